@@ -1,0 +1,1 @@
+"""Allocators: find them, make the environment that enables them, prove that they are in use."""

@@ -1,0 +1,128 @@
+"""Find an allocator's libraries on this machine, and say what a library is."""
+
+import os
+import struct
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from dballoc.catalogue import allocators, look_up
+from dballoc.errors import UsageError
+
+_MACHINES = {3: "i386", 40: "arm", 62: "x86_64", 183: "aarch64", 243: "riscv64", 21: "ppc64", 22: "s390x"}
+
+
+@dataclass(frozen=True)
+class Allocator:
+    """A malloc that is here: its catalogue name, the files to preload, its version."""
+
+    name: str
+    libraries: tuple[Path, ...]
+    version: str
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """Its row of the catalogue; of one given by path, glibc's without what is glibc's own."""
+        return allocators().get(self.name) or {"title": self.name, "tunables": allocators()["glibc"]["tunables"]}
+
+    @property
+    def providers(self) -> tuple[str, ...]:
+        """The files that may answer for malloc and its kin, resolved; for a built-in one, sonames."""
+        if self.entry.get("builtin"):
+            return tuple(self.entry["provider"])
+        return tuple(os.fspath(p.resolve()) for p in self.libraries)
+
+
+@cache
+def find(name: str) -> Allocator:
+    """The allocator of that catalogue name. UsageError, with the package to install, if it is not here."""
+    entry = look_up(allocators(), name, "allocator")
+    if entry.get("builtin"):
+        return Allocator(name, (), _version(entry, None))
+    libraries = []
+    for sonames in entry["preload"]:
+        found = next(filter(None, (_library(s) for s in sonames.split("|"))), None)
+        if found is None:
+            raise UsageError(
+                f"allocator {name!r} is not on this machine: no {sonames.replace('|', ' or ')}; "
+                f"install it: apt-get install {entry['packages'][-1]}"
+            )
+        libraries.append(found)
+    return Allocator(name, tuple(libraries), _version(entry, libraries[0]))
+
+
+def by_path(libraries: tuple[Path, ...]) -> Allocator:
+    """An allocator that the catalogue does not know. UsageError unless the files are shared libraries for this machine."""
+    for library in libraries:
+        check_library(library)
+    return Allocator(libraries[0].name, libraries, "")
+
+
+def check_library(path: Path) -> None:
+    """UsageError unless the file is a shared library for this machine."""
+    try:
+        head = path.read_bytes()[:20]
+    except OSError as error:
+        raise UsageError(f"preload {path}: {error.strerror}") from None
+    if head[:4] != b"\x7fELF" or len(head) < 20:
+        raise UsageError(f"preload {path}: not a shared library")
+    order = "<" if head[5] == 1 else ">"
+    kind, machine = struct.unpack(order + "HH", head[16:20])
+    ours = next(k for k, v in _MACHINES.items() if v == os.uname().machine)
+    if (head[4], machine) != (2, ours):
+        theirs = _MACHINES.get(machine, f"machine {machine}") + (" (32 bit)" if head[4] == 1 else "")
+        raise UsageError(f"preload {path}: built for {theirs}, this machine is {_MACHINES[ours]}")
+    if kind != 3:
+        raise UsageError(f"preload {path}: not a shared library")
+
+
+@cache
+def _library_directories() -> list[Path]:
+    cached = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=False).stdout
+    paths = [Path(line.split(" => ")[1]).parent for line in cached.splitlines() if " => " in line]
+    clang = sorted(Path("/usr/lib").glob("llvm-*/lib/clang/*/lib/linux"), reverse=True)
+    return list(dict.fromkeys([*paths, *clang]))
+
+
+def _library(soname: str) -> Path | None:
+    for directory in _library_directories():
+        path = directory / soname
+        try:
+            check_library(path)
+        except UsageError:
+            continue
+        return path
+    return None
+
+
+# Asked in a throwaway process: a malloc does not belong into ours.
+_ASK = """
+import ctypes, sys
+lib = ctypes.CDLL(sys.argv[1] or None)
+function = getattr(lib, sys.argv[2])
+match sys.argv[3]:
+    case "text":
+        function.restype = ctypes.c_char_p
+        print(function(None, None, None).decode())
+    case "jemalloc":
+        word, size = ctypes.c_char_p(), ctypes.c_size_t(ctypes.sizeof(ctypes.c_char_p))
+        function(b"version", ctypes.byref(word), ctypes.byref(size), None, ctypes.c_size_t(0))
+        print(word.value.decode())
+    case "mimalloc":
+        n = function()
+        print(f"{n // 100}.{n // 10 % 10}.{n % 10}" if n < 10000 else f"{n // 10000}.{n // 100 % 100}.{n % 100}")
+"""
+
+
+def _version(entry: dict[str, Any], library: Path | None) -> str:
+    asked = entry["version"]
+    if "file" in asked and library:
+        return library.resolve().name.rpartition(".so.")[2] or library.resolve().parts[-4]
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", _ASK, os.fspath(library or ""), asked["function"], asked["returns"]],
+        capture_output=True, text=True, check=False, env={"LD_PRELOAD": os.fspath(library or "")},
+    )  # fmt: skip
+    return done.stdout.strip().split("-")[0] or "unknown"

@@ -1,0 +1,1 @@
+"""The campaign: the only room where server, load, measuring and store meet."""

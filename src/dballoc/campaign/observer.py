@@ -1,0 +1,58 @@
+"""What a campaign tells whoever watches it. The base class ignores everything."""
+
+from dataclasses import dataclass
+
+from dballoc.experiment.schedule import Slot
+from dballoc.experiment.steps import Step
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is ahead. ``trials`` counts what is left to run in the planned blocks."""
+
+    name: str
+    blocks: int
+    trials: int
+    done: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Tick:
+    """About one a second within a step. tps and latency (ms) are None where there is no load."""
+
+    rss: int
+    elapsed: float
+    tps: float | None = None
+    latency: float | None = None
+
+
+class Observer:
+    """Watches a campaign."""
+
+    def notice(self, text: str) -> None:
+        """Something to tell in passing: a template being made, a resume."""
+
+    def warning(self, text: str) -> None:
+        """Something that the user should know and may mend."""
+
+    def plan(self, plan: Plan) -> None:
+        """Once, before the first trial."""
+
+    def block_started(self, block: int, attempt: int, blocks: int, seconds_left: float) -> None:
+        """A block begins."""
+
+    def trial_started(self, slot: Slot) -> None:
+        """A trial begins."""
+
+    def step_started(self, step: Step) -> None:
+        """A step begins."""
+
+    def tick(self, tick: Tick) -> None:
+        """Figures within a step."""
+
+    def trial_finished(self, slot: Slot, fault: str | None, rss_peak: int | None, tps: float | None) -> None:
+        """A trial is in the store. ``tps``: of its last level."""
+
+    def block_finished(self, block: int, disturbed: str | None, repeated: bool) -> None:
+        """A block is in the store."""

@@ -1,0 +1,248 @@
+"""Run a campaign: blocks in the seed's order, resumed where it stopped, within its budget."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dballoc
+from dballoc.campaign import trial
+from dballoc.campaign.directory import ROOM, Directory
+from dballoc.campaign.estimate import Estimate, estimate
+from dballoc.campaign.observer import Observer, Plan
+from dballoc.campaign.prepare import Prepared, Setting
+from dballoc.errors import Failure
+from dballoc.experiment import file, schedule
+from dballoc.experiment.schedule import Slot
+from dballoc.host import facts, places
+from dballoc.host.custody import Custody
+from dballoc.load import sysbench
+from dballoc.measure import noise
+from dballoc.servers import template
+from dballoc.servers.options import Address
+from dballoc.store.results import Results
+
+
+@dataclass(frozen=True)
+class Ending:
+    """Why a campaign ended: ``planned`` (all blocks), ``budget``, ``interrupted``."""
+
+    why: str
+    blocks: int
+
+
+def run(setting: Setting, out: Path, observer: Observer) -> Ending:
+    """Run or resume the campaign in ``out``. UsageError or Failure in one line; what was finished is kept."""
+    if places.free_bytes(out.absolute()) < ROOM:
+        raise Failure(f"{out}: less than {ROOM >> 20} MiB free; make room, or choose another --out")
+    directory = Directory.take(out, setting.experiment)
+    try:
+        with Custody(keep_open=[directory.lock]) as custody, _stop_on_interrupt() as stopping:
+            return _Campaign(setting, directory, custody, observer, stopping).run()
+    except OSError as error:
+        raise Failure(f"{error.filename or out}: {error.strerror}; what was finished is kept, the same command resumes") from None
+    finally:
+        directory.release()
+
+
+@contextlib.contextmanager
+def _stop_on_interrupt() -> Iterator[Callable[[], bool]]:
+    """The first Ctrl-C (or SIGTERM) asks to stop at the next moment; a second one ends at once."""
+    asked = False
+
+    def ask(*_: object) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+
+    before = {s: signal.signal(s, ask) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Campaign:
+    def __init__(
+        self, setting: Setting, directory: Directory, custody: Custody, observer: Observer, stopping: Callable[[], bool]
+    ) -> None:
+        self.setting = setting
+        self.experiment = setting.experiment
+        self.directory = directory
+        self.custody = custody
+        self.observer = observer
+        self.stopping = stopping
+        self.results = self._open()
+        self.estimate: Estimate = estimate(setting)
+        self.spent = self._spent()
+        self.block_seconds: list[float] = []
+
+    def run(self) -> Ending:
+        try:
+            why = self._blocks()
+            self.results.set_fact("ending", why)
+            return Ending(why, len({r["block"] for r in self.results.blocks()}))
+        except trial.Interrupted:
+            self.results.set_fact("ending", "interrupted")
+            return Ending("interrupted", len({r["block"] for r in self.results.blocks()}))
+        finally:
+            self.results.close()
+
+    def _open(self) -> Results:
+        if (self.directory.path / "results.sqlite").exists():
+            results = Results.open(self.directory.path)
+            labels = {row[0] for row in results.connection().execute("SELECT directory FROM trial")}
+            self.observer.notice(f"resuming: {len(labels)} trials are there already")
+            self.directory.forget_unfinished(labels)
+            return results
+        known = {
+            "dballoc": dballoc.__version__, "identity": file.identity(self.experiment),
+            "experiment": file.dump(self.experiment), "seed": str(self.experiment.seed),
+            "planned_blocks": str(estimate(self.setting).blocks), "started": str(time.time()),
+            "environment": json.dumps(facts.gather()), "sysbench": self.setting.sysbench.version,
+            "server_user": self.setting.user.name, "design": "solo",
+        }  # fmt: skip
+        rows: list[dict[str, Any]] = [p.row() for p in self.setting.variants.values()]
+        return Results.create(self.directory.path, known, rows)
+
+    def _spent(self) -> float:
+        """Seconds that the campaign has taken so far, in all its runs."""
+        row = self.results.connection().execute("SELECT coalesce(sum(ended - started), 0) FROM trial").fetchone()
+        return float(row[0])
+
+    def _blocks(self) -> str:
+        planned = int(self.results.facts()["planned_blocks"])
+        templates = self._templates()
+        done = {(r["block"], r["attempt"]): r for r in self.results.blocks()}
+        complete = {b for b, a in done if not self._wants_repeat(b, a, done)}
+        trials = (planned - len(complete)) * self.estimate.trials_per_block
+        self.observer.plan(Plan(self.experiment.name, planned, trials, len(self.results.finished()), self._left(planned, complete)))
+        began = time.monotonic()
+        for number in range(1, planned + 1):
+            attempt = max((a for b, a in done if b == number), default=-1)
+            if attempt >= 0 and not self._wants_repeat(number, attempt, done):
+                continue
+            attempt += 1
+            while True:
+                used = self.spent + time.monotonic() - began
+                if number > 1 and not self._affordable(used):
+                    return "budget"
+                self.observer.block_started(number, attempt, planned, self._left(planned, set(range(1, number))))
+                row = self._block(number, attempt, templates)
+                done[number, attempt] = row
+                used = self.spent + time.monotonic() - began
+                again = self._wants_repeat(number, attempt, done) and self._affordable(used, planned - number + 1)
+                self.observer.block_finished(number, row["disturbed"], again)
+                if not again:
+                    break
+                attempt += 1
+        return "planned"
+
+    def _affordable(self, used: float, blocks: int = 1) -> bool:
+        budget = self.experiment.budget
+        return budget is None or used + blocks * self._block_seconds() <= budget
+
+    def _block_seconds(self) -> float:
+        return statistics.mean(self.block_seconds) if self.block_seconds else self.estimate.block_seconds
+
+    def _left(self, planned: int, complete: set[int]) -> float:
+        left = (planned - len(complete)) * self._block_seconds()
+        return left if self.experiment.budget is None else min(left, max(0.0, self.experiment.budget - self.spent))
+
+    def _wants_repeat(self, number: int, attempt: int, done: dict[tuple[int, int], Any]) -> bool:
+        """A disturbed block is repeated whole, as long as the campaign's cap on repeats is not reached."""
+        if done[number, attempt]["disturbed"] is None or (number, attempt + 1) in done:
+            return False
+        repeats = sum(1 for _, a in done if a > 0)
+        return repeats < self.experiment.noise.repeats
+
+    def _block(self, number: int, attempt: int, templates: dict[str, template.Template]) -> dict[str, Any]:
+        slots = schedule.block(self.experiment, number, attempt)
+        finished = self.results.finished()
+        started, before, ours = time.time(), noise.read(), time.process_time()
+        probe_before, began = noise.probe(), time.monotonic()
+        server_and_client = 0.0
+        for slot in slots:
+            if (slot.block, slot.attempt, slot.position) in finished:
+                continue
+            server_and_client += self._trial(slot, templates[self._prepared(slot).recipe.key])
+        self.block_seconds.append(time.monotonic() - began)
+        probes = probe_before, noise.probe()
+        used = server_and_client + time.process_time() - ours
+        found = noise.between(before, noise.read(), used, probes)
+        usual = statistics.median([*self.results.probes(), *probes])
+        row = {
+            "block": number, "attempt": attempt, "started": started, "ended": time.time(), "steal": found.steal,
+            "others": found.others, "probe_before": probes[0], "probe_after": probes[1],
+            "disturbed": noise.disturbance(found, self.experiment.noise, usual),
+        }  # fmt: skip
+        self.results.add_block(row)
+        return row
+
+    def _trial(self, slot: Slot, made: template.Template) -> float:
+        """Run and store one trial; returns the CPU seconds that all its processes used."""
+        self.observer.trial_started(slot)
+        before = self.custody.cpu_seconds
+        context = trial.Context(self.setting, self.custody, self.observer, self.stopping)
+        path = self.directory.trial(slot.label)
+        try:
+            record = trial.run(context, slot, made, path)
+            self.results.add_trial(slot, record)
+        except BaseException:
+            shutil.rmtree(path, ignore_errors=True)
+            raise
+        levels = [s for s in record.steps if s["kind"] == "level"]
+        self.observer.trial_finished(
+            slot, record.trial["fault_text"], record.trial["rss_peak"], levels[-1]["tps"] if levels else None
+        )
+        return self.custody.cpu_seconds - before
+
+    def _prepared(self, slot: Slot) -> Prepared:
+        return self.setting.variants[slot.variant]
+
+    def _templates(self) -> dict[str, template.Template]:
+        """The data template of every variant, made where it is missing."""
+        templates: dict[str, template.Template] = {}
+        for prepared in self.setting.variants.values():
+            key = prepared.recipe.key
+            if key in templates:
+                continue
+            if (found := template.find(prepared.recipe)) is None:
+                data = self.experiment.data
+                self.observer.notice(f"making the data: {prepared.build.title}, {data.tables} tables of {data.rows:,} rows")
+                found = self._make(prepared)
+            templates[key] = found
+        return templates
+
+    def _make(self, prepared: Prepared) -> template.Template:
+        run_directory = places.make_run_directory()
+        self.custody.scratch(run_directory)
+        self.setting.user.give(run_directory)
+        bench = self.setting.sysbench
+
+        def prepare(address: Address, password: str) -> tuple[list[str], dict[str, str]]:
+            config = sysbench.write_config(run_directory / "sysbench.cnf", sysbench.connection_options(address, password))
+            options = sysbench.tables_options(self.experiment.data, prepared.server.engine)
+            options["threads"] = str(len(os.sched_getaffinity(0)))
+            return (
+                sysbench.command(bench, config, "prepare", options),
+                sysbench.environment(bench, self.experiment.workloads[0], Path(os.devnull)),
+            )
+
+        log = self.directory.path / "template.log"
+        log.unlink(missing_ok=True)
+        try:
+            return template.make(self.custody, prepared.recipe, self.setting.user, prepare, run_directory, log)
+        finally:
+            shutil.rmtree(run_directory, ignore_errors=True)
+
+

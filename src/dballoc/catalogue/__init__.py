@@ -1,0 +1,46 @@
+"""Data, not code: allocators, servers, workloads and experiments. Adding one is adding to a TOML file here."""
+
+import difflib
+import tomllib
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from dballoc.errors import UsageError
+
+Entries = dict[str, dict[str, Any]]
+
+
+@cache
+def _read(kind: str) -> Entries:
+    return tomllib.loads((files(__name__) / f"{kind}.toml").read_text(encoding="utf-8"))
+
+
+def allocators() -> Entries:
+    """Allocators by name; the keys are explained at the top of allocators.toml."""
+    return _read("allocators")
+
+
+def servers() -> Entries:
+    """Server families by name; see servers.toml."""
+    return _read("servers")
+
+
+def workloads() -> Entries:
+    """Workloads by name; see workloads.toml."""
+    return _read("workloads")
+
+
+def experiments() -> dict[str, str]:
+    """The text of each shipped experiment file, by name."""
+    folder = files(__name__) / "experiments"
+    found = {e.name.removesuffix(".toml"): e for e in folder.iterdir() if e.name.endswith(".toml")}
+    return {name: found[name].read_text(encoding="utf-8") for name in sorted(found)}
+
+
+def look_up(entries: dict[str, Any], name: str, what: str) -> Any:
+    """``entries[name]``; UsageError that says what there is, if it isn't there."""
+    if name in entries:
+        return entries[name]
+    near = difflib.get_close_matches(name, entries, 1)
+    raise UsageError(f"no {what} {name!r}; " + (f"did you mean {near[0]!r}?" if near else f"there are {', '.join(entries)}"))

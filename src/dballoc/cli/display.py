@@ -1,0 +1,129 @@
+"""What a running campaign looks like: a live display on a terminal, plain lines in a pipe."""
+
+import time
+from typing import Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from dballoc.campaign.observer import Observer, Plan, Tick
+from dballoc.experiment.schedule import Slot
+from dballoc.experiment.steps import Step
+
+
+def minutes(seconds: float) -> str:
+    """``6 min 05 s``."""
+    whole = round(seconds)
+    return f"{whole // 60} min {whole % 60:02} s" if whole >= 60 else f"{whole} s"
+
+
+def mebibytes(size: int | None) -> str:
+    """``181 MiB``; a dash for nothing."""
+    return "–" if size is None else f"{size / 2**20:,.0f} MiB"
+
+
+class PlainDisplay(Observer):
+    """One line for each thing that ends; for pipes and logs."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.total = 0
+        self.done = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def _line(self, text: str) -> None:
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def notice(self, text: str) -> None:
+        self._line(text)
+
+    def warning(self, text: str) -> None:
+        self._line(f"warning: {text}")
+
+    def plan(self, plan: Plan) -> None:
+        self.total, self.done = plan.trials + plan.done, plan.done
+        self._line(f"{plan.name}: {plan.blocks} blocks, {plan.trials} trials to run, about {minutes(plan.seconds)}")
+
+    def block_started(self, block: int, attempt: int, blocks: int, seconds_left: float) -> None:
+        again = f", again ({attempt})" if attempt else ""
+        self._line(f"block {block} of {blocks}{again}, about {minutes(seconds_left)} left")
+
+    def trial_finished(self, slot: Slot, fault: str | None, rss_peak: int | None, tps: float | None) -> None:
+        self.done += 1
+        role = f" ({slot.role})" if slot.role != "V" else ""
+        level = f" at {slot.level} threads" if slot.level is not None else ""
+        speed = f"{tps:,.0f} tps, " if tps is not None else ""
+        outcome = f"FAULT: {fault}" if fault else f"{speed}peak RSS {mebibytes(rss_peak)}"
+        self._line(f"  [{self.done}/{self.total}] {slot.variant}{role}{level}: {outcome}")
+
+    def block_finished(self, block: int, disturbed: str | None, repeated: bool) -> None:
+        if disturbed:
+            what = "repeated whole" if repeated else "kept, no repeat left"
+            self._line(f"  block {block} was disturbed ({disturbed}): {what}")
+
+
+class LiveDisplay(PlainDisplay):
+    """Plain lines that scroll, and under them a panel with what is happening now."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._progress = Progress(TextColumn("{task.description}"), BarColumn(None), TextColumn("{task.percentage:>3.0f} %"))
+        self._trials = self._progress.add_task("trials", total=None)
+        self._live = Live(get_renderable=self._render, console=console, refresh_per_second=4, transient=True)
+        self._now: dict[str, str] = {}
+        self._ends = time.monotonic()
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def plan(self, plan: Plan) -> None:
+        super().plan(plan)
+        self._ends = time.monotonic() + plan.seconds
+        self._progress.update(self._trials, total=self.total, completed=self.done)
+
+    def block_started(self, block: int, attempt: int, blocks: int, seconds_left: float) -> None:
+        super().block_started(block, attempt, blocks, seconds_left)
+        self._ends = time.monotonic() + seconds_left
+        self._now["block"] = f"{block} of {blocks}"
+
+    def trial_started(self, slot: Slot) -> None:
+        role = f" ({slot.role})" if slot.role != "V" else ""
+        self._now |= {"variant": slot.variant + role, "step": "starting", "tps": "–", "latency": "–", "RSS": "–"}
+
+    def step_started(self, step: Step) -> None:
+        self._now |= {"step": step.title, "tps": "–", "latency": "–"}
+
+    def tick(self, tick: Tick) -> None:
+        self._now["RSS"] = mebibytes(tick.rss)
+        if tick.tps is not None and tick.latency is not None:
+            self._now |= {"tps": f"{tick.tps:,.0f}", "latency": f"{tick.latency:.2f} ms"}
+
+    def trial_finished(self, slot: Slot, fault: str | None, rss_peak: int | None, tps: float | None) -> None:
+        super().trial_finished(slot, fault, rss_peak, tps)
+        self._progress.update(self._trials, completed=self.done)
+
+    def _render(self) -> RenderableType:
+        table = Table.grid(padding=(0, 2))
+        names = {"block": "block", "variant": "variant", "step": "step", "tps": "tps", "latency": "p95", "RSS": "RSS"}
+        table.add_row(*(Text(label, style="dim") for label in (*names.values(), "time left")))
+        left = minutes(max(0.0, self._ends - time.monotonic()))
+        table.add_row(*(Text(self._now.get(key, "–"), style="bold") for key in names), Text(left, style="bold"))
+        return Group(table, self._progress)
+
+
+def display() -> LiveDisplay | PlainDisplay:
+    """The one that fits standard output."""
+    console = Console()
+    return LiveDisplay(console) if console.is_terminal else PlainDisplay(console)

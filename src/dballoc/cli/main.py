@@ -1,0 +1,45 @@
+"""The command ``dballoc``: its verbs, and how each kind of error ends."""
+
+import sys
+
+import typer
+from rich.console import Console
+
+import dballoc
+from dballoc.cli import bench
+from dballoc.errors import Failure, UsageError
+
+app = typer.Typer(
+    name="dballoc", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+    help="Which malloc should my MySQL-family server run on, and where does its memory go?",
+)  # fmt: skip
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"dballoc {dballoc.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version and exit."),
+) -> None:
+    pass
+
+
+app.command("bench")(bench.bench)
+
+
+def main() -> None:
+    """Run a verb. One line on stderr and exit status 2 (usage) or 1 (failure); 130 after Ctrl-C."""
+    try:
+        app()
+    except (UsageError, Failure) as error:
+        Console(stderr=True, soft_wrap=True, highlight=False).print(f"dballoc: {error}", markup=False)
+        sys.exit(error.exit_status)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(1)

@@ -1,0 +1,72 @@
+"""From ``bench``'s file and flags to the one experiment model. Pure."""
+
+from pathlib import Path
+from typing import Any
+
+from dballoc.catalogue import experiments, look_up
+from dballoc.errors import UsageError
+from dballoc.experiment import file
+from dballoc.experiment.model import Experiment
+
+
+def experiment(origin: Path | None, named: str | None, flags: dict[str, Any]) -> Experiment:
+    """The file (or the shipped experiment, or the demo) with ``flags`` laid over it; a None flag was not given.
+
+    UsageError in one line, with the file's name or "command line" in front.
+    """
+    if origin is not None and named is not None:
+        raise UsageError("give an experiment file or --experiment NAME, not both")
+    if origin is not None:
+        table, where = file.read_table(origin), str(origin)
+    else:
+        name = named or "demo"
+        text = look_up(experiments(), name, "experiment")
+        import tomllib
+
+        table, where = tomllib.loads(text), f"experiment {name}"
+    given = {k: v for k, v in flags.items() if v is not None}
+    if given and origin is None and named is None:
+        where = "command line"
+    return file.build(overlay(table, given), where)
+
+
+def overlay(table: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
+    """``table`` with the flags in it. Dotted names reach into sections; ``allocators`` replaces the variants."""
+    result = {k: dict(v) if isinstance(v, dict) else v for k, v in table.items()}
+    flags = dict(flags)
+    if (names := flags.pop("allocators", None)) is not None:
+        result["variant"] = [{"name": n} if n == "glibc" else {"name": n, "allocator": n} for n in names]
+        if result.get("baseline") not in names:
+            result["baseline"] = names[0]
+    for name, value in flags.items():
+        *sections, key = name.split(".")
+        place = result
+        for section in sections:
+            place = place.setdefault(section, {})
+        place[key] = {**place.get(key, {}), **value} if isinstance(value, dict) else value
+    return result
+
+
+def words(text: str | None) -> list[str] | None:
+    """``a,b`` as a list; None as it is."""
+    return None if text is None else [w.strip() for w in text.split(",") if w.strip()]
+
+
+def numbers(text: str | None, flag: str) -> list[int] | None:
+    """``1,16,64`` as numbers. UsageError with the flag's name for anything else."""
+    if text is None:
+        return None
+    try:
+        return [int(w) for w in words(text) or []]
+    except ValueError:
+        raise UsageError(f"{flag}: {text!r} is not a list of numbers; write it like 1,16,64") from None
+
+
+def pairs(texts: list[str] | None, flag: str) -> dict[str, str] | None:
+    """``["a=1"]`` as a mapping. UsageError for one without ``=``."""
+    if not texts:
+        return None
+    for text in texts:
+        if "=" not in text:
+            raise UsageError(f"{flag}: {text!r} has no '='; write it like {flag} innodb_buffer_pool_size=1G")
+    return {k.strip(): v.strip() for k, _, v in (t.partition("=") for t in texts)}

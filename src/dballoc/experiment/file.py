@@ -1,0 +1,96 @@
+"""The experiment file: TOML in, TOML out, and errors of one line that name file, key and remedy."""
+
+import difflib
+import hashlib
+import json
+import tomllib
+from pathlib import Path
+from typing import Any, get_args
+
+import tomli_w
+from pydantic import BaseModel, ValidationError
+
+from dballoc.errors import UsageError
+from dballoc.experiment.model import Experiment
+
+
+def load(path: Path) -> Experiment:
+    """The experiment in a file. UsageError if it cannot be read, is not TOML, or does not make sense."""
+    return build(read_table(path), str(path))
+
+
+def read_table(path: Path) -> dict[str, Any]:
+    """The raw table of an experiment file, so that flags can be laid over it. UsageError as for :func:`load`."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path}: cannot read the experiment file: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: not TOML: {error}") from None
+
+
+def build(table: dict[str, Any], origin: str) -> Experiment:
+    """The experiment that a table describes. UsageError, one line that begins with ``origin``, if it doesn't."""
+    try:
+        return Experiment.model_validate(table)
+    except ValidationError as error:
+        raise UsageError(f"{origin}: {_one_line(error, table)}") from None
+
+
+def dump(experiment: Experiment) -> str:
+    """The file's text: only what differs from the defaults, and what every reader looks for."""
+    table = experiment.model_dump(mode="json", exclude_defaults=True, exclude_none=True)
+    for section in ("server", "data", "time"):
+        table[section] = getattr(experiment, section).model_dump(mode="json", exclude_none=True)
+        table[section] = {k: v for k, v in table[section].items() if v != {}}
+    scalars = {k: v for k, v in table.items() if not isinstance(v, dict) and k != "variant"}
+    tables = {k: v for k, v in table.items() if isinstance(v, dict)}
+    return tomli_w.dumps(scalars | tables | {"variant": table["variant"]})
+
+
+def identity(experiment: Experiment) -> str:
+    """A short hash; two experiments with the same one may share a results directory."""
+    text = json.dumps(experiment.model_dump(mode="json"), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _one_line(error: ValidationError, table: dict[str, Any]) -> str:
+    first = error.errors()[0]
+    key = _spell(first["loc"], table)
+    match first["type"]:
+        case "extra_forbidden":
+            near = difflib.get_close_matches(str(first["loc"][-1]), _known_keys(first["loc"][:-1]), 1)
+            hint = f'; did you mean "{near[0]}"?' if near else f"; known here: {', '.join(_known_keys(first['loc'][:-1]))}"
+            return f"unknown key {key}{hint}"
+        case "missing":
+            return f"{key} is missing"
+        case "value_error":
+            return f"{key}: {first['ctx']['error']}" if key else str(first["ctx"]["error"])
+        case "literal_error":
+            return f"{key}: {first['input']!r} is not known; use {first['ctx']['expected']}"
+        case _:
+            return f"{key}: {first['msg'].lower()}, not {first['input']!r}"
+
+
+def _spell(loc: tuple[int | str, ...], table: Any) -> str:
+    """``variant[1].thp`` with the variant's name where it has one: ``variant "jemalloc": thp``."""
+    if loc[:1] == ("variant",) and len(loc) > 1 and isinstance(loc[1], int):
+        entry = table["variant"][loc[1]]
+        name = entry.get("name") if isinstance(entry, dict) else None
+        return " ".join(filter(None, [f'variant "{name}":' if name else f"variant {loc[1] + 1}:", _dotted(loc[2:])]))
+    return _dotted(loc)
+
+
+def _dotted(loc: tuple[int | str, ...]) -> str:
+    return "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in loc).lstrip(".")
+
+
+def _known_keys(loc: tuple[int | str, ...]) -> list[str]:
+    model: type[BaseModel] = Experiment
+    for part in loc:
+        if isinstance(part, int):
+            continue
+        inner = model.model_fields[part].annotation
+        candidates = [inner, *get_args(inner)]
+        model = next(c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel))
+    return sorted(model.model_fields)

@@ -1,0 +1,214 @@
+"""What an experiment is. The file, the flags and the results directory all hold this one model."""
+
+import re
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+from dballoc.experiment.cpus import parse_cpus
+from dballoc.experiment.units import Duration, Size
+
+# Option and tunable values may be written as TOML numbers; servers and allocators read text.
+Text = Annotated[
+    str, BeforeValidator(lambda v: str(v).lower() if isinstance(v, bool) else str(v) if isinstance(v, int | float) else v)
+]
+Options = dict[str, Text]
+Engine = Literal["innodb", "rocksdb", "aria", "myisam"]
+ThpMode = Literal["always", "madvise", "never"]
+
+# Variants give directories and chart labels their names.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+=@-]{0,63}")
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Server(_Table):
+    """Which build runs, and with what."""
+
+    use: str = "mariadb"
+    basedir: str | None = None
+    engine: Engine = "innodb"
+    options: Options = {}
+    init_options: Options = {}
+    connect: Literal["socket", "tcp"] = "socket"
+
+
+class ServerOverride(_Table):
+    """What a variant changes of ``[server]``; a key left out stays as it is, options are merged."""
+
+    use: str | None = None
+    basedir: str | None = None
+    engine: Engine | None = None
+    options: Options = {}
+    init_options: Options = {}
+    connect: Literal["socket", "tcp"] | None = None
+
+
+class Cpu(_Table):
+    """CPU sets of server and client, or the number of CPUs for both."""
+
+    server: str | None = None
+    client: str | None = None
+    count: Annotated[int, Field(ge=1)] | None = None
+
+    @field_validator("server", "client")
+    @classmethod
+    def _is_a_list(cls, value: str | None) -> str | None:
+        if value is not None:
+            parse_cpus(value)
+        return value
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.count is not None and (self.server or self.client):
+            raise ValueError("give either count or the sets server and client, not both")
+        return self
+
+
+class Data(_Table):
+    """The data that every trial starts from: sysbench's tables."""
+
+    tables: Annotated[int, Field(ge=1, le=1000)] = 8
+    rows: Annotated[int, Field(ge=1)] = 100_000
+
+
+class Load(_Table):
+    """How sysbench asks. What it leaves to chance by default is said outright here."""
+
+    random: Literal["uniform", "gaussian", "special", "pareto"] = "uniform"
+    prepared_statements: bool = True
+    percentile: Annotated[int, Field(ge=1, le=99)] = 95
+    options: Options = {}
+
+
+class Time(_Table):
+    """How long each step lasts, and how long a server may take to start or stop."""
+
+    warmup: Duration = 10.0
+    level: Duration = 30.0
+    idle: Duration = 10.0
+    start: Duration = 120.0
+    stop: Duration = 120.0
+
+    @field_validator("level")
+    @classmethod
+    def _measurable(cls, value: float) -> float:
+        if value < 2:
+            raise ValueError('a level lasts at least "2s": there is one sample a second')
+        return value
+
+
+class Limits(_Table):
+    """The memory cgroup that each server runs in."""
+
+    memory: Size | None = None
+
+
+class Noise(_Table):
+    """When a block counts as disturbed: shares of all CPU time, and the slow-down of a fixed probe."""
+
+    steal: Annotated[float, Field(gt=0)] = 0.05
+    others: Annotated[float, Field(gt=0)] = 0.10
+    probe: Annotated[float, Field(gt=1)] = 1.3
+    repeats: Annotated[int, Field(ge=0)] = 2
+
+
+class Variant(_Table):
+    """One column of the tables: an allocator with its settings on a server.
+
+    ``preload`` without ``allocator`` is an allocator by path; with one, libraries that go before it.
+    """
+
+    name: str
+    allocator: str | None = None
+    preload: list[str] = []
+    env: Options = {}
+    tunables: Options = {}
+    thp: ThpMode | None = None
+    server: ServerOverride = ServerOverride()
+    cpu: Cpu | None = None
+
+    @field_validator("name")
+    @classmethod
+    def _plain(cls, value: str) -> str:
+        if not NAME.fullmatch(value):
+            raise ValueError(f"{value!r} is not a variant's name; use letters, digits and ._+=@-, 64 at most")
+        return value
+
+
+class Experiment(_Table):
+    """Everything that decides what a campaign does."""
+
+    name: str = "experiment"
+    baseline: str
+    workloads: Annotated[list[str], Field(min_length=1)]
+    threads: Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1)]
+    levels: Literal["rising", "fresh"] = "rising"
+    warmup_sql: list[str] | None = None
+    blocks: Annotated[int, Field(ge=1)] | None = None
+    budget: Duration | None = None
+    seed: int = 1
+    server: Server = Server()
+    cpu: Cpu = Cpu()
+    data: Data = Data()
+    load: Load = Load()
+    time: Time = Time()
+    limits: Limits = Limits()
+    noise: Noise = Noise()
+    variant: Annotated[list[Variant], Field(min_length=1)]
+
+    @field_validator("name")
+    @classmethod
+    def _plain(cls, value: str) -> str:
+        if not NAME.fullmatch(value):
+            raise ValueError(f"{value!r} is not an experiment's name; use letters, digits and ._+=@-, 64 at most")
+        return value
+
+    @field_validator("threads", "workloads")
+    @classmethod
+    def _each_once(cls, value: list) -> list:
+        if len(set(value)) != len(value):
+            raise ValueError("the same value twice")
+        return value
+
+    @field_validator("threads")
+    @classmethod
+    def _rising(cls, value: list[int]) -> list[int]:
+        return sorted(value)
+
+    @model_validator(mode="after")
+    def _names_hang_together(self) -> Self:
+        names = [v.name for v in self.variant]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two variants are called {name!r}; give each a name of its own")
+        if self.baseline not in names:
+            raise ValueError(f"baseline {self.baseline!r} is not a variant; there are {', '.join(names)}")
+        return self
+
+    def find(self, name: str) -> Variant:
+        """The variant of that name; KeyError if there is none."""
+        for variant in self.variant:
+            if variant.name == name:
+                return variant
+        raise KeyError(name)
+
+    def server_of(self, variant: Variant) -> Server:
+        """``[server]`` as this variant has it."""
+        over = variant.server
+        changed = {k: getattr(over, k) for k in ("use", "basedir", "engine", "connect") if getattr(over, k) is not None}
+        if "use" in changed and "basedir" not in changed:
+            changed["basedir"] = None
+        return self.server.model_copy(
+            update=changed
+            | {
+                "options": self.server.options | over.options,
+                "init_options": self.server.init_options | over.init_options,
+            }
+        )
+
+    def cpu_of(self, variant: Variant) -> Cpu:
+        """``[cpu]`` as this variant has it."""
+        return variant.cpu or self.cpu

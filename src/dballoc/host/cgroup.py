@@ -1,0 +1,84 @@
+"""A memory-limited cgroup for one server: v1, v2, or a clear word that there is neither."""
+
+import os
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from dballoc.errors import UsageError
+from dballoc.host.custody import Custody
+
+ROOT = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True)
+class MemoryCgroup:
+    """A cgroup that the guardian removes at the end."""
+
+    path: Path
+    version: int
+
+    @property
+    def procs(self) -> str:
+        """The file that a child writes itself into."""
+        return os.fspath(self.path / "cgroup.procs")
+
+    def oom_kills(self) -> int:
+        """How often the kernel has killed for memory in here."""
+        events = self.path / ("memory.events" if self.version == 2 else "memory.oom_control")
+        for line in events.read_text().splitlines():
+            name, value = line.split()
+            if name == "oom_kill":
+                return int(value)
+        return 0
+
+    def remove(self) -> None:
+        """Once its processes have ended."""
+        self.path.rmdir()
+
+
+def create(custody: Custody, limit: int) -> MemoryCgroup:
+    """A cgroup beside our own with ``limit`` bytes of memory and no swap. UsageError if this user may not."""
+    version, parent = _parent()
+    path = parent / f"dballoc-{uuid.uuid4().hex[:12]}"
+    try:
+        path.mkdir()
+        custody.cgroup(path)
+        if version == 2:
+            (path / "memory.max").write_text(str(limit))
+            _write_if_there(path / "memory.swap.max", "0")
+            (path / "memory.oom.group").write_text("0")
+        else:
+            (path / "memory.limit_in_bytes").write_text(str(limit))
+            _write_if_there(path / "memory.memsw.limit_in_bytes", str(limit))
+    except OSError as error:
+        if path.is_dir():
+            path.rmdir()
+        raise UsageError(
+            f"limits.memory: cannot make a memory cgroup in {parent}: {error.strerror}; "
+            "run as root, or under a systemd scope with Delegate=memory"
+        ) from None
+    return MemoryCgroup(path, version)
+
+
+def _parent() -> tuple[int, Path]:
+    ours = dict(
+        (controllers, group)
+        for _, controllers, group in (line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines())
+    )
+    if "memory" in ours:
+        # The group's name is as seen from the cgroup namespace; fall back to the root where it isn't mounted so.
+        below = ROOT / "memory" / ours["memory"].lstrip("/")
+        return 1, below if below.is_dir() else ROOT / "memory"
+    if "" in ours and (ROOT / "cgroup.controllers").exists():
+        below = ROOT / ours[""].lstrip("/")
+        # In v2 a group with processes cannot have children with controllers: go up until one delegates memory.
+        while below != ROOT and "memory" not in (below / "cgroup.subtree_control").read_text().split():
+            below = below.parent
+        return 2, below
+    raise UsageError("limits.memory: no memory cgroup on this host; run dballoc without limits.memory")
+
+
+def _write_if_there(path: Path, text: str) -> None:
+    if path.exists():
+        path.write_text(text)

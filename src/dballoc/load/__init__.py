@@ -1,0 +1,1 @@
+"""The load: sysbench, driven with our own report hook (lua/dballoc.lua)."""

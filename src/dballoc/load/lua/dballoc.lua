@@ -1,0 +1,35 @@
+-- Runs any sysbench script (its module name is in DBALLOC_SCRIPT) and writes one JSON line per report interval, and
+-- a last one for the whole run, to the file in DBALLOC_INTERVALS. `clock` is CLOCK_MONOTONIC, the sampler's clock.
+-- The fields are those of sysbench's report hooks; latencies are in seconds.
+
+local ffi = require("ffi")
+ffi.cdef [[
+  typedef struct { long tv_sec; long tv_nsec; } dballoc_timespec;
+  int clock_gettime(int clock, dballoc_timespec *now);
+]]
+local CLOCK_MONOTONIC = 1
+
+require(os.getenv("DBALLOC_SCRIPT"))
+
+local function write(kind, stat)
+  local now = ffi.new("dballoc_timespec")
+  ffi.C.clock_gettime(CLOCK_MONOTONIC, now)
+  local fields = {
+    string.format('"kind": "%s"', kind),
+    string.format('"clock": %.6f', tonumber(now.tv_sec) + tonumber(now.tv_nsec) / 1e9),
+  }
+  for name, value in pairs(stat) do
+    fields[#fields + 1] = string.format('"%s": %.9g', name, value)
+  end
+  local out = assert(io.open(os.getenv("DBALLOC_INTERVALS"), "a"))
+  out:write("{", table.concat(fields, ", "), "}\n")
+  out:close()
+end
+
+function sysbench.hooks.report_intermediate(stat)
+  write("interval", stat)
+end
+
+function sysbench.hooks.report_cumulative(stat)
+  write("total", stat)
+end

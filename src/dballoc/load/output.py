@@ -1,0 +1,109 @@
+"""Read what sysbench and our hook wrote. Pure but for opening the file."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_BUCKET = re.compile(r"^\s*(\d+\.\d+) \|\**\s+(\d+)\s*$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """One report of the hook. ``clock``: CLOCK_MONOTONIC at its end; latency in seconds; counts within it."""
+
+    clock: float
+    elapsed: float
+    seconds: float
+    threads: int
+    events: int
+    queries: int
+    latency: float
+    errors: int
+    reconnects: int
+
+    @property
+    def tps(self) -> float:
+        """Events per second."""
+        return self.events / self.seconds
+
+    @property
+    def qps(self) -> float:
+        """Statements per second."""
+        return self.queries / self.seconds
+
+
+@dataclass(frozen=True)
+class Total:
+    """The whole run. Latencies in seconds."""
+
+    clock: float
+    seconds: float
+    events: int
+    queries: int
+    latency_min: float
+    latency_avg: float
+    latency_max: float
+    errors: int
+    reconnects: int
+
+
+class Follower:
+    """Reads a growing file of JSON lines, complete lines only."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.total: Total | None = None
+        self._offset = 0
+
+    def new(self) -> Iterator[Interval]:
+        """The intervals written since the last call."""
+        try:
+            with self.path.open("rb") as f:
+                f.seek(self._offset)
+                text = f.read()
+        except FileNotFoundError:
+            return
+        whole = text[: text.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        for line in whole.splitlines():
+            record = json.loads(line)
+            queries = int(record["reads"] + record["writes"] + record["other"])
+            if record["kind"] == "total":
+                self.total = Total(
+                    record["clock"], record["time_total"], int(record["events"]), queries, record["latency_min"],
+                    record["latency_avg"], record["latency_max"], int(record["errors"]), int(record["reconnects"]),
+                )  # fmt: skip
+            else:
+                yield Interval(
+                    record["clock"], record["time_total"], record["time_interval"], int(record["threads_running"]),
+                    int(record["events"]), queries, record["latency_pct"], int(record["errors"]), int(record["reconnects"]),
+                )  # fmt: skip
+
+
+def parse_histogram(output: str) -> list[tuple[float, int]]:
+    """(milliseconds, count) per bucket of sysbench's ``--histogram``; a bucket's value is its upper bound."""
+    _, _, rest = output.partition("Latency histogram")
+    return [(float(ms), int(count)) for ms, count in _BUCKET.findall(rest)]
+
+
+def percentile(histogram: list[tuple[float, int]], share: float) -> float | None:
+    """Milliseconds below which ``share`` (0..1) of the events lie; None without events.
+
+    A bucket is 2.5 % wide, so that is the error's bound.
+    """
+    total = sum(count for _, count in histogram)
+    seen = 0
+    for ms, count in histogram:
+        seen += count
+        if total and seen >= share * total:
+            return ms
+    return None
+
+
+def reason(output: str) -> str:
+    """The line in which sysbench says why it ended: its last FATAL, else its last line."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    fatal = [line for line in lines if line.startswith(("FATAL", "ALERT", "PANIC"))]
+    return (fatal or lines or ["it printed nothing"])[-1]

@@ -1,0 +1,55 @@
+"""Marks: the exact and dearer look at a process's memory, taken between steps and never under load."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from dballoc.measure.process import Gone
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Bytes. ``reserved``: address space that no one may touch; ``read_only``: readable, neither private writable
+    nor executable, which /proc/PID/status leaves out of its sums."""
+
+    clock: float
+    rss: int
+    pss: int
+    anon_huge: int
+    reserved: int
+    read_only: int
+    mappings: int
+
+
+def take(pid: int) -> Mark:
+    """A mark of a running process. Gone if there is none."""
+    try:
+        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        maps = Path(f"/proc/{pid}/maps").read_text()
+    except OSError:
+        raise Gone from None
+    sizes = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in rollup.splitlines() if line.endswith(" kB")}
+    reserved, read_only, count = classify(maps)
+    return Mark(
+        time.monotonic(), sizes.get("Rss", 0), sizes.get("Pss", 0), sizes.get("AnonHugePages", 0),
+        reserved, read_only, count,
+    )  # fmt: skip
+
+
+def classify(maps: str) -> tuple[int, int, int]:
+    """(reserved, read_only, mappings) of a /proc/PID/maps text, in bytes."""
+    reserved = read_only = count = 0
+    for line in maps.splitlines():
+        span, permissions = line.split(maxsplit=2)[:2]
+        start, end = (int(x, 16) for x in span.split("-"))
+        count += 1
+        if permissions.startswith("---"):
+            reserved += end - start
+        elif permissions[2] != "x" and permissions[1:4:2] != "wp":
+            read_only += end - start
+    return reserved, read_only, count
+
+
+def reserved_between(vsz: int, accessible: int, mark: Mark) -> int:
+    """Reserved bytes at a sample between marks: what is neither accessible nor the mark's read-only part."""
+    return max(0, vsz - accessible - mark.read_only)

@@ -1,0 +1,72 @@
+"""The command line of a private server. Pure."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from dballoc.errors import UsageError
+from dballoc.servers.build import Build
+
+# What keeps a private server private; a user's option must not undo it.
+RESERVED = (
+    "datadir", "socket", "port", "pid-file", "tmpdir", "log-error", "user", "bind-address", "basedir", "init-file",
+    "daemonize", "bootstrap", "initialize", "initialize-insecure", "log-bin", "defaults-file", "skip-networking",
+    "innodb-data-home-dir", "innodb-log-group-home-dir", "innodb-undo-directory", "plugin-dir",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a private server listens: a socket always, a TCP port if asked."""
+
+    socket: Path
+    port: int | None = None
+
+
+def normal(option: str) -> str:
+    """Options may be written with ``_`` or ``-``."""
+    return option.strip().lstrip("-").replace("_", "-").lower()
+
+
+def check(options: dict[str, str], where: str) -> None:
+    """UsageError for an option that dballoc sets itself."""
+    for option in options:
+        bare = normal(option).removeprefix("loose-")
+        if bare in RESERVED:
+            raise UsageError(f"{where}: option {option!r} is set by dballoc itself, so that the server stays private")
+
+
+def command(build: Build, data: Path, address: Address, options: dict[str, str]) -> list[str]:
+    """The full argv. ``options`` wins over the catalogue's."""
+    fixed = {
+        "basedir": build.basedir,
+        "datadir": data,
+        "socket": address.socket,
+        "pid-file": address.socket.with_suffix(".pid"),
+        "tmpdir": address.socket.parent,
+        "lc-messages-dir": build.share,
+    }
+    if build.plugins:
+        fixed["plugin-dir"] = build.plugins
+    merged = {normal(k): v for k, v in {**build.entry["options"], **options}.items()}
+    argv = [str(build.executable), "--no-defaults", *(f"--{k}={v}" for k, v in fixed.items())]
+    argv += [f"--{k}={v}" if v != "" else f"--{k}" for k, v in merged.items()]
+    if address.port is None:
+        argv.append("--skip-networking")
+    else:
+        argv += ["--bind-address=127.0.0.1", f"--port={address.port}"]
+    return argv
+
+
+def capacity(clients: int, statements: int, tables: int) -> dict[str, str]:
+    """Limits wide enough for ``clients`` connections that hold ``statements`` prepared statements in all."""
+    return {
+        "max-connections": str(max(151, clients + 20)),
+        "max-prepared-stmt-count": str(max(16_382, statements + 100)),
+        "table-open-cache": str(max(2_000, tables * (clients + 20))),
+        "back-log": str(max(80, clients)),
+    }
+
+
+def open_files(clients: int, tables: int) -> int:
+    """Descriptors that such a server wants: connections, tables, and its own."""
+    return max(4_096, clients + 20 + 2 * tables * (clients + 20) + 500)

@@ -1,0 +1,1 @@
+"""The results: results.sqlite with its schema, its one writer and its reader."""

@@ -1,0 +1,165 @@
+-- results.sqlite. Sizes in bytes, times in seconds, `t` in seconds since the trial's start, `started` and `ended` in
+-- seconds since the epoch. Append-only: a trial and all that belongs to it is one transaction.
+
+-- What holds for the whole campaign: format, dballoc, identity, experiment (TOML), started, environment (JSON), …
+CREATE TABLE campaign (
+  key   TEXT PRIMARY KEY,
+  value TEXT NOT NULL
+) WITHOUT ROWID;
+
+-- A variant as it was found on this machine.
+CREATE TABLE variant (
+  name              TEXT PRIMARY KEY,
+  allocator         TEXT NOT NULL,
+  allocator_version TEXT NOT NULL,
+  libraries         TEXT NOT NULL,  -- JSON list of the files preloaded
+  environment       TEXT NOT NULL,  -- JSON: what the server is started with beyond the clean environment
+  server            TEXT NOT NULL,  -- MariaDB 10.11.19
+  server_version    TEXT NOT NULL,
+  engine            TEXT NOT NULL,
+  command           TEXT NOT NULL,  -- JSON: argv with placeholders for the paths of a trial
+  pool_bytes        INTEGER,        -- the engine's cache, for peak / pool
+  thp               TEXT            -- the mode asked for; NULL: as the host has it
+) WITHOUT ROWID;
+
+-- One attempt at a block. A noisy one is followed by the next attempt, which counts instead.
+CREATE TABLE block (
+  block        INTEGER NOT NULL,
+  attempt      INTEGER NOT NULL,
+  started      REAL NOT NULL,
+  ended        REAL NOT NULL,
+  steal        REAL NOT NULL,       -- share of all CPU time
+  others       REAL NOT NULL,       -- share of all CPU time used by processes that are not ours
+  probe_before REAL NOT NULL,       -- seconds of the fixed probe
+  probe_after  REAL NOT NULL,
+  disturbed    TEXT,                -- why it counts as disturbed
+  PRIMARY KEY (block, attempt)
+) WITHOUT ROWID;
+
+-- One server start of one variant.
+CREATE TABLE trial (
+  trial           INTEGER PRIMARY KEY,
+  block           INTEGER NOT NULL,
+  attempt         INTEGER NOT NULL,
+  position        INTEGER NOT NULL,
+  variant         TEXT NOT NULL,
+  role            TEXT NOT NULL CHECK (role IN ('A1', 'A2', 'V')),
+  level           INTEGER,          -- with levels = "fresh"
+  directory       TEXT NOT NULL,
+  started         REAL NOT NULL,
+  ended           REAL NOT NULL,
+  seconds_planned REAL NOT NULL,    -- of it: measuring, warming up or idling on purpose
+  outcome         TEXT NOT NULL CHECK (outcome IN ('ok', 'fault')),
+  fault           TEXT,             -- start, hang, died, oom, client, disk, proof
+  fault_text      TEXT,
+  exit_status     INTEGER,          -- of the server; negative: a signal
+  log_tail        TEXT,
+  proof           TEXT,             -- JSON
+  thp             TEXT,             -- as achieved
+  cpus            TEXT,             -- as achieved, of the server
+  seconds_to_start REAL,
+  rss_start       INTEGER,
+  rss_peak        INTEGER,
+  rss_idle        INTEGER,
+  sampler_cpu     REAL,             -- CPU seconds that sampling this server took
+  samples         INTEGER,
+  server_user     REAL,             -- the server's CPU seconds over its whole life
+  server_system   REAL,
+  UNIQUE (block, attempt, position)
+);
+
+-- A step within a trial. Counters are the server's own, over the window in which the load was reported.
+CREATE TABLE step (
+  trial        INTEGER NOT NULL REFERENCES trial,
+  step         INTEGER NOT NULL,
+  kind         TEXT NOT NULL CHECK (kind IN ('sql', 'warmup', 'level', 'idle')),
+  workload     TEXT,
+  threads      INTEGER,
+  t            REAL NOT NULL,
+  seconds      REAL NOT NULL,
+  events       INTEGER,
+  queries      INTEGER,
+  tps          REAL,
+  qps          REAL,
+  errors       INTEGER,
+  reconnects   INTEGER,
+  latency_min  REAL,                -- all latencies in milliseconds
+  latency_avg  REAL,
+  latency_max  REAL,
+  p50          REAL,
+  p95          REAL,
+  p99          REAL,
+  p999         REAL,
+  window       REAL,                -- seconds that the following cover
+  window_events INTEGER,
+  cpu          REAL,
+  cpu_user     REAL,
+  cpu_system   REAL,
+  voluntary    INTEGER,
+  involuntary  INTEGER,
+  minor_faults INTEGER,
+  major_faults INTEGER,
+  rss_start    INTEGER,
+  rss_mean     REAL,
+  rss_peak     INTEGER,
+  rss_end      INTEGER,
+  PRIMARY KEY (trial, step)
+) WITHOUT ROWID;
+
+-- About one a second, all steps.
+CREATE TABLE sample (
+  trial        INTEGER NOT NULL REFERENCES trial,
+  step         INTEGER NOT NULL,
+  t            REAL NOT NULL,
+  rss          INTEGER NOT NULL,
+  vsz          INTEGER NOT NULL,
+  reserved     INTEGER NOT NULL,    -- of vsz: address space that cannot be touched
+  swap         INTEGER NOT NULL,
+  cpu          REAL NOT NULL,       -- these since the server's start
+  cpu_user     REAL NOT NULL,
+  cpu_system   REAL NOT NULL,
+  minor_faults INTEGER NOT NULL,
+  major_faults INTEGER NOT NULL,
+  threads      INTEGER NOT NULL,
+  voluntary    INTEGER NOT NULL,
+  involuntary  INTEGER NOT NULL,
+  PRIMARY KEY (trial, t)
+) WITHOUT ROWID;
+
+-- The load's own report, one a second.
+CREATE TABLE interval (
+  trial      INTEGER NOT NULL REFERENCES trial,
+  step       INTEGER NOT NULL,
+  t          REAL NOT NULL,         -- its end
+  seconds    REAL NOT NULL,
+  threads    INTEGER NOT NULL,
+  events     INTEGER NOT NULL,
+  queries    INTEGER NOT NULL,
+  latency    REAL NOT NULL,         -- milliseconds, the experiment's percentile
+  errors     INTEGER NOT NULL,
+  reconnects INTEGER NOT NULL,
+  PRIMARY KEY (trial, t)
+) WITHOUT ROWID;
+
+-- Latency distribution of a level.
+CREATE TABLE histogram (
+  trial INTEGER NOT NULL REFERENCES trial,
+  step  INTEGER NOT NULL,
+  ms    REAL NOT NULL,              -- a bucket's upper bound
+  count INTEGER NOT NULL,
+  PRIMARY KEY (trial, step, ms)
+) WITHOUT ROWID;
+
+-- The exact look at memory, at the end of each step and before the first.
+CREATE TABLE mark (
+  trial     INTEGER NOT NULL REFERENCES trial,
+  step      INTEGER NOT NULL,       -- 0: after the start
+  t         REAL NOT NULL,
+  rss       INTEGER NOT NULL,
+  pss       INTEGER NOT NULL,
+  anon_huge INTEGER NOT NULL,
+  reserved  INTEGER NOT NULL,
+  read_only INTEGER NOT NULL,
+  mappings  INTEGER NOT NULL,
+  PRIMARY KEY (trial, step)
+) WITHOUT ROWID;
