@@ -20,10 +20,8 @@ def experiment(origin: Path | None, named: str | None, flags: dict[str, Any]) ->
         table, where = file.read_table(origin), str(origin)
     else:
         name = named or "demo"
-        text = look_up(experiments(), name, "experiment")
-        import tomllib
-
-        table, where = tomllib.loads(text), f"experiment {name}"
+        where = f"experiment {name}"
+        table = file.parse(look_up(experiments(), name, "experiment"), where)
     given = {k: v for k, v in flags.items() if v is not None}
     if given and origin is None and named is None:
         where = "command line"

@@ -22,11 +22,19 @@ def load(path: Path) -> Experiment:
 def read_table(path: Path) -> dict[str, Any]:
     """The raw table of an experiment file, so that flags can be laid over it. UsageError as for :func:`load`."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return parse(path.read_text(encoding="utf-8"), str(path))
     except OSError as error:
         raise UsageError(f"{path}: cannot read the experiment file: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not TOML: {error}") from None
+
+
+def parse(text: str, origin: str) -> dict[str, Any]:
+    """The raw table of an experiment's text. UsageError that begins with ``origin`` if it is not TOML."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{origin}: not TOML: {error}") from None
 
 
 def build(table: dict[str, Any], origin: str) -> Experiment:

@@ -1,0 +1,84 @@
+"""A results directory as data frames."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from dballoc.experiment import file
+from dballoc.experiment.model import Experiment
+from dballoc.store.results import Results
+
+_TABLES = ("variant", "block", "trial", "step", "sample", "interval", "histogram", "mark")
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """The tables of store/schema.sql. ``trial`` has all trials; ``counted`` says whether one enters the figures:
+    of a block that was repeated because the machine was disturbed, only the last attempt does."""
+
+    facts: dict[str, str]
+    experiment: Experiment
+    environment: dict[str, Any]
+    variant: pl.DataFrame
+    block: pl.DataFrame
+    trial: pl.DataFrame
+    step: pl.DataFrame
+    sample: pl.DataFrame
+    interval: pl.DataFrame
+    histogram: pl.DataFrame
+    mark: pl.DataFrame
+
+    @property
+    def names(self) -> list[str]:
+        """Variants in the experiment's order, the baseline first."""
+        others = [v.name for v in self.experiment.variant if v.name != self.experiment.baseline]
+        return [self.experiment.baseline, *others]
+
+    @property
+    def good(self) -> pl.DataFrame:
+        """Counted trials without a fault."""
+        return self.trial.filter(pl.col("counted") & (pl.col("outcome") == "ok"))
+
+    def of(self, table: pl.DataFrame) -> pl.DataFrame:
+        """A table's rows of good trials, with the trial's variant, role, block and level."""
+        places = self.good.select("trial", "variant", "role", "block", pl.col("level").alias("trial_level"))
+        return table.join(places, on="trial", how="inner", maintain_order="left")
+
+
+def load(directory: Path) -> Campaign:
+    """Read a results directory. UsageError if it is none, or of another format."""
+    results = Results.open(directory, read_only=True)
+    try:
+        facts = results.facts()
+        tables = {name: _read(results, name) for name in _TABLES}
+    finally:
+        results.close()
+    tables["trial"] = tables["trial"].with_columns(_counted(tables["trial"], tables["block"]))
+    experiment = file.build(file.parse(facts["experiment"], str(directory)), str(directory))
+    return Campaign(facts, experiment, json.loads(facts["environment"]), **tables)
+
+
+# SQLite's declared types; a column that is all NULL would otherwise have none.
+_TYPES = {"INTEGER": pl.Int64, "REAL": pl.Float64, "TEXT": pl.String}
+
+
+def _read(results: Results, table: str) -> pl.DataFrame:
+    db = results.connection()
+    schema = {row["name"]: _TYPES[row["type"]] for row in db.execute(f"PRAGMA table_info({table})")}
+    rows = [tuple(row) for row in db.execute(f"SELECT * FROM {table}")]
+    # SQLite stores what it is given: a whole number in a REAL column comes back as an int, and the reverse.
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
+    return pl.DataFrame(
+        {name: pl.Series(name, column, dtype=kind, strict=False) for (name, kind), column in zip(schema.items(), columns, strict=True)}
+    )
+
+
+def _counted(trial: pl.DataFrame, block: pl.DataFrame) -> pl.Series:
+    """The last finished attempt at each block; of a block with none, the last attempt begun."""
+    finished = dict(block.group_by("block").agg(pl.col("attempt").max()).iter_rows())
+    begun = dict(trial.group_by("block").agg(pl.col("attempt").max()).iter_rows())
+    attempts = {**begun, **finished}
+    return pl.Series("counted", [attempts[b] == a for b, a in trial.select("block", "attempt").iter_rows()], dtype=pl.Boolean)

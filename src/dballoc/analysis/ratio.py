@@ -1,0 +1,65 @@
+"""Ratios to the baseline, with Student's t intervals on their logarithms. Pure."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from scipy import stats
+
+# Power at which "smallest detectable" is told.
+POWER = 0.8
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """variant ÷ baseline. ``low`` and ``high`` are 0 and infinity with fewer than two blocks."""
+
+    estimate: float
+    low: float
+    high: float
+    blocks: int
+    confidence: float
+    scatter: float
+
+    @property
+    def detectable(self) -> float:
+        """The smallest relative difference that as many blocks would show with 80 % power; infinite below two."""
+        if self.blocks < 2:
+            return math.inf
+        freedom = self.blocks - 1
+        reach = stats.t.ppf((1 + self.confidence) / 2, freedom) + stats.t.ppf(POWER, freedom)
+        return math.expm1(reach * self.scatter / math.sqrt(self.blocks))
+
+
+def ratio(logs: Sequence[float], confidence: float) -> Ratio:
+    """From one ln ratio per block: exp(mean) and its t interval. ValueError without any."""
+    if not logs:
+        raise ValueError("no block to take a ratio from")
+    n = len(logs)
+    mean = math.fsum(logs) / n
+    if n == 1:
+        return Ratio(math.exp(mean), 0.0, math.inf, 1, confidence, math.nan)
+    scatter = math.sqrt(math.fsum((d - mean) ** 2 for d in logs) / (n - 1))
+    half = stats.t.ppf((1 + confidence) / 2, n - 1) * scatter / math.sqrt(n)
+    return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half), n, confidence, scatter)
+
+
+def logs_to_baseline(values: Mapping[tuple[int, str], float], roles: tuple[str, str] = ("A1", "A2")) -> list[float]:
+    """One ln ratio per block: ln(V) − mean ln(A1, A2). ``values`` by (block, role); a block that lacks one is left out."""
+    first, second = roles
+    blocks = sorted({block for block, _ in values})
+    return [
+        math.log(values[b, "V"]) - (math.log(values[b, first]) + math.log(values[b, second])) / 2
+        for b in blocks
+        if all(values.get((b, role), 0) > 0 for role in ("V", first, second))
+    ]
+
+
+def logs_between_baselines(values: Mapping[tuple[int, str], float]) -> list[float]:
+    """One ln(A2 ÷ A1) per block: the A/A floor."""
+    blocks = sorted({block for block, _ in values})
+    return [
+        math.log(values[b, "A2"]) - math.log(values[b, "A1"])
+        for b in blocks
+        if all(values.get((b, role), 0) > 0 for role in ("A1", "A2"))
+    ]

@@ -1,0 +1,34 @@
+"""The four verdicts. Pure."""
+
+from enum import StrEnum
+
+from dballoc.analysis.procedure import MARGIN
+from dballoc.analysis.ratio import Ratio
+
+
+class Verdict(StrEnum):
+    """What an interval says of a variant against the baseline."""
+
+    HIGHER = "higher"
+    LOWER = "lower"
+    EQUIVALENT = "equivalent within ±1 %"
+    UNDECIDED = "no difference shown"
+
+
+def judge(ratio: Ratio) -> Verdict:
+    """By the printed interval alone: what one can read off it is what is decided.
+
+    An interval that excludes 1 and yet lies within ±1 % is a difference, and a small one.
+    """
+    if ratio.low > 1:
+        return Verdict.HIGHER
+    if ratio.high < 1:
+        return Verdict.LOWER
+    if ratio.low >= 1 - MARGIN and ratio.high <= 1 + MARGIN:
+        return Verdict.EQUIVALENT
+    return Verdict.UNDECIDED
+
+
+def decided(ratio: Ratio) -> bool:
+    """Whether more blocks could only repeat the verdict."""
+    return judge(ratio) is not Verdict.UNDECIDED
