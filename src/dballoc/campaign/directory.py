@@ -9,6 +9,7 @@ from pathlib import Path
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment import file
 from dballoc.experiment.model import Experiment
+from dballoc.store.results import FILE, Results
 
 EXPERIMENT = "experiment.toml"
 TRIALS = "trials"
@@ -102,3 +103,23 @@ def _remember(path: Path, experiment: Experiment) -> None:
         partial.rename(target)
     elif file.identity(recorded_experiment(path)) != file.identity(experiment):
         raise UsageError(f"{path}: holds another experiment ({EXPERIMENT} there); choose a new --out")
+
+
+def next_directory(parent: Path, experiment: Experiment) -> Path:
+    """Where an experiment's results go when nobody says: its unfinished directory under ``parent``, else a new one."""
+    base = f"{experiment.name}-{file.identity(experiment)[:8]}"
+    for number in range(1, 10_000):
+        path = parent / (base if number == 1 else f"{base}-{number}")
+        if not _finished(path):
+            return path
+    raise UsageError(f"{parent}: ten thousand results of this experiment; give --out")
+
+
+def _finished(path: Path) -> bool:
+    if not (path / FILE).exists():
+        return False
+    results = Results.open(path, read_only=True)
+    try:
+        return results.facts().get("ending") in ("planned", "decided", "budget")
+    finally:
+        results.close()

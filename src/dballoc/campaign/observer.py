@@ -12,6 +12,7 @@ class Plan:
 
     name: str
     blocks: int
+    trials_per_block: int
     trials: int
     done: int
     seconds: float

@@ -7,12 +7,14 @@ import shutil
 import signal
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import dballoc
+from dballoc.analysis import campaign, comparison, verdict
+from dballoc.analysis.procedure import declare
 from dballoc.campaign import trial
 from dballoc.campaign.directory import ROOM, Directory
 from dballoc.campaign.estimate import Estimate, estimate
@@ -32,7 +34,7 @@ from dballoc.store.results import Results
 
 @dataclass(frozen=True)
 class Ending:
-    """Why a campaign ended: ``planned`` (all blocks), ``budget``, ``interrupted``."""
+    """Why a campaign ended: ``planned`` (all blocks), ``decided``, ``budget``, ``interrupted``."""
 
     why: str
     blocks: int
@@ -44,43 +46,56 @@ def run(setting: Setting, out: Path, observer: Observer) -> Ending:
         raise Failure(f"{out}: less than {ROOM >> 20} MiB free; make room, or choose another --out")
     directory = Directory.take(out, setting.experiment)
     try:
-        with Custody(keep_open=[directory.lock]) as custody, _stop_on_interrupt() as stopping:
-            return _Campaign(setting, directory, custody, observer, stopping).run()
+        with Custody(keep_open=[directory.lock]) as custody, _stop_on_interrupt() as stop:
+            return _Campaign(setting, directory, custody, observer, stop).run()
     except OSError as error:
         raise Failure(f"{error.filename or out}: {error.strerror}; what was finished is kept, the same command resumes") from None
     finally:
         directory.release()
 
 
-@contextlib.contextmanager
-def _stop_on_interrupt() -> Iterator[Callable[[], bool]]:
-    """The first Ctrl-C (or SIGTERM) asks to stop at the next moment; a second one ends at once."""
-    asked = False
-
-    def ask(*_: object) -> None:
-        nonlocal asked
-        if asked:
-            raise KeyboardInterrupt
-        asked = True
-
-    before = {s: signal.signal(s, ask) for s in (signal.SIGINT, signal.SIGTERM)}
+def has_trials(directory: Path) -> bool:
+    """Whether there is anything to report."""
+    results = Results.open(directory, read_only=True)
     try:
-        yield lambda: asked
+        return bool(results.finished())
+    finally:
+        results.close()
+
+
+@dataclass
+class _Stop:
+    """Ctrl-C or SIGTERM. Within a trial the first one is noted, and the trial ends at its next step of the clock;
+    anywhere else, and the second time, it ends things at once."""
+
+    in_trial: bool = False
+    asked: bool = False
+
+    def __call__(self, *_: object) -> None:
+        if self.asked or not self.in_trial:
+            raise trial.Interrupted
+        self.asked = True
+
+
+@contextlib.contextmanager
+def _stop_on_interrupt() -> Iterator[_Stop]:
+    stop = _Stop()
+    before = {s: signal.signal(s, stop) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
 class _Campaign:
-    def __init__(
-        self, setting: Setting, directory: Directory, custody: Custody, observer: Observer, stopping: Callable[[], bool]
-    ) -> None:
+    def __init__(self, setting: Setting, directory: Directory, custody: Custody, observer: Observer, stop: _Stop) -> None:
         self.setting = setting
         self.experiment = setting.experiment
         self.directory = directory
         self.custody = custody
         self.observer = observer
-        self.stopping = stopping
+        self.stop = stop
         self.results = self._open()
         self.estimate: Estimate = estimate(setting)
         self.spent = self._spent()
@@ -88,12 +103,12 @@ class _Campaign:
 
     def run(self) -> Ending:
         try:
-            why = self._blocks()
+            try:
+                why = self._blocks()
+            except trial.Interrupted:
+                why = "interrupted"
             self.results.set_fact("ending", why)
             return Ending(why, len({r["block"] for r in self.results.blocks()}))
-        except trial.Interrupted:
-            self.results.set_fact("ending", "interrupted")
-            return Ending("interrupted", len({r["block"] for r in self.results.blocks()}))
         finally:
             self.results.close()
 
@@ -123,18 +138,21 @@ class _Campaign:
         planned = int(self.results.facts()["planned_blocks"])
         templates = self._templates()
         done = {(r["block"], r["attempt"]): r for r in self.results.blocks()}
+        per_block = self.estimate.trials_per_block
+        finished = self.results.finished()
         complete = {b for b, a in done if not self._wants_repeat(b, a, done)}
-        trials = (planned - len(complete)) * self.estimate.trials_per_block
-        self.observer.plan(Plan(self.experiment.name, planned, trials, len(self.results.finished()), self._left(planned, complete)))
+        begun = sum(1 for b, a, _ in finished if b not in complete and (b, a) not in done)
+        left = (planned - len(complete)) * per_block - begun
+        self.observer.plan(Plan(self.experiment.name, planned, per_block, left, len(finished), self._left(planned, complete)))
         began = time.monotonic()
         for number in range(1, planned + 1):
             attempt = max((a for b, a in done if b == number), default=-1)
             if attempt >= 0 and not self._wants_repeat(number, attempt, done):
                 continue
-            attempt += 1
-            while True:
-                used = self.spent + time.monotonic() - began
-                if number > 1 and not self._affordable(used):
+            again = True
+            while again:
+                attempt += 1
+                if number > 1 and not self._affordable(self.spent + time.monotonic() - began):
                     return "budget"
                 self.observer.block_started(number, attempt, planned, self._left(planned, set(range(1, number))))
                 row = self._block(number, attempt, templates)
@@ -142,10 +160,17 @@ class _Campaign:
                 used = self.spent + time.monotonic() - began
                 again = self._wants_repeat(number, attempt, done) and self._affordable(used, planned - number + 1)
                 self.observer.block_finished(number, row["disturbed"], again)
-                if not again:
-                    break
-                attempt += 1
+            if number in self._looks(planned) and self._all_decided():
+                return "decided"
         return "planned"
+
+    def _looks(self, planned: int) -> tuple[int, ...]:
+        return declare(planned, len(self.experiment.variant), len(self.experiment.workloads)).looks
+
+    def _all_decided(self) -> bool:
+        """Whether more blocks could only repeat the verdicts; asked at the planned looks alone."""
+        found = comparison.compare(campaign.load(self.directory.path))
+        return all(c.ratio is not None and verdict.decided(c.ratio) for c in found.family)
 
     def _affordable(self, used: float, blocks: int = 1) -> bool:
         budget = self.experiment.budget
@@ -168,7 +193,7 @@ class _Campaign:
     def _block(self, number: int, attempt: int, templates: dict[str, template.Template]) -> dict[str, Any]:
         slots = schedule.block(self.experiment, number, attempt)
         finished = self.results.finished()
-        started, before, ours = time.time(), noise.read(), time.process_time()
+        started, before, ours = time.time(), noise.read(), _own_cpu()
         probe_before, began = noise.probe(), time.monotonic()
         server_and_client = 0.0
         for slot in slots:
@@ -177,7 +202,7 @@ class _Campaign:
             server_and_client += self._trial(slot, templates[self._prepared(slot).recipe.key])
         self.block_seconds.append(time.monotonic() - began)
         probes = probe_before, noise.probe()
-        used = server_and_client + time.process_time() - ours
+        used = server_and_client + _own_cpu() - ours
         found = noise.between(before, noise.read(), used, probes)
         usual = statistics.median([*self.results.probes(), *probes])
         row = {
@@ -192,14 +217,17 @@ class _Campaign:
         """Run and store one trial; returns the CPU seconds that all its processes used."""
         self.observer.trial_started(slot)
         before = self.custody.cpu_seconds
-        context = trial.Context(self.setting, self.custody, self.observer, self.stopping)
+        context = trial.Context(self.setting, self.custody, self.observer, lambda: self.stop.asked)
         path = self.directory.trial(slot.label)
+        self.stop.in_trial = True
         try:
             record = trial.run(context, slot, made, path)
             self.results.add_trial(slot, record)
         except BaseException:
             shutil.rmtree(path, ignore_errors=True)
             raise
+        finally:
+            self.stop.in_trial = False
         levels = [s for s in record.steps if s["kind"] == "level"]
         self.observer.trial_finished(
             slot, record.trial["fault_text"], record.trial["rss_peak"], levels[-1]["tps"] if levels else None
@@ -246,3 +274,6 @@ class _Campaign:
             shutil.rmtree(run_directory, ignore_errors=True)
 
 
+def _own_cpu() -> float:
+    """CPU seconds of this process and of the tools (cp, sync) that it ran."""
+    return sum(os.times()[:4])

@@ -4,25 +4,101 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from rich.console import Console
 
-from dballoc.campaign import prepare, run
+from dballoc.campaign import estimate, prepare, run
+from dballoc.campaign.directory import next_directory
 from dballoc.cli import options
-from dballoc.cli.display import display
+from dballoc.cli.display import display, minutes
 from dballoc.experiment import file
+from dballoc.report import terminal, write
+
+INTERRUPTED = 130
+
+ENDINGS = {
+    "planned": "all planned blocks are done",
+    "decided": "every comparison is decided",
+    "budget": "the budget is used up",
+    "interrupted": "interrupted; the same command resumes",
+}
 
 
 def bench(
     experiment: Annotated[Path | None, typer.Argument(metavar="FILE", help="An experiment file (TOML).")] = None,
-    allocators: Annotated[str | None, typer.Option(help="Allocators to compare, the first being the baseline.", metavar="A,B,…")] = None,
-    threads: Annotated[str | None, typer.Option(help="Client threads, one level each.", metavar="N,N,…")] = None,
-    blocks: Annotated[int | None, typer.Option(min=1, help="Blocks to run: each runs every variant once.")] = None,
-    budget: Annotated[str | None, typer.Option(help="Time for the whole campaign, like 20m.", metavar="TIME")] = None,
-    out: Annotated[Path | None, typer.Option(help="Results directory.", metavar="DIR")] = None,
+    named: Annotated[
+        str | None, typer.Option("--experiment", metavar="NAME", help="A shipped experiment; see dballoc list experiments.")
+    ] = None,
+    allocators: Annotated[
+        str | None, typer.Option(metavar="A,B,…", help="Allocators to compare; the first is the baseline, or glibc if it is one.")
+    ] = None,
+    server: Annotated[str | None, typer.Option(metavar="NAME", help="Server family; see dballoc list servers.")] = None,
+    basedir: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the server was unpacked or installed.")] = None,
+    engine: Annotated[str | None, typer.Option(metavar="NAME", help="Storage engine: innodb, rocksdb, aria, myisam.")] = None,
+    option: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A my.cnf option of the server; may be given again.")
+    ] = None,
+    connect: Annotated[Literal["socket", "tcp"] | None, typer.Option(help="How the load reaches the server.")] = None,
+    workloads: Annotated[str | None, typer.Option(metavar="W,W,…", help="Workloads; see dballoc list workloads.")] = None,
+    threads: Annotated[str | None, typer.Option(metavar="N,N,…", help="Client threads, one level each.")] = None,
+    levels: Annotated[
+        Literal["rising", "fresh"] | None, typer.Option(help="All levels in one server start, or a fresh start for each.")
+    ] = None,
+    tables: Annotated[int | None, typer.Option(metavar="N", help="sysbench tables.")] = None,
+    rows: Annotated[int | None, typer.Option(metavar="N", help="Rows of each table.")] = None,
+    warmup: Annotated[str | None, typer.Option(metavar="TIME", help="Load before the first level, not measured.")] = None,
+    level: Annotated[str | None, typer.Option(metavar="TIME", help="How long each level is measured.")] = None,
+    idle: Annotated[str | None, typer.Option(metavar="TIME", help="Rest after the last level.")] = None,
+    cpus: Annotated[int | None, typer.Option(metavar="N", help="Number of CPUs for server and client together.")] = None,
+    server_cpus: Annotated[str | None, typer.Option(metavar="LIST", help='CPUs of the server, like "0-3".')] = None,
+    client_cpus: Annotated[str | None, typer.Option(metavar="LIST", help='CPUs of the client, like "4-7".')] = None,
+    memory: Annotated[str | None, typer.Option(metavar="SIZE", help="Memory limit of each server (a cgroup), like 2G.")] = None,
+    blocks: Annotated[int | None, typer.Option(metavar="N", help="Blocks to run: each runs every variant once.")] = None,
+    budget: Annotated[str | None, typer.Option(metavar="TIME", help="Time for the whole campaign, like 20m.")] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of the order of trials.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Results directory; default: under dballoc-results/.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything, print trials, minutes, memory and disk, and stop.")] = False,
+    print_: Annotated[bool, typer.Option("--print", help="Print the experiment file that this is, and stop.")] = False,
 ) -> None:
-    """Compare allocators under a real server; with no argument, the demo."""
-    flags = {"allocators": options.words(allocators), "threads": options.numbers(threads, "--threads"), "blocks": blocks, "budget": budget}
-    model = options.experiment(experiment, None, flags)
+    """Compare allocators under a real server. With no argument: the demo, ten minutes on two cores.
+
+    The same command resumes what was interrupted. Flags are laid over the experiment file.
+    """
+    flags = {
+        "allocators": options.words(allocators), "server.use": server, "server.basedir": str(basedir) if basedir else None,
+        "server.engine": engine, "server.options": options.pairs(option, "--option"), "server.connect": connect,
+        "workloads": options.words(workloads), "threads": options.numbers(threads, "--threads"), "levels": levels,
+        "data.tables": tables, "data.rows": rows, "time.warmup": warmup, "time.level": level, "time.idle": idle,
+        "cpu.count": cpus, "cpu.server": server_cpus, "cpu.client": client_cpus, "limits.memory": memory,
+        "blocks": blocks, "budget": budget, "seed": seed,
+    }  # fmt: skip
+    model = options.experiment(experiment, named, flags)
+    if print_:
+        print(file.dump(model), end="")
+        return
     setting = prepare.settle(model)
+    if dry_run:
+        _print_plan(setting)
+        return
+    directory = out or next_directory(Path("dballoc-results"), model)
     with display() as watcher:
-        ending = run.run(setting, out or Path("dballoc-results") / model.name, watcher)
-    print(ending)
+        ending = run.run(setting, directory, watcher)
+    console = Console()
+    console.print(f"{ENDINGS[ending.why]} ({ending.blocks} blocks)\n", highlight=False)
+    if run.has_trials(directory):
+        page = write(directory)
+        terminal.print_answer(console, directory)
+        console.print(f"\nReport: {page}", soft_wrap=True, highlight=False)
+    if ending.why == "interrupted":
+        raise typer.Exit(INTERRUPTED)
+
+
+def _print_plan(setting: prepare.Setting) -> None:
+    plan = estimate.estimate(setting)
+    print(f"trials:  {plan.trials} ({plan.blocks} blocks of {plan.trials_per_block})")
+    print(f"time:    about {minutes(plan.seconds)}, {plan.measured_share:.0%} of it measuring, warming up or idling on purpose")
+    print(f"memory:  about {setting.memory_needed / 2**20:,.0f} MiB")
+    print(f"disk:    about {setting.disk_needed / 2**20:,.0f} MiB in the cache")
+    for name, prepared in setting.variants.items():
+        libraries = prepared.env.get("LD_PRELOAD", "no preload")
+        title = " ".join(filter(None, [prepared.allocator.name, prepared.allocator.version]))
+        print(f"variant: {name}: {prepared.build.title} {prepared.server.engine}, {title} ({libraries})")

@@ -30,8 +30,7 @@ class PlainDisplay(Observer):
 
     def __init__(self, console: Console) -> None:
         self.console = console
-        self.total = 0
-        self.done = 0
+        self.total = self.done = self.per_block = 0
 
     def __enter__(self) -> Self:
         return self
@@ -49,10 +48,11 @@ class PlainDisplay(Observer):
         self._line(f"warning: {text}")
 
     def plan(self, plan: Plan) -> None:
-        self.total, self.done = plan.trials + plan.done, plan.done
+        self.total, self.done, self.per_block = plan.trials + plan.done, plan.done, plan.trials_per_block
         self._line(f"{plan.name}: {plan.blocks} blocks, {plan.trials} trials to run, about {minutes(plan.seconds)}")
 
     def block_started(self, block: int, attempt: int, blocks: int, seconds_left: float) -> None:
+        self.total += self.per_block if attempt else 0
         again = f", again ({attempt})" if attempt else ""
         self._line(f"block {block} of {blocks}{again}, about {minutes(seconds_left)} left")
 

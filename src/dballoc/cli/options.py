@@ -34,8 +34,11 @@ def overlay(table: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
     flags = dict(flags)
     if (names := flags.pop("allocators", None)) is not None:
         result["variant"] = [{"name": n} if n == "glibc" else {"name": n, "allocator": n} for n in names]
-        if result.get("baseline") not in names:
-            result["baseline"] = names[0]
+        result["baseline"] = "glibc" if "glibc" in names else names[0]
+    if "budget" in flags and "blocks" not in flags:
+        result.pop("blocks", None)  # the time asked for decides, not the file's number
+    if "blocks" in flags and "budget" not in flags:
+        result.pop("budget", None)
     for name, value in flags.items():
         *sections, key = name.split(".")
         place = result
