@@ -64,7 +64,8 @@ def by_path(libraries: tuple[Path, ...]) -> Allocator:
 def check_library(path: Path) -> None:
     """UsageError unless the file is a shared library for this machine."""
     try:
-        head = path.read_bytes()[:20]
+        with path.open("rb") as f:
+            head = f.read(20)
     except OSError as error:
         raise UsageError(f"preload {path}: {error.strerror}") from None
     if head[:4] != b"\x7fELF" or len(head) < 20:

@@ -41,8 +41,12 @@ class Directory:
             if set(unknown) - {_LOCK, EXPERIMENT + ".partial"}:
                 raise UsageError(f"{path}: not empty and not a results directory of dballoc; choose a new --out")
             lock = _lock(path)
-            _remember(path, experiment)
-            (path / TRIALS).mkdir(exist_ok=True)
+            try:
+                _remember(path, experiment)
+                (path / TRIALS).mkdir(exist_ok=True)
+            except BaseException:
+                os.close(lock)
+                raise
         except OSError as error:
             raise (Failure if error.errno == 28 else UsageError)(f"{path}: {error.strerror}") from None
         return cls(path, lock)

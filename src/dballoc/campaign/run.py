@@ -252,8 +252,7 @@ class _Campaign:
         return templates
 
     def _make(self, prepared: Prepared) -> template.Template:
-        run_directory = places.make_run_directory()
-        self.custody.scratch(run_directory)
+        run_directory = places.make_run_directory(self.custody.scratch)
         self.setting.user.give(run_directory)
         bench = self.setting.sysbench
 

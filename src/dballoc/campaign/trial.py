@@ -62,10 +62,8 @@ class Context:
 
 def run(context: Context, slot: Slot, template: Template, directory: Path) -> TrialRecord:
     """Run one trial with its raw files in ``directory``. Interrupted if the user stops; OSError if that disk is full."""
-    scratch = places.make_scratch()
-    run_directory = places.make_run_directory()
-    for path in (scratch, run_directory):
-        context.custody.scratch(path)
+    scratch = places.make_scratch(context.custody.scratch)
+    run_directory = places.make_run_directory(context.custody.scratch)
     trial = _Trial(context, slot, template, directory, scratch, run_directory)
     try:
         return trial.run()
@@ -130,7 +128,7 @@ class _Trial:
         user.give(self.run_directory)
         data = self.scratch / "data"
         try:
-            self.template.copy(data)
+            self.template.copy(self.context.custody, data, self.directory / "copy.log")
         except OSError as error:
             raise Fault("disk", f"the data cannot be copied to {data}: {error}") from None
         self._switch_thp()
@@ -199,18 +197,21 @@ class _Trial:
 
     def clean_up(self) -> None:
         """Stop what still runs and remove the scratch data. Safe to call at any point."""
-        if self.running and self.ended is None:
-            self.running.admin.close()
-            self.running.child.stop(signal.SIGKILL, 0)
         if self.sampler:
             self.sampler.close()
-        if self.cgroup:
-            try:
-                self.cgroup.remove()
-            except OSError:
-                pass  # the guardian tries again
-        for path in (self.scratch, self.run_directory):
-            shutil.rmtree(path, ignore_errors=True)
+        try:
+            if self.running and self.ended is None:
+                self.running.admin.close()
+                self.running.child.stop(signal.SIGKILL, 0)
+        finally:
+            # Also where the guardian was killed, which else removes these.
+            if self.cgroup:
+                try:
+                    self.cgroup.remove()
+                except OSError:
+                    pass  # the guardian tries again
+            for path in (self.scratch, self.run_directory):
+                shutil.rmtree(path, ignore_errors=True)
 
     # -- steps ---------------------------------------------------------------------------------------------------
 
@@ -223,7 +224,8 @@ class _Trial:
         cost = time.thread_time()
         samples = [sampler.sample(whole=True)]
         intervals: list[Interval] = []
-        total, histogram = None, []
+        total: output.Total | None = None
+        histogram: list[tuple[float, int]] = []
         match step.kind:
             case "sql":
                 self._query(step)
@@ -246,7 +248,7 @@ class _Trial:
     def _query(self, step: Step) -> None:
         assert step.sql
         try:
-            self._server().admin.rows(step.sql)
+            self._server().admin.scan(step.sql)
         except pymysql.Error as error:
             if self._server().child.wait(1.0):
                 raise self._death(f"at {step.sql}") from None

@@ -51,7 +51,7 @@ def format_size(size: int) -> str:
 
 Duration = Annotated[
     float,
-    BeforeValidator(lambda v: v if isinstance(v, float) else parse_duration(v)),
+    BeforeValidator(parse_duration),
     PlainSerializer(format_duration, return_type=str),
 ]
 Size = Annotated[

@@ -42,8 +42,8 @@ def create(custody: Custody, limit: int) -> MemoryCgroup:
     version, parent = _parent()
     path = parent / f"dballoc-{uuid.uuid4().hex[:12]}"
     try:
-        path.mkdir()
         custody.cgroup(path)
+        path.mkdir()
         if version == 2:
             (path / "memory.max").write_text(str(limit))
             _write_if_there(path / "memory.swap.max", "0")

@@ -50,7 +50,8 @@ class Guardian:
             signal.signal(ignored, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, lambda *_: self.sock.shutdown(socket.SHUT_RDWR))
         while True:
-            readable, _, _ = select.select([self.sock, wake_r], [], [])
+            watched: list = [self.sock, wake_r]
+            readable, _, _ = select.select(watched, [], [])
             if wake_r in readable:
                 os.read(wake_r, 4096)
                 self.reap()
@@ -94,6 +95,10 @@ class Guardian:
                  nofile=None, cgroup=None, thp_disable=False, oom_score_adj=None) -> dict:  # fmt: skip
         """Start a child in a session of its own; paths for its standard streams, appended to."""
         me = os.getpid()
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        if nofile and nofile > hard and hard != resource.RLIM_INFINITY and os.geteuid() != 0:
+            # What goes wrong between fork and exec has no words of its own.
+            raise OSError(f"it needs {nofile} open files, the hard limit is {hard}; raise it (ulimit -Hn, limits.conf)")
 
         def in_child() -> None:
             if cgroup:

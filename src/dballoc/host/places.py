@@ -1,8 +1,10 @@
 """Where dballoc keeps what it makes: a cache of data templates, scratch data, sockets."""
 
 import os
+import secrets
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from dballoc.errors import UsageError
@@ -28,23 +30,40 @@ def cache() -> Path:
     return path
 
 
-def make_scratch() -> Path:
+# Takes a path that must not outlive us: the guardian's list. It is told before the path is made, for we may be
+# killed between the two.
+Register = Callable[[Path], None]
+
+
+def make_scratch(register: Register) -> Path:
     """A fresh directory for one trial's data, on the same file system as the templates."""
     parent = cache() / "scratch"
     parent.mkdir(exist_ok=True)
-    return Path(tempfile.mkdtemp(prefix="t", dir=parent))
+    return fresh_directory(parent, "t", register)
 
 
-def make_run_directory() -> Path:
+def make_run_directory(register: Register) -> Path:
     """A fresh directory with a short path, for a socket. UsageError if even that is too long for the kernel."""
-    path = Path(tempfile.mkdtemp(prefix="dballoc-"))
-    length = len(os.fsencode(path / "mysqld.sock"))
+    parent = Path(tempfile.gettempdir())
+    length = len(os.fsencode(parent / f"dballoc-{_unique()}" / "mysqld.sock"))
     if length > SOCKET_PATH_LIMIT:
-        path.rmdir()
         raise UsageError(
-            f"{path}/mysqld.sock: {length} bytes, a socket's path holds {SOCKET_PATH_LIMIT}; set TMPDIR to a shorter one"
+            f"{parent}: a server's socket in there would have a path of {length} bytes, the kernel takes "
+            f"{SOCKET_PATH_LIMIT}; set TMPDIR to a shorter one"
         )
+    return fresh_directory(parent, "dballoc-", register)
+
+
+def fresh_directory(parent: Path, prefix: str, register: Register) -> Path:
+    """A new directory of a name that nobody has, ours alone."""
+    path = parent / (prefix + _unique())
+    register(path)
+    path.mkdir(mode=0o700)
     return path
+
+
+def _unique() -> str:
+    return secrets.token_hex(6)
 
 
 def free_bytes(path: Path) -> int:

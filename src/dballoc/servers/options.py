@@ -1,5 +1,6 @@
 """The command line of a private server. Pure."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,9 +10,17 @@ from dballoc.servers.build import Build
 # What keeps a private server private; a user's option must not undo it.
 RESERVED = (
     "datadir", "socket", "port", "pid-file", "tmpdir", "log-error", "user", "bind-address", "basedir", "init-file",
-    "daemonize", "bootstrap", "initialize", "initialize-insecure", "log-bin", "defaults-file", "skip-networking",
-    "innodb-data-home-dir", "innodb-log-group-home-dir", "innodb-undo-directory", "plugin-dir",
+    "daemonize", "bootstrap", "initialize", "initialize-insecure", "log-bin", "log-bin-index", "defaults-file",
+    "defaults-extra-file", "networking", "innodb-data-home-dir", "innodb-log-group-home-dir", "innodb-undo-directory",
+    "plugin-dir", "lc-messages-dir", "chroot", "extra-port", "admin-address", "admin-port", "mysqlx-port",
+    "mysqlx-socket", "mysqlx-bind-address", "aria-log-dir-path", "innodb-doublewrite-dir", "innodb-tmpdir",
+    "innodb-temp-tablespaces-dir", "rocksdb-datadir", "rocksdb-wal-dir", "slave-load-tmpdir", "replica-load-tmpdir",
 )  # fmt: skip
+
+# Servers take an option under any of these, and under any beginning that is no other option's.
+_PREFIXES = ("loose-", "skip-", "disable-", "enable-", "maximum-")
+_OPTIONS_OF_THEIR_OWN = ("innodb", "innodb-doublewrite", "lc-messages")
+_NAME = re.compile(r"[a-z][a-z0-9.:-]*")
 
 
 @dataclass(frozen=True)
@@ -28,10 +37,14 @@ def normal(option: str) -> str:
 
 
 def check(options: dict[str, str], where: str) -> None:
-    """UsageError for an option that dballoc sets itself."""
+    """UsageError for an option that dballoc sets itself, however it is spelled, and for what is no option's name."""
     for option in options:
-        bare = normal(option).removeprefix("loose-")
-        if bare in RESERVED:
+        bare = normal(option)
+        if not _NAME.fullmatch(bare):
+            raise UsageError(f"{where}: {option!r} is not an option's name")
+        while prefix := next((p for p in _PREFIXES if bare.startswith(p)), None):
+            bare = bare.removeprefix(prefix)
+        if bare not in _OPTIONS_OF_THEIR_OWN and any(reserved.startswith(bare) for reserved in RESERVED):
             raise UsageError(f"{where}: option {option!r} is set by dballoc itself, so that the server stays private")
 
 

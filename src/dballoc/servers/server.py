@@ -81,7 +81,8 @@ def start(custody: Custody, launch: Launch, patience: float, database: str | Non
         if done := child.poll():
             raise StartFailed(f"the server ended at start ({done.words})", done)
         try:
-            admin = Admin(launch.address.socket, launch.password, database)
+            left = max(1.0, patience - (time.monotonic() - began))
+            admin = Admin(launch.address.socket, launch.password, database, left)
             return Running(child, admin, time.monotonic() - began)
         except pymysql.err.OperationalError as error:
             # 2003: not there yet. 2013 and reset: it is on its way up or down. Anything else is its answer.

@@ -7,8 +7,6 @@ import json
 import os
 import secrets
 import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +14,7 @@ from pathlib import Path
 from dballoc.errors import Failure
 from dballoc.experiment.model import Data
 from dballoc.host.custody import Custody
-from dballoc.host.places import cache
+from dballoc.host.places import cache, fresh_directory
 from dballoc.host.user import ServerUser
 from dballoc.servers.build import Build, script
 from dballoc.servers.options import Address, capacity, command
@@ -54,15 +52,19 @@ class Template:
     size: int
     password: str
 
-    def copy(self, target: Path) -> None:
-        """Copy it to ``target``, owners kept, and write it to disk, so that nothing of it is left to write later."""
+    def copy(self, custody: Custody, target: Path, log: Path) -> None:
+        """Copy it to ``target``, owners kept, and write it to disk, so that nothing of it is left to write later.
+
+        By the guardian's children: a copy that outlived us would fill what the guardian removes.
+        """
         for argv in (
             ["cp", "-a", "--reflink=auto", os.fspath(self.data), os.fspath(target)],
             ["sync", "-f", os.fspath(target)],
         ):
-            done = subprocess.run(argv, capture_output=True, text=True, check=False)
-            if done.returncode != 0:
-                raise OSError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"{argv[0]} failed")
+            done = custody.spawn(argv, {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LC_ALL": "C"}, log).wait(3600)
+            if done is None or done.status != 0:
+                raise OSError(last_word(log) if log.stat().st_size else f"{argv[0]}: {done.words if done else 'it hangs'}")
+        log.unlink()
 
 
 def find(recipe: Recipe) -> Template | None:
@@ -86,8 +88,7 @@ def make(custody: Custody, recipe: Recipe, user: ServerUser, prepare: Prepare, r
     with _locked(place.with_suffix(".lock")):
         if ready := _read(place):
             return ready
-        partial = Path(tempfile.mkdtemp(prefix=f"{recipe.key}.partial.", dir=place.parent))
-        custody.scratch(partial)
+        partial = fresh_directory(place.parent, f"{recipe.key}.partial.", custody.scratch)
         partial.chmod(0o711)
         password = secrets.token_hex(16)
         _initialize(custody, recipe, user, partial, run_directory, log)
