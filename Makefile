@@ -1,0 +1,93 @@
+# What a person runs here; `make help` lists it. Each target installs what it needs, and only what is missing.
+#
+#   PYTHON=/usr/bin/python3.12   the interpreter that .venv is made with (3.11 or later)
+#   ARGS='-k thp -x'             further arguments for pytest
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+# The order of prerequisites is the order of work: system packages, .venv, dballoc.
+.NOTPARALLEL:
+
+# The system's own Python rather than the first on the PATH: the packages that we ask apt for belong to it.
+PYTHON ?= $(shell test -x /usr/bin/python3 && echo /usr/bin/python3 || echo python3)
+ARGS ?=
+
+bin := .venv/bin
+python := $(bin)/python
+pip := PATH="$(CURDIR)/$(bin):$$PATH" $(python) -m pip --quiet --disable-pip-version-check --no-input
+stamps := .stamps
+
+# Directories too: their times tell of files that were removed.
+sources := $(shell find src native -name __pycache__ -prune -o -print) pyproject.toml meson.build LICENSE
+native := $(shell find native tests/native -name '*.[ch]' 2>/dev/null)
+
+.PHONY: help demo setup test test-all lint format docs lock clean packages packages-test packages-lint
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+
+demo: setup ## Compare the system's allocators under a private MariaDB, in about ten minutes
+	@$(bin)/dballoc bench --out dballoc-results/demo-$$(date -u +%Y%m%dT%H%M%SZ)
+
+setup: packages $(stamps)/package ## Install what running needs: system packages, .venv, dballoc in it
+
+test: packages-test setup $(stamps)/requirements-dev ## Run the tests, but for the slow ones
+	$(python) -m pytest -m 'not slow' $(ARGS)
+
+test-all: packages-test setup $(stamps)/requirements-dev ## Run all tests, the slow ones included
+	$(python) -m pytest $(ARGS)
+
+lint: packages-lint setup $(stamps)/requirements-dev build/lint/compile_commands.json ## Check style, types and native code
+	$(bin)/ruff check
+	$(bin)/ruff format --check
+	$(bin)/mypy
+	clang-format --dry-run -Werror $(native)
+	clang-tidy --quiet -p build/lint $(filter native/%.c,$(native))
+
+format: packages-lint setup $(stamps)/requirements-dev ## Rewrite the sources in the project's style
+	$(bin)/ruff check --fix-only
+	$(bin)/ruff format
+	clang-format -i $(native)
+
+docs: setup ## Write the command reference, docs/cli.md, from the commands' own help
+	mkdir -p docs
+	$(bin)/typer dballoc.cli.main utils docs --name dballoc --output docs/cli.md
+
+lock: setup $(stamps)/requirements-dev ## Take the newest of every dependency, and pin it for everybody
+	$(pip) install --upgrade $(foreach group,run dev,--requirement $(stamps)/requirements-$(group).txt)
+	$(python) -m pip freeze --exclude dballoc > tools/constraints.txt
+
+clean: ## Remove what was built and installed here; results stay
+	rm -rf .venv $(stamps) build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests -name __pycache__ -prune -exec rm -rf {} +
+
+packages:
+	@tools/install-packages run
+
+packages-test:
+	@tools/install-packages run test
+
+packages-lint:
+	@tools/install-packages run lint
+
+$(stamps)/venv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "dballoc needs Python 3.11 or later, not $(PYTHON); run: make PYTHON=/path/to/python3 $(MAKECMDGOALS)" >&2; exit 1; }
+	$(PYTHON) -m venv --clear .venv
+	@mkdir -p $(stamps)
+	@touch $@
+
+$(stamps)/requirements-%: pyproject.toml tools/requirements tools/constraints.txt $(stamps)/venv
+	@$(python) tools/requirements $* > $@.txt
+	$(pip) install --constraint tools/constraints.txt --requirement $@.txt
+	@touch $@
+
+# --no-build-isolation: the build's own requirements are in .venv already, so that this takes seconds.
+$(stamps)/package: $(sources) $(stamps)/requirements-run
+	$(pip) install --no-deps --no-build-isolation --force-reinstall .
+	@touch $@
+
+# clang-tidy wants to know how each file is compiled.
+build/lint/compile_commands.json: meson.build native/meson.build $(stamps)/requirements-run
+	@rm -rf build/lint
+	@PATH="$(CURDIR)/$(bin):$$PATH" meson setup build/lint >/dev/null
