@@ -69,7 +69,8 @@ def _one_line(error: ValidationError, table: dict[str, Any]) -> str:
         case "extra_forbidden":
             near = difflib.get_close_matches(str(first["loc"][-1]), _known_keys(first["loc"][:-1]), 1)
             hint = f'; did you mean "{near[0]}"?' if near else f"; known here: {', '.join(_known_keys(first['loc'][:-1]))}"
-            return f"unknown key {key}{hint}"
+            whose, _, bare = key.rpartition(": ")
+            return f"{whose + ': ' if whose else ''}unknown key {bare}{hint}"
         case "missing":
             return f"{key} is missing"
         case "value_error":
