@@ -40,6 +40,10 @@ def bench(
     connect: Annotated[Literal["socket", "tcp"] | None, typer.Option(help="How the load reaches the server.")] = None,
     workloads: Annotated[str | None, typer.Option(metavar="W,W,…", help="Workloads; see dballoc list workloads.")] = None,
     threads: Annotated[str | None, typer.Option(metavar="N,N,…", help="Client threads, one level each.")] = None,
+    load_option: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of the sysbench script; may be given again.")
+    ] = None,
+    prepared: Annotated[bool | None, typer.Option("--prepared/--no-prepared", help="Server-side prepared statements.")] = None,
     levels: Annotated[
         Literal["rising", "fresh"] | None, typer.Option(help="All levels in one server start, or a fresh start for each.")
     ] = None,
@@ -67,6 +71,7 @@ def bench(
         "allocators": options.words(allocators), "server.use": server, "server.basedir": str(basedir) if basedir else None,
         "server.engine": engine, "server.options": options.pairs(option, "--option"), "server.connect": connect,
         "workloads": options.words(workloads), "threads": options.numbers(threads, "--threads"), "levels": levels,
+        "load.options": options.pairs(load_option, "--load-option"), "load.prepared_statements": prepared,
         "data.tables": tables, "data.rows": rows, "time.warmup": warmup, "time.level": level, "time.idle": idle,
         "cpu.count": cpus, "cpu.server": server_cpus, "cpu.client": client_cpus, "limits.memory": memory,
         "blocks": blocks, "budget": budget, "seed": seed,
