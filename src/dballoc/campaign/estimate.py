@@ -7,10 +7,10 @@ from dballoc.experiment import schedule
 from dballoc.experiment.steps import cycle, idle_or_load_seconds
 
 # Seconds beside the planned ones, as measured on two cores: copy, start, stop; and for each run of the client.
-_PER_TRIAL = 1.6
+_PER_TRIAL = 0.8
 _PER_LOAD = 0.25
 _PER_BLOCK = 0.5
-_PER_GIB_COPIED = 4.0
+_PER_GIB_COPIED = 2.0
 
 DEFAULT_BLOCKS = 6
 MOST_BLOCKS = 40

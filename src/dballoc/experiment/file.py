@@ -3,6 +3,7 @@
 import difflib
 import hashlib
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any, get_args
@@ -53,7 +54,13 @@ def dump(experiment: Experiment) -> str:
         table[section] = {k: v for k, v in table[section].items() if v != {}}
     scalars = {k: v for k, v in table.items() if not isinstance(v, dict) and k != "variant"}
     tables = {k: v for k, v in table.items() if isinstance(v, dict)}
-    return tomli_w.dumps(scalars | tables | {"variant": table["variant"]})
+    variants = [_array_item("variant", entry) for entry in table["variant"]]
+    return "\n".join([tomli_w.dumps(scalars | tables), *variants])
+
+
+def _array_item(name: str, entry: dict[str, Any]) -> str:
+    """``[[name]]`` and its sub-tables: the form that people write (tomli_w puts short ones in one line)."""
+    return f"[[{name}]]\n" + re.sub(r"^\[", f"[{name}.", tomli_w.dumps(entry), flags=re.MULTILINE)
 
 
 def identity(experiment: Experiment) -> str:
