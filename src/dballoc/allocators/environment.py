@@ -7,12 +7,17 @@ from pathlib import Path
 from dballoc.allocators.find import Allocator
 
 # What an earlier setting of the user's shell could slip under a variant.
-_OURS = ("LD_PRELOAD", "MALLOC_", "GLIBC_TUNABLES", "_RJEM_", "JE_MALLOC", "TCMALLOC_", "MIMALLOC_", "TBB_MALLOC", "SCUDO_")
+_OURS = (
+    "LD_", "MALLOC", "GLIBC_TUNABLES", "_RJEM_", "JE_MALLOC", "TCMALLOC_", "MIMALLOC_", "TBB_MALLOC", "SCUDO_",
+    "PERFTOOLS_", "HEAPPROFILE", "HEAPCHECK", "CPUPROFILE",
+)  # fmt: skip
+# What would make a server report to, or listen for, the service that we may run in.
+_SERVICE = ("NOTIFY_SOCKET", "LISTEN_FDS", "LISTEN_PID")
 
 
 def clean(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment without anything that steers a malloc or the loader."""
-    return {k: v for k, v in environment.items() if not k.startswith((*_OURS, "LD_"))}
+    return {k: v for k, v in environment.items() if not k.startswith((*_OURS, *_SERVICE))}
 
 
 def environment(
