@@ -236,7 +236,8 @@ class _Trial:
         samples.append(sampler.sample(whole=True))
         self.cost += time.thread_time() - cost
         self._write_status(step, "after")
-        peak = samples[-1].peak if reset else max(s.rss for s in samples)
+        # The kernel's own peak lags by a few pages: it counts in batches.
+        peak = max(*(s.rss for s in samples), samples[-1].peak if reset else 0)
         gathered = Gathered(step, started, time.monotonic(), samples, intervals, total, histogram, peak)
         self.record.steps.append(step_row(gathered, self.t0))
         self.record.trial["seconds_planned"] = idle_or_load_seconds(self.steps[: step.number])

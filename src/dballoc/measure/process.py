@@ -71,16 +71,17 @@ class ProcessSampler:
             threads = int(stat[17])
             if whole or self._due(threads):
                 self._read_switches()
+            return Sample(
+                clock, status[b"VmRSS"], status[b"VmHWM"], status[b"VmSize"],
+                status[b"VmData"] + status[b"VmStk"] + status[b"VmExe"] + status[b"VmLib"], status.get(b"VmSwap", 0),
+                cpu, int(stat[11]) / TICK, int(stat[12]) / TICK, int(stat[7]), int(stat[9]), threads, *self._switches,
+            )  # fmt: skip
         except (OSError, IndexError, KeyError):
+            # KeyError: a process on its way out, or one not yet waited for, has no memory any more.
             raise Gone from None
         finally:
             self.cost += time.thread_time() - began
             self.samples += 1
-        return Sample(
-            clock, status[b"VmRSS"], status[b"VmHWM"], status[b"VmSize"],
-            status[b"VmData"] + status[b"VmStk"] + status[b"VmExe"] + status[b"VmLib"], status.get(b"VmSwap", 0),
-            cpu, int(stat[11]) / TICK, int(stat[12]) / TICK, int(stat[7]), int(stat[9]), threads, *self._switches,
-        )  # fmt: skip
 
     def reset_peak(self) -> bool:
         """Reset VmHWM (proc_pid_clear_refs(5), 5), for a peak per level. False where that is not permitted."""
