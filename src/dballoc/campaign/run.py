@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import shutil
 import signal
@@ -98,7 +99,8 @@ class _Campaign:
         self.stop = stop
         self.results = self._open()
         self.estimate: Estimate = estimate(setting)
-        self.spent = self._spent()
+        # As if the campaign had run in one piece until now: the budget is for all of its runs together.
+        self.began = time.monotonic() - self._spent()
         self.block_seconds: list[float] = []
 
     def run(self) -> Ending:
@@ -144,7 +146,6 @@ class _Campaign:
         begun = sum(1 for b, a, _ in finished if b not in complete and (b, a) not in done)
         left = (planned - len(complete)) * per_block - begun
         self.observer.plan(Plan(self.experiment.name, planned, per_block, left, len(finished), self._left(planned, complete)))
-        began = time.monotonic()
         for number in range(1, planned + 1):
             attempt = max((a for b, a in done if b == number), default=-1)
             if attempt >= 0 and not self._wants_repeat(number, attempt, done):
@@ -152,13 +153,12 @@ class _Campaign:
             again = True
             while again:
                 attempt += 1
-                if number > 1 and not self._affordable(self.spent + time.monotonic() - began):
+                if number > 1 and not self._affordable():
                     return "budget"
                 self.observer.block_started(number, attempt, planned, self._left(planned, set(range(1, number))))
                 row = self._block(number, attempt, templates)
                 done[number, attempt] = row
-                used = self.spent + time.monotonic() - began
-                again = self._wants_repeat(number, attempt, done) and self._affordable(used, planned - number + 1)
+                again = self._wants_repeat(number, attempt, done) and self._affordable(planned - number + 1)
                 self.observer.block_finished(number, row["disturbed"], again)
             if number in self._looks(planned) and self._all_decided():
                 return "decided"
@@ -172,16 +172,19 @@ class _Campaign:
         found = comparison.compare(campaign.load(self.directory.path))
         return all(c.ratio is not None and verdict.decided(c.ratio) for c in found.family)
 
-    def _affordable(self, used: float, blocks: int = 1) -> bool:
+    def _affordable(self, blocks: int = 1) -> bool:
+        """Whether the budget holds that many more blocks."""
+        return blocks * self._block_seconds() <= self._budget_left()
+
+    def _budget_left(self) -> float:
         budget = self.experiment.budget
-        return budget is None or used + blocks * self._block_seconds() <= budget
+        return math.inf if budget is None else budget - (time.monotonic() - self.began)
 
     def _block_seconds(self) -> float:
         return statistics.mean(self.block_seconds) if self.block_seconds else self.estimate.block_seconds
 
     def _left(self, planned: int, complete: set[int]) -> float:
-        left = (planned - len(complete)) * self._block_seconds()
-        return left if self.experiment.budget is None else min(left, max(0.0, self.experiment.budget - self.spent))
+        return min((planned - len(complete)) * self._block_seconds(), max(0.0, self._budget_left()))
 
     def _wants_repeat(self, number: int, attempt: int, done: dict[tuple[int, int], Any]) -> bool:
         """A disturbed block is repeated whole, as long as the campaign's cap on repeats is not reached."""
@@ -196,11 +199,11 @@ class _Campaign:
         started, before, ours = time.time(), noise.read(), _own_cpu()
         probe_before, began = noise.probe(), time.monotonic()
         server_and_client = 0.0
-        for slot in slots:
-            if (slot.block, slot.attempt, slot.position) in finished:
-                continue
+        left = [slot for slot in slots if (slot.block, slot.attempt, slot.position) not in finished]
+        for slot in left:
             server_and_client += self._trial(slot, templates[self._prepared(slot).recipe.key])
-        self.block_seconds.append(time.monotonic() - began)
+        if left == slots:
+            self.block_seconds.append(time.monotonic() - began)
         probes = probe_before, noise.probe()
         used = server_and_client + _own_cpu() - ours
         found = noise.between(before, noise.read(), used, probes)
