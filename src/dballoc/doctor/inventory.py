@@ -1,0 +1,138 @@
+"""What the catalogue names, and what of it is on this machine."""
+
+import tomllib
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from dballoc import catalogue
+from dballoc.allocators import find as find_allocator
+from dballoc.errors import UsageError
+from dballoc.experiment import file
+from dballoc.experiment.model import Experiment
+from dballoc.host.packages import Packages
+from dballoc.load import sysbench
+from dballoc.servers import build as find_build
+from dballoc.servers.build import Build
+
+
+@dataclass(frozen=True)
+class Item:
+    """An allocator or a server family. ``version`` is None if it is not here; ``package`` then brings it, if any does."""
+
+    name: str
+    title: str
+    version: str | None
+    paths: tuple[Path, ...]
+    package: str | None
+    more: dict[str, Any]
+
+    @property
+    def remedy(self) -> str:
+        """How to get it. One server's package may conflict with another's, which must not be taken off the machine."""
+        return f"apt-get install --no-remove {self.package}" if self.package else self.more["otherwise"]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """``script`` is None if sysbench, or its script of that name, is not here."""
+
+    name: str
+    title: str
+    writes: bool
+    script: Path | None
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """An experiment that comes with dballoc. ``lacking``: allocators and servers that it needs and that are not here."""
+
+    name: str
+    title: str
+    experiment: Experiment
+    lacking: tuple[str, ...]
+
+
+def allocators() -> list[Item]:
+    """Every allocator of the catalogue."""
+    return [_allocator(name, row, _packages()) for name, row in catalogue.allocators().items()]
+
+
+def servers() -> list[Item]:
+    """Every server family of the catalogue."""
+    return [_server(name, row, _packages()) for name, row in catalogue.servers().items()]
+
+
+def workloads() -> list[Workload]:
+    """Every workload of the catalogue."""
+    directories = [Path(str(files("dballoc.load") / "lua"))]
+    try:
+        directories.append(sysbench.find().share)
+        here = True
+    except UsageError:
+        here = False
+    return [
+        Workload(name, row["title"], row.get("writes", False), _script(row["script"], directories) if here else None)
+        for name, row in catalogue.workloads().items()
+    ]
+
+
+def experiments() -> list[Shipped]:
+    """Every experiment that is shipped."""
+    here = {item.name for item in (*allocators(), *servers()) if item.version is not None}
+    return [_shipped(name, text, here) for name, text in catalogue.experiments().items()]
+
+
+def build(name: str) -> Build | None:
+    """The build of a server family that is on this machine."""
+    try:
+        return find_build.find(name, None)
+    except UsageError:
+        return None
+
+
+def _packages() -> Packages:
+    rows = [*catalogue.allocators().values(), *catalogue.servers().values()]
+    return Packages(package for row in rows for package in row.get("packages", []))
+
+
+def _allocator(name: str, row: dict[str, Any], packages: Packages) -> Item:
+    more = {"url": row["url"], "settings": row["tunables"]["env"], "otherwise": "give its file: preload = [PATH] in a variant"}
+    package = packages.choose(row["packages"]) if "packages" in row else None
+    try:
+        found = find_allocator.find(name)
+    except UsageError:
+        return Item(name, row["title"], None, (), package, more)
+    return Item(name, row["title"], found.version, found.libraries, package, more)
+
+
+def _server(name: str, row: dict[str, Any], packages: Packages) -> Item:
+    more = {"engines": list(row["engines"]), "otherwise": "unpack one and give its directory: server.basedir"}
+    package = packages.choose(row["packages"])
+    if (found := build(name)) is None:
+        return Item(name, row["title"], None, (), package, more)
+    return Item(name, row["title"], found.version, (found.executable,), package, more)
+
+
+def _script(module: str, directories: list[Path]) -> Path | None:
+    return next((d / f"{module}.lua" for d in directories if (d / f"{module}.lua").exists()), None)
+
+
+def _shipped(name: str, text: str, here: set[str]) -> Shipped:
+    experiment = file.build(tomllib.loads(text), f"experiment {name}")
+    needed = [v.allocator or "glibc" for v in experiment.variant if not v.preload]
+    needed += [s.use for s in map(experiment.server_of, experiment.variant) if s.basedir is None]
+    lacking = tuple(n for n in dict.fromkeys(needed) if n not in here)
+    return Shipped(name, title(text), experiment, lacking)
+
+
+def title(text: str) -> str:
+    """The first sentence of the comment at the top of an experiment file."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            break
+        lines.append(line.removeprefix("#").strip())
+    sentence, stop, _ = " ".join(lines).partition(". ")
+    return sentence + stop.strip()

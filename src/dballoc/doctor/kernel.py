@@ -1,0 +1,83 @@
+"""What the kernel lets us do: THP, memory cgroups, peaks, limits."""
+
+import os
+import resource
+from pathlib import Path
+
+from dballoc.doctor.finding import Finding, from_error
+from dballoc.errors import Failure, UsageError
+from dballoc.host import cgroup, thp
+from dballoc.host.custody import Custody
+from dballoc.measure.process import Gone, ProcessSampler
+from dballoc.servers.options import open_files
+
+# What an experiment of some size opens: for the warning.
+_CLIENTS, _TABLES = 256, 8
+
+
+def huge_pages() -> Finding:
+    """The host's mode, and whether variants may have another."""
+    name = "transparent huge pages"
+    mode = thp.mode()
+    if mode is None:
+        return Finding(name, "note", "this kernel has none: variants with thp cannot run")
+    if not os.access(thp.ENABLED, os.W_OK):
+        text = f"{mode}, and this user cannot switch it: variants with another thp cannot run"
+        return Finding(name, "note", text, "run as root")
+    return Finding(name, "ok", f"{mode}, can be switched")
+
+
+def memory_cgroup() -> Finding:
+    """Tried, not guessed: a cgroup is made and removed."""
+    name = "memory cgroup"
+    try:
+        with Custody() as custody:
+            made = cgroup.create(custody, 1 << 30)
+            made.remove()
+    except UsageError as error:
+        text, _, remedy = str(error).removeprefix("limits.memory: ").partition("; ")
+        return Finding(name, "note", f"{text}: limits.memory cannot be used", remedy)
+    except (Failure, OSError) as error:
+        return from_error(name, "note", error)
+    return Finding(name, "ok", f"version {made.version}, can be made in {made.path.parent}")
+
+
+def peaks() -> Finding:
+    """Whether the high-water mark of RSS can be reset, for a peak per level. Tried on ourselves."""
+    name = "peak per level"
+    sampler = ProcessSampler(os.getpid())
+    try:
+        sampler.sample()
+        permitted = sampler.reset_peak()
+    except Gone:
+        return Finding(name, "missing", "/proc does not tell what is asked of a process", "mount /proc without restrictions")
+    finally:
+        sampler.close()
+    if not permitted:
+        text = "/proc/PID/clear_refs is refused: a level's peak includes those before it"
+        return Finding(name, "warn", text, 'levels = "fresh" starts the server anew for each level')
+    return Finding(name, "ok", "can be reset")
+
+
+def descriptors() -> Finding:
+    """The limit of open files, which only root can raise."""
+    name = "open files"
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    least, wanted = open_files(1, 1), open_files(_CLIENTS, _TABLES)
+    if hard == resource.RLIM_INFINITY or hard >= wanted or os.geteuid() == 0:
+        return Finding(name, "ok", "no limit" if hard == resource.RLIM_INFINITY else f"{hard:,}")
+    text = f"at most {hard:,}; {_CLIENTS} clients on {_TABLES} tables want {wanted:,}"
+    remedy = f"raise it: ulimit -Hn {wanted}, or nofile in /etc/security/limits.conf"
+    return Finding(name, "missing" if hard < least else "warn", text, remedy)
+
+
+def address_space() -> Finding:
+    """Limits of address space: several allocators reserve hundreds of gigabytes that they never touch."""
+    name = "address space"
+    if (limit := resource.getrlimit(resource.RLIMIT_AS)[0]) != resource.RLIM_INFINITY:
+        text = f"limited to {limit / 2**30:.1f} GiB: allocators that reserve more fail"
+        return Finding(name, "warn", text, "ulimit -v unlimited")
+    if Path("/proc/sys/vm/overcommit_memory").read_text().strip() == "2":
+        text = "vm.overcommit_memory is 2: allocators that reserve much fail"
+        return Finding(name, "warn", text, "sysctl vm.overcommit_memory=0")
+    return Finding(name, "ok", "not limited")

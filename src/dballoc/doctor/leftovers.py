@@ -1,0 +1,125 @@
+"""What an earlier run may have left, and runs under way. Reported, never touched.
+
+The guardian cleans up even after ``kill -9`` of dballoc; what is found here is from a power failure, or from a guardian
+that was killed as well.
+"""
+
+import os
+import re
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from dballoc.doctor.finding import Finding
+from dballoc.errors import UsageError
+from dballoc.host import cgroup, guardian, places
+
+_RUN_DIRECTORY = re.compile(r"dballoc-[0-9a-f]{12}")
+_SOCKET = re.compile(rf"--socket=.*/{_RUN_DIRECTORY.pattern}/[^/]+")
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process as far as it matters here. ``started``: seconds since the epoch."""
+
+    pid: int
+    parent: int
+    command: tuple[str, ...]
+    started: float
+
+
+@dataclass(frozen=True)
+class Sorted:
+    """Ours among the processes: guardians at work, and servers that have none."""
+
+    guardians: tuple[Process, ...]
+    orphans: tuple[Process, ...]
+
+
+def look() -> list[Finding]:
+    """Runs under way, servers without a guardian, directories and cgroups of no run."""
+    ours = sort(_processes())
+    since = min((g.started for g in ours.guardians), default=float("inf"))
+    return [_runs(ours), _servers(ours), _directories(since), _cgroups()]
+
+
+def sort(processes: Iterable[Process]) -> Sorted:
+    """Pick ours from all. A server of ours whose parent is no guardian is an orphan."""
+    processes = list(processes)
+    guardians = tuple(p for p in processes if any(a.endswith(_guardian_name()) for a in p.command[:5]))
+    watched = {g.pid for g in guardians}
+    orphans = (p for p in processes if p.parent not in watched and any(_SOCKET.fullmatch(a) for a in p.command))
+    return Sorted(guardians, tuple(orphans))
+
+
+def _guardian_name() -> str:
+    return os.path.join("dballoc", "host", os.path.basename(guardian.__file__))
+
+
+def _processes() -> Iterable[Process]:
+    for found in psutil.process_iter(["pid", "ppid", "cmdline", "create_time"]):
+        info = found.info
+        yield Process(info["pid"], info["ppid"] or 0, tuple(info["cmdline"] or ()), info["create_time"] or 0.0)
+
+
+def _runs(ours: Sorted) -> Finding:
+    if not ours.guardians:
+        return Finding("other runs", "ok", "no other dballoc is running")
+    pids = ", ".join(str(g.parent) for g in ours.guardians)
+    text = f"dballoc is running (process {pids}): two runs disturb each other"
+    return Finding("other runs", "warn", text, "wait for its end")
+
+
+def _servers(ours: Sorted) -> Finding:
+    name = "leftover servers"
+    if not ours.orphans:
+        return Finding(name, "ok", "none")
+    pids = " ".join(str(p.pid) for p in ours.orphans)
+    return Finding(name, "warn", f"servers of an earlier run are alive (process {pids})", f"kill {pids}")
+
+
+def _directories(since: float) -> Finding:
+    name = "leftover directories"
+    left = [path for path in _candidates() if _ours_before(path, since)]
+    if not left:
+        return Finding(name, "ok", "none")
+    listed = " ".join(map(str, left[:_SHOWN])) + (f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else "")
+    size = sum(f.lstat().st_blocks * 512 for path in left for f in path.rglob("*"))
+    return Finding(name, "warn", f"{listed}: of an earlier run, {size / 2**20:,.0f} MiB", f"rm -r {' '.join(map(str, left))}")
+
+
+def _candidates() -> list[Path]:
+    run = [path for path in Path(tempfile.gettempdir()).glob("dballoc-*") if _RUN_DIRECTORY.fullmatch(path.name)]
+    try:
+        cache = places.cache()
+    except UsageError:
+        return run
+    return [*cache.glob("scratch/*"), *cache.glob("templates/*.partial.*"), *run]
+
+
+def _ours_before(path: Path, since: float) -> bool:
+    """Of this user, and older than every run under way."""
+    try:
+        status = path.stat()
+    except OSError:
+        return False
+    return status.st_uid == os.geteuid() and status.st_mtime < since
+
+
+def _cgroups() -> Finding:
+    name = "leftover cgroups"
+    left = [path for path in sorted(cgroup.ROOT.glob("**/dballoc-*")) if path.is_dir() and not _populated(path)]
+    if not left:
+        return Finding(name, "ok", "none")
+    return Finding(name, "warn", f"{', '.join(map(str, left))}: of an earlier run", f"rmdir {' '.join(map(str, left))}")
+
+
+def _populated(path: Path) -> bool:
+    try:
+        return bool((path / "cgroup.procs").read_text())
+    except OSError:
+        return True

@@ -1,0 +1,106 @@
+"""Programs and libraries: Python, sysbench, servers, allocators, our own native parts, perf."""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from importlib.resources import files
+from pathlib import Path
+
+from dballoc.doctor import inventory
+from dballoc.doctor.finding import Finding, State, from_error
+from dballoc.doctor.inventory import Item
+from dballoc.errors import UsageError
+from dballoc.host.user import server_user
+from dballoc.load import sysbench
+
+_PYTHON = (3, 11)
+
+# Up to this level an ordinary user may profile processes of their own, kernel included (perf_event_open(2)).
+_PARANOID_FOR_OWN = 1
+
+
+def python() -> Finding:
+    """The interpreter that runs us."""
+    text = f"{platform.python_version()} ({sys.executable})"
+    if sys.version_info < _PYTHON:
+        return Finding("Python", "missing", text, "install Python 3.11 or later and run make setup PYTHON=/path/to/it")
+    return Finding("Python", "ok", text)
+
+
+def client() -> Finding:
+    """The load driver, sysbench."""
+    try:
+        found = sysbench.find()
+    except UsageError as error:
+        return from_error("sysbench", "missing", error)
+    return Finding("sysbench", "ok", f"{found.version} ({found.executable}, scripts in {found.share})")
+
+
+def servers() -> list[Finding]:
+    """Every family of the catalogue; one that our server user can run must be there."""
+    items = inventory.servers()
+    none_at_all = all(item.version is None for item in items)
+    return [_server(item, none_at_all) for item in items]
+
+
+def _server(item: Item, none_at_all: bool) -> Finding:
+    if item.version is None:
+        return Finding(item.title, "missing" if none_at_all else "note", "not on this machine", item.remedy)
+    return _blocked(item, "missing") or Finding(item.title, "ok", f"{item.version} ({item.paths[0]})")
+
+
+def allocators() -> list[Finding]:
+    """Every allocator of the catalogue. All but glibc's can be done without."""
+    return [_allocator(item) for item in inventory.allocators()]
+
+
+def _allocator(item: Item) -> Finding:
+    if item.version is None:
+        return Finding(item.title, "note", "not on this machine", item.remedy)
+    where = f" ({item.paths[0]})" if item.paths else ""
+    return _blocked(item, "warn") or Finding(item.title, "ok", item.version + where)
+
+
+def _blocked(item: Item, state: State) -> Finding | None:
+    """A finding if servers, which never run as root, may not read one of its files."""
+    user = server_user()
+    for path in item.paths:
+        if blocked := user.blocked_at(path):
+            text = f"{path}: servers run as {user.name}, which may not read {blocked}"
+            return Finding(item.title, state, text, f"chmod o+rX {blocked}")
+    return None
+
+
+def native() -> Finding:
+    """Our own preload libraries, which the build puts into the package."""
+    directory = Path(str(files("dballoc") / "_native"))
+    built = sorted(path.name for path in directory.glob("*.so")) if directory.is_dir() else []
+    if not built:
+        return Finding("native parts", "warn", "not built: variants with thp cannot run", "make setup")
+    return Finding("native parts", "ok", ", ".join(built))
+
+
+def perf() -> Finding:
+    """The profiler, perf, which comparisons can do without."""
+    name = "perf (for profiles)"
+    package = "linux-perf (Debian) or linux-tools-generic (Ubuntu)"
+    if (found := shutil.which("perf")) is None:
+        return Finding(name, "note", "not on this machine", f"apt-get install {package}")
+    # Ubuntu's /usr/bin/perf is a script that looks for one that fits the kernel.
+    done = subprocess.run([found, "--version"], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        return Finding(name, "note", f"{found} does not run on kernel {os.uname().release}", f"apt-get install {package}")
+    text = f"{done.stdout.strip().removeprefix('perf version ')} ({found})"
+    if os.geteuid() != 0 and (level := _paranoid()) > _PARANOID_FOR_OWN:
+        remedy = f"run as root, or sysctl kernel.perf_event_paranoid={_PARANOID_FOR_OWN}"
+        return Finding(name, "note", f"{text}, refused by kernel.perf_event_paranoid = {level}", remedy)
+    return Finding(name, "ok", text)
+
+
+def _paranoid() -> int:
+    try:
+        return int(Path("/proc/sys/kernel/perf_event_paranoid").read_text())
+    except OSError:  # a kernel without perf events, or a container that hides them
+        return _PARANOID_FOR_OWN + 1
