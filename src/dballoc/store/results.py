@@ -132,9 +132,11 @@ class Results:
             write()
             self._db.execute("COMMIT")
         except sqlite3.OperationalError as error:
+            raise Failure(f"cannot write the results: {error}; make room, then the same command resumes") from None
+        finally:
+            # Whatever went wrong, Ctrl-C included; a full disk may have rolled back already.
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
-            raise Failure(f"cannot write the results: {error}; make room, then the same command resumes") from None
 
 
 def _insert(db: sqlite3.Connection, table: str, rows: Sequence[Row]) -> None:
