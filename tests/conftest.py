@@ -1,0 +1,35 @@
+"""What all tests share."""
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import dballoc
+
+CompileLibrary = Callable[..., Path]
+
+
+@pytest.fixture(scope="session")
+def package_path() -> Path:
+    """The directory to put on PYTHONPATH, so that a child runs the same dballoc as the tests."""
+    return Path(dballoc.__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def c_library(tmp_path_factory: pytest.TempPathFactory) -> CompileLibrary:
+    """``c_library(name, source)``: the shared library lib<name>.so, readable by everyone."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("needs a C compiler, to make libraries that misbehave: apt-get install gcc libc6-dev")
+
+    def compile_(name: str, source: str, directory: Path | None = None) -> Path:
+        directory = directory or tmp_path_factory.mktemp("c")
+        (directory / f"{name}.c").write_text(source)
+        target = directory / f"lib{name}.so"
+        subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", target, directory / f"{name}.c"], check=True)
+        return target
+
+    return compile_

@@ -1,0 +1,67 @@
+"""The environment of a server under an allocator: all of what was asked, none of what the shell had."""
+
+from pathlib import Path
+
+import pytest
+
+from dballoc.allocators.environment import clean, environment
+from dballoc.allocators.find import Allocator
+
+GLIBC = Allocator("glibc", (), "2.36")
+JEMALLOC = Allocator("jemalloc", (Path("/l/libjemalloc.so.2"),), "5.3.0")
+TCMALLOC = Allocator("tcmalloc", (Path("/l/libtcmalloc_minimal.so.4"),), "2.10")
+TBB = Allocator("tbbmalloc", (Path("/l/libtbbmalloc_proxy.so.2"), Path("/l/libtbbmalloc.so.2")), "2.8")
+UNKNOWN = Allocator("libhoard.so", (Path("/l/libhoard.so"),), "")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["LD_PRELOAD", "LD_LIBRARY_PATH", "LD_DEBUG", "MALLOC_ARENA_MAX", "MALLOC_CONF", "GLIBC_TUNABLES", "TCMALLOC_RELEASE_RATE",
+     "MIMALLOC_VERBOSE", "TBB_MALLOC_USE_HUGE_PAGES", "SCUDO_OPTIONS", "MALLOCSTATS", "_RJEM_MALLOC_CONF", "HEAPPROFILE", "NOTIFY_SOCKET"],
+)  # fmt: skip
+def test_nothing_of_the_shell_steers_a_variant(name: str) -> None:
+    base = {name: "x", "PATH": "/bin", "HOME": "/root"}
+    assert clean(base) == {"PATH": "/bin", "HOME": "/root"}
+    assert "x" not in environment(base, GLIBC, {}, {}).values()
+
+
+def test_plain_glibc_gets_nothing() -> None:
+    assert environment({"PATH": "/bin"}, GLIBC, {}, {}) == {"PATH": "/bin"}
+
+
+def test_glibc_tunables_are_joined() -> None:
+    made = environment({}, GLIBC, {"arena_max": "1", "tcache_count": "0"}, {})
+    assert made == {"GLIBC_TUNABLES": "glibc.malloc.arena_max=1:glibc.malloc.tcache_count=0"}
+
+
+def test_jemalloc_aborts_on_a_bad_setting() -> None:
+    made = environment({}, JEMALLOC, {"narenas": "2"}, {})
+    assert made["LD_PRELOAD"] == "/l/libjemalloc.so.2"
+    assert set(made["MALLOC_CONF"].split(",")) == {"narenas:2", "stats_print:true", "abort_conf:true"}
+
+
+def test_the_users_own_setting_is_joined_and_comes_last() -> None:
+    # Allocators take the last of two.
+    made = environment({}, JEMALLOC, {"narenas": "2"}, {"MALLOC_CONF": "narenas:7", "OTHER": "1"})
+    assert made["MALLOC_CONF"].endswith(",narenas:7")
+    assert made["OTHER"] == "1"
+
+
+def test_an_allocator_with_a_variable_per_setting() -> None:
+    made = environment({}, TCMALLOC, {"release_rate": "5"}, {"TCMALLOC_RELEASE_RATE": "9", "MALLOCSTATS": "2"})
+    assert made == {"LD_PRELOAD": "/l/libtcmalloc_minimal.so.4", "TCMALLOC_RELEASE_RATE": "9", "MALLOCSTATS": "2"}
+
+
+def test_preloads_keep_their_order() -> None:
+    made = environment({}, TBB, {}, {"LD_PRELOAD": "/mine.so"}, before=(Path("/shim.so"),))
+    assert made["LD_PRELOAD"] == "/shim.so:/l/libtbbmalloc_proxy.so.2:/l/libtbbmalloc.so.2:/mine.so"
+
+
+def test_an_allocator_given_by_path() -> None:
+    assert environment({}, UNKNOWN, {}, {"HOARD_X": "1"}) == {"LD_PRELOAD": "/l/libhoard.so", "HOARD_X": "1"}
+
+
+def test_the_base_is_not_changed() -> None:
+    base = {"MALLOC_CONF": "x"}
+    environment(base, JEMALLOC, {}, {})
+    assert base == {"MALLOC_CONF": "x"}

@@ -1,0 +1,86 @@
+"""Flags laid over an experiment file: what they replace, what they leave, what they refuse."""
+
+import pytest
+
+from dballoc.cli import options
+from dballoc.errors import UsageError
+
+TABLE = {
+    "baseline": "tuned",
+    "threads": [1],
+    "blocks": 3,
+    "budget": "5m",
+    "server": {"use": "mariadb", "options": {"a": "1"}},
+    "variant": [{"name": "tuned", "tunables": {"x": "1"}}, {"name": "glibc"}],
+}
+
+
+def test_no_flag_leaves_the_file_alone() -> None:
+    assert options.overlay(TABLE, {}) == TABLE
+
+
+def test_allocators_replace_the_variants() -> None:
+    result = options.overlay(TABLE, {"allocators": ["jemalloc", "glibc"]})
+    assert result["variant"] == [{"name": "jemalloc", "allocator": "jemalloc"}, {"name": "glibc"}]
+    assert result["baseline"] == "glibc"
+
+
+def test_without_glibc_the_first_is_the_baseline() -> None:
+    assert options.overlay(TABLE, {"allocators": ["mimalloc", "jemalloc"]})["baseline"] == "mimalloc"
+
+
+def test_dotted_flags_reach_into_sections_and_merge_tables() -> None:
+    result = options.overlay(TABLE, {"server.use": "mysql", "server.options": {"b": "2"}, "data.rows": 10})
+    assert result["server"] == {"use": "mysql", "options": {"a": "1", "b": "2"}}
+    assert result["data"] == {"rows": 10}
+
+
+def test_the_table_given_is_not_changed() -> None:
+    before = repr(TABLE)
+    options.overlay(TABLE, {"server.options": {"b": "2"}, "threads": [8], "allocators": ["glibc"]})
+    assert repr(TABLE) == before
+
+
+def test_time_asked_for_beats_the_files_blocks_and_the_other_way_round() -> None:
+    assert "blocks" not in options.overlay(TABLE, {"budget": "1m"})
+    assert "budget" not in options.overlay(TABLE, {"blocks": 2})
+    both = options.overlay(TABLE, {"budget": "1m", "blocks": 2})
+    assert (both["budget"], both["blocks"]) == ("1m", 2)
+
+
+def test_with_no_argument_it_is_the_demo() -> None:
+    model = options.experiment(None, None, {})
+    assert (model.name, model.baseline) == ("demo", "glibc")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"threads": [0]}, "command line: threads[0]: input should be greater than or equal to 1, not 0"),
+        ({"allocators": ["a", "a"]}, "command line: two variants are called 'a'; give each a name of its own"),
+        ({"budget": "20"}, "command line: budget: '20' is not a duration; write it with its unit, like \"10s\", \"2m\" or \"500ms\""),
+    ],
+)  # fmt: skip
+def test_bad_flags_name_the_command_line(flags: dict, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        options.experiment(None, None, flags)
+    assert str(caught.value) == message
+
+
+def test_a_shipped_experiment_that_is_not_there() -> None:
+    with pytest.raises(UsageError, match=r"no experiment 'demmo'; did you mean 'demo'\?"):
+        options.experiment(None, "demmo", {})
+
+
+def test_lists_and_pairs() -> None:
+    assert options.words("a, b,,c ") == ["a", "b", "c"]
+    assert options.numbers("1, 16", "--threads") == [1, 16]
+    assert options.pairs(["a=1", "b = x=y"], "--option") == {"a": "1", "b": "x=y"}
+    assert options.words(None) is options.numbers(None, "--threads") is options.pairs(None, "--option") is None
+
+
+def test_what_is_no_number_or_pair_is_refused() -> None:
+    with pytest.raises(UsageError, match="--threads: '1,many' is not a list of numbers; write it like 1,16,64"):
+        options.numbers("1,many", "--threads")
+    with pytest.raises(UsageError, match="--option: 'a' has no '='; write it like --option innodb_buffer_pool_size=1G"):
+        options.pairs(["a"], "--option")

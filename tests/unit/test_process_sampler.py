@@ -1,0 +1,157 @@
+"""The sampler, on a child that does known amounts of everything that it counts."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from dballoc.measure.process import Gone, ProcessSampler, Sample
+
+# Does what a line on its standard input says, then answers "done".
+WORKER = """
+import mmap, sys, threading, time
+kept, stop, threads = [], threading.Event(), []
+for line in sys.stdin:
+    what, amount = line.split()
+    amount = int(amount)
+    if what == "touch":
+        area = mmap.mmap(-1, amount << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        area.madvise(mmap.MADV_NOHUGEPAGE)
+        for page in range(0, amount << 20, 4096):
+            area[page] = 1
+        kept.append(area)
+    elif what == "release":
+        area = kept.clear()
+    elif what == "reserve":
+        kept.append(mmap.mmap(-1, amount << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+    elif what == "burn":
+        end = time.process_time() + amount / 1000
+        while time.process_time() < end:
+            pass
+    elif what == "switch":
+        for _ in range(amount):
+            time.sleep(0.0001)
+    elif what == "threads":
+        threads = [threading.Thread(target=stop.wait) for _ in range(amount)]
+        [t.start() for t in threads]
+    elif what == "join":
+        stop.set()
+        [t.join() for t in threads]
+    print("done", flush=True)
+"""
+
+MIB = 1 << 20
+Do = Callable[[str, int], Sample]
+
+
+@pytest.fixture
+def worker() -> Iterator[tuple[ProcessSampler, Do]]:
+    """The sampler of a fresh worker, and ``do(what, amount)``, which gives a sample after it is done."""
+    with subprocess.Popen([sys.executable, "-c", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+
+        def do(what: str, amount: int) -> Sample:
+            child.stdin.write(f"{what} {amount}\n")
+            child.stdin.flush()
+            assert child.stdout.readline() == "done\n"
+            return sampler.sample(whole=True)
+
+        sampler = ProcessSampler(child.pid)
+        do("burn", 0)
+        yield sampler, do
+        sampler.close()
+        child.communicate(timeout=10)
+
+
+def test_memory_that_is_touched(worker: tuple[ProcessSampler, Do]) -> None:
+    sampler, do = worker
+    before, after = sampler.sample(), do("touch", 64)
+    assert after.rss - before.rss == pytest.approx(64 * MIB, abs=2 * MIB)
+    assert after.minor_faults - before.minor_faults == pytest.approx(64 * 256, rel=0.05)
+    assert after.vsz - before.vsz == pytest.approx(64 * MIB, abs=2 * MIB)
+    assert after.accessible - before.accessible == pytest.approx(64 * MIB, abs=2 * MIB)
+
+
+def test_memory_that_is_not_touched(worker: tuple[ProcessSampler, Do]) -> None:
+    sampler, do = worker
+    before, after = sampler.sample(), do("reserve", 512)
+    assert after.rss - before.rss < 2 * MIB
+    assert after.vsz - before.vsz == pytest.approx(512 * MIB, abs=2 * MIB)
+
+
+def test_the_peak_is_reset_for_each_level(worker: tuple[ProcessSampler, Do]) -> None:
+    sampler, do = worker
+    high = do("touch", 64).rss
+    low = do("release", 0)
+    assert low.rss < high - 60 * MIB
+    assert low.peak == pytest.approx(high, abs=2 * MIB)  # the kernel counts in batches per CPU
+    assert sampler.reset_peak()
+    assert sampler.sample().peak == pytest.approx(low.rss, abs=2 * MIB)
+    assert do("touch", 32).peak < high - 20 * MIB
+
+
+def test_cpu_time(worker: tuple[ProcessSampler, Do]) -> None:
+    sampler, do = worker
+    before, after = sampler.sample(), do("burn", 300)
+    assert after.cpu - before.cpu == pytest.approx(0.3, abs=0.1)
+    # The kernel's ticks are 10 ms.
+    assert after.cpu_user + after.cpu_system - before.cpu_user - before.cpu_system == pytest.approx(0.3, abs=0.12)
+    assert after.clock > before.clock
+
+
+def test_voluntary_context_switches(worker: tuple[ProcessSampler, Do]) -> None:
+    sampler, do = worker
+    before, after = sampler.sample(whole=True), do("switch", 500)
+    assert 500 <= after.voluntary - before.voluntary < 700
+
+
+def test_the_switches_of_threads_that_end_are_kept(worker: tuple[ProcessSampler, Do]) -> None:
+    sampler, do = worker
+    alone = sampler.sample().threads
+    with_them = do("threads", 20)
+    assert with_them.threads == alone + 20
+    # Joined is not yet gone from /proc.
+    after, deadline = do("join", 0), time.monotonic() + 10
+    while after.threads != alone and time.monotonic() < deadline:
+        after = sampler.sample(whole=True)
+    assert after.threads == alone
+    assert after.voluntary >= with_them.voluntary >= 20
+
+
+def test_its_own_cost_is_counted(worker: tuple[ProcessSampler, Do]) -> None:
+    sampler, _ = worker
+    cost, samples = sampler.cost, sampler.samples
+    for _ in range(50):
+        sampler.sample()
+    assert sampler.samples == samples + 50
+    # About a tenth of a millisecond; a hundred times that would show in the results.
+    assert 0 < (sampler.cost - cost) / 50 < 0.01
+
+
+def test_a_process_that_has_ended_is_gone() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        sampler = ProcessSampler(child.pid)
+        sampler.sample()
+        child.communicate(b"\n", timeout=10)
+    with pytest.raises(Gone):
+        sampler.sample()
+    assert not sampler.reset_peak()
+    sampler.close()
+
+
+def test_a_zombie_is_gone_too() -> None:
+    """A server that has died stays a zombie until the guardian reaps it; it has no sizes any more."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        sampler = ProcessSampler(child.pid)
+        assert child.stdin is not None
+        assert child.stdout is not None
+        child.stdin.write(b"\n")
+        child.stdin.close()
+        child.stdout.read()  # ends with the process; Popen has not waited for it yet
+        with pytest.raises(Gone):
+            while True:  # the last moments between closing its files and being dead
+                sampler.sample()
+        sampler.close()

@@ -1,0 +1,79 @@
+"""The command line of a private server: a user's option never undoes what keeps it private."""
+
+from pathlib import Path
+
+import pytest
+
+from dballoc.errors import UsageError
+from dballoc.servers import options
+from dballoc.servers.build import Build
+from dballoc.servers.options import RESERVED, Address
+
+BUILD = Build("mariadb", "10.11.19-MariaDB", Path("/usr/sbin/mariadbd"), Path("/usr"), Path("/usr/share/mysql"), Path("/usr/lib/plugin"))
+
+
+@pytest.mark.parametrize("option", RESERVED)
+@pytest.mark.parametrize(
+    "spell",
+    [str, str.upper, lambda o: o.replace("-", "_"), lambda o: "--" + o, lambda o: "loose-" + o, lambda o: "loose_" + o,
+     lambda o: "skip-" + o, lambda o: "enable_" + o, lambda o: "loose-skip-" + o, lambda o: o[:-1], lambda o: f" {o} "],
+    ids=["plain", "upper", "underscores", "dashes", "loose", "loose_", "skip", "enable", "two", "abbreviated", "spaces"],
+)  # fmt: skip
+def test_reserved_options_are_refused_in_every_spelling(option: str, spell) -> None:
+    with pytest.raises(UsageError) as caught:
+        options.check({spell(option): "x"}, "variant 'v'")
+    assert str(caught.value) == f"variant 'v': option {spell(option)!r} is set by dballoc itself, so that the server stays private"
+
+
+@pytest.mark.parametrize("name", ["", "a=b", "datadir=/x --y", "a b", "x\ny", "-"])
+def test_what_is_no_options_name_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="is not an option's name"):
+        options.check({name: "x"}, "here")
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["innodb_buffer_pool_size", "innodb", "skip-innodb", "innodb_doublewrite", "lc_messages", "port-open-timeout", "user-variables",
+     "socket-x", "loose-innodb_numa_interleave", "performance_schema", "plugin-load-add", "maximum-sort-buffer-size", "log_warnings"],
+)  # fmt: skip
+def test_ordinary_options_are_taken(option: str) -> None:
+    options.check({option: "x"}, "here")
+
+
+def argv(given: dict[str, str], port: int | None = None) -> list[str]:
+    return options.command(BUILD, Path("/data"), Address(Path("/run/d/mysqld.sock"), port), given)
+
+
+def test_no_option_file_is_read() -> None:
+    # Any later and the server would not take it for what it is.
+    assert argv({})[:2] == ["/usr/sbin/mariadbd", "--no-defaults"]
+
+
+def test_everything_lies_in_our_own_directories() -> None:
+    made = argv({})
+    for wanted in ("--datadir=/data", "--socket=/run/d/mysqld.sock", "--pid-file=/run/d/mysqld.pid", "--tmpdir=/run/d"):
+        assert wanted in made
+
+
+def test_a_socket_alone_unless_tcp_is_asked() -> None:
+    assert "--skip-networking" in argv({})
+    assert not any(a.startswith("--port") for a in argv({}))
+    tcp = argv({}, 3307)
+    assert "--skip-networking" not in tcp
+    assert {"--bind-address=127.0.0.1", "--port=3307"} <= set(tcp)
+
+
+def test_the_users_word_replaces_the_catalogues_in_any_spelling() -> None:
+    made = argv({"innodb_buffer_pool_dump_at_shutdown": "ON", "skip-log-bin": "", "flag": ""})
+    assert [a for a in made if "dump-at-shutdown" in a] == ["--innodb-buffer-pool-dump-at-shutdown=ON"]
+    assert "--flag" in made
+
+
+def test_limits_are_wide_enough() -> None:
+    limits = options.capacity(clients=1024, statements=100_000, tables=8)
+    assert int(limits["max-connections"]) > 1024
+    assert int(limits["max-prepared-stmt-count"]) > 100_000
+    assert int(limits["table-open-cache"]) >= 8 * 1024
+    assert options.open_files(1024, 8) > int(limits["table-open-cache"]) + 1024
+    # Never below the server's own defaults.
+    assert {int(v) for v in options.capacity(1, 0, 1).values()} == {151, 16_382, 2_000, 80}

@@ -1,0 +1,62 @@
+"""What happens inside one trial, in order, read as a line of words."""
+
+from dballoc.experiment.schedule import Slot
+from dballoc.experiment.steps import cycle, idle_or_load_seconds
+
+ONE_START = Slot(1, 0, 1, "glibc", "A1")
+TIMES = {"warmup": "5s", "level": "10s", "idle": "3s"}
+
+
+def titles(model, slot: Slot = ONE_START) -> list[str]:
+    return [step.title for step in cycle(model, slot)]
+
+
+def test_levels_rise_and_idle_comes_last(experiment) -> None:
+    model = experiment(threads=[16, 1, 4], time=TIMES, data={"tables": 2})
+    assert titles(model) == [
+        "sql",
+        "sql",
+        "warmup oltp_read_only 1",
+        "level oltp_read_only 1",
+        "level oltp_read_only 4",
+        "level oltp_read_only 16",
+        "idle",
+    ]
+
+
+def test_every_workload_has_its_own_warmup(experiment) -> None:
+    model = experiment(workloads=["oltp_read_only", "oltp_insert"], threads=[2], time=TIMES, warmup_sql=[])
+    assert titles(model) == [
+        "warmup oltp_read_only 2",
+        "level oltp_read_only 2",
+        "warmup oltp_insert 2",
+        "level oltp_insert 2",
+        "idle",
+    ]
+
+
+def test_a_fresh_start_runs_its_own_level_alone(experiment) -> None:
+    model = experiment(threads=[1, 8], levels="fresh", time=TIMES, warmup_sql=[])
+    assert titles(model, Slot(1, 0, 1, "glibc", "A1", 8)) == ["warmup oltp_read_only 8", "level oltp_read_only 8", "idle"]
+
+
+def test_what_lasts_no_time_is_left_out(experiment) -> None:
+    model = experiment(threads=[1], time={"warmup": "0s", "idle": "0s"}, warmup_sql=[])
+    assert titles(model) == ["level oltp_read_only 1"]
+
+
+def test_steps_are_numbered_from_one(experiment) -> None:
+    steps = cycle(experiment(), ONE_START)
+    assert [s.number for s in steps] == list(range(1, len(steps) + 1))
+
+
+def test_time_on_purpose_counts_loads_and_idling(experiment) -> None:
+    # SQL takes as long as it takes: 5 + 2 * 10 + 3.
+    assert idle_or_load_seconds(cycle(experiment(threads=[1, 2], time=TIMES), ONE_START)) == 28
+
+
+def test_the_warmup_scans_every_table_unless_told_otherwise(experiment) -> None:
+    scans = [s.sql for s in cycle(experiment(data={"tables": 2}), ONE_START) if s.kind == "sql"]
+    assert scans == ["SELECT AVG(id) FROM sbtest1 FORCE KEY (PRIMARY)", "SELECT AVG(id) FROM sbtest2 FORCE KEY (PRIMARY)"]
+    own = cycle(experiment(warmup_sql=["SELECT 1"]), ONE_START)
+    assert [s.sql for s in own if s.kind == "sql"] == ["SELECT 1"]

@@ -1,0 +1,103 @@
+"""results.sqlite: whole or not at all, one transaction a trial, and clear words for what is not ours."""
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dballoc.errors import Failure, UsageError
+from dballoc.experiment.schedule import Slot
+from dballoc.store.results import FILE, FORMAT, Results, TrialRecord
+
+VARIANT = {
+    "name": "glibc", "allocator": "glibc", "allocator_version": "2.36", "libraries": "[]", "environment": "{}",
+    "server": "MariaDB 10.11", "server_version": "10.11", "engine": "innodb", "command": "[]", "pool_bytes": None, "thp": None,
+}  # fmt: skip
+SLOT = Slot(1, 0, 1, "glibc", "A1")
+TRIAL = {"started": 1.0, "ended": 2.0, "seconds_planned": 1.0, "outcome": "ok"}
+MARK = {"step": 0, "t": 0.1, "rss": 1, "pss": 1, "anon_huge": 0, "reserved": 0, "read_only": 0, "mappings": 9}
+
+
+def create(directory: Path) -> Results:
+    return Results.create(directory, {"dballoc": "0.1.0"}, [VARIANT])
+
+
+def record(**more: Any) -> TrialRecord:
+    return TrialRecord(dict(TRIAL), **more)
+
+
+def test_what_is_written_is_found_again(tmp_path: Path) -> None:
+    results = create(tmp_path)
+    number = results.add_trial(SLOT, record(marks=[MARK], histograms=[{"step": 1, "ms": 0.5, "count": 3}]))
+    results.add_block({"block": 1, "attempt": 0, "started": 1, "ended": 2, "steal": 0, "others": 0, "probe_before": 0.1,
+                       "probe_after": 0.2, "disturbed": None})  # fmt: skip
+    results.set_fact("ending", "planned")
+    results.close()
+    again = Results.open(tmp_path, read_only=True)
+    assert again.facts() == {"dballoc": "0.1.0", "format": str(FORMAT), "ending": "planned"}
+    assert again.finished() == {(1, 0, 1)}
+    assert again.probes() == [0.1, 0.2]
+    assert [tuple(r) for r in again.connection().execute("SELECT trial, ms, count FROM histogram")] == [(number, 0.5, 3)]
+    again.close()
+
+
+def test_read_only_is_read_only(tmp_path: Path) -> None:
+    create(tmp_path).close()
+    results = Results.open(tmp_path, read_only=True)
+    with pytest.raises(Failure, match="cannot write the results: attempt to write a readonly database"):
+        results.set_fact("x", "y")
+    results.close()
+
+
+def test_a_trial_is_there_once(tmp_path: Path) -> None:
+    results = create(tmp_path)
+    results.add_trial(SLOT, record())
+    with pytest.raises(sqlite3.IntegrityError):
+        results.add_trial(SLOT, record())
+    results.close()
+
+
+def test_a_trial_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+    results = create(tmp_path)
+    with pytest.raises(sqlite3.Error):
+        results.add_trial(SLOT, record(marks=[MARK, MARK]))  # the second breaks the primary key
+    assert results.finished() == set()
+    # And the database is fit for the next one.
+    results.add_trial(SLOT, record(marks=[MARK]))
+    assert results.finished() == {(1, 0, 1)}
+    results.close()
+
+
+def test_a_creation_that_was_killed_leaves_no_database(tmp_path: Path) -> None:
+    (tmp_path / (FILE + ".partial")).write_text("half of something")
+    with pytest.raises(UsageError, match=f"not a results directory of dballoc: no {FILE}"):
+        Results.open(tmp_path)
+    create(tmp_path).close()
+    assert [p.name for p in tmp_path.iterdir()] == [FILE]
+
+
+def test_where_nothing_can_be_written(tmp_path: Path) -> None:
+    with pytest.raises(Failure, match=r"results\.sqlite: cannot be written: unable to open database file"):
+        create(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"), [(b"not a database at all, only text\n" * 40, "file is not a database"), (b"", "no such table: campaign")]
+)
+def test_what_is_no_database_of_ours(tmp_path: Path, content: bytes, reason: str) -> None:
+    (tmp_path / FILE).write_bytes(content)
+    with pytest.raises(UsageError) as caught:
+        Results.open(tmp_path)
+    assert str(caught.value) == f"{tmp_path / FILE}: not a results database of dballoc: {reason}"
+
+
+def test_another_versions_database(tmp_path: Path) -> None:
+    results = create(tmp_path)
+    results.set_fact("format", "99")
+    results.close()
+    with pytest.raises(UsageError) as caught:
+        Results.open(tmp_path)
+    assert str(caught.value) == (
+        f"{tmp_path / FILE}: format 99 of dballoc 0.1.0; this dballoc reads format {FORMAT}: use that version, or a new --out"
+    )

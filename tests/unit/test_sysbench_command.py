@@ -1,0 +1,55 @@
+"""How sysbench is asked: everything that its version leaves to a default is said, no password is an argument."""
+
+from pathlib import Path
+
+import pytest
+
+from dballoc.errors import UsageError
+from dballoc.experiment.model import Data, Load
+from dballoc.load import sysbench
+from dballoc.servers.options import Address
+
+DATA = Data(tables=3, rows=500)
+BENCH = sysbench.Sysbench(Path("/usr/bin/sysbench"), "1.0.20", Path("/usr/share/sysbench"))
+
+
+def test_the_options_of_a_run() -> None:
+    options = sysbench.run_options("oltp_read_only", 16, 10, DATA, "innodb", Load(random="pareto", options={"skip_trx": "on"}))
+    wanted = {
+        "tables": "3", "table-size": "500", "threads": "16", "time": "10", "events": "0", "report-interval": "1",
+        "rand-type": "pareto", "db-ps-mode": "auto", "histogram": "on", "percentile": "95", "skip-trx": "on",
+    }  # fmt: skip
+    assert wanted.items() <= options.items()
+    assert sysbench.run_options("oltp_read_only", 1, 10, DATA, "innodb", Load(prepared_statements=False))["db-ps-mode"] == "disable"
+
+
+def test_the_password_is_in_a_file_of_ours_alone(tmp_path: Path) -> None:
+    options = sysbench.connection_options(Address(Path("/run/s.sock")), "secret")
+    config = sysbench.write_config(tmp_path / "s.cnf", options)
+    assert config.stat().st_mode & 0o777 == 0o600
+    assert "mysql-password=secret" in config.read_text().splitlines()
+    assert not any("secret" in word for word in sysbench.command(BENCH, config, "run", {"threads": "1"}))
+
+
+def test_socket_or_tcp() -> None:
+    socket = sysbench.connection_options(Address(Path("/run/s.sock")), "")
+    tcp = sysbench.connection_options(Address(Path("/run/s.sock"), 3307), "")
+    assert (socket.get("mysql-socket"), socket.get("mysql-port")) == ("/run/s.sock", None)
+    assert (tcp.get("mysql-socket"), tcp.get("mysql-host"), tcp.get("mysql-port")) == (None, "127.0.0.1", "3307")
+
+
+def test_the_client_gets_nothing_of_the_variant(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LD_PRELOAD", "MALLOC_CONF", "GLIBC_TUNABLES"):
+        monkeypatch.setenv(name, "x")
+    made = sysbench.environment(BENCH, "oltp_read_only", Path("/out.jsonl"))
+    assert set(made) == {"PATH", "LUA_PATH", "DBALLOC_SCRIPT", "DBALLOC_INTERVALS"}
+
+
+def test_prepared_statements_are_counted() -> None:
+    assert sysbench.statements("oltp_read_only", 256, 8, Load()) == 256 * 8 * 5
+    assert sysbench.statements("oltp_read_only", 256, 8, Load(prepared_statements=False)) == 0
+
+
+def test_a_workload_that_is_not_there() -> None:
+    with pytest.raises(UsageError, match="no workload 'oltp_readonly'; did you mean 'oltp_read_only'"):
+        sysbench.workload("oltp_readonly")
