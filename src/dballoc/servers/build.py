@@ -80,7 +80,9 @@ def _identify(executable: Path, basedir: Path | None) -> Build | None:
     found = re.search(r"Ver (\S+) ", done.stdout)
     if done.returncode != 0 or not found:
         return None
-    family = next(name for name, e in servers().items() if e["mark"] in done.stdout)
+    family = next((name for name, e in servers().items() if e["mark"] in done.stdout), None)
+    if family is None:
+        return None
     root = basedir or executable.parent.parent
     share = next((root / d for d in _SHARE_DIRECTORIES if (root / d / "english/errmsg.sys").exists()), root / "share")
     plugins = next(
