@@ -141,6 +141,7 @@ def _settle_variant(experiment: Experiment, variant: Variant, user: ServerUser) 
         **server.options,
     }
     options = {server_options.normal(k): v for k, v in options.items()}
+    server_options.check_capacity(options, clients, statements, where)
     return Prepared(
         variant, server, build, allocator, env, options, server_cpus, client_cpus,
         template.Recipe(build, server.engine, experiment.data, server.init_options), bindings,

@@ -80,6 +80,16 @@ def capacity(clients: int, statements: int, tables: int) -> dict[str, str]:
     }
 
 
+def check_capacity(options: dict[str, str], clients: int, statements: int, where: str) -> None:
+    """UsageError if the user's own limits are too narrow for the load: it would fail in the middle."""
+    for name, needed, what in (
+        ("max-connections", clients + 2, f"{clients} clients and dballoc itself"),
+        ("max-prepared-stmt-count", statements, f"{clients} clients with prepared statements"),
+    ):
+        if (value := options.get(name, "")).isdigit() and int(value) < needed:
+            raise UsageError(f"{where}: server option {name}={value} is too small for {what}; {needed} at least")
+
+
 def open_files(clients: int, tables: int) -> int:
     """Descriptors that such a server wants: connections, tables, and its own."""
     return max(4_096, clients + 20 + 2 * tables * (clients + 20) + 500)

@@ -115,7 +115,7 @@ def tail(log: Path, lines: int = 20, limit: int = 16_384) -> str:
 def last_word(log: Path) -> str:
     """The line of a log that says most: the last error, else the last line."""
     lines = [line.strip() for line in tail(log, 200).splitlines() if line.strip()]
-    errors = [line for line in lines if "ERROR" in line or "FATAL" in line or "error" in line.lower()]
+    errors = [line for line in lines if "error" in line.lower() and not line.endswith("Aborting") or "FATAL" in line]
     return (errors or lines or [f"{log} is empty"])[-1]
 
 
