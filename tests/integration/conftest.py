@@ -103,7 +103,7 @@ def home() -> Iterator[Path]:
     shutil.rmtree(path)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def run_cli(home: Path, package_path: Path) -> Iterator[Cli]:
     """``run_cli("bench", …)``, or ``run_cli.start`` and ``run_cli.end``."""
     cli = Cli(home, package_path)
@@ -111,19 +111,25 @@ def run_cli(home: Path, package_path: Path) -> Iterator[Cli]:
     cli.kill_what_is_left()
 
 
+@pytest.fixture(scope="session")
+def fresh_directory(home: Path) -> Callable[[], Path]:
+    """Makes a new directory, for what outlives a test."""
+    return lambda: Path(tempfile.mkdtemp(prefix="out-", dir=home))
+
+
 @pytest.fixture
-def out(home: Path) -> Iterator[Path]:
+def out(fresh_directory: Callable[[], Path]) -> Iterator[Path]:
     """A results directory to be."""
-    path = Path(tempfile.mkdtemp(prefix="out-", dir=home)) / "r"
-    yield path
-    shutil.rmtree(path.parent)
+    path = fresh_directory()
+    yield path / "r"
+    shutil.rmtree(path)
 
 
 Experiment = Callable[..., Path]
 
 
-@pytest.fixture
-def tiny_experiment(out: Path) -> Experiment:
+@pytest.fixture(scope="session")
+def tiny_experiment(fresh_directory: Callable[[], Path]) -> Experiment:
     """``tiny_experiment(threads=[1], time={"idle": "0s"})``: a file of the smallest campaign, with these keys changed.
 
     The data are the same for all, so that the template is made once a session.
@@ -145,7 +151,7 @@ def tiny_experiment(out: Path) -> Experiment:
         }
         for key, value in changes.items():
             table[key] = {**table[key], **value} if isinstance(value, dict) and key in table else value
-        path = out.parent / "tiny.toml"
+        path = fresh_directory() / "tiny.toml"
         path.write_text(tomli_w.dumps(table))
         return path
 
@@ -205,13 +211,24 @@ def leftovers(home: Path) -> list[str]:
     return left
 
 
+def thp_mode() -> str:
+    """The kernel's file, as it is."""
+    return THP.read_text() if THP.exists() else ""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def thp_at_first() -> str:
+    """What the host has before any test."""
+    return thp_mode()
+
+
 @pytest.fixture(autouse=True)
-def nothing_is_left(home: Path) -> Iterator[None]:
+def nothing_is_left(home: Path, run_cli: Cli, thp_at_first: str) -> Iterator[None]:
     """After every test: no process, no scratch data, no socket directory of ours; the host as it was."""
-    thp = THP.read_text() if THP.exists() else ""
     yield
+    run_cli.kill_what_is_left()
     deadline = time.monotonic() + 15
     while (left := leftovers(home)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not left
-    assert (THP.read_text() if THP.exists() else "") == thp
+    assert thp_mode() == thp_at_first

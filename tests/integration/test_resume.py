@@ -1,0 +1,59 @@
+"""Levels with a fresh start each; Ctrl-C, and the same command again."""
+
+import os
+import signal
+from pathlib import Path
+
+from conftest import Cli, Experiment, processes_of, rows, server_pid, wait_until
+
+ONE = [{"name": "glibc"}]
+
+
+def test_fresh_levels_give_each_a_start(run_cli: Cli, tiny_experiment: Experiment, out: Path) -> None:
+    file = tiny_experiment(levels="fresh", threads=[1, 3], variant=ONE, time={"idle": "0s"}, warmup_sql=[])
+    done = run_cli("bench", file, "--out", out)
+    assert done.status == 0, done.text
+    found = rows(out, "SELECT role, trial.level, step.threads, outcome FROM trial JOIN step USING (trial)")
+    assert {(r["role"], r["level"], r["threads"]) for r in found} == {("A1", 1, 1), ("A2", 1, 1), ("A1", 3, 3), ("A2", 3, 3)}
+    assert {r["outcome"] for r in found} == {"ok"}
+
+
+def finished(out: Path) -> list[tuple[int, int]]:
+    """(position, row number) of every trial in the store; none while there is no store."""
+    if not (out / "results.sqlite").exists():
+        return []
+    return [(r["position"], r["trial"]) for r in rows(out, "SELECT position, trial FROM trial ORDER BY position")]
+
+
+def test_ctrl_c_ends_cleanly_and_the_same_command_resumes(run_cli: Cli, tiny_experiment: Experiment, out: Path, home: Path) -> None:
+    file = tiny_experiment(time={"idle": "0s"})
+    process = run_cli.start("bench", file, "--out", out)
+    wait_until(lambda: len(finished(out)) == 1 and server_pid(home), 120)
+    before = finished(out)
+    # As a terminal does it: to everyone in the foreground.
+    os.killpg(process.pid, signal.SIGINT)
+    done = run_cli.end(process)
+    assert done.status == 130, done.text
+    assert "interrupted; the same command resumes" in done.text
+    assert "Traceback" not in done.text
+    assert finished(out)[: len(before)] == before
+    assert not processes_of(home)
+    assert len(list((out / "trials").iterdir())) == len(finished(out)), "the trial under way left its files"
+
+    done = run_cli("bench", file, "--out", out)
+    assert done.status == 0, done.text
+    assert f"resuming: {len(before)} trials are there already" in done.text
+    assert [p for p, _ in finished(out)] == [1, 2, 3]
+    assert finished(out)[: len(before)] == before, "a finished trial was run again"
+
+    # And a third time there is nothing left to do.
+    done = run_cli("bench", file, "--out", out)
+    assert done.status == 0, done.text
+    assert [p for p, _ in finished(out)] == [1, 2, 3]
+
+
+def test_a_dry_run_starts_nothing(run_cli: Cli, tiny_experiment: Experiment, out: Path) -> None:
+    done = run_cli("bench", tiny_experiment(blocks=4), "--dry-run", "--out", out)
+    assert done.status == 0, done.text
+    assert "12 (4 blocks of 3)" in done.stdout
+    assert not out.exists()
