@@ -6,7 +6,7 @@ import typer
 from rich.console import Console
 
 import dballoc
-from dballoc.cli import bench, doctor, list_
+from dballoc.cli import bench, doctor, list_, report
 from dballoc.errors import Failure, UsageError
 
 app = typer.Typer(
@@ -31,6 +31,7 @@ def _root(
 app.command("bench")(bench.bench)
 app.command("doctor")(doctor.doctor)
 app.command("list")(list_.list_)
+app.command("report")(report.report)
 
 
 def main() -> None:

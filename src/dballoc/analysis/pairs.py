@@ -1,0 +1,54 @@
+"""Any two variants against each other, not only against the baseline. Descriptive, outside the declared family."""
+
+from itertools import combinations
+
+import polars as pl
+
+from dballoc.analysis.campaign import Campaign
+from dballoc.analysis.curves import CONFIDENCE, levels
+from dballoc.analysis.ratio import ratio
+
+_SCHEMA = {
+    "first": pl.String, "second": pl.String, "measure": pl.String, "workload": pl.String, "ratio": pl.Float64,
+    "low": pl.Float64, "high": pl.Float64, "n": pl.Int64,
+}  # fmt: skip
+
+
+def pairs(campaign: Campaign) -> pl.DataFrame:
+    """One row a pair of variants and measure: ``first`` ÷ ``second`` as ``ratio`` with ``low``, ``high`` (95 %; null
+    below two blocks) and ``n`` blocks. Measures: ``tps`` at the highest level of each ``workload``, and ``rss_peak``
+    (workload null). The baseline's two runs of a block are averaged first.
+    """
+    top = max(campaign.experiment.threads)
+    speed = levels(campaign).filter(pl.col("threads") == top)
+    found = []
+    for workload in campaign.experiment.workloads:
+        found += _all(campaign, speed.filter(pl.col("workload") == workload), "tps", workload)
+    return pl.DataFrame(found + _all(campaign, campaign.good, "rss_peak", None), schema=_SCHEMA, orient="row")
+
+
+def _all(campaign: Campaign, rows: pl.DataFrame, measure: str, workload: str | None) -> list[tuple]:
+    logs = _logs(rows, measure)
+    found = []
+    for first, second in combinations(campaign.names, 2):
+        mine, others = logs.get(first, {}), logs.get(second, {})
+        if both := sorted(mine.keys() & others.keys()):
+            r = ratio([mine[b] - others[b] for b in both], CONFIDENCE)
+            low, high = (r.low, r.high) if r.blocks > 1 else (None, None)
+            found.append((first, second, measure, workload, r.estimate, low, high, r.blocks))
+    return found
+
+
+def _logs(rows: pl.DataFrame, measure: str) -> dict[str, dict[int, float]]:
+    """Logarithms by variant and block. With a start for each level, the highest of a block's starts counts."""
+    values = (
+        rows.filter(pl.col(measure) > 0)
+        .group_by("variant", "role", "block")
+        .agg(pl.col(measure).cast(pl.Float64).max().log())
+        .group_by("variant", "block")
+        .agg(pl.col(measure).mean())
+    )
+    logs: dict[str, dict[int, float]] = {}
+    for variant, block, value in values.iter_rows():
+        logs.setdefault(variant, {})[block] = value
+    return logs

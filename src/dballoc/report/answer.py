@@ -1,0 +1,202 @@
+"""The answer in words, for the terminal, the HTML page and the Markdown. Pure: from figures and verdicts to sentences."""
+
+from dataclasses import dataclass, field
+
+from dballoc.analysis.campaign import Campaign
+from dballoc.analysis.comparison import Comparison, Comparisons
+from dballoc.analysis.recommendation import RULE, Recommendation
+from dballoc.analysis.verdict import Verdict
+from dballoc.report.numbers import change, count, detectable, listing, percent, times
+
+# Endings after which no more blocks come. After any other the campaign may go on, and its verdicts are a look between.
+_FINAL = ("planned", "decided", "budget")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far the campaign is: finished ``blocks`` of ``planned``; ``disturbed``: counted although disturbed."""
+
+    blocks: int
+    planned: int
+    ending: str | None = None
+    disturbed: int = 0
+
+    @property
+    def final(self) -> bool:
+        """Whether the campaign has come to its own end."""
+        return self.blocks >= self.planned or self.ending in _FINAL
+
+
+@dataclass(frozen=True)
+class Line:
+    """What is said of one variant."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """``headline`` and ``reason``: what is recommended and why; one line a variant; the A/A floor; what to know."""
+
+    headline: str
+    reason: str
+    against: str
+    variants: list[Line]
+    floor: Line | None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def sentences(self) -> list[str]:
+        """All of it but the notes, as plain sentences."""
+        found = [f"{self.headline}. {self.reason}"]
+        if self.variants:
+            found.append(f"{self.against}: " + "; ".join(f"{v.name}: {v.text}" for v in self.variants) + ".")
+        if self.floor:
+            found.append(f"{self.floor.name}: {self.floor.text}.")
+        return found
+
+
+def progress(campaign: Campaign) -> Progress:
+    """Of a campaign, finished or under way."""
+    last = {row["block"]: row["disturbed"] for row in campaign.block.sort("block", "attempt").iter_rows(named=True)}
+    disturbed = sum(1 for reason in last.values() if reason is not None)
+    return Progress(len(last), int(campaign.facts["planned_blocks"]), campaign.facts.get("ending"), disturbed)
+
+
+def answer(comparisons: Comparisons, recommendation: Recommendation, baseline: str, done: Progress) -> Answer:
+    """Say what the campaign shows, and no more than that."""
+    headline, reason = _recommend(comparisons, recommendation, baseline, done)
+    names = list(dict.fromkeys(c.variant for c in comparisons.family))
+    lines = [Line(name, _figures([c for c in comparisons.family if c.variant == name], comparisons)) for name in names]
+    floor = [c for c in comparisons.floor if c.ratio and _spoken_of(c)]
+    figures = " and ".join(f"{_short(c, comparisons)} {_times(c)}" for c in floor)
+    said = Line(f"The A/A floor, {baseline} against itself", figures) if floor else None
+    return Answer(headline, reason, f"Against {baseline}", lines, said, _notes(comparisons, baseline, done))
+
+
+def verdict_words(comparison: Comparison, comparisons: Comparisons) -> str:
+    """The verdict as it is printed everywhere; where there can be none, why."""
+    baseline = comparisons.floor[0].variant
+    for name, who in ((comparison.variant, ""), (baseline, f" of {baseline}")):
+        if name in comparisons.faulty:
+            return f"no verdict: {fault_words(comparisons.faulty[name], who)}"
+    if comparison.ratio is None:
+        return "no figures yet"
+    if comparison.ratio.blocks < 2:
+        return "no verdict from one block"
+    if comparison.verdict is Verdict.UNDECIDED:
+        return f"{Verdict.UNDECIDED} (smallest detectable: {detectable(comparison.ratio.detectable)})"
+    return comparison.verdict.value
+
+
+def fault_words(k_of_n: tuple[int, int], who: str = "") -> str:
+    """``2 of 6 trials ended in a fault``."""
+    return f"{k_of_n[0]} of {k_of_n[1]} trials{who} ended in a fault"
+
+
+def ratio_words(comparison: Comparison) -> str:
+    """``0.970 [0.962, 0.978]``; without an interval from one block."""
+    return _times(comparison) if comparison.ratio else times(None)
+
+
+def _recommend(comparisons: Comparisons, recommendation: Recommendation, baseline: str, done: Progress) -> tuple[str, str]:
+    blocks = max((c.ratio.blocks for c in comparisons.family if c.ratio), default=0)
+    if not comparisons.family:
+        return "Nothing to compare", f"{baseline}, the baseline, is the only variant."
+    if baseline in comparisons.faulty:
+        return "No recommendation", f"{baseline} is the baseline, and {fault_words(comparisons.faulty[baseline], ' of it')}."
+    if blocks == 0:
+        return "No recommendation", f"No block has both {baseline} and another variant without a fault."
+    if blocks == 1:
+        return "No recommendation yet", "One block shows figures but decides nothing; two give intervals."
+    lead = "Recommended" if done.final else "So far"
+    if recommendation.tie:
+        return f"{lead}: stay with {baseline}", _tie(comparisons, recommendation, baseline)
+    name = recommendation.variant
+    peak = next(c for c in comparisons.family if c.variant == name and c.metric.key == "rss_peak")
+    words = f"Of the variants that are not shown to be slower by more than 1 %, {name} has the least peak RSS: "
+    words += f"{_times(peak)} of {baseline}'s."
+    return f"{lead}: {name}", " ".join([words, *_open_speed(comparisons, name)])
+
+
+def _tie(comparisons: Comparisons, recommendation: Recommendation, baseline: str) -> str:
+    peaks = [c for c in comparisons.family if c.metric.key == "rss_peak"]
+    left_out = {*recommendation.slower, *recommendation.faulty}
+    words = [f"No variant is shown to need less peak RSS than {baseline}, and ties go to the baseline."]
+    if lower := [c.variant for c in peaks if c.verdict is Verdict.LOWER and c.variant in left_out]:
+        excluded = [f"{n} ({'faults' if n in recommendation.faulty else 'shown to be slower by more than 1 %'})" for n in lower]
+        words = [f"Less peak RSS is shown for {listing(excluded)} alone, which the rule leaves out; ties go to the baseline."]
+    undecided = [c.variant for c in peaks if c.ratio and c.verdict is Verdict.UNDECIDED and c.variant not in left_out]
+    if undecided:
+        words.append(f"Memory is undecided for {listing(undecided)}.")
+    return " ".join(words)
+
+
+def _open_speed(comparisons: Comparisons, name: str) -> list[str]:
+    """What is left open of the recommended variant's throughput."""
+    return [
+        f"Its throughput{_where(c, comparisons)} is undecided: between {change(c.ratio.low)} % and {change(c.ratio.high)} %."
+        for c in comparisons.family
+        if c.variant == name and c.metric.workload is not None and c.ratio and c.verdict is Verdict.UNDECIDED
+    ]
+
+
+def _figures(mine: list[Comparison], comparisons: Comparisons) -> str:
+    """Throughput and peak RSS with their verdicts; the reason once where there is none."""
+    spoken = [c for c in mine if _spoken_of(c)]
+    verdicts = [verdict_words(c, comparisons) for c in spoken]
+    if all(c.ratio is None for c in spoken):
+        return verdicts[0]
+    if len(set(verdicts)) == 1 and verdicts[0].startswith("no verdict"):
+        return " and ".join(f"{_short(c, comparisons)} {ratio_words(c)}" for c in spoken) + f", {verdicts[0]}"
+    parts = [f"{_short(c, comparisons)} {ratio_words(c)}, {v}" for c, v in zip(spoken, verdicts, strict=True)]
+    return ", and ".join(parts)
+
+
+def _spoken_of(comparison: Comparison) -> bool:
+    """Throughput and peak RSS; the rest is in the tables."""
+    return comparison.metric.workload is not None or comparison.metric.key == "rss_peak"
+
+
+def _short(comparison: Comparison, comparisons: Comparisons) -> str:
+    return f"throughput{_where(comparison, comparisons)}" if comparison.metric.workload else "peak RSS"
+
+
+def _where(comparison: Comparison, comparisons: Comparisons) -> str:
+    """The workload, where there are several."""
+    several = sum(1 for m in comparisons.metrics if m.workload) > 1
+    return f" in {comparison.metric.workload}" if several else ""
+
+
+def _times(comparison: Comparison) -> str:
+    assert comparison.ratio
+    return times(comparison.ratio.estimate, comparison.ratio.low, comparison.ratio.high)
+
+
+def _notes(comparisons: Comparisons, baseline: str, done: Progress) -> list[str]:
+    procedure = comparisons.procedure
+    notes = [f"Rule: {RULE}."]
+    shown = [c for c in comparisons.floor if c.ratio and c.ratio.blocks > 1 and c.verdict in (Verdict.HIGHER, Verdict.LOWER)]
+    if shown:
+        what = listing([_short(c, comparisons) if _spoken_of(c) else c.metric.title for c in shown])
+        notes.append(f"{baseline} differs from itself ({what}): something drifts; mistrust differences as small as that.")
+    if not done.final:
+        why = "was interrupted" if done.ending == "interrupted" else "is not finished"
+        note = f"The campaign {why}: {done.blocks} of {count(done.planned, 'planned block')}."
+        if done.blocks not in procedure.looks:
+            looks = listing([str(look) for look in procedure.looks])
+            note += f" Verdicts are judged after {looks} blocks; this is a look in between and not binding."
+        notes.append(note)
+    elif done.blocks < done.planned:
+        why = "Every comparison was decided" if done.ending == "decided" else "The budget was used up"
+        notes.append(f"{why} after {done.blocks} of {done.planned} planned blocks.")
+    if done.disturbed:
+        blocks = f"{done.disturbed} of {count(done.blocks, 'block')}"
+        notes.append(f"{blocks} were disturbed by other work on the machine and count all the same.")
+    judged = f"{count(procedure.family, 'comparison')} at {count(len(procedure.looks), 'look')}"
+    notes.append(
+        "Solo design: one server at a time has the machine. "
+        f"Intervals at {percent(procedure.confidence, 2)}, so that all {judged} together err in 5 % of campaigns at most."
+    )
+    return notes

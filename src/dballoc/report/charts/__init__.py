@@ -1,0 +1,1 @@
+"""The charts: one file per subject, and what they look like in :mod:`theme`."""

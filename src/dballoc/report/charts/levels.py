@@ -1,0 +1,119 @@
+"""Curves over the number of client threads, each with its intervals."""
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import altair as alt
+import polars as pl
+
+from dballoc.analysis.procedure import MARGIN
+from dballoc.report.charts.theme import Figure, Variants, frame
+from dballoc.report.numbers import spread
+
+# A latency that grows by more than this over the levels is drawn on a logarithmic axis.
+_WIDE = 30.0
+
+# How far the points of a level are spread, as a share of the way to the next level.
+_APART = 0.14
+
+_HEIGHT = 280
+
+
+@dataclass(frozen=True)
+class Measure:
+    """``key`` of :data:`dballoc.analysis.curves.MEASURES`; the axis says ``title``; values are multiplied by ``scale``."""
+
+    key: str
+    name: str
+    title: str
+    scale: float = 1.0
+    may_be_logarithmic: bool = False
+
+
+TPS = Measure("tps", "Throughput", "transactions per second")
+P95 = Measure("p95", "Response time, p95", "p95 response time, ms", may_be_logarithmic=True)
+P99 = Measure("p99", "Response time, p99", "p99 response time, ms", may_be_logarithmic=True)
+USER = Measure("user", "User CPU", "user CPU of the server, % of one CPU")
+SYSTEM = Measure("system", "System CPU", "system CPU of the server, % of one CPU")
+CPU_PER_OP = Measure("cpu_per_op", "CPU per operation (cpu/o)", "server CPU per transaction, µs")
+SWITCHES_PER_OP = Measure("switches_per_op", "Context switches per operation (cs/o)", "context switches per transaction")
+RSS_PEAK = Measure("rss_peak", "Peak RSS", "peak RSS of the level, MiB", 2.0**-20)
+
+
+def curve(found: pl.DataFrame, workload: str, measure: Measure, variants: Variants) -> Figure:
+    """From :func:`dballoc.analysis.curves.summary`: a measure against threads."""
+    mine = found.filter((pl.col("measure") == measure.key) & (pl.col("workload") == workload))
+    rows = [
+        {
+            "variant": r["variant"], "threads": r["threads"], "n": r["n"],
+            **{k: None if r[k] is None else r[k] * measure.scale for k in ("mean", "low", "high")},
+        }
+        for r in mine.iter_rows(named=True)
+    ]  # fmt: skip
+    values = [r["mean"] for r in rows if r["mean"] > 0]
+    logarithmic = measure.may_be_logarithmic and bool(values) and max(values) > _WIDE * min(values)
+    scale = alt.Scale(type="log") if logarithmic else alt.Scale(zero=True)
+    title = measure.title + (" (log scale)" if logarithmic else "")
+    caption = "Mean over blocks with its 95 % interval. The points of a level are set a little apart."
+    y = alt.Y("mean:Q", title=title, scale=scale, axis=alt.Axis(format=",~r", tickCount=6))
+    chart = alt.layer(*_curves(rows, y, variants)).properties(height=_HEIGHT)
+    return Figure(f"{measure.key.replace('_', '-')}-{workload}", f"{measure.name}, {workload}", caption, chart)
+
+
+def relative(found: pl.DataFrame, workload: str, variants: Variants) -> Figure:
+    """From :func:`dballoc.analysis.curves.relative`: QPS of every variant ÷ QPS of the baseline, against threads."""
+    rows = [
+        {**{k: r[k] for k in ("variant", "threads", "n", "low", "high")}, "mean": r["ratio"]}
+        for r in found.filter(pl.col("workload") == workload).iter_rows(named=True)
+    ]
+    ends = [v for r in rows for v in (r["low"], r["mean"], r["high"]) if v is not None]
+    low = max(min([*ends, 0.95]), 0.2)
+    high = min(max([*ends, 1.05]), 3.0)
+    y = alt.Y(
+        "mean:Q", title=f"QPS, ratio to {variants.names[0]}", scale=alt.Scale(domain=[low, high], zero=False),
+        axis=alt.Axis(format=".2f", tickCount=6),
+    )  # fmt: skip
+    edges = frame([{"low": 1 - MARGIN, "high": 1 + MARGIN}])
+    band = alt.Chart(edges).mark_rect(style="margin").encode(y=_like(y, "low"), y2="high:Q")
+    line = alt.Chart(frame([{"one": 1.0}])).mark_rule(style="reference").encode(y=_like(y, "one"))
+    chart = alt.layer(band, line, *_curves(rows, y, variants)).properties(height=_HEIGHT)
+    caption = (
+        f"Ratio to {variants.names[0]}, block by block, with its 95 % interval; the band is ±1 %. "
+        "The axis does not begin at zero."
+    )
+    return Figure(f"relative-qps-{workload}", f"Relative QPS, {workload}", caption, chart)
+
+
+def _curves(rows: list[dict[str, Any]], y: alt.Y, variants: Variants) -> list[alt.Chart]:
+    levels = sorted({r["threads"] for r in rows})
+    for r in rows:
+        r["x"] = r["threads"] * _nudge(levels, variants.names.index(r["variant"]), len(variants.names))
+        r["words"] = spread(r["mean"], r["low"], r["high"])
+    ends = [levels[0] / 1.5, levels[-1] * 1.5] if levels else [1, 2]
+    x = alt.X(
+        "x:Q", title="client threads (log scale)", scale=alt.Scale(type="log", base=2, domain=ends, nice=False),
+        axis=alt.Axis(values=levels, format="d", grid=False),
+    )  # fmt: skip
+    tip = ["variant:N", "threads:Q", alt.Tooltip("words:N", title="mean and interval"), alt.Tooltip("n:Q", title="blocks")]
+    base = alt.Chart(frame(rows)).encode(x=x, color=variants.color())
+    interval = base.mark_rule(strokeWidth=1.5, clip=True).encode(y=_like(y, "low"), y2="high:Q")
+    return [
+        base.mark_line(strokeWidth=1.8, clip=True).encode(y=y, strokeDash=variants.dash(legend=False)),
+        interval.transform_filter("isValid(datum.low)"),
+        base.mark_point(filled=True, size=60, opacity=1, clip=True).encode(y=y, shape=variants.shape(), tooltip=tip),
+    ]
+
+
+def _nudge(levels: list[int], place: int, places: int) -> float:
+    """The factor by which a variant's points are moved along the logarithmic axis."""
+    gaps = [math.log(b / a) for a, b in pairwise(levels)]
+    reach = min([*gaps, math.log(2)]) * _APART
+    return math.exp(reach * (place / (places - 1) - 0.5)) if places > 1 else 1.0
+
+
+def _like(channel: alt.Y, field: str) -> alt.Y:
+    copy = channel.copy()
+    copy.shorthand = f"{field}:Q"
+    return copy

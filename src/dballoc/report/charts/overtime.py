@@ -1,0 +1,85 @@
+"""Throughput, CPU and memory over the trial's time, with the borders of its steps."""
+
+from typing import Any
+
+import altair as alt
+import polars as pl
+
+from dballoc.analysis.overtime import OverTime
+from dballoc.report.charts.theme import Figure, Variants, frame
+
+_HEIGHT = 240
+
+# key: (name, axis, factor, what to know)
+_MEASURES = {
+    "tps": ("Throughput over time", "transactions per second", 1.0, ""),
+    "user": ("User CPU over time", "user CPU of the server, % of one CPU", 1.0, ""),
+    "rss": ("RSS over time", "RSS, MiB", 2.0**-20, ""),
+    "usable": (
+        "VSZ over time", "VSZ without reserved address space, MiB", 2.0**-20,
+        " Address space that is reserved but cannot be touched is left out: it costs nothing and would hide the rest.",
+    ),
+}  # fmt: skip
+
+
+def figures(found: OverTime, variants: Variants) -> list[Figure]:
+    """One for each measure."""
+    return [_figure(found, key, variants) for key in _MEASURES]
+
+
+def _figure(found: OverTime, key: str, variants: Variants) -> Figure:
+    name, title, scale, more = _MEASURES[key]
+    # Throughput and CPU begin anew with each step; memory goes on, as long as the server does.
+    broken = key in ("tps", "user")
+    rows = [
+        {
+            "variant": r["variant"], "second": r["second"], "value": r["value"] * scale,
+            "run": f"{r['start']}.{r['step']}" if broken else str(r["start"]),
+        }
+        for r in found.series.filter(pl.col("measure") == key).iter_rows(named=True)
+    ]  # fmt: skip
+    end = float(found.steps["end"].max() or 1.0) if found.steps.height else 1.0  # type: ignore[arg-type]
+    x = alt.X(
+        "second:Q", title="seconds since the trial's first step", scale=alt.Scale(domain=[0, end], nice=False),
+        axis=alt.Axis(grid=False, tickMinStep=1, format="d"),
+    )  # fmt: skip
+    y = alt.Y("value:Q", title=title, scale=alt.Scale(zero=True), axis=alt.Axis(format=",~r", tickCount=5))
+    line = (
+        alt.Chart(frame(rows))
+        .mark_line(strokeWidth=1.7)
+        .encode(x=x, y=y, color=variants.color(), strokeDash=variants.dash(), detail="run:N")
+    )
+    caption = (
+        "Mean over trials, all laid onto one clock. Numbers on top are client threads; grey is warming up and idling."
+        f"{' The starts of the levels lie one after the other.' if found.steps['start'].n_unique() > 1 else ''}{more}"
+    )
+    chart = alt.layer(*_steps(found.steps, x), line).properties(height=_HEIGHT)
+    return Figure(f"time-{key}", name, caption, chart)
+
+
+def _steps(steps: pl.DataFrame, x: alt.X) -> list[alt.Chart]:
+    """The borders of the steps, what they are, and which of them are not measured."""
+    rows = steps.iter_rows(named=True)
+    pauses, borders, levels, workloads = [], [], [], []
+    several = steps["workload"].drop_nulls().n_unique() > 1
+    seen: set[tuple[int, str]] = set()
+    for r in rows:
+        if r["kind"] != "level":
+            pauses.append({"second": r["begin"], "until": r["end"]})
+            continue
+        borders += [{"second": r["begin"]}, {"second": r["end"]}]
+        levels.append({"second": (r["begin"] + r["end"]) / 2, "text": str(r["threads"])})
+        if several and (r["start"], r["workload"]) not in seen:
+            seen.add((r["start"], r["workload"]))
+            workloads.append({"second": r["begin"], "text": r["workload"]})
+    rests = steps.filter(pl.col("kind") == "idle").iter_rows(named=True)
+    idle = [{"second": (r["begin"] + r["end"]) / 2, "text": "idle"} for r in rests]
+    text: dict[str, Any] = {"style": "note", "baseline": "bottom"}
+    layers = [
+        alt.Chart(frame(pauses)).mark_rect(style="pause").encode(x=x, x2="until:Q"),
+        alt.Chart(frame(borders)).mark_rule(style="border").encode(x=x),
+        alt.Chart(frame(levels + idle)).mark_text(**text).encode(x=x, y=alt.value(-4), text="text:N"),
+    ]
+    if workloads:
+        layers.append(alt.Chart(frame(workloads)).mark_text(**text, align="left").encode(x=x, y=alt.value(-20), text="text:N"))
+    return layers

@@ -1,0 +1,164 @@
+"""What the report holds, in its order: the sections that HTML and Markdown both show."""
+
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from dballoc.analysis import curves
+from dballoc.analysis.campaign import Campaign
+from dballoc.analysis.comparison import Comparisons, compare
+from dballoc.analysis.overtime import over_time
+from dballoc.analysis.pairs import pairs
+from dballoc.analysis.recommendation import Recommendation, recommend
+from dballoc.experiment import file
+from dballoc.report import method, tables
+from dballoc.report.answer import Answer, answer, fault_words, progress
+from dballoc.report.charts import levels, memory, overtime, ratios
+from dballoc.report.charts.theme import Figure, Variants
+from dballoc.report.numbers import count
+from dballoc.report.tables import Table
+
+_PAIRS = "Any two variants against each other, not only against the baseline."
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Text shown as it is: a log's tail, a command, the experiment file."""
+
+    title: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading with what stands under it, in this order."""
+
+    key: str
+    title: str
+    text: list[str] = field(default_factory=list)
+    figures: list[Figure] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+    listings: list[Listing] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Content:
+    """The whole report."""
+
+    title: str
+    subtitle: str
+    campaign: Campaign
+    comparisons: Comparisons
+    answer: Answer
+    sections: list[Section]
+
+    @property
+    def figures(self) -> list[Figure]:
+        """All charts."""
+        return [figure for section in self.sections for figure in section.figures]
+
+
+def judge(campaign: Campaign) -> tuple[Comparisons, Recommendation, Answer]:
+    """The comparisons, what the rule makes of them, and both in words."""
+    comparisons = compare(campaign)
+    baseline = campaign.experiment.baseline
+    recommendation = recommend(comparisons, baseline)
+    return comparisons, recommendation, answer(comparisons, recommendation, baseline, progress(campaign))
+
+
+def gather(campaign: Campaign) -> Content:
+    """Everything that the report says of a campaign."""
+    comparisons, _, said = judge(campaign)
+    variants = Variants(campaign.names)
+    sections = [
+        _verdicts(comparisons, variants),
+        _levels(campaign, variants),
+        _cpu(campaign, variants),
+        Section(
+            "time",
+            "Over time",
+            [_solo("a trial from its first step to its end")],
+            overtime.figures(over_time(campaign), variants),
+        ),
+        _memory(campaign, variants),
+        Section("shape", "Peaks and collapses", [_solo("throughput")], tables=[tables.shapes(campaign)]),
+        Section("pairs", "Every pair", [_PAIRS], tables=[tables.pairs_table(campaign, pairs(campaign))]),
+        Section("floor", "The A/A floor", [method.FLOOR], tables=[tables.floor(comparisons)]),
+        _faults(campaign, comparisons),
+        Section("noise", "Blocks and noise", tables=[tables.blocks(campaign)]),
+        Section("sampler", "What measuring cost", [method.SAMPLER], tables=[tables.sampler(campaign)]),
+        _environment(campaign),
+        Section("method", "Method", method.text(campaign, comparisons.procedure)),
+    ]
+    done = progress(campaign)
+    servers = ", ".join(dict.fromkeys(f"{s} {e}" for s, e in campaign.variant.select("server", "engine").iter_rows()))
+    trials = count(campaign.trial.height, "trial")
+    subtitle = f"{servers} · {done.blocks} of {count(done.planned, 'block')}, {trials} · {campaign.environment.get('cpu')}"
+    return Content(f"dballoc: {campaign.experiment.name}", subtitle, campaign, comparisons, said, sections)
+
+
+def _verdicts(comparisons: Comparisons, variants: Variants) -> Section:
+    figures = [ratios.forest(comparisons, metric, variants) for metric in comparisons.metrics]
+    workloads = [m.workload for m in comparisons.metrics if m.workload is not None]
+    figures += [ratios.plane(comparisons, workload, variants) for workload in workloads]
+    return Section("verdicts", "Verdicts", [], figures, [tables.verdicts(comparisons)])
+
+
+def _levels(campaign: Campaign, variants: Variants) -> Section:
+    found, qps = curves.summary(campaign), curves.relative(campaign, "qps")
+    figures, shown = [], []
+    for workload in campaign.experiment.workloads:
+        figures += [levels.curve(found, workload, m, variants) for m in (levels.TPS, levels.P95, levels.P99)]
+        figures.append(levels.relative(qps, workload, variants))
+        shown += [
+            tables.levels(campaign, workload, tables.SPEED, "Throughput and response time"),
+            tables.relative(campaign, workload),
+            tables.changes(campaign, workload),
+        ]
+    return Section("levels", "Throughput and response time", [_solo("throughput and response time")], figures, shown)
+
+
+def _cpu(campaign: Campaign, variants: Variants) -> Section:
+    found = curves.summary(campaign)
+    figures, shown = [], []
+    for workload in campaign.experiment.workloads:
+        measures = (levels.CPU_PER_OP, levels.SWITCHES_PER_OP, levels.USER, levels.SYSTEM)
+        figures += [levels.curve(found, workload, m, variants) for m in measures]
+        shown.append(tables.levels(campaign, workload, tables.CPU, "CPU and context switches"))
+    text = ["Of the server alone, not of the client. An operation is a transaction of the workload."]
+    return Section("cpu", "CPU and context switches", text, figures, shown)
+
+
+def _memory(campaign: Campaign, variants: Variants) -> Section:
+    found = curves.summary(campaign)
+    figures = [memory.figure(campaign, variants)]
+    figures += [levels.curve(found, workload, levels.RSS_PEAK, variants) for workload in campaign.experiment.workloads]
+    shown = [tables.memory_table(campaign)]
+    shown += [tables.levels(campaign, w, tables.PEAK, "Peak RSS by level") for w in campaign.experiment.workloads]
+    text = [_solo("memory")]
+    if campaign.experiment.levels == "rising":
+        text.append("All levels run in one server start, so what a level left behind is in the next one's RSS.")
+    return Section("memory", "Memory", text, figures, shown)
+
+
+def _faults(campaign: Campaign, comparisons: Comparisons) -> Section:
+    bad = campaign.trial.filter(pl.col("outcome") == "fault")
+    if not bad.height:
+        return Section("faults", "Faults", [f"None: {count(campaign.trial.height, 'trial')} ended as planned."])
+    lines = [f"{name}: {fault_words(k_of_n)}." for name, k_of_n in comparisons.faulty.items()]
+    lines.append("A variant with faults gets no verdict: what survived says nothing of what did not.")
+    logs = [
+        Listing(f"Log of block {r['block']}, {r['variant']} ({r['fault']})", r["log_tail"])
+        for r in bad.iter_rows(named=True) if r["log_tail"]
+    ]  # fmt: skip
+    return Section("faults", "Faults", lines, tables=[tables.faults(campaign), tables.fault_list(campaign)], listings=logs)
+
+
+def _environment(campaign: Campaign) -> Section:
+    listings = [Listing("Experiment file", file.dump(campaign.experiment))]
+    listings += [Listing(f"Server command of {name}", text) for name, text in tables.commands(campaign).items()]
+    return Section("environment", "Environment", [], [], [tables.environment(campaign), tables.variants(campaign)], listings)
+
+
+def _solo(what: str) -> str:
+    return f"Solo design: one server has the machine; {what} at full width."

@@ -1,0 +1,63 @@
+"""The numbers as CSV, one file a table: what charts and tables of the report are made of."""
+
+from pathlib import Path
+
+import polars as pl
+
+from dballoc.analysis import curves, memory
+from dballoc.analysis.campaign import Campaign
+from dballoc.analysis.comparison import Comparison, Comparisons
+from dballoc.analysis.overtime import over_time
+from dballoc.analysis.pairs import pairs
+from dballoc.report.answer import verdict_words
+from dballoc.report.tables import CHANGES
+
+_FAULT = ("trial", "block", "attempt", "variant", "role", "level", "counted", "fault", "fault_text", "exit_status", "log_tail")
+
+
+def write(campaign: Campaign, comparisons: Comparisons, directory: Path) -> None:
+    """Write every table into ``directory``. OSError if that fails."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, frame in frames(campaign, comparisons).items():
+        frame.write_csv(directory / f"{name}.csv")
+
+
+def frames(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl.DataFrame]:
+    """By file name. Units as in the database: bytes, seconds, milliseconds; ratios as they are."""
+    changed = [curves.relative(campaign, m).with_columns(measure=pl.lit(m)) for m in CHANGES]
+    time = over_time(campaign)
+    return {
+        "trials": campaign.trial.drop("log_tail", "proof"),
+        "levels": curves.summary(campaign),
+        "relative": pl.concat(changed).select("measure", pl.exclude("measure")),
+        "memory": memory.table(campaign),
+        "timeline": time.series,
+        "steps": time.steps,
+        "comparisons": _judged(comparisons.family, comparisons),
+        "floor": _judged(comparisons.floor, comparisons),
+        "pairs": pairs(campaign),
+        "faults": campaign.trial.filter(pl.col("outcome") == "fault").select(_FAULT),
+        "blocks": campaign.block,
+        "variants": campaign.variant,
+    }
+
+
+_SCHEMA = {
+    "variant": pl.String, "metric": pl.String, "workload": pl.String, "better": pl.String, "ratio": pl.Float64,
+    "low": pl.Float64, "high": pl.Float64, "blocks": pl.Int64, "confidence": pl.Float64, "scatter": pl.Float64,
+    "smallest_detectable": pl.Float64, "verdict": pl.String,
+}  # fmt: skip
+
+
+def _judged(found: list[Comparison], comparisons: Comparisons) -> pl.DataFrame:
+    rows = []
+    for c in found:
+        r, m = c.ratio, c.metric
+        known = r is not None and r.blocks > 1
+        rows.append((
+            c.variant, m.key.partition(":")[0], m.workload, m.better, r.estimate if r else None,
+            r.low if r and known else None, r.high if r and known else None, r.blocks if r else 0,
+            comparisons.procedure.confidence, r.scatter if r and known else None, r.detectable if r and known else None,
+            verdict_words(c, comparisons),
+        ))  # fmt: skip
+    return pl.DataFrame(rows, schema=_SCHEMA, orient="row")

@@ -1,0 +1,46 @@
+"""The method in a few sentences, with the numbers of the campaign at hand."""
+
+from dballoc.analysis.campaign import Campaign
+from dballoc.analysis.collapse import SHARE
+from dballoc.analysis.curves import CONFIDENCE
+from dballoc.analysis.procedure import ERROR, MARGIN, Procedure
+from dballoc.analysis.ratio import POWER
+from dballoc.analysis.recommendation import RULE
+from dballoc.experiment.units import format_duration
+from dballoc.report.numbers import count, listing, percent
+
+FLOOR = (
+    "The baseline runs twice in every block. What its second run shows against its first is noise and drift alone: a "
+    "difference between variants that is no larger than this means nothing."
+)
+SAMPLER = "The CPU time that dballoc itself spent on sampling the server, of one core."
+
+
+def text(campaign: Campaign, procedure: Procedure) -> list[str]:
+    """Paragraphs."""
+    e = campaign.experiment
+    starts = "one server start runs all levels, rising" if e.levels == "rising" else "every level has a fresh server start"
+    looks = listing([str(look) for look in procedure.looks])
+    return [
+        f"Design: solo, {count(int(campaign.facts['planned_blocks']), 'block')} planned. One server at a time has the machine. "
+        f"A block runs every variant once and the baseline, {e.baseline}, twice (A1 and A2), in an order drawn anew for each "
+        f"block from seed {e.seed}, so that drift hits all alike. Every trial is a new server on a fresh copy of the data; "
+        f"{starts}. Steps: warm-up {format_duration(e.time.warmup)}, level {format_duration(e.time.level)}, idle "
+        f"{format_duration(e.time.idle)}.",
+        "Estimate: per block d = ln(variant) − mean ln(A1, A2); the ratio is exp(mean d), its interval Student's t on the d of "
+        "the blocks. Seconds, levels and steps inside a start are not replicates and never counted as such.",
+        f"Primary: throughput at the highest level of each workload, peak RSS and idle RSS, each for every variant: a family "
+        f"of {count(procedure.family, 'comparison')}. Verdicts may be judged after {looks} blocks "
+        f"({count(len(procedure.looks), 'planned look')}). The error of {percent(ERROR, 0)} is shared by looks and family "
+        f"(Bonferroni), so every primary interval and verdict is at {percent(procedure.confidence, 2)}. Everything else is "
+        f"descriptive, with plain {percent(CONFIDENCE, 0)} intervals.",
+        f"Verdicts: higher or lower, if the interval excludes 1; equivalent within ±{percent(MARGIN, 0)}, if it lies within; "
+        f"else no difference shown, with the smallest difference that as many blocks would show in {percent(POWER, 0)} of "
+        "campaigns. Undecided is a valid ending.",
+        f"Recommendation: {RULE}. A variant with faults is never recommended and gets no verdict.",
+        f"A collapse is a level whose throughput is below {percent(SHARE, 0)} of the best at a lower level.",
+        "CPU, context switches and memory are the server's own. Context switches are voluntary and involuntary ones of all its "
+        "threads. Peak RSS is the kernel's high-water mark, reset before each step.",
+        "A trial counts only if the server is proved to use the allocator asked for: by the loader's bindings, by the running "
+        "server's maps, and by its own word where it has one.",
+    ]

@@ -1,0 +1,341 @@
+"""The report's tables as plain data: HTML and Markdown show the same ones."""
+
+import json
+import shlex
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import polars as pl
+
+from dballoc.analysis import collapse, curves, memory, sampling
+from dballoc.analysis.campaign import Campaign
+from dballoc.analysis.comparison import Comparison, Comparisons
+from dballoc.report.answer import ratio_words, verdict_words
+from dballoc.report.numbers import (
+    NOTHING,
+    change,
+    count,
+    exit_words,
+    mebibytes,
+    number,
+    percent,
+    spread,
+    times,
+    with_unit,
+)
+
+# The measures of a level: column heading, and what its numbers are multiplied with.
+SPEED = {"tps": ("transactions/s", 1.0), "p95": ("p95, ms", 1.0), "p99": ("p99, ms", 1.0)}
+CPU = {
+    "user": ("user, % of one CPU", 1.0),
+    "system": ("system, % of one CPU", 1.0),
+    "cpu_per_op": ("cpu/o, µs", 1.0),
+    "switches_per_op": ("cs/o", 1.0),
+}
+PEAK = {"rss_peak": ("peak RSS, MiB", 2.0**-20)}
+CHANGES = {
+    "qps": "QPS", "p95": "p95", "p99": "p99", "cpu_per_op": "cpu/o", "switches_per_op": "cs/o", "rss_peak": "peak RSS",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells are text, ready to be read; a line break in one is meant. The first ``heads`` columns name the row, the
+    columns in ``words`` hold words, and the rest numbers.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: list[list[str]]
+    caption: str = ""
+    heads: int = 1
+    words: Collection[str] = ()
+
+
+def verdicts(comparisons: Comparisons) -> Table:
+    """Variants × primary metrics: ratio, interval, verdict; the A/A floor as the last row."""
+    names = list(dict.fromkeys(c.variant for c in comparisons.family))
+    columns = ["variant", *(m.title for m in comparisons.metrics)]
+    rows = []
+    for name in names:
+        found = [comparisons.find(name, m) for m in comparisons.metrics]
+        rows.append([name, *(f"{ratio_words(c)}\n{verdict_words(c, comparisons)}" for c in found)])
+    baseline = comparisons.floor[0].variant
+    rows.append([f"{baseline}, A2 ÷ A1", *(f"{ratio_words(c)}\nA/A floor" for c in comparisons.floor)])
+    caption = f"Ratios to {baseline} with intervals at {percent(comparisons.procedure.confidence, 2)}."
+    return Table("Verdicts", columns, rows, caption, words=columns)
+
+
+def floor(comparisons: Comparisons) -> Table:
+    """The baseline against itself in every primary metric."""
+    rows = [
+        [c.metric.title, ratio_words(c), _scatter(c), str(c.ratio.blocks) if c.ratio else "0", _floor_words(c, comparisons)]
+        for c in comparisons.floor
+    ]
+    columns = ["metric", "A2 ÷ A1", "scatter of a block", "blocks", "what it shows"]
+    return Table(f"{comparisons.floor[0].variant} against itself", columns, rows, words=("metric", "what it shows"))
+
+
+def levels(campaign: Campaign, workload: str, measures: dict[str, tuple[str, float]], title: str) -> Table:
+    """Levels × variants, means with their 95 % intervals over blocks."""
+    found = curves.summary(campaign).filter(pl.col("workload") == workload)
+    cells = {
+        (threads, variant, measure): (mean, low, high)
+        for variant, threads, measure, mean, low, high in found.select(
+            "variant", "threads", "measure", "mean", "low", "high"
+        ).iter_rows()
+    }
+    rows = []
+    for threads in campaign.experiment.threads:
+        for name in campaign.names:
+            values = [(cells.get((threads, name, m)), scale) for m, (_, scale) in measures.items()]
+            if any(v for v, _ in values):
+                rows.append([str(threads), name, *(_scaled(v, scale) for v, scale in values)])
+    columns = ["threads", "variant", *(heading for heading, _ in measures.values())]
+    return Table(f"{title}, {workload}", columns, rows, "Means over blocks with 95 % intervals; descriptive.", heads=2)
+
+
+def relative(campaign: Campaign, workload: str) -> Table:
+    """Relative QPS: levels × variants."""
+    found = _by_cell(curves.relative(campaign, "qps").filter(pl.col("workload") == workload))
+    others = campaign.names[1:]
+    rows = [
+        [str(threads), *(times(*found.get((threads, name), (None,))) for name in others)]
+        for threads in campaign.experiment.threads
+    ]
+    baseline = campaign.experiment.baseline
+    return Table(
+        f"Relative QPS, {workload}", ["threads", *others], rows,
+        f"QPS with the variant ÷ QPS with {baseline}, block by block, with 95 % intervals; descriptive.",
+    )  # fmt: skip
+
+
+def changes(campaign: Campaign, workload: str) -> Table:
+    """Δ % of every measure: levels × variants."""
+    found = {
+        measure: _by_cell(curves.relative(campaign, measure).filter(pl.col("workload") == workload)) for measure in CHANGES
+    }
+    rows = [
+        [str(threads), name, *(change(*found[m].get((threads, name), (None,))) for m in CHANGES)]
+        for threads in campaign.experiment.threads
+        for name in campaign.names[1:]
+    ]
+    return Table(
+        f"Δ % against {campaign.experiment.baseline}, {workload}",
+        ["threads", "variant", *(f"Δ {title}, %" for title in CHANGES.values())], rows,
+        "Differences in per cent, with 95 % intervals; descriptive.", heads=2,
+    )  # fmt: skip
+
+
+def memory_table(campaign: Campaign) -> Table:
+    """Start, peak, mean under load, idle, growth, peak ÷ buffer pool. With fresh levels, a row a level and variant."""
+    fresh = campaign.experiment.levels == "fresh"
+    rows = []
+    for level in campaign.experiment.threads if fresh else [None]:
+        part = campaign if level is None else at_level(campaign, level)
+        for row in memory.table(part).iter_rows(named=True):
+            sizes = ("start", "peak", "load_mean", "idle", "growth", "vsz_growth", "pss", "anon_huge")
+            pool = NOTHING if row["peak_to_pool"] is None else f"{row['peak_to_pool']:.2f}"
+            rows.append([
+                *([str(level)] if fresh else []), row["variant"], *(mebibytes(row[s]) for s in sizes), pool, str(row["n"]),
+            ])  # fmt: skip
+    columns = [
+        *(["threads"] if fresh else []), "variant", "start", "peak", "load mean", "idle", "growth", "VSZ growth",
+        "PSS", "AnonHugePages", "peak ÷ buffer pool", "trials",
+    ]  # fmt: skip
+    caption = (
+        "RSS in MiB, means over trials. Growth: the end of the load less the start; VSZ growth leaves reserved address space "
+        "out. PSS and AnonHugePages: at the end of the load."
+    )
+    return Table("Memory", columns, rows, caption, heads=2 if fresh else 1)
+
+
+def shapes(campaign: Campaign) -> Table:
+    """Where throughput peaks and where it collapses."""
+    found = curves.summary(campaign).filter(pl.col("measure") == "tps")
+    rows = []
+    for workload in campaign.experiment.workloads:
+        for name in campaign.names:
+            mine = found.filter((pl.col("workload") == workload) & (pl.col("variant") == name))
+            curve = dict(mine.select("threads", "mean").iter_rows())
+            if curve:
+                s = collapse.shape(curve)
+                fell = "none"
+                if s.collapse_threads is not None and s.collapse_share is not None:
+                    fell = f"at {s.collapse_threads}: {percent(s.collapse_share, 0)} of the best before it"
+                last = max(curve)
+                rows.append([
+                    workload, name, str(s.peak_threads), number(s.peak), percent(curve[last] / s.peak, 0), fell,
+                ])  # fmt: skip
+    top = max(campaign.experiment.threads)
+    return Table(
+        "Peaks and collapses",
+        ["workload", "variant", "peak at threads", "transactions/s there", f"at {top}, of the peak", "collapse"], rows,
+        f"A collapse: throughput below {percent(collapse.SHARE, 0)} of the best at a lower level.", heads=2,
+    )  # fmt: skip
+
+
+def pairs_table(campaign: Campaign, found: pl.DataFrame) -> Table:
+    """Every pair of variants. ``found``: :func:`dballoc.analysis.pairs.pairs`."""
+    columns = ["variant", "relative to"]
+    top = max(campaign.experiment.threads)
+    measures = [("tps", w, f"{w} at {top}") for w in campaign.experiment.workloads] + [("rss_peak", None, "peak RSS")]
+    cells: dict[tuple[str, str], dict[tuple[str, str | None], str]] = {}
+    for row in found.iter_rows(named=True):
+        place = cells.setdefault((row["first"], row["second"]), {})
+        place[row["measure"], row["workload"]] = times(row["ratio"], row["low"], row["high"])
+    rows = [[*pair, *(mine.get((m, w), NOTHING) for m, w, _ in measures)] for pair, mine in cells.items()]
+    return Table(
+        "Every pair", [*columns, *(title for *_, title in measures)], rows,
+        "Ratios with 95 % intervals; descriptive, not part of the declared family.", heads=2,
+    )  # fmt: skip
+
+
+def faults(campaign: Campaign) -> Table:
+    """Faulty trials of all trials, for each variant that has any."""
+    rows = []
+    counted = campaign.trial.filter("counted")
+    for name in campaign.names:
+        mine = counted.filter(pl.col("variant") == name)
+        bad = mine.filter(pl.col("outcome") == "fault")
+        if bad.height:
+            kinds = bad.group_by("fault", maintain_order=True).len()
+            what = ", ".join(f"{kind} ({n})" for kind, n in kinds.iter_rows())
+            rows.append([name, f"{bad.height} of {mine.height}", what])
+    columns = ["variant", "trials with a fault", "kinds"]
+    return Table("Faults by variant", columns, rows, words=columns)
+
+
+def fault_list(campaign: Campaign) -> Table:
+    """Every trial that ended in a fault, those of repeated blocks included."""
+    rows = [
+        [
+            f"block {r['block']}" + (f", attempt {r['attempt'] + 1}" if r["attempt"] else ""), _who(r), r["fault"] or NOTHING,
+            exit_words(r["exit_status"]), r["fault_text"] or NOTHING, with_unit(r["rss_peak"]),
+        ]
+        for r in campaign.trial.filter(pl.col("outcome") == "fault").iter_rows(named=True)
+    ]  # fmt: skip
+    columns = ["trial", "variant", "kind", "exit", "what happened", "highest RSS seen"]
+    return Table("Every fault", columns, rows, words=columns)
+
+
+def blocks(campaign: Campaign) -> Table:
+    """What the noise guard saw."""
+    last = dict(campaign.block.group_by("block").agg(pl.col("attempt").max()).iter_rows())
+    rows = []
+    for r in campaign.block.sort("block", "attempt").iter_rows(named=True):
+        counts = last[r["block"]] == r["attempt"]
+        rows.append([
+            str(r["block"]), str(r["attempt"] + 1), _moment(r["started"]), number((r["ended"] - r["started"]) / 60),
+            percent(r["steal"]), percent(r["others"]), number(r["probe_before"] * 1e3), number(r["probe_after"] * 1e3),
+            r["disturbed"] or "no", "yes" if counts else "no: repeated",
+        ])  # fmt: skip
+    columns = [
+        "block", "attempt", "began (UTC)", "minutes", "steal", "CPU of others", "probe before, ms", "after, ms", "disturbed",
+        "counts",
+    ]  # fmt: skip
+    noise = campaign.experiment.noise
+    caption = (
+        f"Disturbed: steal above {percent(noise.steal)}, CPU used by others above {percent(noise.others)} of all, or the "
+        f"fixed probe {noise.probe:g} times slower than usual. A disturbed block is repeated whole, "
+        f"{count(noise.repeats, 'time')} in a campaign at most; nothing is dropped because of its outcome."
+    )
+    return Table("Blocks and noise", columns, rows, caption, words=("disturbed", "counts"))
+
+
+def sampler(campaign: Campaign) -> Table:
+    """What sampling cost, by variant."""
+    rows = [
+        [r["variant"], percent(r["share"], 3), number(r["each"]), f"{r['samples']:,}", str(r["trials"])]
+        for r in sampling.cost(campaign).iter_rows(named=True)
+    ]
+    return Table("Cost of the sampler", ["variant", "of one core", "µs of CPU a sample", "samples", "trials"], rows)
+
+
+def environment(campaign: Campaign) -> Table:
+    """The machine and the tools."""
+    facts, e = campaign.facts, campaign.environment
+    on_off = "virtual machine" if e.get("hypervisor") else "no hypervisor seen"
+    rows: list[tuple[str, str | None]] = [
+        ("host", f"{e.get('host')} ({on_off})"),
+        ("CPU", f"{e.get('cpu')}: {count(e.get('cpus', 0), 'CPU')}, {count(e.get('cores', 0), 'core')}, "
+                f"{count(e.get('numa_nodes', 1), 'NUMA node')}"),
+        ("CPU governor", e.get("governor")),
+        ("memory", f"{with_unit(e.get('memory'))}, swap {with_unit(e.get('swap'))}"),
+        ("system", f"{e.get('os')}, {e.get('libc')}"),
+        ("kernel", f"{e.get('kernel')} {e.get('machine')}"),
+        ("THP", f"{e.get('thp')}, defrag: {e.get('thp_defrag')}"),
+        ("ASLR, overcommit", f"{e.get('aslr')}, {e.get('overcommit')}"),
+        ("started by", f"{e.get('user')}; servers ran as {facts.get('server_user')}"),
+        ("tools", f"dballoc {facts.get('dballoc')}, sysbench {facts.get('sysbench')}, Python {e.get('python')}"),
+        ("began (UTC)", _moment(float(facts["started"]))),
+        ("seed", facts.get("seed")),
+    ]  # fmt: skip
+    return Table("Machine and tools", ["what", "as found"], [[a, b or NOTHING] for a, b in rows], words=("as found",))
+
+
+def variants(campaign: Campaign) -> Table:
+    """What each variant was."""
+    found = {r["name"]: r for r in campaign.variant.iter_rows(named=True)}
+    rows = []
+    for name in campaign.names:
+        r, mine = found[name], campaign.trial.filter(pl.col("variant") == name)
+        env = json.loads(r["environment"])
+        rows.append([
+            name, " ".join(filter(None, [r["allocator"], r["allocator_version"]])), f"{r['server']}, {r['engine']}",
+            with_unit(r["pool_bytes"]) if r["pool_bytes"] else NOTHING, "\n".join(json.loads(r["libraries"])) or NOTHING,
+            "\n".join(f"{k}={shlex.quote(v)}" for k, v in env.items() if k != "LD_PRELOAD") or NOTHING,
+            _thp(r["thp"], _unique(mine["thp"])), ", ".join(_unique(mine["cpus"])) or NOTHING,
+        ])  # fmt: skip
+    columns = ["variant", "allocator", "server", "buffer pool", "preloaded", "environment", "THP", "CPUs of the server"]
+    return Table("Variants", columns, rows, words=columns)
+
+
+def commands(campaign: Campaign) -> dict[str, str]:
+    """The server's command line by variant, one option a line."""
+    found = dict(campaign.variant.select("name", "command").iter_rows())
+    return {name: " \\\n  ".join(shlex.quote(word) for word in json.loads(found[name])) for name in campaign.names}
+
+
+def at_level(campaign: Campaign, level: int) -> Campaign:
+    """A campaign with a fresh start for each level, reduced to the starts of one."""
+    return replace(campaign, trial=campaign.trial.filter(pl.col("level") == level))
+
+
+def _by_cell(found: pl.DataFrame) -> dict[tuple[int, str], tuple[float, float | None, float | None]]:
+    columns = found.select("threads", "variant", "ratio", "low", "high")
+    return {(threads, name): (ratio, low, high) for threads, name, ratio, low, high in columns.iter_rows()}
+
+
+def _scaled(value: tuple[float, float | None, float | None] | None, scale: float) -> str:
+    return spread(*(None if v is None else v * scale for v in value)) if value else NOTHING
+
+
+def _scatter(comparison: Comparison) -> str:
+    ratio = comparison.ratio
+    return percent(ratio.scatter) if ratio and ratio.blocks > 1 else NOTHING
+
+
+def _floor_words(comparison: Comparison, comparisons: Comparisons) -> str:
+    """The baseline's own faults don't take away the floor; its figures are from the blocks with both runs."""
+    return verdict_words(comparison, replace(comparisons, faulty={}))
+
+
+def _who(trial: dict[str, Any]) -> str:
+    role = f" ({trial['role']})" if trial["role"] != "V" else ""
+    level = f" at {trial['level']}" if trial["level"] is not None else ""
+    return trial["variant"] + role + level
+
+
+def _unique(values: Iterable[str | None]) -> list[str]:
+    return list(dict.fromkeys(v for v in values if v is not None))
+
+
+def _thp(asked: str | None, achieved: list[str]) -> str:
+    return f"asked: {asked or 'as the host has it'}\nfound: {', '.join(achieved) or NOTHING}"
+
+
+def _moment(epoch: float) -> str:
+    return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%d %H:%M")

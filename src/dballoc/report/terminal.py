@@ -1,0 +1,43 @@
+"""The answer on the terminal: a few sentences and one small table."""
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from dballoc.analysis.comparison import Comparison, Comparisons, Metric
+from dballoc.report.answer import ratio_words, verdict_words
+
+
+def print_answer(console: Console, directory: Path) -> None:
+    """Print the answer of a results directory. UsageError if there is nothing to report."""
+    from dballoc.report import content, writer  # imports Altair: see dballoc.report.write
+
+    comparisons, _, said = content.judge(writer.read(directory))
+    console.print(Text(said.headline, style="bold"))
+    console.print(Text(said.reason))
+    width = 2 + max(len(name) for name in [_itself(comparisons.floor[0]), *(c.variant for c in comparisons.family)])
+    for metric in comparisons.metrics if comparisons.family else []:
+        title = f"{metric.title} ÷ {comparisons.floor[0].variant}'s (better: {metric.better})"
+        console.print("", Text(title, style="bold"), _metric(comparisons, metric, width), sep="\n")
+    console.print()
+    for note in said.notes:
+        console.print(Text(f"· {note}", style="dim"))
+
+
+def _metric(comparisons: Comparisons, metric: Metric, width: int) -> Table:
+    """Every variant in one metric, and the A/A floor. ``width``: of the longest name."""
+    floor = next(c for c in comparisons.floor if c.metric == metric)
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True, min_width=width)
+    table.add_column(no_wrap=True)
+    table.add_column()
+    for c in (c for c in comparisons.family if c.metric == metric):
+        table.add_row(Text(f"  {c.variant}"), Text(ratio_words(c)), Text(verdict_words(c, comparisons)))
+    table.add_row(Text(f"  {_itself(floor)}"), Text(ratio_words(floor)), Text("A/A floor"), style="dim")
+    return table
+
+
+def _itself(floor: Comparison) -> str:
+    return f"{floor.variant}, A2 ÷ A1"

@@ -1,0 +1,38 @@
+"""All outputs of one report into one directory."""
+
+from pathlib import Path
+
+from dballoc.analysis.campaign import Campaign, load
+from dballoc.errors import Failure, UsageError
+from dballoc.report import csv, html, markdown
+from dballoc.report.charts import export
+from dballoc.report.content import gather
+from dballoc.report.redact import redact as redacted
+
+PAGE = "report.html"
+
+
+def read(directory: Path) -> Campaign:
+    """A campaign that has something to report. UsageError if it has not."""
+    campaign = load(directory)
+    if not campaign.trial.height:
+        raise UsageError(f"{directory}: no trial is finished yet; run dballoc bench first")
+    return campaign
+
+
+def write(directory: Path, out: Path, redact: bool) -> Path:
+    """Write everything; the page comes last, so that what it names is there. UsageError, Failure."""
+    campaign = read(directory)
+    content = gather(redacted(campaign) if redact else campaign)
+    try:
+        charts = out / "charts"
+        charts.mkdir(parents=True, exist_ok=True)
+        csv.write(content.campaign, content.comparisons, out / "csv")
+        for figure in content.figures:
+            export.write(figure, content.subtitle, charts)
+        (out / "report.md").write_text(markdown.render(content, redact), encoding="utf-8")
+        page = out / PAGE
+        page.write_text(html.render(content, redact), encoding="utf-8")
+    except OSError as error:
+        raise Failure(f"{error.filename or out}: the report cannot be written: {error.strerror}") from None
+    return page
