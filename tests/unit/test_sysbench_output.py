@@ -41,6 +41,11 @@ def test_the_histogram() -> None:
     assert parse_histogram("no such thing\n 1.0 |* 5\n") == []
 
 
+def test_buckets_that_print_alike_are_one() -> None:
+    printed = "Latency histogram (values are in milliseconds)\n  0.031 |*  3\n  0.031 |**  4\n  0.032 |*  1\n"
+    assert parse_histogram(printed) == [(0.031, 7), (0.032, 1)]
+
+
 @pytest.mark.parametrize(("share", "ms"), [(0.001, 0.787), (0.003, 0.787), (0.0031, 0.802), (0.044, 0.802), (0.5, 1.618), (1.0, 1.618)])
 def test_percentiles(share: float, ms: float) -> None:
     assert percentile(parse_histogram(PRINTED), share) == ms

@@ -13,6 +13,7 @@ from typing import Any
 import pymysql
 
 from dballoc.allocators import proof
+from dballoc.allocators import running as running_process
 from dballoc.campaign.observer import Observer, Tick
 from dballoc.campaign.prepare import Prepared, Setting
 from dballoc.campaign.summary import Gathered, step_row
@@ -149,7 +150,9 @@ class _Trial:
                 raise Fault("proof", f"{error}: {said}") from None
             if error.exit is None:
                 raise Fault("hang", str(error)) from None
-            raise (self._oom() or self._disk() or Fault("start", f"{error}: {self._last_word()}")) from None
+            raise (
+                self._oom() or self._killed() or self._disk() or Fault("start", f"{error}: {self._last_word()}")
+            ) from None
         self.record.trial["seconds_to_start"] = self.running.seconds_to_start
         self.sampler = ProcessSampler(self.running.pid)
         self._prove()
@@ -172,10 +175,16 @@ class _Trial:
         _write_pairs(self.directory / "variables.tsv", variables)
         word = variables.get("version_malloc_library")
         expected = self.prepared.allocator.entry.get("word")
-        self.record.trial["proof"] = json.dumps(proof.summary(self.prepared.bindings, word))
+        try:
+            live: dict[str, str] | None = running_process.bindings(running.pid)
+        except running_process.Unreadable:
+            live = None  # a host that forbids it (ptrace_scope); the loader's word at --version has been checked
+        self.record.trial["proof"] = json.dumps(proof.summary(self.prepared.bindings, live, word))
         self.record.trial["thp"] = thp.achieved(running.pid)
         self.record.trial["cpus"] = format_cpus(os.sched_getaffinity(running.pid))
         try:
+            if live:
+                proof.check_bindings(proof.Bindings(live, ""), self.prepared.allocator.providers, [])
             proof.check_running(maps, word, expected, self.prepared.allocator.providers)
         except proof.NotProved as error:
             raise Fault("proof", str(error)) from None
@@ -186,12 +195,14 @@ class _Trial:
 
     def _stop(self) -> None:
         running = self._server()
+        began = time.monotonic()
         self.ended = server.stop(running, self.experiment.time.stop)
         self.record.trial |= {
             "exit_status": self.ended.status, "server_user": self.ended.user, "server_system": self.ended.system,
         }  # fmt: skip
         if self.ended.status == -signal.SIGKILL:
-            raise self._oom() or Fault("hang", f"the server does not stop within {self.experiment.time.stop:.0f} s")
+            foreign = self._killed() if time.monotonic() - began < self.experiment.time.stop else None
+            raise self._oom() or foreign or Fault("hang", f"the server does not stop within {self.experiment.time.stop:.0f} s")
         if self.ended.status != 0:
             raise Fault("died", f"the server ended badly at its shutdown ({self.ended.words}): {self._last_word()}")
 
@@ -364,20 +375,23 @@ class _Trial:
             self.ended = self.running.child.poll() or self.running.child.stop(signal.SIGTERM, 20)
         self.record.trial |= {
             "outcome": "fault", "fault": fault.kind, "fault_text": str(fault),
-            "exit_status": self.ended.status if self.ended else None, "log_tail": server.tail(self.log),
+            "exit_status": self.ended.status if self.ended else None, "log_tail": server.ending(self.log),
         }  # fmt: skip
         self.record.trial["rss_idle"] = None
 
     def _death(self, when: str) -> Fault:
         self.ended = self._server().child.wait(5)
         words = self.ended.words if self.ended else "it is gone"
-        return self._oom() or self._disk() or Fault("died", f"the server died {when} ({words}): {self._last_word()}")
+        return self._oom() or self._killed() or self._disk() or Fault("died", f"the server died {when} ({words}): {self._last_word()}")
 
     def _oom(self) -> Fault | None:
         if self.cgroup and self.cgroup.oom_kills():
             assert self.experiment.limits.memory
             return Fault("oom", f"the kernel killed the server: over its memory limit of {self.experiment.limits.memory} bytes")
-        if self.ended and self.ended.status == -signal.SIGKILL and self.cgroup is None:
+        return None
+
+    def _killed(self) -> Fault | None:
+        if self.ended and self.ended.status == -signal.SIGKILL:
             return Fault("died", "the server got a SIGKILL that dballoc did not send; perhaps the OOM killer's: see dmesg")
         return None
 

@@ -83,9 +83,15 @@ class Follower:
 
 
 def parse_histogram(output: str) -> list[tuple[float, int]]:
-    """(milliseconds, count) per bucket of sysbench's ``--histogram``; a bucket's value is its upper bound."""
+    """(milliseconds, count) per bucket of sysbench's ``--histogram``; a bucket's value is its upper bound.
+
+    Three decimals are printed, so the narrow buckets below 0.05 ms come out alike; those are added up.
+    """
     _, _, rest = output.partition("Latency histogram")
-    return [(float(ms), int(count)) for ms, count in _BUCKET.findall(rest)]
+    buckets: dict[float, int] = {}
+    for ms, count in _BUCKET.findall(rest):
+        buckets[float(ms)] = buckets.get(float(ms), 0) + int(count)
+    return list(buckets.items())
 
 
 def percentile(histogram: list[tuple[float, int]], share: float) -> float | None:

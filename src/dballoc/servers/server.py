@@ -101,6 +101,17 @@ def stop(running: Running, patience: float) -> Exit:
     return running.child.stop(signal.SIGTERM, patience)
 
 
+# What a server's own handler writes first when it crashes; pages of backtrace and advice follow.
+_CRASH = "got signal"
+
+
+def ending(log: Path) -> str:
+    """What is worth keeping of a dead server's log: from its crash on, else its last lines."""
+    whole = tail(log, 400, 65_536).splitlines()
+    crash = next((i for i, line in enumerate(whole) if _CRASH in line), None)
+    return "\n".join(whole[-20:] if crash is None else whole[max(0, crash - 5) : crash + 75])
+
+
 def tail(log: Path, lines: int = 20, limit: int = 16_384) -> str:
     """The end of a log; an empty text if there is none."""
     try:
@@ -114,7 +125,9 @@ def tail(log: Path, lines: int = 20, limit: int = 16_384) -> str:
 
 def last_word(log: Path) -> str:
     """The line of a log that says most: the last error, else the last line."""
-    lines = [line.strip() for line in tail(log, 200).splitlines() if line.strip()]
+    lines = [line.strip() for line in tail(log, 400, 65_536).splitlines() if line.strip()]
+    if crash := next((line for line in lines if _CRASH in line), None):
+        return crash
     errors = [line for line in lines if "error" in line.lower() and not line.endswith("Aborting") or "FATAL" in line]
     return (errors or lines or [f"{log} is empty"])[-1]
 
