@@ -99,9 +99,9 @@ def check_running(maps: str, word: str | None, allocator_word: str | None, provi
         raise NotProved(f"the server says version_malloc_library = {word!r}")
 
 
-def summary(bindings: Bindings, word: str | None) -> dict[str, Any]:
-    """What the results directory keeps as the proof."""
-    return {"bindings": bindings.provider, "version_malloc_library": word}
+def summary(bindings: Bindings, running: dict[str, str] | None, word: str | None) -> dict[str, Any]:
+    """What the results directory keeps as the proof. ``running``: the live server's bindings, None if unreadable."""
+    return {"bindings": bindings.provider, "running": running, "version_malloc_library": word}
 
 
 def _spell(symbol: str) -> str:
