@@ -3,7 +3,7 @@
 import math
 
 import polars as pl
-from scipy import stats
+from scipy.special import stdtrit
 
 from dballoc.analysis.campaign import Campaign
 from dballoc.analysis.ratio import logs_to_baseline, ratio
@@ -48,7 +48,7 @@ def summary(campaign: Campaign) -> pl.DataFrame:
         .agg(mean=pl.col("value").mean(), deviation=pl.col("value").std(), n=pl.len())
     )
     half = [
-        stats.t.ppf((1 + CONFIDENCE) / 2, n - 1) * deviation / math.sqrt(n) if n > 1 else None
+        float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * deviation / math.sqrt(n) if n > 1 else None
         for deviation, n in rows.select("deviation", "n").iter_rows()
     ]
     rows = rows.with_columns(half=pl.Series(half, dtype=pl.Float64))
