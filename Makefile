@@ -19,15 +19,17 @@ stamps := .stamps
 
 # Directories too: their times tell of files that were removed.
 sources := $(shell find src native -name __pycache__ -prune -o -print) pyproject.toml meson.build LICENSE
-native := $(shell find native tests/native -name '*.[ch]' 2>/dev/null)
+native := $(shell find native tests -name '*.[ch]' 2>/dev/null)
+
+cli_reference := $(bin)/typer dballoc.cli.main utils docs --name dballoc --output
 
 .PHONY: help demo setup test test-all lint format docs lock clean packages packages-test packages-lint
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
-demo: setup ## Compare the system's allocators under a private MariaDB, in about ten minutes
-	@$(bin)/dballoc bench --out dballoc-results/demo-$$(date -u +%Y%m%dT%H%M%SZ)
+demo: setup ## Compare the system's allocators under a private MariaDB, in ten minutes; goes on where it was stopped
+	@$(bin)/dballoc bench
 
 setup: packages $(stamps)/package ## Install what running needs: system packages, .venv, dballoc in it
 
@@ -37,12 +39,14 @@ test: packages-test setup $(stamps)/requirements-dev ## Run the tests, but for t
 test-all: packages-test setup $(stamps)/requirements-dev ## Run all tests, the slow ones included
 	$(python) -m pytest $(ARGS)
 
-lint: packages-lint setup $(stamps)/requirements-dev build/lint/compile_commands.json ## Check style, types and native code
+lint: packages-lint setup $(stamps)/requirements-dev build/lint/compile_commands.json ## Check style, types, native code, docs/cli.md
 	$(bin)/ruff check
 	$(bin)/ruff format --check
 	$(bin)/mypy
 	clang-format --dry-run -Werror $(native)
 	clang-tidy --quiet -p build/lint $(filter native/%.c,$(native))
+	@$(cli_reference) build/cli.md >/dev/null
+	@diff -u docs/cli.md build/cli.md || { echo "docs/cli.md is not what the commands say; run: make docs" >&2; exit 1; }
 
 format: packages-lint setup $(stamps)/requirements-dev ## Rewrite the sources in the project's style
 	$(bin)/ruff check --fix-only
@@ -51,7 +55,7 @@ format: packages-lint setup $(stamps)/requirements-dev ## Rewrite the sources in
 
 docs: setup ## Write the command reference, docs/cli.md, from the commands' own help
 	mkdir -p docs
-	$(bin)/typer dballoc.cli.main utils docs --name dballoc --output docs/cli.md
+	$(cli_reference) docs/cli.md
 
 lock: setup $(stamps)/requirements-dev ## Take the newest of every dependency, and pin it for everybody
 	$(pip) install --upgrade $(foreach group,run dev,--requirement $(stamps)/requirements-$(group).txt)
