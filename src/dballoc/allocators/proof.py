@@ -42,8 +42,9 @@ def read_bindings(argv: list[str], env: Mapping[str, str], timeout: float = 60) 
         raise NotProved(f"the server hangs under it: no answer to --version in {timeout:.0f} s") from None
     printed = "\n".join(line for line in done.stderr.splitlines() if not re.match(r"\s*\d+:\t", line))
     if done.returncode != 0:
+        # The first line is the reason; what follows it is its consequence.
         said = printed.strip().splitlines()
-        raise NotProved(f"the server does not run under it: {said[-1] if said else f'exit status {done.returncode}'}")
+        raise NotProved(f"the server does not run under it: {said[0] if said else f'exit status {done.returncode}'}")
     return Bindings(parse_bindings(done.stderr, argv[0]), printed)
 
 

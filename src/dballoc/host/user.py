@@ -19,7 +19,11 @@ class ServerUser:
     @property
     def name(self) -> str:
         """For the report."""
-        return pwd.getpwuid(os.getuid()).pw_name if self.uid is None else f"uid {self.uid}"
+        uid = os.getuid() if self.uid is None else self.uid
+        try:
+            return pwd.getpwuid(uid).pw_name
+        except KeyError:
+            return f"uid {uid}"  # ours has no account on purpose, and a container's user often has none
 
     def as_spawn(self) -> dict[str, int | None]:
         """Arguments for :meth:`dballoc.host.custody.Custody.spawn`."""
