@@ -107,12 +107,14 @@ def _recommend(comparisons: Comparisons, recommendation: Recommendation, baselin
     if baseline in comparisons.faulty:
         return "No recommendation", f"{baseline} is the baseline, and {fault_words(comparisons.faulty[baseline], ' of it')}."
     if blocks == 0:
-        return "No recommendation", f"No block has both {baseline} and another variant without a fault."
+        both = f"{baseline} twice and another variant, without a fault"
+        return "No recommendation", f"No block has {both}." if done.blocks else f"No block is complete yet: none has {both}."
     if blocks == 1:
         return "No recommendation yet", "One block shows figures but decides nothing; two give intervals."
     lead = "Recommended" if done.final else "So far"
     if recommendation.tie:
-        return f"{lead}: stay with {baseline}", _tie(comparisons, recommendation, baseline)
+        undecided = _undecided_memory(comparisons, recommendation)
+        return f"{'Undecided' if undecided else lead}: stay with {baseline}", _tie(comparisons, recommendation, baseline)
     name = recommendation.variant
     peak = next(c for c in comparisons.family if c.variant == name and c.metric.key == "rss_peak")
     words = f"Of the variants that are not shown to be slower by more than 1 %, {name} has the least peak RSS: "
@@ -127,10 +129,18 @@ def _tie(comparisons: Comparisons, recommendation: Recommendation, baseline: str
     if lower := [c.variant for c in peaks if c.verdict is Verdict.LOWER and c.variant in left_out]:
         excluded = [f"{n} ({'faults' if n in recommendation.faulty else 'shown to be slower by more than 1 %'})" for n in lower]
         words = [f"Less peak RSS is shown for {listing(excluded)} alone, which the rule leaves out; ties go to the baseline."]
-    undecided = [c.variant for c in peaks if c.ratio and c.verdict is Verdict.UNDECIDED and c.variant not in left_out]
-    if undecided:
-        words.append(f"Memory is undecided for {listing(undecided)}.")
+    if undecided := _undecided_memory(comparisons, recommendation):
+        words.append(f"Peak RSS is undecided for {listing(undecided)}.")
     return " ".join(words)
+
+
+def _undecided_memory(comparisons: Comparisons, recommendation: Recommendation) -> list[str]:
+    """The variants that more blocks could still make the choice."""
+    return [
+        c.variant for c in comparisons.family
+        if c.metric.key == "rss_peak" and c.ratio and c.verdict is Verdict.UNDECIDED
+        and c.variant not in {*recommendation.slower, *recommendation.faulty}
+    ]  # fmt: skip
 
 
 def _open_speed(comparisons: Comparisons, name: str) -> list[str]:
@@ -193,7 +203,7 @@ def _notes(comparisons: Comparisons, baseline: str, done: Progress) -> list[str]
         notes.append(f"{why} after {done.blocks} of {done.planned} planned blocks.")
     if done.disturbed:
         blocks = f"{done.disturbed} of {count(done.blocks, 'block')}"
-        notes.append(f"{blocks} were disturbed by other work on the machine and count all the same.")
+        notes.append(f"Disturbed by other work on the machine, and counted all the same: {blocks}.")
     judged = f"{count(procedure.family, 'comparison')} at {count(len(procedure.looks), 'look')}"
     notes.append(
         "Solo design: one server at a time has the machine. "

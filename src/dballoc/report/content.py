@@ -18,6 +18,7 @@ from dballoc.report.charts.theme import Figure, Variants
 from dballoc.report.numbers import count
 from dballoc.report.tables import Table
 
+_SOLO = "Solo design: one server at a time has the whole machine."
 _PAIRS = "Any two variants against each other, not only against the baseline."
 
 
@@ -77,11 +78,11 @@ def gather(campaign: Campaign) -> Content:
         Section(
             "time",
             "Over time",
-            [_solo("a trial from its first step to its end")],
+            [_SOLO],
             overtime.figures(over_time(campaign), variants),
         ),
         _memory(campaign, variants),
-        Section("shape", "Peaks and collapses", [_solo("throughput")], tables=[tables.shapes(campaign)]),
+        Section("shape", "Peaks and collapses", [_SOLO], tables=[tables.shapes(campaign)]),
         Section("pairs", "Every pair", [_PAIRS], tables=[tables.pairs_table(campaign, pairs(campaign))]),
         Section("floor", "The A/A floor", [method.FLOOR], tables=[tables.floor(comparisons)]),
         _faults(campaign, comparisons),
@@ -115,7 +116,7 @@ def _levels(campaign: Campaign, variants: Variants) -> Section:
             tables.relative(campaign, workload),
             tables.changes(campaign, workload),
         ]
-    return Section("levels", "Throughput and response time", [_solo("throughput and response time")], figures, shown)
+    return Section("levels", "Throughput and response time", [_SOLO], figures, shown)
 
 
 def _cpu(campaign: Campaign, variants: Variants) -> Section:
@@ -135,7 +136,7 @@ def _memory(campaign: Campaign, variants: Variants) -> Section:
     figures += [levels.curve(found, workload, levels.RSS_PEAK, variants) for workload in campaign.experiment.workloads]
     shown = [tables.memory_table(campaign)]
     shown += [tables.levels(campaign, w, tables.PEAK, "Peak RSS by level") for w in campaign.experiment.workloads]
-    text = [_solo("memory")]
+    text = [_SOLO]
     if campaign.experiment.levels == "rising":
         text.append("All levels run in one server start, so what a level left behind is in the next one's RSS.")
     return Section("memory", "Memory", text, figures, shown)
@@ -151,14 +152,12 @@ def _faults(campaign: Campaign, comparisons: Comparisons) -> Section:
         Listing(f"Log of block {r['block']}, {r['variant']} ({r['fault']})", r["log_tail"])
         for r in bad.iter_rows(named=True) if r["log_tail"]
     ]  # fmt: skip
-    return Section("faults", "Faults", lines, tables=[tables.faults(campaign), tables.fault_list(campaign)], listings=logs)
+    return Section(
+        "faults", "Faults", lines, tables=[tables.faults(campaign, comparisons), tables.fault_list(campaign)], listings=logs
+    )
 
 
 def _environment(campaign: Campaign) -> Section:
     listings = [Listing("Experiment file", file.dump(campaign.experiment))]
     listings += [Listing(f"Server command of {name}", text) for name, text in tables.commands(campaign).items()]
     return Section("environment", "Environment", [], [], [tables.environment(campaign), tables.variants(campaign)], listings)
-
-
-def _solo(what: str) -> str:
-    return f"Solo design: one server has the machine; {what} at full width."

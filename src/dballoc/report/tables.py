@@ -193,17 +193,16 @@ def pairs_table(campaign: Campaign, found: pl.DataFrame) -> Table:
     )  # fmt: skip
 
 
-def faults(campaign: Campaign) -> Table:
+def faults(campaign: Campaign, comparisons: Comparisons) -> Table:
     """Faulty trials of all trials, for each variant that has any."""
     rows = []
-    counted = campaign.trial.filter("counted")
+    bad = campaign.trial.filter(pl.col("outcome") == "fault")
     for name in campaign.names:
-        mine = counted.filter(pl.col("variant") == name)
-        bad = mine.filter(pl.col("outcome") == "fault")
-        if bad.height:
-            kinds = bad.group_by("fault", maintain_order=True).len()
-            what = ", ".join(f"{kind} ({n})" for kind, n in kinds.iter_rows())
-            rows.append([name, f"{bad.height} of {mine.height}", what])
+        kinds = bad.filter(pl.col("variant") == name).group_by("fault", maintain_order=True).len()
+        if kinds.height:
+            k_of_n = comparisons.faulty.get(name)
+            counted = f"{k_of_n[0]} of {k_of_n[1]}" if k_of_n else "only in blocks that were repeated"
+            rows.append([name, counted, ", ".join(f"{kind} ({n})" for kind, n in kinds.iter_rows())])
     columns = ["variant", "trials with a fault", "kinds"]
     return Table("Faults by variant", columns, rows, words=columns)
 

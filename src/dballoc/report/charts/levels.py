@@ -9,11 +9,14 @@ import altair as alt
 import polars as pl
 
 from dballoc.analysis.procedure import MARGIN
-from dballoc.report.charts.theme import Figure, Variants, frame
+from dballoc.report.charts.theme import POINTS, Figure, Variants, frame
 from dballoc.report.numbers import spread
 
 # A latency that grows by more than this over the levels is drawn on a logarithmic axis.
 _WIDE = 30.0
+
+# An interval that reaches beyond this many times the highest mean is cut: with two blocks it may be anything.
+_CUT = 2.0
 
 # How far the points of a level are spread, as a share of the way to the next level.
 _APART = 0.14
@@ -52,11 +55,19 @@ def curve(found: pl.DataFrame, workload: str, measure: Measure, variants: Varian
         }
         for r in mine.iter_rows(named=True)
     ]  # fmt: skip
-    values = [r["mean"] for r in rows if r["mean"] > 0]
-    logarithmic = measure.may_be_logarithmic and bool(values) and max(values) > _WIDE * min(values)
-    scale = alt.Scale(type="log") if logarithmic else alt.Scale(zero=True)
+    values = [r["mean"] for r in rows if r["mean"] > 0] or [1.0]
+    logarithmic = measure.may_be_logarithmic and max(values) > _WIDE * min(values)
+    highest = max(r["high"] or r["mean"] for r in rows) if rows else 1.0
+    top = min(highest, _CUT * max(values))
+    if logarithmic:
+        scale = alt.Scale(type="log", domain=[min(values) / 2, top], nice=False)
+        for r in rows:
+            r["low"] = None if r["low"] is None else max(r["low"], min(values) / 2)
+    else:
+        scale = alt.Scale(domain=[0, top], nice=True)
     title = measure.title + (" (log scale)" if logarithmic else "")
-    caption = "Mean over blocks with its 95 % interval. The points of a level are set a little apart."
+    caption = "Mean over blocks with its 95 % interval; the points of a level are set a little apart."
+    caption += " Intervals that leave the frame are cut." if highest > top else ""
     y = alt.Y("mean:Q", title=title, scale=scale, axis=alt.Axis(format=",~r", tickCount=6))
     chart = alt.layer(*_curves(rows, y, variants)).properties(height=_HEIGHT)
     return Figure(f"{measure.key.replace('_', '-')}-{workload}", f"{measure.name}, {workload}", caption, chart)
@@ -68,9 +79,9 @@ def relative(found: pl.DataFrame, workload: str, variants: Variants) -> Figure:
         {**{k: r[k] for k in ("variant", "threads", "n", "low", "high")}, "mean": r["ratio"]}
         for r in found.filter(pl.col("workload") == workload).iter_rows(named=True)
     ]
-    ends = [v for r in rows for v in (r["low"], r["mean"], r["high"]) if v is not None]
-    low = max(min([*ends, 0.95]), 0.2)
-    high = min(max([*ends, 1.05]), 3.0)
+    means = [r["mean"] for r in rows] + [0.95, 1.05]
+    low = min([*means, *(max(r["low"], 1 / _CUT) for r in rows if r["low"] is not None)])
+    high = max([*means, *(min(r["high"], _CUT) for r in rows if r["high"] is not None)])
     y = alt.Y(
         "mean:Q", title=f"QPS, ratio to {variants.names[0]}", scale=alt.Scale(domain=[low, high], zero=False),
         axis=alt.Axis(format=".2f", tickCount=6),
@@ -97,12 +108,12 @@ def _curves(rows: list[dict[str, Any]], y: alt.Y, variants: Variants) -> list[al
         axis=alt.Axis(values=levels, format="d", grid=False),
     )  # fmt: skip
     tip = ["variant:N", "threads:Q", alt.Tooltip("words:N", title="mean and interval"), alt.Tooltip("n:Q", title="blocks")]
-    base = alt.Chart(frame(rows)).encode(x=x, color=variants.color())
+    base = alt.Chart(frame(rows)).encode(x=x, color=variants.color(POINTS))
     interval = base.mark_rule(strokeWidth=1.5, clip=True).encode(y=_like(y, "low"), y2="high:Q")
     return [
-        base.mark_line(strokeWidth=1.8, clip=True).encode(y=y, strokeDash=variants.dash(legend=False)),
+        base.mark_line(strokeWidth=1.8, clip=True).encode(y=y, strokeDash=variants.dash(POINTS)),
         interval.transform_filter("isValid(datum.low)"),
-        base.mark_point(filled=True, size=60, opacity=1, clip=True).encode(y=y, shape=variants.shape(), tooltip=tip),
+        base.mark_point(filled=True, size=60, opacity=1, clip=True).encode(y=y, shape=variants.shape(POINTS), tooltip=tip),
     ]
 
 

@@ -29,7 +29,7 @@ def figure(campaign: Campaign, variants: Variants) -> Figure:
                 trials += [{**place, "mib": v / 2**20, "words": f"{mebibytes(v)} MiB"} for v in values]
     y = alt.Y("row:N", sort=[m["row"] for m in means], title=None, axis=alt.Axis(grid=False, ticks=False, domain=False))
     x = alt.X("mib:Q", title="RSS, MiB", scale=alt.Scale(zero=True), axis=alt.Axis(format=",~r", tickCount=6))
-    color = variants.color(False)
+    color = variants.color(None)
     bars = (
         alt.Chart(frame(means))
         .mark_bar(height={"band": 0.7})

@@ -10,6 +10,9 @@ from dballoc.report.charts.theme import Figure, Variants, frame
 
 _HEIGHT = 240
 
+# Pixels of a line of text above the frame.
+_LINE = 18
+
 # key: (name, axis, factor, what to know)
 _MEASURES = {
     "tps": ("Throughput over time", "transactions per second", 1.0, ""),
@@ -23,11 +26,18 @@ _MEASURES = {
 
 
 def figures(found: OverTime, variants: Variants) -> list[Figure]:
-    """One for each measure."""
-    return [_figure(found, key, variants) for key in _MEASURES]
+    """One for each measure; throughput for each workload, whose transactions differ in size."""
+    workloads = found.steps["workload"].drop_nulls().unique(maintain_order=True).to_list()
+    speed = [_figure(_part(found, w), "tps", variants, f"-{w}", f", {w}") for w in workloads]
+    return [*speed, *(_figure(found, key, variants) for key in ("user", "rss", "usable"))]
 
 
-def _figure(found: OverTime, key: str, variants: Variants) -> Figure:
+def _part(found: OverTime, workload: str) -> OverTime:
+    steps = found.steps.filter(pl.col("workload") == workload)
+    return OverTime(steps, found.series.join(steps, on=["start", "step"], how="semi"))
+
+
+def _figure(found: OverTime, key: str, variants: Variants, suffix: str = "", of: str = "") -> Figure:
     name, title, scale, more = _MEASURES[key]
     # Throughput and CPU begin anew with each step; memory goes on, as long as the server does.
     broken = key in ("tps", "user")
@@ -38,23 +48,26 @@ def _figure(found: OverTime, key: str, variants: Variants) -> Figure:
         }
         for r in found.series.filter(pl.col("measure") == key).iter_rows(named=True)
     ]  # fmt: skip
-    end = float(found.steps["end"].max() or 1.0) if found.steps.height else 1.0  # type: ignore[arg-type]
+    ends = [float(end) for row in found.steps.select("begin", "end").iter_rows() for end in row] or [0.0, 1.0]
     x = alt.X(
-        "second:Q", title="seconds since the trial's first step", scale=alt.Scale(domain=[0, end], nice=False),
-        axis=alt.Axis(grid=False, tickMinStep=1, format="d"),
+        "second:Q", title="seconds since the trial's first step", axis=alt.Axis(grid=False, tickMinStep=1, format="d"),
+        scale=alt.Scale(domain=[min(ends), max(ends)], nice=False),
     )  # fmt: skip
     y = alt.Y("value:Q", title=title, scale=alt.Scale(zero=True), axis=alt.Axis(format=",~r", tickCount=5))
+    borders = _steps(found.steps, x)
+    # Above the frame stand the levels, and the workloads where there are several.
+    legend = alt.Legend(offset=_LINE * (len(borders) - 2))
     line = (
         alt.Chart(frame(rows))
         .mark_line(strokeWidth=1.7)
-        .encode(x=x, y=y, color=variants.color(), strokeDash=variants.dash(), detail="run:N")
+        .encode(x=x, y=y, color=variants.color(legend), strokeDash=variants.dash(legend), detail="run:N")
     )
     caption = (
         "Mean over trials, all laid onto one clock. Numbers on top are client threads; grey is warming up and idling."
         f"{' The starts of the levels lie one after the other.' if found.steps['start'].n_unique() > 1 else ''}{more}"
     )
-    chart = alt.layer(*_steps(found.steps, x), line).properties(height=_HEIGHT)
-    return Figure(f"time-{key}", name, caption, chart)
+    chart = alt.layer(*borders, line).properties(height=_HEIGHT)
+    return Figure(f"time-{key}{suffix}", name + of, caption, chart)
 
 
 def _steps(steps: pl.DataFrame, x: alt.X) -> list[alt.Chart]:
@@ -78,8 +91,10 @@ def _steps(steps: pl.DataFrame, x: alt.X) -> list[alt.Chart]:
     layers = [
         alt.Chart(frame(pauses)).mark_rect(style="pause").encode(x=x, x2="until:Q"),
         alt.Chart(frame(borders)).mark_rule(style="border").encode(x=x),
-        alt.Chart(frame(levels + idle)).mark_text(**text).encode(x=x, y=alt.value(-4), text="text:N"),
+        alt.Chart(frame(levels + idle)).mark_text(**text).encode(x=x, y=alt.value(-5), text="text:N"),
     ]
     if workloads:
-        layers.append(alt.Chart(frame(workloads)).mark_text(**text, align="left").encode(x=x, y=alt.value(-20), text="text:N"))
+        layers.append(
+            alt.Chart(frame(workloads)).mark_text(**text, align="left").encode(x=x, y=alt.value(-5 - _LINE), text="text:N")
+        )
     return layers

@@ -9,7 +9,7 @@ import altair as alt
 from dballoc.analysis.comparison import Comparison, Comparisons, Metric
 from dballoc.analysis.procedure import MARGIN
 from dballoc.report.answer import ratio_words, verdict_words
-from dballoc.report.charts.theme import Figure, Variants, frame
+from dballoc.report.charts.theme import POINTS, Figure, Variants, frame
 from dballoc.report.numbers import percent
 
 # An interval beyond these is cut, with an arrow: two blocks may give one of many powers of ten.
@@ -39,11 +39,11 @@ def forest(comparisons: Comparisons, metric: Metric, variants: Variants) -> Figu
     layers = [
         _band("x", x),
         _line("x", x),
-        base.mark_rule(strokeWidth=2.5).encode(x=_like(x, "low"), x2="high:Q", y=y, color=variants.color(False), tooltip=tip)
+        base.mark_rule(strokeWidth=2.5).encode(x=_like(x, "low"), x2="high:Q", y=y, color=variants.color(None), tooltip=tip)
         .transform_filter("isValid(datum.low)"),
         *_arrows(base, x, y, variants),
         base.mark_point(filled=True, size=110, opacity=1)
-        .encode(x=_like(x, "ratio"), y=y, color=variants.color(False), shape=variants.shape(False), tooltip=tip),
+        .encode(x=_like(x, "ratio"), y=y, color=variants.color(None), shape=variants.shape(None), tooltip=tip),
     ]  # fmt: skip
     caption = (
         f"Better is {metric.better}. Point and interval at {percent(comparisons.procedure.confidence, 2)}; the band is ±1 %. "
@@ -73,7 +73,7 @@ def plane(comparisons: Comparisons, workload: str, variants: Variants) -> Figure
     y = _scale("y", f"throughput, ratio to {baseline}", ylow, yhigh)
     base = alt.Chart(frame(rows))
     tip = ["variant:N", alt.Tooltip("speed:N", title="throughput"), alt.Tooltip("memory:N", title="peak RSS")]
-    color = variants.color()
+    color = variants.color(POINTS)
     layers = [
         _band("x", x), _band("y", y), _line("x", x), _line("y", y), *_quadrants(),
         base.mark_rule(strokeWidth=2, clip=True).encode(x=_like(x, "xlow"), x2="xhigh:Q", y=_like(y, "y"), color=color)
@@ -81,7 +81,7 @@ def plane(comparisons: Comparisons, workload: str, variants: Variants) -> Figure
         base.mark_rule(strokeWidth=2, clip=True).encode(y=_like(y, "ylow"), y2="yhigh:Q", x=_like(x, "x"), color=color)
         .transform_filter("isValid(datum.ylow)"),
         base.mark_point(filled=True, size=110, opacity=1)
-        .encode(x=_like(x, "x"), y=_like(y, "y"), color=color, shape=variants.shape(), tooltip=tip),
+        .encode(x=_like(x, "x"), y=_like(y, "y"), color=color, shape=variants.shape(POINTS), tooltip=tip),
     ]  # fmt: skip
     level = percent(comparisons.procedure.confidence, 2)
     caption = f"{_title(speed)}, against peak RSS. Intervals at {level}; the bands are ±1 %."
@@ -151,7 +151,7 @@ def _line(channel: str, axis: Any) -> alt.Chart:
 def _arrows(base: alt.Chart, x: Any, y: alt.Y, variants: Variants) -> list[alt.Chart]:
     return [
         base.mark_point(shape=f"triangle-{side}", filled=True, size=70, opacity=1)
-        .encode(x=_like(x, field), y=y, color=variants.color(False))
+        .encode(x=_like(x, field), y=y, color=variants.color(None))
         .transform_filter(f"isValid(datum.{field})")
         for field, side in (("beyond_low", "left"), ("beyond_high", "right"))
     ]

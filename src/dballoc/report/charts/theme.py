@@ -29,28 +29,32 @@ class Figure:
     chart: alt.LayerChart | alt.FacetChart
 
 
+# For charts with points. All channels of a chart share a legend, or there would be one for each.
+POINTS = alt.Legend(symbolStrokeWidth=0)
+
+
 @dataclass(frozen=True)
 class Variants:
     """How the variants are told apart, in the same way in every chart. The baseline is the first."""
 
     names: list[str]
 
-    def color(self, legend: bool = True) -> alt.Color:
+    def color(self, legend: alt.Legend | None) -> alt.Color:
         """The colours themselves come from the theme's ``range.category``."""
-        return alt.Color("variant:N", title=None, scale=alt.Scale(domain=self.names), legend=alt.Legend() if legend else None)
+        return alt.Color("variant:N", title=None, scale=alt.Scale(domain=self.names), legend=legend)
 
-    def shape(self, legend: bool = True) -> alt.Shape:
+    def shape(self, legend: alt.Legend | None) -> alt.Shape:
         """For points."""
         return alt.Shape(
             "variant:N", title=None, scale=alt.Scale(domain=self.names, range=self._cycle(_SHAPES)),
-            legend=alt.Legend() if legend else None,
+            legend=legend,
         )  # fmt: skip
 
-    def dash(self, legend: bool = True) -> alt.StrokeDash:
+    def dash(self, legend: alt.Legend | None) -> alt.StrokeDash:
         """For lines."""
         return alt.StrokeDash(
             "variant:N", title=None, scale=alt.Scale(domain=self.names, range=self._cycle(_DASHES)),
-            legend=alt.Legend() if legend else None,
+            legend=legend,
         )  # fmt: skip
 
     def _cycle(self, values: tuple) -> list:
@@ -75,13 +79,12 @@ def config(dark: bool) -> dict[str, Any]:
             "symbolStrokeWidth": 2, "labelLimit": 240, "columnPadding": 16, "symbolOpacity": 1,
         },
         "title": {"color": ink, "subtitleColor": faint, "anchor": "start", "fontSize": 15, "subtitleFontSize": 12},
-        "text": {"color": ink},
         "style": {
-            "reference": {"stroke": ink, "strokeOpacity": 0.7},
-            "margin": {"fill": ink, "fillOpacity": 0.1},
-            "border": {"stroke": faint, "strokeOpacity": 0.6, "strokeDash": [2, 3]},
-            "pause": {"fill": ink, "fillOpacity": 0.05},
-            "note": {"fill": faint, "fontSize": 12},
+            "reference": {"color": ink, "opacity": 0.7},
+            "margin": {"color": ink, "opacity": 0.1},
+            "border": {"color": faint, "opacity": 0.6, "strokeDash": [2, 3]},
+            "pause": {"color": ink, "opacity": 0.06},
+            "note": {"color": faint, "fontSize": 12},
         },
     }  # fmt: skip
 
