@@ -5,9 +5,14 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 import dballoc
+
+# No deadline: how long an example takes says more of the machine's other work than of the code.
+hypothesis.settings.register_profile("dballoc", deadline=None)
+hypothesis.settings.load_profile("dballoc")
 
 CompileLibrary = Callable[..., Path]
 

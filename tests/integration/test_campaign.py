@@ -157,6 +157,8 @@ def test_proof_of_use(campaign: Campaign) -> None:
     assert {Path(p).name for p in proofs["jemalloc"]["bindings"].values()} <= {"libjemalloc.so.2", "libstdc++.so.6"}
     assert proofs["jemalloc"]["bindings"]["malloc"].endswith("libjemalloc.so.2")
     assert proofs["jemalloc"]["version_malloc_library"].startswith("jemalloc")
+    # Not only what the loader would do: what the running server calls.
+    assert proofs["jemalloc"]["running"]["malloc"].endswith("libjemalloc.so.2")
     assert proofs["tcp"]["bindings"]["malloc"].endswith("libc.so.6")
     for variant, mapped in (("jemalloc", True), ("tcp", False)):
         maps = (campaign.out / "trials" / trial(campaign, variant)["directory"] / "maps.txt").read_text()
