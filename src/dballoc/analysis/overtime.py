@@ -48,6 +48,8 @@ def over_time(campaign: Campaign) -> OverTime:
         .agg(pl.col("value").mean(), pl.col("begin", "end").first(), reached=pl.col("trial").n_unique())
         .join(trials, on=["variant", "start"])
         .filter(pl.col("reached") * 2 >= pl.col("trials"))
+        # A trial may be slower than the median one; what is beyond the step's end there has no place on the clock.
+        .filter(pl.col("begin") + pl.col("bin") * width < pl.col("end"))
         .with_columns(second=pl.min_horizontal(pl.col("begin") + (pl.col("bin") + 0.5) * width, pl.col("end")))
         .select("variant", "measure", *_STEP, "second", "value")
         .sort("measure", "variant", "second")

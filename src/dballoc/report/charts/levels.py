@@ -23,6 +23,9 @@ _APART = 0.14
 
 _HEIGHT = 280
 
+# Left free above and below ratios.
+_AIR = 0.02
+
 
 @dataclass(frozen=True)
 class Measure:
@@ -83,7 +86,7 @@ def relative(found: pl.DataFrame, workload: str, variants: Variants) -> Figure:
     low = min([*means, *(max(r["low"], 1 / _CUT) for r in rows if r["low"] is not None)])
     high = max([*means, *(min(r["high"], _CUT) for r in rows if r["high"] is not None)])
     y = alt.Y(
-        "mean:Q", title=f"QPS, ratio to {variants.names[0]}", scale=alt.Scale(domain=[low, high], zero=False),
+        "mean:Q", title=f"QPS, ratio to {variants.names[0]}", scale=alt.Scale(domain=[low - _AIR, high + _AIR], nice=False, zero=False),
         axis=alt.Axis(format=".2f", tickCount=6),
     )  # fmt: skip
     edges = frame([{"low": 1 - MARGIN, "high": 1 + MARGIN}])
@@ -113,7 +116,7 @@ def _curves(rows: list[dict[str, Any]], y: alt.Y, variants: Variants) -> list[al
     return [
         base.mark_line(strokeWidth=1.8, clip=True).encode(y=y, strokeDash=variants.dash(POINTS)),
         interval.transform_filter("isValid(datum.low)"),
-        base.mark_point(filled=True, size=60, opacity=1, clip=True).encode(y=y, shape=variants.shape(POINTS), tooltip=tip),
+        base.mark_point(filled=True, size=60, opacity=1).encode(y=y, shape=variants.shape(POINTS), tooltip=tip),
     ]
 
 

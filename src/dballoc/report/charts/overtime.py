@@ -56,7 +56,7 @@ def _figure(found: OverTime, key: str, variants: Variants, suffix: str = "", of:
     y = alt.Y("value:Q", title=title, scale=alt.Scale(zero=True), axis=alt.Axis(format=",~r", tickCount=5))
     borders = _steps(found.steps, x)
     # Above the frame stand the levels, and the workloads where there are several.
-    legend = alt.Legend(offset=_LINE * (len(borders) - 2))
+    legend = alt.Legend(offset=6 + _LINE * (len(borders) - 2))
     line = (
         alt.Chart(frame(rows))
         .mark_line(strokeWidth=1.7)

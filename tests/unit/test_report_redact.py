@@ -1,0 +1,48 @@
+"""What strangers must not see, and what must stay."""
+
+import pytest
+
+from dballoc.report.redact import Redaction
+
+REDACTION = Redaction(["db7.acme.example"], ["jane", "CORP\\jroe"], ["/srv/Jane's builds/mysql 9/lib"])
+
+
+@pytest.mark.parametrize(
+    ("text", "redacted"),
+    [
+        ("on db7.acme.example now", "on HOST now"),
+        ("db7: started", "HOST: started"),
+        ("DB7 and Jane", "HOST and USER"),
+        ("mail from acme.example", "mail from DOMAIN"),
+        ("kernel 6.1.0-db7-custom", "kernel 6.1.0-HOST-custom"),
+        ("jroe ran it", "USER ran it"),
+        ("db77 and janet are others", "db77 and janet are others"),
+        ("/home/jane/src/lib/libjemalloc.so.2", "…/libjemalloc.so.2"),
+        ("LD_PRELOAD=/opt/x/a.so:/opt/y/b.so", "LD_PRELOAD=…/a.so:…/b.so"),
+        ("--basedir=/opt/acme/mysql-9.7", "--basedir=…/mysql-9.7"),
+        ("/srv/Jane's builds/mysql 9/lib/libmy.so", "…/libmy.so"),
+        ("in ~/work/x.cnf", "in …/x.cnf"),
+        ("/usr/sbin/mariadbd: ready", "/usr/sbin/mariadbd: ready"),
+        ("/lib/x86_64-linux-gnu/libjemalloc.so.2", "/lib/x86_64-linux-gnu/libjemalloc.so.2"),
+        ("and/or 10/100", "and/or 10/100"),
+        ("Linux version 6.18.1 (rob@buildbox.lan) (gcc 12)", "Linux version 6.18.1 (USER@HOST) (gcc 12)"),
+        ("report to dba@acme.example", "report to USER@DOMAIN"),
+        ("jemalloc@5.3.0", "jemalloc@5.3.0"),
+    ],
+)
+def test_text(text: str, redacted: str) -> None:
+    assert REDACTION.text(text) == redacted
+
+
+def test_names_that_say_nothing_stay() -> None:
+    assert Redaction(["localhost"], ["root", "mysql"]).text("mysql as root on localhost") == "mysql as root on localhost"
+
+
+def test_values_of_json_change_and_its_keys_stay() -> None:
+    assert REDACTION.values({"jane": ["/home/jane/x", 5, None, {"host": "db7"}]}) == {
+        "jane": ["…/x", 5, None, {"host": "HOST"}]
+    }
+
+
+def test_without_any_name_paths_go_all_the_same() -> None:
+    assert Redaction([""], [""]).text("at /data/secret/file") == "at …/file"

@@ -1,0 +1,27 @@
+"""Text of any origin stays text in HTML, in Markdown and in scripts."""
+
+import json
+
+from dballoc.report import html, markdown
+from dballoc.report.content import Listing
+from dballoc.report.markdown import escape
+
+HOSTILE = "</script><script>alert(1)</script><!-- | `x` \u2028 *b* [l](javascript:1)"
+
+
+def test_json_in_a_script_element_cannot_end_it_and_reads_back() -> None:
+    text = html.script_json({"log": HOSTILE})
+    assert not set("<>&\u2028\u2029") & set(text)
+    assert json.loads(text) == {"log": HOSTILE}
+
+
+def test_markdown_cells() -> None:
+    assert escape("a|b") == "a\\|b"
+    assert escape("<b>&") == "&lt;b&gt;&amp;"
+    assert escape("two\nlines  here") == "two lines here"
+    assert escape("[l](x) *b* `c` a_b ~s~ #h") == "\\[l\\](x) \\*b\\* \\`c\\` a\\_b \\~s\\~ \\#h"
+
+
+def test_a_fence_is_longer_than_any_within() -> None:
+    text = markdown._listing(Listing("log", "before\n````\nafter\n"))
+    assert text.endswith("`````text\nbefore\n````\nafter\n`````")

@@ -1,0 +1,196 @@
+"""The whole report of results that no server made: every kind of campaign gives one, and nothing leaks or breaks out."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dballoc.errors import Failure, UsageError
+from dballoc.experiment import file, schedule
+from dballoc.experiment.model import Experiment
+from dballoc.experiment.steps import cycle
+from dballoc.report import write
+from dballoc.store.results import Results, TrialRecord
+
+HOSTILE = "<script>alert(1)</script> at /home/jane/build/dbhost7/x.so on dbhost7.acme.example | jane"
+MIB = 2**20
+SIZES = {"glibc": 160 * MIB, "jemalloc": 150 * MIB, "tuned": 170 * MIB}
+
+Campaign = Callable[..., Path]
+
+
+def facts(experiment: Experiment, planned: int) -> dict[str, str]:
+    environment = {
+        "host": "dbhost7.acme.example",
+        "user": "jane",
+        "cpu": "a CPU",
+        "cpus": 2,
+        "cores": 2,
+        "memory": 2**34,
+        "swap": 0,
+    }
+    return {
+        "dballoc": "0.1.0", "identity": "x", "experiment": file.dump(experiment), "seed": "1", "planned_blocks": str(planned),
+        "started": "1e9", "environment": json.dumps(environment), "sysbench": "1.0.20", "server_user": "jane", "design": "solo",
+    }  # fmt: skip
+
+
+def variant(name: str) -> dict[str, Any]:
+    return {
+        "name": name, "allocator": name, "allocator_version": "1", "libraries": json.dumps(["/home/jane/lib/lib.so"]),
+        "environment": json.dumps({"LD_PRELOAD": "/home/jane/lib/lib.so", "A": "/home/jane/a"}), "server": "MariaDB 10.11.1",
+        "server_version": "10.11.1", "engine": "innodb", "command": json.dumps(["/opt/acme/mariadbd", "--datadir=DATA"]),
+        "pool_bytes": 128 * MIB, "thp": None,
+    }  # fmt: skip
+
+
+def record(experiment: Experiment, slot: schedule.Slot) -> TrialRecord:
+    """A trial as a server would leave it, with figures that differ a little from block to block."""
+    wobble = 1 + 0.002 * ((slot.block * 7 + slot.position * 3) % 5)
+    size = int(SIZES[slot.variant] * wobble)
+    found = TrialRecord({
+        "started": 1.0, "ended": 20.0, "seconds_planned": 9.0, "outcome": "ok", "thp": "madvise", "cpus": "0-1",
+        "rss_start": 100 * MIB, "rss_peak": size, "rss_idle": size - MIB, "sampler_cpu": 0.01, "samples": 12, "exit_status": 0,
+    })  # fmt: skip
+    clock = 1.0
+    for step in cycle(experiment, slot):
+        seconds = step.seconds or 0.1
+        load = step.kind in ("warmup", "level")
+        tps = 1000.0 * wobble * (step.threads or 0)
+        found.steps.append({
+            "step": step.number, "kind": step.kind, "workload": step.workload, "threads": step.threads, "t": clock,
+            "seconds": seconds, "tps": tps if load else None, "qps": tps * 16 if load else None,
+            **dict.fromkeys(("p50", "p95", "p99", "p999"), 3.0 * wobble if load else None), "window": seconds,
+            "window_events": int(tps * seconds) if load else None, "cpu": 1.0, "cpu_user": 0.8, "cpu_system": 0.2,
+            "voluntary": 100, "involuntary": 5, "rss_start": size, "rss_mean": float(size), "rss_peak": size, "rss_end": size,
+        })  # fmt: skip
+        for second in range(int(seconds) + 1):
+            found.samples.append({
+                "step": step.number, "t": clock + second, "rss": size, "vsz": 9 * size, "reserved": size, "swap": 0,
+                "cpu": clock + second, "cpu_user": clock + second, "cpu_system": 0.0, "minor_faults": 0, "major_faults": 0,
+                "threads": 9, "voluntary": 0, "involuntary": 0,
+            })  # fmt: skip
+            if load and second:
+                found.intervals.append({
+                    "step": step.number, "t": clock + second, "seconds": 1.0, "threads": step.threads, "events": int(tps),
+                    "queries": int(tps * 16), "latency": 3.0, "errors": 0, "reconnects": 0,
+                })  # fmt: skip
+        clock += seconds + 1.5
+        found.marks.append({
+            "step": step.number, "t": clock - 0.1, "rss": size, "pss": size, "anon_huge": 0, "reserved": 0, "read_only": 0,
+            "mappings": 99,
+        })  # fmt: skip
+    return found
+
+
+def fault() -> TrialRecord:
+    return TrialRecord({
+        "started": 1.0, "ended": 2.0, "seconds_planned": 0.0, "outcome": "fault", "fault": "died", "fault_text": HOSTILE,
+        "exit_status": -11, "log_tail": HOSTILE, "sampler_cpu": 0.0, "samples": 0,
+    })  # fmt: skip
+
+
+@pytest.fixture
+def campaign(tmp_path: Path, experiment: Callable[..., Experiment]) -> Campaign:
+    """``campaign(blocks=2, faulty=("tuned",), stop_after=3, …)``: a results directory; the rest changes the experiment."""
+
+    def make(blocks: int = 2, faulty: tuple[str, ...] = (), stop_after: int = 999, **changes: Any) -> Path:
+        time = {"warmup": "2s", "level": "3s", "idle": "2s"}
+        chosen = experiment(**({"time": time, "warmup_sql": ["SELECT 1"]} | changes))
+        directory = tmp_path / "results"
+        directory.mkdir()
+        results = Results.create(directory, facts(chosen, blocks), [variant(v.name) for v in chosen.variant])
+        slots = [slot for block in range(1, blocks + 1) for slot in schedule.block(chosen, block)]
+        for done, slot in enumerate(slots[:stop_after], 1):
+            results.add_trial(slot, fault() if slot.variant in faulty else record(chosen, slot))
+            if done == len(slots) or slots[done].block != slot.block:
+                results.add_block({
+                    "block": slot.block, "attempt": 0, "started": 1.0, "ended": 9.0, "steal": 0.0, "others": 0.5,
+                    "probe_before": 0.07, "probe_after": 0.07, "disturbed": "others" if slot.block == 1 else None,
+                })  # fmt: skip
+        results.close()
+        return directory
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("how", "headline"),
+    [
+        ({"blocks": 3}, "Recommended: jemalloc"),
+        ({"blocks": 1}, "No recommendation yet"),
+        ({"stop_after": 1}, "No recommendation"),
+        ({"blocks": 3, "faulty": ("jemalloc",)}, "Recommended: stay with glibc"),
+        ({"blocks": 2, "faulty": ("glibc",)}, "No recommendation"),
+        ({"blocks": 2, "faulty": ("glibc", "jemalloc", "tuned")}, "No recommendation"),
+        ({"blocks": 3, "levels": "fresh"}, "Recommended: jemalloc"),
+        ({"blocks": 3, "workloads": ["oltp_read_only", "oltp_point_select"], "threads": [1]}, "Recommended: jemalloc"),
+        ({"variant": [{"name": "glibc"}]}, "Nothing to compare"),
+        ({"blocks": 3, "time": {"warmup": "0s", "level": "3s", "idle": "0s"}}, "Recommended: jemalloc"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
+)  # fmt: skip
+def test_every_kind_of_campaign_has_a_report(campaign: Campaign, how: dict[str, Any], headline: str) -> None:
+    page = write(campaign(**how))
+    assert f"<h1>{headline}</h1>" in page.read_text(encoding="utf-8")
+    assert f"**{headline}.**" in page.with_suffix(".md").read_text(encoding="utf-8")
+    charts = page.parent / "charts"
+    assert {p.stem for p in charts.glob("*.svg")} == {p.stem for p in charts.glob("*.png")}
+    assert all(p.stat().st_size > 1000 for p in charts.iterdir())
+    for path in (page.parent / "csv").iterdir():
+        rows = list(csv.reader(path.read_text(encoding="utf-8").splitlines()))
+        assert rows, path
+        assert len({len(row) for row in rows}) == 1, path
+
+
+def test_the_files_that_others_script_against(campaign: Campaign, tmp_path: Path) -> None:
+    directory, out = campaign(), tmp_path / "elsewhere" / "deep"
+    assert write(directory, out) == out / "report.html"
+    assert {p.name for p in out.iterdir()} == {"report.html", "report.md", "csv", "charts"}
+    tables = {p.stem for p in (out / "csv").iterdir()}
+    assert tables >= {"trials", "levels", "relative", "memory", "timeline", "comparisons", "floor", "faults"}
+    assert {p.name for p in directory.iterdir()} == {"results.sqlite"}
+    assert (out / "report.html").stat().st_size < 3 * MIB
+
+
+def test_text_from_results_stays_text(campaign: Campaign) -> None:
+    page = write(campaign(faulty=("tuned",)))
+    text = page.read_text(encoding="utf-8")
+    assert "<script>alert(1)" not in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+    cells = [line for line in page.with_suffix(".md").read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    assert not any("<script>" in line for line in cells)
+    assert any("\\| jane" in line for line in cells)
+
+
+def test_redacted_everywhere(campaign: Campaign) -> None:
+    page = write(campaign(faulty=("tuned",)), redact=True)
+    for path in page.parent.rglob("*"):
+        if path.suffix in (".html", ".md", ".csv", ".svg"):
+            text = path.read_text(encoding="utf-8").lower()
+            assert not [word for word in ("dbhost7", "jane", "acme", "/home/") if word in text], path
+    text = page.with_suffix(".md").read_text(encoding="utf-8")
+    assert "…/x.so on HOST" in text
+    assert "USER" in text
+    assert "…/lib.so" in text
+
+
+def test_nothing_finished_is_one_line(campaign: Campaign) -> None:
+    directory = campaign(stop_after=0)
+    with pytest.raises(UsageError, match="no trial is finished yet"):
+        write(directory)
+    assert {p.name for p in directory.iterdir()} == {"results.sqlite"}
+
+
+def test_no_results_directory_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="not a results directory"):
+        write(tmp_path)
+
+
+def test_a_place_that_cannot_be_written_is_one_line(campaign: Campaign, tmp_path: Path) -> None:
+    (tmp_path / "occupied").write_text("")
+    with pytest.raises(Failure, match="the report cannot be written"):
+        write(campaign(), tmp_path / "occupied")
