@@ -221,7 +221,7 @@ def leftovers(home: Path) -> list[str]:
     """What should not be there after the last command has ended."""
     left = [f"process {pid}: {words}" for pid, words in processes_of(home).items()]
     left += [str(p) for p in (home / "tmp").iterdir() if p.name.startswith("dballoc-")]
-    for cache in (home / "cache", *home.glob("*/cache")):
+    for cache in home.rglob("cache"):
         left += [str(p) for p in cache.glob("scratch/*")] + [str(p) for p in cache.glob("templates/*.partial.*")]
     for cgroups in (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/memory")):
         left += [str(p) for p in cgroups.glob("dballoc-*") if not (p / "cgroup.procs").read_text()]

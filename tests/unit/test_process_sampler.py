@@ -121,6 +121,25 @@ def test_the_switches_of_threads_that_end_are_kept(worker: tuple[ProcessSampler,
     assert after.voluntary >= with_them.voluntary >= 20
 
 
+def test_with_many_threads_a_sample_in_passing_reads_a_share_and_the_next_ones_the_rest(
+    worker: tuple[ProcessSampler, Do], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampler, do = worker
+    do("threads", 200)
+    read: list[str] = []
+    really = sampler._switches_of
+    monkeypatch.setattr(sampler, "_switches_of", lambda tid: (read.append(tid), really(tid))[1])
+    for _ in range(10):
+        before = len(read)
+        sampler.sample()
+        assert len(read) - before <= 21
+    assert len(set(read)) == 201
+    read.clear()
+    sampler.sample(whole=True)
+    assert len(set(read)) == 201
+    do("join", 0)
+
+
 def test_its_own_cost_is_counted(worker: tuple[ProcessSampler, Do]) -> None:
     sampler, _ = worker
     cost, samples = sampler.cost, sampler.samples

@@ -1,0 +1,44 @@
+"""How much of a campaign's wall time was spent measuring, warming up or idling on purpose.
+
+    python benchmarks/demo_share.py DIR
+
+The rest is making data, copying it, starting, stopping, and the noise probe. A campaign that was interrupted and
+resumed counts its pause as wall time. The exit status is 1 if the target of 60 % is missed.
+"""
+
+import sys
+from pathlib import Path
+
+from dballoc.store.results import Results
+
+TARGET = 0.60
+
+
+def main() -> int:
+    """Read the store and print."""
+    if len(sys.argv) != 2:
+        print(__doc__)
+        return 2
+    results = Results.open(Path(sys.argv[1]), read_only=True)
+    trials, planned, in_trials, last = (
+        results.connection()
+        .execute("SELECT count(*), sum(seconds_planned), sum(ended - started), max(ended) FROM trial")
+        .fetchone()
+    )
+    began = float(results.facts()["started"])
+    results.close()
+    if not trials:
+        print("no trial yet")
+        return 2
+    wall = last - began
+    print(f"{trials} trials in {wall:.0f} s of wall time")
+    print(f"{planned:6.0f} s  {planned / wall:6.1%}  measuring, warming up or idling on purpose")
+    print(f"{in_trials - planned:6.0f} s  {(in_trials - planned) / wall:6.1%}  else within trials: copying data, start, proof, SQL, stop")
+    print(f"{wall - in_trials:6.0f} s  {1 - in_trials / wall:6.1%}  between trials: making data, the noise probe, the look at the results")
+    met = planned / wall >= TARGET
+    print(f"target: at least {TARGET:.0%}: {'met' if met else 'MISSED'}")
+    return 0 if met else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

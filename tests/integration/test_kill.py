@@ -1,0 +1,120 @@
+"""``kill -9`` of dballoc at any moment: at most the trial under way is lost, and the same command resumes.
+
+The moments are random; the seed is printed, and DBALLOC_TEST_SEED repeats it (the machine's own timing does not repeat).
+"""
+
+import os
+import random
+import shutil
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Cli, Experiment, leftovers, rows, thp_mode, wait_until
+
+from dballoc.experiment import file, schedule
+
+SHIM = Path(str(files("dballoc") / "_native" / "libdballoc_keep_thp.so"))
+# Longer than a command takes to come up and make its first trial under way; shorter than two trials.
+LATEST = 6.0
+
+
+def variants() -> list[dict[str, Any]]:
+    """With one that changes the host, where we may."""
+    found: list[dict[str, Any]] = [{"name": "glibc"}, {"name": "jemalloc", "allocator": "jemalloc"}]
+    if os.geteuid() == 0 and thp_mode() and "[never]" not in thp_mode():
+        found.append({"name": "thp-never", "thp": "never"})
+    if os.geteuid() == 0 and SHIM.exists() and "[always]" not in thp_mode():
+        found.append({"name": "thp-always", "allocator": "jemalloc", "thp": "always"})
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kills", "blocks"), [(3, 2), pytest.param(20, 7, marks=pytest.mark.slow)], ids=["three moments", "twenty moments"]
+)
+@pytest.mark.timeout(1800)
+def test_killed_at_random_moments(
+    run_cli: Cli, tiny_experiment: Experiment, fresh_directory: Callable[[], Path], home: Path, kills: int, blocks: int
+) -> None:
+    seed = int(os.environ.get("DBALLOC_TEST_SEED", random.randrange(10**6)))
+    print(f"DBALLOC_TEST_SEED={seed}")
+    chance = random.Random(seed)
+    base, thp_before = fresh_directory(), thp_mode()
+    base.chmod(0o755)  # the server's user must reach its data
+    # A cache of its own, so that the first kills strike while the data template is made.
+    cache, out = base / "cache", base / "r"
+    path = tiny_experiment(blocks=blocks, variant=variants(), time={"idle": "0s"}, warmup_sql=[])
+    command, how = ("bench", path, "--out", out), {"env": {"DBALLOC_CACHE": str(cache)}}
+    kept: dict[tuple[int, int], int] = {}
+
+    for number in range(kills):
+        if number == max(1, kills // 6):
+            # From here on the moments fall into trials.
+            shutil.copytree(made_elsewhere(run_cli, tiny_experiment, home), cache / "templates", dirs_exist_ok=True)
+            restore_owners(home / "cache" / "templates", cache / "templates")
+        process = run_cli.start(*command, **how)
+        moment = chance.uniform(0, LATEST)
+        deadline = time.monotonic() + moment
+        while process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.005)
+        assert process.poll() is None, f"it ended before it was killed: {run_cli.end(process).text}"
+        process.kill()
+        run_cli.end(process)
+        if chance.random() < 0.5:
+            # Either the guardian is given its time, or the next one comes while it is still cleaning up.
+            wait_until(lambda: not leftovers(home), 30)
+            assert thp_mode() == thp_before
+        now = finished(out)
+        print(f"killed after {moment:.2f} s: {len(now)} trials")
+        assert kept.items() <= now.items(), "a finished trial was lost or run again"
+        kept = now
+
+    done = run_cli(*command, **how)
+    assert done.status == 0, done.text
+    model = file.load(path)
+    wanted = {(slot.block, slot.position) for n in range(1, blocks + 1) for slot in schedule.block(model, n)}
+    found = rows(out, "SELECT block, position, variant, role, outcome, fault_text FROM trial")
+    assert Counter((r["block"], r["position"]) for r in found) == Counter(wanted)
+    planned = {(s.block, s.position): (s.variant, s.role) for n in range(1, blocks + 1) for s in schedule.block(model, n)}
+    assert {(r["block"], r["position"]): (r["variant"], r["role"]) for r in found} == planned
+    assert [r["fault_text"] for r in found if r["outcome"] != "ok"] == []
+    assert kept.items() <= finished(out).items()
+    for table in ("step", "sample", "interval", "histogram", "mark"):
+        stray = rows(out, f"SELECT count(*) AS n FROM {table} WHERE trial NOT IN (SELECT trial FROM trial)")
+        empty = rows(out, f"SELECT count(*) AS n FROM trial WHERE trial NOT IN (SELECT trial FROM {table})")
+        assert (stray[0]["n"], empty[0]["n"]) == (0, 0), table
+    assert rows(out, "PRAGMA integrity_check") == [{"integrity_check": "ok"}]
+    assert len(list((out / "trials").iterdir())) == len(wanted)
+    wait_until(lambda: not leftovers(home), 30)
+    assert thp_mode() == thp_before
+
+
+def made_elsewhere(run_cli: Cli, tiny_experiment: Experiment, home: Path) -> Path:
+    """The session's templates; made by a short campaign if this is the first."""
+    templates = home / "cache" / "templates"
+    if not list(templates.glob("*/template.json")):
+        done = run_cli("bench", tiny_experiment(variant=[{"name": "glibc"}]), "--out", home / "for-the-template")
+        assert done.status == 0, done.text
+    return templates
+
+
+def restore_owners(source: Path, target: Path) -> None:
+    """copytree leaves them behind, and the server's user must be able to write its data."""
+    for path in source.rglob("*"):
+        status = path.stat()
+        os.chown(target / path.relative_to(source), status.st_uid, status.st_gid)
+
+
+def finished(out: Path) -> dict[tuple[int, int], int]:
+    """(block, position) -> row number of the trials in the store."""
+    try:
+        return {(r["block"], r["position"]): r["trial"] for r in rows(out, "SELECT block, position, trial FROM trial")}
+    except sqlite3.OperationalError:
+        if (out / "results.sqlite").exists():
+            raise
+        return {}
