@@ -1,6 +1,7 @@
 """Find an allocator's libraries on this machine, and say what a library is."""
 
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 
 from dballoc.catalogue import allocators, look_up
 from dballoc.errors import UsageError
+from dballoc.host.packages import Packages
 
 _MACHINES = {3: "i386", 40: "arm", 62: "x86_64", 183: "aarch64", 243: "riscv64", 21: "ppc64", 22: "s390x"}
 
@@ -41,17 +43,17 @@ def find(name: str) -> Allocator:
     """The allocator of that catalogue name. UsageError, with the package to install, if it is not here."""
     entry = look_up(allocators(), name, "allocator")
     if entry.get("builtin"):
-        return Allocator(name, (), _version(entry, None))
+        return Allocator(name, (), _version(entry, []))
     libraries = []
     for sonames in entry["preload"]:
         found = next(filter(None, (_library(s) for s in sonames.split("|"))), None)
         if found is None:
             raise UsageError(
                 f"allocator {name!r} is not on this machine: no {sonames.replace('|', ' or ')}; "
-                f"install it: apt-get install {entry['packages'][-1]}"
+                f"install it: apt-get install {Packages(entry['packages']).choose(entry['packages'])}"
             )
         libraries.append(found)
-    return Allocator(name, tuple(libraries), _version(entry, libraries[0]))
+    return Allocator(name, tuple(libraries), _version(entry, libraries))
 
 
 def by_path(libraries: tuple[Path, ...]) -> Allocator:
@@ -118,12 +120,20 @@ match sys.argv[3]:
 """
 
 
-def _version(entry: dict[str, Any], library: Path | None) -> str:
+def _version(entry: dict[str, Any], libraries: list[Path]) -> str:
     asked = entry["version"]
-    if "file" in asked and library:
-        return library.resolve().name.rpartition(".so.")[2] or library.resolve().parts[-4]
+    if "says" in asked:
+        library = next(p for p in libraries if p.name == asked["library"])
+        found = re.search(asked["says"].encode(), library.read_bytes())
+        return found[1].decode() if found else "unknown"
+    if "file" in asked:
+        real = libraries[0].resolve()
+        return real.name.rpartition(".so.")[2] or real.parts[-4]
+    first = os.fspath(libraries[0]) if libraries else ""
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", _ASK, os.fspath(library or ""), asked["function"], asked["returns"]],
-        capture_output=True, text=True, check=False, env={"LD_PRELOAD": os.fspath(library or "")},
+        [sys.executable, "-I", "-S", "-c", _ASK, first, asked["function"], asked["returns"]],
+        capture_output=True, text=True, check=False, env={"LD_PRELOAD": first},
     )  # fmt: skip
-    return done.stdout.strip().split("-")[0] or "unknown"
+    # "gperftools 2.10", "5.3.0-0-g54eaed1d…"
+    words = done.stdout.split()
+    return words[-1].split("-")[0] if words else "unknown"

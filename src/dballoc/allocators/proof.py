@@ -1,4 +1,4 @@
-"""Proof of use: which library do the loader's bindings of a server lead to?"""
+"""Proof of use: which library the bindings of a server lead to."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""The bindings of a running process, read from outside: where do its own slots for malloc and its kin point?
+"""The bindings of a running process, read from outside: where its own slots for malloc and its kin point.
 
 The executable's dynamic section lists its relocations; each of those that name a function tells the address of the slot
 (GOT entry) that the loader has filled in. The slots are read from /proc/PID/mem, and /proc/PID/maps tells which file the
@@ -41,8 +41,11 @@ class _Image:
 
 
 def bindings(pid: int) -> dict[str, str]:
-    """The file behind each of :data:`dballoc.allocators.proof.SYMBOLS` that the executable imports; ``?`` for a slot that points
-    nowhere. A symbol that the executable does not import, or has not called yet, is left out. Unreadable if the process cannot be read."""
+    """The file behind each of :data:`dballoc.allocators.proof.SYMBOLS` that the executable imports.
+
+    ``?`` for a slot that points nowhere. A symbol that the executable does not import, or has not called yet, is left
+    out. Unreadable if the process cannot be read.
+    """
     try:
         image = _parse(Path(f"/proc/{pid}/exe").read_bytes())
         mappings = _mappings(Path(f"/proc/{pid}/maps").read_text())

@@ -17,7 +17,8 @@ _TABLES = ("variant", "block", "trial", "step", "sample", "interval", "histogram
 @dataclass(frozen=True)
 class Campaign:
     """The tables of store/schema.sql. ``trial`` has all trials; ``counted`` says whether one enters the figures:
-    of a block that was repeated because the machine was disturbed, only the last attempt does."""
+    of a block that was repeated because the machine was disturbed, only the last attempt does.
+    """
 
     facts: dict[str, str]
     experiment: Experiment
@@ -72,7 +73,10 @@ def _read(results: Results, table: str) -> pl.DataFrame:
     # SQLite stores what it is given: a whole number in a REAL column comes back as an int, and the reverse.
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
     return pl.DataFrame(
-        {name: pl.Series(name, column, dtype=kind, strict=False) for (name, kind), column in zip(schema.items(), columns, strict=True)}
+        {
+            name: pl.Series(name, column, dtype=kind, strict=False)
+            for (name, kind), column in zip(schema.items(), columns, strict=True)
+        }
     )
 
 

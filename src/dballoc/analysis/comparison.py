@@ -39,7 +39,8 @@ class Comparison:
 @dataclass(frozen=True)
 class Comparisons:
     """The declared family, and the baseline against itself. In a campaign with faults of a variant its
-    comparisons are computed from the blocks that it survived, and it is in ``faulty``: no verdict for it."""
+    comparisons are computed from the blocks that it survived, and it is in ``faulty``: no verdict for it.
+    """
 
     procedure: Procedure
     metrics: list[Metric]
@@ -71,9 +72,7 @@ def metrics(campaign: Campaign) -> list[Metric]:
 
 def compare(campaign: Campaign) -> Comparisons:
     """Judge the campaign by its declared procedure."""
-    procedure = declare(
-        int(campaign.facts["planned_blocks"]), len(campaign.names), len(campaign.experiment.workloads)
-    )
+    procedure = declare(int(campaign.facts["planned_blocks"]), len(campaign.names), len(campaign.experiment.workloads))
     chosen = metrics(campaign)
     family, floor = [], []
     baseline = campaign.experiment.baseline

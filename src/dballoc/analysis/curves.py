@@ -12,7 +12,20 @@ from dballoc.analysis.ratio import logs_to_baseline, ratio
 CONFIDENCE = 0.95
 
 # What is averaged over blocks for a level. cpu_share: of one CPU; per_op in microseconds of the server's CPU.
-MEASURES = ("tps", "qps", "p50", "p95", "p99", "p999", "user", "system", "cpu_per_op", "switches_per_op", "rss_peak", "rss_mean")
+MEASURES = (
+    "tps",
+    "qps",
+    "p50",
+    "p95",
+    "p99",
+    "p999",
+    "user",
+    "system",
+    "cpu_per_op",
+    "switches_per_op",
+    "rss_peak",
+    "rss_mean",
+)
 
 
 def levels(campaign: Campaign) -> pl.DataFrame:
@@ -37,7 +50,8 @@ def levels(campaign: Campaign) -> pl.DataFrame:
 
 def summary(campaign: Campaign) -> pl.DataFrame:
     """One row a variant, workload, threads and measure: ``mean`` with a 95 % t interval over blocks (``low``,
-    ``high``: null below two blocks), ``n`` blocks. The baseline's two runs of a block are averaged first."""
+    ``high``: null below two blocks), ``n`` blocks. The baseline's two runs of a block are averaged first.
+    """
     rows = (
         levels(campaign)
         .group_by("block", "variant", "workload", "threads")
@@ -65,7 +79,8 @@ def summary(campaign: Campaign) -> pl.DataFrame:
 
 def relative(campaign: Campaign, measure: str = "qps") -> pl.DataFrame:
     """One row a variant (not the baseline), workload and threads: ``ratio`` to the baseline with ``low``, ``high``
-    (95 %; null below two blocks) and ``n``."""
+    (95 %; null below two blocks) and ``n``.
+    """
     rows = levels(campaign)
     found = []
     for workload in campaign.experiment.workloads:

@@ -8,7 +8,8 @@ from dballoc.analysis.campaign import Campaign
 def table(campaign: Campaign) -> pl.DataFrame:
     """One row a variant, bytes, means over its good trials: ``start``, ``peak``, ``load_mean``, ``idle``, ``growth``
     (the end of the load less the start), ``vsz_growth`` (without reserved address space), ``peak_to_pool`` (null
-    without a cache), ``pss``, ``anon_huge`` (both at the end of the load), ``n`` trials."""
+    without a cache), ``pss``, ``anon_huge`` (both at the end of the load), ``n`` trials.
+    """
     samples = campaign.of(campaign.sample)
     levels = campaign.of(campaign.step).filter(pl.col("kind") == "level").select("trial", "step")
     load = samples.join(levels, on=["trial", "step"], how="semi")
@@ -40,6 +41,4 @@ def table(campaign: Campaign) -> pl.DataFrame:
 
 def _last_marks(campaign: Campaign, levels: pl.DataFrame) -> pl.DataFrame:
     marks = campaign.of(campaign.mark).join(levels, on=["trial", "step"], how="semi")
-    return marks.group_by("trial").agg(
-        pss=pl.col("pss").sort_by("t").last(), anon_huge=pl.col("anon_huge").sort_by("t").last()
-    )
+    return marks.group_by("trial").agg(pss=pl.col("pss").sort_by("t").last(), anon_huge=pl.col("anon_huge").sort_by("t").last())

@@ -1,5 +1,6 @@
 """The stated rule: of the variants not shown slower by more than 1 %, the one with the least peak RSS; ties go to
-the baseline. Pure."""
+the baseline. Pure.
+"""
 
 from dataclasses import dataclass
 
@@ -8,8 +9,7 @@ from dballoc.analysis.procedure import MARGIN
 from dballoc.analysis.verdict import Verdict
 
 RULE = (
-    "of the variants that are not shown to be slower by more than 1 %, the one with the least peak RSS; "
-    "ties go to the baseline"
+    "of the variants that are not shown to be slower by more than 1 %, the one with the least peak RSS; ties go to the baseline"
 )
 
 

@@ -7,7 +7,9 @@ from dballoc.analysis.campaign import Campaign
 
 def throughput(campaign: Campaign) -> pl.DataFrame:
     """One row a variant, workload, threads and second of a level: mean ``tps`` and ``latency`` (ms) over trials."""
-    steps = campaign.step.filter(pl.col("kind") == "level").select("trial", "step", "workload", pl.col("threads").alias("level"), began="t")
+    steps = campaign.step.filter(pl.col("kind") == "level").select(
+        "trial", "step", "workload", pl.col("threads").alias("level"), began="t"
+    )
     return (
         campaign.of(campaign.interval)
         .join(steps, on=["trial", "step"], how="inner")
@@ -22,7 +24,8 @@ def server(campaign: Campaign) -> pl.DataFrame:
     """One row a variant and second since the trial's start, all steps: mean ``rss``, ``vsz`` (as the kernel has it),
     ``usable`` (vsz without reserved address space; bytes), ``user`` and ``system`` (% of one CPU), and what step the
     second belongs to in most trials (``kind``, ``workload``, ``threads``). Only seconds that at least half of the
-    variant's trials reached."""
+    variant's trials reached.
+    """
     steps = campaign.step.select("trial", "step", "kind", "workload", pl.col("threads").alias("clients"))
     rows = (
         campaign.of(campaign.sample)
@@ -34,7 +37,8 @@ def server(campaign: Campaign) -> pl.DataFrame:
         )
         # Two samples in quick succession at a step's border say nothing about CPU: ticks are 10 ms.
         .with_columns(
-            pl.when(pl.col("gap") > 0.5).then(pl.col(c) / pl.col("gap") * 100).otherwise(None).alias(c) for c in ("user", "system")
+            pl.when(pl.col("gap") > 0.5).then(pl.col(c) / pl.col("gap") * 100).otherwise(None).alias(c)
+            for c in ("user", "system")
         )
         .join(steps, on=["trial", "step"], how="inner")
         .with_columns(second=pl.col("t").round(0).cast(pl.Int64), usable=pl.col("vsz") - pl.col("reserved"))

@@ -87,7 +87,9 @@ def _lock(path: Path) -> int:
             holder = os.pread(fd, 32, 0).decode().strip()
             if holder.isdigit() and Path(f"/proc/{holder}").exists():
                 os.close(fd)
-                raise UsageError(f"{path}: another dballoc (process {holder}) works in it; wait, or choose a new --out") from None
+                raise UsageError(
+                    f"{path}: another dballoc (process {holder}) works in it; wait, or choose a new --out"
+                ) from None
             # The holder is gone and its guardian is still cleaning up.
             if time.monotonic() > deadline:
                 os.close(fd)

@@ -5,6 +5,7 @@ Whatever is wrong here is one line, and nothing was started.
 
 import json
 import os
+import tempfile
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -99,10 +100,19 @@ def settle(experiment: Experiment) -> Setting:
     for name in experiment.workloads:
         sysbench.workload(name)
     user = server_user()
+    _check_places(user)
     variants = {v.name: _settle_variant(experiment, v, user) for v in experiment.variant}
     setting = Setting(experiment, variants, user, client)
     _check_room(setting)
     return setting
+
+
+def _check_places(user: ServerUser) -> None:
+    for path, name in ((places.cache(), "DBALLOC_CACHE"), (Path(tempfile.gettempdir()), "TMPDIR")):
+        if blocked := user.may_not_pass(path):
+            raise UsageError(
+                f"{path}: the server runs as {user.name}, which may not pass {blocked}; set {name} to an open directory"
+            )
 
 
 def _settle_variant(experiment: Experiment, variant: Variant, user: ServerUser) -> Prepared:
@@ -116,7 +126,7 @@ def _settle_variant(experiment: Experiment, variant: Variant, user: ServerUser) 
     for chosen in (server.options, server.init_options):
         server_options.check(chosen, where)
     preload = tuple(Path(p).expanduser().absolute() for p in variant.preload)
-    before = (_thp_shim(),) if variant.thp in ("always", "madvise") else ()
+    before: tuple[Path, ...] = (_thp_shim(),) if variant.thp in ("always", "madvise") else ()
     if variant.allocator is None and preload:
         allocator = find_allocator.by_path(preload)
     else:

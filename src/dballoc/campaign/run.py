@@ -30,7 +30,7 @@ from dballoc.load import sysbench
 from dballoc.measure import noise
 from dballoc.servers import template
 from dballoc.servers.options import Address
-from dballoc.store.results import Results
+from dballoc.store.results import Results, Row
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,9 @@ def run(setting: Setting, out: Path, observer: Observer) -> Ending:
         with Custody(keep_open=[directory.lock]) as custody, _stop_on_interrupt() as stop:
             return _Campaign(setting, directory, custody, observer, stop).run()
     except OSError as error:
-        raise Failure(f"{error.filename or out}: {error.strerror}; what was finished is kept, the same command resumes") from None
+        raise Failure(
+            f"{error.filename or out}: {error.strerror}; what was finished is kept, the same command resumes"
+        ) from None
     finally:
         directory.release()
 
@@ -67,7 +69,8 @@ def has_trials(directory: Path) -> bool:
 @dataclass
 class _Stop:
     """Ctrl-C or SIGTERM. Within a trial the first one is noted, and the trial ends at its next step of the clock;
-    anywhere else, and the second time, it ends things at once."""
+    anywhere else, and the second time, it ends things at once.
+    """
 
     in_trial: bool = False
     asked: bool = False
@@ -139,7 +142,7 @@ class _Campaign:
     def _blocks(self) -> str:
         planned = int(self.results.facts()["planned_blocks"])
         templates = self._templates()
-        done = {(r["block"], r["attempt"]): r for r in self.results.blocks()}
+        done: dict[tuple[int, int], Row] = {(r["block"], r["attempt"]): dict(r) for r in self.results.blocks()}
         per_block = self.estimate.trials_per_block
         finished = self.results.finished()
         complete = {b for b, a in done if not self._wants_repeat(b, a, done)}
@@ -186,14 +189,14 @@ class _Campaign:
     def _left(self, planned: int, complete: set[int]) -> float:
         return min((planned - len(complete)) * self._block_seconds(), max(0.0, self._budget_left()))
 
-    def _wants_repeat(self, number: int, attempt: int, done: dict[tuple[int, int], Any]) -> bool:
+    def _wants_repeat(self, number: int, attempt: int, done: dict[tuple[int, int], Row]) -> bool:
         """A disturbed block is repeated whole, as long as the campaign's cap on repeats is not reached."""
         if done[number, attempt]["disturbed"] is None or (number, attempt + 1) in done:
             return False
         repeats = sum(1 for _, a in done if a > 0)
         return repeats < self.experiment.noise.repeats
 
-    def _block(self, number: int, attempt: int, templates: dict[str, template.Template]) -> dict[str, Any]:
+    def _block(self, number: int, attempt: int, templates: dict[str, template.Template]) -> Row:
         slots = schedule.block(self.experiment, number, attempt)
         finished = self.results.finished()
         started, before, ours = time.time(), noise.read(), _own_cpu()

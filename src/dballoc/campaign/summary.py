@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from dballoc.experiment.steps import Step
 from dballoc.load.output import Interval, Total, percentile
+from dballoc.measure import marks
+from dballoc.measure.marks import Mark
 from dballoc.measure.process import Sample
 
 COUNTERS = ("cpu", "cpu_user", "cpu_system", "voluntary", "involuntary", "minor_faults", "major_faults")
@@ -77,3 +79,29 @@ def step_row(gathered: Gathered, t0: float) -> dict[str, object]:
     row |= {"window": end - start, "window_events": events if found else None}
     row |= {name: at(samples, end, name) - at(samples, start, name) for name in COUNTERS}
     return row
+
+
+def sample_row(step: int, sample: Sample, mark: Mark, t0: float) -> dict[str, object]:
+    """The row of table ``sample``. ``mark``: the last one before it."""
+    return {
+        "step": step, "t": sample.clock - t0, "rss": sample.rss, "vsz": sample.vsz,
+        "reserved": marks.reserved_between(sample.vsz, sample.accessible, mark), "swap": sample.swap,
+        "threads": sample.threads, **{name: getattr(sample, name) for name in COUNTERS},
+    }  # fmt: skip
+
+
+def interval_row(step: int, interval: Interval, t0: float) -> dict[str, object]:
+    """The row of table ``interval``."""
+    return {
+        "step": step, "t": interval.clock - t0, "seconds": interval.seconds, "threads": interval.threads,
+        "events": interval.events, "queries": interval.queries, "latency": interval.latency * 1e3,
+        "errors": interval.errors, "reconnects": interval.reconnects,
+    }  # fmt: skip
+
+
+def mark_row(step: int, mark: Mark, t0: float) -> dict[str, object]:
+    """The row of table ``mark``."""
+    return {
+        "step": step, "t": mark.clock - t0, "rss": mark.rss, "pss": mark.pss, "anon_huge": mark.anon_huge,
+        "reserved": mark.reserved, "read_only": mark.read_only, "mappings": mark.mappings,
+    }  # fmt: skip

@@ -14,16 +14,18 @@ import pymysql
 
 from dballoc.allocators import proof
 from dballoc.allocators import running as running_process
+from dballoc.campaign import summary
+from dballoc.campaign.fault import Examiner, Fault, killed
 from dballoc.campaign.observer import Observer, Tick
 from dballoc.campaign.prepare import Prepared, Setting
-from dballoc.campaign.summary import Gathered, step_row
+from dballoc.campaign.summary import Gathered
 from dballoc.errors import Failure
 from dballoc.experiment.cpus import format_cpus
 from dballoc.experiment.schedule import Slot
 from dballoc.experiment.steps import Step, cycle, idle_or_load_seconds
 from dballoc.host import cgroup, places, thp
 from dballoc.host.custody import Custody, Exit
-from dballoc.load import output, sysbench
+from dballoc.load import client
 from dballoc.load.output import Interval
 from dballoc.measure import marks
 from dballoc.measure.marks import Mark
@@ -36,19 +38,12 @@ from dballoc.store.results import TrialRecord
 # How often the client's report file and both processes are looked at, and how long a client may overrun.
 _POLL = 0.05
 _OVERRUN = 60.0
-_DISK_WORDS = ("No space left on device", "errno: 28", "Errcode: 28", "error 28", "OS error 28", "disk is full", "is full")
+# A sample follows every report of the load; where none comes, one is taken after this many seconds.
+_LONGEST_GAP = 1.25
 
 
 class Interrupted(Exception):
     """The user has asked to stop; the trial under way is lost."""
-
-
-class Fault(Exception):
-    """A trial that ended before its time. ``kind`` is one of the store's fault kinds."""
-
-    def __init__(self, kind: str, text: str) -> None:
-        super().__init__(text)
-        self.kind = kind
 
 
 @dataclass(frozen=True)
@@ -88,20 +83,13 @@ class _Trial:
         self.t0 = time.monotonic()
         self.log = directory / "server.log"
         self.cgroup: cgroup.MemoryCgroup | None = None
+        self.examiner = self._examiner()
         self.running: server.Running | None = None
         self.sampler: ProcessSampler | None = None
         self.ended: Exit | None = None
         self.mark: Mark | None = None
         self.cost = 0.0
-        self.record = TrialRecord(
-            {
-                **dict.fromkeys((
-                    "fault", "fault_text", "exit_status", "log_tail", "proof", "thp", "cpus", "seconds_to_start",
-                    "rss_start", "rss_peak", "rss_idle", "server_user", "server_system",
-                )),
-                "started": time.time(), "seconds_planned": 0.0, "outcome": "ok", "sampler_cpu": 0.0, "samples": 0,
-            }  # fmt: skip
-        )
+        self.record = TrialRecord(_blank())
 
     def run(self) -> TrialRecord:
         try:
@@ -135,6 +123,7 @@ class _Trial:
         self._switch_thp()
         if self.experiment.limits.memory is not None:
             self.cgroup = cgroup.create(self.context.custody, self.experiment.limits.memory)
+            self.examiner = self._examiner()
         port = server.free_port() if self.prepared.server.connect == "tcp" else None
         self.address = server_options.Address(self.run_directory / "mysqld.sock", port)
         launch = server.Launch(
@@ -146,19 +135,17 @@ class _Trial:
             self.running = server.start(self.context.custody, launch, self.experiment.time.start, "sbtest")
         except server.StartFailed as error:
             self.ended = error.exit
-            if said := self._complaint():
-                raise Fault("proof", f"{error}: {said}") from None
-            if error.exit is None:
-                raise Fault("hang", str(error)) from None
-            raise (
-                self._oom() or self._killed() or self._disk() or Fault("start", f"{error}: {self._last_word()}")
-            ) from None
+            raise self.examiner.failed_start(str(error), error.exit) from None
         self.record.trial["seconds_to_start"] = self.running.seconds_to_start
         self.sampler = ProcessSampler(self.running.pid)
         self._prove()
         self._take_mark(0)
         assert self.mark
         self.record.trial["rss_start"] = self.mark.rss
+
+    def _examiner(self) -> Examiner:
+        complaints = self.prepared.allocator.entry.get("complaints", [])
+        return Examiner(self.log, self.scratch, complaints, self.cgroup, self.experiment.limits.memory)
 
     def _switch_thp(self) -> None:
         wanted = self.prepared.variant.thp
@@ -188,7 +175,7 @@ class _Trial:
             proof.check_running(maps, word, expected, self.prepared.allocator.providers)
         except proof.NotProved as error:
             raise Fault("proof", str(error)) from None
-        if said := self._complaint():
+        if said := self.examiner.complaint():
             raise Fault("proof", said)
         if self.prepared.variant.thp in ("always", "madvise") and thp.allowed(running.pid) is False:
             raise Fault("proof", "the server has switched THP off for itself, past our shim")
@@ -201,10 +188,14 @@ class _Trial:
             "exit_status": self.ended.status, "server_user": self.ended.user, "server_system": self.ended.system,
         }  # fmt: skip
         if self.ended.status == -signal.SIGKILL:
-            foreign = self._killed() if time.monotonic() - began < self.experiment.time.stop else None
-            raise self._oom() or foreign or Fault("hang", f"the server does not stop within {self.experiment.time.stop:.0f} s")
+            foreign = killed(self.ended) if time.monotonic() - began < self.experiment.time.stop else None
+            raise (
+                self.examiner.oom()
+                or foreign
+                or Fault("hang", f"the server does not stop within {self.experiment.time.stop:.0f} s")
+            )
         if self.ended.status != 0:
-            raise Fault("died", f"the server ended badly at its shutdown ({self.ended.words}): {self._last_word()}")
+            raise Fault("died", f"the server ended badly at its shutdown ({self.ended.words}): {self.examiner.last_word()}")
 
     def clean_up(self) -> None:
         """Stop what still runs and remove the scratch data. Safe to call at any point."""
@@ -235,24 +226,23 @@ class _Trial:
         cost = time.thread_time()
         samples = [sampler.sample(whole=True)]
         intervals: list[Interval] = []
-        total: output.Total | None = None
-        histogram: list[tuple[float, int]] = []
+        result: client.Result | None = None
         match step.kind:
             case "sql":
                 self._query(step)
             case "idle":
                 self._idle(step, samples)
             case _:
-                total, histogram = self._load(step, samples, intervals)
+                result = self._load(step, samples, intervals)
         samples.append(sampler.sample(whole=True))
         self.cost += time.thread_time() - cost
         self._write_status(step, "after")
         # The kernel's own peak lags by a few pages: it counts in batches.
         peak = max(*(s.rss for s in samples), samples[-1].peak if reset else 0)
+        total, histogram = (result.total, result.histogram) if result else (None, [])
         gathered = Gathered(step, started, time.monotonic(), samples, intervals, total, histogram, peak)
-        self.record.steps.append(step_row(gathered, self.t0))
+        self._keep(gathered)
         self.record.trial["seconds_planned"] = idle_or_load_seconds(self.steps[: step.number])
-        self._keep(step, samples, intervals, histogram)
         self._take_mark(step.number)
         if step.kind == "idle" and self.mark:
             self.record.trial["rss_idle"] = self.mark.rss
@@ -274,52 +264,45 @@ class _Trial:
             samples.append(self._sampler().sample())
             self.context.observer.tick(Tick(samples[-1].rss, step.seconds - max(0.0, end - time.monotonic())))
 
-    def _load(
-        self, step: Step, samples: list[Sample], intervals: list[Interval]
-    ) -> tuple[output.Total | None, list[tuple[float, int]]]:
+    def _load(self, step: Step, samples: list[Sample], intervals: list[Interval]) -> client.Result:
         assert step.workload and step.threads
-        config = sysbench.write_config(
-            self.run_directory / "sysbench.cnf", sysbench.connection_options(self.address, self.template.password)
-        )
-        options = sysbench.run_options(
-            step.workload, step.threads, step.seconds, self.experiment.data, self.prepared.server.engine,
-            self.experiment.load,
-        )  # fmt: skip
+        engine = self.prepared.server.engine
+        job = client.Job(step.workload, step.threads, step.seconds, self.experiment.data, engine, self.experiment.load)
+        connection = client.connection_file(self.run_directory, self.address, self.template.password)
         name = f"{step.number:02}-{step.title.replace(' ', '-')}"
-        printed = self.directory / f"sysbench-{name}.txt"
-        follower = output.Follower(self.directory / f"intervals-{name}.jsonl")
-        client_cpus = self.prepared.client_cpus
-        bench = self.context.setting.sysbench
-        client = self.context.custody.spawn(
-            sysbench.command(bench, config, "run", options), sysbench.environment(bench, step.workload, follower.path), printed,
-            cpus=sorted(client_cpus) if client_cpus else None, nofile=max(1024, step.threads + 200),
-        )  # fmt: skip
+        running = client.start(
+            self.context.custody,
+            self.context.setting.sysbench,
+            job,
+            connection,
+            self.directory,
+            name,
+            self.prepared.client_cpus,
+        )
         deadline = time.monotonic() + step.seconds + _OVERRUN
         done: Exit | None = None
         try:
             while done is None:
                 self._check_alive(step)
-                done = client.wait(_POLL)
-                for interval in follower.new():
+                done = running.wait(_POLL)
+                for interval in running.reports():
                     intervals.append(interval)
                     samples.append(self._sampler().sample())
                     self.context.observer.tick(Tick(samples[-1].rss, interval.elapsed, interval.tps, interval.latency * 1e3))
-                if time.monotonic() - samples[-1].clock > 1.25:
+                if time.monotonic() - samples[-1].clock > _LONGEST_GAP:
                     samples.append(self._sampler().sample())
                 if time.monotonic() > deadline:
                     raise Fault("client", f"{step.title}: sysbench does not end {_OVERRUN:.0f} s after its time")
         finally:
             if done is None:
-                client.stop(signal.SIGKILL, 0)
-        text = printed.read_text(errors="replace")
-        if done.status != 0:
+                running.kill()
+        try:
+            return running.result(done)
+        except client.ClientFailed as error:
             # The client may notice the server's death before we do.
             if self._server().child.wait(2.0):
-                raise self._death(f"at {step.title}")
-            raise self._disk() or Fault("client", f"{step.title}: sysbench failed ({done.words}): {output.reason(text)}")
-        if follower.total is None:
-            raise Fault("client", f"{step.title}: sysbench wrote no totals: {output.reason(text)}")
-        return follower.total, output.parse_histogram(text)
+                raise self._death(f"at {step.title}") from None
+            raise (self.examiner.disk() or Fault("client", f"{step.title}: {error}")) from None
 
     def _check_alive(self, step: Step) -> None:
         if self.context.stopping():
@@ -329,34 +312,18 @@ class _Trial:
 
     # -- what is kept --------------------------------------------------------------------------------------------
 
-    def _keep(
-        self, step: Step, samples: list[Sample], intervals: list[Interval], histogram: list[tuple[float, int]]
-    ) -> None:
+    def _keep(self, gathered: Gathered) -> None:
         assert self.mark
-        for s in samples:
-            self.record.samples.append({
-                "step": step.number, "t": s.clock - self.t0, "rss": s.rss, "vsz": s.vsz,
-                "reserved": marks.reserved_between(s.vsz, s.accessible, self.mark), "swap": s.swap, "cpu": s.cpu,
-                "cpu_user": s.cpu_user, "cpu_system": s.cpu_system, "minor_faults": s.minor_faults,
-                "major_faults": s.major_faults, "threads": s.threads, "voluntary": s.voluntary,
-                "involuntary": s.involuntary,
-            })  # fmt: skip
-        for i in intervals:
-            self.record.intervals.append({
-                "step": step.number, "t": i.clock - self.t0, "seconds": i.seconds, "threads": i.threads,
-                "events": i.events, "queries": i.queries, "latency": i.latency * 1e3, "errors": i.errors,
-                "reconnects": i.reconnects,
-            })  # fmt: skip
+        step = gathered.step
+        self.record.steps.append(summary.step_row(gathered, self.t0))
+        self.record.samples += [summary.sample_row(step.number, s, self.mark, self.t0) for s in gathered.samples]
+        self.record.intervals += [summary.interval_row(step.number, i, self.t0) for i in gathered.intervals]
         if step.kind == "level":
-            self.record.histograms += [{"step": step.number, "ms": ms, "count": count} for ms, count in histogram]
+            self.record.histograms += [{"step": step.number, "ms": ms, "count": count} for ms, count in gathered.histogram]
 
     def _take_mark(self, step: int) -> None:
         self.mark = marks.take(self._server().pid)
-        m = self.mark
-        self.record.marks.append({
-            "step": step, "t": m.clock - self.t0, "rss": m.rss, "pss": m.pss, "anon_huge": m.anon_huge,
-            "reserved": m.reserved, "read_only": m.read_only, "mappings": m.mappings,
-        })  # fmt: skip
+        self.record.marks.append(summary.mark_row(step, self.mark, self.t0))
 
     def _write_status(self, step: Step, when: str) -> None:
         try:
@@ -381,32 +348,7 @@ class _Trial:
 
     def _death(self, when: str) -> Fault:
         self.ended = self._server().child.wait(5)
-        words = self.ended.words if self.ended else "it is gone"
-        return self._oom() or self._killed() or self._disk() or Fault("died", f"the server died {when} ({words}): {self._last_word()}")
-
-    def _oom(self) -> Fault | None:
-        if self.cgroup and self.cgroup.oom_kills():
-            assert self.experiment.limits.memory
-            return Fault("oom", f"the kernel killed the server: over its memory limit of {self.experiment.limits.memory} bytes")
-        return None
-
-    def _killed(self) -> Fault | None:
-        if self.ended and self.ended.status == -signal.SIGKILL:
-            return Fault("died", "the server got a SIGKILL that dballoc did not send; perhaps the OOM killer's: see dmesg")
-        return None
-
-    def _disk(self) -> Fault | None:
-        log = server.tail(self.log)
-        said = next((line for line in log.splitlines() if any(w in line for w in _DISK_WORDS)), None)
-        if said or places.free_bytes(self.scratch) < 2**20:
-            return Fault("disk", f"no room for the server's data in {self.scratch.parent}" + (f": {said}" if said else ""))
-        return None
-
-    def _complaint(self) -> str | None:
-        return proof.complaint(server.tail(self.log, 1000), self.prepared.allocator.entry.get("complaints", []))
-
-    def _last_word(self) -> str:
-        return server.last_word(self.log)
+        return self.examiner.death(when, self.ended)
 
     def _server(self) -> server.Running:
         if self.running is None:
@@ -420,3 +362,15 @@ class _Trial:
 
 def _write_pairs(path: Path, pairs: dict[str, Any]) -> None:
     path.write_text("".join(f"{k}\t{v}\n" for k, v in pairs.items()), encoding="utf-8")
+
+
+def _blank() -> dict[str, Any]:
+    """A row of table ``trial`` before anything has happened."""
+    later = (
+        "fault", "fault_text", "exit_status", "log_tail", "proof", "thp", "cpus", "seconds_to_start", "rss_start",
+        "rss_peak", "rss_idle", "server_user", "server_system",
+    )  # fmt: skip
+    return {
+        **dict.fromkeys(later), "started": time.time(), "seconds_planned": 0.0, "outcome": "ok", "sampler_cpu": 0.0,
+        "samples": 0,
+    }  # fmt: skip

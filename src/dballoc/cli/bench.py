@@ -29,7 +29,8 @@ def bench(
         str | None, typer.Option("--experiment", metavar="NAME", help="A shipped experiment; see dballoc list experiments.")
     ] = None,
     allocators: Annotated[
-        str | None, typer.Option(metavar="A,B,…", help="Allocators to compare; the first is the baseline, or glibc if it is one.")
+        str | None,
+        typer.Option(metavar="A,B,…", help="Allocators to compare; the first is the baseline, or glibc if it is one."),
     ] = None,
     server: Annotated[str | None, typer.Option(metavar="NAME", help="Server family; see dballoc list servers.")] = None,
     basedir: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the server was unpacked or installed.")] = None,
@@ -60,7 +61,9 @@ def bench(
     budget: Annotated[str | None, typer.Option(metavar="TIME", help="Time for the whole campaign, like 20m.")] = None,
     seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of the order of trials.")] = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Results directory; default: under dballoc-results/.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything, print trials, minutes, memory and disk, and stop.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check everything, print trials, minutes, memory and disk, and stop.")
+    ] = False,
     print_: Annotated[bool, typer.Option("--print", help="Print the experiment file that this is, and stop.")] = False,
 ) -> None:
     """Compare allocators under a real server. With no argument: the demo, ten minutes on two cores.

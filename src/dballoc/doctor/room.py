@@ -64,7 +64,7 @@ def cache() -> list[Finding]:
     except UsageError as error:
         return [from_error("cache", "missing", error)]
     user = server_user()
-    if blocked := user.blocked_at(place):
+    if blocked := user.may_not_pass(place):
         text = f"{place}: servers run as {user.name}, which may not pass {blocked}"
         return [Finding("cache", "missing", text, "set DBALLOC_CACHE to a directory that every user may pass")]
     free = places.free_bytes(place)
@@ -85,7 +85,7 @@ def sockets() -> Finding:
         return Finding("socket path", "missing", text, "set TMPDIR to a directory that you may write")
     made.rmdir()
     user = server_user()
-    if blocked := user.blocked_at(Path(tempfile.gettempdir())):
+    if blocked := user.may_not_pass(Path(tempfile.gettempdir())):
         text = f"{made.parent}: servers run as {user.name}, which may not pass {blocked}"
         return Finding("socket path", "missing", text, "set TMPDIR to a directory that every user may pass, like /tmp")
     return Finding("socket path", "ok", f"{made.parent}, short enough")

@@ -62,10 +62,8 @@ def create(custody: Custody, limit: int) -> MemoryCgroup:
 
 
 def _parent() -> tuple[int, Path]:
-    ours = dict(
-        (controllers, group)
-        for _, controllers, group in (line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines())
-    )
+    lines = Path("/proc/self/cgroup").read_text().splitlines()
+    ours = {controllers: group for _, controllers, group in (line.split(":", 2) for line in lines)}
     if "memory" in ours:
         # The group's name is as seen from the cgroup namespace; fall back to the root where it isn't mounted so.
         below = ROOT / "memory" / ours["memory"].lstrip("/")

@@ -82,14 +82,16 @@ class Guardian:
             done, status, usage = os.wait4(pid, os.WNOHANG)
             if done:
                 self.children.pop(pid).returncode = os.waitstatus_to_exitcode(status)
-                self.send({
-                    "exit": pid,
-                    "status": os.waitstatus_to_exitcode(status),
-                    "user": usage.ru_utime,
-                    "system": usage.ru_stime,
-                    "voluntary": usage.ru_nvcsw,
-                    "involuntary": usage.ru_nivcsw,
-                })
+                self.send(
+                    {
+                        "exit": pid,
+                        "status": os.waitstatus_to_exitcode(status),
+                        "user": usage.ru_utime,
+                        "system": usage.ru_stime,
+                        "voluntary": usage.ru_nvcsw,
+                        "involuntary": usage.ru_nivcsw,
+                    }
+                )
 
     def do_spawn(self, argv, env, stdout, stderr=None, stdin=None, cwd="/", uid=None, gid=None, cpus=None,
                  nofile=None, cgroup=None, thp_disable=False, oom_score_adj=None) -> dict:  # fmt: skip

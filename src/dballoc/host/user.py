@@ -35,16 +35,23 @@ class ServerUser:
             os.chown(path, self.uid, self.uid)
 
     def blocked_at(self, path: Path) -> Path | None:
-        """The first part of a path that the server user may not read or pass, or None if it can read it all."""
+        """The first part of a file's path that the server user may not pass or read, or None if it can read it."""
         if self.uid is None:
-            readable = os.access(path, os.R_OK)
-            return None if readable else path
-        for part in [*reversed(path.resolve().parents), path.resolve()]:
-            status = part.stat()
-            bits = status.st_mode >> (6 if status.st_uid == self.uid else 3 if status.st_gid == self.uid else 0)
-            if not bits & (1 if part.is_dir() else 4):
-                return part
-        return None
+            return None if os.access(path, os.R_OK) else path
+        path = path.resolve()
+        return self.may_not_pass(path.parent) or (None if self._may(path, 4) else path)
+
+    def may_not_pass(self, directory: Path) -> Path | None:
+        """The first part of a directory's path that the server user may not pass, or None."""
+        if self.uid is None:
+            return None if os.access(directory, os.X_OK) else directory
+        directory = directory.resolve()
+        return next((part for part in [*reversed(directory.parents), directory] if not self._may(part, 1)), None)
+
+    def _may(self, path: Path, bit: int) -> bool:
+        status = path.stat()
+        shift = 6 if status.st_uid == self.uid else 3 if status.st_gid == self.uid else 0
+        return bool(status.st_mode >> shift & bit)
 
 
 def server_user() -> ServerUser:

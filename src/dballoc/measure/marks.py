@@ -10,7 +10,8 @@ from dballoc.measure.process import Gone
 @dataclass(frozen=True)
 class Mark:
     """Bytes. ``reserved``: address space that no one may touch; ``read_only``: readable, neither private writable
-    nor executable, which /proc/PID/status leaves out of its sums."""
+    nor executable, which /proc/PID/status leaves out of its sums.
+    """
 
     clock: float
     rss: int

@@ -85,10 +85,8 @@ def _identify(executable: Path, basedir: Path | None) -> Build | None:
         return None
     root = basedir or executable.parent.parent
     share = next((root / d for d in _SHARE_DIRECTORIES if (root / d / "english/errmsg.sys").exists()), root / "share")
-    plugins = next(
-        (p for p in (root / "lib/plugin", root / "lib/mysql/plugin", *root.glob("lib/*/*/plugin"), *root.glob("usr/lib/*/plugin"))
-         if p.is_dir()), None,
-    )  # fmt: skip
+    places = ("lib/plugin", "lib/mysql/plugin", "lib/*/*/plugin", "usr/lib/*/plugin")
+    plugins = next((p for pattern in places for p in root.glob(pattern) if p.is_dir()), None)
     return Build(family, found[1], executable, root, share, plugins)
 
 

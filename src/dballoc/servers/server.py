@@ -128,7 +128,5 @@ def last_word(log: Path) -> str:
     lines = [line.strip() for line in tail(log, 400, 65_536).splitlines() if line.strip()]
     if crash := next((line for line in lines if _CRASH in line), None):
         return crash
-    errors = [line for line in lines if "error" in line.lower() and not line.endswith("Aborting") or "FATAL" in line]
+    errors = [line for line in lines if ("error" in line.lower() and not line.endswith("Aborting")) or "FATAL" in line]
     return (errors or lines or [f"{log} is empty"])[-1]
-
-

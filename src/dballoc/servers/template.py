@@ -159,7 +159,9 @@ def _fill(
     accounts = [f"'{USER}'@'localhost'", f"'{USER}'@'127.0.0.1'"]
     init.write_text(
         f"CREATE DATABASE {DATABASE};\n"
-        + "".join(f"CREATE USER {a} IDENTIFIED BY '{password}';\nGRANT ALL ON *.* TO {a} WITH GRANT OPTION;\n" for a in accounts)
+        + "".join(
+            f"CREATE USER {a} IDENTIFIED BY '{password}';\nGRANT ALL ON *.* TO {a} WITH GRANT OPTION;\n" for a in accounts
+        )
     )
     init.chmod(0o600)
     user.give(init)

@@ -61,7 +61,9 @@ class Results:
         if not path.is_file():
             raise UsageError(f"{directory}: not a results directory of dballoc: no {FILE}")
         try:
-            db = sqlite3.connect(f"{path.resolve().as_uri()}?mode={'ro' if read_only else 'rw'}", uri=True, isolation_level=None)
+            db = sqlite3.connect(
+                f"{path.resolve().as_uri()}?mode={'ro' if read_only else 'rw'}", uri=True, isolation_level=None
+            )
             found = dict(db.execute("SELECT key, value FROM campaign WHERE key IN ('format', 'dballoc')"))
         except sqlite3.Error as error:
             raise UsageError(f"{path}: not a results database of dballoc: {error}") from None

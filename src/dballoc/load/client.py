@@ -1,0 +1,85 @@
+"""A running sysbench: its reports as they come, its end."""
+
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from dballoc.experiment.model import Data, Load
+from dballoc.host.custody import Child, Custody, Exit
+from dballoc.load import output, sysbench
+from dballoc.load.output import Follower, Interval
+from dballoc.servers.options import Address
+
+
+@dataclass(frozen=True)
+class Job:
+    """What one client is to do."""
+
+    workload: str
+    threads: int
+    seconds: float
+    data: Data
+    engine: str
+    load: Load
+
+
+@dataclass(frozen=True)
+class Result:
+    """A run that ended well. ``histogram``: (milliseconds, count) per bucket."""
+
+    total: output.Total
+    histogram: list[tuple[float, int]]
+
+
+class ClientFailed(Exception):
+    """sysbench failed, or said nothing of its run."""
+
+
+class Client:
+    """One run of sysbench. ``printed`` and the intervals' file are the raw files that stay."""
+
+    def __init__(self, child: Child, printed: Path, follower: Follower) -> None:
+        self._child = child
+        self._printed = printed
+        self._follower = follower
+
+    def reports(self) -> Iterator[Interval]:
+        """What came since the last call."""
+        return self._follower.new()
+
+    def wait(self, timeout: float) -> Exit | None:
+        """How it ended, or None if it has not within ``timeout`` seconds."""
+        return self._child.wait(timeout)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._child.stop(signal.SIGKILL, 0)
+
+    def result(self, ended: Exit) -> Result:
+        """Of a run that has ended and whose reports were read. ClientFailed, in sysbench's words, if there is none."""
+        text = self._printed.read_text(errors="replace")
+        if ended.status != 0:
+            raise ClientFailed(f"sysbench failed ({ended.words}): {output.reason(text)}")
+        if self._follower.total is None:
+            raise ClientFailed(f"sysbench wrote no totals: {output.reason(text)}")
+        return Result(self._follower.total, output.parse_histogram(text))
+
+
+def start(
+    custody: Custody, bench: sysbench.Sysbench, job: Job, connection: Path, raw: Path, name: str, cpus: frozenset[int] | None
+) -> Client:
+    """Start a run. ``connection``: see :func:`connection_file`; raw files go to ``raw`` as ``*-name.*``."""
+    options = sysbench.run_options(job.workload, job.threads, job.seconds, job.data, job.engine, job.load)
+    printed = raw / f"sysbench-{name}.txt"
+    follower = Follower(raw / f"intervals-{name}.jsonl")
+    child = custody.spawn(
+        sysbench.command(bench, connection, "run", options), sysbench.environment(bench, job.workload, follower.path), printed,
+        cpus=sorted(cpus) if cpus else None, nofile=max(1024, job.threads + 200),
+    )  # fmt: skip
+    return Client(child, printed, follower)
+
+
+def connection_file(directory: Path, address: Address, password: str) -> Path:
+    """The configuration file that leads sysbench to a server."""
+    return sysbench.write_config(directory / "sysbench.cnf", sysbench.connection_options(address, password))
