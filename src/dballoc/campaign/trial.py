@@ -287,7 +287,9 @@ class _Trial:
                 done = running.wait(_POLL)
                 for interval in running.reports():
                     intervals.append(interval)
-                    samples.append(self._sampler().sample())
+                    # The counters' window lies between the first report and the last.
+                    edge = len(intervals) == 1 or interval.elapsed > step.seconds - 1
+                    samples.append(self._sampler().sample(whole=edge))
                     self.context.observer.tick(Tick(samples[-1].rss, interval.elapsed, interval.tps, interval.latency * 1e3))
                 if time.monotonic() - samples[-1].clock > _LONGEST_GAP:
                     samples.append(self._sampler().sample())
