@@ -51,14 +51,16 @@ def test_killed_at_random_moments(
     path = tiny_experiment(blocks=blocks, variant=variants(), time={"idle": "0s"}, warmup_sql=[])
     command, how = ("bench", path, "--out", out), {"env": {"DBALLOC_CACHE": str(cache)}}
     kept: dict[tuple[int, int], int] = {}
+    # Spread over the whole span, in any order: three early ones in a row would show little.
+    moments = [LATEST * (number + chance.random()) / kills for number in range(kills)]
+    chance.shuffle(moments)
 
-    for number in range(kills):
+    for number, moment in enumerate(moments):
         if number == max(1, kills // 6):
             # From here on the moments fall into trials.
             shutil.copytree(made_elsewhere(run_cli, tiny_experiment, home), cache / "templates", dirs_exist_ok=True)
             restore_owners(home / "cache" / "templates", cache / "templates")
         process = run_cli.start(*command, **how)
-        moment = chance.uniform(0, LATEST)
         deadline = time.monotonic() + moment
         while process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.005)
