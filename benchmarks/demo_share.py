@@ -33,8 +33,11 @@ def main() -> int:
     wall = last - began
     print(f"{trials} trials in {wall:.0f} s of wall time")
     print(f"{planned:6.0f} s  {planned / wall:6.1%}  measuring, warming up or idling on purpose")
-    print(f"{in_trials - planned:6.0f} s  {(in_trials - planned) / wall:6.1%}  else within trials: copying data, start, proof, SQL, stop")
-    print(f"{wall - in_trials:6.0f} s  {1 - in_trials / wall:6.1%}  between trials: making data, the noise probe, the look at the results")
+    for seconds, what in (
+        (in_trials - planned, "else within trials: copying data, start, proof, SQL, stop"),
+        (wall - in_trials, "between trials: making data, the noise probe, the look at the results"),
+    ):
+        print(f"{seconds:6.0f} s  {seconds / wall:6.1%}  {what}")
     met = planned / wall >= TARGET
     print(f"target: at least {TARGET:.0%}: {'met' if met else 'MISSED'}")
     return 0 if met else 1

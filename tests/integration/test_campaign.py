@@ -1,5 +1,6 @@
 """One block on a real MariaDB: what is measured, proved and kept, and that the server was private and unprivileged."""
 
+import itertools
 import json
 import os
 from dataclasses import dataclass, field
@@ -8,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Cli, Done, Experiment, processes_of, rows, server_pid, thp_mode, wait_until
+from harness import Cli, Done, Experiment, processes_of, rows, server_pid, thp_mode, wait_until
 
 SHIM = Path(str(files("dballoc") / "_native" / "libdballoc_keep_thp.so"))
 MIB = 1 << 20
@@ -90,7 +91,9 @@ def variable(campaign: Campaign, row: dict[str, Any], name: str) -> str:
 
 def test_every_variant_ran_once_and_the_baseline_twice(campaign: Campaign) -> None:
     found = rows(campaign.out, "SELECT variant, role, outcome, fault_text FROM trial")
-    wanted = {("glibc", "A1"), ("glibc", "A2")} | {(v["name"], "V") for v in [*VARIANTS[1:], *([THP_VARIANT] if can_switch_thp() else [])]}
+    wanted = {("glibc", "A1"), ("glibc", "A2")} | {
+        (v["name"], "V") for v in [*VARIANTS[1:], *([THP_VARIANT] if can_switch_thp() else [])]
+    }
     assert {(r["variant"], r["role"]) for r in found} == wanted
     assert len(found) == len(wanted)
     assert [r["fault_text"] for r in found if r["outcome"] != "ok"] == []
@@ -131,7 +134,7 @@ def test_samples_intervals_and_the_histogram(campaign: Campaign) -> None:
     level = of(campaign, "step", row)[1]
     assert len([s for s in samples if s["step"] == 2]) >= 3
     times = [s["t"] for s in sorted(samples, key=lambda s: s["t"])]
-    assert max(b - a for a, b in zip(times, times[1:], strict=False)) < 5, "about one a second, whatever else the machine does"
+    assert max(b - a for a, b in itertools.pairwise(times)) < 5, "about one a second, whatever else the machine does"
     for counter in ("cpu", "minor_faults", "voluntary", "involuntary"):
         values = [s[counter] for s in sorted(samples, key=lambda s: s["t"])]
         assert values == sorted(values), counter
@@ -167,7 +170,11 @@ def test_proof_of_use(campaign: Campaign) -> None:
 
 def test_variants_as_found_on_this_machine(campaign: Campaign) -> None:
     found = {r["name"]: r for r in rows(campaign.out, "SELECT * FROM variant")}
-    assert (found["glibc"]["allocator"], json.loads(found["glibc"]["libraries"]), found["glibc"]["environment"]) == ("glibc", [], "{}")
+    assert (found["glibc"]["allocator"], json.loads(found["glibc"]["libraries"]), found["glibc"]["environment"]) == (
+        "glibc",
+        [],
+        "{}",
+    )
     assert found["jemalloc"]["allocator_version"].split(".")[0].isdigit()
     tuned = json.loads(found["tuned"]["environment"])
     assert "narenas:2" in tuned["MALLOC_CONF"].split(",")

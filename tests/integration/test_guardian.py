@@ -153,7 +153,8 @@ def custody() -> Iterator[Custody]:
 
 
 @pytest.mark.parametrize(
-    ("script", "status", "words"), [("exit 3", 3, "exit status 3"), ("kill -SEGV $$", -11, "SIGSEGV"), ("true", 0, "exit status 0")]
+    ("script", "status", "words"),
+    [("exit 3", 3, "exit status 3"), ("kill -SEGV $$", -11, "SIGSEGV"), ("true", 0, "exit status 0")],
 )
 def test_how_a_child_ended(custody: Custody, tmp_path: Path, script: str, status: int, words: str) -> None:
     done = custody.spawn(["/bin/sh", "-c", script], ENV, tmp_path / "log").wait(20)

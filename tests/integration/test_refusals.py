@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Cli, Done, Experiment, processes_of, rows, server_pid, wait_until
+from harness import Cli, Done, Experiment, processes_of, rows, server_pid, wait_until
 
 import dballoc
 from dballoc.host import thp
@@ -277,7 +277,12 @@ def as_user(home: Path, package_path: Path) -> Callable[..., dict[str, Any]]:
         os.chown(path, OTHER_USER, OTHER_USER)
     return {
         "prefix": ("setpriv", f"--reuid={OTHER_USER}", f"--regid={OTHER_USER}", "--clear-groups", "--bounding-set=-all"),
-        "env": {"DBALLOC_CACHE": str(base / "cache"), "TMPDIR": str(base / "tmp"), "HOME": str(base), "PYTHONDONTWRITEBYTECODE": "1"},
+        "env": {
+            "DBALLOC_CACHE": str(base / "cache"),
+            "TMPDIR": str(base / "tmp"),
+            "HOME": str(base),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
     }
 
 
@@ -318,5 +323,6 @@ def test_a_user_without_root_may_not_limit_memory(
     done = run_cli("bench", file, "--out", home / "user" / "limited", **as_user)
     assert done.status == 2, done.text
     assert re.search(
-        r"limits\.memory: cannot make a memory cgroup in \S+: .*; run as root, or under a systemd scope with Delegate=memory", done.stderr
+        r"limits\.memory: cannot make a memory cgroup in \S+: .*; run as root, or under a systemd scope with Delegate=memory",
+        done.stderr,
     )

@@ -4,7 +4,7 @@ import os
 import signal
 from pathlib import Path
 
-from conftest import Cli, Experiment, processes_of, rows, server_pid, wait_until
+from harness import Cli, Experiment, processes_of, rows, server_pid, wait_until
 
 ONE = [{"name": "glibc"}]
 
@@ -25,7 +25,9 @@ def finished(out: Path) -> list[tuple[int, int]]:
     return [(r["position"], r["trial"]) for r in rows(out, "SELECT position, trial FROM trial ORDER BY position")]
 
 
-def test_ctrl_c_ends_cleanly_and_the_same_command_resumes(run_cli: Cli, tiny_experiment: Experiment, out: Path, home: Path) -> None:
+def test_ctrl_c_ends_cleanly_and_the_same_command_resumes(
+    run_cli: Cli, tiny_experiment: Experiment, out: Path, home: Path
+) -> None:
     file = tiny_experiment(time={"idle": "0s"})
     process = run_cli.start("bench", file, "--out", out)
     wait_until(lambda: len(finished(out)) == 1 and server_pid(home), 120)

@@ -48,7 +48,7 @@ def imports() -> dict[str, dict[str, list[str]]]:
                     names = [f"dballoc.{alias.name}" for alias in node.names]
             for name in names:
                 if name.split(".")[0] == "dballoc":
-                    target = (name.split(".") + [""])[1]
+                    target = name.partition(".")[2].partition(".")[0]
                     found[room][target].append(f"{path.relative_to(ROOT)}:{node.lineno}")
     return found
 

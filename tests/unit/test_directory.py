@@ -50,7 +50,9 @@ def test_another_experiment_is_refused_and_lets_go(tmp_path: Path, experiment) -
 
 def test_a_directory_with_something_else_is_refused(tmp_path: Path, experiment) -> None:
     (tmp_path / "thesis.tex").touch()
-    assert refused(tmp_path, experiment()) == f"{tmp_path}: not empty and not a results directory of dballoc; choose a new --out"
+    assert (
+        refused(tmp_path, experiment()) == f"{tmp_path}: not empty and not a results directory of dballoc; choose a new --out"
+    )
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
 
 

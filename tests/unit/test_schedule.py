@@ -15,7 +15,8 @@ from dballoc.experiment.schedule import Slot
 def words(slots: list[Slot]) -> str:
     """A block in the small language; a level is written behind its variant, ``tuned@4``."""
     return " ".join(
-        (slot.role if slot.role != "V" else slot.variant) + (f"@{slot.level}" if slot.level is not None else "") for slot in slots
+        (slot.role if slot.role != "V" else slot.variant) + (f"@{slot.level}" if slot.level is not None else "")
+        for slot in slots
     )
 
 
@@ -61,7 +62,11 @@ def test_a_resume_finds_the_same_order(experiment, seed: int, number: int, attem
 )
 def test_any_block_holds_every_cell_once(experiment, names: list[str], threads: list[int], fresh: bool, seed: int) -> None:
     model = experiment(
-        variant=[{"name": n} for n in names], baseline=names[0], threads=threads, levels="fresh" if fresh else "rising", seed=seed
+        variant=[{"name": n} for n in names],
+        baseline=names[0],
+        threads=threads,
+        levels="fresh" if fresh else "rising",
+        seed=seed,
     )
     slots = schedule.block(model, 7, 1)
     levels: list[int | None] = [*threads] if fresh else [None]

@@ -9,7 +9,9 @@ from dballoc.servers import options
 from dballoc.servers.build import Build
 from dballoc.servers.options import RESERVED, Address
 
-BUILD = Build("mariadb", "10.11.19-MariaDB", Path("/usr/sbin/mariadbd"), Path("/usr"), Path("/usr/share/mysql"), Path("/usr/lib/plugin"))
+BUILD = Build(
+    "mariadb", "10.11.19-MariaDB", Path("/usr/sbin/mariadbd"), Path("/usr"), Path("/usr/share/mysql"), Path("/usr/lib/plugin")
+)
 
 
 @pytest.mark.parametrize("option", RESERVED)
@@ -22,7 +24,9 @@ BUILD = Build("mariadb", "10.11.19-MariaDB", Path("/usr/sbin/mariadbd"), Path("/
 def test_reserved_options_are_refused_in_every_spelling(option: str, spell) -> None:
     with pytest.raises(UsageError) as caught:
         options.check({spell(option): "x"}, "variant 'v'")
-    assert str(caught.value) == f"variant 'v': option {spell(option)!r} is set by dballoc itself, so that the server stays private"
+    assert (
+        str(caught.value) == f"variant 'v': option {spell(option)!r} is set by dballoc itself, so that the server stays private"
+    )
 
 
 @pytest.mark.parametrize("name", ["", "a=b", "datadir=/x --y", "a b", "x\ny", "-"])

@@ -83,7 +83,8 @@ def test_where_nothing_can_be_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "reason"), [(b"not a database at all, only text\n" * 40, "file is not a database"), (b"", "no such table: campaign")]
+    ("content", "reason"),
+    [(b"not a database at all, only text\n" * 40, "file is not a database"), (b"", "no such table: campaign")],
 )
 def test_what_is_no_database_of_ours(tmp_path: Path, content: bytes, reason: str) -> None:
     (tmp_path / FILE).write_bytes(content)

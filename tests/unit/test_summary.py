@@ -67,7 +67,12 @@ def test_the_row_of_a_level() -> None:
     assert (row["latency_min"], row["latency_avg"], row["latency_max"]) == (1.0, 2.0, 50.0)
     assert (row["p50"], row["p95"], row["p99"], row["p999"]) == (1.0, 2.0, 2.0, 9.0)
     # Between the reports at 12 and 13: cpu from 4 to 5, switches from 50 to 60.
-    assert (row["window"], row["window_events"], row["cpu"], row["voluntary"]) == (1.0, 110, pytest.approx(1.0), pytest.approx(10))
+    assert (row["window"], row["window_events"], row["cpu"], row["voluntary"]) == (
+        1.0,
+        110,
+        pytest.approx(1.0),
+        pytest.approx(10),
+    )
     assert (row["rss_start"], row["rss_mean"], row["rss_peak"], row["rss_end"]) == (100, 200, 310, 200)
 
 

@@ -20,7 +20,10 @@ def test_the_options_of_a_run() -> None:
         "rand-type": "pareto", "db-ps-mode": "auto", "histogram": "on", "percentile": "95", "skip-trx": "on",
     }  # fmt: skip
     assert wanted.items() <= options.items()
-    assert sysbench.run_options("oltp_read_only", 1, 10, DATA, "innodb", Load(prepared_statements=False))["db-ps-mode"] == "disable"
+    assert (
+        sysbench.run_options("oltp_read_only", 1, 10, DATA, "innodb", Load(prepared_statements=False))["db-ps-mode"]
+        == "disable"
+    )
 
 
 def test_the_password_is_in_a_file_of_ours_alone(tmp_path: Path) -> None:

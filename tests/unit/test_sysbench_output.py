@@ -46,7 +46,9 @@ def test_buckets_that_print_alike_are_one() -> None:
     assert parse_histogram(printed) == [(0.031, 7), (0.032, 1)]
 
 
-@pytest.mark.parametrize(("share", "ms"), [(0.001, 0.787), (0.003, 0.787), (0.0031, 0.802), (0.044, 0.802), (0.5, 1.618), (1.0, 1.618)])
+@pytest.mark.parametrize(
+    ("share", "ms"), [(0.001, 0.787), (0.003, 0.787), (0.0031, 0.802), (0.044, 0.802), (0.5, 1.618), (1.0, 1.618)]
+)
 def test_percentiles(share: float, ms: float) -> None:
     assert percentile(parse_histogram(PRINTED), share) == ms
 
@@ -56,7 +58,10 @@ def test_no_events_have_no_percentile() -> None:
     assert percentile([(1.0, 0)], 0.5) is None
 
 
-@given(st.lists(st.integers(min_value=0, max_value=50), min_size=1, max_size=30).filter(any), st.floats(min_value=0.01, max_value=1))
+@given(
+    st.lists(st.integers(min_value=0, max_value=50), min_size=1, max_size=30).filter(any),
+    st.floats(min_value=0.01, max_value=1),
+)
 def test_a_percentile_has_its_share_below_it(counts: list[int], share: float) -> None:
     histogram = [(float(i), count) for i, count in enumerate(counts)]
     found = percentile(histogram, share)

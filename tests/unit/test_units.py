@@ -9,7 +9,16 @@ from dballoc.experiment.units import format_duration, format_size, parse_duratio
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("10s", 10), ("500ms", 0.5), ("2m", 120), ("1m30s", 90), ("1h2m3s4ms", 3723.004), ("1.5h", 5400), (" 10 s ", 10), ("0s", 0)],
+    [
+        ("10s", 10),
+        ("500ms", 0.5),
+        ("2m", 120),
+        ("1m30s", 90),
+        ("1h2m3s4ms", 3723.004),
+        ("1.5h", 5400),
+        (" 10 s ", 10),
+        ("0s", 0),
+    ],
 )
 def test_durations_are_read(text: str, seconds: float) -> None:
     assert parse_duration(text) == pytest.approx(seconds)
