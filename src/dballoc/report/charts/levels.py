@@ -86,8 +86,8 @@ def relative(found: pl.DataFrame, workload: str, variants: Variants) -> Figure:
     low = min([*means, *(max(r["low"], 1 / _CUT) for r in rows if r["low"] is not None)])
     high = max([*means, *(min(r["high"], _CUT) for r in rows if r["high"] is not None)])
     y = alt.Y(
-        "mean:Q", title=f"QPS, ratio to {variants.names[0]}", scale=alt.Scale(domain=[low - _AIR, high + _AIR], nice=False, zero=False),
-        axis=alt.Axis(format=".2f", tickCount=6),
+        "mean:Q", title=f"QPS, ratio to {variants.names[0]}", axis=alt.Axis(format=".2f", tickCount=6),
+        scale=alt.Scale(domain=[low - _AIR, high + _AIR], nice=False, zero=False),
     )  # fmt: skip
     edges = frame([{"low": 1 - MARGIN, "high": 1 + MARGIN}])
     band = alt.Chart(edges).mark_rect(style="margin").encode(y=_like(y, "low"), y2="high:Q")
