@@ -6,8 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
+from dballoc.analysis import sampling
+from dballoc.analysis.campaign import load
+from dballoc.analysis.overtime import over_time
+from dballoc.analysis.pairs import pairs
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment import file, schedule
 from dballoc.experiment.model import Experiment
@@ -176,6 +181,37 @@ def test_redacted_everywhere(campaign: Campaign) -> None:
     assert "…/x.so on HOST" in text
     assert "USER" in text
     assert "…/lib.so" in text
+
+
+@pytest.mark.parametrize("levels", ["rising", "fresh"])
+def test_over_time_all_trials_share_a_clock(campaign: Campaign, levels: str) -> None:
+    found = over_time(load(campaign(levels=levels)))
+    steps = found.steps.select("begin", "end").rows()
+    assert [begin for begin, _ in steps[1:]] == pytest.approx([end for _, end in steps[:-1]])
+    assert [t for (t,) in found.steps.filter(kind="level").select("threads").rows()] == [1, 4]
+    inside = found.series.join(found.steps, on=["start", "step"])
+    assert inside.height == found.series.height
+    assert inside.filter(pl.col("second").is_between("begin", "end")).height == inside.height
+    assert set(found.series.filter(measure="user")["value"].round(6)) == {100.0}
+
+
+def test_pairs_are_of_all_with_all(campaign: Campaign) -> None:
+    found = pairs(load(campaign(blocks=3)))
+    assert {(a, b) for a, b in found.select("first", "second").rows()} == {
+        ("glibc", "jemalloc"),
+        ("glibc", "tuned"),
+        ("jemalloc", "tuned"),
+    }
+    peak = found.filter(first="jemalloc", second="tuned", measure="rss_peak").row(0, named=True)
+    assert peak["low"] < 150 / 170 < peak["high"]
+    assert peak["n"] == 3
+
+
+def test_the_samplers_cost(campaign: Campaign) -> None:
+    row = sampling.cost(load(campaign())).row(0, named=True)
+    assert (row["variant"], row["trials"], row["samples"]) == ("glibc", 4, 48)
+    assert row["each"] == pytest.approx(0.01 / 12 * 1e6)
+    assert 0 < row["share"] < 0.01
 
 
 def test_nothing_finished_is_one_line(campaign: Campaign) -> None:

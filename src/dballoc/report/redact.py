@@ -18,7 +18,7 @@ HOST, USER, DOMAIN = "HOST", "USER", "DOMAIN"
 # Names that say nothing about anybody, and would tear holes into every other word.
 _NOBODY = frozenset({
     "localhost", "root", "mysql", "mariadb", "nobody", "daemon", "admin", "user", "host", "server", "client", "debian",
-    "ubuntu", "sbtest", "test", "vm", "db", "innodb", "rocksdb", "aria", "myisam", "always", "madvise", "never", "socket",
+    "ubuntu", "sbtest", "test", "innodb", "rocksdb", "aria", "myisam", "always", "madvise", "never", "socket",
     "tcp", "rising", "fresh", "uniform", "gaussian", "special", "pareto",
 })  # fmt: skip
 
@@ -81,7 +81,7 @@ def redact(campaign: Campaign) -> Campaign:
     r = _find(campaign)
     experiment = _experiment(campaign.experiment, r)
     facts = {k: r.text(v) if k not in ("experiment", "environment") else v for k, v in campaign.facts.items()}
-    environment = r.values(campaign.environment)
+    environment = r.values(campaign.environment) | {"host": HOST}
     facts |= {"experiment": file.dump(experiment), "environment": json.dumps(environment)}
     return replace(
         campaign, facts=facts, experiment=experiment, environment=environment,

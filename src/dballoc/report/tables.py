@@ -262,7 +262,7 @@ def environment(campaign: Campaign) -> Table:
         ("CPU", f"{e.get('cpu')}: {count(e.get('cpus', 0), 'CPU')}, {count(e.get('cores', 0), 'core')}, "
                 f"{count(e.get('numa_nodes', 1), 'NUMA node')}"),
         ("CPU governor", e.get("governor")),
-        ("memory", f"{with_unit(e.get('memory'))}, swap {with_unit(e.get('swap'))}"),
+        ("memory", f"{with_unit(e.get('memory'))}, {'swap ' + with_unit(e['swap']) if e.get('swap') else 'no swap'}"),
         ("system", f"{e.get('os')}, {e.get('libc')}"),
         ("kernel", f"{e.get('kernel')} {e.get('machine')}"),
         ("THP", f"{e.get('thp')}, defrag: {e.get('thp_defrag')}"),
