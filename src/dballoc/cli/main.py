@@ -34,15 +34,27 @@ app.command("list")(list_.list_)
 app.command("report")(report.report)
 
 
+# Typer's own errors about words of the command line. It has no public name for their base class.
+_WordError: type[Exception] = typer.BadParameter.__mro__[2]
+
+
 def main() -> None:
     """Run a verb. One line on stderr and exit status 2 (usage) or 1 (failure); 130 after Ctrl-C."""
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
     except (UsageError, Failure) as error:
-        Console(stderr=True, soft_wrap=True, highlight=False).print(f"dballoc: {error}", markup=False)
+        _complain(str(error))
         sys.exit(error.exit_status)
-    except KeyboardInterrupt:
+    except _WordError as error:
+        words: str = error.format_message()  # type: ignore[attr-defined]
+        _complain(f"{words.rstrip('.')}; dballoc --help says more")
+        sys.exit(2)
+    except (KeyboardInterrupt, typer.Abort):
         sys.exit(130)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)
+
+
+def _complain(text: str) -> None:
+    Console(stderr=True, soft_wrap=True, highlight=False).print(f"dballoc: {text}", markup=False)
