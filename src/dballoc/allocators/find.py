@@ -43,7 +43,7 @@ def find(name: str) -> Allocator:
     """The allocator of that catalogue name. UsageError, with the package to install, if it is not here."""
     entry = look_up(allocators(), name, "allocator")
     if entry.get("builtin"):
-        return Allocator(name, (), _version(entry, []))
+        return Allocator(name, (), version(entry, []))
     libraries = []
     for sonames in entry["preload"]:
         found = next(filter(None, (_library(s) for s in sonames.split("|"))), None)
@@ -53,7 +53,7 @@ def find(name: str) -> Allocator:
                 f"install it: apt-get install {Packages(entry['packages']).choose(entry['packages'])}"
             )
         libraries.append(found)
-    return Allocator(name, tuple(libraries), _version(entry, libraries))
+    return Allocator(name, tuple(libraries), version(entry, libraries))
 
 
 def by_path(libraries: tuple[Path, ...]) -> Allocator:
@@ -120,10 +120,11 @@ match sys.argv[3]:
 """
 
 
-def _version(entry: dict[str, Any], libraries: list[Path]) -> str:
+def version(entry: dict[str, Any], libraries: list[Path]) -> str:
+    """What an allocator's files say of their version; ``unknown`` if nothing."""
     asked = entry["version"]
     if "says" in asked:
-        library = next(p for p in libraries if p.name == asked["library"])
+        library = next((p for p in libraries if p.name.startswith(asked["library"])), libraries[-1])
         found = re.search(asked["says"].encode(), library.read_bytes())
         return found[1].decode() if found else "unknown"
     if "file" in asked:

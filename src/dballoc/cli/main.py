@@ -6,7 +6,7 @@ import typer
 from rich.console import Console
 
 import dballoc
-from dballoc.cli import bench, doctor, list_, report
+from dballoc.cli import bench, doctor, list_, report, verify
 from dballoc.errors import Failure, UsageError
 
 app = typer.Typer(
@@ -32,6 +32,7 @@ app.command("bench")(bench.bench)
 app.command("doctor")(doctor.doctor)
 app.command("list")(list_.list_)
 app.command("report")(report.report)
+app.command("verify")(verify.verify)
 
 
 # Typer's own errors about words of the command line. It has no public name for their base class.

@@ -1,0 +1,104 @@
+"""Which malloc a running process really uses, and with which settings; read from outside."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from dballoc.allocators import find, running
+from dballoc.catalogue import allocators
+from dballoc.host import thp
+
+_GLIBC_SAYS = re.compile(rb"GNU C Library .*? version ([\d.]+)")
+
+
+@dataclass(frozen=True)
+class InUse:
+    """``name``: the catalogue's, None for a library that it does not know; ``how`` it came to be used; ``mixed``: symbols
+    that lead elsewhere, by symbol; ``settings``: the environment's variables that steer it; ``thp`` as achieved.
+    """
+
+    pid: int
+    executable: str
+    name: str | None
+    title: str
+    version: str
+    library: str
+    how: str
+    mixed: dict[str, str]
+    settings: dict[str, str]
+    thp: str
+
+
+def identify(pid: int) -> InUse:
+    """Look at a process. :class:`dballoc.allocators.running.Unreadable` if that is not possible."""
+    bindings = running.bindings(pid)
+    try:
+        executable = str(Path(f"/proc/{pid}/exe").readlink())
+        environ = _environment(Path(f"/proc/{pid}/environ").read_bytes())
+        achieved = thp.achieved(pid)
+    except OSError as error:
+        raise running.Unreadable(f"process {pid}: {error.strerror}") from None
+    library = bindings.get("malloc") or bindings.get("free")
+    if library is None:
+        raise running.Unreadable(f"process {pid}: its executable calls no malloc of a library; it may carry its own")
+    name = catalogue_name(library)
+    mixed = {s: lib for s, lib in bindings.items() if not _same(lib, library) and not _calls_malloc(s, lib)}
+    entry = allocators()[name] if name else None
+    return InUse(
+        pid, executable, name, entry["title"] if entry else Path(library).name, _version(pid, name, library), library,
+        _how(library, executable, environ), mixed, settings(environ, entry["tunables"]["env"] if entry else None), achieved,
+    )  # fmt: skip
+
+
+def catalogue_name(library: str) -> str | None:
+    """The allocator that a file belongs to, by its soname; None if the catalogue does not know it."""
+    stem = Path(library).name.partition(".so")[0]
+    for name, entry in allocators().items():
+        for sonames in (*entry.get("preload", []), *entry.get("provider", [])):
+            if any(stem == soname.partition(".so")[0] for soname in sonames.split("|")):
+                return name
+    return None
+
+
+def settings(environ: dict[str, str], variable: str | None) -> dict[str, str]:
+    """The variables of an environment that steer this malloc. ``variable``: the catalogue's, maybe with ``{NAME}``."""
+    start = (variable or "").partition("{")[0]
+    # glibc reads MALLOC_ARENA_MAX and its like beside GLIBC_TUNABLES.
+    starts = ("MALLOC_",) if start == "GLIBC_TUNABLES" else ()
+    return {k: v for k, v in environ.items() if (start and k.startswith(start)) or (starts and k.startswith(starts))}
+
+
+def _environment(raw: bytes) -> dict[str, str]:
+    pairs = (item.decode(errors="replace").partition("=") for item in raw.split(b"\0") if b"=" in item)
+    return {name: value for name, _, value in pairs}
+
+
+def _how(library: str, executable: str, environ: dict[str, str]) -> str:
+    if library == executable:
+        return "it is built into the executable"
+    stem = Path(library).name.partition(".so")[0]
+    if any(Path(p).name.partition(".so")[0] == stem for p in re.split("[: ]", environ.get("LD_PRELOAD", "")) if p):
+        return "LD_PRELOAD in its environment"
+    if catalogue_name(library) == "glibc":
+        return "nothing else was preloaded"
+    return "the executable is linked against it, or /etc/ld.so.preload names it"
+
+
+def _version(pid: int, name: str | None, library: str) -> str:
+    inside = Path(f"/proc/{pid}/root{library}")
+    try:
+        if name == "glibc":
+            found = _GLIBC_SAYS.search(inside.read_bytes())
+            return found[1].decode().rstrip(".") if found else "unknown"
+        return find.version(allocators()[name], [inside]) if name else ""
+    except OSError:
+        return "unknown"
+
+
+def _same(one: str, other: str) -> bool:
+    return one == other or catalogue_name(one) == catalogue_name(other) is not None
+
+
+def _calls_malloc(symbol: str, library: str) -> bool:
+    """libstdc++'s operator new calls malloc, which is looked at by itself."""
+    return symbol.startswith("_Zn") and "libstdc++" in library

@@ -1,0 +1,31 @@
+"""``dballoc verify``: which malloc a running server really uses."""
+
+import dataclasses
+import json
+from typing import Annotated
+
+import typer
+
+from dballoc.allocators import identify
+from dballoc.allocators.running import Unreadable
+from dballoc.errors import Failure
+
+
+def verify(
+    pid: Annotated[int, typer.Argument(metavar="PID", help="A running process.", min=1)],
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """Say which malloc a running server really uses, with which settings: from its own bindings, read from outside."""
+    try:
+        found = identify.identify(pid)
+    except Unreadable as error:
+        raise Failure(f"{error}; it takes the process's own user or root to look into it") from None
+    if as_json:
+        print(json.dumps(dataclasses.asdict(found), indent=1))
+        return
+    print(f"{found.executable} (process {pid}) uses {' '.join(filter(None, [found.title, found.version]))}: {found.library}")
+    print(f"because:  {found.how}")
+    print(f"settings: {', '.join(f'{k}={v}' for k, v in found.settings.items()) or 'none in its environment'}")
+    print(f"THP:      {found.thp}")
+    for symbol, library in found.mixed.items():
+        print(f"warning:  {symbol} leads to {library}: blocks of two mallocs are mixed")
