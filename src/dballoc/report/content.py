@@ -149,7 +149,7 @@ def _faults(campaign: Campaign, comparisons: Comparisons) -> Section:
     lines = [f"{name}: {fault_words(k_of_n)}." for name, k_of_n in comparisons.faulty.items()]
     lines.append("A variant with faults gets no verdict: what survived says nothing of what did not.")
     logs = [
-        Listing(f"Log of block {r['block']}, {r['variant']} ({r['fault']})", r["log_tail"])
+        Listing(f"Log of {tables.where(r)}, {tables.who(r)}: {r['fault']}", r["log_tail"])
         for r in bad.iter_rows(named=True) if r["log_tail"]
     ]  # fmt: skip
     return Section(

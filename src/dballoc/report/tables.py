@@ -211,7 +211,7 @@ def fault_list(campaign: Campaign) -> Table:
     """Every trial that ended in a fault, those of repeated blocks included."""
     rows = [
         [
-            f"block {r['block']}" + (f", attempt {r['attempt'] + 1}" if r["attempt"] else ""), _who(r), r["fault"] or NOTHING,
+            where(r), who(r), r["fault"] or NOTHING,
             exit_words(r["exit_status"]), r["fault_text"] or NOTHING, with_unit(r["rss_peak"]),
         ]
         for r in campaign.trial.filter(pl.col("outcome") == "fault").iter_rows(named=True)
@@ -322,7 +322,13 @@ def _floor_words(comparison: Comparison, comparisons: Comparisons) -> str:
     return verdict_words(comparison, replace(comparisons, faulty={}))
 
 
-def _who(trial: dict[str, Any]) -> str:
+def where(trial: dict[str, Any]) -> str:
+    """A trial's place, ``block 1, attempt 2``."""
+    return f"block {trial['block']}" + (f", attempt {trial['attempt'] + 1}" if trial["attempt"] else "")
+
+
+def who(trial: dict[str, Any]) -> str:
+    """A trial's variant, ``glibc (A2) at 16``."""
     role = f" ({trial['role']})" if trial["role"] != "V" else ""
     level = f" at {trial['level']}" if trial["level"] is not None else ""
     return trial["variant"] + role + level
