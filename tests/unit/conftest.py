@@ -1,6 +1,9 @@
-"""Experiments for tests that need no server."""
+"""Experiments for tests that need no server, and programs to look into."""
 
-from collections.abc import Callable
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,3 +28,23 @@ def experiment() -> MakeExperiment:
         return Experiment.model_validate(table | changes)
 
     return make
+
+
+@pytest.fixture
+def running_program(tmp_path: Path) -> Iterator[Callable[..., int]]:
+    """Compile and start a program; it runs until the test ends."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(name: str, source: str, *flags: str, preload: str = "") -> int:
+        (tmp_path / f"{name}.c").write_text(source)
+        subprocess.run(["cc", "-O0", "-fno-builtin", "-o", tmp_path / name, tmp_path / f"{name}.c", *flags], check=True)
+        env = {**os.environ, "LD_PRELOAD": preload}
+        process = subprocess.Popen([tmp_path / name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True)
+        started.append(process)
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        return process.pid
+
+    yield start
+    for process in started:
+        process.communicate("\n", timeout=10)

@@ -1,8 +1,6 @@
 """The bindings of a running process, read from outside."""
 
-import os
 import struct
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,26 +20,6 @@ static _Alignas(16) char heap[1 << 20]; static size_t used;
 void *malloc(size_t n) { void *p = heap + used; used += (n + 15) & ~(size_t)15; return p; }
 void free(void *p) { (void)p; }
 """
-
-
-@pytest.fixture
-def running_program(tmp_path: Path):
-    """Compile and start a program; it runs until the test ends."""
-    started = []
-
-    def start(name: str, source: str, *flags: str, preload: str = "") -> int:
-        (tmp_path / f"{name}.c").write_text(source)
-        subprocess.run(["cc", "-O0", "-fno-builtin", "-o", tmp_path / name, tmp_path / f"{name}.c", *flags], check=True)
-        env = {**os.environ, "LD_PRELOAD": preload}
-        process = subprocess.Popen([tmp_path / name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True)
-        started.append(process)
-        assert process.stdout
-        assert process.stdout.readline() == "ready\n"
-        return process.pid
-
-    yield start
-    for process in started:
-        process.communicate("\n", timeout=10)
 
 
 @pytest.mark.parametrize("binding", ["now", "lazy"])
@@ -77,5 +55,4 @@ def test_no_such_process() -> None:
 def test_a_damaged_image_is_refused_not_followed(cut: int) -> None:
     whole = Path("/bin/true").read_bytes()
     with pytest.raises((running.Unreadable, struct.error, IndexError)):
-        image = running._parse(whole[:cut])
-        running._slots(image)
+        running._slots(running._parse(whole[:cut]))

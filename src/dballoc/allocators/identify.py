@@ -8,6 +8,8 @@ from dballoc.allocators import find, running
 from dballoc.catalogue import allocators
 from dballoc.host import thp
 
+# What glibc reads beside GLIBC_TUNABLES (mallopt(3), "Environment variables").
+_GLIBC_OLD = ("MALLOC_ARENA_", "MALLOC_CHECK_", "MALLOC_MMAP_", "MALLOC_PERTURB_", "MALLOC_TOP_PAD_", "MALLOC_TRIM_")
 _GLIBC_SAYS = re.compile(rb"GNU C Library .*? version ([\d.]+)")
 
 
@@ -63,9 +65,10 @@ def catalogue_name(library: str) -> str | None:
 def settings(environ: dict[str, str], variable: str | None) -> dict[str, str]:
     """The variables of an environment that steer this malloc. ``variable``: the catalogue's, maybe with ``{NAME}``."""
     start = (variable or "").partition("{")[0]
-    # glibc reads MALLOC_ARENA_MAX and its like beside GLIBC_TUNABLES.
-    starts = ("MALLOC_",) if start == "GLIBC_TUNABLES" else ()
-    return {k: v for k, v in environ.items() if (start and k.startswith(start)) or (starts and k.startswith(starts))}
+    if not start:
+        return {}
+    starts = (start, *_GLIBC_OLD) if start == "GLIBC_TUNABLES" else (start,)
+    return {k: v for k, v in environ.items() if k.startswith(starts)}
 
 
 def _environment(raw: bytes) -> dict[str, str]:

@@ -1,0 +1,62 @@
+"""Which malloc a process uses: the words around the bindings."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dballoc.allocators import find, identify
+from dballoc.errors import UsageError
+
+USES_MALLOC = """
+#include <stdio.h>
+#include <stdlib.h>
+int main(void) { free(malloc(10)); puts("ready"); fflush(stdout); return getchar() == 0; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("library", "name"),
+    [
+        ("/usr/lib/x86_64-linux-gnu/libc.so.6", "glibc"),
+        ("/usr/lib/x86_64-linux-gnu/libjemalloc.so.2", "jemalloc"),
+        ("/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4.5.10", "tcmalloc"),
+        ("/usr/lib/x86_64-linux-gnu/libtcmalloc.so.4.5.10", "tcmalloc-full"),
+        ("/usr/lib/x86_64-linux-gnu/libmimalloc.so.2.0", "mimalloc"),
+        ("/usr/lib/x86_64-linux-gnu/libtbbmalloc_proxy.so.2.8", "tbbmalloc"),
+        ("/opt/libhoard.so", None),
+    ],
+)
+def test_catalogue_name(library: str, name: str | None) -> None:
+    assert identify.catalogue_name(library) == name
+
+
+def test_settings_are_those_of_this_malloc() -> None:
+    environ = {"MALLOC_CONF": "a", "MALLOC_ARENA_MAX": "1", "GLIBC_TUNABLES": "b", "MIMALLOC_PURGE_DELAY": "0", "HOME": "/"}
+    assert identify.settings(environ, "GLIBC_TUNABLES") == {"MALLOC_ARENA_MAX": "1", "GLIBC_TUNABLES": "b"}
+    assert identify.settings(environ, "MALLOC_CONF") == {"MALLOC_CONF": "a"}
+    assert identify.settings(environ, "MIMALLOC_{NAME}") == {"MIMALLOC_PURGE_DELAY": "0"}
+    assert identify.settings(environ, None) == {}
+
+
+def test_glibc(running_program: Callable[..., int]) -> None:
+    found = identify.identify(running_program("plain", USES_MALLOC))
+    assert (found.name, found.mixed) == ("glibc", {})
+    assert found.version == find.find("glibc").version
+    assert found.how == "nothing else was preloaded"
+
+
+def test_a_preloaded_one(running_program: Callable[..., int]) -> None:
+    try:
+        allocator = find.find("jemalloc")
+    except UsageError as error:
+        pytest.skip(str(error))
+    found = identify.identify(running_program("preloaded", USES_MALLOC, preload=str(allocator.libraries[0])))
+    assert (found.name, found.version, found.how) == ("jemalloc", allocator.version, "LD_PRELOAD in its environment")
+
+
+def test_half_a_malloc_is_called_mixed(running_program: Callable[..., int], c_library: Callable[[str, str], Path]) -> None:
+    half = c_library("half", "#include <stddef.h>\nvoid free(void *p) { (void)p; }\n")
+    found = identify.identify(running_program("mixed", USES_MALLOC, preload=str(half)))
+    assert found.name == "glibc"
+    assert found.mixed == {"free": str(half)}
