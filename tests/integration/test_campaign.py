@@ -120,7 +120,8 @@ def test_steps(campaign: Campaign) -> None:
     # The server's own, over the window between the load's reports.
     assert 0 < level["cpu"] <= level["window"] * 2.5
     assert level["cpu_user"] + level["cpu_system"] == pytest.approx(level["cpu"], abs=0.1)
-    assert level["voluntary"] > level["window_events"], "a client that asks over a socket makes the server wait for it"
+    # A client that asks over a socket makes the server wait for it, or takes its CPU: which of the two is the scheduler's.
+    assert level["voluntary"] + level["involuntary"] > level["window_events"]
     assert 60 * MIB < level["rss_start"] <= level["rss_peak"] < 400 * MIB
     assert (idle["tps"], idle["events"]) == (None, None)
     assert idle["seconds"] == pytest.approx(1, abs=0.9)

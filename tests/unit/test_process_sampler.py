@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from dballoc.measure import process
 from dballoc.measure.process import Gone, ProcessSampler, Sample
 
 # Does what a line on its standard input says, then answers "done".
@@ -138,6 +139,19 @@ def test_with_many_threads_a_sample_in_passing_reads_a_share_and_the_next_ones_t
     sampler.sample(whole=True)
     assert len(set(read)) == 201
     do("join", 0)
+
+
+@pytest.mark.parametrize(
+    ("status", "counts"),
+    [
+        (b"Name:\tx\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t3\n", (12, 3)),
+        # Linux 6.6 and later with shadow stacks.
+        (b"\nvoluntary_ctxt_switches:\t1\nnonvoluntary_ctxt_switches:\t2\nx86_Thread_features:\t\nx86_Thread_features_locked:\t\n", (1, 2)),
+        (b"", None),
+    ],
+)  # fmt: skip
+def test_context_switches_wherever_they_stand(status: bytes, counts: tuple[int, int] | None) -> None:
+    assert process._switches(status) == counts
 
 
 def test_its_own_cost_is_counted(worker: tuple[ProcessSampler, Do]) -> None:

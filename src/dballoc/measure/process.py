@@ -123,13 +123,18 @@ class ProcessSampler:
         except OSError:
             return None
         try:
-            # The last two lines: voluntary_ctxt_switches, nonvoluntary_ctxt_switches.
-            lines = os.read(fd, 4096).rsplit(b"\n", 3)
-            return int(lines[1].rpartition(b"\t")[2]), int(lines[2].rpartition(b"\t")[2])
-        except (OSError, IndexError):
+            return _switches(os.read(fd, 8192))
+        except OSError:
             return None
         finally:
             os.close(fd)
+
+
+def _switches(status: bytes) -> tuple[int, int] | None:
+    """Voluntary and involuntary context switches of a thread's status; some kernels add lines after them."""
+    found = status.rfind(b"\nvoluntary_ctxt_switches:")
+    words = status[found:].split(maxsplit=4)
+    return (int(words[1]), int(words[3])) if found >= 0 else None
 
 
 def _sizes(status: bytes) -> dict[bytes, int]:
