@@ -130,7 +130,7 @@ def test_with_many_threads_a_sample_in_passing_reads_a_share_and_the_next_ones_t
     read: list[str] = []
     really = sampler._switches_of
     monkeypatch.setattr(sampler, "_switches_of", lambda tid: (read.append(tid), really(tid))[1])
-    for _ in range(10):
+    for _ in range(12):
         before = len(read)
         sampler.sample()
         assert len(read) - before <= 21

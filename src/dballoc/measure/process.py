@@ -13,7 +13,7 @@ _SIZE = re.compile(rb"^(Vm\w+):\s+(\d+) kB", re.MULTILINE)
 
 # The kernel counts context switches by thread only, and each costs as much to read as half of all the rest. So a sample
 # in passing reads a share of the threads, in turns of this many samples; a whole one reads all of them.
-_TURN = 10
+_TURN = 12
 _FEW = 8
 
 
@@ -52,6 +52,7 @@ class ProcessSampler:
         self._cpu_clock = (~pid << 3) | 2
         self._stat = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
         self._status = os.open(f"/proc/{pid}/status", os.O_RDONLY | os.O_CLOEXEC)
+        self._task = os.open(f"/proc/{pid}/task", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._per_thread: dict[str, tuple[int, int]] = {}
         self._switches = (0, 0)
         self._waiting: list[str] = []
@@ -61,8 +62,8 @@ class ProcessSampler:
 
     def close(self) -> None:
         """Close its files."""
-        os.close(self._stat)
-        os.close(self._status)
+        for fd in (self._stat, self._status, self._task):
+            os.close(fd)
 
     def sample(self, whole: bool = False) -> Sample:
         """One sample; ``whole`` reads every thread's context switches, else they lag a few samples behind where there
@@ -99,7 +100,7 @@ class ProcessSampler:
 
     def _read_switches(self, whole: bool) -> None:
         if whole or not self._waiting:
-            self._waiting = os.listdir(f"/proc/{self.pid}/task")
+            self._waiting = os.listdir(self._task)
             self._share = max(_FEW, -(-len(self._waiting) // _TURN))
             # Those of threads that have ended stay in the sum.
             self._per_thread = {tid: self._per_thread.get(tid, (0, 0)) for tid in self._waiting}
@@ -119,7 +120,7 @@ class ProcessSampler:
 
     def _switches_of(self, tid: str) -> tuple[int, int] | None:
         try:
-            fd = os.open(f"/proc/{self.pid}/task/{tid}/status", os.O_RDONLY | os.O_CLOEXEC)
+            fd = os.open(f"{tid}/status", os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._task)
         except OSError:
             return None
         try:
