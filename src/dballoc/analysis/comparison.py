@@ -86,8 +86,8 @@ def compare(campaign: Campaign) -> Comparisons:
 
 
 def faults(campaign: Campaign) -> dict[str, tuple[int, int]]:
-    """Per variant with faults: (trials with a fault, trials)."""
-    counts = campaign.trial.filter("counted").group_by("variant").agg((pl.col("outcome") == "fault").sum().alias("k"), pl.len())
+    """Per variant with faults: (trials with a fault, trials), repeated blocks included: a crash is not noise."""
+    counts = campaign.trial.group_by("variant").agg((pl.col("outcome") == "fault").sum().alias("k"), pl.len())
     return {name: (k, n) for name, k, n in counts.iter_rows() if k}
 
 

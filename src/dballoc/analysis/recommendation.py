@@ -15,9 +15,12 @@ RULE = (
 
 @dataclass(frozen=True)
 class Recommendation:
-    """``tie``: the chosen one is the baseline because nothing is shown to need less memory."""
+    """``variant`` is None when the baseline itself had faults: then nothing has been compared.
 
-    variant: str
+    ``tie``: the chosen one is the baseline because nothing is shown to need less memory.
+    """
+
+    variant: str | None
     tie: bool
     slower: list[str]
     faulty: list[str]
@@ -28,6 +31,9 @@ def recommend(comparisons: Comparisons, baseline: str) -> Recommendation:
     peak = next(m for m in comparisons.metrics if m.key == "rss_peak")
     variants = list(dict.fromkeys(c.variant for c in comparisons.family))
     slower = [v for v in variants if _shown_slower(comparisons, v)]
+    faulty = sorted(comparisons.faulty)
+    if baseline in faulty:
+        return Recommendation(None, False, slower, faulty)
     candidates = []
     for name in variants:
         found = comparisons.find(name, peak)
@@ -35,7 +41,6 @@ def recommend(comparisons: Comparisons, baseline: str) -> Recommendation:
             continue
         if found.verdict is Verdict.LOWER:
             candidates.append((found.ratio.estimate, name))
-    faulty = sorted(comparisons.faulty)
     if not candidates:
         return Recommendation(baseline, True, slower, faulty)
     return Recommendation(min(candidates)[1], False, slower, faulty)

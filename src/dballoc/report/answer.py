@@ -104,7 +104,7 @@ def _recommend(comparisons: Comparisons, recommendation: Recommendation, baselin
     blocks = max((c.ratio.blocks for c in comparisons.family if c.ratio), default=0)
     if not comparisons.family:
         return "Nothing to compare", f"{baseline}, the baseline, is the only variant."
-    if baseline in comparisons.faulty:
+    if recommendation.variant is None:
         return "No recommendation", f"{baseline} is the baseline, and {fault_words(comparisons.faulty[baseline], ' of it')}."
     if blocks == 0:
         both = f"{baseline} twice and another variant, without a fault"

@@ -200,9 +200,8 @@ def faults(campaign: Campaign, comparisons: Comparisons) -> Table:
     for name in campaign.names:
         kinds = bad.filter(pl.col("variant") == name).group_by("fault", maintain_order=True).len()
         if kinds.height:
-            k_of_n = comparisons.faulty.get(name)
-            counted = f"{k_of_n[0]} of {k_of_n[1]}" if k_of_n else "only in blocks that were repeated"
-            rows.append([name, counted, ", ".join(f"{kind} ({n})" for kind, n in kinds.iter_rows())])
+            k, n_trials = comparisons.faulty[name]
+            rows.append([name, f"{k} of {n_trials}", ", ".join(f"{kind} ({n})" for kind, n in kinds.iter_rows())])
     columns = ["variant", "trials with a fault", "kinds"]
     return Table("Faults by variant", columns, rows, words=columns)
 

@@ -61,9 +61,10 @@ class Results:
         if not path.is_file():
             raise UsageError(f"{directory}: not a results directory of dballoc: no {FILE}")
         try:
-            db = sqlite3.connect(
-                f"{path.resolve().as_uri()}?mode={'ro' if read_only else 'rw'}", uri=True, isolation_level=None
-            )
+            if read_only and path.with_name(FILE + "-journal").exists():
+                # Left by a writer that was killed in the middle: a writer's opening rolls it back, a reader's cannot.
+                _connect(path, "rw").close()
+            db = _connect(path, "ro" if read_only else "rw")
             found = dict(db.execute("SELECT key, value FROM campaign WHERE key IN ('format', 'dballoc')"))
         except sqlite3.Error as error:
             raise UsageError(f"{path}: not a results database of dballoc: {error}") from None
@@ -139,6 +140,12 @@ class Results:
             # Whatever went wrong, Ctrl-C included; a full disk may have rolled back already.
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
+
+
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    db = sqlite3.connect(f"{path.resolve().as_uri()}?mode={mode}", uri=True, isolation_level=None)
+    db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    return db
 
 
 def _insert(db: sqlite3.Connection, table: str, rows: Sequence[Row]) -> None:
