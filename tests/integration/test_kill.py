@@ -35,7 +35,7 @@ def variants() -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("kills", "blocks"), [(3, 2), pytest.param(20, 5, marks=pytest.mark.slow)], ids=["three moments", "twenty moments"]
+    ("kills", "blocks"), [(3, 1), pytest.param(20, 5, marks=pytest.mark.slow)], ids=["three moments", "twenty moments"]
 )
 @pytest.mark.timeout(1800)
 def test_killed_at_random_moments(
@@ -48,7 +48,10 @@ def test_killed_at_random_moments(
     base.chmod(0o755)  # the server's user must reach its data
     # A cache of its own, so that the first kills strike while the data template is made.
     cache, out = base / "cache", base / "r"
-    path = tiny_experiment(blocks=blocks, variant=variants(), time={"idle": "0s"}, warmup_sql=[])
+    columns = variants()
+    if len(columns) == 2:
+        blocks += 1  # without the variants that need root a block is shorter, and must not end before the last kill
+    path = tiny_experiment(blocks=blocks, variant=columns, time={"idle": "0s"}, warmup_sql=[])
     command, how = ("bench", path, "--out", out), {"env": {"DBALLOC_CACHE": str(cache)}}
     kept: dict[tuple[int, int], int] = {}
     # Spread over the whole span, in any order: three early ones in a row would show little.
