@@ -19,7 +19,7 @@ from dballoc.allocators.find import Allocator
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment, Server, Variant
 from dballoc.experiment.units import parse_size
-from dballoc.host import cpus, places, thp
+from dballoc.host import cgroup, cpus, places, thp
 from dballoc.host.user import ServerUser, server_user
 from dballoc.load import sysbench
 from dballoc.servers import build as find_build
@@ -101,6 +101,8 @@ def settle(experiment: Experiment) -> Setting:
         sysbench.workload(name)
     user = server_user()
     _check_places(user)
+    if experiment.limits.memory is not None:
+        cgroup.check()
     variants = {v.name: _settle_variant(experiment, v, user) for v in experiment.variant}
     setting = Setting(experiment, variants, user, client)
     _check_room(setting)
@@ -108,6 +110,7 @@ def settle(experiment: Experiment) -> Setting:
 
 
 def _check_places(user: ServerUser) -> None:
+    places.check_socket_path()
     for path, name in ((places.cache(), "DBALLOC_CACHE"), (Path(tempfile.gettempdir()), "TMPDIR")):
         if blocked := user.may_not_pass(path):
             raise UsageError(

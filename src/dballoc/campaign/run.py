@@ -39,11 +39,13 @@ class Ending:
 
     why: str
     blocks: int
+    good_trials: int
 
 
 def run(setting: Setting, out: Path, observer: Observer) -> Ending:
     """Run or resume the campaign in ``out``. UsageError or Failure in one line; what was finished is kept."""
-    if places.free_bytes(out.absolute()) < ROOM:
+    out = out.absolute()  # servers and clients run in directories of their own
+    if places.free_bytes(out) < ROOM:
         raise Failure(f"{out}: less than {ROOM >> 20} MiB free; make room, or choose another --out")
     directory = Directory.take(out, setting.experiment)
     try:
@@ -113,7 +115,7 @@ class _Campaign:
             except trial.Interrupted:
                 why = "interrupted"
             self.results.set_fact("ending", why)
-            return Ending(why, len({r["block"] for r in self.results.blocks()}))
+            return Ending(why, len({r["block"] for r in self.results.blocks()}), self.results.good_trials())
         finally:
             self.results.close()
 
@@ -280,5 +282,5 @@ class _Campaign:
 
 
 def _own_cpu() -> float:
-    """CPU seconds of this process and of the tools (cp, sync) that it ran."""
+    """CPU seconds of this process and of what it ran itself."""
     return sum(os.times()[:4])

@@ -10,6 +10,7 @@ from dballoc.campaign import estimate, prepare, run
 from dballoc.campaign.directory import next_directory
 from dballoc.cli import options
 from dballoc.cli.display import display, minutes
+from dballoc.errors import Failure
 from dballoc.experiment import file
 from dballoc.report import terminal, write
 
@@ -98,6 +99,8 @@ def bench(
         console.print(f"\nReport: {page}", soft_wrap=True, highlight=False)
     if ending.why == "interrupted":
         raise typer.Exit(INTERRUPTED)
+    if ending.good_trials == 0:
+        raise Failure("every trial ended in a fault; the report has what each server and client said")
 
 
 def _print_plan(setting: prepare.Setting) -> None:

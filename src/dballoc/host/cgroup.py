@@ -54,11 +54,22 @@ def create(custody: Custody, limit: int) -> MemoryCgroup:
     except OSError as error:
         if path.is_dir():
             path.rmdir()
-        raise UsageError(
-            f"limits.memory: cannot make a memory cgroup in {parent}: {error.strerror}; "
-            "run as root, or under a systemd scope with Delegate=memory"
-        ) from None
+        raise UsageError(_refusal(parent, error.strerror)) from None
     return MemoryCgroup(path, version)
+
+
+def check() -> None:
+    """UsageError if this user may not make a memory cgroup, or there is none."""
+    _, parent = _parent()
+    if not os.access(parent, os.W_OK):
+        raise UsageError(_refusal(parent, "Permission denied"))
+
+
+def _refusal(parent: Path, reason: str | None) -> str:
+    return (
+        f"limits.memory: cannot make a memory cgroup in {parent}: {reason}; "
+        "run as root, or under a systemd scope with Delegate=memory"
+    )
 
 
 def _parent() -> tuple[int, Path]:

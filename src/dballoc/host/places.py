@@ -42,8 +42,8 @@ def make_scratch(register: Register) -> Path:
     return fresh_directory(parent, "t", register)
 
 
-def make_run_directory(register: Register) -> Path:
-    """A fresh directory with a short path, for a socket. UsageError if even that is too long for the kernel."""
+def check_socket_path() -> None:
+    """UsageError if a socket in the directory for temporary files has a path too long for the kernel."""
     parent = Path(tempfile.gettempdir())
     length = len(os.fsencode(parent / f"dballoc-{_unique()}" / "mysqld.sock"))
     if length > SOCKET_PATH_LIMIT:
@@ -51,7 +51,11 @@ def make_run_directory(register: Register) -> Path:
             f"{parent}: a server's socket in there would have a path of {length} bytes, the kernel takes "
             f"{SOCKET_PATH_LIMIT}; set TMPDIR to a shorter one"
         )
-    return fresh_directory(parent, "dballoc-", register)
+
+
+def make_run_directory(register: Register) -> Path:
+    """A fresh directory with a short path, for a socket."""
+    return fresh_directory(Path(tempfile.gettempdir()), "dballoc-", register)
 
 
 def fresh_directory(parent: Path, prefix: str, register: Register) -> Path:

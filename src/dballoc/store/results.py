@@ -92,6 +92,11 @@ class Results:
         """(block, attempt, position) of every trial there is."""
         return {tuple(row) for row in self._db.execute("SELECT block, attempt, position FROM trial")}
 
+    def good_trials(self) -> int:
+        """How many trials ended without a fault."""
+        count: int = self._db.execute("SELECT count(*) FROM trial WHERE outcome = 'ok'").fetchone()[0]
+        return count
+
     def blocks(self) -> list[sqlite3.Row]:
         """Every finished attempt at a block, in order."""
         return list(self._db.execute("SELECT * FROM block ORDER BY block, attempt"))
