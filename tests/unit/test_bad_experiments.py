@@ -53,8 +53,8 @@ BAD = [
     ('name = "jemalloc"', 'name = "glibc"', "two variants are called 'glibc'; give each a name of its own"),
     ('baseline = "glibc"', 'baseline = "libc"', "baseline 'libc' is not a variant; there are glibc, jemalloc"),
     ('baseline = "glibc"\n', "", "baseline is missing"),
-    ('name = "jemalloc"', 'name = "../up"', "variant \"../up\": name: '../up' is not a variant's name; use letters, digits and ._+=@-, 64 at most"),
-    ('name = "x"', 'name = "a/b"', "name: 'a/b' is not an experiment's name; use letters, digits and ._+=@-, 64 at most"),
+    ('name = "jemalloc"', 'name = "../up"', "variant \"../up\": name: '../up' is not a name; use letters, digits and ._+=@-, 64 at most"),
+    ('name = "x"', 'name = "a/b"', "name: 'a/b' is not a name; use letters, digits and ._+=@-, 64 at most"),
     # one of several words
     ('level = "10s"', 'level = "10s"\n[cpu]\nserver = "a"', "cpu.server: 'a' is not a list of CPUs; write it like \"0-3,8\""),
     ('level = "10s"', 'level = "10s"\n[cpu]\nserver = "0"\ncount = 1', "cpu: give either count or the sets server and client, not both"),

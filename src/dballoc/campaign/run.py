@@ -16,20 +16,18 @@ from typing import Any
 import dballoc
 from dballoc.analysis import campaign, comparison, verdict
 from dballoc.analysis.procedure import declare
-from dballoc.campaign import trial
+from dballoc.campaign import templates, trial
 from dballoc.campaign.directory import ROOM, Directory
 from dballoc.campaign.estimate import Estimate, estimate
 from dballoc.campaign.observer import Observer, Plan
-from dballoc.campaign.prepare import Prepared, Setting
+from dballoc.campaign.prepare import Setting
 from dballoc.errors import Failure
 from dballoc.experiment import file, schedule
 from dballoc.experiment.schedule import Slot
 from dballoc.host import facts, places
 from dballoc.host.custody import Custody
-from dballoc.load import sysbench
 from dballoc.measure import noise
-from dballoc.servers import template
-from dballoc.servers.options import Address
+from dballoc.servers.template import Template
 from dballoc.store.results import Results, Row
 
 
@@ -143,7 +141,8 @@ class _Campaign:
 
     def _blocks(self) -> str:
         planned = int(self.results.facts()["planned_blocks"])
-        templates = self._templates()
+        log = self.directory.path / "template.log"
+        made = templates.of_all_variants(self.setting, self.custody, self.observer, log)
         done: dict[tuple[int, int], Row] = {(r["block"], r["attempt"]): dict(r) for r in self.results.blocks()}
         per_block = self.estimate.trials_per_block
         finished = self.results.finished()
@@ -161,7 +160,7 @@ class _Campaign:
                 if number > 1 and not self._affordable():
                     return "budget"
                 self.observer.block_started(number, attempt, planned, self._left(planned, set(range(1, number))))
-                row = self._block(number, attempt, templates)
+                row = self._block(number, attempt, made)
                 done[number, attempt] = row
                 again = self._wants_repeat(number, attempt, done) and self._affordable(planned - number + 1)
                 self.observer.block_finished(number, row["disturbed"], again)
@@ -198,7 +197,7 @@ class _Campaign:
         repeats = sum(1 for _, a in done if a > 0)
         return repeats < self.experiment.noise.repeats
 
-    def _block(self, number: int, attempt: int, templates: dict[str, template.Template]) -> Row:
+    def _block(self, number: int, attempt: int, made: dict[str, Template]) -> Row:
         slots = schedule.block(self.experiment, number, attempt)
         finished = self.results.finished()
         started, before, ours = time.time(), noise.read(), _own_cpu()
@@ -206,7 +205,7 @@ class _Campaign:
         server_and_client = 0.0
         left = [slot for slot in slots if (slot.block, slot.attempt, slot.position) not in finished]
         for slot in left:
-            server_and_client += self._trial(slot, templates[self._prepared(slot).recipe.key])
+            server_and_client += self._trial(slot, made[self.setting.variants[slot.variant].recipe.key])
         if left == slots:
             self.block_seconds.append(time.monotonic() - began)
         probes = probe_before, noise.probe()
@@ -221,7 +220,7 @@ class _Campaign:
         self.results.add_block(row)
         return row
 
-    def _trial(self, slot: Slot, made: template.Template) -> float:
+    def _trial(self, slot: Slot, made: Template) -> float:
         """Run and store one trial; returns the CPU seconds that all its processes used."""
         self.observer.trial_started(slot)
         before = self.custody.cpu_seconds
@@ -241,44 +240,6 @@ class _Campaign:
             slot, record.trial["fault_text"], record.trial["rss_peak"], levels[-1]["tps"] if levels else None
         )
         return self.custody.cpu_seconds - before
-
-    def _prepared(self, slot: Slot) -> Prepared:
-        return self.setting.variants[slot.variant]
-
-    def _templates(self) -> dict[str, template.Template]:
-        """The data template of every variant, made where it is missing."""
-        templates: dict[str, template.Template] = {}
-        for prepared in self.setting.variants.values():
-            key = prepared.recipe.key
-            if key in templates:
-                continue
-            if (found := template.find(prepared.recipe)) is None:
-                data = self.experiment.data
-                self.observer.notice(f"making the data: {prepared.build.title}, {data.tables} tables of {data.rows:,} rows")
-                found = self._make(prepared)
-            templates[key] = found
-        return templates
-
-    def _make(self, prepared: Prepared) -> template.Template:
-        run_directory = places.make_run_directory(self.custody.scratch)
-        self.setting.user.give(run_directory)
-        bench = self.setting.sysbench
-
-        def prepare(address: Address, password: str) -> tuple[list[str], dict[str, str]]:
-            config = sysbench.write_config(run_directory / "sysbench.cnf", sysbench.connection_options(address, password))
-            options = sysbench.tables_options(self.experiment.data, prepared.server.engine)
-            options["threads"] = str(len(os.sched_getaffinity(0)))
-            return (
-                sysbench.command(bench, config, "prepare", options),
-                sysbench.environment(bench, self.experiment.workloads[0], Path(os.devnull)),
-            )
-
-        log = self.directory.path / "template.log"
-        log.unlink(missing_ok=True)
-        try:
-            return template.make(self.custody, prepared.recipe, self.setting.user, prepare, run_directory, log)
-        finally:
-            shutil.rmtree(run_directory, ignore_errors=True)
 
 
 def _own_cpu() -> float:

@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from dballoc.experiment.cpus import parse_cpus
 from dballoc.experiment.units import Duration, Size
@@ -16,8 +16,17 @@ Options = dict[str, Text]
 Engine = Literal["innodb", "rocksdb", "aria", "myisam"]
 ThpMode = Literal["always", "madvise", "never"]
 
-# Variants give directories and chart labels their names.
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+=@-]{0,63}")
+# Experiments and variants give directories and chart labels their names.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+=@-]{0,63}")
+
+
+def _plain(value: str) -> str:
+    if not _NAME.fullmatch(value):
+        raise ValueError(f"{value!r} is not a name; use letters, digits and ._+=@-, 64 at most")
+    return value
+
+
+Name = Annotated[str, AfterValidator(_plain)]
 
 
 class _Table(BaseModel):
@@ -121,7 +130,7 @@ class Variant(_Table):
     ``preload`` without ``allocator`` is an allocator by path; with one, libraries that go before it.
     """
 
-    name: str
+    name: Name
     allocator: str | None = None
     preload: list[str] = []
     env: Options = {}
@@ -130,18 +139,11 @@ class Variant(_Table):
     server: ServerOverride = ServerOverride()
     cpu: Cpu | None = None
 
-    @field_validator("name")
-    @classmethod
-    def _plain(cls, value: str) -> str:
-        if not NAME.fullmatch(value):
-            raise ValueError(f"{value!r} is not a variant's name; use letters, digits and ._+=@-, 64 at most")
-        return value
-
 
 class Experiment(_Table):
     """Everything that decides what a campaign does."""
 
-    name: str = "experiment"
+    name: Name = "experiment"
     baseline: str
     workloads: Annotated[list[str], Field(min_length=1)]
     threads: Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1)]
@@ -158,13 +160,6 @@ class Experiment(_Table):
     limits: Limits = Limits()
     noise: Noise = Noise()
     variant: Annotated[list[Variant], Field(min_length=1)]
-
-    @field_validator("name")
-    @classmethod
-    def _plain(cls, value: str) -> str:
-        if not NAME.fullmatch(value):
-            raise ValueError(f"{value!r} is not an experiment's name; use letters, digits and ._+=@-, 64 at most")
-        return value
 
     @field_validator("threads", "workloads")
     @classmethod
