@@ -1,0 +1,119 @@
+"""Verdicts, the declared procedure, the rule of recommendation, collapses."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dballoc.analysis.collapse import shape
+from dballoc.analysis.comparison import Comparison, Comparisons, Metric
+from dballoc.analysis.procedure import declare
+from dballoc.analysis.ratio import Ratio
+from dballoc.analysis.recommendation import recommend
+from dballoc.analysis.verdict import Verdict, decided, judge
+
+SPEED = Metric("tps:w", "w", "1/s", "higher", "w")
+PEAK = Metric("rss_peak", "peak RSS", "bytes", "lower")
+
+
+def interval(low: float, high: float) -> Ratio:
+    return Ratio(math.sqrt(low * high) if low and high < math.inf else 1.0, low, high, 6, 0.95, 0.01)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [
+        (1.001, 1.02, Verdict.HIGHER),
+        (0.9, 0.999, Verdict.LOWER),
+        (0.991, 1.009, Verdict.EQUIVALENT),
+        (0.98, 1.005, Verdict.UNDECIDED),
+        (0.995, 1.02, Verdict.UNDECIDED),
+        (0.0, math.inf, Verdict.UNDECIDED),
+        (1.0, 1.02, Verdict.UNDECIDED),
+        (1.001, 1.002, Verdict.HIGHER),
+    ],
+)
+def test_judge(low: float, high: float, verdict: Verdict) -> None:
+    assert judge(interval(low, high)) is verdict
+    assert decided(interval(low, high)) is (verdict is not Verdict.UNDECIDED)
+
+
+@pytest.mark.parametrize(
+    ("planned", "looks"),
+    [(1, (1,)), (6, (6,)), (7, (6, 7)), (10, (6, 10)), (20, (6, 10, 20)), (40, (6, 10, 20, 40)), (50, (6, 10, 20, 40, 50))],
+)
+def test_looks_are_those_planned_and_the_end(planned: int, looks: tuple[int, ...]) -> None:
+    assert declare(planned, 2, 1).looks == looks
+
+
+def test_the_error_is_shared_by_looks_and_family() -> None:
+    procedure = declare(10, variants=5, workloads=2)
+    assert procedure.family == 4 * (2 + 2)
+    assert math.isclose(procedure.confidence, 1 - 0.05 / (2 * 16))
+
+
+@given(st.integers(1, 60), st.integers(2, 10), st.integers(1, 40))
+def test_all_errors_together_stay_within_five_per_cent(planned: int, variants: int, workloads: int) -> None:
+    procedure = declare(planned, variants, workloads)
+    assert (1 - procedure.confidence) * len(procedure.looks) * procedure.family <= 0.05 + 1e-9
+
+
+def comparisons(faulty: dict[str, tuple[int, int]] | None = None, **variants: tuple[Ratio, Ratio]) -> Comparisons:
+    """``name=(speed, peak)``."""
+    family = [
+        c for name, (speed, peak) in variants.items() for c in (Comparison(name, SPEED, speed), Comparison(name, PEAK, peak))
+    ]
+    return Comparisons(declare(6, 1 + len(variants), 1), [SPEED, PEAK], family, [], faulty or {})
+
+
+SAME, LESS, LEAST, MORE = interval(0.98, 1.02), interval(0.9, 0.95), interval(0.8, 0.85), interval(1.05, 1.1)
+
+
+def test_the_least_memory_of_those_not_slower() -> None:
+    found = recommend(comparisons(a=(SAME, LESS), b=(SAME, LEAST), c=(SAME, MORE)), "base")
+    assert (found.variant, found.tie) == ("b", False)
+
+
+def test_one_shown_slower_by_more_than_one_per_cent_is_out() -> None:
+    found = recommend(comparisons(a=(SAME, LESS), b=(interval(0.9, 0.98), LEAST)), "base")
+    assert (found.variant, found.slower) == ("a", ["b"])
+
+
+def test_slower_by_less_than_one_per_cent_is_not_out() -> None:
+    assert recommend(comparisons(a=(interval(0.985, 0.995), LESS)), "base").variant == "a"
+
+
+@pytest.mark.parametrize("peak", [SAME, MORE, interval(0.995, 1.005)])
+def test_ties_go_to_the_baseline(peak: Ratio) -> None:
+    found = recommend(comparisons(a=(MORE, peak)), "base")
+    assert (found.variant, found.tie) == ("base", True)
+
+
+def test_a_variant_with_faults_is_never_recommended() -> None:
+    found = recommend(comparisons(faulty={"a": (1, 6)}, a=(SAME, LESS)), "base")
+    assert (found.variant, found.faulty) == ("base", ["a"])
+
+
+def test_nothing_is_recommended_against_a_faulty_baseline() -> None:
+    assert recommend(comparisons(faulty={"base": (1, 12)}, a=(SAME, LESS)), "base").variant is None
+
+
+@pytest.mark.parametrize(
+    ("throughput", "peak", "collapse"),
+    [
+        ({1: 100, 8: 800, 64: 900}, 64, None),
+        ({1: 100, 8: 800, 64: 481}, 8, None),
+        ({1: 100, 8: 800, 64: 479}, 8, 64),
+        ({256: 1, 8: 800, 64: 400}, 8, 64),
+        ({16: 5}, 16, None),
+    ],
+)
+def test_shape(throughput: dict[int, float], peak: int, collapse: int | None) -> None:
+    found = shape(throughput)
+    assert (found.peak_threads, found.collapse_threads) == (peak, collapse)
+
+
+def test_shape_of_nothing() -> None:
+    with pytest.raises(ValueError, match="no level"):
+        shape({})
