@@ -31,6 +31,10 @@ from dballoc.servers.template import Template
 from dballoc.store.results import Results, Row
 
 
+# A repeat must not cost a planned block in the end, should the machine become slower.
+_MARGIN = 1.1
+
+
 @dataclass(frozen=True)
 class Ending:
     """Why a campaign ended: ``planned`` (all blocks), ``decided``, ``budget``, ``interrupted``."""
@@ -162,7 +166,7 @@ class _Campaign:
                 self.observer.block_started(number, attempt, planned, self._left(planned, set(range(1, number))))
                 row = self._block(number, attempt, made)
                 done[number, attempt] = row
-                again = self._wants_repeat(number, attempt, done) and self._affordable(planned - number + 1)
+                again = self._wants_repeat(number, attempt, done) and self._affordable((planned - number + 1) * _MARGIN)
                 self.observer.block_finished(number, row["disturbed"], again)
             if number in self._looks(planned) and self._all_decided():
                 return "decided"
@@ -176,7 +180,7 @@ class _Campaign:
         found = comparison.compare(campaign.load(self.directory.path))
         return all(c.ratio is not None and verdict.decided(c.ratio) for c in found.family)
 
-    def _affordable(self, blocks: int = 1) -> bool:
+    def _affordable(self, blocks: float = 1) -> bool:
         """Whether the budget holds that many more blocks."""
         return blocks * self._block_seconds() <= self._budget_left()
 
