@@ -30,7 +30,6 @@ from dballoc.measure import noise
 from dballoc.servers.template import Template
 from dballoc.store.results import Results, Row
 
-
 # A repeat must not cost a planned block in the end, should the machine become slower.
 _MARGIN = 1.1
 
