@@ -8,7 +8,7 @@ from dballoc.experiment.steps import Step
 
 @dataclass(frozen=True)
 class Plan:
-    """What is ahead. ``trials`` counts what is left to run in the planned blocks."""
+    """What is ahead. ``trials`` counts what is left to run in the planned blocks; ``percentile``: of ticks' latency."""
 
     name: str
     blocks: int
@@ -16,6 +16,7 @@ class Plan:
     trials: int
     done: int
     seconds: float
+    percentile: int
 
 
 @dataclass(frozen=True)

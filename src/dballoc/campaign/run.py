@@ -152,7 +152,8 @@ class _Campaign:
         complete = {b for b, a in done if not self._wants_repeat(b, a, done)}
         begun = sum(1 for b, a, _ in finished if b not in complete and (b, a) not in done)
         left = (planned - len(complete)) * per_block - begun
-        self.observer.plan(Plan(self.experiment.name, planned, per_block, left, len(finished), self._left(planned, complete)))
+        seconds, percentile = self._left(planned, complete), self.experiment.load.percentile
+        self.observer.plan(Plan(self.experiment.name, planned, per_block, left, len(finished), seconds, percentile))
         for number in range(1, planned + 1):
             attempt = max((a for b, a in done if b == number), default=-1)
             if attempt >= 0 and not self._wants_repeat(number, attempt, done):

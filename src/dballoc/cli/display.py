@@ -77,9 +77,11 @@ class LiveDisplay(PlainDisplay):
         super().__init__(console)
         self._progress = Progress(TextColumn("{task.description}"), BarColumn(None), TextColumn("{task.percentage:>3.0f} %"))
         self._trials = self._progress.add_task("trials", total=None)
-        self._live = Live(get_renderable=self._render, console=console, refresh_per_second=4, transient=True)
         self._now: dict[str, str] = {}
         self._ends = time.monotonic()
+        self._latency = "latency"
+        # Last: it draws at once.
+        self._live = Live(get_renderable=self._render, console=console, refresh_per_second=4, transient=True)
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -91,6 +93,7 @@ class LiveDisplay(PlainDisplay):
     def plan(self, plan: Plan) -> None:
         super().plan(plan)
         self._ends = time.monotonic() + plan.seconds
+        self._latency = f"p{plan.percentile}"
         self._progress.update(self._trials, total=self.total, completed=self.done)
 
     def block_started(self, block: int, attempt: int, blocks: int, seconds_left: float) -> None:
@@ -116,7 +119,7 @@ class LiveDisplay(PlainDisplay):
 
     def _render(self) -> RenderableType:
         table = Table.grid(padding=(0, 2))
-        names = {"block": "block", "variant": "variant", "step": "step", "tps": "tps", "latency": "p95", "RSS": "RSS"}
+        names = {"block": "block", "variant": "variant", "step": "step", "tps": "tps", "latency": self._latency, "RSS": "RSS"}
         table.add_row(*(Text(label, style="dim") for label in (*names.values(), "time left")))
         left = minutes(max(0.0, self._ends - time.monotonic()))
         table.add_row(*(Text(self._now.get(key, "–"), style="bold") for key in names), Text(left, style="bold"))
