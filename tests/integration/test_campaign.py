@@ -143,7 +143,10 @@ def test_samples_intervals_and_the_histogram(campaign: Campaign) -> None:
     assert all(0 < s["vsz"] - s["reserved"] < 4 << 30 for s in samples)
     assert all(s["rss"] <= s["vsz"] - s["reserved"] for s in samples)
     assert 1 <= len(intervals) <= 3
-    assert all(i["threads"] == 2 and i["seconds"] == pytest.approx(1, abs=0.5) for i in intervals)
+    assert intervals[0]["threads"] == 2
+    assert intervals[0]["seconds"] == pytest.approx(1, abs=0.9)
+    # sysbench may end with a report of a few milliseconds, when its clients have ended.
+    assert all(i["threads"] <= 2 and 0 < i["seconds"] < 3 for i in intervals)
     assert sum(h["count"] for h in histogram) == level["events"]
 
 
