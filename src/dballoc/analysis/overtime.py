@@ -69,7 +69,8 @@ def _nominal(every: pl.DataFrame) -> pl.DataFrame:
 
 
 def _throughput(campaign: Campaign) -> pl.DataFrame:
-    return campaign.of(campaign.interval).select(
+    # sysbench may end with a report of a few milliseconds, whose rate says nothing.
+    return campaign.of(campaign.interval).filter(pl.col("seconds") > _SHORTEST_GAP).select(
         "trial", "variant", _START, "step", measure=pl.lit("tps"),
         t=pl.col("t") - pl.col("seconds") / 2, value=pl.col("events") / pl.col("seconds"),
     )  # fmt: skip
