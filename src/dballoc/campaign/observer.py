@@ -35,9 +35,6 @@ class Observer:
     def notice(self, text: str) -> None:
         """Something to tell in passing: a template being made, a resume."""
 
-    def warning(self, text: str) -> None:
-        """Something that the user should know and may mend."""
-
     def plan(self, plan: Plan) -> None:
         """Once, before the first trial."""
 

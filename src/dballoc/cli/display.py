@@ -44,9 +44,6 @@ class PlainDisplay(Observer):
     def notice(self, text: str) -> None:
         self._line(text)
 
-    def warning(self, text: str) -> None:
-        self._line(f"warning: {text}")
-
     def plan(self, plan: Plan) -> None:
         self.total, self.done, self.per_block = plan.trials + plan.done, plan.done, plan.trials_per_block
         self._line(f"{plan.name}: {plan.blocks} blocks, {plan.trials} trials to run, about {minutes(plan.seconds)}")

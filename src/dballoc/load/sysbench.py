@@ -79,8 +79,6 @@ def run_options(name: str, threads: int, seconds: float, data: Data, engine: str
         "db-ps-mode": "auto" if load.prepared_statements else "disable",
         **{k.replace("_", "-"): v for k, v in {**row.get("options", {}), **load.options}.items()},
     }
-    if name in ("bulk_insert", "select_random_points", "select_random_ranges"):
-        del options["mysql-storage-engine"]
     return options
 
 

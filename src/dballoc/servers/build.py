@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 from dataclasses import dataclass
 from functools import cache
@@ -97,9 +96,3 @@ def script(build: Build, names: str) -> Path:
             if (directory / name).exists():
                 return directory / name
     raise UsageError(f"{build.executable}: its system tables' script {names.replace('|', ' or ')} is not in {build.share}")
-
-
-def tool(name: str) -> Path | None:
-    """An executable of the machine by name."""
-    found = shutil.which(name)
-    return Path(found) if found else None
