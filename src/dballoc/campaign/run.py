@@ -178,7 +178,7 @@ class _Campaign:
     def _all_decided(self) -> bool:
         """Whether more blocks could only repeat the verdicts; asked at the planned looks alone."""
         found = comparison.compare(campaign.load(self.directory.path))
-        return all(c.ratio is not None and verdict.decided(c.ratio) for c in found.family)
+        return verdict.all_decided(c.ratio for c in found.family)
 
     def _affordable(self, blocks: float = 1) -> bool:
         """Whether the budget holds that many more blocks."""
