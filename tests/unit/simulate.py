@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from dballoc.analysis.comparison import Comparison, Comparisons, Metric
-from dballoc.analysis.procedure import ERROR, MARGIN, Procedure, declare
+from dballoc.analysis.procedure import ERROR, MARGIN, Procedure, declare, family_size
 from dballoc.analysis.ratio import logs_to_baseline, ratio
 from dballoc.analysis.recommendation import recommend
 from dballoc.analysis.verdict import all_decided
@@ -73,6 +73,11 @@ class Host:
         if self.unlike:
             luck *= np.array(self.unlike)
         return (met + luck).transpose(0, 2, 1)
+
+
+def procedure_of(model: Experiment, blocks: int) -> Procedure:
+    """What a solo campaign of that many blocks declares."""
+    return declare(blocks, family_size(["solo"], len(model.variant), len(model.workloads)))
 
 
 # Memory scatters by 0.6–0.9 % and hardly drifts.
@@ -218,7 +223,7 @@ def judge_all(values: Floats, effects: Floats, procedure: Procedure, confidence:
 def really_judged(values: Floats, effects: Floats, model: Experiment) -> list[Comparisons]:
     """One campaign of (metric, member, block), by the project's own functions: what it says at each look."""
     blocks = values.shape[-1]
-    procedure = declare(blocks, len(model.variant), len(model.workloads))
+    procedure = procedure_of(model, blocks)
     names = [v.name for v in model.variant if v.name != model.baseline]
     said = []
     for look in procedure.looks:
@@ -228,7 +233,7 @@ def really_judged(values: Floats, effects: Floats, model: Experiment) -> list[Co
                 places = {(b, role): math.exp(values[m, r, b]) for b in range(look) for r, role in enumerate(("A1", "A2"))}
                 places |= {(b, "V"): math.exp(values[m, 2 + v, b] + effects[v, m]) for b in range(look)}
                 family.append(Comparison(name, metric, ratio(logs_to_baseline(places), procedure.confidence)))
-        said.append(Comparisons(procedure, list(METRICS), family, [], {}))
+        said.append(Comparisons({"solo": procedure}, list(METRICS), family, [], {}))
         if all_decided([c.ratio for c in family]):
             break
     return said

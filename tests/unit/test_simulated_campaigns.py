@@ -26,6 +26,7 @@ from simulate import (
     logs,
     logs_of_floor,
     one_after_another,
+    procedure_of,
     really_judged,
     really_recommended,
     same_order,
@@ -63,7 +64,7 @@ def judged(
     """Campaigns of that many planned blocks. The same seed gives every kind of campaign the same hosts."""
     chance = np.random.default_rng(3)
     when = moments(len(effects), blocks, order)
-    declared = declare(blocks, 1 + len(effects), 1)
+    declared = procedure_of(experiment(len(effects)), blocks)
     parts = [
         judge_all(scenario.values(chance, when), effects, procedure or declared, confidence or declared.confidence)
         for _ in range(campaigns // SEEDS)
@@ -88,7 +89,7 @@ def test_as_the_project_judges(data: st.DataObject, variants: int, blocks: int, 
     effects = np.array(data.draw(st.lists(st.tuples(effect, effect, effect), min_size=variants, max_size=variants)))
     model = experiment(variants)
     values = scenario.values(np.random.default_rng(seed), times(model, 3, blocks))
-    found = judge_all(values, effects, declare(blocks, 1 + variants, 1))
+    found = judge_all(values, effects, procedure_of(model, blocks))
     for campaign in range(3):
         said = really_judged(values[campaign], effects, model)
         assert len(said) == found.last[campaign] + 1 == found.looked[campaign].sum()
@@ -194,7 +195,7 @@ def test_the_stop_rule_is_tried_at_every_look() -> None:
 
 def test_promises_when_the_budget_ends_between_two_looks() -> None:
     """The end is a look of its own, and takes the place of those that never come."""
-    declared = declare(40, 1 + VARIANTS, 1)
+    declared = procedure_of(experiment(VARIANTS), 40)
     cut = Procedure((6, 10, 13), declared.family)
     assert violations(judged(Scenario(NOISY), NOTHING, procedure=cut, confidence=declared.confidence)) == []
 
@@ -243,7 +244,7 @@ def test_unadjusted_looks_break_them() -> None:
     shares = {}
     for blocks in (10, 20, 40):
         values = np.concatenate([speed.values(np.random.default_rng(i), moments(1, blocks)) for i in range(CAMPAIGNS // SEEDS)])
-        one, looks = values[:, None], declare(blocks, 2, 1).looks
+        one, looks = values[:, None], declare(blocks, 1).looks
         adjusted = judge_all(one, np.zeros((1, 1)), Procedure(looks, 1))
         unadjusted = judge_all(one, np.zeros((1, 1)), Procedure(looks, 1), 0.95)
         assert max(adjusted.false_differences, 1 - adjusted.coverage) <= 0.05

@@ -11,13 +11,14 @@ from dballoc.experiment import file
 from dballoc.experiment.model import Experiment
 from dballoc.store.results import Results
 
-_TABLES = ("variant", "block", "trial", "step", "sample", "interval", "histogram", "mark")
+_TABLES = ("variant", "block", "trial", "step", "sample", "interval", "histogram", "mark", "slice")
 
 
 @dataclass(frozen=True)
 class Campaign:
-    """The tables of store/schema.sql. ``trial`` has all trials; ``counted`` says whether one enters the figures:
-    of a block that was repeated because the machine was disturbed, only the last attempt does.
+    """The tables of store/schema.sql. ``trial`` and ``block`` are those of the solo design, ``duet`` and ``duet_block``
+    those of the other, ``pilot`` the trials that sized it. ``counted`` says whether a trial enters the figures: of a block
+    that was repeated because the machine was disturbed, only the last attempt does.
     """
 
     facts: dict[str, str]
@@ -26,11 +27,15 @@ class Campaign:
     variant: pl.DataFrame
     block: pl.DataFrame
     trial: pl.DataFrame
+    duet_block: pl.DataFrame
+    duet: pl.DataFrame
+    pilot: pl.DataFrame
     step: pl.DataFrame
     sample: pl.DataFrame
     interval: pl.DataFrame
     histogram: pl.DataFrame
     mark: pl.DataFrame
+    slice: pl.DataFrame
 
     @property
     def names(self) -> list[str]:
@@ -39,12 +44,22 @@ class Campaign:
         return [self.experiment.baseline, *others]
 
     @property
+    def designs(self) -> list[str]:
+        """Which of "solo" and "duet" the campaign runs."""
+        return self.facts["designs"].split()
+
+    @property
+    def trials(self) -> pl.DataFrame:
+        """The trials of all designs, the pilot's included."""
+        return pl.concat([self.trial, self.duet, self.pilot])
+
+    @property
     def good(self) -> pl.DataFrame:
-        """Counted trials without a fault."""
+        """Counted solo trials without a fault."""
         return self.trial.filter(pl.col("counted") & (pl.col("outcome") == "ok"))
 
     def of(self, table: pl.DataFrame) -> pl.DataFrame:
-        """A table's rows of good trials, with the trial's variant, role, block and level."""
+        """A table's rows of good solo trials, with the trial's variant, role, block and level."""
         places = self.good.select("trial", "variant", "role", "block", pl.col("level").alias("trial_level"))
         return table.join(places, on="trial", how="inner", maintain_order="left")
 
@@ -57,9 +72,15 @@ def load(directory: Path) -> Campaign:
         tables = {name: _read(results, name) for name in _TABLES}
     finally:
         results.close()
-    tables["trial"] = tables["trial"].with_columns(_counted(tables["trial"], tables["block"]))
     experiment = file.build(file.parse(facts["experiment"], str(directory)), str(directory))
-    return Campaign(facts, experiment, json.loads(facts["environment"]), **tables)
+    every_trial, every_block = tables.pop("trial"), tables.pop("block")
+    block, duet_block = (every_block.filter(pl.col("design") == design) for design in ("solo", "duet"))
+    trial, duet, pilot = (every_trial.filter(pl.col("design") == design) for design in ("solo", "duet", "pilot"))
+    return Campaign(
+        facts, experiment, json.loads(facts["environment"]),
+        block=block, duet_block=duet_block, trial=trial.with_columns(_counted(trial, block)),
+        duet=duet.with_columns(_counted(duet, duet_block)), pilot=pilot.with_columns(counted=pl.lit(False)), **tables,
+    )  # fmt: skip
 
 
 # SQLite's declared types; a column that is all NULL would otherwise have none.

@@ -1,25 +1,27 @@
 """Every variant against the baseline in the primary metrics, and the A/A floor beside them."""
 
-from collections.abc import Callable
+import json
 from dataclasses import dataclass
 
 import polars as pl
 
+from dballoc.analysis import duet
 from dballoc.analysis.campaign import Campaign
-from dballoc.analysis.procedure import Procedure, declare
+from dballoc.analysis.procedure import Procedure, declare, family_size
 from dballoc.analysis.ratio import Ratio, logs_between_baselines, logs_to_baseline, ratio
 from dballoc.analysis.verdict import Verdict, judge
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A primary metric. ``workload`` is None for one of the whole trial; ``better`` is "higher" or "lower"."""
+    """A primary metric of a ``design``. ``workload`` is None for one of the whole trial; ``better``: "higher" or "lower"."""
 
     key: str
     title: str
     unit: str
     better: str
     workload: str | None = None
+    design: str = "solo"
 
 
 @dataclass(frozen=True)
@@ -38,15 +40,19 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Comparisons:
-    """The declared family, and the baseline against itself. In a campaign with faults of a variant its
-    comparisons are computed from the blocks that it survived, and it is in ``faulty``: no verdict for it.
+    """The declared family, and the baseline against itself; the procedure of each design. In a campaign with faults of a
+    variant its comparisons are computed from the blocks that it survived, and it is in ``faulty``: no verdict for it.
     """
 
-    procedure: Procedure
+    procedures: dict[str, Procedure]
     metrics: list[Metric]
     family: list[Comparison]
     floor: list[Comparison]
     faulty: dict[str, tuple[int, int]]
+
+    def confidence(self, metric: Metric) -> float:
+        """The level of a metric's intervals."""
+        return self.procedures[metric.design].confidence
 
     def find(self, variant: str, metric: Metric) -> Comparison:
         """The one of that variant and metric; KeyError if there is none."""
@@ -57,7 +63,16 @@ class Comparisons:
 
 
 def metrics(campaign: Campaign) -> list[Metric]:
-    """The primary metrics of the solo design: throughput at the highest level, peak and idle RSS."""
+    """The primary metrics: solo throughput at the highest level, peak and idle RSS; duet CPU per transaction."""
+    duet = [
+        Metric(f"cpu:{w}", f"{w}, server CPU per transaction at half width", "µs", "lower", w, "duet")
+        for w in campaign.experiment.workloads
+        if "duet" in campaign.designs
+    ]
+    return [*duet, *(_solo_metrics(campaign) if "solo" in campaign.designs else [])]
+
+
+def _solo_metrics(campaign: Campaign) -> list[Metric]:
     top = max(campaign.experiment.threads)
     unit = "client" if top == 1 else "clients"
     speed = [
@@ -70,34 +85,49 @@ def metrics(campaign: Campaign) -> list[Metric]:
     return [*speed, *memory]
 
 
+def procedures(campaign: Campaign) -> dict[str, Procedure]:
+    """What was declared at the start for each design."""
+    planned = json.loads(campaign.facts["planned_blocks"])
+    family = family_size(campaign.designs, len(campaign.names), len(campaign.experiment.workloads))
+    return {design: declare(planned[design], family) for design in campaign.designs}
+
+
 def compare(campaign: Campaign) -> Comparisons:
     """Judge the campaign by its declared procedure."""
-    procedure = declare(int(campaign.facts["planned_blocks"]), len(campaign.names), len(campaign.experiment.workloads))
+    declared = procedures(campaign)
     chosen = metrics(campaign)
-    family, floor = [], []
-    baseline = campaign.experiment.baseline
+    family: list[Comparison] = []
+    floor: list[Comparison] = []
     for metric in chosen:
-        values = _values(campaign, metric)
-        floor.append(_one(baseline, metric, values.filter(pl.col("role") != "V"), logs_between_baselines, procedure))
-        for name in campaign.names[1:]:
-            mine = values.filter((pl.col("role") != "V") | (pl.col("variant") == name))
-            family.append(_one(name, metric, mine, logs_to_baseline, procedure))
-    return Comparisons(procedure, chosen, family, floor, faults(campaign))
+        logs = duet_logs(campaign, metric) if metric.design == "duet" else _solo_logs(campaign, metric)
+        confidence = declared[metric.design].confidence
+        for name in campaign.names:
+            found = logs.get(name, [])
+            one = Comparison(name, metric, ratio(found, confidence) if found else None)
+            (floor if name == campaign.experiment.baseline else family).append(one)
+    return Comparisons(declared, chosen, family, floor, faults(campaign))
+
+
+def duet_logs(campaign: Campaign, metric: Metric) -> dict[str, list[float]]:
+    """The blocks' values by variant; the baseline's are those of the A/A pair."""
+    rows = duet.blocks(campaign).filter(pl.col("workload") == metric.workload)
+    return {name: rows.filter(pl.col("variant") == name)["log"].to_list() for name in campaign.names}
+
+
+def _solo_logs(campaign: Campaign, metric: Metric) -> dict[str, list[float]]:
+    values = _values(campaign, metric)
+    found = {}
+    for name in campaign.names:
+        mine = values.filter((pl.col("role") != "V") | (pl.col("variant") == name))
+        by_place = {(block, role): value for block, role, value in mine.select("block", "role", "value").iter_rows()}
+        found[name] = (logs_between_baselines if name == campaign.experiment.baseline else logs_to_baseline)(by_place)
+    return found
 
 
 def faults(campaign: Campaign) -> dict[str, tuple[int, int]]:
     """Per variant with faults: (trials with a fault, trials), repeated blocks included: a crash is not noise."""
-    counts = campaign.trial.group_by("variant").agg((pl.col("outcome") == "fault").sum().alias("k"), pl.len())
+    counts = campaign.trials.group_by("variant").agg((pl.col("outcome") == "fault").sum().alias("k"), pl.len())
     return {name: (k, n) for name, k, n in counts.iter_rows() if k}
-
-
-def _one(
-    variant: str, metric: Metric, values: pl.DataFrame, logs: Callable[[dict[tuple[int, str], float]], list[float]],
-    procedure: Procedure,
-) -> Comparison:  # fmt: skip
-    by_place = {(block, role): value for block, role, value in values.select("block", "role", "value").iter_rows()}
-    found = logs(by_place)
-    return Comparison(variant, metric, ratio(found, procedure.confidence) if found else None)
 
 
 def _values(campaign: Campaign, metric: Metric) -> pl.DataFrame:

@@ -4,6 +4,7 @@ Looks are planned before the start, the family of comparisons is declared, and b
 Bonferroni, which holds under any dependence between the comparisons.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 ERROR = 0.05
@@ -15,7 +16,9 @@ MARGIN = 0.01
 
 @dataclass(frozen=True)
 class Procedure:
-    """``looks``: numbers of blocks at which the campaign may be judged; ``family``: comparisons judged together."""
+    """Of one design. ``looks``: numbers of blocks at which it may be judged; ``family``: comparisons of the whole campaign,
+    of both its designs.
+    """
 
     looks: tuple[int, ...]
     family: int
@@ -26,10 +29,15 @@ class Procedure:
         return 1 - ERROR / (len(self.looks) * self.family)
 
 
-def declare(planned_blocks: int, variants: int, workloads: int) -> Procedure:
-    """For a campaign of that many planned blocks. ``variants`` counts the baseline.
-
-    The family: every variant but the baseline × (throughput of every workload, peak RSS, idle RSS).
+def family_size(designs: Collection[str], variants: int, workloads: int) -> int:
+    """Comparisons of a campaign: every variant but the baseline (``variants`` counts it) × its primary metrics: solo
+    throughput of every workload, peak and idle RSS; duet CPU per transaction of every workload.
     """
+    metrics = {"solo": workloads + 2, "duet": workloads}
+    return max(1, variants - 1) * sum(metrics[design] for design in designs)
+
+
+def declare(planned_blocks: int, family: int) -> Procedure:
+    """For a design of that many planned blocks, of a campaign with that many comparisons in all."""
     looks = tuple(look for look in LOOKS if look < planned_blocks)
-    return Procedure((*looks, planned_blocks), max(1, variants - 1) * (workloads + 2))
+    return Procedure((*looks, planned_blocks), family)

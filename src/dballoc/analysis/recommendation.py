@@ -28,14 +28,15 @@ class Recommendation:
 
 def recommend(comparisons: Comparisons, baseline: str) -> Recommendation:
     """Apply the rule. A variant with faults is never recommended."""
-    peak = next(m for m in comparisons.metrics if m.key == "rss_peak")
+    peak = next((m for m in comparisons.metrics if m.key == "rss_peak"), None)
     variants = list(dict.fromkeys(c.variant for c in comparisons.family))
     slower = [v for v in variants if _shown_slower(comparisons, v)]
     faulty = sorted(comparisons.faulty)
     if baseline in faulty:
         return Recommendation(None, False, slower, faulty)
     candidates = []
-    for name in variants:
+    for name in variants if peak else []:
+        assert peak
         found = comparisons.find(name, peak)
         if name in slower or name in comparisons.faulty or found.ratio is None:
             continue
@@ -48,7 +49,7 @@ def recommend(comparisons: Comparisons, baseline: str) -> Recommendation:
 
 def _shown_slower(comparisons: Comparisons, variant: str) -> bool:
     return any(
-        c.ratio is not None and c.ratio.high < 1 - MARGIN
+        c.ratio is not None and (c.ratio.high < 1 - MARGIN if c.metric.better == "higher" else c.ratio.low > 1 + MARGIN)
         for c in comparisons.family
         if c.variant == variant and c.metric.workload is not None
     )

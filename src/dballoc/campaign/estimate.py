@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from dballoc.analysis.components import Costs, Wishes
+from dballoc.analysis.procedure import LOOKS, declare, family_size
 from dballoc.campaign.prepare import Setting
 from dballoc.experiment import schedule
 from dballoc.experiment.steps import cycle, idle_or_load_seconds
@@ -11,46 +13,146 @@ _PER_TRIAL = 0.8
 _PER_LOAD = 0.25
 _PER_BLOCK = 0.5
 _PER_GIB_COPIED = 2.0
+# A duet's two servers start and stop together, its copies one after the other.
+_PER_DUET = 1.6
 
 DEFAULT_BLOCKS = 6
-MOST_BLOCKS = 40
+MOST_BLOCKS = LOOKS[-1]
+
+# Where nobody says how a duet is played, before the pilot has: what it is expected to find.
+_USUAL_SLICE, _USUAL_PAIRS = 2.0, 3
+
+# The pilot: starts, slices in each, and their length; a shorter one where the duet's time is short.
+PILOT_STARTS, PILOT_SLICES = 3, 4
+_PILOT_SLICE, _SHORT_PILOT_SLICE = 2.5, 1.5
+_SHORT = 600.0
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Seconds; ``measured_share``: of the time, what is measuring, warming up or idling on purpose."""
+    """Seconds. ``blocks``, ``trials_per_block`` and ``block_seconds`` by design; ``pilot``: seconds, 0 without one;
+    ``measured_share``: of the time, what is measuring, warming up or idling on purpose.
+    """
 
-    blocks: int
-    trials_per_block: int
-    block_seconds: float
+    blocks: dict[str, int]
+    trials_per_block: dict[str, int]
+    block_seconds: dict[str, float]
+    pilot: float
     measured_share: float
 
     @property
     def trials(self) -> int:
-        """Of the whole campaign, without repeats."""
-        return self.blocks * self.trials_per_block
+        """Of the whole campaign, without pilot and repeats."""
+        return sum(self.blocks[d] * self.trials_per_block[d] for d in self.blocks)
 
     @property
     def seconds(self) -> float:
         """Of the whole campaign, without repeats."""
-        return self.blocks * self.block_seconds
+        return self.pilot + sum(self.blocks[d] * self.block_seconds[d] for d in self.blocks)
 
 
 def estimate(setting: Setting) -> Estimate:
-    """``blocks`` as asked; else as many as the budget holds, 40 at most; else 6."""
-    experiment = setting.experiment
-    slots = schedule.block(experiment, 1)
-    copied = setting.disk_needed / 2**30 * _PER_GIB_COPIED
+    """``blocks`` as asked, of each design; else as many as the design's share of the budget holds, 40 at most; else 6."""
+    blocks, trials, seconds, on_purpose = {}, {}, {}, 0.0
+    pilot = pilot_seconds(setting) if needs_pilot(setting) else 0.0
+    if "solo" in setting.designs:
+        trials["solo"], purpose, seconds["solo"] = _solo_block(setting)
+        blocks["solo"] = _blocks(setting, seconds["solo"], share_of_budget(setting))
+        on_purpose += blocks["solo"] * purpose
+    if "duet" in setting.designs:
+        duet = setting.experiment.duet
+        costs = duet_costs(setting)
+        length, pairs = duet.slice or _USUAL_SLICE, duet.pairs or _USUAL_PAIRS
+        seconds["duet"] = costs.block(length, pairs) + _PER_BLOCK
+        blocks["duet"] = _blocks(setting, seconds["duet"], duet_time(setting))
+        trials["duet"] = 2 * costs.pairings
+        warm_up = setting.experiment.time.warmup
+        on_purpose += blocks["duet"] * costs.pairings * costs.workloads * (warm_up + 2 * pairs * length)
+    whole = pilot + sum(blocks[d] * seconds[d] for d in blocks)
+    return Estimate(blocks, trials, seconds, pilot, on_purpose / whole)
+
+
+def _solo_block(setting: Setting) -> tuple[int, float, float]:
+    """(trials, seconds on purpose, seconds) of one solo block."""
+    slots = schedule.block(setting.experiment, 1)
+    copied = setting.copied / 2**30 * _PER_GIB_COPIED
     on_purpose = seconds = 0.0
     for slot in slots:
-        steps = cycle(experiment, slot)
+        steps = cycle(setting.experiment, slot)
         planned = idle_or_load_seconds(steps)
         loads = sum(1 for s in steps if s.kind in ("warmup", "level"))
         on_purpose += planned
         seconds += planned + _PER_TRIAL + copied + loads * _PER_LOAD
-    seconds += _PER_BLOCK
-    blocks = experiment.blocks
-    if blocks is None:
-        held = int(experiment.budget // seconds) if experiment.budget else DEFAULT_BLOCKS
-        blocks = max(1, min(held, MOST_BLOCKS))
-    return Estimate(blocks, len(slots), seconds, on_purpose / seconds)
+    return len(slots), on_purpose, seconds + _PER_BLOCK
+
+
+def _blocks(setting: Setting, block_seconds: float, time: float | None) -> int:
+    if setting.experiment.blocks is not None:
+        return setting.experiment.blocks
+    held = int(time // block_seconds) if time is not None else DEFAULT_BLOCKS
+    return max(1, min(held, MOST_BLOCKS))
+
+
+def share_of_budget(setting: Setting) -> float | None:
+    """The seconds that each design has: the designs share the budget evenly. None without one."""
+    budget = setting.experiment.budget
+    return None if budget is None else budget / len(setting.designs)
+
+
+def duet_time(setting: Setting) -> float | None:
+    """The seconds that the duet's blocks have: what its pilot leaves, or, where the solo blocks are counted beforehand,
+    what they leave. None without a budget.
+    """
+    budget = setting.experiment.budget
+    if budget is None:
+        return None
+    pilot = pilot_seconds(setting) if needs_pilot(setting) else 0.0
+    if setting.experiment.blocks is not None and "solo" in setting.designs:
+        _, _, block = _solo_block(setting)
+        return max(0.0, budget - setting.experiment.blocks * block - pilot)
+    return max(0.0, budget / len(setting.designs) - pilot)
+
+
+def duet_costs(setting: Setting) -> Costs:
+    """What a duet block takes beside its slices."""
+    assert setting.duet
+    experiment = setting.experiment
+    workloads = len(experiment.workloads)
+    copies = 2 * setting.copied / 2**30 * _PER_GIB_COPIED
+    # The warm-up ends with the clients' first report, a second after their start.
+    warm_up = workloads * (max(1.0, experiment.time.warmup) + 2 * _PER_LOAD)
+    others = len(setting.duet.thp) - 1
+    return Costs(_PER_DUET + copies + warm_up, 1 + others, workloads)
+
+
+def duet_wishes(setting: Setting) -> Wishes:
+    """What the experiment says of its duets, and their time."""
+    duet = setting.experiment.duet
+    return Wishes(duet.slice, duet.pairs, setting.experiment.blocks, duet_time(setting), duet.discard)
+
+
+def needs_pilot(setting: Setting) -> bool:
+    """Whether something is left to find out."""
+    duet = setting.experiment.duet
+    return setting.duet is not None and (duet.slice is None or duet.pairs is None)
+
+
+def pilot_slice(setting: Setting) -> float:
+    """The length of the pilot's slices, seconds."""
+    share = share_of_budget(setting)
+    length = _SHORT_PILOT_SLICE if share is not None and share < _SHORT else _PILOT_SLICE
+    return max(length, setting.experiment.duet.discard + 1.0)
+
+
+def pilot_seconds(setting: Setting) -> float:
+    """What the pilot takes."""
+    costs = duet_costs(setting)
+    return PILOT_STARTS * (costs.overhead + costs.workloads * PILOT_SLICES * pilot_slice(setting))
+
+
+def confidence(setting: Setting) -> dict[int, float]:
+    """The level of a duet's intervals for each number of blocks that may be planned."""
+    experiment = setting.experiment
+    family = family_size(setting.designs, len(experiment.variant), len(experiment.workloads))
+    numbers = {*range(1, MOST_BLOCKS + 1), experiment.blocks or 1}
+    return {blocks: declare(blocks, family).confidence for blocks in numbers}

@@ -2,17 +2,19 @@
 
 from dataclasses import dataclass
 
-from dballoc.experiment.schedule import Slot
+from dballoc.experiment.schedule import Pairing, Slot
 from dballoc.experiment.steps import Step
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is ahead. ``trials`` counts what is left to run in the planned blocks; ``percentile``: of ticks' latency."""
+    """What is ahead. ``blocks`` and ``trials_per_block`` by design; ``trials`` counts what is left to run in the planned
+    blocks; ``percentile``: of ticks' latency.
+    """
 
     name: str
-    blocks: int
-    trials_per_block: int
+    blocks: dict[str, int]
+    trials_per_block: dict[str, int]
     trials: int
     done: int
     seconds: float
@@ -38,7 +40,7 @@ class Observer:
     def plan(self, plan: Plan) -> None:
         """Once, before the first trial."""
 
-    def block_started(self, block: int, attempt: int, blocks: int, seconds_left: float) -> None:
+    def block_started(self, design: str, block: int, attempt: int, blocks: int, seconds_left: float) -> None:
         """A block begins."""
 
     def trial_started(self, slot: Slot) -> None:
@@ -53,5 +55,11 @@ class Observer:
     def trial_finished(self, slot: Slot, fault: str | None, rss_peak: int | None, tps: float | None) -> None:
         """A trial is in the store. ``tps``: of its last level."""
 
-    def block_finished(self, block: int, disturbed: str | None, repeated: bool) -> None:
+    def duet_started(self, pairing: Pairing) -> None:
+        """Two servers start."""
+
+    def duet_finished(self, pairing: Pairing, faults: list[str], ratio: float | None) -> None:
+        """Both their trials are in the store. ``ratio``: CPU per transaction, partner ÷ baseline, of the last workload."""
+
+    def block_finished(self, design: str, block: int, disturbed: str | None, repeated: bool) -> None:
         """A block is in the store."""

@@ -6,10 +6,10 @@ Whatever is wrong here is one line, and nothing was started.
 import json
 import os
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import psutil
 
@@ -17,9 +17,9 @@ from dballoc.allocators import environment, proof
 from dballoc.allocators import find as find_allocator
 from dballoc.allocators.find import Allocator
 from dballoc.errors import UsageError
-from dballoc.experiment.model import Experiment, Server, Variant
+from dballoc.experiment.model import Design, Experiment, Server, Variant
 from dballoc.experiment.units import parse_size
-from dballoc.host import cgroup, cpus, places, thp
+from dballoc.host import cgroup, cpus, halves, places, thp
 from dballoc.host.user import ServerUser, server_user
 from dballoc.load import sysbench
 from dballoc.servers import build as find_build
@@ -32,6 +32,11 @@ _BASE_MEMORY = 200 * 2**20
 _CONNECTION_MEMORY = 2 * 2**20
 
 _POOL_DEFAULTS = {"innodb-buffer-pool-size": 128 * 2**20, "rocksdb-block-cache-size": 512 * 2**20}
+
+
+# A duet's clients for each CPU of a half: enough to keep it busy, too few to make a contest of it.
+_CLIENTS_PER_CPU = 4
+_MOST_CLIENTS = 64
 
 
 @dataclass(frozen=True)
@@ -71,27 +76,58 @@ class Prepared:
 
 
 @dataclass(frozen=True)
+class DuetSetting:
+    """How duets are played on this machine. ``thp``: for each partner the host's mode and for whom, baseline and partner,
+    THP is switched off (:func:`dballoc.host.thp.together`); ``left_out``: variants that cannot be in a duet, and why.
+    """
+
+    halves: halves.Halves
+    threads: int
+    thp: dict[str, tuple[str | None, bool, bool]]
+    left_out: dict[str, str]
+
+
+@dataclass(frozen=True)
 class Setting:
-    """The whole campaign as it will run on this machine."""
+    """The whole campaign as it will run on this machine. ``no_duet``: why a campaign that might have has none."""
 
     experiment: Experiment
     variants: dict[str, Prepared]
     user: ServerUser
     sysbench: sysbench.Sysbench
+    duet: DuetSetting | None = None
+    no_duet: str | None = None
+
+    @property
+    def designs(self) -> list[str]:
+        """Which of "solo" and "duet" are run."""
+        return [d for d in get_args(Design) if self.experiment.design in (d, "both", None) and (d != "duet" or self.duet)]
 
     @property
     def memory_needed(self) -> int:
-        """Bytes that the hungriest variant is expected to take."""
-        clients = max(self.experiment.threads)
-        return max((p.pool_bytes or 0) for p in self.variants.values()) + _BASE_MEMORY + clients * _CONNECTION_MEMORY
+        """Bytes that the hungriest servers that run at once are expected to take."""
+        solo = self._memory(max(self.experiment.threads)) if "solo" in self.designs else 0
+        return max(solo, 2 * self._memory(self.duet.threads) if self.duet else 0)
+
+    def _memory(self, clients: int) -> int:
+        pool = max((p.pool_bytes or 0) for p in self.variants.values())
+        return pool + _BASE_MEMORY + clients * _CONNECTION_MEMORY
+
+    @property
+    def copied(self) -> int:
+        """Bytes of the largest copy of data that a trial makes."""
+        return max(self._sizes().values())
 
     @property
     def disk_needed(self) -> int:
-        """Bytes in the cache: the templates still to be made, and one copy of the largest."""
+        """Bytes in the cache: the templates still to be made, and the largest copies that are there at once."""
+        missing = {p.recipe.key for p in self.variants.values() if template.find(p.recipe) is None}
+        sizes = self._sizes()
+        return sum(sizes[key] for key in missing) + (2 if self.duet else 1) * max(sizes.values())
+
+    def _sizes(self) -> dict[str, int]:
         recipes = {p.recipe.key: p.recipe for p in self.variants.values()}
-        made = {key: template.find(recipe) for key, recipe in recipes.items()}
-        sizes = {key: t.size if t else template.estimate_bytes(recipes[key]) for key, t in made.items()}
-        return sum(sizes[key] for key, t in made.items() if t is None) + max(sizes.values())
+        return {k: t.size if (t := template.find(r)) else template.estimate_bytes(r) for k, r in recipes.items()}
 
 
 def settle(experiment: Experiment) -> Setting:
@@ -104,9 +140,48 @@ def settle(experiment: Experiment) -> Setting:
     if experiment.limits.memory is not None:
         cgroup.check()
     variants = {v.name: _settle_variant(experiment, v, user) for v in experiment.variant}
-    setting = Setting(experiment, variants, user, client)
+    setting = _with_duet(Setting(experiment, variants, user, client))
     _check_room(setting)
     return setting
+
+
+def _with_duet(setting: Setting) -> Setting:
+    """The setting with its duet, where the experiment wants one. Where nobody asked for it outright, a machine that cannot
+    play one runs the solo design alone, and says so. UsageError where it was asked for.
+    """
+    if setting.experiment.design == "solo":
+        return setting
+    try:
+        duet = settle_duet(setting)
+        _check_memory(replace(setting, duet=duet))
+    except UsageError as error:
+        if setting.experiment.design is not None:
+            raise
+        return replace(setting, no_duet=str(error))
+    return replace(setting, duet=duet)
+
+
+def settle_duet(setting: Setting) -> DuetSetting:
+    """How this machine plays the experiment's duets. UsageError if it cannot."""
+    experiment = setting.experiment
+    chosen = halves.choose(experiment.cpu)
+    threads = experiment.duet.threads or min(_MOST_CLIENTS, _CLIENTS_PER_CPU * len(chosen[0]))
+    modes = {v.name: v.thp for v in experiment.variant}
+    found: dict[str, tuple[str | None, bool, bool]] = {}
+    left_out: dict[str, str] = {}
+    for variant in experiment.variant:
+        modes_together = thp.together(modes[experiment.baseline], variant.thp, thp.mode())
+        if modes_together is None:
+            left_out[variant.name] = "THP: always and madvise cannot be had at once"
+        elif variant.cpu is not None or setting.experiment.find(experiment.baseline).cpu is not None:
+            left_out[variant.name] = "it has CPUs of its own"
+        else:
+            found[variant.name] = modes_together
+    if experiment.baseline in left_out:
+        raise UsageError(
+            f"a duet is not for baseline {experiment.baseline!r}: {left_out[experiment.baseline]}; use --design solo"
+        )
+    return DuetSetting(chosen, threads, found, left_out)
 
 
 def _check_places(user: ServerUser) -> None:
@@ -145,7 +220,7 @@ def _settle_variant(experiment: Experiment, variant: Variant, user: ServerUser) 
     _check_thp(where, variant)
     cpu = experiment.cpu_of(variant)
     server_cpus, client_cpus = cpus.choose(cpu)
-    clients = max(experiment.threads)
+    clients = _most_clients(experiment)
     statements = max(sysbench.statements(w, clients, experiment.data.tables, experiment.load) for w in experiment.workloads)
     options = {
         **build.entry["engines"][server.engine],
@@ -160,6 +235,12 @@ def _settle_variant(experiment: Experiment, variant: Variant, user: ServerUser) 
         template.Recipe(build, server.engine, experiment.data, server.init_options), bindings,
         _pool(server.engine, options, where), server_options.open_files(clients, experiment.data.tables),
     )  # fmt: skip
+
+
+def _most_clients(experiment: Experiment) -> int:
+    """What a server must have room for; the same in both designs, for it has its price in memory."""
+    duet = 0 if experiment.design == "solo" else experiment.duet.threads or _MOST_CLIENTS
+    return max(*experiment.threads, duet)
 
 
 def _prove(where: str, build: Build, env: dict[str, str], allocator: Allocator) -> proof.Bindings:
@@ -202,14 +283,18 @@ def _pool(engine: str, options: dict[str, str], where: str) -> int | None:
         raise UsageError(f"{where}: server option {name}: {error}") from None
 
 
-def _check_room(setting: Setting) -> None:
+def _check_memory(setting: Setting) -> None:
     have = psutil.virtual_memory().available
-    need = min(setting.memory_needed, setting.experiment.limits.memory or setting.memory_needed)
+    limit = setting.experiment.limits.memory
+    need = min(setting.memory_needed, (2 if setting.duet else 1) * limit if limit else setting.memory_needed)
     if need > have:
-        raise UsageError(
-            f"server.options: about {need / 2**30:.1f} GiB of memory needed, {have / 2**30:.1f} GiB available; "
-            "lower the buffer pool or the threads"
-        )
+        what = "for a duet's two servers" if setting.duet else "of memory needed"
+        less = "lower the buffer pool or the threads" + (", or use --design solo" if setting.duet else "")
+        raise UsageError(f"server.options: about {need / 2**30:.1f} GiB {what}, {have / 2**30:.1f} GiB available; {less}")
+
+
+def _check_room(setting: Setting) -> None:
+    _check_memory(setting)
     place = places.cache()
     if (need := setting.disk_needed) > (free := places.free_bytes(place)):
         raise UsageError(

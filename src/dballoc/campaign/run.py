@@ -8,22 +8,26 @@ import shutil
 import signal
 import statistics
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import dballoc
 from dballoc.analysis import campaign, comparison, verdict
-from dballoc.analysis.procedure import declare
-from dballoc.campaign import templates, trial
+from dballoc.analysis.duet import block_log, costs
+from dballoc.analysis.procedure import declare, family_size
+from dballoc.campaign import duet, pilot, templates, trial
 from dballoc.campaign.directory import ROOM, Directory
-from dballoc.campaign.estimate import Estimate, estimate
+from dballoc.campaign.duet import Slices
+from dballoc.campaign.estimate import PILOT_SLICES, PILOT_STARTS, Estimate, estimate, needs_pilot, pilot_slice
+from dballoc.campaign.life import Context, Interrupted
 from dballoc.campaign.observer import Observer, Plan
 from dballoc.campaign.prepare import Setting
-from dballoc.errors import Failure
+from dballoc.errors import Failure, UsageError
 from dballoc.experiment import file, schedule
-from dballoc.experiment.schedule import Slot
+from dballoc.experiment.cpus import format_cpus
+from dballoc.experiment.schedule import Pairing, Slot
 from dballoc.host import facts, places
 from dballoc.host.custody import Custody
 from dballoc.measure import noise
@@ -33,13 +37,16 @@ from dballoc.store.results import Results, Row
 # A repeat must not cost a planned block in the end, should the machine become slower.
 _MARGIN = 1.1
 
+# Finished attempts at blocks, by design and (block, attempt).
+Done = dict[str, dict[tuple[int, int], Row]]
+
 
 @dataclass(frozen=True)
 class Ending:
-    """Why a campaign ended: ``planned`` (all blocks), ``decided``, ``budget``, ``interrupted``."""
+    """Why a campaign ended: ``planned`` (all blocks), ``decided``, ``budget``, ``interrupted``; its blocks by design."""
 
     why: str
-    blocks: int
+    blocks: dict[str, int]
     good_trials: int
 
 
@@ -49,6 +56,10 @@ def run(setting: Setting, out: Path, observer: Observer) -> Ending:
     if places.free_bytes(out) < ROOM:
         raise Failure(f"{out}: less than {ROOM >> 20} MiB free; make room, or choose another --out")
     directory = Directory.take(out, setting.experiment)
+    if setting.no_duet:
+        observer.notice(f"no duet, so solo alone: {setting.no_duet}")
+    for name, why in (setting.duet.left_out if setting.duet else {}).items():
+        observer.notice(f"{name} is not in the duet: {why}")
     try:
         with Custody(keep_open=[directory.lock]) as custody, _stop_on_interrupt() as stop:
             return _Campaign(setting, directory, custody, observer, stop).run()
@@ -64,7 +75,7 @@ def has_trials(directory: Path) -> bool:
     """Whether there is anything to report."""
     results = Results.open(directory, read_only=True)
     try:
-        return bool(results.finished())
+        return bool(results.directories())
     finally:
         results.close()
 
@@ -80,7 +91,7 @@ class _Stop:
 
     def __call__(self, *_: object) -> None:
         if self.asked or not self.in_trial:
-            raise trial.Interrupted
+            raise Interrupted
         self.asked = True
 
 
@@ -103,147 +114,284 @@ class _Campaign:
         self.custody = custody
         self.observer = observer
         self.stop = stop
-        self.results = self._open()
+        self.context = Context(setting, custody, observer, lambda: stop.asked)
         self.estimate: Estimate = estimate(setting)
+        self.results = self._open()
+        self.designs = self.results.facts()["designs"].split()
         # As if the campaign had run in one piece until now: the budget is for all of its runs together.
         self.began = time.monotonic() - self._spent()
-        self.block_seconds: list[float] = []
+        self.block_seconds: dict[str, list[float]] = {design: [] for design in self.designs}
+        self.endings: dict[str, str] = {}
+        self.made: dict[str, Template] = {}
+        self.slices = Slices(0, 0, 0)
 
     def run(self) -> Ending:
         try:
             try:
-                why = self._blocks()
-            except trial.Interrupted:
+                self._blocks()
+                why = overall(self.endings)
+            except Interrupted:
                 why = "interrupted"
             self.results.set_fact("ending", why)
-            return Ending(why, len({r["block"] for r in self.results.blocks()}), self.results.good_trials())
+            blocks = {design: len({r["block"] for r in self.results.blocks(design)}) for design in self.designs}
+            return Ending(why, blocks, self.results.good_trials())
         finally:
             self.results.close()
 
     def _open(self) -> Results:
         if (self.directory.path / "results.sqlite").exists():
             results = Results.open(self.directory.path)
-            labels = {row[0] for row in results.connection().execute("SELECT directory FROM trial")}
-            self.observer.notice(f"resuming: {len(labels)} trials are there already")
-            self.directory.forget_unfinished(labels)
+            directories = results.directories()
+            self.observer.notice(f"resuming: {results.trials()} trials are there already")
+            self.directory.forget_unfinished(directories)
             return results
         known = {
             "dballoc": dballoc.__version__, "identity": file.identity(self.experiment),
             "experiment": file.dump(self.experiment), "seed": str(self.experiment.seed),
-            "planned_blocks": str(estimate(self.setting).blocks), "started": str(time.time()),
+            "planned_blocks": json.dumps(self.estimate.blocks), "started": str(time.time()),
             "environment": json.dumps(facts.gather()), "sysbench": self.setting.sysbench.version,
-            "server_user": self.setting.user.name, "design": "solo",
+            "server_user": self.setting.user.name, "designs": " ".join(self.setting.designs),
+            "duet": json.dumps(self._duet_facts()),
         }  # fmt: skip
         rows: list[dict[str, Any]] = [p.row() for p in self.setting.variants.values()]
         return Results.create(self.directory.path, known, rows)
 
-    def _spent(self) -> float:
-        """Seconds that the campaign has taken so far, in all its runs."""
-        row = self.results.connection().execute("SELECT coalesce(sum(ended - started), 0) FROM trial").fetchone()
-        return float(row[0])
+    def _duet_facts(self) -> dict[str, Any]:
+        """What the report says of how duets are played; the pilot adds to it."""
+        if self.setting.duet is None:
+            return {"none": self.setting.no_duet} if self.setting.no_duet else {}
+        playing = self.setting.duet
+        return {"halves": [format_cpus(h) for h in playing.halves], "threads": playing.threads, "left_out": playing.left_out}
 
-    def _blocks(self) -> str:
-        planned = int(self.results.facts()["planned_blocks"])
+    def _spent(self) -> float:
+        """Seconds that the campaign has taken so far, in all its runs. A duet's two trials ran at once."""
+        rows = self.results.connection().execute("SELECT max(ended) - min(started) FROM trial GROUP BY directory")
+        return sum(float(row[0]) for row in rows)
+
+    def _planned(self) -> dict[str, int]:
+        planned: dict[str, int] = json.loads(self.results.facts()["planned_blocks"])
+        return {design: planned[design] for design in self.designs}
+
+    def _blocks(self) -> None:
         log = self.directory.path / "template.log"
-        made = templates.of_all_variants(self.setting, self.custody, self.observer, log)
-        done: dict[tuple[int, int], Row] = {(r["block"], r["attempt"]): dict(r) for r in self.results.blocks()}
+        self.made = templates.of_all_variants(self.setting, self.custody, self.observer, log)
+        if "duet" in self.designs:
+            self._settle_slices()
+        planned = self._planned()
+        done: Done = {d: {(r["block"], r["attempt"]): dict(r) for r in self.results.blocks(d)} for d in self.designs}
+        self.observer.plan(self._plan(planned, done))
+        for design, number in interleaved(planned):
+            if design not in self.endings and design in self.designs:
+                self._block_until_quiet(design, number, planned, done)
+
+    def _plan(self, planned: dict[str, int], done: Done) -> Plan:
+        """What is ahead, for the display."""
         per_block = self.estimate.trials_per_block
-        finished = self.results.finished()
-        complete = {b for b, a in done if not self._wants_repeat(b, a, done)}
-        begun = sum(1 for b, a, _ in finished if b not in complete and (b, a) not in done)
-        left = (planned - len(complete)) * per_block - begun
-        seconds, percentile = self._left(planned, complete), self.experiment.load.percentile
-        self.observer.plan(Plan(self.experiment.name, planned, per_block, left, len(finished), seconds, percentile))
-        for number in range(1, planned + 1):
-            attempt = max((a for b, a in done if b == number), default=-1)
-            if attempt >= 0 and not self._wants_repeat(number, attempt, done):
-                continue
-            again = True
-            while again:
-                attempt += 1
-                if number > 1 and not self._affordable():
-                    return "budget"
-                self.observer.block_started(number, attempt, planned, self._left(planned, set(range(1, number))))
-                row = self._block(number, attempt, made)
-                done[number, attempt] = row
-                again = self._wants_repeat(number, attempt, done) and self._affordable((planned - number + 1) * _MARGIN)
-                self.observer.block_finished(number, row["disturbed"], again)
-            if number in self._looks(planned) and self._all_decided():
-                return "decided"
-        return "planned"
+        left = 0
+        for design in self.designs:
+            complete = {b for b, a in done[design] if not self._wants_repeat(design, b, a, done)}
+            begun = sum(1 for b, a, _ in self.results.finished(design) if b not in complete and (b, a) not in done[design])
+            left += (planned[design] - len(complete)) * per_block[design] - begun * (2 if design == "duet" else 1)
+        return Plan(
+            self.experiment.name, planned, per_block, left, self.results.trials(), self._left(planned, done),
+            self.experiment.load.percentile,
+        )  # fmt: skip
+
+    def _block_until_quiet(self, design: str, number: int, planned: dict[str, int], done: Done) -> None:
+        """Run a block, and repeat it whole while it is disturbed and may be; then look, if a look is planned here."""
+        mine = done[design]
+        attempt = max((a for b, a in mine if b == number), default=-1)
+        if attempt >= 0 and not self._wants_repeat(design, number, attempt, done):
+            return
+        again = True
+        while again:
+            attempt += 1
+            if number > 1 and self._block_seconds(design) > self._budget_left():
+                self.endings[design] = "budget"
+                return
+            self.observer.block_started(design, number, attempt, planned[design], self._left(planned, done))
+            row = self._block(design, number, attempt)
+            mine[number, attempt] = row
+            rest = self._rest(planned, done) + self._block_seconds(design)
+            again = self._wants_repeat(design, number, attempt, done) and rest * _MARGIN <= self._budget_left()
+            self.observer.block_finished(design, number, row["disturbed"], again)
+        if design == "duet" and number == 1 and not needs_pilot(self.setting):
+            self._check_disk(self.results.slices("duet"))
+        if design in self.designs and number in self._looks(planned[design]) and self._all_decided(design):
+            self.endings[design] = "decided" if number < planned[design] else "planned"
 
     def _looks(self, planned: int) -> tuple[int, ...]:
-        return declare(planned, len(self.experiment.variant), len(self.experiment.workloads)).looks
+        family = family_size(self.designs, len(self.experiment.variant), len(self.experiment.workloads))
+        return declare(planned, family).looks
 
-    def _all_decided(self) -> bool:
+    def _all_decided(self, design: str) -> bool:
         """Whether more blocks could only repeat the verdicts; asked at the planned looks alone."""
         found = comparison.compare(campaign.load(self.directory.path))
-        return verdict.all_decided(c.ratio for c in found.family)
-
-    def _affordable(self, blocks: float = 1) -> bool:
-        """Whether the budget holds that many more blocks."""
-        return blocks * self._block_seconds() <= self._budget_left()
+        return verdict.all_decided(c.ratio for c in found.family if c.metric.design == design)
 
     def _budget_left(self) -> float:
         budget = self.experiment.budget
         return math.inf if budget is None else budget - (time.monotonic() - self.began)
 
-    def _block_seconds(self) -> float:
-        return statistics.mean(self.block_seconds) if self.block_seconds else self.estimate.block_seconds
+    def _block_seconds(self, design: str) -> float:
+        measured = self.block_seconds[design]
+        return statistics.mean(measured) if measured else self.estimate.block_seconds[design]
 
-    def _left(self, planned: int, complete: set[int]) -> float:
-        return min((planned - len(complete)) * self._block_seconds(), max(0.0, self._budget_left()))
+    def _rest(self, planned: dict[str, int], done: Done) -> float:
+        """Seconds that the blocks not yet begun take, whatever the budget."""
+        open_designs = [d for d in self.designs if d not in self.endings]
+        return sum((planned[d] - len({b for b, _ in done[d]})) * self._block_seconds(d) for d in open_designs)
 
-    def _wants_repeat(self, number: int, attempt: int, done: dict[tuple[int, int], Row]) -> bool:
-        """A disturbed block is repeated whole, as long as the campaign's cap on repeats is not reached."""
-        if done[number, attempt]["disturbed"] is None or (number, attempt + 1) in done:
+    def _left(self, planned: dict[str, int], done: Done) -> float:
+        return min(self._rest(planned, done), max(0.0, self._budget_left()))
+
+    def _wants_repeat(self, design: str, number: int, attempt: int, done: Done) -> bool:
+        """A disturbed block is repeated whole, as long as the design's cap on repeats is not reached."""
+        mine = done[design]
+        if mine[number, attempt]["disturbed"] is None or (number, attempt + 1) in mine:
             return False
-        repeats = sum(1 for _, a in done if a > 0)
+        repeats = sum(1 for _, a in mine if a > 0)
         return repeats < self.experiment.noise.repeats
 
-    def _block(self, number: int, attempt: int, made: dict[str, Template]) -> Row:
-        slots = schedule.block(self.experiment, number, attempt)
-        finished = self.results.finished()
+    def _block(self, design: str, number: int, attempt: int) -> Row:
+        places = self._places(design, number, attempt)
+        finished = self.results.finished(design)
         started, before, ours = time.time(), noise.read(), _own_cpu()
         probe_before, began = noise.probe(), time.monotonic()
         server_and_client = 0.0
-        left = [slot for slot in slots if (slot.block, slot.attempt, slot.position) not in finished]
-        for slot in left:
-            server_and_client += self._trial(slot, made[self.setting.variants[slot.variant].recipe.key])
-        if left == slots:
-            self.block_seconds.append(time.monotonic() - began)
+        left = [p for p in places if (p.block, p.attempt, p.position) not in finished]
+        for place in left:
+            server_and_client += self._perform(place)
+        if left == places:
+            self.block_seconds[design].append(time.monotonic() - began)
         probes = probe_before, noise.probe()
         used = server_and_client + _own_cpu() - ours
         found = noise.between(before, noise.read(), used, probes)
         usual = statistics.median([*self.results.probes(), *probes])
         row = {
-            "block": number, "attempt": attempt, "started": started, "ended": time.time(), "steal": found.steal,
-            "others": found.others, "probe_before": probes[0], "probe_after": probes[1],
+            "design": design, "block": number, "attempt": attempt, "started": started, "ended": time.time(),
+            "steal": found.steal, "others": found.others, "probe_before": probes[0], "probe_after": probes[1],
             "disturbed": noise.disturbance(found, self.experiment.noise, usual),
         }  # fmt: skip
         self.results.add_block(row)
         return row
 
-    def _trial(self, slot: Slot, made: Template) -> float:
-        """Run and store one trial; returns the CPU seconds that all its processes used."""
-        self.observer.trial_started(slot)
+    def _places(self, design: str, number: int, attempt: int) -> Sequence[Slot | Pairing]:
+        if design == "solo":
+            return schedule.block(self.experiment, number, attempt)
+        assert self.setting.duet
+        return [p for p in schedule.duets(self.experiment, number, attempt) if p.variant in self.setting.duet.thp]
+
+    def _perform(self, place: Slot | Pairing) -> float:
+        """Run and store one trial or one duet; returns the CPU seconds that all its processes used."""
         before = self.custody.cpu_seconds
-        context = trial.Context(self.setting, self.custody, self.observer, lambda: self.stop.asked)
-        path = self.directory.trial(slot.label)
+        path = self.directory.trial(place.label)
         self.stop.in_trial = True
         try:
-            record = trial.run(context, slot, made, path)
-            self.results.add_trial(slot, record)
+            if isinstance(place, Slot):
+                self._trial(place, path)
+            else:
+                self._duet(place, self.slices, path)
         except BaseException:
             shutil.rmtree(path, ignore_errors=True)
             raise
         finally:
             self.stop.in_trial = False
+        return self.custody.cpu_seconds - before
+
+    def _template(self, variant: str) -> Template:
+        return self.made[self.setting.variants[variant].recipe.key]
+
+    def _trial(self, slot: Slot, path: Path) -> None:
+        self.observer.trial_started(slot)
+        record = trial.run(self.context, slot, self._template(slot.variant), path)
+        self.results.add_trial(slot, record)
         levels = [s for s in record.steps if s["kind"] == "level"]
         self.observer.trial_finished(
             slot, record.trial["fault_text"], record.trial["rss_peak"], levels[-1]["tps"] if levels else None
         )
-        return self.custody.cpu_seconds - before
+
+    # -- the duet ----------------------------------------------------------------------------------------------------
+
+    def _duet(self, pairing: Pairing, slices: Slices, path: Path) -> None:
+        assert self.setting.duet
+        self.observer.duet_started(pairing)
+        baseline = self.experiment.baseline
+        both = self._template(baseline), self._template(pairing.variant)
+        records = duet.run(self.context, self.setting.duet, pairing, slices, both, path)
+        self.results.add_duet(pairing, baseline, records)
+        last = self.experiment.workloads[-1]
+        found = block_log(*(costs([r for r in record.slices if r["workload"] == last]) for record in records))
+        faults = [record.trial["fault_text"] for record in records if record.trial["fault_text"]]
+        self.observer.duet_finished(pairing, faults, None if found is None or faults else math.exp(found))
+
+    def _settle_slices(self) -> None:
+        """Slices and pairs as the experiment says, else as the pilot finds; the pilot is run once, and stored."""
+        wanted, discard = self.experiment.duet, self.experiment.duet.discard
+        if not needs_pilot(self.setting):
+            assert wanted.slice and wanted.pairs
+            self.slices = Slices(wanted.slice, wanted.pairs, discard)
+            return
+        known = json.loads(self.results.facts()["duet"])
+        if "plan" not in known:
+            rows = self._pilot()
+            if not self._check_disk(rows):
+                return
+            known |= self._evaluate(rows)
+            self.results.set_fact("duet", json.dumps(known))
+            self.results.set_fact("planned_blocks", json.dumps(self._planned() | {"duet": known["plan"]["blocks"]}))
+        chosen = known["plan"]
+        self.estimate.block_seconds["duet"] = chosen["block_seconds"]
+        self.slices = Slices(chosen["slice"], chosen["pairs"], discard)
+
+    def _pilot(self) -> list[Row]:
+        """The slices of the pilot's trials, run as far as they are not there."""
+        self.observer.notice(f"pilot of the duet: {PILOT_STARTS} starts, about {self.estimate.pilot:.0f} s")
+        slices = Slices(pilot_slice(self.setting), PILOT_SLICES // 2, self.experiment.duet.discard)
+        finished = self.results.finished("pilot")
+        planned, self.slices = self.slices, slices
+        try:
+            for pairing in schedule.pilot(self.experiment, PILOT_STARTS):
+                if (pairing.block, pairing.attempt, pairing.position) not in finished:
+                    self._perform(pairing)
+        finally:
+            self.slices = planned
+        return self.results.slices("pilot")
+
+    def _evaluate(self, rows: list[Row]) -> dict[str, Any]:
+        """The pilot's findings, as facts. With a fault in it, what is usual elsewhere is taken, and said so."""
+        try:
+            found, plan = pilot.evaluate(self.setting, rows)
+        except ValueError:
+            found, plan = {}, pilot.without(self.setting)
+            self.observer.notice("the pilot of the duet had faults; slices and pairs are the usual ones")
+        return {"components": {w: asdict(c) for w, c in found.items()}, "plan": asdict(plan)}
+
+    def _check_disk(self, rows: list[Row]) -> bool:
+        """Whether the duet may go on; False if it is dropped, which only happens where nobody asked for it outright."""
+        try:
+            pilot.check(rows)
+        except UsageError as error:
+            if self.experiment.design is not None:
+                raise
+            self.observer.notice(f"no duet, so solo alone: {error}")
+            self.designs.remove("duet")
+            self.results.set_fact("designs", " ".join(self.designs))
+            self.results.set_fact("duet", json.dumps({"none": str(error)}))
+            return False
+        return True
+
+
+def interleaved(planned: dict[str, int]) -> list[tuple[str, int]]:
+    """All blocks of all designs, (design, number), so that each design is as far as the others at any time. Pure."""
+    every = [(number / blocks, design, number) for design, blocks in planned.items() for number in range(1, blocks + 1)]
+    return [(design, number) for _, design, number in sorted(every, key=lambda e: e[0])]
+
+
+def overall(endings: dict[str, str]) -> str:
+    """Why the campaign ended, from why its designs did (one that ran all its blocks is not in there). Pure."""
+    whys = set(endings.values())
+    return next((why for why in ("budget", "decided") if why in whys), "planned")
 
 
 def _own_cpu() -> float:

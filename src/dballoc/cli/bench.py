@@ -12,6 +12,7 @@ from dballoc.cli import options
 from dballoc.cli.display import display, minutes
 from dballoc.errors import Failure
 from dballoc.experiment import file
+from dballoc.experiment.cpus import format_cpus
 from dballoc.report import terminal, write
 
 INTERRUPTED = 130
@@ -46,6 +47,13 @@ def bench(
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of the sysbench script; may be given again.")
     ] = None,
     prepared: Annotated[bool | None, typer.Option("--prepared/--no-prepared", help="Server-side prepared statements.")] = None,
+    design: Annotated[
+        Literal["solo", "duet", "both"] | None,
+        typer.Option(
+            help="solo: one server at a time, for levels and memory. duet: two at once, swapped, for the cost of a "
+            "transaction. Default: both, or solo alone on a machine that can play no duet."
+        ),
+    ] = None,
     levels: Annotated[
         Literal["rising", "fresh"] | None, typer.Option(help="All levels in one server start, or a fresh start for each.")
     ] = None,
@@ -75,6 +83,7 @@ def bench(
         "allocators": options.words(allocators), "server.use": server, "server.basedir": str(basedir) if basedir else None,
         "server.engine": engine, "server.options": options.pairs(option, "--option"), "server.connect": connect,
         "workloads": options.words(workloads), "threads": options.numbers(threads, "--threads"), "levels": levels,
+        "design": design,
         "load.options": options.pairs(load_option, "--load-option"), "load.prepared_statements": prepared,
         "data.tables": tables, "data.rows": rows, "time.warmup": warmup, "time.level": level, "time.idle": idle,
         "cpu.count": cpus, "cpu.server": server_cpus, "cpu.client": client_cpus, "limits.memory": memory,
@@ -92,7 +101,8 @@ def bench(
     with display() as watcher:
         ending = run.run(setting, directory, watcher)
     console = Console()
-    console.print(f"{ENDINGS[ending.why]} ({ending.blocks} blocks)\n", highlight=False)
+    done = ", ".join(f"{number} {design_} blocks" for design_, number in ending.blocks.items())
+    console.print(f"{ENDINGS[ending.why]} ({done})\n", highlight=False)
     if run.has_trials(directory):
         page = write(directory)
         terminal.print_answer(console, directory)
@@ -105,10 +115,17 @@ def bench(
 
 def _print_plan(setting: prepare.Setting) -> None:
     plan = estimate.estimate(setting)
-    print(f"trials:  {plan.trials} ({plan.blocks} blocks of {plan.trials_per_block})")
+    blocks = " and ".join(f"{plan.blocks[d]} {d} blocks of {plan.trials_per_block[d]}" for d in plan.blocks)
+    print(f"trials:  {plan.trials} ({blocks})")
     print(f"time:    about {minutes(plan.seconds)}, {plan.measured_share:.0%} of it measuring, warming up or idling on purpose")
     print(f"memory:  about {setting.memory_needed / 2**20:,.0f} MiB")
     print(f"disk:    about {setting.disk_needed / 2**20:,.0f} MiB in the cache")
+    if setting.duet:
+        halves = " and ".join(format_cpus(half) for half in setting.duet.halves)
+        pilot = f"; a pilot of about {plan.pilot:.0f} s settles slices and blocks" if plan.pilot else ""
+        print(f"duet:    CPUs {halves}, {setting.duet.threads} clients a side{pilot}")
+    if setting.no_duet:
+        print(f"no duet: {setting.no_duet}")
     for name, prepared in setting.variants.items():
         libraries = prepared.env.get("LD_PRELOAD", "no preload")
         title = " ".join(filter(None, [prepared.allocator.name, prepared.allocator.version]))

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dballoc.campaign.observer import Observer, Plan, Tick
-from dballoc.experiment.schedule import Slot
+from dballoc.experiment.schedule import Pairing, Slot
 from dballoc.experiment.steps import Step
 
 
@@ -30,7 +30,8 @@ class PlainDisplay(Observer):
 
     def __init__(self, console: Console) -> None:
         self.console = console
-        self.total = self.done = self.per_block = 0
+        self.total = self.done = 0
+        self.per_block: dict[str, int] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -46,12 +47,13 @@ class PlainDisplay(Observer):
 
     def plan(self, plan: Plan) -> None:
         self.total, self.done, self.per_block = plan.trials + plan.done, plan.done, plan.trials_per_block
-        self._line(f"{plan.name}: {plan.blocks} blocks, {plan.trials} trials to run, about {minutes(plan.seconds)}")
+        blocks = " and ".join(f"{number} {design} blocks" for design, number in plan.blocks.items())
+        self._line(f"{plan.name}: {blocks}, {plan.trials} trials to run, about {minutes(plan.seconds)}")
 
-    def block_started(self, block: int, attempt: int, blocks: int, seconds_left: float) -> None:
-        self.total += self.per_block if attempt else 0
+    def block_started(self, design: str, block: int, attempt: int, blocks: int, seconds_left: float) -> None:
+        self.total += self.per_block[design] if attempt else 0
         again = f", again ({attempt})" if attempt else ""
-        self._line(f"block {block} of {blocks}{again}, about {minutes(seconds_left)} left")
+        self._line(f"{design} block {block} of {blocks}{again}, about {minutes(seconds_left)} left")
 
     def trial_finished(self, slot: Slot, fault: str | None, rss_peak: int | None, tps: float | None) -> None:
         self.done += 1
@@ -61,10 +63,18 @@ class PlainDisplay(Observer):
         outcome = f"FAULT: {fault}" if fault else f"{speed}peak RSS {mebibytes(rss_peak)}"
         self._line(f"  [{self.done}/{self.total}] {slot.variant}{role}{level}: {outcome}")
 
-    def block_finished(self, block: int, disturbed: str | None, repeated: bool) -> None:
+    def duet_finished(self, pairing: Pairing, faults: list[str], ratio: float | None) -> None:
+        counts = "" if pairing.design == "pilot" else f"[{self.done + 2}/{self.total}] "
+        self.done += 2 if counts else 0
+        who = f"{pairing.variant} (A2)" if pairing.role == "A2" else pairing.variant
+        outcome = "; ".join(f"FAULT: {fault}" for fault in faults)
+        outcome = outcome or (f"CPU per transaction {ratio:.3f} of the baseline's" if ratio else "no whole pair of slices")
+        self._line(f"  {counts}{who} beside the baseline: {outcome}")
+
+    def block_finished(self, design: str, block: int, disturbed: str | None, repeated: bool) -> None:
         if disturbed:
             what = "repeated whole" if repeated else "kept, no repeat left"
-            self._line(f"  block {block} was disturbed ({disturbed}): {what}")
+            self._line(f"  {design} block {block} was disturbed ({disturbed}): {what}")
 
 
 class LiveDisplay(PlainDisplay):
@@ -93,14 +103,23 @@ class LiveDisplay(PlainDisplay):
         self._latency = f"p{plan.percentile}"
         self._progress.update(self._trials, total=self.total, completed=self.done)
 
-    def block_started(self, block: int, attempt: int, blocks: int, seconds_left: float) -> None:
-        super().block_started(block, attempt, blocks, seconds_left)
+    def block_started(self, design: str, block: int, attempt: int, blocks: int, seconds_left: float) -> None:
+        super().block_started(design, block, attempt, blocks, seconds_left)
         self._ends = time.monotonic() + seconds_left
-        self._now["block"] = f"{block} of {blocks}"
+        self._now["block"] = f"{design} {block} of {blocks}"
 
     def trial_started(self, slot: Slot) -> None:
         role = f" ({slot.role})" if slot.role != "V" else ""
         self._now |= {"variant": slot.variant + role, "step": "starting", "tps": "–", "latency": "–", "RSS": "–"}
+
+    def duet_started(self, pairing: Pairing) -> None:
+        role = " (A2)" if pairing.role == "A2" else ""
+        self._now |= {"variant": f"{pairing.variant}{role} | baseline", "step": "starting"}
+        self._now |= {"tps": "–", "latency": "–", "RSS": "–"}
+
+    def duet_finished(self, pairing: Pairing, faults: list[str], ratio: float | None) -> None:
+        super().duet_finished(pairing, faults, ratio)
+        self._progress.update(self._trials, completed=self.done)
 
     def step_started(self, step: Step) -> None:
         self._now |= {"step": step.title, "tps": "–", "latency": "–"}

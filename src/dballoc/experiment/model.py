@@ -15,6 +15,7 @@ Text = Annotated[
 Options = dict[str, Text]
 Engine = Literal["innodb", "rocksdb", "aria", "myisam"]
 ThpMode = Literal["always", "madvise", "never"]
+Design = Literal["solo", "duet"]
 
 # Experiments and variants give directories and chart labels their names.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+=@-]{0,63}")
@@ -109,6 +110,25 @@ class Time(_Table):
         return value
 
 
+class Duet(_Table):
+    """The duet: two servers at once, each with its own client on its own half of the CPUs, swapped every slice.
+
+    ``threads``: clients a side; None: four for each CPU of a half, 64 at most. ``slice`` and ``pairs`` (of slices, in
+    each block) come from a pilot where they are None. ``discard``: the start of each slice that does not count.
+    """
+
+    threads: Annotated[int, Field(ge=1)] | None = None
+    slice: Duration | None = None
+    pairs: Annotated[int, Field(ge=1)] | None = None
+    discard: Duration = 0.5
+
+    @model_validator(mode="after")
+    def _something_is_left(self) -> Self:
+        if self.slice is not None and self.slice - self.discard < 0.5:
+            raise ValueError('slice lasts at least "500ms" longer than discard')
+        return self
+
+
 class Limits(_Table):
     """The memory cgroup that each server runs in."""
 
@@ -141,13 +161,14 @@ class Variant(_Table):
 
 
 class Experiment(_Table):
-    """Everything that decides what a campaign does."""
+    """Everything that decides what a campaign does. ``design`` None: both, or solo where a duet cannot be played."""
 
     name: Name = "experiment"
     baseline: str
     workloads: Annotated[list[str], Field(min_length=1)]
     threads: Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1)]
     levels: Literal["rising", "fresh"] = "rising"
+    design: Literal["solo", "duet", "both"] | None = None
     warmup_sql: list[str] | None = None
     blocks: Annotated[int, Field(ge=1)] | None = None
     budget: Duration | None = None
@@ -157,6 +178,7 @@ class Experiment(_Table):
     data: Data = Data()
     load: Load = Load()
     time: Time = Time()
+    duet: Duet = Duet()
     limits: Limits = Limits()
     noise: Noise = Noise()
     variant: Annotated[list[Variant], Field(min_length=1)]

@@ -29,6 +29,29 @@ class Slot:
         return f"b{self.block:03}{again}-p{self.position:03}-{self.variant}{twin}{level}"
 
 
+@dataclass(frozen=True)
+class Pairing:
+    """One duet's place: a fresh start of the baseline beside a fresh start of ``variant``.
+
+    ``half``: the half of the CPUs, 0 or 1, that the baseline has in the first slice.
+    """
+
+    block: int
+    attempt: int
+    position: int
+    variant: str
+    role: Role
+    half: int
+    design: str = "duet"
+
+    @property
+    def label(self) -> str:
+        """The name of the trials' directory."""
+        again = f"-again{self.attempt}" if self.attempt else ""
+        twin = f"-{self.role}" if self.role != "V" else ""
+        return f"{self.design}{self.block:03}{again}-p{self.position:03}-{self.variant}{twin}"
+
+
 def block(experiment: Experiment, number: int, attempt: int = 0) -> list[Slot]:
     """All trials of block ``number`` (from 1) in their order: every variant once, the baseline twice."""
     members: list[tuple[str, Role]] = [(experiment.baseline, "A1"), (experiment.baseline, "A2")]
@@ -37,3 +60,19 @@ def block(experiment: Experiment, number: int, attempt: int = 0) -> list[Slot]:
     cells = [(name, role, level) for level in levels for name, role in members]
     random.Random(f"{experiment.seed}:{number}:{attempt}").shuffle(cells)
     return [Slot(number, attempt, i, name, role, level) for i, (name, role, level) in enumerate(cells, 1)]
+
+
+def duets(experiment: Experiment, number: int, attempt: int = 0) -> list[Pairing]:
+    """All pairings of duet block ``number`` (from 1) in their order: every variant, and the baseline again, each against
+    a baseline of its own, so that both servers of a pairing are of the same age.
+    """
+    partners: list[tuple[str, Role]] = [(experiment.baseline, "A2")]
+    partners += [(v.name, "V") for v in experiment.variant if v.name != experiment.baseline]
+    draw = random.Random(f"{experiment.seed}:duet:{number}:{attempt}")
+    draw.shuffle(partners)
+    return [Pairing(number, attempt, i, n, role, draw.randrange(2)) for i, (n, role) in enumerate(partners, 1)]
+
+
+def pilot(experiment: Experiment, starts: int) -> list[Pairing]:
+    """The pilot's pairings: the baseline beside itself, ``starts`` times."""
+    return [Pairing(0, 0, i, experiment.baseline, "A2", i % 2, "pilot") for i in range(1, starts + 1)]

@@ -6,7 +6,7 @@ from typing import Literal
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.schedule import Slot
 
-Kind = Literal["sql", "warmup", "level", "idle"]
+Kind = Literal["sql", "warmup", "level", "idle", "slices"]
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,23 @@ def mode() -> str | None:
         return None
 
 
+_WIDTH = {"never": 0, "madvise": 1, "always": 2}
+
+
+def together(first: str | None, second: str | None, host: str | None) -> tuple[str | None, bool, bool] | None:
+    """How two processes that want these modes run at once (None: as the host has it): the host's mode, None to leave it,
+    and for which of them ``PR_SET_THP_DISABLE`` is set. None where prctl cannot express it: madvise beside always.
+    Pure.
+    """
+    if first is None and second is None:
+        return None, False, False
+    wanted = [mode or host or "never" for mode in (first, second)]
+    widest = max(wanted, key=_WIDTH.__getitem__)
+    if widest == "always" and "madvise" in wanted:
+        return None
+    return widest, *(mode == "never" and widest != "never" for mode in wanted)  # type: ignore[return-value]
+
+
 def allowed(pid: int) -> bool | None:
     """False if the process has switched THP off for itself (``PR_SET_THP_DISABLE``); None if the kernel doesn't say."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():

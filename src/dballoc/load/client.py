@@ -48,6 +48,11 @@ class Client:
         """What came since the last call."""
         return self._follower.new()
 
+    @property
+    def pid(self) -> int:
+        """Of the sysbench process."""
+        return self._child.pid
+
     def wait(self, timeout: float) -> Exit | None:
         """How it ended, or None if it has not within ``timeout`` seconds."""
         return self._child.wait(timeout)

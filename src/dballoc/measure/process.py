@@ -65,6 +65,13 @@ class ProcessSampler:
         for fd in (self._stat, self._status, self._task):
             os.close(fd)
 
+    def cpu(self) -> float:
+        """Seconds of CPU since the process's start, to the nanosecond, and nothing else. Gone if there is no process."""
+        try:
+            return time.clock_gettime(self._cpu_clock)
+        except OSError:
+            raise Gone from None
+
     def sample(self, whole: bool = False) -> Sample:
         """One sample; ``whole`` reads every thread's context switches, else they lag a few samples behind where there
         are many threads. Gone if there is no process.

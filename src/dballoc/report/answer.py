@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from dballoc.analysis.campaign import Campaign
-from dballoc.analysis.comparison import Comparison, Comparisons
+from dballoc.analysis.comparison import Comparison, Comparisons, procedures
 from dballoc.analysis.recommendation import RULE, Recommendation
 from dballoc.analysis.verdict import Verdict
 from dballoc.report.numbers import change, count, detectable, listing, percent, times
@@ -12,19 +12,35 @@ from dballoc.report.numbers import change, count, detectable, listing, percent, 
 _FINAL = ("planned", "decided", "budget")
 
 
+DESIGNS = {
+    "solo": "Solo: one server at a time has the machine; it gives throughput, response time and memory.",
+    "duet": "Duet: baseline and variant at once, each on half of the CPUs, swapped; it gives the CPU per transaction.",
+}
+
+
 @dataclass(frozen=True)
 class Progress:
-    """How far the campaign is: finished ``blocks`` of ``planned``; ``disturbed``: counted although disturbed."""
+    """How far the campaign is: by design finished ``blocks`` of ``planned``; ``disturbed``: counted although disturbed."""
 
-    blocks: int
-    planned: int
+    blocks: dict[str, int]
+    planned: dict[str, int]
     ending: str | None = None
     disturbed: int = 0
 
     @property
     def final(self) -> bool:
         """Whether the campaign has come to its own end."""
-        return self.blocks >= self.planned or self.ending in _FINAL
+        return self.complete or self.ending in _FINAL
+
+    @property
+    def complete(self) -> bool:
+        """Whether every planned block is there."""
+        return all(self.blocks[design] >= self.planned[design] for design in self.planned)
+
+    @property
+    def words(self) -> str:
+        """``6 of 6 solo blocks, 8 of 10 duet blocks``."""
+        return ", ".join(f"{self.blocks[d]} of {count(n, f'{d} block')}" for d, n in self.planned.items())
 
 
 @dataclass(frozen=True)
@@ -59,9 +75,13 @@ class Answer:
 
 def progress(campaign: Campaign) -> Progress:
     """Of a campaign, finished or under way."""
-    last = {row["block"]: row["disturbed"] for row in campaign.block.sort("block", "attempt").iter_rows(named=True)}
-    disturbed = sum(1 for reason in last.values() if reason is not None)
-    return Progress(len(last), int(campaign.facts["planned_blocks"]), campaign.facts.get("ending"), disturbed)
+    blocks, disturbed = {}, 0
+    for design, rows in (("solo", campaign.block), ("duet", campaign.duet_block)):
+        last = {row["block"]: row["disturbed"] for row in rows.sort("block", "attempt").iter_rows(named=True)}
+        disturbed += sum(1 for reason in last.values() if reason is not None)
+        blocks[design] = len(last)
+    planned = {design: p.looks[-1] for design, p in procedures(campaign).items()}
+    return Progress({d: blocks[d] for d in planned}, planned, campaign.facts.get("ending"), disturbed)
 
 
 def answer(comparisons: Comparisons, recommendation: Recommendation, baseline: str, done: Progress) -> Answer:
@@ -108,9 +128,13 @@ def _recommend(comparisons: Comparisons, recommendation: Recommendation, baselin
         return "No recommendation", f"{baseline} is the baseline, and {fault_words(comparisons.faulty[baseline], ' of it')}."
     if blocks == 0:
         both = f"{baseline} twice and another variant, without a fault"
-        return "No recommendation", f"No block has {both}." if done.blocks else f"No block is complete yet: none has {both}."
+        return "No recommendation", f"No block has {both}." if any(
+            done.blocks.values()
+        ) else f"No block is complete yet: none has {both}."
     if blocks == 1:
         return "No recommendation yet", "One block shows figures but decides nothing; two give intervals."
+    if not any(c.metric.key == "rss_peak" for c in comparisons.family):
+        return _speed_alone(comparisons, baseline, done)
     lead = "Recommended" if done.final else "So far"
     if recommendation.tie:
         undecided = _undecided_memory(comparisons, recommendation)
@@ -120,6 +144,21 @@ def _recommend(comparisons: Comparisons, recommendation: Recommendation, baselin
     words = f"Of the variants that are not shown to be slower by more than 1 %, {name} has the least peak RSS: "
     words += f"{_times(peak)} of {baseline}'s."
     return f"{lead}: {name}", " ".join([words, *_open_speed(comparisons, name)])
+
+
+def _speed_alone(comparisons: Comparisons, baseline: str, done: Progress) -> tuple[str, str]:
+    """Where memory was not compared there is no recommendation, but the cost of a transaction."""
+    cheaper = [c for c in comparisons.family if c.verdict is Verdict.LOWER and c.variant not in comparisons.faulty]
+    if not cheaper:
+        return (
+            f"No variant is shown to need less CPU per transaction than {baseline}",
+            "Memory was not compared: that is solo's.",
+        )
+    best = min(cheaper, key=lambda c: c.ratio.estimate if c.ratio else 1.0)
+    return (
+        f"{'Least' if done.final else 'So far least'} CPU per transaction: {best.variant}",
+        f"{_times(best)} of {baseline}'s{_where(best, comparisons)}. Memory was not compared: that is solo's.",
+    )
 
 
 def _tie(comparisons: Comparisons, recommendation: Recommendation, baseline: str) -> str:
@@ -146,7 +185,7 @@ def _undecided_memory(comparisons: Comparisons, recommendation: Recommendation) 
 def _open_speed(comparisons: Comparisons, name: str) -> list[str]:
     """What is left open of the recommended variant's throughput."""
     return [
-        f"Its throughput{_where(c, comparisons)} is undecided: between {change(c.ratio.low)} % and {change(c.ratio.high)} %."
+        f"Its {_short(c, comparisons)} is undecided: between {change(c.ratio.low)} % and {change(c.ratio.high)} %."
         for c in comparisons.family
         if c.variant == name and c.metric.workload is not None and c.ratio and c.verdict is Verdict.UNDECIDED
     ]
@@ -170,12 +209,15 @@ def _spoken_of(comparison: Comparison) -> bool:
 
 
 def _short(comparison: Comparison, comparisons: Comparisons) -> str:
-    return f"throughput{_where(comparison, comparisons)}" if comparison.metric.workload else "peak RSS"
+    if comparison.metric.workload is None:
+        return "peak RSS"
+    what = "CPU per transaction" if comparison.metric.design == "duet" else "throughput"
+    return f"{what}{_where(comparison, comparisons)}"
 
 
 def _where(comparison: Comparison, comparisons: Comparisons) -> str:
     """The workload, where there are several."""
-    several = sum(1 for m in comparisons.metrics if m.workload) > 1
+    several = len({m.workload for m in comparisons.metrics if m.workload}) > 1
     return f" in {comparison.metric.workload}" if several else ""
 
 
@@ -185,7 +227,6 @@ def _times(comparison: Comparison) -> str:
 
 
 def _notes(comparisons: Comparisons, baseline: str, done: Progress) -> list[str]:
-    procedure = comparisons.procedure
     notes = [f"Rule: {RULE}."]
     shown = [c for c in comparisons.floor if c.ratio and c.ratio.blocks > 1 and c.verdict in (Verdict.HIGHER, Verdict.LOWER)]
     if shown:
@@ -193,20 +234,22 @@ def _notes(comparisons: Comparisons, baseline: str, done: Progress) -> list[str]
         notes.append(f"{baseline} differs from itself ({what}): something drifts; mistrust differences as small as that.")
     if not done.final:
         why = "was interrupted" if done.ending == "interrupted" else "is not finished"
-        note = f"The campaign {why}: {done.blocks} of {count(done.planned, 'planned block')}."
-        if done.blocks not in procedure.looks:
-            looks = listing([str(look) for look in procedure.looks])
-            note += f" Verdicts are judged after {looks} blocks; this is a look in between and not binding."
+        note = f"The campaign {why}: {done.words}."
+        for design, procedure in comparisons.procedures.items():
+            if done.blocks[design] not in procedure.looks:
+                looks = listing([str(look) for look in procedure.looks])
+                note += (
+                    f" {design.capitalize()} verdicts are judged after {looks} blocks; this is a look in between, not binding."
+                )
         notes.append(note)
-    elif done.blocks < done.planned:
+    elif not done.complete:
         why = "Every comparison was decided" if done.ending == "decided" else "The budget was used up"
-        notes.append(f"{why} after {done.blocks} of {done.planned} planned blocks.")
+        notes.append(f"{why}: {done.words} that were planned.")
     if done.disturbed:
-        blocks = f"{done.disturbed} of {count(done.blocks, 'block')}"
+        blocks = f"{done.disturbed} of {count(sum(done.blocks.values()), 'block')}"
         notes.append(f"Disturbed by other work on the machine, and counted all the same: {blocks}.")
-    judged = f"{count(procedure.family, 'comparison')} at {count(len(procedure.looks), 'look')}"
-    notes.append(
-        "Solo design: one server at a time has the machine. "
-        f"Intervals at {percent(procedure.confidence, 2)}, so that all {judged} together err in 5 % of campaigns at most."
-    )
+    for design, procedure in comparisons.procedures.items():
+        judged = f"{count(procedure.family, 'comparison')} at {count(len(procedure.looks), 'look')}"
+        level = percent(procedure.confidence, 2)
+        notes.append(f"{DESIGNS[design]} Intervals at {level}, so that all {judged} together err in 5 % of campaigns at most.")
     return notes

@@ -1,6 +1,6 @@
 """What the report holds, in its order: the sections that HTML and Markdown both show."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -11,35 +11,15 @@ from dballoc.analysis.overtime import over_time
 from dballoc.analysis.pairs import pairs
 from dballoc.analysis.recommendation import Recommendation, recommend
 from dballoc.experiment import file
-from dballoc.report import method, tables
+from dballoc.report import duet, method, tables
 from dballoc.report.answer import Answer, answer, fault_words, progress
 from dballoc.report.charts import levels, memory, overtime, ratios
 from dballoc.report.charts.theme import Figure, Variants
 from dballoc.report.numbers import count
-from dballoc.report.tables import Table
+from dballoc.report.section import Listing, Section
 
 _SOLO = "Solo design: one server at a time has the whole machine."
 _PAIRS = "Any two variants against each other, not only against the baseline."
-
-
-@dataclass(frozen=True)
-class Listing:
-    """Text shown as it is: a log's tail, a command, the experiment file."""
-
-    title: str
-    text: str
-
-
-@dataclass(frozen=True)
-class Section:
-    """A heading with what stands under it, in this order."""
-
-    key: str
-    title: str
-    text: list[str] = field(default_factory=list)
-    figures: list[Figure] = field(default_factory=list)
-    tables: list[Table] = field(default_factory=list)
-    listings: list[Listing] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -73,35 +53,37 @@ def gather(campaign: Campaign) -> Content:
     variants = Variants(campaign.names)
     sections = [
         _verdicts(comparisons, variants),
-        _levels(campaign, variants),
-        _cpu(campaign, variants),
-        Section(
-            "time",
-            "Over time",
-            [_SOLO],
-            overtime.figures(over_time(campaign), variants),
-        ),
-        _memory(campaign, variants),
-        Section("shape", "Peaks and collapses", [_SOLO], tables=[tables.shapes(campaign)]),
-        Section("pairs", "Every pair", [_PAIRS], tables=[tables.pairs_table(campaign, pairs(campaign))]),
+        *([duet.section(campaign, comparisons, variants)] if "duet" in campaign.designs else []),
+        *(_solo(campaign, variants) if "solo" in campaign.designs else []),
         Section("floor", "The A/A floor", [method.FLOOR], tables=[tables.floor(comparisons)]),
         _faults(campaign, comparisons),
         Section("noise", "Blocks and noise", tables=[tables.blocks(campaign)]),
-        Section("sampler", "What measuring cost", [method.SAMPLER], tables=[tables.sampler(campaign)]),
         _environment(campaign),
-        Section("method", "Method", method.text(campaign, comparisons.procedure)),
+        Section("method", "Method", method.text(campaign, comparisons.procedures)),
     ]
     done = progress(campaign)
     servers = ", ".join(dict.fromkeys(f"{s} {e}" for s, e in campaign.variant.select("server", "engine").iter_rows()))
-    trials = count(campaign.trial.height, "trial")
-    subtitle = f"{servers} · {done.blocks} of {count(done.planned, 'block')}, {trials} · {campaign.environment.get('cpu')}"
+    subtitle = f"{servers} · {done.words}, {count(campaign.trials.height, 'trial')} · {campaign.environment.get('cpu')}"
     return Content(f"dballoc: {campaign.experiment.name}", subtitle, campaign, comparisons, said, sections)
+
+
+def _solo(campaign: Campaign, variants: Variants) -> list[Section]:
+    return [
+        _levels(campaign, variants),
+        _cpu(campaign, variants),
+        Section("time", "Over time", [_SOLO], overtime.figures(over_time(campaign), variants)),
+        _memory(campaign, variants),
+        Section("shape", "Peaks and collapses", [_SOLO], tables=[tables.shapes(campaign)]),
+        Section("pairs", "Every pair", [_PAIRS], tables=[tables.pairs_table(campaign, pairs(campaign))]),
+        Section("sampler", "What measuring cost", [method.SAMPLER], tables=[tables.sampler(campaign)]),
+    ]
 
 
 def _verdicts(comparisons: Comparisons, variants: Variants) -> Section:
     figures = [ratios.forest(comparisons, metric, variants) for metric in comparisons.metrics]
-    workloads = [m.workload for m in comparisons.metrics if m.workload is not None]
-    figures += [ratios.plane(comparisons, workload, variants) for workload in workloads]
+    if any(m.design == "solo" for m in comparisons.metrics):
+        workloads = dict.fromkeys(m.workload for m in comparisons.metrics if m.workload is not None)
+        figures += [ratios.plane(comparisons, workload, variants) for workload in workloads]
     return Section("verdicts", "Verdicts", [], figures, [tables.verdicts(comparisons)])
 
 
@@ -143,9 +125,9 @@ def _memory(campaign: Campaign, variants: Variants) -> Section:
 
 
 def _faults(campaign: Campaign, comparisons: Comparisons) -> Section:
-    bad = campaign.trial.filter(pl.col("outcome") == "fault")
+    bad = campaign.trials.filter(pl.col("outcome") == "fault")
     if not bad.height:
-        return Section("faults", "Faults", [f"None: {count(campaign.trial.height, 'trial')} ended as planned."])
+        return Section("faults", "Faults", [f"None: {count(campaign.trials.height, 'trial')} ended as planned."])
     lines = [f"{name}: {fault_words(k_of_n)}." for name, k_of_n in comparisons.faulty.items()]
     lines.append("A variant with faults gets no verdict: what survived says nothing of what did not.")
     logs = [

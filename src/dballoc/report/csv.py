@@ -4,7 +4,7 @@ from pathlib import Path
 
 import polars as pl
 
-from dballoc.analysis import curves, memory
+from dballoc.analysis import curves, duet, memory
 from dballoc.analysis.campaign import Campaign
 from dballoc.analysis.comparison import Comparison, Comparisons
 from dballoc.analysis.overtime import over_time
@@ -12,7 +12,20 @@ from dballoc.analysis.pairs import pairs
 from dballoc.report.answer import verdict_words
 from dballoc.report.tables import CHANGES
 
-_FAULT = ("trial", "block", "attempt", "variant", "role", "level", "counted", "fault", "fault_text", "exit_status", "log_tail")
+_FAULT = (
+    "trial",
+    "design",
+    "block",
+    "attempt",
+    "variant",
+    "role",
+    "level",
+    "counted",
+    "fault",
+    "fault_text",
+    "exit_status",
+    "log_tail",
+)
 
 
 def write(campaign: Campaign, comparisons: Comparisons, directory: Path) -> None:
@@ -27,7 +40,9 @@ def frames(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl.DataFra
     changed = [curves.relative(campaign, m).with_columns(measure=pl.lit(m)) for m in CHANGES]
     time = over_time(campaign)
     return {
-        "trials": campaign.trial.drop("log_tail", "proof"),
+        "trials": campaign.trials.drop("log_tail", "proof"),
+        "duet": duet.blocks(campaign).drop("pairs"),
+        "slices": campaign.slice,
         "levels": curves.summary(campaign),
         "relative": pl.concat(changed).select("measure", pl.exclude("measure")),
         "memory": memory.table(campaign),
@@ -36,8 +51,8 @@ def frames(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl.DataFra
         "comparisons": _judged(comparisons.family, comparisons),
         "floor": _judged(comparisons.floor, comparisons),
         "pairs": pairs(campaign),
-        "faults": campaign.trial.filter(pl.col("outcome") == "fault").select(_FAULT),
-        "blocks": campaign.block,
+        "faults": campaign.trials.filter(pl.col("outcome") == "fault").select(_FAULT),
+        "blocks": pl.concat([campaign.block, campaign.duet_block]),
         "variants": campaign.variant,
     }
 
@@ -57,7 +72,7 @@ def _judged(found: list[Comparison], comparisons: Comparisons) -> pl.DataFrame:
         rows.append((
             c.variant, m.key.partition(":")[0], m.workload, m.better, r.estimate if r else None,
             r.low if r and known else None, r.high if r and known else None, r.blocks if r else 0,
-            comparisons.procedure.confidence, r.scatter if r and known else None, r.detectable if r and known else None,
+            comparisons.confidence(m), r.scatter if r and known else None, r.detectable if r and known else None,
             verdict_words(c, comparisons),
         ))  # fmt: skip
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")

@@ -2,7 +2,8 @@
 
 import re
 
-from dballoc.report.content import Content, Listing
+from dballoc.report.content import Content
+from dballoc.report.section import Listing
 from dballoc.report.tables import Table
 
 # What could begin markup within a line, or end a cell.

@@ -16,24 +16,20 @@ FLOOR = (
 SAMPLER = "The CPU time that dballoc itself spent on sampling the server, of one core."
 
 
-def text(campaign: Campaign, procedure: Procedure) -> list[str]:
+def text(campaign: Campaign, procedures: dict[str, Procedure]) -> list[str]:
     """Paragraphs."""
-    e = campaign.experiment
-    starts = "one server start runs all levels, rising" if e.levels == "rising" else "every level has a fresh server start"
-    looks = listing([str(look) for look in procedure.looks])
+    family = count(next(iter(procedures.values())).family, "comparison")
+    said = [_DESIGNS[design](campaign, procedure) for design, procedure in procedures.items()]
+    levels = [
+        f"{design} verdicts may be judged after {listing([str(look) for look in p.looks])} blocks "
+        f"({count(len(p.looks), 'planned look')}), so every primary interval and verdict of it is at {percent(p.confidence, 2)}"
+        for design, p in procedures.items()
+    ]
     return [
-        f"Design: solo, {count(int(campaign.facts['planned_blocks']), 'block')} planned. One server at a time has the machine. "
-        f"A block runs every variant once and the baseline, {e.baseline}, twice (A1 and A2), in an order drawn anew for each "
-        f"block from seed {e.seed}, so that drift hits all alike. Every trial is a new server on a fresh copy of the data; "
-        f"{starts}. Steps: warm-up {format_duration(e.time.warmup)}, level {format_duration(e.time.level)}, idle "
-        f"{format_duration(e.time.idle)}.",
-        "Estimate: per block d = ln(variant) − mean ln(A1, A2); the ratio is exp(mean d), its interval Student's t on the d of "
-        "the blocks. Seconds, levels and steps inside a start are not replicates and never counted as such.",
-        f"Primary: throughput at the highest level of each workload, peak RSS and idle RSS, each for every variant: a family "
-        f"of {count(procedure.family, 'comparison')}. Verdicts may be judged after {looks} blocks "
-        f"({count(len(procedure.looks), 'planned look')}). The error of {percent(ERROR, 0)} is shared by looks and family "
-        f"(Bonferroni), so every primary interval and verdict is at {percent(procedure.confidence, 2)}. Everything else is "
-        f"descriptive, with plain {percent(CONFIDENCE, 0)} intervals.",
+        *said,
+        "Primary: server CPU per transaction (duet); throughput at the highest level, peak RSS and idle RSS (solo); each for "
+        f"every variant and workload: a family of {family}. The error of {percent(ERROR, 0)} is shared by looks and family "
+        f"(Bonferroni): {'; '.join(levels)}. Everything else is descriptive, with plain {percent(CONFIDENCE, 0)} intervals.",
         f"Verdicts: higher or lower, if the interval excludes 1; equivalent within ±{percent(MARGIN, 0)}, if it lies within; "
         f"else no difference shown, with the smallest difference that as many blocks would show in {percent(POWER, 0)} of "
         "campaigns. Undecided is a valid ending.",
@@ -44,3 +40,32 @@ def text(campaign: Campaign, procedure: Procedure) -> list[str]:
         "A trial counts only if the server is proved to use the allocator asked for: by the loader's bindings, by the running "
         "server's maps, and by its own word where it has one.",
     ]
+
+
+def _solo(campaign: Campaign, procedure: Procedure) -> str:
+    e = campaign.experiment
+    starts = "one server start runs all levels, rising" if e.levels == "rising" else "every level has a fresh server start"
+    return (
+        f"Solo design, {count(procedure.looks[-1], 'block')} planned. One server at a time has the machine. "
+        f"A block runs every variant once and the baseline, {e.baseline}, twice (A1 and A2), in an order drawn anew for each "
+        f"block from seed {e.seed}, so that drift hits all alike. Every trial is a new server on a fresh copy of the data; "
+        f"{starts}. Steps: warm-up {format_duration(e.time.warmup)}, level {format_duration(e.time.level)}, idle "
+        f"{format_duration(e.time.idle)}. Estimate: per block d = ln(variant) − mean ln(A1, A2); the ratio is exp(mean d), its "
+        "interval Student's t on the d of the blocks. Seconds, levels and steps inside a start are not replicates."
+    )
+
+
+def _duet(campaign: Campaign, procedure: Procedure) -> str:
+    e = campaign.experiment
+    return (
+        f"Duet design, {count(procedure.looks[-1], 'block')} planned. A block starts every variant once, and the baseline "
+        "once more, each beside a baseline of the same age. Both servers start and are warmed up with all CPUs; then each has "
+        "one half of them, with its own client, and both are loaded at the same time. After every slice the halves are "
+        f"swapped; the first {format_duration(e.duet.discard)} of a slice do not count. The logarithms of the ratio in two "
+        "swapped slices are averaged, so that the halves' difference goes, as does whatever hits both servers at once. A "
+        "block's d is the mean of its pairs of slices; the ratio is exp(mean d), its interval Student's t on the d of the "
+        "blocks. Contention at full width, response time and memory are solo's."
+    )
+
+
+_DESIGNS = {"solo": _solo, "duet": _duet}

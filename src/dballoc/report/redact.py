@@ -86,7 +86,8 @@ def redact(campaign: Campaign) -> Campaign:
     return replace(
         campaign, facts=facts, experiment=experiment, environment=environment,
         variant=_frame(campaign.variant, r, ("libraries", "environment", "command")),
-        trial=_frame(campaign.trial, r, ("proof",)), block=_frame(campaign.block, r),
+        block=_frame(campaign.block, r), duet_block=_frame(campaign.duet_block, r),
+        **{name: _frame(getattr(campaign, name), r, ("proof",)) for name in ("trial", "duet", "pilot")},
     )  # fmt: skip
 
 
@@ -94,7 +95,7 @@ def _find(campaign: Campaign) -> Redaction:
     """Whom and what there is to replace: from what dballoc noted, and from every home directory mentioned."""
     environment = campaign.environment
     users = [environment.get("user") or "", campaign.facts.get("server_user") or ""]
-    texts = [*campaign.facts.values(), *_texts(campaign.variant), *_texts(campaign.trial)]
+    texts = [*campaign.facts.values(), *_texts(campaign.variant), *_texts(campaign.trials)]
     users += [name for text in texts for name in _HOME.findall(text)]
     return Redaction([environment.get("host") or ""], users, _directories(campaign))
 

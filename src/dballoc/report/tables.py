@@ -64,7 +64,8 @@ def verdicts(comparisons: Comparisons) -> Table:
         rows.append([name, *(f"{ratio_words(c)}\n{verdict_words(c, comparisons)}" for c in found)])
     baseline = comparisons.floor[0].variant
     rows.append([f"{baseline}, A2 ÷ A1", *(f"{ratio_words(c)}\nA/A floor" for c in comparisons.floor)])
-    caption = f"Ratios to {baseline} with intervals at {percent(comparisons.procedure.confidence, 2)}."
+    levels = " and ".join(f"{percent(p.confidence, 2)} ({design})" for design, p in comparisons.procedures.items())
+    caption = f"Ratios to {baseline} with intervals at {levels}."
     return Table("Verdicts", columns, rows, caption, words=columns)
 
 
@@ -196,7 +197,7 @@ def pairs_table(campaign: Campaign, found: pl.DataFrame) -> Table:
 def faults(campaign: Campaign, comparisons: Comparisons) -> Table:
     """Faulty trials of all trials, for each variant that has any."""
     rows = []
-    bad = campaign.trial.filter(pl.col("outcome") == "fault")
+    bad = campaign.trials.filter(pl.col("outcome") == "fault")
     for name in campaign.names:
         kinds = bad.filter(pl.col("variant") == name).group_by("fault", maintain_order=True).len()
         if kinds.height:
@@ -213,7 +214,7 @@ def fault_list(campaign: Campaign) -> Table:
             where(r), who(r), r["fault"] or NOTHING,
             exit_words(r["exit_status"]), r["fault_text"] or NOTHING, with_unit(r["rss_peak"]),
         ]
-        for r in campaign.trial.filter(pl.col("outcome") == "fault").iter_rows(named=True)
+        for r in campaign.trials.filter(pl.col("outcome") == "fault").iter_rows(named=True)
     ]  # fmt: skip
     columns = ["trial", "variant", "kind", "exit", "what happened", "highest RSS seen"]
     return Table("Every fault", columns, rows, words=columns)
@@ -221,24 +222,27 @@ def fault_list(campaign: Campaign) -> Table:
 
 def blocks(campaign: Campaign) -> Table:
     """What the noise guard saw."""
-    last = dict(campaign.block.group_by("block").agg(pl.col("attempt").max()).iter_rows())
+    every = pl.concat([campaign.block, campaign.duet_block]).sort("started")
+    last = {(d, b): a for d, b, a in every.group_by("design", "block").agg(pl.col("attempt").max()).iter_rows()}
     rows = []
-    for r in campaign.block.sort("block", "attempt").iter_rows(named=True):
-        counts = last[r["block"]] == r["attempt"]
+    for r in every.iter_rows(named=True):
+        counts = last[r["design"], r["block"]] == r["attempt"]
         rows.append([
-            str(r["block"]), str(r["attempt"] + 1), _moment(r["started"]), number((r["ended"] - r["started"]) / 60),
+            r["design"], str(r["block"]), str(r["attempt"] + 1), _moment(r["started"]),
+            number((r["ended"] - r["started"]) / 60),
             percent(r["steal"]), percent(r["others"]), number(r["probe_before"] * 1e3), number(r["probe_after"] * 1e3),
             r["disturbed"] or "no", "yes" if counts else "no: repeated",
         ])  # fmt: skip
     columns = [
-        "block", "attempt", "began (UTC)", "minutes", "steal", "CPU of others", "probe before, ms", "after, ms", "disturbed",
+        "design", "block", "attempt", "began (UTC)", "minutes", "steal", "CPU of others", "probe before, ms", "after, ms",
+        "disturbed",
         "counts",
     ]  # fmt: skip
     noise = campaign.experiment.noise
     caption = (
         f"Disturbed: steal above {percent(noise.steal)}, CPU used by others above {percent(noise.others)} of all, or the "
         f"fixed probe {noise.probe:g} times slower than usual. A disturbed block is repeated whole, "
-        f"{count(noise.repeats, 'time')} in a campaign at most; nothing is dropped because of its outcome."
+        f"{count(noise.repeats, 'time')} in a design at most; nothing is dropped because of its outcome."
     )
     return Table("Blocks and noise", columns, rows, caption, words=("disturbed", "counts"))
 
@@ -279,7 +283,7 @@ def variants(campaign: Campaign) -> Table:
     found = {r["name"]: r for r in campaign.variant.iter_rows(named=True)}
     rows = []
     for name in campaign.names:
-        r, mine = found[name], campaign.trial.filter(pl.col("variant") == name)
+        r, mine = found[name], campaign.trials.filter(pl.col("variant") == name)
         env = json.loads(r["environment"])
         rows.append([
             name, " ".join(filter(None, [r["allocator"], r["allocator_version"]])), f"{r['server']}, {r['engine']}",
@@ -322,8 +326,10 @@ def _floor_words(comparison: Comparison, comparisons: Comparisons) -> str:
 
 
 def where(trial: dict[str, Any]) -> str:
-    """A trial's place, ``block 1, attempt 2``."""
-    return f"block {trial['block']}" + (f", attempt {trial['attempt'] + 1}" if trial["attempt"] else "")
+    """A trial's place, ``solo block 1, attempt 2``."""
+    if trial["design"] == "pilot":
+        return "the duet's pilot"
+    return f"{trial['design']} block {trial['block']}" + (f", attempt {trial['attempt'] + 1}" if trial["attempt"] else "")
 
 
 def who(trial: dict[str, Any]) -> str:

@@ -15,7 +15,7 @@ PAGE = "report.html"
 def read(directory: Path) -> Campaign:
     """A campaign that has something to report. UsageError if it has not."""
     campaign = load(directory)
-    if not campaign.trial.height:
+    if not campaign.trials.height:
         raise UsageError(f"{directory}: no trial is finished yet; run dballoc bench first")
     return campaign
 

@@ -75,7 +75,11 @@ def spawn(custody: Custody, launch: Launch, stdin: Path | None = None) -> Child:
 
 def start(custody: Custody, launch: Launch, patience: float, database: str | None) -> Running:
     """Start and wait until it answers SQL. StartFailed if it ends first or takes longer than ``patience`` seconds."""
-    child = spawn(custody, launch)
+    return answering(spawn(custody, launch), launch, patience, database)
+
+
+def answering(child: Child, launch: Launch, patience: float, database: str | None) -> Running:
+    """Wait until a server that was just spawned answers SQL. StartFailed as for :func:`start`."""
     began = time.monotonic()
     while True:
         if done := child.poll():

@@ -47,6 +47,10 @@ class Admin:
         """SHOW GLOBAL STATUS."""
         return {str(name): str(value) for name, value in self.rows("SHOW GLOBAL STATUS")}
 
+    def questions(self) -> int:
+        """How many statements of clients, ours included, the server has had."""
+        return int(self.rows("SHOW GLOBAL STATUS LIKE 'Questions'")[0][1])
+
     def variables(self) -> dict[str, str]:
         """SHOW GLOBAL VARIABLES."""
         return {str(name): str(value) for name, value in self.rows("SHOW GLOBAL VARIABLES")}

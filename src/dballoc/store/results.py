@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, Self
 
 from dballoc.errors import Failure, UsageError
-from dballoc.experiment.schedule import Slot
+from dballoc.experiment.schedule import Pairing, Slot
 
 FILE = "results.sqlite"
 
 # Raise it when schema.sql changes.
-FORMAT = 1
+FORMAT = 2
 
 Row = Mapping[str, Any]
 
@@ -28,6 +28,7 @@ class TrialRecord:
     intervals: list[Row] = field(default_factory=list)
     histograms: list[Row] = field(default_factory=list)
     marks: list[Row] = field(default_factory=list)
+    slices: list[dict[str, Any]] = field(default_factory=list)
 
 
 class Results:
@@ -88,43 +89,66 @@ class Results:
         """Write one row of the campaign table."""
         self._transaction(lambda: self._db.execute("INSERT OR REPLACE INTO campaign VALUES (?, ?)", (key, value)))
 
-    def finished(self) -> set[tuple[int, int, int]]:
-        """(block, attempt, position) of every trial there is."""
-        return {tuple(row) for row in self._db.execute("SELECT block, attempt, position FROM trial")}
+    def finished(self, design: str) -> set[tuple[int, int, int]]:
+        """(block, attempt, position) of every trial of a design that there is."""
+        return {tuple(r) for r in self._db.execute("SELECT block, attempt, position FROM trial WHERE design = ?", (design,))}
+
+    def directories(self) -> set[str]:
+        """The directories of raw files, below trials/, of all trials there are."""
+        return {row[0] for row in self._db.execute("SELECT directory FROM trial")}
+
+    def trials(self) -> int:
+        """How many trials there are, of all designs."""
+        count: int = self._db.execute("SELECT count(*) FROM trial").fetchone()[0]
+        return count
+
+    def slices(self, design: str) -> list[Row]:
+        """The slices of all trials of a design, with the trial's ``position`` and ``role``."""
+        sql = "SELECT slice.*, position, role FROM slice JOIN trial USING (trial) WHERE design = ? ORDER BY trial, slice, piece"
+        return [dict(row) for row in self._db.execute(sql, (design,))]
 
     def good_trials(self) -> int:
         """How many trials ended without a fault."""
         count: int = self._db.execute("SELECT count(*) FROM trial WHERE outcome = 'ok'").fetchone()[0]
         return count
 
-    def blocks(self) -> list[sqlite3.Row]:
-        """Every finished attempt at a block, in order."""
-        return list(self._db.execute("SELECT * FROM block ORDER BY block, attempt"))
+    def blocks(self, design: str) -> list[sqlite3.Row]:
+        """Every finished attempt at a block of a design, in order."""
+        return list(self._db.execute("SELECT * FROM block WHERE design = ? ORDER BY block, attempt", (design,)))
 
     def probes(self) -> list[float]:
         """Every reading of the fixed probe so far, seconds."""
         return [p for row in self._db.execute("SELECT probe_before, probe_after FROM block") for p in row]
 
-    def add_trial(self, slot: Slot, record: TrialRecord) -> int:
-        """Write a finished trial; returns its number. Failure if the disk is full."""
-        number = 0
+    def add_trial(self, slot: Slot, record: TrialRecord) -> None:
+        """Write a finished solo trial. Failure if the disk is full."""
+        place = {
+            "design": "solo", "block": slot.block, "attempt": slot.attempt, "position": slot.position,
+            "variant": slot.variant, "role": slot.role, "level": slot.level, "directory": slot.label,
+        }  # fmt: skip
+        self._transaction(lambda: self._write_trial(place, record))
+
+    def add_duet(self, pairing: Pairing, baseline: str, records: tuple[TrialRecord, TrialRecord]) -> None:
+        """Write both finished trials of a duet, the baseline's first. Failure if the disk is full."""
+        place = {
+            "design": pairing.design, "block": pairing.block, "attempt": pairing.attempt, "position": pairing.position,
+            "level": None, "directory": pairing.label,
+        }  # fmt: skip
 
         def write() -> None:
-            nonlocal number
-            place = {
-                "block": slot.block, "attempt": slot.attempt, "position": slot.position, "variant": slot.variant,
-                "role": slot.role, "level": slot.level, "directory": slot.label,
-            }  # fmt: skip
-            _insert(self._db, "trial", [{**place, **record.trial}])
-            number = self._db.execute("SELECT last_insert_rowid()").fetchone()[0]
-            for table, rows in (
-                ("step", record.steps), ("sample", record.samples), ("interval", record.intervals),
-                ("histogram", record.histograms), ("mark", record.marks),
-            ):  # fmt: skip
-                _insert(self._db, table, [{"trial": number, **row} for row in rows])
+            self._write_trial({**place, "variant": baseline, "role": "A1"}, records[0])
+            self._write_trial({**place, "variant": pairing.variant, "role": pairing.role}, records[1])
 
         self._transaction(write)
-        return number
+
+    def _write_trial(self, place: Row, record: TrialRecord) -> None:
+        _insert(self._db, "trial", [{**place, **record.trial}])
+        number = self._db.execute("SELECT last_insert_rowid()").fetchone()[0]
+        for table, rows in (
+            ("step", record.steps), ("sample", record.samples), ("interval", record.intervals),
+            ("histogram", record.histograms), ("mark", record.marks), ("slice", record.slices),
+        ):  # fmt: skip
+            _insert(self._db, table, [{"trial": number, **row} for row in rows])
 
     def add_block(self, row: Row) -> None:
         """Write a finished attempt at a block."""

@@ -24,6 +24,7 @@ CREATE TABLE variant (
 
 -- One attempt at a block. A noisy one is followed by the next attempt, which counts instead.
 CREATE TABLE block (
+  design       TEXT NOT NULL CHECK (design IN ('solo', 'duet')),
   block        INTEGER NOT NULL,
   attempt      INTEGER NOT NULL,
   started      REAL NOT NULL,
@@ -33,12 +34,14 @@ CREATE TABLE block (
   probe_before REAL NOT NULL,       -- seconds of the fixed probe
   probe_after  REAL NOT NULL,
   disturbed    TEXT,                -- why it counts as disturbed
-  PRIMARY KEY (block, attempt)
+  PRIMARY KEY (design, block, attempt)
 ) WITHOUT ROWID;
 
--- One server start of one variant.
+-- One server start of one variant. The two of a duet have the same place; the baseline's is A1. The pilot, which sizes
+-- the duet, has block 0.
 CREATE TABLE trial (
   trial           INTEGER PRIMARY KEY,
+  design          TEXT NOT NULL CHECK (design IN ('solo', 'duet', 'pilot')),
   block           INTEGER NOT NULL,
   attempt         INTEGER NOT NULL,
   position        INTEGER NOT NULL,
@@ -65,7 +68,7 @@ CREATE TABLE trial (
   samples         INTEGER,
   server_user     REAL,             -- the server's CPU seconds over its whole life
   server_system   REAL,
-  UNIQUE (block, attempt, position)
+  UNIQUE (design, block, attempt, position, role)
 );
 
 -- A step within a trial. Counters are the server's own, over the window in which the load was reported.
@@ -162,4 +165,21 @@ CREATE TABLE mark (
   read_only INTEGER NOT NULL,
   mappings  INTEGER NOT NULL,
   PRIMARY KEY (trial, step)
+) WITHOUT ROWID;
+
+-- A duet's load, half a second each; the start of every slice is left out. In slice n of a workload the two servers of
+-- a duet had the halves of the CPUs, and in slice n + 1 each had the other's.
+CREATE TABLE slice (
+  trial    INTEGER NOT NULL REFERENCES trial,
+  workload TEXT NOT NULL,
+  slice    INTEGER NOT NULL,        -- from 0
+  piece    INTEGER NOT NULL,
+  half     INTEGER NOT NULL,        -- 0 or 1: where the server was
+  t        REAL NOT NULL,
+  seconds  REAL NOT NULL,
+  queries  INTEGER NOT NULL,        -- the server's own count
+  events   REAL NOT NULL,           -- queries over the client's queries per transaction
+  cpu      REAL NOT NULL,           -- seconds of the server's CPU
+  idle     REAL NOT NULL,           -- share of the half's CPU time in which nothing ran there
+  PRIMARY KEY (trial, workload, slice, piece)
 ) WITHOUT ROWID;

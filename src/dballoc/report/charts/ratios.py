@@ -46,7 +46,7 @@ def forest(comparisons: Comparisons, metric: Metric, variants: Variants) -> Figu
         .encode(x=_like(x, "ratio"), y=y, color=variants.color(None), shape=variants.shape(None), tooltip=tip),
     ]  # fmt: skip
     caption = (
-        f"Better is {metric.better}. Point and interval at {percent(comparisons.procedure.confidence, 2)}; the band is ±1 %. "
+        f"Better is {metric.better}. Point and interval at {percent(comparisons.confidence(metric), 2)}; the band is ±1 %. "
         "The last row is the baseline against itself."
     )
     key = metric.key.replace(":", "-")
@@ -83,8 +83,8 @@ def plane(comparisons: Comparisons, workload: str, variants: Variants) -> Figure
         base.mark_point(filled=True, size=110, opacity=1)
         .encode(x=_like(x, "x"), y=_like(y, "y"), color=color, shape=variants.shape(POINTS), tooltip=tip),
     ]  # fmt: skip
-    level = percent(comparisons.procedure.confidence, 2)
-    caption = f"{_title(speed)}, against peak RSS. Intervals at {level}; the bands are ±1 %."
+    levels = {percent(comparisons.confidence(m), 2) for m in (speed, peak)}
+    caption = f"{_title(speed)}, against peak RSS. Intervals at {' and '.join(sorted(levels))}; the bands are ±1 %."
     chart = alt.layer(*layers).properties(height=340)
     return Figure(f"speed-memory-{workload}", f"Speed against memory, {workload}", caption, chart)
 

@@ -1,0 +1,278 @@
+"""The life of one server in a trial: its data, start, proof, marks, end. What goes wrong is a Fault."""
+
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pymysql
+
+from dballoc.allocators import proof
+from dballoc.allocators import running as running_process
+from dballoc.campaign import summary
+from dballoc.campaign.fault import Examiner, Fault, killed
+from dballoc.campaign.observer import Observer
+from dballoc.campaign.prepare import Prepared, Setting
+from dballoc.experiment.cpus import format_cpus
+from dballoc.host import cgroup, places, thp
+from dballoc.host.custody import Child, Custody, Exit
+from dballoc.measure import marks
+from dballoc.measure.marks import Mark
+from dballoc.measure.process import ProcessSampler
+from dballoc.servers import options as server_options
+from dballoc.servers import server
+from dballoc.servers.template import Template
+from dballoc.store.results import TrialRecord
+
+
+class Interrupted(Exception):
+    """The user has asked to stop; the trial under way is lost."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What all trials of a campaign share."""
+
+    setting: Setting
+    custody: Custody
+    observer: Observer
+    stopping: Callable[[], bool]
+
+
+class Life:
+    """One start of one variant. :meth:`begin`, :meth:`ready`, … :meth:`end`; :meth:`clean_up` at any point.
+
+    ``directory`` takes the raw files; ``record`` gathers what the store will have of it.
+    """
+
+    def __init__(
+        self, context: Context, variant: str, template: Template, directory: Path,
+        cpus: frozenset[int] | None = None, thp_disable: bool = False,
+    ) -> None:  # fmt: skip
+        self.context = context
+        self.prepared: Prepared = context.setting.variants[variant]
+        self.directory = directory
+        self.t0 = time.monotonic()
+        self.log = directory / "server.log"
+        self.record = TrialRecord(_blank())
+        self.ended: Exit | None = None
+        self.mark: Mark | None = None
+        self._cpus = cpus
+        self._thp_disable = thp_disable
+        self._template = template
+        self._limit = context.setting.experiment.limits.memory
+        self._time = context.setting.experiment.time
+        self._cgroup: cgroup.MemoryCgroup | None = None
+        self._child: Child | None = None
+        self._running: server.Running | None = None
+        self._sampler: ProcessSampler | None = None
+        self._asked_to_stop = 0.0
+        self.scratch = places.make_scratch(context.custody.scratch)
+        self.run_directory = places.make_run_directory(context.custody.scratch)
+        self.examiner = self._examiner()
+
+    @property
+    def running(self) -> server.Running:
+        """The server, once :meth:`ready` has returned."""
+        assert self._running
+        return self._running
+
+    @property
+    def sampler(self) -> ProcessSampler:
+        """Of the server process, once :meth:`ready` has returned."""
+        assert self._sampler
+        return self._sampler
+
+    # -- start -------------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Copy the data and start the server, no more. Fault if the data cannot be copied."""
+        user = self.context.setting.user
+        self.scratch.chmod(0o711)
+        user.give(self.run_directory)
+        data = self.scratch / "data"
+        try:
+            self._template.copy(self.context.custody, data, self.directory / "copy.log")
+        except OSError as error:
+            raise Fault("disk", f"the data cannot be copied to {data}: {error}") from None
+        if self._limit is not None:
+            self._cgroup = cgroup.create(self.context.custody, self._limit)
+            self.examiner = self._examiner()
+        port = server.free_port() if self.prepared.server.connect == "tcp" else None
+        self.address = server_options.Address(self.run_directory / "mysqld.sock", port)
+        self.password = self._template.password
+        self._launch = server.Launch(
+            server_options.command(self.prepared.build, data, self.address, self.prepared.options),
+            self.prepared.env, self.address, self.log, self.password, user, self._cpus,
+            self.prepared.nofile, [self._cgroup.procs] if self._cgroup else None, self._thp_disable,
+        )  # fmt: skip
+        self._child = server.spawn(self.context.custody, self._launch)
+
+    def ready(self) -> None:
+        """Wait until it answers, prove its malloc, take the first mark. Fault for each of these."""
+        assert self._child
+        try:
+            self._running = server.answering(self._child, self._launch, self._time.start, "sbtest")
+        except server.StartFailed as error:
+            self.ended = error.exit
+            raise self.examiner.failed_start(str(error), error.exit) from None
+        self.record.trial["seconds_to_start"] = self._running.seconds_to_start
+        self._sampler = ProcessSampler(self._running.pid)
+        self._prove()
+        self.take_mark(0)
+        assert self.mark
+        self.record.trial["rss_start"] = self.mark.rss
+
+    def _examiner(self) -> Examiner:
+        complaints = self.prepared.allocator.entry.get("complaints", [])
+        return Examiner(self.log, self.scratch, complaints, self._cgroup, self._limit)
+
+    def _prove(self) -> None:
+        running = self.running
+        maps = Path(f"/proc/{running.pid}/maps").read_text()
+        (self.directory / "maps.txt").write_text(maps)
+        variables = running.admin.variables()
+        _write_pairs(self.directory / "variables.tsv", variables)
+        word = variables.get("version_malloc_library")
+        expected = self.prepared.allocator.entry.get("word")
+        try:
+            live: dict[str, str] | None = running_process.bindings(running.pid)
+        except running_process.Unreadable:
+            live = None  # a host that forbids it (ptrace_scope); the loader's word at --version has been checked
+        self.record.trial["proof"] = json.dumps(proof.summary(self.prepared.bindings, live, word))
+        self.record.trial["thp"] = thp.achieved(running.pid)
+        self.record.trial["cpus"] = format_cpus(os.sched_getaffinity(running.pid))
+        try:
+            if live:
+                proof.check_bindings(proof.Bindings(live, ""), self.prepared.allocator.providers, [])
+            proof.check_running(maps, word, expected, self.prepared.allocator.providers)
+        except proof.NotProved as error:
+            raise Fault("proof", str(error)) from None
+        if said := self.examiner.complaint():
+            raise Fault("proof", said)
+        if self.prepared.variant.thp in ("always", "madvise") and thp.allowed(running.pid) is False:
+            raise Fault("proof", "the server has switched THP off for itself, past our shim")
+
+    # -- while it runs -----------------------------------------------------------------------------------------------
+
+    def take_mark(self, step: int) -> None:
+        """The exact look at its memory, kept in the record."""
+        self.mark = marks.take(self.running.pid)
+        self.record.marks.append(summary.mark_row(step, self.mark, self.t0))
+
+    def write_status(self, name: str, when: str) -> None:
+        """Keep SHOW GLOBAL STATUS as a raw file. Fault if the server does not answer; ``when`` names the moment."""
+        try:
+            status = self.running.admin.status()
+        except pymysql.Error as error:
+            raise self.refused(error, when, "SHOW GLOBAL STATUS") from None
+        _write_pairs(self.directory / f"status-{name}.tsv", status)
+
+    def refused(self, error: pymysql.Error, when: str, what: str) -> Fault:
+        """Why our own statement ``what`` was not answered: the server's death, or what it said."""
+        if self.running.child.wait(2.0):
+            return self.death(when)
+        return Fault("client", f"{when}: {what}: {error.args[-1]}")
+
+    def check_alive(self, when: str) -> None:
+        """Interrupted if the user wants to stop; Fault if the server has ended."""
+        if self.context.stopping():
+            raise Interrupted
+        if self.running.child.poll():
+            raise self.death(when)
+
+    def death(self, when: str) -> Fault:
+        """Why the server, which has ended or is about to, did so."""
+        self.ended = self.running.child.wait(5)
+        return self.examiner.death(f"at {when}", self.ended)
+
+    # -- end ---------------------------------------------------------------------------------------------------------
+
+    def ask_to_stop(self) -> None:
+        """Begin an orderly shutdown, without waiting for it."""
+        self._asked_to_stop = time.monotonic()
+        self.running.admin.close()
+        self.running.child.send(signal.SIGTERM)
+
+    def end(self) -> None:
+        """An orderly shutdown. Fault if it hangs, or the server ends badly."""
+        if not self._asked_to_stop:
+            self.ask_to_stop()
+        patience = self._time.stop
+        self.ended = self.running.child.wait(patience) or self.running.child.stop(signal.SIGKILL, 0)
+        self.record.trial |= {
+            "exit_status": self.ended.status, "server_user": self.ended.user, "server_system": self.ended.system,
+        }  # fmt: skip
+        if self.ended.status == -signal.SIGKILL:
+            foreign = killed(self.ended) if time.monotonic() - self._asked_to_stop < patience else None
+            raise (self.examiner.oom() or foreign or Fault("hang", f"the server does not stop within {patience:.0f} s"))
+        if self.ended.status != 0:
+            raise Fault("died", f"the server ended badly at its shutdown ({self.ended.words}): {self.examiner.last_word()}")
+
+    def note_fault(self, fault: Fault) -> None:
+        """The trial's outcome is this fault; the server is stopped."""
+        self._stop_quietly()
+        self.record.trial |= {
+            "outcome": "fault", "fault": fault.kind, "fault_text": str(fault),
+            "exit_status": self.ended.status if self.ended else None, "log_tail": server.ending(self.log), "rss_idle": None,
+        }  # fmt: skip
+
+    def _stop_quietly(self) -> None:
+        if self._running and self.ended is None:
+            self._running.admin.close()
+            self.ended = self._running.child.poll() or self._running.child.stop(signal.SIGTERM, 20)
+
+    def finish(self) -> TrialRecord:
+        """The record, complete but for what the design adds."""
+        row = self.record.trial
+        row["ended"] = time.time()
+        row["samples"] = len(self.record.samples)
+        return self.record
+
+    def clean_up(self) -> None:
+        """Stop what still runs and remove the scratch data. Safe to call at any point."""
+        if self._sampler:
+            self._sampler.close()
+        try:
+            if self._running:
+                self._running.admin.close()
+            if self._child and self.ended is None:
+                self._child.stop(signal.SIGKILL, 0)
+        finally:
+            # Also where the guardian was killed, which else removes these.
+            if self._cgroup:
+                try:
+                    self._cgroup.remove()
+                except OSError:
+                    pass  # the guardian tries again
+            for path in (self.scratch, self.run_directory):
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def switch_thp(custody: Custody, wanted: str | None) -> None:
+    """The host's THP mode for what starts next; None: as it was found."""
+    if wanted is None:
+        custody.restore()
+    elif thp.mode() != wanted:
+        custody.set(thp.ENABLED, wanted)
+
+
+def _write_pairs(path: Path, pairs: dict[str, Any]) -> None:
+    path.write_text("".join(f"{k}\t{v}\n" for k, v in pairs.items()), encoding="utf-8")
+
+
+def _blank() -> dict[str, Any]:
+    """A row of table ``trial`` before anything has happened."""
+    later = (
+        "fault", "fault_text", "exit_status", "log_tail", "proof", "thp", "cpus", "seconds_to_start", "rss_start",
+        "rss_peak", "rss_idle", "server_user", "server_system",
+    )  # fmt: skip
+    return {
+        **dict.fromkeys(later), "started": time.time(), "seconds_planned": 0.0, "outcome": "ok", "sampler_cpu": 0.0,
+        "samples": 0,
+    }  # fmt: skip

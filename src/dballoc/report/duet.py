@@ -1,0 +1,86 @@
+"""The report's section on the duet: cost of a transaction, its blocks, and what the pilot found."""
+
+import json
+import math
+from typing import Any
+
+import polars as pl
+
+from dballoc.analysis import duet
+from dballoc.analysis.campaign import Campaign
+from dballoc.analysis.comparison import Comparisons
+from dballoc.analysis.curves import CONFIDENCE
+from dballoc.analysis.ratio import ratio
+from dballoc.report.charts import blocks
+from dballoc.report.charts.theme import Variants
+from dballoc.report.numbers import NOTHING, count, number, percent, times
+from dballoc.report.section import Section
+from dballoc.report.tables import Table
+
+
+def section(campaign: Campaign, comparisons: Comparisons, variants: Variants) -> Section:
+    """Everything about it."""
+    facts: dict[str, Any] = json.loads(campaign.facts["duet"])
+    found = duet.blocks(campaign)
+    confidence = comparisons.procedures["duet"].confidence
+    figures = [blocks.figure(found, w, campaign.names, variants, confidence) for w in campaign.experiment.workloads]
+    tables = [_costs(campaign, found), *([_pilot(facts)] if facts.get("components") else [])]
+    return Section("duet", "The cost of a transaction", _text(facts), figures, tables)
+
+
+def _text(facts: dict[str, Any]) -> list[str]:
+    halves = " and ".join(facts["halves"])
+    text = [
+        f"Duet: the baseline and one other server at the same time, each with {count(facts['threads'], 'client')}, on CPUs "
+        f"{halves} in turns. What is compared is the server's CPU time per transaction at half of the machine's width."
+    ]
+    text += [f"{name} is not in the duet: {why}." for name, why in facts["left_out"].items()]
+    if plan := facts.get("plan"):
+        text.append(
+            f"By the pilot's findings: {count(plan['pairs'], 'pair')} of slices of {number(plan['slice'])} s in each block, "
+            f"the first {number(plan['discard'])} s of a slice left out, and {count(plan['blocks'], 'block')}; that was "
+            f"expected to give intervals of ±{percent(plan['half_width'])}."
+        )
+    return text
+
+
+def _costs(campaign: Campaign, cpu: pl.DataFrame) -> Table:
+    """CPU per transaction and transactions per second, each side's own, and their ratios."""
+    tps, each = duet.blocks(campaign, "tps"), duet.absolute(campaign)
+    rows = []
+    for workload in campaign.experiment.workloads:
+        for name in campaign.names:
+            here = (pl.col("workload") == workload) & (pl.col("variant") == name)
+            mine = each.filter(here)
+            if not mine.height:
+                continue
+            label = f"{name}, A2 ÷ A1" if name == campaign.experiment.baseline else name
+            rows.append([
+                workload, label, *(number(v) for v in mine.select("cpu", "tps").row(0)), _ratio(cpu.filter(here)),
+                _ratio(tps.filter(here)), str(cpu.filter(here).height),
+            ])  # fmt: skip
+    columns = ["workload", "variant", "CPU per transaction, µs", "transactions/s", "CPU ratio", "throughput ratio", "blocks"]
+    caption = "At half width. Ratios with plain 95 % intervals; those that decide stand under the verdicts."
+    return Table("Cost of a transaction", columns, rows, caption, heads=2)
+
+
+def _ratio(rows: pl.DataFrame) -> str:
+    logs = rows["log"].to_list()
+    if not logs:
+        return NOTHING
+    r = ratio(logs, CONFIDENCE)
+    return times(r.estimate, r.low, r.high)
+
+
+def _pilot(facts: dict[str, Any]) -> Table:
+    """The components of scatter, each as a relative standard deviation."""
+    rows = [
+        [w, *(percent(math.expm1(c[k]), 2) for k in ("start", "slice", "piece", "halves"))]
+        for w, c in facts["components"].items()
+    ]
+    columns = ["workload", "from start to start", "from slice to slice", "within a slice", "difference of the halves"]
+    caption = (
+        "Relative standard deviations of variant ÷ baseline, by nested analysis of variance; within a slice: of pieces of half "
+        "a second. The last column is what swapping removes."
+    )
+    return Table("What the pilot found", columns, rows, caption)
