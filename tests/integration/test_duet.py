@@ -101,7 +101,7 @@ def test_a_side_that_crashes_takes_its_duet_alone(run_cli: Cli, tiny_experiment:
     library = out.parent / "misbehave.so"
     source = Path(__file__).with_name("misbehave.c")
     subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-pthread", "-o", library, source], check=True)
-    crashing = {"name": "crashes", "allocator": "glibc", "preload": [str(library)], "env": {"DBT_FAULT": "crash"}}
+    crashing = {"name": "crashes", "allocator": "glibc", "preload": [str(library)], "env": {"DBT_FAULT": "kill"}}
     file = tiny_experiment(design="duet", duet=SLICES, variant=[{"name": "glibc"}, crashing], warmup_sql=[])
     done = run_cli("bench", file, "--out", out)
     assert done.status == 0, done.text
