@@ -92,6 +92,7 @@ def tiny_experiment(fresh_directory: Callable[[], Path]) -> Experiment:
     def write(**changes: Any) -> Path:
         table: dict[str, Any] = {
             "name": "tiny",
+            "design": "solo",
             "baseline": "glibc",
             "workloads": ["oltp_read_only"],
             "threads": [2],

@@ -18,10 +18,14 @@ import pytest
 from harness import Cli, Experiment, leftovers, rows, thp_mode, wait_until
 
 from dballoc.experiment import file, schedule
+from dballoc.experiment.model import Experiment as Experiment_
 
 SHIM = Path(str(files("dballoc") / "_native" / "libdballoc_keep_thp.so"))
 # Longer than a command takes to come up and make its first trial under way; shorter than two trials.
 LATEST = 8.0
+
+# Design, block, position, role.
+Place = tuple[str, int, int, str]
 
 
 def variants() -> list[dict[str, Any]]:
@@ -35,11 +39,24 @@ def variants() -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("kills", "blocks"), [(3, 1), pytest.param(20, 5, marks=pytest.mark.slow)], ids=["three moments", "twenty moments"]
+    ("kills", "blocks", "design"),
+    [
+        (3, 1, "solo"),
+        (3, 1, "duet"),
+        pytest.param(20, 5, "solo", marks=pytest.mark.slow),
+        pytest.param(20, 3, "both", marks=pytest.mark.slow),
+    ],
+    ids=["three moments", "three moments of a duet", "twenty moments", "twenty moments of both designs"],
 )
 @pytest.mark.timeout(1800)
 def test_killed_at_random_moments(
-    run_cli: Cli, tiny_experiment: Experiment, fresh_directory: Callable[[], Path], home: Path, kills: int, blocks: int
+    run_cli: Cli,
+    tiny_experiment: Experiment,
+    fresh_directory: Callable[[], Path],
+    home: Path,
+    kills: int,
+    blocks: int,
+    design: str,
 ) -> None:
     seed = int(os.environ.get("DBALLOC_TEST_SEED", random.randrange(10**6)))
     print(f"DBALLOC_TEST_SEED={seed}")
@@ -51,9 +68,11 @@ def test_killed_at_random_moments(
     columns = variants()
     if len(columns) == 2:
         blocks += 1  # without the variants that need root a block is shorter, and must not end before the last kill
-    path = tiny_experiment(blocks=blocks, variant=columns, time={"idle": "0s"}, warmup_sql=[])
+    path = tiny_experiment(
+        blocks=blocks, variant=columns, time={"idle": "0s"}, warmup_sql=[], design=design, duet={"slice": "1s", "pairs": 1}
+    )
     command, how = ("bench", path, "--out", out), {"env": {"DBALLOC_CACHE": str(cache)}}
-    kept: dict[tuple[int, int], int] = {}
+    kept: dict[Place, int] = {}
     # Spread over the whole span, in any order: three early ones in a row would show little.
     moments = [LATEST * (number + chance.random()) / kills for number in range(kills)]
     chance.shuffle(moments)
@@ -82,19 +101,21 @@ def test_killed_at_random_moments(
     done = run_cli(*command, **how)
     assert done.status == 0, done.text
     model = file.load(path)
-    wanted = {(slot.block, slot.position) for n in range(1, blocks + 1) for slot in schedule.block(model, n)}
-    found = rows(out, "SELECT block, position, variant, role, outcome, fault_text FROM trial")
-    assert Counter((r["block"], r["position"]) for r in found) == Counter(wanted)
-    planned = {(s.block, s.position): (s.variant, s.role) for n in range(1, blocks + 1) for s in schedule.block(model, n)}
-    assert {(r["block"], r["position"]): (r["variant"], r["role"]) for r in found} == planned
+    planned = planned_trials(model, blocks)
+    found = rows(out, "SELECT design, block, position, variant, role, outcome, fault_text FROM trial")
+    assert Counter(place(r) for r in found) == Counter(planned.keys())
+    assert {place(r): r["variant"] for r in found} == planned
     assert [r["fault_text"] for r in found if r["outcome"] != "ok"] == []
     assert kept.items() <= finished(out).items()
-    for table in ("step", "sample", "interval", "histogram", "mark"):
+    solo = ("step", "sample", "interval", "histogram", "mark") if design != "duet" else ()
+    for table in (*solo, *(("slice",) if design != "solo" else ())):
+        those = f"design {'=' if table == 'slice' else '!='} 'duet'"
         stray = rows(out, f"SELECT count(*) AS n FROM {table} WHERE trial NOT IN (SELECT trial FROM trial)")
-        empty = rows(out, f"SELECT count(*) AS n FROM trial WHERE trial NOT IN (SELECT trial FROM {table})")
+        empty = rows(out, f"SELECT count(*) AS n FROM trial WHERE {those} AND trial NOT IN (SELECT trial FROM {table})")
         assert (stray[0]["n"], empty[0]["n"]) == (0, 0), table
     assert rows(out, "PRAGMA integrity_check") == [{"integrity_check": "ok"}]
-    assert len(list((out / "trials").iterdir())) == len(wanted)
+    raw = {r["directory"] for r in rows(out, "SELECT directory FROM trial")}
+    assert {p.name for p in (out / "trials").iterdir()} == raw
     wait_until(lambda: not leftovers(home), 30)
     assert thp_mode() == thp_before
 
@@ -115,10 +136,28 @@ def restore_owners(source: Path, target: Path) -> None:
         os.chown(target / path.relative_to(source), status.st_uid, status.st_gid)
 
 
-def finished(out: Path) -> dict[tuple[int, int], int]:
-    """(block, position) -> row number of the trials in the store."""
+def planned_trials(model: Experiment_, blocks: int) -> dict[Place, str]:
+    """The variant of every trial that the campaign is to have."""
+    numbers = range(1, blocks + 1)
+    found: dict[Place, str] = {}
+    if model.design != "duet":
+        found |= {("solo", s.block, s.position, s.role): s.variant for n in numbers for s in schedule.block(model, n)}
+    if model.design != "solo":
+        duets = [p for n in numbers for p in schedule.duets(model, n)]
+        found |= {("duet", p.block, p.position, p.role): p.variant for p in duets}
+        found |= {("duet", p.block, p.position, "A1"): model.baseline for p in duets}
+    return found
+
+
+def place(row: dict[str, Any]) -> Place:
+    """Where a trial belongs."""
+    return row["design"], row["block"], row["position"], row["role"]
+
+
+def finished(out: Path) -> dict[Place, int]:
+    """The row numbers of the trials in the store."""
     try:
-        return {(r["block"], r["position"]): r["trial"] for r in rows(out, "SELECT block, position, trial FROM trial")}
+        return {place(r): r["trial"] for r in rows(out, "SELECT design, block, position, role, trial FROM trial")}
     except sqlite3.OperationalError:
         if (out / "results.sqlite").exists():
             raise

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from dballoc.analysis.comparison import Comparison, Comparisons, Metric
-from dballoc.analysis.procedure import declare
+from dballoc.analysis.procedure import declare, family_size
 from dballoc.analysis.ratio import Ratio
 from dballoc.analysis.recommendation import recommend
 from dballoc.report.answer import Answer, Progress, answer, verdict_words
@@ -14,6 +14,8 @@ TPS = Metric("tps:oltp", "oltp, transactions per second at 16 clients", "1/s", "
 READS = Metric("tps:reads", "reads, transactions per second at 16 clients", "1/s", "higher", "reads")
 PEAK = Metric("rss_peak", "peak RSS", "bytes", "lower")
 IDLE = Metric("rss_idle", "idle RSS after the load", "bytes", "lower")
+
+CPU = Metric("cpu:oltp", "oltp, server CPU per transaction at half width", "µs", "lower", "oltp", "duet")
 
 LOWER, HIGHER, EQUAL, OPEN = (0.96, 0.98), (1.02, 1.04), (0.995, 1.005), (0.97, 1.05)
 
@@ -35,11 +37,18 @@ def comparisons(
         for name, found in variants.items() for m in metrics
     ]  # fmt: skip
     floor = [Comparison("glibc", m, ratio(OPEN, blocks)) for m in metrics]
-    return Comparisons(declare(6, len(variants) + 1, 1), list(metrics), family, floor, faulty or {})
+    designs = sorted({m.design for m in metrics}, reverse=True)
+    declared = declare(6, family_size(designs, len(variants) + 1, 1))
+    return Comparisons(dict.fromkeys(designs, declared), list(metrics), family, floor, faulty or {})
+
+
+def solo(blocks: int, planned: int, ending: str | None = None, disturbed: int = 0) -> Progress:
+    return Progress({"solo": blocks}, {"solo": planned}, ending, disturbed)
 
 
 def say(found: Comparisons, done: Progress | None = None) -> Answer:
-    return answer(found, recommend(found, "glibc"), "glibc", done or Progress(6, 6, "planned"))
+    six = dict.fromkeys(found.procedures, 6)
+    return answer(found, recommend(found, "glibc"), "glibc", done or Progress(six, six, "planned"))
 
 
 def test_the_one_with_the_least_memory_is_recommended_with_its_interval() -> None:
@@ -103,14 +112,14 @@ def test_a_baseline_with_faults_ends_all_verdicts() -> None:
 
 def test_one_block_decides_nothing() -> None:
     found = comparisons({"jemalloc": (EQUAL, LOWER)}, blocks=1)
-    said = say(found, Progress(1, 1, "planned"))
+    said = say(found, solo(1, 1, "planned"))
     assert said.headline == "No recommendation yet"
     assert "One block shows figures but decides nothing" in said.reason
     assert said.variants[0].text == "throughput 1.000 and peak RSS 0.970, no verdict from one block"
 
 
 def test_no_block_at_all() -> None:
-    said = say(comparisons({"jemalloc": None}), Progress(0, 6, "interrupted"))
+    said = say(comparisons({"jemalloc": None}), solo(0, 6, "interrupted"))
     assert said.headline == "No recommendation"
     assert said.reason.startswith("No block is complete yet")
     assert said.variants[0].text == "no figures yet"
@@ -123,12 +132,12 @@ def test_the_baseline_alone() -> None:
 @pytest.mark.parametrize(
     ("done", "word", "note"),
     [
-        (Progress(6, 6), "Recommended", None),
-        (Progress(4, 6, "budget"), "Recommended", "The budget was used up after 4 of 6 planned blocks."),
-        (Progress(4, 6, "decided"), "Recommended", "Every comparison was decided after 4 of 6 planned blocks."),
-        (Progress(4, 6, "interrupted"), "So far", "The campaign was interrupted: 4 of 6 planned blocks. Verdicts are judged"),
-        (Progress(4, 6), "So far", "The campaign is not finished: 4 of 6 planned blocks. Verdicts are judged after 6 blocks"),
-        (Progress(6, 6, "planned", 2), "Recommended", "counted all the same: 2 of 6 blocks."),
+        (solo(6, 6), "Recommended", None),
+        (solo(4, 6, "budget"), "Recommended", "The budget was used up: 4 of 6 solo blocks that were planned."),
+        (solo(4, 6, "decided"), "Recommended", "Every comparison was decided: 4 of 6 solo blocks that were planned."),
+        (solo(4, 6, "interrupted"), "So far", "The campaign was interrupted: 4 of 6 solo blocks. Solo verdicts are judged"),
+        (solo(4, 6), "So far", "The campaign is not finished: 4 of 6 solo blocks. Solo verdicts are judged after 6 blocks"),
+        (solo(6, 6, "planned", 2), "Recommended", "counted all the same: 2 of 6 blocks."),
     ],
 )
 def test_how_far_the_campaign_is(done: Progress, word: str, note: str | None) -> None:
@@ -140,7 +149,7 @@ def test_how_far_the_campaign_is(done: Progress, word: str, note: str | None) ->
 def test_a_baseline_that_differs_from_itself_is_a_warning() -> None:
     found = comparisons({"jemalloc": (EQUAL, LOWER)})
     drifting = [Comparison("glibc", m, ratio(HIGHER)) for m in found.metrics]
-    said = say(Comparisons(found.procedure, found.metrics, found.family, drifting, {}))
+    said = say(Comparisons(found.procedures, found.metrics, found.family, drifting, {}))
     assert any("glibc differs from itself (throughput, peak RSS and idle RSS after the load)" in n for n in said.notes)
 
 
@@ -154,3 +163,27 @@ def test_a_smallest_detectable_difference_without_end_is_not_printed_in_full() -
     wide = Ratio(1.0, 0.001, 900.0, 2, 0.99, 2.0)
     found = comparisons({"jemalloc": (OPEN, OPEN)})
     assert verdict_words(Comparison("jemalloc", TPS, wide), found) == "no difference shown (smallest detectable: > 1,000 %)"
+
+
+def test_of_both_designs_each_figure_has_its_name_and_each_design_its_note() -> None:
+    found = comparisons({"jemalloc": (LOWER, LOWER)}, metrics=(CPU, PEAK))
+    said = say(found)
+    assert "jemalloc: CPU per transaction 0.970 [0.960, 0.980], lower, and peak RSS" in " ".join(said.sentences)
+    assert [note.partition(":")[0] for note in said.notes if "Intervals at" in note] == ["Solo", "Duet"]
+    half = Progress({"solo": 6, "duet": 4}, {"solo": 6, "duet": 10}, "interrupted")
+    assert "6 of 6 solo blocks, 4 of 10 duet blocks. Duet verdicts are judged after 6 blocks" in " ".join(
+        say(found, half).notes
+    )
+
+
+@pytest.mark.parametrize(
+    ("cpu", "headline"),
+    [
+        (LOWER, "Least CPU per transaction: jemalloc"),
+        (HIGHER, "No variant is shown to need less CPU per transaction than glibc"),
+    ],
+)
+def test_a_duet_alone_says_nothing_of_memory(cpu: tuple[float, float], headline: str) -> None:
+    said = say(comparisons({"jemalloc": (cpu, cpu)}, metrics=(CPU,)))
+    assert said.headline == headline
+    assert "Memory was not compared" in said.reason

@@ -24,10 +24,17 @@ HOSTILE = "<script>alert(1)</script> at /home/jane/build/dbhost7/x.so on dbhost7
 MIB = 2**20
 SIZES = {"glibc": 160 * MIB, "jemalloc": 150 * MIB, "tuned": 170 * MIB}
 
+# What a pilot leaves.
+DUET = {
+    "halves": ["0", "1"], "threads": 4, "left_out": {},
+    "components": {"oltp_read_only": {"start": 0.004, "slice": 0.01, "piece": 0.02, "halves": 0.1, "seconds": 0.5}},
+    "plan": {"slice": 2.0, "discard": 0.5, "pairs": 2, "blocks": 6, "block_seconds": 20.0, "half_width": 0.01, "confidence": 0.99},
+}  # fmt: skip
+
 Campaign = Callable[..., Path]
 
 
-def facts(experiment: Experiment, planned: int) -> dict[str, str]:
+def facts(experiment: Experiment, planned: int, designs: list[str]) -> dict[str, str]:
     environment = {
         "host": "dbhost7.acme.example",
         "user": "jane",
@@ -38,8 +45,9 @@ def facts(experiment: Experiment, planned: int) -> dict[str, str]:
         "swap": 0,
     }
     return {
-        "dballoc": "0.1.0", "identity": "x", "experiment": file.dump(experiment), "seed": "1", "planned_blocks": str(planned),
-        "started": "1e9", "environment": json.dumps(environment), "sysbench": "1.0.20", "server_user": "jane", "design": "solo",
+        "dballoc": "0.1.0", "identity": "x", "experiment": file.dump(experiment), "seed": "1", "planned_blocks": json.dumps(dict.fromkeys(designs, planned)),
+        "started": "1e9", "environment": json.dumps(environment), "sysbench": "1.0.20", "server_user": "jane",
+        "designs": " ".join(designs), "duet": json.dumps(DUET if "duet" in designs else {}),
     }  # fmt: skip
 
 
@@ -91,11 +99,33 @@ def record(experiment: Experiment, slot: schedule.Slot) -> TrialRecord:
     return found
 
 
+def duet_record(experiment: Experiment, pairing: schedule.Pairing, side: int) -> TrialRecord:
+    """One side of a duet; the partner costs 3 % less and a little more or less from block to block."""
+    found = record(experiment, schedule.Slot(pairing.block, 0, pairing.position, "glibc", "A1"))
+    found.steps, found.samples, found.intervals, found.marks = [], [], [], []
+    cost = 0.97 + 0.002 * (pairing.block % 3) if side else 1.0
+    for workload in experiment.workloads:
+        for number in range(4):
+            half = (side + number + pairing.half) % 2
+            found.slices += [{
+                "workload": workload, "slice": number, "piece": piece, "half": half, "t": 3.0 + 2 * number + piece / 2,
+                "seconds": 0.5, "queries": 800, "events": 50.0, "cpu": 0.2 * cost * (1 + 0.1 * half), "idle": 0.01,
+            } for piece in range(3)]  # fmt: skip
+    return found
+
+
 def fault() -> TrialRecord:
     return TrialRecord({
         "started": 1.0, "ended": 2.0, "seconds_planned": 0.0, "outcome": "fault", "fault": "died", "fault_text": HOSTILE,
         "exit_status": -11, "log_tail": HOSTILE, "sampler_cpu": 0.0, "samples": 0,
     })  # fmt: skip
+
+
+def block_row(number: int) -> dict[str, Any]:
+    return {
+        "block": number, "attempt": 0, "started": 1.0, "ended": 9.0, "steal": 0.0, "others": 0.5,
+        "probe_before": 0.07, "probe_after": 0.07, "disturbed": "others" if number == 1 else None,
+    }  # fmt: skip
 
 
 @pytest.fixture
@@ -107,15 +137,19 @@ def campaign(tmp_path: Path, experiment: Callable[..., Experiment]) -> Campaign:
         chosen = experiment(**({"time": time, "warmup_sql": ["SELECT 1"]} | changes))
         directory = tmp_path / "results"
         directory.mkdir()
-        results = Results.create(directory, facts(chosen, blocks), [variant(v.name) for v in chosen.variant])
-        slots = [slot for block in range(1, blocks + 1) for slot in schedule.block(chosen, block)]
+        designs = ["solo", "duet"] if chosen.design == "both" else [chosen.design or "solo"]
+        results = Results.create(directory, facts(chosen, blocks, designs), [variant(v.name) for v in chosen.variant])
+        duets = [p for b in range(1, blocks + 1) for p in schedule.duets(chosen, b)] if "duet" in designs else []
+        for p in duets:
+            sides = [fault() if n in faulty else duet_record(chosen, p, i) for i, n in enumerate((chosen.baseline, p.variant))]
+            results.add_duet(p, chosen.baseline, (sides[0], sides[1]))
+        for number in {p.block for p in duets}:
+            results.add_block({"design": "duet", **block_row(number)})
+        slots = [s for b in range(1, blocks + 1) for s in schedule.block(chosen, b)] if "solo" in designs else []
         for done, slot in enumerate(slots[:stop_after], 1):
             results.add_trial(slot, fault() if slot.variant in faulty else record(chosen, slot))
             if done == len(slots) or slots[done].block != slot.block:
-                results.add_block({
-                    "block": slot.block, "attempt": 0, "started": 1.0, "ended": 9.0, "steal": 0.0, "others": 0.5,
-                    "probe_before": 0.07, "probe_after": 0.07, "disturbed": "others" if slot.block == 1 else None,
-                })  # fmt: skip
+                results.add_block({"design": "solo", **block_row(slot.block)})
         results.close()
         return directory
 
@@ -134,6 +168,11 @@ def campaign(tmp_path: Path, experiment: Callable[..., Experiment]) -> Campaign:
         ({"blocks": 3, "levels": "fresh"}, "Recommended: jemalloc"),
         ({"blocks": 3, "workloads": ["oltp_read_only", "oltp_point_select"], "threads": [1]}, "Recommended: jemalloc"),
         ({"variant": [{"name": "glibc"}]}, "Nothing to compare"),
+        ({"blocks": 3, "design": "both"}, "Recommended: jemalloc"),
+        ({"blocks": 3, "design": "duet"}, "Least CPU per transaction: jemalloc"),
+        ({"blocks": 1, "design": "duet"}, "No recommendation yet"),
+        ({"blocks": 3, "design": "duet", "faulty": ("glibc",)}, "No recommendation"),
+        ({"variant": [{"name": "glibc"}], "design": "duet"}, "Nothing to compare"),
         ({"blocks": 3, "time": {"warmup": "0s", "level": "3s", "idle": "0s"}}, "Recommended: jemalloc"),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",

@@ -18,11 +18,11 @@ blocks = st.integers(2, 200)
 levels = st.floats(0.5, 0.9999)
 
 
-def at(confidence: float):  # noqa: ANN201
+def at(confidence: float):
     return lambda _: confidence
 
 
-def declared(family: int):  # noqa: ANN201
+def declared(family: int):
     """As a campaign has it: more planned blocks have more looks."""
     return lambda n: declare(n, family).confidence
 

@@ -29,16 +29,16 @@ def record(**more: Any) -> TrialRecord:
 
 def test_what_is_written_is_found_again(tmp_path: Path) -> None:
     results = create(tmp_path)
-    number = results.add_trial(SLOT, record(marks=[MARK], histograms=[{"step": 1, "ms": 0.5, "count": 3}]))
-    results.add_block({"block": 1, "attempt": 0, "started": 1, "ended": 2, "steal": 0, "others": 0, "probe_before": 0.1,
+    results.add_trial(SLOT, record(marks=[MARK], histograms=[{"step": 1, "ms": 0.5, "count": 3}]))
+    results.add_block({"design": "solo", "block": 1, "attempt": 0, "started": 1, "ended": 2, "steal": 0, "others": 0, "probe_before": 0.1,
                        "probe_after": 0.2, "disturbed": None})  # fmt: skip
     results.set_fact("ending", "planned")
     results.close()
     again = Results.open(tmp_path, read_only=True)
     assert again.facts() == {"dballoc": "0.1.0", "format": str(FORMAT), "ending": "planned"}
-    assert again.finished() == {(1, 0, 1)}
+    assert again.finished("solo") == {(1, 0, 1)}
     assert again.probes() == [0.1, 0.2]
-    assert [tuple(r) for r in again.connection().execute("SELECT trial, ms, count FROM histogram")] == [(number, 0.5, 3)]
+    assert [tuple(r) for r in again.connection().execute("SELECT trial, ms, count FROM histogram")] == [(1, 0.5, 3)]
     again.close()
 
 
@@ -62,10 +62,10 @@ def test_a_trial_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
     results = create(tmp_path)
     with pytest.raises(sqlite3.Error):
         results.add_trial(SLOT, record(marks=[MARK, MARK]))  # the second breaks the primary key
-    assert results.finished() == set()
+    assert results.finished("solo") == set()
     # And the database is fit for the next one.
     results.add_trial(SLOT, record(marks=[MARK]))
-    assert results.finished() == {(1, 0, 1)}
+    assert results.finished("solo") == {(1, 0, 1)}
     results.close()
 
 

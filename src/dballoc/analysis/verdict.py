@@ -36,5 +36,8 @@ def decided(ratio: Ratio) -> bool:
 
 
 def all_decided(ratios: Iterable[Ratio | None]) -> bool:
-    """The stop rule, asked at the planned looks alone: every comparison has a ratio, and each is decided."""
-    return all(ratio is not None and decided(ratio) for ratio in ratios)
+    """The stop rule, asked at the planned looks alone: every comparison has a ratio, and each is decided. Where nothing is
+    compared nothing is decided.
+    """
+    found = list(ratios)
+    return bool(found) and all(ratio is not None and decided(ratio) for ratio in found)

@@ -1,0 +1,167 @@
+"""What the duet resolves on this machine, beside solo in the same time; known effects, found or not.
+
+    python benchmarks/duet.py [--seeds 20] [--minutes 3] [--part aa|solo|effects|memory] [--out DIR]
+
+aa       the baseline beside itself, oltp_read_only, 4 clients a side, once for each seed: how often the interval holds 1,
+         and how wide it is
+solo     the same, one server at a time, for as many minutes, for the first three seeds
+effects  a preload that spins in malloc: calibrated to 2 % of server CPU per transaction, and to 0.2 %
+memory   a preload that pads requests by 25 %, in the solo design
+
+Every campaign's directory is kept below DIR, and an interrupted run goes on where it stopped. The machine must be quiet.
+Needs cc.
+"""
+
+import argparse
+import re
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from dballoc.analysis.campaign import Campaign, load
+from dballoc.analysis.comparison import Comparison, compare
+
+NATIVE = Path(__file__).parent.parent / "tests" / "native"
+SOLO_SEEDS = 3
+SAID = re.compile(r"dballoc spin: \d+ calls, [\d.]+ ns each, ([\d.]+) s in all")
+
+
+def experiment(name: str, variants: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    """Read-only transactions on data that fit the pool."""
+    return {
+        "name": name, "baseline": variants[0]["name"], "workloads": ["oltp_read_only"], "threads": [4],
+        "server": {"options": {"innodb_buffer_pool_size": "128M"}}, "data": {"tables": 4, "rows": 50_000},
+        "time": {"warmup": "2s", "level": "5s", "idle": "1s"}, "variant": variants, **more,
+    }  # fmt: skip
+
+
+def run(out: Path, table: dict[str, Any]) -> Campaign:
+    """Run or resume a campaign with the command that users have."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    path = out.with_suffix(".toml")
+    path.write_text(tomli_w.dumps(table))
+    subprocess.run([sys.executable, "-m", "dballoc", "bench", path, "--out", out], check=True, stdout=subprocess.DEVNULL)
+    return load(out)
+
+
+def minutes(campaign: Campaign) -> float:
+    """From the first trial's start to the last one's end."""
+    return float(campaign.trials["ended"].max() - campaign.trials["started"].min()) / 60  # type: ignore[operator]
+
+
+def words(c: Comparison) -> str:
+    """Ratio, interval, half-width."""
+    assert c.ratio
+    r = c.ratio
+    return f"{r.estimate:.4f} [{r.low:.4f}, {r.high:.4f}] ±{(r.high - r.low) / 2:.2%} at {r.confidence:.2%}, {r.blocks} blocks"
+
+
+def aa(out: Path, seeds: int, budget: str) -> None:
+    """The duet against itself."""
+    held, narrow, halves = 0, 0, []
+    for seed in range(1, seeds + 1):
+        table = experiment(f"aa-{seed}", [{"name": "glibc"}], design="duet", duet={"threads": 4}, budget=budget, seed=seed)
+        campaign = run(out / f"aa-{seed}", table)
+        [floor] = compare(campaign).floor
+        assert floor.ratio
+        half = (floor.ratio.high - floor.ratio.low) / 2
+        inside = floor.ratio.low <= 1 <= floor.ratio.high
+        held, narrow, halves = held + inside, narrow + (half <= 0.01), [*halves, half]
+        note = "" if inside else "  DOES NOT HOLD 1"
+        print(f"duet A/A, seed {seed:2}: {words(floor)}, {minutes(campaign):.1f} min{note}", flush=True)
+    print(f"duet A/A: the interval holds 1 at {held} of {seeds} seeds; half-width at most 1 % at {narrow} of them,")
+    print(f"          median {statistics.median(halves):.2%}, widest {max(halves):.2%}", flush=True)
+
+
+def solo(out: Path, budget: str) -> None:
+    """One server at a time, as long."""
+    for seed in range(1, SOLO_SEEDS + 1):
+        table = experiment(f"solo-{seed}", [{"name": "glibc"}], design="solo", budget=budget, seed=seed)
+        campaign = run(out / f"solo-{seed}", table)
+        floor = next(c for c in compare(campaign).floor if c.metric.key.startswith("tps:"))
+        print(f"solo A/A, seed {seed:2}: throughput {words(floor)}, {minutes(campaign):.1f} min", flush=True)
+
+
+def build(out: Path, name: str) -> str:
+    """A test's preload, where the server's user can read it."""
+    library = out / f"lib{name}.so"
+    flags = ["-std=c17", "-D_GNU_SOURCE", "-O2", "-fPIC", "-shared"]
+    subprocess.run(["cc", *flags, "-o", library, NATIVE / f"{name}.c"], check=True)
+    return str(library)
+
+
+def spinning(name: str, library: str, rounds: int) -> dict[str, Any]:
+    """A variant of glibc that spins so many rounds in each malloc."""
+    return {"name": name, "allocator": "glibc", "preload": [library], "env": {"DBALLOC_SPIN": str(rounds)}}
+
+
+def added(out: Path, campaign: Campaign, name: str) -> float:
+    """The truth: the share of CPU that the preload added in a variant's duets, by its own account at the servers' exits."""
+    mine = campaign.duet.filter(campaign.duet["variant"] == name)
+    shares = []
+    for directory, role, user, system in mine.select("directory", "role", "server_user", "server_system").iter_rows():
+        log = out / "trials" / directory / ("baseline" if role == "A1" else "partner") / "server.log"
+        found = SAID.search(log.read_text(errors="replace"))
+        assert found, f"{log}: the preload has said nothing"
+        spun = float(found[1])
+        shares.append(spun / (user + system - spun))
+    return statistics.mean(shares)
+
+
+def effects(out: Path, budget: str) -> None:
+    """Known additions of CPU."""
+    library = build(out, "spin")
+    first = [spinning("none", library, 0), spinning("hundred", library, 100)]
+    table = experiment("calibration", first, design="duet", duet={"threads": 4, "slice": "2s", "pairs": 4}, blocks=2)
+    share = added(out / "calibration", run(out / "calibration", table), "hundred")
+    rounds = max(1, round(100 * 0.02 / share))
+    print(f"calibration: 100 rounds add {share:.2%}; {rounds} are to add 2 %, {max(1, rounds // 10)} 0.2 %", flush=True)
+    chosen = [spinning("none", library, 0), spinning("two", library, rounds), spinning("fifth", library, max(1, rounds // 10))]
+    table = experiment("effects", chosen, design="duet", duet={"threads": 4}, budget=budget)
+    campaign = run(out / "effects", table)
+    found = compare(campaign)
+    for comparison in found.family:
+        truth = 1 + added(out / "effects", campaign, comparison.variant)
+        assert comparison.ratio
+        where = "inside" if comparison.ratio.low <= truth <= comparison.ratio.high else "OUTSIDE"
+        print(f"{comparison.variant}: {words(comparison)}: {comparison.verdict.value}; truth {truth:.4f}, {where}")
+    print(f"A/A beside it: {words(found.floor[0])}; {minutes(campaign):.1f} min")
+
+
+def memory(out: Path) -> None:
+    """Known padding."""
+    variants = [{"name": "glibc"}, {"name": "padded", "allocator": "glibc", "preload": [build(out, "pad")]}]
+    found = compare(run(out / "memory", experiment("memory", variants, design="solo", blocks=6)))
+    for comparison in found.family:
+        if comparison.metric.key.startswith("rss"):
+            print(f"padded by 25 %, {comparison.metric.title}: {words(comparison)}: {comparison.verdict.value}")
+
+
+def main() -> None:
+    """Run the parts asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--minutes", type=float, default=3)
+    parser.add_argument("--part", choices=["aa", "solo", "effects", "memory"], action="append")
+    parser.add_argument("--out", type=Path, default=Path("dballoc-results/benchmark-duet"))
+    args = parser.parse_args()
+    out = args.out.absolute()
+    out.mkdir(parents=True, exist_ok=True)
+    budget = f"{round(args.minutes * 60)}s"
+    parts = args.part or ["aa", "solo", "effects", "memory"]
+    if "aa" in parts:
+        aa(out, args.seeds, budget)
+    if "solo" in parts:
+        solo(out, budget)
+    if "effects" in parts:
+        effects(out, f"{round(args.minutes * 60 * 4)}s")
+    if "memory" in parts:
+        memory(out)
+
+
+if __name__ == "__main__":
+    main()
