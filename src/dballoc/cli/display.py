@@ -142,7 +142,7 @@ class LiveDisplay(PlainDisplay):
         return Group(table, self._progress)
 
 
-def display() -> LiveDisplay | PlainDisplay:
-    """The one that fits standard output."""
-    console = Console()
+def display(console: Console | None = None) -> LiveDisplay | PlainDisplay:
+    """The one that fits the console; without one, standard output."""
+    console = console or Console()
     return LiveDisplay(console) if console.is_terminal else PlainDisplay(console)

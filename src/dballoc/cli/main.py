@@ -6,7 +6,7 @@ import typer
 from rich.console import Console
 
 import dballoc
-from dballoc.cli import bench, doctor, list_, report, verify
+from dballoc.cli import aa, bench, doctor, list_, report, verify
 from dballoc.errors import Failure, UsageError
 
 app = typer.Typer(
@@ -28,6 +28,7 @@ def _root(
     pass
 
 
+app.command("aa")(aa.aa)
 app.command("bench")(bench.bench)
 app.command("doctor")(doctor.doctor)
 app.command("list")(list_.list_)

@@ -69,6 +69,15 @@ def with_unit(size: float | None) -> str:
     return f"{size:.0f} bytes" if size else "none"
 
 
+def duration(seconds: float) -> str:
+    """About how long: ``45 s``, ``6 min``, ``2.5 h``, ``12 days``."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 90 * 60:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:,.0f} days"
+
+
 def count(n: int, one: str, many: str | None = None) -> str:
     """``1 block``, ``6 blocks``."""
     return f"{n} {one if n == 1 else many or one + 's'}"

@@ -1,0 +1,89 @@
+"""``dballoc aa``: a malloc against itself, and what this host can resolve."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from dballoc.analysis import aa as analysis
+from dballoc.analysis import campaign
+from dballoc.campaign import prepare
+from dballoc.campaign.directory import next_directory
+from dballoc.cli import flags, options, perform
+from dballoc.experiment.twins import twins
+from dballoc.report import resolution
+
+BUDGET = "6m"
+
+
+def aa(
+    experiment: flags.File = None,
+    allocator: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The malloc to run against itself; default: FILE's baseline, or glibc.")
+    ] = None,
+    server: flags.Server = None,
+    basedir: flags.Basedir = None,
+    engine: flags.Engine = None,
+    option: flags.ServerOptions = None,
+    workloads: flags.Workloads = None,
+    threads: flags.Threads = None,
+    design: flags.Design = None,
+    tables: flags.Tables = None,
+    rows: flags.Rows = None,
+    warmup: flags.Warmup = None,
+    level: flags.Level = None,
+    idle: flags.Idle = None,
+    blocks: flags.Blocks = None,
+    budget: Annotated[
+        str | None, typer.Option(metavar="TIME", help=f"Time for the whole campaign; default: {BUDGET}, or as --blocks take.")
+    ] = None,
+    seed: flags.Seed = None,
+    out: flags.Out = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
+) -> None:
+    """Compare a malloc with itself: what differs is noise. Says what this host can resolve, in what time.
+
+    An ordinary campaign with two identical variants, and an ordinary report. The same command resumes it.
+    """
+    given = {
+        "allocators": [allocator] if allocator else None, "server.use": server,
+        "server.basedir": str(basedir) if basedir else None, "server.engine": engine,
+        "server.options": options.pairs(option, "--option"), "workloads": options.words(workloads),
+        "threads": options.numbers(threads, "--threads"), "design": design, "data.tables": tables, "data.rows": rows,
+        "time.warmup": warmup, "time.level": level, "time.idle": idle, "blocks": blocks,
+        "budget": budget or (None if blocks else BUDGET), "seed": seed,
+    }  # fmt: skip
+    model = options.experiment(experiment, None if experiment else "aa", given)
+    model = twins(model, str(experiment or "command line"))
+    setting = prepare.settle(model)
+    directory = out or next_directory(Path("dballoc-results"), model)
+    perform.perform(setting, directory, lambda: _show(directory, as_json), Console(stderr=as_json))
+
+
+def _show(directory: Path, as_json: bool) -> None:
+    found = analysis.resolve(campaign.load(directory))
+    if as_json:
+        print(json.dumps(resolution.as_json(found), indent=1))
+        return
+    console = Console()
+    console.print(Text(resolution.headline(found) + ".", style="bold"))
+    console.print(Text(resolution.reason(found), style="bold yellow" if found.differing else ""))
+    console.print("", _table(resolution.COLUMNS, resolution.rows(found)), sep="\n")
+    if needs := resolution.needs(found):
+        console.print("", _table(resolution.NEED_COLUMNS, needs), sep="\n")
+    console.print()
+    for note in resolution.notes(found):
+        console.print(Text(f"· {note}", style="dim"))
+
+
+def _table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(column, no_wrap=True)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table

@@ -1,0 +1,41 @@
+"""What every verb does that runs a campaign: show it, write its report, say how it ended."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from dballoc.campaign import run
+from dballoc.campaign.prepare import Setting
+from dballoc.cli.display import display
+from dballoc.errors import Failure
+from dballoc.report import write
+
+INTERRUPTED = 130
+
+ENDINGS = {
+    "planned": "all planned blocks are done",
+    "decided": "every comparison is decided",
+    "budget": "the budget is used up",
+    "interrupted": "interrupted; the same command resumes",
+}
+
+
+def perform(setting: Setting, directory: Path, show: Callable[[], None], console: Console) -> None:
+    """Run or resume the campaign, write its report, and ``show`` the answer; ``console`` is for all the rest.
+
+    Failure when not one trial ended well; typer.Exit after an interruption. UsageError and Failure as the campaign has.
+    """
+    with display(console) as watcher:
+        ending = run.run(setting, directory, watcher)
+    done = ", ".join(f"{number} {design} blocks" for design, number in ending.blocks.items())
+    console.print(f"{ENDINGS[ending.why]} ({done})\n", highlight=False)
+    if run.has_trials(directory):
+        page = write(directory)
+        show()
+        console.print(f"\nReport: {page}", soft_wrap=True, highlight=False)
+    if ending.why == "interrupted":
+        raise typer.Exit(INTERRUPTED)
+    if ending.good_trials == 0:
+        raise Failure("every trial ended in a fault; the report has what each server and client said")

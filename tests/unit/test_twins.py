@@ -1,0 +1,156 @@
+"""A malloc against itself: the twins, what is made of their scatter, and the words."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import simulate
+from simulate import Host, logs, logs_of_floor, times
+
+from dballoc.analysis.aa import _FLOOR_TO_VARIANT, DIFFERENCES, Resolution, Resolved
+from dballoc.analysis.comparison import Comparison, Metric
+from dballoc.analysis.ratio import Ratio
+from dballoc.analysis.resolution import Need, Scatter
+from dballoc.cli import options
+from dballoc.errors import UsageError
+from dballoc.experiment.model import Experiment
+from dballoc.experiment.twins import twins
+from dballoc.report import resolution
+
+TPS = Metric("tps:reads", "reads, transactions per second at 16 clients", "1/s", "higher", "reads")
+WRITES = Metric("tps:writes", "writes, transactions per second at 16 clients", "1/s", "higher", "writes")
+PEAK = Metric("rss_peak", "peak RSS", "bytes", "lower")
+
+
+# -- the experiment ------------------------------------------------------------------------------------------------------
+
+
+def test_the_baselines_twin_has_all_that_the_baseline_has(experiment) -> None:
+    tuned = {"name": "tuned", "allocator": "jemalloc", "tunables": {"narenas": "2"}, "server": {"options": {"a": "1"}}}
+    found = twins(experiment(baseline="tuned", variant=[{"name": "glibc"}, tuned], seed=7), "here")
+    assert [v.name for v in found.variant] == ["tuned", "tuned-again"]
+    assert found.variant[1].model_copy(update={"name": "tuned"}) == found.variant[0] == Experiment.model_validate(
+        {"baseline": "tuned", "workloads": ["w"], "threads": [1], "variant": [tuned]}
+    ).variant[0]  # fmt: skip
+    assert (found.seed, found.baseline, found.threads) == (7, "tuned", [1, 4])
+
+
+def test_the_shipped_experiment_is_its_own_twins() -> None:
+    model = options.experiment(None, "aa", {})
+    assert twins(model, "here") == model
+
+
+def test_a_name_that_leaves_no_room_for_the_twins(experiment) -> None:
+    long = "n" * 62
+    with pytest.raises(UsageError, match=r"^here: variant .*is not a name"):
+        twins(experiment(baseline=long, variant=[{"name": long}]), "here")
+
+
+# -- the scatter ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_floor_tells_as_much_of_the_scatter_as_the_twin_and_something_else() -> None:
+    """On a host that drifts too: what is pooled has the same scatter, and does not correlate."""
+    when = times(simulate.experiment(1), 2000, 10)
+    values = Host(luck=0.02, trend=0.1, walk=0.005, steps=2).values(np.random.default_rng(1), when)
+    twin, floor = logs(values)[:, 0].ravel(), logs_of_floor(values).ravel()
+    # 20 000 blocks: standard errors of half a per cent, and of 0.007.
+    assert floor.std() * _FLOOR_TO_VARIANT["solo"] == pytest.approx(twin.std(), rel=0.025)
+    assert abs(np.corrcoef(twin, floor)[0, 1]) < 0.03
+
+
+# -- the words -----------------------------------------------------------------------------------------------------------
+
+
+def compared(metric: Metric, low: float, high: float, blocks: int = 6) -> Comparison:
+    found = (
+        Ratio(math.sqrt(low * high), low, high, blocks, 0.99, 0.02)
+        if blocks > 1
+        else Ratio(1.0, 0.0, math.inf, 1, 0.99, math.nan)
+    )
+    return Comparison("glibc-again", metric, found)
+
+
+def resolved(metric: Metric, low: float = 0.98, high: float = 1.02, half_width: float = 0.021, blocks: int = 6) -> Resolved:
+    twin = compared(metric, low, high, blocks)
+    if blocks < 2:
+        return Resolved(twin, twin, None, math.inf, math.inf, [], 20.0)
+    needs = [Need(0.01, 41, 25, 90), Need(0.02, 12, 8, 25), Need(0.05, 1, 1, 5)]
+    return Resolved(twin, twin, Scatter(0.02, 10), half_width, half_width * 1.4, needs, 20.0)
+
+
+def said(*metrics: Resolved, faulty: dict | None = None, disturbed: int = 0) -> Resolution:
+    blocks = max((m.blocks for m in metrics), default=0)
+    return Resolution("glibc", "glibc-again", list(metrics), 361.0, blocks, disturbed, faulty or {})
+
+
+def test_what_this_host_resolves_in_words() -> None:
+    found = said(resolved(TPS), resolved(PEAK, 0.996, 1.004, 0.004))
+    assert resolution.headline(found) == "This host resolves ±2.1 % in throughput and ±0.4 % in peak RSS in 6 min"
+    assert resolution.reason(found) == "glibc and glibc-again are the same, and are not seen to differ."
+
+
+def test_workloads_are_named_where_there_are_several() -> None:
+    found = said(resolved(TPS), resolved(WRITES))
+    assert "in throughput in reads and ±2.1 % in throughput in writes" in resolution.headline(found)
+
+
+def test_an_interval_that_says_nothing_is_not_printed_as_a_resolution() -> None:
+    found = said(resolved(TPS, 0.3, 4.0, 3.0), resolved(PEAK, half_width=0.004))
+    assert resolution.headline(found) == "This host resolves ±0.4 % in peak RSS and nothing yet in throughput in 6 min"
+    assert resolution.rows(found)[0][-2:] == ("–", "–")
+
+
+def test_identical_variants_that_differ_are_a_clear_warning() -> None:
+    found = said(resolved(TPS, 1.01, 1.04), resolved(PEAK))
+    assert [m.metric for m in found.differing] == [TPS]
+    words = resolution.reason(found)
+    assert words.startswith(
+        "WARNING: glibc and glibc-again are the same, and yet are seen to differ: throughput 1.025 [1.010, 1.040]."
+    )
+    assert "cannot be trusted" in words
+    assert "dballoc doctor" in words
+    assert "another --seed" in words
+    assert resolution.as_json(found)["same"] is False
+
+
+def test_what_it_takes() -> None:
+    (row,) = resolution.needs(said(resolved(TPS)))
+    assert row == ("throughput", "41 blocks, 14 min\n(25 to 90)", "12 blocks, 4 min\n(8 to 25)", "1 block, 20 s\n(1 to 5)")
+    assert resolution.NEED_COLUMNS == ("To resolve", "±1 %", "±2 %", "±5 %")
+
+
+def test_what_is_out_of_reach() -> None:
+    needs = [Need(0.01, None, None, None), Need(0.02, 9000, 5000, None), Need(0.05, 1500, 900, 4000)]
+    twin = compared(TPS, 0.3, 4.0)
+    (row,) = resolution.needs(said(Resolved(twin, twin, Scatter(0.8, 4), 3.0, 4.0, needs, 20.0)))
+    assert row[1:] == ("out of reach", "9,000 blocks, 2 days\n(5,000 or many more)", "1,500 blocks, 8.3 h\n(900 to 4,000)")
+
+
+def test_one_block_says_nothing() -> None:
+    found = said(resolved(TPS, blocks=1))
+    assert resolution.headline(found) == "This campaign does not say what this host resolves"
+    assert resolution.reason(found) == "Scatter takes two blocks, and there is 1; give it more time."
+    assert resolution.rows(found) == [("throughput", "1.000", "1", "–", "–", "–")]
+    assert resolution.needs(found) == []
+
+
+def test_faults_are_said_before_anything_else() -> None:
+    found = said(resolved(TPS), faulty={"glibc-again": (2, 6)})
+    assert resolution.reason(found).startswith("2 of 6 trials of glibc-again ended in a fault: ")
+
+
+def test_disturbed_blocks_are_counted() -> None:
+    assert "Disturbed by other work on the machine: 2 of 6 blocks." in resolution.notes(said(resolved(TPS), disturbed=2))
+
+
+@pytest.mark.parametrize("blocks", [1, 6])
+def test_json_is_json(blocks: int) -> None:
+    # NaN and Infinity are none.
+    found = json.loads(json.dumps(resolution.as_json(said(resolved(TPS, blocks=blocks))), allow_nan=False))
+    (metric,) = found["metrics"]
+    assert (metric["key"], metric["design"], metric["twin"]["blocks"]) == ("tps:reads", "solo", blocks)
+    if blocks > 1:
+        assert [n["difference"] for n in metric["resolve"]] == list(DIFFERENCES)
+        assert metric["resolve"][0]["seconds"] == 41 * 20.0
