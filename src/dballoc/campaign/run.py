@@ -20,7 +20,16 @@ from dballoc.analysis.procedure import declare, family_size
 from dballoc.campaign import duet, pilot, templates, trial
 from dballoc.campaign.directory import ROOM, Directory
 from dballoc.campaign.duet import Slices
-from dballoc.campaign.estimate import PILOT_SLICES, PILOT_STARTS, Estimate, estimate, needs_pilot, pilot_slice
+from dballoc.campaign.estimate import (
+    PILOT_SLICES,
+    PILOT_STARTS,
+    USUAL,
+    Estimate,
+    duet_plan,
+    estimate,
+    needs_pilot,
+    pilot_slice,
+)
 from dballoc.campaign.life import Context, Interrupted
 from dballoc.campaign.observer import Observer, Plan
 from dballoc.campaign.prepare import Setting
@@ -364,7 +373,7 @@ class _Campaign:
         try:
             found, plan = pilot.evaluate(self.setting, rows)
         except ValueError:
-            found, plan = {}, pilot.without(self.setting)
+            found, plan = {}, duet_plan(self.setting, USUAL)
             self.observer.notice("the pilot of the duet had faults; slices and pairs are the usual ones")
         return {"components": {w: asdict(c) for w, c in found.items()}, "plan": asdict(plan)}
 

@@ -115,12 +115,14 @@ class Duet(_Table):
 
     ``threads``: clients a side; None: four for each CPU of a half, 64 at most. ``slice`` and ``pairs`` (of slices, in
     each block) come from a pilot where they are None. ``discard``: the start of each slice that does not count.
+    ``warmup``: before the first slice; None: as ``time.warmup``.
     """
 
     threads: Annotated[int, Field(ge=1)] | None = None
     slice: Duration | None = None
     pairs: Annotated[int, Field(ge=1)] | None = None
     discard: Duration = 0.5
+    warmup: Duration | None = None
 
     @model_validator(mode="after")
     def _something_is_left(self) -> Self:
@@ -204,6 +206,11 @@ class Experiment(_Table):
         if self.baseline not in names:
             raise ValueError(f"baseline {self.baseline!r} is not a variant; there are {', '.join(names)}")
         return self
+
+    @property
+    def duet_warmup(self) -> float:
+        """Seconds of load before a duet's first slice."""
+        return self.time.warmup if self.duet.warmup is None else self.duet.warmup
 
     def find(self, name: str) -> Variant:
         """The variant of that name; KeyError if there is none."""
