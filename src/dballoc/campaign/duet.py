@@ -160,7 +160,8 @@ class _Duet:
             for number, workload in enumerate(self.experiment.workloads, 1):
                 self._play(number, workload)
             for side in self.sides:
-                side.life.record.trial["rss_peak"] = self._peak(side)
+                with side.blamed("its last sample"):
+                    side.life.record.trial["rss_peak"] = side.life.sampler.sample().peak
             for side in self.sides:
                 with side.blamed("its shutdown"):
                     side.life.ask_to_stop()
@@ -171,11 +172,6 @@ class _Duet:
             pass
         baseline, partner = (side.life.finish() for side in self.sides)
         return baseline, partner
-
-    def _peak(self, side: _Side) -> int:
-        with side.blamed("its last sample"):
-            return side.life.sampler.sample().peak
-        raise AssertionError
 
     def _warm_up_by_sql(self) -> None:
         for sql in warmup_statements(self.experiment):

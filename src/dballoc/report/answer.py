@@ -1,5 +1,6 @@
 """The answer in words, for the terminal, the HTML page and the Markdown. Pure: from figures and verdicts to sentences."""
 
+import json
 from dataclasses import dataclass, field
 
 from dballoc.analysis.campaign import Campaign
@@ -20,12 +21,15 @@ DESIGNS = {
 
 @dataclass(frozen=True)
 class Progress:
-    """How far the campaign is: by design finished ``blocks`` of ``planned``; ``disturbed``: counted although disturbed."""
+    """How far the campaign is: by design finished ``blocks`` of ``planned``; ``disturbed``: counted although disturbed.
+    ``no_duet``: why a campaign that might have played duets did not.
+    """
 
     blocks: dict[str, int]
     planned: dict[str, int]
     ending: str | None = None
     disturbed: int = 0
+    no_duet: str | None = None
 
     @property
     def final(self) -> bool:
@@ -81,7 +85,8 @@ def progress(campaign: Campaign) -> Progress:
         disturbed += sum(1 for reason in last.values() if reason is not None)
         blocks[design] = len(last)
     planned = {design: p.looks[-1] for design, p in procedures(campaign).items()}
-    return Progress({d: blocks[d] for d in planned}, planned, campaign.facts.get("ending"), disturbed)
+    no_duet = json.loads(campaign.facts["duet"]).get("none")
+    return Progress({d: blocks[d] for d in planned}, planned, campaign.facts.get("ending"), disturbed, no_duet)
 
 
 def answer(comparisons: Comparisons, recommendation: Recommendation, baseline: str, done: Progress) -> Answer:
@@ -245,6 +250,8 @@ def _notes(comparisons: Comparisons, baseline: str, done: Progress) -> list[str]
     elif not done.complete:
         why = "Every comparison was decided" if done.ending == "decided" else "The budget was used up"
         notes.append(f"{why}: {done.words} that were planned.")
+    if done.no_duet:
+        notes.append(f"No duet was played, so the CPU per transaction was not compared closely: {done.no_duet}.")
     if done.disturbed:
         blocks = f"{done.disturbed} of {count(sum(done.blocks.values()), 'block')}"
         notes.append(f"Disturbed by other work on the machine, and counted all the same: {blocks}.")
