@@ -11,7 +11,7 @@ from dballoc.analysis.comparison import Comparison, Comparisons, Metric
 from dballoc.analysis.procedure import declare, family_size
 from dballoc.analysis.ratio import Ratio
 from dballoc.analysis.recommendation import recommend
-from dballoc.analysis.verdict import Verdict, decided, judge
+from dballoc.analysis.verdict import Verdict, all_decided, decided, judge
 
 SPEED = Metric("tps:w", "w", "1/s", "higher", "w")
 PEAK = Metric("rss_peak", "peak RSS", "bytes", "lower")
@@ -37,6 +37,14 @@ def interval(low: float, high: float) -> Ratio:
 def test_judge(low: float, high: float, verdict: Verdict) -> None:
     assert judge(interval(low, high)) is verdict
     assert decided(interval(low, high)) is (verdict is not Verdict.UNDECIDED)
+
+
+def test_a_campaign_stops_when_every_comparison_is_decided() -> None:
+    higher, equal, open_ = interval(1.01, 1.02), interval(0.995, 1.005), interval(0.98, 1.02)
+    assert all_decided([higher, equal])
+    assert not all_decided([higher, open_])
+    assert not all_decided([higher, None])
+    assert not all_decided([])
 
 
 @pytest.mark.parametrize(

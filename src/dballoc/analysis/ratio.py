@@ -7,8 +7,7 @@ from dataclasses import dataclass
 # Student's t quantile: stdtrit(degrees of freedom, probability). scipy.stats has it too, at two seconds of imports.
 from scipy.special import stdtrit
 
-# Power at which "smallest detectable" is told.
-POWER = 0.8
+from dballoc.analysis import resolution
 
 
 @dataclass(frozen=True)
@@ -25,11 +24,7 @@ class Ratio:
     @property
     def detectable(self) -> float:
         """The smallest relative difference that as many blocks would show with 80 % power; infinite below two."""
-        if self.blocks < 2:
-            return math.inf
-        freedom = self.blocks - 1
-        reach = float(stdtrit(freedom, (1 + self.confidence) / 2) + stdtrit(freedom, POWER))
-        return math.expm1(reach * self.scatter / math.sqrt(self.blocks))
+        return resolution.detectable(self.scatter, self.blocks, self.confidence)
 
 
 def ratio(logs: Sequence[float], confidence: float) -> Ratio:

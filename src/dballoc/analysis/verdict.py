@@ -1,5 +1,6 @@
 """The four verdicts. Pure."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 from dballoc.analysis.procedure import MARGIN
@@ -32,3 +33,11 @@ def judge(ratio: Ratio) -> Verdict:
 def decided(ratio: Ratio) -> bool:
     """Whether more blocks could only repeat the verdict."""
     return judge(ratio) is not Verdict.UNDECIDED
+
+
+def all_decided(ratios: Iterable[Ratio | None]) -> bool:
+    """The stop rule, asked at the planned looks alone: every comparison has a ratio, and each is decided. Where nothing is
+    compared nothing is decided.
+    """
+    found = list(ratios)
+    return bool(found) and all(ratio is not None and decided(ratio) for ratio in found)

@@ -236,8 +236,7 @@ class _Campaign:
     def _all_decided(self, design: str) -> bool:
         """Whether more blocks could only repeat the verdicts; asked at the planned looks alone."""
         found = comparison.compare(campaign.load(self.directory.path))
-        mine = [c for c in found.family if c.metric.design == design]
-        return bool(mine) and all(c.ratio is not None and verdict.decided(c.ratio) for c in mine)
+        return verdict.all_decided(c.ratio for c in found.family if c.metric.design == design)
 
     def _budget_left(self) -> float:
         budget = self.experiment.budget

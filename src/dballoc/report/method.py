@@ -4,8 +4,8 @@ from dballoc.analysis.campaign import Campaign
 from dballoc.analysis.collapse import SHARE
 from dballoc.analysis.curves import CONFIDENCE
 from dballoc.analysis.procedure import ERROR, MARGIN, Procedure
-from dballoc.analysis.ratio import POWER
 from dballoc.analysis.recommendation import RULE
+from dballoc.analysis.resolution import POWER
 from dballoc.experiment.units import format_duration
 from dballoc.report.numbers import count, listing, percent
 

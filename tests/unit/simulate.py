@@ -1,0 +1,267 @@
+"""Simulated campaigns: a host that drifts, jumps and has moods, met by the project's own schedule and judged by its own
+procedure. Thousands at a time, in numpy.
+
+What decides is the project's: `schedule.block` gives every trial its moment, `declare` the looks and the confidence.
+Ratios, intervals and verdicts are computed here a second time, for arrays; test_simulated_campaigns.py shows that
+`really_judged`, which calls the project's functions one campaign at a time, finds the same.
+
+Everything is in logarithms: 0.02 is 2 %.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+
+from dballoc.analysis.comparison import Comparison, Comparisons, Metric
+from dballoc.analysis.procedure import ERROR, MARGIN, Procedure, declare, family_size
+from dballoc.analysis.ratio import logs_to_baseline, ratio
+from dballoc.analysis.recommendation import recommend
+from dballoc.analysis.verdict import all_decided
+from dballoc.experiment import schedule
+from dballoc.experiment.model import Experiment
+
+Floats = NDArray[np.float64]
+Times = NDArray[np.int64]
+
+BASELINE = "glibc"
+TPS = Metric("tps:w", "w", "1/s", "higher", "w")
+PEAK = Metric("rss_peak", "peak RSS", "bytes", "lower")
+IDLE = Metric("rss_idle", "idle RSS", "bytes", "lower")
+METRICS = (TPS, PEAK, IDLE)
+
+
+@dataclass(frozen=True)
+class Host:
+    """How one metric's logarithm varies.
+
+    ``luck``: SD from server start to server start. ``trend``: change over the whole campaign, along a straight line.
+    ``walk``: SD of a random walk's step from trial to trial. ``steps``: expected number of sudden changes in the
+    campaign, each of SD ``step`` and for good. ``spells``: share of blocks in which luck is three times as large.
+    ``unlike``: what luck is multiplied by, for A1, A2 and each variant.
+    """
+
+    luck: float = 0.02
+    trend: float = 0.0
+    walk: float = 0.0
+    steps: float = 0.0
+    step: float = 0.05
+    spells: float = 0.0
+    unlike: tuple[float, ...] = ()
+
+    def drift(self, chance: np.random.Generator, campaigns: int, trials: int) -> Floats:
+        """(campaign, moment): what the host does to whoever runs at that moment."""
+        found = np.linspace(0, self.trend, trials) + np.zeros((campaigns, trials))
+        if self.walk:
+            found += chance.normal(0, self.walk, (campaigns, trials)).cumsum(axis=1)
+        if self.steps:
+            happens = chance.random((campaigns, trials)) < self.steps / trials
+            found += (happens * chance.normal(0, self.step, (campaigns, trials))).cumsum(axis=1)
+        return found
+
+    def values(self, chance: np.random.Generator, times: Times) -> Floats:
+        """(campaign, member, block) of a baseline and variants that do not differ; ``times``: (campaign, block, member)."""
+        campaigns, blocks, members = times.shape
+        drift = self.drift(chance, campaigns, blocks * members)
+        met = np.take_along_axis(drift, times.reshape(campaigns, -1), axis=1).reshape(times.shape)
+        luck = chance.normal(0, self.luck, times.shape)
+        if self.spells:
+            luck *= np.where(chance.random((campaigns, blocks, 1)) < self.spells, 3.0, 1.0)
+        if self.unlike:
+            luck *= np.array(self.unlike)
+        return (met + luck).transpose(0, 2, 1)
+
+
+def procedure_of(model: Experiment, blocks: int) -> Procedure:
+    """What a solo campaign of that many blocks declares."""
+    return declare(blocks, family_size(["solo"], len(model.variant), len(model.workloads)))
+
+
+# Memory scatters by 0.6–0.9 % and hardly drifts.
+MEMORY = Host(luck=0.008, walk=0.0005)
+
+
+def experiment(variants: int, workloads: int = 1) -> Experiment:
+    """With that many variants beside the baseline."""
+    names = [BASELINE, *(f"v{i}" for i in range(1, variants + 1))]
+    return Experiment.model_validate(
+        {
+            "baseline": BASELINE,
+            "workloads": [f"w{i}" for i in range(workloads)],
+            "threads": [4],
+            "variant": [{"name": n} for n in names],
+        }
+    )
+
+
+# -- when each trial runs ------------------------------------------------------------------------------------------------
+
+
+def drawn(model: Experiment, blocks: int) -> list[list[int]]:
+    """By block, the moments of A1, A2 and each variant: the project's schedule."""
+    found = []
+    for number in range(1, blocks + 1):
+        slots = schedule.block(model, number)
+        moments = {(s.variant, s.role): (number - 1) * len(slots) + s.position - 1 for s in slots}
+        others = [moments[v.name, "V"] for v in model.variant if v.name != model.baseline]
+        found.append([moments[model.baseline, "A1"], moments[model.baseline, "A2"], *others])
+    return found
+
+
+def one_after_another(model: Experiment, blocks: int) -> list[list[int]]:
+    """What the project does not do: all of the baseline, then all of the first variant, …"""
+    members = len(model.variant) + 1
+    return [[member * blocks + block for member in range(members)] for block in range(blocks)]
+
+
+def same_order(model: Experiment, blocks: int) -> list[list[int]]:
+    """What the project does not do either: blocks, but each in the file's order."""
+    members = len(model.variant) + 1
+    return [[block * members + member for member in range(members)] for block in range(blocks)]
+
+
+def times(model: Experiment, campaigns: int, blocks: int, order: Callable[[Experiment, int], list[list[int]]] = drawn) -> Times:
+    """(campaign, block, member): every campaign has a seed of its own, 1, 2, …"""
+    seeds = (model.model_copy(update={"seed": seed}) for seed in range(1, campaigns + 1))
+    return np.array([order(one, blocks) for one in seeds], dtype=np.int64)
+
+
+# -- ratios and intervals ------------------------------------------------------------------------------------------------
+
+
+def logs(values: Floats) -> Floats:
+    """`logs_to_baseline` for arrays: from (…, member, block) to (…, variant, block)."""
+    return values[..., 2:, :] - (values[..., 0:1, :] + values[..., 1:2, :]) / 2
+
+
+def logs_of_floor(values: Floats) -> Floats:
+    """`logs_between_baselines` for arrays: from (…, member, block) to (…, block)."""
+    return values[..., 1, :] - values[..., 0, :]
+
+
+def intervals(found: Floats, confidence: float) -> tuple[Floats, Floats, Floats]:
+    """`ratio` for arrays: estimate, low and high of the last axis."""
+    n = found.shape[-1]
+    mean = found.mean(axis=-1)
+    half = float(stdtrit(n - 1, (1 + confidence) / 2)) * found.std(axis=-1, ddof=1) / math.sqrt(n)
+    return np.exp(mean), np.exp(mean - half), np.exp(mean + half)
+
+
+# -- the procedure -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Judged:
+    """(campaign, look, variant, metric) each; ``looked``: (campaign, look), False after the campaign has stopped.
+    ``effects``: (variant, metric), the truth as a logarithm.
+    """
+
+    estimate: Floats
+    low: Floats
+    high: Floats
+    looked: NDArray[np.bool_]
+    effects: Floats
+
+    @property
+    def last(self) -> NDArray[np.int64]:
+        """The look at which each campaign stopped."""
+        return self.looked.sum(axis=1) - 1
+
+    @property
+    def coverage(self) -> float:
+        """The share of campaigns in which every interval, at every look, holds the truth."""
+        truth = np.exp(self.effects)
+        held = (self.low <= truth) & (truth <= self.high) | ~self.looked[..., None, None]
+        return float(held.all(axis=(1, 2, 3)).mean())
+
+    @property
+    def false_differences(self) -> float:
+        """The share of campaigns that call anything higher or lower, at any look, that is not."""
+        false = (self.low > 1) & (self.effects <= 0) | (self.high < 1) & (self.effects >= 0)
+        return float((false & self.looked[..., None, None]).any(axis=(1, 2, 3)).mean())
+
+    @property
+    def recommended(self) -> NDArray[np.int64]:
+        """`recommend` for arrays, at the end of each campaign: the variant, or −1 for the baseline."""
+        at = np.arange(len(self.looked)), self.last
+        estimate, high = self.estimate[at], self.high[at]
+        slower = high[..., 0] < 1 - MARGIN
+        peak = np.where((high[..., 1] < 1) & ~slower, estimate[..., 1], np.inf)
+        return np.where(np.isinf(peak).all(axis=1), -1, peak.argmin(axis=1))
+
+    @property
+    def false_recommendations(self) -> float:
+        """The share of campaigns that recommend a variant that needs no less, or call one slower by more than 1 %
+        that is not.
+        """
+        at = np.arange(len(self.looked)), self.last
+        less = np.append(self.effects[:, 1] < 0, True)  # the baseline, −1, comes last: staying with it claims nothing
+        innocent = self.effects[:, 0] >= math.log(1 - MARGIN)
+        slandered = ((self.high[at][..., 0] < 1 - MARGIN) & innocent).any(axis=1)
+        return float((~less[self.recommended] | slandered).mean())
+
+
+def judge_all(values: Floats, effects: Floats, procedure: Procedure, confidence: float | None = None) -> Judged:
+    """Judge campaigns of (campaign, metric, member, block) at the procedure's looks; stop when all is decided.
+
+    ``confidence``: instead of the procedure's own, for showing what becomes of it.
+    """
+    found = logs(values) + effects.T[..., None]
+    level = procedure.confidence if confidence is None else confidence
+    parts = [intervals(found[..., :look], level) for look in procedure.looks]
+    estimate, low, high = (np.stack([p[i] for p in parts], axis=1).swapaxes(2, 3) for i in range(3))
+    within = (low >= 1 - MARGIN) & (high <= 1 + MARGIN)
+    decided = ((low > 1) | (high < 1) | within).all(axis=(2, 3))
+    over = np.logical_or.accumulate(decided, axis=1)
+    looked = np.concatenate([np.ones((len(values), 1), bool), ~over[:, :-1]], axis=1)
+    return Judged(estimate, low, high, looked, effects)
+
+
+def really_judged(values: Floats, effects: Floats, model: Experiment) -> list[Comparisons]:
+    """One campaign of (metric, member, block), by the project's own functions: what it says at each look."""
+    blocks = values.shape[-1]
+    procedure = procedure_of(model, blocks)
+    names = [v.name for v in model.variant if v.name != model.baseline]
+    said = []
+    for look in procedure.looks:
+        family = []
+        for m, metric in enumerate(METRICS):
+            for v, name in enumerate(names):
+                places = {(b, role): math.exp(values[m, r, b]) for b in range(look) for r, role in enumerate(("A1", "A2"))}
+                places |= {(b, "V"): math.exp(values[m, 2 + v, b] + effects[v, m]) for b in range(look)}
+                family.append(Comparison(name, metric, ratio(logs_to_baseline(places), procedure.confidence)))
+        said.append(Comparisons({"solo": procedure}, list(METRICS), family, [], {}))
+        if all_decided([c.ratio for c in family]):
+            break
+    return said
+
+
+def really_recommended(said: Comparisons) -> str | None:
+    """By the project's own rule."""
+    return recommend(said, BASELINE).variant
+
+
+def violations(judged: Judged) -> list[str]:
+    """What the method promises for a campaign, and these do not keep."""
+    found = {
+        "intervals that hold the truth": 1 - judged.coverage,
+        "false differences": judged.false_differences,
+        "false recommendations": judged.false_recommendations,
+    }
+    return [f"{what}: {share:.1%} of campaigns fail" for what, share in found.items() if share > ERROR]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A host as throughput sees it, and as memory does."""
+
+    speed: Host
+    memory: Host = field(default=MEMORY)
+
+    def values(self, chance: np.random.Generator, when: Times) -> Floats:
+        """(campaign, metric, member, block)."""
+        hosts: Sequence[Host] = (self.speed, self.memory, self.memory)
+        return np.stack([host.values(chance, when) for host in hosts], axis=1)
