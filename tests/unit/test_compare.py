@@ -1,13 +1,11 @@
 """Two campaigns against each other: what is paired, which ratio is judged, and what closes a gate."""
 
 import json
-import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from test_report_write import facts, fault, record, variant
+from made import Make
 
 from dballoc.analysis.between import Between, Kind, between
 from dballoc.analysis.campaign import load
@@ -16,39 +14,7 @@ from dballoc.analysis.gate import judge
 from dballoc.analysis.verdict import Verdict
 from dballoc.cli import compare as verb
 from dballoc.errors import Failure, UsageError
-from dballoc.experiment import schedule
-from dballoc.experiment.model import Experiment
 from dballoc.report import between as said
-from dballoc.store.results import Results
-
-Make = Callable[..., Path]
-
-
-@pytest.fixture
-def make(tmp_path: Path, experiment: Callable[..., Experiment]) -> Make:
-    """``make("a", blocks=6, sql="UPDATE …", faulty=…)``: a results directory, changed behind dballoc's back."""
-
-    def build(name: str, *, blocks: int = 6, sql: tuple[str, ...] = (), faulty: tuple[str, ...] = (), **changes: Any) -> Path:
-        chosen = experiment(**({"time": {"warmup": "2s", "level": "3s", "idle": "2s"}} | changes))
-        directory = tmp_path / name
-        directory.mkdir()
-        results = Results.create(directory, facts(chosen, blocks), [variant(v.name) for v in chosen.variant])
-        for block in range(1, blocks + 1):
-            for slot in schedule.block(chosen, block):
-                results.add_trial(slot, fault() if slot.variant in faulty else record(chosen, slot))
-            results.add_block({
-                "block": block, "attempt": 0, "started": 1.0, "ended": 9.0, "steal": 0.0, "others": 0.5,
-                "probe_before": 0.07, "probe_after": 0.07, "disturbed": None,
-            })  # fmt: skip
-        results.close()
-        db = sqlite3.connect(directory / "results.sqlite")
-        for statement in sql:
-            db.execute(statement)
-        db.commit()
-        db.close()
-        return directory
-
-    return build
 
 
 def compared(first: Path, second: Path, asked: Kind | None = None) -> Between:

@@ -9,7 +9,8 @@ from dballoc.analysis.campaign import Campaign
 from dballoc.analysis.comparison import Comparisons, compare
 from dballoc.analysis.overtime import over_time
 from dballoc.analysis.pairs import pairs
-from dballoc.analysis.recommendation import Recommendation, recommend
+from dballoc.analysis.preference import MEMORY, Preference, check
+from dballoc.analysis.recommendation import Recommendation, constrained, recommend
 from dballoc.experiment import file
 from dballoc.report import duet, method, tables
 from dballoc.report.answer import Answer, answer, fault_words, progress
@@ -30,6 +31,7 @@ class Content:
     subtitle: str
     campaign: Campaign
     comparisons: Comparisons
+    recommendation: Recommendation
     answer: Answer
     sections: list[Section]
 
@@ -39,17 +41,18 @@ class Content:
         return [figure for section in self.sections for figure in section.figures]
 
 
-def judge(campaign: Campaign) -> tuple[Comparisons, Recommendation, Answer]:
-    """The comparisons, what the rule makes of them, and both in words."""
+def judge(campaign: Campaign, preference: Preference = MEMORY) -> tuple[Comparisons, Recommendation, Answer]:
+    """The comparisons, what the rule makes of them, and both in words. UsageError if the campaign has not what it asks."""
+    check(preference, campaign.names, campaign.experiment.workloads, bool(campaign.experiment.time.idle))
     comparisons = compare(campaign)
     baseline = campaign.experiment.baseline
-    recommendation = recommend(comparisons, baseline)
+    recommendation = recommend(comparisons, baseline, preference, constrained(campaign, comparisons, preference))
     return comparisons, recommendation, answer(comparisons, recommendation, baseline, progress(campaign))
 
 
-def gather(campaign: Campaign) -> Content:
-    """Everything that the report says of a campaign."""
-    comparisons, _, said = judge(campaign)
+def gather(campaign: Campaign, preference: Preference = MEMORY) -> Content:
+    """Everything that the report says of a campaign. UsageError as for :func:`judge`."""
+    comparisons, recommendation, said = judge(campaign, preference)
     variants = Variants(campaign.names)
     sections = [
         _verdicts(comparisons, variants),
@@ -59,12 +62,12 @@ def gather(campaign: Campaign) -> Content:
         _faults(campaign, comparisons),
         Section("noise", "Blocks and noise", tables=[tables.blocks(campaign)]),
         _environment(campaign),
-        Section("method", "Method", method.text(campaign, comparisons.procedures)),
+        Section("method", "Method", method.text(campaign, comparisons.procedures, preference)),
     ]
     done = progress(campaign)
     servers = ", ".join(dict.fromkeys(f"{s} {e}" for s, e in campaign.variant.select("server", "engine").iter_rows()))
     subtitle = f"{servers} · {done.words}, {count(campaign.trials.height, 'trial')} · {campaign.environment.get('cpu')}"
-    return Content(f"dballoc: {campaign.experiment.name}", subtitle, campaign, comparisons, said, sections)
+    return Content(f"dballoc: {campaign.experiment.name}", subtitle, campaign, comparisons, recommendation, said, sections)
 
 
 def _solo(campaign: Campaign, variants: Variants) -> list[Section]:
