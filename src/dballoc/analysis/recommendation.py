@@ -92,17 +92,14 @@ def constrained(campaign: Campaign, comparisons: Comparisons, preference: Prefer
     return found
 
 
-def speed_of(comparisons: Comparisons, variant: str) -> list[Comparison]:
-    """A variant's comparisons that tell its speed: one a workload."""
-    return [comparisons.find(variant, metric) for metric in speed.metrics(comparisons.metrics)]
-
-
 def _primary(constraint: Condition, comparisons: list[Comparison]) -> list[tuple[str, Bound]]:
     found = []
     for c in comparisons:
         if c.ratio:
             low, high = (c.ratio.low, c.ratio.high) if c.ratio.blocks > 1 else (None, None)
-            found.append((c.variant, Bound(constraint, c.metric.workload, c.ratio.estimate, low, high, c.ratio.confidence, True)))
+            found.append(
+                (c.variant, Bound(constraint, c.metric.workload, c.ratio.estimate, low, high, c.ratio.confidence, True))
+            )
     return found
 
 
@@ -135,7 +132,7 @@ def _memory(comparisons: Comparisons, variant: str) -> float | None:
 
 def _speed(comparisons: Comparisons, variant: str) -> float | None:
     """How slow one is that is shown to be faster in some workload and slower in none: the less the better."""
-    mine = speed_of(comparisons, variant)
+    mine = speed.of(comparisons, variant)
     if not any(map(speed.shown_faster, mine)) or any(map(speed.shown_slower, mine)):
         return None
     return -math.fsum(math.log(s.estimate) for c in mine if (s := speed.speed(c))) / len(mine)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dballoc.analysis.comparison import Comparison, Metric
+from dballoc.analysis.comparison import Comparison, Comparisons, Metric
 from dballoc.analysis.verdict import Verdict
 
 
@@ -26,6 +26,23 @@ def metrics(found: Sequence[Metric]) -> list[Metric]:
         if metric.workload is not None and (metric.workload not in chosen or metric.key.startswith("cpu:")):
             chosen[metric.workload] = metric
     return list(chosen.values())
+
+
+def of(comparisons: Comparisons, variant: str) -> list[Comparison]:
+    """A variant's comparisons that tell its speed, one a workload: a variant may have been left out of the duet."""
+    mine = [c for c in comparisons.family if c.variant == variant and c.metric.workload is not None]
+    # The last of a workload stays: first those without figures, then throughput, then the CPU.
+    order = sorted(mine, key=lambda c: (c.ratio is not None, c.metric.key.startswith("cpu:")))
+    return list({c.metric.workload: c for c in order}.values())
+
+
+def pictured(comparisons: Comparisons) -> list[Metric]:
+    """The metrics that a picture of all variants takes: one a workload, and throughput too where the other lacks one."""
+    used = dict.fromkeys(metrics(comparisons.metrics))
+    used |= dict.fromkeys(
+        c.metric for v in dict.fromkeys(c.variant for c in comparisons.family) for c in of(comparisons, v) if c.ratio
+    )
+    return list(used)
 
 
 def speed(comparison: Comparison) -> Speed | None:

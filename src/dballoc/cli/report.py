@@ -30,7 +30,7 @@ def report(
         bool, typer.Option("--json", help="Print the recommendation for machines; recommendation.json is the same.")
     ] = False,
 ) -> None:
-    """Write report.html, report.md, recommendation.json, csv/ and charts/ from a results directory alone, and print the answer."""
+    """Write report.html, report.md, recommendation.json, csv/, charts/ from a results directory alone; print the answer."""
     preference = parse(prefer)
     page = room.write(directory, out, redact, preference)
     if as_json:

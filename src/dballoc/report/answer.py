@@ -186,11 +186,9 @@ def _tie(comparisons: Comparisons, recommendation: Recommendation, baseline: str
 
 def _aimed_at(comparisons: Comparisons, recommendation: Recommendation, name: str) -> list[Comparison]:
     """What the rule's aim looks at: peak RSS, or the speed in every workload; nothing of the baseline."""
-    mine = [c for c in comparisons.family if c.variant == name and c.ratio]
     if recommendation.preference.objective == "memory":
-        return [c for c in mine if c.metric.key == "rss_peak"]
-    wanted = speed.metrics(comparisons.metrics)
-    return [c for c in mine if c.metric in wanted]
+        return [c for c in comparisons.family if c.variant == name and c.metric.key == "rss_peak" and c.ratio]
+    return [c for c in speed.of(comparisons, name) if c.ratio]
 
 
 def _better(comparison: Comparison) -> bool:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from dballoc.analysis import curves
+from dballoc.analysis import curves, speed
 from dballoc.analysis.campaign import Campaign
 from dballoc.analysis.comparison import Comparisons, compare
 from dballoc.analysis.overtime import over_time
@@ -14,7 +14,7 @@ from dballoc.analysis.recommendation import Recommendation, constrained, recomme
 from dballoc.experiment import file
 from dballoc.report import duet, method, tables
 from dballoc.report.answer import Answer, answer, fault_words, progress
-from dballoc.report.charts import levels, memory, overtime, ratios
+from dballoc.report.charts import levels, matrix, memory, overtime, plane, ratios
 from dballoc.report.charts.theme import Figure, Variants
 from dballoc.report.numbers import count
 from dballoc.report.section import Listing, Section
@@ -55,6 +55,7 @@ def gather(campaign: Campaign, preference: Preference = MEMORY) -> Content:
     comparisons, recommendation, said = judge(campaign, preference)
     variants = Variants(campaign.names)
     sections = [
+        *([_picture(comparisons, variants)] if "solo" in campaign.designs else []),
         _verdicts(comparisons, variants),
         *([duet.section(campaign, comparisons, variants)] if "duet" in campaign.designs else []),
         *(_solo(campaign, variants) if "solo" in campaign.designs else []),
@@ -77,16 +78,26 @@ def _solo(campaign: Campaign, variants: Variants) -> list[Section]:
         Section("time", "Over time", [_SOLO], overtime.figures(over_time(campaign), variants)),
         _memory(campaign, variants),
         Section("shape", "Peaks and collapses", [_SOLO], tables=[tables.shapes(campaign)]),
-        Section("pairs", "Every pair", [_PAIRS], tables=[tables.pairs_table(campaign, pairs(campaign))]),
+        _pairs(campaign),
         Section("sampler", "What measuring cost", [method.SAMPLER], tables=[tables.sampler(campaign)]),
     ]
 
 
+def _picture(comparisons: Comparisons, variants: Variants) -> Section:
+    """What one wants to see first: who is fast, and who is small."""
+    figures = [plane.plane(comparisons, metric, variants) for metric in speed.pictured(comparisons)]
+    return Section("picture", "Speed against memory", [], figures)
+
+
+def _pairs(campaign: Campaign) -> Section:
+    found = pairs(campaign)
+    shown = [("rss_peak", None), *(("tps", workload) for workload in campaign.experiment.workloads)]
+    figures = [matrix.matrix(found, measure, workload, campaign.names) for measure, workload in shown if found.height]
+    return Section("pairs", "Every pair", [_PAIRS], figures, [tables.pairs_table(campaign, found)])
+
+
 def _verdicts(comparisons: Comparisons, variants: Variants) -> Section:
     figures = [ratios.forest(comparisons, metric, variants) for metric in comparisons.metrics]
-    if any(m.design == "solo" for m in comparisons.metrics):
-        workloads = dict.fromkeys(m.workload for m in comparisons.metrics if m.workload is not None)
-        figures += [ratios.plane(comparisons, workload, variants) for workload in workloads]
     return Section("verdicts", "Verdicts", [], figures, [tables.verdicts(comparisons)])
 
 
