@@ -48,7 +48,9 @@ def plane(comparisons: Comparisons, metric: Metric, variants: Variants) -> Figur
     x = scale("x", f"{what}, ratio to {baseline} (faster →)", *ends_x)
     y = scale("y", f"peak RSS, ratio to {baseline}", *ends_y)
     points = [(r["variant"], *_pixels(r["x"], r["y"], ends_x, ends_y)) for r in rows]
-    placed = labels(points, [bar for r in rows for bar in _bars(r, ends_x, ends_y)])
+    across, up = _pixels(1.0, 1.0, ends_x, ends_y)
+    lines = [(across - 1, 0.0, across + 1, float(_HEIGHT)), (0.0, up - 1, float(WIDTH), up + 1)]
+    placed = labels(points, [*lines, *(bar for r in rows for bar in _bars(r, ends_x, ends_y))])
     base = alt.Chart(frame([row | place for row, place in zip(rows, placed, strict=True)]))
     tip = ["variant:N", alt.Tooltip("speed:N", title=what), alt.Tooltip("memory:N", title="peak RSS")]
     color = variants.color(POINTS)
