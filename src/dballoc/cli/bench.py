@@ -6,10 +6,12 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
+from dballoc.analysis import preference
 from dballoc.campaign import estimate, prepare, run
 from dballoc.campaign.directory import next_directory
 from dballoc.cli import options
 from dballoc.cli.display import display, minutes
+from dballoc.cli.report import Prefer
 from dballoc.errors import Failure
 from dballoc.experiment import file
 from dballoc.experiment.cpus import format_cpus
@@ -70,6 +72,7 @@ def bench(
     budget: Annotated[str | None, typer.Option(metavar="TIME", help="Time for the whole campaign, like 20m.")] = None,
     seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of the order of trials.")] = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Results directory; default: under dballoc-results/.")] = None,
+    prefer: Prefer = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything, print trials, minutes, memory and disk, and stop.")
     ] = False,
@@ -93,6 +96,8 @@ def bench(
     if print_:
         print(file.dump(model), end="")
         return
+    preferred = preference.parse(prefer)
+    preference.check(preferred, [v.name for v in model.variant], model.workloads, bool(model.time.idle))
     setting = prepare.settle(model)
     if dry_run:
         _print_plan(setting)
@@ -104,8 +109,8 @@ def bench(
     done = ", ".join(f"{number} {design_} blocks" for design_, number in ending.blocks.items())
     console.print(f"{ENDINGS[ending.why]} ({done})\n", highlight=False)
     if run.has_trials(directory):
-        page = write(directory)
-        terminal.print_answer(console, directory)
+        page = write(directory, preference=preferred)
+        terminal.print_answer(console, directory, preferred)
         console.print(f"\nReport: {page}", soft_wrap=True, highlight=False)
     if ending.why == "interrupted":
         raise typer.Exit(INTERRUPTED)
