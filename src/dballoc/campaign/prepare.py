@@ -24,7 +24,7 @@ from dballoc.host.user import ServerUser, server_user
 from dballoc.load import sysbench
 from dballoc.servers import build as find_build
 from dballoc.servers import options as server_options
-from dballoc.servers import template
+from dballoc.servers import template, validate
 from dballoc.servers.build import Build
 
 # A server's memory beside its cache, for the estimate alone: fixed, and for each connection.
@@ -155,6 +155,7 @@ def _settle_variant(experiment: Experiment, variant: Variant, user: ServerUser) 
     }
     options = {server_options.normal(k): v for k, v in options.items()}
     server_options.check_capacity(options, clients, statements, where)
+    validate.check(build, options, user, where)
     return Prepared(
         variant, server, build, allocator, env, options, server_cpus, client_cpus,
         template.Recipe(build, server.engine, experiment.data, server.init_options), bindings,

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from dballoc.campaign import estimate, prepare, run
 from dballoc.campaign.directory import next_directory
-from dballoc.cli import options
+from dballoc.cli import options, sources
 from dballoc.cli.display import display, minutes
 from dballoc.errors import Failure
 from dballoc.experiment import file
@@ -33,11 +33,23 @@ def bench(
         str | None,
         typer.Option(metavar="A,B,…", help="Allocators to compare; the first is the baseline, or glibc if it is one."),
     ] = None,
+    like: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PID", min=1, help="A running server to take build, options, limits and the baseline's malloc from."
+        ),
+    ] = None,
     server: Annotated[str | None, typer.Option(metavar="NAME", help="Server family; see dballoc list servers.")] = None,
     basedir: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the server was unpacked or installed.")] = None,
     engine: Annotated[str | None, typer.Option(metavar="NAME", help="Storage engine: innodb, rocksdb, aria, myisam.")] = None,
     option: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="A my.cnf option of the server; may be given again.")
+    ] = None,
+    defaults_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A my.cnf: the server's options, below those of --option.")
+    ] = None,
+    login_path: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Login path that --like asks the server with, beside ~/.my.cnf.")
     ] = None,
     connect: Annotated[Literal["socket", "tcp"] | None, typer.Option(help="How the load reaches the server.")] = None,
     workloads: Annotated[str | None, typer.Option(metavar="W,W,…", help="Workloads; see dballoc list workloads.")] = None,
@@ -80,7 +92,8 @@ def bench(
         "cpu.count": cpus, "cpu.server": server_cpus, "cpu.client": client_cpus, "limits.memory": memory,
         "blocks": blocks, "budget": budget, "seed": seed,
     }  # fmt: skip
-    model = options.experiment(experiment, named, flags)
+    layers = sources.layers(like, login_path, defaults_file, flags)
+    model = options.experiment(experiment, named, flags, layers)
     if print_:
         print(file.dump(model), end="")
         return

@@ -1,5 +1,6 @@
 """From ``bench``'s file and flags to the one experiment model. Pure."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,15 @@ from dballoc.errors import UsageError
 from dballoc.experiment import file
 from dballoc.experiment.model import Experiment
 
+Table = dict[str, Any]
 
-def experiment(origin: Path | None, named: str | None, flags: dict[str, Any]) -> Experiment:
+
+def experiment(
+    origin: Path | None, named: str | None, flags: dict[str, Any], layers: Sequence[Callable[[Table], Table]] = ()
+) -> Experiment:
     """The file (or the shipped experiment, or the demo) with ``flags`` laid over it; a None flag was not given.
+
+    ``layers`` come between the two, but for the variants that a flag asks for, which are below them.
 
     UsageError in one line, with the file's name or "command line" in front.
     """
@@ -25,6 +32,10 @@ def experiment(origin: Path | None, named: str | None, flags: dict[str, Any]) ->
     given = {k: v for k, v in flags.items() if v is not None}
     if given and origin is None and named is None:
         where = "command line"
+    below = {k: given.pop(k) for k in ("allocators",) if k in given}
+    table = overlay(table, below)
+    for layer in layers:
+        table = layer(table)
     return file.build(overlay(table, given), where)
 
 
@@ -39,6 +50,11 @@ def overlay(table: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
         result.pop("blocks", None)  # the time asked for decides, not the file's number
     if "blocks" in flags and "budget" not in flags:
         result.pop("budget", None)
+    # CPUs are given one way or the other; the flag's way replaces the file's.
+    if "cpu" in result and not {"cpu.server", "cpu.client"}.isdisjoint(flags):
+        result["cpu"].pop("count", None)
+    if "cpu" in result and "cpu.count" in flags:
+        result["cpu"] = {}
     for name, value in flags.items():
         *sections, key = name.split(".")
         place = result
