@@ -16,7 +16,7 @@ from typing import Any
 import dballoc
 from dballoc.analysis import campaign, comparison, verdict
 from dballoc.analysis.procedure import declare
-from dballoc.campaign import templates, trial
+from dballoc.campaign import own, rehearsal, templates, trial
 from dballoc.campaign.directory import ROOM, Directory
 from dballoc.campaign.estimate import Estimate, estimate
 from dballoc.campaign.observer import Observer, Plan
@@ -146,6 +146,8 @@ class _Campaign:
         planned = int(self.results.facts()["planned_blocks"])
         log = self.directory.path / "template.log"
         made = templates.of_all_variants(self.setting, self.custody, self.observer, log)
+        own.keep(self.setting, self.directory.path, bool(self.results.finished()))
+        rehearsal.rehearse(self.setting, self.custody, made, self.directory.path)
         done: dict[tuple[int, int], Row] = {(r["block"], r["attempt"]): dict(r) for r in self.results.blocks()}
         per_block = self.estimate.trials_per_block
         finished = self.results.finished()

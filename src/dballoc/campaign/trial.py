@@ -132,7 +132,7 @@ class _Trial:
             self.prepared.nofile, [self.cgroup.procs] if self.cgroup else None,
         )  # fmt: skip
         try:
-            self.running = server.start(self.context.custody, launch, self.experiment.time.start, "sbtest")
+            self.running = server.start(self.context.custody, launch, self.experiment.time.start, self.experiment.data.database)
         except server.StartFailed as error:
             self.ended = error.exit
             raise self.examiner.failed_start(str(error), error.exit) from None

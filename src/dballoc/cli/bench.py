@@ -52,7 +52,9 @@ def bench(
         str | None, typer.Option(metavar="NAME", help="Login path that --like asks the server with, beside ~/.my.cnf.")
     ] = None,
     connect: Annotated[Literal["socket", "tcp"] | None, typer.Option(help="How the load reaches the server.")] = None,
-    workloads: Annotated[str | None, typer.Option(metavar="W,W,…", help="Workloads; see dballoc list workloads.")] = None,
+    workloads: Annotated[
+        str | None, typer.Option(metavar="W,W,…", help="Workloads of dballoc list workloads, or .lua and .sql files.")
+    ] = None,
     threads: Annotated[str | None, typer.Option(metavar="N,N,…", help="Client threads, one level each.")] = None,
     load_option: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of the sysbench script; may be given again.")
@@ -63,6 +65,15 @@ def bench(
     ] = None,
     tables: Annotated[int | None, typer.Option(metavar="N", help="sysbench tables.")] = None,
     rows: Annotated[int | None, typer.Option(metavar="N", help="Rows of each table.")] = None,
+    data_directory: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="A server's data directory to run on copies of, instead of sysbench's tables."),
+    ] = None,
+    data_sql: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="A dump or SQL script, .gz too, to make the data; may be given again."),
+    ] = None,
+    database: Annotated[str | None, typer.Option(metavar="NAME", help="The database that the load uses.")] = None,
     warmup: Annotated[str | None, typer.Option(metavar="TIME", help="Load before the first level, not measured.")] = None,
     level: Annotated[str | None, typer.Option(metavar="TIME", help="How long each level is measured.")] = None,
     idle: Annotated[str | None, typer.Option(metavar="TIME", help="Rest after the last level.")] = None,
@@ -88,7 +99,9 @@ def bench(
         "server.engine": engine, "server.options": options.pairs(option, "--option"), "server.connect": connect,
         "workloads": options.words(workloads), "threads": options.numbers(threads, "--threads"), "levels": levels,
         "load.options": options.pairs(load_option, "--load-option"), "load.prepared_statements": prepared,
-        "data.tables": tables, "data.rows": rows, "time.warmup": warmup, "time.level": level, "time.idle": idle,
+        "data.tables": tables, "data.rows": rows, "data.directory": str(data_directory) if data_directory else None,
+        "data.sql": [str(p) for p in data_sql] if data_sql else None, "data.database": database,
+        "time.warmup": warmup, "time.level": level, "time.idle": idle,
         "cpu.count": cpus, "cpu.server": server_cpus, "cpu.client": client_cpus, "limits.memory": memory,
         "blocks": blocks, "budget": budget, "seed": seed,
     }  # fmt: skip
