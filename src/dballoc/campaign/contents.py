@@ -103,10 +103,10 @@ def feed(path: Path, reader: Path, address: Address, password: str, database: st
 
     def refused(log: Path) -> UsageError | None:
         said = tail(log, 400, 65_536)
-        if found := list(_CLIENT_ERROR.finditer(said)):
-            return UsageError(f"{shown(path)}:{found[-1][1]}: {found[-1][2]}")
         if broken := re.search(r"^gzip: .*?: (.*)$", said, re.MULTILINE):
             return UsageError(f"{shown(path)}: {broken[1]}")
+        if found := list(_CLIENT_ERROR.finditer(said)):
+            return UsageError(f"{shown(path)}:{found[-1][1]}: {found[-1][2]}")
         return None
 
     who = f"{shown(path)} cannot be read in"

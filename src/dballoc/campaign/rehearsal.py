@@ -25,6 +25,9 @@ from dballoc.servers.template import Template
 
 # Rounds after the first, which show every alternative and what only works once, end with this.
 _ENOUGH = 10.0
+_EVENTS = 2
+# sysbench reads one result of a statement.
+_OUT_OF_STEP = "errno = 2014"
 # What sysbench ignores by default, and then tries the event again.
 _TRANSIENT = (1213, 1020, 1205)
 _AT_LINE = re.compile(r" at line (\d+)\Z")
@@ -66,7 +69,7 @@ def _on_one(
         for work in works:
             if work.statements:
                 _statements(running.admin, work)
-            _one_event(setting, custody, prepared, work, config, run)
+            _events(setting, custody, prepared, work, config, run)
         log.unlink(missing_ok=True)
     except OSError as error:
         raise Failure(f"the data cannot be copied to {scratch}: {error}") from None
@@ -106,18 +109,21 @@ def _ignored(work: Workload) -> tuple[int, ...] | str:
     return tuple(int(w) for w in given.split(",") if w.strip().isdigit())
 
 
-def _one_event(setting: Setting, custody: Custody, prepared: Prepared, work: Workload, config: Path, directory: Path) -> None:
-    """As in a trial, with sysbench: one client, one event."""
+def _events(setting: Setting, custody: Custody, prepared: Prepared, work: Workload, config: Path, directory: Path) -> None:
+    """As in a trial, with sysbench: one client, and a second event, for what the first leaves behind."""
     experiment, bench = setting.experiment, setting.sysbench
     options = sysbench.run_options(work, 1, 60, experiment.data, prepared.server.engine, experiment.load)
     printed = directory / "rehearsal.txt"
     child = custody.spawn(
-        sysbench.command(bench, config, "run", {**options, "events": "1"}),
+        sysbench.command(bench, config, "run", {**options, "events": str(_EVENTS)}),
         sysbench.environment(bench, work, Path(os.devnull), client.program_file(directory, work)), printed,
     )  # fmt: skip
     done = child.wait(300)
     if done is None:
         child.stop(signal.SIGKILL, 0)
-        raise UsageError(f"{shown(work.file or printed)}: one event takes more than five minutes")
+        raise UsageError(f"{shown(work.file or printed)}: two events take more than five minutes")
     if done.status != 0:
-        raise UsageError(sysbench.script_error(work, printed.read_text(errors="replace")))
+        said = sysbench.script_error(work, printed.read_text(errors="replace"))
+        if _OUT_OF_STEP in said and (calls := [s.line for s in work.statements if s.calls]):
+            said = f"{shown(work.file or printed)}:{calls[0]}: sysbench cannot call a procedure that returns rows"
+        raise UsageError(said)

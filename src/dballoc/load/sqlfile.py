@@ -92,8 +92,16 @@ class Statement:
     @property
     def reads(self) -> bool:
         """Whether it begins like one that changes no data."""
+        return self._begins(_READS)
+
+    @property
+    def calls(self) -> bool:
+        """Whether it calls a procedure."""
+        return self._begins(("call",))
+
+    def _begins(self, words: tuple[str, ...]) -> bool:
         first = self.pieces[0]
-        return isinstance(first, str) and first.lstrip("( \t\n").lower().startswith(_READS)
+        return isinstance(first, str) and first.lstrip("( \t\n").lower().startswith(words)
 
 
 def parse(text: str) -> tuple[Statement, ...]:

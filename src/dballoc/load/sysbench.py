@@ -148,4 +148,5 @@ def script_error(work: Workload, output: str) -> str:
     lines = [line for line in output.splitlines() if line.startswith("FATAL")] or output.strip().splitlines()[-1:]
     text = lines[-1].removeprefix("FATAL: ") if lines else "sysbench does not run it"
     where = re.search(rf"{re.escape(work.file.name)}:(\d+): (.*)", text) if not work.statements else None
+    text = re.sub(r"^`\w+' function failed: \S*dballoc_sql\.lua:\d+: ", "", text)
     return f"{shown(work.file)}:{where[1]}: {where[2]}" if where else f"{shown(work.file)}: {text}"

@@ -19,7 +19,7 @@ from dballoc.host.user import ServerUser
 from dballoc.servers import datadir
 from dballoc.servers.build import Build, script
 from dballoc.servers.options import Address, capacity, command
-from dballoc.servers.server import Launch, StartFailed, last_word, spawn, start, stop, tail
+from dballoc.servers.server import Launch, StartFailed, first_error, last_word, spawn, start, stop, tail
 from dballoc.servers.sql import DATABASE, USER, Admin
 
 # Raise it when the way in which templates are made changes.
@@ -205,6 +205,12 @@ def _fill(
     try:
         running = start(custody, launch, 300, None)
     except StartFailed as error:
+        if recipe.directory is not None:
+            # The first error is the cause; what follows are its consequences.
+            raise UsageError(
+                f"data.directory {recipe.directory}: {recipe.build.title} does not start on a copy of it: "
+                f"{first_error(log)}; options that its data need go into server.init_options"
+            ) from None
         raise Failure(f"while the data template is made, {error}: {last_word(log)}") from None
     init.unlink()
     if recipe.directory is not None and datadir.recovered(tail(log, 10_000, 2**20)):
