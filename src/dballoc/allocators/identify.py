@@ -55,6 +55,12 @@ def identify(pid: int) -> InUse:
     )  # fmt: skip
 
 
+def preloaded(pid: int) -> list[str]:
+    """The entries of a process's LD_PRELOAD, as they are written there. OSError if it cannot be read."""
+    words = _environment(Path(f"/proc/{pid}/environ").read_bytes()).get("LD_PRELOAD", "")
+    return [word for word in re.split("[: ]", words) if word]
+
+
 def catalogue_name(library: str) -> str | None:
     """The allocator that a file belongs to, by its soname; None if the catalogue does not know it."""
     stem = _stem(library)

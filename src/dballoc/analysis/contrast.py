@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from scipy.special import stdtrit
 
-from dballoc.analysis.ratio import POWER
+from dballoc.analysis.resolution import POWER
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ def decided(ratio: Interval) -> bool:
     return judge(ratio) is not Verdict.UNDECIDED
 
 
-def all_decided(ratios: Iterable[Ratio | None]) -> bool:
+def all_decided(ratios: Iterable[Interval | None]) -> bool:
     """The stop rule, asked at the planned looks alone: every comparison has a ratio, and each is decided. Where nothing is
     compared nothing is decided.
     """

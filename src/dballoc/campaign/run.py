@@ -17,7 +17,7 @@ import dballoc
 from dballoc.analysis import campaign, comparison, verdict
 from dballoc.analysis.duet import block_log, costs
 from dballoc.analysis.procedure import declare, family_size
-from dballoc.campaign import duet, pilot, templates, trial
+from dballoc.campaign import duet, own, pilot, rehearsal, templates, trial
 from dballoc.campaign.directory import ROOM, Directory
 from dballoc.campaign.duet import Slices
 from dballoc.campaign.estimate import (
@@ -184,6 +184,8 @@ class _Campaign:
     def _blocks(self) -> None:
         log = self.directory.path / "template.log"
         self.made = templates.of_all_variants(self.setting, self.custody, self.observer, log)
+        own.keep(self.setting, self.directory.path, bool(self.results.trials()))
+        rehearsal.rehearse(self.setting, self.custody, self.made, self.directory.path)
         if "duet" in self.designs:
             self._settle_slices()
         planned = self._planned()

@@ -9,7 +9,7 @@ from rich.console import Console
 from dballoc.analysis import preference
 from dballoc.campaign import estimate, prepare, run
 from dballoc.campaign.directory import next_directory
-from dballoc.cli import options
+from dballoc.cli import options, sources
 from dballoc.cli.display import display, minutes
 from dballoc.cli.report import Prefer
 from dballoc.errors import Failure
@@ -36,14 +36,28 @@ def bench(
         str | None,
         typer.Option(metavar="A,B,…", help="Allocators to compare; the first is the baseline, or glibc if it is one."),
     ] = None,
+    like: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PID", min=1, help="A running server to take build, options, limits and the baseline's malloc from."
+        ),
+    ] = None,
     server: Annotated[str | None, typer.Option(metavar="NAME", help="Server family; see dballoc list servers.")] = None,
     basedir: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the server was unpacked or installed.")] = None,
     engine: Annotated[str | None, typer.Option(metavar="NAME", help="Storage engine: innodb, rocksdb, aria, myisam.")] = None,
     option: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="A my.cnf option of the server; may be given again.")
     ] = None,
+    defaults_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A my.cnf: the server's options, below those of --option.")
+    ] = None,
+    login_path: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Login path that --like asks the server with, beside ~/.my.cnf.")
+    ] = None,
     connect: Annotated[Literal["socket", "tcp"] | None, typer.Option(help="How the load reaches the server.")] = None,
-    workloads: Annotated[str | None, typer.Option(metavar="W,W,…", help="Workloads; see dballoc list workloads.")] = None,
+    workloads: Annotated[
+        str | None, typer.Option(metavar="W,W,…", help="Workloads of dballoc list workloads, or .lua and .sql files.")
+    ] = None,
     threads: Annotated[str | None, typer.Option(metavar="N,N,…", help="Client threads, one level each.")] = None,
     load_option: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of the sysbench script; may be given again.")
@@ -61,6 +75,15 @@ def bench(
     ] = None,
     tables: Annotated[int | None, typer.Option(metavar="N", help="sysbench tables.")] = None,
     rows: Annotated[int | None, typer.Option(metavar="N", help="Rows of each table.")] = None,
+    data_directory: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="A server's data directory to run on copies of, instead of sysbench's tables."),
+    ] = None,
+    data_sql: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="A dump or SQL script, .gz too, to make the data; may be given again."),
+    ] = None,
+    database: Annotated[str | None, typer.Option(metavar="NAME", help="The database that the load uses.")] = None,
     warmup: Annotated[str | None, typer.Option(metavar="TIME", help="Load before the first level, not measured.")] = None,
     level: Annotated[str | None, typer.Option(metavar="TIME", help="How long each level is measured.")] = None,
     idle: Annotated[str | None, typer.Option(metavar="TIME", help="Rest after the last level.")] = None,
@@ -88,11 +111,14 @@ def bench(
         "workloads": options.words(workloads), "threads": options.numbers(threads, "--threads"), "levels": levels,
         "design": design,
         "load.options": options.pairs(load_option, "--load-option"), "load.prepared_statements": prepared,
-        "data.tables": tables, "data.rows": rows, "time.warmup": warmup, "time.level": level, "time.idle": idle,
+        "data.tables": tables, "data.rows": rows, "data.directory": str(data_directory) if data_directory else None,
+        "data.sql": [str(p) for p in data_sql] if data_sql else None, "data.database": database,
+        "time.warmup": warmup, "time.level": level, "time.idle": idle,
         "cpu.count": cpus, "cpu.server": server_cpus, "cpu.client": client_cpus, "limits.memory": memory,
         "blocks": blocks, "budget": budget, "seed": seed,
     }  # fmt: skip
-    model = options.experiment(experiment, named, flags)
+    layers = sources.layers(like, login_path, defaults_file, flags)
+    model = options.experiment(experiment, named, flags, layers)
     if print_:
         print(file.dump(model), end="")
         return

@@ -78,10 +78,40 @@ class Cpu(_Table):
 
 
 class Data(_Table):
-    """The data that every trial starts from: sysbench's tables."""
+    """The data that every trial starts from: sysbench's tables, a copy of a data directory, or what SQL files make."""
 
     tables: Annotated[int, Field(ge=1, le=1000)] = 8
     rows: Annotated[int, Field(ge=1)] = 100_000
+    directory: str | None = None
+    sql: list[str] = []
+    database: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^`/\\\x00]*$")] = "sbtest"
+
+    @property
+    def own(self) -> bool:
+        """Whether it is the user's own, not sysbench's."""
+        return self.directory is not None or bool(self.sql)
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if self.directory is not None and self.sql:
+            raise ValueError("give either a directory or sql, not both")
+        return self
+
+
+class Workload(_Table):
+    """A workload of the user's own: a sysbench script, or a file of SQL statements."""
+
+    script: str | None = None
+    sql: str | None = None
+    options: Options = {}
+    prepared: Annotated[int, Field(ge=0)] = 0
+    writes: bool = False
+
+    @model_validator(mode="after")
+    def _one_file(self) -> Self:
+        if (self.script is None) == (self.sql is None):
+            raise ValueError("give a script (Lua) or sql (a file of statements), and not both")
+        return self
 
 
 class Load(_Table):
@@ -183,6 +213,7 @@ class Experiment(_Table):
     duet: Duet = Duet()
     limits: Limits = Limits()
     noise: Noise = Noise()
+    workload: dict[Name, Workload] = {}
     variant: Annotated[list[Variant], Field(min_length=1)]
 
     @field_validator("threads", "workloads")
