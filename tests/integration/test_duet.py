@@ -165,6 +165,16 @@ def test_with_one_cpu_the_default_is_solo_and_says_so(run_cli: Cli, tiny_experim
     assert "duet blocks" not in done.stdout
 
 
+def test_a_campaign_that_goes_on_with_solo_says_why_in_its_report(run_cli: Cli, tiny_experiment: Experiment, out: Path) -> None:
+    file = tiny_experiment(variant=[{"name": "glibc"}], warmup_sql=[], time={"idle": "0s"})
+    file.write_text(file.read_text().replace('design = "solo"\n', ""))
+    done = run_cli("bench", file, "--out", out, prefix=one_cpu())
+    assert done.status == 0, done.text
+    assert "no duet, so solo alone: a duet needs two cores" in done.stdout
+    assert "No duet was played" in (out / "report.md").read_text(encoding="utf-8")
+    assert {r["design"] for r in rows(out, "SELECT design FROM trial")} == {"solo"}
+
+
 def test_memory_for_one_server_only(run_cli: Cli, tiny_experiment: Experiment, out: Path) -> None:
     text = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemAvailable"))
     available = int(text.split()[1]) // 1024

@@ -19,6 +19,7 @@ from harness import Cli, Experiment, leftovers, rows, thp_mode, wait_until
 
 from dballoc.experiment import file, schedule
 from dballoc.experiment.model import Experiment as Experiment_
+from dballoc.host import thp
 
 SHIM = Path(str(files("dballoc") / "_native" / "libdballoc_keep_thp.so"))
 # Longer than a command takes to come up and make its first trial under way; shorter than two trials.
@@ -143,7 +144,9 @@ def planned_trials(model: Experiment_, blocks: int) -> dict[Place, str]:
     if model.design != "duet":
         found |= {("solo", s.block, s.position, s.role): s.variant for n in numbers for s in schedule.block(model, n)}
     if model.design != "solo":
-        duets = [p for n in numbers for p in schedule.duets(model, n)]
+        # always beside the host's madvise cannot be had at once.
+        playable = {v.name for v in model.variant if thp.together(None, v.thp, thp.mode())}
+        duets = [p for n in numbers for p in schedule.duets(model, n) if p.variant in playable]
         found |= {("duet", p.block, p.position, p.role): p.variant for p in duets}
         found |= {("duet", p.block, p.position, "A1"): model.baseline for p in duets}
     return found

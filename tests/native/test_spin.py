@@ -27,5 +27,5 @@ def test_it_adds_what_it_says(preload: Callable[[str], Path]) -> None:
     library = preload("spin")
     without = min(run(library, 0)[0] for _ in range(3))
     total, said = min(run(library, 3000) for _ in range(3))
-    assert said > without
+    assert said > 0.1
     assert total - without == pytest.approx(said, rel=0.25)

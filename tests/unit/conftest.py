@@ -31,6 +31,20 @@ def experiment() -> MakeExperiment:
 
 
 @pytest.fixture
+def make(tmp_path: Path, experiment: MakeExperiment) -> Callable[..., Path]:
+    """``make("a", blocks=6, sql=("UPDATE …",), faulty=("tuned",), threads=[1])``: a results directory that no server made."""
+    from made import build
+
+    def in_place(
+        name: str, *, blocks: int = 6, sql: tuple[str, ...] = (), faulty: tuple[str, ...] = (), **changes: Any
+    ) -> Path:
+        chosen = experiment(**({"time": {"warmup": "2s", "level": "3s", "idle": "2s"}} | changes))
+        return build(tmp_path / name, chosen, blocks, sql, faulty)
+
+    return in_place
+
+
+@pytest.fixture
 def running_program(tmp_path: Path) -> Iterator[Callable[..., int]]:
     """Compile and start a program; it runs until the test ends."""
     started: list[subprocess.Popen[str]] = []

@@ -96,7 +96,7 @@ def test_a_pilot_that_is_not_whole_is_refused(starts: list) -> None:
 
 LEVELS = {n: declare(n, 4).confidence for n in range(1, 41)}
 USUAL = Components(0.005, 0.01, 0.02, 0.1, 0.5)
-COSTS = Costs(3.0, 5, 1)
+COSTS = Costs(0.5, 3.0, 5, 1)
 
 
 def wishes(**chosen: float | None) -> Wishes:

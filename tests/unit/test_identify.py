@@ -39,6 +39,32 @@ def test_settings_are_those_of_this_malloc() -> None:
     assert identify.settings(environ, None) == {}
 
 
+@pytest.mark.parametrize(
+    ("environ", "mapped", "words"),
+    [
+        ({}, (), {}),
+        ({"LD_PRELOAD": "/opt/shim.so:/usr/lib/libc.so.6"}, ("/opt/shim.so", "/usr/lib/libc.so.6"), {}),
+        ({"LD_PRELOAD": "/opt/libjemalloc.so.2"}, (), {"/opt/libjemalloc.so.2": "not loaded"}),
+        (
+            {"LD_PRELOAD": "libjemalloc.so.2 /x.so"},
+            ("/y/libjemalloc.so.2", "/x.so"),
+            {"libjemalloc.so.2": "malloc leads elsewhere"},
+        ),
+        ({"MALLOC_CONF": "a:b"}, (), {"MALLOC_CONF": "a setting of jemalloc"}),
+        ({"MALLOC_ARENA_MAX": "1", "GLIBC_TUNABLES": "glibc.malloc.arena_max=1"}, (), {}),
+    ],
+)
+def test_what_an_environment_asks_for_in_vain(environ: dict[str, str], mapped: tuple[str, ...], words: dict[str, str]) -> None:
+    found = identify.idle(environ, "/usr/lib/libc.so.6", set(mapped))
+    assert set(found) == set(words)
+    assert all(words[what] in why for what, why in found.items())
+
+
+def test_settings_of_glibcs_other_parts_are_not_idle() -> None:
+    assert not identify.idle({"GLIBC_TUNABLES": "glibc.pthread.rseq=0"}, "/x/libjemalloc.so.2", set())
+    assert identify.idle({"GLIBC_TUNABLES": "glibc.malloc.arena_max=1"}, "/x/libjemalloc.so.2", set())
+
+
 def test_glibc(running_program: Callable[..., int]) -> None:
     found = identify.identify(running_program("plain", USES_MALLOC))
     assert (found.name, found.mixed) == ("glibc", {})

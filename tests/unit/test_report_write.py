@@ -193,7 +193,7 @@ def test_every_kind_of_campaign_has_a_report(campaign: Campaign, how: dict[str, 
 def test_the_files_that_others_script_against(campaign: Campaign, tmp_path: Path) -> None:
     directory, out = campaign(), tmp_path / "elsewhere" / "deep"
     assert write(directory, out) == out / "report.html"
-    assert {p.name for p in out.iterdir()} == {"report.html", "report.md", "csv", "charts"}
+    assert {p.name for p in out.iterdir()} == {"report.html", "report.md", "recommendation.json", "csv", "charts"}
     tables = {p.stem for p in (out / "csv").iterdir()}
     assert tables >= {"trials", "levels", "relative", "memory", "timeline", "comparisons", "floor", "faults"}
     assert {p.name for p in directory.iterdir()} == {"results.sqlite"}
@@ -213,7 +213,7 @@ def test_text_from_results_stays_text(campaign: Campaign) -> None:
 def test_redacted_everywhere(campaign: Campaign) -> None:
     page = write(campaign(faulty=("tuned",)), redact=True)
     for path in page.parent.rglob("*"):
-        if path.suffix in (".html", ".md", ".csv", ".svg"):
+        if path.suffix in (".html", ".md", ".csv", ".svg", ".json"):
             text = path.read_text(encoding="utf-8").lower()
             assert not [word for word in ("dbhost7", "jane", "acme", "/home/") if word in text], path
     text = page.with_suffix(".md").read_text(encoding="utf-8")

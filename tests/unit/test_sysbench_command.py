@@ -7,6 +7,7 @@ import pytest
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Data, Load
 from dballoc.load import sysbench
+from dballoc.load.workload import of_catalogue
 from dballoc.servers.options import Address
 
 DATA = Data(tables=3, rows=500)
@@ -14,14 +15,18 @@ BENCH = sysbench.Sysbench(Path("/usr/bin/sysbench"), "1.0.20", Path("/usr/share/
 
 
 def test_the_options_of_a_run() -> None:
-    options = sysbench.run_options("oltp_read_only", 16, 10, DATA, "innodb", Load(random="pareto", options={"skip_trx": "on"}))
+    options = sysbench.run_options(
+        of_catalogue("oltp_read_only"), 16, 10, DATA, "innodb", Load(random="pareto", options={"skip_trx": "on"})
+    )
     wanted = {
         "tables": "3", "table-size": "500", "threads": "16", "time": "10", "events": "0", "report-interval": "1",
-        "rand-type": "pareto", "db-ps-mode": "auto", "histogram": "on", "percentile": "95", "skip-trx": "on",
+        "rand-type": "pareto", "mysql-db": "sbtest", "db-ps-mode": "auto", "histogram": "on", "percentile": "95", "skip-trx": "on",
     }  # fmt: skip
     assert wanted.items() <= options.items()
     assert (
-        sysbench.run_options("oltp_read_only", 1, 10, DATA, "innodb", Load(prepared_statements=False))["db-ps-mode"]
+        sysbench.run_options(of_catalogue("oltp_read_only"), 1, 10, DATA, "innodb", Load(prepared_statements=False))[
+            "db-ps-mode"
+        ]
         == "disable"
     )
 
@@ -44,15 +49,15 @@ def test_socket_or_tcp() -> None:
 def test_the_client_gets_nothing_of_the_variant(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("LD_PRELOAD", "MALLOC_CONF", "GLIBC_TUNABLES"):
         monkeypatch.setenv(name, "x")
-    made = sysbench.environment(BENCH, "oltp_read_only", Path("/out.jsonl"))
+    made = sysbench.environment(BENCH, of_catalogue("oltp_read_only"), Path("/out.jsonl"))
     assert set(made) == {"PATH", "LUA_PATH", "DBALLOC_SCRIPT", "DBALLOC_INTERVALS"}
 
 
 def test_prepared_statements_are_counted() -> None:
-    assert sysbench.statements("oltp_read_only", 256, 8, Load()) == 256 * 8 * 5
-    assert sysbench.statements("oltp_read_only", 256, 8, Load(prepared_statements=False)) == 0
+    assert sysbench.statements(of_catalogue("oltp_read_only"), 256, 8, Load()) == 256 * 8 * 5
+    assert sysbench.statements(of_catalogue("oltp_read_only"), 256, 8, Load(prepared_statements=False)) == 0
 
 
 def test_a_workload_that_is_not_there() -> None:
     with pytest.raises(UsageError, match="no workload 'oltp_readonly'; did you mean 'oltp_read_only'"):
-        sysbench.workload("oltp_readonly")
+        of_catalogue("oltp_readonly")

@@ -90,7 +90,7 @@ def test_the_least_memory_of_those_not_slower() -> None:
 
 def test_one_shown_slower_by_more_than_one_per_cent_is_out() -> None:
     found = recommend(comparisons(a=(SAME, LESS), b=(interval(0.9, 0.98), LEAST)), "base")
-    assert (found.variant, found.slower) == ("a", ["b"])
+    assert (found.variant, found.excluded) == ("a", {"b": "shown to be slower by more than 1 %"})
 
 
 def test_slower_by_less_than_one_per_cent_is_not_out() -> None:

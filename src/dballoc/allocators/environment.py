@@ -26,12 +26,14 @@ def environment(
     tunables: Mapping[str, str],
     env: Mapping[str, str],
     before: tuple[Path, ...] = (),
+    measuring: bool = True,
 ) -> dict[str, str]:
     """``base``, cleaned, with the allocator preloaded and its settings.
 
     ``before`` is preloaded ahead of the allocator's own libraries (shims, and what the user names).
     ``env`` is the user's word and wins; a variable that several sources write to is joined where the allocator
-    has a joining character.
+    has a joining character. ``measuring``: the library also prints its statistics at exit, and refuses settings that
+    it does not know; for a server of one's own, neither.
     """
     result = clean(base)
     entry = allocator.entry
@@ -40,10 +42,11 @@ def environment(
     for name, value in tunables.items():
         item = style["item"].format(name=name, value=value)
         written.setdefault(style["env"].format(NAME=name.upper()), []).append(item)
-    for name, value in entry.get("report", {}).items():
-        written.setdefault(name, []).append(value)
-    if "always" in style:
-        written.setdefault(style["env"], []).extend(style["always"])
+    if measuring:
+        for name, value in entry.get("report", {}).items():
+            written.setdefault(name, []).append(value)
+    if items := [*style.get("always", []), *(style.get("strict", []) if measuring else [])]:
+        written.setdefault(style["env"], []).extend(items)
     for name, value in env.items():
         # The user's come last: where a setting is given twice, allocators take the last.
         written[name] = [*written.get(name, []), value] if "join" in style and name == style["env"] else [value]

@@ -16,7 +16,8 @@ _GLIBC_SAYS = re.compile(rb"GNU C Library .*? version ([\d.]+)")
 @dataclass(frozen=True)
 class InUse:
     """``name``: the catalogue's, None for a library that it does not know; ``how`` it came to be used; ``mixed``: symbols
-    that lead elsewhere, by symbol; ``settings``: the environment's variables that steer it; ``thp`` as achieved.
+    that lead elsewhere, by symbol; ``settings``: the environment's variables that steer it; ``idle``: what its environment
+    asks for in vain, with the reason; ``thp`` as achieved.
     """
 
     pid: int
@@ -28,6 +29,7 @@ class InUse:
     how: str
     mixed: dict[str, str]
     settings: dict[str, str]
+    idle: dict[str, str]
     thp: str
 
 
@@ -37,9 +39,9 @@ def identify(pid: int) -> InUse:
     try:
         executable = str(Path(f"/proc/{pid}/exe").readlink())
         environ = _environment(Path(f"/proc/{pid}/environ").read_bytes())
-        achieved = thp.achieved(pid)
+        achieved, mapped = thp.achieved(pid), running.mapped(pid)
     except OSError as error:
-        raise running.Unreadable(f"process {pid}: {error.strerror}") from None
+        raise running.Unreadable(running.refusal(pid, error)) from None
     library = bindings.get("malloc") or bindings.get("free")
     if library is None:
         raise running.Unreadable(f"process {pid}: its executable calls no malloc of a library; it may carry its own")
@@ -48,16 +50,23 @@ def identify(pid: int) -> InUse:
     entry = allocators()[name] if name else None
     return InUse(
         pid, executable, name, entry["title"] if entry else Path(library).name, _version(pid, name, library), library,
-        _how(library, executable, environ), mixed, settings(environ, entry["tunables"]["env"] if entry else None), achieved,
+        _how(library, executable, environ), mixed, settings(environ, entry["tunables"]["env"] if entry else None),
+        idle(environ, library, mapped), achieved,
     )  # fmt: skip
+
+
+def preloaded(pid: int) -> list[str]:
+    """The entries of a process's LD_PRELOAD, as they are written there. OSError if it cannot be read."""
+    words = _environment(Path(f"/proc/{pid}/environ").read_bytes()).get("LD_PRELOAD", "")
+    return [word for word in re.split("[: ]", words) if word]
 
 
 def catalogue_name(library: str) -> str | None:
     """The allocator that a file belongs to, by its soname; None if the catalogue does not know it."""
-    stem = Path(library).name.partition(".so")[0]
+    stem = _stem(library)
     for name, entry in allocators().items():
         for sonames in (*entry.get("preload", []), *entry.get("provider", [])):
-            if any(stem == soname.partition(".so")[0] for soname in sonames.split("|")):
+            if any(stem == _stem(soname) for soname in sonames.split("|")):
                 return name
     return None
 
@@ -71,6 +80,33 @@ def settings(environ: dict[str, str], variable: str | None) -> dict[str, str]:
     return {k: v for k, v in environ.items() if k.startswith(starts)}
 
 
+def idle(environ: dict[str, str], library: str, mapped: set[str]) -> dict[str, str]:
+    """What an environment asks for in vain: preloads that are not loaded or not used, settings of another malloc."""
+    stems, found = {_stem(path) for path in mapped}, {}
+    used = catalogue_name(library)
+    for path in _preloads(environ):
+        other = catalogue_name(path)
+        if _stem(path) not in stems:
+            found[path] = "LD_PRELOAD names it, and it is not loaded: missing, unreadable, or built for another system"
+        elif other and other != used:
+            found[path] = "LD_PRELOAD names it and it is loaded, but malloc leads elsewhere"
+    mine = settings(environ, allocators()[used]["tunables"]["env"]) if used else {}
+    for name, entry in allocators().items():
+        for variable, value in settings(environ, entry["tunables"]["env"]).items():
+            # The loader and other parts of glibc read GLIBC_TUNABLES too.
+            if variable not in mine and (variable != "GLIBC_TUNABLES" or "glibc.malloc." in value):
+                found[variable] = f"a setting of {name}, which is not in use"
+    return found
+
+
+def _preloads(environ: dict[str, str]) -> list[str]:
+    return [p for p in re.split("[: ]", environ.get("LD_PRELOAD", "")) if p]
+
+
+def _stem(path: str) -> str:
+    return Path(path).name.partition(".so")[0]
+
+
 def _environment(raw: bytes) -> dict[str, str]:
     pairs = (item.decode(errors="replace").partition("=") for item in raw.split(b"\0") if b"=" in item)
     return {name: value for name, _, value in pairs}
@@ -79,12 +115,15 @@ def _environment(raw: bytes) -> dict[str, str]:
 def _how(library: str, executable: str, environ: dict[str, str]) -> str:
     if library == executable:
         return "it is built into the executable"
-    stem = Path(library).name.partition(".so")[0]
-    if any(Path(p).name.partition(".so")[0] == stem for p in re.split("[: ]", environ.get("LD_PRELOAD", "")) if p):
+    if any(_stem(p) == _stem(library) for p in _preloads(environ)):
         return "LD_PRELOAD in its environment"
     if catalogue_name(library) == "glibc":
-        return "nothing else was preloaded"
+        return "what LD_PRELOAD asks for is not used" if _asked_other(environ) else "nothing else was preloaded"
     return "the executable is linked against it, or /etc/ld.so.preload names it"
+
+
+def _asked_other(environ: dict[str, str]) -> bool:
+    return any(catalogue_name(p) not in (None, "glibc") for p in _preloads(environ))
 
 
 def _version(pid: int, name: str | None, library: str) -> str:

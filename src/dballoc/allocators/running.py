@@ -40,6 +40,22 @@ class _Image:
         raise Unreadable("the executable's dynamic section leads outside of it")
 
 
+def refusal(pid: int, error: OSError) -> str:
+    """Why a process could not be looked into, and what to do, in one line."""
+    if isinstance(error, PermissionError):
+        return f"process {pid}: {error.strerror}; only root and its own user may look into it: run this as one of them"
+    if not Path(f"/proc/{pid}").exists():
+        return f"process {pid}: No such process"
+    if isinstance(error, FileNotFoundError | ProcessLookupError):
+        return f"process {pid}: it has no executable: it is the kernel's own, or is just ending"
+    return f"process {pid}: {error.strerror}"
+
+
+def mapped(pid: int) -> set[str]:
+    """The files that a process has mapped. OSError if it cannot be read."""
+    return {path for *_, path in _mappings(Path(f"/proc/{pid}/maps").read_text()) if path.startswith("/")}
+
+
 def bindings(pid: int) -> dict[str, str]:
     """The file behind each of :data:`dballoc.allocators.proof.SYMBOLS` that the executable imports.
 
@@ -60,7 +76,9 @@ def bindings(pid: int) -> dict[str, str]:
                     found[name] = owner
             return found
     except OSError as error:
-        raise Unreadable(f"process {pid}: {error.strerror}") from None
+        raise Unreadable(refusal(pid, error)) from None
+    except Unreadable as error:
+        raise Unreadable(f"process {pid}: {error}") from None
     except (struct.error, IndexError) as error:
         raise Unreadable(f"process {pid}: its executable is damaged: {error}") from None
 

@@ -90,17 +90,18 @@ def components(starts: Sequence[Sequence[Sequence[float]]], seconds: float) -> C
 
 @dataclass(frozen=True)
 class Costs:
-    """What a block of the duet takes beside its slices, seconds: ``overhead`` for each of its ``pairings`` (starts,
-    warm-ups, stops), and ``workloads`` that are played in each.
+    """What a block of the duet takes beside its slices, seconds: ``fixed`` once, ``overhead`` for each of its ``pairings``
+    (starts, warm-ups, stops), and ``workloads`` that are played in each.
     """
 
+    fixed: float
     overhead: float
     pairings: int
     workloads: int
 
     def block(self, length: float, pairs: int) -> float:
         """Seconds of a block with ``pairs`` of slices of ``length`` seconds."""
-        return self.pairings * (self.overhead + self.workloads * 2 * pairs * length)
+        return self.fixed + self.pairings * (self.overhead + self.workloads * 2 * pairs * length)
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 from enum import StrEnum
+from typing import Protocol
 
 from dballoc.analysis.procedure import MARGIN
-from dballoc.analysis.ratio import Ratio
 
 
 class Verdict(StrEnum):
@@ -16,7 +16,19 @@ class Verdict(StrEnum):
     UNDECIDED = "no difference shown"
 
 
-def judge(ratio: Ratio) -> Verdict:
+class Interval(Protocol):
+    """Of a ratio, whatever it came from."""
+
+    @property
+    def low(self) -> float:
+        """Its lower end."""
+
+    @property
+    def high(self) -> float:
+        """Its upper end."""
+
+
+def judge(ratio: Interval) -> Verdict:
     """By the printed interval alone: what one can read off it is what is decided.
 
     An interval that excludes 1 and yet lies within ±1 % is a difference, and a small one.
@@ -30,12 +42,12 @@ def judge(ratio: Ratio) -> Verdict:
     return Verdict.UNDECIDED
 
 
-def decided(ratio: Ratio) -> bool:
+def decided(ratio: Interval) -> bool:
     """Whether more blocks could only repeat the verdict."""
     return judge(ratio) is not Verdict.UNDECIDED
 
 
-def all_decided(ratios: Iterable[Ratio | None]) -> bool:
+def all_decided(ratios: Iterable[Interval | None]) -> bool:
     """The stop rule, asked at the planned looks alone: every comparison has a ratio, and each is decided. Where nothing is
     compared nothing is decided.
     """

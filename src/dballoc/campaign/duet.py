@@ -160,7 +160,8 @@ class _Duet:
             for number, workload in enumerate(self.experiment.workloads, 1):
                 self._play(number, workload)
             for side in self.sides:
-                side.life.record.trial["rss_peak"] = self._peak(side)
+                with side.blamed("its last sample"):
+                    side.life.record.trial["rss_peak"] = side.life.sampler.sample().peak
             for side in self.sides:
                 with side.blamed("its shutdown"):
                     side.life.ask_to_stop()
@@ -171,11 +172,6 @@ class _Duet:
             pass
         baseline, partner = (side.life.finish() for side in self.sides)
         return baseline, partner
-
-    def _peak(self, side: _Side) -> int:
-        with side.blamed("its last sample"):
-            return side.life.sampler.sample().peak
-        raise AssertionError
 
     def _warm_up_by_sql(self) -> None:
         for sql in warmup_statements(self.experiment):
@@ -189,7 +185,7 @@ class _Duet:
     def _play(self, number: int, workload: str) -> None:
         step = Step(number, "slices", self.slices.total, workload, self.duet.threads)
         self.context.observer.step_started(step)
-        seconds = self.experiment.time.warmup + self.slices.total
+        seconds = self.experiment.duet_warmup + self.slices.total
         try:
             for side in self.sides:
                 self._start_client(side, step, seconds)
@@ -226,12 +222,12 @@ class _Duet:
         began = time.monotonic()
         while True:
             elapsed = time.monotonic() - began
-            if elapsed >= self.experiment.time.warmup and all(side.intervals for side in self.sides):
+            if elapsed >= self.experiment.duet_warmup and all(side.intervals for side in self.sides):
                 return
             for side in self.sides:
                 with side.blamed(step.title):
                     side.check(step.title)
-                    if elapsed > self.experiment.time.warmup + _FIRST_WORD and not side.intervals:
+                    if elapsed > self.experiment.duet_warmup + _FIRST_WORD and not side.intervals:
                         raise Fault("client", f"{step.title}: sysbench has not said a word in {elapsed:.0f} s")
             time.sleep(_POLL)
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from dballoc.analysis.components import Costs, Wishes
+from dballoc.analysis.components import Components, Costs, Plan, Wishes, plan
 from dballoc.analysis.procedure import LOOKS, declare, family_size
 from dballoc.campaign.prepare import Setting
 from dballoc.experiment import schedule
@@ -19,8 +19,9 @@ _PER_DUET = 1.6
 DEFAULT_BLOCKS = 6
 MOST_BLOCKS = LOOKS[-1]
 
-# Where nobody says how a duet is played, before the pilot has: what it is expected to find.
-_USUAL_SLICE, _USUAL_PAIRS = 2.0, 3
+# What a pilot is expected to find, before it has: standard deviations of starts, slices and pieces (of so many seconds),
+# and the halves' difference, on a shared machine of two cores.
+USUAL = Components(0.005, 0.01, 0.02, 0.1, 0.5)
 
 # The pilot: starts, slices in each, and their length; a shorter one where the duet's time is short.
 PILOT_STARTS, PILOT_SLICES = 3, 4
@@ -60,14 +61,11 @@ def estimate(setting: Setting) -> Estimate:
         blocks["solo"] = _blocks(setting, seconds["solo"], share_of_budget(setting))
         on_purpose += blocks["solo"] * purpose
     if "duet" in setting.designs:
-        duet = setting.experiment.duet
-        costs = duet_costs(setting)
-        length, pairs = duet.slice or _USUAL_SLICE, duet.pairs or _USUAL_PAIRS
-        seconds["duet"] = costs.block(length, pairs) + _PER_BLOCK
-        blocks["duet"] = _blocks(setting, seconds["duet"], duet_time(setting))
+        costs, usual = duet_costs(setting), duet_plan(setting, USUAL)
+        blocks["duet"], seconds["duet"] = usual.blocks, usual.block_seconds
         trials["duet"] = 2 * costs.pairings
-        warm_up = setting.experiment.time.warmup
-        on_purpose += blocks["duet"] * costs.pairings * costs.workloads * (warm_up + 2 * pairs * length)
+        loaded = setting.experiment.duet_warmup + 2 * usual.pairs * usual.slice
+        on_purpose += usual.blocks * costs.pairings * costs.workloads * loaded
     whole = pilot + sum(blocks[d] * seconds[d] for d in blocks)
     return Estimate(blocks, trials, seconds, pilot, on_purpose / whole)
 
@@ -120,15 +118,16 @@ def duet_costs(setting: Setting) -> Costs:
     workloads = len(experiment.workloads)
     copies = 2 * setting.copied / 2**30 * _PER_GIB_COPIED
     # The warm-up ends with the clients' first report, a second after their start.
-    warm_up = workloads * (max(1.0, experiment.time.warmup) + 2 * _PER_LOAD)
+    warm_up = workloads * (max(1.0, experiment.duet_warmup) + 2 * _PER_LOAD)
     others = len(setting.duet.thp) - 1
-    return Costs(_PER_DUET + copies + warm_up, 1 + others, workloads)
+    return Costs(_PER_BLOCK, _PER_DUET + copies + warm_up, 1 + others, workloads)
 
 
-def duet_wishes(setting: Setting) -> Wishes:
-    """What the experiment says of its duets, and their time."""
+def duet_plan(setting: Setting, found: Components) -> Plan:
+    """The slices, pairs and blocks that suit these components, with what the experiment says of them, in its time."""
     duet = setting.experiment.duet
-    return Wishes(duet.slice, duet.pairs, setting.experiment.blocks, duet_time(setting), duet.discard)
+    wishes = Wishes(duet.slice, duet.pairs, setting.experiment.blocks, duet_time(setting), duet.discard)
+    return plan(found, duet_costs(setting), wishes, _confidence(setting))
 
 
 def needs_pilot(setting: Setting) -> bool:
@@ -150,7 +149,7 @@ def pilot_seconds(setting: Setting) -> float:
     return PILOT_STARTS * (costs.overhead + costs.workloads * PILOT_SLICES * pilot_slice(setting))
 
 
-def confidence(setting: Setting) -> dict[int, float]:
+def _confidence(setting: Setting) -> dict[int, float]:
     """The level of a duet's intervals for each number of blocks that may be planned."""
     experiment = setting.experiment
     family = family_size(setting.designs, len(experiment.variant), len(experiment.workloads))

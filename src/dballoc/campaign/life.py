@@ -116,8 +116,9 @@ class Life:
     def ready(self) -> None:
         """Wait until it answers, prove its malloc, take the first mark. Fault for each of these."""
         assert self._child
+        database = self.context.setting.experiment.data.database
         try:
-            self._running = server.answering(self._child, self._launch, self._time.start, "sbtest")
+            self._running = server.answering(self._child, self._launch, self._time.start, database)
         except server.StartFailed as error:
             self.ended = error.exit
             raise self.examiner.failed_start(str(error), error.exit) from None

@@ -3,15 +3,12 @@
 import math
 from collections import defaultdict
 
-from dballoc.analysis.components import Components, Plan, components, plan
-from dballoc.campaign import estimate
+from dballoc.analysis.components import Components, Plan, components
 from dballoc.campaign.duet import PIECE
+from dballoc.campaign.estimate import duet_plan
 from dballoc.campaign.prepare import Setting
 from dballoc.errors import UsageError
 from dballoc.store.results import Row
-
-# Standard deviations of starts, slices and pieces on a shared machine of two cores.
-USUAL_SCATTER = (0.005, 0.01, 0.02)
 
 # A half that is idle for more than this share of the slices waits for something: a disk, or locks.
 MOST_IDLE = 0.3
@@ -40,15 +37,8 @@ def evaluate(setting: Setting, rows: list[Row]) -> tuple[dict[str, Components], 
     the slices of the pilot's trials with their ``position`` and ``role``. ValueError when they are not whole.
     """
     found = {w: components(_logs([r for r in rows if r["workload"] == w]), PIECE) for w in setting.experiment.workloads}
-    wishes = estimate.duet_wishes(setting)
     worst = max(found.values(), key=lambda c: c.block(1.0, 2))
-    return found, plan(worst, estimate.duet_costs(setting), wishes, estimate.confidence(setting))
-
-
-def without(setting: Setting) -> Plan:
-    """The plan where a pilot has shown nothing: for the scatter that is usual elsewhere."""
-    usual = Components(*USUAL_SCATTER, 0.0, PIECE)
-    return plan(usual, estimate.duet_costs(setting), estimate.duet_wishes(setting), estimate.confidence(setting))
+    return found, duet_plan(setting, worst)
 
 
 def _logs(rows: list[Row]) -> list[list[list[float]]]:

@@ -16,15 +16,17 @@ import psutil
 from dballoc.allocators import environment, proof
 from dballoc.allocators import find as find_allocator
 from dballoc.allocators.find import Allocator
+from dballoc.campaign import contents
+from dballoc.campaign.contents import Contents
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Design, Experiment, Server, Variant
 from dballoc.experiment.units import parse_size
 from dballoc.host import cgroup, cpus, halves, places, thp
 from dballoc.host.user import ServerUser, server_user
-from dballoc.load import sysbench
+from dballoc.load import sysbench, workload
 from dballoc.servers import build as find_build
 from dballoc.servers import options as server_options
-from dballoc.servers import template
+from dballoc.servers import template, validate
 from dballoc.servers.build import Build
 
 # A server's memory beside its cache, for the estimate alone: fixed, and for each connection.
@@ -95,6 +97,7 @@ class Setting:
     variants: dict[str, Prepared]
     user: ServerUser
     sysbench: sysbench.Sysbench
+    contents: Contents
     duet: DuetSetting | None = None
     no_duet: str | None = None
 
@@ -132,15 +135,14 @@ class Setting:
 
 def settle(experiment: Experiment) -> Setting:
     """Find and check everything. UsageError for whatever this machine cannot do as asked."""
-    client = sysbench.find()
-    for name in experiment.workloads:
-        sysbench.workload(name)
+    client = replace(sysbench.find(), workloads=workload.settle(experiment))
+    of = contents.settle(experiment, client)
     user = server_user()
     _check_places(user)
     if experiment.limits.memory is not None:
         cgroup.check()
-    variants = {v.name: _settle_variant(experiment, v, user) for v in experiment.variant}
-    setting = _with_duet(Setting(experiment, variants, user, client))
+    variants = {v.name: _settle_variant(experiment, v, user, client, of) for v in experiment.variant}
+    setting = _with_duet(Setting(experiment, variants, user, client, of))
     _check_room(setting)
     return setting
 
@@ -193,7 +195,9 @@ def _check_places(user: ServerUser) -> None:
             )
 
 
-def _settle_variant(experiment: Experiment, variant: Variant, user: ServerUser) -> Prepared:
+def _settle_variant(
+    experiment: Experiment, variant: Variant, user: ServerUser, client: sysbench.Sysbench, of: Contents
+) -> Prepared:
     where = f"variant {variant.name!r}"
     server = experiment.server_of(variant)
     build = find_build.find(server.use, server.basedir)
@@ -221,18 +225,25 @@ def _settle_variant(experiment: Experiment, variant: Variant, user: ServerUser) 
     cpu = experiment.cpu_of(variant)
     server_cpus, client_cpus = cpus.choose(cpu)
     clients = _most_clients(experiment)
-    statements = max(sysbench.statements(w, clients, experiment.data.tables, experiment.load) for w in experiment.workloads)
+    works = [client.workload(name) for name in experiment.workloads]
+    statements = max(sysbench.statements(w, clients, experiment.data.tables, experiment.load) for w in works)
+    if of.sql:
+        contents.client(build)
     options = {
         **build.entry["engines"][server.engine],
+        # Their events would run in every trial.
+        **({"event-scheduler": "OFF"} if experiment.data.own else {}),
         **server_options.capacity(clients, statements, experiment.data.tables),
         **server.init_options,
         **server.options,
     }
     options = {server_options.normal(k): v for k, v in options.items()}
     server_options.check_capacity(options, clients, statements, where)
+    validate.check(build, options, user, where)
+    recipe = template.Recipe(build, server.engine, experiment.data, server.init_options, of.identity, of.size, of.directory)
     return Prepared(
         variant, server, build, allocator, env, options, server_cpus, client_cpus,
-        template.Recipe(build, server.engine, experiment.data, server.init_options), bindings,
+        recipe, bindings,
         _pool(server.engine, options, where), server_options.open_files(clients, experiment.data.tables),
     )  # fmt: skip
 

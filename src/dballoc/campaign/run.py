@@ -17,10 +17,19 @@ import dballoc
 from dballoc.analysis import campaign, comparison, verdict
 from dballoc.analysis.duet import block_log, costs
 from dballoc.analysis.procedure import declare, family_size
-from dballoc.campaign import duet, pilot, templates, trial
+from dballoc.campaign import duet, own, pilot, rehearsal, templates, trial
 from dballoc.campaign.directory import ROOM, Directory
 from dballoc.campaign.duet import Slices
-from dballoc.campaign.estimate import PILOT_SLICES, PILOT_STARTS, Estimate, estimate, needs_pilot, pilot_slice
+from dballoc.campaign.estimate import (
+    PILOT_SLICES,
+    PILOT_STARTS,
+    USUAL,
+    Estimate,
+    duet_plan,
+    estimate,
+    needs_pilot,
+    pilot_slice,
+)
 from dballoc.campaign.life import Context, Interrupted
 from dballoc.campaign.observer import Observer, Plan
 from dballoc.campaign.prepare import Setting
@@ -175,6 +184,8 @@ class _Campaign:
     def _blocks(self) -> None:
         log = self.directory.path / "template.log"
         self.made = templates.of_all_variants(self.setting, self.custody, self.observer, log)
+        own.keep(self.setting, self.directory.path, bool(self.results.trials()))
+        rehearsal.rehearse(self.setting, self.custody, self.made, self.directory.path)
         if "duet" in self.designs:
             self._settle_slices()
         planned = self._planned()
@@ -363,7 +374,7 @@ class _Campaign:
         try:
             found, plan = pilot.evaluate(self.setting, rows)
         except ValueError:
-            found, plan = {}, pilot.without(self.setting)
+            found, plan = {}, duet_plan(self.setting, USUAL)
             self.observer.notice("the pilot of the duet had faults; slices and pairs are the usual ones")
         return {"components": {w: asdict(c) for w, c in found.items()}, "plan": asdict(plan)}
 

@@ -31,6 +31,11 @@ def workloads() -> Entries:
     return _read("workloads")
 
 
+def foreign_options() -> dict[str, Any]:
+    """What of another server's options is left out or moved; see options.toml."""
+    return _read("options")
+
+
 def experiments() -> dict[str, str]:
     """The text of each shipped experiment file, by name."""
     folder = files(__name__) / "experiments"

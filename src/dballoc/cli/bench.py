@@ -6,10 +6,12 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
+from dballoc.analysis import preference
 from dballoc.campaign import estimate, prepare, run
 from dballoc.campaign.directory import next_directory
-from dballoc.cli import options
+from dballoc.cli import options, sources
 from dballoc.cli.display import display, minutes
+from dballoc.cli.report import Prefer
 from dballoc.errors import Failure
 from dballoc.experiment import file
 from dballoc.experiment.cpus import format_cpus
@@ -34,14 +36,28 @@ def bench(
         str | None,
         typer.Option(metavar="A,B,…", help="Allocators to compare; the first is the baseline, or glibc if it is one."),
     ] = None,
+    like: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PID", min=1, help="A running server to take build, options, limits and the baseline's malloc from."
+        ),
+    ] = None,
     server: Annotated[str | None, typer.Option(metavar="NAME", help="Server family; see dballoc list servers.")] = None,
     basedir: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the server was unpacked or installed.")] = None,
     engine: Annotated[str | None, typer.Option(metavar="NAME", help="Storage engine: innodb, rocksdb, aria, myisam.")] = None,
     option: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="A my.cnf option of the server; may be given again.")
     ] = None,
+    defaults_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A my.cnf: the server's options, below those of --option.")
+    ] = None,
+    login_path: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Login path that --like asks the server with, beside ~/.my.cnf.")
+    ] = None,
     connect: Annotated[Literal["socket", "tcp"] | None, typer.Option(help="How the load reaches the server.")] = None,
-    workloads: Annotated[str | None, typer.Option(metavar="W,W,…", help="Workloads; see dballoc list workloads.")] = None,
+    workloads: Annotated[
+        str | None, typer.Option(metavar="W,W,…", help="Workloads of dballoc list workloads, or .lua and .sql files.")
+    ] = None,
     threads: Annotated[str | None, typer.Option(metavar="N,N,…", help="Client threads, one level each.")] = None,
     load_option: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of the sysbench script; may be given again.")
@@ -59,6 +75,15 @@ def bench(
     ] = None,
     tables: Annotated[int | None, typer.Option(metavar="N", help="sysbench tables.")] = None,
     rows: Annotated[int | None, typer.Option(metavar="N", help="Rows of each table.")] = None,
+    data_directory: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="A server's data directory to run on copies of, instead of sysbench's tables."),
+    ] = None,
+    data_sql: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="A dump or SQL script, .gz too, to make the data; may be given again."),
+    ] = None,
+    database: Annotated[str | None, typer.Option(metavar="NAME", help="The database that the load uses.")] = None,
     warmup: Annotated[str | None, typer.Option(metavar="TIME", help="Load before the first level, not measured.")] = None,
     level: Annotated[str | None, typer.Option(metavar="TIME", help="How long each level is measured.")] = None,
     idle: Annotated[str | None, typer.Option(metavar="TIME", help="Rest after the last level.")] = None,
@@ -70,6 +95,7 @@ def bench(
     budget: Annotated[str | None, typer.Option(metavar="TIME", help="Time for the whole campaign, like 20m.")] = None,
     seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of the order of trials.")] = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Results directory; default: under dballoc-results/.")] = None,
+    prefer: Prefer = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything, print trials, minutes, memory and disk, and stop.")
     ] = False,
@@ -85,14 +111,19 @@ def bench(
         "workloads": options.words(workloads), "threads": options.numbers(threads, "--threads"), "levels": levels,
         "design": design,
         "load.options": options.pairs(load_option, "--load-option"), "load.prepared_statements": prepared,
-        "data.tables": tables, "data.rows": rows, "time.warmup": warmup, "time.level": level, "time.idle": idle,
+        "data.tables": tables, "data.rows": rows, "data.directory": str(data_directory) if data_directory else None,
+        "data.sql": [str(p) for p in data_sql] if data_sql else None, "data.database": database,
+        "time.warmup": warmup, "time.level": level, "time.idle": idle,
         "cpu.count": cpus, "cpu.server": server_cpus, "cpu.client": client_cpus, "limits.memory": memory,
         "blocks": blocks, "budget": budget, "seed": seed,
     }  # fmt: skip
-    model = options.experiment(experiment, named, flags)
+    layers = sources.layers(like, login_path, defaults_file, flags)
+    model = options.experiment(experiment, named, flags, layers)
     if print_:
         print(file.dump(model), end="")
         return
+    preferred = preference.parse(prefer)
+    preference.check(preferred, [v.name for v in model.variant], model.workloads, bool(model.time.idle))
     setting = prepare.settle(model)
     if dry_run:
         _print_plan(setting)
@@ -104,8 +135,8 @@ def bench(
     done = ", ".join(f"{number} {design_} blocks" for design_, number in ending.blocks.items())
     console.print(f"{ENDINGS[ending.why]} ({done})\n", highlight=False)
     if run.has_trials(directory):
-        page = write(directory)
-        terminal.print_answer(console, directory)
+        page = write(directory, preference=preferred)
+        terminal.print_answer(console, directory, preferred)
         console.print(f"\nReport: {page}", soft_wrap=True, highlight=False)
     if ending.why == "interrupted":
         raise typer.Exit(INTERRUPTED)

@@ -1,16 +1,24 @@
 """From ``bench``'s file and flags to the one experiment model. Pure."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from dballoc.catalogue import experiments, look_up
+from dballoc.catalogue import experiments, look_up, workloads
 from dballoc.errors import UsageError
 from dballoc.experiment import file
 from dballoc.experiment.model import Experiment
+from dballoc.experiment.paths import anchor
+
+Table = dict[str, Any]
 
 
-def experiment(origin: Path | None, named: str | None, flags: dict[str, Any]) -> Experiment:
+def experiment(
+    origin: Path | None, named: str | None, flags: dict[str, Any], layers: Sequence[Callable[[Table], Table]] = ()
+) -> Experiment:
     """The file (or the shipped experiment, or the demo) with ``flags`` laid over it; a None flag was not given.
+
+    ``layers`` come between the two, but for the variants that a flag asks for, which are below them.
 
     UsageError in one line, with the file's name or "command line" in front.
     """
@@ -25,7 +33,11 @@ def experiment(origin: Path | None, named: str | None, flags: dict[str, Any]) ->
     given = {k: v for k, v in flags.items() if v is not None}
     if given and origin is None and named is None:
         where = "command line"
-    return file.build(overlay(table, given), where)
+    below = {k: given.pop(k) for k in ("allocators",) if k in given}
+    table = overlay(anchor(table, origin.parent if origin else Path.cwd(), workloads()), below)
+    for layer in layers:
+        table = layer(table)
+    return file.build(anchor(overlay(table, given), Path.cwd(), workloads()), where)
 
 
 def overlay(table: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
@@ -39,6 +51,18 @@ def overlay(table: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
         result.pop("blocks", None)  # the time asked for decides, not the file's number
     if "blocks" in flags and "budget" not in flags:
         result.pop("budget", None)
+    if any("/" in w or w.endswith(".lua") for w in flags.get("workloads", [])):
+        # Options of the file's scripts are not those of the user's.
+        result.get("load", {}).pop("options", None)
+    if "data" in result:
+        for one, other in (("data.directory", "sql"), ("data.sql", "directory")):
+            if one in flags:
+                result["data"].pop(other, None)
+    # CPUs are given one way or the other; the flag's way replaces the file's.
+    if "cpu" in result and not {"cpu.server", "cpu.client"}.isdisjoint(flags):
+        result["cpu"].pop("count", None)
+    if "cpu" in result and "cpu.count" in flags:
+        result["cpu"] = {}
     for name, value in flags.items():
         *sections, key = name.split(".")
         place = result

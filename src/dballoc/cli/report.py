@@ -7,16 +7,35 @@ import typer
 from rich.console import Console
 
 from dballoc import report as room
+from dballoc.analysis.preference import parse
 from dballoc.report import terminal
+
+Prefer = Annotated[
+    str | None,
+    typer.Option(
+        metavar="memory|speed|CONDITION,…",
+        help="What the recommendation is after: memory (the default: of those not shown slower by more than 1 %, the one with "
+        "the least peak RSS), speed (of those not shown to need more than 1 % more, the fastest), or conditions that must not "
+        "be shown broken, like 'p99<=1.05,rss<=1.1'.",
+    ),
+]
 
 
 def report(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A results directory of dballoc bench.")],
     out: Annotated[Path | None, typer.Option(metavar="PATH", help="Where to write; default: into DIR.")] = None,
     redact: Annotated[bool, typer.Option("--redact", help="Replace names of host and users, and paths.")] = False,
+    prefer: Prefer = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the recommendation for machines; recommendation.json is the same.")
+    ] = False,
 ) -> None:
-    """Write report.html, report.md, csv/ and charts/ from a results directory alone, and print the answer."""
-    page = room.write(directory, out, redact)
+    """Write report.html, report.md, recommendation.json, csv/, charts/ from a results directory alone; print the answer."""
+    preference = parse(prefer)
+    page = room.write(directory, out, redact, preference)
+    if as_json:
+        print(page.with_name("recommendation.json").read_text(encoding="utf-8"), end="")
+        return
     console = Console()
-    terminal.print_answer(console, directory)
+    terminal.print_answer(console, directory, preference)
     console.print(f"\nReport: {page}", soft_wrap=True, highlight=False, markup=False)

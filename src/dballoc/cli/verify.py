@@ -19,7 +19,7 @@ def verify(
     try:
         found = identify.identify(pid)
     except Unreadable as error:
-        raise Failure(f"{error}; it takes the process's own user or root to look into it") from None
+        raise Failure(str(error)) from None
     if as_json:
         print(json.dumps(dataclasses.asdict(found), indent=1))
         return
@@ -29,3 +29,5 @@ def verify(
     print(f"THP:      {found.thp}")
     for symbol, library in found.mixed.items():
         print(f"warning:  {symbol} leads to {library}: blocks of two mallocs are mixed")
+    for what, why in found.idle.items():
+        print(f"warning:  {what}: {why}")

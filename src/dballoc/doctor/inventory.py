@@ -2,7 +2,6 @@
 
 import tomllib
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from dballoc.experiment import file
 from dballoc.experiment.model import Experiment
 from dballoc.host.packages import Packages
 from dballoc.load import sysbench
+from dballoc.load.workload import lua
 from dballoc.servers import build as find_build
 from dballoc.servers.build import Build
 
@@ -66,7 +66,7 @@ def servers() -> list[Item]:
 
 def workloads() -> list[Workload]:
     """Every workload of the catalogue."""
-    directories = [Path(str(files("dballoc.load") / "lua"))]
+    directories = [lua()]
     try:
         directories.append(sysbench.find().share)
         here = True

@@ -51,7 +51,7 @@ def dump(experiment: Experiment) -> str:
     table = experiment.model_dump(mode="json", exclude_defaults=True, exclude_none=True)
     for section in ("server", "data", "time"):
         table[section] = getattr(experiment, section).model_dump(mode="json", exclude_none=True)
-        table[section] = {k: v for k, v in table[section].items() if v != {}}
+        table[section] = {k: v for k, v in table[section].items() if v not in ({}, [])}
     scalars = {k: v for k, v in table.items() if not isinstance(v, dict) and k != "variant"}
     tables = {k: v for k, v in table.items() if isinstance(v, dict)}
     variants = [_array_item("variant", entry) for entry in table["variant"]]
@@ -104,8 +104,8 @@ def _dotted(loc: tuple[int | str, ...]) -> str:
 def _known_keys(loc: tuple[int | str, ...]) -> list[str]:
     model: type[BaseModel] = Experiment
     for part in loc:
-        if isinstance(part, int):
-            continue
+        if isinstance(part, int) or part not in model.model_fields:
+            continue  # a number of a list, a name in a table of tables
         inner = model.model_fields[part].annotation
         candidates = [inner, *get_args(inner)]
         model = next(c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel))

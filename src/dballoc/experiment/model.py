@@ -78,10 +78,40 @@ class Cpu(_Table):
 
 
 class Data(_Table):
-    """The data that every trial starts from: sysbench's tables."""
+    """The data that every trial starts from: sysbench's tables, a copy of a data directory, or what SQL files make."""
 
     tables: Annotated[int, Field(ge=1, le=1000)] = 8
     rows: Annotated[int, Field(ge=1)] = 100_000
+    directory: str | None = None
+    sql: list[str] = []
+    database: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^`/\\\x00]*$")] = "sbtest"
+
+    @property
+    def own(self) -> bool:
+        """Whether it is the user's own, not sysbench's."""
+        return self.directory is not None or bool(self.sql)
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if self.directory is not None and self.sql:
+            raise ValueError("give either a directory or sql, not both")
+        return self
+
+
+class Workload(_Table):
+    """A workload of the user's own: a sysbench script, or a file of SQL statements."""
+
+    script: str | None = None
+    sql: str | None = None
+    options: Options = {}
+    prepared: Annotated[int, Field(ge=0)] = 0
+    writes: bool = False
+
+    @model_validator(mode="after")
+    def _one_file(self) -> Self:
+        if (self.script is None) == (self.sql is None):
+            raise ValueError("give a script (Lua) or sql (a file of statements), and not both")
+        return self
 
 
 class Load(_Table):
@@ -115,12 +145,14 @@ class Duet(_Table):
 
     ``threads``: clients a side; None: four for each CPU of a half, 64 at most. ``slice`` and ``pairs`` (of slices, in
     each block) come from a pilot where they are None. ``discard``: the start of each slice that does not count.
+    ``warmup``: before the first slice; None: as ``time.warmup``.
     """
 
     threads: Annotated[int, Field(ge=1)] | None = None
     slice: Duration | None = None
     pairs: Annotated[int, Field(ge=1)] | None = None
     discard: Duration = 0.5
+    warmup: Duration | None = None
 
     @model_validator(mode="after")
     def _something_is_left(self) -> Self:
@@ -181,6 +213,7 @@ class Experiment(_Table):
     duet: Duet = Duet()
     limits: Limits = Limits()
     noise: Noise = Noise()
+    workload: dict[Name, Workload] = {}
     variant: Annotated[list[Variant], Field(min_length=1)]
 
     @field_validator("threads", "workloads")
@@ -204,6 +237,11 @@ class Experiment(_Table):
         if self.baseline not in names:
             raise ValueError(f"baseline {self.baseline!r} is not a variant; there are {', '.join(names)}")
         return self
+
+    @property
+    def duet_warmup(self) -> float:
+        """Seconds of load before a duet's first slice."""
+        return self.time.warmup if self.duet.warmup is None else self.duet.warmup
 
     def find(self, name: str) -> Variant:
         """The variant of that name; KeyError if there is none."""

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from dballoc.experiment.model import Data, Load
 from dballoc.host.custody import Child, Custody, Exit
-from dballoc.load import output, sysbench
+from dballoc.load import output, sqlfile, sysbench
 from dballoc.load.output import Follower, Interval
+from dballoc.load.workload import Workload
 from dballoc.servers.options import Address
 
 
@@ -75,14 +76,25 @@ def start(
     custody: Custody, bench: sysbench.Sysbench, job: Job, connection: Path, raw: Path, name: str, cpus: frozenset[int] | None
 ) -> Client:
     """Start a run. ``connection``: see :func:`connection_file`; raw files go to ``raw`` as ``*-name.*``."""
-    options = sysbench.run_options(job.workload, job.threads, job.seconds, job.data, job.engine, job.load)
+    work = bench.workload(job.workload)
+    options = sysbench.run_options(work, job.threads, job.seconds, job.data, job.engine, job.load)
     printed = raw / f"sysbench-{name}.txt"
     follower = Follower(raw / f"intervals-{name}.jsonl")
     child = custody.spawn(
-        sysbench.command(bench, connection, "run", options), sysbench.environment(bench, job.workload, follower.path), printed,
+        sysbench.command(bench, connection, "run", options),
+        sysbench.environment(bench, work, follower.path, program_file(raw, work)), printed,
         cpus=sorted(cpus) if cpus else None, nofile=max(1024, job.threads + 200),
     )  # fmt: skip
     return Client(child, printed, follower)
+
+
+def program_file(directory: Path, work: Workload) -> Path | None:
+    """The compiled file of a SQL workload, for the client to read; None for a script."""
+    if not work.statements:
+        return None
+    path = directory / f"workload-{work.name}.lua"
+    path.write_text(sqlfile.compile_lua(work.statements), encoding="utf-8")
+    return path
 
 
 def connection_file(directory: Path, address: Address, password: str) -> Path:

@@ -4,28 +4,32 @@ import os
 import re
 import shutil
 import subprocess
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
-from dballoc.catalogue import look_up, workloads
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Data, Load
+from dballoc.load.workload import Workload, lua, of_catalogue, shown
 from dballoc.servers.options import Address
-from dballoc.servers.sql import DATABASE, USER
+from dballoc.servers.sql import USER
 
 _SHARE = ("/usr/share/sysbench", "/usr/local/share/sysbench")
 
 
 @dataclass(frozen=True)
 class Sysbench:
-    """The executable, its version, and where its scripts lie."""
+    """The executable, its version, where its scripts lie, and the workloads of the experiment."""
 
     executable: Path
     version: str
     share: Path
+    workloads: Mapping[str, Workload] = field(default_factory=dict, hash=False)
+
+    def workload(self, name: str) -> Workload:
+        """The experiment's workload of that name, else the catalogue's. UsageError if there is none."""
+        return self.workloads.get(name) or of_catalogue(name)
 
 
 @cache
@@ -48,25 +52,24 @@ def find() -> Sysbench:
     raise UsageError(f"{executable} has no scripts: no oltp_common.lua in {near}")
 
 
-def workload(name: str) -> dict[str, Any]:
-    """The workload's catalogue row. UsageError if there is none of that name."""
-    row: dict[str, Any] = look_up(workloads(), name, "workload")
-    return row
-
-
-def statements(name: str, threads: int, tables: int, load: Load) -> int:
+def statements(work: Workload, threads: int, tables: int, load: Load) -> int:
     """Prepared statements that ``threads`` clients hold at once."""
-    return threads * tables * workload(name)["prepared"] if load.prepared_statements else 0
+    return threads * tables * work.prepared if load.prepared_statements else 0
 
 
 def tables_options(data: Data, engine: str) -> dict[str, str]:
     """Options that prepare and run must agree on."""
-    return {"tables": str(data.tables), "table-size": str(data.rows), "mysql-storage-engine": engine}
+    tables = {"tables": str(data.tables), "table-size": str(data.rows), "mysql-storage-engine": engine}
+    return {**tables, "mysql-db": data.database}
 
 
-def run_options(name: str, threads: int, seconds: float, data: Data, engine: str, load: Load) -> dict[str, str]:
+def prepare_options(work: Workload, threads: int, data: Data, engine: str) -> dict[str, str]:
+    """The options with which a script makes its data."""
+    return {**tables_options(data, engine), "threads": str(threads), **_dashed(work.options)}
+
+
+def run_options(work: Workload, threads: int, seconds: float, data: Data, engine: str, load: Load) -> dict[str, str]:
     """The options of a run. What sysbench leaves to a default of its version is said outright."""
-    row = workload(name)
     options = {
         **tables_options(data, engine),
         "threads": str(threads),
@@ -77,16 +80,20 @@ def run_options(name: str, threads: int, seconds: float, data: Data, engine: str
         "histogram": "on",
         "rand-type": load.random,
         "db-ps-mode": "auto" if load.prepared_statements else "disable",
-        **{k.replace("_", "-"): v for k, v in {**row.get("options", {}), **load.options}.items()},
+        **_dashed({**work.options, **load.options}),
     }
     return options
+
+
+def _dashed(options: Mapping[str, str]) -> dict[str, str]:
+    return {k.replace("_", "-"): v for k, v in options.items()}
 
 
 def connection_options(address: Address, password: str) -> dict[str, str]:
     """How sysbench reaches the server: the socket, or TCP where the experiment says so."""
     where = {"mysql-socket": str(address.socket)} if address.port is None else {
         "mysql-host": "127.0.0.1", "mysql-port": str(address.port)}  # fmt: skip
-    return {**where, "mysql-user": USER, "mysql-password": password, "mysql-db": DATABASE, "db-driver": "mysql"}
+    return {**where, "mysql-user": USER, "mysql-password": password, "db-driver": "mysql"}
 
 
 def write_config(path: Path, options: dict[str, str]) -> Path:
@@ -99,18 +106,47 @@ def write_config(path: Path, options: dict[str, str]) -> Path:
 def command(sysbench: Sysbench, config: Path, verb: str, options: dict[str, str]) -> list[str]:
     """``verb`` is run or prepare. A script's own options work on the command line only, not in the file."""
     given = [f"--{k}={v}" for k, v in options.items()]
-    return [str(sysbench.executable), f"--config-file={config}", str(_lua() / "dballoc.lua"), *given, verb]
+    return [str(sysbench.executable), f"--config-file={config}", str(lua() / "dballoc.lua"), *given, verb]
 
 
-def environment(sysbench: Sysbench, name: str, intervals: Path) -> dict[str, str]:
-    """The client's environment: nothing of the server's variant."""
+def environment(sysbench: Sysbench, work: Workload, intervals: Path, program: Path | None = None) -> dict[str, str]:
+    """The client's environment: nothing of the server's variant. ``program``: a SQL file, compiled."""
     return {
         "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
-        "LUA_PATH": f"{_lua()}/?.lua;{sysbench.share}/?.lua;;",
-        "DBALLOC_SCRIPT": workload(name)["script"],
+        "LUA_PATH": f"{lua()}/?.lua;{f'{work.file.parent}/?.lua;' if work.file else ''}{sysbench.share}/?.lua;;",
+        "DBALLOC_SCRIPT": work.script,
         "DBALLOC_INTERVALS": str(intervals),
+        **({"DBALLOC_PROGRAM": str(program)} if program else {}),
     }
 
 
-def _lua() -> Path:
-    return Path(str(files("dballoc.load") / "lua"))
+def makes_data(sysbench: Sysbench, work: Workload) -> bool:
+    """Whether a script of the user's has a ``prepare`` of its own. UsageError, ``FILE:LINE: …``, if it cannot be loaded.
+
+    It is loaded for that, without a server: what stands outside its functions runs.
+    """
+    if work.file is None or work.statements:
+        return False
+    done = subprocess.run(
+        [str(sysbench.executable), str(lua() / "dballoc_inspect.lua"), "help"],
+        env=environment(sysbench, work, Path(os.devnull)),
+        capture_output=True, text=True, errors="replace", timeout=60, check=False,
+    )  # fmt: skip
+    if "dballoc: prepare " not in done.stdout:
+        raise UsageError(script_error(work, done.stdout + done.stderr))
+    return "dballoc: prepare own" in done.stdout
+
+
+def refusal(work: Workload) -> Callable[[Path], UsageError]:
+    """From the log of a script of the user's that failed to the error that says why."""
+    return lambda log: UsageError(script_error(work, log.read_text(errors="replace")))
+
+
+def script_error(work: Workload, output: str) -> str:
+    """What sysbench said of a failed script, as ``FILE:LINE: …`` where it names a line."""
+    assert work.file
+    lines = [line for line in output.splitlines() if line.startswith("FATAL")] or output.strip().splitlines()[-1:]
+    text = lines[-1].removeprefix("FATAL: ") if lines else "sysbench does not run it"
+    where = re.search(rf"{re.escape(work.file.name)}:(\d+): (.*)", text) if not work.statements else None
+    text = re.sub(r"^`\w+' function failed: \S*dballoc_sql\.lua:\d+: ", "", text)
+    return f"{shown(work.file)}:{where[1]}: {where[2]}" if where else f"{shown(work.file)}: {text}"

@@ -1,10 +1,12 @@
 """The answer in words, for the terminal, the HTML page and the Markdown. Pure: from figures and verdicts to sentences."""
 
+import json
 from dataclasses import dataclass, field
 
+from dballoc.analysis import speed
 from dballoc.analysis.campaign import Campaign
 from dballoc.analysis.comparison import Comparison, Comparisons, procedures
-from dballoc.analysis.recommendation import RULE, Recommendation
+from dballoc.analysis.recommendation import Recommendation
 from dballoc.analysis.verdict import Verdict
 from dballoc.report.numbers import change, count, detectable, listing, percent, times
 
@@ -20,12 +22,15 @@ DESIGNS = {
 
 @dataclass(frozen=True)
 class Progress:
-    """How far the campaign is: by design finished ``blocks`` of ``planned``; ``disturbed``: counted although disturbed."""
+    """How far the campaign is: by design finished ``blocks`` of ``planned``; ``disturbed``: counted although disturbed.
+    ``no_duet``: why a campaign that might have played duets did not.
+    """
 
     blocks: dict[str, int]
     planned: dict[str, int]
     ending: str | None = None
     disturbed: int = 0
+    no_duet: str | None = None
 
     @property
     def final(self) -> bool:
@@ -81,7 +86,8 @@ def progress(campaign: Campaign) -> Progress:
         disturbed += sum(1 for reason in last.values() if reason is not None)
         blocks[design] = len(last)
     planned = {design: p.looks[-1] for design, p in procedures(campaign).items()}
-    return Progress({d: blocks[d] for d in planned}, planned, campaign.facts.get("ending"), disturbed)
+    no_duet = json.loads(campaign.facts["duet"]).get("none")
+    return Progress({d: blocks[d] for d in planned}, planned, campaign.facts.get("ending"), disturbed, no_duet)
 
 
 def answer(comparisons: Comparisons, recommendation: Recommendation, baseline: str, done: Progress) -> Answer:
@@ -92,7 +98,8 @@ def answer(comparisons: Comparisons, recommendation: Recommendation, baseline: s
     floor = [c for c in comparisons.floor if c.ratio and _spoken_of(c)]
     figures = " and ".join(f"{_short(c, comparisons)} {_times(c)}" for c in floor)
     said = Line(f"The A/A floor, {baseline} against itself", figures) if floor else None
-    return Answer(headline, reason, f"Against {baseline}", lines, said, _notes(comparisons, baseline, done))
+    notes = [f"Rule: {recommendation.preference.rule}.", *_notes(comparisons, baseline, done)]
+    return Answer(headline, reason, f"Against {baseline}", lines, said, notes)
 
 
 def verdict_words(comparison: Comparison, comparisons: Comparisons) -> str:
@@ -133,17 +140,18 @@ def _recommend(comparisons: Comparisons, recommendation: Recommendation, baselin
         ) else f"No block is complete yet: none has {both}."
     if blocks == 1:
         return "No recommendation yet", "One block shows figures but decides nothing; two give intervals."
-    if not any(c.metric.key == "rss_peak" for c in comparisons.family):
+    memory = any(c.metric.key == "rss_peak" for c in comparisons.family)
+    if not memory and recommendation.preference.objective == "memory":
         return _speed_alone(comparisons, baseline, done)
     lead = "Recommended" if done.final else "So far"
     if recommendation.tie:
-        undecided = _undecided_memory(comparisons, recommendation)
+        undecided = _undecided(comparisons, recommendation)
         return f"{'Undecided' if undecided else lead}: stay with {baseline}", _tie(comparisons, recommendation, baseline)
-    name = recommendation.variant
-    peak = next(c for c in comparisons.family if c.variant == name and c.metric.key == "rss_peak")
-    words = f"Of the variants that are not shown to be slower by more than 1 %, {name} has the least peak RSS: "
-    words += f"{_times(peak)} of {baseline}'s."
-    return f"{lead}: {name}", " ".join([words, *_open_speed(comparisons, name)])
+    name, preference = recommendation.variant, recommendation.preference
+    figures = listing([_of_baseline(c, comparisons, baseline) for c in _aimed_at(comparisons, recommendation, name)])
+    best = "has the least peak RSS" if preference.objective == "memory" else "is the fastest"
+    words = f"Of the variants that are not shown to {preference.clause}, {name} {best}: {figures}."
+    return f"{lead}: {name}", " ".join([words, *_bounds(recommendation, name), *_open(comparisons, recommendation, name)])
 
 
 def _speed_alone(comparisons: Comparisons, baseline: str, done: Progress) -> tuple[str, str]:
@@ -162,33 +170,63 @@ def _speed_alone(comparisons: Comparisons, baseline: str, done: Progress) -> tup
 
 
 def _tie(comparisons: Comparisons, recommendation: Recommendation, baseline: str) -> str:
-    peaks = [c for c in comparisons.family if c.metric.key == "rss_peak"]
-    left_out = {*recommendation.slower, *recommendation.faulty}
-    words = [f"No variant is shown to need less peak RSS than {baseline}, and ties go to the baseline."]
-    if lower := [c.variant for c in peaks if c.verdict is Verdict.LOWER and c.variant in left_out]:
-        excluded = [f"{n} ({'faults' if n in recommendation.faulty else 'shown to be slower by more than 1 %'})" for n in lower]
-        words = [f"Less peak RSS is shown for {listing(excluded)} alone, which the rule leaves out; ties go to the baseline."]
-    if undecided := _undecided_memory(comparisons, recommendation):
-        words.append(f"Peak RSS is undecided for {listing(undecided)}.")
+    memory = recommendation.preference.objective == "memory"
+    left_out = recommendation.excluded | dict.fromkeys(recommendation.faulty, "faults")
+    better = "to need less peak RSS" if memory else "to be faster"
+    words = [f"No variant is shown {better} than {baseline}, and ties go to the baseline."]
+    found = [c for n in left_out for c in _aimed_at(comparisons, recommendation, n)]
+    if shown := list(dict.fromkeys(c.variant for c in found if _better(c))):
+        excluded = [f"{n} ({left_out[n]})" for n in shown]
+        what = "Less peak RSS" if memory else "More speed"
+        words = [f"{what} is shown for {listing(excluded)} alone, which the rule leaves out; ties go to the baseline."]
+    if undecided := _undecided(comparisons, recommendation):
+        words.append(f"{'Peak RSS' if memory else 'Speed'} is undecided for {listing(undecided)}.")
     return " ".join(words)
 
 
-def _undecided_memory(comparisons: Comparisons, recommendation: Recommendation) -> list[str]:
+def _aimed_at(comparisons: Comparisons, recommendation: Recommendation, name: str) -> list[Comparison]:
+    """What the rule's aim looks at: peak RSS, or the speed in every workload; nothing of the baseline."""
+    if recommendation.preference.objective == "memory":
+        return [c for c in comparisons.family if c.variant == name and c.metric.key == "rss_peak" and c.ratio]
+    return [c for c in speed.of(comparisons, name) if c.ratio]
+
+
+def _better(comparison: Comparison) -> bool:
+    return speed.shown_faster(comparison) if comparison.metric.workload else comparison.verdict is Verdict.LOWER
+
+
+def _undecided(comparisons: Comparisons, recommendation: Recommendation) -> list[str]:
     """The variants that more blocks could still make the choice."""
-    return [
-        c.variant for c in comparisons.family
-        if c.metric.key == "rss_peak" and c.ratio and c.verdict is Verdict.UNDECIDED
-        and c.variant not in {*recommendation.slower, *recommendation.faulty}
-    ]  # fmt: skip
+    left_out = {*recommendation.excluded, *recommendation.faulty}
+    found = [c for v in dict.fromkeys(c.variant for c in comparisons.family) for c in _aimed_at(comparisons, recommendation, v)]
+    return list(dict.fromkeys(c.variant for c in found if c.verdict is Verdict.UNDECIDED and c.variant not in left_out))
 
 
-def _open_speed(comparisons: Comparisons, name: str) -> list[str]:
-    """What is left open of the recommended variant's throughput."""
+def _of_baseline(comparison: Comparison, comparisons: Comparisons, baseline: str) -> str:
+    what = f"{_short(comparison, comparisons)} " if comparison.metric.workload else ""
+    return f"{what}{_times(comparison)} of {baseline}'s"
+
+
+def _bounds(recommendation: Recommendation, name: str) -> list[str]:
+    """The chosen one's figures under the constraints that the user set."""
+    said = []
+    for b in recommendation.bounds.get(name, []):
+        where = f" in {b.workload}" if b.workload else ""
+        met = b.low is not None and b.high is not None and b.constraint.holds(b.low, b.high)
+        words = "holds" if met else "is not shown either way"
+        said.append(f"{b.constraint.text}{where} {words}: {times(b.ratio, b.low, b.high)}.")
+    return said
+
+
+def _open(comparisons: Comparisons, recommendation: Recommendation, name: str) -> list[str]:
+    """What is left open of the recommended variant on the other side: its speed, or its memory."""
+    memory = recommendation.preference.objective == "memory"
     return [
         f"Its {_short(c, comparisons)} is undecided: between {change(c.ratio.low)} % and {change(c.ratio.high)} %."
         for c in comparisons.family
-        if c.variant == name and c.metric.workload is not None and c.ratio and c.verdict is Verdict.UNDECIDED
-    ]
+        if c.variant == name and c.ratio and c.verdict is Verdict.UNDECIDED
+        and (c.metric.workload is not None if memory else c.metric.key == "rss_peak")
+    ]  # fmt: skip
 
 
 def _figures(mine: list[Comparison], comparisons: Comparisons) -> str:
@@ -227,7 +265,7 @@ def _times(comparison: Comparison) -> str:
 
 
 def _notes(comparisons: Comparisons, baseline: str, done: Progress) -> list[str]:
-    notes = [f"Rule: {RULE}."]
+    notes = []
     shown = [c for c in comparisons.floor if c.ratio and c.ratio.blocks > 1 and c.verdict in (Verdict.HIGHER, Verdict.LOWER)]
     if shown:
         what = listing([_short(c, comparisons) if _spoken_of(c) else c.metric.title for c in shown])
@@ -245,6 +283,8 @@ def _notes(comparisons: Comparisons, baseline: str, done: Progress) -> list[str]
     elif not done.complete:
         why = "Every comparison was decided" if done.ending == "decided" else "The budget was used up"
         notes.append(f"{why}: {done.words} that were planned.")
+    if done.no_duet:
+        notes.append(f"No duet was played, so the CPU per transaction was not compared closely: {done.no_duet}.")
     if done.disturbed:
         blocks = f"{done.disturbed} of {count(sum(done.blocks.values()), 'block')}"
         notes.append(f"Disturbed by other work on the machine, and counted all the same: {blocks}.")

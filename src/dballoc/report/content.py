@@ -4,16 +4,17 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from dballoc.analysis import curves
+from dballoc.analysis import curves, speed
 from dballoc.analysis.campaign import Campaign
 from dballoc.analysis.comparison import Comparisons, compare
 from dballoc.analysis.overtime import over_time
 from dballoc.analysis.pairs import pairs
-from dballoc.analysis.recommendation import Recommendation, recommend
+from dballoc.analysis.preference import MEMORY, Preference, check
+from dballoc.analysis.recommendation import Recommendation, constrained, recommend
 from dballoc.experiment import file
 from dballoc.report import duet, method, tables
 from dballoc.report.answer import Answer, answer, fault_words, progress
-from dballoc.report.charts import levels, memory, overtime, ratios
+from dballoc.report.charts import levels, matrix, memory, overtime, plane, ratios
 from dballoc.report.charts.theme import Figure, Variants
 from dballoc.report.numbers import count
 from dballoc.report.section import Listing, Section
@@ -30,6 +31,7 @@ class Content:
     subtitle: str
     campaign: Campaign
     comparisons: Comparisons
+    recommendation: Recommendation
     answer: Answer
     sections: list[Section]
 
@@ -39,19 +41,21 @@ class Content:
         return [figure for section in self.sections for figure in section.figures]
 
 
-def judge(campaign: Campaign) -> tuple[Comparisons, Recommendation, Answer]:
-    """The comparisons, what the rule makes of them, and both in words."""
+def judge(campaign: Campaign, preference: Preference = MEMORY) -> tuple[Comparisons, Recommendation, Answer]:
+    """The comparisons, what the rule makes of them, and both in words. UsageError if the campaign has not what it asks."""
+    check(preference, campaign.names, campaign.experiment.workloads, bool(campaign.experiment.time.idle))
     comparisons = compare(campaign)
     baseline = campaign.experiment.baseline
-    recommendation = recommend(comparisons, baseline)
+    recommendation = recommend(comparisons, baseline, preference, constrained(campaign, comparisons, preference))
     return comparisons, recommendation, answer(comparisons, recommendation, baseline, progress(campaign))
 
 
-def gather(campaign: Campaign) -> Content:
-    """Everything that the report says of a campaign."""
-    comparisons, _, said = judge(campaign)
+def gather(campaign: Campaign, preference: Preference = MEMORY) -> Content:
+    """Everything that the report says of a campaign. UsageError as for :func:`judge`."""
+    comparisons, recommendation, said = judge(campaign, preference)
     variants = Variants(campaign.names)
     sections = [
+        *([_picture(comparisons, variants)] if "solo" in campaign.designs else []),
         _verdicts(comparisons, variants),
         *([duet.section(campaign, comparisons, variants)] if "duet" in campaign.designs else []),
         *(_solo(campaign, variants) if "solo" in campaign.designs else []),
@@ -59,12 +63,12 @@ def gather(campaign: Campaign) -> Content:
         _faults(campaign, comparisons),
         Section("noise", "Blocks and noise", tables=[tables.blocks(campaign)]),
         _environment(campaign),
-        Section("method", "Method", method.text(campaign, comparisons.procedures)),
+        Section("method", "Method", method.text(campaign, comparisons.procedures, preference)),
     ]
     done = progress(campaign)
     servers = ", ".join(dict.fromkeys(f"{s} {e}" for s, e in campaign.variant.select("server", "engine").iter_rows()))
     subtitle = f"{servers} · {done.words}, {count(campaign.trials.height, 'trial')} · {campaign.environment.get('cpu')}"
-    return Content(f"dballoc: {campaign.experiment.name}", subtitle, campaign, comparisons, said, sections)
+    return Content(f"dballoc: {campaign.experiment.name}", subtitle, campaign, comparisons, recommendation, said, sections)
 
 
 def _solo(campaign: Campaign, variants: Variants) -> list[Section]:
@@ -74,16 +78,26 @@ def _solo(campaign: Campaign, variants: Variants) -> list[Section]:
         Section("time", "Over time", [_SOLO], overtime.figures(over_time(campaign), variants)),
         _memory(campaign, variants),
         Section("shape", "Peaks and collapses", [_SOLO], tables=[tables.shapes(campaign)]),
-        Section("pairs", "Every pair", [_PAIRS], tables=[tables.pairs_table(campaign, pairs(campaign))]),
+        _pairs(campaign),
         Section("sampler", "What measuring cost", [method.SAMPLER], tables=[tables.sampler(campaign)]),
     ]
 
 
+def _picture(comparisons: Comparisons, variants: Variants) -> Section:
+    """What one wants to see first: who is fast, and who is small."""
+    figures = [plane.plane(comparisons, metric, variants) for metric in speed.pictured(comparisons)]
+    return Section("picture", "Speed against memory", [], figures)
+
+
+def _pairs(campaign: Campaign) -> Section:
+    found = pairs(campaign)
+    shown = [("rss_peak", None), *(("tps", workload) for workload in campaign.experiment.workloads)]
+    figures = [matrix.matrix(found, measure, workload, campaign.names) for measure, workload in shown if found.height]
+    return Section("pairs", "Every pair", [_PAIRS], figures, [tables.pairs_table(campaign, found)])
+
+
 def _verdicts(comparisons: Comparisons, variants: Variants) -> Section:
     figures = [ratios.forest(comparisons, metric, variants) for metric in comparisons.metrics]
-    if any(m.design == "solo" for m in comparisons.metrics):
-        workloads = dict.fromkeys(m.workload for m in comparisons.metrics if m.workload is not None)
-        figures += [ratios.plane(comparisons, workload, variants) for workload in workloads]
     return Section("verdicts", "Verdicts", [], figures, [tables.verdicts(comparisons)])
 
 

@@ -3,8 +3,8 @@
 from dballoc.analysis.campaign import Campaign
 from dballoc.analysis.collapse import SHARE
 from dballoc.analysis.curves import CONFIDENCE
+from dballoc.analysis.preference import Preference
 from dballoc.analysis.procedure import ERROR, MARGIN, Procedure
-from dballoc.analysis.recommendation import RULE
 from dballoc.analysis.resolution import POWER
 from dballoc.experiment.units import format_duration
 from dballoc.report.numbers import count, listing, percent
@@ -16,7 +16,7 @@ FLOOR = (
 SAMPLER = "The CPU time that dballoc itself spent on sampling the server, of one core."
 
 
-def text(campaign: Campaign, procedures: dict[str, Procedure]) -> list[str]:
+def text(campaign: Campaign, procedures: dict[str, Procedure], preference: Preference) -> list[str]:
     """Paragraphs."""
     family = count(next(iter(procedures.values())).family, "comparison")
     said = [_DESIGNS[design](campaign, procedure) for design, procedure in procedures.items()]
@@ -33,7 +33,7 @@ def text(campaign: Campaign, procedures: dict[str, Procedure]) -> list[str]:
         f"Verdicts: higher or lower, if the interval excludes 1; equivalent within ±{percent(MARGIN, 0)}, if it lies within; "
         f"else no difference shown, with the smallest difference that as many blocks would show in {percent(POWER, 0)} of "
         "campaigns. Undecided is a valid ending.",
-        f"Recommendation: {RULE}. A variant with faults is never recommended and gets no verdict.",
+        f"Recommendation: {preference.rule}. A variant with faults is never recommended and gets no verdict.",
         f"A collapse is a level whose throughput is below {percent(SHARE, 0)} of the best at a lower level.",
         "CPU, context switches and memory are the server's own. Context switches are voluntary and involuntary ones of all its "
         "threads. Peak RSS is the kernel's high-water mark, reset before each step.",

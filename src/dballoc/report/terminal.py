@@ -7,14 +7,15 @@ from rich.table import Table
 from rich.text import Text
 
 from dballoc.analysis.comparison import Comparison, Comparisons, Metric
+from dballoc.analysis.preference import MEMORY, Preference
 from dballoc.report.answer import ratio_words, verdict_words
 
 
-def print_answer(console: Console, directory: Path) -> None:
+def print_answer(console: Console, directory: Path, preference: Preference = MEMORY) -> None:
     """Print the answer of a results directory. UsageError if there is nothing to report."""
     from dballoc.report import content, writer  # imports Altair: see dballoc.report.write
 
-    comparisons, _, said = content.judge(writer.read(directory))
+    comparisons, _, said = content.judge(writer.read(directory), preference)
     console.print(Text(said.headline, style="bold"))
     console.print(Text(said.reason))
     width = 2 + max(len(name) for name in [_itself(comparisons.floor[0]), *(c.variant for c in comparisons.family)])

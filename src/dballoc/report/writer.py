@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from dballoc.analysis.campaign import Campaign, load
+from dballoc.analysis.preference import Preference
 from dballoc.errors import Failure, UsageError
-from dballoc.report import csv, html, markdown
+from dballoc.report import csv, html, markdown, recommendation
 from dballoc.report.charts import export
 from dballoc.report.content import gather
 from dballoc.report.redact import redact as redacted
@@ -20,16 +21,17 @@ def read(directory: Path) -> Campaign:
     return campaign
 
 
-def write(directory: Path, out: Path, redact: bool) -> Path:
+def write(directory: Path, out: Path, redact: bool, preference: Preference) -> Path:
     """Write everything; the page comes last, so that what it names is there. UsageError, Failure."""
     campaign = read(directory)
-    content = gather(redacted(campaign) if redact else campaign)
+    content = gather(redacted(campaign) if redact else campaign, preference)
     try:
         charts = out / "charts"
         charts.mkdir(parents=True, exist_ok=True)
         csv.write(content.campaign, content.comparisons, out / "csv")
         for figure in content.figures:
             export.write(figure, content.subtitle, charts)
+        (out / "recommendation.json").write_text(recommendation.dumps(content), encoding="utf-8")
         (out / "report.md").write_text(markdown.render(content, redact), encoding="utf-8")
         page = out / PAGE
         page.write_text(html.render(content, redact), encoding="utf-8")

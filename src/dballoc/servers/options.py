@@ -17,6 +17,9 @@ RESERVED = (
     "innodb-temp-tablespaces-dir", "rocksdb-datadir", "rocksdb-wal-dir", "slave-load-tmpdir", "replica-load-tmpdir",
 )  # fmt: skip
 
+# How an option file writes a value of nothing (sql_mode = ''); without a value an option is a switch.
+EMPTY = ("''", '""')
+
 # Servers take an option under any of these, and under any beginning that is no other option's.
 _PREFIXES = ("loose-", "skip-", "disable-", "enable-", "maximum-")
 _OPTIONS_OF_THEIR_OWN = ("innodb", "innodb-doublewrite", "lc-messages")
@@ -39,13 +42,24 @@ def normal(option: str) -> str:
 def check(options: dict[str, str], where: str) -> None:
     """UsageError for an option that dballoc sets itself, however it is spelled, and for what is no option's name."""
     for option in options:
-        bare = normal(option)
-        if not _NAME.fullmatch(bare):
+        if not _NAME.fullmatch(normal(option)):
             raise UsageError(f"{where}: {option!r} is not an option's name")
-        while prefix := next((p for p in _PREFIXES if bare.startswith(p)), None):
-            bare = bare.removeprefix(prefix)
-        if bare not in _OPTIONS_OF_THEIR_OWN and any(reserved.startswith(bare) for reserved in RESERVED):
+        if is_reserved(option):
             raise UsageError(f"{where}: option {option!r} is set by dballoc itself, so that the server stays private")
+
+
+def is_reserved(option: str) -> bool:
+    """Whether dballoc sets it itself."""
+    name = bare(option)
+    return name not in _OPTIONS_OF_THEIR_OWN and any(reserved.startswith(name) for reserved in RESERVED)
+
+
+def bare(option: str) -> str:
+    """The option's name without what may stand before it (``loose-``, ``skip-``, …)."""
+    name = normal(option)
+    while prefix := next((p for p in _PREFIXES if name.startswith(p)), None):
+        name = name.removeprefix(prefix)
+    return name
 
 
 def command(build: Build, data: Path, address: Address, options: dict[str, str]) -> list[str]:
@@ -62,12 +76,17 @@ def command(build: Build, data: Path, address: Address, options: dict[str, str])
         fixed["plugin-dir"] = build.plugins
     merged = {normal(k): v for k, v in {**build.entry["options"], **options}.items()}
     argv = [str(build.executable), "--no-defaults", *(f"--{k}={v}" for k, v in fixed.items())]
-    argv += [f"--{k}={v}" if v != "" else f"--{k}" for k, v in merged.items()]
+    argv += arguments(merged)
     if address.port is None:
         argv.append("--skip-networking")
     else:
         argv += ["--bind-address=127.0.0.1", f"--port={address.port}"]
     return argv
+
+
+def arguments(options: dict[str, str]) -> list[str]:
+    """As words of a command line: no value makes a switch, an empty text (``''``) an empty value."""
+    return [f"--{k}" if v == "" else f"--{k}=" if v in EMPTY else f"--{k}={v}" for k, v in options.items()]
 
 
 def capacity(clients: int, statements: int, tables: int) -> dict[str, str]:

@@ -127,6 +127,13 @@ def tail(log: Path, lines: int = 20, limit: int = 16_384) -> str:
     return "\n".join(text.splitlines()[-lines:])
 
 
+def first_error(log: Path) -> str:
+    """The first error of a log, without its time stamp; else what :func:`last_word` says."""
+    lines = (line for line in tail(log, 10_000, 2**20).splitlines() if "[ERROR]" in line)
+    first = next(lines, None)
+    return last_word(log) if first is None else first.partition("[ERROR]")[2].strip().rstrip(".")
+
+
 def last_word(log: Path) -> str:
     """The line of a log that says most: the last error, else the last line."""
     lines = [line.strip() for line in tail(log, 400, 65_536).splitlines() if line.strip()]

@@ -11,21 +11,34 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from dballoc.errors import Failure
+from dballoc.errors import Failure, UsageError
 from dballoc.experiment.model import Data
 from dballoc.host.custody import Custody
 from dballoc.host.places import cache, fresh_directory
 from dballoc.host.user import ServerUser
+from dballoc.servers import datadir
 from dballoc.servers.build import Build, script
 from dballoc.servers.options import Address, capacity, command
-from dballoc.servers.server import Launch, StartFailed, last_word, spawn, start, stop
-from dballoc.servers.sql import DATABASE, USER
+from dballoc.servers.server import Launch, StartFailed, first_error, last_word, spawn, start, stop, tail
+from dballoc.servers.sql import DATABASE, USER, Admin
 
 # Raise it when the way in which templates are made changes.
 FORMAT = 1
 
-# From a server's address and our password in it to the argv and environment of the client that fills it.
-Prepare = Callable[[Address, str], tuple[list[str], dict[str, str]]]
+
+@dataclass(frozen=True)
+class Fill:
+    """One client that fills a template. ``refused`` makes the user's error of its log, if its failure is one."""
+
+    argv: list[str]
+    env: dict[str, str]
+    stdin: Path | None = None
+    who: str = "sysbench cannot fill the tables"
+    refused: Callable[[Path], UsageError | None] = lambda log: None
+
+
+# From a server's address and our password in it to the clients that fill it, in their order.
+Prepare = Callable[[Address, str], list[Fill]]
 
 
 @dataclass(frozen=True)
@@ -36,11 +49,18 @@ class Recipe:
     engine: str
     data: Data
     init_options: dict[str, str]
+    # What else decides: the identity of the user's own files.
+    content: str = ""
+    size: int | None = None
+    directory: Path | None = None
 
     @property
     def key(self) -> str:
         """The template's directory name."""
-        parts = [FORMAT, self.build.key, self.engine, self.data.model_dump(), self.init_options]
+        tables = {"tables": self.data.tables, "rows": self.data.rows}
+        parts: list[object] = [FORMAT, self.build.key, self.engine, {} if self.data.own else tables, self.init_options]
+        if self.content or self.data.database != DATABASE:
+            parts += [self.data.database, self.content]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -74,6 +94,8 @@ def find(recipe: Recipe) -> Template | None:
 
 def estimate_bytes(recipe: Recipe) -> int:
     """About what a template takes on disk before it is made: sysbench's rows with their index, and an empty server."""
+    if recipe.size is not None:
+        return 250 * 2**20 + recipe.size
     return 250 * 2**20 + recipe.data.tables * recipe.data.rows * 260
 
 
@@ -90,8 +112,11 @@ def make(custody: Custody, recipe: Recipe, user: ServerUser, prepare: Prepare, r
             return ready
         partial = fresh_directory(place.parent, f"{recipe.key}.partial.", custody.scratch)
         partial.chmod(0o711)
-        password = secrets.token_hex(16)
-        _initialize(custody, recipe, user, partial, run_directory, log)
+        password = f"Aa1-{secrets.token_hex(16)}"  # a data directory may bring rules for passwords
+        if recipe.directory is not None:
+            _copy(custody, recipe.directory, user, partial, log)
+        else:
+            _initialize(custody, recipe, user, partial, run_directory, log)
         _fill(custody, recipe, user, partial, run_directory, log, password, prepare)
         size = sum(f.stat().st_blocks * 512 for f in partial.rglob("*"))
         document = partial / "template.json"
@@ -152,30 +177,75 @@ def _initialize(custody: Custody, recipe: Recipe, user: ServerUser, home: Path, 
         script_file.unlink()
 
 
+def _copy(custody: Custody, source: Path, user: ServerUser, home: Path, log: Path) -> None:
+    """The user's data directory: links followed, so that nothing of the copy leads back to it."""
+    data = home / "data"
+    data.mkdir(mode=0o750)
+    argv = ["cp", "-aL", "--reflink=auto", "-t", os.fspath(data), "--", *map(os.fspath, datadir.parts(source))]
+    done = custody.spawn(argv, {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LC_ALL": "C"}, log).wait(24 * 3600)
+    if done is None or done.status != 0:
+        raise Failure(f"{source} cannot be copied: {last_word(log)}")
+    for path in (data, *data.rglob("*")):
+        path.chmod(path.stat().st_mode | (0o700 if path.is_dir() else 0o600))
+        user.give(path)
+
+
 def _fill(
     custody: Custody, recipe: Recipe, user: ServerUser, home: Path, run: Path, log: Path, password: str, prepare: Prepare
 ) -> None:
     init = run / "init.sql"
-    accounts = [f"'{USER}'@'localhost'", f"'{USER}'@'127.0.0.1'"]
-    init.write_text(
-        f"CREATE DATABASE {DATABASE};\n"
-        + "".join(
-            f"CREATE USER {a} IDENTIFIED BY '{password}';\nGRANT ALL ON *.* TO {a} WITH GRANT OPTION;\n" for a in accounts
-        )
-    )
+    init.write_text(_accounts(recipe, password))
     init.chmod(0o600)
     user.give(init)
     more = {**recipe.build.entry["once"], **capacity(16, 0, recipe.data.tables), "init-file": str(init)}
+    if recipe.data.own:
+        more["event-scheduler"] = "OFF"
     launch = _launch(recipe, user, home, run, log, more)
     launch = Launch(**{**vars(launch), "password": password})
     try:
         running = start(custody, launch, 300, None)
     except StartFailed as error:
+        if recipe.directory is not None:
+            # The first error is the cause; what follows are its consequences.
+            raise UsageError(
+                f"data.directory {recipe.directory}: {recipe.build.title} does not start on a copy of it: "
+                f"{first_error(log)}; options that its data need go into server.init_options"
+            ) from None
         raise Failure(f"while the data template is made, {error}: {last_word(log)}") from None
     init.unlink()
-    done = custody.spawn(*prepare(launch.address, password), log).wait(24 * 3600)
-    if done is None or done.status != 0:
-        raise Failure(f"sysbench cannot fill the tables ({done.words if done else 'it hangs'}): {last_word(log)}")
+    if recipe.directory is not None and datadir.recovered(tail(log, 10_000, 2**20)):
+        raise UsageError(
+            f"data.directory {recipe.directory}: was not shut down cleanly, and its copy had to be recovered; start a server "
+            "on it, shut that down in order, and copy again"
+        )
+    if recipe.directory is None:
+        for fill in prepare(launch.address, password):
+            done = custody.spawn(fill.argv, fill.env, log, stdin=fill.stdin).wait(24 * 3600)
+            if done is None or done.status != 0:
+                raise fill.refused(log) or Failure(f"{fill.who} ({done.words if done else 'it hangs'}): {last_word(log)}")
+    if recipe.data.own:
+        _check_database(running.admin, recipe)
     ended = stop(running, 600)
     if ended.status != 0:
         raise Failure(f"the server does not stop cleanly after the data was loaded ({ended.words}): {last_word(log)}")
+
+
+def _accounts(recipe: Recipe, password: str) -> str:
+    """SQL for our own account and the load's database. A data directory of the user's may have both."""
+    accounts = [f"'{USER}'@'localhost'", f"'{USER}'@'127.0.0.1'"]
+    first = "" if recipe.directory else f"CREATE DATABASE `{recipe.data.database}`;\n"
+    drop = "DROP USER IF EXISTS {0};\n" if recipe.directory else ""
+    each = drop + "CREATE USER {0} IDENTIFIED BY '{1}';\nGRANT ALL ON *.* TO {0} WITH GRANT OPTION;\n"
+    return first + "".join(each.format(a, password) for a in accounts)
+
+
+_SYSTEM = ("mysql", "information_schema", "performance_schema", "sys")
+
+
+def _check_database(admin: Admin, recipe: Recipe) -> None:
+    """UsageError unless the load's database is there and has tables."""
+    rows = admin.rows("SELECT table_schema, count(*) FROM information_schema.tables GROUP BY 1 ORDER BY 2 DESC")
+    others = [str(name) for name, _ in rows if str(name) not in _SYSTEM]
+    if recipe.data.database not in others:
+        there = f"there are tables in {', '.join(others[:10])}" if others else "there are no tables in any other"
+        raise UsageError(f'data.database: the data have no table in "{recipe.data.database}"; {there}')

@@ -1,4 +1,4 @@
--- Runs any sysbench script (its module name is in DBALLOC_SCRIPT) and writes one JSON line per report interval, and
+-- Runs any sysbench script (its module name, or its path, is in DBALLOC_SCRIPT) and writes one JSON line per report interval, and
 -- a last one for the whole run, to the file in DBALLOC_INTERVALS. `clock` is CLOCK_MONOTONIC, the sampler's clock.
 -- The fields are those of sysbench's report hooks; latencies are in seconds.
 
@@ -9,7 +9,19 @@ ffi.cdef [[
 ]]
 local CLOCK_MONOTONIC = 1
 
-require(os.getenv("DBALLOC_SCRIPT"))
+local script = os.getenv("DBALLOC_SCRIPT")
+if script:find("/") then
+  dofile(script)
+else
+  require(script)
+end
+
+-- Every script is told of the tables; one that declares its options and has no such ones must not refuse them.
+if sysbench.cmdline.options then
+  for _, name in ipairs { "tables", "table_size", "mysql_storage_engine" } do
+    sysbench.cmdline.options[name] = sysbench.cmdline.options[name] or { "of dballoc's experiment", "" }
+  end
+end
 
 local function write(kind, stat)
   local now = ffi.new("dballoc_timespec")

@@ -85,6 +85,7 @@ def config(dark: bool) -> dict[str, Any]:
             "border": {"color": faint, "opacity": 0.6, "strokeDash": [2, 3]},
             "pause": {"color": ink, "opacity": 0.06},
             "note": {"color": faint, "fontSize": 12},
+            "label": {"color": ink, "fontSize": 12},
         },
     }  # fmt: skip
 

@@ -1,0 +1,116 @@
+"""What a campaign's data are made of: sysbench's tables, what the user's scripts make, or the user's own data."""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from dballoc.errors import UsageError
+from dballoc.experiment.model import Experiment
+from dballoc.load import sysbench
+from dballoc.load.sysbench import Sysbench
+from dballoc.load.workload import Workload, shown
+from dballoc.servers import datadir
+from dballoc.servers.build import Build
+from dballoc.servers.options import Address
+from dballoc.servers.server import tail
+from dballoc.servers.sql import USER
+from dballoc.servers.template import Fill
+
+_CLIENTS = ("mariadb", "mysql")
+_CLIENT_ERROR = re.compile(r"^ERROR (?:\d+ )?(?:\([0-9A-Z]+\) )?at line (\d+):? (?:in file: '[^']*': )?(.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Contents:
+    """``tables``: sysbench's own; ``makers``: scripts with a ``prepare`` of their own; else ``directory`` or ``sql`` files.
+
+    ``identity`` changes when any of the user's files does; empty with sysbench's tables alone. ``size``: bytes, about.
+    """
+
+    tables: bool
+    makers: tuple[Workload, ...] = ()
+    directory: Path | None = None
+    sql: tuple[Path, ...] = ()
+    identity: str = ""
+    size: int | None = None
+
+
+def settle(experiment: Experiment, bench: Sysbench) -> Contents:
+    """Look at all that data are made of. UsageError in one line for what cannot be used."""
+    data = experiment.data
+    works = [bench.workload(name) for name in experiment.workloads]
+    makers = tuple(w for w in works if sysbench.makes_data(bench, w))
+    if data.directory is not None:
+        directory = Path(data.directory).absolute()
+        datadir.check(directory, "data.directory")
+        return Contents(False, directory=directory, identity=(found := datadir.identity(directory))[0], size=found[1])
+    if data.sql:
+        files = tuple(Path(p).absolute() for p in data.sql)
+        return Contents(False, sql=files, identity=_hash([_stamp(p) for p in files]), size=sum(map(_size, files)))
+    if not makers:
+        return Contents(True)
+    parts = [[w.name, w.content, dict(w.options)] for w in makers]
+    return Contents(len(makers) < len(works), makers, identity=_hash([parts, len(makers) < len(works)]))
+
+
+def _hash(parts: object) -> str:
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _stamp(path: Path) -> list[object]:
+    try:
+        with path.open("rb"):
+            status = path.stat()
+    except OSError as error:
+        raise UsageError(f"data.sql {shown(path)}: {error.strerror}") from None
+    if path.is_dir():
+        raise UsageError(f"data.sql {shown(path)}: a directory; give SQL files, or data.directory for a data directory")
+    return [path.name, status.st_size, status.st_mtime_ns]
+
+
+def _size(path: Path) -> int:
+    """Rows with their indexes take about twice their text."""
+    return path.stat().st_size * (12 if path.suffix == ".gz" else 2)
+
+
+def client(build: Build) -> Path:
+    """The command-line client that reads SQL files: the build's own, else the machine's. UsageError if there is none.
+
+    It alone reads what mysqldump and people write (DELIMITER, SOURCE, versioned comments), and does not hold it in memory.
+    """
+    places = [build.executable.parent, build.basedir / "bin", build.basedir / "usr/bin"]
+    names = _CLIENTS if build.family == "mariadb" else _CLIENTS[::-1]
+    for name in names:
+        for place in places:
+            if os.access(place / name, os.X_OK):
+                return place / name
+    for name in names:
+        if found := shutil.which(name):
+            return Path(found)
+    raise UsageError("data.sql is read by the client mariadb or mysql, and neither is here; apt-get install mariadb-client")
+
+
+def feed(path: Path, reader: Path, address: Address, password: str, database: str, run_directory: Path) -> Fill:
+    """The client that reads one SQL file into the server."""
+    config = sysbench.write_config(run_directory / "client.cnf", {})
+    config.write_text(f"[client]\nuser={USER}\npassword={password}\nsocket={address.socket}\n", encoding="utf-8")
+    argv = [os.fspath(reader), f"--defaults-file={config}", "--default-character-set=utf8mb4", "--batch", database]
+    env = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LC_ALL": "C"}
+
+    def refused(log: Path) -> UsageError | None:
+        said = tail(log, 400, 65_536)
+        if broken := re.search(r"^gzip: .*?: (.*)$", said, re.MULTILINE):
+            return UsageError(f"{shown(path)}: {broken[1]}")
+        if found := list(_CLIENT_ERROR.finditer(said)):
+            return UsageError(f"{shown(path)}:{found[-1][1]}: {found[-1][2]}")
+        return None
+
+    who = f"{shown(path)} cannot be read in"
+    if path.suffix == ".gz":
+        piped = ["bash", "-c", 'set -o pipefail; file=$1; shift; gzip -dc -- "$file" | "$@"', "bash", os.fspath(path), *argv]
+        return Fill(piped, env, None, who, refused)
+    return Fill(argv, env, path, who, refused)

@@ -1,0 +1,179 @@
+"""An experiment on a server like a running one: what it runs, with which options, CPUs, memory and malloc. Reads only."""
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dballoc.allocators import find as find_allocator
+from dballoc.allocators import identify
+from dballoc.allocators.identify import InUse
+from dballoc.allocators.running import Unreadable
+from dballoc.errors import UsageError
+from dballoc.experiment.units import format_size
+from dballoc.host import cgroup, limits
+from dballoc.servers import build as find_build
+from dballoc.servers import process as running
+from dballoc.servers.build import Build
+from dballoc.servers.credentials import Credentials
+from dballoc.servers.foreign import take, with_own_word
+
+# The baseline's name where an allocator's own name does not say all.
+CURRENT = "current"
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """What a running server gives an experiment, and in ``notes`` a line for each thing that it does not."""
+
+    pid: int
+    server: dict[str, Any]
+    cpu: dict[str, Any]
+    memory: str | None
+    variant: dict[str, Any]
+    notes: list[str] = field(default_factory=list)
+
+    def lay(self, table: dict[str, Any]) -> dict[str, Any]:
+        """The experiment's table with this in place of its own. Pure.
+
+        The server's build, engine and options are replaced, not merged: what the running server does not say is its default.
+        Its malloc becomes the baseline; the other variants stay, unless they are the same.
+        """
+        kept = {k: v for k, v in table.get("server", {}).items() if k == "connect"}
+        variants = [v for v in table.get("variant", []) if v.get("name") != self.variant["name"]]
+        result = {
+            **table,
+            "server": {**kept, **self.server},
+            "variant": [self.variant, *variants],
+            "baseline": self.variant["name"],
+        }
+        if self.cpu:
+            result["cpu"] = self.cpu
+        if self.memory:
+            result["limits"] = {**table.get("limits", {}), "memory": self.memory}
+        return result
+
+
+def read(pid: int, who: Credentials, other: tuple[str, str | None] | None) -> Likeness:
+    """Look at a running server. ``other``: the build to run in its place (``server.use``, ``server.basedir``).
+
+    UsageError in one line if it is no server, is not there, is not ours to read, or cannot be run here.
+    """
+    process = running.look(pid)
+    notes: list[str] = []
+    if other is None:
+        use, basedir, build = running.build(process)
+        if process.replaced:
+            notes.append(f"{process.executable} was replaced since it started; the one that is there now is {build.title}")
+    else:
+        use, basedir = other
+        build = find_build.find(use, basedir)
+    server: dict[str, Any] = {"use": use} | ({"basedir": basedir} if basedir else {})
+    server |= _options(process, who, build, notes)
+    cpu, memory = _limits(pid, notes)
+    return Likeness(pid, server, cpu, memory, _variant(pid), notes)
+
+
+def _options(process: running.Process, who: Credentials, build: Build, notes: list[str]) -> dict[str, Any]:
+    given: list[tuple[str, str]] = []
+    try:
+        given = running.given(process)
+    except running.NoWord as error:
+        given = running.arguments(process)
+        notes.append(f"options: {error}; taken from its command line alone")
+    try:
+        given = with_own_word(given, running.own_word(process, given, who))
+    except running.NoWord as error:
+        notes.append(f"options changed while it runs are not known: {error}")
+    taken = take(given, build.plugins)
+    notes += taken.notes()
+    found: dict[str, Any] = {"engine": taken.engine or "innodb"}
+    if found["engine"] not in build.entry["engines"]:
+        notes.append(f"engine {found['engine']} is none of {build.title}'s that dballoc can load; innodb taken")
+        found["engine"] = "innodb"
+    if taken.options:
+        found["options"] = taken.options
+    if taken.init_options:
+        found["init_options"] = taken.init_options
+    return found
+
+
+def _limits(pid: int, notes: list[str]) -> tuple[dict[str, Any], str | None]:
+    try:
+        theirs = limits.read(pid)
+    except OSError as error:
+        notes.append(f"CPU and memory limits are not known: {error.strerror}")
+        return {}, None
+    have = len(os.sched_getaffinity(0))
+    cpu = {"count": theirs.cpu_count} if theirs.cpu_count < have else {}
+    if theirs.quota is not None and theirs.quota != theirs.cpu_count:
+        notes.append(f"its quota of {theirs.quota:g} CPUs is taken as {theirs.cpu_count} whole ones")
+    if theirs.memory is None or theirs.memory >= _machine_memory():
+        return cpu, None
+    size = format_size(theirs.memory)
+    try:
+        cgroup.check()
+    except UsageError as error:
+        notes.append(f"its memory limit of {size} is not taken: {error}")
+        return cpu, None
+    return cpu, size
+
+
+def _machine_memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _variant(pid: int) -> dict[str, Any]:
+    try:
+        found = identify.identify(pid)
+        paths = [line.split(maxsplit=5)[5] for line in Path(f"/proc/{pid}/maps").read_text().splitlines() if line.count("/")]
+        preloaded = identify.preloaded(pid)
+    except (Unreadable, OSError) as error:
+        raise UsageError(f"--like {pid}: its malloc cannot be read: {error}; run as root") from None
+    if found.library == found.executable:
+        raise UsageError(f"--like {pid}: its malloc is built into {found.executable}; no other can take its place")
+    return variant(found, [_mapped(entry, paths) for entry in preloaded])
+
+
+def _mapped(entry: str, paths: list[str]) -> str:
+    """The file that an entry of LD_PRELOAD has led to; it may be a bare name."""
+    real = os.path.realpath(entry) if "/" in entry else entry
+    return entry if "/" in entry and real in paths else next((p for p in paths if Path(p).name.startswith(entry)), entry)
+
+
+def variant(found: InUse, preloaded: list[str]) -> dict[str, Any]:
+    """The variant that runs as that process does: its allocator, its preloaded libraries, its settings.
+
+    Called by the allocator's name if that says all, else ``current``.
+    """
+    result: dict[str, Any] = {"name": CURRENT}
+    if found.name != "glibc":
+        libraries = preloaded or [found.library]  # linked against: preloading the same file changes nothing
+        ours = _catalogue_files(found.name)
+        if ours and {os.path.realpath(p) for p in libraries} >= ours:
+            result["allocator"] = found.name
+            libraries = [p for p in libraries if os.path.realpath(p) not in ours]
+        else:
+            # The malloc first: it gives the variant's allocator its name.
+            libraries = sorted(libraries, key=lambda p: os.path.realpath(p) != os.path.realpath(found.library))
+    else:
+        libraries = preloaded
+        if libraries:
+            result["allocator"] = "glibc"
+    if libraries:
+        result["preload"] = libraries
+    if found.settings:
+        result["env"] = found.settings
+    if set(result) <= {"name", "allocator"} and found.name:
+        result["name"] = found.name
+    return result
+
+
+def _catalogue_files(name: str | None) -> set[str]:
+    """The files that a variant of that allocator would be started with."""
+    if name is None:
+        return set()
+    try:
+        return {os.path.realpath(p) for p in find_allocator.find(name).libraries}
+    except UsageError:
+        return set()

@@ -1,0 +1,25 @@
+"""``dballoc deploy``: how to run one's own server with a variant."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dballoc.deploy.text import FORMS, Form
+
+
+def deploy(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A results directory of dballoc bench.")],
+    variant: Annotated[str, typer.Argument(metavar="VARIANT", help="One of its variants.")],
+    form: Annotated[Form | None, typer.Option(help="Print this one alone; default: all three.")] = None,
+) -> None:
+    """Print how to run your own server with a variant: for systemd, mysqld_safe and containers, with the traps of each.
+
+    Nothing is changed.
+    """
+    from dballoc.analysis.campaign import load
+    from dballoc.deploy import recipe, text
+
+    found = recipe.recipe(load(directory), variant, directory)
+    missing = {path: not Path(path).exists() for path in found.libraries}
+    print(text.render(found, (form,) if form else FORMS, missing, directory), end="")

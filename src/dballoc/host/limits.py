@@ -1,0 +1,81 @@
+"""The CPUs and the memory that a running process may use: its affinity, and the limits of its cgroups (v1 and v2)."""
+
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+ROOT = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """``cpus``: how many its affinity holds; ``quota``: CPUs' worth of time, ``memory``: bytes; None without a limit."""
+
+    cpus: int
+    quota: float | None
+    memory: int | None
+
+    @property
+    def cpu_count(self) -> int:
+        """Whole CPUs that stand for both limits."""
+        return self.cpus if self.quota is None else max(1, min(self.cpus, math.ceil(self.quota)))
+
+
+def read(pid: int, proc: Path = PROC, root: Path = ROOT) -> Limits:
+    """The limits of a process, the narrowest of all groups above it. OSError if it cannot be looked at."""
+    affinity: set[int] = set()
+    for thread in (proc / str(pid) / "task").iterdir():
+        # Threads may have sets of their own (thread pools pin theirs); the server has them all.
+        affinity |= os.sched_getaffinity(int(thread.name))
+    groups = _groups((proc / str(pid) / "cgroup").read_text())
+    quotas = [q for group in _places(groups, "cpu", root) if (q := _quota(group)) is not None]
+    sizes = [m for group in _places(groups, "memory", root) if (m := _memory(group)) is not None]
+    return Limits(len(affinity), min(quotas, default=None), min(sizes, default=None))
+
+
+def _groups(text: str) -> dict[str, str]:
+    """Controller (an empty name for v2) -> the group's path."""
+    found = {}
+    for line in text.splitlines():
+        _, controllers, path = line.split(":", 2)
+        found.update(dict.fromkeys(controllers.split(","), path))
+    return found
+
+
+def _places(groups: dict[str, str], controller: str, root: Path) -> Iterator[Path]:
+    """The directories of a controller's group and of those above it, as far as they are to be seen from here."""
+    if controller in groups:
+        top, path = root / controller, groups[controller]
+    elif "" in groups:
+        top, path = (root if (root / "cgroup.controllers").exists() else root / "unified"), groups[""]
+    else:
+        return
+    here = top / path.lstrip("/")
+    while ".." not in here.parts and here.is_relative_to(top):
+        if here.is_dir():
+            yield here
+        here = here.parent
+
+
+def _quota(group: Path) -> float | None:
+    """CPUs' worth of time that a group may use."""
+    if (words := _read(group / "cpu.max").split()) and words[0] != "max":
+        return int(words[0]) / int(words[1])
+    quota, period = _read(group / "cpu.cfs_quota_us"), _read(group / "cpu.cfs_period_us")
+    return int(quota) / int(period) if quota and period and int(quota) > 0 else None
+
+
+def _memory(group: Path) -> int | None:
+    """Bytes that a group may hold; v1 says 2^63 less a page where there is no limit."""
+    text = _read(group / "memory.max") or _read(group / "memory.limit_in_bytes")
+    return int(text) if text.isdigit() and int(text) < 2**60 else None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""

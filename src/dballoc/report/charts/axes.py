@@ -1,0 +1,55 @@
+"""Axes of ratios: what their frames show, the band of ±1 %, and the line at 1."""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import altair as alt
+
+from dballoc.analysis.procedure import MARGIN
+from dballoc.report.charts.theme import frame
+
+# An interval beyond these is cut: two blocks may give one of many powers of ten.
+CUT = (0.5, 2.0)
+
+# The frame shows at least this much on both sides of 1, so that a difference of nothing looks like nothing.
+_LEAST = 0.03
+
+
+def extent(rows: Iterable[dict[str, Any]]) -> tuple[float, float]:
+    """The frame's ends: all points, the intervals as far as they are not cut, and a little air."""
+    lows, highs = [1 - _LEAST], [1 + _LEAST]
+    for row in rows:
+        lows += [row["ratio"], *([max(row["low"], CUT[0])] if row["low"] is not None else [])]
+        highs += [row["ratio"], *([min(row["high"], CUT[1])] if row["high"] is not None else [])]
+    low, high = math.log(min(lows)), math.log(max(highs))
+    air = (high - low) * 0.04
+    return math.exp(low - air), math.exp(high + air)
+
+
+def scale(channel: str, title: str, low: float, high: float) -> Any:
+    """An axis for ratios from ``low`` to ``high``: logarithmic where they are far apart. ``channel``: x or y."""
+    kind = alt.X if channel == "x" else alt.Y
+    wide = high / low > 2
+    kind_of = {"type": "log"} if wide else {"zero": False}
+    ends = alt.Scale(domain=[low, high], nice=False, **kind_of)
+    return kind("ratio:Q", title=title, scale=ends, axis=alt.Axis(tickCount=6, format=".2~f" if wide else ".3~f"))
+
+
+def like(channel: Any, field: str) -> Any:
+    """The same axis for another field."""
+    copy = channel.copy()
+    copy.shorthand = f"{field}:Q"
+    return copy
+
+
+def band(channel: str, axis: Any) -> alt.Chart:
+    """What counts as equivalent."""
+    edges = frame([{"low": 1 - MARGIN, "high": 1 + MARGIN}])
+    place = {channel: like(axis, "low"), f"{channel}2": "high:Q"}
+    return alt.Chart(edges).mark_rect(style="margin").encode(**place)
+
+
+def line(channel: str, axis: Any) -> alt.Chart:
+    """The baseline's place."""
+    return alt.Chart(frame([{"one": 1.0}])).mark_rule(style="reference").encode(**{channel: like(axis, "one")})

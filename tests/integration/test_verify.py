@@ -1,0 +1,142 @@
+"""``dballoc verify`` on real servers: what it says is what was done to them, and what it cannot say is one line."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from harness import Cli, wait_until
+
+from dballoc.allocators import find
+from dballoc.errors import UsageError
+
+Start = Callable[..., int]
+
+
+@pytest.fixture(scope="module")
+def server(home: Path) -> Iterator[Start]:
+    """``server(LD_PRELOAD="…")``: a stock MariaDB with these variables, on a data directory of its own; its PID."""
+    executable = shutil.which("mariadbd", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(**variables: str) -> int:
+        place = home / f"stock-{len(started)}"
+        (place / "data").mkdir(parents=True)
+        with (place / "log").open("wb") as log:
+            process = subprocess.Popen(
+                [
+                    str(executable), "--no-defaults", *(["--user=root"] if os.geteuid() == 0 else []),
+                    f"--datadir={place / 'data'}", f"--socket={place / 's'}", f"--pid-file={place / 'p'}", "--skip-networking",
+                    "--skip-grant-tables", "--skip-log-bin", "--innodb-buffer-pool-size=16M", "--innodb-log-file-size=4M",
+                ],
+                # It must not look like one of dballoc's own to the other tests' check for leftovers.
+                env={"PATH": os.environ["PATH"], **variables}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                start_new_session=True,
+            )  # fmt: skip
+        started.append(process)
+        wait_until(lambda: (place / "s").exists() or process.poll() is not None)
+        assert process.poll() is None, (place / "log").read_text()
+        return process.pid
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> None:
+    """Here servers outlive a test on purpose; the module's own fixture ends them."""
+
+
+@pytest.fixture(scope="module")
+def stock(server: Start) -> int:
+    return server()
+
+
+def library(name: str) -> str:
+    try:
+        return str(find.find(name).libraries[0])
+    except UsageError as error:
+        pytest.skip(str(error))
+
+
+def test_a_stock_server(run_cli: Cli, stock: int) -> None:
+    done = run_cli("verify", str(stock))
+    assert done.status == 0, done.text
+    assert f"mariadbd (process {stock}) uses glibc malloc {find.find('glibc').version}: " in done.stdout
+    assert "because:  nothing else was preloaded\n" in done.stdout
+    assert "settings: none in its environment\n" in done.stdout
+    assert "warning" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "variable", "value"),
+    [
+        ("jemalloc", "MALLOC_CONF", "narenas:2,background_thread:true"),
+        ("tcmalloc", "TCMALLOC_RELEASE_RATE", "5"),
+        ("mimalloc", "MIMALLOC_PURGE_DELAY", "0"),
+    ],
+)
+def test_a_server_under_another_malloc(run_cli: Cli, server: Start, name: str, variable: str, value: str) -> None:
+    path = library(name)
+    pid = str(server(LD_PRELOAD=path, **{variable: value}))
+    done = run_cli("verify", pid)
+    assert done.status == 0, done.text
+    assert f"uses {find.find(name).entry['title']} {find.find(name).version}: " in done.stdout
+    assert "because:  LD_PRELOAD in its environment\n" in done.stdout
+    assert f"settings: {variable}={value}\n" in done.stdout
+    assert "warning" not in done.stdout
+    found = json.loads(run_cli("verify", pid, "--json").stdout)
+    assert (found["pid"], found["name"], found["version"]) == (int(pid), name, find.find(name).version)
+    assert Path(found["library"]).samefile(path)
+    assert (found["settings"], found["mixed"], found["idle"]) == ({variable: value}, {}, {})
+
+
+def test_a_preload_that_silently_failed(run_cli: Cli, server: Start) -> None:
+    """The trap that this verb is for: the server runs on under glibc."""
+    missing = "/usr/lib/nowhere/libjemalloc.so.2"
+    done = run_cli("verify", str(server(LD_PRELOAD=missing, MALLOC_CONF="narenas:2")))
+    assert "uses glibc malloc" in done.stdout
+    assert "because:  what LD_PRELOAD asks for is not used\n" in done.stdout
+    assert f"warning:  {missing}: LD_PRELOAD names it, and it is not loaded" in done.stdout
+    assert "warning:  MALLOC_CONF: a setting of jemalloc, which is not in use\n" in done.stdout
+
+
+def test_any_process_has_a_malloc(run_cli: Cli) -> None:
+    done = run_cli("verify", str(os.getpid()), "--json")
+    assert done.status == 0, done.text
+    found = json.loads(done.stdout)
+    assert Path(found["executable"]).samefile(sys.executable) or found["executable"].endswith(
+        Path(sys.executable).resolve().name
+    )
+    assert found["library"]
+
+
+@pytest.mark.parametrize(
+    ("pid", "status", "line"),
+    [
+        ("4194303", 1, "dballoc: process 4194303: No such process\n"),
+        ("2", 1, "dballoc: process 2: it has no executable: it is the kernel's own, or is just ending\n"),
+        ("0", 2, "dballoc: Invalid value for 'PID'"),
+        ("mariadbd", 2, "dballoc: Invalid value for 'PID'"),
+    ],
+)
+def test_what_cannot_be_looked_into_is_one_line(run_cli: Cli, needs_root: None, pid: str, status: int, line: str) -> None:
+    if pid == "2" and Path("/proc/2/comm").read_text().strip() != "kthreadd":
+        pytest.skip("no kernel threads to be seen from this container")
+    done = run_cli("verify", pid)
+    assert (done.status, done.stdout, done.stderr.count("\n")) == (status, "", 1)
+    assert done.stderr.startswith(line)
+
+
+def test_a_server_of_another_user(run_cli: Cli, stock: int, needs_root: None) -> None:
+    done = run_cli("verify", str(stock), prefix=("setpriv", "--reuid=61580", "--clear-groups", "--"))
+    assert (done.status, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"dballoc: process {stock}: Permission denied; only root and its own user may look into it: run this as one of them\n"
+    )

@@ -1,0 +1,75 @@
+"""A data directory of the user's: what is refused, and what changes its identity."""
+
+import fcntl
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dballoc.errors import UsageError
+from dballoc.servers import datadir
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    (tmp_path / "mysql").mkdir()
+    (tmp_path / "mysql/db.frm").write_text("x")
+    (tmp_path / "ibdata1").write_text("data")
+    return tmp_path
+
+
+def refused(path: Path) -> str:
+    with pytest.raises(UsageError) as caught:
+        datadir.check(path, "data.directory")
+    return str(caught.value).removeprefix(f"data.directory {path}: ")
+
+
+def test_what_is_taken_and_what_is_not(directory: Path, tmp_path: Path) -> None:
+    datadir.check(directory, "data.directory")
+    (directory / "t.isl").write_text("/elsewhere/t.ibd")
+    assert refused(directory).startswith("t.isl leads to a table outside of it")
+    assert refused(directory / "ibdata1") == "Not a directory"
+    assert refused(directory / "mysql") == "not a data directory: no system tables (mysql) in it"
+
+
+def test_a_server_that_runs_on_it(directory: Path) -> None:
+    code = "import fcntl, sys, time; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print('ready', flush=True); time.sleep(60)"
+    holder = subprocess.Popen([sys.executable, "-c", code, directory / "ibdata1"], stdout=subprocess.PIPE)
+    try:
+        assert holder.stdout
+        holder.stdout.readline()
+        assert refused(directory) == f"a server (process {holder.pid}) is running on it; stop it, or give a copy"
+    finally:
+        holder.kill()
+        holder.communicate()
+    datadir.check(directory, "data.directory")
+    with (directory / "ibdata1").open("r+") as f:
+        fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB)  # nothing of ours is in the way
+
+
+def test_a_backup_that_is_not_prepared(directory: Path) -> None:
+    (directory / "xtrabackup_checkpoints").write_text("backup_type = full-backuped\n")
+    assert refused(directory).startswith("a backup that is not prepared")
+    (directory / "xtrabackup_checkpoints").write_text("backup_type = full-prepared\n")
+    datadir.check(directory, "data.directory")
+
+
+def test_identity_changes_with_every_file_that_is_copied(directory: Path) -> None:
+    first = datadir.identity(directory)
+    for name in ("binlog.000001", "host.pid", "ibtmp1", "auto.cnf", "mysqld-auto.cnf"):
+        (directory / name).write_text("x")
+    assert datadir.identity(directory) == first
+    assert [p.name for p in datadir.parts(directory)] == ["ibdata1", "mysql"]
+    os.utime(directory / "mysql/db.frm", ns=(1, 1))
+    assert datadir.identity(directory) != first
+
+
+@pytest.mark.parametrize("line", [
+    "InnoDB: Starting crash recovery from checkpoint LSN=46590", "[System] [MY-013576] [InnoDB] Starting crash recovery.",
+    "InnoDB: Database was not shutdown normally!", "mysqld: Aria engine: starting recovery",
+])  # fmt: skip
+def test_the_servers_words_for_an_unclean_shutdown(line: str) -> None:
+    assert datadir.recovered(f"a\n{line}\nb")
+    assert not datadir.recovered("InnoDB: log sequence number 46590; InnoDB: Initialization completed")

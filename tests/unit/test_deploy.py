@@ -1,0 +1,174 @@
+"""How to run one's own server with a variant: what is printed for each kind of variant, and how values are quoted."""
+
+import json
+import re
+import shlex
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_report_write import facts, variant
+
+from dballoc.analysis.campaign import load
+from dballoc.cli import deploy as verb
+from dballoc.deploy import quote
+from dballoc.deploy.recipe import Recipe, recipe
+from dballoc.deploy.text import FORMS, render
+from dballoc.errors import UsageError
+from dballoc.experiment.model import Experiment
+from dballoc.store.results import Results
+
+LIB = "/lib/x86_64-linux-gnu"
+VARIANTS: list[dict[str, Any]] = [
+    {"name": "glibc"},
+    {"name": "arena1", "env": {"MALLOC_ARENA_MAX": "1"}},
+    {"name": "glibc-tuned", "tunables": {"arena_max": 2, "tcache_count": 0}},
+    {"name": "jemalloc", "allocator": "jemalloc"},
+    {"name": "je-tuned", "allocator": "jemalloc", "tunables": {"narenas": 2, "background_thread": True}},
+    {"name": "tbb", "allocator": "tbbmalloc"},
+    {"name": "scudo", "allocator": "scudo"},
+    {"name": "je-thp", "allocator": "jemalloc", "thp": "always"},
+    {"name": "calm", "thp": "never", "server": {"options": {"innodb_buffer_pool_size": "1G"}}},
+    {"name": "own", "preload": ["/opt/my malloc/libmy.so"]},
+]
+LIBRARIES = {
+    "jemalloc": [f"{LIB}/libjemalloc.so.2"], "je-tuned": [f"{LIB}/libjemalloc.so.2"],
+    "tbb": [f"{LIB}/libtbbmalloc_proxy.so.2", f"{LIB}/libtbbmalloc.so.2"],
+    "scudo": ["/usr/lib/llvm-14/lib/clang/14.0.6/lib/linux/libclang_rt.scudo_standalone-x86_64.so"],
+    "je-thp": ["/venv/dballoc/_native/libdballoc_keep_thp.so", f"{LIB}/libjemalloc.so.2"], "own": ["/opt/my malloc/libmy.so"],
+}  # fmt: skip
+
+
+@pytest.fixture
+def directory(tmp_path: Path, experiment: Callable[..., Experiment]) -> Path:
+    chosen = experiment(variant=VARIANTS)
+    rows = []
+    for v in chosen.variant:
+        allocator = v.allocator or ("libmy.so" if v.preload else "glibc")
+        libraries = json.dumps(LIBRARIES.get(v.name, []))
+        rows.append(
+            variant(v.name) | {"allocator": allocator, "allocator_version": "5.3.0", "libraries": libraries, "thp": v.thp}
+        )
+    Results.create(tmp_path, facts(chosen, 6), rows).close()
+    return tmp_path
+
+
+@pytest.fixture
+def of(directory: Path) -> Callable[[str], Recipe]:
+    return lambda name: recipe(load(directory), name, directory)
+
+
+@pytest.mark.parametrize(
+    ("name", "environment"),
+    [
+        ("glibc", {}),
+        ("arena1", {"MALLOC_ARENA_MAX": "1"}),
+        ("glibc-tuned", {"GLIBC_TUNABLES": "glibc.malloc.arena_max=2:glibc.malloc.tcache_count=0"}),
+        # Neither the statistics at exit nor abort_conf: those are a campaign's.
+        ("jemalloc", {"LD_PRELOAD": f"/usr{LIB}/libjemalloc.so.2"}),
+        ("je-tuned", {"LD_PRELOAD": f"/usr{LIB}/libjemalloc.so.2", "MALLOC_CONF": "narenas:2,background_thread:true"}),
+        ("tbb", {"LD_PRELOAD": f"/usr{LIB}/libtbbmalloc_proxy.so.2:/usr{LIB}/libtbbmalloc.so.2"}),
+        # Without it a server would be stopped for what every server does.
+        ("scudo", {"LD_PRELOAD": LIBRARIES["scudo"][0], "SCUDO_OPTIONS": "dealloc_type_mismatch=false"}),
+    ],
+)
+def test_what_a_variant_takes(of: Callable[[str], Recipe], name: str, environment: dict[str, str]) -> None:
+    assert of(name).environment == environment
+
+
+@pytest.mark.parametrize("name", [v["name"] for v in VARIANTS])
+@pytest.mark.parametrize("family", ["mariadb", "mysql"])
+def test_every_variant_has_a_text_for_every_form(directory: Path, name: str, family: str) -> None:
+    if family == "mysql":
+        db = sqlite3.connect(directory / "results.sqlite")
+        db.execute("UPDATE variant SET server = 'MySQL 9.7.4'")
+        db.commit()
+        db.close()
+    found = recipe(load(directory), name, directory)
+    text = render(found, FORMS, {}, directory)
+    for heading in ("== systemd ==", "== mysqld_safe ==", "== container ==", "== verify =="):
+        assert heading in text
+    assert "/lib/x86_64-linux-gnu" not in text.replace("/usr/lib/x86_64-linux-gnu", "")
+    for value in found.environment.values():
+        assert value in text
+    assert ("FROM mysql:9.7" if family == "mysql" else "FROM mariadb:10.11") in text or not found.libraries
+    assert not re.search(r"\n\n\n|[ \t]\n|\{[{%]", text.replace("{{.State.Pid}}", ""))
+
+
+def test_systemd(of: Callable[[str], Recipe], directory: Path) -> None:
+    text = render(of("je-tuned"), ["systemd"], {}, directory)
+    assert '  Environment="MALLOC_CONF=narenas:2,background_thread:true"\n' in text
+    assert "/etc/systemd/system/mariadb.service.d/malloc.conf" in text
+    assert "systemctl daemon-reload" in text
+    assert "malloc-lib in my.cnf has no effect here" in text
+    assert "with abort_conf:true in malloc_conf" in text.lower()
+    assert "== container ==" not in text
+    assert "mysqld_safe   delete" not in text
+
+
+def test_mysqld_safe(of: Callable[[str], Recipe], directory: Path) -> None:
+    text = render(of("tbb"), ["mysqld_safe"], {}, directory)
+    assert re.search(r"\[mysqld_safe\]\n  malloc-lib = \S+libtbbmalloc_proxy.so.2\n  malloc-lib = \S+libtbbmalloc.so.2\n", text)
+    assert "! /" not in text
+    text = render(of("scudo"), ["mysqld_safe"], {}, directory)
+    assert f"! {LIBRARIES['scudo'][0]} is in none of them" in text
+    assert "export SCUDO_OPTIONS=dealloc_type_mismatch=false" in text
+
+
+def test_container(of: Callable[[str], Recipe], directory: Path) -> None:
+    text = render(of("je-tuned"), ["container"], {}, directory)
+    words = shlex.split(next(line for line in text.splitlines() if line.startswith("  docker run")))
+    assert words[:4] == ["docker", "run", "-e", f"LD_PRELOAD=/usr{LIB}/libjemalloc.so.2"]
+    assert words[-1] == "mariadb:10.11"
+    assert "apt-get install -y --no-install-recommends libjemalloc2" in text
+    assert '    value: "narenas:2,background_thread:true"' in text
+    text = render(of("own"), ["container"], {}, directory)
+    assert "COPY libmy.so /opt/my malloc/libmy.so" in text
+
+
+def test_plain_glibc_says_what_to_remove(of: Callable[[str], Recipe], directory: Path) -> None:
+    text = render(of("glibc"), FORMS, {}, directory)
+    assert "there is something to remove" in text
+    assert "UnsetEnvironment=LD_PRELOAD GLIBC_TUNABLES" in text
+    assert 'Environment="' not in text
+    assert "go back" not in text
+
+
+def test_settings_of_glibc_must_not_meet_a_preload(of: Callable[[str], Recipe], directory: Path) -> None:
+    text = render(of("arena1"), ["systemd"], {}, directory)
+    assert 'Environment="MALLOC_ARENA_MAX=1"\n  UnsetEnvironment=LD_PRELOAD\n' in text
+
+
+def test_thp_is_the_hosts(of: Callable[[str], Recipe], directory: Path) -> None:
+    text = render(of("je-thp"), FORMS, {}, directory)
+    assert "echo always > /sys/kernel/mm/transparent_hugepage/enabled" in text
+    assert "switches THP off for itself" in text
+    assert "libdballoc_keep_thp.so is dballoc's own" in text
+    text = render(of("calm"), FORMS, {}, directory)
+    assert "there the host may stay as it is" in text
+    assert "[mysqld]\n  innodb_buffer_pool_size = 1G" in text
+    assert "transparent huge pages" not in render(of("jemalloc"), FORMS, {}, directory)
+
+
+def test_a_library_that_is_not_here_is_said(of: Callable[[str], Recipe], directory: Path) -> None:
+    path = f"/usr{LIB}/libjemalloc.so.2"
+    text = render(of("jemalloc"), FORMS, {path: True}, directory)
+    assert f"! Not on this machine: {path}: apt-get install libjemalloc2" in text
+    assert "Not on this machine" not in render(of("jemalloc"), FORMS, {path: False}, directory)
+
+
+def test_the_verb(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    verb.deploy(directory, "jemalloc", "systemd")
+    assert "== systemd ==" in capsys.readouterr().out
+    with pytest.raises(UsageError, match=r"no variant 'hoard'; there are glibc, arena1, .*, own$"):
+        verb.deploy(directory, "hoard")
+    with pytest.raises(UsageError, match="not a results directory"):
+        verb.deploy(directory / "nowhere", "glibc")
+
+
+def test_values_with_characters_that_mean_something() -> None:
+    assert quote.systemd("A", 'x%y"z\\') == 'Environment="A=x%%y\\"z\\\\"'
+    assert quote.dockerfile("A", '$HOME "x"') == 'ENV A="\\$HOME \\"x\\""'
+    assert quote.yaml('a: "b" #c') == '"a: \\"b\\" #c"'

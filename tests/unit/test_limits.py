@@ -1,0 +1,52 @@
+"""A process's limits, from trees of cgroups as the kernel shows them."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from dballoc.host import limits
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> Path:
+    (tmp_path / "proc/7/task" / str(os.getpid())).mkdir(parents=True)
+    return tmp_path / "proc"
+
+
+def tree(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text + "\n")
+    return root
+
+
+CPUS = len(os.sched_getaffinity(0))
+
+
+def test_v2_the_narrowest_of_all_groups(proc: Path, tmp_path: Path) -> None:
+    (proc / "7/cgroup").write_text("0::/system.slice/db.service\n")
+    root = tree(tmp_path / "cg", {
+        "cgroup.controllers": "cpu memory", "system.slice/cpu.max": "150000 100000", "system.slice/memory.max": "max",
+        "system.slice/db.service/cpu.max": "max 100000", "system.slice/db.service/memory.max": "1073741824",
+    })  # fmt: skip
+    found = limits.read(7, proc, root)
+    assert (found.cpus, found.quota, found.memory) == (CPUS, 1.5, 2**30)
+    assert found.cpu_count == min(CPUS, 2)
+
+
+def test_v1(proc: Path, tmp_path: Path) -> None:
+    (proc / "7/cgroup").write_text("4:memory:/a\n2:cpu,cpuacct:/b\n0::/\n")
+    root = tree(tmp_path / "cg", {
+        "memory/a/memory.limit_in_bytes": "536870912", "memory/memory.limit_in_bytes": "9223372036854771712",
+        "cpu/b/cpu.cfs_quota_us": "50000", "cpu/b/cpu.cfs_period_us": "100000", "cpu/cpu.cfs_quota_us": "-1",
+        "cpu/cpu.cfs_period_us": "100000",
+    })  # fmt: skip
+    assert limits.read(7, proc, root) == limits.Limits(CPUS, 0.5, 2**29)
+
+
+def test_no_limits(proc: Path, tmp_path: Path) -> None:
+    (proc / "7/cgroup").write_text("0::/../elsewhere\n")
+    assert limits.read(7, proc, tree(tmp_path / "cg", {"cgroup.controllers": ""})) == limits.Limits(CPUS, None, None)
+    assert limits.Limits(4, None, None).cpu_count == 4
+    assert limits.Limits(4, 0.2, None).cpu_count == 1

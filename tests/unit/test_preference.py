@@ -1,0 +1,199 @@
+"""The rule of the recommendation, as the user would have it: how it is written, what it chooses, how it is told."""
+
+import json
+import math
+
+import pytest
+from made import Make
+from test_report_answer import EQUAL, HIGHER, LOWER, OPEN, PEAK, READS, TPS, Progress, comparisons, ratio
+
+from dballoc.analysis import speed
+from dballoc.analysis.campaign import load
+from dballoc.analysis.comparison import Comparison, Comparisons, Metric
+from dballoc.analysis.preference import MEMORY, check, parse
+from dballoc.analysis.recommendation import constrained, recommend
+from dballoc.cli import report as verb
+from dballoc.errors import UsageError
+from dballoc.report.answer import Answer, answer
+from dballoc.report.content import judge
+
+CPU = Metric("cpu:oltp", "oltp, CPU per transaction", "µs", "lower", "oltp")
+MUCH_LOWER, MUCH_HIGHER = (0.90, 0.94), (1.08, 1.12)
+
+
+def say(found: Comparisons, prefer: str) -> Answer:
+    return answer(found, recommend(found, "glibc", parse(prefer)), "glibc", Progress(6, 6, "planned"))
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        (None, "of the variants that are not shown to be slower by more than 1 %, the one with the least peak RSS; ties go to"),
+        (
+            "memory",
+            "of the variants that are not shown to be slower by more than 1 %, the one with the least peak RSS; ties go",
+        ),
+        (
+            "speed",
+            "of the variants that are not shown to need more than 1 % more peak RSS, the fastest one; ties go to the base",
+        ),
+        ("p99<=1.05", "of the variants that are not shown to break p99<=1.05, the one with the least peak RSS; ties go to"),
+        (
+            "p99 <= 1.05, rss<=1.1",
+            "of the variants that are not shown to break p99 <= 1.05 or rss<=1.1, the one with the least",
+        ),
+        ("speed,rss<=1.1", "of the variants that are not shown to break rss<=1.1, the fastest one; ties go to the baseline"),
+    ],
+)
+def test_the_rule_in_words(text: str | None, rule: str) -> None:
+    assert parse(text).rule.startswith(rule)
+    assert parse(parse(text).text) == parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "give memory or speed"),
+        ("memory,speed", "give memory or speed"),
+        ("cheap", "'cheap' is not memory, speed, or a condition"),
+        ("p99<=x", "is not a condition"),
+        ("p98<=1", "no measure 'p98'"),
+        ("tps>1.02", "excludes the baseline"),
+        ("rss<=0.9", "excludes the baseline"),
+    ],
+)
+def test_what_is_no_preference_is_one_line(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=r"^--prefer: ") as caught:
+        parse(text)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_preference_must_fit_the_campaign() -> None:
+    check(parse("jemalloc:p99<=1.05,oltp:tps>=0.99"), ["glibc", "jemalloc"], ["oltp"], idle=True)
+    with pytest.raises(UsageError, match="no variant or workload 'hoard'"):
+        check(parse("hoard:p99<=1.05"), ["glibc"], ["oltp"], idle=True)
+    with pytest.raises(UsageError, match="no idle step"):
+        check(parse("rss_idle<=1.05"), ["glibc"], ["oltp"], idle=False)
+
+
+def test_the_speed_of_a_workload_is_its_cpu_where_that_is_a_primary_metric() -> None:
+    assert speed.metrics([TPS, READS, PEAK]) == [TPS, READS]
+    assert speed.metrics([TPS, CPU, READS, PEAK]) == [CPU, READS]
+    assert speed.metrics([CPU, TPS, PEAK]) == [CPU]
+    cheaper = Comparison("a", CPU, ratio(MUCH_LOWER))
+    found = speed.speed(cheaper)
+    assert found
+    assert (found.low, found.high) == pytest.approx((1 / 0.94, 1 / 0.90))
+    assert speed.shown_faster(cheaper)
+    assert not speed.shown_slower(cheaper)
+    assert speed.shown_slower(Comparison("a", CPU, ratio(MUCH_HIGHER)), 0.01)
+    unknown = speed.speed(Comparison("a", CPU, ratio(EQUAL, blocks=1)))
+    assert unknown
+    assert (unknown.low, unknown.high) == (0.0, math.inf)
+
+
+def test_cpu_shown_higher_is_slower_too() -> None:
+    found = comparisons({"a": (OPEN, LOWER)}, metrics=(TPS, CPU, PEAK))
+    family = [Comparison(c.variant, c.metric, ratio(MUCH_HIGHER)) if c.metric == CPU else c for c in found.family]
+    changed = Comparisons(found.procedure, found.metrics, family, found.floor, {})
+    assert recommend(found, "glibc").variant == "a"
+    assert recommend(changed, "glibc").excluded == {"a": "shown to be slower by more than 1 %"}
+
+
+def test_the_fastest_of_those_that_do_not_need_more() -> None:
+    found = comparisons({"a": (HIGHER, LOWER), "b": (MUCH_HIGHER, EQUAL), "c": (MUCH_HIGHER, HIGHER)})
+    assert recommend(found, "glibc").variant == "a"
+    said = say(found, "speed")
+    assert said.headline == "Recommended: b"
+    assert said.reason.startswith("Of the variants that are not shown to need more than 1 % more peak RSS, b is the fastest: ")
+    assert "throughput 1.100 [1.080, 1.120] of glibc's." in said.reason
+    assert any(note.startswith("Rule: of the variants that are not shown to need more than 1 % more") for note in said.notes)
+
+
+def test_without_a_faster_one_the_baseline_stays() -> None:
+    said = say(comparisons({"a": (EQUAL, LOWER)}), "speed")
+    assert (said.headline, said.reason) == (
+        "Recommended: stay with glibc",
+        "No variant is shown to be faster than glibc, and ties go to the baseline.",
+    )
+    said = say(comparisons({"a": (OPEN, LOWER)}), "speed")
+    assert said.headline == "Undecided: stay with glibc"
+    assert said.reason.endswith("Speed is undecided for a.")
+    said = say(comparisons({"a": (HIGHER, HIGHER)}), "speed")
+    assert "More speed is shown for a (shown to need more than 1 % more peak RSS) alone" in said.reason
+
+
+def test_faster_here_and_slower_there_is_not_faster() -> None:
+    found = comparisons({"a": (HIGHER, LOWER)}, metrics=(TPS, READS, PEAK))
+    family = [Comparison(c.variant, c.metric, ratio((0.991, 0.998))) if c.metric == READS else c for c in found.family]
+    mixed = Comparisons(found.procedure, found.metrics, family, found.floor, {})
+    assert recommend(found, "glibc", parse("speed")).variant == "a"
+    assert recommend(mixed, "glibc", parse("speed")).variant == "glibc"
+
+
+def test_what_is_open_of_the_fastest_ones_memory_is_said() -> None:
+    assert "Its peak RSS is undecided: between −3.0 % and +5.0 %." in say(comparisons({"a": (HIGHER, OPEN)}), "speed").reason
+
+
+# jemalloc needs the least memory; here its 99th percentile is worse by a tenth.
+WORSE_TAIL = (
+    "UPDATE step SET p99 = p99 * 1.1 WHERE trial IN (SELECT trial FROM trial WHERE variant = 'jemalloc')",
+    "UPDATE trial SET rss_peak = rss_peak * 0.9 WHERE variant = 'tuned'",
+)
+
+
+def test_a_constraint_on_a_descriptive_figure(make: Make) -> None:
+    campaign = load(make("a", sql=WORSE_TAIL))
+    _, found, said = judge(campaign)
+    assert found.variant == "jemalloc"
+    _, found, said = judge(campaign, parse("p99<=1.05"))
+    assert found.excluded == {"jemalloc": "shown to break p99<=1.05"}
+    assert found.variant == "tuned"
+    assert "Of the variants that are not shown to break p99<=1.05, tuned has the least peak RSS" in said.reason
+    assert "p99<=1.05 in oltp_read_only holds: 1.00" in said.reason
+    _, found, _ = judge(campaign, parse("p99<=1.2"))
+    assert found.variant == "jemalloc"
+    # A constraint replaces the rule's own.
+    assert judge(campaign, parse("p99<=1.2,tps>=0.99"))[1].variant == "jemalloc"
+
+
+def test_a_constraint_on_a_primary_figure_has_its_interval(make: Make) -> None:
+    campaign = load(make("a", sql=WORSE_TAIL))
+    comparisons_, _, _ = judge(campaign)
+    bounds = constrained(campaign, comparisons_, parse("rss<=1.05"))
+    found = comparisons_.find("tuned", next(m for m in comparisons_.metrics if m.key == "rss_peak"))
+    assert found.ratio
+    assert (bounds["tuned"][0].low, bounds["tuned"][0].high) == (found.ratio.low, found.ratio.high)
+    assert bounds["tuned"][0].primary
+
+
+def test_for_programs(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = make("a", sql=WORSE_TAIL)
+    verb.report(directory, prefer="p99<=1.05", as_json=True)
+    printed = capsys.readouterr().out
+    assert printed == (directory / "recommendation.json").read_text(encoding="utf-8")
+    found = json.loads(printed)
+    assert (found["recommended"], found["final"], found["prefer"], found["baseline"]) == ("tuned", True, "p99<=1.05", "glibc")
+    assert found["rule"] == parse("p99<=1.05").rule
+    baseline, jemalloc, tuned = found["candidates"]
+    assert (baseline["variant"], baseline["baseline"]) == ("glibc", True)
+    assert (jemalloc["variant"], jemalloc["excluded"]) == ("jemalloc", "shown to break p99<=1.05")
+    assert jemalloc["constraints"][0]["holds"] is False
+    figures = {f["metric"]: f for f in tuned["figures"]}
+    assert figures["rss_peak"]["verdict"] == "lower"
+    assert figures["rss_peak"]["low"] < figures["rss_peak"]["ratio"] < figures["rss_peak"]["high"] < 1
+    assert {f["metric"] for f in found["floor"]} == {"tps", "rss_peak", "rss_idle"}
+    assert parse("p99<=1.05").rule in (directory / "report.html").read_text(encoding="utf-8").replace("&lt;", "<").replace(
+        "\u00a0", " "
+    )
+
+
+def test_one_block_recommends_nothing(make: Make) -> None:
+    from dballoc.report import recommendation
+    from dballoc.report.content import gather
+
+    data = recommendation.as_data(gather(load(make("a", blocks=1))))
+    assert (data["recommended"], data["tie"]) == (None, None)
+    assert all(f["low"] is None for c in data["candidates"] for f in c["figures"])
+    assert MEMORY.text == data["prefer"] == "memory"
