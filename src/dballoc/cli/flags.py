@@ -12,7 +12,9 @@ Engine = Annotated[str | None, typer.Option(metavar="NAME", help="Storage engine
 ServerOptions = Annotated[
     list[str] | None, typer.Option(metavar="NAME=VALUE", help="A my.cnf option of the server; may be given again.")
 ]
-Workloads = Annotated[str | None, typer.Option(metavar="W,W,…", help="Workloads; see dballoc list workloads.")]
+Workloads = Annotated[
+    str | None, typer.Option(metavar="W,W,…", help="Workloads of dballoc list workloads, or .lua and .sql files.")
+]
 Threads = Annotated[str | None, typer.Option(metavar="N,N,…", help="Client threads, one level each.")]
 Design = Annotated[
     Literal["solo", "duet", "both"] | None,

@@ -6,6 +6,7 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
+from dballoc.analysis.preference import MEMORY, Preference
 from dballoc.campaign import run
 from dballoc.campaign.prepare import Setting
 from dballoc.cli.display import display
@@ -22,7 +23,9 @@ ENDINGS = {
 }
 
 
-def perform(setting: Setting, directory: Path, show: Callable[[], None], console: Console) -> None:
+def perform(
+    setting: Setting, directory: Path, show: Callable[[], None], console: Console, preference: Preference = MEMORY
+) -> None:
     """Run or resume the campaign, write its report, and ``show`` the answer; ``console`` is for all the rest.
 
     Failure when not one trial ended well; typer.Exit after an interruption. UsageError and Failure as the campaign has.
@@ -32,7 +35,7 @@ def perform(setting: Setting, directory: Path, show: Callable[[], None], console
     done = ", ".join(f"{number} {design} blocks" for design, number in ending.blocks.items())
     console.print(f"{ENDINGS[ending.why]} ({done})\n", highlight=False)
     if run.has_trials(directory):
-        page = write(directory)
+        page = write(directory, preference=preference)
         show()
         console.print(f"\nReport: {page}", soft_wrap=True, highlight=False)
     if ending.why == "interrupted":
