@@ -58,7 +58,10 @@ def test_lua_and_sql_side_by_side(run_cli: Cli, tiny_experiment: Experiment, out
     (here / "order.sql").write_text(SQL + "SELECT 1;\n")
     done = run_cli("bench", here / "x.toml", "--workloads", f"{here}/mine.lua,{here}/order.sql", "--out", out)
     assert (done.status, done.stdout.count("\n")) == (2, 1), done.text
-    assert done.stderr == f"dballoc: {out}: workload order: {here.name}/order.sql changed since its trials ran; choose a new --out\n"
+    assert (
+        done.stderr
+        == f"dballoc: {out}: workload order: {here.name}/order.sql changed since its trials ran; choose a new --out\n"
+    )
 
 
 MISTAKES: list[tuple[str, str, str]] = [
