@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
-from test_report_write import facts, fault, record, variant
+from test_report_write import block_row, duet_record, facts, fault, record, variant
 
 from dballoc.experiment import schedule
 from dballoc.experiment.model import Experiment
@@ -16,14 +16,16 @@ Make = Callable[..., Path]
 def build(directory: Path, chosen: Experiment, blocks: int, sql: tuple[str, ...], faulty: tuple[str, ...]) -> Path:
     """A whole campaign, then changed by ``sql`` behind dballoc's back."""
     directory.mkdir()
-    results = Results.create(directory, facts(chosen, blocks), [variant(v.name) for v in chosen.variant])
+    designs = ["solo", "duet"] if chosen.design == "both" else [chosen.design or "solo"]
+    results = Results.create(directory, facts(chosen, blocks, designs), [variant(v.name) for v in chosen.variant])
     for block in range(1, blocks + 1):
-        for slot in schedule.block(chosen, block):
+        for p in schedule.duets(chosen, block) if "duet" in designs else []:
+            sides = [fault() if n in faulty else duet_record(chosen, p, i) for i, n in enumerate((chosen.baseline, p.variant))]
+            results.add_duet(p, chosen.baseline, (sides[0], sides[1]))
+        for slot in schedule.block(chosen, block) if "solo" in designs else []:
             results.add_trial(slot, fault() if slot.variant in faulty else record(chosen, slot))
-        results.add_block({
-            "block": block, "attempt": 0, "started": 1.0, "ended": 9.0, "steal": 0.0, "others": 0.5, "probe_before": 0.07,
-            "probe_after": 0.07, "disturbed": None,
-        })  # fmt: skip
+        for design in designs:
+            results.add_block({"design": design, **block_row(block), "disturbed": None})
     results.close()
     db = sqlite3.connect(directory / "results.sqlite")
     for statement in sql:

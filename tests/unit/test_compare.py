@@ -204,3 +204,26 @@ def test_a_directory_that_is_none(make: Make, tmp_path: Path) -> None:
         verb.compare(make("a"), tmp_path)
     with pytest.raises(UsageError, match="no trial is finished yet"):
         verb.compare(make("b"), make("c", blocks=0))
+
+
+def test_the_duets_cpu_per_transaction_is_a_primary_figure_and_relative_alone(make: Make) -> None:
+    dearer = "UPDATE slice SET cpu = cpu * 1.05 WHERE trial IN (SELECT trial FROM trial WHERE variant = 'jemalloc')"
+    one, other = make("a", design="both"), make("b", design="both", sql=(dearer,))
+    found = compared(one, other)
+    assert not found.pairing.no_duet
+    assert ratio(found, "jemalloc", "cpu") == (1.05, None)
+    assert found.confidence == pytest.approx(1 - 0.05 / (2 * 4))
+    assert judge(found, parse("cpu > 1.02", "x")).failed(strict=False)
+    assert not judge(found, parse("tuned:cpu > 1.02", "x")).failed(strict=True)
+    alone = compared(make("c", design="duet"), make("d", design="duet", sql=(dearer,)))
+    assert {f.measure.name for f in alone.figures} == {"cpu"}
+    assert alone.pairing.no_speed == ["no solo design in the first and the second"]
+    mixed = compared(one, make("e"))
+    assert mixed.pairing.no_duet == ["no duet design in the second"]
+    assert not next(f for f in mixed.figures if f.measure.name == "cpu").measure.primary
+
+
+def test_duets_of_other_widths_are_not_compared(make: Make) -> None:
+    wider = "UPDATE campaign SET value = json_set(value, '$.threads', 8) WHERE key = 'duet'"
+    found = compared(make("a", design="both"), make("b", design="both", sql=(wider,)))
+    assert found.pairing.no_duet == ["clients a side: 4 against 8"]

@@ -51,7 +51,7 @@ def directory(tmp_path: Path, experiment: Callable[..., Experiment]) -> Path:
         rows.append(
             variant(v.name) | {"allocator": allocator, "allocator_version": "5.3.0", "libraries": libraries, "thp": v.thp}
         )
-    Results.create(tmp_path, facts(chosen, 6), rows).close()
+    Results.create(tmp_path, facts(chosen, 6, ["solo"]), rows).close()
     return tmp_path
 
 

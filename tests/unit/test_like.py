@@ -15,7 +15,7 @@ TABLE = {
 
 
 def in_use(name: str | None, library: str, settings: dict[str, str] | None = None) -> InUse:
-    return InUse(1, "/usr/sbin/mariadbd", name, "", "", library, "", {}, settings or {}, "")
+    return InUse(1, "/usr/sbin/mariadbd", name, "", "", library, "", {}, settings or {}, {}, "")
 
 
 def test_plain_glibc_goes_by_its_name() -> None:

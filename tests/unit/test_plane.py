@@ -11,7 +11,7 @@ from dballoc.report.charts.matrix import matrix
 from dballoc.report.charts.plane import _box, _overlap, labels, plane
 from dballoc.report.charts.theme import Figure, Variants
 
-CPU = Metric("cpu:oltp", "oltp, CPU per transaction", "µs", "lower", "oltp")
+CPU = Metric("cpu:oltp", "oltp, CPU per transaction", "µs", "lower", "oltp", "duet")
 
 
 def data(spec: dict, layer: dict) -> list[dict]:
@@ -52,7 +52,7 @@ def test_one_block_has_points_without_bars() -> None:
 def test_an_interval_without_end_stays_in_the_frame() -> None:
     found = comparisons({"a": (LOWER, EQUAL)})
     wide = [Comparison(c.variant, c.metric, ratio((1e-9, 1e9))) for c in found.family]
-    plane(Comparisons(found.procedure, found.metrics, wide, found.floor, {}), TPS, Variants(["glibc", "a"])).chart.to_json()
+    plane(Comparisons(found.procedures, found.metrics, wide, found.floor, {}), TPS, Variants(["glibc", "a"])).chart.to_json()
 
 
 def test_labels_of_neighbours_do_not_meet() -> None:

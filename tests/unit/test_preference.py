@@ -17,12 +17,14 @@ from dballoc.errors import UsageError
 from dballoc.report.answer import Answer, answer
 from dballoc.report.content import judge
 
-CPU = Metric("cpu:oltp", "oltp, CPU per transaction", "µs", "lower", "oltp")
+CPU = Metric("cpu:oltp", "oltp, CPU per transaction", "µs", "lower", "oltp", "duet")
 MUCH_LOWER, MUCH_HIGHER = (0.90, 0.94), (1.08, 1.12)
 
 
 def say(found: Comparisons, prefer: str) -> Answer:
-    return answer(found, recommend(found, "glibc", parse(prefer)), "glibc", Progress(6, 6, "planned"))
+    return answer(
+        found, recommend(found, "glibc", parse(prefer)), "glibc", Progress(*[dict.fromkeys(found.procedures, 6)] * 2, "planned")
+    )
 
 
 @pytest.mark.parametrize(
@@ -96,7 +98,7 @@ def test_the_speed_of_a_workload_is_its_cpu_where_that_is_a_primary_metric() -> 
 def test_cpu_shown_higher_is_slower_too() -> None:
     found = comparisons({"a": (OPEN, LOWER)}, metrics=(TPS, CPU, PEAK))
     family = [Comparison(c.variant, c.metric, ratio(MUCH_HIGHER)) if c.metric == CPU else c for c in found.family]
-    changed = Comparisons(found.procedure, found.metrics, family, found.floor, {})
+    changed = Comparisons(found.procedures, found.metrics, family, found.floor, {})
     assert recommend(found, "glibc").variant == "a"
     assert recommend(changed, "glibc").excluded == {"a": "shown to be slower by more than 1 %"}
 
@@ -127,7 +129,7 @@ def test_without_a_faster_one_the_baseline_stays() -> None:
 def test_faster_here_and_slower_there_is_not_faster() -> None:
     found = comparisons({"a": (HIGHER, LOWER)}, metrics=(TPS, READS, PEAK))
     family = [Comparison(c.variant, c.metric, ratio((0.991, 0.998))) if c.metric == READS else c for c in found.family]
-    mixed = Comparisons(found.procedure, found.metrics, family, found.floor, {})
+    mixed = Comparisons(found.procedures, found.metrics, family, found.floor, {})
     assert recommend(found, "glibc", parse("speed")).variant == "a"
     assert recommend(mixed, "glibc", parse("speed")).variant == "glibc"
 

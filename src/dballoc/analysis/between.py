@@ -7,6 +7,7 @@ each campaign and nothing of that. The relative one is judged where both campaig
 itself has the absolute one alone: it shows what moved.
 """
 
+import json
 import math
 from dataclasses import dataclass
 from typing import Literal
@@ -38,7 +39,8 @@ _TITLES = {
 @dataclass(frozen=True)
 class Measure:
     """``name`` is one of :data:`dballoc.analysis.condition.MEASURES`; ``primary`` ones share the family's error, the rest
-    have plain 95 % intervals. ``workload`` and ``threads`` are None for one of the whole trial.
+    have plain 95 % intervals. ``workload`` and ``threads`` are None for one of the whole trial. CPU per transaction is the
+    duet's, where both campaigns have it.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Measure:
     primary: bool
     workload: str | None = None
     threads: int | None = None
+    design: str = "solo"
 
 
 @dataclass(frozen=True)
@@ -124,8 +127,12 @@ def between(first: Campaign, second: Campaign, asked: Kind | None = None) -> Bet
     for measure in measures:
         confidence = primary if measure.primary else curves.CONFIDENCE
         values = _values(first, measure), _values(second, measure)
+        duets = _duets(first, measure), _duets(second, measure)
         for name in pairing.variants:
-            ratio, itself = _relative(values, name, pairing, confidence), _absolute(values, name, confidence)
+            if measure.design == "duet":
+                ratio, itself = _of_duets(duets, name, pairing, confidence), None
+            else:
+                ratio, itself = _relative(values, name, pairing, confidence), _absolute(values, name, confidence)
             is_moved = relative and name == pairing.baseline
             # The baseline's faults take its verdict from every ratio that it is in.
             mine = [f.get(name) or (f.get(pairing.baseline or "") if relative else None) for f in faults]
@@ -151,7 +158,7 @@ def _choose(pairing: Pairing, asked: Kind | None) -> tuple[Kind, str]:
 
 def _measures(first: Campaign, pairing: Pairing) -> list[Measure]:
     found = []
-    for name in ("tps", "rss", "rss_idle", "qps", "p50", "p95", "p99", "p999", "cpu"):
+    for name in ("cpu", "tps", "rss", "rss_idle", "qps", "p50", "p95", "p99", "p999"):
         title, better = _TITLES.get(name, f"response time, {name}"), MEASURES[name]
         primary = name in _PRIMARY
         if name == "rss":
@@ -159,12 +166,18 @@ def _measures(first: Campaign, pairing: Pairing) -> list[Measure]:
         elif name == "rss_idle":
             idle = first.experiment.time.idle
             found += [] if pairing.no_idle or not idle else [Measure(name, title, better, primary)]
+        elif name == "cpu" and not pairing.no_duet:
+            clients = json.loads(first.facts["duet"])["threads"]
+            found += [
+                Measure(name, f"server {title} at half width", better, True, w, clients, "duet") for w in pairing.workloads
+            ]
         elif not pairing.no_speed:
             found += [Measure(name, title, better, primary, w, threads) for w, threads in pairing.levels.items()]
-    return found
+    return sorted(found, key=lambda m: not m.primary)
 
 
 def _values(campaign: Campaign, measure: Measure) -> _Values:
+    """Solo's."""
     column = _COLUMNS.get(measure.name, measure.name)
     if measure.workload is not None:
         rows = curves.levels(campaign).filter((pl.col("workload") == measure.workload) & (pl.col("threads") == measure.threads))
@@ -178,6 +191,26 @@ def _values(campaign: Campaign, measure: Measure) -> _Values:
     for variant, block, role, value in rows.iter_rows():
         found.setdefault(variant, {})[block, role] = value
     return found
+
+
+def _duets(campaign: Campaign, measure: Measure) -> dict[str, list[float]]:
+    """The blocks' ln ratios to the baseline that was loaded at the same time, by variant."""
+    if measure.design != "duet":
+        return {}
+    return next(
+        comparison.duet_logs(campaign, m)
+        for m in comparison.metrics(campaign)
+        if m.design == "duet" and m.workload == measure.workload
+    )
+
+
+def _of_duets(
+    duets: tuple[dict[str, list[float]], dict[str, list[float]]], name: str, pairing: Pairing, confidence: float
+) -> Contrast | None:
+    """A duet has relative figures alone: what a transaction costs by itself is not free of the half that it ran on."""
+    if pairing.baseline is None or name == pairing.baseline:
+        return None
+    return _contrast(duets[0].get(name, []), duets[1].get(name, []), confidence)
 
 
 def _relative(values: tuple[_Values, _Values], name: str, pairing: Pairing, confidence: float) -> Contrast | None:

@@ -62,6 +62,8 @@ def _look(between: Between, condition: Condition, figure: Figure) -> Finding:
 def _nothing(between: Between, condition: Condition) -> str:
     pairing = between.pairing
     reasons = {"rss": pairing.no_memory, "rss_idle": pairing.no_idle}.get(condition.measure, pairing.no_speed)
+    if condition.measure == "cpu" and pairing.no_speed:
+        reasons = [*pairing.no_duet, *(r for r in pairing.no_speed if r not in pairing.no_duet)]
     if reasons:
         return "; ".join(reasons)
     of_load = condition.measure not in OF_TRIAL

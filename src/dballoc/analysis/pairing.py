@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from dballoc.analysis.campaign import Campaign
+from dballoc.experiment.cpus import parse_cpus
 from dballoc.experiment.model import Experiment
 
 # What makes a machine another one: there is no sense in a server's speed on one against that on the other.
@@ -29,10 +30,10 @@ class Change:
 class Pairing:
     """``first`` and ``second``: all names of each; ``variants``: those in both, the first's baseline in front.
 
-    ``levels``: the highest common one of each common workload. ``no_speed``, ``no_memory``, ``no_idle``: why throughput,
-    response time and CPU, peak RSS, or idle RSS cannot be compared; empty if they can. ``machine``: in what the machines
-    differ; ``state``: in what the same machine does. ``baseline``: the baseline that both have, unchanged; None: there is
-    none, ``no_baseline`` says why.
+    ``levels``: the highest common one of each of the common ``workloads``. ``no_speed``, ``no_memory``, ``no_idle``,
+    ``no_duet``: why solo's throughput and response time, peak RSS, idle RSS, or the duet's CPU per transaction cannot be
+    compared; empty if they can. ``machine``: in what the machines differ; ``state``: in what the same machine does.
+    ``baseline``: the baseline that both have, unchanged; None: there is none, ``no_baseline`` says why.
     """
 
     first: tuple[str, ...]
@@ -44,10 +45,12 @@ class Pairing:
     no_speed: list[str] = field(default_factory=list)
     no_memory: list[str] = field(default_factory=list)
     no_idle: list[str] = field(default_factory=list)
+    no_duet: list[str] = field(default_factory=list)
     machine: list[str] = field(default_factory=list)
     state: list[str] = field(default_factory=list)
     baseline: str | None = None
     no_baseline: str = ""
+    workloads: tuple[str, ...] = ()
 
 
 def pair(first: Campaign, second: Campaign) -> Pairing:
@@ -67,27 +70,44 @@ def pair(first: Campaign, second: Campaign) -> Pairing:
             levels[workload] = max(common)
     unpaired += [f"workload {w}: only in the second" for w in b.workloads if w not in a.workloads]
     differences = {name: _differences(first, second, name) for name in both}
-    no_speed = _of_load(first, second)
+    load = _of_load(a, b)
+    no_speed = [*_of_design(first, second, "solo"), *load]
+    if a.levels != b.levels:
+        no_speed.append(_against("levels", a.levels, b.levels))
     no_memory = [*no_speed, *_of_history(a, b)]
     idle = [] if a.time.idle == b.time.idle else [f"idle {a.time.idle:g} s against {b.time.idle:g} s"]
     baseline, why = _baseline(a, b, differences)
     return Pairing(
-        tuple(first.names), tuple(second.names), both, levels, unpaired, _grouped(differences), no_speed, no_memory,
-        [*no_memory, *idle], _environment(first, second, _MACHINE), _environment(first, second, _STATE), baseline, why,
+        first=tuple(first.names), second=tuple(second.names), variants=both, levels=levels, unpaired=unpaired,
+        changes=_grouped(differences), no_speed=no_speed, no_memory=no_memory, no_idle=[*no_memory, *idle],
+        no_duet=[*_of_design(first, second, "duet"), *load, *_of_duet(first, second)],
+        machine=_environment(first, second, _MACHINE), state=_environment(first, second, _STATE), baseline=baseline,
+        no_baseline=why, workloads=tuple(w for w in a.workloads if w in b.workloads),
     )  # fmt: skip
 
 
-def _of_load(first: Campaign, second: Campaign) -> list[str]:
+def _of_design(first: Campaign, second: Campaign, design: str) -> list[str]:
+    lacking = [which for which, c in (("first", first), ("second", second)) if design not in c.designs]
+    return [f"no {design} design in the {' and the '.join(lacking)}"] if lacking else []
+
+
+def _of_duet(first: Campaign, second: Campaign) -> list[str]:
+    """The width: how many clients each side had, on how many CPUs."""
+    one, other = (json.loads(c.facts["duet"]) for c in (first, second))
+    widths = [[len(parse_cpus(half)) for half in duet.get("halves", [])] for duet in (one, other)]
+    pairs = [("clients a side", one.get("threads"), other.get("threads")), ("CPUs of the halves", widths[0], widths[1])]
+    both = "duet" in first.designs and "duet" in second.designs
+    return [_against(what, x, y) for what, x, y in pairs if x != y] if both else []
+
+
+def _of_load(a: Experiment, b: Experiment) -> list[str]:
     """What both campaigns must have in common for any figure of theirs."""
-    a, b = first.experiment, second.experiment
     pairs: list[tuple[str, Any, Any]] = [
-        ("design", first.facts.get("design"), second.facts.get("design")),
         ("tables", a.data.tables, b.data.tables),
         ("rows", a.data.rows, b.data.rows),
         ("random numbers", a.load.random, b.load.random),
         ("prepared statements", a.load.prepared_statements, b.load.prepared_statements),
         ("load options", _words(a.load.options), _words(b.load.options)),
-        ("levels", a.levels, b.levels),
         ("memory limit", a.limits.memory, b.limits.memory),
         ("warm-up SQL", a.warmup_sql, b.warmup_sql),
     ]

@@ -45,7 +45,7 @@ def compare(
         raise UsageError("--strict: there is no --fail-if to be strict about")
     campaigns = [load(directory) for directory in (first, second)]
     for directory, campaign in zip((first, second), campaigns, strict=True):
-        if not campaign.trial.height:
+        if not campaign.trials.height:
             raise UsageError(f"{directory}: no trial is finished yet; run dballoc bench first")
     variants = dict.fromkeys(name for c in campaigns for name in c.names)
     workloads = dict.fromkeys(w for c in campaigns for w in c.experiment.workloads)

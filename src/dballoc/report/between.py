@@ -17,6 +17,7 @@ from dballoc.analysis.curves import CONFIDENCE
 from dballoc.analysis.gate import Finding, Outcome
 from dballoc.analysis.procedure import ERROR
 from dballoc.analysis.verdict import Verdict
+from dballoc.report.answer import progress
 from dballoc.report.numbers import NOTHING, count, detectable, listing, percent, times
 
 _KINDS = {
@@ -34,10 +35,10 @@ class Side:
 
     @property
     def words(self) -> str:
-        """``DIR: demo, 6 blocks, began 2026-11-02 10:00 (UTC) on HOST``."""
+        """``DIR: demo, 6 of 6 solo blocks, began 2026-11-02 10:00 (UTC) on HOST``."""
         facts = self.campaign.facts
         began = datetime.fromtimestamp(float(facts["started"]), UTC).strftime("%Y-%m-%d %H:%M")
-        blocks = count(self.campaign.block["block"].n_unique(), "block")
+        blocks = progress(self.campaign).words
         host = self.campaign.environment.get("host")
         return f"{self.directory}: {self.campaign.experiment.name}, {blocks}, began {began} (UTC) on {host}"
 
@@ -48,16 +49,19 @@ def about(between: Between, sides: tuple[Side, Side]) -> list[tuple[str, str]]:
     found = [("first", sides[0].words), ("second", sides[1].words)]
     if same(sides):
         found.append(("note", "both are the same campaign: every ratio is 1"))
-    workloads = [f"{w} at {count(n, 'client')}" for w, n in p.levels.items()] if not p.no_speed else []
+    workloads = [f"{w} at {count(n, 'client')}" for w, n in p.levels.items()] if not p.no_speed else list(p.workloads)
     paired = "; ".join(filter(None, [listing(list(p.variants)), listing(workloads)])) if between.figures else "nothing"
     found.append(("paired", paired))
     found += [("unpaired", text) for text in p.unpaired]
     if p.no_speed:
-        found.append(("unpaired", f"everything, because the load differs: {'; '.join(p.no_speed)}"))
+        what = "everything" if p.no_duet else "throughput, response time and memory"
+        found.append(("unpaired", f"{what}, because the load or the design differs: {'; '.join(p.no_speed)}"))
     elif p.no_memory:
         found.append(("unpaired", f"memory, because what a server start does differs: {'; '.join(p.no_memory)}"))
     elif p.no_idle:
         found.append(("unpaired", f"idle RSS: {'; '.join(p.no_idle)}"))
+    if p.no_duet and any("duet" in side.campaign.designs for side in sides) and not p.no_speed:
+        found.append(("unpaired", f"the duets: {'; '.join(p.no_duet)}"))
     for change in p.changes:
         everyone = len(change.variants) == len(p.variants) > 1
         found.append(("changed", f"{'every variant' if everyone else listing(list(change.variants))}: {change.text}"))
@@ -147,7 +151,7 @@ def as_json(between: Between, sides: tuple[Side, Side], outcomes: Sequence[Outco
     return {
         "first": _side(sides[0]), "second": _side(sides[1]), "same_campaign": same(sides),
         "paired": {"variants": list(p.variants), "levels": p.levels}, "unpaired": p.unpaired,
-        "not_comparable": {"speed": p.no_speed, "memory": p.no_memory, "idle": p.no_idle},
+        "not_comparable": {"speed": p.no_speed, "memory": p.no_memory, "idle": p.no_idle, "duet": p.no_duet},
         "changes": [{"variants": list(c.variants), "text": c.text} for c in p.changes],
         "machine": p.machine, "state": p.state, "judged": between.judged, "why": between.why, "baseline": p.baseline,
         "figures": [_figure(f, between) for f in between.figures],
@@ -165,9 +169,8 @@ def as_json(between: Between, sides: tuple[Side, Side], outcomes: Sequence[Outco
 
 
 def _title(measure: Measure) -> str:
-    where = (
-        f"{measure.workload}, {measure.title} at {count(measure.threads or 0, 'client')}" if measure.workload else measure.title
-    )
+    width = f" at {count(measure.threads or 0, 'client')}" if measure.design == "solo" else ""
+    where = f"{measure.workload}, {measure.title}{width}" if measure.workload else measure.title
     return f"{where}, second ÷ first (better: {measure.better})"
 
 
@@ -211,10 +214,10 @@ def _times(contrast: Contrast | None) -> str:
 
 
 def _side(side: Side) -> dict[str, Any]:
-    facts, block = side.campaign.facts, side.campaign.block
+    facts, done = side.campaign.facts, progress(side.campaign)
     return {
         "directory": str(side.directory), "name": side.campaign.experiment.name, "started": float(facts["started"]),
-        "blocks": block["block"].n_unique(), "ending": facts.get("ending"), "host": side.campaign.environment.get("host"),
+        "blocks": done.blocks, "ending": facts.get("ending"), "host": side.campaign.environment.get("host"),
     }  # fmt: skip
 
 
@@ -222,7 +225,7 @@ def _figure(figure: Figure, between: Between) -> dict[str, Any]:
     m = figure.measure
     return {
         "variant": figure.variant, "measure": m.name, "workload": m.workload, "threads": m.threads, "better": m.better,
-        "primary": m.primary, "judged": figure.judged, "relative": _contrast(figure.relative),
+        "design": m.design, "primary": m.primary, "judged": figure.judged, "relative": _contrast(figure.relative),
         "absolute": _contrast(figure.absolute),
         "verdict": verdict_words(figure, between) if m.primary else None,
     }  # fmt: skip
