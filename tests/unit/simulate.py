@@ -85,7 +85,7 @@ MEMORY = Host(luck=0.008, walk=0.0005)
 
 
 def experiment(variants: int, workloads: int = 1) -> Experiment:
-    """With that many variants beside the baseline."""
+    """With that many variants beside the baseline: v1, v2, …"""
     names = [BASELINE, *(f"v{i}" for i in range(1, variants + 1))]
     return Experiment.model_validate(
         {
@@ -209,7 +209,12 @@ def judge_all(values: Floats, effects: Floats, procedure: Procedure, confidence:
 
     ``confidence``: instead of the procedure's own, for showing what becomes of it.
     """
-    found = logs(values) + effects.T[..., None]
+    return judge_logs(logs(values), effects, procedure, confidence)
+
+
+def judge_logs(values: Floats, effects: Floats, procedure: Procedure, confidence: float | None = None) -> Judged:
+    """As :func:`judge_all`, from blocks' values of variants that do not differ: (campaign, metric, variant, block)."""
+    found = values + effects.T[..., None]
     level = procedure.confidence if confidence is None else confidence
     parts = [intervals(found[..., :look], level) for look in procedure.looks]
     estimate, low, high = (np.stack([p[i] for p in parts], axis=1).swapaxes(2, 3) for i in range(3))
@@ -249,8 +254,9 @@ def violations(judged: Judged) -> list[str]:
     found = {
         "intervals that hold the truth": 1 - judged.coverage,
         "false differences": judged.false_differences,
-        "false recommendations": judged.false_recommendations,
     }
+    if len(judged.effects[0]) > 1:
+        found["false recommendations"] = judged.false_recommendations
     return [f"{what}: {share:.1%} of campaigns fail" for what, share in found.items() if share > ERROR]
 
 
@@ -265,3 +271,79 @@ class Scenario:
         """(campaign, metric, member, block)."""
         hosts: Sequence[Host] = (self.speed, self.memory, self.memory)
         return np.stack([host.values(chance, when) for host in hosts], axis=1)
+
+
+# -- the duet ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Halves:
+    """How the logarithm of a server's CPU per transaction varies from slice to slice of a duet.
+
+    ``start``: SD of each server's luck. ``white``: SD of each server's slices. ``common``: SD of what hits both servers at
+    once. ``apart``: by how much half 1 costs more than half 0; ``walk``: SD of that difference's step from slice to slice,
+    over the whole campaign. ``pairs`` of slices in a duet.
+    """
+
+    start: float = 0.004
+    white: float = 0.015
+    common: float = 0.05
+    apart: float = 0.03
+    walk: float = 0.002
+    pairs: int = 3
+
+    def slices(self, chance: np.random.Generator, played: "Played") -> tuple[Floats, Floats]:
+        """(campaign, partner, block, slice) of the baselines and of partners that do not differ from them."""
+        campaigns, blocks, partners = played.when.shape
+        each = 2 * self.pairs
+        moments = (played.when * each)[..., None] + np.arange(each)
+        apart = self.apart + chance.normal(0, self.walk, (campaigns, blocks * partners * each)).cumsum(axis=1)
+        half = np.take_along_axis(apart, moments.reshape(campaigns, -1), axis=1).reshape(moments.shape) / 2
+        common = chance.normal(0, self.common, moments.shape)
+        sides = []
+        for side in range(2):
+            own = chance.normal(0, self.start, (*played.when.shape, 1)) + chance.normal(0, self.white, moments.shape)
+            on = np.where(played.halves[..., :each, side] == 1, 1, -1)
+            sides.append((common + own + on * half).swapaxes(1, 2))
+        return sides[0], sides[1]
+
+    def values(self, chance: np.random.Generator, played: "Played") -> Floats:
+        """(campaign, partner, block): what the blocks say."""
+        return block_logs(*self.slices(chance, played))
+
+
+@dataclass(frozen=True)
+class Played:
+    """``when``: (campaign, block, partner), the duet's number in the campaign, from 0; ``halves``: (…, slice, side).
+    The first partner is the baseline itself.
+    """
+
+    when: Times
+    halves: NDArray[np.int8]
+
+
+def played(model: Experiment, campaigns: int, blocks: int, slices: int = 6) -> Played:
+    """By the project's schedule; every campaign has a seed of its own, 1, 2, …"""
+    partners = [model.baseline, *(v.name for v in model.variant if v.name != model.baseline)]
+    when = np.empty((campaigns, blocks, len(partners)), np.int64)
+    halves = np.empty((campaigns, blocks, len(partners), slices, 2), np.int8)
+    for seed in range(1, campaigns + 1):
+        one = model.model_copy(update={"seed": seed})
+        for number in range(1, blocks + 1):
+            for p in schedule.duets(one, number):
+                at = seed - 1, number - 1, partners.index(p.variant)
+                when[at] = (number - 1) * len(partners) + p.position - 1
+                halves[at] = [p.halves(n) for n in range(slices)]
+    return Played(when, halves)
+
+
+def never_swapped(model: Experiment, campaigns: int, blocks: int, slices: int = 6) -> Played:
+    """What the project does not do: the baseline always on half 0."""
+    found = played(model, campaigns, blocks, slices)
+    return Played(found.when, np.zeros_like(found.halves) + np.array([0, 1], np.int8))
+
+
+def block_logs(baseline: Floats, partner: Floats) -> Floats:
+    """`block_log` for arrays: from (…, slice) to (…)."""
+    found = partner - baseline
+    return ((found[..., 0::2] + found[..., 1::2]) / 2).mean(axis=-1)

@@ -35,6 +35,12 @@ def test_one_block_shows_a_figure_and_no_interval() -> None:
     assert found.detectable == math.inf
 
 
+def test_two_wild_blocks_at_the_level_of_a_large_family() -> None:
+    found = ratio([1.0, -1.0], 1 - 0.05 / 200)
+    assert (found.low, found.high) == (0.0, math.inf)
+    assert found.detectable == math.inf
+
+
 def test_no_block_is_an_error() -> None:
     with pytest.raises(ValueError, match="no block"):
         ratio([], 0.95)

@@ -112,7 +112,8 @@ def test_as_the_project_takes_ratios(values: list[tuple[float, float, float]], c
         assert mine == pytest.approx(theirs, rel=1e-12, abs=1e-12)
         found = ratio(theirs, confidence)
         # Logarithms: the ends of an interval of two blocks may lie anywhere.
-        ours = [np.log(x) for x in intervals(np.array(theirs), confidence) if 0 < x < np.inf]
+        with np.errstate(over="ignore"):
+            ours = [np.log(x) for x in intervals(np.array(theirs), confidence) if 0 < x < np.inf]
         real = [math.log(x) for x in (found.estimate, found.low, found.high) if 0 < x < math.inf]
         assert ours == pytest.approx(real, rel=1e-9, abs=1e-9)
 
@@ -166,7 +167,8 @@ def test_outliers_make_intervals_wider_than_need_be_and_never_too_narrow(host: H
 
 # -- looks and the stop rule ---------------------------------------------------------------------------------------------
 
-# 8 000 campaigns: a standard error of 0.24 percentage points at 5 %.
+# 8 000 campaigns: a standard error of 0.24 percentage points at 5 %. Bonferroni's bound is what is promised, and with
+# comparisons that hardly depend on each other it is nearly reached: 4.3 to 4.7 % are found where 5 % are allowed.
 KEPT = {
     "no difference": (NOISY, NOTHING),
     "no difference, a quiet host": (QUIET, NOTHING),
@@ -183,7 +185,8 @@ def test_promises_under_the_stop_rule(host: Host, effects: Floats) -> None:
 
 @pytest.mark.parametrize("blocks", [6, 10, 20])
 def test_promises_of_shorter_campaigns(blocks: int) -> None:
-    assert violations(judged(Scenario(NOISY), NOTHING, blocks)) == []
+    # With a single look Bonferroni gives little away: more campaigns where they are short.
+    assert violations(judged(Scenario(NOISY), NOTHING, blocks, campaigns=160 // blocks * 1000)) == []
 
 
 def test_the_stop_rule_is_tried_at_every_look() -> None:

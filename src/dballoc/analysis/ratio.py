@@ -1,6 +1,7 @@
 """Ratios to the baseline, with Student's t intervals on their logarithms. Pure."""
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -8,6 +9,9 @@ from dataclasses import dataclass
 from scipy.special import stdtrit
 
 from dballoc.analysis import resolution
+
+# The logarithm of the largest number.
+_MOST = math.log(sys.float_info.max)
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,9 @@ def ratio(logs: Sequence[float], confidence: float) -> Ratio:
         return Ratio(math.exp(mean), 0.0, math.inf, 1, confidence, math.nan)
     scatter = math.sqrt(math.fsum((d - mean) ** 2 for d in logs) / (n - 1))
     half = float(stdtrit(n - 1, (1 + confidence) / 2)) * scatter / math.sqrt(n)
-    return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half), n, confidence, scatter)
+    # Two wild blocks at the level of a large family: the upper end is beyond all numbers.
+    high = math.exp(mean + half) if mean + half < _MOST else math.inf
+    return Ratio(math.exp(mean), math.exp(mean - half), high, n, confidence, scatter)
 
 
 def logs_to_baseline(values: Mapping[tuple[int, str], float], roles: tuple[str, str] = ("A1", "A2")) -> list[float]:

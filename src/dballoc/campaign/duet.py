@@ -234,7 +234,7 @@ class _Duet:
             time.sleep(_POLL)
 
     def _slice(self, step: Step, number: int) -> None:
-        halves = [self.duet.halves[(self.pairing.half + number + i) % 2] for i in range(2)]
+        halves = [self.duet.halves[half] for half in self.pairing.halves(number)]
         began = time.monotonic()
         for i in self._turn(number):
             self.sides[i].move(halves[i])

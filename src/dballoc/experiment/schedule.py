@@ -53,6 +53,11 @@ class Pairing:
         twin = f"-{self.role}" if self.role != "V" else ""
         return f"{self.design}{self.block:03}{again}-p{self.position:03}-{self.variant}{twin}"
 
+    def halves(self, number: int) -> tuple[int, int]:
+        """The halves that baseline and partner have in slice ``number`` (from 0): swapped from one to the next."""
+        first = (self.half + number) % 2
+        return first, 1 - first
+
 
 def block(experiment: Experiment, number: int, attempt: int = 0) -> list[Slot]:
     """All trials of block ``number`` (from 1) in their order: every variant once, the baseline twice."""
