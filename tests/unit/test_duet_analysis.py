@@ -2,15 +2,15 @@
 
 import math
 import random
-import statistics
 from collections import Counter
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.analysis.components import LENGTHS, MOST_PAIRS, Components, Costs, Wishes, components, plan
-from dballoc.analysis.duet import block_log, costs, pair_logs, slice_logs
+from dballoc.analysis.duet import Estimate, Piece, block_log
 from dballoc.analysis.procedure import declare
 from dballoc.campaign.run import interleaved, overall
 from dballoc.experiment import schedule
@@ -18,45 +18,85 @@ from dballoc.experiment import schedule
 SLOWDOWNS = st.floats(-0.5, 0.5)
 
 
-def sides(effect: float, halves: tuple[float, float], common: list[float], start: int = 0) -> tuple[dict, dict]:
-    """Slices of a baseline and a partner that costs ``effect`` more; each half and each slice has a slowdown (all ln)."""
-    found: tuple[dict, dict] = ({}, {})
+def sides(
+    effect: float, halves: tuple[float, float], common: list[float], own: list[float], start: int = 0
+) -> tuple[list[Piece], list[Piece]]:
+    """Slices of three pieces of a baseline and a partner that costs ``effect`` more. Each half and each slice has a slowdown,
+    and each piece of both servers one of its ``own`` (all ln).
+    """
+    found: tuple[list[Piece], list[Piece]] = ([], [])
     for n, hit in enumerate(common):
         for side in range(2):
-            cost = 0.001 * math.exp(hit + halves[(start + n + side) % 2] + effect * side)
-            found[side][n] = (cost * 700, 700.0)
+            half = (start + n + side) % 2
+            for piece in range(3):
+                cost = 0.001 * math.exp(hit + halves[half] + effect * side + own[piece])
+                found[side].append(Piece(n, half, cost * 700 * (piece + 1), 700.0 * (piece + 1)))
     return found
 
 
-@given(SLOWDOWNS, st.tuples(SLOWDOWNS, SLOWDOWNS), st.lists(SLOWDOWNS, min_size=2, max_size=9), st.integers(0, 1))
-def test_what_hits_both_and_what_halves_differ_by_is_gone(
-    effect: float, halves: tuple[float, float], common: list[float], start: int
+OWN = [0.0, 0.0, 0.0]
+COMMON = st.lists(SLOWDOWNS, min_size=2, max_size=9)
+
+
+@given(SLOWDOWNS, st.tuples(SLOWDOWNS, SLOWDOWNS), COMMON, st.lists(SLOWDOWNS, min_size=3, max_size=3), st.integers(0, 1))
+def test_paired_does_not_see_what_hits_both_nor_what_halves_differ_by(
+    effect: float, halves: tuple[float, float], common: list[float], own: list[float], start: int
 ) -> None:
-    found = block_log(*sides(effect, halves, common, start))
+    found = block_log("paired", *sides(effect, halves, common, own, start))
     assert found is not None
     assert math.isclose(found, effect, abs_tol=1e-9)
 
 
-def test_without_swaps_the_halves_would_show() -> None:
-    baseline, partner = sides(0.0, (0.0, 0.1), [0.0] * 4)
-    unswapped = slice_logs({n: baseline[n] for n in (0, 2)}, {n: partner[n] for n in (0, 2)})
-    assert math.isclose(statistics.mean(unswapped.values()), 0.1)
+@given(SLOWDOWNS, st.tuples(SLOWDOWNS, SLOWDOWNS), st.lists(SLOWDOWNS, min_size=3, max_size=3), st.integers(2, 9))
+def test_undisturbed_does_not_see_what_halves_differ_by(
+    effect: float, halves: tuple[float, float], own: list[float], slices: int
+) -> None:
+    found = block_log("undisturbed", *sides(effect, halves, [0.0] * slices, own))
+    assert found is not None
+    # With an odd number of slices one side has more pieces on a half than the other.
+    assert slices % 2 or math.isclose(found, effect, abs_tol=1e-9)
 
 
-def test_half_a_pair_is_left_out_and_so_is_a_slice_in_which_nothing_was_done() -> None:
-    assert pair_logs({0: 1.0, 1: 3.0, 2: 5.0}) == [2.0]
-    assert pair_logs({1: 1.0, 2: 3.0}) == []
-    assert slice_logs({0: (1.0, 0.0), 1: (1.0, 1.0)}, {0: (1.0, 1.0), 1: (2.0, 1.0)}) == {1: math.log(2)}
-    assert block_log({}, {}) is None
+@given(st.integers(0, 2**32))
+def test_undisturbed_does_not_see_bursts_on_most_of_the_time(seed: int) -> None:
+    rng = random.Random(seed)
+    baseline, partner = sides(0.02, (0.0, 0.1), [0.0] * 20, OWN)
+    for pieces in (baseline, partner):
+        for half in (0, 1):
+            mine = [i for i, p in enumerate(pieces) if p.half == half]
+            for i in rng.sample(mine, k=len(mine) * 7 // 10):
+                pieces[i] = pieces[i]._replace(cpu=pieces[i].cpu * rng.uniform(1, 3))
+    found = block_log("undisturbed", baseline, partner)
+    assert found is not None
+    assert math.isclose(found, 0.02, abs_tol=1e-9)
 
 
-def test_pieces_are_added_up() -> None:
-    rows = [
-        {"slice": 0, "cpu": 1.0, "events": 2.0},
-        {"slice": 0, "cpu": 0.5, "events": 1.0},
-        {"slice": 1, "cpu": 1.0, "events": 1.0},
-    ]
-    assert costs(rows) == {0: (1.5, 3.0), 1: (1.0, 1.0)}
+PIECES = st.lists(st.builds(Piece, st.integers(0, 5), st.integers(0, 1), st.floats(0.001, 1), st.floats(1, 1000)), max_size=30)
+
+
+@pytest.mark.parametrize("how", get_args(Estimate))
+@given(first=PIECES, second=PIECES, effect=SLOWDOWNS)
+def test_neither_server_is_favoured_and_an_effect_is_found_as_it_is(
+    how: Estimate, first: list[Piece], second: list[Piece], effect: float
+) -> None:
+    found, turned = block_log(how, first, second), block_log(how, second, first)
+    if found is None:
+        assert turned is None
+        return
+    assert turned is not None
+    assert math.isclose(found, -turned, abs_tol=1e-9)
+    dearer = block_log(how, first, [p._replace(cpu=p.cpu * math.exp(effect)) for p in second])
+    assert dearer is not None
+    assert math.isclose(dearer, found + effect, abs_tol=1e-9)
+
+
+def test_what_is_not_enough_for_a_value() -> None:
+    whole = Piece(0, 0, 1.0, 1.0), Piece(1, 1, 1.0, 1.0)
+    for how in get_args(Estimate):
+        assert block_log(how, whole, whole) == 0
+        assert block_log(how, [], []) is None
+        assert block_log(how, whole, whole[:1]) is None
+        assert block_log(how, whole, [whole[0], Piece(1, 1, 1.0, 0.0)]) is None  # nothing was done in it
 
 
 def pilot(rng: random.Random, start: float, slice_: float, piece: float, starts: int, slices: int, pieces: int) -> list:
@@ -164,8 +204,8 @@ def test_duets_of_a_block(experiment) -> None:
 
 def test_the_order_of_duets_is_the_seeds_forever(experiment) -> None:
     # Written out, as for solo: a release that drew otherwise would resume an older campaign in another order.
-    found = [" ".join(f"{p.variant}{p.half}" for p in schedule.duets(experiment(), n)) for n in (1, 2)]
-    assert found == ["glibc1 tuned0 jemalloc1", "glibc1 tuned0 jemalloc0"]
+    found = [" ".join(f"{p.variant}{p.half}{p.first}" for p in schedule.duets(experiment(), n)) for n in (1, 2)]
+    assert found == ["glibc10 tuned10 jemalloc00", "glibc10 tuned01 jemalloc11"]
 
 
 def test_each_half_comes_first_about_as_often(experiment) -> None:

@@ -29,7 +29,7 @@ from simulate import (
     violations,
 )
 
-from dballoc.analysis.duet import block_log
+from dballoc.analysis.duet import Piece, block_log
 from dballoc.analysis.procedure import declare, family_size
 
 # 4 000 campaigns: a standard error of 0.34 percentage points at 5 %.
@@ -71,8 +71,11 @@ def test_a_blocks_value_is_the_projects(seed: int, variants: int, halves: Halves
     found = block_logs(baseline, partner)
     for at in np.ndindex(found.shape):
         # CPU seconds and transactions of a slice: how many there were must not matter.
-        sides = [{n: (float(np.exp(x)) * (n + 1), n + 1.0) for n, x in enumerate(side[at])} for side in (baseline, partner)]
-        assert block_log(*sides) == pytest.approx(found[at], abs=1e-12)
+        first, second = (
+            [Piece(n, n % 2, float(np.exp(x)) * (n + 1), n + 1.0) for n, x in enumerate(side[at])]
+            for side in (baseline, partner)
+        )
+        assert block_log("paired", first, second) == pytest.approx(found[at], abs=1e-12)
 
 
 def test_what_hits_both_at_once_and_what_the_halves_differ_by_cancel() -> None:

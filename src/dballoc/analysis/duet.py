@@ -1,76 +1,123 @@
 """From the slices of a duet to one figure a block. Pure.
 
-A slice gives ln(partner's CPU per transaction) - ln(baseline's), both loaded at the same time. Two slices with the halves
-of the CPUs swapped make a pair, whose mean is free of the halves' difference. A block's value is the mean of its pairs.
+Both servers are loaded at the same time, each on one half of the CPUs, and in the next slice on the other. Two estimates of
+ln(partner's CPU per transaction ÷ baseline's) are free of what the halves differ by; both change sign when the servers change
+names, so that of two identical ones neither is favoured:
+
+paired       the mean over pairs of swapped slices of what both servers showed at the same moment. What hits both at once
+             cancels. It is the better one where the machine as a whole is faster now and slower then.
+undisturbed  for each half, the partner's least disturbed pieces less the baseline's on the same half: of all pieces of a block
+             the cheapest fifth. It is the better one where other tenants of the machine slow one CPU down for seconds now and
+             then, which nothing reports: that can only add to a cost, never take from it.
 """
 
+import json
 import math
-from collections.abc import Mapping, Sequence
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
 
 import polars as pl
 
 from dballoc.analysis.campaign import Campaign
 
-# CPU seconds and transactions of one server in one slice.
-Cost = tuple[float, float]
+Estimate = Literal["paired", "undisturbed"]
+
+# Of the pieces of a server on a half, those that count as undisturbed.
+CHEAPEST = 0.2
 
 
-def slice_logs(baseline: Mapping[int, Cost], partner: Mapping[int, Cost]) -> dict[int, float]:
-    """Ln ratio of CPU per transaction by slice; one that either lacks, or in which nothing was done, is left out."""
-    return {
-        n: math.log(partner[n][0] / partner[n][1]) - math.log(baseline[n][0] / baseline[n][1])
-        for n in sorted(baseline.keys() & partner.keys())
-        if all(cost > 0 and events > 0 for cost, events in (baseline[n], partner[n]))
-    }
+class Piece(NamedTuple):
+    """A fraction of a second of one server: the ``slice`` it is of, the ``half`` it was on, CPU seconds, transactions."""
+
+    slice: int
+    half: int
+    cpu: float
+    events: float
 
 
-def pair_logs(slices: Mapping[int, float]) -> list[float]:
-    """The mean of slices 0 and 1, of 2 and 3, …; half a pair is left out."""
-    return [(slices[n] + slices[n + 1]) / 2 for n in sorted(slices) if n % 2 == 0 and n + 1 in slices]
+def block_log(estimate: Estimate, baseline: Sequence[Piece], partner: Sequence[Piece]) -> float | None:
+    """A block's value; None where there is not enough for one: a whole pair of slices, or both servers on both halves."""
+    return _ESTIMATES[estimate](_working(baseline), _working(partner))
 
 
-def block_log(baseline: Mapping[int, Cost], partner: Mapping[int, Cost]) -> float | None:
-    """A block's value from both servers' slices; None without a whole pair."""
-    pairs = pair_logs(slice_logs(baseline, partner))
-    return math.fsum(pairs) / len(pairs) if pairs else None
+def paired(baseline: Sequence[Piece], partner: Sequence[Piece]) -> float | None:
+    """See the module; half a pair of slices is left out."""
+    first, second = _by_slice(baseline), _by_slice(partner)
+    logs = {n: second[n] - first[n] for n in first.keys() & second.keys()}
+    pairs = [(logs[n] + logs[n + 1]) / 2 for n in sorted(logs) if n % 2 == 0 and n + 1 in logs]
+    return statistics.fmean(pairs) if pairs else None
 
 
-def costs(rows: Sequence[Mapping]) -> dict[int, Cost]:
-    """Slices of one server under one workload from their pieces, rows of table ``slice``."""
-    found: dict[int, Cost] = {}
-    for row in rows:
-        cpu, events = found.get(row["slice"], (0.0, 0.0))
-        found[row["slice"]] = cpu + row["cpu"], events + row["events"]
+def undisturbed(baseline: Sequence[Piece], partner: Sequence[Piece]) -> float | None:
+    """See the module."""
+    first, second = _by_half(baseline), _by_half(partner)
+    if len(first.keys() & second.keys()) < 2:
+        return None
+    return statistics.fmean(cheapest(second[half]) - cheapest(first[half]) for half in first)
+
+
+def cheapest(logs: Sequence[float]) -> float:
+    """The mean of the lowest fifth, of one at least."""
+    return statistics.fmean(sorted(logs)[: max(1, round(CHEAPEST * len(logs)))])
+
+
+_ESTIMATES: dict[Estimate, Callable[[Sequence[Piece], Sequence[Piece]], float | None]] = {
+    "paired": paired,
+    "undisturbed": undisturbed,
+}
+
+
+def _working(pieces: Sequence[Piece]) -> list[Piece]:
+    """Without those in which nothing was done."""
+    return [p for p in pieces if p.cpu > 0 and p.events > 0]
+
+
+def _by_slice(pieces: Sequence[Piece]) -> dict[int, float]:
+    sums: dict[int, tuple[float, float]] = {}
+    for piece in pieces:
+        cpu, events = sums.get(piece.slice, (0.0, 0.0))
+        sums[piece.slice] = cpu + piece.cpu, events + piece.events
+    return {n: math.log(cpu / events) for n, (cpu, events) in sums.items()}
+
+
+def _by_half(pieces: Sequence[Piece]) -> dict[int, list[float]]:
+    logs = defaultdict(list)
+    for piece in pieces:
+        logs[piece.half].append(math.log(piece.cpu / piece.events))
+    return logs
+
+
+def chosen(campaign: Campaign) -> Estimate:
+    """The estimate that the campaign declared before its first block."""
+    found: Estimate = json.loads(campaign.facts["duet"])["estimate"]
     return found
 
 
-def blocks(campaign: Campaign, measure: str = "cpu") -> pl.DataFrame:
-    """One row a duet: block, variant, role ("A2" for the baseline beside itself), workload, ``log`` (ln partner ÷ baseline)
-    and its ``pairs``. ``measure``: "cpu" per transaction, or "tps". Only duets whose two
-    servers both ended well, of the attempt that counts.
+def blocks(campaign: Campaign, estimate: Estimate | None = None, measure: str = "cpu") -> pl.DataFrame:
+    """One row a duet: block, variant, role ("A2" for the baseline beside itself), workload, ``log`` (ln partner ÷ baseline).
+    ``estimate``: another than the declared one; ``measure``: "cpu" per transaction, or "seconds" per transaction. Only duets
+    whose two servers both ended well, of the attempt that counts.
     """
+    how = estimate or chosen(campaign)
     good = campaign.duet.filter(pl.col("counted") & (pl.col("outcome") == "ok"))
-    places = good.select("trial", "block", "position", "variant", "role")
-    rows = campaign.slice.join(places, on="trial", how="inner")
-    top = pl.col("cpu") if measure == "cpu" else pl.col("seconds")
-    sums = rows.group_by("block", "position", "variant", "role", "workload", "slice").agg(
-        cost=top.sum(), events=pl.col("events").sum(), half=pl.col("half").first()
-    )
+    rows = campaign.slice.join(good.select("trial", "block", "position", "variant", "role"), on="trial", how="inner")
+    sides: dict[tuple[int, int, str], dict[str, list[Piece]]] = defaultdict(lambda: defaultdict(list))
+    variants = {}
+    columns = ("block", "position", "workload", "variant", "role", "slice", "half", measure, "events")
+    for block, position, workload, variant, role, *piece in rows.select(columns).iter_rows():
+        side = "baseline" if role == "A1" else "partner"
+        sides[block, position, workload][side].append(Piece(*piece))
+        if side == "partner":
+            variants[block, position] = variant, role
     found = []
-    baselines = dict(sums.filter(pl.col("role") == "A1").group_by("block", "position", "workload"))
-    for key, partner in sums.filter(pl.col("role") != "A1").group_by("block", "position", "workload", maintain_order=True):
-        if (baseline := baselines.get(key)) is None:
-            continue
-        logs = slice_logs(
-            *({n: (c, e) for n, c, e in g.select("slice", "cost", "events").iter_rows()} for g in (baseline, partner))
-        )
-        if pairs := pair_logs(logs):
-            sign = 1 if measure == "cpu" else -1
-            value = sign * math.fsum(pairs) / len(pairs)
-            found.append((key[0], partner["variant"][0], partner["role"][0], key[2], value, [sign * p for p in pairs]))
+    for (block, position, workload), both in sides.items():
+        value = block_log(how, both["baseline"], both["partner"])
+        if value is not None:
+            found.append((block, *variants[block, position], workload, value))
     schema: dict[str, pl.DataType | type[pl.DataType]] = {
         "block": pl.Int64, "variant": pl.String, "role": pl.String, "workload": pl.String, "log": pl.Float64,
-        "pairs": pl.List(pl.Float64),
     }  # fmt: skip
     return pl.DataFrame(found, schema=schema, orient="row").sort("workload", "block", "variant", "role")
 

@@ -30,7 +30,7 @@ from dballoc.store.results import TrialRecord
 
 # The length of a slice's pieces, how often clients and servers are looked at between, and how long a client may take to
 # say its first word.
-PIECE = 0.5
+PIECE = 0.25
 _POLL = 0.05
 _FIRST_WORD = 60.0
 

@@ -1,10 +1,14 @@
 """The duet's pilot: the baseline beside itself in a few short starts, and what follows from it. Its slices are stored."""
 
 import math
+import statistics
 from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import get_args
 
 from dballoc.analysis.components import Components, Plan, components
-from dballoc.campaign.duet import PIECE
+from dballoc.analysis.duet import Estimate, Piece, block_log, cheapest
 from dballoc.campaign.estimate import duet_plan
 from dballoc.campaign.prepare import Setting
 from dballoc.errors import UsageError
@@ -32,21 +36,70 @@ def check(rows: list[Row]) -> None:
         )
 
 
-def evaluate(setting: Setting, rows: list[Row]) -> tuple[dict[str, Components], Plan]:
-    """The components of scatter by workload, and the slices, pairs and blocks that suit the most scattered one. ``rows``:
-    the slices of the pilot's trials with their ``position`` and ``role``. ValueError when they are not whole.
+def pieces(rows: Iterable[Row]) -> list[Piece]:
+    """Rows of table ``slice`` as the analysis wants them."""
+    return [Piece(r["slice"], r["half"], r["cpu"], r["events"]) for r in rows]
+
+
+@dataclass(frozen=True)
+class Findings:
+    """``scatter`` by estimate: root mean square of what pairs of slices showed, whose truth is 0; ``estimate``: the better
+    one, unless the experiment names one; ``components`` of it by workload; the ``plan`` that suits the most scattered one.
     """
-    found = {w: components(_logs([r for r in rows if r["workload"] == w]), PIECE) for w in setting.experiment.workloads}
+
+    scatter: dict[str, float]
+    estimate: Estimate
+    components: dict[str, Components]
+    plan: Plan
+
+
+def evaluate(setting: Setting, rows: list[Row]) -> Findings:
+    """``rows``: the slices of the pilot's trials with their ``position`` and ``role``. ValueError when they are not whole."""
+    scatter = {how: _scatter(rows, how) for how in get_args(Estimate)}
+    how: Estimate = setting.experiment.duet.estimate or min(scatter, key=scatter.__getitem__)  # type: ignore[assignment]
+    found = {}
+    for workload in setting.experiment.workloads:
+        mine = [r for r in rows if r["workload"] == workload]
+        found[workload] = components(_logs(mine, how), _seconds(mine) / 2)
     worst = max(found.values(), key=lambda c: c.block(1.0, 2))
-    return found, duet_plan(setting, worst)
+    return Findings(scatter, how, found, duet_plan(setting, worst))
 
 
-def _logs(rows: list[Row]) -> list[list[list[float]]]:
-    """Ln ratio by start, slice and piece."""
-    values: dict[tuple[int, int, int], dict[str, float]] = defaultdict(dict)
+def _scatter(rows: list[Row], how: Estimate) -> float:
+    """Of every two slices of every start and workload."""
+    by_pair: dict[tuple[int, str, int], dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
-        values[row["position"], row["slice"], row["piece"]][row["role"]] = math.log(row["cpu"] / row["events"])
-    starts: dict[int, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for (position, number, _), sides in sorted(values.items()):
-        starts[position][number].append(sides["A2"] - sides["A1"])
-    return [list(slices.values()) for slices in starts.values()]
+        by_pair[row["position"], row["workload"], row["slice"] // 2][row["role"]].append(row)
+    values = [block_log(how, pieces(sides["A1"]), pieces(sides["A2"])) for sides in by_pair.values()]
+    whole = [v for v in values if v is not None]
+    if not whole:
+        raise ValueError("no whole pair of slices")
+    return math.sqrt(statistics.fmean(v * v for v in whole))
+
+
+def _seconds(rows: list[Row]) -> float:
+    """Counted seconds of a slice."""
+    first = [r["seconds"] for r in rows if (r["slice"], r["role"]) == (0, "A1") and r["position"] == rows[0]["position"]]
+    return math.fsum(first)
+
+
+def _logs(rows: list[Row], how: Estimate) -> list[list[list[float]]]:
+    """The ln ratio by start, slice and half of the slice's time."""
+    by_place: dict[tuple[int, int], dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        by_place[row["position"], row["slice"]][row["role"]].append(row)
+    starts: dict[int, list[list[float]]] = defaultdict(list)
+    for (position, _), sides in sorted(by_place.items()):
+        middle = len(sides["A1"]) // 2
+        parts = ((sides["A1"][part], sides["A2"][part]) for part in (slice(0, middle), slice(middle, None)))
+        starts[position].append([_cost(partner, how) - _cost(baseline, how) for baseline, partner in parts])
+    return list(starts.values())
+
+
+def _cost(rows: list[Row], how: Estimate) -> float:
+    """The ln of CPU per transaction of one server in part of a slice."""
+    if not rows:
+        raise ValueError("a part of a slice is empty")
+    if how == "undisturbed":
+        return cheapest([math.log(r["cpu"] / r["events"]) for r in rows])
+    return math.log(math.fsum(r["cpu"] for r in rows) / math.fsum(r["events"] for r in rows))

@@ -15,7 +15,8 @@ from typing import Any
 
 import dballoc
 from dballoc.analysis import campaign, comparison, verdict
-from dballoc.analysis.duet import block_log, costs
+from dballoc.analysis.duet import Estimate as DuetEstimate
+from dballoc.analysis.duet import block_log
 from dballoc.analysis.procedure import declare, family_size
 from dballoc.campaign import duet, own, pilot, rehearsal, templates, trial
 from dballoc.campaign.directory import ROOM, Directory
@@ -170,7 +171,14 @@ class _Campaign:
         if self.setting.duet is None:
             return {"none": self.setting.no_duet} if self.setting.no_duet else {}
         playing = self.setting.duet
-        return {"halves": [format_cpus(h) for h in playing.halves], "threads": playing.threads, "left_out": playing.left_out}
+        return {
+            "halves": [format_cpus(h) for h in playing.halves], "threads": playing.threads, "left_out": playing.left_out,
+            "estimate": self.experiment.duet.estimate or "undisturbed",
+        }  # fmt: skip
+
+    def _estimate_of_duets(self) -> DuetEstimate:
+        found: DuetEstimate = json.loads(self.results.facts()["duet"])["estimate"]
+        return found
 
     def _spent(self) -> float:
         """Seconds that the campaign has taken so far, in all its runs. A duet's two trials ran at once."""
@@ -332,7 +340,8 @@ class _Campaign:
         records = duet.run(self.context, self.setting.duet, pairing, slices, both, path)
         self.results.add_duet(pairing, baseline, records)
         last = self.experiment.workloads[-1]
-        found = block_log(*(costs([r for r in record.slices if r["workload"] == last]) for record in records))
+        sides = [pilot.pieces(r for r in record.slices if r["workload"] == last) for record in records]
+        found = block_log(self._estimate_of_duets(), sides[0], sides[1])
         faults = [record.trial["fault_text"] for record in records if record.trial["fault_text"]]
         self.observer.duet_finished(pairing, faults, None if found is None or faults else math.exp(found))
 
@@ -372,11 +381,14 @@ class _Campaign:
     def _evaluate(self, rows: list[Row]) -> dict[str, Any]:
         """The pilot's findings, as facts. With a fault in it, what is usual elsewhere is taken, and said so."""
         try:
-            found, plan = pilot.evaluate(self.setting, rows)
+            found = pilot.evaluate(self.setting, rows)
         except ValueError:
-            found, plan = {}, duet_plan(self.setting, USUAL)
             self.observer.notice("the pilot of the duet had faults; slices and pairs are the usual ones")
-        return {"components": {w: asdict(c) for w, c in found.items()}, "plan": asdict(plan)}
+            return {"components": {}, "plan": asdict(duet_plan(self.setting, USUAL))}
+        components = {w: asdict(c) for w, c in found.components.items()}
+        return {
+            "components": components, "plan": asdict(found.plan), "estimate": found.estimate, "scatter": found.scatter,
+        }  # fmt: skip
 
     def _check_disk(self, rows: list[Row]) -> bool:
         """Whether the duet may go on; False if it is dropped, which only happens where nobody asked for it outright."""

@@ -41,7 +41,7 @@ def frames(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl.DataFra
     time = over_time(campaign)
     return {
         "trials": campaign.trials.drop("log_tail", "proof"),
-        "duet": duet.blocks(campaign).drop("pairs"),
+        **({"duet": duet.blocks(campaign)} if "duet" in campaign.designs else {}),
         "slices": campaign.slice,
         "levels": curves.summary(campaign),
         "relative": pl.concat(changed).select("measure", pl.exclude("measure")),

@@ -28,25 +28,36 @@ def section(campaign: Campaign, comparisons: Comparisons, variants: Variants) ->
     return Section("duet", "The cost of a transaction", _text(facts), figures, tables)
 
 
+_ESTIMATES = {
+    "paired": "Estimate: the mean of what both servers showed at the same time, over pairs of swapped slices (paired).",
+    "undisturbed": "Estimate: on each half of the CPUs, a server's cheapest fifth of all quarter-seconds, when nobody else "
+    "slowed that half down; then the mean of both halves (undisturbed).",
+}
+
+
 def _text(facts: dict[str, Any]) -> list[str]:
     halves = " and ".join(facts["halves"])
     text = [
         f"Duet: the baseline and one other server at the same time, each with {count(facts['threads'], 'client')}, on CPUs "
-        f"{halves} in turns. What is compared is the server's CPU time per transaction at half of the machine's width."
+        f"{halves} in turns. What is compared is the server's CPU time per transaction at half of the machine's width.",
+        _ESTIMATES[facts["estimate"]],
     ]
     text += [f"{name} is not in the duet: {why}." for name, why in facts["left_out"].items()]
     if plan := facts.get("plan"):
         text.append(
             f"By the pilot's findings: {count(plan['pairs'], 'pair')} of slices of {number(plan['slice'])} s in each block, "
             f"the first {number(plan['discard'])} s of a slice left out, and {count(plan['blocks'], 'block')}; that was "
-            f"expected to give intervals of ±{percent(plan['half_width'])}."
+            f"expected to give intervals of ±{percent(plan['half_width'])} at most."
         )
+    if scatter := facts.get("scatter"):
+        seen = " and ".join(f"{percent(value)} ({how})" for how, value in scatter.items())
+        text.append(f"Two slices of the pilot, whose truth is 1, showed differences of {seen}.")
     return text
 
 
 def _costs(campaign: Campaign, cpu: pl.DataFrame) -> Table:
     """CPU per transaction and transactions per second, each side's own, and their ratios."""
-    tps, each = duet.blocks(campaign, "tps"), duet.absolute(campaign)
+    plain, time, each = duet.blocks(campaign, "paired"), duet.blocks(campaign, "paired", "seconds"), duet.absolute(campaign)
     rows = []
     for workload in campaign.experiment.workloads:
         for name in campaign.names:
@@ -57,15 +68,18 @@ def _costs(campaign: Campaign, cpu: pl.DataFrame) -> Table:
             label = f"{name}, A2 ÷ A1" if name == campaign.experiment.baseline else name
             rows.append([
                 workload, label, *(number(v) for v in mine.select("cpu", "tps").row(0)), _ratio(cpu.filter(here)),
-                _ratio(tps.filter(here)), str(cpu.filter(here).height),
+                _ratio(plain.filter(here)), _ratio(time.filter(here), -1), str(cpu.filter(here).height),
             ])  # fmt: skip
-    columns = ["workload", "variant", "CPU per transaction, µs", "transactions/s", "CPU ratio", "throughput ratio", "blocks"]
+    columns = [
+        "workload", "variant", "CPU per transaction, µs", "transactions/s", f"CPU ratio ({duet.chosen(campaign)})",
+        "CPU ratio (plain mean)", "throughput ratio (plain mean)", "blocks",
+    ]  # fmt: skip
     caption = "At half width. Ratios with plain 95 % intervals; those that decide stand under the verdicts."
     return Table("Cost of a transaction", columns, rows, caption, heads=2)
 
 
-def _ratio(rows: pl.DataFrame) -> str:
-    logs = rows["log"].to_list()
+def _ratio(rows: pl.DataFrame, sign: int = 1) -> str:
+    logs = [sign * log for log in rows["log"]]
     if not logs:
         return NOTHING
     r = ratio(logs, CONFIDENCE)
@@ -80,7 +94,7 @@ def _pilot(facts: dict[str, Any]) -> Table:
     ]
     columns = ["workload", "from start to start", "from slice to slice", "within a slice", "difference of the halves"]
     caption = (
-        "Relative standard deviations of variant ÷ baseline, by nested analysis of variance; within a slice: of pieces of half "
-        "a second. The last column is what swapping removes."
+        "Relative standard deviations of variant ÷ baseline, by nested analysis of variance; within a slice: of its first and "
+        "second half. The last column is what swapping removes."
     )
     return Table("What the pilot found", columns, rows, caption)
