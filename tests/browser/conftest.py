@@ -21,6 +21,7 @@ name = "browser"
 baseline = "glibc"
 workloads = ["oltp_read_only", "oltp_point_select"]
 threads = [1, 4]
+design = "both"
 blocks = 2
 [server]
 options = { innodb_buffer_pool_size = "32M" }
@@ -31,6 +32,9 @@ rows = 1000
 warmup = "0s"
 level = "2s"
 idle = "1s"
+[duet]
+slice = "1s"
+pairs = 1
 [noise]
 repeats = 0
 [[variant]]

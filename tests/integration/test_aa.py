@@ -11,7 +11,7 @@ def test_what_this_host_resolves(
     run_cli: Cli, fresh_directory: Callable[[], Path], tiny_experiment: Callable[..., Path]
 ) -> None:
     out, tiny = fresh_directory() / "r", tiny_experiment()
-    done = run_cli("aa", tiny, "--blocks", "2", "--json", "--out", out)
+    done = run_cli("aa", tiny, "--blocks", "2", "--json", "--out", out, "--report")
     assert done.status == 0, done.text
     found = json.loads(done.stdout)  # nothing but the answer on standard output
     assert (found["baseline"], found["twin"], found["blocks"]) == ("glibc", "glibc-again", 2)

@@ -27,7 +27,7 @@ def both(run_cli: Cli, tiny_experiment: Experiment, fresh_directory) -> Path:
     """A campaign of both designs with a pilot of its own; run once for the tests here."""
     out = fresh_directory() / "r"
     duet = {"threads": 2, "pairs": 1}
-    done = run_cli("bench", tiny_experiment(design="both", duet=duet, warmup_sql=[]), "--out", out)
+    done = run_cli("bench", tiny_experiment(design="both", duet=duet, warmup_sql=[]), "--out", out, "--report")
     assert done.status == 0, done.text
     assert "Traceback" not in done.text
     return out
@@ -103,7 +103,7 @@ def test_a_side_that_crashes_takes_its_duet_alone(run_cli: Cli, tiny_experiment:
     subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-pthread", "-o", library, source], check=True)
     crashing = {"name": "crashes", "allocator": "glibc", "preload": [str(library)], "env": {"DBT_FAULT": "kill"}}
     file = tiny_experiment(design="duet", duet=SLICES, variant=[{"name": "glibc"}, crashing], warmup_sql=[])
-    done = run_cli("bench", file, "--out", out)
+    done = run_cli("bench", file, "--out", out, "--report")
     assert done.status == 0, done.text
     assert "crashes beside the baseline: FAULT: " in done.stdout
     found = rows(out, "SELECT variant, role, outcome, fault FROM trial ORDER BY trial")
@@ -168,7 +168,7 @@ def test_with_one_cpu_the_default_is_solo_and_says_so(run_cli: Cli, tiny_experim
 def test_a_campaign_that_goes_on_with_solo_says_why_in_its_report(run_cli: Cli, tiny_experiment: Experiment, out: Path) -> None:
     file = tiny_experiment(variant=[{"name": "glibc"}], warmup_sql=[], time={"idle": "0s"})
     file.write_text(file.read_text().replace('design = "solo"\n', ""))
-    done = run_cli("bench", file, "--out", out, prefix=one_cpu())
+    done = run_cli("bench", file, "--out", out, "--report", prefix=one_cpu())
     assert done.status == 0, done.text
     assert "no duet, so solo alone: a duet needs two cores" in done.stdout
     assert "No duet was played" in (out / "report.md").read_text(encoding="utf-8")

@@ -146,26 +146,28 @@ class _Duet:
             raw = directory / side
             raw.mkdir()
             self.sides.append(_Side(Life(context, name, template, raw, duet.halves[0] | duet.halves[1], off)))
+        # Whatever is done to both, one after the other, is done in this order.
+        self.order = self.sides[:: -1 if pairing.first else 1]
 
     def run(self) -> tuple[TrialRecord, TrialRecord]:
         try:
             switch_thp(self.context.custody, self.thp)
-            for side in self.sides:
+            for side in self.order:
                 with side.blamed("its start"):
                     side.life.begin()
-            for side in self.sides:
+            for side in self.order:
                 with side.blamed("its start"):
                     side.life.ready()
             self._warm_up_by_sql()
             for number, workload in enumerate(self.experiment.workloads, 1):
                 self._play(number, workload)
-            for side in self.sides:
+            for side in self.order:
                 with side.blamed("its last sample"):
                     side.life.record.trial["rss_peak"] = side.life.sampler.sample().peak
-            for side in self.sides:
+            for side in self.order:
                 with side.blamed("its shutdown"):
                     side.life.ask_to_stop()
-            for side in self.sides:
+            for side in self.order:
                 with side.blamed("its shutdown"):
                     side.life.end()
         except _Over:
@@ -175,7 +177,7 @@ class _Duet:
 
     def _warm_up_by_sql(self) -> None:
         for sql in warmup_statements(self.experiment):
-            for side in self.sides:
+            for side in self.order:
                 with side.blamed(sql):
                     try:
                         side.life.running.admin.scan(sql)
@@ -187,20 +189,20 @@ class _Duet:
         self.context.observer.step_started(step)
         seconds = self.experiment.duet_warmup + self.slices.total
         try:
-            for side in self.sides:
+            for side in self.order:
                 self._start_client(side, step, seconds)
             self._warm_up(step)
             for n in range(2 * self.slices.pairs):
                 self._slice(step, n)
-            for side in self.sides:
+            for side in self.order:
                 with side.blamed(step.title):
                     self._count_events(side, step)
         finally:
-            for side in self.sides:
+            for side in self.order:
                 if side.client:
                     side.client.kill()
                     side.client = None
-        for side in self.sides:
+        for side in self.order:
             side.move(self.duet.halves[0] | self.duet.halves[1])
             side.life.record.trial["seconds_planned"] += seconds
 
@@ -224,7 +226,7 @@ class _Duet:
             elapsed = time.monotonic() - began
             if elapsed >= self.experiment.duet_warmup and all(side.intervals for side in self.sides):
                 return
-            for side in self.sides:
+            for side in self.order:
                 with side.blamed(step.title):
                     side.check(step.title)
                     if elapsed > self.experiment.duet_warmup + _FIRST_WORD and not side.intervals:
@@ -234,14 +236,14 @@ class _Duet:
     def _slice(self, step: Step, number: int) -> None:
         halves = [self.duet.halves[half] for half in self.pairing.halves(number)]
         began = time.monotonic()
-        for side, half in zip(self.sides, halves, strict=True):
-            side.move(half)
+        for i in self._turn(number):
+            self.sides[i].move(halves[i])
         self._wait(step, began + self.slices.discard)
-        before, idle_before = self._read(step), idle.read()
+        before, idle_before = self._read(step, number), idle.read()
         length = (self.slices.seconds - self.slices.discard) / self.slices.pieces
         for piece in range(self.slices.pieces):
             self._wait(step, began + self.slices.discard + (piece + 1) * length)
-            after, idle_after = self._read(step), idle.read()
+            after, idle_after = self._read(step, number + piece + 1), idle.read()
             for i, side in enumerate(self.sides):
                 a, b = before[i], after[i]
                 side.life.record.slices.append({
@@ -261,17 +263,21 @@ class _Duet:
         rss = partner.life.mark.rss if partner.life.mark else 0
         self.context.observer.tick(Tick(rss, elapsed, latest.tps, latest.latency * 1e3))
 
-    def _read(self, step: Step) -> list[_Reading]:
-        readings = []
-        for side in self.sides:
-            with side.blamed(step.title):
-                readings.append(side.read())
+    def _turn(self, number: int) -> tuple[int, int]:
+        """Which side is asked first, by turns: what we do between, we do on the CPU where the last answer woke us."""
+        return (0, 1) if (self.pairing.first + number) % 2 == 0 else (1, 0)
+
+    def _read(self, step: Step, number: int) -> dict[int, _Reading]:
+        readings = {}
+        for i in self._turn(number):
+            with self.sides[i].blamed(step.title):
+                readings[i] = self.sides[i].read()
         return readings
 
     def _wait(self, step: Step, until: float) -> None:
         while (left := until - time.monotonic()) > 0:
             time.sleep(min(left, 4 * _POLL))
-            for side in self.sides:
+            for side in self.order:
                 with side.blamed(step.title):
                     side.check(step.title)
 

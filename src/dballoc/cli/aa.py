@@ -43,6 +43,7 @@ def aa(
     ] = None,
     seed: flags.Seed = None,
     out: flags.Out = None,
+    report: flags.Report = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
 ) -> None:
     """Compare a malloc with itself: what differs is noise. Says what this host can resolve, in what time.
@@ -61,7 +62,7 @@ def aa(
     model = twins(model, str(experiment or "command line"))
     setting = prepare.settle(model)
     directory = out or next_directory(Path("dballoc-results"), model)
-    perform.perform(setting, directory, lambda: _show(directory, as_json), Console(stderr=as_json))
+    perform.perform(setting, directory, lambda: _show(directory, as_json), Console(stderr=as_json), report=report)
 
 
 def _show(directory: Path, as_json: bool) -> None:

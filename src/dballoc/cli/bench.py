@@ -76,6 +76,7 @@ def bench(
     seed: flags.Seed = None,
     out: flags.Out = None,
     prefer: Prefer = None,
+    report: flags.Report = True,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything, print trials, minutes, memory and disk, and stop.")
     ] = False,
@@ -110,7 +111,11 @@ def bench(
         return
     directory = out or next_directory(Path("dballoc-results"), model)
     console = Console()
-    perform.perform(setting, directory, lambda: terminal.print_answer(console, directory, preferred), console, preferred)
+
+    def show() -> None:
+        terminal.print_answer(console, directory, preferred)
+
+    perform.perform(setting, directory, show, console, preferred, report)
 
 
 def _print_plan(setting: prepare.Setting) -> None:

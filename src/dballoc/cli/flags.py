@@ -32,3 +32,4 @@ Blocks = Annotated[int | None, typer.Option(metavar="N", help="Blocks to run: ea
 Budget = Annotated[str | None, typer.Option(metavar="TIME", help="Time for the whole campaign, like 20m.")]
 Seed = Annotated[int | None, typer.Option(metavar="N", help="Seed of the order of trials.")]
 Out = Annotated[Path | None, typer.Option(metavar="DIR", help="Results directory; default: under dballoc-results/.")]
+Report = Annotated[bool, typer.Option("--report/--no-report", help="Write the report at the end.")]

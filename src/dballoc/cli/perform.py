@@ -24,9 +24,10 @@ ENDINGS = {
 
 
 def perform(
-    setting: Setting, directory: Path, show: Callable[[], None], console: Console, preference: Preference = MEMORY
+    setting: Setting, directory: Path, show: Callable[[], None], console: Console, preference: Preference = MEMORY,
+    report: bool = True,
 ) -> None:
-    """Run or resume the campaign, write its report, and ``show`` the answer; ``console`` is for all the rest.
+    """Run or resume the campaign, write its ``report``, and ``show`` the answer; ``console`` is for all the rest.
 
     Failure when not one trial ended well; typer.Exit after an interruption. UsageError and Failure as the campaign has.
     """
@@ -35,9 +36,10 @@ def perform(
     done = ", ".join(f"{number} {design} blocks" for design, number in ending.blocks.items())
     console.print(f"{ENDINGS[ending.why]} ({done})\n", highlight=False)
     if run.has_trials(directory):
-        page = write(directory, preference=preference)
+        page = write(directory, preference=preference) if report else None
         show()
-        console.print(f"\nReport: {page}", soft_wrap=True, highlight=False)
+        where = f"Report: {page}" if page else f"No report yet; write it with: dballoc report {directory}"
+        console.print(f"\n{where}", soft_wrap=True, highlight=False, markup=False)
     if ending.why == "interrupted":
         raise typer.Exit(INTERRUPTED)
     if ending.good_trials == 0:

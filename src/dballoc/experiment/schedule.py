@@ -33,7 +33,8 @@ class Slot:
 class Pairing:
     """One duet's place: a fresh start of the baseline beside a fresh start of ``variant``.
 
-    ``half``: the half of the CPUs, 0 or 1, that the baseline has in the first slice.
+    ``half``: the half of the CPUs, 0 or 1, that the baseline has in the first slice; ``first``: the side that is started
+    first, 0 for the baseline. Both are drawn, so that neither side is ever the favoured one.
     """
 
     block: int
@@ -42,6 +43,7 @@ class Pairing:
     variant: str
     role: Role
     half: int
+    first: int
     design: str = "duet"
 
     @property
@@ -75,9 +77,11 @@ def duets(experiment: Experiment, number: int, attempt: int = 0) -> list[Pairing
     partners += [(v.name, "V") for v in experiment.variant if v.name != experiment.baseline]
     draw = random.Random(f"{experiment.seed}:duet:{number}:{attempt}")
     draw.shuffle(partners)
-    return [Pairing(number, attempt, i, n, role, draw.randrange(2)) for i, (n, role) in enumerate(partners, 1)]
+    return [
+        Pairing(number, attempt, i, n, role, draw.randrange(2), draw.randrange(2)) for i, (n, role) in enumerate(partners, 1)
+    ]
 
 
 def pilot(experiment: Experiment, starts: int) -> list[Pairing]:
     """The pilot's pairings: the baseline beside itself, ``starts`` times."""
-    return [Pairing(0, 0, i, experiment.baseline, "A2", i % 2, "pilot") for i in range(1, starts + 1)]
+    return [Pairing(0, 0, i, experiment.baseline, "A2", i % 2, i // 2 % 2, "pilot") for i in range(1, starts + 1)]

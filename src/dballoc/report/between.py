@@ -189,7 +189,7 @@ def _primary(between: Between, measure: Measure) -> Table:
         other = figure.absolute if relative else figure.relative
         cells = [f"  {figure.variant}", _times(figure.contrast), verdict_words(figure, between), _times(other)]
         table.add_row(*map(Text, cells[: len(columns)]))
-    for figure in (f for f in between.moved if f.measure == measure):
+    for figure in (f for f in between.moved if f.measure == measure and f.absolute):
         row = [f"  {figure.variant}, the baseline", NOTHING, "what moved between the campaigns", _times(figure.absolute)]
         table.add_row(*map(Text, row), style="dim")
     return table
