@@ -24,7 +24,11 @@ ENDINGS = {
 
 
 def perform(
-    setting: Setting, directory: Path, show: Callable[[], None], console: Console, preference: Preference = MEMORY,
+    setting: Setting,
+    directory: Path,
+    show: Callable[[], None],
+    console: Console,
+    preference: Preference = MEMORY,
     report: bool = True,
 ) -> None:
     """Run or resume the campaign, write its ``report``, and ``show`` the answer; ``console`` is for all the rest.
