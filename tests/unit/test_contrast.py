@@ -72,3 +72,9 @@ def test_what_moves_the_host_between_campaigns_cancels_in_relative_figures_alone
             shown[kind] += not found.low <= 1 <= found.high
     assert shown[0] / 1000 <= 0.065
     assert shown[1] / 1000 > 0.3
+
+
+def test_two_wild_blocks_on_each_side_at_the_level_of_a_large_family() -> None:
+    found = contrast([2.0, -2.0], [1.0, -1.0], 1 - 0.05 / 2000)
+    assert found.low == 0
+    assert math.isfinite(found.high)

@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scipy.special import stdtrit
+from dballoc.analysis.resolution import half_width
 
 # A few starts say little of how starts scatter, so the estimate is drawn to what was seen on another machine (block means
 # scattered by 0.4 to 1.7 %), as if that had been seen in as many starts. It decides how time is spent, no verdict.
@@ -130,11 +130,7 @@ def plan(found: Components, costs: Costs, wishes: Wishes, confidence: "dict[int,
             blocks = _blocks(wishes, cost)
             late = max(0.0, blocks * cost - wishes.time) if wishes.time is not None else 0.0
             level = confidence[blocks]
-            half = (
-                math.expm1(float(stdtrit(blocks - 1, (1 + level) / 2)) * scatter / math.sqrt(blocks))
-                if blocks > 1
-                else math.inf
-            )
+            half = half_width(scatter, blocks, level)
             # Within the time the narrowest; without one the most efficient; where nothing fits, what is least too long.
             aim = half if wishes.time is not None else scatter**2 * cost
             candidates.append((late, aim, cost, Plan(length, wishes.discard, pairs, blocks, cost, half, level)))

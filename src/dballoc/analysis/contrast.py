@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from scipy.special import stdtrit
 
-from dballoc.analysis.resolution import POWER
+from dballoc.analysis.ratio import end
+from dballoc.analysis.resolution import detectable_by
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,7 @@ class Contrast:
         """The smallest relative difference that as many blocks would show with 80 % power; infinite without an interval."""
         if not self.known:
             return math.inf
-        reach = float(stdtrit(self.freedom, (1 + self.confidence) / 2) + stdtrit(self.freedom, POWER))
-        return math.expm1(reach * self.error)
+        return detectable_by(self.error, self.freedom, self.confidence)
 
 
 def contrast(first: Sequence[float], second: Sequence[float], confidence: float) -> Contrast:
@@ -51,8 +51,7 @@ def contrast(first: Sequence[float], second: Sequence[float], confidence: float)
     # Without any scatter at all the degrees of freedom are 0 ÷ 0, and do not matter.
     freedom = (one + two) ** 2 / (one**2 / (n - 1) + two**2 / (m - 1)) if error else float(n + m - 2)
     half = float(stdtrit(freedom, (1 + confidence) / 2)) * error
-    low, high = math.exp(difference - half), math.exp(difference + half)
-    return Contrast(math.exp(difference), low, high, (n, m), confidence, error, freedom)
+    return Contrast(math.exp(difference), end(difference - half), end(difference + half), (n, m), confidence, error, freedom)
 
 
 def _moments(values: Sequence[float]) -> tuple[int, float, float]:

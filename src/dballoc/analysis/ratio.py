@@ -41,9 +41,14 @@ def ratio(logs: Sequence[float], confidence: float) -> Ratio:
         return Ratio(math.exp(mean), 0.0, math.inf, 1, confidence, math.nan)
     scatter = math.sqrt(math.fsum((d - mean) ** 2 for d in logs) / (n - 1))
     half = float(stdtrit(n - 1, (1 + confidence) / 2)) * scatter / math.sqrt(n)
-    # Two wild blocks at the level of a large family: the upper end is beyond all numbers.
-    high = math.exp(mean + half) if mean + half < _MOST else math.inf
-    return Ratio(math.exp(mean), math.exp(mean - half), high, n, confidence, scatter)
+    return Ratio(math.exp(mean), end(mean - half), end(mean + half), n, confidence, scatter)
+
+
+def end(log: float) -> float:
+    """An interval's end from its logarithm. That of two wild blocks at the level of a large family may lie beyond all
+    numbers: then it is the largest one, which charts and JSON can bear.
+    """
+    return math.exp(log) if log < _MOST else sys.float_info.max
 
 
 def logs_to_baseline(values: Mapping[tuple[int, str], float], roles: tuple[str, str] = ("A1", "A2")) -> list[float]:

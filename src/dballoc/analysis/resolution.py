@@ -61,15 +61,18 @@ def half_width(scatter: float, blocks: int, confidence: float) -> float:
 
 
 def detectable(scatter: float, blocks: int, confidence: float) -> float:
-    """The smallest relative difference that as many blocks show with 80 % power: e^(δ·s÷√n) − 1, where δ is the
-    noncentrality at which the t statistic exceeds its critical value in 80 % of campaigns (Cohen, *Statistical Power
-    Analysis*, 1988, chapter 12). The common short cut t₍₁₋α/₂₎ + t₍₀.₈₎ has 71 to 76 % only at six blocks and the levels
-    that are usual here. Infinite below two blocks.
+    """The smallest relative difference that as many blocks show with 80 % power; infinite below two blocks."""
+    return detectable_by(scatter / math.sqrt(blocks), blocks - 1, confidence) if blocks > 1 else math.inf
+
+
+def detectable_by(error: float, freedom: float, confidence: float) -> float:
+    """The smallest relative difference that a mean of logarithms with that standard error shows with 80 % power:
+    e^(δ·error) − 1, where δ is the noncentrality at which Student's t exceeds its critical value in 80 % of campaigns
+    (Cohen, *Statistical Power Analysis*, 1988, chapter 12). The common short cut t₍₁₋α/₂₎ + t₍₀.₈₎ has 71 to 76 % only at
+    six blocks and the levels that are usual here.
     """
-    if blocks < 2:
-        return math.inf
-    critical = float(stdtrit(blocks - 1, (1 + confidence) / 2))
-    return _grown(float(nctdtrinc(blocks - 1, 1 - POWER, critical)) * scatter / math.sqrt(blocks))
+    critical = float(stdtrit(freedom, (1 + confidence) / 2))
+    return _grown(float(nctdtrinc(freedom, 1 - POWER, critical)) * error)
 
 
 def blocks_needed(scatter: float, difference: float, confidence: Callable[[int], float]) -> int | None:
