@@ -57,5 +57,5 @@ def test_ctrl_c_ends_cleanly_and_the_same_command_resumes(
 def test_a_dry_run_starts_nothing(run_cli: Cli, tiny_experiment: Experiment, out: Path) -> None:
     done = run_cli("bench", tiny_experiment(blocks=4), "--dry-run", "--out", out)
     assert done.status == 0, done.text
-    assert "12 (4 blocks of 3)" in done.stdout
+    assert "12 (4 solo blocks of 3)" in done.stdout
     assert not out.exists()
