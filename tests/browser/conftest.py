@@ -44,7 +44,7 @@ name = "glibc-arena1"
 env = { MALLOC_ARENA_MAX = "1" }
 [[variant]]
 name = "refuses"
-server = { options = { no_such_option = "<script>alert('out')</script>" } }
+server = { options = { default_storage_engine = "<script>alert('out')</script>" } }
 """
 
 _QUIET = ["--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run", "--disable-gpu"]

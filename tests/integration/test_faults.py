@@ -20,9 +20,9 @@ CRASH = r"SIG(SEGV|ABRT)"
 
 # variant's changes -> kind of fault, its text, the server's exit status (None where it does not matter)
 SERVER_FAULTS: dict[str, tuple[dict[str, Any], str, str, int | None]] = {
-    "unknown-option": (
-        {"server": {"options": {"no_such_option": 1}}},
-        "start", r"the server ended at start \(exit status \d+\): .*unknown variable '?no-such-option=1'?", None,
+    "unknown-engine": (
+        {"server": {"options": {"default_storage_engine": "no_such"}}},
+        "start", r"the server ended at start \(exit status \d+\): .*Unknown/unsupported storage engine: no_such", None,
     ),
     "aborts": ({"env": {"DBT_FAULT": "abort"}}, "start", r"the server ended at start \(SIGABRT\): .*", -6),
     "hangs": ({"env": {"DBT_FAULT": "hang"}}, "hang", r"the server does not answer 8 s after its start", None),
