@@ -17,7 +17,7 @@ from dballoc.experiment.cpus import format_cpus
 
 SHIM = Path(str(files("dballoc") / "_native" / "libdballoc_keep_thp.so"))
 CPUS = sorted(os.sched_getaffinity(0))
-SLICES = {"slice": "1s", "pairs": 2, "discard": "500ms", "threads": 2}
+SLICES = {"slice": "1s", "pairs": 2, "threads": 2}
 
 pytestmark = pytest.mark.skipif(len(CPUS) < 2, reason="a duet needs two CPUs")
 
@@ -48,7 +48,7 @@ def test_the_pilot_settles_the_slices_and_the_report_shows_them(both: Path) -> N
     duet = json.loads(facts["duet"])
     plan, components = duet["plan"], duet["components"]["oltp_read_only"]
     assert plan["pairs"] == 1  # as asked
-    assert plan["slice"] in (1.0, 1.5, 2.0, 3.0, 4.0)
+    assert plan["slice"] in (0.4, 0.6, 1.0, 2.0, 4.0)
     assert all(components[k] >= 0 for k in ("start", "slice", "piece", "halves"))
     [played] = rows(both, "SELECT max(slice) + 1 AS slices FROM slice JOIN trial USING (trial) WHERE design = 'duet'")
     assert played["slices"] == 2

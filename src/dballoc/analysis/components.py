@@ -21,8 +21,10 @@ PRIOR_START = 0.005
 PRIOR_FREEDOM = 2
 
 # What is considered for the length of a slice (seconds) and the pairs of slices in a block.
-LENGTHS = (1.0, 1.5, 2.0, 3.0, 4.0)
-MOST_PAIRS = 20
+LENGTHS = (0.4, 0.6, 1.0, 2.0, 4.0)
+MOST_PAIRS = 60
+# Of a slice at least so many seconds count: a reading of the counters is off by a millisecond or two.
+SHORTEST = 0.2
 FEWEST_BLOCKS, MOST_BLOCKS = 6, 40
 
 
@@ -121,7 +123,7 @@ def plan(found: Components, costs: Costs, wishes: Wishes, confidence: "dict[int,
     ``confidence``: the level of the intervals for each number of planned blocks. Without a time, the blocks are 6, unless
     asked for otherwise, and pairs are added as long as they shorten the time that a given precision takes.
     """
-    lengths = [wishes.slice] if wishes.slice else [n for n in LENGTHS if n - wishes.discard >= found.seconds]
+    lengths = [wishes.slice] if wishes.slice else [n for n in LENGTHS if n - wishes.discard >= SHORTEST]
     counts = [wishes.pairs] if wishes.pairs else range(1, MOST_PAIRS + 1)
     candidates = []
     for length in lengths:

@@ -21,11 +21,12 @@ MOST_BLOCKS = LOOKS[-1]
 
 # What a pilot is expected to find, before it has: standard deviations of starts, slices and pieces (of so many seconds),
 # and the halves' difference, on a shared machine of two cores.
-USUAL = Components(0.005, 0.01, 0.02, 0.1, 0.5)
+USUAL = Components(0.005, 0.02, 0.02, 0.1, 0.25)
 
-# The pilot: starts, slices in each, and their length; a shorter one where the duet's time is short.
-PILOT_STARTS, PILOT_SLICES = 3, 4
-_PILOT_SLICE, _SHORT_PILOT_SLICE = 2.5, 1.5
+# The pilot: starts, slices in each, of which half a second counts; fewer slices where the duet's time is short.
+PILOT_STARTS = 3
+_PILOT_SLICES, _SHORT_PILOT_SLICES = 24, 12
+_PILOT_COUNTED = 0.5
 _SHORT = 600.0
 
 
@@ -136,17 +137,18 @@ def needs_pilot(setting: Setting) -> bool:
     return setting.duet is not None and (duet.slice is None or duet.pairs is None)
 
 
-def pilot_slice(setting: Setting) -> float:
-    """The length of the pilot's slices, seconds."""
+def pilot_slices(setting: Setting) -> tuple[float, int]:
+    """The length of the pilot's slices, seconds, and how many there are in a start."""
     share = share_of_budget(setting)
-    length = _SHORT_PILOT_SLICE if share is not None and share < _SHORT else _PILOT_SLICE
-    return max(length, setting.experiment.duet.discard + 1.0)
+    number = _SHORT_PILOT_SLICES if share is not None and share < _SHORT else _PILOT_SLICES
+    return setting.experiment.duet.discard + _PILOT_COUNTED, number
 
 
 def pilot_seconds(setting: Setting) -> float:
     """What the pilot takes."""
     costs = duet_costs(setting)
-    return PILOT_STARTS * (costs.overhead + costs.workloads * PILOT_SLICES * pilot_slice(setting))
+    length, number = pilot_slices(setting)
+    return PILOT_STARTS * (costs.overhead + costs.workloads * number * length)
 
 
 def _confidence(setting: Setting) -> dict[int, float]:

@@ -4,11 +4,11 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import get_args
 
 from dballoc.analysis.components import Components, Plan, components
-from dballoc.analysis.duet import Estimate, Piece, block_log, cheapest
+from dballoc.analysis.duet import Estimate, Piece, block_log
 from dballoc.campaign.estimate import duet_plan
 from dballoc.campaign.prepare import Setting
 from dballoc.errors import UsageError
@@ -43,12 +43,11 @@ def pieces(rows: Iterable[Row]) -> list[Piece]:
 
 @dataclass(frozen=True)
 class Findings:
-    """``scatter`` by estimate: root mean square of what pairs of slices showed, whose truth is 0; ``estimate``: the better
-    one, unless the experiment names one; ``components`` of it by workload; the ``plan`` that suits the most scattered one.
+    """``scatter`` by estimate: root mean square of what starts showed, whose truth is 0; ``components`` of the experiment's
+    estimate by workload; the ``plan`` that suits the most scattered one.
     """
 
     scatter: dict[str, float]
-    estimate: Estimate
     components: dict[str, Components]
     plan: Plan
 
@@ -56,21 +55,24 @@ class Findings:
 def evaluate(setting: Setting, rows: list[Row]) -> Findings:
     """``rows``: the slices of the pilot's trials with their ``position`` and ``role``. ValueError when they are not whole."""
     scatter = {how: _scatter(rows, how) for how in get_args(Estimate)}
-    how: Estimate = setting.experiment.duet.estimate or min(scatter, key=scatter.__getitem__)  # type: ignore[assignment]
+    how = setting.experiment.duet.estimate
+    # The components are those of single slices; how much of them is left, the estimate's own scatter tells.
+    gain = min(1.0, scatter[how] / scatter["paired"]) if scatter["paired"] else 1.0
     found = {}
     for workload in setting.experiment.workloads:
         mine = [r for r in rows if r["workload"] == workload]
-        found[workload] = components(_logs(mine, how), _seconds(mine) / 2)
+        whole = components(_logs(mine), _seconds(mine) / 2)
+        found[workload] = replace(whole, slice=whole.slice * gain, piece=whole.piece * gain)
     worst = max(found.values(), key=lambda c: c.block(1.0, 2))
-    return Findings(scatter, how, found, duet_plan(setting, worst))
+    return Findings(scatter, found, duet_plan(setting, worst))
 
 
 def _scatter(rows: list[Row], how: Estimate) -> float:
-    """Of every two slices of every start and workload."""
-    by_pair: dict[tuple[int, str, int], dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    """Of the starts, for every workload."""
+    parts: dict[tuple[int, str], dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
-        by_pair[row["position"], row["workload"], row["slice"] // 2][row["role"]].append(row)
-    values = [block_log(how, pieces(sides["A1"]), pieces(sides["A2"])) for sides in by_pair.values()]
+        parts[row["position"], row["workload"]][row["role"]].append(row)
+    values = [block_log(how, pieces(sides["A1"]), pieces(sides["A2"])) for sides in parts.values()]
     whole = [v for v in values if v is not None]
     if not whole:
         raise ValueError("no whole pair of slices")
@@ -83,7 +85,7 @@ def _seconds(rows: list[Row]) -> float:
     return math.fsum(first)
 
 
-def _logs(rows: list[Row], how: Estimate) -> list[list[list[float]]]:
+def _logs(rows: list[Row]) -> list[list[list[float]]]:
     """The ln ratio by start, slice and half of the slice's time."""
     by_place: dict[tuple[int, int], dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
@@ -92,14 +94,12 @@ def _logs(rows: list[Row], how: Estimate) -> list[list[list[float]]]:
     for (position, _), sides in sorted(by_place.items()):
         middle = len(sides["A1"]) // 2
         parts = ((sides["A1"][part], sides["A2"][part]) for part in (slice(0, middle), slice(middle, None)))
-        starts[position].append([_cost(partner, how) - _cost(baseline, how) for baseline, partner in parts])
+        starts[position].append([_cost(partner) - _cost(baseline) for baseline, partner in parts])
     return list(starts.values())
 
 
-def _cost(rows: list[Row], how: Estimate) -> float:
+def _cost(rows: list[Row]) -> float:
     """The ln of CPU per transaction of one server in part of a slice."""
     if not rows:
         raise ValueError("a part of a slice is empty")
-    if how == "undisturbed":
-        return cheapest([math.log(r["cpu"] / r["events"]) for r in rows])
     return math.log(math.fsum(r["cpu"] for r in rows) / math.fsum(r["events"] for r in rows))

@@ -15,21 +15,19 @@ from typing import Any
 
 import dballoc
 from dballoc.analysis import campaign, comparison, verdict
-from dballoc.analysis.duet import Estimate as DuetEstimate
 from dballoc.analysis.duet import block_log
 from dballoc.analysis.procedure import declare, family_size
 from dballoc.campaign import duet, own, pilot, rehearsal, templates, trial
 from dballoc.campaign.directory import ROOM, Directory
 from dballoc.campaign.duet import Slices
 from dballoc.campaign.estimate import (
-    PILOT_SLICES,
     PILOT_STARTS,
     USUAL,
     Estimate,
     duet_plan,
     estimate,
     needs_pilot,
-    pilot_slice,
+    pilot_slices,
 )
 from dballoc.campaign.life import Context, Interrupted
 from dballoc.campaign.observer import Observer, Plan
@@ -173,12 +171,8 @@ class _Campaign:
         playing = self.setting.duet
         return {
             "halves": [format_cpus(h) for h in playing.halves], "threads": playing.threads, "left_out": playing.left_out,
-            "estimate": self.experiment.duet.estimate or "undisturbed",
+            "estimate": self.experiment.duet.estimate,
         }  # fmt: skip
-
-    def _estimate_of_duets(self) -> DuetEstimate:
-        found: DuetEstimate = json.loads(self.results.facts()["duet"])["estimate"]
-        return found
 
     def _spent(self) -> float:
         """Seconds that the campaign has taken so far, in all its runs. A duet's two trials ran at once."""
@@ -341,7 +335,7 @@ class _Campaign:
         self.results.add_duet(pairing, baseline, records)
         last = self.experiment.workloads[-1]
         sides = [pilot.pieces(r for r in record.slices if r["workload"] == last) for record in records]
-        found = block_log(self._estimate_of_duets(), sides[0], sides[1])
+        found = block_log(self.experiment.duet.estimate, sides[0], sides[1])
         faults = [record.trial["fault_text"] for record in records if record.trial["fault_text"]]
         self.observer.duet_finished(pairing, faults, None if found is None or faults else math.exp(found))
 
@@ -367,7 +361,8 @@ class _Campaign:
     def _pilot(self) -> list[Row]:
         """The slices of the pilot's trials, run as far as they are not there."""
         self.observer.notice(f"pilot of the duet: {PILOT_STARTS} starts, about {self.estimate.pilot:.0f} s")
-        slices = Slices(pilot_slice(self.setting), PILOT_SLICES // 2, self.experiment.duet.discard)
+        length, number = pilot_slices(self.setting)
+        slices = Slices(length, number // 2, self.experiment.duet.discard)
         finished = self.results.finished("pilot")
         planned, self.slices = self.slices, slices
         try:
@@ -386,9 +381,7 @@ class _Campaign:
             self.observer.notice("the pilot of the duet had faults; slices and pairs are the usual ones")
             return {"components": {}, "plan": asdict(duet_plan(self.setting, USUAL))}
         components = {w: asdict(c) for w, c in found.components.items()}
-        return {
-            "components": components, "plan": asdict(found.plan), "estimate": found.estimate, "scatter": found.scatter,
-        }  # fmt: skip
+        return {"components": components, "plan": asdict(found.plan), "scatter": found.scatter}
 
     def _check_disk(self, rows: list[Row]) -> bool:
         """Whether the duet may go on; False if it is dropped, which only happens where nobody asked for it outright."""

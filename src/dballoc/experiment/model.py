@@ -145,21 +145,20 @@ class Duet(_Table):
 
     ``threads``: clients a side; None: four for each CPU of a half, 64 at most. ``slice`` and ``pairs`` (of slices, in
     each block) come from a pilot where they are None. ``discard``: the start of each slice that does not count.
-    ``warmup``: before the first slice; None: as ``time.warmup``. ``estimate``: see docs/method.md; None: the one that
-    scatters less in the pilot.
+    ``warmup``: before the first slice; None: as ``time.warmup``. ``estimate``: see docs/method.md.
     """
 
     threads: Annotated[int, Field(ge=1)] | None = None
     slice: Duration | None = None
     pairs: Annotated[int, Field(ge=1)] | None = None
-    discard: Annotated[Duration, Field(ge=0, le=2)] = 0.5
+    discard: Annotated[Duration, Field(ge=0, le=2)] = 0.1
     warmup: Duration | None = None
-    estimate: Literal["paired", "undisturbed"] | None = None
+    estimate: Literal["paired", "undisturbed"] = "undisturbed"
 
     @model_validator(mode="after")
     def _something_is_left(self) -> Self:
-        if self.slice is not None and self.slice - self.discard < 0.5:
-            raise ValueError('slice lasts at least "500ms" longer than discard')
+        if self.slice is not None and self.slice - self.discard < 0.2:
+            raise ValueError('slice lasts at least "200ms" longer than discard')
         return self
 
 

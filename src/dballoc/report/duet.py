@@ -47,11 +47,11 @@ def _text(facts: dict[str, Any]) -> list[str]:
         text.append(
             f"By the pilot's findings: {count(plan['pairs'], 'pair')} of slices of {number(plan['slice'])} s in each block, "
             f"the first {number(plan['discard'])} s of a slice left out, and {count(plan['blocks'], 'block')}; that was "
-            f"expected to give intervals of ±{percent(plan['half_width'])} at most."
+            f"expected to give intervals of ±{percent(plan['half_width'])}."
         )
     if scatter := facts.get("scatter"):
         seen = " and ".join(f"{percent(value)} ({how})" for how, value in scatter.items())
-        text.append(f"Two slices of the pilot, whose truth is 1, showed differences of {seen}.")
+        text.append(f"The pilot's starts, whose truth is 1, were off by {seen}.")
     return text
 
 
@@ -95,6 +95,6 @@ def _pilot(facts: dict[str, Any]) -> Table:
     columns = ["workload", "from start to start", "from slice to slice", "within a slice", "difference of the halves"]
     caption = (
         "Relative standard deviations of variant ÷ baseline, by nested analysis of variance; within a slice: of its first and "
-        "second half. The last column is what swapping removes."
+        "second half; as far as the estimate leaves them. The last column is what swapping removes."
     )
     return Table("What the pilot found", columns, rows, caption)
