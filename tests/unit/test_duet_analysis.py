@@ -175,7 +175,6 @@ def test_noise_within_slices_makes_them_long_and_noise_between_them_makes_them_s
     long = plan(Components(0.002, 0.0, 0.05, 0, 0.5), COSTS, wishes(), LEVELS)
     short = plan(Components(0.002, 0.05, 0.001, 0, 0.5), COSTS, wishes(), LEVELS)
     assert long.slice > short.slice
-    assert plan(Components(0.002, 0.05, 0.001, 0, 0.5), COSTS, wishes(), LEVELS).slice < 1
 
 
 def test_designs_go_side_by_side() -> None:
