@@ -38,11 +38,15 @@ OWN = [0.0, 0.0, 0.0]
 COMMON = st.lists(SLOWDOWNS, min_size=2, max_size=9)
 
 
-@given(SLOWDOWNS, st.tuples(SLOWDOWNS, SLOWDOWNS), COMMON, st.lists(SLOWDOWNS, min_size=3, max_size=3), st.integers(0, 1))
-def test_paired_does_not_see_what_hits_both_nor_what_halves_differ_by(
-    effect: float, halves: tuple[float, float], common: list[float], own: list[float], start: int
+@pytest.mark.parametrize("how", ["paired", "middle"])
+@given(
+    effect=SLOWDOWNS, halves=st.tuples(SLOWDOWNS, SLOWDOWNS), common=COMMON,
+    own=st.lists(SLOWDOWNS, min_size=3, max_size=3), start=st.integers(0, 1),
+)  # fmt: skip
+def test_pairs_do_not_see_what_hits_both_nor_what_halves_differ_by(
+    how: Estimate, effect: float, halves: tuple[float, float], common: list[float], own: list[float], start: int
 ) -> None:
-    found = block_log("paired", *sides(effect, halves, common, own, start))
+    found = block_log(how, *sides(effect, halves, common, own, start))
     assert found is not None
     assert math.isclose(found, effect, abs_tol=1e-9)
 
@@ -67,6 +71,16 @@ def test_undisturbed_does_not_see_bursts_on_most_of_the_time(seed: int) -> None:
             for i in rng.sample(mine, k=len(mine) * 7 // 10):
                 pieces[i] = pieces[i]._replace(cpu=pieces[i].cpu * rng.uniform(1, 3))
     found = block_log("undisturbed", baseline, partner)
+    assert found is not None
+    assert math.isclose(found, 0.02, abs_tol=1e-9)
+
+
+def test_middle_does_not_see_where_a_disturbance_begins_and_ends() -> None:
+    baseline, partner = sides(0.02, (0.0, 0.1), [0.0] * 24, OWN)
+    # One half is twice as slow from the second slice of a pair to the first of another one: both servers meet it alike.
+    slow = [p._replace(cpu=2 * p.cpu) if p.half == 1 and 5 <= p.slice < 15 else p for p in partner]
+    same = [p._replace(cpu=2 * p.cpu) if p.half == 1 and 5 <= p.slice < 15 else p for p in baseline]
+    found = block_log("middle", same, slow)
     assert found is not None
     assert math.isclose(found, 0.02, abs_tol=1e-9)
 

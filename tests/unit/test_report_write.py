@@ -26,7 +26,7 @@ SIZES = {"glibc": 160 * MIB, "jemalloc": 150 * MIB, "tuned": 170 * MIB}
 
 # What a pilot leaves.
 DUET = {
-    "halves": ["0", "1"], "threads": 4, "left_out": {}, "estimate": "undisturbed",
+    "halves": ["0", "1"], "threads": 4, "left_out": {}, "estimate": "middle",
     "scatter": {"paired": 0.02, "undisturbed": 0.01},
     "components": {"oltp_read_only": {"start": 0.004, "slice": 0.01, "piece": 0.02, "halves": 0.1, "seconds": 0.5}},
     "plan": {"slice": 2.0, "discard": 0.5, "pairs": 2, "blocks": 6, "block_seconds": 20.0, "half_width": 0.01, "confidence": 0.99},

@@ -1,11 +1,13 @@
 """From the slices of a duet to one figure a block. Pure.
 
-Both servers are loaded at the same time, each on one half of the CPUs, and in the next slice on the other. Two estimates of
-ln(partner's CPU per transaction ÷ baseline's) are free of what the halves differ by; both change sign when the servers change
+Both servers are loaded at the same time, each on one half of the CPUs, and in the next slice on the other. Three estimates of
+ln(partner's CPU per transaction ÷ baseline's) are free of what the halves differ by; all change sign when the servers change
 names, so that of two identical ones neither is favoured:
 
 paired       the mean over pairs of swapped slices of what both servers showed at the same moment. What hits both at once
-             cancels. It is the better one where the machine as a whole is faster now and slower then.
+             cancels, and so does what slows one half down for longer than a pair.
+middle       the same, but the interquartile mean: the quarter of the pairs at either end, in which a disturbance of one half
+             began or ended, weighs nothing.
 undisturbed  for each half, the partner's least disturbed pieces less the baseline's on the same half: of all pieces of a block
              the cheapest fifth. It is the better one where other tenants of the machine slow one CPU down for seconds now and
              then, which nothing reports: that can only add to a cost, never take from it.
@@ -22,7 +24,7 @@ import polars as pl
 
 from dballoc.analysis.campaign import Campaign
 
-Estimate = Literal["paired", "undisturbed"]
+Estimate = Literal["middle", "paired", "undisturbed"]
 
 # Of the pieces of a server on a half, those that count as undisturbed.
 CHEAPEST = 0.2
@@ -44,10 +46,21 @@ def block_log(estimate: Estimate, baseline: Sequence[Piece], partner: Sequence[P
 
 def paired(baseline: Sequence[Piece], partner: Sequence[Piece]) -> float | None:
     """See the module; half a pair of slices is left out."""
+    pairs = _pairs(baseline, partner)
+    return statistics.fmean(pairs) if pairs else None
+
+
+def middle(baseline: Sequence[Piece], partner: Sequence[Piece]) -> float | None:
+    """See the module; of three pairs or fewer, the mean of all."""
+    pairs = sorted(_pairs(baseline, partner))
+    end = len(pairs) // 4
+    return statistics.fmean(pairs[end : len(pairs) - end]) if pairs else None
+
+
+def _pairs(baseline: Sequence[Piece], partner: Sequence[Piece]) -> list[float]:
     first, second = _by_slice(baseline), _by_slice(partner)
     logs = {n: second[n] - first[n] for n in first.keys() & second.keys()}
-    pairs = [(logs[n] + logs[n + 1]) / 2 for n in sorted(logs) if n % 2 == 0 and n + 1 in logs]
-    return statistics.fmean(pairs) if pairs else None
+    return [(logs[n] + logs[n + 1]) / 2 for n in sorted(logs) if n % 2 == 0 and n + 1 in logs]
 
 
 def undisturbed(baseline: Sequence[Piece], partner: Sequence[Piece]) -> float | None:
@@ -64,6 +77,7 @@ def cheapest(logs: Sequence[float]) -> float:
 
 
 _ESTIMATES: dict[Estimate, Callable[[Sequence[Piece], Sequence[Piece]], float | None]] = {
+    "middle": middle,
     "paired": paired,
     "undisturbed": undisturbed,
 }

@@ -153,7 +153,7 @@ class Duet(_Table):
     pairs: Annotated[int, Field(ge=1)] | None = None
     discard: Annotated[Duration, Field(ge=0, le=2)] = 0.1
     warmup: Duration | None = None
-    estimate: Literal["paired", "undisturbed"] = "undisturbed"
+    estimate: Literal["middle", "paired", "undisturbed"] = "middle"
 
     @model_validator(mode="after")
     def _something_is_left(self) -> Self:

@@ -56,6 +56,8 @@ def _solo(campaign: Campaign, procedure: Procedure) -> str:
 
 
 _ESTIMATES = {
+    "middle": "A block's d: the interquartile mean of ln(variant ÷ baseline) over pairs of swapped slices, so that the halves' "
+    "difference goes, and whatever hits both servers at once, or one half for a while.",
     "undisturbed": "A block's d: on each half, the variant's cheapest fifth of all quarter-seconds less the baseline's on the "
     "same half, as logarithms; then the mean of both halves. Neighbours that slow a CPU down can only add to a cost.",
     "paired": "A block's d: the mean of ln(variant ÷ baseline) over pairs of swapped slices, so that the halves' difference "
@@ -69,9 +71,9 @@ def _duet(campaign: Campaign, procedure: Procedure) -> str:
         f"Duet design, {count(procedure.looks[-1], 'block')} planned. A block starts every variant once, and the baseline "
         "once more, each beside a baseline of the same age. Both servers start and are warmed up with all CPUs; then each has "
         "one half of them, with its own client, and both are loaded at the same time. After every slice the halves are "
-        f"swapped; the first {format_duration(e.duet.discard)} of a slice do not count. {_ESTIMATES[e.duet.estimate]} The ratio "
-        "is exp(mean d), its interval Student's t on the d of the blocks. Contention at full width, response time and memory are "
-        "solo's."
+        f"swapped; the first {format_duration(e.duet.discard)} of a slice do not count. {_ESTIMATES[e.duet.estimate]} The "
+        "ratio is exp(mean d), its interval Student's t on the d of the blocks. Contention at full width, response time and "
+        "memory are solo's."
     )
 
 
