@@ -127,6 +127,8 @@ def test_what_is_printed_stands_alone(run_cli: Cli, theirs: Running, out: Path) 
     done = run_cli("bench", "--like", str(theirs.pid), "--allocators", "glibc", "--print")
     (out.parent / "mine.toml").write_text(done.stdout)
     small = (
+        "--design",
+        "solo",
         "--blocks",
         "1",
         "--threads",
