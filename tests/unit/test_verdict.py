@@ -11,7 +11,7 @@ from dballoc.analysis.comparison import Comparison, Comparisons, Metric
 from dballoc.analysis.procedure import declare, family_size
 from dballoc.analysis.ratio import Ratio
 from dballoc.analysis.recommendation import recommend
-from dballoc.analysis.verdict import Verdict, all_decided, decided, judge
+from dballoc.analysis.verdict import Verdict, all_decided, decided, judge, narrow
 
 SPEED = Metric("tps:w", "w", "1/s", "higher", "w")
 PEAK = Metric("rss_peak", "peak RSS", "bytes", "lower")
@@ -45,6 +45,12 @@ def test_a_campaign_stops_when_every_comparison_is_decided() -> None:
     assert not all_decided([higher, open_])
     assert not all_decided([higher, None])
     assert not all_decided([])
+
+
+def test_the_baseline_alone_stops_when_its_interval_is_narrow() -> None:
+    assert narrow(interval(1.001, 1.018))
+    assert not narrow(interval(0.99, 1.011))
+    assert not narrow(None)
 
 
 @pytest.mark.parametrize(

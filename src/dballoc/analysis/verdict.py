@@ -53,3 +53,8 @@ def all_decided(ratios: Iterable[Interval | None]) -> bool:
     """
     found = list(ratios)
     return bool(found) and all(ratio is not None and decided(ratio) for ratio in found)
+
+
+def narrow(ratio: Interval | None) -> bool:
+    """The stop rule of the baseline alone, asked at the planned looks: its interval is no wider than that of an equivalence."""
+    return ratio is not None and ratio.high - ratio.low <= 2 * MARGIN

@@ -238,8 +238,12 @@ class _Campaign:
         return declare(planned, family).looks
 
     def _all_decided(self, design: str) -> bool:
-        """Whether more blocks could only repeat the verdicts; asked at the planned looks alone."""
+        """Whether more blocks could only repeat the verdicts, or, of the baseline alone, the interval is narrow; asked at the
+        planned looks alone.
+        """
         found = comparison.compare(campaign.load(self.directory.path))
+        if not found.family:
+            return all(verdict.narrow(c.ratio) for c in found.floor if c.metric.design == design)
         return verdict.all_decided(c.ratio for c in found.family if c.metric.design == design)
 
     def _budget_left(self) -> float:
