@@ -10,9 +10,11 @@ moments; Searle, Casella, McCulloch, *Variance Components*, 1992, chapter 4).
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean, variance
 
+from dballoc.analysis.procedure import FIRST_LOOK, LAST_LOOK
 from dballoc.analysis.resolution import half_width
 
 # A few starts say little of how starts scatter, so the estimate is drawn to what was seen on another machine (block means
@@ -25,7 +27,6 @@ LENGTHS = (0.4, 0.6, 1.0, 2.0, 4.0)
 MOST_PAIRS = 60
 # Of a slice at least so many seconds count: a reading of the counters is off by a millisecond or two.
 SHORTEST = 0.2
-FEWEST_BLOCKS, MOST_BLOCKS = 6, 40
 
 
 @dataclass(frozen=True)
@@ -69,24 +70,24 @@ def components(starts: Sequence[Sequence[Sequence[float]]], seconds: float) -> C
     slices, pieces = len(starts[0]) if starts else 0, len(starts[0][0]) if starts and starts[0] else 0
     if len(starts) < 2 or slices < 4 or pieces < 2 or any(len(s) != slices or any(len(p) != pieces for p in s) for s in starts):
         raise ValueError("a pilot has two starts or more, of four slices or more, of two pieces or more, all alike")
-    within_slice = _mean([_variance(p) for start in starts for p in start])
+    within_slice = fmean([variance(p) for start in starts for p in start])
     means, between_slices, halves = [], [], []
     for start in starts:
-        x = [_mean(p) for p in start]
+        x = [fmean(p) for p in start]
         sign = [1 if i % 2 else -1 for i in range(slices)]
-        mean = _mean(x)
-        half = _mean([s * (v - mean) for s, v in zip(sign, x, strict=True)])
+        mean = fmean(x)
+        half = fmean([s * (v - mean) for s, v in zip(sign, x, strict=True)])
         rest = [v - mean - s * half for s, v in zip(sign, x, strict=True)]
         between_slices.append(math.fsum(r * r for r in rest) / (slices - 2))
         means.append(mean)
         halves.append(abs(half))
-    slice_square = _mean(between_slices)
-    start_square = max(0.0, _variance(means) - slice_square / slices)
+    slice_square = fmean(between_slices)
+    start_square = max(0.0, variance(means) - slice_square / slices)
     freedom = len(starts) - 1
     start_square = (freedom * start_square + PRIOR_FREEDOM * PRIOR_START**2) / (freedom + PRIOR_FREEDOM)
     return Components(
         math.sqrt(start_square), math.sqrt(max(0.0, slice_square - within_slice / pieces)), math.sqrt(within_slice),
-        _mean(halves), seconds,
+        fmean(halves), seconds,
     )  # fmt: skip
 
 
@@ -108,7 +109,7 @@ class Costs:
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the experiment leaves open is None. ``time``: seconds for all blocks; ``confidence``: by the planned blocks."""
+    """What the experiment leaves open is None. ``time``: seconds for all blocks."""
 
     slice: float | None
     pairs: int | None
@@ -117,7 +118,7 @@ class Wishes:
     discard: float
 
 
-def plan(found: Components, costs: Costs, wishes: Wishes, confidence: "dict[int, float]") -> Plan:
+def plan(found: Components, costs: Costs, wishes: Wishes, confidence: Mapping[int, float]) -> Plan:
     """The slices, pairs and blocks that make the narrowest interval in the time there is.
 
     ``confidence``: the level of the intervals for each number of planned blocks. Without a time, the blocks are 6, unless
@@ -143,14 +144,5 @@ def _blocks(wishes: Wishes, cost: float) -> int:
     if wishes.blocks is not None:
         return wishes.blocks
     if wishes.time is None:
-        return FEWEST_BLOCKS
-    return max(FEWEST_BLOCKS, min(MOST_BLOCKS, int(wishes.time // cost)))
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
-
-
-def _variance(values: Sequence[float]) -> float:
-    mean = _mean(values)
-    return math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1)
+        return FIRST_LOOK
+    return max(FIRST_LOOK, min(LAST_LOOK, int(wishes.time // cost)))

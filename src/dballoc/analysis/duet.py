@@ -68,10 +68,10 @@ def undisturbed(baseline: Sequence[Piece], partner: Sequence[Piece]) -> float | 
     first, second = _by_half(baseline), _by_half(partner)
     if len(first.keys() & second.keys()) < 2:
         return None
-    return statistics.fmean(cheapest(second[half]) - cheapest(first[half]) for half in first)
+    return statistics.fmean(_cheapest(second[half]) - _cheapest(first[half]) for half in first)
 
 
-def cheapest(logs: Sequence[float]) -> float:
+def _cheapest(logs: Sequence[float]) -> float:
     """The mean of the lowest fifth, of one at least."""
     return statistics.fmean(sorted(logs)[: max(1, round(CHEAPEST * len(logs)))])
 

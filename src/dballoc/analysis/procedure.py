@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 ERROR = 0.05
 LOOKS = (6, 10, 20, 40)
+FIRST_LOOK, LAST_LOOK = LOOKS[0], LOOKS[-1]
 
 # Two variants within this of each other are as good as equal.
 MARGIN = 0.01

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from dballoc.analysis.components import Components, Costs, Plan, Wishes, plan
-from dballoc.analysis.procedure import LOOKS, declare, family_size
+from dballoc.analysis.procedure import FIRST_LOOK, LAST_LOOK, declare, family_size
 from dballoc.campaign.prepare import Setting
 from dballoc.experiment import schedule
 from dballoc.experiment.steps import cycle, idle_or_load_seconds
@@ -15,9 +15,6 @@ _PER_BLOCK = 0.5
 _PER_GIB_COPIED = 2.0
 # A duet's two servers start and stop together, its copies one after the other.
 _PER_DUET = 1.6
-
-DEFAULT_BLOCKS = 6
-MOST_BLOCKS = LOOKS[-1]
 
 # What a pilot is expected to find, before it has: standard deviations of starts, slices and pieces (of so many seconds),
 # and the halves' difference, on a shared machine of two cores.
@@ -54,7 +51,7 @@ class Estimate:
 
 
 def estimate(setting: Setting) -> Estimate:
-    """``blocks`` as asked, of each design; else as many as the design's share of the budget holds, 40 at most; else 6."""
+    """``blocks`` as asked, of each design; else what its share of the budget holds, up to the last look; else the first look."""
     blocks, trials, seconds, on_purpose = {}, {}, {}, 0.0
     pilot = pilot_seconds(setting) if needs_pilot(setting) else 0.0
     if "solo" in setting.designs:
@@ -88,8 +85,8 @@ def _solo_block(setting: Setting) -> tuple[int, float, float]:
 def _blocks(setting: Setting, block_seconds: float, time: float | None) -> int:
     if setting.experiment.blocks is not None:
         return setting.experiment.blocks
-    held = int(time // block_seconds) if time is not None else DEFAULT_BLOCKS
-    return max(1, min(held, MOST_BLOCKS))
+    held = int(time // block_seconds) if time is not None else FIRST_LOOK
+    return max(1, min(held, LAST_LOOK))
 
 
 def share_of_budget(setting: Setting) -> float | None:
@@ -102,14 +99,13 @@ def duet_time(setting: Setting) -> float | None:
     """The seconds that the duet's blocks have: what its pilot leaves, or, where the solo blocks are counted beforehand,
     what they leave. None without a budget.
     """
-    budget = setting.experiment.budget
-    if budget is None:
+    share = share_of_budget(setting)
+    if share is None:
         return None
-    pilot = pilot_seconds(setting) if needs_pilot(setting) else 0.0
-    if setting.experiment.blocks is not None and "solo" in setting.designs:
-        _, _, block = _solo_block(setting)
-        return max(0.0, budget - setting.experiment.blocks * block - pilot)
-    return max(0.0, budget / len(setting.designs) - pilot)
+    experiment = setting.experiment
+    if experiment.blocks is not None and experiment.budget is not None and "solo" in setting.designs:
+        share = experiment.budget - experiment.blocks * _solo_block(setting)[2]
+    return max(0.0, share - (pilot_seconds(setting) if needs_pilot(setting) else 0.0))
 
 
 def duet_costs(setting: Setting) -> Costs:
@@ -155,5 +151,5 @@ def _confidence(setting: Setting) -> dict[int, float]:
     """The level of a duet's intervals for each number of blocks that may be planned."""
     experiment = setting.experiment
     family = family_size(setting.designs, len(experiment.variant), len(experiment.workloads))
-    numbers = {*range(1, MOST_BLOCKS + 1), experiment.blocks or 1}
+    numbers = {*range(1, LAST_LOOK + 1), experiment.blocks or 1}
     return {blocks: declare(blocks, family).confidence for blocks in numbers}

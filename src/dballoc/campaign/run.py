@@ -278,7 +278,7 @@ class _Campaign:
         server_and_client = 0.0
         left = [p for p in places if (p.block, p.attempt, p.position) not in finished]
         for place in left:
-            server_and_client += self._perform(place)
+            server_and_client += self._perform(place, self.slices)
         if left == places:
             self.block_seconds[design].append(time.monotonic() - began)
         probes = probe_before, noise.probe()
@@ -299,8 +299,8 @@ class _Campaign:
         assert self.setting.duet
         return [p for p in schedule.duets(self.experiment, number, attempt) if p.variant in self.setting.duet.thp]
 
-    def _perform(self, place: Slot | Pairing) -> float:
-        """Run and store one trial or one duet; returns the CPU seconds that all its processes used."""
+    def _perform(self, place: Slot | Pairing, slices: Slices) -> float:
+        """Run and store one trial, or one duet of those slices; returns the CPU seconds that all its processes used."""
         before = self.custody.cpu_seconds
         path = self.directory.trial(place.label)
         self.stop.in_trial = True
@@ -308,7 +308,7 @@ class _Campaign:
             if isinstance(place, Slot):
                 self._trial(place, path)
             else:
-                self._duet(place, self.slices, path)
+                self._duet(place, slices, path)
         except BaseException:
             shutil.rmtree(path, ignore_errors=True)
             raise
@@ -368,13 +368,9 @@ class _Campaign:
         length, number = pilot_slices(self.setting)
         slices = Slices(length, number // 2, self.experiment.duet.discard)
         finished = self.results.finished("pilot")
-        planned, self.slices = self.slices, slices
-        try:
-            for pairing in schedule.pilot(self.experiment, PILOT_STARTS):
-                if (pairing.block, pairing.attempt, pairing.position) not in finished:
-                    self._perform(pairing)
-        finally:
-            self.slices = planned
+        for pairing in schedule.pilot(self.experiment, PILOT_STARTS):
+            if (pairing.block, pairing.attempt, pairing.position) not in finished:
+                self._perform(pairing, slices)
         return self.results.slices("pilot")
 
     def _evaluate(self, rows: list[Row]) -> dict[str, Any]:
