@@ -51,7 +51,7 @@ class Estimate:
 
 
 def estimate(setting: Setting) -> Estimate:
-    """``blocks`` as asked, of each design; else what its share of the budget holds, up to the last look; else the first look."""
+    """``blocks`` as asked, of each design; else what its share of the budget holds, up to the last look; else the first one."""
     blocks, trials, seconds, on_purpose = {}, {}, {}, 0.0
     pilot = pilot_seconds(setting) if needs_pilot(setting) else 0.0
     if "solo" in setting.designs:
