@@ -1,12 +1,14 @@
 """What the catalogue names, and what of it is on this machine."""
 
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dballoc import catalogue
 from dballoc.allocators import find as find_allocator
+from dballoc.campaign.malloc import BUILTIN
 from dballoc.errors import UsageError
 from dballoc.experiment import file
 from dballoc.experiment.model import Experiment
@@ -80,8 +82,7 @@ def workloads() -> list[Workload]:
 
 def experiments() -> list[Shipped]:
     """Every experiment that is shipped."""
-    here = {item.name for item in (*allocators(), *servers()) if item.version is not None}
-    return [_shipped(name, text, here) for name, text in catalogue.experiments().items()]
+    return [_shipped(name, text) for name, text in catalogue.experiments().items()]
 
 
 def build(name: str) -> Build | None:
@@ -98,7 +99,11 @@ def _packages() -> Packages:
 
 
 def _allocator(name: str, row: dict[str, Any], packages: Packages) -> Item:
-    more = {"url": row["url"], "settings": row["tunables"]["env"], "otherwise": "give its file: preload = [PATH] in a variant"}
+    more = {
+        "url": row["url"],
+        "settings": row["tunables"].get("env", "none"),
+        "otherwise": "give its file: preload = [PATH] in a variant",
+    }
     package = packages.choose(row["packages"]) if "packages" in row else None
     try:
         found = find_allocator.find(name)
@@ -119,12 +124,22 @@ def _script(module: str, directories: list[Path]) -> Path | None:
     return next((d / f"{module}.lua" for d in directories if (d / f"{module}.lua").exists()), None)
 
 
-def _shipped(name: str, text: str, here: set[str]) -> Shipped:
+def _shipped(name: str, text: str) -> Shipped:
     experiment = file.build(tomllib.loads(text), f"experiment {name}")
-    needed = [v.allocator or "glibc" for v in experiment.variant if not v.preload]
-    needed += [s.use for s in map(experiment.server_of, experiment.variant) if s.basedir is None]
-    lacking = tuple(n for n in dict.fromkeys(needed) if n not in here)
-    return Shipped(name, title(text), experiment, lacking)
+    allocators = [v.allocator for v in experiment.variant if v.allocator not in (None, BUILTIN)]
+    builds = [s.use for s in map(experiment.server_of, experiment.variant) if s.basedir is None]
+    lacking = [word for word in allocators if word and not _finds(find_allocator.find, word)]
+    lacking += [word for word in builds if not _finds(lambda w: find_build.find(w, None), word)]
+    lacking = list(dict.fromkeys(lacking))
+    return Shipped(name, title(text), experiment, tuple(lacking))
+
+
+def _finds(find: Callable[[str], object], word: str) -> bool:
+    try:
+        find(word)
+    except UsageError:
+        return False
+    return True
 
 
 def title(text: str) -> str:

@@ -35,10 +35,11 @@ class _Table(BaseModel):
 
 
 class Server(_Table):
-    """Which build runs, and with what."""
+    """Which build runs, and with what. ``glibc``: the version of the C library to run it on; None: its own."""
 
     use: str = "mariadb"
     basedir: str | None = None
+    glibc: str | None = None
     engine: Engine = "innodb"
     options: Options = {}
     init_options: Options = {}
@@ -50,6 +51,7 @@ class ServerOverride(_Table):
 
     use: str | None = None
     basedir: str | None = None
+    glibc: str | None = None
     engine: Engine | None = None
     options: Options = {}
     init_options: Options = {}
@@ -254,7 +256,8 @@ class Experiment(_Table):
     def server_of(self, variant: Variant) -> Server:
         """``[server]`` as this variant has it."""
         over = variant.server
-        changed = {k: getattr(over, k) for k in ("use", "basedir", "engine", "connect") if getattr(over, k) is not None}
+        keys = ("use", "basedir", "glibc", "engine", "connect")
+        changed = {k: getattr(over, k) for k in keys if getattr(over, k) is not None}
         if "use" in changed and "basedir" not in changed:
             changed["basedir"] = None
         return self.server.model_copy(
