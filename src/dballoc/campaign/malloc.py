@@ -10,14 +10,11 @@ from dballoc.allocators import identify
 from dballoc.allocators.find import Allocator
 from dballoc.allocators.proof import NotProved
 from dballoc.errors import UsageError
-from dballoc.experiment.model import Server, Variant
+from dballoc.experiment.model import BUILTIN, Server, Variant
 from dballoc.fetch import reference, source, stock
 from dballoc.servers import relink
 from dballoc.servers.build import Build
 from dballoc.servers.relink import Linked
-
-# What a variant names to have the malloc that the server was built with; the same as naming none.
-BUILTIN = "builtin"
 
 _TOO_OLD = re.compile(r"version `GLIBC_([\d.]+)' not found \(required by ([^)]+)\)")
 
@@ -35,8 +32,10 @@ def settle(build: Build, server: Server, variant: Variant) -> Settled:
     """The executable and the malloc of a variant. UsageError, without the variant's name, if they cannot be had."""
     preload = tuple(Path(p).expanduser().absolute() for p in variant.preload)
     word = None if variant.allocator == BUILTIN else variant.allocator
+    named: Allocator | None
+    before: tuple[Path, ...] = ()
     if variant.allocator is None and preload:
-        named, before = find_allocator.by_path(preload), ()
+        named = find_allocator.by_path(preload)
     else:
         named, before = (find_allocator.find(word) if word else None), preload
         for library in preload:
@@ -86,13 +85,22 @@ def _own(brings: Linked | None, word: str | None) -> Allocator:
     return find_allocator.own(found, brings.library, version)
 
 
-def why_not(error: NotProved, build: Build, loader: Path | None) -> str:
-    """What is wrong where the loader refused a start, and what to do, if it is for an old C library; its words else."""
-    if (found := _TOO_OLD.search(str(error))) is None:
-        return str(error)
+class GlibcTooOld(UsageError):
+    """Something needs a newer C library than the server runs on: ``needs``."""
+
+    def __init__(self, text: str, needs: str) -> None:
+        super().__init__(text)
+        self.needs = needs
+
+
+def refused(where: str, error: NotProved, build: Build, wanted: str) -> UsageError:
+    """The user's error where the loader did not do as it was told: what is wrong, and what to do."""
+    found = _TOO_OLD.search(str(error))
+    if found is None:
+        return UsageError(f"{where}: {build.title} does not use {wanted}: {error}")
     needs, who = found[1], Path(found[2])
+    text = f"{where}: {who.name} needs glibc {needs} or newer, and {build.title} would run on an older one"
     newer = [s.version for s in source.of("glibc") if reference.order(s.version) >= reference.order(needs)]
-    remedy = f'; dballoc fetch glibc@{newer[0]}, and run the server on it: server = {{ glibc = "{newer[0]}" }}' if newer else ""
-    if who.name == build.executable.name:
-        return f"{build.title} needs glibc {needs} or newer{remedy if loader is None else ''}"
-    return f"{who.name} needs glibc {needs}, and the C library that {build.title} runs on is older{remedy}"
+    if newer:
+        text += f'; dballoc fetch glibc@{newer[0]}, and let the server run on it: server = {{ glibc = "{newer[0]}" }}'
+    return GlibcTooOld(text, needs)

@@ -259,8 +259,7 @@ def _prove(where: str, build: Build, env: dict[str, str], allocator: Allocator) 
         proof.check_bindings(bindings, allocator.providers, complaints)
     except proof.NotProved as error:
         wanted = ", ".join(Path(p).name for p in allocator.providers)
-        why = malloc.why_not(error, build, allocator.loader)
-        raise UsageError(f"{where}: {build.title} does not use {wanted}: {why}") from None
+        raise malloc.refused(where, error, build, wanted) from None
     return bindings
 
 

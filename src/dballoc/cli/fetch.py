@@ -40,7 +40,7 @@ def fetch(
     for each in wanted:
         try:
             kept, fetched = _one(each, console)
-        except Failure as error:
+        except (Failure, UsageError) as error:
             if len(wanted) == 1:
                 raise
             failed += 1

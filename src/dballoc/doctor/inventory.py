@@ -8,10 +8,12 @@ from typing import Any
 
 from dballoc import catalogue
 from dballoc.allocators import find as find_allocator
-from dballoc.campaign.malloc import BUILTIN
 from dballoc.errors import UsageError
 from dballoc.experiment import file
-from dballoc.experiment.model import Experiment
+from dballoc.experiment.model import BUILTIN, Experiment
+from dballoc.fetch import reference, source, stock
+from dballoc.fetch.source import Kind, Source
+from dballoc.fetch.stock import Kept
 from dballoc.host.packages import Packages
 from dballoc.load import sysbench
 from dballoc.load.workload import lua
@@ -66,6 +68,13 @@ def servers() -> list[Item]:
     return [_server(name, row, _packages()) for name, row in catalogue.servers().items()]
 
 
+def fetched(kind: Kind) -> list[Item]:
+    """Every version that can be fetched, and those that were, a vendor's archive included."""
+    here = {k.reference: k for k in stock.kept() if k.manifest["kind"] == kind}
+    known = {s.reference: s for s in source.every() if s.kind == kind}
+    return [_fetched(word, here.get(word), known.get(word)) for word in dict.fromkeys([*known, *here])]
+
+
 def workloads() -> list[Workload]:
     """Every workload of the catalogue."""
     directories = [lua()]
@@ -118,6 +127,19 @@ def _server(name: str, row: dict[str, Any], packages: Packages) -> Item:
     if (found := build(name)) is None:
         return Item(name, row["title"], None, (), package, more)
     return Item(name, row["title"], found.version, (found.executable,), package, more)
+
+
+def _fetched(word: str, here: Kept | None, known: Source | None) -> Item:
+    name = reference.split(word)[0]
+    row = {**catalogue.allocators(), **catalogue.servers()}[name]
+    size = f" ({known.download / 10**6:,.0f} MB, {known.room / 10**6:,.0f} MB on disk)" if known else ""
+    more = {
+        "engines": list(row.get("engines", [])), "settings": row.get("tunables", {}).get("env", "none"),
+        "otherwise": f"dballoc fetch {word}{size}",
+    }  # fmt: skip
+    if here is None:
+        return Item(word, row["title"], None, (), None, more)
+    return Item(word, row["title"], here.version, here.libraries or (here.root,), None, more)
 
 
 def _script(module: str, directories: list[Path]) -> Path | None:

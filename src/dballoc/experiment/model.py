@@ -17,6 +17,9 @@ Engine = Literal["innodb", "rocksdb", "aria", "myisam"]
 ThpMode = Literal["always", "madvise", "never"]
 Design = Literal["solo", "duet"]
 
+# The allocator that a variant names to have the malloc that the server was built with; the same as naming none.
+BUILTIN = "builtin"
+
 # Experiments and variants give directories and chart labels their names.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+=@-]{0,63}")
 

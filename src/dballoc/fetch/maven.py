@@ -8,7 +8,7 @@ from pathlib import Path
 from dballoc.errors import Failure, UsageError
 from dballoc.fetch import archive, layout
 from dballoc.fetch.debian import Apt, unpack
-from dballoc.fetch.job import Brought, Job, check_hash, described
+from dballoc.fetch.job import Brought, File, Job, check_hash, described
 from dballoc.host import elf
 
 # The release of the plugin that is asked for by name, so that all machines do the same.
@@ -61,7 +61,7 @@ def _artifact(job: Job, artifact: str) -> Path:
     return path
 
 
-def _libraries(job: Job) -> list:  # type: ignore[type-arg]
+def _libraries(job: Job) -> list[File]:
     """Libraries that the server is linked against and that not every machine has, from a Debian suite, into its tree."""
     row = job.source.row["beside"]
     apt = Apt(job, row["suite"])

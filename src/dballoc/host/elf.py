@@ -46,11 +46,11 @@ def relink(path: Path, loader: Path | None, directories: Sequence[str | Path], w
         _run("--remove-needed", soname, path)
     if directories:
         # --force-rpath: DT_RPATH holds for what a library or a plugin needs too, DT_RUNPATH does not (ld.so(8)).
-        _run("--force-rpath", "--set-rpath", ":".join(map(os.fspath, directories)), path)
+        _run("--force-rpath", "--set-rpath", ":".join(os.fspath(d) for d in directories), path)
 
 
 def _run(*words: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run([_patchelf(), *map(os.fspath, words)], capture_output=True, text=True, check=False)
+    done = subprocess.run([_patchelf(), *(os.fspath(word) for word in words)], capture_output=True, text=True, check=False)
     if check and done.returncode != 0:
         said = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
         raise Failure(f"{words[-1]}: cannot be relinked: {said}")
