@@ -26,6 +26,7 @@ Part = Literal["allocators", "servers", "workloads", "experiments"]
 
 def list_(
     what: Annotated[Part, typer.Argument(help="Which part of the catalogue.")],
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]…", help="Only these of it.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
     prove: Annotated[
         bool, typer.Option("--prove", help="Start what is here, prove each malloc in use, and say how that went.")
@@ -53,12 +54,21 @@ def list_(
             rows = [_workload(workload) for workload in inventory.workloads()]
         case "experiments":
             rows = [_experiment(shipped) for shipped in inventory.experiments()]
+    if names:
+        rows = _chosen(what, rows, names)
     if prove:
         rows = _proved(what, rows, Server.model_validate(_given(use=server, basedir=basedir, engine=engine)))
     if as_json:
         print(json.dumps(rows, indent=1, default=str))
     else:
         _print(rows)
+
+
+def _chosen(what: str, rows: Sequence[Row], names: list[str]) -> Sequence[Row]:
+    by_name = {row["name"]: row for row in rows}
+    if unknown := [name for name in names if name not in by_name]:
+        raise UsageError(f"no {unknown[0]!r} among the {what}; dballoc list {what} says what there is")
+    return [by_name[name] for name in dict.fromkeys(names)]
 
 
 def _given(use: str | None, basedir: Path | None, engine: str | None) -> Row:
@@ -69,6 +79,8 @@ def _given(use: str | None, basedir: Path | None, engine: str | None) -> Row:
 def _proved(what: str, rows: Sequence[Row], server: Server) -> Sequence[Row]:
     """The rows of what is here, each with its proof; they take a second or two each, so notices tell where we are."""
     here = [row for row in rows if row["here"] is not None]
+    if not here:
+        raise UsageError(f"--prove: none of these {what} is here; {rows[0]['remedy']}")
     display = PlainDisplay(Console(stderr=True))
     if what == "allocators":
         found = list(proving.prove(server, [row["name"] for row in here], display))

@@ -137,9 +137,17 @@ def _fetched(word: str, here: Kept | None, known: Source | None) -> Item:
         "engines": list(row.get("engines", [])), "settings": row.get("tunables", {}).get("env", "none"),
         "otherwise": f"dballoc fetch {word}{size}",
     }  # fmt: skip
-    if here is None:
+    if here is not None:
+        return Item(word, row["title"], here.version, here.libraries or (here.root,), None, more)
+    # This machine's own may be of that very version.
+    try:
+        if name in catalogue.servers():
+            own = find_build.find(word, None)
+            return Item(word, row["title"], own.version, (own.executable,), None, more)
+        library = find_allocator.find(word)
+        return Item(word, row["title"], library.version, library.libraries, None, more)
+    except UsageError:
         return Item(word, row["title"], None, (), None, more)
-    return Item(word, row["title"], here.version, here.libraries or (here.root,), None, more)
 
 
 def _script(module: str, directories: list[Path]) -> Path | None:

@@ -9,7 +9,7 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from dballoc.errors import Failure, UsageError
@@ -29,7 +29,7 @@ def bring(job: Job) -> Brought:
     apt = Apt(job, row["suite"])
     apt.update()
     archives = apt.get(row["packages"], closure=job.source.kind == "server")
-    version = _upstream(archives, row["packages"][0])
+    version = upstream(archives, row["packages"][0])
     if not reference.fits(job.source.version, version):
         raise Failure(
             f"{job.source.reference}: Debian {row['suite']} has {version} now, and that version no more; "
@@ -109,7 +109,7 @@ class Apt:
             raise Failure(f"{self.job.source.reference}: apt-get did not bring {missing[0]}")
         return found
 
-    def _apt(self, *words: str, watch=lambda line: None) -> str:  # type: ignore[no-untyped-def]
+    def _apt(self, *words: str, watch: Callable[[str], None] = lambda line: None) -> str:
         # `download` writes into the current directory.
         return self.job.run(
             [self.apt, *words], f"apt-get {' '.join(w for w in words if w.isalpha())}", {"APT_CONFIG": os.fspath(self.config)},
@@ -146,7 +146,7 @@ def configuration(dump: str, home: Path, sources: Path, archives: Path) -> str:
 
 def parse_uris(text: str) -> list[tuple[str, str, int]]:
     """(URI, file name, bytes) of each line of ``apt-get --print-uris``. Pure."""
-    return [(m[1], m[2].replace("%3a", ":"), int(m[3])) for line in text.splitlines() if (m := _URI.match(line))]
+    return [(m[1], m[2], int(m[3])) for line in text.splitlines() if (m := _URI.match(line))]
 
 
 def mirror() -> str:
@@ -178,7 +178,7 @@ def mirrors(text: str) -> list[str]:
     return [uri for uri in found if not uri.startswith("cdrom:")]
 
 
-def _upstream(archives: Iterable[Path], package: str) -> str:
+def upstream(archives: Iterable[Path], package: str) -> str:
     """The upstream's part of a package's version, from its file's name (NAME_EPOCH%3aVERSION-REVISION_ARCH.deb)."""
     name = next(path.name for path in archives if path.name.startswith(f"{package}_"))
     return re.sub(r"^\d+(:|%3a)", "", name.split("_")[1]).partition("-")[0].partition("+")[0].partition("~")[0]
