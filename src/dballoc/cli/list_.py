@@ -21,6 +21,11 @@ from dballoc.experiment.model import BUILTIN, Server
 Row = dict[str, Any]
 
 
+# Not of the catalogue: each server has its own.
+_BUILTIN: Row = {
+    "name": BUILTIN, "what": "what the server was built with", "version": "", "here": [], "remedy": None, "settings": "",
+}  # fmt: skip
+
 Part = Literal["allocators", "servers", "workloads", "experiments"]
 
 
@@ -46,7 +51,7 @@ def list_(
     match what:
         case "allocators":
             items = [*inventory.allocators(), *inventory.fetched("allocator")]
-            rows = [_item(item, {"settings": "settings"}) for item in items]
+            rows = [_BUILTIN, *(_item(item, {"settings": "settings"}) for item in items)]
         case "servers":
             items = [*inventory.servers(), *inventory.fetched("server")]
             rows = [_item(item, {"engines": "engines"}) for item in items]
