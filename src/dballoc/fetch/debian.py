@@ -13,12 +13,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from dballoc.errors import Failure, UsageError
-from dballoc.fetch import layout, reference
+from dballoc.fetch import layout, recipe, reference
 from dballoc.fetch.job import Brought, File, Job, described
 
 MIRROR = "DBALLOC_DEBIAN_MIRROR"
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _SUITE = re.compile(r"(oldoldstable|oldstable|stable|testing|unstable|sid|bullseye|bookworm|trixie|forky|duke)(-updates)?")
+# What apt-get is to do: packages with all that they need, or these alone.
+CLOSURE = ("install", "--download-only", "--yes")
+ALONE = ("download",)
 _STATUS = re.compile(r"dlstatus:\d+:([\d.]+):")
 _URI = re.compile(r"^'(\S+)' (\S+) (\d+)")
 
@@ -26,15 +29,12 @@ _URI = re.compile(r"^'(\S+)' (\S+) (\d+)")
 def bring(job: Job) -> Brought:
     """Fetch the source's packages, and unpack them as a server's prefix, a C library or an allocator's files."""
     row = job.source.row
+    if "source" in row:
+        return _from_source(job)
     apt = Apt(job, row["suite"])
     apt.update()
-    archives = apt.get(row["packages"], closure=job.source.kind == "server")
-    version = upstream(archives, row["packages"][0])
-    if not reference.fits(job.source.version, version):
-        raise Failure(
-            f"{job.source.reference}: Debian {row['suite']} has {version} now, and that version no more; "
-            f"dballoc list {job.source.kind}s says what there is"
-        )
+    archives = apt.get(row["packages"], *(CLOSURE if job.source.kind == "server" else ALONE))
+    version = _checked(job, upstream(archives, row["packages"][0]))
     files = [described(path, origin) for path, origin in archives.items()]
     unpacked = job.root if job.source.kind == "server" or job.source.name == "glibc" else job.place / "unpacked"
     unpack(job, list(archives), unpacked)
@@ -46,6 +46,35 @@ def bring(job: Job) -> Brought:
     libraries = layout.take_libraries(job, unpacked, beside=len(row["packages"]) > 1)
     shutil.rmtree(unpacked)
     return Brought(version, files, libraries)
+
+
+def _from_source(job: Job) -> Brought:
+    """A source package's upstream, built by the source's recipe."""
+    row = job.source.row
+    recipe.needs(job.source.reference, row["tools"])
+    apt = Apt(job, row["suite"], "deb-src")
+    apt.update()
+    archives = apt.get([row["source"]], "source", "--download-only")
+    version = _checked(job, upstream(archives, row["source"]))
+    tarball = next(path for path in archives if ".orig.tar" in path.name)
+    tree = job.place / "source"
+    tree.mkdir()
+    job.run(
+        ["tar", "--extract", "--no-same-owner", "--strip-components=1", "--file", os.fspath(tarball)], "unpacking", cwd=tree
+    )
+    libraries = recipe.build(job, tree)
+    shutil.rmtree(tree)
+    return Brought(version, [described(path, origin) for path, origin in archives.items()], libraries)
+
+
+def _checked(job: Job, version: str) -> str:
+    """The version that the suite has today. Failure if it is another than the one that is asked for."""
+    if not reference.fits(job.source.version, version):
+        raise Failure(
+            f"{job.source.reference}: Debian {job.source.row['suite']} has {version} now, and that version no more; "
+            f"dballoc list {job.source.kind}s says what there is"
+        )
+    return version
 
 
 def prefix(job: Job, version: str, files: list[File]) -> Brought:
@@ -71,17 +100,17 @@ def unpack(job: Job, archives: Iterable[Path], target: Path) -> None:
 class Apt:
     """apt for one suite, in directories of our own."""
 
-    def __init__(self, job: Job, suite: str) -> None:
+    def __init__(self, job: Job, suite: str, kind: str = "deb") -> None:
         self.job, self.suite = job, suite
         self.apt = _need("apt-get", "apt")
         if not _KEYRING.exists():
             raise UsageError(f"Debian's keys are not on this machine ({_KEYRING}): apt-get install debian-archive-keyring")
-        self.home = job.shared / "apt" / suite
+        self.home = job.shared / "apt" / (suite if kind == "deb" else f"{suite}-sources")
         self.archives = job.downloads / "archives"
         for directory in (self.home / "state/lists/partial", self.home / "cache", self.archives / "partial"):
             directory.mkdir(parents=True, exist_ok=True)
         sources = self.home / "sources.list"
-        sources.write_text(f"deb [signed-by={_KEYRING}] {mirror()} {suite} main\n")
+        sources.write_text(f"{kind} [signed-by={_KEYRING}] {mirror()} {suite} main\n")
         dump = subprocess.run([_need("apt-config", "apt"), "dump"], capture_output=True, text=True, check=False).stdout
         self.config = self.home / "apt.conf"
         self.config.write_text(configuration(dump, self.home, sources, self.archives))
@@ -92,9 +121,8 @@ class Apt:
         # Else apt takes what cannot be reached for a warning.
         self._apt("update", "--error-on=any")
 
-    def get(self, packages: list[str], closure: bool) -> dict[Path, str]:
-        """Download packages, with all that they need for ``closure``: each file, and where it came from."""
-        words = ["install", "--download-only", "--yes"] if closure else ["download"]
+    def get(self, packages: list[str], *words: str) -> dict[Path, str]:
+        """Download packages by that command of apt-get's: each file, and where it came from."""
         told = self._apt(*words, "--print-uris", *packages)
         found = {self.archives / name: uri for uri, name, _ in parse_uris(told)}
         if not found:

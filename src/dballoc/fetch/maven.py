@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dballoc.errors import Failure, UsageError
 from dballoc.fetch import archive, layout
-from dballoc.fetch.debian import Apt, unpack
+from dballoc.fetch.debian import ALONE, Apt, unpack
 from dballoc.fetch.job import Brought, File, Job, check_hash, described
 from dballoc.host import elf
 
@@ -66,7 +66,7 @@ def _libraries(job: Job) -> list[File]:
     row = job.source.row["beside"]
     apt = Apt(job, row["suite"])
     apt.update()
-    archives = apt.get(row["packages"], closure=False)
+    archives = apt.get(row["packages"], *ALONE)
     tree = job.place / "beside"
     unpack(job, list(archives), tree)
     target = job.root / "lib" / "beside"
