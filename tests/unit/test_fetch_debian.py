@@ -95,3 +95,7 @@ def test_what_apt_would_download() -> None:
 )
 def test_the_upstreams_version(file: str, package: str, version: str) -> None:
     assert debian.upstream([Path("/a/other_1_all.deb"), Path("/a") / file], package) == version
+
+
+def test_the_version_of_a_source_package() -> None:
+    assert debian.upstream([Path("musl_1.2.5-3.dsc")], "musl") == "1.2.5"

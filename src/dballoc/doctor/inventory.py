@@ -111,7 +111,7 @@ def _allocator(name: str, row: dict[str, Any], packages: Packages) -> Item:
     more = {
         "url": row["url"],
         "settings": row["tunables"].get("env", "none"),
-        "otherwise": "give its file: preload = [PATH] in a variant",
+        "otherwise": f"dballoc fetch {name}" if source.of(name) else "give its file: preload = [PATH] in a variant",
     }
     package = packages.choose(row["packages"]) if "packages" in row else None
     try:

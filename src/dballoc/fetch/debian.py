@@ -55,7 +55,7 @@ def _from_source(job: Job) -> Brought:
     apt = Apt(job, row["suite"], "deb-src")
     apt.update()
     archives = apt.get([row["source"]], "source", "--download-only")
-    version = _checked(job, upstream(archives, row["source"]))
+    version = _checked(job, upstream((path for path in archives if path.suffix == ".dsc"), row["source"]))
     tarball = next(path for path in archives if ".orig.tar" in path.name)
     tree = job.place / "source"
     tree.mkdir()
