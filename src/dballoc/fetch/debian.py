@@ -6,7 +6,6 @@ suite gives what it has today, so versions are checked and hashes recorded.
 
 import os
 import re
-import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable
@@ -216,6 +215,6 @@ def _need(program: str, package: str) -> str:
     if found := shutil.which(program):
         return found
     raise UsageError(
-        f"{shlex.quote(program)} is not on this machine: Debian's packages come through apt; install {package}, or bring an "
+        f"{program} is not on this machine: Debian's packages come through apt; install {package}, or bring an "
         "archive by --from FILE|URL --sha256 HASH"
     )
