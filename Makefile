@@ -23,7 +23,7 @@ native := $(shell find native tests -name '*.[ch]' 2>/dev/null)
 
 cli_reference := $(bin)/typer dballoc.cli.main utils docs --name dballoc --output
 
-.PHONY: help demo setup test test-all lint format docs lock clean packages packages-test packages-lint
+.PHONY: help demo setup test test-all lint format docs lock clean packages packages-test packages-fetch packages-lint
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -36,7 +36,7 @@ setup: packages $(stamps)/package ## Install what running needs: system packages
 test: packages-test setup $(stamps)/requirements-dev ## Run the tests, but for the slow ones
 	$(python) -m pytest -m 'not slow' $(ARGS)
 
-test-all: packages-test setup $(stamps)/requirements-dev ## Run all tests, the slow ones included
+test-all: packages-test packages-fetch setup $(stamps)/requirements-dev ## Run all tests, the slow ones included
 	$(python) -m pytest $(ARGS)
 
 lint: packages-lint setup $(stamps)/requirements-dev build/lint/compile_commands.json ## Check style, types, native code, docs/cli.md
@@ -70,6 +70,9 @@ packages:
 
 packages-test:
 	@tools/install-packages run test
+
+packages-fetch:
+	@tools/install-packages run fetch
 
 packages-lint:
 	@tools/install-packages run lint

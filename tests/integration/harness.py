@@ -39,6 +39,7 @@ class Cli:
         self.home = home
         self.env = {
             **{k: v for k, v in os.environ.items() if k not in ("DBALLOC_CACHE", "TMPDIR")},
+            "DBALLOC_STORE": str(home / "store"),
             "PYTHONPATH": os.pathsep.join(filter(None, [str(package), os.environ.get("PYTHONPATH")])),
             "DBALLOC_CACHE": str(home / "cache"),
             "TMPDIR": str(home / "tmp"),

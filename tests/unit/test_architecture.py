@@ -24,6 +24,7 @@ ALLOWED = {
 # What a room must not import.
 FORBIDDEN = {
     "allocators": {"campaign", "analysis", "report", "store"},
+    "fetch": {"campaign", "analysis", "report", "store", "servers", "allocators", "load", "measure"},
     "servers": {"campaign", "analysis", "report", "store", "load", "measure"},
     "load": {"campaign", "analysis", "report", "store", "measure"},
     "measure": {"campaign", "analysis", "report", "store", "servers", "load"},

@@ -31,6 +31,8 @@ VARIANTS: list[dict[str, Any]] = [
     {"name": "scudo", "allocator": "scudo"},
     {"name": "je-thp", "allocator": "jemalloc", "thp": "always"},
     {"name": "calm", "thp": "never", "server": {"options": {"innodb_buffer_pool_size": "1G"}}},
+    {"name": "old", "allocator": "jemalloc@5.2.1"},
+    {"name": "libc", "allocator": "glibc@2.41"},
     {"name": "own", "preload": ["/opt/my malloc/libmy.so"]},
 ]
 LIBRARIES = {
@@ -46,7 +48,7 @@ def directory(tmp_path: Path, experiment: Callable[..., Experiment]) -> Path:
     chosen = experiment(variant=VARIANTS)
     rows = []
     for v in chosen.variant:
-        allocator = v.allocator or ("libmy.so" if v.preload else "glibc")
+        allocator = (v.allocator or "").partition("@")[0] or ("libmy.so" if v.preload else "glibc")
         libraries = json.dumps(LIBRARIES.get(v.name, []))
         rows.append(
             variant(v.name) | {"allocator": allocator, "allocator_version": "5.3.0", "libraries": libraries, "thp": v.thp}
@@ -58,6 +60,16 @@ def directory(tmp_path: Path, experiment: Callable[..., Experiment]) -> Path:
 @pytest.fixture
 def of(directory: Path) -> Callable[[str], Recipe]:
     return lambda name: recipe(load(directory), name, directory)
+
+
+def test_another_c_library_cannot_be_deployed(of: Callable[[str], Recipe]) -> None:
+    with pytest.raises(UsageError, match=r"variant 'libc' runs its server on glibc 2\.41, which no environment can do"):
+        of("libc")
+
+
+def test_a_fetched_version_comes_with_no_package(of: Callable[[str], Recipe]) -> None:
+    assert of("jemalloc").packages == ("libjemalloc2",)
+    assert of("old").packages == ()
 
 
 @pytest.mark.parametrize(
@@ -78,7 +90,7 @@ def test_what_a_variant_takes(of: Callable[[str], Recipe], name: str, environmen
     assert of(name).environment == environment
 
 
-@pytest.mark.parametrize("name", [v["name"] for v in VARIANTS])
+@pytest.mark.parametrize("name", [v["name"] for v in VARIANTS if v["name"] != "libc"])
 @pytest.mark.parametrize("family", ["mariadb", "mysql"])
 def test_every_variant_has_a_text_for_every_form(directory: Path, name: str, family: str) -> None:
     if family == "mysql":

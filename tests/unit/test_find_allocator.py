@@ -66,7 +66,7 @@ def test_one_that_is_not_here_comes_with_its_package(monkeypatch: pytest.MonkeyP
         find.find("jemalloc")
     find.find.cache_clear()
     assert str(caught.value) == (
-        "allocator 'jemalloc' is not on this machine: no libjemalloc.so.2; install it: apt-get install libjemalloc2"
+        "allocator 'jemalloc' is not on this machine: no libjemalloc.so.2; install it: apt-get install libjemalloc2, or dballoc fetch jemalloc"
     )
 
 

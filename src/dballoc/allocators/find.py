@@ -5,13 +5,14 @@ import re
 import struct
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from dballoc.catalogue import allocators, look_up
 from dballoc.errors import UsageError
+from dballoc.fetch import reference, source, stock
 from dballoc.host.packages import Packages
 
 _MACHINES = {3: "i386", 40: "arm", 62: "x86_64", 183: "aarch64", 243: "riscv64", 21: "ppc64", 22: "s390x"}
@@ -19,11 +20,17 @@ _MACHINES = {3: "i386", 40: "arm", 62: "x86_64", 183: "aarch64", 243: "riscv64",
 
 @dataclass(frozen=True)
 class Allocator:
-    """A malloc that is here: its catalogue name, the files to preload, its version."""
+    """A malloc that is here: its catalogue name, the files to preload, its version.
+
+    ``loader``: of the C library that the server has to run on, where that is not the server's own. ``own``: the real file
+    that the server brings itself, where nothing is preloaded.
+    """
 
     name: str
     libraries: tuple[Path, ...]
     version: str
+    loader: Path | None = None
+    own: Path | None = None
 
     @property
     def entry(self) -> dict[str, Any]:
@@ -33,27 +40,50 @@ class Allocator:
     @property
     def providers(self) -> tuple[str, ...]:
         """The files that may answer for malloc and its kin, resolved; for a built-in one, sonames."""
+        if self.own is not None:
+            return (os.fspath(self.own),)
         if self.entry.get("builtin"):
             return tuple(self.entry["provider"])
         return tuple(os.fspath(p.resolve()) for p in self.libraries)
 
 
 @cache
-def find(name: str) -> Allocator:
-    """The allocator of that catalogue name. UsageError, with the package to install, if it is not here."""
+def find(words: str) -> Allocator:
+    """The allocator of ``NAME``: this machine's, else one that was fetched; of ``NAME@VERSION``: one that was fetched, else
+    this machine's if it is that. UsageError, with what brings it, if it is not here.
+    """
+    name, version = reference.split(words)
     entry = look_up(allocators(), name, "allocator")
+    here = _of_machine(name, entry)
+    if version is None and here:
+        return here
+    if kept := stock.find(name, version):
+        return Allocator(name, kept.libraries, kept.version, kept.loader)
+    if version is not None:
+        if here and reference.fits(version, here.version):
+            return here
+        raise UsageError(f"allocator {words!r} is not here; fetch it: dballoc fetch {source.find(words).reference}")
+    fetch = [f"dballoc fetch {name}"] if source.of(name) else []
+    install = [f"apt-get install {Packages(entry['packages']).choose(entry['packages'])}"] if "packages" in entry else []
+    lacking = next(s for s in entry["preload"] if not any(map(_library, s.split("|"))))
+    raise UsageError(
+        f"allocator {name!r} is not on this machine: no {lacking.replace('|', ' or ')}; "
+        f"install it: {', or '.join([*install, *fetch])}"
+    )
+
+
+def _of_machine(name: str, entry: dict[str, Any]) -> Allocator | None:
+    """This machine's, or None."""
     if entry.get("builtin"):
-        return Allocator(name, (), version(entry, []))
-    libraries = []
-    for sonames in entry["preload"]:
-        found = next(filter(None, (_library(s) for s in sonames.split("|"))), None)
-        if found is None:
-            raise UsageError(
-                f"allocator {name!r} is not on this machine: no {sonames.replace('|', ' or ')}; "
-                f"install it: apt-get install {Packages(entry['packages']).choose(entry['packages'])}"
-            )
-        libraries.append(found)
-    return Allocator(name, tuple(libraries), version(entry, libraries))
+        return Allocator(name, (), read_version(entry, []))
+    libraries = [next(filter(None, map(_library, sonames.split("|"))), None) for sonames in entry["preload"]]
+    whole = tuple(path for path in libraries if path is not None)
+    return Allocator(name, whole, read_version(entry, list(whole))) if len(whole) == len(libraries) else None
+
+
+def own(found: Allocator, library: Path, version: str) -> Allocator:
+    """The allocator as a server brings it itself, in that real file."""
+    return replace(found, libraries=(), own=library, version=version)
 
 
 def by_path(libraries: tuple[Path, ...]) -> Allocator:
@@ -120,9 +150,11 @@ match sys.argv[3]:
 """
 
 
-def version(entry: dict[str, Any], libraries: list[Path]) -> str:
+def read_version(entry: dict[str, Any], libraries: list[Path]) -> str:
     """What an allocator's files say of their version; ``unknown`` if nothing."""
-    asked = entry["version"]
+    if libraries and (kept := stock.owner(libraries[0])) and libraries[0].resolve() in {p.resolve() for p in kept.libraries}:
+        return kept.version
+    asked = entry.get("version", {})
     if "says" in asked:
         library = next((p for p in libraries if p.name.startswith(asked["library"])), libraries[-1])
         found = re.search(asked["says"].encode(), library.read_bytes())
@@ -130,6 +162,8 @@ def version(entry: dict[str, Any], libraries: list[Path]) -> str:
     if "file" in asked:
         real = libraries[0].resolve()
         return real.name.rpartition(".so.")[2] or real.parts[-4]
+    if "function" not in asked:
+        return "unknown"
     first = os.fspath(libraries[0]) if libraries else ""
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", _ASK, first, asked["function"], asked["returns"]],

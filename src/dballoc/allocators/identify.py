@@ -50,7 +50,7 @@ def identify(pid: int) -> InUse:
     entry = allocators()[name] if name else None
     return InUse(
         pid, executable, name, entry["title"] if entry else Path(library).name, _version(pid, name, library), library,
-        _how(library, executable, environ), mixed, settings(environ, entry["tunables"]["env"] if entry else None),
+        _how(library, executable, environ), mixed, settings(environ, entry["tunables"].get("env") if entry else None),
         idle(environ, library, mapped), achieved,
     )  # fmt: skip
 
@@ -90,9 +90,9 @@ def idle(environ: dict[str, str], library: str, mapped: set[str]) -> dict[str, s
             found[path] = "LD_PRELOAD names it, and it is not loaded: missing, unreadable, or built for another system"
         elif other and other != used:
             found[path] = "LD_PRELOAD names it and it is loaded, but malloc leads elsewhere"
-    mine = settings(environ, allocators()[used]["tunables"]["env"]) if used else {}
+    mine = settings(environ, allocators()[used]["tunables"].get("env")) if used else {}
     for name, entry in allocators().items():
-        for variable, value in settings(environ, entry["tunables"]["env"]).items():
+        for variable, value in settings(environ, entry["tunables"].get("env")).items():
             # The loader and other parts of glibc read GLIBC_TUNABLES too.
             if variable not in mine and (variable != "GLIBC_TUNABLES" or "glibc.malloc." in value):
                 found[variable] = f"a setting of {name}, which is not in use"
@@ -104,7 +104,8 @@ def _preloads(environ: dict[str, str]) -> list[str]:
 
 
 def _stem(path: str) -> str:
-    return Path(path).name.partition(".so")[0]
+    # libc-2.31.so is what libc.so.6 leads to before glibc 2.34.
+    return re.sub(r"-\d[\d.]*$", "", Path(path).name.partition(".so")[0])
 
 
 def _environment(raw: bytes) -> dict[str, str]:
@@ -132,7 +133,7 @@ def _version(pid: int, name: str | None, library: str) -> str:
         if name == "glibc":
             found = _GLIBC_SAYS.search(inside.read_bytes())
             return found[1].decode().rstrip(".") if found else "unknown"
-        return find.version(allocators()[name], [inside]) if name else ""
+        return find.read_version(allocators()[name], [inside]) if name else ""
     except OSError:
         return "unknown"
 

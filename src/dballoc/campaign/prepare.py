@@ -14,9 +14,8 @@ from typing import Any, get_args
 import psutil
 
 from dballoc.allocators import environment, proof
-from dballoc.allocators import find as find_allocator
 from dballoc.allocators.find import Allocator
-from dballoc.campaign import contents
+from dballoc.campaign import contents, malloc
 from dballoc.campaign.contents import Contents
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Design, Experiment, Server, Variant
@@ -207,20 +206,19 @@ def _settle_variant(
         raise UsageError(f"{where}: {build.title} has no engine {server.engine!r}; it has {', '.join(build.entry['engines'])}")
     for chosen in (server.options, server.init_options):
         server_options.check(chosen, where)
-    preload = tuple(Path(p).expanduser().absolute() for p in variant.preload)
-    before: tuple[Path, ...] = (_thp_shim(),) if variant.thp in ("always", "madvise") else ()
-    if variant.allocator is None and preload:
-        allocator = find_allocator.by_path(preload)
-    else:
-        allocator = find_allocator.find(variant.allocator or "glibc")
-        for library in preload:
-            find_allocator.check_library(library)
-        before += preload
+    try:
+        settled = malloc.settle(build, server, variant)
+    except UsageError as error:
+        raise UsageError(f"{where}: {error}") from None
+    allocator, runs = settled.allocator, settled.build
+    before = ((_thp_shim(),) if variant.thp in ("always", "madvise") else ()) + settled.before
     for library in (*before, *allocator.libraries):
         if blocked := user.blocked_at(library):
             raise UsageError(f"{where}: preload {library}: the server runs as {user.name}, which may not read {blocked}")
+    if variant.tunables and not allocator.entry["tunables"]:
+        raise UsageError(f"{where}: tunables: {allocator.entry['title']} has no settings")
     env = environment.environment(os.environ, allocator, variant.tunables, variant.env, before)
-    bindings = _prove(where, build, env, allocator)
+    bindings = _prove(where, runs, env, allocator)
     _check_thp(where, variant)
     cpu = experiment.cpu_of(variant)
     server_cpus, client_cpus = cpus.choose(cpu)
@@ -242,7 +240,7 @@ def _settle_variant(
     validate.check(build, options, user, where)
     recipe = template.Recipe(build, server.engine, experiment.data, server.init_options, of.identity, of.size, of.directory)
     return Prepared(
-        variant, server, build, allocator, env, options, server_cpus, client_cpus,
+        variant, server, runs, allocator, env, options, server_cpus, client_cpus,
         recipe, bindings,
         _pool(server.engine, options, where), server_options.open_files(clients, experiment.data.tables),
     )  # fmt: skip
@@ -261,7 +259,7 @@ def _prove(where: str, build: Build, env: dict[str, str], allocator: Allocator) 
         proof.check_bindings(bindings, allocator.providers, complaints)
     except proof.NotProved as error:
         wanted = ", ".join(Path(p).name for p in allocator.providers)
-        raise UsageError(f"{where}: {build.title} does not use {wanted}: {error}") from None
+        raise malloc.refused(where, error, build, wanted) from None
     return bindings
 
 

@@ -1,4 +1,4 @@
-"""Data, not code: allocators, servers, workloads and experiments. Adding one is adding to a TOML file here."""
+"""Data, not code: allocators, servers, their sources, workloads, experiments. Adding one is adding to a TOML file here."""
 
 import difflib
 import tomllib
@@ -29,6 +29,11 @@ def servers() -> Entries:
 def workloads() -> Entries:
     """Workloads by name; see workloads.toml."""
     return _read("workloads")
+
+
+def sources() -> dict[str, Entries]:
+    """What can be fetched, by name and version; see sources.toml."""
+    return _read("sources")
 
 
 def foreign_options() -> dict[str, Any]:

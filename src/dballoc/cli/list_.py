@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
@@ -9,34 +10,92 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dballoc.campaign import prove as proving
+from dballoc.cli import flags
+from dballoc.cli.display import PlainDisplay
 from dballoc.doctor import inventory
 from dballoc.doctor.inventory import Item, Shipped, Workload
+from dballoc.errors import UsageError
+from dballoc.experiment.model import BUILTIN, Server
 
 Row = dict[str, Any]
 
+
+# Not of the catalogue: each server has its own.
+_BUILTIN: Row = {
+    "name": BUILTIN, "what": "what the server was built with", "version": "", "here": [], "remedy": None, "settings": "",
+}  # fmt: skip
 
 Part = Literal["allocators", "servers", "workloads", "experiments"]
 
 
 def list_(
     what: Annotated[Part, typer.Argument(help="Which part of the catalogue.")],
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]…", help="Only these of it.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    prove: Annotated[
+        bool, typer.Option("--prove", help="Start what is here, prove each malloc in use, and say how that went.")
+    ] = False,
+    server: flags.Server = None,
+    basedir: flags.Basedir = None,
+    engine: flags.Engine = None,
 ) -> None:
-    """List what an experiment can name, and what of it is on this machine."""
+    """List what an experiment can name, what of it is on this machine, and what can be fetched.
+
+    --prove of allocators starts --server (this machine's MariaDB) under each that is here; of servers each that is here, as
+    it was built. A start that is refused is in the list, with the reason.
+    """
     rows: Sequence[Row]
+    if prove and what not in ("allocators", "servers"):
+        raise UsageError(f"--prove is for allocators and servers, not for {what}")
     match what:
         case "allocators":
-            rows = [_item(item, {"settings": "settings"}) for item in inventory.allocators()]
+            items = [*inventory.allocators(), *inventory.fetched("allocator")]
+            rows = [_BUILTIN, *(_item(item, {"settings": "settings"}) for item in items)]
         case "servers":
-            rows = [_item(item, {"engines": "engines"}) for item in inventory.servers()]
+            items = [*inventory.servers(), *inventory.fetched("server")]
+            rows = [_item(item, {"engines": "engines"}) for item in items]
         case "workloads":
             rows = [_workload(workload) for workload in inventory.workloads()]
         case "experiments":
             rows = [_experiment(shipped) for shipped in inventory.experiments()]
+    if names:
+        rows = _chosen(what, rows, names)
+    if prove:
+        rows = _proved(what, rows, Server.model_validate(_given(use=server, basedir=basedir, engine=engine)))
     if as_json:
         print(json.dumps(rows, indent=1, default=str))
     else:
         _print(rows)
+
+
+def _chosen(what: str, rows: Sequence[Row], names: list[str]) -> Sequence[Row]:
+    by_name = {row["name"]: row for row in rows}
+    if unknown := [name for name in names if name not in by_name]:
+        raise UsageError(f"no {unknown[0]!r} among the {what}; dballoc list {what} says what there is")
+    return [by_name[name] for name in dict.fromkeys(names)]
+
+
+def _given(use: str | None, basedir: Path | None, engine: str | None) -> Row:
+    given = {"use": use, "basedir": str(basedir.absolute()) if basedir else None, "engine": engine}
+    return {k: v for k, v in given.items() if v is not None}
+
+
+def _proved(what: str, rows: Sequence[Row], server: Server) -> Sequence[Row]:
+    """The rows of what is here, each with its proof; they take a second or two each, so notices tell where we are."""
+    here = [row for row in rows if row["here"] is not None]
+    if not here:
+        raise UsageError(f"--prove: none of these {what} is here; {rows[0]['remedy']}")
+    display = PlainDisplay(Console(stderr=True))
+    if what == "allocators":
+        found = list(proving.prove(server, [row["name"] for row in here], display))
+    else:
+        servers = [server.model_copy(update={"use": row["name"], "basedir": None}) for row in here]
+        found = [proof for each in servers for proof in proving.prove(each, [BUILTIN], display)]
+    for row, proof in zip(here, found, strict=True):
+        row |= {"version": proof.allocator_version or row["version"]} if what == "allocators" else {}
+        row |= {"proof": proof.words, "proved": proof.library is not None, "seconds": round(proof.seconds, 2)}
+    return here
 
 
 def _item(item: Item, more: dict[str, str]) -> Row:

@@ -86,11 +86,18 @@ def recipe(campaign: Campaign, name: str, directory: Path) -> Recipe:
     own = environment.environment({}, found, variant.tunables, variant.env, measuring=False)
     own.pop("LD_PRELOAD", None)
     server, common = e.server_of(variant), e.server_of(e.find(e.baseline))
+    word, at, version = (variant.allocator or "").partition("@")
+    if glibc := server.glibc or (version if word == "glibc" else ""):
+        raise UsageError(
+            f"{directory}: variant {name!r} runs its server on glibc {glibc}, which no environment can do; it takes a system "
+            "or an image with that C library"
+        )
     return Recipe(
         variant=name, baseline=e.baseline, allocator=row["allocator"], title=entry["title"] if entry else row["allocator"],
         version=row["allocator_version"], family="mariadb" if row["server"].startswith("MariaDB") else "mysql",
         server=row["server"], engine=row["engine"], libraries=libraries, settings=own,
-        packages=tuple(entry.get("packages", [])) if entry else (), tuned=bool(variant.tunables or own),
+        # Packages bring the release's version, not the one that was asked for.
+        packages=tuple(entry.get("packages", [])) if entry and not at else (), tuned=bool(variant.tunables or own),
         options={k: v for k, v in server.options.items() if common.options.get(k) != v}, thp=row["thp"],
         shim=next((p for p in libraries if p.endswith(_SHIM)), None), faults=comparison.faults(campaign).get(name),
     )  # fmt: skip

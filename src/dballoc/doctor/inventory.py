@@ -1,6 +1,7 @@
 """What the catalogue names, and what of it is on this machine."""
 
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,10 @@ from dballoc import catalogue
 from dballoc.allocators import find as find_allocator
 from dballoc.errors import UsageError
 from dballoc.experiment import file
-from dballoc.experiment.model import Experiment
+from dballoc.experiment.model import BUILTIN, Experiment
+from dballoc.fetch import reference, source, stock
+from dballoc.fetch.source import Kind, Source
+from dballoc.fetch.stock import Kept
 from dballoc.host.packages import Packages
 from dballoc.load import sysbench
 from dballoc.load.workload import lua
@@ -64,6 +68,13 @@ def servers() -> list[Item]:
     return [_server(name, row, _packages()) for name, row in catalogue.servers().items()]
 
 
+def fetched(kind: Kind) -> list[Item]:
+    """Every version that can be fetched, and those that were, a vendor's archive included."""
+    here = {k.reference: k for k in stock.kept() if k.manifest["kind"] == kind}
+    known = {s.reference: s for s in source.every() if s.kind == kind}
+    return [_fetched(word, here.get(word), known.get(word)) for word in dict.fromkeys([*known, *here])]
+
+
 def workloads() -> list[Workload]:
     """Every workload of the catalogue."""
     directories = [lua()]
@@ -80,8 +91,7 @@ def workloads() -> list[Workload]:
 
 def experiments() -> list[Shipped]:
     """Every experiment that is shipped."""
-    here = {item.name for item in (*allocators(), *servers()) if item.version is not None}
-    return [_shipped(name, text, here) for name, text in catalogue.experiments().items()]
+    return [_shipped(name, text) for name, text in catalogue.experiments().items()]
 
 
 def build(name: str) -> Build | None:
@@ -98,7 +108,11 @@ def _packages() -> Packages:
 
 
 def _allocator(name: str, row: dict[str, Any], packages: Packages) -> Item:
-    more = {"url": row["url"], "settings": row["tunables"]["env"], "otherwise": "give its file: preload = [PATH] in a variant"}
+    more = {
+        "url": row["url"],
+        "settings": row["tunables"].get("env", "none"),
+        "otherwise": f"dballoc fetch {name}" if source.of(name) else "give its file: preload = [PATH] in a variant",
+    }
     package = packages.choose(row["packages"]) if "packages" in row else None
     try:
         found = find_allocator.find(name)
@@ -115,16 +129,47 @@ def _server(name: str, row: dict[str, Any], packages: Packages) -> Item:
     return Item(name, row["title"], found.version, (found.executable,), package, more)
 
 
+def _fetched(word: str, here: Kept | None, known: Source | None) -> Item:
+    name = reference.split(word)[0]
+    row = {**catalogue.allocators(), **catalogue.servers()}[name]
+    size = f" ({known.download / 10**6:,.0f} MB, {known.room / 10**6:,.0f} MB on disk)" if known else ""
+    more = {
+        "engines": list(row.get("engines", [])), "settings": row.get("tunables", {}).get("env", "none"),
+        "otherwise": f"dballoc fetch {word}{size}",
+    }  # fmt: skip
+    if here is not None:
+        return Item(word, row["title"], here.version, here.libraries or (here.root,), None, more)
+    # This machine's own may be of that very version.
+    try:
+        if name in catalogue.servers():
+            own = find_build.find(word, None)
+            return Item(word, row["title"], own.version, (own.executable,), None, more)
+        library = find_allocator.find(word)
+        return Item(word, row["title"], library.version, library.libraries, None, more)
+    except UsageError:
+        return Item(word, row["title"], None, (), None, more)
+
+
 def _script(module: str, directories: list[Path]) -> Path | None:
     return next((d / f"{module}.lua" for d in directories if (d / f"{module}.lua").exists()), None)
 
 
-def _shipped(name: str, text: str, here: set[str]) -> Shipped:
+def _shipped(name: str, text: str) -> Shipped:
     experiment = file.build(tomllib.loads(text), f"experiment {name}")
-    needed = [v.allocator or "glibc" for v in experiment.variant if not v.preload]
-    needed += [s.use for s in map(experiment.server_of, experiment.variant) if s.basedir is None]
-    lacking = tuple(n for n in dict.fromkeys(needed) if n not in here)
-    return Shipped(name, title(text), experiment, lacking)
+    allocators = [v.allocator for v in experiment.variant if v.allocator not in (None, BUILTIN)]
+    builds = [s.use for s in map(experiment.server_of, experiment.variant) if s.basedir is None]
+    lacking = [word for word in allocators if word and not _finds(find_allocator.find, word)]
+    lacking += [word for word in builds if not _finds(lambda w: find_build.find(w, None), word)]
+    lacking = list(dict.fromkeys(lacking))
+    return Shipped(name, title(text), experiment, tuple(lacking))
+
+
+def _finds(find: Callable[[str], object], word: str) -> bool:
+    try:
+        find(word)
+    except UsageError:
+        return False
+    return True
 
 
 def title(text: str) -> str:

@@ -17,6 +17,9 @@ Engine = Literal["innodb", "rocksdb", "aria", "myisam"]
 ThpMode = Literal["always", "madvise", "never"]
 Design = Literal["solo", "duet"]
 
+# The allocator that a variant names to have the malloc that the server was built with; the same as naming none.
+BUILTIN = "builtin"
+
 # Experiments and variants give directories and chart labels their names.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+=@-]{0,63}")
 
@@ -35,10 +38,11 @@ class _Table(BaseModel):
 
 
 class Server(_Table):
-    """Which build runs, and with what."""
+    """Which build runs, and with what. ``glibc``: the version of the C library to run it on; None: its own."""
 
     use: str = "mariadb"
     basedir: str | None = None
+    glibc: str | None = None
     engine: Engine = "innodb"
     options: Options = {}
     init_options: Options = {}
@@ -50,6 +54,7 @@ class ServerOverride(_Table):
 
     use: str | None = None
     basedir: str | None = None
+    glibc: str | None = None
     engine: Engine | None = None
     options: Options = {}
     init_options: Options = {}
@@ -254,7 +259,8 @@ class Experiment(_Table):
     def server_of(self, variant: Variant) -> Server:
         """``[server]`` as this variant has it."""
         over = variant.server
-        changed = {k: getattr(over, k) for k in ("use", "basedir", "engine", "connect") if getattr(over, k) is not None}
+        keys = ("use", "basedir", "glibc", "engine", "connect")
+        changed = {k: getattr(over, k) for k in keys if getattr(over, k) is not None}
         if "use" in changed and "basedir" not in changed:
             changed["basedir"] = None
         return self.server.model_copy(

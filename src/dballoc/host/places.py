@@ -1,4 +1,4 @@
-"""Where dballoc keeps what it makes: a cache of data templates, scratch data, sockets."""
+"""Where dballoc keeps what it makes and fetches: a cache of data templates, scratch data, sockets, the private store."""
 
 import os
 import secrets
@@ -15,18 +15,36 @@ SOCKET_PATH_LIMIT = 107
 
 def cache() -> Path:
     """``$DBALLOC_CACHE``, else /var/cache/dballoc for root, else the user's own cache. Made if it is not there."""
-    if chosen := os.environ.get("DBALLOC_CACHE"):
-        path = Path(chosen)
-    elif os.geteuid() == 0:
-        path = Path("/var/cache/dballoc")
-    else:
-        path = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dballoc"
+    return _made(_chosen("DBALLOC_CACHE", "/var/cache", "XDG_CACHE_HOME", ".cache"), "cache", "DBALLOC_CACHE")
+
+
+def store() -> Path:
+    """What ``dballoc fetch`` brought: ``$DBALLOC_STORE``, else /var/lib/dballoc for root, else the user's own data. It may
+    not be there: reading makes nothing.
+    """
+    return _chosen("DBALLOC_STORE", "/var/lib", "XDG_DATA_HOME", ".local/share")
+
+
+def make_store() -> Path:
+    """As :func:`store`, made if it is not there. UsageError if it cannot be, or is another user's."""
+    return _made(store(), "store", "DBALLOC_STORE")
+
+
+def _chosen(variable: str, of_root: str, xdg: str, below_home: str) -> Path:
+    if chosen := os.environ.get(variable):
+        return Path(chosen).absolute()
+    if os.geteuid() == 0:
+        return Path(of_root) / "dballoc"
+    return Path(os.environ.get(xdg) or Path.home() / below_home) / "dballoc"
+
+
+def _made(path: Path, what: str, variable: str) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"{path}: cannot make the cache directory: {error.strerror}; set DBALLOC_CACHE") from None
+        raise UsageError(f"{path}: cannot make the {what} directory: {error.strerror}; set {variable}") from None
     if path.stat().st_uid != os.geteuid():
-        raise UsageError(f"{path}: belongs to another user; set DBALLOC_CACHE to a directory of your own")
+        raise UsageError(f"{path}: belongs to another user; set {variable} to a directory of your own")
     return path
 
 

@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 from dballoc.catalogue import look_up, servers
 from dballoc.errors import UsageError
+from dballoc.fetch import reference, source, stock
 
 _SYSTEM_DIRECTORIES = ("/usr/sbin", "/usr/libexec", "/usr/local/sbin", "/usr/local/bin", "/usr/local/mysql/bin")
 _BASEDIR_DIRECTORIES = ("bin", "sbin", "libexec", "usr/sbin", "usr/bin")
@@ -29,8 +31,12 @@ class Build:
 
     @property
     def entry(self) -> dict[str, Any]:
-        """Its family's row of the catalogue."""
-        return servers()[self.family]
+        """Its family's row of the catalogue, with what is different for releases as old as this one."""
+        row = servers()[self.family]
+        for bound in sorted(row.get("before", {}), key=reference.order, reverse=True):
+            if reference.order(self.version.partition("-")[0]) < reference.order(bound):
+                row = row | row["before"][bound]
+        return row
 
     @property
     def title(self) -> str:
@@ -46,24 +52,51 @@ class Build:
 
 @cache
 def find(use: str, basedir: str | None) -> Build:
-    """The build to run: of a basedir, or of this machine by its family's name. UsageError if there is none."""
-    entry = look_up(servers(), use, "server")
+    """The build to run: of a basedir, or by its family's name: this machine's, else one that was fetched; by
+    ``NAME@VERSION`` one that was fetched, else this machine's if it is that. UsageError if there is none.
+    """
+    name, version = reference.split(use)
+    entry = look_up(servers(), name, "server")
     if basedir is not None:
+        if version is not None:
+            raise UsageError(f"server {use!r} and basedir {basedir}: give either a version or a directory, not both")
         root = Path(basedir).expanduser().resolve()
-        candidates = [root / d / b for b in _any_binary(entry) for d in _BASEDIR_DIRECTORIES]
-        where = f"no {' or '.join(_any_binary(entry))} in {root}/{{{','.join(_BASEDIR_DIRECTORIES)}}}"
-        remedy = "give the directory that the server was unpacked or installed into"
-    else:
-        directories = [*os.environ.get("PATH", "").split(":"), *_SYSTEM_DIRECTORIES]
-        candidates = [Path(d) / b for b in entry["binaries"] for d in directories if d]
-        where = f"no {entry['title']} on this machine"
-        remedy = f"install it: apt-get install {entry['packages'][0]}, or give server.basedir"
+        if (build := _in(root, _any_binary(entry))) is None:
+            where = f"no {' or '.join(_any_binary(entry))} in {root}/{{{','.join(_BASEDIR_DIRECTORIES)}}}"
+            raise UsageError(f"server {name!r}: {where}; give the directory that the server was unpacked or installed into")
+        return build
+    if version is None and (build := _of_machine(name, entry)):
+        return build
+    if kept := stock.find(name, version):
+        if (build := _in(kept.root, _any_binary(entry))) is None:
+            raise UsageError(f"server {use!r}: what was fetched does not run; remove {kept.place}, and fetch it again")
+        return build
+    if version is None:
+        raise UsageError(
+            f"server {use!r}: no {entry['title']} on this machine; install it: apt-get install {entry['packages'][0]}, or "
+            f"bring it into a private store: dballoc fetch {name}, or give server.basedir"
+        )
+    if (build := _of_machine(name, entry)) and reference.fits(version, build.version.partition("-")[0]):
+        return build
+    raise UsageError(f"server {use!r} is not here; fetch it: dballoc fetch {source.find(use).reference}")
+
+
+def _of_machine(name: str, entry: dict[str, Any]) -> Build | None:
+    directories = [*os.environ.get("PATH", "").split(":"), *_SYSTEM_DIRECTORIES]
+    return _first((Path(d) / b for b in entry["binaries"] for d in directories if d), None, name)
+
+
+def _in(root: Path, binaries: list[str]) -> Build | None:
+    return _first((root / d / b for b in binaries for d in _BASEDIR_DIRECTORIES), root, None)
+
+
+def _first(candidates: Iterable[Path], root: Path | None, family: str | None) -> Build | None:
     for candidate in candidates:
         if os.access(candidate, os.X_OK) and candidate.is_file():
-            build = _identify(candidate.resolve(), Path(basedir).expanduser().resolve() if basedir else None)
-            if build and (basedir or build.family == use):
+            build = _identify(candidate.resolve(), root)
+            if build and family in (None, build.family):
                 return build
-    raise UsageError(f"server {use!r}: {where}; {remedy}")
+    return None
 
 
 def _any_binary(entry: dict[str, Any]) -> list[str]:

@@ -13,6 +13,7 @@ import pymysql
 
 from dballoc.catalogue import servers
 from dballoc.errors import UsageError
+from dballoc.fetch import stock
 from dballoc.servers import build as find_build
 from dballoc.servers import defaults
 from dballoc.servers.build import Build
@@ -96,6 +97,8 @@ def build(process: Process) -> tuple[str, str | None, Build]:
             process.replaced and not process.elsewhere and _same_file(found.executable, path)
         ):
             return found.family, None, found
+    if not process.elsewhere and (kept := stock.owner(path)):
+        return kept.reference, None, find_build.find(kept.reference, None)
     if process.elsewhere:
         raise UsageError(
             f"{where}: it runs in a container or chroot, and its {path} is not this machine's; give a build of the same "

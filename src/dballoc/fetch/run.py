@@ -1,0 +1,113 @@
+"""Fetching one thing: whole and verified, or not at all."""
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from dballoc.errors import Failure, UsageError
+from dballoc.fetch import archive, crate, debian, maven, pypi, stock, verify
+from dballoc.fetch.job import Brought, Job, Progress
+from dballoc.fetch.source import Source
+from dballoc.fetch.stock import MANIFEST, Kept
+from dballoc.host import places
+from dballoc.host.custody import Custody
+
+CLIENTS = {
+    "archive": archive.bring,
+    "crate": crate.bring,
+    "debian": debian.bring,
+    "maven": maven.bring,
+    "pypi": pypi.bring,
+}
+
+# Unpacking needs the downloads, the whole tree, and what is thrown away of it.
+_SLACK = 1.3
+
+
+def fetch(source: Source, progress: Progress) -> tuple[Kept, bool]:
+    """What is wanted, and whether it had to be fetched. UsageError if it cannot begin, Failure if it does not end well;
+    nothing half-done is left but downloads, with which the next try goes on.
+    """
+    if found := _here(source):
+        return found, False
+    store = places.make_store()
+    with _locked(store, progress):
+        if found := _here(source):
+            return found, False
+        _check_room(source, store)
+        final = store / source.reference
+        # A name that is the same each time: paths get into what is built.
+        place = store / ".partial" / source.reference
+        downloads = store / "downloads" / source.reference
+        try:
+            with Custody() as custody:
+                custody.scratch(place)
+                shutil.rmtree(place, ignore_errors=True)
+                place.mkdir(parents=True)
+                downloads.mkdir(parents=True, exist_ok=True)
+                job = Job(source, place, final, downloads, store / "downloads", custody, progress)
+                brought = CLIENTS[source.client](job)
+                progress("verifying", None)
+                _finish(job, brought, verify.check(job, brought))
+            shutil.rmtree(downloads, ignore_errors=True)
+        except OSError as error:
+            shutil.rmtree(place, ignore_errors=True)
+            if error.errno == errno.ENOSPC:
+                raise Failure(f"{source.reference}: no space left on {store}; make room, or set DBALLOC_STORE") from None
+            raise Failure(f"{source.reference}: {error.filename or store}: {error.strerror or error}") from None
+    found = _here(source)
+    assert found
+    return found, True
+
+
+def _here(source: Source) -> Kept | None:
+    return next((k for k in stock.kept(source.name) if k.asked == source.version), None)
+
+
+def _finish(job: Job, brought: Brought, version: str) -> None:
+    (job.place / "client.log").unlink(missing_ok=True)
+    size = 0
+    for path in [job.place, *job.place.rglob("*")]:
+        if path.is_symlink():
+            continue
+        status = path.stat()
+        size += status.st_blocks * 512
+        # Servers run as an unprivileged user, who has to read it.
+        path.chmod(status.st_mode | (0o755 if path.is_dir() or status.st_mode & 0o100 else 0o644))
+    manifest = {
+        "format": stock.FORMAT, "name": job.source.name, "asked": job.source.version, "version": version,
+        "kind": job.source.kind, "from": job.source.client, "fetched": datetime.now(UTC).isoformat(timespec="seconds"),
+        "bytes": size, "libraries": brought.libraries, "loader": brought.loader,
+        "files": [file.row() for file in brought.files],
+    }  # fmt: skip
+    (job.place / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+    os.sync()
+    shutil.rmtree(job.final, ignore_errors=True)  # one that was never finished
+    job.place.rename(job.final)
+
+
+def _check_room(source: Source, store: Path) -> None:
+    need, free = int((source.download + source.room) * _SLACK), places.free_bytes(store)
+    if need > free:
+        raise UsageError(
+            f"{store}: about {need / 10**6:,.0f} MB of disk needed to fetch {source.reference}, {free / 10**6:,.0f} MB free; "
+            "make room, or set DBALLOC_STORE"
+        )
+
+
+@contextlib.contextmanager
+def _locked(store: Path, progress: Progress) -> Iterator[None]:
+    """One fetch at a time. It ends with its holder, however that ends."""
+    with (store / ".lock").open("w") as f:
+        try:
+            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress("waiting for another dballoc fetch", None)
+            fcntl.flock(f, fcntl.LOCK_EX)
+        yield

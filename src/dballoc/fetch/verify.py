@@ -1,0 +1,46 @@
+"""Whether what was fetched is what was asked for, before it counts: a server says its version, a library is one."""
+
+import os
+import re
+import subprocess
+
+from dballoc.errors import Failure
+from dballoc.fetch import layout, reference
+from dballoc.fetch.job import Brought, Job
+from dballoc.host import elf
+
+_VERSION = re.compile(r"Ver ([\d.]+)")
+
+
+def check(job: Job, brought: Brought) -> str:
+    """The exact version. Failure if it does not run, is another version, or is no library at all."""
+    if job.source.kind == "server":
+        return _server(job, brought)
+    for path in brought.libraries:
+        if not elf.is_elf(job.place / path):
+            raise Failure(f"{job.source.reference}: {path} is not a shared library")
+    if not brought.libraries and brought.loader is None:
+        raise Failure(f"{job.source.reference}: nothing in it that can be preloaded")
+    return brought.version
+
+
+def _server(job: Job, brought: Brought) -> str:
+    if (program := layout.server_program(job.root)) is None:
+        raise Failure(f"{job.source.reference}: no server in what was fetched")
+    argv = [os.fspath(program), "--no-defaults", "--version"]
+    if brought.loader:
+        # Its own interpreter is named by the place where it will lie.
+        directories = ":".join(os.fspath(job.place / d) for d in brought.search)
+        argv = [os.fspath(job.place / brought.loader), "--library-path", directories, *argv]
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, errors="replace", timeout=60, check=False, cwd="/")
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Failure(f"{job.source.reference}: its server does not run here: {error}") from None
+    said = _VERSION.search(done.stdout)
+    if done.returncode != 0 or said is None:
+        why = (done.stderr.strip() or done.stdout.strip() or f"exit status {done.returncode}").splitlines()[0]
+        raise Failure(f"{job.source.reference}: its server does not run here: {why}")
+    version = said[1].rstrip(".")
+    if job.source.client != "archive" and not reference.fits(job.source.version, version):
+        raise Failure(f"{job.source.reference}: the source gives {version} now, not {job.source.version}")
+    return version

@@ -1,0 +1,96 @@
+"""A copy of a server's executable that the loader runs on another C library, or without a malloc that it is linked against.
+
+A copy, and not the loader's own command line (``ld.so --library-path … mysqld``): /proc/PID/exe, maps, symbols and the place
+of the heap are then those of any server, and what looks at a process from outside needs to know nothing of it.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dballoc.allocators import proof
+from dballoc.errors import Failure, UsageError
+from dballoc.host import elf
+from dballoc.host.places import cache
+from dballoc.servers.build import Build
+
+_GLIBC = re.compile(rb"GNU C Library .*? version ([\d.]+)")
+# Raise it when copies are made in another way.
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Linked:
+    """The library that an executable gets its malloc from when nobody asks for another; the real file."""
+
+    library: Path
+    soname: str
+
+    @property
+    def glibc(self) -> bool:
+        """Whether that is the C library."""
+        return self.soname.startswith("libc.so.")
+
+
+def linked(build: Build) -> Linked | None:
+    """Where the build's malloc comes from; None if the executable carries its own. UsageError if it does not run."""
+    try:
+        bindings = proof.read_bindings([os.fspath(build.executable)], {"PATH": os.environ.get("PATH", "/usr/bin:/bin")})
+    except proof.NotProved as error:
+        raise UsageError(f"{build.executable}: {error}") from None
+    if (provider := bindings.provider.get("malloc")) is None or os.path.realpath(provider) == os.fspath(build.executable):
+        return None
+    return Linked(Path(os.path.realpath(provider)), Path(provider).name)
+
+
+def relinked(build: Build, loader: Path | None = None, without: Sequence[str] = ()) -> Build:
+    """The build with such a copy as its executable. It is made once, in the cache.
+
+    ``loader``: of the C library to run on; ``without``: sonames of libraries that it shall no longer need. UsageError if the
+    executable cannot be changed so.
+    """
+    if loader is None and not without:
+        return build
+    parts = [_FORMAT, build.key, os.fspath(loader) if loader else None, sorted(without)]
+    if loader:
+        status = loader.stat()
+        parts += [status.st_size, status.st_mtime_ns]
+    place = cache() / "relinked" / hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+    place.mkdir(parents=True, exist_ok=True)
+    for directory in (place.parent, place):
+        directory.chmod(0o755)  # servers run as an unprivileged user
+    copy = place / build.executable.name
+    with (place / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not copy.exists():
+            _make(build, copy, loader, without)
+    return replace(build, executable=copy)
+
+
+def _make(build: Build, copy: Path, loader: Path | None, without: Sequence[str]) -> None:
+    partial = copy.with_name("partial")
+    try:
+        if lacking := [soname for soname in without if soname not in elf.needed(build.executable)]:
+            raise UsageError(
+                f"{build.executable}: its malloc comes from {lacking[0]} by way of another library, which cannot be undone"
+            )
+        shutil.copy2(build.executable, partial)
+        before = elf.search_path(build.executable)
+        elf.relink(partial, loader, [*([loader.parent] if loader else []), *before], without)
+    except Failure as error:
+        partial.unlink(missing_ok=True)
+        raise UsageError(str(error)) from None
+    partial.chmod(0o755)
+    partial.rename(copy)
+
+
+def glibc_version(libc: Path) -> str:
+    """What a C library says of itself; ``unknown`` if nothing."""
+    found = _GLIBC.search(libc.read_bytes())
+    return found[1].decode().rstrip(".") if found else "unknown"

@@ -1,0 +1,213 @@
+"""A vendor's archive by file or URL: verified, resumed, whole in the store or not there at all."""
+
+import hashlib
+import http.server
+import io
+import os
+import shutil
+import tarfile
+import threading
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from dballoc.errors import Failure, UsageError
+from dballoc.fetch import archive, run, stock
+from dballoc.fetch.stock import Kept
+
+SERVER = 'int printf(const char *, ...); int main(void) {{ printf("mysqld  Ver {} for Linux on x86_64 (Ours)\\n"); return 0; }}'
+
+
+def quiet(what: str, share: float | None) -> None:
+    pass
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DBALLOC_STORE", str(tmp_path / "store"))
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def tarball(tmp_path: Path, c_library: Callable[[str, str], Path]) -> Path:
+    """An allocator's library in a directory of its own, with 200 kB of ballast."""
+    library = c_library("libjemalloc", "int mine(void) { return 1; }")
+    path = tmp_path / "jemalloc-9.9.tar.gz"
+    with tarfile.open(path, "w:gz") as tar:
+        tar.add(library, "jemalloc-9.9/lib/libjemalloc.so.2")
+        ballast = tarfile.TarInfo("jemalloc-9.9/ballast")
+        ballast.size = 200_000
+        tar.addfile(ballast, io.BytesIO(os.urandom(ballast.size)))
+    return path
+
+
+@dataclass
+class Web:
+    """``url`` serves ``content``; ``cut``: of the next replies each breaks off after so many bytes."""
+
+    url: str
+    content: bytes
+    cut: list[int] = field(default_factory=list)
+    ranges: list[str | None] = field(default_factory=list)
+
+
+@pytest.fixture
+def web(tarball: Path) -> Iterator[Web]:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            wanted = self.headers.get("Range")
+            found.ranges.append(wanted)
+            if not self.path.endswith(tarball.name):
+                self.send_error(404, "Not Found")
+                return
+            start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted else 0
+            self.send_response(206 if wanted else 200)
+            self.send_header("Content-Length", str(len(found.content) - start))
+            self.end_headers()
+            self.wfile.write(found.content[start:][: found.cut.pop() if found.cut else None])
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    found = Web(f"http://127.0.0.1:{server.server_port}/{tarball.name}", tarball.read_bytes())
+    yield found
+    server.shutdown()
+    server.server_close()
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def fetch(at: str | Path, digest: str | None = None, name: str = "jemalloc", version: str = "9.9") -> tuple[Kept, bool]:
+    return run.fetch(archive.source(name, version, str(at), digest), quiet)
+
+
+def test_a_url_comes_into_the_store_once(store: Path, web: Web) -> None:
+    kept, fetched = fetch(web.url, sha256(web.content))
+    assert fetched
+    assert (kept.reference, kept.version) == ("jemalloc@9.9", "9.9")
+    assert [p.name for p in kept.libraries] == ["libjemalloc.so.2"]
+    assert kept.manifest["files"] == [
+        {"name": "jemalloc-9.9.tar.gz", "bytes": len(web.content), "sha256": sha256(web.content), "from": web.url}
+    ]
+    again, fetched = fetch(web.url, sha256(web.content))
+    assert (again.place, fetched) == (kept.place, False)
+    assert len(web.ranges) == 1
+
+
+def test_a_download_that_broke_goes_on_where_it_stopped(store: Path, web: Web) -> None:
+    web.cut = [70_000]
+    with pytest.raises(Failure, match=r"the connection broke after 0\.1 of 0\.2 MB; the next try goes on from there"):
+        fetch(web.url, sha256(web.content))
+    assert stock.kept() == []
+    kept, _ = fetch(web.url, sha256(web.content))
+    assert web.ranges == [None, "bytes=70000-"]
+    assert kept.manifest["files"][0]["sha256"] == sha256(web.content)
+
+
+def test_a_wrong_hash_leaves_nothing(store: Path, web: Web) -> None:
+    with pytest.raises(Failure, match=rf"has the sha256 {sha256(web.content)}, not {'0' * 64}: .*; nothing was kept"):
+        fetch(web.url, "0" * 64)
+    assert stock.kept() == []
+    assert [p for p in store.rglob("*") if p.is_file() and p.name != ".lock"] == []
+
+
+def test_an_address_that_is_not_there(store: Path, web: Web) -> None:
+    with pytest.raises(Failure, match="404 Not Found"):
+        fetch(web.url.replace("9.9.tar", "9.8.tar"), "0" * 64)
+
+
+def test_a_server_that_is_not_there(store: Path) -> None:
+    with pytest.raises(Failure, match=r"Connection refused; the next try goes on at 0\.0 MB"):
+        fetch("http://127.0.0.1:9/x.tar.gz", "0" * 64)
+
+
+def test_an_archive_that_is_broken(store: Path, tarball: Path) -> None:
+    tarball.write_bytes(tarball.read_bytes()[:5000])
+    with pytest.raises(Failure, match=r"jemalloc@9\.9: jemalloc-9\.9\.tar\.gz cannot be unpacked: "):
+        fetch(tarball)
+    assert not list(store.glob("jemalloc@*")) + list(store.glob(".partial/*"))
+
+
+def test_an_archive_without_the_library(store: Path, tarball: Path) -> None:
+    with pytest.raises(Failure, match=r"mimalloc@9\.9: no libmimalloc\.so\.3 or libmimalloc\.so\.2 in what was fetched"):
+        fetch(tarball, name="mimalloc")
+
+
+@pytest.fixture
+def server_zip(tmp_path: Path) -> Callable[[str], Path]:
+    """A zip with a program in it that says it is that version of mysqld, without modes, as jars have it."""
+
+    def make(version: str) -> Path:
+        source, program = tmp_path / "server.c", tmp_path / "mysqld"
+        source.write_text(SERVER.format(version))
+        os.spawnlp(os.P_WAIT, "cc", "cc", "-o", str(program), str(source))
+        path = tmp_path / f"server-{version}.zip"
+        with zipfile.ZipFile(path, "w") as packed:
+            packed.writestr(zipfile.ZipInfo("vendor/mysql-8/bin/mysqld"), program.read_bytes())
+            packed.writestr("vendor/mysql-8/share/english/errmsg.sys", b"x")
+        return path
+
+    return make
+
+
+def test_a_server_lies_at_the_root_whatever_is_above_it(store: Path, server_zip: Callable[[str], Path]) -> None:
+    kept, _ = fetch(server_zip("8.4.3"), name="mysql", version="8.4")
+    assert kept.version == "8.4.3"
+    assert (kept.root / "bin/mysqld").exists()
+    assert (kept.root / "share/english/errmsg.sys").exists()
+
+
+def test_a_server_that_does_not_run_is_not_kept(store: Path, server_zip: Callable[[str], Path]) -> None:
+    with pytest.raises(Failure, match=r"mysql@8\.4: its server does not run here"):
+        fetch(server_zip("no version"), name="mysql", version="8.4")
+    assert not stock.kept()
+
+
+@pytest.mark.parametrize(
+    ("at", "digest", "message"),
+    [
+        ("http://h.example/a.tar.gz", None, "give its hash, as its publisher states it: --sha256 HASH"),
+        ("http://h.example/a.rpm", "0" * 64, "not an archive that dballoc can unpack"),
+        ("http://h.example/a.tar.gz", "abc", "--sha256 abc: not a SHA-256; that has 64 hexadecimal digits"),
+        ("/nowhere/a.tar.gz", None, "--from /nowhere/a.tar.gz: No such file or directory"),
+    ],
+)
+def test_what_is_refused_before_anything_is_done(store: Path, at: str, digest: str | None, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        fetch(at, digest)
+    assert message in str(caught.value)
+    assert not store.exists()
+
+
+def test_no_room(store: Path, tarball: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run.places, "free_bytes", lambda path: 1000)
+    with pytest.raises(UsageError, match=r"about 1 MB of disk needed to fetch jemalloc@9\.9, 0 MB free; make room, or set"):
+        fetch(tarball)
+    assert stock.kept() == []
+
+
+def test_a_directory_that_was_never_finished_counts_for_nothing(store: Path, tarball: Path) -> None:
+    (store / "jemalloc@9.9/lib").mkdir(parents=True)
+    assert stock.find("jemalloc", None) is None
+    kept, fetched = fetch(tarball)
+    assert fetched
+    shutil.rmtree(kept.place)
+    assert stock.kept() == []
+
+
+def test_two_at_once_are_one_after_the_other(store: Path, web: Web) -> None:
+    done: list[bool] = []
+    both = [threading.Thread(target=lambda: done.append(fetch(web.url, sha256(web.content))[1])) for _ in range(2)]
+    for each in both:
+        each.start()
+    for each in both:
+        each.join(60)
+    assert sorted(done) == [False, True]
+    assert len(web.ranges) == 1
