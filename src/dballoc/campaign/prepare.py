@@ -13,9 +13,10 @@ from typing import Any, get_args
 
 import psutil
 
-from dballoc.allocators import environment, proof
+from dballoc.allocators import dump, environment, proof, settings
 from dballoc.allocators import find as find_allocator
 from dballoc.allocators.find import Allocator
+from dballoc.allocators.settings import Given
 from dballoc.campaign import contents
 from dballoc.campaign.contents import Contents
 from dballoc.errors import UsageError
@@ -57,6 +58,7 @@ class Prepared:
     bindings: proof.Bindings
     pool_bytes: int | None
     nofile: int
+    settings: tuple[Given, ...] = ()
 
     def row(self) -> dict[str, Any]:
         """For the table ``variant``."""
@@ -219,8 +221,15 @@ def _settle_variant(
     for library in (*before, *allocator.libraries):
         if blocked := user.blocked_at(library):
             raise UsageError(f"{where}: preload {library}: the server runs as {user.name}, which may not read {blocked}")
+    given = settings.given(allocator, variant.tunables, variant.env, where)
+    command = [os.fspath(build.executable)]
+    if given:
+        bare = environment.environment(os.environ, allocator, {}, {}, before)
+        settings.check(allocator, given, dump.names(allocator, command, bare), where)
     env = environment.environment(os.environ, allocator, variant.tunables, variant.env, before)
     bindings = _prove(where, build, env, allocator)
+    if given and (said := settings.not_taken(allocator, given, dump.read(allocator, command, env))):
+        raise UsageError(f"{where}: {said}")
     _check_thp(where, variant)
     cpu = experiment.cpu_of(variant)
     server_cpus, client_cpus = cpus.choose(cpu)
@@ -244,7 +253,7 @@ def _settle_variant(
     return Prepared(
         variant, server, build, allocator, env, options, server_cpus, client_cpus,
         recipe, bindings,
-        _pool(server.engine, options, where), server_options.open_files(clients, experiment.data.tables),
+        _pool(server.engine, options, where), server_options.open_files(clients, experiment.data.tables), tuple(given),
     )  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """``dballoc list``: what the catalogue names, and what of it is here."""
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -11,18 +12,24 @@ from rich.text import Text
 
 from dballoc.doctor import inventory
 from dballoc.doctor.inventory import Item, Shipped, Workload
+from dballoc.errors import UsageError
 
 Row = dict[str, Any]
 
 
-Part = Literal["allocators", "servers", "workloads", "experiments"]
+Part = Literal["allocators", "servers", "workloads", "experiments", "settings"]
 
 
 def list_(
     what: Annotated[Part, typer.Argument(help="Which part of the catalogue.")],
+    name: Annotated[
+        str | None, typer.Argument(metavar="[ALLOCATOR]", help="With settings: of this allocator alone, or NAME@VERSION.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> None:
     """List what an experiment can name, and what of it is on this machine."""
+    if name is not None and what != "settings":
+        raise UsageError(f"list {what}: {name!r} is one word too many; a name goes with dballoc list settings")
     rows: Sequence[Row]
     match what:
         case "allocators":
@@ -33,6 +40,10 @@ def list_(
             rows = [_workload(workload) for workload in inventory.workloads()]
         case "experiments":
             rows = [_experiment(shipped) for shipped in inventory.experiments()]
+        case "settings":
+            rows = [dataclasses.asdict(setting) for setting in inventory.settings(name)]
+            if not rows:
+                raise UsageError(f"{name} has no settings")
     if as_json:
         print(json.dumps(rows, indent=1, default=str))
     else:
@@ -91,7 +102,7 @@ def _print(rows: Sequence[Row]) -> None:
 
 
 def _text(row: Row, heading: str) -> Text:
-    if heading == "here" and row["remedy"]:
+    if heading == "here" and row.get("remedy"):
         return Text(f"→ {row['remedy']}", style="cyan")
     return Text(_cell(row[heading], "\n"), style="dim" if row.get("remedy") else "")
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from dballoc import catalogue
 from dballoc.allocators import find as find_allocator
+from dballoc.allocators import settings as known
 from dballoc.errors import UsageError
 from dballoc.experiment import file
 from dballoc.experiment.model import Experiment
@@ -54,6 +55,21 @@ class Shipped:
     lacking: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Setting:
+    """One setting of an allocator. ``here``: whether the version on this machine has it; None where there is none."""
+
+    allocator: str
+    name: str
+    values: str
+    default: str
+    unit: str
+    versions: str
+    here: bool | None
+    variable: str
+    effect: str
+
+
 def allocators() -> list[Item]:
     """Every allocator of the catalogue."""
     return [_allocator(name, row, _packages()) for name, row in catalogue.allocators().items()]
@@ -82,6 +98,41 @@ def experiments() -> list[Shipped]:
     """Every experiment that is shipped."""
     here = {item.name for item in (*allocators(), *servers()) if item.version is not None}
     return [_shipped(name, text, here) for name, text in catalogue.experiments().items()]
+
+
+def settings(name: str | None) -> list[Setting]:
+    """The settings of one allocator (``NAME`` or ``NAME@VERSION``), or of all. UsageError for one that the catalogue does
+    not know.
+    """
+    bare, _, version = (name or "").partition("@")
+    if bare:
+        catalogue.look_up(catalogue.allocators(), bare, "allocator")
+    found = []
+    for family in catalogue.tunables().values():
+        # Of allocators that share their settings the first stands for all.
+        who = bare or family["allocators"][0]
+        if who in family["allocators"]:
+            found += _settings(who, family, version or _version(who))
+    return found
+
+
+def _settings(name: str, family: dict[str, Any], version: str | None) -> list[Setting]:
+    style = catalogue.allocators()[name]["tunables"]["env"] if name in catalogue.allocators() else ""
+    return [
+        Setting(
+            name, key, known.values(family, row, version or ""), row["default"], row.get("unit", ""),
+            ", ".join(row.get("versions", [])), None if version is None else known.exists(row, version),
+            row.get("variable") or style.format(NAME=key.upper()), row["effect"],
+        )
+        for key, row in family["settings"].items()
+    ]  # fmt: skip
+
+
+def _version(name: str) -> str | None:
+    try:
+        return find_allocator.find(name).version
+    except UsageError:
+        return None
 
 
 def build(name: str) -> Build | None:
