@@ -11,6 +11,7 @@ from dballoc.allocators import settings as known
 from dballoc.errors import UsageError
 from dballoc.experiment import file
 from dballoc.experiment.model import Experiment
+from dballoc.host import cpus
 from dballoc.host.packages import Packages
 from dballoc.load import sysbench
 from dballoc.load.workload import lua
@@ -171,7 +172,7 @@ def _script(module: str, directories: list[Path]) -> Path | None:
 
 
 def _shipped(name: str, text: str, here: set[str]) -> Shipped:
-    experiment = file.build(tomllib.loads(text), f"experiment {name}")
+    experiment = file.build(tomllib.loads(text), f"experiment {name}", len(cpus.available()))
     needed = [v.allocator or "glibc" for v in experiment.variant if not v.preload]
     needed += [s.use for s in map(experiment.server_of, experiment.variant) if s.basedir is None]
     lacking = tuple(n for n in dict.fromkeys(needed) if n not in here)
