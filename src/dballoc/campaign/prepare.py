@@ -291,7 +291,7 @@ def _check_thp(where: str, variant: Variant) -> None:
 
 
 def _pool(engine: str, options: dict[str, str], where: str) -> int | None:
-    name = {"innodb": "innodb-buffer-pool-size", "rocksdb": "rocksdb-block-cache-size"}.get(engine)
+    name = server_options.CACHES.get(engine)
     if name is None:
         return None
     if name not in options:

@@ -22,10 +22,7 @@ def bench(
     named: Annotated[
         str | None, typer.Option("--experiment", metavar="NAME", help="A shipped experiment; see dballoc list experiments.")
     ] = None,
-    allocators: Annotated[
-        str | None,
-        typer.Option(metavar="A,B,…", help="Allocators to compare; the first is the baseline, or glibc if it is one."),
-    ] = None,
+    allocators: flags.Allocators = None,
     sweep: flags.Sweeps = None,
     like: Annotated[
         int | None,

@@ -12,6 +12,10 @@ Engine = Annotated[str | None, typer.Option(metavar="NAME", help="Storage engine
 ServerOptions = Annotated[
     list[str] | None, typer.Option(metavar="NAME=VALUE", help="A my.cnf option of the server; may be given again.")
 ]
+Allocators = Annotated[
+    str | None,
+    typer.Option(metavar="A,B,…", help="Allocators to compare; the first is the baseline, or glibc if it is one."),
+]
 Sweeps = Annotated[
     list[str] | None,
     typer.Option(
