@@ -43,7 +43,7 @@ def fit(run_cli: Cli, tiny_experiment: Experiment) -> Callable[..., Any]:
 def test_it_finds_the_edge_and_can_be_stopped_on_the_way(run_cli: Cli, fit, out: Path, home: Path) -> None:
     process = fit(out, "--no-report")
     wait_until(
-        lambda: process.poll() is not None or (out / "results.sqlite").exists() and bool(rows(out, "SELECT * FROM trial")), 170
+        lambda: process.poll() is not None or ((out / "results.sqlite").exists() and rows(out, "SELECT * FROM trial")), 170
     )
     os.kill(process.pid, signal.SIGKILL)
     run_cli.end(process)

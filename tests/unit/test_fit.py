@@ -1,5 +1,6 @@
 """``dballoc fit`` without a server: its experiment, its plan, its results in words, tables and files."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,11 @@ from test_report_write import facts, variant
 from dballoc.analysis import campaign as campaigns
 from dballoc.analysis import fit as analysis
 from dballoc.campaign import fit as campaign
+from dballoc.campaign.prepare import Prepared
 from dballoc.cli import options
 from dballoc.errors import UsageError
 from dballoc.experiment import search
-from dballoc.experiment.model import Experiment
+from dballoc.experiment.model import Experiment, Server
 from dballoc.experiment.schedule import Slot
 from dballoc.report import fit as said
 from dballoc.report import terminal, write
@@ -182,3 +184,30 @@ def test_what_cannot_be_searched(changes, line) -> None:
 def test_values_that_make_no_sense_are_one_line(key, value) -> None:
     with pytest.raises(UsageError, match=rf"^command line: {key}: "):
         options.experiment(None, None, {"limits.memory": "512M", key: value})
+
+
+# -- a trial's server ----------------------------------------------------------------------------------------------------
+
+
+def prepared(engine: str, **more: str) -> Prepared:
+    nothing: Any = None
+    known = {f.name: nothing for f in dataclasses.fields(Prepared)}
+    return Prepared(**{**known, "server": Server(engine=engine), "options": {"max-connections": "151", **more}})
+
+
+def test_a_size_becomes_the_engines_option() -> None:
+    of = search.Range(2048 * MIB, 40 * MIB, 1024 * MIB, 2)
+    found = campaign.at_size(prepared("innodb", **{"innodb-buffer-pool-size": "1G"}), of, 640 * MIB)
+    assert found.options == {
+        "max-connections": "151", "innodb-buffer-pool-size": str(640 * MIB),
+        "loose-innodb-buffer-pool-chunk-size": str(5 * MIB),
+    }  # fmt: skip
+    assert found.pool_bytes == 640 * MIB
+    rocks = campaign.at_size(prepared("rocksdb"), of, 640 * MIB)
+    assert rocks.options == {"max-connections": "151", "rocksdb-block-cache-size": str(640 * MIB)}
+
+
+def test_the_users_own_chunks_stay() -> None:
+    of = search.Range(2048 * MIB, 40 * MIB, 1024 * MIB, 2)
+    found = campaign.at_size(prepared("innodb", **{"innodb-buffer-pool-chunk-size": "2M"}), of, 640 * MIB)
+    assert "loose-innodb-buffer-pool-chunk-size" not in found.options

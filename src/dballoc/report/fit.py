@@ -58,7 +58,7 @@ def answer(fits: Fits) -> Answer:
         headline = f"With {with_unit(fits.of.memory)} for the server, {options} survives up to {said}"
     else:
         headline = f"With {with_unit(fits.of.memory)} for the server, no size of {options} has survived"
-    return Answer(headline, _reason(fits), "In turn", [Line(f.variant, advice(f)) for f in fits.fitted], None, notes(fits))
+    return Answer(headline, _reason(fits), "What to set", [Line(f.variant, advice(f)) for f in fits.fitted], None, notes(fits))
 
 
 def _reason(fits: Fits) -> str:
