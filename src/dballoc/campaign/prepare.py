@@ -221,11 +221,8 @@ def _settle_variant(
     for library in (*before, *allocator.libraries):
         if blocked := user.blocked_at(library):
             raise UsageError(f"{where}: preload {library}: the server runs as {user.name}, which may not read {blocked}")
-    given = settings.given(allocator, variant.tunables, variant.env, where)
     command = [os.fspath(build.executable)]
-    if given:
-        bare = environment.environment(os.environ, allocator, {}, {}, before)
-        settings.check(allocator, given, dump.names(allocator, command, bare), where)
+    given = _settings(where, command, allocator, variant, before)
     env = environment.environment(os.environ, allocator, variant.tunables, variant.env, before)
     bindings = _prove(where, build, env, allocator)
     if given and (said := settings.not_taken(allocator, given, dump.read(allocator, command, env))):
@@ -255,6 +252,20 @@ def _settle_variant(
         recipe, bindings,
         _pool(server.engine, options, where), server_options.open_files(clients, experiment.data.tables), tuple(given),
     )  # fmt: skip
+
+
+def _settings(where: str, command: list[str], allocator: Allocator, variant: Variant, before: tuple[Path, ...]) -> list[Given]:
+    """The settings that the variant gives its allocator, each found to be one."""
+    found = settings.given(allocator, variant.tunables, variant.env, where)
+    bare = environment.environment(os.environ, allocator, {}, {}, before)
+    if found:
+        settings.check(allocator, found, dump.names(allocator, command, bare), where)
+    glibc = find_allocator.find("glibc")
+    if allocator != glibc and (text := variant.env.get("GLIBC_TUNABLES")):
+        # Other parts of glibc read it under any malloc.
+        others = settings.given(glibc, {}, {"GLIBC_TUNABLES": text}, where)
+        settings.check(glibc, others, dump.names(glibc, command, bare), where)
+    return found
 
 
 def _most_clients(experiment: Experiment) -> int:
