@@ -65,6 +65,8 @@ __attribute__((constructor)) static void start(int argc, char **argv)
             pause();
     if (!strcmp(fault, "complain"))
         fprintf(stderr, "ERROR: ld.so: object 'libx.so' from LD_PRELOAD cannot be preloaded (as a test): ignored.\n");
+    if (!strcmp(fault, "another setting"))
+        fprintf(stderr, "  opt.narenas: 9\n");
     pthread_t thread;
     if (!strcmp(fault, "segv") || !strcmp(fault, "kill") || !strcmp(fault, "eat"))
         pthread_create(&thread, NULL, strike_under_load, NULL);

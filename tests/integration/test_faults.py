@@ -144,9 +144,28 @@ def test_a_server_that_eats_more_than_its_limit(run_cli: Cli, tiny_experiment: E
     row = trial(out, "eats")
     assert (row["fault"], row["exit_status"]) == ("oom", -9), row["fault_text"]
     assert row["fault_text"] == f"the kernel killed the server: over its memory limit of {400 << 20} bytes"
-    last = rows(out, f"SELECT max(rss) AS rss FROM sample WHERE trial = {row['trial']}")
+    last = rows(out, f"SELECT max(rss) AS rss, max(step) AS step FROM sample WHERE trial = {row['trial']}")
+    ended = rows(out, f"SELECT max(step) AS step FROM step WHERE trial = {row['trial']}")
     assert last[0]["rss"] is not None, "the last samples before the kill are what the user wants to see"
+    assert last[0]["step"] > ended[0]["step"], "those of the step that it did not survive too"
+    assert row["rss_peak"] >= last[0]["rss"]
     assert trial(out, "glibc", "A1")["outcome"] == trial(out, "glibc", "A2")["outcome"] == "ok"
+
+
+@pytest.mark.usefixtures("needs_root")
+def test_a_server_that_eats_more_than_its_limit_in_a_duet(
+    run_cli: Cli, tiny_experiment: Experiment, out: Path, misbehaving: str
+) -> None:
+    variants = [{"name": "glibc"}, variant("eats", misbehaving, {"env": {"DBT_FAULT": "eat"}})]
+    file = tiny_experiment(
+        variant=variants, limits={"memory": "400M"}, design="duet", duet={"threads": 2, "slice": "1s", "pairs": 2}
+    )
+    done = run_cli("bench", file, "--out", out, "--report")
+    assert done.status == 0, done.text
+    row = trial(out, "eats")
+    assert (row["fault"], row["exit_status"]) == ("oom", -9), row["fault_text"]
+    assert row["rss_peak"] > 0
+    assert "| eats | 1 of 1 | oom (1) |" in (out / "report.md").read_text()
 
 
 @pytest.mark.usefixtures("needs_root")

@@ -44,7 +44,8 @@ def environment(
         written.setdefault(style["env"].format(NAME=name.upper()), []).append(item)
     if measuring:
         for name, value in entry.get("report", {}).items():
-            written.setdefault(name, []).append(value)
+            if name not in written or "join" in style:
+                written.setdefault(name, []).append(value)
     if items := [*style.get("always", []), *(style.get("strict", []) if measuring else [])]:
         written.setdefault(style["env"], []).extend(items)
     for name, value in env.items():

@@ -7,9 +7,10 @@ from typing import Any
 
 import polars as pl
 
+from dballoc.errors import UsageError
 from dballoc.experiment import file
 from dballoc.experiment.model import Experiment
-from dballoc.store.results import Results
+from dballoc.store.results import KIND, Results
 
 _TABLES = ("variant", "block", "trial", "step", "sample", "interval", "histogram", "mark", "slice")
 
@@ -65,7 +66,15 @@ class Campaign:
 
 
 def load(directory: Path) -> Campaign:
-    """Read a results directory. UsageError if it is none, or of another format."""
+    """Read the results of a campaign. UsageError if there are none, of another format, or of another verb."""
+    found = read(directory)
+    if KIND in found.facts:
+        raise UsageError(f"{directory}: results of dballoc {found.facts[KIND]}; dballoc report shows them")
+    return found
+
+
+def read(directory: Path) -> Campaign:
+    """Read a results directory, whatever verb made it. UsageError if it is none, or of another format."""
     results = Results.open(directory, read_only=True)
     try:
         facts = results.facts()

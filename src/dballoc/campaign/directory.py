@@ -111,9 +111,12 @@ def _remember(path: Path, experiment: Experiment) -> None:
         raise UsageError(f"{path}: holds another experiment ({EXPERIMENT} there); choose a new --out")
 
 
-def next_directory(parent: Path, experiment: Experiment) -> Path:
-    """Where an experiment's results go when nobody says: its unfinished directory under ``parent``, else a new one."""
-    base = f"{experiment.name}-{file.identity(experiment)[:8]}"
+def next_directory(parent: Path, experiment: Experiment, verb: str = "") -> Path:
+    """Where an experiment's results go when nobody says: its unfinished directory under ``parent``, else a new one.
+
+    ``verb``: of another than bench, whose results must not be mixed with these.
+    """
+    base = "-".join(filter(None, [verb, experiment.name, file.identity(experiment)[:8]]))
     for number in range(1, 10_000):
         path = parent / (base if number == 1 else f"{base}-{number}")
         if not _finished(path):

@@ -24,7 +24,8 @@ from dballoc.host import pinning
 from dballoc.load import client
 from dballoc.load.output import Interval
 from dballoc.measure import idle
-from dballoc.measure.process import Gone
+from dballoc.measure.meanwhile import sampling
+from dballoc.measure.process import Gone, Sample
 from dballoc.servers.template import Template
 from dballoc.store.results import TrialRecord
 
@@ -122,6 +123,11 @@ class _Side:
         cpu_after, after = sampler.cpu(), time.monotonic()
         return _Reading((before + after) / 2, (cpu_before + cpu_after) / 2, questions)
 
+    def look(self) -> None:
+        """Note its highest RSS so far, for a server that may not be there when it is asked at the end."""
+        trial = self.life.record.trial
+        trial["rss_peak"] = max(trial["rss_peak"] or 0, self.life.sampler.sample().peak)
+
     def move(self, cpus: frozenset[int]) -> None:
         """Server and client, to these CPUs."""
         pinning.move(self.life.running.pid, cpus)
@@ -163,7 +169,7 @@ class _Duet:
                 self._play(number, workload)
             for side in self.order:
                 with side.blamed("its last sample"):
-                    side.life.record.trial["rss_peak"] = side.life.sampler.sample().peak
+                    side.look()
             for side in self.order:
                 with side.blamed("its shutdown"):
                     side.life.ask_to_stop()
@@ -179,9 +185,12 @@ class _Duet:
         for sql in warmup_statements(self.experiment):
             for side in self.order:
                 with side.blamed(sql):
+                    samples: list[Sample] = []
                     try:
-                        side.life.running.admin.scan(sql)
+                        with sampling(side.life.sampler, samples):
+                            side.life.running.admin.scan(sql)
                     except pymysql.Error as error:
+                        side.life.record.trial["rss_peak"] = max((s.peak for s in samples), default=None)
                         raise side.life.refused(error, sql, "warmup_sql") from None
 
     def _play(self, number: int, workload: str) -> None:
@@ -229,6 +238,7 @@ class _Duet:
             for side in self.order:
                 with side.blamed(step.title):
                     side.check(step.title)
+                    side.look()
                     if elapsed > self.experiment.duet_warmup + _FIRST_WORD and not side.intervals:
                         raise Fault("client", f"{step.title}: sysbench has not said a word in {elapsed:.0f} s")
             time.sleep(_POLL)
@@ -238,6 +248,9 @@ class _Duet:
         began = time.monotonic()
         for i in self._turn(number):
             self.sides[i].move(halves[i])
+            # In the part of the slice that does not count.
+            with self.sides[i].blamed(step.title):
+                self.sides[i].look()
         self._wait(step, began + self.slices.discard)
         before, idle_before = self._read(step, number), idle.read()
         length = (self.slices.seconds - self.slices.discard) / self.slices.pieces

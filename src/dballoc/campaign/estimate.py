@@ -68,6 +68,12 @@ def estimate(setting: Setting) -> Estimate:
     return Estimate(blocks, trials, seconds, pilot, on_purpose / whole)
 
 
+def solo_seconds(setting: Setting) -> float:
+    """What one solo trial takes, with a start for all levels."""
+    trials, _, seconds = _solo_block(setting)
+    return seconds / trials
+
+
 def _solo_block(setting: Setting) -> tuple[int, float, float]:
     """(trials, seconds on purpose, seconds) of one solo block."""
     slots = schedule.block(setting.experiment, 1)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pymysql
 
-from dballoc.allocators import proof
+from dballoc.allocators import dump, proof, settings
 from dballoc.allocators import running as running_process
 from dballoc.campaign import summary
 from dballoc.campaign.fault import Examiner, Fault, killed
@@ -156,8 +156,15 @@ class Life:
             raise Fault("proof", str(error)) from None
         if said := self.examiner.complaint():
             raise Fault("proof", said)
+        if self.prepared.settings:
+            self._check_settings(dump.of_running(self.prepared.allocator, running.pid))
         if self.prepared.variant.thp in ("always", "madvise") and thp.allowed(running.pid) is False:
             raise Fault("proof", "the server has switched THP off for itself, past our shim")
+
+    def _check_settings(self, shown: dict[str, str]) -> None:
+        """Fault if the allocator's own word shows a setting otherwise than it was given."""
+        if said := settings.not_taken(self.prepared.allocator, self.prepared.settings, shown):
+            raise Fault("proof", said)
 
     # -- while it runs -----------------------------------------------------------------------------------------------
 
@@ -214,6 +221,9 @@ class Life:
             raise (self.examiner.oom() or foreign or Fault("hang", f"the server does not stop within {patience:.0f} s"))
         if self.ended.status != 0:
             raise Fault("died", f"the server ended badly at its shutdown ({self.ended.words}): {self.examiner.last_word()}")
+        if self.prepared.settings:
+            # What it prints, some allocators print as late as this.
+            self._check_settings(dump.in_text(self.prepared.allocator, self.log.read_text(errors="replace")))
 
     def note_fault(self, fault: Fault) -> None:
         """The trial's outcome is this fault; the server is stopped."""

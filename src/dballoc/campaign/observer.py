@@ -63,3 +63,9 @@ class Observer:
 
     def block_finished(self, design: str, block: int, disturbed: str | None, repeated: bool) -> None:
         """A block is in the store."""
+
+    def round_started(self, number: int, left: int, seconds: float) -> None:
+        """A round of ``dballoc fit`` begins; it takes ``left`` trials and so many seconds at most, this one included."""
+
+    def probe_finished(self, variant: str, size: int, outcome: str, rss_peak: int | None) -> None:
+        """A size was tried, and the trial is in the store. ``outcome``: ``survived``, ``killed``, or the fault's text."""

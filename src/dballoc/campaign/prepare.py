@@ -13,8 +13,10 @@ from typing import Any, get_args
 
 import psutil
 
-from dballoc.allocators import environment, proof
+from dballoc.allocators import dump, environment, proof, settings
+from dballoc.allocators import find as find_allocator
 from dballoc.allocators.find import Allocator
+from dballoc.allocators.settings import Given
 from dballoc.campaign import contents, malloc
 from dballoc.campaign.contents import Contents
 from dballoc.errors import UsageError
@@ -56,6 +58,7 @@ class Prepared:
     bindings: proof.Bindings
     pool_bytes: int | None
     nofile: int
+    settings: tuple[Given, ...] = ()
 
     def row(self) -> dict[str, Any]:
         """For the table ``variant``."""
@@ -217,8 +220,12 @@ def _settle_variant(
             raise UsageError(f"{where}: preload {library}: the server runs as {user.name}, which may not read {blocked}")
     if variant.tunables and not allocator.entry["tunables"]:
         raise UsageError(f"{where}: tunables: {allocator.entry['title']} has no settings")
+    command = [os.fspath(runs.executable)]
+    given = _settings(where, command, allocator, variant, before)
     env = environment.environment(os.environ, allocator, variant.tunables, variant.env, before)
     bindings = _prove(where, runs, env, allocator)
+    if given and (said := settings.not_taken(allocator, given, dump.read(allocator, command, env))):
+        raise UsageError(f"{where}: {said}")
     _check_thp(where, variant)
     cpu = experiment.cpu_of(variant)
     server_cpus, client_cpus = cpus.choose(cpu)
@@ -242,8 +249,22 @@ def _settle_variant(
     return Prepared(
         variant, server, runs, allocator, env, options, server_cpus, client_cpus,
         recipe, bindings,
-        _pool(server.engine, options, where), server_options.open_files(clients, experiment.data.tables),
+        _pool(server.engine, options, where), server_options.open_files(clients, experiment.data.tables), tuple(given),
     )  # fmt: skip
+
+
+def _settings(where: str, command: list[str], allocator: Allocator, variant: Variant, before: tuple[Path, ...]) -> list[Given]:
+    """The settings that the variant gives its allocator, each found to be one."""
+    found = settings.given(allocator, variant.tunables, variant.env, where)
+    bare = environment.environment(os.environ, allocator, {}, {}, before)
+    if found:
+        settings.check(allocator, found, dump.names(allocator, command, bare), where)
+    glibc = find_allocator.find("glibc")
+    if allocator != glibc and (text := variant.env.get("GLIBC_TUNABLES")):
+        # Other parts of glibc read it under any malloc.
+        others = settings.given(glibc, {}, {"GLIBC_TUNABLES": text}, where)
+        settings.check(glibc, others, dump.names(glibc, command, bare), where)
+    return found
 
 
 def _most_clients(experiment: Experiment) -> int:
@@ -280,7 +301,7 @@ def _check_thp(where: str, variant: Variant) -> None:
 
 
 def _pool(engine: str, options: dict[str, str], where: str) -> int | None:
-    name = {"innodb": "innodb-buffer-pool-size", "rocksdb": "rocksdb-block-cache-size"}.get(engine)
+    name = server_options.CACHES.get(engine)
     if name is None:
         return None
     if name not in options:

@@ -1,24 +1,21 @@
 """Run a campaign: blocks in the seed's order, resumed where it stopped, within its budget."""
 
-import contextlib
 import json
 import math
 import os
 import shutil
-import signal
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import dballoc
 from dballoc.analysis import campaign, comparison, verdict
 from dballoc.analysis.duet import block_log
 from dballoc.analysis.procedure import declare, family_size
 from dballoc.campaign import duet, own, pilot, rehearsal, templates, trial
-from dballoc.campaign.directory import ROOM, Directory
+from dballoc.campaign.directory import Directory
 from dballoc.campaign.duet import Slices
 from dballoc.campaign.estimate import (
     PILOT_STARTS,
@@ -32,15 +29,15 @@ from dballoc.campaign.estimate import (
 from dballoc.campaign.life import Context, Interrupted
 from dballoc.campaign.observer import Observer, Plan
 from dballoc.campaign.prepare import Setting
-from dballoc.errors import Failure, UsageError
-from dballoc.experiment import file, schedule
+from dballoc.campaign.session import Stop, known_facts, within
+from dballoc.errors import UsageError
+from dballoc.experiment import schedule
 from dballoc.experiment.cpus import format_cpus
 from dballoc.experiment.schedule import Pairing, Slot
-from dballoc.host import facts, places
 from dballoc.host.custody import Custody
 from dballoc.measure import noise
 from dballoc.servers.template import Template
-from dballoc.store.results import Results, Row
+from dballoc.store.results import KIND, Results, Row
 
 # A repeat must not cost a planned block in the end, should the machine become slower.
 _MARGIN = 1.1
@@ -60,23 +57,15 @@ class Ending:
 
 def run(setting: Setting, out: Path, observer: Observer) -> Ending:
     """Run or resume the campaign in ``out``. UsageError or Failure in one line; what was finished is kept."""
-    out = out.absolute()  # servers and clients run in directories of their own
-    if places.free_bytes(out) < ROOM:
-        raise Failure(f"{out}: less than {ROOM >> 20} MiB free; make room, or choose another --out")
-    directory = Directory.take(out, setting.experiment)
-    if setting.no_duet:
-        observer.notice(f"no duet, so solo alone: {setting.no_duet}")
-    for name, why in (setting.duet.left_out if setting.duet else {}).items():
-        observer.notice(f"{name} is not in the duet: {why}")
-    try:
-        with Custody(keep_open=[directory.lock]) as custody, _stop_on_interrupt() as stop:
-            return _Campaign(setting, directory, custody, observer, stop).run()
-    except OSError as error:
-        raise Failure(
-            f"{error.filename or out}: {error.strerror}; what was finished is kept, the same command resumes"
-        ) from None
-    finally:
-        directory.release()
+
+    def work(directory: Directory, custody: Custody, stop: Stop) -> Ending:
+        if setting.no_duet:
+            observer.notice(f"no duet, so solo alone: {setting.no_duet}")
+        for name, why in (setting.duet.left_out if setting.duet else {}).items():
+            observer.notice(f"{name} is not in the duet: {why}")
+        return _Campaign(setting, directory, custody, observer, stop).run()
+
+    return within(setting, out, work)
 
 
 def has_trials(directory: Path) -> bool:
@@ -88,34 +77,8 @@ def has_trials(directory: Path) -> bool:
         results.close()
 
 
-@dataclass
-class _Stop:
-    """Ctrl-C or SIGTERM. Within a trial the first one is noted, and the trial ends at its next step of the clock;
-    anywhere else, and the second time, it ends things at once.
-    """
-
-    in_trial: bool = False
-    asked: bool = False
-
-    def __call__(self, *_: object) -> None:
-        if self.asked or not self.in_trial:
-            raise Interrupted
-        self.asked = True
-
-
-@contextlib.contextmanager
-def _stop_on_interrupt() -> Iterator[_Stop]:
-    stop = _Stop()
-    before = {s: signal.signal(s, stop) for s in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 class _Campaign:
-    def __init__(self, setting: Setting, directory: Directory, custody: Custody, observer: Observer, stop: _Stop) -> None:
+    def __init__(self, setting: Setting, directory: Directory, custody: Custody, observer: Observer, stop: Stop) -> None:
         self.setting = setting
         self.experiment = setting.experiment
         self.directory = directory
@@ -149,16 +112,15 @@ class _Campaign:
     def _open(self) -> Results:
         if (self.directory.path / "results.sqlite").exists():
             results = Results.open(self.directory.path)
+            if KIND in results.facts():
+                results.close()
+                raise UsageError(f"{self.directory.path}: results of dballoc fit; choose a new --out")
             directories = results.directories()
             self.observer.notice(f"resuming: {results.trials()} trials are there already")
             self.directory.forget_unfinished(directories)
             return results
-        known = {
-            "dballoc": dballoc.__version__, "identity": file.identity(self.experiment),
-            "experiment": file.dump(self.experiment), "seed": str(self.experiment.seed),
-            "planned_blocks": json.dumps(self.estimate.blocks), "started": str(time.time()),
-            "environment": json.dumps(facts.gather()), "sysbench": self.setting.sysbench.version,
-            "server_user": self.setting.user.name, "designs": " ".join(self.setting.designs),
+        known = known_facts(self.setting) | {
+            "planned_blocks": json.dumps(self.estimate.blocks), "designs": " ".join(self.setting.designs),
             "duet": json.dumps(self._duet_facts()),
         }  # fmt: skip
         rows: list[dict[str, Any]] = [p.row() for p in self.setting.variants.values()]

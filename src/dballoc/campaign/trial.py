@@ -1,6 +1,7 @@
 """One solo trial: start, run the steps, stop. A fault on the way is a result, not an error."""
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pymysql
@@ -15,6 +16,7 @@ from dballoc.experiment.steps import Step, cycle, idle_or_load_seconds
 from dballoc.host.custody import Exit
 from dballoc.load import client
 from dballoc.load.output import Interval
+from dballoc.measure.meanwhile import sampling
 from dballoc.measure.process import Gone, Sample
 from dballoc.servers.template import Template
 from dballoc.store.results import TrialRecord
@@ -73,14 +75,19 @@ class _Trial:
         samples = [sampler.sample(whole=True)]
         intervals: list[Interval] = []
         result: client.Result | None = None
-        match step.kind:
-            case "sql":
-                self._query(step)
-            case "idle":
-                self._idle(step, samples)
-            case _:
-                result = self._load(step, samples, intervals)
-        samples.append(sampler.sample(whole=True))
+        try:
+            match step.kind:
+                case "sql":
+                    self._query(step, samples)
+                case "idle":
+                    self._idle(step, samples)
+                case _:
+                    result = self._load(step, samples, intervals)
+            samples.append(sampler.sample(whole=True))
+        except (Fault, Gone):
+            # What was seen last is what one wants to know of a server that was killed.
+            self._keep_series(step, samples, intervals)
+            raise
         self.cost += time.thread_time() - cost
         self.life.write_status(f"{step.number:02}-after", step.title)
         # The kernel's own peak lags by a few pages: it counts in batches.
@@ -93,10 +100,13 @@ class _Trial:
         if step.kind == "idle" and self.life.mark:
             self.record.trial["rss_idle"] = self.life.mark.rss
 
-    def _query(self, step: Step) -> None:
+    def _query(self, step: Step, samples: list[Sample]) -> None:
         assert step.sql
+        before = self.life.sampler.cost
         try:
-            self.life.running.admin.scan(step.sql)
+            with sampling(self.life.sampler, samples):
+                self.life.running.admin.scan(step.sql)
+            self.cost += self.life.sampler.cost - before
         except pymysql.Error as error:
             raise self.life.refused(error, step.sql, "warmup_sql") from None
 
@@ -148,14 +158,17 @@ class _Trial:
             raise client_fault(self.life, step.title, error) from None
 
     def _keep(self, gathered: Gathered) -> None:
-        mark, t0 = self.life.mark, self.life.t0
-        assert mark
         step = gathered.step
-        self.record.steps.append(summary.step_row(gathered, t0))
-        self.record.samples += [summary.sample_row(step.number, s, mark, t0) for s in gathered.samples]
-        self.record.intervals += [summary.interval_row(step.number, i, t0) for i in gathered.intervals]
+        self.record.steps.append(summary.step_row(gathered, self.life.t0))
+        self._keep_series(step, gathered.samples, gathered.intervals)
         if step.kind == "level":
             self.record.histograms += [{"step": step.number, "ms": ms, "count": count} for ms, count in gathered.histogram]
+
+    def _keep_series(self, step: Step, samples: Sequence[Sample], intervals: Sequence[Interval]) -> None:
+        mark, t0 = self.life.mark, self.life.t0
+        assert mark
+        self.record.samples += [summary.sample_row(step.number, s, mark, t0) for s in samples]
+        self.record.intervals += [summary.interval_row(step.number, i, t0) for i in intervals]
 
 
 def client_fault(life: Life, when: str, error: client.ClientFailed) -> Fault:

@@ -21,6 +21,11 @@ def allocators() -> Entries:
     return _read("allocators")
 
 
+def tunables() -> Entries:
+    """The settings of allocators by family; see tunables.toml."""
+    return _read("tunables")
+
+
 def servers() -> Entries:
     """Server families by name; see servers.toml."""
     return _read("servers")

@@ -22,10 +22,8 @@ def bench(
     named: Annotated[
         str | None, typer.Option("--experiment", metavar="NAME", help="A shipped experiment; see dballoc list experiments.")
     ] = None,
-    allocators: Annotated[
-        str | None,
-        typer.Option(metavar="A,B,…", help="Allocators to compare; the first is the baseline, or glibc if it is one."),
-    ] = None,
+    allocators: flags.Allocators = None,
+    sweep: flags.Sweeps = None,
     like: Annotated[
         int | None,
         typer.Option(
@@ -87,7 +85,8 @@ def bench(
     The same command resumes what was interrupted. Flags are laid over the experiment file.
     """
     given = {
-        "allocators": options.words(allocators), "server.use": server, "server.basedir": str(basedir) if basedir else None,
+        "allocators": options.words(allocators), "sweep": options.sweeps(sweep),
+        "server.use": server, "server.basedir": str(basedir) if basedir else None,
         "server.engine": engine, "server.options": options.pairs(option, "--option"), "server.connect": connect,
         "workloads": options.words(workloads), "threads": options.numbers(threads, "--threads"), "levels": levels,
         "design": design,
@@ -134,4 +133,6 @@ def _print_plan(setting: prepare.Setting) -> None:
     for name, prepared in setting.variants.items():
         libraries = prepared.env.get("LD_PRELOAD", "no preload")
         title = " ".join(filter(None, [prepared.allocator.name, prepared.allocator.version]))
-        print(f"variant: {name}: {prepared.build.title} {prepared.server.engine}, {title} ({libraries})")
+        own = {**prepared.variant.tunables, **prepared.variant.env, **prepared.variant.server.options}
+        settings = "".join(f", {key}={value}" for key, value in own.items())
+        print(f"variant: {name}: {prepared.build.title} {prepared.server.engine}, {title} ({libraries}){settings}")

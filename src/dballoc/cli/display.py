@@ -12,6 +12,7 @@ from rich.text import Text
 from dballoc.campaign.observer import Observer, Plan, Tick
 from dballoc.experiment.schedule import Pairing, Slot
 from dballoc.experiment.steps import Step
+from dballoc.experiment.units import format_size
 
 
 def minutes(seconds: float) -> str:
@@ -76,6 +77,13 @@ class PlainDisplay(Observer):
             what = "repeated whole" if repeated else "kept, no repeat left"
             self._line(f"  {design} block {block} was disturbed ({disturbed}): {what}")
 
+    def round_started(self, number: int, left: int, seconds: float) -> None:
+        self._line(f"round {number}, {left} trials or fewer left, {minutes(seconds)} at most")
+
+    def probe_finished(self, variant: str, size: int, outcome: str, rss_peak: int | None) -> None:
+        words = outcome if outcome in ("survived", "killed") else f"FAULT: {outcome}"
+        self._line(f"  {variant} with {format_size(size)}: {words}, peak RSS {mebibytes(rss_peak)}")
+
 
 class LiveDisplay(PlainDisplay):
     """Plain lines that scroll, and under them a panel with what is happening now."""
@@ -107,6 +115,11 @@ class LiveDisplay(PlainDisplay):
         super().block_started(design, block, attempt, blocks, seconds_left)
         self._ends = time.monotonic() + seconds_left
         self._now["block"] = f"{design} {block} of {blocks}"
+
+    def round_started(self, number: int, left: int, seconds: float) -> None:
+        super().round_started(number, left, seconds)
+        self._ends = time.monotonic() + seconds
+        self._now["block"] = f"round {number}"
 
     def trial_started(self, slot: Slot) -> None:
         role = f" ({slot.role})" if slot.role != "V" else ""

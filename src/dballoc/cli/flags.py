@@ -12,6 +12,18 @@ Engine = Annotated[str | None, typer.Option(metavar="NAME", help="Storage engine
 ServerOptions = Annotated[
     list[str] | None, typer.Option(metavar="NAME=VALUE", help="A my.cnf option of the server; may be given again.")
 ]
+Allocators = Annotated[
+    str | None,
+    typer.Option(metavar="A,B,…", help="Allocators to compare; the first is the baseline, or glibc if it is one."),
+]
+Sweeps = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="[VARIANT:]NAME=V,V,…",
+        help="A variant for each value of a setting, of the baseline or of VARIANT: in env (MALLOC_ARENA_MAX=1,cores), in "
+        "tunables (jemalloc:narenas=1,cores/2) or of the server (server.innodb_buffer_pool_size=1G,2G); may be given again.",
+    ),
+]
 Workloads = Annotated[
     str | None, typer.Option(metavar="W,W,…", help="Workloads of dballoc list workloads, or .lua and .sql files.")
 ]

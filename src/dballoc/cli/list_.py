@@ -1,5 +1,6 @@
 """``dballoc list``: what the catalogue names, and what of it is here."""
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,12 +27,15 @@ _BUILTIN: Row = {
     "name": BUILTIN, "what": "what the server was built with", "version": "", "here": [], "remedy": None, "settings": "",
 }  # fmt: skip
 
-Part = Literal["allocators", "servers", "workloads", "experiments"]
+Part = Literal["allocators", "servers", "workloads", "experiments", "settings"]
 
 
 def list_(
     what: Annotated[Part, typer.Argument(help="Which part of the catalogue.")],
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]…", help="Only these of it.")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME]…", help="Only these of it; settings: of these allocators."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
     prove: Annotated[
         bool, typer.Option("--prove", help="Start what is here, prove each malloc in use, and say how that went.")
@@ -59,7 +63,12 @@ def list_(
             rows = [_workload(workload) for workload in inventory.workloads()]
         case "experiments":
             rows = [_experiment(shipped) for shipped in inventory.experiments()]
-    if names:
+        case "settings":
+            every: list[str | None] = [*names] if names else [None]
+            rows = [dataclasses.asdict(setting) for name in every for setting in inventory.settings(name)]
+            if not rows:
+                raise UsageError(f"{', '.join(names or [])}: no settings")
+    if names and what != "settings":
         rows = _chosen(what, rows, names)
     if prove:
         rows = _proved(what, rows, Server.model_validate(_given(use=server, basedir=basedir, engine=engine)))
@@ -150,7 +159,7 @@ def _print(rows: Sequence[Row]) -> None:
 
 
 def _text(row: Row, heading: str) -> Text:
-    if heading == "here" and row["remedy"]:
+    if heading == "here" and row.get("remedy"):
         return Text(f"→ {row['remedy']}", style="cyan")
     return Text(_cell(row[heading], "\n"), style="dim" if row.get("remedy") else "")
 

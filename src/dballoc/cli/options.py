@@ -1,5 +1,6 @@
-"""From ``bench``'s file and flags to the one experiment model. Pure."""
+"""From ``bench``'s file and flags to the one experiment model. Pure but for the number of this machine's CPUs."""
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,14 @@ from dballoc.errors import UsageError
 from dballoc.experiment import file
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.paths import anchor
+from dballoc.host import cpus
 
 Table = dict[str, Any]
+
+# A variant's name, the setting's, its values.
+Sweep = tuple[str | None, str, list[str]]
+
+_SWEEP = re.compile(r"(?:(?P<variant>[^:]+):)?(?P<name>[A-Za-z_][\w.-]*)=(?P<values>.+)")
 
 
 def experiment(
@@ -37,7 +44,7 @@ def experiment(
     table = overlay(anchor(table, origin.parent if origin else Path.cwd(), workloads()), below)
     for layer in layers:
         table = layer(table)
-    return file.build(anchor(overlay(table, given), Path.cwd(), workloads()), where)
+    return file.build(anchor(overlay(table, given), Path.cwd(), workloads()), where, len(cpus.available()))
 
 
 def overlay(table: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
@@ -47,6 +54,8 @@ def overlay(table: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
     if (names := flags.pop("allocators", None)) is not None:
         result["variant"] = [{"name": n} if n == "glibc" else {"name": n, "allocator": n} for n in names]
         result["baseline"] = "glibc" if "glibc" in names else names[0]
+    for who, name, values in flags.pop("sweep", ()):
+        result["variant"] = _with_sweep(result, who or result.get("baseline"), name, values)
     if "budget" in flags and "blocks" not in flags:
         result.pop("blocks", None)  # the time asked for decides, not the file's number
     if "blocks" in flags and "budget" not in flags:
@@ -70,6 +79,27 @@ def overlay(table: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
             place = place.setdefault(section, {})
         place[key] = {**place.get(key, {}), **value} if isinstance(value, dict) else value
     return result
+
+
+def _with_sweep(table: Table, who: Any, name: str, values: list[str]) -> list[Any]:
+    variants = table.get("variant", [])
+    known = [v.get("name") for v in variants if isinstance(v, dict)]
+    if who not in known:
+        raise UsageError(f"--sweep {name}: there is no variant {who!r}; there are {', '.join(map(str, known))}")
+    return [{**v, "sweep": {**v.get("sweep", {}), name: values}} if v.get("name") == who else v for v in variants]
+
+
+def sweeps(texts: list[str] | None) -> list[Sweep] | None:
+    """``["jemalloc:narenas=1,cores"]`` taken apart. UsageError for one that is not of that form."""
+    found: list[Sweep] = []
+    for text in texts or []:
+        match = _SWEEP.fullmatch(text)
+        if not match or not (values := words(match["values"])):
+            raise UsageError(
+                f"--sweep: {text!r} is not of the form [VARIANT:]NAME=VALUE,VALUE,…, like MALLOC_ARENA_MAX=1,cores"
+            )
+        found.append((match["variant"], match["name"], values))
+    return found or None
 
 
 def words(text: str | None) -> list[str] | None:

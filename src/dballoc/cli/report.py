@@ -7,7 +7,9 @@ import typer
 from rich.console import Console
 
 from dballoc import report as room
+from dballoc.analysis.fit import is_fit
 from dballoc.analysis.preference import parse
+from dballoc.errors import UsageError
 from dballoc.report import terminal
 
 Prefer = Annotated[
@@ -22,20 +24,30 @@ Prefer = Annotated[
 
 
 def report(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A results directory of dballoc bench.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A results directory of dballoc bench or fit.")],
     out: Annotated[Path | None, typer.Option(metavar="PATH", help="Where to write; default: into DIR.")] = None,
     redact: Annotated[bool, typer.Option("--redact", help="Replace names of host and users, and paths.")] = False,
     prefer: Prefer = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print the recommendation for machines; recommendation.json is the same.")
+        bool,
+        typer.Option(
+            "--json",
+            help="Print the recommendation, or what fit has found, for machines; recommendation.json or fit.json is the same.",
+        ),
     ] = False,
 ) -> None:
     """Write report.html, report.md, recommendation.json, csv/, charts/ from a results directory alone; print the answer."""
     preference = parse(prefer)
+    of_fit = is_fit(directory)
+    if of_fit and prefer is not None:
+        raise UsageError(f"--prefer: {directory} holds results of dballoc fit, which recommends nothing")
     page = room.write(directory, out, redact, preference)
     if as_json:
-        print(page.with_name("recommendation.json").read_text(encoding="utf-8"), end="")
+        print(page.with_name("fit.json" if of_fit else "recommendation.json").read_text(encoding="utf-8"), end="")
         return
     console = Console()
-    terminal.print_answer(console, directory, preference)
+    if of_fit:
+        terminal.print_fit(console, directory)
+    else:
+        terminal.print_answer(console, directory, preference)
     console.print(f"\nReport: {page}", soft_wrap=True, highlight=False, markup=False)

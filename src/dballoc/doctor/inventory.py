@@ -8,12 +8,14 @@ from typing import Any
 
 from dballoc import catalogue
 from dballoc.allocators import find as find_allocator
+from dballoc.allocators import settings as known
 from dballoc.errors import UsageError
 from dballoc.experiment import file
 from dballoc.experiment.model import BUILTIN, Experiment
 from dballoc.fetch import reference, source, stock
 from dballoc.fetch.source import Kind, Source
 from dballoc.fetch.stock import Kept
+from dballoc.host import cpus
 from dballoc.host.packages import Packages
 from dballoc.load import sysbench
 from dballoc.load.workload import lua
@@ -58,6 +60,21 @@ class Shipped:
     lacking: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Setting:
+    """One setting of an allocator. ``here``: whether the version on this machine has it; None where there is none."""
+
+    allocator: str
+    name: str
+    values: str
+    default: str
+    unit: str
+    versions: str
+    here: bool | None
+    variable: str
+    effect: str
+
+
 def allocators() -> list[Item]:
     """Every allocator of the catalogue."""
     return [_allocator(name, row, _packages()) for name, row in catalogue.allocators().items()]
@@ -92,6 +109,41 @@ def workloads() -> list[Workload]:
 def experiments() -> list[Shipped]:
     """Every experiment that is shipped."""
     return [_shipped(name, text) for name, text in catalogue.experiments().items()]
+
+
+def settings(name: str | None) -> list[Setting]:
+    """The settings of one allocator (``NAME`` or ``NAME@VERSION``), or of all. UsageError for one that the catalogue does
+    not know.
+    """
+    bare, _, version = (name or "").partition("@")
+    if bare:
+        catalogue.look_up(catalogue.allocators(), bare, "allocator")
+    found = []
+    for family in catalogue.tunables().values():
+        # Of allocators that share their settings the first stands for all.
+        who = bare or family["allocators"][0]
+        if who in family["allocators"]:
+            found += _settings(who, family, version or _version(who))
+    return found
+
+
+def _settings(name: str, family: dict[str, Any], version: str | None) -> list[Setting]:
+    style = catalogue.allocators()[name]["tunables"]["env"] if name in catalogue.allocators() else ""
+    return [
+        Setting(
+            name, key, known.values(family, row, version or ""), row["default"], row.get("unit", ""),
+            ", ".join(row.get("versions", [])), None if version is None else known.exists(row, version),
+            row.get("variable") or style.format(NAME=key.upper()), row["effect"],
+        )
+        for key, row in family["settings"].items()
+    ]  # fmt: skip
+
+
+def _version(name: str) -> str | None:
+    try:
+        return find_allocator.find(name).version
+    except UsageError:
+        return None
 
 
 def build(name: str) -> Build | None:
@@ -155,7 +207,7 @@ def _script(module: str, directories: list[Path]) -> Path | None:
 
 
 def _shipped(name: str, text: str) -> Shipped:
-    experiment = file.build(tomllib.loads(text), f"experiment {name}")
+    experiment = file.build(tomllib.loads(text), f"experiment {name}", len(cpus.available()))
     allocators = [v.allocator for v in experiment.variant if v.allocator not in (None, BUILTIN)]
     builds = [s.use for s in map(experiment.server_of, experiment.variant) if s.basedir is None]
     lacking = [word for word in allocators if word and not _finds(find_allocator.find, word)]

@@ -12,7 +12,8 @@ import tomli_w
 from pydantic import BaseModel, ValidationError
 
 from dballoc.errors import UsageError
-from dballoc.experiment.model import Experiment
+from dballoc.experiment import sweep
+from dballoc.experiment.model import Experiment, Variant
 
 
 def load(path: Path) -> Experiment:
@@ -38,8 +39,11 @@ def parse(text: str, origin: str) -> dict[str, Any]:
         raise UsageError(f"{origin}: not TOML: {error}") from None
 
 
-def build(table: dict[str, Any], origin: str) -> Experiment:
-    """The experiment that a table describes. UsageError, one line that begins with ``origin``, if it doesn't."""
+def build(table: dict[str, Any], origin: str, cores: int | None = None) -> Experiment:
+    """The experiment that a table describes, with its sweeps made into variants. ``cores``: see
+    :func:`dballoc.experiment.sweep.expand`. UsageError, one line that begins with ``origin``, if it doesn't describe one.
+    """
+    table = sweep.expand(table, cores, origin)
     try:
         return Experiment.model_validate(table)
     except ValidationError as error:
@@ -109,4 +113,4 @@ def _known_keys(loc: tuple[int | str, ...]) -> list[str]:
         inner = model.model_fields[part].annotation
         candidates = [inner, *get_args(inner)]
         model = next(c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel))
-    return sorted(model.model_fields)
+    return sorted([*model.model_fields, *([sweep.KEY] if model is Variant else [])])

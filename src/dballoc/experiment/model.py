@@ -173,6 +173,16 @@ class Limits(_Table):
     memory: Size | None = None
 
 
+class Fit(_Table):
+    """``dballoc fit``: the first size of the cache that is tried (None: half of ``limits.memory``), how far the answer may be
+    from a size that is killed (None: a fiftieth of it), and trials without a kill until a size counts as surviving.
+    """
+
+    start: Size | None = None
+    tolerance: Annotated[Size, Field(ge=2**20)] | None = None
+    repeats: Annotated[int, Field(ge=1)] = 2
+
+
 class Noise(_Table):
     """When a block counts as disturbed: shares of all CPU time, and the slow-down of a fixed probe."""
 
@@ -218,6 +228,7 @@ class Experiment(_Table):
     time: Time = Time()
     duet: Duet = Duet()
     limits: Limits = Limits()
+    fit: Fit = Fit()
     noise: Noise = Noise()
     workload: dict[Name, Workload] = {}
     variant: Annotated[list[Variant], Field(min_length=1)]

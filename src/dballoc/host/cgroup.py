@@ -9,6 +9,7 @@ from dballoc.errors import UsageError
 from dballoc.host.custody import Custody
 
 ROOT = Path("/sys/fs/cgroup")
+SELF = Path("/proc/self/cgroup")
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def create(custody: Custody, limit: int) -> MemoryCgroup:
         if version == 2:
             (path / "memory.max").write_text(str(limit))
             _write_if_there(path / "memory.swap.max", "0")
-            (path / "memory.oom.group").write_text("0")
+            _write_if_there(path / "memory.oom.group", "0")
         else:
             (path / "memory.limit_in_bytes").write_text(str(limit))
             _write_if_there(path / "memory.memsw.limit_in_bytes", str(limit))
@@ -73,16 +74,23 @@ def _refusal(parent: Path, reason: str | None) -> str:
 
 
 def _parent() -> tuple[int, Path]:
-    lines = Path("/proc/self/cgroup").read_text().splitlines()
+    lines = SELF.read_text().splitlines()
     ours = {controllers: group for _, controllers, group in (line.split(":", 2) for line in lines)}
     if "memory" in ours:
         # The group's name is as seen from the cgroup namespace; fall back to the root where it isn't mounted so.
         below = ROOT / "memory" / ours["memory"].lstrip("/")
         return 1, below if below.is_dir() else ROOT / "memory"
     if "" in ours and (ROOT / "cgroup.controllers").exists():
-        below = ROOT / ours[""].lstrip("/")
-        # In v2 a group with processes cannot have children with controllers: go up until one delegates memory.
-        while below != ROOT and "memory" not in (below / "cgroup.subtree_control").read_text().split():
+        # In v2 a group with processes cannot have children with controllers: go up until one hands memory down. The name is
+        # as seen from the cgroup namespace; one above its root begins with "..".
+        inside = ours[""].lstrip("/")
+        below = ROOT if ".." in Path(inside).parts else ROOT / inside
+        while "memory" not in _words(below / "cgroup.subtree_control"):
+            if below == ROOT:
+                raise UsageError(
+                    "limits.memory: no cgroup above this process hands its memory controller down "
+                    f"({ROOT}/cgroup.subtree_control); run dballoc under: systemd-run --scope -p Delegate=yes"
+                )
             below = below.parent
         return 2, below
     raise UsageError("limits.memory: no memory cgroup on this host; run dballoc without limits.memory")
@@ -91,3 +99,10 @@ def _parent() -> tuple[int, Path]:
 def _write_if_there(path: Path, text: str) -> None:
     if path.exists():
         path.write_text(text)
+
+
+def _words(path: Path) -> list[str]:
+    try:
+        return path.read_text().split()
+    except OSError:
+        return []  # a group that is not to be seen from here

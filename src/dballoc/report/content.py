@@ -15,8 +15,9 @@ from dballoc.experiment import file
 from dballoc.report import duet, method, tables
 from dballoc.report.answer import Answer, answer, fault_words, progress
 from dballoc.report.charts import levels, matrix, memory, overtime, plane, ratios
-from dballoc.report.charts.theme import Figure, Variants
+from dballoc.report.charts.theme import Variants
 from dballoc.report.numbers import count
+from dballoc.report.page import Page
 from dballoc.report.section import Listing, Section
 
 _SOLO = "Solo design: one server at a time has the whole machine."
@@ -24,21 +25,12 @@ _PAIRS = "Any two variants against each other, not only against the baseline."
 
 
 @dataclass(frozen=True)
-class Content:
-    """The whole report."""
+class Content(Page):
+    """The whole report of a campaign."""
 
-    title: str
-    subtitle: str
     campaign: Campaign
     comparisons: Comparisons
     recommendation: Recommendation
-    answer: Answer
-    sections: list[Section]
-
-    @property
-    def figures(self) -> list[Figure]:
-        """All charts."""
-        return [figure for section in self.sections for figure in section.figures]
 
 
 def judge(campaign: Campaign, preference: Preference = MEMORY) -> tuple[Comparisons, Recommendation, Answer]:
@@ -69,7 +61,8 @@ def gather(campaign: Campaign, preference: Preference = MEMORY) -> Content:
     done = progress(campaign)
     servers = ", ".join(dict.fromkeys(f"{s} {e}" for s, e in campaign.variant.select("server", "engine").iter_rows()))
     subtitle = f"{servers} · {done.words}, {count(campaign.trials.height, 'trial')} · {campaign.environment.get('cpu')}"
-    return Content(f"dballoc: {campaign.experiment.name}", subtitle, campaign, comparisons, recommendation, said, sections)
+    title = f"dballoc: {campaign.experiment.name}"
+    return Content(title, subtitle, campaign.names, said, sections, campaign, comparisons, recommendation)
 
 
 def _solo(campaign: Campaign, variants: Variants) -> list[Section]:

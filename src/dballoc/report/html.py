@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 import dballoc
 from dballoc.report.charts import export, theme
-from dballoc.report.content import Content
+from dballoc.report.page import Page
 
 _ESCAPES = str.maketrans({c: f"\\u{ord(c):04x}" for c in "&<>\u2028\u2029"})
 
@@ -21,14 +21,14 @@ _PERCENT = re.compile(r"(?<=\d) %")
 _LEGEND_ENTRY, _LETTER = 44, 7
 
 
-def render(content: Content, redacted: bool) -> str:
+def render(content: Page, redacted: bool) -> str:
     """The page's text."""
     package = files(__package__)
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined, finalize=_keep_together
     )
     template = environment.from_string((package / "templates" / "report.html.j2").read_text(encoding="utf-8"))
-    longest = max(len(name) for name in content.campaign.names)
+    longest = max(len(name) for name in content.names)
     data = {
         "figures": {figure.key: export.specification(figure) for figure in content.figures},
         "themes": {"light": theme.config(dark=False), "dark": theme.config(dark=True)},

@@ -2,7 +2,7 @@
 
 import re
 
-from dballoc.report.content import Content
+from dballoc.report.page import Page
 from dballoc.report.section import Listing
 from dballoc.report.tables import Table
 
@@ -10,7 +10,7 @@ from dballoc.report.tables import Table
 _SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
 
 
-def render(content: Content, redacted: bool) -> str:
+def render(content: Page, redacted: bool) -> str:
     """The file's text."""
     said = content.answer
     parts = [f"# {escape(content.title)}", escape(content.subtitle), f"**{escape(said.headline)}.** {escape(said.reason)}"]

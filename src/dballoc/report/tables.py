@@ -140,17 +140,40 @@ def memory_table(campaign: Campaign) -> Table:
             sizes = ("start", "peak", "load_mean", "idle", "growth", "vsz_growth", "pss", "anon_huge")
             pool = NOTHING if row["peak_to_pool"] is None else f"{row['peak_to_pool']:.2f}"
             rows.append([
-                *([str(level)] if fresh else []), row["variant"], *(mebibytes(row[s]) for s in sizes), pool, str(row["n"]),
+                *([str(level)] if fresh else []), row["variant"], *(mebibytes(row[s]) for s in sizes), pool,
+                _of_all(part, row["variant"], row["n"]),
             ])  # fmt: skip
+        rows += [
+            [*([str(level)] if fresh else []), name, NOTHING, words, *[NOTHING] * 7, _of_all(part, name, 0)]
+            for name, words in _none_survived(part)
+        ]
     columns = [
         *(["threads"] if fresh else []), "variant", "start", "peak", "load mean", "idle", "growth", "VSZ growth",
         "PSS", "AnonHugePages", "peak ÷ buffer pool", "trials",
     ]  # fmt: skip
     caption = (
-        "RSS in MiB, means over trials. Growth: the end of the load less the start; VSZ growth leaves reserved address space "
-        "out. PSS and AnonHugePages: at the end of the load."
+        "RSS in MiB, means over the trials that ended as planned. Growth: the end of the load less the start; VSZ growth "
+        "leaves reserved address space out. PSS and AnonHugePages: at the end of the load."
     )
     return Table("Memory", columns, rows, caption, heads=2 if fresh else 1)
+
+
+def _of_all(campaign: Campaign, name: str, good: int) -> str:
+    """``6``, or ``4 of 6`` where some ended in a fault."""
+    every = campaign.trial.filter(pl.col("counted") & (pl.col("variant") == name)).height
+    return str(good) if good == every else f"{good} of {every}"
+
+
+def _none_survived(campaign: Campaign) -> list[tuple[str, str]]:
+    """The variants with faults in all their trials, and in words the highest RSS that was seen of them."""
+    found = []
+    for name in campaign.names:
+        mine = campaign.trial.filter(pl.col("counted") & (pl.col("variant") == name))
+        if mine.height and (mine["outcome"] == "fault").all():
+            seen = [mebibytes(v) for v in mine["rss_peak"].drop_nulls().sort().tail(1)]
+            killed = "killed for memory" if (mine["fault"] == "oom").any() else "a fault"
+            found.append((name, f"{killed} at {seen[0]} or more" if seen else killed))
+    return found
 
 
 def shapes(campaign: Campaign) -> Table:
@@ -200,11 +223,14 @@ def faults(campaign: Campaign, comparisons: Comparisons) -> Table:
     rows = []
     bad = campaign.trials.filter(pl.col("outcome") == "fault")
     for name in campaign.names:
-        kinds = bad.filter(pl.col("variant") == name).group_by("fault", maintain_order=True).len()
+        mine = bad.filter(pl.col("variant") == name)
+        kinds = mine.group_by("fault", maintain_order=True).len()
         if kinds.height:
             k, n_trials = comparisons.faulty[name]
-            rows.append([name, f"{k} of {n_trials}", ", ".join(f"{kind} ({n})" for kind, n in kinds.iter_rows())])
-    columns = ["variant", "trials with a fault", "kinds"]
+            seen = [with_unit(v) for v in mine["rss_peak"].drop_nulls().sort().tail(1)] or [NOTHING]
+            words = ", ".join(f"{kind} ({n})" for kind, n in kinds.iter_rows())
+            rows.append([name, f"{k} of {n_trials}", words, seen[0]])
+    columns = ["variant", "trials with a fault", "kinds", "highest RSS seen in them"]
     return Table("Faults by variant", columns, rows, words=columns)
 
 

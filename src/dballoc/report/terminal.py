@@ -27,6 +27,25 @@ def print_answer(console: Console, directory: Path, preference: Preference = MEM
         console.print(Text(f"· {note}", style="dim"))
 
 
+def print_fit(console: Console, directory: Path) -> None:
+    """Print what ``dballoc fit`` has found. UsageError if there is nothing to report."""
+    from dballoc.analysis.fit import load
+    from dballoc.report import fit  # imports Altair: see dballoc.report.write
+
+    found = load(directory)
+    said, shown = fit.answer(found), fit.sizes(found)
+    console.print(Text(said.headline, style="bold"))
+    console.print(Text(said.reason))
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    for column in shown.columns:
+        table.add_column(column)
+    for row in shown.rows:
+        table.add_row(*map(Text, row))
+    console.print("", table, "", sep="\n")
+    for note in said.notes:
+        console.print(Text(f"· {note}", style="dim"))
+
+
 def _metric(comparisons: Comparisons, metric: Metric, width: int) -> Table:
     """Every variant in one metric, and the A/A floor. ``width``: of the longest name."""
     floor = next(c for c in comparisons.floor if c.metric == metric)

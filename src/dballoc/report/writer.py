@@ -1,16 +1,34 @@
 """All outputs of one report into one directory."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from dballoc.analysis.campaign import Campaign, load
+from dballoc.analysis.fit import load as load_fit
 from dballoc.analysis.preference import Preference
 from dballoc.errors import Failure, UsageError
-from dballoc.report import csv, html, markdown, recommendation
+from dballoc.report import csv, fit, html, markdown, recommendation
 from dballoc.report.charts import export
 from dballoc.report.content import gather
+from dballoc.report.page import Page
 from dballoc.report.redact import redact as redacted
 
 PAGE = "report.html"
+
+
+def write_fit(directory: Path, out: Path, redact: bool) -> Path:
+    """Write everything of a fit. UsageError, Failure."""
+    found = load_fit(directory)
+    if redact:
+        found = replace(found, campaign=redacted(found.campaign))
+    page = fit.gather(found)
+
+    def tables() -> None:
+        fit.write_csv(found, out / "csv")
+        (out / "fit.json").write_text(fit.dumps(found), encoding="utf-8")
+
+    return _write(page, out, redact, tables)
 
 
 def read(directory: Path) -> Campaign:
@@ -25,13 +43,21 @@ def write(directory: Path, out: Path, redact: bool, preference: Preference) -> P
     """Write everything; the page comes last, so that what it names is there. UsageError, Failure."""
     campaign = read(directory)
     content = gather(redacted(campaign) if redact else campaign, preference)
+
+    def tables() -> None:
+        csv.write(content.campaign, content.comparisons, out / "csv")
+        (out / "recommendation.json").write_text(recommendation.dumps(content), encoding="utf-8")
+
+    return _write(content, out, redact, tables)
+
+
+def _write(content: Page, out: Path, redact: bool, tables: Callable[[], None]) -> Path:
     try:
         charts = out / "charts"
         charts.mkdir(parents=True, exist_ok=True)
-        csv.write(content.campaign, content.comparisons, out / "csv")
         for figure in content.figures:
             export.write(figure, content.subtitle, charts)
-        (out / "recommendation.json").write_text(recommendation.dumps(content), encoding="utf-8")
+        tables()
         (out / "report.md").write_text(markdown.render(content, redact), encoding="utf-8")
         page = out / PAGE
         page.write_text(html.render(content, redact), encoding="utf-8")

@@ -20,6 +20,9 @@ RESERVED = (
 # How an option file writes a value of nothing (sql_mode = ''); without a value an option is a switch.
 EMPTY = ("''", '""')
 
+# The option with the size of an engine's cache.
+CACHES = {"innodb": "innodb-buffer-pool-size", "rocksdb": "rocksdb-block-cache-size"}
+
 # Servers take an option under any of these, and under any beginning that is no other option's.
 _PREFIXES = ("loose-", "skip-", "disable-", "enable-", "maximum-")
 _OPTIONS_OF_THEIR_OWN = ("innodb", "innodb-doublewrite", "lc-messages")

@@ -15,6 +15,9 @@ FILE = "results.sqlite"
 # Raise it when schema.sql changes.
 FORMAT = 2
 
+# The fact that tells the results of another verb than bench.
+KIND = "kind"
+
 Row = Mapping[str, Any]
 
 
@@ -29,6 +32,7 @@ class TrialRecord:
     histograms: list[Row] = field(default_factory=list)
     marks: list[Row] = field(default_factory=list)
     slices: list[dict[str, Any]] = field(default_factory=list)
+    probes: list[Row] = field(default_factory=list)
 
 
 class Results:
@@ -146,7 +150,7 @@ class Results:
         number = self._db.execute("SELECT last_insert_rowid()").fetchone()[0]
         for table, rows in (
             ("step", record.steps), ("sample", record.samples), ("interval", record.intervals),
-            ("histogram", record.histograms), ("mark", record.marks), ("slice", record.slices),
+            ("histogram", record.histograms), ("mark", record.marks), ("slice", record.slices), ("probe", record.probes),
         ):  # fmt: skip
             _insert(self._db, table, [{"trial": number, **row} for row in rows])
 

@@ -183,3 +183,10 @@ CREATE TABLE slice (
   idle     REAL NOT NULL,           -- share of the half's CPU time in which nothing ran there
   PRIMARY KEY (trial, workload, slice, piece)
 ) WITHOUT ROWID;
+
+-- What a trial of `dballoc fit` tried: a size of the engine's cache.
+CREATE TABLE probe (
+  trial      INTEGER PRIMARY KEY REFERENCES trial,
+  asked      INTEGER NOT NULL,
+  pool_bytes INTEGER                -- as the server itself had it; NULL if it was not asked in time
+);

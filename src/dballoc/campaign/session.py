@@ -1,0 +1,77 @@
+"""What everything that runs trials needs: its results directory, a guardian, and a user who may stop it."""
+
+import contextlib
+import json
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import dballoc
+from dballoc.campaign.directory import ROOM, Directory
+from dballoc.campaign.life import Interrupted
+from dballoc.campaign.prepare import Setting
+from dballoc.errors import Failure
+from dballoc.experiment import file
+from dballoc.host import facts, places
+from dballoc.host.custody import Custody
+
+T = TypeVar("T")
+
+
+@dataclass
+class Stop:
+    """Ctrl-C or SIGTERM. Within a trial the first one is noted, and the trial ends at its next step of the clock;
+    anywhere else, and the second time, it ends things at once.
+    """
+
+    in_trial: bool = False
+    asked: bool = False
+
+    def __call__(self, *_: object) -> None:
+        """Handle the signal."""
+        if self.asked or not self.in_trial:
+            raise Interrupted
+        self.asked = True
+
+
+def within(setting: Setting, out: Path, work: Callable[[Directory, Custody, Stop], T]) -> T:
+    """What ``work`` returns, done in the results directory ``out``. UsageError or Failure in one line; what was finished is
+    kept, and nothing is left running.
+    """
+    out = out.absolute()  # servers and clients run in directories of their own
+    if places.free_bytes(out) < ROOM:
+        raise Failure(f"{out}: less than {ROOM >> 20} MiB free; make room, or choose another --out")
+    directory = Directory.take(out, setting.experiment)
+    try:
+        with Custody(keep_open=[directory.lock]) as custody, _stop_on_interrupt() as stop:
+            return work(directory, custody, stop)
+    except OSError as error:
+        raise Failure(
+            f"{error.filename or out}: {error.strerror}; what was finished is kept, the same command resumes"
+        ) from None
+    finally:
+        directory.release()
+
+
+@contextlib.contextmanager
+def _stop_on_interrupt() -> Iterator[Stop]:
+    stop = Stop()
+    before = {s: signal.signal(s, stop) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def known_facts(setting: Setting) -> dict[str, str]:
+    """What a results directory says of its campaign, whatever that does."""
+    experiment = setting.experiment
+    return {
+        "dballoc": dballoc.__version__, "identity": file.identity(experiment), "experiment": file.dump(experiment),
+        "seed": str(experiment.seed), "started": str(time.time()), "environment": json.dumps(facts.gather()),
+        "sysbench": setting.sysbench.version, "server_user": setting.user.name,
+    }  # fmt: skip

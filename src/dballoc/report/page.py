@@ -1,0 +1,23 @@
+"""What a page shows, whatever it reports."""
+
+from dataclasses import dataclass
+
+from dballoc.report.answer import Answer
+from dballoc.report.charts.theme import Figure
+from dballoc.report.section import Section
+
+
+@dataclass(frozen=True)
+class Page:
+    """``names``: of the variants, the first one first in every legend."""
+
+    title: str
+    subtitle: str
+    names: list[str]
+    answer: Answer
+    sections: list[Section]
+
+    @property
+    def figures(self) -> list[Figure]:
+        """All charts."""
+        return [figure for section in self.sections for figure in section.figures]

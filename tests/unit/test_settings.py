@@ -1,0 +1,199 @@
+"""The settings of allocators: which there are, what they may be, and whether the allocator's own word agrees."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from dballoc import catalogue
+from dballoc.allocators import dump, settings
+from dballoc.allocators.environment import environment
+from dballoc.allocators.find import Allocator
+from dballoc.errors import UsageError
+
+GLIBC = Allocator("glibc", (), "2.36")
+OLD_GLIBC = Allocator("glibc", (), "2.31")
+JEMALLOC = Allocator("jemalloc", (Path("/l/libjemalloc.so.2"),), "5.3.0")
+OLD_JEMALLOC = Allocator("jemalloc@5.2.1", (Path("/l/libjemalloc.so.2"),), "5.2.1")
+TCMALLOC = Allocator("tcmalloc", (Path("/l/libtcmalloc_minimal.so.4"),), "2.10")
+MIMALLOC = Allocator("mimalloc", (Path("/l/libmimalloc.so.2"),), "2.0.9")
+NEW_MIMALLOC = Allocator("mimalloc", (Path("/l/libmimalloc.so.3"),), "3.3.2")
+TBB = Allocator("tbbmalloc", (Path("/l/libtbbmalloc_proxy.so.2"),), "2021.8")
+SCUDO = Allocator("scudo", (Path("/l/libscudo.so"),), "14.0.6")
+RPMALLOC = Allocator("rpmalloc", (Path("/l/librpmalloc.so"),), "1.4")
+UNKNOWN = Allocator("libhoard.so", (Path("/l/libhoard.so"),), "")
+
+
+def refused(allocator, tunables, env=None, here=None) -> str | None:
+    """The line that such a variant gets, without the variant; None if there is nothing wrong with it."""
+    try:
+        settings.check(allocator, settings.given(allocator, tunables, env or {}, "variant 'v'"), here, "variant 'v'")
+    except UsageError as error:
+        text = str(error)
+        assert "\n" not in text
+        assert text.startswith("variant 'v': ")
+        return text.removeprefix("variant 'v': ")
+    return None
+
+
+@pytest.mark.parametrize(
+    ("allocator", "tunables", "env"),
+    [
+        (GLIBC, {"arena_max": "1", "mmap_threshold": "0x20000"}, {"MALLOC_TOP_PAD_": "0"}),
+        (GLIBC, {}, {"GLIBC_TUNABLES": "glibc.malloc.arena_max=1:glibc.pthread.rseq=0"}),
+        (JEMALLOC, {"narenas": "default", "dirty_decay_ms": "-1", "thp": "always", "prof_prefix": "x"}, {}),
+        (JEMALLOC, {}, {"MALLOC_CONF": "narenas:2,background_thread:true", "GLIBC_TUNABLES": "glibc.pthread.rseq=0"}),
+        (TCMALLOC, {"release_rate": "2.5", "aggressive_decommit": "t"}, {"TCMALLOC_SKIP_SBRK": "1", "MALLOCSTATS": "2"}),
+        (MIMALLOC, {"reserve_os_memory": "64M", "page_reset": "off"}, {"MIMALLOC_SHOW_STATS": "0"}),
+        (NEW_MIMALLOC, {"purge_delay": "0", "allow_thp": "0"}, {}),
+        (TBB, {"use_huge_pages": "1"}, {}),
+        (SCUDO, {"release_to_os_interval_ms": "-1"}, {"SCUDO_OPTIONS": "zero_contents=true"}),
+        # Nobody here knows what these read.
+        (UNKNOWN, {}, {"MALLOC_ARENAMAX": "1", "HOARD_X": "y"}),
+        (GLIBC, {}, {"LD_LIBRARY_PATH": "/x", "TZ": "UTC", "MYSQL_HOME": "/"}),
+    ],
+)  # fmt: skip
+def test_what_is_a_setting(allocator, tunables, env) -> None:
+    assert refused(allocator, tunables, env) is None
+
+
+@pytest.mark.parametrize(
+    ("allocator", "tunables", "env", "line"),
+    [
+        (GLIBC, {"arena_mx": "1"}, {}, "tunables: arena_mx: glibc 2.36 has no such setting; did you mean 'arena_max'?"),
+        (GLIBC, {"zzz": "1"}, {}, "tunables: zzz: glibc 2.36 has no such setting; see: dballoc list settings glibc"),
+        (GLIBC, {"arena_max": "0"}, {}, "tunables: arena_max: '0' is not a whole number of 1 or more"),
+        (GLIBC, {"perturb": "256"}, {}, "tunables: perturb: '256' is not a whole number from 0 to 255"),
+        # glibc itself takes neither, and says nothing.
+        (GLIBC, {"mmap_threshold": "64M"}, {}, "tunables: mmap_threshold: '64M' is not a number of bytes from 0 to 33554432"),
+        (GLIBC, {"tcache_max": "4096"}, {}, "tunables: tcache_max: '4096' is not a number of bytes from 0 to 1032"),
+        (GLIBC, {}, {"MALLOC_ARENAS_MAX": "1"}, "env MALLOC_ARENAS_MAX: glibc has no such variable; did you mean 'MALLOC_ARENA_MAX'?"),
+        (GLIBC, {}, {"MALOC_ARENA_MAX": "1"}, "env MALOC_ARENA_MAX: glibc has no such variable; did you mean 'MALLOC_ARENA_MAX'?"),
+        (GLIBC, {}, {"MALLOC_ARENA_MAX": "many"}, "env MALLOC_ARENA_MAX: 'many' is not a whole number of 1 or more"),
+        (GLIBC, {}, {"MALLOC_CONF": "narenas:1"}, "env MALLOC_CONF is a setting of jemalloc, not of glibc"),
+        (GLIBC, {}, {"GLIBC_TUNABLES": "arena_max"}, "env GLIBC_TUNABLES: 'arena_max' is not of the form glibc.malloc.NAME=VALUE"),
+        (GLIBC, {"arena_max": "1"}, {"MALLOC_ARENA_MAX": "2"},
+         "arena_max is given twice: tunables: arena_max = 1; env MALLOC_ARENA_MAX = 2"),
+        (JEMALLOC, {}, {"MALLOC_ARENA_MAX": "1"}, "env MALLOC_ARENA_MAX is a setting of glibc, not of jemalloc"),
+        (JEMALLOC, {}, {"GLIBC_TUNABLES": "glibc.malloc.arena_max=1"},
+         "env GLIBC_TUNABLES: glibc.malloc.arena_max is a setting of glibc's malloc, not of jemalloc"),
+        (JEMALLOC, {"background_thread": "1"}, {}, "tunables: background_thread: '1' is not one of true, false"),
+        (JEMALLOC, {"narenas": "0"}, {}, "tunables: narenas: '0' is not a whole number of 1 or more or default"),
+        (JEMALLOC, {}, {"MALLOC_CONF": "narena:2"}, "env MALLOC_CONF: narena: jemalloc 5.3.0 has no such setting; did you mean 'narenas'?"),
+        (OLD_JEMALLOC, {"tcache_max": "1024"}, {},
+         "tunables: tcache_max: jemalloc 5.2.1 has no such setting, only versions 5.3-; see: dballoc list settings jemalloc"),
+        (TCMALLOC, {"release_rate": "fast"}, {}, "tunables: release_rate: 'fast' is not a number from 0 to 1000"),
+        (TCMALLOC, {}, {"TCMALLOC_RELEASERATE": "1"}, "env TCMALLOC_RELEASERATE: tcmalloc 2.10 has no such setting; did you mean 'release_rate'?"),
+        (MIMALLOC, {"reserve_os_memory": "lots"}, {}, "tunables: reserve_os_memory: 'lots' is not a size, like 1048576 or 64M, of 0 or more"),
+        (MIMALLOC, {"purge_delay": "0"}, {},
+         "tunables: purge_delay: mimalloc 2.0.9 has no such setting, only versions 1.8-1, 2.1-; see: dballoc list settings mimalloc"),
+        (RPMALLOC, {"cache": "1"}, {}, "tunables: cache: rpmalloc has no settings"),
+    ],
+)  # fmt: skip
+def test_what_is_none(allocator, tunables, env, line, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = catalogue.allocators()
+    entries = {**rows, "rpmalloc": rows["tbbmalloc"], "jemalloc@5.2.1": rows["jemalloc"]}
+    monkeypatch.setattr("dballoc.allocators.find.allocators", lambda: entries)
+    assert refused(allocator, tunables, env) == line
+
+
+def test_the_library_that_is_here_knows_better_than_the_catalogue() -> None:
+    # A setting that the catalogue has not heard of, and one that this build lacks.
+    assert refused(MIMALLOC, {"brand_new": "7"}, here={"brand_new", "verbose"}) is None
+    line = refused(MIMALLOC, {"page_reset": "1"}, here={"brand_new", "verbose"})
+    assert (
+        line
+        == "tunables: page_reset: mimalloc 2.0.9 has no such setting, only versions 1-1.7, 2.0-2.0; see: dballoc list settings mimalloc"
+    )
+    # jemalloc's list leaves out what it takes all the same.
+    assert refused(JEMALLOC, {"lg_tcache_max": "16"}, here={"narenas"}) is None
+
+
+def test_an_old_glibc_without_a_list_takes_other_parts_of_glibc_at_their_word() -> None:
+    assert refused(OLD_GLIBC, {}, {"GLIBC_TUNABLES": "glibc.elision.enable=1"}) is None
+
+
+LOADER = """glibc.malloc.arena_max: 0x3 (min: 0x1, max: 0xffffffffffffffff)
+glibc.malloc.perturb: 0 (min: 0, max: 255)
+glibc.pthread.rseq: 1 (min: 0, max: 1)
+glibc.cpu.x86_ibt:
+"""
+JEMALLOC_STATS = """___ Begin jemalloc statistics ___
+Run-time option settings
+  opt.abort_conf: true
+  opt.narenas: 2
+  opt.thp: "always"
+  opt.background_thread: true (background_thread: true)
+  opt.dirty_decay_ms: 10000 (arenas.dirty_decay_ms: 10000)
+  opt.stats_print_opts: ""
+"""
+MIMALLOC_SAYS = """mimalloc: option 'verbose': 1
+mimalloc: option 'page_reset': 0
+mimalloc: option 'reserve_os_memory': 1024
+mimalloc: process init: 0x7f345f385740
+mimalloc: option 'page_reset': 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("allocator", "text", "tunables", "said"),
+    [
+        (GLIBC, LOADER, {"arena_max": "3"}, None),
+        (GLIBC, LOADER, {"arena_max": "3", "perturb": "300"}, "tunables: perturb = 300 was not taken: glibc itself says 0"),
+        (GLIBC, LOADER, {"glibc.pthread.rseq": "0"}, "tunables: glibc.pthread.rseq = 0 was not taken: glibc itself says 1"),
+        (JEMALLOC, JEMALLOC_STATS, {"narenas": "2", "thp": "always", "background_thread": "true"}, None),
+        (JEMALLOC, JEMALLOC_STATS, {"narenas": "default", "lg_tcache_max": "16"}, None),
+        (JEMALLOC, JEMALLOC_STATS, {"thp": "never"}, "tunables: thp = never was not taken: jemalloc itself says always"),
+        (JEMALLOC, JEMALLOC_STATS, {"dirty_decay_ms": "0"}, "tunables: dirty_decay_ms = 0 was not taken: jemalloc itself says 10000"),
+        # Of two processes' words the first counts, and sizes are in KiB.
+        (MIMALLOC, MIMALLOC_SAYS, {"page_reset": "off", "reserve_os_memory": "1M"}, None),
+        (MIMALLOC, MIMALLOC_SAYS, {"reserve_os_memory": "1048577"},
+         "tunables: reserve_os_memory = 1048577 was not taken: mimalloc itself says 1024"),
+        (TBB, "TBBmalloc: huge pages\trequested\n", {"use_huge_pages": "1"}, None),
+        (TBB, "TBBmalloc: huge pages\tnot requested\n", {"use_huge_pages": "1"},
+         "tunables: use_huge_pages = 1 was not taken: tbbmalloc itself says not requested"),
+        (SCUDO, "nothing", {"zero_contents": "true"}, None),
+        (UNKNOWN, LOADER, {}, None),
+    ],
+)  # fmt: skip
+def test_what_the_allocator_itself_says(allocator, text, tunables, said) -> None:
+    found = settings.given(allocator, tunables, {}, "v")
+    assert settings.not_taken(allocator, found, dump.in_text(allocator, text)) == said
+
+
+def test_the_real_loader_shows_what_it_takes_and_what_it_passes_over() -> None:
+    argv = ["/bin/true"]
+    if not dump.loader("/bin/true"):
+        pytest.skip("no loader of its own, a static system")
+    names = dump.names(GLIBC, argv, {})
+    if not names:
+        pytest.skip("this glibc has no --list-tunables")
+    assert {"arena_max", "tcache_count"} <= names
+    env = environment({}, GLIBC, {"arena_max": "3", "perturb": "300"}, {})
+    found = settings.given(GLIBC, {"arena_max": "3", "perturb": "300"}, {}, "v")
+    assert settings.not_taken(GLIBC, found[:1], dump.read(GLIBC, argv, env)) is None
+    said = settings.not_taken(GLIBC, found, dump.read(GLIBC, argv, env))
+    assert said == "tunables: perturb = 300 was not taken: glibc itself says 0"
+
+
+def test_the_catalogue_hangs_together() -> None:
+    rows = catalogue.tunables()
+    everyone = [name for f in rows.values() for name in f["allocators"]]
+    assert len(everyone) == len(set(everyone))
+    assert set(catalogue.allocators()) <= set(everyone), "an allocator without an entry in tunables.toml"
+    for family in rows.values():
+        assert "line" not in family.get("dump", {}) or re.compile(family["dump"]["line"], re.MULTILINE).groupindex.keys() == {
+            "name",
+            "value",
+        }
+        for name, setting in family["settings"].items():
+            assert setting["effect"], name
+            assert setting["kind"] in ("count", "size", "number", "flag", "choice", "text"), name
+            assert setting["kind"] != "flag" or "flags" in family, name
+            assert setting["kind"] != "choice" or setting["values"], name
+            for text in setting.get("versions", []):
+                assert re.fullmatch(r"[\d.]*-[\d.]*", text), (name, text)
+
+
+def test_a_report_does_not_go_over_the_users_own_word() -> None:
+    assert environment({}, MIMALLOC, {"verbose": "2"}, {})["MIMALLOC_VERBOSE"] == "2"
