@@ -200,6 +200,11 @@ def _settle_variant(
 ) -> Prepared:
     where = f"variant {variant.name!r}"
     server = experiment.server_of(variant)
+    if variant.server.recipe and server.basedir is None:
+        raise UsageError(
+            f"{where}: no registry has its build: {variant.server.recipe}; then name it by server.basedir of the variant, in the "
+            "file that --print writes"
+        )
     build = find_build.find(server.use, server.basedir)
     if blocked := user.blocked_at(build.executable):
         raise UsageError(f"{where}: the server runs as {user.name}, which may not read {blocked}; open it, or move the server")
@@ -223,7 +228,10 @@ def _settle_variant(
     bindings = _prove(where, build, env, allocator)
     _check_thp(where, variant)
     cpu = experiment.cpu_of(variant)
-    server_cpus, client_cpus = cpus.choose(cpu)
+    try:
+        server_cpus, client_cpus = cpus.choose(cpu)
+    except UsageError as error:
+        raise UsageError(f"{error}{_or_smaller(experiment)}") from None
     clients = _most_clients(experiment)
     works = [client.workload(name) for name in experiment.workloads]
     statements = max(sysbench.statements(w, clients, experiment.data.tables, experiment.load) for w in works)
@@ -301,7 +309,17 @@ def _check_memory(setting: Setting) -> None:
     if need > have:
         what = "for a duet's two servers" if setting.duet else "of memory needed"
         less = "lower the buffer pool or the threads" + (", or use --design solo" if setting.duet else "")
-        raise UsageError(f"server.options: about {need / 2**30:.1f} GiB {what}, {have / 2**30:.1f} GiB available; {less}")
+        raise UsageError(
+            f"server.options: about {need / 2**30:.1f} GiB {what}, {have / 2**30:.1f} GiB available; {less}"
+            f"{_or_smaller(setting.experiment)}"
+        )
+
+
+def _or_smaller(experiment: Experiment) -> str:
+    """What else would do where the machine is too small."""
+    if experiment.scaled is not None or experiment.data.own:
+        return ""
+    return f"; or give --scale {'small' if experiment.small else '0.01, or another share'}"
 
 
 def _check_room(setting: Setting) -> None:
@@ -310,5 +328,5 @@ def _check_room(setting: Setting) -> None:
     if (need := setting.disk_needed) > (free := places.free_bytes(place)):
         raise UsageError(
             f"{place}: about {need / 2**30:.1f} GiB of disk needed for data, {free / 2**30:.1f} GiB free; "
-            "make room, lower data.rows, or set DBALLOC_CACHE"
+            f"make room, lower data.rows, or set DBALLOC_CACHE{_or_smaller(setting.experiment)}"
         )
