@@ -202,8 +202,8 @@ def _settle_variant(
     server = experiment.server_of(variant)
     if variant.server.recipe and server.basedir is None:
         raise UsageError(
-            f"{where}: no registry has its build: {variant.server.recipe}; then name it by server.basedir of the variant, in the "
-            "file that --print writes"
+            f"{where}: no registry has its build: {variant.server.recipe}; then name it by the variant's "
+            "server.basedir in the file that --print writes"
         )
     build = find_build.find(server.use, server.basedir)
     if blocked := user.blocked_at(build.executable):

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from dballoc import report as room
 from dballoc.analysis.preference import parse
+from dballoc.cli import posts
 from dballoc.report import terminal
 
 Prefer = Annotated[
@@ -26,13 +27,16 @@ def report(
     out: Annotated[Path | None, typer.Option(metavar="PATH", help="Where to write; default: into DIR.")] = None,
     redact: Annotated[bool, typer.Option("--redact", help="Replace names of host and users, and paths.")] = False,
     prefer: Prefer = None,
+    published: Annotated[
+        bool, typer.Option("--published", help="Set the figures of the post that the experiment repeats beside ours.")
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the recommendation for machines; recommendation.json is the same.")
     ] = False,
 ) -> None:
     """Write report.html, report.md, recommendation.json, csv/, charts/ from a results directory alone; print the answer."""
     preference = parse(prefer)
-    page = room.write(directory, out, redact, preference)
+    page = room.write(directory, out, redact, preference, posts.of(directory) if published else None)
     if as_json:
         print(page.with_name("recommendation.json").read_text(encoding="utf-8"), end="")
         return

@@ -30,6 +30,7 @@ LEAST_LIMIT = 512 * 2**20
 
 # Seconds. What is 0 stays 0.
 SHORTEST = {"warmup": 1.0, "level": 3.0, "idle": 1.0}
+SHORTEST_BUDGET = 60.0
 
 SMALL = "small"
 
@@ -80,6 +81,8 @@ def _shrink(experiment: Experiment, factor: float, have: Collection[int], origin
         for key, least in SHORTEST.items()
         if getattr(experiment.time, key)
     }
+    if experiment.budget is not None:
+        table["budget"] = format_duration(max(SHORTEST_BUDGET, experiment.budget * factor))
     for holder in (table, *table["variant"]):
         if options := holder.get("server", {}).get("options"):
             holder["server"] = holder["server"] | {"options": _caches(options, factor)}

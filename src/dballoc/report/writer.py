@@ -4,6 +4,7 @@ from pathlib import Path
 
 from dballoc.analysis.campaign import Campaign, load
 from dballoc.analysis.preference import Preference
+from dballoc.analysis.published import Published
 from dballoc.errors import Failure, UsageError
 from dballoc.report import csv, html, markdown, recommendation
 from dballoc.report.charts import export
@@ -21,14 +22,14 @@ def read(directory: Path) -> Campaign:
     return campaign
 
 
-def write(directory: Path, out: Path, redact: bool, preference: Preference) -> Path:
+def write(directory: Path, out: Path, redact: bool, preference: Preference, published: Published | None) -> Path:
     """Write everything; the page comes last, so that what it names is there. UsageError, Failure."""
     campaign = read(directory)
-    content = gather(redacted(campaign) if redact else campaign, preference)
+    content = gather(redacted(campaign) if redact else campaign, preference, published)
     try:
         charts = out / "charts"
         charts.mkdir(parents=True, exist_ok=True)
-        csv.write(content.campaign, content.comparisons, out / "csv")
+        csv.write(content.campaign, content.comparisons, out / "csv", published)
         for figure in content.figures:
             export.write(figure, content.subtitle, charts)
         (out / "recommendation.json").write_text(recommendation.dumps(content), encoding="utf-8")
