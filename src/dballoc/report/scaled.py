@@ -52,5 +52,5 @@ def stand_ins(campaign: Campaign) -> list[tuple[str, str]]:
             found[row["server"], was] = None
         if variant.stands_for:
             name = " ".join(filter(None, [row["allocator"], row["allocator_version"]]))
-            found[f"{name} ({variant.name})" if name != variant.name else name, variant.stands_for] = None
+            found[f"{name} ({variant.name})" if row["allocator"] != variant.name else name, variant.stands_for] = None
     return list(found)
