@@ -110,7 +110,7 @@ def test_scale_and_stand_ins_are_said_at_the_top(small: Path) -> None:
     content = gather(campaign)
     assert content.answer.notes[:2] == notes
     assert content.subtitle.startswith("scaled to 0.01 · ")
-    assert [s.key for s in gather(campaign, published=post("smalldatum-2025-myrocks")).sections][0] == "published"
+    assert gather(campaign, published=post("smalldatum-2025-myrocks")).sections[0].key == "published"
 
 
 def test_levels_have_changes_and_collapses(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

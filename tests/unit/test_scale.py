@@ -99,14 +99,14 @@ def test_other_words_are_one_line(text: str) -> None:
 
 def test_small_is_what_the_experiment_says(experiment: Make) -> None:
     assert scale.parse("small", 0.25, "x") == 0.25
-    with pytest.raises(UsageError, match="^my.toml: it has no key small"):
+    with pytest.raises(UsageError, match=r"^my\.toml: it has no key small"):
         scale.parse("small", None, "my.toml")
 
 
 def test_twice_and_own_data_are_refused(experiment: Make) -> None:
-    with pytest.raises(UsageError, match="^x: --scale: it is scaled already, to 0.5"):
+    with pytest.raises(UsageError, match=r"^x: --scale: it is scaled already, to 0\.5"):
         scale.scaled(scale.scaled(experiment(), 0.5, TWO, "x"), 0.5, TWO, "x")
-    with pytest.raises(UsageError, match="^x: --scale: the data are your own"):
+    with pytest.raises(UsageError, match=r"^x: --scale: the data are your own"):
         scale.scaled(experiment(data={"directory": "/backup"}), 0.5, TWO, "x")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from dballoc.errors import UsageError
 from dballoc.experiment import file
 from dballoc.experiment.model import Experiment
 from dballoc.store.results import Results
@@ -36,6 +37,16 @@ class Campaign:
     histogram: pl.DataFrame
     mark: pl.DataFrame
     slice: pl.DataFrame
+
+    @property
+    def imported(self) -> bool:
+        """Whether it was made elsewhere: then there is no A/A pair, no proof, no noise guard, and mostly no repeat."""
+        return "imported" in self.facts
+
+    @property
+    def baseline_roles(self) -> tuple[str, str]:
+        """The baseline's runs of a block, whose mean the others are relative to: A1 and A2; elsewhere there is one."""
+        return ("A1", "A1") if self.imported else ("A1", "A2")
 
     @property
     def names(self) -> list[str]:
@@ -81,6 +92,14 @@ def load(directory: Path) -> Campaign:
         block=block, duet_block=duet_block, trial=trial.with_columns(_counted(trial, block)),
         duet=duet.with_columns(_counted(duet, duet_block)), pilot=pilot.with_columns(counted=pl.lit(False)), **tables,
     )  # fmt: skip
+
+
+def load_own(directory: Path) -> Campaign:
+    """The same of a campaign that dballoc ran. UsageError also for results made elsewhere."""
+    campaign = load(directory)
+    if campaign.imported:
+        raise UsageError(f"{directory}: its results were made elsewhere and imported; dballoc can report them, no more")
+    return campaign
 
 
 # SQLite's declared types; a column that is all NULL would otherwise have none.

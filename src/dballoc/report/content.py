@@ -13,7 +13,7 @@ from dballoc.analysis.preference import MEMORY, Preference, check
 from dballoc.analysis.published import Published
 from dballoc.analysis.recommendation import Recommendation, constrained, recommend
 from dballoc.experiment import file
-from dballoc.report import duet, method, scaled, tables
+from dballoc.report import duet, imported, method, scaled, tables
 from dballoc.report import published as post
 from dballoc.report.answer import Answer, answer, fault_words, progress
 from dballoc.report.charts import levels, matrix, memory, overtime, plane, ratios
@@ -46,6 +46,9 @@ class Content:
 
 def judge(campaign: Campaign, preference: Preference = MEMORY) -> tuple[Comparisons, Recommendation, Answer]:
     """The comparisons, what the rule makes of them, and both in words. UsageError if the campaign has not what it asks."""
+    if campaign.imported:
+        nothing = Recommendation(None, False, {}, [], preference, {})
+        return imported.comparisons(campaign), nothing, imported.answer(campaign)
     check(preference, campaign.names, campaign.experiment.workloads, bool(campaign.experiment.time.idle))
     comparisons = compare(campaign)
     baseline = campaign.experiment.baseline
@@ -57,6 +60,10 @@ def judge(campaign: Campaign, preference: Preference = MEMORY) -> tuple[Comparis
 def gather(campaign: Campaign, preference: Preference = MEMORY, published: Published | None = None) -> Content:
     """Everything that the report says of a campaign, and of the post that it repeats. UsageError as for :func:`judge`."""
     comparisons, recommendation, said = judge(campaign, preference)
+    title = f"dballoc: {campaign.experiment.name}"
+    if campaign.imported:
+        subtitle = f"made elsewhere · {count(campaign.trial.height, 'figure')}"
+        return Content(title, subtitle, campaign, comparisons, recommendation, said, imported.sections(campaign))
     variants = Variants(campaign.names)
     sections = [
         *([post.section(campaign, published)] if published else []),
@@ -75,7 +82,6 @@ def gather(campaign: Campaign, preference: Preference = MEMORY, published: Publi
     subtitle = f"{servers} · {done.words}, {count(campaign.trials.height, 'trial')} · {campaign.environment.get('cpu')}"
     if campaign.experiment.scaled:
         subtitle = f"scaled to {campaign.experiment.scaled.factor:g} · {subtitle}"
-    title = f"dballoc: {campaign.experiment.name}"
     return Content(title, subtitle, campaign, comparisons, recommendation, said, sections, published)
 
 

@@ -10,6 +10,7 @@ from dballoc.analysis.comparison import Comparison, Comparisons
 from dballoc.analysis.overtime import over_time
 from dballoc.analysis.pairs import pairs
 from dballoc.analysis.published import Published
+from dballoc.report import imported
 from dballoc.report import published as post
 from dballoc.report.answer import verdict_words
 from dballoc.report.tables import CHANGES
@@ -40,6 +41,8 @@ def write(campaign: Campaign, comparisons: Comparisons, directory: Path, publish
 
 def frames(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl.DataFrame]:
     """By file name. Units as in the database: bytes, seconds, milliseconds; ratios as they are."""
+    if campaign.imported:
+        return imported.frames(campaign)
     changed = [curves.relative(campaign, m).with_columns(measure=pl.lit(m)) for m in CHANGES]
     time = over_time(campaign)
     return {
