@@ -41,6 +41,6 @@ def check(figures: Iterable[Figure]) -> None:
         first = seen.setdefault(figure.identity, figure)
         if first is not figure:
             raise UsageError(
-                f"{figure.place}: {figure.variant}, {figure.workload} at {figure.threads} threads is there already, in "
+                f"{figure.place}: {figure.variant}, {figure.workload} at level {figure.threads} is there already, in "
                 f"{first.place}; number repeats by block"
             )

@@ -2,6 +2,7 @@
 
 import csv
 import difflib
+import io
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,7 +32,7 @@ def read(path: Path) -> list[Figure]:
 
 def parse(text: str, origin: str) -> list[Figure]:
     """Of the file's text; UsageError as for :func:`read`."""
-    reader = csv.reader(text.splitlines(), strict=True)
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         header = [name.strip().lower() for name in next(reader, [])]
         _check_header(header, origin)

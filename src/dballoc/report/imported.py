@@ -26,8 +26,8 @@ _MORE = {
 }
 
 _ELSEWHERE = (
-    "Made elsewhere and imported: dballoc did not run it, has not proved which malloc was in use, and knows neither the order of "
-    "the runs nor what else the machine did."
+    "Made elsewhere and imported: dballoc did not run it, has not proved which malloc was in use, and knows neither the order "
+    "of the runs nor what else the machine did."
 )
 _NO_REPEATS = "Nothing was measured twice, so there are no intervals and no verdicts: a difference may be noise."
 _REPEATS = (
@@ -76,10 +76,9 @@ def answer(campaign: Campaign) -> Answer:
     verb = "collapses" if len(fallen) == 1 else "collapse"
     headline = f"{listing(fallen)} {verb}{where}" if fallen else f"No variant collapses{where}"
     e = campaign.experiment
-    reason = (
-        f"{count(campaign.trial.height, 'figure')} of {count(len(e.workloads), 'workload')}, {count(len(e.variant), 'variant')} and "
-        f"{count(len(machines), 'machine')}, made elsewhere. "
-    ) + (_REPEATS if repeated(campaign) else _NO_REPEATS)
+    sizes = [count(campaign.trial.height, "figure"), count(len(e.workloads), "workload"), count(len(e.variant), "variant")]
+    sizes.append(count(len(machines), "machine"))
+    reason = f"Made elsewhere: {listing(sizes)}. {_REPEATS if repeated(campaign) else _NO_REPEATS}"
     lines = [line for m in machines for line in _lines(m, apart=m is not machines[0])]
     notes = [
         f"A collapse: throughput at a level below {percent(collapse.SHARE, 0)} of the best at a lower level.",

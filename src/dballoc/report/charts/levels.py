@@ -77,7 +77,9 @@ def curve(found: pl.DataFrame, workload: str, measure: Measure, variants: Varian
 
 
 def relative(found: pl.DataFrame, workload: str, variants: Variants, what: str = "QPS") -> Figure:
-    """From :func:`dballoc.analysis.curves.relative`: QPS (or TPS, as ``what`` says) of every variant ÷ QPS of the baseline, against threads."""
+    """From :func:`dballoc.analysis.curves.relative`: QPS of every variant ÷ QPS of the baseline, against threads; or TPS,
+    where ``what`` says so.
+    """
     rows = [
         {**{k: r[k] for k in ("variant", "threads", "n", "low", "high")}, "mean": r["ratio"]}
         for r in found.filter(pl.col("workload") == workload).iter_rows(named=True)
