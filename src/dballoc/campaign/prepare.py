@@ -135,6 +135,7 @@ class Setting:
 
 def settle(experiment: Experiment) -> Setting:
     """Find and check everything. UsageError for whatever this machine cannot do as asked."""
+    _check_recipes(experiment)
     client = replace(sysbench.find(), workloads=workload.settle(experiment))
     of = contents.settle(experiment, client)
     user = server_user()
@@ -186,6 +187,16 @@ def settle_duet(setting: Setting) -> DuetSetting:
     return DuetSetting(chosen, threads, found, left_out)
 
 
+def _check_recipes(experiment: Experiment) -> None:
+    """Before anything else: what would have to be built is worth more to know than what would have to be fetched."""
+    for variant in experiment.variant:
+        if variant.server.recipe and experiment.server_of(variant).basedir is None:
+            raise UsageError(
+                f"variant {variant.name!r}: no registry has its build: {variant.server.recipe}; then name it by the variant's "
+                "server.basedir in the file that --print writes"
+            )
+
+
 def _check_places(user: ServerUser) -> None:
     places.check_socket_path()
     for path, name in ((places.cache(), "DBALLOC_CACHE"), (Path(tempfile.gettempdir()), "TMPDIR")):
@@ -200,11 +211,6 @@ def _settle_variant(
 ) -> Prepared:
     where = f"variant {variant.name!r}"
     server = experiment.server_of(variant)
-    if variant.server.recipe and server.basedir is None:
-        raise UsageError(
-            f"{where}: no registry has its build: {variant.server.recipe}; then name it by the variant's "
-            "server.basedir in the file that --print writes"
-        )
     build = find_build.find(server.use, server.basedir)
     if blocked := user.blocked_at(build.executable):
         raise UsageError(f"{where}: the server runs as {user.name}, which may not read {blocked}; open it, or move the server")
