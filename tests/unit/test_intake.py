@@ -235,6 +235,7 @@ BAD = [
     ("ro,1,nt-heap,100", "ro,1,nt-heap,fast", "a.csv:2: tps: 'fast' is not a number like 1234.5"),
     ("ro,1,nt-heap,100", "ro,1,nt-heap,nan", "a.csv:2: tps: 'nan' is not a number like 1234.5"),
     ("ro,1,nt-heap,100", "ro,1,nt-heap,-5", "a.csv:2: tps: '-5' is not a number like 1234.5"),
+    ("ro,1,nt-heap,100", "ro,1,nt-heap,0", "a.csv:2: 0 transactions per second: there is nothing to compare"),
     ("ro,1,nt-heap,100", "ro,1,nt-heap,1_000", "a.csv:2: tps: '1_000' is not a number like 1234.5"),
     ("ro,1,nt-heap,100", "ro,1,nt-heap,", "a.csv:2: tps is empty"),
     ("ro,1,nt-heap,100", "ro,1,,100", "a.csv:2: variant is empty"),

@@ -35,9 +35,11 @@ class Figure:
 
 
 def check(figures: Iterable[Figure]) -> None:
-    """UsageError, ``FILE:LINE: …``, for the first one that is there twice."""
+    """UsageError, ``FILE:LINE: …``, for the first one that is there twice, or in which nothing happened."""
     seen: dict[tuple[str, str, int, str, int], Figure] = {}
     for figure in figures:
+        if not figure.tps > 0:
+            raise UsageError(f"{figure.place}: 0 transactions per second: there is nothing to compare")
         first = seen.setdefault(figure.identity, figure)
         if first is not figure:
             raise UsageError(

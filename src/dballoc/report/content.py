@@ -36,7 +36,6 @@ class Content:
     recommendation: Recommendation
     answer: Answer
     sections: list[Section]
-    published: Published | None = None
 
     @property
     def figures(self) -> list[Figure]:
@@ -82,7 +81,7 @@ def gather(campaign: Campaign, preference: Preference = MEMORY, published: Publi
     subtitle = f"{servers} · {done.words}, {count(campaign.trials.height, 'trial')} · {campaign.environment.get('cpu')}"
     if campaign.experiment.scaled:
         subtitle = f"scaled to {campaign.experiment.scaled.factor:g} · {subtitle}"
-    return Content(title, subtitle, campaign, comparisons, recommendation, said, sections, published)
+    return Content(title, subtitle, campaign, comparisons, recommendation, said, sections)
 
 
 def _solo(campaign: Campaign, variants: Variants) -> list[Section]:
