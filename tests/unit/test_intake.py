@@ -267,6 +267,7 @@ BAD_RUNS = [
     ("import.toml", 'files = "x"\nfoo = 1', "import.toml: unknown key foo; known here: files, workload, variant, machine,"),
     ("import.toml", 'files = "{what}.txt"', "import.toml: files: unknown field {what}; known are workload, threads,"),
     ("import.toml", 'files = "{threads}{threads}"', "import.toml: files: {threads} is there twice"),
+    ("import.toml", 'files = "{}.txt"', "import.toml: files: '{' stands alone"),
     ("import.toml", 'files = "{threads"', "import.toml: files: '{' stands alone"),
     ("import.toml", 'files = "{variant}.out"\nworkload = "x"', "import.toml: files: no file fits '{variant}.out'; the first of 5 is gl/ro-4.txt"),
     ("import.toml", 'files = "{variant}/ro-{threads}.txt"', "import.toml: workload: neither the pattern nor a key says it"),

@@ -40,6 +40,10 @@ class Pair:
     shape: Shape
 
 
+# Of a group: label, published figure, and ours with what it is relative to.
+_Member = tuple[str, float, tuple[Blocks, Blocks] | None]
+
+
 @dataclass(frozen=True)
 class Fall:
     """Where throughput collapses, published and ours; None: nowhere. Levels: the last before it, and the first of it."""
@@ -77,15 +81,12 @@ def beside(campaign: Campaign, published: Published) -> list[Beside]:
 def _table(ours: Measured, table: Table) -> Beside:
     values = {id(cell): _blocks(ours, table, cell) for cell in table.cells}
     figures = {(c.row, c.column): _figure(table, c, values) for c in table.cells}
-    groups: dict[str, list[tuple[str, float, tuple[Blocks, Blocks] | None]]] = {}
+    groups: dict[str, list[_Member]] = {}
     for c in table.cells:
         group, label = (c.row, c.column) if table.across == "columns" else (c.column, c.row)
         groups.setdefault(group, []).append((label, c.value, values[id(c)]))
     pairs = [_pair(group, one, two) for group, found in groups.items() for one, two in combinations(_all(table, found), 2)]
     return Beside(table, figures, pairs, _falls(ours, table) if table.collapse else [])
-
-
-_Member = tuple[str, float, tuple[Blocks, Blocks] | None]
 
 
 def _all(table: Table, found: list[_Member]) -> list[_Member]:
@@ -152,8 +153,8 @@ def _ends(found: Ratio | None) -> tuple[float | None, float | None]:
 def _falls(ours: Measured, table: Table) -> list[Fall]:
     found = []
     for column in table.columns:
-        cells = [c for c in table.cells if c.column == column and isinstance(c.threads, int)]
-        published = collapse.between({int(c.threads): c.value for c in cells if isinstance(c.threads, int)})
+        cells = [c for c in table.cells if c.column == column]
+        published = collapse.between({c.threads: c.value for c in cells if isinstance(c.threads, int)})
         one = cells[0]
         levels = ours.each_level(one.variant, one.measure, one.workload) if one.variant and one.workload else {}
         curve = {n: statistics.fmean(v.values()) for n, v in levels.items() if v}

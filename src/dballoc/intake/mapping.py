@@ -16,7 +16,7 @@ FILE = "import.toml"
 
 FIELDS = ("workload", "threads", "variant", "block", "machine")
 _NUMBERS = ("threads", "block")
-_PART = re.compile(r"\{([^{}]*)\}|(\*)|([^{}*]+)|([{}])")
+_PART = re.compile(r"\{([^{}]+)\}|(\*)|([^{}*]+)|([{}])")
 
 
 def _pattern(text: str) -> str:
