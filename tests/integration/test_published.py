@@ -20,7 +20,8 @@ def measured(run_cli: Cli, fresh_directory) -> Path:
 
 def test_what_ran_is_the_small_one(measured: Path) -> None:
     levels = rows(
-        measured, "SELECT variant, role, workload, threads, outcome FROM trial JOIN step USING (trial) WHERE kind = 'level'"
+        measured,
+        "SELECT variant, role, step.workload, threads, outcome FROM trial JOIN step USING (trial) WHERE kind = 'level'",
     )
     assert len(levels) == 2 * 4
     assert {r["outcome"] for r in levels} == {"ok"}

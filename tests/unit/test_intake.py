@@ -329,7 +329,7 @@ def test_the_store_is_the_same_one(tmp_path: Path) -> None:
     bring([write(tmp_path / "a.csv", GOOD)], tmp_path / "out")
     db = sqlite3.connect(tmp_path / "out" / "results.sqlite")
     rows = db.execute(
-        "SELECT variant, role, level, workload, threads, tps FROM trial JOIN step USING (trial) ORDER BY trial"
+        "SELECT variant, role, level, step.workload, threads, tps FROM trial JOIN step USING (trial) ORDER BY trial"
     ).fetchall()
     db.close()
     assert rows[:2] == [("nt-heap", "A1", 1, "ro", 1, 100.0), ("segment-heap-tuned", "V", 1, "ro", 1, 110.5)]
