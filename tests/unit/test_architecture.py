@@ -19,6 +19,7 @@ ALLOWED = {
     "store": {"experiment"},
     "analysis": {"experiment", "store"},
     "report": {"analysis", "experiment"},
+    "intake": {"experiment", "store"},
     "deploy": {"allocators", "analysis", "catalogue", "experiment"},
 }
 # What a room must not import.

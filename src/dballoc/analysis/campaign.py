@@ -39,6 +39,16 @@ class Campaign:
     slice: pl.DataFrame
 
     @property
+    def imported(self) -> bool:
+        """Whether it was made elsewhere: then there is no A/A pair, no proof, no noise guard, and mostly no repeat."""
+        return "imported" in self.facts
+
+    @property
+    def baseline_roles(self) -> tuple[str, str]:
+        """The baseline's runs of a block, whose mean the others are relative to: A1 and A2; elsewhere there is one."""
+        return ("A1", "A1") if self.imported else ("A1", "A2")
+
+    @property
     def names(self) -> list[str]:
         """Variants in the experiment's order, the baseline first."""
         others = [v.name for v in self.experiment.variant if v.name != self.experiment.baseline]
@@ -90,6 +100,14 @@ def read(directory: Path) -> Campaign:
         block=block, duet_block=duet_block, trial=trial.with_columns(_counted(trial, block)),
         duet=duet.with_columns(_counted(duet, duet_block)), pilot=pilot.with_columns(counted=pl.lit(False)), **tables,
     )  # fmt: skip
+
+
+def load_own(directory: Path) -> Campaign:
+    """The same of a campaign that dballoc ran. UsageError also for results made elsewhere."""
+    campaign = load(directory)
+    if campaign.imported:
+        raise UsageError(f"{directory}: its results were made elsewhere and imported; dballoc can report them, no more")
+    return campaign
 
 
 # SQLite's declared types; a column that is all NULL would otherwise have none.

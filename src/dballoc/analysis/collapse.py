@@ -29,3 +29,9 @@ def shape(throughput: Mapping[int, float]) -> Shape:
             return Shape(best, throughput[best], threads, throughput[threads] / so_far)
         so_far = max(so_far, throughput[threads])
     return Shape(best, throughput[best], None, None)
+
+
+def between(throughput: Mapping[int, float]) -> tuple[int, int] | None:
+    """The level before a collapse and the first collapsed one; None where there is none. ValueError when empty."""
+    fell = shape(throughput).collapse_threads
+    return None if fell is None else (max(n for n in throughput if n < fell), fell)

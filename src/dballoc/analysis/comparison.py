@@ -73,22 +73,33 @@ def metrics(campaign: Campaign) -> list[Metric]:
 
 
 def _solo_metrics(campaign: Campaign) -> list[Metric]:
-    top = max(campaign.experiment.threads)
-    unit = "client" if top == 1 else "clients"
-    speed = [
-        Metric(f"tps:{w}", f"{w}, transactions per second at {top} {unit}", "1/s", "higher", w)
-        for w in campaign.experiment.workloads
-    ]
+    speed = []
+    for w in campaign.experiment.workloads:
+        top = top_level(campaign, w)
+        unit = "client" if top == 1 else "clients"
+        speed.append(Metric(f"tps:{w}", f"{w}, transactions per second at {top} {unit}", "1/s", "higher", w))
+    if campaign.imported and not campaign.good["rss_peak"].is_not_null().any():
+        return speed
     memory = [Metric("rss_peak", "peak RSS", "bytes", "lower")]
     if campaign.experiment.time.idle:
         memory.append(Metric("rss_idle", "idle RSS after the load", "bytes", "lower"))
     return [*speed, *memory]
 
 
+def top_level(campaign: Campaign, workload: str) -> int:
+    """The highest level at which a workload is judged: the experiment's; of results made elsewhere, its own highest."""
+    if not campaign.imported:
+        return max(campaign.experiment.threads)
+    levels = campaign.step.filter(pl.col("workload") == workload)["threads"].to_list()
+    return max(levels, default=max(campaign.experiment.threads))
+
+
 def procedures(campaign: Campaign) -> dict[str, Procedure]:
     """What was declared at the start for each design."""
     planned = json.loads(campaign.facts["planned_blocks"])
     family = family_size(campaign.designs, len(campaign.names), len(campaign.experiment.workloads))
+    if campaign.imported:
+        family = max(1, len(campaign.names) - 1) * len(_solo_metrics(campaign))
     return {design: declare(planned[design], family) for design in campaign.designs}
 
 
@@ -120,7 +131,10 @@ def _solo_logs(campaign: Campaign, metric: Metric) -> dict[str, list[float]]:
     for name in campaign.names:
         mine = values.filter((pl.col("role") != "V") | (pl.col("variant") == name))
         by_place = {(block, role): value for block, role, value in mine.select("block", "role", "value").iter_rows()}
-        found[name] = (logs_between_baselines if name == campaign.experiment.baseline else logs_to_baseline)(by_place)
+        if name == campaign.experiment.baseline:
+            found[name] = logs_between_baselines(by_place)
+        else:
+            found[name] = logs_to_baseline(by_place, campaign.baseline_roles)
     return found
 
 
@@ -133,7 +147,7 @@ def faults(campaign: Campaign) -> dict[str, tuple[int, int]]:
 def _values(campaign: Campaign, metric: Metric) -> pl.DataFrame:
     """(block, variant, role, value): one row a trial, or with fresh levels one for all its levels together."""
     if metric.workload is not None:
-        top = max(campaign.experiment.threads)
+        top = top_level(campaign, metric.workload)
         steps = campaign.of(campaign.step).filter(
             (pl.col("kind") == "level") & (pl.col("workload") == metric.workload) & (pl.col("threads") == top)
         )

@@ -89,7 +89,7 @@ def relative(campaign: Campaign, measure: str = "qps") -> pl.DataFrame:
             for name in campaign.names[1:]:
                 mine = here.filter((pl.col("role") != "V") | (pl.col("variant") == name))
                 values = {(b, r): v for b, r, v in mine.select("block", "role", measure).iter_rows() if v is not None}
-                if logs := logs_to_baseline(values):
+                if logs := logs_to_baseline(values, campaign.baseline_roles):
                     r = ratio(logs, CONFIDENCE)
                     low, high = (r.low, r.high) if r.blocks > 1 else (None, None)
                     found.append((name, workload, threads, r.estimate, low, high, r.blocks))

@@ -137,6 +137,7 @@ class Setting:
 
 def settle(experiment: Experiment) -> Setting:
     """Find and check everything. UsageError for whatever this machine cannot do as asked."""
+    _check_recipes(experiment)
     client = replace(sysbench.find(), workloads=workload.settle(experiment))
     of = contents.settle(experiment, client)
     user = server_user()
@@ -188,6 +189,16 @@ def settle_duet(setting: Setting) -> DuetSetting:
     return DuetSetting(chosen, threads, found, left_out)
 
 
+def _check_recipes(experiment: Experiment) -> None:
+    """Before anything else: what would have to be built is worth more to know than what would have to be fetched."""
+    for variant in experiment.variant:
+        if variant.server.recipe and experiment.server_of(variant).basedir is None:
+            raise UsageError(
+                f"variant {variant.name!r}: no registry has its build: {variant.server.recipe}; then name it by the variant's "
+                "server.basedir in the file that --print writes"
+            )
+
+
 def _check_places(user: ServerUser) -> None:
     places.check_socket_path()
     for path, name in ((places.cache(), "DBALLOC_CACHE"), (Path(tempfile.gettempdir()), "TMPDIR")):
@@ -228,7 +239,10 @@ def _settle_variant(
         raise UsageError(f"{where}: {said}")
     _check_thp(where, variant)
     cpu = experiment.cpu_of(variant)
-    server_cpus, client_cpus = cpus.choose(cpu)
+    try:
+        server_cpus, client_cpus = cpus.choose(cpu)
+    except UsageError as error:
+        raise UsageError(f"{error}{_or_smaller(experiment)}") from None
     clients = _most_clients(experiment)
     works = [client.workload(name) for name in experiment.workloads]
     statements = max(sysbench.statements(w, clients, experiment.data.tables, experiment.load) for w in works)
@@ -320,7 +334,17 @@ def _check_memory(setting: Setting) -> None:
     if need > have:
         what = "for a duet's two servers" if setting.duet else "of memory needed"
         less = "lower the buffer pool or the threads" + (", or use --design solo" if setting.duet else "")
-        raise UsageError(f"server.options: about {need / 2**30:.1f} GiB {what}, {have / 2**30:.1f} GiB available; {less}")
+        raise UsageError(
+            f"server.options: about {need / 2**30:.1f} GiB {what}, {have / 2**30:.1f} GiB available; {less}"
+            f"{_or_smaller(setting.experiment)}"
+        )
+
+
+def _or_smaller(experiment: Experiment) -> str:
+    """What else would do where the machine is too small."""
+    if experiment.scaled is not None or experiment.data.own:
+        return ""
+    return f"; or give --scale {'small' if experiment.small else '0.01, or another share'}"
 
 
 def _check_room(setting: Setting) -> None:
@@ -329,5 +353,5 @@ def _check_room(setting: Setting) -> None:
     if (need := setting.disk_needed) > (free := places.free_bytes(place)):
         raise UsageError(
             f"{place}: about {need / 2**30:.1f} GiB of disk needed for data, {free / 2**30:.1f} GiB free; "
-            "make room, lower data.rows, or set DBALLOC_CACHE"
+            f"make room, lower data.rows, or set DBALLOC_CACHE{_or_smaller(setting.experiment)}"
         )

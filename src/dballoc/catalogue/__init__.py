@@ -4,6 +4,7 @@ import difflib
 import tomllib
 from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Any
 
 from dballoc.errors import UsageError
@@ -51,6 +52,17 @@ def experiments() -> dict[str, str]:
     folder = files(__name__) / "experiments"
     found = {e.name.removesuffix(".toml"): e for e in folder.iterdir() if e.name.endswith(".toml")}
     return {name: found[name].read_text(encoding="utf-8") for name in sorted(found)}
+
+
+def published() -> dict[str, tuple[str, str]]:
+    """Published figures by name: what they are of (TOML) and the figures (CSV); see :mod:`dballoc.analysis.published`."""
+    folder = files(__name__) / "published"
+    names = sorted(e.name.removesuffix(".toml") for e in folder.iterdir() if e.name.endswith(".toml"))
+    return {n: (_text(folder, f"{n}.toml"), _text(folder, f"{n}.csv")) for n in names}
+
+
+def _text(folder: Traversable, name: str) -> str:
+    return (folder / name).read_text(encoding="utf-8")
 
 
 def look_up(entries: dict[str, Any], name: str, what: str) -> Any:

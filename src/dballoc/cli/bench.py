@@ -1,5 +1,6 @@
 """``dballoc bench``: run the comparison."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -13,7 +14,9 @@ from dballoc.cli import flags, options, perform, sources
 from dballoc.cli.display import minutes
 from dballoc.cli.report import Prefer
 from dballoc.experiment import file
+from dballoc.experiment import scale as scaling
 from dballoc.experiment.cpus import format_cpus
+from dballoc.host import cpus as host_cpus
 from dballoc.report import terminal
 
 
@@ -21,6 +24,13 @@ def bench(
     experiment: flags.File = None,
     named: Annotated[
         str | None, typer.Option("--experiment", metavar="NAME", help="A shipped experiment; see dballoc list experiments.")
+    ] = None,
+    scale: Annotated[
+        str | None,
+        typer.Option(
+            metavar="small|SHARE",
+            help="Make it smaller: this share of rows and memory, shorter times, fewer clients, the CPUs that are here.",
+        ),
     ] = None,
     allocators: flags.Allocators = None,
     sweep: flags.Sweeps = None,
@@ -98,6 +108,9 @@ def bench(
         "blocks": blocks, "budget": budget, "seed": seed,
     }  # fmt: skip
     layers = sources.layers(like, login_path, defaults_file, given)
+    if scale is not None:
+        origin = str(experiment or f"experiment {named or 'demo'}")
+        layers.insert(0, partial(scaling.lay, text=scale, have=host_cpus.available(), origin=origin))
     model = options.experiment(experiment, named, given, layers)
     if print_:
         print(file.dump(model), end="")

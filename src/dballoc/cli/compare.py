@@ -37,13 +37,13 @@ def compare(
     """Compare two campaigns: what is paired and what is not, ratios with intervals and verdicts, and a gate for CI."""
     # polars and scipy take a while to import, which no other verb should wait for.
     from dballoc.analysis import between, condition, gate
-    from dballoc.analysis.campaign import load
+    from dballoc.analysis.campaign import load_own
     from dballoc.report import between as said
 
     conditions = [condition.parse(text, "--fail-if") for text in fail_if or []]
     if strict and not conditions:
         raise UsageError("--strict: there is no --fail-if to be strict about")
-    campaigns = [load(directory) for directory in (first, second)]
+    campaigns = [load_own(directory) for directory in (first, second)]
     for directory, campaign in zip((first, second), campaigns, strict=True):
         if not campaign.trials.height:
             raise UsageError(f"{directory}: no trial is finished yet; run dballoc bench first")

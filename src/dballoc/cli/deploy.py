@@ -17,9 +17,9 @@ def deploy(
 
     Nothing is changed.
     """
-    from dballoc.analysis.campaign import load
+    from dballoc.analysis.campaign import load_own
     from dballoc.deploy import recipe, text
 
-    found = recipe.recipe(load(directory), variant, directory)
+    found = recipe.recipe(load_own(directory), variant, directory)
     missing = {path: not Path(path).exists() for path in found.libraries}
     print(text.render(found, (form,) if form else FORMS, missing, directory), end="")

@@ -6,7 +6,7 @@ import typer
 from rich.console import Console
 
 import dballoc
-from dballoc.cli import aa, bench, compare, deploy, doctor, fetch, fit, list_, report, verify
+from dballoc.cli import aa, bench, compare, deploy, doctor, fetch, fit, import_, list_, report, verify
 from dballoc.errors import Failure, UsageError
 
 app = typer.Typer(
@@ -35,6 +35,7 @@ app.command("deploy")(deploy.deploy)
 app.command("doctor")(doctor.doctor)
 app.command("fetch")(fetch.fetch)
 app.command("fit")(fit.fit)
+app.command("import")(import_.import_)
 app.command("list")(list_.list_)
 app.command("report")(report.report)
 app.command("verify")(verify.verify)

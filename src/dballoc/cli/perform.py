@@ -44,6 +44,11 @@ def perform(
         show()
         where = f"Report: {page}" if page else f"No report yet; write it with: dballoc report {directory}"
         console.print(f"\n{where}", soft_wrap=True, highlight=False, markup=False)
+        if setting.experiment.published:
+            console.print(
+                f"Beside the published figures: dballoc report {directory} --published", soft_wrap=True, highlight=False,
+                markup=False,
+            )  # fmt: skip
     if ending.why == "interrupted":
         raise typer.Exit(INTERRUPTED)
     if ending.good_trials == 0:

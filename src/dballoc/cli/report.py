@@ -9,6 +9,7 @@ from rich.console import Console
 from dballoc import report as room
 from dballoc.analysis.fit import is_fit
 from dballoc.analysis.preference import parse
+from dballoc.cli import posts
 from dballoc.errors import UsageError
 from dballoc.report import terminal
 
@@ -28,6 +29,9 @@ def report(
     out: Annotated[Path | None, typer.Option(metavar="PATH", help="Where to write; default: into DIR.")] = None,
     redact: Annotated[bool, typer.Option("--redact", help="Replace names of host and users, and paths.")] = False,
     prefer: Prefer = None,
+    published: Annotated[
+        bool, typer.Option("--published", help="Set the figures of the post that the experiment repeats beside ours.")
+    ] = False,
     as_json: Annotated[
         bool,
         typer.Option(
@@ -39,9 +43,10 @@ def report(
     """Write report.html, report.md, recommendation.json, csv/, charts/ from a results directory alone; print the answer."""
     preference = parse(prefer)
     of_fit = is_fit(directory)
-    if of_fit and prefer is not None:
-        raise UsageError(f"--prefer: {directory} holds results of dballoc fit, which recommends nothing")
-    page = room.write(directory, out, redact, preference)
+    for given, flag, why in ((prefer, "--prefer", "recommends nothing"), (published, "--published", "repeats no post")):
+        if of_fit and given:
+            raise UsageError(f"{flag}: {directory} holds results of dballoc fit, which {why}")
+    page = room.write(directory, out, redact, preference, posts.of(directory) if published else None)
     if as_json:
         print(page.with_name("fit.json" if of_fit else "recommendation.json").read_text(encoding="utf-8"), end="")
         return

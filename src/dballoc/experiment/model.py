@@ -38,9 +38,12 @@ class _Table(BaseModel):
 
 
 class Server(_Table):
-    """Which build runs, and with what. ``glibc``: the version of the C library to run it on; None: its own."""
+    """Which build runs, and with what. ``glibc``: the version of the C library to run it on; None: its own. ``stands_for``: the
+    server that it takes the place of, which cannot be had.
+    """
 
     use: str = "mariadb"
+    stands_for: str | None = None
     basedir: str | None = None
     glibc: str | None = None
     engine: Engine = "innodb"
@@ -50,9 +53,14 @@ class Server(_Table):
 
 
 class ServerOverride(_Table):
-    """What a variant changes of ``[server]``; a key left out stays as it is, options are merged."""
+    """What a variant changes of ``[server]``; a key left out stays as it is, options are merged.
+
+    ``recipe``: how to make the build that ``basedir`` must name; without one the variant is refused with it.
+    """
 
     use: str | None = None
+    stands_for: str | None = None
+    recipe: str | None = None
     basedir: str | None = None
     glibc: str | None = None
     engine: Engine | None = None
@@ -195,10 +203,12 @@ class Noise(_Table):
 class Variant(_Table):
     """One column of the tables: an allocator with its settings on a server.
 
-    ``preload`` without ``allocator`` is an allocator by path; with one, libraries that go before it.
+    ``preload`` without ``allocator`` is an allocator by path; with one, libraries that go before it. ``stands_for``: the
+    allocator that it takes the place of, which cannot be had.
     """
 
     name: Name
+    stands_for: str | None = None
     allocator: str | None = None
     preload: list[str] = []
     env: Options = {}
@@ -208,8 +218,29 @@ class Variant(_Table):
     cpu: Cpu | None = None
 
 
+# What --scale multiplies with.
+Share = Annotated[float, Field(gt=0, le=1)]
+
+
+class Scaled(_Table):
+    """What the experiment was before it was made smaller by ``factor``; see :mod:`dballoc.experiment.scale`.
+
+    ``memory``: the largest of its caches. ``cpus``: how CPUs were asked for, in words.
+    """
+
+    factor: Share
+    rows: int
+    threads: list[int]
+    level: Duration
+    memory: Size | None = None
+    cpus: str | None = None
+
+
 class Experiment(_Table):
-    """Everything that decides what a campaign does. ``design`` None: both, or solo where a duet cannot be played."""
+    """Everything that decides what a campaign does. ``design`` None: both, or solo where a duet cannot be played.
+
+    ``published``: the figures of the catalogue that it repeats. ``small``: what ``--scale small`` is for it.
+    """
 
     name: Name = "experiment"
     baseline: str
@@ -221,6 +252,9 @@ class Experiment(_Table):
     blocks: Annotated[int, Field(ge=1)] | None = None
     budget: Duration | None = None
     seed: int = 1
+    published: Name | None = None
+    small: Share | None = None
+    scaled: Scaled | None = None
     server: Server = Server()
     cpu: Cpu = Cpu()
     data: Data = Data()
@@ -274,6 +308,8 @@ class Experiment(_Table):
         changed = {k: getattr(over, k) for k in keys if getattr(over, k) is not None}
         if "use" in changed and "basedir" not in changed:
             changed["basedir"] = None
+        if over.stands_for or "use" in changed or "basedir" in changed:
+            changed["stands_for"] = over.stands_for
         return self.server.model_copy(
             update=changed
             | {

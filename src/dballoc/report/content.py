@@ -1,6 +1,6 @@
 """What the report holds, in its order: the sections that HTML and Markdown both show."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -10,9 +10,11 @@ from dballoc.analysis.comparison import Comparisons, compare
 from dballoc.analysis.overtime import over_time
 from dballoc.analysis.pairs import pairs
 from dballoc.analysis.preference import MEMORY, Preference, check
+from dballoc.analysis.published import Published
 from dballoc.analysis.recommendation import Recommendation, constrained, recommend
 from dballoc.experiment import file
-from dballoc.report import duet, method, tables
+from dballoc.report import duet, imported, method, scaled, tables
+from dballoc.report import published as post
 from dballoc.report.answer import Answer, answer, fault_words, progress
 from dballoc.report.charts import levels, matrix, memory, overtime, plane, ratios
 from dballoc.report.charts.theme import Variants
@@ -35,18 +37,28 @@ class Content(Page):
 
 def judge(campaign: Campaign, preference: Preference = MEMORY) -> tuple[Comparisons, Recommendation, Answer]:
     """The comparisons, what the rule makes of them, and both in words. UsageError if the campaign has not what it asks."""
+    if campaign.imported:
+        nothing = Recommendation(None, False, {}, [], preference, {})
+        return imported.comparisons(campaign), nothing, imported.answer(campaign)
     check(preference, campaign.names, campaign.experiment.workloads, bool(campaign.experiment.time.idle))
     comparisons = compare(campaign)
     baseline = campaign.experiment.baseline
     recommendation = recommend(comparisons, baseline, preference, constrained(campaign, comparisons, preference))
-    return comparisons, recommendation, answer(comparisons, recommendation, baseline, progress(campaign))
+    said = answer(comparisons, recommendation, baseline, progress(campaign))
+    return comparisons, recommendation, replace(said, notes=[*scaled.notes(campaign), *said.notes])
 
 
-def gather(campaign: Campaign, preference: Preference = MEMORY) -> Content:
-    """Everything that the report says of a campaign. UsageError as for :func:`judge`."""
+def gather(campaign: Campaign, preference: Preference = MEMORY, published: Published | None = None) -> Content:
+    """Everything that the report says of a campaign, and of the post that it repeats. UsageError as for :func:`judge`."""
     comparisons, recommendation, said = judge(campaign, preference)
+    title = f"dballoc: {campaign.experiment.name}"
+    if campaign.imported:
+        subtitle = f"made elsewhere · {count(campaign.trial.height, 'figure')}"
+        sections = imported.sections(campaign)
+        return Content(title, subtitle, campaign.names, said, sections, campaign, comparisons, recommendation)
     variants = Variants(campaign.names)
     sections = [
+        *([post.section(campaign, published)] if published else []),
         *([_picture(comparisons, variants)] if "solo" in campaign.designs else []),
         _verdicts(comparisons, variants),
         *([duet.section(campaign, comparisons, variants)] if "duet" in campaign.designs else []),
@@ -61,7 +73,8 @@ def gather(campaign: Campaign, preference: Preference = MEMORY) -> Content:
     done = progress(campaign)
     servers = ", ".join(dict.fromkeys(f"{s} {e}" for s, e in campaign.variant.select("server", "engine").iter_rows()))
     subtitle = f"{servers} · {done.words}, {count(campaign.trials.height, 'trial')} · {campaign.environment.get('cpu')}"
-    title = f"dballoc: {campaign.experiment.name}"
+    if campaign.experiment.scaled:
+        subtitle = f"scaled to {campaign.experiment.scaled.factor:g} · {subtitle}"
     return Content(title, subtitle, campaign.names, said, sections, campaign, comparisons, recommendation)
 
 

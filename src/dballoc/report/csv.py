@@ -9,6 +9,9 @@ from dballoc.analysis.campaign import Campaign
 from dballoc.analysis.comparison import Comparison, Comparisons
 from dballoc.analysis.overtime import over_time
 from dballoc.analysis.pairs import pairs
+from dballoc.analysis.published import Published
+from dballoc.report import imported
+from dballoc.report import published as post
 from dballoc.report.answer import verdict_words
 from dballoc.report.tables import CHANGES
 
@@ -28,15 +31,18 @@ _FAULT = (
 )
 
 
-def write(campaign: Campaign, comparisons: Comparisons, directory: Path) -> None:
-    """Write every table into ``directory``. OSError if that fails."""
+def write(campaign: Campaign, comparisons: Comparisons, directory: Path, published: Published | None = None) -> None:
+    """Write every table into ``directory``, with those of a post's figures beside ours. OSError if that fails."""
     directory.mkdir(parents=True, exist_ok=True)
-    for name, frame in frames(campaign, comparisons).items():
+    beside = post.frames(campaign, published) if published else {}
+    for name, frame in (frames(campaign, comparisons) | beside).items():
         frame.write_csv(directory / f"{name}.csv")
 
 
 def frames(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl.DataFrame]:
     """By file name. Units as in the database: bytes, seconds, milliseconds; ratios as they are."""
+    if campaign.imported:
+        return imported.frames(campaign)
     changed = [curves.relative(campaign, m).with_columns(measure=pl.lit(m)) for m in CHANGES]
     time = over_time(campaign)
     return {

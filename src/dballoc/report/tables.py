@@ -180,6 +180,7 @@ def shapes(campaign: Campaign) -> Table:
     """Where throughput peaks and where it collapses."""
     found = curves.summary(campaign).filter(pl.col("measure") == "tps")
     rows = []
+    top = max(campaign.experiment.threads)
     for workload in campaign.experiment.workloads:
         for name in campaign.names:
             mine = found.filter((pl.col("workload") == workload) & (pl.col("variant") == name))
@@ -189,11 +190,8 @@ def shapes(campaign: Campaign) -> Table:
                 fell = "none"
                 if s.collapse_threads is not None and s.collapse_share is not None:
                     fell = f"at {s.collapse_threads}: {percent(s.collapse_share, 0)} of the best before it"
-                last = max(curve)
-                rows.append([
-                    workload, name, str(s.peak_threads), number(s.peak), percent(curve[last] / s.peak, 0), fell,
-                ])  # fmt: skip
-    top = max(campaign.experiment.threads)
+                at_top = percent(curve[top] / s.peak, 0) if top in curve else NOTHING
+                rows.append([workload, name, str(s.peak_threads), number(s.peak), at_top, fell])
     return Table(
         "Peaks and collapses",
         ["workload", "variant", "peak at threads", "transactions/s there", f"at {top}, of the peak", "collapse"], rows,

@@ -15,9 +15,17 @@ def print_answer(console: Console, directory: Path, preference: Preference = MEM
     """Print the answer of a results directory. UsageError if there is nothing to report."""
     from dballoc.report import content, writer  # imports Altair: see dballoc.report.write
 
-    comparisons, _, said = content.judge(writer.read(directory), preference)
+    campaign = writer.read(directory)
+    comparisons, _, said = content.judge(campaign, preference)
     console.print(Text(said.headline, style="bold"))
     console.print(Text(said.reason))
+    if campaign.imported:
+        console.print(
+            "", Text(said.against, style="bold"), *(Text(f"  {x.name}: {x.text}") for x in said.variants), "", sep="\n"
+        )
+        for note in said.notes:
+            console.print(Text(f"· {note}", style="dim"))
+        return
     width = 2 + max(len(name) for name in [_itself(comparisons.floor[0]), *(c.variant for c in comparisons.family)])
     for metric in comparisons.metrics if comparisons.family else []:
         title = f"{metric.title} ÷ {comparisons.floor[0].variant}'s (better: {metric.better})"

@@ -7,6 +7,7 @@ from pathlib import Path
 from dballoc.analysis.campaign import Campaign, load
 from dballoc.analysis.fit import load as load_fit
 from dballoc.analysis.preference import Preference
+from dballoc.analysis.published import Published
 from dballoc.errors import Failure, UsageError
 from dballoc.report import csv, fit, html, markdown, recommendation
 from dballoc.report.charts import export
@@ -39,13 +40,13 @@ def read(directory: Path) -> Campaign:
     return campaign
 
 
-def write(directory: Path, out: Path, redact: bool, preference: Preference) -> Path:
+def write(directory: Path, out: Path, redact: bool, preference: Preference, published: Published | None) -> Path:
     """Write everything; the page comes last, so that what it names is there. UsageError, Failure."""
     campaign = read(directory)
-    content = gather(redacted(campaign) if redact else campaign, preference)
+    content = gather(redacted(campaign) if redact else campaign, preference, published)
 
     def tables() -> None:
-        csv.write(content.campaign, content.comparisons, out / "csv")
+        csv.write(content.campaign, content.comparisons, out / "csv", published)
         (out / "recommendation.json").write_text(recommendation.dumps(content), encoding="utf-8")
 
     return _write(content, out, redact, tables)

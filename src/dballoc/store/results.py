@@ -126,11 +126,20 @@ class Results:
 
     def add_trial(self, slot: Slot, record: TrialRecord) -> None:
         """Write a finished solo trial. Failure if the disk is full."""
-        place = {
-            "design": "solo", "block": slot.block, "attempt": slot.attempt, "position": slot.position,
-            "variant": slot.variant, "role": slot.role, "level": slot.level, "directory": slot.label,
-        }  # fmt: skip
-        self._transaction(lambda: self._write_trial(place, record))
+        self.add_trials([(slot, record)])
+
+    def add_trials(self, trials: Sequence[tuple[Slot, TrialRecord]]) -> None:
+        """Write solo trials at once, all or none, in this order. Failure if the disk is full."""
+
+        def write() -> None:
+            for slot, record in trials:
+                place = {
+                    "design": "solo", "block": slot.block, "attempt": slot.attempt, "position": slot.position,
+                    "variant": slot.variant, "role": slot.role, "level": slot.level, "directory": slot.label,
+                }  # fmt: skip
+                self._write_trial(place, record)
+
+        self._transaction(write)
 
     def add_duet(self, pairing: Pairing, baseline: str, records: tuple[TrialRecord, TrialRecord]) -> None:
         """Write both finished trials of a duet, the baseline's first. Failure if the disk is full."""

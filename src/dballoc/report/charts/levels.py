@@ -76,8 +76,10 @@ def curve(found: pl.DataFrame, workload: str, measure: Measure, variants: Varian
     return Figure(f"{measure.key.replace('_', '-')}-{workload}", f"{measure.name}, {workload}", caption, chart)
 
 
-def relative(found: pl.DataFrame, workload: str, variants: Variants) -> Figure:
-    """From :func:`dballoc.analysis.curves.relative`: QPS of every variant ÷ QPS of the baseline, against threads."""
+def relative(found: pl.DataFrame, workload: str, variants: Variants, what: str = "QPS") -> Figure:
+    """From :func:`dballoc.analysis.curves.relative`: QPS of every variant ÷ QPS of the baseline, against threads; or TPS,
+    where ``what`` says so.
+    """
     rows = [
         {**{k: r[k] for k in ("variant", "threads", "n", "low", "high")}, "mean": r["ratio"]}
         for r in found.filter(pl.col("workload") == workload).iter_rows(named=True)
@@ -86,7 +88,7 @@ def relative(found: pl.DataFrame, workload: str, variants: Variants) -> Figure:
     low = min([*means, *(max(r["low"], 1 / _CUT) for r in rows if r["low"] is not None)])
     high = max([*means, *(min(r["high"], _CUT) for r in rows if r["high"] is not None)])
     y = alt.Y(
-        "mean:Q", title=f"QPS, ratio to {variants.names[0]}", axis=alt.Axis(format=".2f", tickCount=6),
+        "mean:Q", title=f"{what}, ratio to {variants.names[0]}", axis=alt.Axis(format=".2f", tickCount=6),
         scale=alt.Scale(domain=[low - _AIR, high + _AIR], nice=False, zero=False),
     )  # fmt: skip
     edges = frame([{"low": 1 - MARGIN, "high": 1 + MARGIN}])
@@ -97,7 +99,7 @@ def relative(found: pl.DataFrame, workload: str, variants: Variants) -> Figure:
         f"Ratio to {variants.names[0]}, block by block, with its 95 % interval; the band is ±1 %. "
         "The axis does not begin at zero."
     )
-    return Figure(f"relative-qps-{workload}", f"Relative QPS, {workload}", caption, chart)
+    return Figure(f"relative-{what.lower()}-{workload}", f"Relative {what}, {workload}", caption, chart)
 
 
 def _curves(rows: list[dict[str, Any]], y: alt.Y, variants: Variants) -> list[alt.Chart]:

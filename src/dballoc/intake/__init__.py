@@ -1,0 +1,1 @@
+"""Results made elsewhere: read, checked, and brought into a results directory."""

@@ -1,0 +1,154 @@
+"""A post's tables with ours beside them, of results that no server made."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from test_report_write import SIZES
+
+from dballoc import catalogue
+from dballoc.analysis import published
+from dballoc.analysis.beside import beside
+from dballoc.analysis.campaign import load
+from dballoc.analysis.published import Published
+from dballoc.analysis.shape import Shape
+from dballoc.cli import posts
+from dballoc.errors import UsageError
+from dballoc.report import scaled
+from dballoc.report.content import gather
+from dballoc.report.published import frames, section
+
+Make = Callable[..., Path]
+
+POINTS = ["hot-points_range=100", "point-query_range=100"]
+SCALED = {"factor": 0.01, "rows": 50_000_000, "threads": [256], "level": "20m", "memory": "10G"}
+
+
+def post(name: str) -> Published:
+    return published.parse(name, *catalogue.published()[name])
+
+
+@pytest.fixture
+def small(make: Make) -> Path:
+    """Three blocks; jemalloc as fast as glibc, with three quarters of its memory."""
+    variants = [
+        {"name": "glibc", "stands_for": "glibc 2.35"},
+        {"name": "jemalloc", "allocator": "jemalloc"},
+        {"name": "tuned", "stands_for": "something else"},
+    ]
+    return make(
+        "small", blocks=3, workloads=POINTS, threads=[81], published="smalldatum-2025-myrocks", scaled=SCALED, variant=variants,
+        server={"stands_for": "Facebook's MySQL 8.0.32", "options": {"innodb_buffer_pool_size": "100M"}},
+        sql=(
+            "UPDATE trial SET rss_peak = rss_peak * 0.75 WHERE variant = 'jemalloc'",
+            "UPDATE step SET qps = 1000 + trial % 3, tps = 1000 + trial % 3",
+        ),
+    )  # fmt: skip
+
+
+def test_ours_stand_beside_the_posts_own_figures(small: Path) -> None:
+    qps, memory = beside(load(small), post("smalldatum-2025-myrocks"))
+    figure = qps.figures["hot-points_range=100", "jemalloc"]
+    assert (figure.cell.value, figure.blocks) == (1.00, 3)
+    assert figure.value == pytest.approx(1, abs=0.01)
+    assert figure.low < figure.value < figure.high
+    assert qps.figures["hot-points_range=100", "tcmalloc"].value is None
+    assert qps.figures["insert_range=100", "jemalloc"].value is None
+    rss = memory.figures["glibc", "peak RSS, GB"]
+    assert rss.cell.value == 36.2
+    assert rss.value == pytest.approx(160 * 2**20 / 1e9, rel=0.02)
+    assert memory.figures["glibc", "peak RSS ÷ block cache"].value == pytest.approx(160 / 128, rel=0.02)
+
+
+def test_the_shape_is_that_of_the_pairs_of_a_row(small: Path) -> None:
+    qps, memory = beside(load(small), post("smalldatum-2025-myrocks"))
+    # 1.00 in the post, 1.00 here; tcmalloc was not run.
+    assert qps.shapes["hot-points_range=100"] is Shape.AGREES
+    # 1.04 in the post, 1.00 here.
+    assert qps.shapes["point-query_range=100"] is Shape.DIFFERS
+    assert qps.shapes["insert_range=100"] is Shape.UNDECIDED
+    assert memory.shapes["peak RSS, GB"] is Shape.AGREES
+    pair = next(p for p in memory.pairs if (p.group, p.first, p.second) == ("peak RSS, GB", "jemalloc", "glibc"))
+    assert pair.published == pytest.approx(12.2 / 36.2)
+    assert pair.ours is not None
+    assert pair.ours.high < 1
+
+
+def test_one_block_decides_nothing(make: Make) -> None:
+    path = make("one", blocks=1, workloads=POINTS, threads=[256], published="smalldatum-2025-myrocks")
+    for table in beside(load(path), post("smalldatum-2025-myrocks")):
+        assert set(table.shapes.values()) == {Shape.UNDECIDED}
+
+
+def test_the_section_says_where_it_differs_and_why(small: Path) -> None:
+    found = section(load(small), post("smalldatum-2025-myrocks"))
+    text = " ".join(found.text)
+    assert "Of 35 rows, the shape agrees in" in text
+    assert "It differs in point-query_range=100 (Relative QPS)" in text
+    assert "48 CPUs there, 2 here" in text
+    assert "Scaled to 0.01" in text
+    assert "MariaDB 10.11.1 stands for Facebook's MySQL 8.0.32." in text
+    assert "client included; ours are the server's alone" in text
+    assert "3 blocks in random order" in text
+    columns = list(found.tables[0].columns)
+    assert columns == ["row", "tcmalloc: published", "ours", "jemalloc: published", "ours", "shape"]
+    row = next(r for r in found.tables[0].rows if r[0] == "point-query_range=100")
+    assert row[1:4] == ["1.04", "–", "1.04"]
+    assert row[5] == "differs\n1 differ, 2 open"
+    assert found.tables[1].rows[-1][0] == "shape"
+
+
+def test_scale_and_stand_ins_are_said_at_the_top(small: Path) -> None:
+    campaign = load(small)
+    notes = scaled.notes(campaign)
+    assert notes == [
+        "Scaled to 0.01 of small: 100,000 rows a table instead of 50,000,000, cache 128M instead of 10G, clients 81 instead of "
+        "256 and levels of 3s instead of 20m. Its figures are not those of the full scale.",
+        "Stand-ins for what cannot be had: MariaDB 10.11.1 for Facebook's MySQL 8.0.32, glibc 1 for glibc 2.35 and tuned 1 for "
+        "something else.",
+    ]
+    content = gather(campaign)
+    assert content.answer.notes[:2] == notes
+    assert content.subtitle.startswith("scaled to 0.01 · ")
+    assert gather(campaign, published=post("smalldatum-2025-myrocks")).sections[0].key == "published"
+
+
+def test_levels_have_changes_and_collapses(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("nt-heap", "segment-heap"):
+        monkeypatch.setitem(SIZES, name, 2**27)
+    threads = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
+    path = make(
+        "mdev", blocks=2, workloads=["oltp_read_only"], threads=threads, levels="fresh", published="mdev-38369",
+        baseline="nt-heap", variant=[{"name": "nt-heap"}, {"name": "segment-heap"}],
+        sql=(
+            "UPDATE step SET tps = 5000 WHERE kind = 'level'",
+            "UPDATE step SET tps = 1000 WHERE kind = 'level' AND threads = 1024 AND trial IN "
+            "(SELECT trial FROM trial WHERE variant = 'nt-heap')",
+        ),
+    )  # fmt: skip
+    found = {b.table.name: b for b in beside(load(path), post("mdev-38369"))}["oltp_read_only"]
+    falls = {f.column: f for f in found.falls}
+    assert (falls["nt-heap"].published, falls["nt-heap"].ours) == ((512, 1024), (512, 1024))
+    assert falls["segment-heap"].published is falls["segment-heap"].ours is None
+    assert [falls[c].shape for c in ("nt-heap", "segment-heap")] == [Shape.AGREES, Shape.AGREES]
+    assert falls["nt-heap, small blocks"].shape is Shape.UNDECIDED
+    top = found.figures["1024", "segment-heap"]
+    assert top.published_change == pytest.approx(4621.49 / 523.21)
+    assert top.change is not None
+    assert top.change.estimate == pytest.approx(5)
+
+
+def test_the_tables_are_there_as_csv(small: Path) -> None:
+    found = frames(load(small), post("smalldatum-2025-myrocks"))
+    assert set(found) == {"published", "published-shape"}
+    assert found["published"].height == 32 * 2 + 3 * 3
+    assert set(found["published-shape"]["shape"]) == {"agrees", "differs", "undecided"}
+
+
+def test_an_experiment_that_repeats_no_post_is_one_line(make: Make) -> None:
+    with pytest.raises(
+        UsageError, match=r"own: its experiment repeats no post \(no key published\); those that do: chinaunix-2013"
+    ):
+        posts.of(make("own", blocks=1))
+    with pytest.raises(UsageError, match="no published figures 'nobody'"):
+        posts.of(make("other", blocks=1, published="nobody"))

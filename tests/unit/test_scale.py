@@ -1,0 +1,120 @@
+"""--scale: what shrinks, how far, and what is refused."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dballoc import catalogue
+from dballoc.errors import UsageError
+from dballoc.experiment import file, scale
+from dballoc.experiment.model import Experiment
+
+TWO = {0, 1}
+BIG = {
+    "server": {"options": {"innodb-buffer-pool-size": "80G", "sort_buffer_size": "2M"}},
+    "data": {"tables": 16, "rows": 50_000_000},
+    "threads": [8, 64, 256],
+    "time": {"warmup": "10m", "level": "20m", "idle": "0s"},
+}
+
+Make = Callable[..., Experiment]
+
+
+def test_rows_memory_times_and_levels_shrink_together(experiment: Make) -> None:
+    small = scale.scaled(experiment(**BIG), 0.01, TWO, "x")
+    assert (small.data.tables, small.data.rows) == (16, 500_000)
+    assert small.server.options == {"innodb-buffer-pool-size": "819M", "sort_buffer_size": "2M"}
+    assert small.threads == [3, 20, 81]
+    assert (small.time.warmup, small.time.level, small.time.idle) == (6.0, 12.0, 0.0)
+    was = small.scaled
+    assert was is not None
+    assert (was.factor, was.rows, was.threads, was.level, was.memory) == (0.01, 50_000_000, [8, 64, 256], 1200.0, 80 * 2**30)
+
+
+def test_what_cannot_be_measured_or_started_is_not_made(experiment: Make) -> None:
+    tiny = scale.scaled(experiment(**BIG | {"limits": {"memory": "2G"}, "budget": "1h"}), 1e-6, TWO, "x")
+    assert tiny.data.rows == scale.FEWEST_ROWS
+    assert tiny.server.options["innodb-buffer-pool-size"] == "16M"
+    assert (tiny.time.warmup, tiny.time.level, tiny.time.idle, tiny.budget) == (1.0, 3.0, 0.0, 60.0)
+    assert tiny.limits.memory == 512 * 2**20
+    assert tiny.threads == [1, 2, 8]
+
+
+def test_a_variants_own_cache_shrinks_too(experiment: Make) -> None:
+    options = {"rocksdb_block_cache_size": "10G"}
+    variants = [{"name": "glibc"}, {"name": "big", "server": {"options": options}}]
+    small = scale.scaled(experiment(variant=variants), 0.1, TWO, "x")
+    assert small.find("big").server.options == {"rocksdb_block_cache_size": "1G"}
+
+
+@given(share=st.floats(1e-4, 1), threads=st.lists(st.integers(1, 4096), min_size=1, unique=True))
+def test_levels_keep_their_order_and_never_grow(experiment: Make, share: float, threads: list[int]) -> None:
+    small = scale.scaled(experiment(threads=threads), share, TWO, "x")
+    assert small.threads == sorted({scale.level(n, share) for n in threads})
+    assert len(small.threads) <= len(threads)
+    assert max(small.threads) <= max(threads)
+    assert file.build(file.parse(file.dump(small), "x"), "x") == small
+
+
+def test_the_whole_share_changes_no_figure(experiment: Make) -> None:
+    one = experiment(**BIG)
+    whole = scale.scaled(one, 1.0, TWO, "x")
+    assert (whole.data, whole.threads, whole.time, whole.server) == (one.data, one.threads, one.time, one.server)
+
+
+@pytest.mark.parametrize(
+    ("asked", "have", "got"),
+    [
+        ({"server": "0-7", "client": "8-15"}, {0, 1}, {"server": "0", "client": "1"}),
+        ({"server": "0-11", "client": "12-15"}, {0, 1, 2, 3}, {"server": "0-2", "client": "3"}),
+        ({"server": "0-7", "client": "8-15"}, {5}, {"server": "5", "client": "5"}),
+        ({"server": "0-7"}, {0, 1}, {"server": "0-1"}),
+        ({"server": "0", "client": "1"}, {0, 1}, {"server": "0", "client": "1"}),
+        ({"count": 8}, {0, 1}, {"count": 2}),
+        ({"count": 2}, {0, 1, 2}, {"count": 2}),
+    ],
+)
+def test_cpus_become_those_that_are_here(experiment: Make, asked: dict, have: set[int], got: dict) -> None:
+    small = scale.scaled(experiment(cpu=asked), 0.5, have, "x")
+    assert small.cpu.model_dump(exclude_none=True) == got
+
+
+def test_of_variants_that_come_out_alike_the_first_stays(experiment: Make) -> None:
+    variants = [{"name": f"v{n}", "cpu": {"count": n}} for n in (4, 8, 16, 32)]
+    small = scale.scaled(experiment(variant=variants, baseline="v8"), 0.5, TWO, "x")
+    assert [(v.name, v.cpu and v.cpu.count) for v in small.variant] == [("v4", 1), ("v32", 2)]
+    assert small.baseline == "v4"
+    assert small.scaled
+    assert small.scaled.cpus == "4, 8, 16, 32"
+
+
+@pytest.mark.parametrize("text", ["", "tiny", "0", "-1", "1.5", "nan", "inf", "1/2"])
+def test_other_words_are_one_line(text: str) -> None:
+    with pytest.raises(UsageError, match="is neither small nor a number above 0 and up to 1"):
+        scale.parse(text, 0.1, "x")
+
+
+def test_small_is_what_the_experiment_says(experiment: Make) -> None:
+    assert scale.parse("small", 0.25, "x") == 0.25
+    with pytest.raises(UsageError, match=r"^my\.toml: it has no key small"):
+        scale.parse("small", None, "my.toml")
+
+
+def test_twice_and_own_data_are_refused(experiment: Make) -> None:
+    with pytest.raises(UsageError, match=r"^x: --scale: it is scaled already, to 0\.5"):
+        scale.scaled(scale.scaled(experiment(), 0.5, TWO, "x"), 0.5, TWO, "x")
+    with pytest.raises(UsageError, match=r"^x: --scale: the data are your own"):
+        scale.scaled(experiment(data={"directory": "/backup"}), 0.5, TWO, "x")
+
+
+@pytest.mark.parametrize("name", [n for n, text in catalogue.experiments().items() if "\nsmall = " in text])
+def test_every_shipped_experiment_is_small_enough_for_a_laptop(name: str) -> None:
+    one = file.build(file.parse(catalogue.experiments()[name], name), name)
+    small = scale.scaled(one, one.small or math.nan, TWO, name)
+    assert small.data.tables * small.data.rows <= 4_000_000
+    caches = [scale._size(v) or 0 for k, v in small.server.options.items() if k in scale.CACHES]
+    assert max(caches) + small.threads[-1] * 2 * 2**20 < 4 * 2**30
+    assert small.time.level <= 10
