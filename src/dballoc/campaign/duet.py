@@ -176,7 +176,7 @@ class _Duet:
         return baseline, partner
 
     def _warm_up_by_sql(self) -> None:
-        for sql in warmup_statements(self.experiment):
+        for sql in warmup_statements(self.experiment, self.context.setting.contents.tables):
             for side in self.order:
                 with side.blamed(sql):
                     try:
@@ -211,7 +211,10 @@ class _Duet:
         life = side.life
         # It is ended by us; twice the time, and a minute, in case that all of this is slow.
         engine = life.prepared.server.engine
-        job = client.Job(step.workload, step.threads, 2 * seconds + 60, self.experiment.data, engine, self.experiment.load)
+        job = client.Job(
+            step.workload, step.threads, 2 * seconds + 60, self.experiment.data, engine, self.experiment.load,
+            life.prepared.programs.get(step.workload),
+        )  # fmt: skip
         connection = client.connection_file(life.run_directory, life.address, life.password)
         side.intervals = []
         side.client = client.start(

@@ -31,6 +31,11 @@ def workloads() -> Entries:
     return _read("workloads")
 
 
+def cycles() -> Entries:
+    """Names that stand for several workloads; see cycles.toml."""
+    return _read("cycles")
+
+
 def foreign_options() -> dict[str, Any]:
     """What of another server's options is left out or moved; see options.toml."""
     return _read("options")

@@ -4,11 +4,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from dballoc.catalogue import experiments, look_up, workloads
+from dballoc.catalogue import cycles, experiments, look_up, workloads
 from dballoc.errors import UsageError
 from dballoc.experiment import file
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.paths import anchor
+from dballoc.load.cycles import expand
 
 Table = dict[str, Any]
 
@@ -34,10 +35,11 @@ def experiment(
     if given and origin is None and named is None:
         where = "command line"
     below = {k: given.pop(k) for k in ("allocators",) if k in given}
-    table = overlay(anchor(table, origin.parent if origin else Path.cwd(), workloads()), below)
+    known = {**workloads(), **cycles()}
+    table = overlay(anchor(table, origin.parent if origin else Path.cwd(), known), below)
     for layer in layers:
         table = layer(table)
-    return file.build(anchor(overlay(table, given), Path.cwd(), workloads()), where)
+    return file.build(expand(anchor(overlay(table, given), Path.cwd(), known)), where)
 
 
 def overlay(table: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
@@ -51,6 +53,8 @@ def overlay(table: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
         result.pop("blocks", None)  # the time asked for decides, not the file's number
     if "blocks" in flags and "budget" not in flags:
         result.pop("budget", None)
+    if "workloads" in flags:
+        result.pop("warm", None)  # the file's warm-ups are for its workloads
     if any("/" in w or w.endswith(".lua") for w in flags.get("workloads", [])):
         # Options of the file's scripts are not those of the user's.
         result.get("load", {}).pop("options", None)

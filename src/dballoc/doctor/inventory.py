@@ -12,6 +12,7 @@ from dballoc.experiment import file
 from dballoc.experiment.model import Experiment
 from dballoc.host.packages import Packages
 from dballoc.load import sysbench
+from dballoc.load.cycles import expand
 from dballoc.load.workload import lua
 from dballoc.servers import build as find_build
 from dballoc.servers.build import Build
@@ -72,9 +73,14 @@ def workloads() -> list[Workload]:
         here = True
     except UsageError:
         here = False
-    return [
+    found = [
         Workload(name, row["title"], row.get("writes", False), _script(row["script"], directories) if here else None)
         for name, row in catalogue.workloads().items()
+    ]
+    scripts = {workload.name: workload for workload in found}
+    return found + [
+        Workload(name, row["title"], any(scripts[w].writes for w in row["workloads"]), scripts[row["workloads"][0]].script)
+        for name, row in catalogue.cycles().items()
     ]
 
 
@@ -120,7 +126,7 @@ def _script(module: str, directories: list[Path]) -> Path | None:
 
 
 def _shipped(name: str, text: str, here: set[str]) -> Shipped:
-    experiment = file.build(tomllib.loads(text), f"experiment {name}")
+    experiment = file.build(expand(tomllib.loads(text)), f"experiment {name}")
     needed = [v.allocator or "glibc" for v in experiment.variant if not v.preload]
     needed += [s.use for s in map(experiment.server_of, experiment.variant) if s.basedir is None]
     lacking = tuple(n for n in dict.fromkeys(needed) if n not in here)

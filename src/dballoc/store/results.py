@@ -13,7 +13,7 @@ from dballoc.experiment.schedule import Pairing, Slot
 FILE = "results.sqlite"
 
 # Raise it when schema.sql changes.
-FORMAT = 2
+FORMAT = 3
 
 Row = Mapping[str, Any]
 
@@ -124,7 +124,8 @@ class Results:
         """Write a finished solo trial. Failure if the disk is full."""
         place = {
             "design": "solo", "block": slot.block, "attempt": slot.attempt, "position": slot.position,
-            "variant": slot.variant, "role": slot.role, "level": slot.level, "directory": slot.label,
+            "variant": slot.variant, "role": slot.role, "level": slot.level, "workload": slot.workload,
+            "directory": slot.label,
         }  # fmt: skip
         self._transaction(lambda: self._write_trial(place, record))
 
@@ -132,7 +133,7 @@ class Results:
         """Write both finished trials of a duet, the baseline's first. Failure if the disk is full."""
         place = {
             "design": pairing.design, "block": pairing.block, "attempt": pairing.attempt, "position": pairing.position,
-            "level": None, "directory": pairing.label,
+            "level": None, "workload": None, "directory": pairing.label,
         }  # fmt: skip
 
         def write() -> None:
