@@ -183,6 +183,7 @@ class _Campaign:
             found[name] = {
                 "title": work.title, "group": work.group, "script": work.file.name if work.file else work.script,
                 "options": {**work.options, **load.options}, "prepared_statements": work.prepares(load),
+                "whole": work.whole,
             }  # fmt: skip
         return found
 

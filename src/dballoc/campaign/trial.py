@@ -137,7 +137,9 @@ class _Trial:
                 for interval in running.reports():
                     intervals.append(interval)
                     # The counters' window lies between the first report and the last.
-                    edge = len(intervals) == 1 or interval.elapsed > step.seconds - 1  # without a known end each may be the last
+                    edge = (
+                        len(intervals) == 1 or interval.elapsed > step.seconds - 1
+                    )  # without a known end each may be the last
                     samples.append(self.life.sampler.sample(whole=edge))
                     self.context.observer.tick(Tick(samples[-1].rss, interval.elapsed, interval.tps, interval.latency * 1e3))
                 if time.monotonic() - samples[-1].clock > _LONGEST_GAP:

@@ -115,7 +115,9 @@ class Workload(_Table):
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         if sum(source is not None for source in (self.script, self.sql, self.use)) != 1:
-            raise ValueError("give a script (Lua), sql (a file of statements) or use (a workload by name), and one of them only")
+            raise ValueError(
+                "give a script (Lua), sql (a file of statements) or use (a workload by name), and one of them only"
+            )
         return self
 
 

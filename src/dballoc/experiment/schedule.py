@@ -68,7 +68,9 @@ def block(experiment: Experiment, number: int, attempt: int = 0) -> list[Slot]:
     members += [(v.name, "V") for v in experiment.variant if v.name != experiment.baseline]
     levels: list[int | None] = list(experiment.threads) if experiment.levels == "fresh" else [None]
     workloads: list[str | None] = list(experiment.workloads) if experiment.sequence == "fresh" else [None]
-    cells = [(name, role, level, w) for w in workloads for level in levels if _runs(experiment, w, level) for name, role in members]
+    cells = [
+        (name, role, level, w) for w in workloads for level in levels if _runs(experiment, w, level) for name, role in members
+    ]
     random.Random(f"{experiment.seed}:{number}:{attempt}").shuffle(cells)
     return [Slot(number, attempt, i, *cell) for i, cell in enumerate(cells, 1)]
 

@@ -27,8 +27,8 @@ class Step:
 
 
 def cycle(experiment: Experiment, slot: Slot, tables: bool = True) -> list[Step]:
-    """The steps of a trial: the load of the tables where there is one, the warm-up SQL, then for each workload a warm-up (or one
-    for all, where the experiment says which) and its rising levels, then idle. ``tables``: whether sysbench's are there.
+    """The steps of a trial: the load of the tables where there is one, the warm-up SQL, then for each workload a warm-up (or
+    one for all, where the experiment says which) and its rising levels, then idle. ``tables``: whether sysbench's are there.
 
     Warm-ups run at the lowest level: a higher one would lift the memory that the first levels show.
     """

@@ -19,7 +19,7 @@ _OPTION_FILE = "client.cnf"
 
 @dataclass(frozen=True)
 class Job:
-    """What one client is to do. ``seconds`` 0: until its workload ends by itself; ``program``: the one that its workload runs."""
+    """What one client is to do. ``seconds`` 0: until its workload ends by itself; ``program``: what its workload runs."""
 
     workload: str
     threads: int

@@ -69,7 +69,7 @@ def prepare_options(work: Workload, threads: int, data: Data, engine: str) -> di
 
 
 def run_options(work: Workload, threads: int, seconds: float, data: Data, engine: str, load: Load) -> dict[str, str]:
-    """The options of a run. What sysbench leaves to a default of its version is said outright. ``seconds`` 0: without an end."""
+    """The options of a run. What sysbench leaves to a default of its version is said outright. ``seconds`` 0: no end."""
     options = {
         **tables_options(data, engine),
         "threads": str(threads),

@@ -22,8 +22,8 @@ def lua() -> Path:
 
 @dataclass(frozen=True)
 class Workload:
-    """``script``: the module that sysbench loads, or the path of one. ``file``: the user's own file; ``content``: the hash of what
-    makes its data, the user's file or our scripts; ``statements`` of a SQL file. The rest as in catalogue/workloads.toml.
+    """``script``: the module that sysbench loads, or the path of one. ``file``: the user's own file; ``content``: the hash of
+    what makes its data, the user's file or our scripts; ``statements`` of a SQL file. The rest as in catalogue/workloads.toml.
     """
 
     name: str
@@ -39,6 +39,7 @@ class Workload:
     text: bool = False
     brings: bool = False
     ends: bool = False
+    whole: bool = False
     program: tuple[str, ...] = ()
 
     def prepares(self, load: model.Load) -> bool:
@@ -50,7 +51,7 @@ def of_catalogue(name: str) -> Workload:
     """The catalogue's workload. UsageError if there is none of that name."""
     row: dict[str, Any] = look_up(workloads(), name, "workload")
     content = _scripts() if row.get("brings") else ""
-    more = {key: row[key] for key in ("group", "writes", "text", "brings", "ends") if key in row}
+    more = {key: row[key] for key in ("group", "writes", "text", "brings", "ends", "whole") if key in row}
     return Workload(
         name, row["script"], row.get("options", {}), row["prepared"], content=content, title=row["title"],
         program=tuple(row.get("program", ())), **more,
@@ -84,7 +85,7 @@ def _bare(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def own(name: str, table: model.Workload) -> Workload:
-    """A workload of the user's. UsageError for a file that cannot be read, for what is wrong in it, and for an unknown ``use``."""
+    """A workload of the user's. UsageError for a file that cannot be read, what is wrong in it, and an unknown ``use``."""
     if table.use is not None:
         base = of_catalogue(table.use)
         if base.ends:

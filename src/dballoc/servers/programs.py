@@ -10,7 +10,7 @@ from dballoc.servers.build import Build
 
 
 def find(build: Build, names: Sequence[str], what: str) -> Path:
-    """The first of ``names`` that is there, those of the build's family first. UsageError, that ``what`` needs it, if none is."""
+    """The first of ``names`` that is there, those of the build's family first. UsageError, ``what`` in front, if none is."""
     places = [build.executable.parent, build.basedir / "bin", build.basedir / "usr/bin"]
     ordered = sorted(names, key=lambda n: not n.startswith(build.family))
     for name in ordered:

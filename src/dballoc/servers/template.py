@@ -43,7 +43,7 @@ Prepare = Callable[[Address, str], list[Fill]]
 
 @dataclass(frozen=True)
 class Recipe:
-    """What decides a template's content. ``tables``: with sysbench's tables, where its data have them; else they are not made."""
+    """What decides a template's content. ``tables``: with sysbench's tables, where its data have them; else without."""
 
     build: Build
     engine: str
