@@ -87,7 +87,7 @@ def start(
     follower = Follower(raw / f"intervals-{name}.jsonl")
     child = custody.spawn(
         sysbench.command(bench, connection, "run", options),
-        sysbench.environment(bench, work, follower.path, program_file(raw, work), _dump(job, connection)), printed,
+        sysbench.environment(bench, work, follower.path, program_file(raw, work), dump_command(job, connection)), printed,
         cpus=sorted(cpus) if cpus else None, nofile=max(1024, job.threads + 200),
     )  # fmt: skip
     return Client(child, printed, follower)
@@ -102,8 +102,8 @@ def program_file(directory: Path, work: Workload) -> Path | None:
     return path
 
 
-def _dump(job: Job, connection: Path) -> str | None:
-    """The dump of the load's database, as words of a shell."""
+def dump_command(job: Job, connection: Path) -> str | None:
+    """The dump of the load's database, as words of a shell; None for a job without a program."""
     if job.program is None:
         return None
     # MySQL's asks for statistics that no other server has; MariaDB's does not know that it could be told not to.
