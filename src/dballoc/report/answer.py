@@ -243,8 +243,10 @@ def _figures(mine: list[Comparison], comparisons: Comparisons) -> str:
     spoken = [c for c in mine if _spoken_of(c)]
     speeds = [c for c in spoken if c.metric.workload is not None and c.ratio]
     if len(speeds) > _MANY:
-        rest = _figures([c for c in mine if c.metric.workload is None], comparisons) if len(speeds) < len(spoken) else ""
-        return ", and ".join(filter(None, [_counted(speeds), rest]))
+        said = {v for c in speeds if (v := verdict_words(c, comparisons)).startswith("no verdict")}
+        words = f"{_range(speeds)}, {said.pop()}" if said else _counted(speeds)
+        rest = [c for c in spoken if c.metric.workload is None]
+        return ", and ".join([words, *([_figures(rest, comparisons)] if rest else [])])
     verdicts = [verdict_words(c, comparisons) for c in spoken]
     if all(c.ratio is None for c in spoken):
         return verdicts[0]
@@ -258,12 +260,17 @@ def _counted(speeds: list[Comparison]) -> str:
     """The speed in many workloads: how often it is shown to be higher or lower, and the range of its ratios."""
     faster = [c for c in speeds if speed.shown_faster(c)]
     slower = [c for c in speeds if speed.shown_slower(c)]
-    ratios = [found.estimate for c in speeds if (found := speed.speed(c))]
     named = [
-        f"{what} in {len(found)}" + (f" ({listing([_metric_name(c) for c in found])})" if 0 < len(found) <= _NAMED else "")
-        for what, found in (("faster", faster), ("slower", slower))
-    ]
-    return f"of {len(speeds)} speeds between {times(min(ratios))} and {times(max(ratios))}, shown to be {' and '.join(named)}"
+        f"{what} in {len(found)}" + (f" ({listing([_metric_name(c) for c in found])})" if len(found) <= _NAMED else "")
+        for what, found in (("faster", faster), ("slower", slower)) if found
+    ]  # fmt: skip
+    shown = f"shown to be {' and '.join(named)}" if named else "none shown to differ"
+    return f"{_range(speeds)}, {shown}"
+
+
+def _range(speeds: list[Comparison]) -> str:
+    ratios = [found.estimate for c in speeds if (found := speed.speed(c))]
+    return f"{len(speeds)} speeds between {times(min(ratios))} and {times(max(ratios))}"
 
 
 def _metric_name(comparison: Comparison) -> str:
@@ -271,11 +278,10 @@ def _metric_name(comparison: Comparison) -> str:
 
 
 def _floor_figures(floor: list[Comparison], comparisons: Comparisons) -> list[str]:
-    speeds = [c.ratio.estimate for c in floor if c.metric.workload is not None and c.ratio]
+    speeds = [c for c in floor if c.metric.workload is not None and c.ratio]
     if len(speeds) <= _MANY:
         return [f"{_short(c, comparisons)} {_times(c)}" for c in floor]
-    rest = [f"{_short(c, comparisons)} {_times(c)}" for c in floor if c.metric.workload is None]
-    return [f"{len(speeds)} speeds between {times(min(speeds))} and {times(max(speeds))}", *rest]
+    return [_range(speeds), *(f"{_short(c, comparisons)} {_times(c)}" for c in floor if c.metric.workload is None)]
 
 
 def _spoken_of(comparison: Comparison) -> bool:

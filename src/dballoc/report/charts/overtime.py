@@ -13,8 +13,8 @@ _HEIGHT = 240
 # Pixels of a line of text above the frame.
 _LINE = 18
 
-# More levels than this have no room for their names.
-_MOST = 16
+# More levels, or more letters of workloads' names, than these have no room above the frame.
+_MOST, _LETTERS = 16, 80
 
 # key: (name, axis, factor, what to know)
 _MEASURES = {
@@ -65,9 +65,7 @@ def _figure(found: OverTime, key: str, variants: Variants, suffix: str = "", of:
         .mark_line(strokeWidth=1.7)
         .encode(x=x, y=y, color=variants.color(legend), strokeDash=variants.dash(legend), detail="run:N")
     )
-    on_top = (
-        "Numbers on top are client threads; grey" if _room(found.steps) else "Dotted lines part the workloads' levels; grey"
-    )
+    on_top = "Numbers on top are client threads; grey" if _room(found.steps) else "Dotted lines part the levels; grey"
     caption = (
         f"Mean over trials, all laid onto one clock. {on_top} is warming up and idling."
         f"{' The starts of the levels lie one after the other.' if found.steps['start'].n_unique() > 1 else ''}{more}"
@@ -77,7 +75,7 @@ def _figure(found: OverTime, key: str, variants: Variants, suffix: str = "", of:
 
 
 def _room(steps: pl.DataFrame) -> bool:
-    """Whether names and levels of the steps fit on top of a chart."""
+    """Whether the levels' numbers fit on top of a chart."""
     return steps.filter(pl.col("kind") == "level").height <= _MOST
 
 
@@ -106,7 +104,7 @@ def _steps(steps: pl.DataFrame, x: alt.X) -> list[alt.Chart]:
     ]
     if not _room(steps):
         return layers[:2]
-    if workloads:
+    if workloads and sum(len(w["text"]) for w in workloads) <= _LETTERS:
         layers.append(
             alt.Chart(frame(workloads)).mark_text(**text, align="left").encode(x=x, y=alt.value(-5 - _LINE), text="text:N")
         )
