@@ -2,7 +2,9 @@
 
 import os
 import re
+import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,10 +135,13 @@ class Served:
 
 
 @pytest.fixture(scope="module")
-def served(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """One server for all workloads."""
-    before = {name: os.environ.get(name) for name in ("DBALLOC_CACHE", "TMPDIR")}
-    os.environ |= {"DBALLOC_CACHE": str(home / "cache"), "TMPDIR": str(home / "tmp")}
+    # Not below the session's home: what runs there is not to outlive a test.
+    base = Path(tempfile.mkdtemp(prefix="dbw-", dir="/tmp"))
+    base.chmod(0o755)
+    before = os.environ.get("DBALLOC_CACHE")
+    os.environ["DBALLOC_CACHE"] = str(base / "cache")
     table = {
         "baseline": "glibc", "workloads": ["oltp_read_only"], "threads": [4], "design": "solo",
         "server": {"options": {"innodb_buffer_pool_size": "32M", "log_output": "TABLE"}},
@@ -162,8 +167,11 @@ def served(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ser
             yield Served(running.admin, config, setting.sysbench, experiment, directory)
             server.stop(running, 60)
     finally:
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)
+        if before is None:
+            del os.environ["DBALLOC_CACHE"]
+        else:
+            os.environ["DBALLOC_CACHE"] = before
+        shutil.rmtree(base)
 
 
 def test_the_published_set_is_what_is_tested() -> None:
@@ -301,7 +309,7 @@ def test_the_load_is_measured(run_cli: Cli, tiny_experiment: Experiment, out: Pa
     found = rows(out, "SELECT s.*, t.workload AS alone FROM step s JOIN trial t USING (trial) ORDER BY trial, step")
     loads = [r for r in found if r["workload"] == "load"]
     assert [(r["events"], r["threads"], r["kind"]) for r in loads] == [(40_000, 3, "level")] * 2
-    assert all(r["tps"] == pytest.approx(r["events"] / r["seconds"], rel=0.3) for r in loads)
+    assert all(r["events"] / r["seconds"] <= r["tps"] <= 4 * r["events"] / r["seconds"] for r in loads)
     updates = [r for r in found if r["workload"] == "update-one_range=100"]
     assert [r["kind"] for r in updates] == ["level"] * 2
     assert all(r["qps"] == pytest.approx(r["tps"], rel=0.01) for r in updates)

@@ -55,8 +55,8 @@ def overlay(table: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
         result.pop("budget", None)
     if "workloads" in flags:
         result.pop("warm", None)  # the file's warm-ups are for its workloads
-    if any("/" in w or w.endswith(".lua") for w in flags.get("workloads", [])):
-        # Options of the file's scripts are not those of the user's.
+    if not all(_takes_sysbenchs(w) for w in flags.get("workloads", [])):
+        # Options of the file's scripts are not those of other ones.
         result.get("load", {}).pop("options", None)
     if "data" in result:
         for one, other in (("data.directory", "sql"), ("data.sql", "directory")):
@@ -74,6 +74,11 @@ def overlay(table: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
             place = place.setdefault(section, {})
         place[key] = {**place.get(key, {}), **value} if isinstance(value, dict) else value
     return result
+
+
+def _takes_sysbenchs(workload: str) -> bool:
+    """Whether its script takes the options of sysbench's own OLTP scripts, as shipped experiments give them."""
+    return workloads().get(workload, {}).get("script", "").startswith("oltp_")
 
 
 def words(text: str | None) -> list[str] | None:

@@ -84,9 +84,11 @@ def floor(comparisons: Comparisons) -> Table:
     return Table(f"{comparisons.floor[0].variant} against itself", columns, rows, words=("metric", "what it shows"))
 
 
-def levels(campaign: Campaign, workload: str, measures: dict[str, tuple[str, float]], title: str) -> Table:
-    """Levels × variants, means with their 95 % intervals over blocks."""
-    found = curves.summary(campaign).filter(pl.col("workload") == workload)
+def levels(
+    campaign: Campaign, workload: str, measures: dict[str, tuple[str, float]], title: str, summary: pl.DataFrame | None = None
+) -> Table:
+    """Levels × variants, means with their 95 % intervals over blocks. ``summary``: of the campaign, where it is at hand."""
+    found = (curves.summary(campaign) if summary is None else summary).filter(pl.col("workload") == workload)
     cells = {
         (threads, variant, measure): (mean, low, high)
         for variant, threads, measure, mean, low, high in found.select(
@@ -105,7 +107,8 @@ def levels(campaign: Campaign, workload: str, measures: dict[str, tuple[str, flo
 
 def all_levels(campaign: Campaign, measures: dict[str, tuple[str, float]], title: str) -> Table:
     """:func:`levels` of all workloads in one."""
-    found = [(w, levels(campaign, w, measures, title)) for w in campaign.experiment.workloads]
+    summary = curves.summary(campaign)
+    found = [(w, levels(campaign, w, measures, title, summary)) for w in campaign.experiment.workloads]
     columns = ["workload", *found[0][1].columns]
     return Table(title, columns, [[w, *row] for w, t in found for row in t.rows], found[0][1].caption, heads=3)
 
