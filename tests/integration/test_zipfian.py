@@ -64,5 +64,5 @@ def test_the_counts_are_zipfs(tmp_path: Path, n: int, exponent: float) -> None:
 def test_large_tables_need_no_large_table(tmp_path: Path) -> None:
     counts = drawn(tmp_path, 2**31 - 1, 0.8, 20_000)
     assert max(counts) > 10**8
-    # A third of all draws is of the first hundredth of the rows: (n / 100)^0.2 of n^0.2.
+    # Four of ten draws are of the first hundredth of the rows: (n / 100)^0.2 of n^0.2.
     assert sum(c for k, c in counts.items() if k < 2**31 / 100) / 20_000 == pytest.approx(0.01**0.2, abs=0.02)

@@ -55,7 +55,7 @@ def overlay(table: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
         result.pop("budget", None)
     if "workloads" in flags:
         result.pop("warm", None)  # the file's warm-ups are for its workloads
-    if not all(_takes_sysbenchs(w) for w in flags.get("workloads", [])):
+    if any(map(_another_script, flags.get("workloads", []))):
         # Options of the file's scripts are not those of other ones.
         result.get("load", {}).pop("options", None)
     if "data" in result:
@@ -76,9 +76,10 @@ def overlay(table: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _takes_sysbenchs(workload: str) -> bool:
-    """Whether its script takes the options of sysbench's own OLTP scripts, as shipped experiments give them."""
-    return workloads().get(workload, {}).get("script", "").startswith("oltp_")
+def _another_script(workload: str) -> bool:
+    """Whether its script is none of sysbench's own, whose options shipped experiments give."""
+    ours = workloads().get(workload, {"script": "oltp_"})["script"]
+    return "/" in workload or workload.endswith(".lua") or workload in cycles() or not ours.startswith("oltp_")
 
 
 def words(text: str | None) -> list[str] | None:
