@@ -289,6 +289,8 @@ class _Duet:
         events, queries = (sum(getattr(i, what) for i in side.intervals) for what in ("events", "queries"))
         if not events:
             raise Fault("client", f"{step.title}: not one transaction ended")
+        if not queries:
+            raise Fault("client", f"{step.title}: sysbench itself asked nothing, so its transactions cannot be counted; use solo")
         for row in side.life.record.slices:
             if row["workload"] == step.workload:
                 row["events"] = row["queries"] * events / queries

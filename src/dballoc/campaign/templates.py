@@ -42,7 +42,7 @@ def _words(setting: Setting, recipe: Recipe) -> str:
     if of.sql:
         return f"from {', '.join(p.name for p in of.sql)}"
     parts = [f"{data.tables} tables of {data.rows:,} rows"] if of.tables and recipe.tables else []
-    return " and ".join([*parts, *(f"what {w.name} prepares" for w in of.makers)]) or "none yet"
+    return " and ".join([*parts, *(f"what {w.name} prepares" for w in of.makers)]) or "no tables"
 
 
 def _make(setting: Setting, custody: Custody, prepared: Prepared, recipe: Recipe, log: Path) -> Template:
