@@ -290,7 +290,7 @@ class _Duet:
         if not events:
             raise Fault("client", f"{step.title}: not one transaction ended")
         if not queries:
-            raise Fault("client", f"{step.title}: sysbench itself asked nothing, so its transactions cannot be counted; use solo")
+            raise Fault("client", f"{step.title}: sysbench itself asked nothing, by which a duet counts; use --design solo")
         for row in side.life.record.slices:
             if row["workload"] == step.workload:
                 row["events"] = row["queries"] * events / queries
