@@ -40,6 +40,17 @@ def test_fresh_levels_give_every_cell_a_start(experiment) -> None:
     assert members(slots) == Counter("A1@1 A2@1 jemalloc@1 tuned@1 A1@4 A2@4 jemalloc@4 tuned@4".split())
 
 
+def test_a_fresh_sequence_gives_every_workload_a_start(experiment) -> None:
+    both = experiment(sequence="fresh", levels="fresh", workloads=["load", "oltp_insert"])
+    slots = schedule.block(both, 1)
+    cells = {(s.role, s.variant, s.workload, s.level) for s in slots}
+    roles = [("A1", "glibc"), ("A2", "glibc"), ("V", "jemalloc"), ("V", "tuned")]
+    # The tables are loaded at the highest level only.
+    assert cells == {(*r, *w) for r in roles for w in (("load", 4), ("oltp_insert", 1), ("oltp_insert", 4))}
+    assert len(slots) == len(cells)
+    assert len({s.label for s in slots}) == len(slots)
+
+
 def test_the_order_is_the_seeds_forever(experiment) -> None:
     # Written out: a release that shuffles otherwise would resume an older campaign in another order.
     assert orders(experiment(), 3) == [
@@ -99,6 +110,7 @@ def test_nobody_has_a_favourite_position(experiment, who: str) -> None:
         (Slot(1, 0, 2, "jemalloc", "V"), "b001-p002-jemalloc"),
         (Slot(12, 2, 3, "glibc", "A2"), "b012-again2-p003-glibc-A2"),
         (Slot(1, 0, 1, "glibc", "A1", 64), "b001-p001-glibc-A1-64"),
+        (Slot(1, 0, 1, "glibc", "V", 64, "scan_range=100"), "b001-p001-glibc-scan_range=100-64"),
     ],
 )
 def test_labels(slot: Slot, label: str) -> None:

@@ -60,3 +60,32 @@ def test_the_warmup_scans_every_table_unless_told_otherwise(experiment) -> None:
     assert scans == ["SELECT AVG(id) FROM sbtest1 FORCE KEY (PRIMARY)", "SELECT AVG(id) FROM sbtest2 FORCE KEY (PRIMARY)"]
     own = cycle(experiment(warmup_sql=["SELECT 1"]), ONE_START)
     assert [s.sql for s in own if s.kind == "sql"] == ["SELECT 1"]
+
+
+def test_the_load_comes_first_and_ends_by_itself(experiment) -> None:
+    model = experiment(workloads=["load", "oltp_read_only"], threads=[1, 8], time=TIMES, data={"tables": 1})
+    assert titles(model) == [
+        "level load 8",
+        "sql",
+        "warmup oltp_read_only 1",
+        "level oltp_read_only 1",
+        "level oltp_read_only 8",
+        "idle",
+    ]
+    assert [s.seconds for s in cycle(model, ONE_START) if s.workload == "load"] == [0]
+
+
+def test_the_experiment_says_what_warms_the_server_up(experiment) -> None:
+    model = experiment(workloads=["oltp_insert", "oltp_delete"], warm=["oltp_read_only"], threads=[4], time=TIMES)
+    assert titles(model) == ["warmup oltp_read_only 4", "level oltp_insert 4", "level oltp_delete 4", "idle"]
+
+
+def test_a_start_for_each_workload_runs_that_one_alone(experiment) -> None:
+    model = experiment(workloads=["load", "oltp_insert"], sequence="fresh", threads=[4], time=TIMES, warmup_sql=[])
+    assert titles(model, Slot(1, 0, 1, "glibc", "A1", workload="load")) == ["level load 4", "idle"]
+    only = Slot(1, 0, 2, "glibc", "A1", workload="oltp_insert")
+    assert titles(model, only) == ["warmup oltp_insert 4", "level oltp_insert 4", "idle"]
+
+
+def test_without_sysbenchs_tables_there_is_nothing_to_scan(experiment) -> None:
+    assert [s.kind for s in cycle(experiment(threads=[1], time=TIMES), ONE_START, tables=False)] == ["warmup", "level", "idle"]

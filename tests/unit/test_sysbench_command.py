@@ -1,12 +1,13 @@
 """How sysbench is asked: everything that its version leaves to a default is said, no password is an argument."""
 
+import shlex
 from pathlib import Path
 
 import pytest
 
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Data, Load
-from dballoc.load import sysbench
+from dballoc.load import client, sysbench
 from dballoc.load.workload import of_catalogue
 from dballoc.servers.options import Address
 
@@ -56,6 +57,36 @@ def test_the_client_gets_nothing_of_the_variant(monkeypatch: pytest.MonkeyPatch)
 def test_prepared_statements_are_counted() -> None:
     assert sysbench.statements(of_catalogue("oltp_read_only"), 256, 8, Load()) == 256 * 8 * 5
     assert sysbench.statements(of_catalogue("oltp_read_only"), 256, 8, Load(prepared_statements=False)) == 0
+
+
+def test_statements_go_as_the_workload_has_them_unless_told_otherwise() -> None:
+    def mode(name: str, load: Load) -> str:
+        return sysbench.run_options(of_catalogue(name), 1, 10, DATA, "innodb", load)["db-ps-mode"]
+
+    micro = "point-query_range=100"
+    assert (mode("oltp_point_select", Load()), mode(micro, Load())) == ("auto", "disable")
+    assert mode(micro, Load(prepared_statements=True)) == "auto"
+    assert sysbench.statements(of_catalogue(micro), 256, 16, Load()) == 0
+    assert sysbench.statements(of_catalogue(micro), 256, 16, Load(prepared_statements=True)) == 256 * 16
+
+
+def test_the_load_has_no_time() -> None:
+    assert sysbench.run_options(of_catalogue("load"), 4, 0, DATA, "innodb", Load())["time"] == "0"
+
+
+def test_a_dump_is_told_to_sysbench_as_words_of_a_shell(tmp_path: Path) -> None:
+    address = Address(tmp_path / "s.sock")
+    connection = client.connection_file(tmp_path, address, "secret")
+    job = client.Job("dump-churn", 1, 5, Data(database="my shop"), "innodb", Load(), Path("/opt/my sql/mariadb-dump"))
+    words = client.dump_command(job, connection)
+    assert words is not None
+    assert shlex.split(words)[0] == "/opt/my sql/mariadb-dump"
+    assert shlex.split(words)[-1] == "my shop"
+    assert "secret" not in words
+    option_file = tmp_path / "client.cnf"
+    assert f"--defaults-file={option_file}" in shlex.split(words)
+    assert option_file.stat().st_mode & 0o777 == 0o600
+    assert f"socket={address.socket}" in option_file.read_text()
 
 
 def test_a_workload_that_is_not_there() -> None:

@@ -1,7 +1,7 @@
 """A results directory as data frames."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,19 @@ class Campaign:
         return ("A1", "A1") if self.imported else ("A1", "A2")
 
     @property
+    def starts(self) -> list[tuple[int | None, str | None]]:
+        """The starts of a variant in a block, by (level, workload): None where one start runs all of them."""
+        e = self.experiment
+        levels: list[int | None] = list(e.threads) if e.levels == "fresh" else [None]
+        return [(level, w) for w in (e.workloads if e.sequence == "fresh" else [None]) for level in levels]
+
+    def part(self, start: tuple[int | None, str | None]) -> "Campaign":
+        """The same, reduced to the solo trials of one of :attr:`starts`."""
+        level, workload = start
+        mine = pl.col("level").eq_missing(level) & pl.col("workload").eq_missing(workload)
+        return replace(self, trial=self.trial.filter(mine))
+
+    @property
     def names(self) -> list[str]:
         """Variants in the experiment's order, the baseline first."""
         others = [v.name for v in self.experiment.variant if v.name != self.experiment.baseline]
@@ -71,7 +84,7 @@ class Campaign:
 
     def of(self, table: pl.DataFrame) -> pl.DataFrame:
         """A table's rows of good solo trials, with the trial's variant, role, block and level."""
-        places = self.good.select("trial", "variant", "role", "block", pl.col("level").alias("trial_level"))
+        places = self.good.select("trial", "variant", "role", "block", pl.col("level", "workload").name.prefix("trial_"))
         return table.join(places, on="trial", how="inner", maintain_order="left")
 
 

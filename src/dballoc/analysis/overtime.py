@@ -12,8 +12,6 @@ POINTS = 300
 # Samples closer than this say nothing about CPU: ticks are 10 ms.
 _SHORTEST_GAP = 0.5
 
-# Which start of a variant a trial is; with rising levels there is one (0), with fresh ones one for each level.
-_START = pl.col("trial_level").fill_null(0).alias("start")
 _STEP = ["start", "step"]
 
 
@@ -32,13 +30,13 @@ class OverTime:
 
 def over_time(campaign: Campaign) -> OverTime:
     """All good trials of the campaign. A bin that fewer than half of a variant's trials reached is left out."""
-    every = campaign.of(campaign.step).with_columns(_START)
+    every = _of(campaign, campaign.step)
     steps = _nominal(every)
     length = steps["end"].max() if steps.height else 0.0
     width = max(1.0, float(length or 0.0) / POINTS)  # type: ignore[arg-type]
     points = pl.concat([_throughput(campaign), _server(campaign)])
     begun = every.select("trial", "step", began="t")
-    good = campaign.good.select("variant", pl.col("level").fill_null(0).alias("start"))
+    good = _numbered(campaign, campaign.good, "level", "workload").select("variant", "start")
     trials = good.group_by("variant", "start").agg(trials=pl.len())
     series = (
         points.join(begun, on=["trial", "step"], how="inner")
@@ -57,6 +55,20 @@ def over_time(campaign: Campaign) -> OverTime:
     return OverTime(steps, series)
 
 
+def _of(campaign: Campaign, table: pl.DataFrame) -> pl.DataFrame:
+    return _numbered(campaign, campaign.of(table), "trial_level", "trial_workload")
+
+
+def _numbered(campaign: Campaign, rows: pl.DataFrame, level: str, workload: str) -> pl.DataFrame:
+    """With ``start``: which of the variant's starts in a block the trial is, from 0; only fresh levels or a fresh sequence give
+    more than one.
+    """
+    schema = {level: pl.Int64, workload: pl.String}
+    places = pl.DataFrame(campaign.starts, schema=schema, orient="row").with_row_index("start")
+    places = places.with_columns(pl.col("start").cast(pl.Int64))
+    return rows.join(places, on=[level, workload], how="inner", nulls_equal=True, maintain_order="left")
+
+
 def _nominal(every: pl.DataFrame) -> pl.DataFrame:
     return (
         every.group_by(*_STEP)
@@ -70,8 +82,8 @@ def _nominal(every: pl.DataFrame) -> pl.DataFrame:
 
 def _throughput(campaign: Campaign) -> pl.DataFrame:
     # sysbench may end with a report of a few milliseconds, whose rate says nothing.
-    return campaign.of(campaign.interval).filter(pl.col("seconds") > _SHORTEST_GAP).select(
-        "trial", "variant", _START, "step", measure=pl.lit("tps"),
+    return _of(campaign, campaign.interval).filter(pl.col("seconds") > _SHORTEST_GAP).select(
+        "trial", "variant", "start", "step", measure=pl.lit("tps"),
         t=pl.col("t") - pl.col("seconds") / 2, value=pl.col("events") / pl.col("seconds"),
     )  # fmt: skip
 
@@ -79,9 +91,9 @@ def _throughput(campaign: Campaign) -> pl.DataFrame:
 def _server(campaign: Campaign) -> pl.DataFrame:
     within = ["trial", "step"]
     samples = (
-        campaign.of(campaign.sample)
+        _of(campaign, campaign.sample)
         .sort("trial", "t")
-        .with_columns(_START, gap=pl.col("t").diff().over(within), used=pl.col("cpu_user").diff().over(within))
+        .with_columns(gap=pl.col("t").diff().over(within), used=pl.col("cpu_user").diff().over(within))
     )
     place = ["trial", "variant", "start", "step"]
     user = samples.filter(pl.col("gap") > _SHORTEST_GAP).select(

@@ -70,7 +70,7 @@ def pair(first: Campaign, second: Campaign) -> Pairing:
             levels[workload] = max(common)
     unpaired += [f"workload {w}: only in the second" for w in b.workloads if w not in a.workloads]
     differences = {name: _differences(first, second, name) for name in both}
-    load = _of_load(a, b)
+    load = _of_load(first, second)
     no_speed = [*_of_design(first, second, "solo"), *load]
     if a.levels != b.levels:
         no_speed.append(_against("levels", a.levels, b.levels))
@@ -100,13 +100,14 @@ def _of_duet(first: Campaign, second: Campaign) -> list[str]:
     return [_against(what, x, y) for what, x, y in pairs if x != y] if both else []
 
 
-def _of_load(a: Experiment, b: Experiment) -> list[str]:
+def _of_load(first: Campaign, second: Campaign) -> list[str]:
     """What both campaigns must have in common for any figure of theirs."""
+    a, b = first.experiment, second.experiment
     pairs: list[tuple[str, Any, Any]] = [
         ("tables", a.data.tables, b.data.tables),
         ("rows", a.data.rows, b.data.rows),
         ("random numbers", a.load.random, b.load.random),
-        ("prepared statements", a.load.prepared_statements, b.load.prepared_statements),
+        ("prepared statements", *_prepared(first, second)),
         ("load options", _words(a.load.options), _words(b.load.options)),
         ("memory limit", a.limits.memory, b.limits.memory),
         ("warm-up SQL", a.warmup_sql, b.warmup_sql),
@@ -114,10 +115,22 @@ def _of_load(a: Experiment, b: Experiment) -> list[str]:
     return [_against(what, x, y) for what, x, y in pairs if x != y]
 
 
+def _prepared(first: Campaign, second: Campaign) -> tuple[str, str]:
+    """The workloads of both campaigns whose statements are prepared in the one and sent as text in the other, for each."""
+    found = [json.loads(c.facts.get("workloads", "{}")) for c in (first, second)]
+    differing = [
+        w for w in found[0] if w in found[1] and found[0][w]["prepared_statements"] != found[1][w]["prepared_statements"]
+    ]
+    one, other = (", ".join(f"{w} {'on' if f[w]['prepared_statements'] else 'off'}" for w in differing) for f in found)
+    return one, other
+
+
 def _of_history(a: Experiment, b: Experiment) -> list[str]:
     """What memory depends on beside: all that a server start does, and for how long."""
     pairs: list[tuple[str, Any, Any]] = [
         ("workloads", _list(a.workloads), _list(b.workloads)),
+        ("sequence", a.sequence, b.sequence),
+        ("warm-up workloads", _list(a.warm), _list(b.warm)),
         ("clients", _list(a.threads), _list(b.threads)),
         ("warm-up, s", a.time.warmup, b.time.warmup),
         ("level, s", a.time.level, b.time.level),

@@ -4,20 +4,18 @@ import hashlib
 import json
 import os
 import re
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment
-from dballoc.load import sysbench
+from dballoc.load import client, sysbench
 from dballoc.load.sysbench import Sysbench
 from dballoc.load.workload import Workload, shown
-from dballoc.servers import datadir
+from dballoc.servers import datadir, programs
 from dballoc.servers.build import Build
 from dballoc.servers.options import Address
 from dballoc.servers.server import tail
-from dballoc.servers.sql import USER
 from dballoc.servers.template import Fill
 
 _CLIENTS = ("mariadb", "mysql")
@@ -28,7 +26,8 @@ _CLIENT_ERROR = re.compile(r"^ERROR (?:\d+ )?(?:\([0-9A-Z]+\) )?at line (\d+):? 
 class Contents:
     """``tables``: sysbench's own; ``makers``: scripts with a ``prepare`` of their own; else ``directory`` or ``sql`` files.
 
-    ``identity`` changes when any of the user's files does; empty with sysbench's tables alone. ``size``: bytes, about.
+    ``identity`` changes when any of the user's files does, or a script of ours that makes data; empty with sysbench's tables
+    alone. ``size``: bytes, about.
     """
 
     tables: bool
@@ -42,7 +41,7 @@ class Contents:
 def settle(experiment: Experiment, bench: Sysbench) -> Contents:
     """Look at all that data are made of. UsageError in one line for what cannot be used."""
     data = experiment.data
-    works = [bench.workload(name) for name in experiment.workloads]
+    works = [bench.workload(name) for name in dict.fromkeys([*experiment.workloads, *experiment.warm])]
     makers = tuple(w for w in works if sysbench.makes_data(bench, w))
     if data.directory is not None:
         directory = Path(data.directory).absolute()
@@ -77,28 +76,18 @@ def _size(path: Path) -> int:
     return path.stat().st_size * (12 if path.suffix == ".gz" else 2)
 
 
-def client(build: Build) -> Path:
-    """The command-line client that reads SQL files: the build's own, else the machine's. UsageError if there is none.
+def reader(build: Build) -> Path:
+    """The command-line client that reads SQL files. UsageError if there is none.
 
     It alone reads what mysqldump and people write (DELIMITER, SOURCE, versioned comments), and does not hold it in memory.
     """
-    places = [build.executable.parent, build.basedir / "bin", build.basedir / "usr/bin"]
-    names = _CLIENTS if build.family == "mariadb" else _CLIENTS[::-1]
-    for name in names:
-        for place in places:
-            if os.access(place / name, os.X_OK):
-                return place / name
-    for name in names:
-        if found := shutil.which(name):
-            return Path(found)
-    raise UsageError("data.sql is read by the client mariadb or mysql, and neither is here; apt-get install mariadb-client")
+    return programs.find(build, _CLIENTS, "data.sql is read by the client mariadb or mysql")
 
 
-def feed(path: Path, reader: Path, address: Address, password: str, database: str, run_directory: Path) -> Fill:
+def feed(path: Path, program: Path, address: Address, password: str, database: str, run_directory: Path) -> Fill:
     """The client that reads one SQL file into the server."""
-    config = sysbench.write_config(run_directory / "client.cnf", {})
-    config.write_text(f"[client]\nuser={USER}\npassword={password}\nsocket={address.socket}\n", encoding="utf-8")
-    argv = [os.fspath(reader), f"--defaults-file={config}", "--default-character-set=utf8mb4", "--batch", database]
+    config = client.option_file(run_directory, address, password)
+    argv = [os.fspath(program), f"--defaults-file={config}", "--default-character-set=utf8mb4", "--batch", database]
     env = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LC_ALL": "C"}
 
     def refused(log: Path) -> UsageError | None:

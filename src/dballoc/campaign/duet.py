@@ -182,7 +182,7 @@ class _Duet:
         return baseline, partner
 
     def _warm_up_by_sql(self) -> None:
-        for sql in warmup_statements(self.experiment):
+        for sql in warmup_statements(self.experiment, self.context.setting.contents.tables):
             for side in self.order:
                 with side.blamed(sql):
                     samples: list[Sample] = []
@@ -220,7 +220,10 @@ class _Duet:
         life = side.life
         # It is ended by us; twice the time, and a minute, in case that all of this is slow.
         engine = life.prepared.server.engine
-        job = client.Job(step.workload, step.threads, 2 * seconds + 60, self.experiment.data, engine, self.experiment.load)
+        job = client.Job(
+            step.workload, step.threads, 2 * seconds + 60, self.experiment.data, engine, self.experiment.load,
+            life.prepared.programs.get(step.workload),
+        )  # fmt: skip
         connection = client.connection_file(life.run_directory, life.address, life.password)
         side.intervals = []
         side.client = client.start(
@@ -299,6 +302,8 @@ class _Duet:
         events, queries = (sum(getattr(i, what) for i in side.intervals) for what in ("events", "queries"))
         if not events:
             raise Fault("client", f"{step.title}: not one transaction ended")
+        if not queries:
+            raise Fault("client", f"{step.title}: sysbench itself asked nothing, by which a duet counts; use --design solo")
         for row in side.life.record.slices:
             if row["workload"] == step.workload:
                 row["events"] = row["queries"] * events / queries

@@ -6,6 +6,7 @@ from dballoc.analysis.components import Components, Costs, Plan, Wishes, plan
 from dballoc.analysis.procedure import FIRST_LOOK, LAST_LOOK, declare, family_size
 from dballoc.campaign.prepare import Setting
 from dballoc.experiment import schedule
+from dballoc.experiment.model import LOAD
 from dballoc.experiment.steps import cycle, idle_or_load_seconds
 
 # Seconds beside the planned ones, as measured on two cores: copy, start, stop; and for each run of the client.
@@ -13,6 +14,8 @@ _PER_TRIAL = 0.8
 _PER_LOAD = 0.25
 _PER_BLOCK = 0.5
 _PER_GIB_COPIED = 2.0
+# Rows a second of sysbench's tables that a load puts in.
+_ROWS_LOADED = 60_000
 # A duet's two servers start and stop together, its copies one after the other.
 _PER_DUET = 1.6
 
@@ -80,8 +83,10 @@ def _solo_block(setting: Setting) -> tuple[int, float, float]:
     copied = setting.copied / 2**30 * _PER_GIB_COPIED
     on_purpose = seconds = 0.0
     for slot in slots:
-        steps = cycle(setting.experiment, slot)
+        steps = cycle(setting.experiment, slot, setting.contents.tables)
         planned = idle_or_load_seconds(steps)
+        if any(s.workload == LOAD for s in steps):
+            seconds += setting.experiment.data.tables * setting.experiment.data.rows / _ROWS_LOADED
         loads = sum(1 for s in steps if s.kind in ("warmup", "level"))
         on_purpose += planned
         seconds += planned + _PER_TRIAL + copied + loads * _PER_LOAD

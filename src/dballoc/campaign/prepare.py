@@ -6,7 +6,7 @@ Whatever is wrong here is one line, and nothing was started.
 import json
 import os
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, get_args
@@ -20,14 +20,14 @@ from dballoc.allocators.settings import Given
 from dballoc.campaign import contents, malloc
 from dballoc.campaign.contents import Contents
 from dballoc.errors import UsageError
-from dballoc.experiment.model import Design, Experiment, Server, Variant
+from dballoc.experiment.model import LOAD, Design, Experiment, Server, Variant
 from dballoc.experiment.units import parse_size
 from dballoc.host import cgroup, cpus, halves, places, thp
 from dballoc.host.user import ServerUser, server_user
 from dballoc.load import sysbench, workload
 from dballoc.servers import build as find_build
 from dballoc.servers import options as server_options
-from dballoc.servers import template, validate
+from dballoc.servers import programs, template, validate
 from dballoc.servers.build import Build
 
 # A server's memory beside its cache, for the estimate alone: fixed, and for each connection.
@@ -44,7 +44,7 @@ _MOST_CLIENTS = 64
 
 @dataclass(frozen=True)
 class Prepared:
-    """A variant as it will run on this machine."""
+    """A variant as it will run on this machine. ``programs``: what its workloads run beside sysbench, by workload."""
 
     variant: Variant
     server: Server
@@ -59,6 +59,7 @@ class Prepared:
     pool_bytes: int | None
     nofile: int
     settings: tuple[Given, ...] = ()
+    programs: dict[str, Path] = field(default_factory=dict)
 
     def row(self) -> dict[str, Any]:
         """For the table ``variant``."""
@@ -118,6 +119,18 @@ class Setting:
         pool = max((p.pool_bytes or 0) for p in self.variants.values())
         return pool + _BASE_MEMORY + clients * _CONNECTION_MEMORY
 
+    def recipe(self, prepared: Prepared, workload: str | None) -> template.Recipe:
+        """Of the data on which a start of a variant begins: of all workloads (None), or of that one alone."""
+        return replace(prepared.recipe, tables=False) if LOAD in self.experiment.runs(workload) else prepared.recipe
+
+    def recipes(self, prepared: Prepared) -> list[template.Recipe]:
+        """Of all data that a variant's starts begin on, and on which its workloads are rehearsed."""
+        e = self.experiment
+        starts: list[str | None] = list(e.workloads) if e.sequence == "fresh" else [None]
+        found = [self.recipe(prepared, start) for start in starts]
+        found += [prepared.recipe] if e.workload else []
+        return list({recipe.key: recipe for recipe in found}.values())
+
     @property
     def copied(self) -> int:
         """Bytes of the largest copy of data that a trial makes."""
@@ -126,12 +139,16 @@ class Setting:
     @property
     def disk_needed(self) -> int:
         """Bytes in the cache: the templates still to be made, and the largest copies that are there at once."""
-        missing = {p.recipe.key for p in self.variants.values() if template.find(p.recipe) is None}
+        missing = {r.key for r in self._recipes() if template.find(r) is None}
         sizes = self._sizes()
-        return sum(sizes[key] for key in missing) + (2 if self.duet else 1) * max(sizes.values())
+        loaded = template.tables_bytes(self.experiment.data) if LOAD in self.experiment.workloads else 0
+        return sum(sizes[key] for key in missing) + (2 if self.duet else 1) * max(sizes.values()) + loaded
+
+    def _recipes(self) -> list[template.Recipe]:
+        return [r for p in self.variants.values() for r in self.recipes(p)]
 
     def _sizes(self) -> dict[str, int]:
-        recipes = {p.recipe.key: p.recipe for p in self.variants.values()}
+        recipes = {r.key: r for r in self._recipes()}
         return {k: t.size if (t := template.find(r)) else template.estimate_bytes(r) for k, r in recipes.items()}
 
 
@@ -169,6 +186,11 @@ def _with_duet(setting: Setting) -> Setting:
 def settle_duet(setting: Setting) -> DuetSetting:
     """How this machine plays the experiment's duets. UsageError if it cannot."""
     experiment = setting.experiment
+    for name in experiment.workloads:
+        if setting.sysbench.workload(name).ends:
+            raise UsageError(f"{name}: it ends by itself, and a duet loads both servers without a break; use --design solo")
+    if experiment.sequence == "fresh":
+        raise UsageError("sequence: a duet plays all workloads in one start; use --design solo for a start of each")
     chosen = halves.choose(experiment.cpu)
     threads = experiment.duet.threads or min(_MOST_CLIENTS, _CLIENTS_PER_CPU * len(chosen[0]))
     modes = {v.name: v.thp for v in experiment.variant}
@@ -244,10 +266,11 @@ def _settle_variant(
     except UsageError as error:
         raise UsageError(f"{error}{_or_smaller(experiment)}") from None
     clients = _most_clients(experiment)
-    works = [client.workload(name) for name in experiment.workloads]
+    works = [client.workload(name) for name in dict.fromkeys([*experiment.workloads, *experiment.warm])]
     statements = max(sysbench.statements(w, clients, experiment.data.tables, experiment.load) for w in works)
     if of.sql:
-        contents.client(build)
+        contents.reader(build)
+    found = {w.name: programs.find(build, w.program, f"{w.name} runs {' or '.join(w.program)}") for w in works if w.program}
     options = {
         **build.entry["engines"][server.engine],
         # Their events would run in every trial.
@@ -263,7 +286,7 @@ def _settle_variant(
     return Prepared(
         variant, server, runs, allocator, env, options, server_cpus, client_cpus,
         recipe, bindings,
-        _pool(server.engine, options, where), server_options.open_files(clients, experiment.data.tables), tuple(given),
+        _pool(server.engine, options, where), server_options.open_files(clients, experiment.data.tables), tuple(given), found,
     )  # fmt: skip
 
 

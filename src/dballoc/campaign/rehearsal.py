@@ -38,7 +38,8 @@ def rehearse(setting: Setting, custody: Custody, templates: dict[str, Template],
 
     ``directory`` is that of the results; a log is left there if a server does not come up, which its trials will tell.
     """
-    works = [work for name in setting.experiment.workloads if (work := setting.sysbench.workload(name)).file]
+    named = [setting.sysbench.workload(name) for name in setting.experiment.workloads if name in setting.experiment.workload]
+    works = [work for work in named if not work.program]
     if not works:
         return
     first = {p.recipe.key: p for p in reversed(setting.variants.values())}
@@ -121,7 +122,7 @@ def _events(setting: Setting, custody: Custody, prepared: Prepared, work: Worklo
     done = child.wait(300)
     if done is None:
         child.stop(signal.SIGKILL, 0)
-        raise UsageError(f"{shown(work.file or printed)}: two events take more than five minutes")
+        raise UsageError(f"{shown(work.file) if work.file else work.name}: two events take more than five minutes")
     if done.status != 0:
         said = sysbench.script_error(work, printed.read_text(errors="replace"))
         if _OUT_OF_STEP in said and (calls := [s.line for s in work.statements if s.calls]):

@@ -121,7 +121,7 @@ class _Campaign:
             return results
         known = known_facts(self.setting) | {
             "planned_blocks": json.dumps(self.estimate.blocks), "designs": " ".join(self.setting.designs),
-            "duet": json.dumps(self._duet_facts()),
+            "duet": json.dumps(self._duet_facts()), "workloads": json.dumps(self._workload_facts()),
         }  # fmt: skip
         rows: list[dict[str, Any]] = [p.row() for p in self.setting.variants.values()]
         return Results.create(self.directory.path, known, rows)
@@ -135,6 +135,19 @@ class _Campaign:
             "halves": [format_cpus(h) for h in playing.halves], "threads": playing.threads, "left_out": playing.left_out,
             "estimate": self.experiment.duet.estimate,
         }  # fmt: skip
+
+    def _workload_facts(self) -> dict[str, Any]:
+        """What each workload was, for the report: its options as far as they are its own or the experiment's."""
+        load = self.experiment.load
+        found = {}
+        for name in dict.fromkeys([*self.experiment.workloads, *self.experiment.warm]):
+            work = self.setting.sysbench.workload(name)
+            found[name] = {
+                "title": work.title, "group": work.group, "script": work.file.name if work.file else work.script,
+                "options": {**work.options, **load.options}, "prepared_statements": work.prepares(load),
+                "whole": work.whole,
+            }  # fmt: skip
+        return found
 
     def _spent(self) -> float:
         """Seconds that the campaign has taken so far, in all its runs. A duet's two trials ran at once."""
@@ -278,12 +291,12 @@ class _Campaign:
             self.stop.in_trial = False
         return self.custody.cpu_seconds - before
 
-    def _template(self, variant: str) -> Template:
-        return self.made[self.setting.variants[variant].recipe.key]
+    def _template(self, variant: str, workload: str | None = None) -> Template:
+        return self.made[self.setting.recipe(self.setting.variants[variant], workload).key]
 
     def _trial(self, slot: Slot, path: Path) -> None:
         self.observer.trial_started(slot)
-        record = trial.run(self.context, slot, self._template(slot.variant), path)
+        record = trial.run(self.context, slot, self._template(slot.variant, slot.workload), path)
         self.results.add_trial(slot, record)
         levels = [s for s in record.steps if s["kind"] == "level"]
         self.observer.trial_finished(

@@ -13,54 +13,54 @@ from dballoc.load import sysbench
 from dballoc.load.workload import of_catalogue
 from dballoc.servers import template
 from dballoc.servers.options import Address
-from dballoc.servers.template import Fill, Template
+from dballoc.servers.template import Fill, Recipe, Template
 
 # Any of sysbench's own scripts makes its tables.
 _TABLES = "oltp_read_only"
 
 
 def of_all_variants(setting: Setting, custody: Custody, observer: Observer, log: Path) -> dict[str, Template]:
-    """The template of every variant by its recipe's key, made where it is missing. Failure if one cannot be made,
+    """The templates of every variant by their recipes' keys, made where they are missing. Failure if one cannot be made,
     UsageError if the user's own data are to blame.
     """
     templates: dict[str, Template] = {}
     for prepared in setting.variants.values():
-        key = prepared.recipe.key
-        if key in templates:
-            continue
-        if (found := template.find(prepared.recipe)) is None:
-            observer.notice(f"making the data: {prepared.build.title}, {_words(setting)}")
-            found = _make(setting, custody, prepared, log)
-        templates[key] = found
+        for recipe in setting.recipes(prepared):
+            if recipe.key in templates:
+                continue
+            if (found := template.find(recipe)) is None:
+                observer.notice(f"making the data: {prepared.build.title}, {_words(setting, recipe)}")
+                found = _make(setting, custody, prepared, recipe, log)
+            templates[recipe.key] = found
     return templates
 
 
-def _words(setting: Setting) -> str:
+def _words(setting: Setting, recipe: Recipe) -> str:
     of, data = setting.contents, setting.experiment.data
     if of.directory:
         return f"a copy of {of.directory}"
     if of.sql:
         return f"from {', '.join(p.name for p in of.sql)}"
-    parts = [f"{data.tables} tables of {data.rows:,} rows"] if of.tables else []
-    return " and ".join([*parts, *(f"what {w.name} prepares" for w in of.makers)])
+    parts = [f"{data.tables} tables of {data.rows:,} rows"] if of.tables and recipe.tables else []
+    return " and ".join([*parts, *(f"what {w.name} prepares" for w in of.makers)]) or "no tables"
 
 
-def _make(setting: Setting, custody: Custody, prepared: Prepared, log: Path) -> Template:
+def _make(setting: Setting, custody: Custody, prepared: Prepared, recipe: Recipe, log: Path) -> Template:
     run_directory = places.make_run_directory(custody.scratch)
     setting.user.give(run_directory)
     of, data, bench = setting.contents, setting.experiment.data, setting.sysbench
 
     def prepare(address: Address, password: str) -> list[Fill]:
         if of.sql:
-            reader = contents.client(prepared.build)
+            reader = contents.reader(prepared.build)
             return [contents.feed(p, reader, address, password, data.database, run_directory) for p in of.sql]
         config = sysbench.write_config(run_directory / "sysbench.cnf", sysbench.connection_options(address, password))
         fills = []
-        for work in ([of_catalogue(_TABLES)] if of.tables else []) + list(of.makers):
+        for work in ([of_catalogue(_TABLES)] if of.tables and recipe.tables else []) + list(of.makers):
             options = sysbench.prepare_options(work, len(os.sched_getaffinity(0)), data, prepared.server.engine)
             argv = sysbench.command(bench, config, "prepare", options)
             env = sysbench.environment(bench, work, Path(os.devnull))
-            if work.file is None:
+            if work.file is None and not work.brings:
                 fills.append(Fill(argv, env))
             else:
                 fills.append(Fill(argv, env, None, f"{work.name} cannot prepare", sysbench.refusal(work)))
@@ -68,6 +68,6 @@ def _make(setting: Setting, custody: Custody, prepared: Prepared, log: Path) -> 
 
     log.unlink(missing_ok=True)
     try:
-        return template.make(custody, prepared.recipe, setting.user, prepare, run_directory, log)
+        return template.make(custody, recipe, setting.user, prepare, run_directory, log)
     finally:
         shutil.rmtree(run_directory, ignore_errors=True)

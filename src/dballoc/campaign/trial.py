@@ -24,6 +24,8 @@ from dballoc.store.results import TrialRecord
 # How often the client's report file and both processes are looked at, and how long a client may overrun.
 _POLL = 0.05
 _OVERRUN = 60.0
+# What the load of all tables may take.
+_WHOLE_LOAD = 24 * 3600.0
 # A sample follows every report of the load; where none comes, one is taken after this many seconds.
 _LONGEST_GAP = 1.25
 
@@ -43,7 +45,7 @@ class _Trial:
         self.prepared = context.setting.variants[slot.variant]
         self.life = Life(context, slot.variant, template, directory, self.prepared.server_cpus)
         self.experiment = context.setting.experiment
-        self.steps = cycle(self.experiment, slot)
+        self.steps = cycle(self.experiment, slot, context.setting.contents.tables)
         self.cost = 0.0
         self.record = self.life.record
 
@@ -121,7 +123,10 @@ class _Trial:
     def _load(self, step: Step, samples: list[Sample], intervals: list[Interval]) -> client.Result:
         assert step.workload and step.threads
         engine = self.prepared.server.engine
-        job = client.Job(step.workload, step.threads, step.seconds, self.experiment.data, engine, self.experiment.load)
+        job = client.Job(
+            step.workload, step.threads, step.seconds, self.experiment.data, engine, self.experiment.load,
+            self.prepared.programs.get(step.workload),
+        )  # fmt: skip
         connection = client.connection_file(self.life.run_directory, self.life.address, self.life.password)
         name = f"{step.number:02}-{step.title.replace(' ', '-')}"
         running = client.start(
@@ -133,7 +138,7 @@ class _Trial:
             name,
             self.prepared.client_cpus,
         )
-        deadline = time.monotonic() + step.seconds + _OVERRUN
+        deadline = time.monotonic() + (step.seconds + _OVERRUN if step.seconds else _WHOLE_LOAD)
         done: Exit | None = None
         try:
             while done is None:
@@ -142,7 +147,9 @@ class _Trial:
                 for interval in running.reports():
                     intervals.append(interval)
                     # The counters' window lies between the first report and the last.
-                    edge = len(intervals) == 1 or interval.elapsed > step.seconds - 1
+                    edge = (
+                        len(intervals) == 1 or interval.elapsed > step.seconds - 1
+                    )  # without a known end each may be the last
                     samples.append(self.life.sampler.sample(whole=edge))
                     self.context.observer.tick(Tick(samples[-1].rss, interval.elapsed, interval.tps, interval.latency * 1e3))
                 if time.monotonic() - samples[-1].clock > _LONGEST_GAP:

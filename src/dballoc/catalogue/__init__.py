@@ -42,6 +42,11 @@ def sources() -> dict[str, Entries]:
     return _read("sources")
 
 
+def cycles() -> Entries:
+    """Names that stand for several workloads; see cycles.toml."""
+    return _read("cycles")
+
+
 def foreign_options() -> dict[str, Any]:
     """What of another server's options is left out or moved; see options.toml."""
     return _read("options")

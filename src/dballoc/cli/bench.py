@@ -61,6 +61,10 @@ def bench(
     levels: Annotated[
         Literal["rising", "fresh"] | None, typer.Option(help="All levels in one server start, or a fresh start for each.")
     ] = None,
+    sequence: Annotated[
+        Literal["cycle", "fresh"] | None,
+        typer.Option(help="All workloads in one server start, or a fresh start and copy of the data for each."),
+    ] = None,
     tables: flags.Tables = None,
     rows: flags.Rows = None,
     data_directory: Annotated[
@@ -99,6 +103,7 @@ def bench(
         "server.use": server, "server.basedir": str(basedir) if basedir else None,
         "server.engine": engine, "server.options": options.pairs(option, "--option"), "server.connect": connect,
         "workloads": options.words(workloads), "threads": options.numbers(threads, "--threads"), "levels": levels,
+        "sequence": sequence,
         "design": design,
         "load.options": options.pairs(load_option, "--load-option"), "load.prepared_statements": prepared,
         "data.tables": tables, "data.rows": rows, "data.directory": str(data_directory) if data_directory else None,

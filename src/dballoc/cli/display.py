@@ -59,7 +59,8 @@ class PlainDisplay(Observer):
     def trial_finished(self, slot: Slot, fault: str | None, rss_peak: int | None, tps: float | None) -> None:
         self.done += 1
         role = f" ({slot.role})" if slot.role != "V" else ""
-        level = f" at {slot.level} threads" if slot.level is not None else ""
+        level = f" in {slot.workload}" if slot.workload is not None else ""
+        level += f" at {slot.level} threads" if slot.level is not None else ""
         speed = f"{tps:,.0f} tps, " if tps is not None else ""
         outcome = f"FAULT: {fault}" if fault else f"{speed}peak RSS {mebibytes(rss_peak)}"
         self._line(f"  [{self.done}/{self.total}] {slot.variant}{role}{level}: {outcome}")

@@ -5,12 +5,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from dballoc.catalogue import experiments, look_up, workloads
+from dballoc.catalogue import cycles, experiments, look_up, workloads
 from dballoc.errors import UsageError
 from dballoc.experiment import file
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.paths import anchor
 from dballoc.host import cpus
+from dballoc.load.cycles import expand
 
 Table = dict[str, Any]
 
@@ -41,10 +42,11 @@ def experiment(
     if given and origin is None and named is None:
         where = "command line"
     below = {k: given.pop(k) for k in ("allocators",) if k in given}
-    table = overlay(anchor(table, origin.parent if origin else Path.cwd(), workloads()), below)
+    known = {**workloads(), **cycles()}
+    table = overlay(anchor(table, origin.parent if origin else Path.cwd(), known), below)
     for layer in layers:
         table = layer(table)
-    return file.build(anchor(overlay(table, given), Path.cwd(), workloads()), where, len(cpus.available()))
+    return file.build(expand(anchor(overlay(table, given), Path.cwd(), known)), where, len(cpus.available()))
 
 
 def overlay(table: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
@@ -60,8 +62,10 @@ def overlay(table: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
         result.pop("blocks", None)  # the time asked for decides, not the file's number
     if "blocks" in flags and "budget" not in flags:
         result.pop("budget", None)
-    if any("/" in w or w.endswith(".lua") for w in flags.get("workloads", [])):
-        # Options of the file's scripts are not those of the user's.
+    if "workloads" in flags:
+        result.pop("warm", None)  # the file's warm-ups are for its workloads
+    if any(map(_another_script, flags.get("workloads", []))):
+        # Options of the file's scripts are not those of other ones.
         result.get("load", {}).pop("options", None)
     if "data" in result:
         for one, other in (("data.directory", "sql"), ("data.sql", "directory")):
@@ -100,6 +104,12 @@ def sweeps(texts: list[str] | None) -> list[Sweep] | None:
             )
         found.append((match["variant"], match["name"], values))
     return found or None
+
+
+def _another_script(workload: str) -> bool:
+    """Whether its script is none of sysbench's own, whose options shipped experiments give."""
+    ours = workloads().get(workload, {"script": "oltp_"})["script"]
+    return "/" in workload or workload.endswith(".lua") or workload in cycles() or not ours.startswith("oltp_")
 
 
 def words(text: str | None) -> list[str] | None:

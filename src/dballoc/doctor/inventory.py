@@ -18,6 +18,7 @@ from dballoc.fetch.stock import Kept
 from dballoc.host import cpus
 from dballoc.host.packages import Packages
 from dballoc.load import sysbench
+from dballoc.load.cycles import expand
 from dballoc.load.workload import lua
 from dballoc.servers import build as find_build
 from dballoc.servers.build import Build
@@ -100,9 +101,14 @@ def workloads() -> list[Workload]:
         here = True
     except UsageError:
         here = False
-    return [
+    found = [
         Workload(name, row["title"], row.get("writes", False), _script(row["script"], directories) if here else None)
         for name, row in catalogue.workloads().items()
+    ]
+    scripts = {workload.name: workload for workload in found}
+    return found + [
+        Workload(name, row["title"], any(scripts[w].writes for w in row["workloads"]), scripts[row["workloads"][0]].script)
+        for name, row in catalogue.cycles().items()
     ]
 
 
@@ -207,7 +213,7 @@ def _script(module: str, directories: list[Path]) -> Path | None:
 
 
 def _shipped(name: str, text: str) -> Shipped:
-    experiment = file.build(tomllib.loads(text), f"experiment {name}", len(cpus.available()))
+    experiment = file.build(expand(tomllib.loads(text)), f"experiment {name}", len(cpus.available()))
     allocators = [v.allocator for v in experiment.variant if v.allocator not in (None, BUILTIN)]
     builds = [s.use for s in map(experiment.server_of, experiment.variant) if s.basedir is None]
     lacking = [word for word in allocators if word and not _finds(find_allocator.find, word)]

@@ -20,6 +20,10 @@ Design = Literal["solo", "duet"]
 # The allocator that a variant names to have the malloc that the server was built with; the same as naming none.
 BUILTIN = "builtin"
 
+# The workload that fills sysbench's tables from nothing. It ends when they are full, so it has no time and no warm-up, and what
+# runs after it in the same server start works on what it has filled.
+LOAD = "load"
+
 # Experiments and variants give directories and chart labels their names.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+=@-]{0,63}")
 
@@ -112,26 +116,32 @@ class Data(_Table):
 
 
 class Workload(_Table):
-    """A workload of the user's own: a sysbench script, or a file of SQL statements."""
+    """A workload of the user's own: a sysbench script, a file of SQL statements, or another workload with other options."""
 
     script: str | None = None
     sql: str | None = None
+    use: str | None = None
     options: Options = {}
     prepared: Annotated[int, Field(ge=0)] = 0
     writes: bool = False
 
     @model_validator(mode="after")
-    def _one_file(self) -> Self:
-        if (self.script is None) == (self.sql is None):
-            raise ValueError("give a script (Lua) or sql (a file of statements), and not both")
+    def _one_source(self) -> Self:
+        if sum(source is not None for source in (self.script, self.sql, self.use)) != 1:
+            raise ValueError(
+                "give a script (Lua), sql (a file of statements) or use (a workload by name), and one of them only"
+            )
         return self
 
 
 class Load(_Table):
-    """How sysbench asks. What it leaves to chance by default is said outright here."""
+    """How sysbench asks. What it leaves to chance by default is said outright here.
+
+    ``prepared_statements`` None: as each workload has it.
+    """
 
     random: Literal["uniform", "gaussian", "special", "pareto"] = "uniform"
-    prepared_statements: bool = True
+    prepared_statements: bool | None = None
     percentile: Annotated[int, Field(ge=1, le=99)] = 95
     options: Options = {}
 
@@ -239,7 +249,8 @@ class Scaled(_Table):
 class Experiment(_Table):
     """Everything that decides what a campaign does. ``design`` None: both, or solo where a duet cannot be played.
 
-    ``published``: the figures of the catalogue that it repeats. ``small``: what ``--scale small`` is for it.
+    ``warm``: workloads that run unmeasured before the first, in place of each workload's own warm-up. ``published``: the
+    figures of the catalogue that it repeats. ``small``: what ``--scale small`` is for it.
     """
 
     name: Name = "experiment"
@@ -247,6 +258,8 @@ class Experiment(_Table):
     workloads: Annotated[list[str], Field(min_length=1)]
     threads: Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1)]
     levels: Literal["rising", "fresh"] = "rising"
+    sequence: Literal["cycle", "fresh"] = "cycle"
+    warm: list[str] = []
     design: Literal["solo", "duet", "both"] | None = None
     warmup_sql: list[str] | None = None
     blocks: Annotated[int, Field(ge=1)] | None = None
@@ -267,7 +280,7 @@ class Experiment(_Table):
     workload: dict[Name, Workload] = {}
     variant: Annotated[list[Variant], Field(min_length=1)]
 
-    @field_validator("threads", "workloads")
+    @field_validator("threads", "workloads", "warm")
     @classmethod
     def _each_once(cls, value: list) -> list:
         if len(set(value)) != len(value):
@@ -289,10 +302,26 @@ class Experiment(_Table):
             raise ValueError(f"baseline {self.baseline!r} is not a variant; there are {', '.join(names)}")
         return self
 
+    @model_validator(mode="after")
+    def _load_comes_first(self) -> Self:
+        if LOAD in self.warm:
+            raise ValueError(f"warm: {LOAD} is no warm-up; put it first among workloads")
+        if LOAD not in self.workloads:
+            return self
+        if self.data.own:
+            raise ValueError(f"workloads: {LOAD} fills sysbench's tables; it is not for data of your own")
+        if self.sequence == "cycle" and self.workloads[0] != LOAD:
+            raise ValueError(f"workloads: {LOAD} comes first, for the others work on what it fills")
+        return self
+
     @property
     def duet_warmup(self) -> float:
         """Seconds of load before a duet's first slice."""
         return self.time.warmup if self.duet.warmup is None else self.duet.warmup
+
+    def runs(self, workload: str | None) -> list[str]:
+        """The workloads of one server start, in their order: that one alone, or all for None."""
+        return self.workloads if workload is None else [workload]
 
     def find(self, name: str) -> Variant:
         """The variant of that name; KeyError if there is none."""

@@ -4,14 +4,16 @@ import random
 from dataclasses import dataclass
 from typing import Literal
 
-from dballoc.experiment.model import Experiment
+from dballoc.experiment.model import LOAD, Experiment
 
 Role = Literal["A1", "A2", "V"]
 
 
 @dataclass(frozen=True)
 class Slot:
-    """One trial's place. ``attempt`` counts the repeats of a noisy block; ``level`` is set with ``levels = "fresh"``."""
+    """One trial's place. ``attempt`` counts the repeats of a noisy block; ``level`` is set with ``levels = "fresh"``,
+    ``workload`` with ``sequence = "fresh"``.
+    """
 
     block: int
     attempt: int
@@ -19,14 +21,15 @@ class Slot:
     variant: str
     role: Role
     level: int | None = None
+    workload: str | None = None
 
     @property
     def label(self) -> str:
         """The name of the trial's directory."""
         again = f"-again{self.attempt}" if self.attempt else ""
-        level = f"-{self.level}" if self.level is not None else ""
+        own = "".join(f"-{part}" for part in (self.workload, self.level) if part is not None)
         twin = f"-{self.role}" if self.role != "V" else ""
-        return f"b{self.block:03}{again}-p{self.position:03}-{self.variant}{twin}{level}"
+        return f"b{self.block:03}{again}-p{self.position:03}-{self.variant}{twin}{own}"
 
 
 @dataclass(frozen=True)
@@ -64,9 +67,17 @@ def block(experiment: Experiment, number: int, attempt: int = 0) -> list[Slot]:
     members: list[tuple[str, Role]] = [(experiment.baseline, "A1"), (experiment.baseline, "A2")]
     members += [(v.name, "V") for v in experiment.variant if v.name != experiment.baseline]
     levels: list[int | None] = list(experiment.threads) if experiment.levels == "fresh" else [None]
-    cells = [(name, role, level) for level in levels for name, role in members]
+    workloads: list[str | None] = list(experiment.workloads) if experiment.sequence == "fresh" else [None]
+    cells = [
+        (name, role, level, w) for w in workloads for level in levels if _runs(experiment, w, level) for name, role in members
+    ]
     random.Random(f"{experiment.seed}:{number}:{attempt}").shuffle(cells)
-    return [Slot(number, attempt, i, name, role, level) for i, (name, role, level) in enumerate(cells, 1)]
+    return [Slot(number, attempt, i, *cell) for i, cell in enumerate(cells, 1)]
+
+
+def _runs(experiment: Experiment, workload: str | None, level: int | None) -> bool:
+    """Alone, the load of the tables has a start at the highest level only, as it has one step in a cycle."""
+    return workload != LOAD or level in (None, experiment.threads[-1])
 
 
 def duets(experiment: Experiment, number: int, attempt: int = 0) -> list[Pairing]:

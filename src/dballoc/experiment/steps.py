@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from dballoc.experiment.model import Experiment
+from dballoc.experiment.model import LOAD, Experiment
 from dballoc.experiment.schedule import Slot
 
 Kind = Literal["sql", "warmup", "level", "idle", "slices"]
@@ -11,7 +11,7 @@ Kind = Literal["sql", "warmup", "level", "idle", "slices"]
 
 @dataclass(frozen=True)
 class Step:
-    """``seconds`` is planned time; a piece of SQL takes as long as it takes (0 here)."""
+    """``seconds`` is planned time; a piece of SQL, or the load of the tables, takes as long as it takes (0 here)."""
 
     number: int
     kind: Kind
@@ -26,10 +26,11 @@ class Step:
         return " ".join(str(p) for p in (self.kind, self.workload, self.threads) if p is not None)
 
 
-def cycle(experiment: Experiment, slot: Slot) -> list[Step]:
-    """The steps of a trial: the warm-up SQL, then for each workload a warm-up and its rising levels, then idle.
+def cycle(experiment: Experiment, slot: Slot, tables: bool = True) -> list[Step]:
+    """The steps of a trial: the load of the tables where there is one, the warm-up SQL, then for each workload a warm-up (or
+    one for all, where the experiment says which) and its rising levels, then idle. ``tables``: whether sysbench's are there.
 
-    The warm-up runs at the workload's lowest level: a higher one would lift the memory that the first levels show.
+    Warm-ups run at the lowest level: a higher one would lift the memory that the first levels show.
     """
     levels = experiment.threads if slot.level is None else [slot.level]
     steps: list[Step] = []
@@ -37,27 +38,39 @@ def cycle(experiment: Experiment, slot: Slot) -> list[Step]:
     def add(kind: Kind, **more: object) -> None:
         steps.append(Step(len(steps) + 1, kind, **more))  # type: ignore[arg-type]
 
-    for sql in warmup_statements(experiment):
-        add("sql", sql=sql)
-    for workload in experiment.workloads:
+    def warm_up(workload: str) -> None:
         if experiment.time.warmup:
             add("warmup", seconds=experiment.time.warmup, workload=workload, threads=levels[0])
-        for threads in levels:
-            add("level", seconds=experiment.time.level, workload=workload, threads=threads)
+
+    workloads = experiment.runs(slot.workload)
+    if LOAD in workloads:
+        add("level", workload=LOAD, threads=levels[-1])
+    if timed := [w for w in workloads if w != LOAD]:
+        for sql in warmup_statements(experiment, tables):
+            add("sql", sql=sql)
+        for workload in experiment.warm:
+            warm_up(workload)
+        for workload in timed:
+            if not experiment.warm:
+                warm_up(workload)
+            for threads in levels:
+                add("level", seconds=experiment.time.level, workload=workload, threads=threads)
     if experiment.time.idle:
         add("idle", seconds=experiment.time.idle)
     return steps
 
 
-def warmup_statements(experiment: Experiment) -> list[str]:
-    """The file's ``warmup_sql``, or a scan of every table of sysbench's, as the 2012 comparison had it.
+def warmup_statements(experiment: Experiment, tables: bool = True) -> list[str]:
+    """The file's ``warmup_sql``, or a scan of every table of sysbench's (``tables``: whether they are there), as the 2012
+    comparison had it.
 
-    Own data, and the data that a script of the user's may make, have tables that nobody here knows: no scan.
+    Own data, and the data that a script of the user's may make, have tables that nobody here knows: no scan. Nor is there one
+    where the experiment says what warms the server up.
     """
     if experiment.warmup_sql is not None:
         return experiment.warmup_sql
     own = [experiment.workload[name] for name in experiment.workloads if name in experiment.workload]
-    if experiment.data.own or any(w.script is not None for w in own):
+    if not tables or experiment.warm or experiment.data.own or any(w.script is not None for w in own):
         return []
     return [f"SELECT AVG(id) FROM sbtest{i} FORCE KEY (PRIMARY)" for i in range(1, experiment.data.tables + 1)]
 

@@ -1,5 +1,6 @@
 """A running sysbench: its reports as they come, its end."""
 
+import shlex
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,11 +12,14 @@ from dballoc.load import output, sqlfile, sysbench
 from dballoc.load.output import Follower, Interval
 from dballoc.load.workload import Workload
 from dballoc.servers.options import Address
+from dballoc.servers.sql import USER
+
+_OPTION_FILE = "client.cnf"
 
 
 @dataclass(frozen=True)
 class Job:
-    """What one client is to do."""
+    """What one client is to do. ``seconds`` 0: until its workload ends by itself; ``program``: what its workload runs."""
 
     workload: str
     threads: int
@@ -23,6 +27,7 @@ class Job:
     data: Data
     engine: str
     load: Load
+    program: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -82,7 +87,7 @@ def start(
     follower = Follower(raw / f"intervals-{name}.jsonl")
     child = custody.spawn(
         sysbench.command(bench, connection, "run", options),
-        sysbench.environment(bench, work, follower.path, program_file(raw, work)), printed,
+        sysbench.environment(bench, work, follower.path, program_file(raw, work), dump_command(job, connection)), printed,
         cpus=sorted(cpus) if cpus else None, nofile=max(1024, job.threads + 200),
     )  # fmt: skip
     return Client(child, printed, follower)
@@ -97,6 +102,25 @@ def program_file(directory: Path, work: Workload) -> Path | None:
     return path
 
 
+def dump_command(job: Job, connection: Path) -> str | None:
+    """The dump of the load's database, as words of a shell; None for a job without a program."""
+    if job.program is None:
+        return None
+    # MySQL's asks for statistics that no other server has; MariaDB's does not know that it could be told not to.
+    options = ["--single-transaction", "--quick", "--loose-column-statistics=0", job.data.database]
+    return shlex.join([str(job.program), f"--defaults-file={connection.parent / _OPTION_FILE}", *options])
+
+
+def option_file(directory: Path, address: Address, password: str) -> Path:
+    """An option file that leads the server's own client programs to it."""
+    where = {"socket": str(address.socket)} if address.port is None else {"host": "127.0.0.1", "port": str(address.port)}
+    path = sysbench.write_config(directory / _OPTION_FILE, {})
+    lines = {"user": USER, "password": password, **where}
+    path.write_text("[client]\n" + "".join(f"{k}={v}\n" for k, v in lines.items()), encoding="utf-8")
+    return path
+
+
 def connection_file(directory: Path, address: Address, password: str) -> Path:
-    """The configuration file that leads sysbench to a server."""
+    """The configuration file that leads sysbench to a server; an option file for what it runs itself lies beside it."""
+    option_file(directory, address, password)
     return sysbench.write_config(directory / "sysbench.cnf", sysbench.connection_options(address, password))

@@ -54,7 +54,7 @@ def find() -> Sysbench:
 
 def statements(work: Workload, threads: int, tables: int, load: Load) -> int:
     """Prepared statements that ``threads`` clients hold at once."""
-    return threads * tables * work.prepared if load.prepared_statements else 0
+    return threads * tables * work.prepared if work.prepares(load) else 0
 
 
 def tables_options(data: Data, engine: str) -> dict[str, str]:
@@ -69,17 +69,17 @@ def prepare_options(work: Workload, threads: int, data: Data, engine: str) -> di
 
 
 def run_options(work: Workload, threads: int, seconds: float, data: Data, engine: str, load: Load) -> dict[str, str]:
-    """The options of a run. What sysbench leaves to a default of its version is said outright."""
+    """The options of a run. What sysbench leaves to a default of its version is said outright. ``seconds`` 0: no end."""
     options = {
         **tables_options(data, engine),
         "threads": str(threads),
-        "time": f"{max(1, round(seconds))}",
+        "time": f"{max(1, round(seconds)) if seconds else 0}",
         "events": "0",
         "report-interval": "1",
         "percentile": str(load.percentile),
         "histogram": "on",
         "rand-type": load.random,
-        "db-ps-mode": "auto" if load.prepared_statements else "disable",
+        "db-ps-mode": "auto" if work.prepares(load) else "disable",
         **_dashed({**work.options, **load.options}),
     }
     return options
@@ -109,23 +109,30 @@ def command(sysbench: Sysbench, config: Path, verb: str, options: dict[str, str]
     return [str(sysbench.executable), f"--config-file={config}", str(lua() / "dballoc.lua"), *given, verb]
 
 
-def environment(sysbench: Sysbench, work: Workload, intervals: Path, program: Path | None = None) -> dict[str, str]:
-    """The client's environment: nothing of the server's variant. ``program``: a SQL file, compiled."""
+def environment(
+    sysbench: Sysbench, work: Workload, intervals: Path, program: Path | None = None, dump: str | None = None
+) -> dict[str, str]:
+    """The client's environment: nothing of the server's variant. ``program``: a SQL file, compiled; ``dump``: the command line
+    of a workload that dumps.
+    """
     return {
         "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
         "LUA_PATH": f"{lua()}/?.lua;{f'{work.file.parent}/?.lua;' if work.file else ''}{sysbench.share}/?.lua;;",
         "DBALLOC_SCRIPT": work.script,
         "DBALLOC_INTERVALS": str(intervals),
         **({"DBALLOC_PROGRAM": str(program)} if program else {}),
+        **({"DBALLOC_DUMP": dump} if dump else {}),
     }
 
 
 def makes_data(sysbench: Sysbench, work: Workload) -> bool:
-    """Whether a script of the user's has a ``prepare`` of its own. UsageError, ``FILE:LINE: …``, if it cannot be loaded.
+    """Whether a script has a ``prepare`` of its own. UsageError, ``FILE:LINE: …``, if one of the user's cannot be loaded.
 
     It is loaded for that, without a server: what stands outside its functions runs.
     """
-    if work.file is None or work.statements:
+    if work.file is None:
+        return work.brings
+    if work.statements:
         return False
     done = subprocess.run(
         [str(sysbench.executable), str(lua() / "dballoc_inspect.lua"), "help"],
@@ -143,10 +150,13 @@ def refusal(work: Workload) -> Callable[[Path], UsageError]:
 
 
 def script_error(work: Workload, output: str) -> str:
-    """What sysbench said of a failed script, as ``FILE:LINE: …`` where it names a line."""
-    assert work.file
+    """What sysbench said of a failed script, as ``FILE:LINE: …`` where it names a line; of a workload without a file as
+    ``workload NAME: …``.
+    """
     lines = [line for line in output.splitlines() if line.startswith("FATAL")] or output.strip().splitlines()[-1:]
     text = lines[-1].removeprefix("FATAL: ") if lines else "sysbench does not run it"
+    if work.file is None:
+        return f"workload {work.name!r}: {text}"
     where = re.search(rf"{re.escape(work.file.name)}:(\d+): (.*)", text) if not work.statements else None
     text = re.sub(r"^`\w+' function failed: \S*dballoc_sql\.lua:\d+: ", "", text)
     return f"{shown(work.file)}:{where[1]}: {where[2]}" if where else f"{shown(work.file)}: {text}"

@@ -3,12 +3,12 @@
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from dballoc.catalogue import look_up, workloads
+from dballoc.catalogue import cycles, look_up, workloads
 from dballoc.errors import UsageError
 from dballoc.experiment import model
 from dballoc.load import sqlfile
@@ -22,8 +22,8 @@ def lua() -> Path:
 
 @dataclass(frozen=True)
 class Workload:
-    """``script``: the module that sysbench loads, or the path of one. ``file``: the user's own file, ``content`` its bytes'
-    hash; ``statements`` of a SQL file.
+    """``script``: the module that sysbench loads, or the path of one. ``file``: the user's own file; ``content``: the hash of
+    what makes its data, the user's file or our scripts; ``statements`` of a SQL file. The rest as in catalogue/workloads.toml.
     """
 
     name: str
@@ -34,24 +34,64 @@ class Workload:
     file: Path | None = None
     content: str = ""
     statements: tuple[Statement, ...] = ()
+    title: str = ""
+    group: str = ""
+    text: bool = False
+    brings: bool = False
+    ends: bool = False
+    whole: bool = False
+    program: tuple[str, ...] = ()
+
+    def prepares(self, load: model.Load) -> bool:
+        """Whether its statements are prepared in the server, not sent as text."""
+        return not self.text if load.prepared_statements is None else load.prepared_statements
 
 
 def of_catalogue(name: str) -> Workload:
     """The catalogue's workload. UsageError if there is none of that name."""
     row: dict[str, Any] = look_up(workloads(), name, "workload")
-    return Workload(name, row["script"], row.get("options", {}), row["prepared"], row.get("writes", False))
+    content = _scripts() if row.get("brings") else ""
+    more = {key: row[key] for key in ("group", "writes", "text", "brings", "ends", "whole") if key in row}
+    return Workload(
+        name, row["script"], row.get("options", {}), row["prepared"], content=content, title=row["title"],
+        program=tuple(row.get("program", ())), **more,
+    )  # fmt: skip
+
+
+def _scripts() -> str:
+    """A hash of our own scripts: data that they make are made anew when they change."""
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(lua().glob("*.lua")))).hexdigest()
 
 
 def settle(experiment: model.Experiment) -> dict[str, Workload]:
     """Every workload that an experiment runs, its files read and checked. UsageError, ``FILE:LINE: …`` where it has one."""
     for name in experiment.workload:
-        if name in workloads():
+        if name in workloads() or name in cycles():
             raise UsageError(f"workload.{name}: dballoc has a workload of that name; choose another")
-    return {n: own(n, experiment.workload[n]) if n in experiment.workload else of_catalogue(n) for n in experiment.workloads}
+    names = dict.fromkeys([*experiment.workloads, *experiment.warm])
+    return {n: _settle(n, experiment) for n in names}
+
+
+def _settle(name: str, experiment: model.Experiment) -> Workload:
+    found = own(name, experiment.workload[name]) if name in experiment.workload else of_catalogue(name)
+    if not found.brings:
+        return found
+    # These size its data, so what a run is told its prepare must be told too.
+    return replace(found, options={**_bare(found.options), **_bare(experiment.load.options)})
+
+
+def _bare(options: Mapping[str, str]) -> dict[str, str]:
+    return {name.replace("-", "_"): value for name, value in options.items()}
 
 
 def own(name: str, table: model.Workload) -> Workload:
-    """A workload of the user's. UsageError for a file that cannot be read, or for what is wrong in it."""
+    """A workload of the user's. UsageError for a file that cannot be read, what is wrong in it, and an unknown ``use``."""
+    if table.use is not None:
+        base = of_catalogue(table.use)
+        if base.ends:
+            raise UsageError(f"workload {name!r}: {table.use} is used by its own name alone")
+        options = {**_bare(base.options), **_bare(table.options)}
+        return replace(base, name=name, options=options, prepared=table.prepared or base.prepared)
     path = Path(table.script or table.sql or "").absolute()
     try:
         content = path.read_bytes()

@@ -14,6 +14,10 @@ from dballoc.report.numbers import change, count, detectable, listing, percent, 
 _FINAL = ("planned", "decided", "budget")
 
 
+# More speeds than these are counted, not told one by one; of those that differ so many are named.
+_MANY = 8
+_NAMED = 6
+
 DESIGNS = {
     "solo": "Solo: one server at a time has the machine; it gives throughput, response time and memory.",
     "duet": "Duet: baseline and variant at once, each on half of the CPUs, swapped; it gives the CPU per transaction.",
@@ -98,7 +102,7 @@ def answer(comparisons: Comparisons, recommendation: Recommendation, baseline: s
     names = list(dict.fromkeys(c.variant for c in comparisons.family))
     lines = [Line(name, _figures([c for c in comparisons.family if c.variant == name], comparisons)) for name in names]
     floor = [c for c in comparisons.floor if c.ratio and _spoken_of(c)]
-    figures = " and ".join(f"{_short(c, comparisons)} {_times(c)}" for c in floor)
+    figures = " and ".join(_floor_figures(floor, comparisons))
     said = Line(f"The A/A floor, {baseline} against itself", figures) if floor else None
     notes = [f"Rule: {recommendation.preference.rule}.", *_notes(comparisons, baseline, done)]
     return Answer(headline, reason, f"Against {baseline}", lines, said, notes)
@@ -150,7 +154,8 @@ def _recommend(comparisons: Comparisons, recommendation: Recommendation, baselin
         undecided = _undecided(comparisons, recommendation)
         return f"{'Undecided' if undecided else lead}: stay with {baseline}", _tie(comparisons, recommendation, baseline)
     name, preference = recommendation.variant, recommendation.preference
-    figures = listing([_of_baseline(c, comparisons, baseline) for c in _aimed_at(comparisons, recommendation, name)])
+    aimed = _aimed_at(comparisons, recommendation, name)
+    figures = _counted(aimed) if len(aimed) > _MANY else listing([_of_baseline(c, comparisons, baseline) for c in aimed])
     best = "has the least peak RSS" if preference.objective == "memory" else "is the fastest"
     words = f"Of the variants that are not shown to {preference.clause}, {name} {best}: {figures}."
     return f"{lead}: {name}", " ".join([words, *_bounds(recommendation, name), *_open(comparisons, recommendation, name)])
@@ -223,6 +228,10 @@ def _bounds(recommendation: Recommendation, name: str) -> list[str]:
 def _open(comparisons: Comparisons, recommendation: Recommendation, name: str) -> list[str]:
     """What is left open of the recommended variant on the other side: its speed, or its memory."""
     memory = recommendation.preference.objective == "memory"
+    speeds = [c for c in comparisons.family if c.variant == name and c.ratio and c.metric.workload is not None]
+    if memory and len(speeds) > _MANY:
+        undecided = sum(c.verdict is Verdict.UNDECIDED for c in speeds)
+        return [f"Its speed is undecided in {undecided} of {len(speeds)} comparisons."] if undecided else []
     return [
         f"Its {_short(c, comparisons)} is undecided: between {change(c.ratio.low)} % and {change(c.ratio.high)} %."
         for c in comparisons.family
@@ -234,6 +243,12 @@ def _open(comparisons: Comparisons, recommendation: Recommendation, name: str) -
 def _figures(mine: list[Comparison], comparisons: Comparisons) -> str:
     """Throughput and peak RSS with their verdicts; the reason once where there is none."""
     spoken = [c for c in mine if _spoken_of(c)]
+    speeds = [c for c in spoken if c.metric.workload is not None and c.ratio]
+    if len(speeds) > _MANY:
+        said = {v for c in speeds if (v := verdict_words(c, comparisons)).startswith("no verdict")}
+        words = f"{_range(speeds)}, {said.pop()}" if said else _counted(speeds)
+        rest = [c for c in spoken if c.metric.workload is None]
+        return ", and ".join([words, *([_figures(rest, comparisons)] if rest else [])])
     verdicts = [verdict_words(c, comparisons) for c in spoken]
     if all(c.ratio is None for c in spoken):
         return verdicts[0]
@@ -241,6 +256,34 @@ def _figures(mine: list[Comparison], comparisons: Comparisons) -> str:
         return " and ".join(f"{_short(c, comparisons)} {ratio_words(c)}" for c in spoken) + f", {verdicts[0]}"
     parts = [f"{_short(c, comparisons)} {ratio_words(c)}, {v}" for c, v in zip(spoken, verdicts, strict=True)]
     return ", and ".join(parts)
+
+
+def _counted(speeds: list[Comparison]) -> str:
+    """The speed in many workloads: how often it is shown to be higher or lower, and the range of its ratios."""
+    faster = [c for c in speeds if speed.shown_faster(c)]
+    slower = [c for c in speeds if speed.shown_slower(c)]
+    named = [
+        f"{what} in {len(found)}" + (f" ({listing([_metric_name(c) for c in found])})" if len(found) <= _NAMED else "")
+        for what, found in (("faster", faster), ("slower", slower)) if found
+    ]  # fmt: skip
+    shown = f"shown to be {' and '.join(named)}" if named else "none shown to differ"
+    return f"{_range(speeds)}, {shown}"
+
+
+def _range(speeds: list[Comparison]) -> str:
+    ratios = [found.estimate for c in speeds if (found := speed.speed(c))]
+    return f"{len(speeds)} speeds between {times(min(ratios))} and {times(max(ratios))}"
+
+
+def _metric_name(comparison: Comparison) -> str:
+    return f"{comparison.metric.workload}{', duet' if comparison.metric.design == 'duet' else ''}"
+
+
+def _floor_figures(floor: list[Comparison], comparisons: Comparisons) -> list[str]:
+    speeds = [c for c in floor if c.metric.workload is not None and c.ratio]
+    if len(speeds) <= _MANY:
+        return [f"{_short(c, comparisons)} {_times(c)}" for c in floor]
+    return [_range(speeds), *(f"{_short(c, comparisons)} {_times(c)}" for c in floor if c.metric.workload is None)]
 
 
 def _spoken_of(comparison: Comparison) -> bool:
@@ -270,7 +313,8 @@ def _notes(comparisons: Comparisons, baseline: str, done: Progress) -> list[str]
     notes = []
     shown = [c for c in comparisons.floor if c.ratio and c.ratio.blocks > 1 and c.verdict in (Verdict.HIGHER, Verdict.LOWER)]
     if shown:
-        what = listing([_short(c, comparisons) if _spoken_of(c) else c.metric.title for c in shown])
+        what = listing([_short(c, comparisons) if _spoken_of(c) else c.metric.title for c in shown[:_MANY]])
+        what += f" and {len(shown) - _MANY} more" if len(shown) > _MANY else ""
         notes.append(f"{baseline} differs from itself ({what}): something drifts; mistrust differences as small as that.")
     if not done.final:
         why = "was interrupted" if done.ending == "interrupted" else "is not finished"

@@ -13,16 +13,17 @@ from dballoc.analysis.preference import MEMORY, Preference, check
 from dballoc.analysis.published import Published
 from dballoc.analysis.recommendation import Recommendation, constrained, recommend
 from dballoc.experiment import file
-from dballoc.report import duet, imported, method, scaled, tables
+from dballoc.report import duet, glance, imported, method, scaled, tables
 from dballoc.report import published as post
 from dballoc.report.answer import Answer, answer, fault_words, progress
-from dballoc.report.charts import levels, matrix, memory, overtime, plane, ratios
+from dballoc.report.charts import byworkload, levels, matrix, memory, overtime, plane, ratios
 from dballoc.report.charts.theme import Variants
 from dballoc.report.numbers import count
 from dballoc.report.page import Page
 from dballoc.report.section import Listing, Section
 
 _SOLO = "Solo design: one server at a time has the whole machine."
+_CPU = ["Of the server alone, not of the client. An operation is a transaction of the workload."]
 _PAIRS = "Any two variants against each other, not only against the baseline."
 
 
@@ -57,13 +58,14 @@ def gather(campaign: Campaign, preference: Preference = MEMORY, published: Publi
         sections = imported.sections(campaign)
         return Content(title, subtitle, campaign.names, said, sections, campaign, comparisons, recommendation)
     variants = Variants(campaign.names)
+    few = not glance.many(campaign)
     sections = [
         *([post.section(campaign, published)] if published else []),
-        *([_picture(comparisons, variants)] if "solo" in campaign.designs else []),
-        _verdicts(comparisons, variants),
-        *([duet.section(campaign, comparisons, variants)] if "duet" in campaign.designs else []),
-        *(_solo(campaign, variants) if "solo" in campaign.designs else []),
-        _pairs(campaign),
+        *([_picture(comparisons, variants) if few else _glance(campaign, variants)] if "solo" in campaign.designs else []),
+        _verdicts(comparisons, variants, few),
+        *([duet.section(campaign, comparisons, variants, few)] if "duet" in campaign.designs else []),
+        *(_solo(campaign, variants, few) if "solo" in campaign.designs else []),
+        _pairs(campaign, few),
         Section("floor", "The A/A floor", [method.FLOOR], tables=[tables.floor(comparisons)]),
         _faults(campaign, comparisons),
         Section("noise", "Blocks and noise", tables=[tables.blocks(campaign)]),
@@ -78,13 +80,14 @@ def gather(campaign: Campaign, preference: Preference = MEMORY, published: Publi
     return Content(title, subtitle, campaign.names, said, sections, campaign, comparisons, recommendation)
 
 
-def _solo(campaign: Campaign, variants: Variants) -> list[Section]:
+def _solo(campaign: Campaign, variants: Variants, few: bool) -> list[Section]:
+    shape = Section("shape", "Peaks and collapses", [_SOLO], tables=[tables.shapes(campaign)])
     return [
-        _levels(campaign, variants),
-        _cpu(campaign, variants),
-        Section("time", "Over time", [_SOLO], overtime.figures(over_time(campaign), variants)),
-        _memory(campaign, variants),
-        Section("shape", "Peaks and collapses", [_SOLO], tables=[tables.shapes(campaign)]),
+        _levels(campaign, variants) if few else _all_levels(campaign),
+        _cpu(campaign, variants) if few else _all_cpu(campaign),
+        Section("time", "Over time", [_SOLO], overtime.figures(over_time(campaign), variants, each=few)),
+        _memory(campaign, variants, few),
+        *([shape] if few or len(campaign.experiment.threads) > 1 else []),
         Section("sampler", "What measuring cost", [method.SAMPLER], tables=[tables.sampler(campaign)]),
     ]
 
@@ -95,15 +98,26 @@ def _picture(comparisons: Comparisons, variants: Variants) -> Section:
     return Section("picture", "Speed against memory", [], figures)
 
 
-def _pairs(campaign: Campaign) -> Section:
+def _glance(campaign: Campaign, variants: Variants) -> Section:
+    """What one wants to see first of many workloads: relative QPS, by group."""
+    found = glance.cells(campaign)
+    figures = [byworkload.figure(found, t, variants) for t in campaign.experiment.threads[-1:] if found]
+    shown = [glance.relative(campaign, found)]
+    if (rows := glance.scanned(campaign)) is not None:
+        shown.append(rows)
+    return Section("glance", "Every workload at a glance", [_SOLO], figures, shown)
+
+
+def _pairs(campaign: Campaign, few: bool) -> Section:
     found = pairs(campaign)
-    shown = found.select("measure", "workload").unique(maintain_order=True).rows()
+    shown = [(m, w) for m, w in found.select("measure", "workload").unique(maintain_order=True).rows() if few or w is None]
     figures = [matrix.matrix(found, measure, workload, campaign.names) for measure, workload in shown]
     return Section("pairs", "Every pair", [_PAIRS], figures, [tables.pairs_table(campaign, found)])
 
 
-def _verdicts(comparisons: Comparisons, variants: Variants) -> Section:
-    figures = [ratios.forest(comparisons, metric, variants) for metric in comparisons.metrics]
+def _verdicts(comparisons: Comparisons, variants: Variants, few: bool) -> Section:
+    pictured = [m for m in comparisons.metrics if few or m.workload is None]
+    figures = [ratios.forest(comparisons, metric, variants) for metric in pictured]
     return Section("verdicts", "Verdicts", [], figures, [tables.verdicts(comparisons)])
 
 
@@ -118,7 +132,14 @@ def _levels(campaign: Campaign, variants: Variants) -> Section:
             tables.relative(campaign, workload),
             tables.changes(campaign, workload),
         ]
+    if (rows := glance.scanned(campaign)) is not None:
+        shown.append(rows)
     return Section("levels", "Throughput and response time", [_SOLO], figures, shown)
+
+
+def _all_levels(campaign: Campaign) -> Section:
+    title = "Throughput and response time"
+    return Section("levels", title, [_SOLO], tables=[tables.all_levels(campaign, tables.SPEED, title)])
 
 
 def _cpu(campaign: Campaign, variants: Variants) -> Section:
@@ -128,19 +149,28 @@ def _cpu(campaign: Campaign, variants: Variants) -> Section:
         measures = (levels.CPU_PER_OP, levels.SWITCHES_PER_OP, levels.USER, levels.SYSTEM)
         figures += [levels.curve(found, workload, m, variants) for m in measures]
         shown.append(tables.levels(campaign, workload, tables.CPU, "CPU and context switches"))
-    text = ["Of the server alone, not of the client. An operation is a transaction of the workload."]
-    return Section("cpu", "CPU and context switches", text, figures, shown)
+    return Section("cpu", "CPU and context switches", _CPU, figures, shown)
 
 
-def _memory(campaign: Campaign, variants: Variants) -> Section:
-    found = curves.summary(campaign)
+def _all_cpu(campaign: Campaign) -> Section:
+    title = "CPU and context switches"
+    return Section("cpu", title, _CPU, tables=[tables.all_levels(campaign, tables.CPU, title)])
+
+
+def _memory(campaign: Campaign, variants: Variants, few: bool) -> Section:
+    e, found = campaign.experiment, curves.summary(campaign)
     figures = [memory.figure(campaign, variants)]
-    figures += [levels.curve(found, workload, levels.RSS_PEAK, variants) for workload in campaign.experiment.workloads]
     shown = [tables.memory_table(campaign)]
-    shown += [tables.levels(campaign, w, tables.PEAK, "Peak RSS by level") for w in campaign.experiment.workloads]
+    if few:
+        figures += [levels.curve(found, workload, levels.RSS_PEAK, variants) for workload in e.workloads]
+        shown += [tables.levels(campaign, w, tables.PEAK, "Peak RSS by level") for w in e.workloads]
+    else:
+        shown.append(tables.all_levels(campaign, tables.PEAK, "Peak RSS by level"))
     text = [_SOLO]
-    if campaign.experiment.levels == "rising":
+    if e.levels == "rising":
         text.append("All levels run in one server start, so what a level left behind is in the next one's RSS.")
+    if e.sequence == "cycle" and len(e.workloads) > 1:
+        text.append("So do all workloads, each on what those before it left of the data.")
     return Section("memory", "Memory", text, figures, shown)
 
 
@@ -162,4 +192,7 @@ def _faults(campaign: Campaign, comparisons: Comparisons) -> Section:
 def _environment(campaign: Campaign) -> Section:
     listings = [Listing("Experiment file", file.dump(campaign.experiment))]
     listings += [Listing(f"Server command of {name}", text) for name, text in tables.commands(campaign).items()]
-    return Section("environment", "Environment", [], [], [tables.environment(campaign), tables.variants(campaign)], listings)
+    shown = [tables.environment(campaign), tables.variants(campaign)]
+    if (workloads := glance.workloads(campaign)) is not None:
+        shown.append(workloads)
+    return Section("environment", "Environment", [], [], shown, listings)

@@ -18,12 +18,13 @@ from dballoc.report.section import Section
 from dballoc.report.tables import Table
 
 
-def section(campaign: Campaign, comparisons: Comparisons, variants: Variants) -> Section:
-    """Everything about it."""
+def section(campaign: Campaign, comparisons: Comparisons, variants: Variants, each: bool = True) -> Section:
+    """Everything about it; ``each``: with a chart of each workload's blocks."""
     facts: dict[str, Any] = json.loads(campaign.facts["duet"])
     found = duet.blocks(campaign)
     confidence = comparisons.procedures["duet"].confidence
-    figures = [blocks.figure(found, w, campaign.names, variants, confidence) for w in campaign.experiment.workloads]
+    pictured = campaign.experiment.workloads if each else []
+    figures = [blocks.figure(found, w, campaign.names, variants, confidence) for w in pictured]
     tables = [_costs(campaign, found), *([_pilot(facts)] if facts.get("components") else [])]
     return Section("duet", "The cost of a transaction", _text(facts), figures, tables)
 

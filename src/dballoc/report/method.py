@@ -42,9 +42,20 @@ def text(campaign: Campaign, procedures: dict[str, Procedure], preference: Prefe
     ]
 
 
+# By levels and, of several workloads, sequence.
+_STARTS = {
+    ("rising", None): "one server start runs all levels, rising",
+    ("fresh", None): "every level has a fresh server start",
+    ("rising", "cycle"): "one server start runs all workloads, one after the other, each at all levels, rising",
+    ("fresh", "cycle"): "every level has a fresh server start, which runs all workloads, one after the other",
+    ("rising", "fresh"): "every workload has a fresh server start, which runs all levels, rising",
+    ("fresh", "fresh"): "every workload at every level has a fresh server start",
+}
+
+
 def _solo(campaign: Campaign, procedure: Procedure) -> str:
     e = campaign.experiment
-    starts = "one server start runs all levels, rising" if e.levels == "rising" else "every level has a fresh server start"
+    starts = _STARTS[e.levels, e.sequence if len(e.workloads) > 1 else None]
     return (
         f"Solo design, {count(procedure.looks[-1], 'block')} planned. One server at a time has the machine. "
         f"A block runs every variant once and the baseline, {e.baseline}, twice (A1 and A2), in an order drawn anew for each "

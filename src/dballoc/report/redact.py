@@ -19,7 +19,7 @@ HOST, USER, DOMAIN = "HOST", "USER", "DOMAIN"
 _NOBODY = frozenset({
     "localhost", "root", "mysql", "mariadb", "nobody", "daemon", "admin", "user", "host", "server", "client", "debian",
     "ubuntu", "sbtest", "test", "innodb", "rocksdb", "aria", "myisam", "always", "madvise", "never", "socket",
-    "tcp", "rising", "fresh", "uniform", "gaussian", "special", "pareto",
+    "tcp", "rising", "fresh", "cycle", "uniform", "gaussian", "special", "pareto",
 })  # fmt: skip
 
 # Where every distribution keeps the same files.

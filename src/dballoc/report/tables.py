@@ -35,6 +35,8 @@ CPU = {
     "switches_per_op": ("cs/o", 1.0),
 }
 PEAK = {"rss_peak": ("peak RSS, MiB", 2.0**-20)}
+# A table of more columns than this is turned round.
+_WIDEST = 12
 CHANGES = {
     "qps": "QPS", "p95": "p95", "p99": "p99", "cpu_per_op": "cpu/o", "switches_per_op": "cs/o", "rss_peak": "peak RSS",
 }  # fmt: skip
@@ -64,6 +66,9 @@ def verdicts(comparisons: Comparisons) -> Table:
         rows.append([name, *(f"{ratio_words(c)}\n{verdict_words(c, comparisons)}" for c in found)])
     baseline = comparisons.floor[0].variant
     rows.append([f"{baseline}, A2 ÷ A1", *(f"{ratio_words(c)}\nA/A floor" for c in comparisons.floor)])
+    if len(columns) > _WIDEST:
+        columns, *rows = map(list, zip(columns, *rows, strict=True))
+        columns[0] = "metric"
     levels = " and ".join(f"{percent(p.confidence, 2)} ({design})" for design, p in comparisons.procedures.items())
     caption = f"Ratios to {baseline} with intervals at {levels}."
     return Table("Verdicts", columns, rows, caption, words=columns)
@@ -79,9 +84,11 @@ def floor(comparisons: Comparisons) -> Table:
     return Table(f"{comparisons.floor[0].variant} against itself", columns, rows, words=("metric", "what it shows"))
 
 
-def levels(campaign: Campaign, workload: str, measures: dict[str, tuple[str, float]], title: str) -> Table:
-    """Levels × variants, means with their 95 % intervals over blocks."""
-    found = curves.summary(campaign).filter(pl.col("workload") == workload)
+def levels(
+    campaign: Campaign, workload: str, measures: dict[str, tuple[str, float]], title: str, summary: pl.DataFrame | None = None
+) -> Table:
+    """Levels × variants, means with their 95 % intervals over blocks. ``summary``: of the campaign, where it is at hand."""
+    found = (curves.summary(campaign) if summary is None else summary).filter(pl.col("workload") == workload)
     cells = {
         (threads, variant, measure): (mean, low, high)
         for variant, threads, measure, mean, low, high in found.select(
@@ -96,6 +103,14 @@ def levels(campaign: Campaign, workload: str, measures: dict[str, tuple[str, flo
                 rows.append([str(threads), name, *(_scaled(v, scale) for v, scale in values)])
     columns = ["threads", "variant", *(heading for heading, _ in measures.values())]
     return Table(f"{title}, {workload}", columns, rows, "Means over blocks with 95 % intervals; descriptive.", heads=2)
+
+
+def all_levels(campaign: Campaign, measures: dict[str, tuple[str, float]], title: str) -> Table:
+    """:func:`levels` of all workloads in one."""
+    summary = curves.summary(campaign)
+    found = [(w, levels(campaign, w, measures, title, summary)) for w in campaign.experiment.workloads]
+    columns = ["workload", *found[0][1].columns]
+    return Table(title, columns, [[w, *row] for w, t in found for row in t.rows], found[0][1].caption, heads=3)
 
 
 def relative(campaign: Campaign, workload: str) -> Table:
@@ -131,31 +146,29 @@ def changes(campaign: Campaign, workload: str) -> Table:
 
 
 def memory_table(campaign: Campaign) -> Table:
-    """Start, peak, mean under load, idle, growth, peak ÷ buffer pool. With fresh levels, a row a level and variant."""
-    fresh = campaign.experiment.levels == "fresh"
+    """Start, peak, mean under load, idle, growth, peak ÷ buffer pool. With fresh starts, a row a start and variant."""
+    e = campaign.experiment
+    heads = [*(["workload"] if e.sequence == "fresh" else []), *(["threads"] if e.levels == "fresh" else [])]
     rows = []
-    for level in campaign.experiment.threads if fresh else [None]:
-        part = campaign if level is None else at_level(campaign, level)
+    for level, workload in campaign.starts:
+        part = campaign.part((level, workload))
+        own = [str(place) for place in (workload, level) if place is not None]
         for row in memory.table(part).iter_rows(named=True):
             sizes = ("start", "peak", "load_mean", "idle", "growth", "vsz_growth", "pss", "anon_huge")
             pool = NOTHING if row["peak_to_pool"] is None else f"{row['peak_to_pool']:.2f}"
             rows.append([
-                *([str(level)] if fresh else []), row["variant"], *(mebibytes(row[s]) for s in sizes), pool,
-                _of_all(part, row["variant"], row["n"]),
+                *own, row["variant"], *(mebibytes(row[s]) for s in sizes), pool, _of_all(part, row["variant"], row["n"]),
             ])  # fmt: skip
-        rows += [
-            [*([str(level)] if fresh else []), name, NOTHING, words, *[NOTHING] * 7, _of_all(part, name, 0)]
-            for name, words in _none_survived(part)
-        ]
+        rows += [[*own, name, NOTHING, words, *[NOTHING] * 7, _of_all(part, name, 0)] for name, words in _none_survived(part)]
     columns = [
-        *(["threads"] if fresh else []), "variant", "start", "peak", "load mean", "idle", "growth", "VSZ growth",
+        *heads, "variant", "start", "peak", "load mean", "idle", "growth", "VSZ growth",
         "PSS", "AnonHugePages", "peak ÷ buffer pool", "trials",
     ]  # fmt: skip
     caption = (
         "RSS in MiB, means over the trials that ended as planned. Growth: the end of the load less the start; VSZ growth "
         "leaves reserved address space out. PSS and AnonHugePages: at the end of the load."
     )
-    return Table("Memory", columns, rows, caption, heads=2 if fresh else 1)
+    return Table("Memory", columns, rows, caption, heads=len(heads) + 1)
 
 
 def _of_all(campaign: Campaign, name: str, good: int) -> str:
@@ -209,11 +222,12 @@ def pairs_table(campaign: Campaign, found: pl.DataFrame) -> Table:
     for row in found.iter_rows(named=True):
         place = cells.setdefault((row["first"], row["second"]), {})
         place[row["measure"], row["workload"]] = times(row["ratio"], row["low"], row["high"])
+    caption = "Ratios with 95 % intervals; descriptive, not part of the declared family."
+    if len(measures) > _WIDEST:
+        turned = [[title, *(mine.get((m, w), NOTHING) for mine in cells.values())] for m, w, title in measures]
+        return Table("Every pair", ["metric", *(f"{a} ÷ {b}" for a, b in cells)], turned, caption)
     rows = [[*pair, *(mine.get((m, w), NOTHING) for m, w, _ in measures)] for pair, mine in cells.items()]
-    return Table(
-        "Every pair", [*columns, *(title for *_, title in measures)], rows,
-        "Ratios with 95 % intervals; descriptive, not part of the declared family.", heads=2,
-    )  # fmt: skip
+    return Table("Every pair", [*columns, *(title for *_, title in measures)], rows, caption, heads=2)
 
 
 def faults(campaign: Campaign, comparisons: Comparisons) -> Table:
@@ -326,11 +340,6 @@ def commands(campaign: Campaign) -> dict[str, str]:
     return {name: " \\\n  ".join(shlex.quote(word) for word in json.loads(found[name])) for name in campaign.names}
 
 
-def at_level(campaign: Campaign, level: int) -> Campaign:
-    """A campaign with a fresh start for each level, reduced to the starts of one."""
-    return replace(campaign, trial=campaign.trial.filter(pl.col("level") == level))
-
-
 def _by_cell(found: pl.DataFrame) -> dict[tuple[int, str], tuple[float, float | None, float | None]]:
     columns = found.select("threads", "variant", "ratio", "low", "high")
     return {(threads, name): (ratio, low, high) for threads, name, ratio, low, high in columns.iter_rows()}
@@ -360,8 +369,9 @@ def where(trial: dict[str, Any]) -> str:
 def who(trial: dict[str, Any]) -> str:
     """A trial's variant, ``glibc (A2) at 16``."""
     role = f" ({trial['role']})" if trial["role"] != "V" else ""
+    workload = f" in {trial['workload']}" if trial["workload"] is not None else ""
     level = f" at {trial['level']}" if trial["level"] is not None else ""
-    return trial["variant"] + role + level
+    return trial["variant"] + role + workload + level
 
 
 def _unique(values: Iterable[str | None]) -> list[str]:

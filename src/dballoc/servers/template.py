@@ -43,7 +43,7 @@ Prepare = Callable[[Address, str], list[Fill]]
 
 @dataclass(frozen=True)
 class Recipe:
-    """What decides a template's content."""
+    """What decides a template's content. ``tables``: with sysbench's tables, where its data have them; else without."""
 
     build: Build
     engine: str
@@ -53,6 +53,7 @@ class Recipe:
     content: str = ""
     size: int | None = None
     directory: Path | None = None
+    tables: bool = True
 
     @property
     def key(self) -> str:
@@ -61,6 +62,8 @@ class Recipe:
         parts: list[object] = [FORMAT, self.build.key, self.engine, {} if self.data.own else tables, self.init_options]
         if self.content or self.data.database != DATABASE:
             parts += [self.data.database, self.content]
+        if not self.tables:
+            parts += ["no tables"]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -96,7 +99,12 @@ def estimate_bytes(recipe: Recipe) -> int:
     """About what a template takes on disk before it is made: sysbench's rows with their index, and an empty server."""
     if recipe.size is not None:
         return 250 * 2**20 + recipe.size
-    return 250 * 2**20 + recipe.data.tables * recipe.data.rows * 260
+    return 250 * 2**20 + (tables_bytes(recipe.data) if recipe.tables else 0)
+
+
+def tables_bytes(data: Data) -> int:
+    """About what sysbench's rows with their index take."""
+    return data.tables * data.rows * 260
 
 
 def make(custody: Custody, recipe: Recipe, user: ServerUser, prepare: Prepare, run_directory: Path, log: Path) -> Template:

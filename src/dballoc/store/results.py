@@ -13,7 +13,7 @@ from dballoc.experiment.schedule import Pairing, Slot
 FILE = "results.sqlite"
 
 # Raise it when schema.sql changes.
-FORMAT = 2
+FORMAT = 3
 
 # The fact that tells the results of another verb than bench.
 KIND = "kind"
@@ -135,7 +135,8 @@ class Results:
             for slot, record in trials:
                 place = {
                     "design": "solo", "block": slot.block, "attempt": slot.attempt, "position": slot.position,
-                    "variant": slot.variant, "role": slot.role, "level": slot.level, "directory": slot.label,
+                    "variant": slot.variant, "role": slot.role, "level": slot.level, "workload": slot.workload,
+                    "directory": slot.label,
                 }  # fmt: skip
                 self._write_trial(place, record)
 
@@ -145,7 +146,7 @@ class Results:
         """Write both finished trials of a duet, the baseline's first. Failure if the disk is full."""
         place = {
             "design": pairing.design, "block": pairing.block, "attempt": pairing.attempt, "position": pairing.position,
-            "level": None, "directory": pairing.label,
+            "level": None, "workload": None, "directory": pairing.label,
         }  # fmt: skip
 
         def write() -> None:

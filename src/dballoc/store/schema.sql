@@ -48,6 +48,7 @@ CREATE TABLE trial (
   variant         TEXT NOT NULL,
   role            TEXT NOT NULL CHECK (role IN ('A1', 'A2', 'V')),
   level           INTEGER,          -- with levels = "fresh"
+  workload        TEXT,             -- with sequence = "fresh"
   directory       TEXT NOT NULL,
   started         REAL NOT NULL,
   ended           REAL NOT NULL,

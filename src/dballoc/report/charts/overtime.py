@@ -13,6 +13,9 @@ _HEIGHT = 240
 # Pixels of a line of text above the frame.
 _LINE = 18
 
+# More levels, or more letters of workloads' names, than these have no room above the frame.
+_MOST, _LETTERS = 16, 80
+
 # key: (name, axis, factor, what to know)
 _MEASURES = {
     "tps": ("Throughput over time", "transactions per second", 1.0, ""),
@@ -25,9 +28,9 @@ _MEASURES = {
 }  # fmt: skip
 
 
-def figures(found: OverTime, variants: Variants) -> list[Figure]:
-    """One for each measure; throughput for each workload, whose transactions differ in size."""
-    workloads = found.steps["workload"].drop_nulls().unique(maintain_order=True).to_list()
+def figures(found: OverTime, variants: Variants, each: bool = True) -> list[Figure]:
+    """One for each measure; throughput for each workload, whose transactions differ in size, if ``each``."""
+    workloads = found.steps["workload"].drop_nulls().unique(maintain_order=True).to_list() if each else []
     speed = [_figure(_part(found, w), "tps", variants, f"-{w}", f", {w}") for w in workloads]
     return [*speed, *(_figure(found, key, variants) for key in ("user", "rss", "usable"))]
 
@@ -56,18 +59,24 @@ def _figure(found: OverTime, key: str, variants: Variants, suffix: str = "", of:
     y = alt.Y("value:Q", title=title, scale=alt.Scale(zero=True), axis=alt.Axis(format=",~r", tickCount=5))
     borders = _steps(found.steps, x)
     # Above the frame stand the levels, and the workloads where there are several.
-    legend = alt.Legend(offset=6 + _LINE * (len(borders) - 2))
+    legend = alt.Legend(offset=6 + _LINE * max(0, len(borders) - 2))
     line = (
         alt.Chart(frame(rows))
         .mark_line(strokeWidth=1.7)
         .encode(x=x, y=y, color=variants.color(legend), strokeDash=variants.dash(legend), detail="run:N")
     )
+    on_top = "Numbers on top are client threads; grey" if _room(found.steps) else "Dotted lines part the levels; grey"
     caption = (
-        "Mean over trials, all laid onto one clock. Numbers on top are client threads; grey is warming up and idling."
+        f"Mean over trials, all laid onto one clock. {on_top} is warming up and idling."
         f"{' The starts of the levels lie one after the other.' if found.steps['start'].n_unique() > 1 else ''}{more}"
     )
     chart = alt.layer(*borders, line).properties(height=_HEIGHT)
     return Figure(f"time-{key}{suffix}", name + of, caption, chart)
+
+
+def _room(steps: pl.DataFrame) -> bool:
+    """Whether the levels' numbers fit on top of a chart."""
+    return steps.filter(pl.col("kind") == "level").height <= _MOST
 
 
 def _steps(steps: pl.DataFrame, x: alt.X) -> list[alt.Chart]:
@@ -93,7 +102,9 @@ def _steps(steps: pl.DataFrame, x: alt.X) -> list[alt.Chart]:
         alt.Chart(frame(borders)).mark_rule(style="border").encode(x=x),
         alt.Chart(frame(levels + idle)).mark_text(**text).encode(x=x, y=alt.value(-5), text="text:N"),
     ]
-    if workloads:
+    if not _room(steps):
+        return layers[:2]
+    if workloads and sum(len(w["text"]) for w in workloads) <= _LETTERS:
         layers.append(
             alt.Chart(frame(workloads)).mark_text(**text, align="left").encode(x=x, y=alt.value(-5 - _LINE), text="text:N")
         )

@@ -1,0 +1,61 @@
+-- The load phase, measured: makes sysbench's tables and fills them in bulk, then builds the index on k. An event is a row. It ends
+-- when all rows are in: a client fills the tables of its number, one after the other, and clients beyond the tables have none.
+
+local C = "###########-###########-###########-###########-###########-###########-###########-###########-###########-###########"
+local PAD = "###########-###########-###########-###########-###########"
+
+sysbench.cmdline.options = {
+  tables = { "Number of tables", 1 },
+  table_size = { "Rows of a table", 10000 },
+  mysql_storage_engine = { "Storage engine", "innodb" },
+}
+
+local connection, number, row
+
+local function begin_table()
+  connection:query(string.format(
+    "CREATE TABLE sbtest%u (id INTEGER NOT NULL AUTO_INCREMENT, k INTEGER NOT NULL DEFAULT 0, c CHAR(120) NOT NULL DEFAULT '', "
+      .. "pad CHAR(60) NOT NULL DEFAULT '', PRIMARY KEY (id)) ENGINE = %s",
+    number,
+    sysbench.opt.mysql_storage_engine
+  ))
+  connection:bulk_insert_init(string.format("INSERT INTO sbtest%u (k, c, pad) VALUES", number))
+  row = 0
+end
+
+local function end_table()
+  connection:bulk_insert_done()
+  connection:query(string.format("CREATE INDEX k_%u ON sbtest%u (k)", number, number))
+end
+
+function thread_init()
+  number = sysbench.tid % sysbench.opt.threads + 1
+  if number <= sysbench.opt.tables then
+    connection = sysbench.sql.driver():connect()
+    begin_table()
+  end
+end
+
+-- What an event returns ends its client.
+function event()
+  if not connection then
+    return true
+  end
+  if row == sysbench.opt.table_size then
+    end_table()
+    number = number + sysbench.opt.threads
+    if number > sysbench.opt.tables then
+      return true
+    end
+    begin_table()
+  end
+  row = row + 1
+  local k = sysbench.rand.uniform(1, sysbench.opt.table_size)
+  connection:bulk_insert_next(string.format("(%d, '%s', '%s')", k, sysbench.rand.string(C), sysbench.rand.string(PAD)))
+end
+
+function thread_done()
+  if connection then
+    connection:disconnect()
+  end
+end

@@ -1,0 +1,49 @@
+"""Relative QPS of every workload in one chart, for campaigns of many workloads."""
+
+import altair as alt
+
+from dballoc.report.charts.axes import band, extent, like, line, scale
+from dballoc.report.charts.theme import POINTS, Figure, Variants, frame
+from dballoc.report.glance import Cell
+from dballoc.report.numbers import times
+
+# Pixels for each variant of a row, and between rows.
+_POINT, _GAP = 9, 8
+
+
+def figure(cells: list[Cell], threads: int, variants: Variants) -> Figure:
+    """One row a workload in the order of ``cells``, one point a variant, at that level."""
+    rows = [
+        {
+            "variant": c.variant, "row": c.workload, "ratio": c.ratio, "low": c.low, "high": c.high,
+            "words": times(c.ratio, c.low, c.high), "group": c.group or "–",
+        }
+        for c in cells if c.threads == threads
+    ]  # fmt: skip
+    low, high = extent(rows)
+    for row in rows:
+        row["low"] = None if row["low"] is None else max(row["low"], low)
+        row["high"] = None if row["high"] is None else min(row["high"], high)
+    names = list(dict.fromkeys(c.workload for c in cells if c.threads == threads))
+    y = alt.Y("row:N", sort=names, title=None, axis=alt.Axis(grid=True, ticks=False, domain=False, labelLimit=220))
+    offset = alt.YOffset("variant:N", sort=variants.names[1:])
+    x = scale("x", f"QPS, ratio to {variants.names[0]}", low, high)
+    tip = [
+        alt.Tooltip("row:N", title="workload"),
+        "group:N",
+        "variant:N",
+        alt.Tooltip("words:N", title="ratio"),
+    ]
+    base = alt.Chart(frame(rows)).encode(y=y, yOffset=offset, color=variants.color(POINTS))
+    layers = [
+        band("x", x),
+        line("x", x),
+        base.mark_rule(strokeWidth=1.5).encode(x=like(x, "low"), x2="high:Q").transform_filter("isValid(datum.low)"),
+        base.mark_point(filled=True, size=45, opacity=1).encode(x=like(x, "ratio"), shape=variants.shape(POINTS), tooltip=tip),
+    ]
+    height = len(names) * (_GAP + _POINT * max(1, len(variants.names) - 1))
+    caption = (
+        f"QPS with the variant ÷ QPS with {variants.names[0]} at {threads} client threads, with 95 % intervals where there are "
+        "two blocks or more; descriptive. The band is ±1 %."
+    )
+    return Figure("relative-qps", "Relative QPS of every workload", caption, alt.layer(*layers).properties(height=height))

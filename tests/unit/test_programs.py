@@ -1,0 +1,35 @@
+"""A server's client programs: the build's own first, those of its family first, and a remedy where there is none."""
+
+from pathlib import Path
+
+import pytest
+
+from dballoc.errors import UsageError
+from dballoc.servers import programs
+from dballoc.servers.build import Build
+
+NAMES = ("mariadb-dump", "mysqldump")
+
+
+def build(root: Path, family: str) -> Build:
+    return Build(family, "1", root / "sbin/mysqld", root, root / "share", None)
+
+
+def program(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_the_builds_own_is_taken_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path / "path"))
+    with pytest.raises(UsageError, match=r"dump-churn runs .*, and neither is here; apt-get install mariadb-client"):
+        programs.find(build(tmp_path / "opt", "mysql"), NAMES, "dump-churn runs mariadb-dump or mysqldump")
+    machines = program(tmp_path / "path/mariadb-dump")
+    assert programs.find(build(tmp_path / "opt", "mysql"), NAMES, "x") == machines
+    family = program(tmp_path / "path/mysqldump")
+    assert programs.find(build(tmp_path / "opt", "mysql"), NAMES, "x") == family
+    assert programs.find(build(tmp_path / "opt", "mariadb"), NAMES, "x") == machines
+    own = program(tmp_path / "opt/bin/mysqldump")
+    assert programs.find(build(tmp_path / "opt", "mariadb"), NAMES, "x") == own
