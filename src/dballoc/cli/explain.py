@@ -1,0 +1,76 @@
+"""``dballoc explain``: where a live server's memory goes."""
+
+import dataclasses
+import json
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from dballoc.explain import labels, outside
+from dballoc.explain.labels import Labels
+from dballoc.explain.ledger import Ledger, ledger
+from dballoc.servers import credentials, process
+
+_MIB = 2**20
+
+
+def explain(
+    pid: Annotated[int, typer.Option("--pid", metavar="PID", help="The server's process.", min=1)],
+    login_path: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Login path that the server is asked with, beside ~/.my.cnf.")
+    ] = None,
+    without_sql: Annotated[bool, typer.Option("--no-sql", help="Do not ask the server itself.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the ledger as JSON, bytes.")] = False,
+) -> None:
+    """Say where a live server's memory goes: lines that add up to its RSS. Reads from outside alone; stops nothing."""
+    look = outside.look(pid)
+    notes: list[str] = []
+    word = None if without_sql else _labels(pid, login_path, notes)
+    found = ledger(look, word)
+    found.notes.extend(notes)
+    if as_json:
+        print(json.dumps(dataclasses.asdict(found), indent=1))
+        return
+    _print(found, look.seconds)
+
+
+def _labels(pid: int, login_path: str | None, notes: list[str]) -> Labels | None:
+    try:
+        server = process.look(pid)
+        options = process.given(server)
+        with process.talking(server, options, credentials.find(login_path)) as cursor:
+            return labels.read(cursor)
+    except process.NoWord as error:
+        notes.append(f"from outside alone: {error}")
+    return None
+
+
+def _print(found: Ledger, seconds: float) -> None:
+    console = Console()
+    console.print(Text(f"{found.executable} (process {found.pid}): {found.rss / _MIB:,.1f} MiB resident", style="bold"))
+    console.print(Text(f"malloc: {found.malloc}; known from: {', '.join(found.tiers)}; looked at for {seconds * 1e3:.0f} ms"))
+    console.print()
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    for heading in ("owner", "resident, MiB", "of RSS", "size, MiB", "source"):
+        table.add_column(heading, justify="right" if "MiB" in heading or heading == "of RSS" else "left")
+    for line in found.lines:
+        source = f"{line.source}: {line.note}" if line.note else line.source
+        table.add_row(line.owner, *_cells(line.resident, found.rss), f"{line.size / _MIB:,.1f}", Text(source, style="dim"))
+    table.add_row("rest: pages that no class claims", *_cells(found.rest, found.rss), "", "")
+    table.add_row(Text("sum", style="bold"), *_cells(found.rss, found.rss), "", "")
+    console.print(table)
+    console.print()
+    unowned, share = _cells(found.unowned, found.rss)
+    console.print(f"unowned: {unowned} MiB ({share}) that no owner claims, unlabelled heap included")
+    beside = [f"{what} {size / _MIB:,.1f} MiB" for what, size in found.beside.items() if size]
+    if beside:
+        console.print(f"beside RSS: {', '.join(beside)}")
+    for line in found.notes:
+        console.print(Text(f"· {line}", style="yellow"))
+
+
+def _cells(size: int, rss: int) -> tuple[str, str]:
+    return f"{size / _MIB:,.1f}", f"{size / rss:.1%}"
