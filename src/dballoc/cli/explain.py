@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dballoc.explain import labels, outside
+from dballoc.errors import UsageError
+from dballoc.explain import labels, outside, target
 from dballoc.explain.labels import Labels
 from dballoc.explain.ledger import Ledger, ledger
 from dballoc.servers import credentials, process
@@ -18,14 +19,20 @@ _MIB = 2**20
 
 
 def explain(
-    pid: Annotated[int, typer.Option("--pid", metavar="PID", help="The server's process.", min=1)],
+    pid: Annotated[int | None, typer.Option(metavar="PID", help="The server's process.", min=1)] = None,
+    socket: Annotated[str | None, typer.Option(metavar="PATH", help="The server that listens there.")] = None,
+    service: Annotated[str | None, typer.Option(metavar="UNIT", help="The main process of a systemd unit.")] = None,
     login_path: Annotated[
         str | None, typer.Option(metavar="NAME", help="Login path that the server is asked with, beside ~/.my.cnf.")
     ] = None,
     without_sql: Annotated[bool, typer.Option("--no-sql", help="Do not ask the server itself.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the ledger as JSON, bytes.")] = False,
 ) -> None:
-    """Say where a live server's memory goes: lines that add up to its RSS. Reads from outside alone; stops nothing."""
+    """Say where a live server's memory goes: lines that add up to its RSS.
+
+    Without --pid, --socket or --service: the only server that runs here. Nothing is stopped, restarted, enabled or written.
+    """
+    pid = target.find(pid, socket, service)
     look = outside.look(pid)
     notes: list[str] = []
     word = None if without_sql else _labels(pid, login_path, notes)
@@ -39,12 +46,12 @@ def explain(
 
 def _labels(pid: int, login_path: str | None, notes: list[str]) -> Labels | None:
     try:
-        server = process.look(pid)
+        server = process.look(pid, "process")
         options = process.given(server)
         with process.talking(server, options, credentials.find(login_path)) as cursor:
             return labels.read(cursor)
-    except process.NoWord as error:
-        notes.append(f"from outside alone: {error}")
+    except (process.NoWord, UsageError) as error:
+        notes.append(f"not asked by SQL: {error}")
     return None
 
 
@@ -68,8 +75,8 @@ def _print(found: Ledger, seconds: float) -> None:
     beside = [f"{what} {size / _MIB:,.1f} MiB" for what, size in found.beside.items() if size]
     if beside:
         console.print(f"beside RSS: {', '.join(beside)}")
-    for line in found.notes:
-        console.print(Text(f"· {line}", style="yellow"))
+    for note in found.notes:
+        console.print(Text(f"· {note}", style="dim"))
 
 
 def _cells(size: int, rss: int) -> tuple[str, str]:

@@ -299,7 +299,7 @@ class Heap:
 
 
 def read(memory: Memory, mappings: Sequence[Mapping], libc: str, others: Collection[int]) -> Heap:
-    """Walk the heap of a process. ``libc``: the file whose malloc it is; ``others``: starts of mappings that are not malloc's."""
+    """Walk the heap of a process. ``libc``: the file whose malloc it is; ``others``: starts of mappings that are others'."""
     found = heads(memory, mappings)
     brk = next((m for m in mappings if m.path == "[heap]"), None)
     main = find_main(memory, _data(mappings, libc), brk, list(found))
@@ -324,7 +324,5 @@ def read(memory: Memory, mappings: Sequence[Mapping], libc: str, others: Collect
 def _data(mappings: Sequence[Mapping], libc: str) -> list[Mapping]:
     """A library's writable pages, those that its file does not back included."""
     found = [i for i, m in enumerate(mappings) if m.path == libc and m.permissions.startswith("rw")]
-    behind = [
-        i + 1 for i in found if i + 1 < len(mappings) and mappings[i + 1].private and mappings[i + 1].start == mappings[i].end
-    ]
-    return [mappings[i] for i in found + behind]
+    bss = [after for i in found for after in mappings[i + 1 : i + 2] if after.private and after.start == mappings[i].end]
+    return [*(mappings[i] for i in found), *bss]

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 import pymysql
 from pymysql.cursors import Cursor
 
+POOL, SCHEMA = "InnoDB buffer pool", "performance_schema itself"
+
 # Owner, table of information_schema, its STAT_TYPE.
 _ROCKSDB = (
     ("RocksDB block cache", "ROCKSDB_DBSTATS", "DB_BLOCK_CACHE_USAGE"),
@@ -57,7 +59,7 @@ def read(cursor: Cursor) -> Labels:
     status = {str(k).lower(): str(v) for k, v in _rows(cursor, "SHOW GLOBAL STATUS")}
     notes: list[str] = []
     tables, schema = _performance_schema(cursor, notes)
-    heap = [Label("performance_schema itself", schema, "SHOW ENGINE PERFORMANCE_SCHEMA STATUS")] if schema else []
+    heap = [Label(SCHEMA, schema, "SHOW ENGINE PERFORMANCE_SCHEMA STATUS")] if schema else []
     for owner, name in (("InnoDB dictionary", "innodb_mem_dictionary"), ("adaptive hash index", "innodb_mem_adaptive_hash")):
         heap.append(Label(owner, _number(status.get(name)), f"status {name}"))
     heap.append(Label("query cache", _number(variables.get("query_cache_size")), "query_cache_size"))
@@ -69,7 +71,7 @@ def read(cursor: Cursor) -> Labels:
     if instruments := _instruments(cursor, notes):
         heap = [*heap[: 1 if schema else 0], *instruments]
     own = {
-        "InnoDB buffer pool": _number(variables.get("innodb_buffer_pool_size")),
+        POOL: _number(variables.get("innodb_buffer_pool_size")),
         "key cache (MyISAM)": _number(variables.get("key_buffer_size")),
         "Aria page cache": _number(variables.get("aria_pagecache_buffer_size")),
     }

@@ -1,11 +1,11 @@
 """The ledger: every resident byte on one line, and what no line claims. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from dballoc.explain.glibc import Block, Books, Heap
-from dballoc.explain.labels import Labels
+from dballoc.explain.labels import POOL, SCHEMA, Labels
 from dballoc.explain.outside import Outside, Own
 from dballoc.explain.pages import Kind
 
@@ -30,8 +30,8 @@ class Line:
 
 @dataclass(frozen=True)
 class Ledger:
-    """Lines that add up to ``rss`` with ``rest``: pages that no class claims. ``unowned``: memory that no owner claims, unlabelled
-    live heap included. All bytes.
+    """Lines that add up to ``rss`` with ``rest``, pages that no class claims. ``unowned``: memory that no owner claims,
+    unlabelled live heap included. ``beside``: what RSS does not count. All in bytes.
     """
 
     pid: int
@@ -51,7 +51,7 @@ _GLIBC = "glibc's books"
 _UNOWNED = (LIVE, MAPPED, UNNAMED, Kind.MALLOC)
 
 # Of what a cache's variable asks for, the share that it maps in one piece: the rest are its hash and its links.
-_SHARES = {"InnoDB buffer pool": 1.0, "key cache (MyISAM)": 0.955, "Aria page cache": 0.82}
+_SHARES = {POOL: 1.0, "key cache (MyISAM)": 0.955, "Aria page cache": 0.82}
 _NEAR = 0.1
 
 # An array of performance_schema, aligned and with malloc's header, is a block of so many bytes more, at most.
@@ -62,7 +62,7 @@ def ledger(look: Outside, labels: Labels | None = None) -> Ledger:
     """From a look from outside, and the server's own labels."""
     lines = [
         _of_kind(look, Kind.POOL, "server", "left out of core dumps (VmFlags dd)"),
-        *_own(look.own, labels),
+        *_own(look.own, _caches(look, labels)),
         *(_heap(look.heap) if look.heap else []),
         _of_kind(look, Kind.MALLOC, "heap", f"what no other class claims; malloc is {look.malloc.title}"),
         _of_kind(look, Kind.STACK, "threads", f"stack pointers of {look.threads} threads"),
@@ -120,10 +120,17 @@ def _worst(books: list[Books]) -> str:
     return f"most of one arena: {worst / 2**20:.1f} MiB"
 
 
-def _own(own: Sequence[Own], labels: Labels | None) -> list[Line]:
-    """What the server has mapped itself; with its variables, by the cache whose size it has."""
+def _caches(look: Outside, labels: Labels | None) -> dict[str, int]:
+    """What the server says that it has mapped itself, but for a pool that was told by its flags."""
+    known = labels.own if labels else {}
+    pool = any(kind is Kind.POOL for kind in look.kinds)
+    return {owner: size for owner, size in known.items() if not (pool and owner == POOL)}
+
+
+def _own(own: Sequence[Own], caches: Mapping[str, int]) -> list[Line]:
+    """What the server has mapped itself, by the cache whose size it has."""
     left, found = sorted(own, key=lambda o: -o.size), []
-    for owner, asked in labels.own.items() if labels else ():
+    for owner, asked in caches.items():
         wanted = asked * _SHARES[owner]
         near = [o for o in left if abs(o.size - wanted) <= _NEAR * asked]
         if near:
@@ -139,28 +146,26 @@ def _own(own: Sequence[Own], labels: Labels | None) -> list[Line]:
 def _named(lines: list[Line], labels: Labels, blocks: list[Block]) -> list[Line]:
     """Live heap by owner, as far as the server names them; what is left of it stays."""
     pools = {line.owner: line for line in lines if line.owner in (MAPPED, LIVE, Kind.MALLOC)}
-    named: list[Line] = []
     left = sorted(blocks, key=lambda b: b.size)
-    for label in labels.heap:
-        sizes = labels.tables if label.owner.startswith("performance_schema") else [label.bytes]
-        taken = _matching(left, sizes)
-        asked = min(label.bytes, sum(b.size for b in taken))
-        resident = sum(b.resident for b in taken)
-        pools[MAPPED] = _less(pools[MAPPED], resident, sum(b.size for b in taken)) if taken else pools.get(MAPPED, _NONE)
-        more = label.bytes - asked
+    # First whole blocks by their sizes, for every owner, and only then what nobody can be told to have.
+    found = [_matching(left, labels.tables if label.owner == SCHEMA else [label.bytes]) for label in labels.heap]
+    for taken in found:
+        if taken:
+            pools[MAPPED] = _less(pools[MAPPED], *_sum(taken))
+    named: list[Line] = []
+    for label, taken in zip(labels.heap, found, strict=True):
+        resident, size = _sum(taken)
+        more = label.bytes - size
         for owner in (LIVE, MAPPED, Kind.MALLOC):
-            if more > 0 and (pool := pools.get(owner)) and pool.size and pool.resident:
-                size = min(more, pool.size)
-                there = round(size * min(1.0, pool.resident / pool.size))
-                pools[owner] = _less(pool, there, size)
-                resident, more = resident + there, more - size
+            if more > 0 and (pool := pools.get(owner)) and pool.size:
+                part = min(more, pool.size)
+                there = pool.resident * part // pool.size
+                pools[owner] = _less(pool, there, part)
+                resident, more = resident + there, more - part
         named.append(Line("heap", label.owner, resident, label.bytes, label.source, "labelled", _exactly(taken)))
     order = [line for line in lines if line.owner not in pools]
     heap = next((i for i, line in enumerate(order) if line.group == "heap"), len(order))
-    return [*order[:heap], *named, *(pool for pool in pools.values() if pool is not _NONE), *order[heap:]]
-
-
-_NONE = Line("heap", "", 0, 0, "", "exact")
+    return [*order[:heap], *named, *pools.values(), *order[heap:]]
 
 
 def _exactly(taken: list[Block]) -> str:

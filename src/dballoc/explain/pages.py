@@ -33,7 +33,8 @@ def classify(mappings: Sequence[Mapping], pointers: Sequence[int], heaps: Collec
     """
     code = {m.path for m in mappings if m.file and "x" in m.permissions}
     kinds: list[Kind] = []
-    before, its = None, None
+    before: Mapping | None = None
+    its: Kind | None = None
     for mapping in mappings:
         joined = before if before and before.end == mapping.start else None
         its = _by_itself(mapping, pointers, heaps, code) or _by_neighbour(mapping, joined, its, own_malloc)

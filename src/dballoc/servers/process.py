@@ -58,14 +58,14 @@ class Process:
         return f"process {self.pid} ({self.executable})"
 
 
-def look(pid: int) -> Process:
-    """The server of that PID. UsageError if there is none, it is no server, or it is not ours to read."""
+def look(pid: int, asked: str = "--like") -> Process:
+    """The server of that PID, which was ``asked`` for so. UsageError if there is none, it is no server, or not ours to read."""
     home = Path(f"/proc/{pid}")
     try:
         name = (home / "comm").read_text().strip()
         owner = home.stat()
     except OSError:
-        raise UsageError(f"--like {pid}: there is no such process") from None
+        raise UsageError(f"{asked} {pid}: there is no such process") from None
     try:
         link = os.readlink(home / "exe")
         arguments = tuple(os.fsdecode(a) for a in (home / "cmdline").read_bytes().split(b"\0")[:-1])
@@ -73,14 +73,14 @@ def look(pid: int) -> Process:
         elsewhere = not _same_file(home / "exe", Path(link.removesuffix(_REPLACED))) and _other_root(pid)
     except PermissionError:
         who = "as root" if owner.st_uid == os.geteuid() else f"as user {owner.st_uid}, whom it belongs to, or as root"
-        raise UsageError(f"--like {pid}: {name} is not ours to read; run {who}") from None
+        raise UsageError(f"{asked} {pid}: {name} is not ours to read; run {who}") from None
     except OSError as error:
-        raise UsageError(f"--like {pid}: {name}: {error.strerror}") from None
+        raise UsageError(f"{asked} {pid}: {name}: {error.strerror}") from None
     executable = link.removesuffix(_REPLACED)
     if Path(executable).name.startswith("ld-") and Path(executable).name.endswith((".so.2", ".so.1")):
-        raise UsageError(f"--like {pid}: it runs through the loader {executable}; only a server started by itself can be read")
+        raise UsageError(f"{asked} {pid}: it runs through the loader {executable}; only a server started by itself can be read")
     if not any(Path(executable).name.startswith(binary) for entry in servers().values() for binary in entry["binaries"]):
-        raise UsageError(f"--like {pid}: {name} ({executable}) is not a MySQL-family server")
+        raise UsageError(f"{asked} {pid}: {name} ({executable}) is not a MySQL-family server")
     return Process(
         pid, executable, link != executable, arguments[1:], environ, elsewhere, owner.st_uid, owner.st_gid,
     )  # fmt: skip
