@@ -97,6 +97,8 @@ def test_with_sql_the_heap_has_owners(cli: Cli, stock: tuple[int, Path]) -> None
     assert resident(found, "performance_schema itself") == pytest.approx(schema, rel=0.05)
     assert any(line["owner"].startswith("memory/innodb") for line in found["lines"])
     assert found["unowned"] < 0.3 * outside["unowned"]
+    assert found["bounds"]["once"] > 64 * 2**20
+    assert found["bounds"]["connections"] > 0
 
 
 def test_a_person_reads_a_table(cli: Cli, stock: tuple[int, Path]) -> None:
@@ -104,6 +106,7 @@ def test_a_person_reads_a_table(cli: Cli, stock: tuple[int, Path]) -> None:
     assert done.returncode == 0, done.stderr
     assert "MiB resident" in done.stdout
     assert "rest: pages that no class claims" in done.stdout
+    assert "what the configuration allows" in done.stdout
 
 
 def test_another_malloc_has_what_nobody_else_claims(cli: Cli, server: Start) -> None:

@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.allocators.identify import InUse
+from dballoc.catalogue import bounds as catalogue
 from dballoc.explain import smaps
+from dballoc.explain.bounds import Room, bounds, verdict
 from dballoc.explain.glibc import Block, Books, Heap
 from dballoc.explain.labels import POOL, Label, Labels
 from dballoc.explain.ledger import LIVE, MAPPED, ledger
@@ -168,3 +170,35 @@ def test_a_cache_is_known_by_its_size(size: int, owner: str) -> None:
     )
     labels = Labels("MariaDB", [], [], {"key cache (MyISAM)": 128 * MIB, POOL: 122 * MIB}, {}, {})
     assert [line.resident for line in ledger(look, labels).lines if line.owner == owner] == [MIB]
+
+
+VARIABLES = {
+    "innodb_buffer_pool_size": str(1024 * MIB), "max_connections": "100", "thread_stack": str(MIB), "sort_buffer_size": str(2 * MIB),
+    "tmp_table_size": str(64 * MIB), "max_heap_table_size": str(16 * MIB), "global_connection_memory_limit": str(512 * MIB),
+    "connection_memory_limit": "18446744073709551615", "version": "8.0.33",
+}  # fmt: skip
+
+
+def test_what_the_configuration_allows() -> None:
+    found = bounds(VARIABLES, catalogue())
+    assert found.once == 1024 * MIB
+    assert (found.connection, found.connections) == (MIB, 100)
+    assert found.plain == 1124 * MIB
+    assert found.statement == (2 + 16) * MIB
+    assert found.worst == 1124 * MIB + 100 * 18 * MIB
+    assert found.caps == [
+        "global_connection_memory_limit = 512 MiB for all connections together, but those with CONNECTION_ADMIN"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("room", "rss", "says"),
+    [
+        (Room(64 * 2**30, None), MIB, "fits the 64.0 GiB of the machine"),
+        (Room(64 * 2**30, 2 * 2**30), MIB, "would need more than the 2.0 GiB of the cgroup"),
+        (Room(2**30, None), MIB, "without a big query"),
+        (Room(64 * 2**30, 2 * 2**30), 2040 * MIB, "the OOM killer is near"),
+    ],
+)
+def test_will_it_be_killed(room: Room, rss: int, says: str) -> None:
+    assert says in verdict(bounds(VARIABLES, catalogue()), room, rss)

@@ -1,6 +1,5 @@
 """``dballoc explain``: where a live server's memory goes."""
 
-import dataclasses
 import json
 from typing import Annotated
 
@@ -9,11 +8,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dballoc.errors import UsageError
-from dballoc.explain import labels, outside, target
-from dballoc.explain.labels import Labels
-from dballoc.explain.ledger import Ledger, ledger
-from dballoc.servers import credentials, process
+from dballoc.explain import explanation, target
+from dballoc.explain.bounds import Bounds
+from dballoc.explain.ledger import Ledger
+from dballoc.servers import credentials
 
 _MIB = 2**20
 
@@ -33,30 +31,19 @@ def explain(
     Without --pid, --socket or --service: the only server that runs here. Nothing is stopped, restarted, enabled or written.
     """
     pid = target.find(pid, socket, service)
-    look = outside.look(pid)
-    notes: list[str] = []
-    word = None if without_sql else _labels(pid, login_path, notes)
-    found = ledger(look, word)
-    found.notes.extend(notes)
+    found = explanation.explain(pid, None if without_sql else credentials.find(login_path))
     if as_json:
-        print(json.dumps(dataclasses.asdict(found), indent=1))
+        print(json.dumps(found.as_json(), indent=1))
         return
-    _print(found, look.seconds)
-
-
-def _labels(pid: int, login_path: str | None, notes: list[str]) -> Labels | None:
-    try:
-        server = process.look(pid, "process")
-        options = process.given(server)
-        with process.talking(server, options, credentials.find(login_path)) as cursor:
-            return labels.read(cursor)
-    except (process.NoWord, UsageError) as error:
-        notes.append(f"not asked by SQL: {error}")
-    return None
-
-
-def _print(found: Ledger, seconds: float) -> None:
     console = Console()
+    _print(console, found.ledger, found.seconds)
+    if found.bounds:
+        _print_bounds(console, found.bounds, found.verdict)
+    for note in found.ledger.notes:
+        console.print(Text(f"· {note}", style="dim"))
+
+
+def _print(console: Console, found: Ledger, seconds: float) -> None:
     console.print(Text(f"{found.executable} (process {found.pid}): {found.rss / _MIB:,.1f} MiB resident", style="bold"))
     console.print(Text(f"malloc: {found.malloc}; known from: {', '.join(found.tiers)}; looked at for {seconds * 1e3:.0f} ms"))
     console.print()
@@ -75,8 +62,21 @@ def _print(found: Ledger, seconds: float) -> None:
     beside = [f"{what} {size / _MIB:,.1f} MiB" for what, size in found.beside.items() if size]
     if beside:
         console.print(f"beside RSS: {', '.join(beside)}")
-    for note in found.notes:
-        console.print(Text(f"· {note}", style="dim"))
+
+
+def _print_bounds(console: Console, found: Bounds, verdict: str | None) -> None:
+    once, each, more = (f"{size / _MIB:,.1f} MiB" for size in (found.once, found.connection, found.statement))
+    console.print()
+    console.print(Text("what the configuration allows, whatever is used", style="bold"))
+    console.print(
+        f"once {once}; each of {found.connections} connections {each}, and {more} for each sort, join or temporary table"
+    )
+    console.print(
+        f"all connections: {found.plain / _MIB:,.1f} MiB; each with one such statement: {found.worst / _MIB:,.1f} MiB"
+    )
+    for cap in found.caps:
+        console.print(f"capped by {cap}")
+    console.print(Text(f"{verdict}", style="bold"))
 
 
 def _cells(size: int, rss: int) -> tuple[str, str]:
