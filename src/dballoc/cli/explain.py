@@ -65,15 +65,15 @@ def _print(console: Console, found: Ledger, seconds: float) -> None:
 
 
 def _print_bounds(console: Console, found: Bounds, verdict: str | None) -> None:
-    once, each, more = (f"{size / _MIB:,.1f} MiB" for size in (found.once, found.connection, found.statement))
+    once, each, more, plain, worst = (
+        f"{size / _MIB:,.1f} MiB" for size in (found.once, found.connection, found.statement, found.plain, found.worst)
+    )
     console.print()
     console.print(Text("what the configuration allows, whatever is used", style="bold"))
     console.print(
-        f"once {once}; each of {found.connections} connections {each}, and {more} for each sort, join or temporary table"
+        f"once {once}; each of {found.connections} connections {each}, and {more} for a sort, join and temporary table"
     )
-    console.print(
-        f"all connections: {found.plain / _MIB:,.1f} MiB; each with one such statement: {found.worst / _MIB:,.1f} MiB"
-    )
+    console.print(f"all connections: {plain}; each with one of these: {worst}")
     for cap in found.caps:
         console.print(f"capped by {cap}")
     console.print(Text(f"{verdict}", style="bold"))

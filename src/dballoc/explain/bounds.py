@@ -7,8 +7,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bytes. ``once``: buffers of which there is one; ``connection``: of each of ``connections`` at a time; ``statement``: one of
-    each that a statement may have several of; ``caps``: limits that the server has against it, in words.
+    """Bytes. ``once``: buffers of which there is one; ``connection``: of each of ``connections`` at a time; ``statement``: one
+    of each that a statement may have several of; ``caps``: limits that the server has against it, in words.
     """
 
     once: int
