@@ -30,6 +30,7 @@ FORBIDDEN = {
     "load": {"campaign", "analysis", "report", "store", "measure"},
     "measure": {"campaign", "analysis", "report", "store", "servers", "load"},
     "host": {"campaign", "analysis", "report", "store", "servers", "load", "measure"},
+    "explain": {"campaign", "analysis", "report", "store", "load", "measure"},
     "campaign": {"report"},
 }
 

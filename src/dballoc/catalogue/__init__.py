@@ -52,6 +52,11 @@ def foreign_options() -> dict[str, Any]:
     return _read("options")
 
 
+def bounds() -> dict[str, Any]:
+    """Which settings bound a server's memory; see bounds.toml."""
+    return _read("bounds")
+
+
 def experiments() -> dict[str, str]:
     """The text of each shipped experiment file, by name."""
     folder = files(__name__) / "experiments"

@@ -3,13 +3,16 @@
 Only reads: /proc, the server's own ``--print-defaults`` run as the server's user, and SELECTs over its socket.
 """
 
+import contextlib
 import os
 import socket
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pymysql
+from pymysql.cursors import Cursor
 
 from dballoc.catalogue import servers
 from dballoc.errors import UsageError
@@ -56,14 +59,14 @@ class Process:
         return f"process {self.pid} ({self.executable})"
 
 
-def look(pid: int) -> Process:
-    """The server of that PID. UsageError if there is none, it is no server, or it is not ours to read."""
+def look(pid: int, asked: str = "--like") -> Process:
+    """The server of that PID, which was ``asked`` for so. UsageError if there is none, it is no server, or not ours to read."""
     home = Path(f"/proc/{pid}")
     try:
         name = (home / "comm").read_text().strip()
         owner = home.stat()
     except OSError:
-        raise UsageError(f"--like {pid}: there is no such process") from None
+        raise UsageError(f"{asked} {pid}: there is no such process") from None
     try:
         link = os.readlink(home / "exe")
         arguments = tuple(os.fsdecode(a) for a in (home / "cmdline").read_bytes().split(b"\0")[:-1])
@@ -71,14 +74,14 @@ def look(pid: int) -> Process:
         elsewhere = not _same_file(home / "exe", Path(link.removesuffix(_REPLACED))) and _other_root(pid)
     except PermissionError:
         who = "as root" if owner.st_uid == os.geteuid() else f"as user {owner.st_uid}, whom it belongs to, or as root"
-        raise UsageError(f"--like {pid}: {name} is not ours to read; run {who}") from None
+        raise UsageError(f"{asked} {pid}: {name} is not ours to read; run {who}") from None
     except OSError as error:
-        raise UsageError(f"--like {pid}: {name}: {error.strerror}") from None
+        raise UsageError(f"{asked} {pid}: {name}: {error.strerror}") from None
     executable = link.removesuffix(_REPLACED)
     if Path(executable).name.startswith("ld-") and Path(executable).name.endswith((".so.2", ".so.1")):
-        raise UsageError(f"--like {pid}: it runs through the loader {executable}; only a server started by itself can be read")
+        raise UsageError(f"{asked} {pid}: it runs through the loader {executable}; only a server started by itself can be read")
     if not any(Path(executable).name.startswith(binary) for entry in servers().values() for binary in entry["binaries"]):
-        raise UsageError(f"--like {pid}: {name} ({executable}) is not a MySQL-family server")
+        raise UsageError(f"{asked} {pid}: {name} ({executable}) is not a MySQL-family server")
     return Process(
         pid, executable, link != executable, arguments[1:], environ, elsewhere, owner.st_uid, owner.st_gid,
     )  # fmt: skip
@@ -159,6 +162,27 @@ def _of_files(process: Process, switches: list[str]) -> list[tuple[str, str]]:
 
 def own_word(process: Process, options: list[tuple[str, str]], who: Credentials) -> dict[str, str]:
     """The variables that somebody has set, by the running server's own word. NoWord if it does not talk to us."""
+    with talking(process, options, who) as cursor:
+        cursor.execute("SELECT VERSION()")
+        version = str(cursor.fetchall()[0][0])
+        cursor.execute(_MARIADB if "mariadb" in version.lower() else _MYSQL)
+        return {str(name).lower(): str(value) for name, value in cursor.fetchall()}
+
+
+@contextlib.contextmanager
+def talking(process: Process, options: list[tuple[str, str]], who: Credentials) -> Iterator[Cursor]:
+    """A connection to this very process, over the socket that its options name or one of the usual places.
+
+    NoWord if there is none, also for what goes wrong while it is used.
+    """
+    try:
+        with _connected(process, options, who) as connection, connection.cursor() as cursor:
+            yield cursor
+    except pymysql.Error as error:
+        raise NoWord(str(error.args[-1])) from None
+
+
+def _connected(process: Process, options: list[tuple[str, str]], who: Credentials) -> "pymysql.Connection[Cursor]":
     named = [v for k, v in options if k.replace("_", "-") == "socket" and v]
     cwd = os.readlink(f"/proc/{process.pid}/cwd") if named else "/"
     reason = "no socket of it is found"
@@ -167,33 +191,34 @@ def own_word(process: Process, options: list[tuple[str, str]], who: Credentials)
         if not os.path.exists(path):
             continue
         try:
-            return _ask(process, path, who)
+            return _connect(process, path, who)
         except NoWord as error:
             reason = str(error)
     raise NoWord(reason)
 
 
-def _ask(process: Process, path: str, who: Credentials) -> dict[str, str]:
-    with socket.socket(socket.AF_UNIX) as talk:
+def _connect(process: Process, path: str, who: Credentials) -> "pymysql.Connection[Cursor]":
+    talk = socket.socket(socket.AF_UNIX)
+    try:
         talk.settimeout(10)
-        try:
-            talk.connect(path)
-            peer = struct.unpack("iII", talk.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
-            if peer != process.pid:
-                raise NoWord(f"its socket is answered by process {peer}")
-            connection = pymysql.connect(
-                unix_socket=path, user=who.user, password=who.password or "", read_timeout=30, defer_connect=True
-            )
-            connection.connect(sock=talk)
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT VERSION()")
-                version = str(cursor.fetchall()[0][0])
-                cursor.execute(_MARIADB if "mariadb" in version.lower() else _MYSQL)
-                return {str(name).lower(): str(value) for name, value in cursor.fetchall()}
-        except pymysql.Error as error:
-            raise NoWord(str(error.args[-1])) from None
-        except OSError as error:
-            raise NoWord(error.strerror or str(error)) from None
+        talk.connect(path)
+        peer = struct.unpack("iII", talk.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+        if peer != process.pid:
+            raise NoWord(f"its socket is answered by process {peer}")
+        connection = pymysql.connect(
+            unix_socket=path, user=who.user, password=who.password or "", read_timeout=30, defer_connect=True
+        )
+        connection.connect(sock=talk)
+    except pymysql.Error as error:
+        talk.close()
+        raise NoWord(str(error.args[-1])) from None
+    except OSError as error:
+        talk.close()
+        raise NoWord(error.strerror or str(error)) from None
+    except NoWord:
+        talk.close()
+        raise
+    return connection
 
 
 def _other_root(pid: int) -> bool:

@@ -1,0 +1,328 @@
+"""glibc's malloc from outside: its arenas, their chunks, the blocks that it mapped by themselves.
+
+Layouts as in glibc's malloc.c and arena.c, versions 2.27 to 2.41, 64 bits:
+
+    heap_info      ar_ptr, prev, size, mprotect_size[, pagesize]   at a multiple of 64 MiB, 32 or 48 bytes
+    malloc_state   mutex, flags, have_fastchunks | fastbinsY[10] @16 | top @96 | last_remainder | bins[254] @112 |
+                   binmap @2144 | next @2160 | next_free | attached_threads | system_mem @2184 | max_system_mem @2192
+    chunk          prev_size, size | 1 previous one in use | 2 mapped by itself | 4 not of the main arena
+    tcache         counts[64] of 16 bits, entries[64]                a chunk of 0x290 bytes, the first of each thread's
+
+A chunk is in use if the next one says so. Chunks in a thread's cache (tcache) and in the fast bins say that they are in use.
+"""
+
+import struct
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dballoc.explain.memory import PAGE, Memory, Span
+from dballoc.explain.smaps import Mapping
+
+HEAP = 64 << 20
+_STATE = 2200
+_FAST, _TOP, _NEXT, _SYSTEM = 16, 96, 2160, 2184
+_FAST_BINS = 10
+_IN_USE, _MAPPED, _FLAGS = 1, 2, 7
+_TCACHE, _TCACHE_BINS = 0x290, 64
+
+# The least that malloc maps by itself, unless told otherwise (M_MMAP_THRESHOLD, mallopt(3)).
+_THRESHOLD = 128 << 10
+
+# Bounds of every loop: no structure that is read while it changes may lead us round for ever.
+_MOST_ARENAS = 4096
+_MOST_LISTED = 1 << 20
+_WINDOW = 16 << 20
+_TRIES = 3
+
+
+class Torn(Exception):
+    """What was read contradicts itself: it changed meanwhile, or it is not what we take it for."""
+
+
+@dataclass
+class Books:
+    """One arena's (or all mapped blocks') bytes, ``…_resident`` those of them that are in memory.
+
+    ``live``: chunks in use, with their headers, less what the caches hold; ``tcache`` and ``fast``: freed, kept for the next
+    malloc of the size; ``free``: in bins, and at the top; ``own``: heap and arena headers, fence posts.
+    """
+
+    address: int
+    system: int = 0
+    chunks: int = 0
+    live: int = 0
+    live_resident: int = 0
+    tcache: int = 0
+    fast: int = 0
+    free: int = 0
+    free_resident: int = 0
+    own: int = 0
+    own_resident: int = 0
+    heaps: list[Mapping] = field(default_factory=list)
+    unread: int = 0
+
+    @property
+    def resident(self) -> int:
+        """All that is in memory."""
+        return self.live_resident + self.free_resident + self.own_resident + self.tcache + self.fast + self.unread
+
+
+@dataclass(frozen=True)
+class _Chunks:
+    """Starts and sizes of consecutive chunks; ``used``: by the next one's word."""
+
+    starts: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    used: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A chunk that malloc mapped by itself: the address and bytes of its pages, how many of those are in memory."""
+
+    address: int
+    size: int
+    resident: int
+
+
+def find_main(memory: Memory, data: Sequence[Mapping], heap: Mapping | None, arenas: Sequence[int]) -> int | None:
+    """The address of the main arena: in libc's writable ``data`` the malloc_state whose ``next`` leads to another arena or
+    to itself, and whose top lies in the heap. None if there is none.
+    """
+    known = set(arenas)
+    for mapping in data:
+        span = memory.span(mapping.start, mapping.end)
+        words = memory.copy(span, mapping.start, mapping.end)
+        for i in range(0, len(words) - _STATE // 8):
+            address, top, following = mapping.start + 8 * i, words[i + _TOP // 8], words[i + _NEXT // 8]
+            if following not in known and following != address:
+                continue
+            in_heap = heap is not None and heap.start <= top < heap.end
+            system = words[i + _SYSTEM // 8]
+            if (in_heap or following in known) and top % 16 == 0 and top and 0 < system < 1 << 47 and not system % PAGE:
+                return address
+    return None
+
+
+def heads(memory: Memory, mappings: Sequence[Mapping]) -> dict[int, list[Mapping]]:
+    """The heaps of every arena but the main one, by the arena's address."""
+    found: dict[int, list[Mapping]] = {}
+    for mapping in mappings:
+        if not mapping.private or mapping.start % HEAP or mapping.size > HEAP or not mapping.rss:
+            continue
+        try:
+            arena, previous, size, protected = memory.words(mapping.start, 4)
+        except OSError:
+            continue
+        own = arena - mapping.start in (32, 48)
+        plausible = arena % 16 == 0 and previous % HEAP == 0 and 0 < size <= HEAP and size % PAGE == 0 and protected >= size
+        if plausible and (own or (arena % HEAP in (32, 48) and previous)):
+            found.setdefault(arena, []).append(mapping)
+    return found
+
+
+def ring(memory: Memory, arenas: Sequence[int], main: int | None) -> set[int]:
+    """The arenas that the ring of ``next`` leads to. Torn if it leads astray."""
+    known = {*arenas, *([main] if main else [])}
+    start = at = main or next(iter(arenas))
+    seen: set[int] = set()
+    while at not in seen and len(seen) < _MOST_ARENAS:
+        if at not in known:
+            raise Torn(f"the ring of arenas leads to {at:#x}")
+        seen.add(at)
+        (at,) = memory.words(at + _NEXT)
+    if at != start:
+        raise Torn("the ring of arenas does not close")
+    return seen
+
+
+def arena(memory: Memory, address: int, heaps: Sequence[Mapping], main: bool) -> Books:
+    """The books of one arena. Torn if it changed so fast that no reading of it holds together."""
+    for attempt in range(_TRIES):
+        try:
+            return _arena(memory, address, heaps, main)
+        except (Torn, OSError):
+            if attempt == _TRIES - 1:
+                raise
+    raise AssertionError
+
+
+def _arena(memory: Memory, address: int, heaps: Sequence[Mapping], main: bool) -> Books:
+    state = memory.words(address, _STATE // 8)
+    top = state[_TOP // 8]
+    books = Books(address, system=state[_SYSTEM // 8], heaps=list(heaps))
+    for mapping in heaps:
+        span = memory.span(mapping.start, mapping.end)
+        head = 0 if main else _head(mapping, address)
+        first = mapping.start + head
+        stop = top if mapping.start <= top < mapping.end else mapping.end
+        try:
+            chunks = _walk(memory, span, first, stop, last=stop == top)
+        except Torn:
+            if not main:
+                raise
+            # Somebody else has moved the break: what lies between is not malloc's.
+            books.unread += span.resident
+            continue
+        books.chunks += len(chunks.starts)
+        _enter(books, memory, span, chunks)
+        end = int(chunks.starts[-1] + chunks.sizes[-1]) if len(chunks.starts) else first
+        books.own += head
+        books.own_resident += span.between(mapping.start, first)
+        if stop == top:
+            books.free += mapping.end - top
+            books.free_resident += span.between(top, mapping.end)
+        else:
+            books.own += mapping.end - end
+            books.own_resident += span.between(end, mapping.end)
+    _move_fast(books, memory, state)
+    return books
+
+
+def _head(mapping: Mapping, address: int) -> int:
+    """Bytes before a heap's first chunk: heap_info, and in an arena's first heap its malloc_state."""
+    info = address % HEAP
+    return -(-(info + _STATE) // 16) * 16 if address - mapping.start == info else info
+
+
+def _walk(memory: Memory, span: Span, start: int, stop: int, last: bool) -> _Chunks:
+    """The chunks from ``start`` to ``stop``, the top chunk or the end of the heap (where two fence posts stand)."""
+    starts: list[int] = []
+    sizes: list[int] = []
+    at = base = limit = start
+    words = memoryview(b"").cast("Q")
+    while at < stop:
+        if at + 16 > limit:
+            base, limit = at, min(at + _WINDOW, -(-(stop + 16) // PAGE) * PAGE)
+            words = memory.copy(span, base, limit)
+        size = words[(at - base >> 3) + 1]
+        length = size & ~_FLAGS
+        if not last and length <= 16:
+            break  # a fence post
+        if length < 32 or length & 15 or at + length > stop:
+            raise Torn(f"a chunk of {length} bytes at {at:#x}")
+        starts.append(at)
+        sizes.append(size)
+        at += length
+    # The word that says whether the last chunk is in use stands behind it.
+    behind = memory.copy(span, at + 8, at + 16)[0] if at + 16 <= span.start + len(span.present) * PAGE else _IN_USE
+    flagged = np.array([*sizes, behind], np.uint64)
+    length_of = (flagged[:-1] & ~np.uint64(_FLAGS)).astype(np.int64)
+    return _Chunks(np.array(starts, np.int64), length_of, (flagged[1:] & np.uint64(_IN_USE)) != 0)
+
+
+def _enter(books: Books, memory: Memory, span: Span, chunks: _Chunks) -> None:
+    ends = chunks.starts + chunks.sizes
+    used, free = chunks.used, ~chunks.used
+    books.live += int(chunks.sizes[used].sum())
+    books.live_resident += span.bytes(chunks.starts[used], ends[used])
+    books.free += int(chunks.sizes[free].sum())
+    books.free_resident += span.bytes(chunks.starts[free], ends[free])
+    for address in chunks.starts[used & (chunks.sizes == _TCACHE)].tolist():
+        cached = _tcache(memory, address)
+        books.tcache += cached
+        books.live -= cached
+        books.live_resident -= cached
+
+
+def _tcache(memory: Memory, chunk: int) -> int:
+    """Bytes of chunks in a thread's cache, if this chunk is one; else 0."""
+    try:
+        words = memory.words(chunk + 16, _TCACHE_BINS * 10 // 8)
+    except OSError:
+        return 0
+    counts = struct.unpack(f"<{_TCACHE_BINS}H", struct.pack(f"<{_TCACHE_BINS // 4}Q", *words[: _TCACHE_BINS // 4]))
+    entries = words[_TCACHE_BINS // 4 :]
+    if any((count == 0) != (entry == 0) or entry % 16 for count, entry in zip(counts, entries, strict=True)):
+        return 0
+    return sum(count * (32 + 16 * i) for i, count in enumerate(counts))
+
+
+def _move_fast(books: Books, memory: Memory, state: Sequence[int]) -> None:
+    """What the fast bins hold is not live. Their links are mangled since 2.32 (safe-linking): address >> 12 ^ link."""
+    for i in range(_FAST_BINS):
+        held = sum(1 for _ in _list(memory, state[_FAST // 8 + i])) * (32 + 16 * i)
+        books.fast += held
+        books.live -= held
+        books.live_resident -= held
+
+
+def _list(memory: Memory, first: int) -> Iterator[int]:
+    at, seen = first, 0
+    while at and seen < _MOST_LISTED:
+        if at % 16:
+            raise Torn("a fast bin leads astray")
+        yield at
+        (link,) = memory.words(at + 16)
+        plain = link ^ (at + 16 >> 12)
+        at = plain if plain % 16 == 0 else link
+        seen += 1
+    if at:
+        raise Torn("a fast bin has no end")
+
+
+def blocks(memory: Memory, mapping: Mapping) -> list[Block]:
+    """The chunks in this mapping that malloc mapped by themselves; none if it is no such mapping.
+
+    The kernel merges neighbours into one mapping, so one chunk follows another, with what somebody else mapped between. What
+    looks like a chunk is one at the mapping's start, right behind another one, or at the size from which malloc maps.
+    """
+    span = memory.span(mapping.start, mapping.end)
+    found: list[Block] = []
+    behind = mapping.start
+    for page in np.flatnonzero(span.present).tolist():
+        at = mapping.start + page * PAGE
+        if at < behind:
+            continue
+        before, size = memory.pair(at)
+        length = size & ~_FLAGS
+        if size & _FLAGS != _MAPPED or before or not length or length % PAGE or at + length > mapping.end:
+            continue
+        if at == behind or length >= _THRESHOLD:
+            found.append(Block(at, length, span.between(at, at + length)))
+            behind = at + length
+    return found
+
+
+@dataclass(frozen=True)
+class Heap:
+    """All of a process's heap: ``arenas``, the main one first if it was found; ``mapped``: by mapping's start; ``trouble``:
+    what could not be read, in words.
+    """
+
+    arenas: list[Books]
+    mapped: dict[int, list[Block]]
+    trouble: list[str]
+
+
+def read(memory: Memory, mappings: Sequence[Mapping], libc: str, others: Collection[int]) -> Heap:
+    """Walk the heap of a process. ``libc``: the file whose malloc it is; ``others``: starts of mappings that are others'."""
+    found = heads(memory, mappings)
+    brk = next((m for m in mappings if m.path == "[heap]"), None)
+    main = find_main(memory, _data(mappings, libc), brk, list(found))
+    trouble = [] if main else ["the main arena was not found: glibc of an unknown layout"]
+    if main or found:
+        try:
+            lost = found.keys() - ring(memory, list(found), main)
+            found = {address: heaps for address, heaps in found.items() if address not in lost}
+        except (Torn, OSError) as error:
+            trouble.append(str(error))
+    arenas = []
+    for address, heaps in [*([(main, [brk] if brk else [])] if main else []), *found.items()]:
+        try:
+            arenas.append(arena(memory, address, heaps, address == main))
+        except (Torn, OSError) as error:
+            trouble.append(f"arena {address:#x}: {error}")
+    taken = {m.start for books in arenas for m in books.heaps} | set(others)
+    mapped = {m.start: row for m in mappings if m.private and m.start not in taken and m.rss and (row := blocks(memory, m))}
+    return Heap(arenas, mapped, trouble)
+
+
+def _data(mappings: Sequence[Mapping], libc: str) -> list[Mapping]:
+    """A library's writable pages, those that its file does not back included."""
+    found = [i for i, m in enumerate(mappings) if m.path == libc and m.permissions.startswith("rw")]
+    bss = [after for i in found for after in mappings[i + 1 : i + 2] if after.private and after.start == mappings[i].end]
+    return [*(mappings[i] for i in found), *bss]

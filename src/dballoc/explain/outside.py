@@ -1,0 +1,99 @@
+"""What can be known of a process's memory from outside: no SQL, no injection, no symbols."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from dballoc.allocators import identify, running
+from dballoc.allocators.identify import InUse
+from dballoc.errors import Failure
+from dballoc.explain import glibc, pages, smaps, threads
+from dballoc.explain.glibc import Block, Heap
+from dballoc.explain.memory import Memory
+from dballoc.explain.pages import Kind
+from dballoc.explain.smaps import Mapping
+
+# Small mappings of their own have libraries too; a server's own are caches.
+_LARGE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Own:
+    """Memory that the server has mapped itself: no malloc's, no stack, no file. Bytes."""
+
+    start: int
+    size: int
+    resident: int
+
+
+@dataclass(frozen=True)
+class Outside:
+    """A look at a process. ``heap``: glibc's books, None under another malloc, in which what the server maps itself (``own``)
+    cannot be told from what the malloc maps; ``page_tables``, ``swap``: bytes; ``threads``:
+    how many; ``seconds`` that looking took.
+    """
+
+    pid: int
+    taken: float
+    malloc: InUse
+    mappings: list[Mapping]
+    kinds: list[Kind]
+    heap: Heap | None
+    own: list[Own]
+    threads: int
+    page_tables: int
+    swap: int
+    seconds: float
+
+    @property
+    def rss(self) -> int:
+        """The sum over all mappings."""
+        return sum(m.rss for m in self.mappings)
+
+    def resident(self, kind: Kind) -> int:
+        """Of all mappings of a kind."""
+        return sum(m.rss for m, k in zip(self.mappings, self.kinds, strict=True) if k is kind)
+
+
+def look(pid: int) -> Outside:
+    """Read a live process. Failure in one line if it is gone or not ours."""
+    began = time.monotonic()
+    try:
+        malloc = identify.identify(pid)
+        mappings = smaps.read(pid)
+        pointers = threads.pointers(pid)
+        plain = malloc.name == "glibc"
+        heap, own = _heap(pid, mappings, malloc.library, pointers) if plain else (None, [])
+        heaps = {m.start for books in heap.arenas for m in books.heaps} | set(heap.mapped) if heap else set()
+        kinds = pages.classify(mappings, pointers, heaps, not plain)
+        status = _status(pid)
+        return Outside(
+            pid, time.time(), malloc, mappings, kinds, heap, own, threads.count(pid), status.get("VmPTE", 0),
+            status.get("VmSwap", 0), time.monotonic() - began,
+        )  # fmt: skip
+    except running.Unreadable as error:
+        raise Failure(str(error)) from None
+    except OSError as error:
+        raise Failure(running.refusal(pid, error)) from None
+
+
+def _heap(pid: int, mappings: list[Mapping], library: str, pointers: list[int]) -> tuple[Heap, list[Own]]:
+    kinds = pages.classify(mappings, pointers, (), own_malloc=False)
+    others = {m.start for m, k in zip(mappings, kinds, strict=True) if k is not Kind.REST}
+    with Memory(pid) as memory:
+        heap = glibc.read(memory, mappings, library, others)
+        arenas = {m.start for books in heap.arenas for m in books.heaps}
+        free = [m for m in mappings if m.private and m.rss and m.start not in others and m.start not in arenas]
+        return heap, [own for m in free for own in _between(memory, m, heap.mapped.get(m.start, []))]
+
+
+def _between(memory: Memory, mapping: Mapping, blocks: list[Block]) -> list[Own]:
+    """What of a mapping is not malloc's blocks, if it is large."""
+    edges = [mapping.start, *(edge for b in blocks for edge in (b.address, b.address + b.size)), mapping.end]
+    gaps = [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if b - a >= _LARGE]
+    return [Own(a, b - a, memory.span(a, b).resident) for a, b in gaps]
+
+
+def _status(pid: int) -> dict[str, int]:
+    lines = (line.partition(":") for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return {name: int(rest.split()[0]) * 1024 for name, _, rest in lines if rest.endswith(" kB")}

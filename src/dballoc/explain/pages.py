@@ -1,0 +1,70 @@
+"""Every mapping of a process by what it is for, from its kind, flags and neighbours alone. Pure."""
+
+from collections.abc import Collection, Sequence
+from enum import StrEnum
+
+from dballoc.explain.smaps import Mapping
+
+# What the kernel calls mappings that an allocator has named (prctl(2), PR_SET_VMA_ANON_NAME).
+_NAMED = "[anon:"
+
+# A stack's guard is a page, or a few where the kernel's pages are large; 8 MiB is the usual limit of a stack.
+_GUARD, _STACK = 1 << 20, 8 << 20
+
+
+class Kind(StrEnum):
+    """What pages are for."""
+
+    CODE = "binary and libraries"
+    DATA = "data of binary and libraries"
+    STACK = "thread stacks"
+    OLD_STACK = "stacks kept for new threads"
+    POOL = "buffer pool and log buffers"
+    HEAP = "heap"
+    MALLOC = "memory of the allocator"
+    FILE = "mapped files"
+    KERNEL = "shared with the kernel"
+    REST = "rest"
+
+
+def classify(mappings: Sequence[Mapping], pointers: Sequence[int], heaps: Collection[int], own_malloc: bool) -> list[Kind]:
+    """The kind of each mapping. ``pointers``: stack pointers; ``heaps``: starts of the mappings that a walk of glibc's heap
+    has claimed; ``own_malloc``: the malloc is another one than glibc's, so that what nobody else claims is its.
+    """
+    code = {m.path for m in mappings if m.file and "x" in m.permissions}
+    kinds: list[Kind] = []
+    before: Mapping | None = None
+    its: Kind | None = None
+    for mapping in mappings:
+        joined = before if before and before.end == mapping.start else None
+        its = _by_itself(mapping, pointers, heaps, code) or _by_neighbour(mapping, joined, its, own_malloc)
+        kinds.append(its)
+        before = mapping
+    return kinds
+
+
+def _by_itself(mapping: Mapping, pointers: Sequence[int], heaps: Collection[int], code: Collection[str]) -> Kind | None:
+    if mapping.start in heaps:
+        return Kind.HEAP
+    if mapping.file and mapping.path in code:
+        return Kind.DATA if "w" in mapping.permissions else Kind.CODE
+    if mapping.file:
+        return Kind.FILE
+    if mapping.path.startswith("[stack") or any(mapping.start <= p < mapping.end for p in pointers):
+        return Kind.STACK
+    if mapping.path.startswith(_NAMED):
+        return Kind.STACK if "stack" in mapping.path else Kind.MALLOC
+    if mapping.special or mapping.inode or mapping.permissions.endswith("s"):
+        return Kind.KERNEL
+    return Kind.POOL if "dd" in mapping.flags else None
+
+
+def _by_neighbour(mapping: Mapping, before: Mapping | None, its: Kind | None, own_malloc: bool) -> Kind:
+    """``before``: the mapping that ends where this one begins; ``its`` kind."""
+    if before and before.guard and before.size <= _GUARD and ("nh" in mapping.flags or mapping.size == _STACK):
+        return Kind.OLD_STACK
+    if before and before.file and its in (Kind.CODE, Kind.DATA):
+        return Kind.DATA  # .bss, and what the loader has protected again
+    if own_malloc and mapping.private:
+        return Kind.MALLOC
+    return Kind.REST

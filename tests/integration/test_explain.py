@@ -1,0 +1,147 @@
+"""``dballoc explain`` on a real server: every page on a line, the server's own labels on the heap, refusals of one line."""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+from harness import Cli, wait_until
+
+Start = Callable[..., tuple[int, Path]]
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> None:
+    """Here servers outlive a test on purpose; the module's own fixture ends them."""
+
+
+@pytest.fixture(scope="module")
+def server(home: Path) -> Iterator[Start]:
+    """``server("--key=value", LD_PRELOAD="…")``: a stock MariaDB; its PID and socket."""
+    executable = shutil.which("mariadbd", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*options: str, **variables: str) -> tuple[int, Path]:
+        place = home / f"explain-{len(started)}"
+        (place / "data").mkdir(parents=True)
+        with (place / "log").open("wb") as log:
+            process = subprocess.Popen(
+                [
+                    str(executable), "--no-defaults", *(["--user=root"] if os.geteuid() == 0 else []),
+                    f"--datadir={place / 'data'}", f"--socket={place / 's'}", f"--pid-file={place / 'p'}", "--skip-networking",
+                    "--skip-grant-tables", "--skip-log-bin", "--innodb-log-file-size=4M", *options,
+                ],
+                env={"PATH": os.environ["PATH"], **variables}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                start_new_session=True,
+            )  # fmt: skip
+        started.append(process)
+        wait_until(lambda: (place / "s").exists() or process.poll() is not None)
+        assert process.poll() is None, (place / "log").read_text()
+        return process.pid, place / "s"
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture(scope="module")
+def stock(server: Start) -> tuple[int, Path]:
+    """With a table that fills some of the pool, and performance_schema."""
+    pid, path = server(
+        "--innodb-buffer-pool-size=64M", "--performance-schema=ON", "--performance-schema-instrument=memory/%=ON"
+    )
+    with pymysql.connect(unix_socket=str(path), autocommit=True) as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE DATABASE t")
+        cursor.execute("CREATE TABLE t.a (id INT PRIMARY KEY, c CHAR(200)) ENGINE=InnoDB")
+        cursor.execute("INSERT INTO t.a SELECT seq, REPEAT('x', 200) FROM seq_1_to_50000")
+    return pid, path
+
+
+def explained(cli: Cli, *arguments: str) -> dict[str, Any]:
+    done = cli("explain", *arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def resident(ledger: dict[str, Any], owner: str) -> int:
+    return sum(line["resident"] for line in ledger["lines"] if line["owner"] == owner)
+
+
+def test_from_outside_every_page_is_on_a_line(cli: Cli, stock: tuple[int, Path]) -> None:
+    found = explained(cli, "--pid", str(stock[0]), "--no-sql")
+    assert found["tiers"] == ["outside"]
+    assert sum(line["resident"] for line in found["lines"]) + found["rest"] == found["rss"]
+    assert abs(found["rest"]) <= 0.01 * found["rss"]
+    rss = int(Path(f"/proc/{stock[0]}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    assert found["rss"] == pytest.approx(rss, rel=0.02)
+    # 50 000 rows of 200 bytes and more.
+    assert resident(found, "buffer pool and log buffers") > 10 * 2**20
+    assert resident(found, "binary and libraries") > 10 * 2**20
+
+
+def test_with_sql_the_heap_has_owners(cli: Cli, stock: tuple[int, Path]) -> None:
+    outside, found = (explained(cli, "--socket", str(stock[1]), *more) for more in (["--no-sql"], []))
+    assert found["pid"] == stock[0]
+    assert found["tiers"] == ["outside", "SQL"]
+    assert sum(line["resident"] for line in found["lines"]) + found["rest"] == found["rss"]
+    with pymysql.connect(unix_socket=str(stock[1])) as connection, connection.cursor() as cursor:
+        cursor.execute("SHOW ENGINE PERFORMANCE_SCHEMA STATUS")
+        schema = next(int(v) for _, name, v in cursor.fetchall() if name == "performance_schema.memory")
+    assert resident(found, "performance_schema itself") == pytest.approx(schema, rel=0.05)
+    assert any(line["owner"].startswith("memory/innodb") for line in found["lines"])
+    assert found["unowned"] < 0.3 * outside["unowned"]
+    assert found["bounds"]["once"] > 64 * 2**20
+    assert found["bounds"]["connections"] > 0
+
+
+def test_a_person_reads_a_table(cli: Cli, stock: tuple[int, Path]) -> None:
+    done = cli("explain", "--pid", str(stock[0]))
+    assert done.returncode == 0, done.stderr
+    assert "MiB resident" in done.stdout
+    assert "rest: pages that no class claims" in done.stdout
+    assert "what the configuration allows" in done.stdout
+
+
+def test_another_malloc_has_what_nobody_else_claims(cli: Cli, server: Start) -> None:
+    pid, _ = server("--innodb-buffer-pool-size=16M", LD_PRELOAD="libjemalloc.so.2")
+    found = explained(cli, "--pid", str(pid), "--no-sql")
+    assert "jemalloc" in found["malloc"]
+    assert resident(found, "memory of the allocator") > 2**20
+    assert abs(found["rest"]) <= 0.01 * found["rss"]
+
+
+def test_a_server_is_not_changed_by_being_looked_at(cli: Cli, stock: tuple[int, Path]) -> None:
+    """No zero page is mapped into it: pages that are not there are not read."""
+
+    def pages() -> int:
+        lines = Path(f"/proc/{stock[0]}/smaps_rollup").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("Rss:"))
+
+    before = pages()
+    for _ in range(3):
+        explained(cli, "--pid", str(stock[0]), "--no-sql")
+    assert pages() - before < 512
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--pid", "999999999"], "process 999999999: No such process"),
+        (["--socket", "/nowhere/s"], "--socket /nowhere/s: No such file or directory; is the server running?"),
+        (["--pid", "1", "--socket", "/s"], "give one of --pid, --socket and --service"),
+        (["--pid", "2"], "it is the kernel's own"),
+    ],
+)
+def test_what_cannot_be_explained_is_one_line(cli: Cli, arguments: list[str], says: str) -> None:
+    done = cli("explain", *arguments)
+    assert done.returncode in (1, 2)
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert says in done.stderr

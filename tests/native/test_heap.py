@@ -1,0 +1,80 @@
+"""glibc's heap walked from outside, against what malloc_info(3) says of it inside."""
+
+import os
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from dballoc.explain import outside
+from dballoc.explain.ledger import ledger
+from dballoc.explain.outside import Outside
+
+SOURCE = Path(__file__).parent / "heap.c"
+
+Look = Callable[..., tuple[str, Outside]]
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("heap") / "heap"
+    subprocess.run(["cc", "-std=c17", "-D_GNU_SOURCE", "-O1", "-pthread", "-o", path, SOURCE], check=True)
+    return path
+
+
+@pytest.fixture
+def look(program: Path) -> Iterator[Look]:
+    """``look(GLIBC_TUNABLES=…)``: what malloc_info says of the running program, and a look at it."""
+    started: list[subprocess.Popen[str]] = []
+
+    def looked(**variables: str) -> tuple[str, Outside]:
+        env = {"PATH": os.environ["PATH"], **variables}
+        process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
+        started.append(process)
+        assert process.stdout
+        said = "".join(iter(process.stdout.readline, "ready\n"))
+        return said, outside.look(process.pid)
+
+    yield looked
+    for process in started:
+        process.communicate("", timeout=10)
+
+
+@pytest.mark.parametrize("arenas", [{}, {"GLIBC_TUNABLES": "glibc.malloc.arena_max=1"}], ids=["many arenas", "one arena"])
+def test_every_arena_is_as_malloc_info_says(look: Look, arenas: dict[str, str]) -> None:
+    said, found = look(**arenas)
+    assert found.heap
+    assert found.heap.trouble == []
+    inside = []
+    for part in re.findall(r'<heap nr="\d+">(.*?)</heap>', said, re.DOTALL):
+        numbers = {
+            name: tuple(map(int, re.search(rf'"{name}" count="(\d+)" size="(\d+)"', part).groups()))  # type: ignore[union-attr]
+            for name in ("fast", "rest")
+        }
+        [system] = re.findall(r'<system type="current" size="(\d+)"', part)
+        # malloc_info adds up sizes with the flag in them that the chunk before is in use; but for the top chunk's.
+        free = numbers["rest"][1] - (numbers["rest"][0] - 1)
+        inside.append((int(system), numbers["fast"][1], free))
+    assert sorted((b.system, b.fast, b.free) for b in found.heap.arenas) == sorted(inside)
+    assert len(inside) == (1 if arenas else 7)
+
+
+def test_blocks_mapped_by_themselves_are_as_malloc_info_says(look: Look) -> None:
+    said, found = look()
+    assert found.heap
+    mapped = re.search(r'"mmap" count="(\d+)" size="(\d+)"', said)
+    assert mapped
+    blocks = [b for row in found.heap.mapped.values() for b in row]
+    assert (len(blocks), sum(b.size for b in blocks)) == (int(mapped[1]), int(mapped[2]))
+
+
+def test_the_ledger_adds_up(look: Look) -> None:
+    _, found = look()
+    books = ledger(found)
+    assert books.rss == sum(line.resident for line in books.lines) + books.rest
+    assert abs(books.rest) <= 0.01 * books.rss
+    held = next(line for line in books.lines if line.owner == "threads' caches (tcache)")
+    # Seven blocks of each size up to 1,032 bytes, of six threads that freed thousands.
+    assert held.resident > 6 * 7 * 32

@@ -1,0 +1,204 @@
+"""Mappings by class, and a ledger that adds up whatever the server says of itself."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dballoc.allocators.identify import InUse
+from dballoc.catalogue import bounds as catalogue
+from dballoc.explain import smaps
+from dballoc.explain.bounds import Room, bounds, verdict
+from dballoc.explain.glibc import Block, Books, Heap
+from dballoc.explain.labels import POOL, Label, Labels
+from dballoc.explain.ledger import LIVE, MAPPED, ledger
+from dballoc.explain.outside import Outside, Own
+from dballoc.explain.pages import Kind, classify
+
+MIB = 1 << 20
+
+# As a MariaDB's: a program with its data and .bss, the break, an arena, a stack behind its guard, one that nobody has, the
+# pool, a block that malloc mapped, a library, io_uring.
+SMAPS = """\
+55e511d6c000-55e51269d000 r-xp 00682000 fe:00 10706945                   /usr/sbin/mariadbd
+Rss:                4096 kB
+VmFlags: rd ex mr mw me
+55e512ed7000-55e512fc7000 rw-p 017ec000 fe:00 10706945                   /usr/sbin/mariadbd
+Rss:                 960 kB
+Anonymous:           512 kB
+VmFlags: rd wr mr mw me ac
+55e512fc7000-55e512fc9000 r--p 018dc000 fe:00 10706945                   /usr/sbin/mariadbd
+Rss:                   8 kB
+VmFlags: rd mr mw me ac
+55e512fc9000-55e5138a1000 rw-p 00000000 00:00 0
+Rss:                8892 kB
+VmFlags: rd wr mr mw me ac
+55e518c87000-55e51948a000 rw-p 00000000 00:00 0                          [heap]
+Rss:                7128 kB
+VmFlags: rd wr mr mw me ac
+774c20000000-774c20021000 rw-p 00000000 00:00 0
+Rss:                   4 kB
+VmFlags: rd wr mr mw me nr
+774c20021000-774c24000000 ---p 00000000 00:00 0
+Rss:                   0 kB
+VmFlags: mr mw me nr
+774c337ff000-774c33800000 ---p 00000000 00:00 0
+Rss:                   0 kB
+VmFlags: mr mw me
+774c33800000-774c34000000 rw-p 00000000 00:00 0
+Rss:                   8 kB
+VmFlags: rd wr mr mw me ac nh
+774c507fd000-774c507fe000 ---p 00000000 00:00 0
+Rss:                   0 kB
+VmFlags: mr mw me
+774c507fe000-774c50ffe000 rw-p 00000000 00:00 0
+Rss:                  16 kB
+VmFlags: rd wr mr mw me ac nh
+774c52000000-774c5c000000 rw-p 00000000 00:00 0
+Rss:               22480 kB
+Swap:                 12 kB
+VmFlags: rd wr mr mw me ac dd
+7f4c640c6000-7f4c64387000 rw-p 00000000 00:00 0
+Rss:                2820 kB
+VmFlags: rd wr mr mw me ac
+7f4c66095000-7f4c660b5000 rw-s 10000000 00:10 876511                     anon_inode:[io_uring]
+Rss:                 128 kB
+VmFlags: rd wr sh mr mw ms dc de mm
+7f4c70000000-7f4c70100000 r--s 00000000 fe:00 77                         /var/lib/mysql/with a space (deleted)
+Rss:                 100 kB
+VmFlags: rd mr mw me
+7ffd8b10a000-7ffd8b12b000 rw-p 00000000 00:00 0                          [stack]
+Rss:                  56 kB
+VmFlags: rd wr mr mw me gd ac
+"""
+
+
+def test_smaps() -> None:
+    found = smaps.parse(SMAPS)
+    assert len(found) == 16
+    data = found[1]
+    assert (data.size, data.rss, data.anonymous, data.path) == (0xF0000, 960 * 1024, 512 * 1024, "/usr/sbin/mariadbd")
+    assert (data.file, data.private) == (True, False)
+    pool = next(m for m in found if "dd" in m.flags)
+    assert (pool.swap, pool.private, pool.size) == (12 * 1024, True, 160 * MIB)
+    assert found[-2].path == "/var/lib/mysql/with a space (deleted)"
+
+
+def test_every_mapping_has_a_kind() -> None:
+    found = smaps.parse(SMAPS)
+    heaps = {0x55E518C87000, 0x774C20000000, 0x7F4C640C6000}
+    kinds = classify(found, [0x774C33FFF000], heaps, own_malloc=False)
+    said = [kind for mapping, kind in zip(found, kinds, strict=True) if mapping.rss]
+    assert said == [
+        Kind.CODE, Kind.DATA, Kind.CODE, Kind.DATA, Kind.HEAP, Kind.HEAP, Kind.STACK, Kind.OLD_STACK, Kind.POOL, Kind.HEAP,
+        Kind.KERNEL, Kind.FILE, Kind.STACK,
+    ]  # fmt: skip
+
+
+def test_under_another_malloc_what_nobody_else_claims_is_its_own() -> None:
+    found = smaps.parse(SMAPS)
+    kinds = dict(zip((m.start for m in found), classify(found, [], (), own_malloc=True), strict=True))
+    assert kinds[0x7F4C640C6000] is kinds[0x55E518C87000] is Kind.MALLOC
+    assert kinds[0x774C52000000] is Kind.POOL
+    kinds = dict(zip((m.start for m in found), classify(found, [], (), own_malloc=False), strict=True))
+    assert kinds[0x7F4C640C6000] is Kind.REST
+
+
+IN_USE = InUse(1, "/usr/sbin/mariadbd", "glibc", "glibc malloc", "2.36", "/lib/libc.so.6", "", {}, {}, {}, "")
+SIZES = st.integers(0, 1 << 36)
+
+
+def whole_and_part(draw: st.DrawFn) -> tuple[int, int]:
+    size = draw(SIZES)
+    return size, draw(st.integers(0, size))
+
+
+@st.composite
+def looks(draw: st.DrawFn) -> Outside:
+    arenas = []
+    for address in range(draw(st.integers(0, 3))):
+        live, free, own = (whole_and_part(draw) for _ in range(3))
+        arenas.append(Books(
+            address, live=live[0], live_resident=live[1], free=free[0], free_resident=free[1], own=own[0], own_resident=own[1],
+        ))  # fmt: skip
+    blocks = [Block(i, *whole_and_part(draw)) for i in range(draw(st.integers(0, 4)))]
+    own_maps = [Own(i, *whole_and_part(draw)) for i in range(draw(st.integers(0, 3)))]
+    mappings = [replace(m, rss=draw(st.integers(0, m.size))) for m in smaps.parse(SMAPS)]
+    kinds = classify(mappings, [], (), own_malloc=False)
+    return Outside(1, 0.0, IN_USE, mappings, kinds, Heap(arenas, {1: blocks}, []), own_maps, 1, 0, 0, 0.0)
+
+
+LABELS = st.lists(
+    st.builds(Label, st.sampled_from(["performance_schema itself", "query cache", "sessions"]), SIZES, st.just("x")), max_size=4
+)
+SAID = st.builds(
+    Labels, st.just("10.11-MariaDB"), LABELS, st.lists(SIZES, max_size=3),
+    st.dictionaries(st.sampled_from([POOL, "key cache (MyISAM)", "Aria page cache"]), SIZES), st.just({}), st.just({}),
+)  # fmt: skip
+
+
+@given(looks(), st.none() | SAID)
+def test_a_ledger_adds_up_whatever_the_server_says(look: Outside, labels: Labels | None) -> None:
+    found = ledger(look, labels)
+    assert sum(line.resident for line in found.lines) + found.rest == found.rss == look.rss
+    assert all(line.resident >= 0 for line in found.lines)
+    # Names do not create memory.
+    plain = ledger(look)
+    assert sum(x.resident for x in found.lines) == sum(x.resident for x in plain.lines)
+    assert found.unowned <= plain.unowned
+
+
+def test_a_table_of_performance_schema_is_found_by_its_size() -> None:
+    blocks = [Block(1 << 30, 2820 * 1024, 2000 * 1024), Block(2 << 30, 5 * MIB, 5 * MIB)]
+    heap = Heap([Books(1, live=MIB, live_resident=MIB)], {1: blocks}, [])
+    mappings = smaps.parse(SMAPS)
+    look = Outside(1, 0.0, IN_USE, mappings, classify(mappings, [], (), own_malloc=False), heap, [], 1, 0, 0, 0.0)
+    labels = Labels("MariaDB", [Label("performance_schema itself", 2887680 + 1000, "x")], [2883584], {}, {}, {})
+    lines = {line.owner: line for line in ledger(look, labels).lines}
+    # Its block, as far as it is resident, and 1,000 bytes of the small blocks.
+    assert lines["performance_schema itself"].resident == 2000 * 1024 + 1000
+    assert lines[LIVE].resident == MIB - 1000
+    assert lines[MAPPED].resident == 5 * MIB
+
+
+@pytest.mark.parametrize(("size", "owner"), [(122 * MIB, "key cache (MyISAM)"), (60 * MIB, "mapped by the server itself")])
+def test_a_cache_is_known_by_its_size(size: int, owner: str) -> None:
+    mappings = smaps.parse(SMAPS)
+    look = Outside(
+        1, 0.0, IN_USE, mappings, classify(mappings, [], (), own_malloc=False), None, [Own(1, size, MIB)], 1, 0, 0, 0.0
+    )
+    labels = Labels("MariaDB", [], [], {"key cache (MyISAM)": 128 * MIB, POOL: 122 * MIB}, {}, {})
+    assert [line.resident for line in ledger(look, labels).lines if line.owner == owner] == [MIB]
+
+
+VARIABLES = {
+    "innodb_buffer_pool_size": str(1024 * MIB), "max_connections": "100", "thread_stack": str(MIB), "sort_buffer_size": str(2 * MIB),
+    "tmp_table_size": str(64 * MIB), "max_heap_table_size": str(16 * MIB), "global_connection_memory_limit": str(512 * MIB),
+    "connection_memory_limit": "18446744073709551615", "version": "8.0.33",
+}  # fmt: skip
+
+
+def test_what_the_configuration_allows() -> None:
+    found = bounds(VARIABLES, catalogue())
+    assert found.once == 1024 * MIB
+    assert (found.connection, found.connections) == (MIB, 100)
+    assert found.plain == 1124 * MIB
+    assert found.statement == (2 + 16) * MIB
+    assert found.worst == 1124 * MIB + 100 * 18 * MIB
+    assert found.caps == [
+        "global_connection_memory_limit = 512 MiB for all connections together, but those with CONNECTION_ADMIN"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("room", "rss", "says"),
+    [
+        (Room(64 * 2**30, None), MIB, "fits the 64.0 GiB of the machine"),
+        (Room(64 * 2**30, 2 * 2**30), MIB, "would need more than the 2.0 GiB of the cgroup"),
+        (Room(2**30, None), MIB, "without a big query"),
+        (Room(64 * 2**30, 2 * 2**30), 2040 * MIB, "the OOM killer is near"),
+    ],
+)
+def test_will_it_be_killed(room: Room, rss: int, says: str) -> None:
+    assert says in verdict(bounds(VARIABLES, catalogue()), room, rss)
