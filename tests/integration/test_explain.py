@@ -59,13 +59,13 @@ def stock(server: Start) -> tuple[int, Path]:
     with pymysql.connect(unix_socket=str(path), autocommit=True) as connection, connection.cursor() as cursor:
         cursor.execute("CREATE DATABASE t")
         cursor.execute("CREATE TABLE t.a (id INT PRIMARY KEY, c CHAR(200)) ENGINE=InnoDB")
-        cursor.execute("INSERT INTO t.a SELECT seq, REPEAT('x', 200) FROM seq_1_to_50000")
+        cursor.execute("INSERT INTO t.a SELECT seq, REPEAT('x', 200) FROM t.seq_1_to_50000")
     return pid, path
 
 
-def explained(cli: Cli, *arguments: str) -> dict[str, Any]:
-    done = cli("explain", *arguments, "--json")
-    assert done.returncode == 0, done.stderr
+def explained(run_cli: Cli, *arguments: str) -> dict[str, Any]:
+    done = run_cli("explain", *arguments, "--json")
+    assert done.status == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
@@ -74,8 +74,8 @@ def resident(ledger: dict[str, Any], owner: str) -> int:
     return sum(line["resident"] for line in ledger["lines"] if line["owner"] == owner)
 
 
-def test_from_outside_every_page_is_on_a_line(cli: Cli, stock: tuple[int, Path]) -> None:
-    found = explained(cli, "--pid", str(stock[0]), "--no-sql")
+def test_from_outside_every_page_is_on_a_line(run_cli: Cli, stock: tuple[int, Path]) -> None:
+    found = explained(run_cli, "--pid", str(stock[0]), "--no-sql")
     assert found["tiers"] == ["outside"]
     assert sum(line["resident"] for line in found["lines"]) + found["rest"] == found["rss"]
     assert abs(found["rest"]) <= 0.01 * found["rss"]
@@ -86,8 +86,8 @@ def test_from_outside_every_page_is_on_a_line(cli: Cli, stock: tuple[int, Path])
     assert resident(found, "binary and libraries") > 10 * 2**20
 
 
-def test_with_sql_the_heap_has_owners(cli: Cli, stock: tuple[int, Path]) -> None:
-    outside, found = (explained(cli, "--socket", str(stock[1]), *more) for more in (["--no-sql"], []))
+def test_with_sql_the_heap_has_owners(run_cli: Cli, stock: tuple[int, Path]) -> None:
+    outside, found = (explained(run_cli, "--socket", str(stock[1]), *more) for more in (["--no-sql"], []))
     assert found["pid"] == stock[0]
     assert found["tiers"] == ["outside", "SQL"]
     assert sum(line["resident"] for line in found["lines"]) + found["rest"] == found["rss"]
@@ -101,23 +101,23 @@ def test_with_sql_the_heap_has_owners(cli: Cli, stock: tuple[int, Path]) -> None
     assert found["bounds"]["connections"] > 0
 
 
-def test_a_person_reads_a_table(cli: Cli, stock: tuple[int, Path]) -> None:
-    done = cli("explain", "--pid", str(stock[0]))
-    assert done.returncode == 0, done.stderr
+def test_a_person_reads_a_table(run_cli: Cli, stock: tuple[int, Path]) -> None:
+    done = run_cli("explain", "--pid", str(stock[0]))
+    assert done.status == 0, done.stderr
     assert "MiB resident" in done.stdout
     assert "rest: pages that no class claims" in done.stdout
     assert "what the configuration allows" in done.stdout
 
 
-def test_another_malloc_has_what_nobody_else_claims(cli: Cli, server: Start) -> None:
+def test_another_malloc_has_what_nobody_else_claims(run_cli: Cli, server: Start) -> None:
     pid, _ = server("--innodb-buffer-pool-size=16M", LD_PRELOAD="libjemalloc.so.2")
-    found = explained(cli, "--pid", str(pid), "--no-sql")
+    found = explained(run_cli, "--pid", str(pid), "--no-sql")
     assert "jemalloc" in found["malloc"]
     assert resident(found, "memory of the allocator") > 2**20
     assert abs(found["rest"]) <= 0.01 * found["rss"]
 
 
-def test_a_server_is_not_changed_by_being_looked_at(cli: Cli, stock: tuple[int, Path]) -> None:
+def test_a_server_is_not_changed_by_being_looked_at(run_cli: Cli, stock: tuple[int, Path]) -> None:
     """No zero page is mapped into it: pages that are not there are not read."""
 
     def pages() -> int:
@@ -126,7 +126,7 @@ def test_a_server_is_not_changed_by_being_looked_at(cli: Cli, stock: tuple[int, 
 
     before = pages()
     for _ in range(3):
-        explained(cli, "--pid", str(stock[0]), "--no-sql")
+        explained(run_cli, "--pid", str(stock[0]), "--no-sql")
     assert pages() - before < 512
 
 
@@ -139,9 +139,9 @@ def test_a_server_is_not_changed_by_being_looked_at(cli: Cli, stock: tuple[int, 
         (["--pid", "2"], "it is the kernel's own"),
     ],
 )
-def test_what_cannot_be_explained_is_one_line(cli: Cli, arguments: list[str], says: str) -> None:
-    done = cli("explain", *arguments)
-    assert done.returncode in (1, 2)
+def test_what_cannot_be_explained_is_one_line(run_cli: Cli, arguments: list[str], says: str) -> None:
+    done = run_cli("explain", *arguments)
+    assert done.status in (1, 2)
     assert done.stdout == ""
     assert len(done.stderr.splitlines()) == 1
     assert says in done.stderr
