@@ -160,6 +160,18 @@ def test_marks(campaign: Campaign) -> None:
     assert row["rss_peak"] >= max(m["rss"] for m in marks[1:3]) - MIB
 
 
+def test_where_memory_was_adds_up_in_every_trial(campaign: Campaign) -> None:
+    sums = rows(campaign.out, "SELECT trial, sum(resident) AS resident, min(resident) AS least FROM ledger GROUP BY trial")
+    marks = {r["trial"]: r["rss"] for r in rows(campaign.out, "SELECT * FROM mark")}
+    assert len(sums) == len(marks)
+    for row in sums:
+        assert row["resident"] == pytest.approx(marks[row["trial"]], rel=0.1)
+    rest = rows(campaign.out, "SELECT resident FROM ledger WHERE owner = 'rest'")
+    assert all(abs(r["resident"]) < 0.01 * min(marks.values()) for r in rest)
+    owners = rows(campaign.out, "SELECT DISTINCT owner FROM ledger JOIN trial USING (trial) WHERE variant = 'glibc'")
+    assert {"live heap, small blocks", "free but held"} <= {r["owner"] for r in owners}
+
+
 def test_proof_of_use(campaign: Campaign) -> None:
     proofs = {v: json.loads(trial(campaign, v)["proof"]) for v in ("jemalloc", "tcp")}
     assert {Path(p).name for p in proofs["jemalloc"]["bindings"].values()} <= {"libjemalloc.so.2", "libstdc++.so.6"}

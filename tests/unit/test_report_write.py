@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from dballoc.analysis import sampling
+from dballoc.analysis import ledger, sampling
 from dballoc.analysis.campaign import load
 from dballoc.analysis.overtime import over_time
 from dballoc.analysis.pairs import pairs
@@ -98,13 +98,21 @@ def record(experiment: Experiment, slot: schedule.Slot) -> TrialRecord:
             "step": step.number, "t": clock - 0.1, "rss": size, "pss": size, "anon_huge": 0, "reserved": 0, "read_only": 0,
             "mappings": 99,
         })  # fmt: skip
+    live = int((0.5 if slot.variant == "glibc" else 0.0) * size)
+    found.ledger = [
+        {"line": n, "part": part, "owner": owner, "resident": resident, "size": resident}
+        for n, (part, owner, resident) in enumerate([
+            ("heap", "live heap, small blocks", live), ("heap", "memory of the allocator", size // 2 - live),
+            ("server", "buffer pool and log buffers", size // 2), ("rest", "rest", size - 2 * (size // 2)),
+        ]) if resident or part == "rest"
+    ]  # fmt: skip
     return found
 
 
 def duet_record(experiment: Experiment, pairing: schedule.Pairing, side: int) -> TrialRecord:
     """One side of a duet; the partner costs 3 % less and a little more or less from block to block."""
     found = record(experiment, schedule.Slot(pairing.block, 0, pairing.position, "glibc", "A1"))
-    found.steps, found.samples, found.intervals, found.marks = [], [], [], []
+    found.steps, found.samples, found.intervals, found.marks, found.ledger = [], [], [], [], []
     cost = 0.97 + 0.002 * (pairing.block % 3) if side else 1.0
     for workload in experiment.workloads:
         for number in range(4):
@@ -280,6 +288,18 @@ def test_pairs_are_of_all_with_all(campaign: Campaign) -> None:
     peak = found.filter(first="jemalloc", second="tuned", measure="rss_peak").row(0, named=True)
     assert peak["low"] < 150 / 170 < peak["high"]
     assert peak["n"] == 3
+
+
+def test_where_the_memory_was(campaign: Campaign) -> None:
+    directory = campaign(blocks=3)
+    found = ledger.table(load(directory))
+    assert found["owner"].unique(maintain_order=True).to_list() == [
+        "buffer pool and log buffers", "memory of the allocator", "live heap, small blocks", "rest",
+    ]  # fmt: skip
+    sums = dict(found.group_by("variant").agg(pl.col("resident").sum()).iter_rows())
+    assert sums["jemalloc"] == pytest.approx(150 * MIB, rel=0.01)
+    text = write(directory).with_suffix(".md").read_text(encoding="utf-8")
+    assert "| sum | 160 | 150 | 170 |" in re.sub(r"(\d+)\.\d", r"\1", text.split("**Where the memory was.**")[1])
 
 
 def test_pairs_of_a_duet_meet_through_their_baselines(campaign: Campaign) -> None:

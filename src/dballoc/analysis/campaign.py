@@ -12,7 +12,7 @@ from dballoc.experiment import file
 from dballoc.experiment.model import Experiment
 from dballoc.store.results import KIND, Results
 
-_TABLES = ("variant", "block", "trial", "step", "sample", "interval", "histogram", "mark", "slice")
+_TABLES = ("variant", "block", "trial", "step", "sample", "interval", "histogram", "mark", "slice", "ledger")
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,7 @@ class Campaign:
     histogram: pl.DataFrame
     mark: pl.DataFrame
     slice: pl.DataFrame
+    ledger: pl.DataFrame
 
     @property
     def imported(self) -> bool:

@@ -18,7 +18,10 @@ from dballoc.campaign import summary
 from dballoc.campaign.fault import Examiner, Fault, killed
 from dballoc.campaign.observer import Observer
 from dballoc.campaign.prepare import Prepared, Setting
+from dballoc.errors import Failure
 from dballoc.experiment.cpus import format_cpus
+from dballoc.explain import outside
+from dballoc.explain.ledger import ledger
 from dballoc.host import cgroup, places, thp
 from dballoc.host.custody import Child, Custody, Exit
 from dballoc.measure import marks
@@ -172,6 +175,13 @@ class Life:
         """The exact look at its memory, kept in the record."""
         self.mark = marks.take(self.running.pid)
         self.record.marks.append(summary.mark_row(step, self.mark, self.t0))
+
+    def keep_ledger(self) -> None:
+        """Where its memory is, read from outside: a look of milliseconds to a second at a server at rest."""
+        try:
+            self.record.ledger += summary.ledger_rows(ledger(outside.look(self.running.pid)))
+        except Failure:
+            pass  # a host that forbids it (ptrace_scope): the report says that there is none
 
     def write_status(self, name: str, when: str) -> None:
         """Keep SHOW GLOBAL STATUS as a raw file. Fault if the server does not answer; ``when`` names the moment."""

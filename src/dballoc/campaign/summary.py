@@ -3,8 +3,10 @@
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from dballoc.experiment.steps import Step
+from dballoc.explain.ledger import Ledger
 from dballoc.load.output import Interval, Total, percentile
 from dballoc.measure import marks
 from dballoc.measure.marks import Mark
@@ -105,3 +107,10 @@ def mark_row(step: int, mark: Mark, t0: float) -> dict[str, object]:
         "step": step, "t": mark.clock - t0, "rss": mark.rss, "pss": mark.pss, "anon_huge": mark.anon_huge,
         "reserved": mark.reserved, "read_only": mark.read_only, "mappings": mark.mappings,
     }  # fmt: skip
+
+
+def ledger_rows(found: Ledger) -> list[dict[str, Any]]:
+    """For the table ``ledger``, without what a line says of its source."""
+    lines = [{"part": x.group, "owner": str(x.owner), "resident": x.resident, "size": x.size} for x in found.lines]
+    lines.append({"part": "rest", "owner": "rest", "resident": found.rest, "size": found.rest})
+    return [{"line": number, **line} for number, line in enumerate(lines)]

@@ -46,6 +46,7 @@ class _Trial:
         self.life = Life(context, slot.variant, template, directory, self.prepared.server_cpus)
         self.experiment = context.setting.experiment
         self.steps = cycle(self.experiment, slot, context.setting.contents.tables)
+        self.last_load = next((s for s in reversed(self.steps) if s.kind == "level"), None)
         self.cost = 0.0
         self.record = self.life.record
 
@@ -99,6 +100,8 @@ class _Trial:
         self._keep(gathered)
         self.record.trial["seconds_planned"] = idle_or_load_seconds(self.steps[: step.number])
         self.life.take_mark(step.number)
+        if step is self.last_load:
+            self.life.keep_ledger()
         if step.kind == "idle" and self.life.mark:
             self.record.trial["rss_idle"] = self.life.mark.rss
 

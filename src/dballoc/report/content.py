@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from dballoc.analysis import curves, speed
+from dballoc.analysis import curves, ledger, speed
 from dballoc.analysis.campaign import Campaign
 from dballoc.analysis.comparison import Comparisons, compare
 from dballoc.analysis.overtime import over_time
@@ -160,7 +160,8 @@ def _all_cpu(campaign: Campaign) -> Section:
 def _memory(campaign: Campaign, variants: Variants, few: bool) -> Section:
     e, found = campaign.experiment, curves.summary(campaign)
     figures = [memory.figure(campaign, variants)]
-    shown = [tables.memory_table(campaign)]
+    books = ledger.table(campaign)
+    shown = [tables.memory_table(campaign), *([tables.ledger(campaign, books)] if books.height else [])]
     if few:
         figures += [levels.curve(found, workload, levels.RSS_PEAK, variants) for workload in e.workloads]
         shown += [tables.levels(campaign, w, tables.PEAK, "Peak RSS by level") for w in e.workloads]

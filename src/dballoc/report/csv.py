@@ -4,7 +4,7 @@ from pathlib import Path
 
 import polars as pl
 
-from dballoc.analysis import curves, duet, memory
+from dballoc.analysis import curves, duet, ledger, memory
 from dballoc.analysis.campaign import Campaign
 from dballoc.analysis.comparison import Comparison, Comparisons
 from dballoc.analysis.overtime import over_time
@@ -52,6 +52,7 @@ def frames(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl.DataFra
         "levels": curves.summary(campaign),
         "relative": pl.concat(changed).select("measure", pl.exclude("measure")),
         "memory": memory.table(campaign),
+        "ledger": ledger.table(campaign),
         "timeline": time.series,
         "steps": time.steps,
         "comparisons": _judged(comparisons.family, comparisons),

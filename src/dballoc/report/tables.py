@@ -171,6 +171,23 @@ def memory_table(campaign: Campaign) -> Table:
     return Table("Memory", columns, rows, caption, heads=len(heads) + 1)
 
 
+def ledger(campaign: Campaign, found: pl.DataFrame) -> Table:
+    """Where the memory was. ``found``: :func:`dballoc.analysis.ledger.table`."""
+    cells = {
+        (owner, variant): resident for owner, variant, resident in found.select("owner", "variant", "resident").iter_rows()
+    }
+    owners = list(dict.fromkeys(found["owner"]))
+    names = [n for n in campaign.names if n in set(found["variant"])]
+    rows = [[owner, *(mebibytes(cells.get((owner, n), 0)) for n in names)] for owner in owners]
+    rows.append(["sum", *(mebibytes(sum(cells.get((o, n), 0) for o in owners)) for n in names)])
+    caption = (
+        "Resident MiB at the end of the load, means over trials, read from outside as dballoc explain does. glibc's heap is "
+        "walked, so what is live is told from what is held; another malloc's memory is one line: less glibc's live heap, it is "
+        "what that malloc adds."
+    )
+    return Table("Where the memory was", ["owner", *names], rows, caption)
+
+
 def _of_all(campaign: Campaign, name: str, good: int) -> str:
     """``6``, or ``4 of 6`` where some ended in a fault."""
     every = campaign.trial.filter(pl.col("counted") & (pl.col("variant") == name)).height

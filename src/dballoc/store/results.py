@@ -32,6 +32,7 @@ class TrialRecord:
     histograms: list[Row] = field(default_factory=list)
     marks: list[Row] = field(default_factory=list)
     slices: list[dict[str, Any]] = field(default_factory=list)
+    ledger: list[Row] = field(default_factory=list)
     probes: list[Row] = field(default_factory=list)
 
 
@@ -161,6 +162,7 @@ class Results:
         for table, rows in (
             ("step", record.steps), ("sample", record.samples), ("interval", record.intervals),
             ("histogram", record.histograms), ("mark", record.marks), ("slice", record.slices), ("probe", record.probes),
+            ("ledger", record.ledger),
         ):  # fmt: skip
             _insert(self._db, table, [{"trial": number, **row} for row in rows])
 

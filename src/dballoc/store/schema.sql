@@ -168,6 +168,18 @@ CREATE TABLE mark (
   PRIMARY KEY (trial, step)
 ) WITHOUT ROWID;
 
+-- Where a server's memory was at the end of a solo trial's load, read from outside (dballoc explain). The lines add up to RSS;
+-- the owner "rest" has the pages that no class claims.
+CREATE TABLE ledger (
+  trial    INTEGER NOT NULL REFERENCES trial,
+  line     INTEGER NOT NULL,
+  part     TEXT NOT NULL,           -- server, heap, threads, files, rest
+  owner    TEXT NOT NULL,
+  resident INTEGER NOT NULL,
+  size     INTEGER NOT NULL,
+  PRIMARY KEY (trial, line)
+) WITHOUT ROWID;
+
 -- A duet's load, half a second each; the start of every slice is left out. In slice n of a workload the two servers of
 -- a duet had the halves of the CPUs, and in slice n + 1 each had the other's.
 CREATE TABLE slice (
