@@ -59,6 +59,7 @@ def gather(campaign: Campaign, preference: Preference = MEMORY) -> Content:
         _verdicts(comparisons, variants),
         *([duet.section(campaign, comparisons, variants)] if "duet" in campaign.designs else []),
         *(_solo(campaign, variants) if "solo" in campaign.designs else []),
+        _pairs(campaign),
         Section("floor", "The A/A floor", [method.FLOOR], tables=[tables.floor(comparisons)]),
         _faults(campaign, comparisons),
         Section("noise", "Blocks and noise", tables=[tables.blocks(campaign)]),
@@ -78,7 +79,6 @@ def _solo(campaign: Campaign, variants: Variants) -> list[Section]:
         Section("time", "Over time", [_SOLO], overtime.figures(over_time(campaign), variants)),
         _memory(campaign, variants),
         Section("shape", "Peaks and collapses", [_SOLO], tables=[tables.shapes(campaign)]),
-        _pairs(campaign),
         Section("sampler", "What measuring cost", [method.SAMPLER], tables=[tables.sampler(campaign)]),
     ]
 
@@ -91,8 +91,8 @@ def _picture(comparisons: Comparisons, variants: Variants) -> Section:
 
 def _pairs(campaign: Campaign) -> Section:
     found = pairs(campaign)
-    shown = [("rss_peak", None), *(("tps", workload) for workload in campaign.experiment.workloads)]
-    figures = [matrix.matrix(found, measure, workload, campaign.names) for measure, workload in shown if found.height]
+    shown = found.select("measure", "workload").unique(maintain_order=True).rows()
+    figures = [matrix.matrix(found, measure, workload, campaign.names) for measure, workload in shown]
     return Section("pairs", "Every pair", [_PAIRS], figures, [tables.pairs_table(campaign, found)])
 
 
