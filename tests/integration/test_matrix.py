@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from harness import Cli
+from harness import Cli, Experiment, rows
 
 from dballoc.fetch import source
 
@@ -65,9 +65,27 @@ def test_a_server_as_it_was_built(run_cli: Cli, store: dict[str, str]) -> None:
     assert row["proof"].endswith("/libtcmalloc.so.4")
 
 
+def test_a_campaign_tells_the_linked_malloc_from_glibc(
+    run_cli: Cli, store: dict[str, str], tiny_experiment: Experiment, out: Path
+) -> None:
+    if why := fetch(run_cli, store, "mysql@9.7"):
+        pytest.skip(why)
+    variants = [{"name": "plain"}, {"name": "glibc", "allocator": "glibc"}]
+    file = tiny_experiment(variant=variants, baseline="plain", server={"use": "mysql@9.7"})
+    done = run_cli("bench", file, "--out", out, env=store)
+    assert done.status == 0, done.text
+    found = {r["name"]: r for r in rows(out, "SELECT name, allocator, allocator_version, server FROM variant")}
+    assert (found["plain"]["allocator"], found["glibc"]["allocator"]) == ("tcmalloc-full", "glibc")
+    assert found["plain"]["allocator_version"].startswith("2.")
+    proofs = {r["variant"]: json.loads(r["proof"])["running"] for r in rows(out, "SELECT variant, proof FROM trial")}
+    assert {Path(lib).name.split(".")[0] for lib in proofs["plain"].values()} == {"libtcmalloc"}
+    # libstdc++'s operator new calls malloc.
+    assert {Path(lib).name.split(".")[0] for lib in proofs["glibc"].values()} == {"libc", "libstdc++"}
+
+
 def test_one_that_needs_a_newer_glibc_is_refused_with_the_remedy(
-    run_cli: Cli, store: dict[str, str], tiny_experiment, tmp_path: Path
-) -> None:  # type: ignore[no-untyped-def]
+    run_cli: Cli, store: dict[str, str], tiny_experiment: Experiment, tmp_path: Path
+) -> None:
     if why := fetch(run_cli, store, "glibc@2.31"):
         pytest.skip(why)
     file = tiny_experiment(variant=[{"name": "old", "allocator": "glibc@2.31"}], baseline="old")

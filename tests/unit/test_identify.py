@@ -19,6 +19,8 @@ int main(void) { free(malloc(10)); puts("ready"); fflush(stdout); return getchar
     ("library", "name"),
     [
         ("/usr/lib/x86_64-linux-gnu/libc.so.6", "glibc"),
+        ("/s/root/lib/x86_64-linux-gnu/libc-2.31.so", "glibc"),  # what libc.so.6 is before 2.34
+        ("/s/lib/libgoogle_tcmalloc.so", "google-tcmalloc"),
         ("/usr/lib/x86_64-linux-gnu/libjemalloc.so.2", "jemalloc"),
         ("/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4.5.10", "tcmalloc"),
         ("/usr/lib/x86_64-linux-gnu/libtcmalloc.so.4.5.10", "tcmalloc-full"),

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 File = Annotated[Path | None, typer.Argument(metavar="FILE", help="An experiment file (TOML).")]
-Server = Annotated[str | None, typer.Option(metavar="NAME", help="Server family; see dballoc list servers.")]
+Server = Annotated[str | None, typer.Option(metavar="NAME[@VERSION]", help="Server; see dballoc list servers.")]
 Basedir = Annotated[Path | None, typer.Option(metavar="DIR", help="Where the server was unpacked or installed.")]
 Engine = Annotated[str | None, typer.Option(metavar="NAME", help="Storage engine: innodb, rocksdb, aria, myisam.")]
 ServerOptions = Annotated[

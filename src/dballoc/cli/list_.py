@@ -161,7 +161,7 @@ def _print(rows: Sequence[Row]) -> None:
 def _text(row: Row, heading: str) -> Text:
     if heading == "here" and row.get("remedy"):
         return Text(f"→ {row['remedy']}", style="cyan")
-    return Text(_cell(row[heading], "\n"), style="dim" if row.get("remedy") else "")
+    return Text(_cell(row[heading], "\n" if heading == "here" else ", "), style="dim" if row.get("remedy") else "")
 
 
 def _cell(value: Any, joint: str) -> str:

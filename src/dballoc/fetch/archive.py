@@ -4,7 +4,9 @@ import os
 import shutil
 import stat
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -92,8 +94,11 @@ def settle(job: Job) -> None:
     layout.raise_top(job.root, program)
 
 
-def unpack(job: Job, path: Path, target: Path) -> None:
-    """An archive into a directory, which is made. Failure in one line for one that is broken."""
+def unpack(job: Job, path: Path, target: Path, keep: Sequence[str] = ("*",)) -> None:
+    """An archive into a directory, which is made. Failure in one line for one that is broken.
+
+    ``keep``: patterns of the names that are taken out of a zip.
+    """
     job.progress(f"unpacking {path.name}", None)
     target.mkdir(exist_ok=True)
     what = f"{path.name} cannot be unpacked"
@@ -103,16 +108,16 @@ def unpack(job: Job, path: Path, target: Path) -> None:
         job.run(["dpkg-deb", "-x", os.fspath(path), os.fspath(target)], what)
         layout.keep_links_inside(target)
     elif path.name.endswith(_ZIP):
-        _unzip(job, path, target, what)
+        _unzip(job, path, target, keep, what)
     else:
         # GNU tar takes no path that leads out of the directory.
         job.run(["tar", "--extract", "--no-same-owner", "--file", os.fspath(path), "--directory", os.fspath(target)], what)
 
 
-def _unzip(job: Job, path: Path, target: Path, what: str) -> None:
+def _unzip(job: Job, path: Path, target: Path, keep: Sequence[str], what: str) -> None:
     try:
         with zipfile.ZipFile(path) as archive:
-            entries = archive.infolist()
+            entries = [e for e in archive.infolist() if any(fnmatchcase(e.filename, pattern) for pattern in keep)]
             for number, entry in enumerate(entries):
                 job.progress(f"unpacking {path.name}", number / len(entries))
                 mode = entry.external_attr >> 16

@@ -41,14 +41,6 @@ def raise_top(root: Path, program: Path) -> None:
     aside.rename(root)
 
 
-def keep_only(root: Path, patterns: list[str]) -> None:
-    """Remove every file that none of the patterns names; a directory that one names stays whole."""
-    kept = [path for pattern in patterns for path in root.glob(pattern)]
-    for path in [p for p in root.rglob("*") if p.is_symlink() or p.is_file()]:
-        if not any(path == k or k in path.parents for k in kept):
-            path.unlink()
-
-
 def prune(root: Path) -> None:
     """Remove what no server needs at run time."""
     for pattern in _LEFT:

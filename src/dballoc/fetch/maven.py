@@ -26,10 +26,8 @@ def bring(job: Job) -> Brought:
     except Failure:
         shutil.rmtree(job.downloads)
         raise
-    archive.unpack(job, path, job.root)
+    archive.unpack(job, path, job.root, row["keep"])
     archive.settle(job)
-    if "keep" in row:
-        layout.keep_only(job.root, row["keep"])
     files = [found]
     if "beside" in row:
         files += _libraries(job)

@@ -24,9 +24,11 @@ def check(build: Build, options: dict[str, str], user: ServerUser, where: str) -
     """UsageError, in the server's words, if it does not take these options. It takes it 50 ms."""
     who = user.as_spawn()
     how: dict[str, Any] = {"user": who["uid"], "group": who["gid"], "extra_groups": []} if who else {}
+    # Plugins bring options of their own, and messages come from where they are.
+    places = [f"--lc-messages-dir={build.share}", *([f"--plugin-dir={build.plugins}"] if build.plugins else [])]
     try:
         done = subprocess.run(
-            [os.fspath(build.executable), "--no-defaults", *arguments(options), *build.entry["validate"]],
+            [os.fspath(build.executable), "--no-defaults", *places, *arguments(options), *build.entry["validate"]],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", timeout=60, check=False, cwd="/",
             env={"PATH": os.environ.get("PATH", "/usr/bin:/bin")}, **how,
         )  # fmt: skip
