@@ -57,20 +57,20 @@ function base.list(count)
   return found
 end
 
---- SQL by name: its text, with %u for the table's number, and the kinds of its parameters. Those of kind base.c and base.pad
--- are filled with random digits, the others with what base.execute is given.
+--- SQL by name: its text, with %u for the table's number, and the kinds of its parameters in a table. Those of kind base.c and
+-- base.pad are filled with random digits, the others with what base.execute is given.
 local texts, kinds = {}, {}
-function base.define(name, text, ...)
-  texts[name], kinds[name] = text, { ... }
+function base.define(name, text, of)
+  texts[name], kinds[name] = text, of
 end
 
---- The same parameter so many times, for base.define.
+--- The same kind of parameter so many times, for base.define.
 function base.many(count, kind)
   local found = {}
   for i = 1, count do
     found[i] = kind
   end
-  return unpack(found)
+  return found
 end
 
 local connection, made
@@ -83,7 +83,8 @@ local function make(name, number)
       parameters[i] = statement:bind_create(sysbench.sql.type.INT)
       given[#given + 1] = parameters[i]
     else
-      parameters[i] = statement:bind_create(sysbench.sql.type.CHAR, #kind[1])
+      -- One more for the zero at its end: as text, sysbench prints a parameter up to that.
+      parameters[i] = statement:bind_create(sysbench.sql.type.CHAR, #kind[1] + 1)
       parameters[i].template = kind[1]
     end
   end

@@ -5,27 +5,38 @@ local base = require("dballoc_statements")
 
 local words = {}
 local int, c, pad = base.integer, base.c, base.pad
-local R -- --range, known once a client begins
+
+-- How each word is made, once --statements has it: a list of R parameters that nobody asks for may be longer than the server takes.
+local makers = {}
+setmetatable(words, {
+  __index = function(_, name)
+    if makers[name] then
+      makers[name]()
+    end
+    return rawget(words, name)
+  end,
+})
 
 local function define()
-  R = sysbench.opt.range
+  local R = sysbench.opt.range
 
-  --- A word whose event is one statement with random ids from `values`.
+  --- A word whose event is one statement with random ids from `values`. `text` may hold %s for a list of R parameters.
   local function word(name, text, kinds, values)
-    base.define(name, text, unpack(kinds))
-    words[name] = { name, run = function() base.execute(name, base.any_table(), values()) end }
+    makers[name] = function()
+      local list = kinds == "list"
+      base.define(name, list and text:gsub("%%s", string.rep("?", R, ", ")) or text, list and base.many(R, int) or kinds)
+      words[name] = { name, run = function() base.execute(name, base.any_table(), values()) end }
+    end
   end
 
   local function id() return { base.id() } end
   local function rows() local low = base.id() return { low, low + R - 1 } end
   local function span() local low = base.id() return { low, low + R } end
   local function list() return base.list(R) end
-  local marks = string.rep("?", R, ", ")
-  local listed = { base.many(R, int) }
 
   word("point", "SELECT c FROM sbtest%u WHERE id = ?", { int }, id)
-  word("random-points", "SELECT c FROM sbtest%u WHERE id IN (" .. marks .. ")", listed, list)
-  word("hot-points", "SELECT c FROM sbtest%u WHERE id IN (" .. marks .. ")", listed, function()
+  word("random-points", "SELECT c FROM sbtest%u WHERE id IN (%s)", "list", list)
+  word("hot-points", "SELECT c FROM sbtest%u WHERE id IN (%s)", "list", function()
     local half, found = math.floor(sysbench.opt.table_size / 2), {}
     for i = 1, R do
       found[i] = half + i
@@ -37,7 +48,7 @@ local function define()
     local uncovered = column .. ", c"
     for name, columns in pairs { ["covered-" .. index] = covered, ["notcovered-" .. index] = uncovered } do
       local select = "SELECT " .. columns .. " FROM sbtest%u WHERE " .. column
-      word("points-" .. name, select .. " IN (" .. marks .. ")", listed, list)
+      word("points-" .. name, select .. " IN (%s)", "list", list)
       word("range-" .. name, select .. " BETWEEN ? AND ?", { int, int }, span)
     end
   end
@@ -51,7 +62,8 @@ local function define()
 
   word("update-index", "UPDATE sbtest%u SET k = k + 1 WHERE id = ?", { int }, id)
   word("update-nonindex", "UPDATE sbtest%u SET c = ? WHERE id = ?", { c, int }, id)
-  word("update-inlist", "UPDATE sbtest%u SET c = ? WHERE id IN (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", { c, base.many(10, int) }, function()
+  local ten = { c, unpack(base.many(10, int)) }
+  word("update-inlist", "UPDATE sbtest%u SET c = ? WHERE id IN (" .. string.rep("?", 10, ", ") .. ")", ten, function()
     return base.list(10)
   end)
   word("delete", "DELETE FROM sbtest%u WHERE id = ?", { int }, id)
@@ -59,18 +71,22 @@ local function define()
     return { 0, base.id() }
   end)
   -- A row is deleted and inserted again: two statements on the same id.
-  words.replace = {
-    "delete",
-    "insert",
-    run = function()
-      local number, which = base.any_table(), base.id()
-      base.execute("delete", number, { which })
-      base.execute("insert", number, { which, base.id() })
-    end,
-  }
+  makers.replace = function()
+    makers.delete()
+    makers.insert()
+    words.replace = {
+      "delete",
+      "insert",
+      run = function()
+        local number, which = base.any_table(), base.id()
+        base.execute("delete", number, { which })
+        base.execute("insert", number, { which, base.id() })
+      end,
+    }
+  end
 
   -- The whole of one table, each client its own: with more clients than tables some share.
-  base.define("scan", "SELECT * FROM sbtest%u WHERE LENGTH(c) < 0")
+  base.define("scan", "SELECT * FROM sbtest%u WHERE LENGTH(c) < 0", {})
   words.scan = { "scan", run = function() base.execute("scan", base.own_table(), {}) end }
 
   -- Whole rows of a range, sorted by two wide columns.
@@ -86,7 +102,7 @@ local function define()
     ["in-memory"] = "SET SESSION tmp_table_size = 16777216",
     ["on-disk"] = "SET SESSION tmp_table_size = 1024",
   } do
-    base.define(name, text)
+    base.define(name, text, {})
     words[name] = { name, run = function() base.execute(name, 1, {}) end }
   end
 end
