@@ -9,9 +9,9 @@ from harness import Cli, rows
 
 @pytest.fixture(scope="module")
 def measured(run_cli: Cli, fresh_directory) -> Path:
-    """MDEV-38369 at a hundredth, of it one workload at two levels."""
+    """MDEV-38369 at a hundredth, of it one workload at one level."""
     out = fresh_directory() / "mdev"
-    asked = ("--workloads", "oltp_read_only", "--threads", "1,3", "--level", "2s", "--blocks", "1")
+    asked = ("--workloads", "oltp_read_only", "--threads", "3", "--level", "2s", "--blocks", "1")
     done = run_cli("bench", "--experiment", "mdev-38369", "--scale", "0.01", *asked, "--out", out)
     assert done.status == 0, done.text
     assert "Scaled to 0.01 of mdev-38369: 1,000 rows a table instead of 100,000" in " ".join(done.stdout.split())
@@ -19,14 +19,16 @@ def measured(run_cli: Cli, fresh_directory) -> Path:
 
 
 def test_what_ran_is_the_small_one(measured: Path) -> None:
+    # A busy machine repeats the block.
     levels = rows(
         measured,
-        "SELECT variant, role, step.workload, threads, outcome FROM trial JOIN step USING (trial) WHERE kind = 'level'",
+        "SELECT variant, role, step.workload, threads, outcome FROM trial JOIN step USING (trial) "
+        "WHERE kind = 'level' AND attempt = 0",
     )
-    assert len(levels) == 2 * 4
+    assert len(levels) == 4
     assert {r["outcome"] for r in levels} == {"ok"}
     assert {r["variant"] for r in levels} == {"nt-heap", "segment-heap", "nt-heap-small-blocks"}
-    assert {(r["workload"], r["threads"]) for r in levels} == {("oltp_read_only", 1), ("oltp_read_only", 3)}
+    assert {(r["workload"], r["threads"]) for r in levels} == {("oltp_read_only", 3)}
     [pool] = rows(measured, "SELECT DISTINCT pool_bytes FROM variant")
     assert pool["pool_bytes"] == 16 << 20
 
