@@ -116,7 +116,12 @@ class Served:
         options = sysbench.run_options(work, threads, 0, data, "innodb", load) | more
         env = sysbench.environment(self.bench, work, self.directory / "intervals.jsonl")
         done = subprocess.run(
-            sysbench.command(self.bench, self.config, verb, options), env=env, capture_output=True, text=True, errors="replace", check=False
+            sysbench.command(self.bench, self.config, verb, options),
+            env=env,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout

@@ -1,6 +1,6 @@
 """glibc's malloc from outside: its arenas, their chunks, the blocks that it mapped by themselves.
 
-Layouts as in glibc's malloc.c and arena.c, versions 2.27 to 2.41, 64 bits:
+Layouts as in glibc's malloc.c and arena.c, 64 bits, here those of 2.27 to 2.41; what others change is in :data:`LAYOUTS`:
 
     heap_info      ar_ptr, prev, size, mprotect_size[, pagesize]   at a multiple of 64 MiB, 32 or 48 bytes
     malloc_state   mutex, flags, have_fastchunks | fastbinsY[10] @16 | top @96 | last_remainder | bins[254] @112 |
@@ -9,6 +9,7 @@ Layouts as in glibc's malloc.c and arena.c, versions 2.27 to 2.41, 64 bits:
     tcache         counts[64] of 16 bits, entries[64]                a chunk of 0x290 bytes, the first of each thread's
 
 A chunk is in use if the next one says so. Chunks in a thread's cache (tcache) and in the fast bins say that they are in use.
+2.43 has no fast bins, and its threads' caches do not lie in the heap, so what they hold counts as live there.
 """
 
 import struct
@@ -22,8 +23,6 @@ from dballoc.explain.memory import PAGE, Memory, Span
 from dballoc.explain.smaps import Mapping
 
 HEAP = 64 << 20
-_STATE = 2200
-_FAST, _TOP, _NEXT, _SYSTEM = 16, 96, 2160, 2184
 _FAST_BINS = 10
 _IN_USE, _MAPPED, _FLAGS = 1, 2, 7
 _TCACHE, _TCACHE_BINS = 0x290, 64
@@ -36,6 +35,25 @@ _MOST_ARENAS = 4096
 _MOST_LISTED = 1 << 20
 _WINDOW = 16 << 20
 _TRIES = 3
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Offsets in malloc_state, and its size. ``fast``: None without fast bins; ``tcache``: whether the heap has the caches."""
+
+    versions: str
+    fast: int | None
+    top: int
+    next: int
+    system: int
+    size: int
+    tcache: bool
+
+
+LAYOUTS = (
+    Layout("2.27 to 2.41", fast=16, top=96, next=2160, system=2184, size=2200, tcache=True),
+    Layout("2.43", fast=None, top=8, next=2072, system=2096, size=2112, tcache=False),
+)
 
 
 class Torn(Exception):
@@ -88,7 +106,9 @@ class Block:
     resident: int
 
 
-def find_main(memory: Memory, data: Sequence[Mapping], heap: Mapping | None, arenas: Sequence[int]) -> int | None:
+def find_main(
+    memory: Memory, layout: Layout, data: Sequence[Mapping], heap: Mapping | None, arenas: Sequence[int]
+) -> int | None:
     """The address of the main arena: in libc's writable ``data`` the malloc_state whose ``next`` leads to another arena or
     to itself, and whose top lies in the heap. None if there is none.
     """
@@ -96,12 +116,12 @@ def find_main(memory: Memory, data: Sequence[Mapping], heap: Mapping | None, are
     for mapping in data:
         span = memory.span(mapping.start, mapping.end)
         words = memory.copy(span, mapping.start, mapping.end)
-        for i in range(0, len(words) - _STATE // 8):
-            address, top, following = mapping.start + 8 * i, words[i + _TOP // 8], words[i + _NEXT // 8]
+        for i in range(0, len(words) - layout.size // 8):
+            address, top, following = mapping.start + 8 * i, words[i + layout.top // 8], words[i + layout.next // 8]
             if following not in known and following != address:
                 continue
             in_heap = heap is not None and heap.start <= top < heap.end
-            system = words[i + _SYSTEM // 8]
+            system = words[i + layout.system // 8]
             if (in_heap or following in known) and top % 16 == 0 and top and 0 < system < 1 << 47 and not system % PAGE:
                 return address
     return None
@@ -124,7 +144,7 @@ def heads(memory: Memory, mappings: Sequence[Mapping]) -> dict[int, list[Mapping
     return found
 
 
-def ring(memory: Memory, arenas: Sequence[int], main: int | None) -> set[int]:
+def ring(memory: Memory, layout: Layout, arenas: Sequence[int], main: int | None) -> set[int]:
     """The arenas that the ring of ``next`` leads to. Torn if it leads astray."""
     known = {*arenas, *([main] if main else [])}
     start = at = main or next(iter(arenas))
@@ -133,30 +153,30 @@ def ring(memory: Memory, arenas: Sequence[int], main: int | None) -> set[int]:
         if at not in known:
             raise Torn(f"the ring of arenas leads to {at:#x}")
         seen.add(at)
-        (at,) = memory.words(at + _NEXT)
+        (at,) = memory.words(at + layout.next)
     if at != start:
         raise Torn("the ring of arenas does not close")
     return seen
 
 
-def arena(memory: Memory, address: int, heaps: Sequence[Mapping], main: bool) -> Books:
+def arena(memory: Memory, layout: Layout, address: int, heaps: Sequence[Mapping], main: bool) -> Books:
     """The books of one arena. Torn if it changed so fast that no reading of it holds together."""
     for attempt in range(_TRIES):
         try:
-            return _arena(memory, address, heaps, main)
+            return _arena(memory, layout, address, heaps, main)
         except (Torn, OSError):
             if attempt == _TRIES - 1:
                 raise
     raise AssertionError
 
 
-def _arena(memory: Memory, address: int, heaps: Sequence[Mapping], main: bool) -> Books:
-    state = memory.words(address, _STATE // 8)
-    top = state[_TOP // 8]
-    books = Books(address, system=state[_SYSTEM // 8], heaps=list(heaps))
+def _arena(memory: Memory, layout: Layout, address: int, heaps: Sequence[Mapping], main: bool) -> Books:
+    state = memory.words(address, layout.size // 8)
+    top = state[layout.top // 8]
+    books = Books(address, system=state[layout.system // 8], heaps=list(heaps))
     for mapping in heaps:
         span = memory.span(mapping.start, mapping.end)
-        head = 0 if main else _head(mapping, address)
+        head = 0 if main else _head(layout, mapping, address)
         first = mapping.start + head
         stop = top if mapping.start <= top < mapping.end else mapping.end
         try:
@@ -168,7 +188,7 @@ def _arena(memory: Memory, address: int, heaps: Sequence[Mapping], main: bool) -
             books.unread += span.resident
             continue
         books.chunks += len(chunks.starts)
-        _enter(books, memory, span, chunks)
+        _enter(books, memory if layout.tcache else None, span, chunks)
         end = int(chunks.starts[-1] + chunks.sizes[-1]) if len(chunks.starts) else first
         books.own += head
         books.own_resident += span.between(mapping.start, first)
@@ -178,14 +198,15 @@ def _arena(memory: Memory, address: int, heaps: Sequence[Mapping], main: bool) -
         else:
             books.own += mapping.end - end
             books.own_resident += span.between(end, mapping.end)
-    _move_fast(books, memory, state)
+    if layout.fast is not None:
+        _move_fast(books, memory, state[layout.fast // 8 :])
     return books
 
 
-def _head(mapping: Mapping, address: int) -> int:
+def _head(layout: Layout, mapping: Mapping, address: int) -> int:
     """Bytes before a heap's first chunk: heap_info, and in an arena's first heap its malloc_state."""
     info = address % HEAP
-    return -(-(info + _STATE) // 16) * 16 if address - mapping.start == info else info
+    return -(-(info + layout.size) // 16) * 16 if address - mapping.start == info else info
 
 
 def _walk(memory: Memory, span: Span, start: int, stop: int, last: bool) -> _Chunks:
@@ -214,13 +235,16 @@ def _walk(memory: Memory, span: Span, start: int, stop: int, last: bool) -> _Chu
     return _Chunks(np.array(starts, np.int64), length_of, (flagged[1:] & np.uint64(_IN_USE)) != 0)
 
 
-def _enter(books: Books, memory: Memory, span: Span, chunks: _Chunks) -> None:
+def _enter(books: Books, memory: Memory | None, span: Span, chunks: _Chunks) -> None:
+    """``memory``: to look for threads' caches in; None without."""
     ends = chunks.starts + chunks.sizes
     used, free = chunks.used, ~chunks.used
     books.live += int(chunks.sizes[used].sum())
     books.live_resident += span.bytes(chunks.starts[used], ends[used])
     books.free += int(chunks.sizes[free].sum())
     books.free_resident += span.bytes(chunks.starts[free], ends[free])
+    if memory is None:
+        return
     for address in chunks.starts[used & (chunks.sizes == _TCACHE)].tolist():
         cached = _tcache(memory, address)
         books.tcache += cached
@@ -241,10 +265,10 @@ def _tcache(memory: Memory, chunk: int) -> int:
     return sum(count * (32 + 16 * i) for i, count in enumerate(counts))
 
 
-def _move_fast(books: Books, memory: Memory, state: Sequence[int]) -> None:
+def _move_fast(books: Books, memory: Memory, fast: Sequence[int]) -> None:
     """What the fast bins hold is not live. Their links are mangled since 2.32 (safe-linking): address >> 12 ^ link."""
     for i in range(_FAST_BINS):
-        held = sum(1 for _ in _list(memory, state[_FAST // 8 + i])) * (32 + 16 * i)
+        held = sum(1 for _ in _list(memory, fast[i])) * (32 + 16 * i)
         books.fast += held
         books.live -= held
         books.live_resident -= held
@@ -279,6 +303,8 @@ def blocks(memory: Memory, mapping: Mapping) -> list[Block]:
             continue
         before, size = memory.pair(at)
         length = size & ~_FLAGS
+        if length % PAGE == PAGE - 16:
+            length += 16  # 2.43 leaves the header out
         if size & _FLAGS != _MAPPED or before or not length or length % PAGE or at + length > mapping.end:
             continue
         if at == behind or length >= _THRESHOLD:
@@ -302,23 +328,48 @@ def read(memory: Memory, mappings: Sequence[Mapping], libc: str, others: Collect
     """Walk the heap of a process. ``libc``: the file whose malloc it is; ``others``: starts of mappings that are others'."""
     found = heads(memory, mappings)
     brk = next((m for m in mappings if m.path == "[heap]"), None)
-    main = find_main(memory, _data(mappings, libc), brk, list(found))
-    trouble = [] if main else ["the main arena was not found: glibc of an unknown layout"]
-    if main or found:
-        try:
-            lost = found.keys() - ring(memory, list(found), main)
-            found = {address: heaps for address, heaps in found.items() if address not in lost}
-        except (Torn, OSError) as error:
-            trouble.append(str(error))
+    fit, trouble = _fitting(memory, mappings, libc, brk, list(found))
     arenas = []
-    for address, heaps in [*([(main, [brk] if brk else [])] if main else []), *found.items()]:
-        try:
-            arenas.append(arena(memory, address, heaps, address == main))
-        except (Torn, OSError) as error:
-            trouble.append(f"arena {address:#x}: {error}")
+    if fit:
+        layout, main = fit.layout, fit.main
+        heaps_of = {main: [brk] if brk else []} if main else {}
+        # What looks like a heap and is in no ring is somebody else's.
+        heaps_of |= {address: heaps for address, heaps in found.items() if address in fit.arenas}
+        for address, heaps in heaps_of.items():
+            try:
+                arenas.append(arena(memory, layout, address, heaps, address == main))
+            except (Torn, OSError) as error:
+                trouble.append(f"arena {address:#x}: {error}")
+        if not layout.tcache:
+            trouble.append(f"glibc {layout.versions}: what threads' caches hold is counted as live")
     taken = {m.start for books in arenas for m in books.heaps} | set(others)
     mapped = {m.start: row for m in mappings if m.private and m.start not in taken and m.rss and (row := blocks(memory, m))}
     return Heap(arenas, mapped, trouble)
+
+
+@dataclass(frozen=True)
+class _Fit:
+    layout: Layout
+    main: int | None
+    arenas: set[int]
+
+
+def _fitting(
+    memory: Memory, mappings: Sequence[Mapping], libc: str, brk: Mapping | None, arenas: list[int]
+) -> tuple[_Fit | None, list[str]]:
+    """The layout with which the ring of arenas closes; else what is wrong."""
+    trouble = ["no arena was found: glibc of an unknown layout"]
+    for layout in LAYOUTS:
+        main = find_main(memory, layout, _data(mappings, libc), brk, arenas)
+        if main is None and not arenas:
+            continue
+        try:
+            reached = ring(memory, layout, arenas, main)
+        except (Torn, OSError) as error:
+            trouble = [str(error)]
+            continue
+        return _Fit(layout, main, reached), []
+    return None, trouble
 
 
 def _data(mappings: Sequence[Mapping], libc: str) -> list[Mapping]:
