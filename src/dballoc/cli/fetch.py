@@ -98,4 +98,4 @@ def _lines(source: Source, console: Console) -> Watch:
 
 def _outcome(kept: Kept, fetched: bool) -> str:
     exact = "" if kept.version == kept.asked else f" ({kept.version})"
-    return f"{kept.reference}{exact} {'is in' if fetched else 'was here already:'} {kept.place}, {kept.size / 10**6:,.0f} MB"
+    return f"{kept.reference}{exact} {'is in' if fetched else 'was here already:'} {kept.place}, {kept.size / 10**6:,.1f} MB"

@@ -122,7 +122,11 @@ class Apt:
 
     def get(self, packages: list[str], *words: str) -> dict[Path, str]:
         """Download packages by that command of apt-get's: each file, and where it came from."""
-        told = self._apt(*words, "--print-uris", *packages)
+        # apt does not name what an earlier try has brought already; where nothing is, it names all.
+        nothing = self.job.place / "nothing"
+        (nothing / "partial").mkdir(parents=True, exist_ok=True)
+        told = self._apt("-o", f"Dir::Cache::archives={nothing}", *words, "--print-uris", *packages, where=nothing)
+        shutil.rmtree(nothing)
         found = {self.archives / name: uri for uri, name, _ in parse_uris(told)}
         if not found:
             raise Failure(f"{self.job.source.reference}: Debian {self.suite} has nothing called {' '.join(packages)}")
@@ -136,11 +140,13 @@ class Apt:
             raise Failure(f"{self.job.source.reference}: apt-get did not bring {missing[0]}")
         return found
 
-    def _apt(self, *words: str, watch: Callable[[str], None] = lambda line: None) -> str:
+    def _apt(
+        self, *words: str, watch: Callable[[str], None] = lambda line: None, where: Path | None = None
+    ) -> str:  # fmt: skip
         # `download` writes into the current directory.
         return self.job.run(
             [self.apt, *words], f"apt-get {' '.join(w for w in words if w.isalpha())}", {"APT_CONFIG": os.fspath(self.config)},
-            self.archives, watch,
+            where or self.archives, watch,
         )  # fmt: skip
 
 

@@ -75,7 +75,5 @@ def _libraries(job: Job) -> list[File]:
     shutil.rmtree(tree)
     program = layout.server_program(job.root)
     assert program
-    final = job.final / target.relative_to(job.place)
-    before = [d.replace(os.fspath(job.place), os.fspath(job.final)) for d in elf.search_path(program)]
-    elf.relink(program, None, [*before, final])
+    elf.relink(program, None, [*elf.search_path(program), f"$ORIGIN/{os.path.relpath(target, program.parent)}"])
     return [described(path, origin) for path, origin in archives.items()]

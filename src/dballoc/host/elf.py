@@ -25,10 +25,13 @@ def interpreter(path: Path) -> str | None:
 
 
 def search_path(path: Path) -> list[str]:
-    """The directories where a file has its libraries looked for first, ``$ORIGIN`` resolved."""
-    words = _run("--print-rpath", path).stdout.strip()
-    home = os.fspath(path.parent)
-    return [word.replace("${ORIGIN}", home).replace("$ORIGIN", home) for word in words.split(":") if word]
+    """The directories where a file has its libraries looked for first; ``$ORIGIN`` is its own."""
+    return [word for word in _run("--print-rpath", path).stdout.strip().split(":") if word]
+
+
+def resolved(words: Sequence[str], home: Path) -> list[str]:
+    """A search path with ``$ORIGIN`` resolved, for a file in ``home``. Pure."""
+    return [word.replace("${ORIGIN}", os.fspath(home)).replace("$ORIGIN", os.fspath(home)) for word in words]
 
 
 def needed(path: Path) -> list[str]:

@@ -81,7 +81,7 @@ def _make(build: Build, copy: Path, loader: Path | None, without: Sequence[str])
                 f"{build.executable}: its malloc comes from {lacking[0]} by way of another library, which cannot be undone"
             )
         shutil.copy2(build.executable, partial)
-        before = elf.search_path(build.executable)
+        before = elf.resolved(elf.search_path(build.executable), build.executable.parent)
         elf.relink(partial, loader, [*([loader.parent] if loader else []), *before], without)
     except Failure as error:
         partial.unlink(missing_ok=True)
