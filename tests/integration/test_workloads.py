@@ -323,6 +323,8 @@ def test_the_load_is_measured(run_cli: Cli, tiny_experiment: Experiment, out: Pa
 
 
 def test_dumps_beside_transactions(run_cli: Cli, tiny_experiment: Experiment, out: Path) -> None:
+    if not (shutil.which("mariadb-dump") or shutil.which("mysqldump")):
+        pytest.skip("needs mariadb-dump or mysqldump: apt-get install mariadb-client")
     file_ = tiny_experiment(workloads=["dump-churn"], threads=[1, 3], variant=GLIBC, time={"idle": "0s"})
     done = run_cli("bench", file_, "--out", out)
     assert done.status == 0, done.text
