@@ -14,7 +14,8 @@ A chunk is in use if the next one says so. Chunks in a thread's cache (tcache) a
 
 import struct
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,20 +128,45 @@ def find_main(
     return None
 
 
+def split(memory: Memory, mappings: Sequence[Mapping]) -> list[Mapping]:
+    """The mappings, with each heap one of its own: the kernel merges a heap with what else was mapped next to it."""
+    found = []
+    for mapping in mappings:
+        edges = sorted(_edges(memory, mapping)) if mapping.private and mapping.rss else []
+        for start, end in pairwise([mapping.start, *edges]):
+            part = replace(mapping, start=start, end=end, rss=memory.span(start, end).resident)
+            found.append(part)
+            mapping = replace(mapping, start=end, rss=max(0, mapping.rss - part.rss))
+        found.append(mapping)
+    return found
+
+
+def _edges(memory: Memory, mapping: Mapping) -> set[int]:
+    """Where heaps begin and end inside a mapping."""
+    found = set()
+    for at in range(-(-mapping.start // HEAP) * HEAP, mapping.end, HEAP):
+        if info := _heap_info(memory, at):
+            found |= {edge for edge in (at, at + info[1]) if mapping.start < edge < mapping.end}
+    return found
+
+
+def _heap_info(memory: Memory, at: int) -> tuple[int, int] | None:
+    """(arena, bytes that may be touched) of the heap that begins here; None if there is none."""
+    try:
+        arena, previous, size, protected = memory.words(at, 4)
+    except OSError:
+        return None
+    own = arena - at in (32, 48)
+    plausible = arena % 16 == 0 and previous % HEAP == 0 and 0 < size <= HEAP and size % PAGE == 0 and size <= protected <= HEAP
+    return (arena, protected) if plausible and (own or (arena % HEAP in (32, 48) and previous)) else None
+
+
 def heads(memory: Memory, mappings: Sequence[Mapping]) -> dict[int, list[Mapping]]:
-    """The heaps of every arena but the main one, by the arena's address."""
+    """The heaps of every arena but the main one, by the arena's address. ``mappings``: as :func:`split` has them."""
     found: dict[int, list[Mapping]] = {}
     for mapping in mappings:
-        if not mapping.private or mapping.start % HEAP or mapping.size > HEAP or not mapping.rss:
-            continue
-        try:
-            arena, previous, size, protected = memory.words(mapping.start, 4)
-        except OSError:
-            continue
-        own = arena - mapping.start in (32, 48)
-        plausible = arena % 16 == 0 and previous % HEAP == 0 and 0 < size <= HEAP and size % PAGE == 0 and protected >= size
-        if plausible and (own or (arena % HEAP in (32, 48) and previous)):
-            found.setdefault(arena, []).append(mapping)
+        if mapping.private and mapping.rss and mapping.start % HEAP == 0 and (info := _heap_info(memory, mapping.start)):
+            found.setdefault(info[0], []).append(mapping)
     return found
 
 

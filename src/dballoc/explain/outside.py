@@ -63,7 +63,12 @@ def look(pid: int) -> Outside:
         mappings = smaps.read(pid)
         pointers = threads.pointers(pid)
         plain = malloc.name == "glibc"
-        heap, own = _heap(pid, mappings, malloc.library, pointers) if plain else (None, [])
+        heap: Heap | None = None
+        own: list[Own] = []
+        if plain:
+            with Memory(pid) as memory:
+                mappings = glibc.split(memory, mappings)
+                heap, own = _heap(memory, mappings, malloc.library, pointers)
         heaps = {m.start for books in heap.arenas for m in books.heaps} | set(heap.mapped) if heap else set()
         kinds = pages.classify(mappings, pointers, heaps, not plain)
         status = _status(pid)
@@ -77,14 +82,13 @@ def look(pid: int) -> Outside:
         raise Failure(running.refusal(pid, error)) from None
 
 
-def _heap(pid: int, mappings: list[Mapping], library: str, pointers: list[int]) -> tuple[Heap, list[Own]]:
+def _heap(memory: Memory, mappings: list[Mapping], library: str, pointers: list[int]) -> tuple[Heap, list[Own]]:
     kinds = pages.classify(mappings, pointers, (), own_malloc=False)
     others = {m.start for m, k in zip(mappings, kinds, strict=True) if k is not Kind.REST}
-    with Memory(pid) as memory:
-        heap = glibc.read(memory, mappings, library, others)
-        arenas = {m.start for books in heap.arenas for m in books.heaps}
-        free = [m for m in mappings if m.private and m.rss and m.start not in others and m.start not in arenas]
-        return heap, [own for m in free for own in _between(memory, m, heap.mapped.get(m.start, []))]
+    heap = glibc.read(memory, mappings, library, others)
+    arenas = {m.start for books in heap.arenas for m in books.heaps}
+    free = [m for m in mappings if m.private and m.rss and m.start not in others and m.start not in arenas]
+    return heap, [own for m in free for own in _between(memory, m, heap.mapped.get(m.start, []))]
 
 
 def _between(memory: Memory, mapping: Mapping, blocks: list[Block]) -> list[Own]:
