@@ -52,7 +52,11 @@ def settle(build: Build, server: Server, variant: Variant) -> Settled:
 
 @cache
 def _linked(build: Build) -> Linked | None:
-    return relink.linked(build)
+    try:
+        return relink.linked(build)
+    except NotProved as error:
+        old = _too_old(error, build)
+        raise UsageError(old[0] if old else f"{build.executable}: {error}") from None
 
 
 def _loader(named: Allocator | None, server: Server, word: str | None, brings: Linked | None) -> Path | None:
@@ -95,12 +99,18 @@ class GlibcTooOld(UsageError):
 
 def refused(where: str, error: NotProved, build: Build, wanted: str) -> UsageError:
     """The user's error where the loader did not do as it was told: what is wrong, and what to do."""
-    found = _TOO_OLD.search(str(error))
-    if found is None:
+    if (old := _too_old(error, build)) is None:
         return UsageError(f"{where}: {build.title} does not use {wanted}: {error}")
+    return GlibcTooOld(f"{where}: {old[0]}", old[1])
+
+
+def _too_old(error: NotProved, build: Build) -> tuple[str, str] | None:
+    """What to say of a C library that is too old, and the version that is needed; None if it is not for that."""
+    if (found := _TOO_OLD.search(str(error))) is None:
+        return None
     needs, who = found[1], Path(found[2])
-    text = f"{where}: {who.name} needs glibc {needs} or newer, and {build.title} would run on an older one"
+    text = f"{who.name} needs glibc {needs} or newer, and {build.title} would run on an older one"
     newer = [s.version for s in source.of("glibc") if reference.order(s.version) >= reference.order(needs)]
     if newer:
         text += f'; dballoc fetch glibc@{newer[0]}, and let the server run on it: server = {{ glibc = "{newer[0]}" }}'
-    return GlibcTooOld(text, needs)
+    return text, needs

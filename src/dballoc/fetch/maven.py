@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 from dballoc.errors import Failure, UsageError
 from dballoc.fetch import archive, layout
@@ -59,12 +60,21 @@ def _artifact(job: Job, artifact: str) -> Path:
     return path
 
 
+def _from_first_suite(job: Job, row: dict[str, Any]) -> dict[Path, str]:
+    for suite in row["suites"]:
+        try:
+            apt = Apt(job, suite)
+            apt.update()
+            return apt.get(row["packages"], *ALONE)
+        except Failure:
+            if suite == row["suites"][-1]:
+                raise
+    raise AssertionError("no suite named")
+
+
 def _libraries(job: Job) -> list[File]:
     """Libraries that the server is linked against and that not every machine has, from a Debian suite, into its tree."""
-    row = job.source.row["beside"]
-    apt = Apt(job, row["suite"])
-    apt.update()
-    archives = apt.get(row["packages"], *ALONE)
+    archives = _from_first_suite(job, job.source.row["beside"])
     tree = job.place / "beside"
     unpack(job, list(archives), tree)
     target = job.root / "lib" / "beside"

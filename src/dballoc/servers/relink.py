@@ -39,11 +39,8 @@ class Linked:
 
 
 def linked(build: Build) -> Linked | None:
-    """Where the build's malloc comes from; None if the executable carries its own. UsageError if it does not run."""
-    try:
-        bindings = proof.read_bindings([os.fspath(build.executable)], {"PATH": os.environ.get("PATH", "/usr/bin:/bin")})
-    except proof.NotProved as error:
-        raise UsageError(f"{build.executable}: {error}") from None
+    """Where the build's malloc comes from; None if the executable carries its own. NotProved if it does not run."""
+    bindings = proof.read_bindings([os.fspath(build.executable)], {"PATH": os.environ.get("PATH", "/usr/bin:/bin")})
     if (provider := bindings.provider.get("malloc")) is None or os.path.realpath(provider) == os.fspath(build.executable):
         return None
     return Linked(Path(os.path.realpath(provider)), Path(provider).name)
