@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from dballoc.analysis.comparison import Comparison, Comparisons, Metric
+from dballoc.analysis.duet import Estimate
 from dballoc.analysis.procedure import ERROR, MARGIN, Procedure, declare, family_size
 from dballoc.analysis.ratio import logs_to_baseline, ratio
 from dballoc.analysis.recommendation import recommend
@@ -282,7 +283,8 @@ class Halves:
 
     ``start``: SD of each server's luck. ``white``: SD of each server's slices. ``common``: SD of what hits both servers at
     once. ``apart``: by how much half 1 costs more than half 0; ``walk``: SD of that difference's step from slice to slice,
-    over the whole campaign. ``pairs`` of slices in a duet.
+    over the whole campaign. ``busy``: the share of time in which a neighbour slows a half down by ``slow``, each half by
+    itself, for ``spell`` slices on average; it comes and goes in the midst of slices. ``pairs`` of slices in a duet.
     """
 
     start: float = 0.004
@@ -290,7 +292,21 @@ class Halves:
     common: float = 0.05
     apart: float = 0.03
     walk: float = 0.002
+    busy: float = 0.0
+    slow: float = 0.3
+    spell: float = 5.0
     pairs: int = 3
+
+    def neighbours(self, chance: np.random.Generator, campaigns: int, slices: int) -> Floats:
+        """(campaign, half, slice): what neighbours add; four moments a slice, on which each is there or not."""
+        moments = np.empty((campaigns, 2, 4 * slices))
+        there = chance.random((campaigns, 2)) < self.busy
+        leaves = 1 / (4 * self.spell)
+        comes = leaves * self.busy / (1 - self.busy)
+        for moment in range(moments.shape[-1]):
+            there ^= chance.random(there.shape) < np.where(there, leaves, comes)
+            moments[..., moment] = there
+        return self.slow * moments.reshape(campaigns, 2, slices, 4).mean(axis=-1)
 
     def slices(self, chance: np.random.Generator, played: "Played") -> tuple[Floats, Floats]:
         """(campaign, partner, block, slice) of the baselines and of partners that do not differ from them."""
@@ -305,11 +321,17 @@ class Halves:
             own = chance.normal(0, self.start, (*played.when.shape, 1)) + chance.normal(0, self.white, moments.shape)
             on = np.where(played.halves[..., :each, side] == 1, 1, -1)
             sides.append((common + own + on * half).swapaxes(1, 2))
+        if self.busy:
+            added = self.neighbours(chance, campaigns, blocks * partners * each)
+            for side in range(2):
+                at = played.halves[..., :each, side].reshape(campaigns, -1), moments.reshape(campaigns, -1)
+                mine = added[np.arange(campaigns)[:, None], *at].reshape(moments.shape)
+                sides[side] += mine.swapaxes(1, 2)
         return sides[0], sides[1]
 
-    def values(self, chance: np.random.Generator, played: "Played") -> Floats:
-        """(campaign, partner, block): what the blocks say."""
-        return block_logs(*self.slices(chance, played))
+    def values(self, chance: np.random.Generator, played: "Played", how: Estimate = "paired") -> Floats:
+        """(campaign, partner, block): what the blocks say by that estimate."""
+        return block_logs(*self.slices(chance, played), how)
 
 
 @dataclass(frozen=True)
@@ -343,7 +365,11 @@ def never_swapped(model: Experiment, campaigns: int, blocks: int, slices: int = 
     return Played(found.when, np.zeros_like(found.halves) + np.array([0, 1], np.int8))
 
 
-def block_logs(baseline: Floats, partner: Floats) -> Floats:
-    """`block_log` for arrays: from (…, slice) to (…)."""
+def block_logs(baseline: Floats, partner: Floats, how: Estimate = "paired") -> Floats:
+    """`block_log` for arrays: from (…, slice) to (…); of the estimates that go by pairs."""
     found = partner - baseline
-    return ((found[..., 0::2] + found[..., 1::2]) / 2).mean(axis=-1)
+    pairs = (found[..., 0::2] + found[..., 1::2]) / 2
+    if how == "paired":
+        return pairs.mean(axis=-1)
+    end = pairs.shape[-1] // 4
+    return np.sort(pairs, axis=-1)[..., end : pairs.shape[-1] - end].mean(axis=-1)

@@ -282,6 +282,15 @@ def test_pairs_are_of_all_with_all(campaign: Campaign) -> None:
     assert peak["n"] == 3
 
 
+def test_pairs_of_a_duet_meet_through_their_baselines(campaign: Campaign) -> None:
+    found = pairs(load(campaign(blocks=3, design="duet")))
+    assert set(found["measure"]) == {"cpu"}
+    to_baseline = found.filter(first="glibc", second="jemalloc").row(0, named=True)
+    # The partner costs 3 % less.
+    assert to_baseline["low"] < 1 / 0.97 < to_baseline["high"]
+    assert found.filter(first="jemalloc", second="tuned").row(0, named=True)["ratio"] == pytest.approx(1, abs=0.02)
+
+
 def test_the_samplers_cost(campaign: Campaign) -> None:
     row = sampling.cost(load(campaign())).row(0, named=True)
     assert (row["variant"], row["trials"], row["samples"]) == ("glibc", 4, 48)

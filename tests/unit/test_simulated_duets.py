@@ -29,7 +29,7 @@ from simulate import (
     violations,
 )
 
-from dballoc.analysis.duet import Piece, block_log
+from dballoc.analysis.duet import Estimate, Piece, block_log
 from dballoc.analysis.procedure import declare, family_size
 
 # 4 000 campaigns: a standard error of 0.34 percentage points at 5 %.
@@ -45,6 +45,8 @@ HALVES = {
     "one pair of slices": Halves(pairs=1),
     "quiet": Halves(start=0.002, white=0.004, apart=0.01, walk=0.0005),
 }
+# Neighbours that slow a half down by 30 % for two seconds, a quarter of the time; 24 pairs of slices of 0.4 s.
+NEIGHBOURS = Halves(start=0.003, busy=0.25, slow=0.3, spell=5, pairs=24)
 
 
 @cache
@@ -64,18 +66,22 @@ def judged(halves: Halves, effects: Floats, blocks: int = 40, how: object = play
 @settings(max_examples=40)
 @given(
     st.integers(0, 2**32), st.integers(1, 3),
-    st.builds(Halves, start=st.floats(0, 0.05), white=st.floats(0, 0.05), common=st.floats(0, 0.5), apart=st.floats(-0.2, 0.2), pairs=st.integers(1, 5)),
+    st.builds(
+        Halves, start=st.floats(0, 0.05), white=st.floats(0.001, 0.05), common=st.floats(0, 0.5), apart=st.floats(-0.2, 0.2),
+        busy=st.sampled_from([0.0, 0.3]), pairs=st.integers(1, 9),
+    ),
+    st.sampled_from(["paired", "middle"]),
 )  # fmt: skip
-def test_a_blocks_value_is_the_projects(seed: int, variants: int, halves: Halves) -> None:
+def test_a_blocks_value_is_the_projects(seed: int, variants: int, halves: Halves, how: Estimate) -> None:
     baseline, partner = halves.slices(np.random.default_rng(seed), played(experiment(variants), 1, 2, 2 * halves.pairs))
-    found = block_logs(baseline, partner)
+    found = block_logs(baseline, partner, how)
     for at in np.ndindex(found.shape):
         # CPU seconds and transactions of a slice: how many there were must not matter.
         first, second = (
             [Piece(n, n % 2, float(np.exp(x)) * (n + 1), n + 1.0) for n, x in enumerate(side[at])]
             for side in (baseline, partner)
         )
-        assert block_log("paired", first, second) == pytest.approx(found[at], abs=1e-12)
+        assert block_log(how, first, second) == pytest.approx(found[at], abs=1e-12)
 
 
 def test_what_hits_both_at_once_and_what_the_halves_differ_by_cancel() -> None:
@@ -94,6 +100,31 @@ def test_coverage_of_a_fixed_number_of_blocks(halves: Halves, blocks: int) -> No
     held = ((low <= 1) & (high >= 1)).mean(axis=0)
     assert (held >= 0.935).all()
     assert (held <= 0.965).all()
+
+
+@cache
+def beside_neighbours(estimate: Estimate, blocks: int) -> Floats:
+    """(campaign, block) of one variant that does not differ."""
+    chance, when = np.random.default_rng(7), played(experiment(1), SEEDS, blocks, 2 * NEIGHBOURS.pairs)
+    return np.concatenate([NEIGHBOURS.values(chance, when, estimate)[:, 1] for _ in range(CAMPAIGNS // SEEDS)])
+
+
+@pytest.mark.parametrize("blocks", [6, 10])
+@pytest.mark.parametrize("estimate", ["paired", "middle"])
+def test_coverage_beside_neighbours(estimate: Estimate, blocks: int) -> None:
+    """Each estimate is as often wrong as it says; a standard error of 0.35 points."""
+    _, low, high = intervals(beside_neighbours(estimate, blocks), 0.95)
+    assert 0.935 <= ((low <= 1) & (high >= 1)).mean() <= 0.965
+
+
+def test_the_middle_is_narrower_than_the_mean_beside_neighbours() -> None:
+    assert beside_neighbours("middle", 6).std() < 0.8 * beside_neighbours("paired", 6).std()
+
+
+def test_promises_under_the_stop_rule_beside_neighbours() -> None:
+    """By the estimate that campaigns have by default."""
+    values = beside_neighbours("middle", 20)[:, None, None]
+    assert violations(judge_logs(values, np.zeros((1, 1)), declare(20, 1))) == []
 
 
 @pytest.mark.parametrize("effects", [NOTHING, ONE_AND_THREE], ids=["no difference", "1 and 3 %"])

@@ -4,6 +4,7 @@ from itertools import combinations
 
 import polars as pl
 
+from dballoc.analysis import duet
 from dballoc.analysis.campaign import Campaign
 from dballoc.analysis.curves import CONFIDENCE, levels
 from dballoc.analysis.ratio import ratio
@@ -16,19 +17,24 @@ _SCHEMA = {
 
 def pairs(campaign: Campaign) -> pl.DataFrame:
     """One row a pair of variants and measure: ``first`` ÷ ``second`` as ``ratio`` with ``low``, ``high`` (95 %; null
-    below two blocks) and ``n`` blocks. Measures: ``tps`` at the highest level of each ``workload``, and ``rss_peak``
-    (workload null). The baseline's two runs of a block are averaged first.
+    below two blocks) and ``n`` blocks. Measures: of the solo design ``rss_peak`` (workload null) and ``tps`` at the highest
+    level of each ``workload``, the baseline's two runs of a block averaged first; of the duet ``cpu`` per transaction, in
+    which two variants meet through the baseline that each had beside it.
     """
-    top = max(campaign.experiment.threads)
-    speed = levels(campaign).filter(pl.col("threads") == top)
     found = []
-    for workload in campaign.experiment.workloads:
-        found += _all(campaign, speed.filter(pl.col("workload") == workload), "tps", workload)
-    return pl.DataFrame(found + _all(campaign, campaign.good, "rss_peak", None), schema=_SCHEMA, orient="row")
+    if "solo" in campaign.designs:
+        found += _all(campaign, _logs(campaign.good, "rss_peak"), "rss_peak", None)
+        top = levels(campaign).filter(pl.col("threads") == max(campaign.experiment.threads))
+        for workload in campaign.experiment.workloads:
+            found += _all(campaign, _logs(top.filter(pl.col("workload") == workload), "tps"), "tps", workload)
+    if "duet" in campaign.designs:
+        played = duet.blocks(campaign)
+        for workload in campaign.experiment.workloads:
+            found += _all(campaign, _to_baseline(campaign, played.filter(pl.col("workload") == workload)), "cpu", workload)
+    return pl.DataFrame(found, schema=_SCHEMA, orient="row")
 
 
-def _all(campaign: Campaign, rows: pl.DataFrame, measure: str, workload: str | None) -> list[tuple]:
-    logs = _logs(rows, measure)
+def _all(campaign: Campaign, logs: dict[str, dict[int, float]], measure: str, workload: str | None) -> list[tuple]:
     found = []
     for first, second in combinations(campaign.names, 2):
         mine, others = logs.get(first, {}), logs.get(second, {})
@@ -37,6 +43,14 @@ def _all(campaign: Campaign, rows: pl.DataFrame, measure: str, workload: str | N
             low, high = (r.low, r.high) if r.blocks > 1 else (None, None)
             found.append((first, second, measure, workload, r.estimate, low, high, r.blocks))
     return found
+
+
+def _to_baseline(campaign: Campaign, rows: pl.DataFrame) -> dict[str, dict[int, float]]:
+    """Logarithms by variant and block, each relative to its own baseline: the baseline's own are 0."""
+    logs: dict[str, dict[int, float]] = {campaign.experiment.baseline: dict.fromkeys(rows["block"], 0.0)}
+    for variant, block, value in rows.filter(pl.col("role") == "V").select("variant", "block", "log").iter_rows():
+        logs.setdefault(variant, {})[block] = value
+    return logs
 
 
 def _logs(rows: pl.DataFrame, measure: str) -> dict[str, dict[int, float]]:

@@ -61,6 +61,7 @@ def gather(campaign: Campaign, preference: Preference = MEMORY) -> Content:
         _verdicts(comparisons, variants, few),
         *([duet.section(campaign, comparisons, variants, few)] if "duet" in campaign.designs else []),
         *(_solo(campaign, variants, few) if "solo" in campaign.designs else []),
+        _pairs(campaign, few),
         Section("floor", "The A/A floor", [method.FLOOR], tables=[tables.floor(comparisons)]),
         _faults(campaign, comparisons),
         Section("noise", "Blocks and noise", tables=[tables.blocks(campaign)]),
@@ -81,7 +82,6 @@ def _solo(campaign: Campaign, variants: Variants, few: bool) -> list[Section]:
         Section("time", "Over time", [_SOLO], overtime.figures(over_time(campaign), variants, each=few)),
         _memory(campaign, variants, few),
         *([shape] if few or len(campaign.experiment.threads) > 1 else []),
-        _pairs(campaign, few),
         Section("sampler", "What measuring cost", [method.SAMPLER], tables=[tables.sampler(campaign)]),
     ]
 
@@ -104,8 +104,9 @@ def _glance(campaign: Campaign, variants: Variants) -> Section:
 
 def _pairs(campaign: Campaign, few: bool) -> Section:
     found = pairs(campaign)
-    shown = [("rss_peak", None), *(("tps", workload) for workload in campaign.experiment.workloads if few)]
-    figures = [matrix.matrix(found, measure, workload, campaign.names) for measure, workload in shown if found.height]
+    every = found.select("measure", "workload").unique(maintain_order=True).rows()
+    shown = [(measure, workload) for measure, workload in every if few or workload is None]
+    figures = [matrix.matrix(found, measure, workload, campaign.names) for measure, workload in shown]
     return Section("pairs", "Every pair", [_PAIRS], figures, [tables.pairs_table(campaign, found)])
 
 

@@ -196,7 +196,8 @@ def pairs_table(campaign: Campaign, found: pl.DataFrame) -> Table:
     """Every pair of variants. ``found``: :func:`dballoc.analysis.pairs.pairs`."""
     columns = ["variant", "relative to"]
     top = max(campaign.experiment.threads)
-    measures = [("tps", w, f"{w} at {top}") for w in campaign.experiment.workloads] + [("rss_peak", None, "peak RSS")]
+    titles = {"tps": f"{{}} at {top}", "cpu": "{}, CPU per transaction", "rss_peak": "peak RSS"}
+    measures = [(m, w, titles[m].format(w)) for m, w in found.select("measure", "workload").unique(maintain_order=True).rows()]
     cells: dict[tuple[str, str], dict[tuple[str, str | None], str]] = {}
     for row in found.iter_rows(named=True):
         place = cells.setdefault((row["first"], row["second"]), {})

@@ -10,7 +10,7 @@ _ROW = 34
 
 # Okabe and Ito's blue and orange, thin enough for text on them in the light and in the dark.
 _SHOWN = {"better": "#0072b2", "worse": "#d55e00", "not shown": "#888888"}
-_TITLES = {"tps": ("throughput", True), "rss_peak": ("peak RSS", False)}
+_TITLES = {"tps": ("throughput", True), "rss_peak": ("peak RSS", False), "cpu": ("CPU per transaction", False)}
 
 # With more letters than this the names above the columns would meet on a phone.
 _LETTERS = 30
@@ -51,7 +51,9 @@ def matrix(pairs: pl.DataFrame, measure: str, workload: str | None, names: list[
     better = "more" if more_is_better else "less"
     caption = f"The row's {title} ÷ the column's; {better} is better. Coloured where the 95 % interval excludes 1; descriptive."
     chart = alt.layer(*layers).properties(height=_ROW * len(names))
-    return Figure(f"pairs-{workload or measure}", f"Every pair: {title}{where}", caption, chart)
+    return Figure(
+        f"pairs-{measure}-{workload}" if workload else f"pairs-{measure}", f"Every pair: {title}{where}", caption, chart
+    )
 
 
 def _shown(low: float | None, high: float | None, more_is_better: bool) -> str:
