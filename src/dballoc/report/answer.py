@@ -15,7 +15,7 @@ _FINAL = ("planned", "decided", "budget")
 
 
 # More speeds than these are counted, not told one by one; of those that differ so many are named.
-_MANY = 8
+MANY = 8
 _NAMED = 6
 
 DESIGNS = {
@@ -155,7 +155,7 @@ def _recommend(comparisons: Comparisons, recommendation: Recommendation, baselin
         return f"{'Undecided' if undecided else lead}: stay with {baseline}", _tie(comparisons, recommendation, baseline)
     name, preference = recommendation.variant, recommendation.preference
     aimed = _aimed_at(comparisons, recommendation, name)
-    figures = _counted(aimed) if len(aimed) > _MANY else listing([_of_baseline(c, comparisons, baseline) for c in aimed])
+    figures = _counted(aimed) if len(aimed) > MANY else listing([_of_baseline(c, comparisons, baseline) for c in aimed])
     best = "has the least peak RSS" if preference.objective == "memory" else "is the fastest"
     words = f"Of the variants that are not shown to {preference.clause}, {name} {best}: {figures}."
     return f"{lead}: {name}", " ".join([words, *_bounds(recommendation, name), *_open(comparisons, recommendation, name)])
@@ -229,7 +229,7 @@ def _open(comparisons: Comparisons, recommendation: Recommendation, name: str) -
     """What is left open of the recommended variant on the other side: its speed, or its memory."""
     memory = recommendation.preference.objective == "memory"
     speeds = [c for c in comparisons.family if c.variant == name and c.ratio and c.metric.workload is not None]
-    if memory and len(speeds) > _MANY:
+    if memory and len(speeds) > MANY:
         undecided = sum(c.verdict is Verdict.UNDECIDED for c in speeds)
         return [f"Its speed is undecided in {undecided} of {len(speeds)} comparisons."] if undecided else []
     return [
@@ -244,7 +244,7 @@ def _figures(mine: list[Comparison], comparisons: Comparisons) -> str:
     """Throughput and peak RSS with their verdicts; the reason once where there is none."""
     spoken = [c for c in mine if _spoken_of(c)]
     speeds = [c for c in spoken if c.metric.workload is not None and c.ratio]
-    if len(speeds) > _MANY:
+    if len(speeds) > MANY:
         said = {v for c in speeds if (v := verdict_words(c, comparisons)).startswith("no verdict")}
         words = f"{_range(speeds)}, {said.pop()}" if said else _counted(speeds)
         rest = [c for c in spoken if c.metric.workload is None]
@@ -281,7 +281,7 @@ def _metric_name(comparison: Comparison) -> str:
 
 def _floor_figures(floor: list[Comparison], comparisons: Comparisons) -> list[str]:
     speeds = [c for c in floor if c.metric.workload is not None and c.ratio]
-    if len(speeds) <= _MANY:
+    if len(speeds) <= MANY:
         return [f"{_short(c, comparisons)} {_times(c)}" for c in floor]
     return [_range(speeds), *(f"{_short(c, comparisons)} {_times(c)}" for c in floor if c.metric.workload is None)]
 
@@ -313,8 +313,8 @@ def _notes(comparisons: Comparisons, baseline: str, done: Progress) -> list[str]
     notes = []
     shown = [c for c in comparisons.floor if c.ratio and c.ratio.blocks > 1 and c.verdict in (Verdict.HIGHER, Verdict.LOWER)]
     if shown:
-        what = listing([_short(c, comparisons) if _spoken_of(c) else c.metric.title for c in shown[:_MANY]])
-        what += f" and {len(shown) - _MANY} more" if len(shown) > _MANY else ""
+        what = listing([_short(c, comparisons) if _spoken_of(c) else c.metric.title for c in shown[:MANY]])
+        what += f" and {len(shown) - MANY} more" if len(shown) > MANY else ""
         notes.append(f"{baseline} differs from itself ({what}): something drifts; mistrust differences as small as that.")
     if not done.final:
         why = "was interrupted" if done.ending == "interrupted" else "is not finished"

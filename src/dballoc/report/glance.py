@@ -8,11 +8,9 @@ import polars as pl
 
 from dballoc.analysis import curves
 from dballoc.analysis.campaign import Campaign
+from dballoc.report.answer import MANY
 from dballoc.report.numbers import NOTHING, number, times
 from dballoc.report.tables import Table
-
-# With more workloads than this a report shows tables of all of them, and no chart for each.
-MANY = 8
 
 # The groups of the published tables, in their order; others follow as the experiment has them.
 _GROUPS = {
@@ -37,7 +35,7 @@ class Cell:
 
 
 def many(campaign: Campaign) -> bool:
-    """Whether there are too many workloads for a chart of each."""
+    """Whether there are too many workloads for a chart of each: the report shows tables of all of them."""
     return len(campaign.experiment.workloads) > MANY
 
 

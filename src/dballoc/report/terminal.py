@@ -8,7 +8,7 @@ from rich.text import Text
 
 from dballoc.analysis.comparison import Comparison, Comparisons, Metric
 from dballoc.analysis.preference import MEMORY, Preference
-from dballoc.report.answer import ratio_words, verdict_words
+from dballoc.report.answer import MANY, ratio_words, verdict_words
 
 
 def print_answer(console: Console, directory: Path, preference: Preference = MEMORY) -> None:
@@ -27,7 +27,13 @@ def print_answer(console: Console, directory: Path, preference: Preference = MEM
             console.print(Text(f"· {note}", style="dim"))
         return
     width = 2 + max(len(name) for name in [_itself(comparisons.floor[0]), *(c.variant for c in comparisons.family)])
-    for metric in comparisons.metrics if comparisons.family else []:
+    shown = comparisons.metrics if comparisons.family else []
+    if len({m.workload for m in shown if m.workload}) > MANY:
+        # Of many workloads a line for each variant; the table of all is in the report.
+        for line in [*said.variants, *([said.floor] if said.floor else [])]:
+            console.print("", Text(line.name, style="bold"), Text(f"  {line.text}"), sep="\n")
+        shown = [m for m in shown if m.workload is None]
+    for metric in shown:
         title = f"{metric.title} ÷ {comparisons.floor[0].variant}'s (better: {metric.better})"
         console.print("", Text(title, style="bold"), _metric(comparisons, metric, width), sep="\n")
     console.print()
