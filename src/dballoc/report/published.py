@@ -164,6 +164,7 @@ def _why(campaign: Campaign, published: Published) -> list[str]:
             f"Scaled to {e.scaled.factor:g}: rows and caches shrink in proportion, but what a server and a malloc hold at "
             "least does not, so ratios to a cache are higher here."
         )
+        found.append("Rows shrink more than clients do, so where a workload writes, more clients wait for each other's rows.")
         found.append("A level of few seconds ends before caches, logs and heaps are in their steady state.")
     found += [f"{mine} stands for {theirs}." for mine, theirs in stand_ins(campaign)]
     if published.host_wide_cpu:
