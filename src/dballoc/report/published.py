@@ -80,23 +80,23 @@ def _verdict(found: list[Beside]) -> str:
 
 
 def _by_columns(one: Beside, campaign: Campaign) -> Table:
-    """A row as the post has it: of each column the published figure and ours, then the shape."""
+    """A row as the post has it: the shape, and of each column the published figure and ours."""
     table = one.table
-    columns = ["row"]
+    columns = ["row", "shape"]
     for column in table.columns:
         columns += [f"{column}: published", "ours"]
         if table.change and column != table.baseline:
             columns += ["Δ %: published", "Δ %: ours"]
     rows = []
     for row in table.rows:
-        cells = [_label(one, row, campaign)]
+        cells = [_label(one, row, campaign), _shape(one, row)]
         for column in table.columns:
             figure = one.figures.get((row, column))
             cells += _figure(figure, table.ratios)
             if table.change and column != table.baseline:
                 cells += _change(figure)
-        rows.append([*cells, _shape(one, row)])
-    return Table(table.title, [*columns, "shape"], rows, _caption(one), words=("shape",))
+        rows.append(cells)
+    return Table(table.title, columns, rows, _caption(one), words=("shape",))
 
 
 def _label(one: Beside, row: str, campaign: Campaign) -> str:
@@ -148,7 +148,7 @@ def _shape(one: Beside, group: str) -> str:
     words = {Shape.AGREES: "agree", Shape.DIFFERS: "differ", Shape.UNDECIDED: "open"}
     counts = ", ".join(f"{mine[shape]} {word}" for shape, word in words.items() if mine[shape])
     said = "open" if one.shapes[group] is Shape.UNDECIDED else one.shapes[group].value
-    return f"{said}\n{counts}" if sum(mine.values()) > 1 else said
+    return f"{said}\n{counts}" if len(mine) > 1 else said
 
 
 def _falls(one: Beside) -> Table:
