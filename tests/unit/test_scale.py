@@ -117,4 +117,4 @@ def test_every_shipped_experiment_is_small_enough_for_a_laptop(name: str) -> Non
     assert small.data.tables * small.data.rows <= 4_000_000
     caches = [scale._size(v) or 0 for k, v in small.server.options.items() if k in scale.CACHES]
     assert max(caches) + small.threads[-1] * 2 * 2**20 < 4 * 2**30
-    assert small.time.level <= 10
+    assert small.time.level <= 40

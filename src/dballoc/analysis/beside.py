@@ -46,17 +46,20 @@ _Member = tuple[str, float, tuple[Blocks, Blocks] | None]
 
 @dataclass(frozen=True)
 class Fall:
-    """Where throughput collapses, published and ours; None: nowhere. Levels: the last before it, and the first of it."""
+    """Where throughput collapses, published and ours; None: nowhere. Levels: the last before it, and the first of it.
+    ``measured``: whether it was here; undecided where it was in one block only.
+    """
 
     column: str
     published: tuple[int, int] | None
     ours: tuple[int, int] | None
+    measured: bool
     shape: Shape
 
 
 @dataclass(frozen=True)
 class Beside:
-    """A table. ``shapes``: by row, or by column where those are compared."""
+    """A table, and what of it was measured here."""
 
     table: Table
     figures: dict[tuple[str, str], Figure]
@@ -65,10 +68,11 @@ class Beside:
 
     @property
     def shapes(self) -> dict[str, Shape]:
-        """Of every group of figures that are compared."""
+        """By group of figures that are compared, a row or a column; of those of which two were measured here."""
         groups: dict[str, list[Shape]] = {}
         for pair in self.pairs:
-            groups.setdefault(pair.group, []).append(pair.shape)
+            if pair.ours is not None:
+                groups.setdefault(pair.group, []).append(pair.shape)
         return {group: together(found) for group, found in groups.items()}
 
 
@@ -159,6 +163,7 @@ def _falls(ours: Measured, table: Table) -> list[Fall]:
         levels = ours.each_level(one.variant, one.measure, one.workload) if one.variant and one.workload else {}
         curve = {n: statistics.fmean(v.values()) for n, v in levels.items() if v}
         mine = collapse.between(curve) if curve else None
-        same = Shape.UNDECIDED if not curve else Shape.AGREES if (mine is None) == (published is None) else Shape.DIFFERS
-        found.append(Fall(column, published, mine, same))
+        same = Shape.AGREES if (mine is None) == (published is None) else Shape.DIFFERS
+        repeated = any(len(v) > 1 for v in levels.values())
+        found.append(Fall(column, published, mine, bool(curve), same if repeated else Shape.UNDECIDED))
     return found

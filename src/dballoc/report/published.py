@@ -8,6 +8,7 @@ from dballoc.analysis.beside import Beside, Fall, Figure, beside
 from dballoc.analysis.campaign import Campaign
 from dballoc.analysis.published import Published
 from dballoc.analysis.shape import BAND, Shape
+from dballoc.experiment import scale
 from dballoc.report.numbers import NOTHING, change, count, listing, number, percent, times
 from dballoc.report.scaled import stand_ins
 from dballoc.report.section import Section
@@ -25,7 +26,7 @@ def section(campaign: Campaign, published: Published) -> Section:
     found = beside(campaign, published)
     tables = []
     for one in found:
-        tables.append(_by_columns(one) if one.table.across == "columns" else _by_rows(one))
+        tables.append(_by_columns(one, campaign) if one.table.across == "columns" else _by_rows(one))
         if one.falls:
             tables.append(_falls(one))
     text = [
@@ -66,33 +67,45 @@ _PAIRS = {
 
 
 def _verdict(found: list[Beside]) -> str:
+    rows = sum(len(one.table.rows if one.table.across == "columns" else one.table.columns) for one in found)
     shapes = Counter(shape for one in found for shape in one.shapes.values())
+    if not shapes:
+        return f"Of {count(rows, 'row')}, none was measured here."
     differing = [f"{group} ({one.table.title})" for one in found for group, s in one.shapes.items() if s is Shape.DIFFERS]
     said = (
-        f"Of {count(sum(shapes.values()), 'row')}, the shape agrees in {shapes[Shape.AGREES]}, differs in "
-        f"{shapes[Shape.DIFFERS]} and is open in {shapes[Shape.UNDECIDED]}."
+        f"Of {count(rows, 'row')}, {sum(shapes.values())} were measured here: the shape agrees in {shapes[Shape.AGREES]}, "
+        f"differs in {shapes[Shape.DIFFERS]} and is open in {shapes[Shape.UNDECIDED]}."
     )
     return f"{said} It differs in {listing(differing)}." if differing else said
 
 
-def _by_columns(one: Beside) -> Table:
-    """A row as the post has it: of each column the published figure and ours, then the shape."""
+def _by_columns(one: Beside, campaign: Campaign) -> Table:
+    """A row as the post has it: the shape, and of each column the published figure and ours."""
     table = one.table
-    columns = ["row"]
+    columns = ["row", "shape"]
     for column in table.columns:
         columns += [f"{column}: published", "ours"]
         if table.change and column != table.baseline:
             columns += ["Δ %: published", "Δ %: ours"]
     rows = []
     for row in table.rows:
-        cells = [row]
+        cells = [_label(one, row, campaign), _shape(one, row)]
         for column in table.columns:
             figure = one.figures.get((row, column))
             cells += _figure(figure, table.ratios)
             if table.change and column != table.baseline:
                 cells += _change(figure)
-        rows.append([*cells, _shape(one, row)])
-    return Table(table.title, [*columns, "shape"], rows, _caption(one), words=("shape",))
+        rows.append(cells)
+    return Table(table.title, columns, rows, _caption(one), words=("shape",))
+
+
+def _label(one: Beside, row: str, campaign: Campaign) -> str:
+    """The row's, and the level of ours where that is another."""
+    was = campaign.experiment.scaled
+    published = next((c.threads for c in one.table.cells if c.row == row and isinstance(c.threads, int)), None)
+    if was is None or published is None:
+        return row
+    return f"{row} (ours: {scale.level(published, was.factor)})"
 
 
 def _by_rows(one: Beside) -> Table:
@@ -131,22 +144,27 @@ def _change(figure: Figure | None) -> list[str]:
 def _shape(one: Beside, group: str) -> str:
     if group not in one.shapes:
         return NOTHING
-    mine = Counter(p.shape for p in one.pairs if p.group == group)
+    mine = Counter(p.shape for p in one.pairs if p.group == group and p.ours is not None)
     words = {Shape.AGREES: "agree", Shape.DIFFERS: "differ", Shape.UNDECIDED: "open"}
     counts = ", ".join(f"{mine[shape]} {word}" for shape, word in words.items() if mine[shape])
     said = "open" if one.shapes[group] is Shape.UNDECIDED else one.shapes[group].value
-    return f"{said}\n{counts}" if sum(mine.values()) > 1 else said
+    return f"{said}\n{counts}" if len(mine) > 1 else said
 
 
 def _falls(one: Beside) -> Table:
-    rows = [[f.column, _between(f, f.published), _between(f, f.ours), _same(f)] for f in one.falls]
+    rows = [
+        [f.column, _between(f.published), *([_between(f.ours), _same(f)] if f.measured else [NOTHING, NOTHING])]
+        for f in one.falls
+    ]
     columns = ["variant", "published", "ours", "shape"]
-    return Table(f"Collapses, {one.table.title.partition(',')[0]}", columns, rows, "Between these levels.", words=columns)
+    return Table(
+        f"Collapses, {one.table.title.partition(',')[0]}", columns, rows, "Between these levels, of means.", words=columns
+    )
 
 
-def _between(fall: Fall, levels: tuple[int, int] | None) -> str:
+def _between(levels: tuple[int, int] | None) -> str:
     if levels is None:
-        return NOTHING if fall.shape is Shape.UNDECIDED and levels is fall.ours else "none"
+        return "none"
     return f"{levels[0]} and {levels[1]}"
 
 
@@ -164,6 +182,7 @@ def _why(campaign: Campaign, published: Published) -> list[str]:
             f"Scaled to {e.scaled.factor:g}: rows and caches shrink in proportion, but what a server and a malloc hold at "
             "least does not, so ratios to a cache are higher here."
         )
+        found.append("Rows shrink more than clients do, so where a workload writes, more clients wait for each other's rows.")
         found.append("A level of few seconds ends before caches, logs and heaps are in their steady state.")
     found += [f"{mine} stands for {theirs}." for mine, theirs in stand_ins(campaign)]
     if published.host_wide_cpu:
