@@ -99,5 +99,5 @@ def test_a_dry_run_says_the_most(run_cli: Cli, tiny_experiment: Experiment, out:
     done = run_cli("fit", tiny_experiment(), "--memory", "512M", "--tolerance", "32M", "--dry-run", "--out", out)
     assert done.status == 0, done.text
     assert "sizes:   multiples of 32M up to it, 256M first" in done.stdout
-    assert "trials:  24 at most" in done.stdout
+    assert "trials:  34 at most" in done.stdout
     assert not out.exists()

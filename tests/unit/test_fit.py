@@ -90,7 +90,7 @@ def test_the_answer(fitted) -> None:
     assert answer.headline == (
         "With 512 MiB for the server, innodb_buffer_pool_size survives up to 448M under jemalloc and 384M under glibc"
     )
-    assert answer.reason == "Each survived 2 trials without an OOM kill, and the next size, 16.0 MiB larger, was killed."
+    assert answer.reason == "Each survived 2 trials without an OOM kill, and the next size, 16M more, was killed."
     assert answer.variants[0].text == (
         "innodb_buffer_pool_size = 384M: peak RSS 504 MiB, 1.31 times the cache; 400M was killed, at 511 MiB of RSS"
     )
@@ -105,6 +105,7 @@ def test_every_kind_of_end(fitted) -> None:
     assert jemalloc.state.why == "all"
     assert said.advice(jemalloc).endswith("no larger size was tried: it is all the memory")
     assert said.answer(found).headline.endswith("survives up to 512M under jemalloc")
+    assert said.answer(found).reason == "What survived did so in 2 trials without an OOM kill; not every search found an edge."
     assert said.as_json(found)["variants"][0]["largest"] is None
 
 

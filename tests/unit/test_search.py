@@ -46,7 +46,7 @@ def test_a_server_that_always_does_the_same_is_found_out_exactly(of: Range, besi
     assert now.low == max(surviving, default=0)
     assert now.high == min((s for s in sizes if s not in surviving), default=None)
     assert now.why == ("none" if not surviving else "all" if len(surviving) == len(sizes) else "found")
-    assert len(trials) <= 2 * math.ceil(math.log2(of.steps + 1)) + of.repeats
+    assert len(trials) <= 3 * math.ceil(math.log2(of.steps + 1)) + of.repeats
     # The repeats are spent on the answer alone.
     again = [t.size for t in trials if sum(1 for u in trials if u.size == t.size) > 1]
     assert set(again) <= {now.low}
@@ -117,6 +117,17 @@ def test_a_guess_from_the_first_peak_saves_trials() -> None:
     trials, now = play(of, steady(of.memory, 200 * MIB))
     assert [t.size // MIB for t in trials] == [512, 816, 832, 816]
     assert (now.low, now.high, now.why) == (816 * MIB, 832 * MIB, "found")
+
+
+def test_fewer_trials_than_the_middle_alone() -> None:
+    draw, taken = random.Random(1), []
+    for _ in range(300):
+        of = Range(1024 * MIB, 20 * MIB, 512 * MIB, 2)
+        server = steady(of.memory, int(draw.uniform(20, 400)) * MIB, draw.choice([1, 1.05, 1.3, 1.8]))
+        taken.append(len(play(of, server)[0]))
+    middle = math.ceil(math.log2(of.steps + 1)) + of.repeats - 1
+    assert sum(taken) / len(taken) < 0.85 * middle
+    assert max(taken) <= middle + 4
 
 
 @pytest.mark.parametrize(("start", "first"), [(0, 16), (10**12, 1024), (500, 496)])

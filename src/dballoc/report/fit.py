@@ -65,7 +65,9 @@ def _reason(fits: Fits) -> str:
     repeats = count(fits.of.repeats, "trial")
     if not fits.over:
         return "The search is not over; the same command resumes it."
-    return f"Each survived {repeats} without an OOM kill, and the next size, {with_unit(fits.of.tolerance)} larger, was killed."
+    if any(f.state.why != "found" for f in fits.fitted):
+        return f"What survived did so in {repeats} without an OOM kill; not every search found an edge."
+    return f"Each survived {repeats} without an OOM kill, and the next size, {format_size(fits.of.tolerance)} more, was killed."
 
 
 def advice(found: Fitted) -> str:
@@ -112,10 +114,11 @@ def method(fits: Fits) -> list[str]:
         f"{count(of.repeats, 'trial')} without that. Sizes are multiples of {with_unit(of.tolerance)}; the first is "
         f"{with_unit(of.nearest(of.start) * of.tolerance)}.",
         "The next size is where the memory would just be used up if what the server takes beside the cache stayed as it was in "
-        "the largest size that survived, or the middle of what is left, where such a guess did not halve it. A round runs one "
-        f"trial of every variant whose search goes on, in an order drawn from seed {e.seed}, so that drift hits all alike.",
-        "The cgroup counts the page cache and the kernel's own memory for the server too: a kill comes before RSS reaches the "
-        "limit. Peak RSS of a killed server is the highest that was seen, about a second before its end at most.",
+        "the largest size that survived, or the middle of what is left, where two such guesses did not halve it. A round runs "
+        f"one trial of every variant whose search goes on, in an order drawn from seed {e.seed}, so that drift hits all alike.",
+        "RSS at the edge may lie a little under or over the limit: a cgroup counts the kernel's own memory for the server too, "
+        "and leaves out file pages that another process had read before, like those of the server's own executable. RSS at a "
+        "kill is the highest that was seen, about a second before it at most.",
     ]
 
 

@@ -51,10 +51,12 @@ def print_fit(console: Console, directory: Path) -> None:
     console.print(Text(said.headline, style="bold"))
     console.print(Text(said.reason))
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    for column in shown.columns:
-        table.add_column(column)
+    # What fits beside each other; the report has the rest.
+    kept = [i for i, column in enumerate(shown.columns) if column not in ("RSS seen at the kill, MiB", "transactions/s")]
+    for i in kept:
+        table.add_column(shown.columns[i], no_wrap=i == 0)
     for row in shown.rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(row[i]) for i in kept))
     console.print("", table, "", sep="\n")
     for note in said.notes:
         console.print(Text(f"· {note}", style="dim"))

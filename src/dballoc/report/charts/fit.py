@@ -8,6 +8,8 @@ from dballoc.report.numbers import mebibytes
 
 _HEIGHT = 320
 _WORDS = {"survived": "survived", "killed": "killed", "other": "another fault"}
+# Seen on light and dark pages alike.
+_OUTCOMES = alt.Legend(symbolStrokeWidth=0, symbolFillColor="#808080")
 _SHAPES = {"survived": "circle", "killed": "cross", "another fault": "triangle-up"}
 
 
@@ -24,7 +26,7 @@ def figure(fits: Fits, variants: Variants) -> Figure:
     x = alt.X("size:Q", title="cache, MiB", scale=alt.Scale(zero=True), axis=alt.Axis(format=",~r", tickCount=6))
     y = alt.Y("rss:Q", title="peak RSS, MiB", scale=alt.Scale(zero=True), axis=alt.Axis(format=",~r", tickCount=6))
     shape = alt.Shape(
-        "outcome:N", title=None, scale=alt.Scale(domain=list(_SHAPES), range=list(_SHAPES.values())), legend=POINTS
+        "outcome:N", title=None, scale=alt.Scale(domain=list(_SHAPES), range=list(_SHAPES.values())), legend=_OUTCOMES
     )
     points = (
         alt.Chart(frame(rows))
