@@ -105,7 +105,7 @@ def record(experiment: Experiment, slot: schedule.Slot) -> TrialRecord:
     found.ledger = [
         {"line": n, "part": part, "owner": owner, "resident": resident, "size": resident}
         for n, (part, owner, resident) in enumerate([
-            ("heap", "live heap, small blocks", live), ("heap", "memory of the allocator", size // 2 - live),
+            ("heap", "live heap, small blocks", live), ("heap", "allocator, and unnamed mappings", size // 2 - live),
             ("server", "buffer pool and log buffers", size // 2), ("rest", "rest", size - 2 * (size // 2)),
         ]) if resident or part == "rest"
     ]  # fmt: skip
@@ -300,7 +300,7 @@ def test_where_the_memory_was(campaign: Campaign) -> None:
     directory = campaign(blocks=3)
     found = ledger.table(load(directory))
     assert found["owner"].unique(maintain_order=True).to_list() == [
-        "buffer pool and log buffers", "memory of the allocator", "live heap, small blocks", "rest",
+        "buffer pool and log buffers", "allocator, and unnamed mappings", "live heap, small blocks", "rest",
     ]  # fmt: skip
     sums = dict(found.group_by("variant").agg(pl.col("resident").sum()).iter_rows())
     assert sums["jemalloc"] == pytest.approx(150 * MIB, rel=0.01)

@@ -21,7 +21,7 @@ class Kind(StrEnum):
     OLD_STACK = "stacks kept for new threads"
     POOL = "buffer pool and log buffers"
     HEAP = "heap"
-    MALLOC = "memory of the allocator"
+    MALLOC = "allocator, and unnamed mappings"
     FILE = "mapped files"
     KERNEL = "shared with the kernel"
     REST = "rest"

@@ -17,6 +17,7 @@ from dballoc.report import duet, glance, imported, method, scaled, tables
 from dballoc.report import published as post
 from dballoc.report.answer import Answer, answer, fault_words, progress
 from dballoc.report.charts import byworkload, levels, matrix, memory, overtime, plane, ratios
+from dballoc.report.charts import ledger as pieces
 from dballoc.report.charts.theme import Variants
 from dballoc.report.numbers import count
 from dballoc.report.page import Page
@@ -159,8 +160,8 @@ def _all_cpu(campaign: Campaign) -> Section:
 
 def _memory(campaign: Campaign, variants: Variants, few: bool) -> Section:
     e, found = campaign.experiment, curves.summary(campaign)
-    figures = [memory.figure(campaign, variants)]
     books = ledger.table(campaign)
+    figures = [memory.figure(campaign, variants), *([pieces.figure(books, variants.names)] if books.height else [])]
     shown = [tables.memory_table(campaign), *([tables.ledger(campaign, books)] if books.height else [])]
     if few:
         figures += [levels.curve(found, workload, levels.RSS_PEAK, variants) for workload in e.workloads]

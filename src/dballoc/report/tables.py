@@ -182,8 +182,8 @@ def ledger(campaign: Campaign, found: pl.DataFrame) -> Table:
     rows.append(["sum", *(mebibytes(sum(cells.get((o, n), 0) for o in owners)) for n in names)])
     caption = (
         "Resident MiB at the end of the load, means over trials, read from outside as dballoc explain does. glibc's heap is "
-        "walked, so what is live is told from what is held; another malloc's memory is one line: less glibc's live heap, it is "
-        "what that malloc adds."
+        "walked, so what is live is told from what is held; another malloc's memory is one line, with what the server maps "
+        "itself and does not mark: less glibc's live heap, it is what that malloc adds."
     )
     return Table("Where the memory was", ["owner", *names], rows, caption)
 
