@@ -47,6 +47,16 @@ def test_libstdcxxs_operator_new_calls_the_malloc_that_was_checked() -> None:
     check(loader_text(JEMALLOC, STDCXX), JEMALLOC)
 
 
+def test_a_servers_own_operator_new_calls_malloc() -> None:
+    own = proof.parse_bindings(loader_text(JEMALLOC, SERVER), SERVER)
+    proof.check_bindings(Bindings(own, "", SERVER), (JEMALLOC,), [])
+    with pytest.raises(NotProved, match=f"operator new comes from {SERVER}"):
+        proof.check_bindings(Bindings(own, "", "/usr/sbin/another"), (JEMALLOC,), [])
+    # Its malloc is another matter.
+    with pytest.raises(NotProved, match=f"malloc comes from {SERVER}"):
+        proof.check_bindings(Bindings(own | {"malloc": SERVER}, "", SERVER), (JEMALLOC,), [])
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -46,7 +46,7 @@ def identify(pid: int) -> InUse:
     if library is None:
         raise running.Unreadable(f"process {pid}: its executable calls no malloc of a library; it may carry its own")
     name = catalogue_name(library)
-    mixed = {s: lib for s, lib in bindings.items() if not _same(lib, library) and not _calls_malloc(s, lib)}
+    mixed = {s: lib for s, lib in bindings.items() if not _same(lib, library) and not _calls_malloc(s, lib, executable)}
     entry = allocators()[name] if name else None
     return InUse(
         pid, executable, name, entry["title"] if entry else Path(library).name, _version(pid, name, library), library,
@@ -142,6 +142,6 @@ def _same(one: str, other: str) -> bool:
     return one == other or catalogue_name(one) == catalogue_name(other) is not None
 
 
-def _calls_malloc(symbol: str, library: str) -> bool:
-    """libstdc++'s operator new calls malloc, which is looked at by itself."""
-    return symbol.startswith("_Zn") and "libstdc++" in library
+def _calls_malloc(symbol: str, library: str, executable: str) -> bool:
+    """Libstdc++'s operator new, and a server's own (MySQL 5.5), call malloc, which is looked at by itself."""
+    return symbol.startswith("_Zn") and ("libstdc++" in library or library == executable)

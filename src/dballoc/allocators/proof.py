@@ -18,10 +18,14 @@ _COMPLAINTS = ("cannot be preloaded", "cannot allocate memory in static TLS bloc
 
 @dataclass(frozen=True)
 class Bindings:
-    """Who provides each symbol to the server's executable, and to libstdc++ where operator new is that one's."""
+    """Who provides each symbol to the server's executable, and to libstdc++ where operator new is that one's.
+
+    ``executable``: the server's, where it is known.
+    """
 
     provider: dict[str, str]
     printed: str
+    executable: str | None = None
 
 
 class NotProved(Exception):
@@ -45,7 +49,7 @@ def read_bindings(argv: list[str], env: Mapping[str, str], timeout: float = 60) 
         # The first line is the reason; what follows it is its consequence.
         said = printed.strip().splitlines()
         raise NotProved(f"the server does not run under it: {said[0] if said else f'exit status {done.returncode}'}")
-    return Bindings(parse_bindings(done.stderr, argv[0]), printed)
+    return Bindings(parse_bindings(done.stderr, argv[0]), printed, os.path.realpath(argv[0]))
 
 
 def parse_bindings(text: str, executable: str) -> dict[str, str]:
@@ -72,8 +76,8 @@ def check_bindings(bindings: Bindings, providers: tuple[str, ...], complaints: l
         resolved = os.path.realpath(provider)
         if resolved in providers or Path(provider).name in providers or Path(resolved).name in providers:
             continue
-        # libstdc++'s operator new calls malloc, whose provider is checked here too.
-        if symbol in _NEW and "libstdc++" in provider:
+        # libstdc++'s operator new calls malloc, whose provider is checked here too; so does a server's own (MySQL 5.5).
+        if symbol in _NEW and ("libstdc++" in provider or resolved == bindings.executable):
             continue
         raise NotProved(f"{_spell(symbol)} comes from {provider}")
 

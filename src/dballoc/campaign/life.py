@@ -153,7 +153,8 @@ class Life:
         self.record.trial["cpus"] = format_cpus(os.sched_getaffinity(running.pid))
         try:
             if live:
-                proof.check_bindings(proof.Bindings(live, ""), self.prepared.allocator.providers, [])
+                executable = os.path.realpath(self.prepared.build.executable)
+                proof.check_bindings(proof.Bindings(live, "", executable), self.prepared.allocator.providers, [])
             proof.check_running(maps, word, expected, self.prepared.allocator.providers)
         except proof.NotProved as error:
             raise Fault("proof", str(error)) from None
