@@ -88,11 +88,13 @@ def test_what_is_a_setting(allocator, tunables, env) -> None:
         (MIMALLOC, {"purge_delay": "0"}, {},
          "tunables: purge_delay: mimalloc 2.0.9 has no such setting, only versions 1.8-1, 2.1-; see: dballoc list settings mimalloc"),
         (RPMALLOC, {"cache": "1"}, {}, "tunables: cache: rpmalloc has no settings"),
+        (RPMALLOC, {}, {"MALLOC_ARENA_MAX": "1"}, "env MALLOC_ARENA_MAX is a setting of glibc, not of rpmalloc"),
+        (RPMALLOC, {}, {"MALLOC_CONF": "narenas:1"}, "env MALLOC_CONF is a setting of jemalloc, not of rpmalloc"),
     ],
 )  # fmt: skip
 def test_what_is_none(allocator, tunables, env, line, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = catalogue.allocators()
-    entries = {**rows, "rpmalloc": rows["tbbmalloc"], "jemalloc@5.2.1": rows["jemalloc"]}
+    entries = {**rows, "rpmalloc": {"title": "rpmalloc", "tunables": {}}, "jemalloc@5.2.1": rows["jemalloc"]}
     monkeypatch.setattr("dballoc.allocators.find.allocators", lambda: entries)
     assert refused(allocator, tunables, env) == line
 
@@ -107,6 +109,14 @@ def test_the_library_that_is_here_knows_better_than_the_catalogue() -> None:
     )
     # jemalloc's list leaves out what it takes all the same.
     assert refused(JEMALLOC, {"lg_tcache_max": "16"}, here={"narenas"}) is None
+
+
+def test_a_malloc_without_settings_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = {**catalogue.allocators(), "rpmalloc": {"title": "rpmalloc", "tunables": {}}}
+    monkeypatch.setattr("dballoc.allocators.find.allocators", lambda: rows)
+    assert refused(RPMALLOC, {}, {"TZ": "UTC", "GLIBC_TUNABLES": "glibc.pthread.rseq=0"}) is None
+    assert dump.names(RPMALLOC, ["/bin/true"], {}) is None
+    assert dump.read(RPMALLOC, ["/bin/true"], {}) == {}
 
 
 def test_an_old_glibc_without_a_list_takes_other_parts_of_glibc_at_their_word() -> None:

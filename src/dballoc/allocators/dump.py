@@ -38,6 +38,8 @@ def names(allocator: Allocator, argv: Sequence[str], env: Mapping[str, str]) -> 
     if mine is None:
         return None
     if "names" in mine:
+        if not allocator.libraries:
+            return None
         start = allocator.entry["tunables"]["env"].partition("{")[0]
         texts = [found for library in allocator.libraries for found in _in_file(library, mine["names"])]
         return {text.removeprefix(start).lower() for text in texts}

@@ -62,11 +62,12 @@ def _of_variable(allocator: Allocator, mine: dict[str, Any], variable: str, valu
     """The settings in one variable of ``env``; none if it has nothing to do with a malloc."""
     place = f"env {variable}"
     style = allocator.entry["tunables"]
-    if variable == style["env"]:
+    pattern = style.get("env", "")
+    if variable == pattern:
         return [Given(name, text, f"{place}: {name}") for name, text in _unpack(style, value, f"{where}: {place}")]
     if name := _own_variable(mine, variable):
         return [Given(name, value, place)]
-    start, _, rest = style["env"].partition("{")
+    start, _, rest = pattern.partition("{")
     if rest and variable.startswith(start) and variable not in allocator.entry.get("report", {}):
         return [Given(variable.removeprefix(start).lower(), value, place)]
     if variable in allocator.entry.get("report", {}):
@@ -95,10 +96,10 @@ def _own_variable(mine: dict[str, Any], variable: str) -> str | None:
 
 def _variables(allocator: Allocator, mine: dict[str, Any]) -> list[str]:
     """Every variable of the environment that this allocator reads."""
-    pattern = allocator.entry["tunables"]["env"]
+    pattern = allocator.entry["tunables"].get("env", "")
     own = [s["variable"] for s in mine["settings"].values() if "variable" in s]
     if "{" not in pattern:
-        return [pattern, *own]
+        return [*filter(None, [pattern]), *own]
     return [*(pattern.format(NAME=name.upper()) for name in mine["settings"]), *own]
 
 

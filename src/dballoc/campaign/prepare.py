@@ -297,7 +297,7 @@ def _settings(where: str, command: list[str], allocator: Allocator, variant: Var
     if found:
         settings.check(allocator, found, dump.names(allocator, command, bare), where)
     glibc = find_allocator.find("glibc")
-    if allocator != glibc and (text := variant.env.get("GLIBC_TUNABLES")):
+    if allocator.name != glibc.name and (text := variant.env.get("GLIBC_TUNABLES")):
         # Other parts of glibc read it under any malloc.
         others = settings.given(glibc, {}, {"GLIBC_TUNABLES": text}, where)
         settings.check(glibc, others, dump.names(glibc, command, bare), where)

@@ -134,7 +134,7 @@ def settings(name: str | None) -> list[Setting]:
 
 
 def _settings(name: str, family: dict[str, Any], version: str | None) -> list[Setting]:
-    style = catalogue.allocators()[name]["tunables"]["env"] if name in catalogue.allocators() else ""
+    style = catalogue.allocators().get(name, {}).get("tunables", {}).get("env", "")
     return [
         Setting(
             name, key, known.values(family, row, version or ""), row["default"], row.get("unit", ""),
