@@ -36,7 +36,7 @@ GLIBC = [{"name": "glibc"}]
 def outcomes(out: Path) -> list[tuple[str, str]]:
     return [
         (r["workload"], r["outcome"])
-        for r in rows(out, "SELECT workload, outcome FROM step JOIN trial USING (trial) WHERE kind = 'level'")
+        for r in rows(out, "SELECT step.workload, outcome FROM step JOIN trial USING (trial) WHERE kind = 'level'")
     ]
 
 
