@@ -20,7 +20,7 @@ _DRAWN = "document.documentElement.dataset.drawn !== undefined"
 _MARKS = """() => [...document.querySelectorAll(".chart")].map((box) => [
   box.dataset.key,
   box.querySelectorAll(
-    "svg .mark-symbol.role-mark path, svg .mark-line.role-mark path, [data-key=memory] svg .mark-rect.role-mark path, [data-key^=pairs] svg .mark-rect.role-mark path"
+    "svg .mark-symbol.role-mark path, svg .mark-line.role-mark path, [data-key=memory] svg .mark-rect.role-mark path, [data-key=ledger] svg .mark-rect.role-mark path, [data-key^=pairs] svg .mark-rect.role-mark path"
   ).length,
 ])"""
 _LUMINANCE = """(selector) => {

@@ -28,14 +28,13 @@ def figure(found: pl.DataFrame, names: list[str]) -> Figure:
     ]  # fmt: skip
     here = [name for name in names if name in set(found["variant"])]
     domain = [*owners, *([_OTHER] if any(row["owner"] == _OTHER for row in rows) else [])]
-    legend = alt.Legend(columns=2, symbolType="square")
     bars = (
         alt.Chart(frame(rows))
         .mark_bar(height={"band": 0.7})
         .encode(
             x=alt.X("mib:Q", title="resident, MiB", axis=alt.Axis(format=",~r", tickCount=6)),
             y=alt.Y("variant:N", sort=here, title=None, axis=alt.Axis(grid=False, ticks=False, domain=False)),
-            color=alt.Color("owner:N", title=None, scale=alt.Scale(domain=domain), legend=legend),
+            color=alt.Color("owner:N", title=None, scale=alt.Scale(domain=domain)),
             order=alt.Order("place:Q"),
             tooltip=["variant:N", alt.Tooltip("piece:N", title="owner"), alt.Tooltip("words:N", title="resident")],
         )
