@@ -183,7 +183,7 @@ def test_memory_for_one_server_only(run_cli: Cli, tiny_experiment: Experiment, o
     assert done.status == 2
     assert re.fullmatch(
         r"dballoc: server\.options: about [\d.]+ GiB for a duet's two servers, [\d.]+ GiB available; "
-        r"lower the buffer pool or the threads, or use --design solo; or give --scale 0\.01, or another share\n", done.stderr,
+        r"lower the buffer pool or the threads, or use --design solo\n", done.stderr,
     )  # fmt: skip
 
 

@@ -31,17 +31,17 @@ def refused(done: Done, message: str) -> None:
 
 # The second variant -> what is said. {0} is the directory that holds broken.so.
 VARIANTS: list[tuple[str, dict[str, Any], bytes | None, str]] = [
-    ("no-such-allocator", {"allocator": "jemaloc"}, None, r"no allocator 'jemaloc'; did you mean 'jemalloc'\?"),
-    ("file-missing", {"preload": ["{0}/broken.so"]}, None, r"preload {0}/broken\.so: No such file or directory"),
+    ("no-such-allocator", {"allocator": "jemaloc"}, None, r"variant 'other': no allocator 'jemaloc'; did you mean 'jemalloc'\?"),
+    ("file-missing", {"preload": ["{0}/broken.so"]}, None, r"variant 'other': preload {0}/broken\.so: No such file or directory"),
     (
         "other-machine", {"preload": ["{0}/broken.so"]}, ELF_AARCH64,
-        r"preload {0}/broken\.so: built for aarch64, this machine is x86_64",
+        r"variant 'other': preload {0}/broken\.so: built for aarch64, this machine is x86_64",
     ),
     (
         "32-bit", {"preload": ["{0}/broken.so"]}, ELF_32_BIT,
-        r"preload {0}/broken\.so: built for i386 \(32 bit\), this machine is x86_64",
+        r"variant 'other': preload {0}/broken\.so: built for i386 \(32 bit\), this machine is x86_64",
     ),
-    ("no-library", {"preload": ["{0}/broken.so"]}, b"#!/bin/sh\n", r"preload {0}/broken\.so: not a shared library"),
+    ("no-library", {"preload": ["{0}/broken.so"]}, b"#!/bin/sh\n", r"variant 'other': preload {0}/broken\.so: not a shared library"),
     (
         "invalid-tunable", {"allocator": "jemalloc", "tunables": {"no_such_setting": 1}}, None,
         r"variant 'other': tunables: no_such_setting: jemalloc [\d.]+ has no such setting; see: dballoc list settings jemalloc",
@@ -233,7 +233,7 @@ def test_half_written_results_are_completed(run_cli: Cli, results: tuple[Path, P
     out, file = results
     change(out, "DELETE FROM trial WHERE position = 2")
     change(out, "DELETE FROM step WHERE trial NOT IN (SELECT trial FROM trial)")
-    for table in ("sample", "interval", "histogram", "mark"):
+    for table in ("sample", "interval", "histogram", "mark", "ledger", "probe"):
         change(out, f"DELETE FROM {table} WHERE trial NOT IN (SELECT trial FROM trial)")
     change(out, "DELETE FROM block")
     (out / "results.sqlite.partial").write_text("half")

@@ -364,10 +364,8 @@ def _check_memory(setting: Setting) -> None:
 
 
 def _or_smaller(experiment: Experiment) -> str:
-    """What else would do where the machine is too small."""
-    if experiment.scaled is not None or experiment.data.own:
-        return ""
-    return f"; or give --scale {'small' if experiment.small else '0.01, or another share'}"
+    """What else would do where the machine is too small for an experiment that is made for large ones."""
+    return "; or give --scale small" if experiment.small is not None and experiment.scaled is None else ""
 
 
 def _check_room(setting: Setting) -> None:
