@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +59,14 @@ def test_settings_are_taken(run_cli: Cli, tiny_experiment: Experiment, out: Path
 
 
 def heaps(maps: Path) -> int:
-    """Heaps of arenas beside the first: 64 MiB aligned, readable and writable, and without a file."""
+    """Heaps of arenas beside the first: 64 MiB at a multiple of it, of which the rest may not be touched yet."""
     lines = [line.split() for line in maps.read_text().splitlines()]
-    return sum(1 for p in lines if int(p[0].split("-")[0], 16) % HEAP == 0 and p[1] == "rw-p" and len(p) == 5)
+    spans = [(*(int(x, 16) for x in p[0].split("-")), p[1]) for p in lines if len(p) == 5]
+    return sum(
+        1
+        for (start, end, mine), (after, stop, its) in pairwise(spans)
+        if start % HEAP == 0 and (mine, its) == ("rw-p", "---p") and (after, stop) == (end, start + HEAP)
+    )
 
 
 @pytest.mark.parametrize(
