@@ -83,11 +83,6 @@ class Books:
     heaps: list[Mapping] = field(default_factory=list)
     unread: int = 0
 
-    @property
-    def resident(self) -> int:
-        """All that is in memory."""
-        return self.live_resident + self.free_resident + self.own_resident + self.tcache + self.fast + self.unread
-
 
 @dataclass(frozen=True)
 class _Chunks:

@@ -50,10 +50,6 @@ class Outside:
         """The sum over all mappings."""
         return sum(m.rss for m in self.mappings)
 
-    def resident(self, kind: Kind) -> int:
-        """Of all mappings of a kind."""
-        return sum(m.rss for m, k in zip(self.mappings, self.kinds, strict=True) if k is kind)
-
 
 def look(pid: int) -> Outside:
     """Read a live process. Failure in one line if it is gone or not ours."""

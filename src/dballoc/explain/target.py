@@ -2,13 +2,13 @@
 
 import shutil
 import socket
-import struct
 import subprocess
 
 import psutil
 
 from dballoc.catalogue import servers
 from dballoc.errors import UsageError
+from dballoc.servers.process import peer
 
 
 def find(pid: int | None, path: str | None, service: str | None) -> int:
@@ -23,17 +23,17 @@ def find(pid: int | None, path: str | None, service: str | None) -> int:
 
 
 def of_socket(path: str) -> int:
-    """Who listens there, by the kernel's word (unix(7), SO_PEERCRED)."""
+    """Who listens there."""
     with socket.socket(socket.AF_UNIX) as talk:
         talk.settimeout(10)
         try:
             talk.connect(path)
-            peer: int = struct.unpack("iII", talk.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+            pid = peer(talk)
         except OSError as error:
             raise UsageError(f"--socket {path}: {error.strerror or error}; is the server running?") from None
-    if not peer:
+    if not pid:
         raise UsageError(f"--socket {path}: the server is in another PID namespace; give --pid as this host sees it")
-    return peer
+    return pid
 
 
 def of_service(name: str) -> int:

@@ -197,14 +197,19 @@ def _connected(process: Process, options: list[tuple[str, str]], who: Credential
     raise NoWord(reason)
 
 
+def peer(talk: socket.socket) -> int:
+    """The process that listens on the other side of a connected socket, by the kernel's word (unix(7), SO_PEERCRED)."""
+    pid: int = struct.unpack("iII", talk.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+    return pid
+
+
 def _connect(process: Process, path: str, who: Credentials) -> "pymysql.Connection[Cursor]":
     talk = socket.socket(socket.AF_UNIX)
     try:
         talk.settimeout(10)
         talk.connect(path)
-        peer = struct.unpack("iII", talk.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
-        if peer != process.pid:
-            raise NoWord(f"its socket is answered by process {peer}")
+        if (answers := peer(talk)) != process.pid:
+            raise NoWord(f"its socket is answered by process {answers}")
         connection = pymysql.connect(
             unix_socket=path, user=who.user, password=who.password or "", read_timeout=30, defer_connect=True
         )
