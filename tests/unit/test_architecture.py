@@ -17,8 +17,8 @@ ALLOWED = {
     "experiment": set(),
     "catalogue": set(),
     "store": {"experiment"},
-    "analysis": {"experiment", "store"},
-    "report": {"analysis", "experiment"},
+    "analysis": {"experiment", "profile", "store"},
+    "report": {"analysis", "experiment", "profile"},
     "intake": {"experiment", "store"},
     "deploy": {"allocators", "analysis", "catalogue", "experiment"},
 }
@@ -31,6 +31,7 @@ FORBIDDEN = {
     "measure": {"campaign", "analysis", "report", "store", "servers", "load"},
     "host": {"campaign", "analysis", "report", "store", "servers", "load", "measure"},
     "explain": {"campaign", "analysis", "report", "store", "load", "measure"},
+    "profile": {"campaign", "analysis", "report", "store"},
     "campaign": {"report"},
 }
 

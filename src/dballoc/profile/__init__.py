@@ -1,0 +1,1 @@
+"""Profiles: which code allocates, grows or waits."""
