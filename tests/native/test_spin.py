@@ -1,6 +1,7 @@
 """The preload that adds CPU: it adds what it says, and nothing when it is not asked to."""
 
 import re
+import statistics
 import subprocess
 import sys
 from collections.abc import Callable
@@ -8,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-WORK = "import time; x = [str(i) * 600 for i in range(300_000)]; print(time.process_time())"
+# Blocks too large for Python's own allocator, each freed at once: what is timed is the calls, not the kernel's pages.
+WORK = 'import time; one = b"x"\nfor i in range(300_000): one * 1000\nprint(time.process_time())'
 
 
 def run(library: Path, rounds: int) -> tuple[float, float]:
@@ -25,7 +27,9 @@ def run(library: Path, rounds: int) -> tuple[float, float]:
 
 def test_it_adds_what_it_says(preload: Callable[[str], Path]) -> None:
     library = preload("spin")
-    without = min(run(library, 0)[0] for _ in range(3))
-    total, said = min(run(library, 3000) for _ in range(3))
-    assert said > 0.1
-    assert total - without == pytest.approx(said, rel=0.25)
+    shares = []
+    for _ in range(5):  # in pairs: the machine's speed changes
+        without, (total, said) = run(library, 0)[0], run(library, 3000)
+        assert said > 0.1
+        shares.append((total - without) / said)
+    assert statistics.median(shares) == pytest.approx(1, rel=0.25), shares
