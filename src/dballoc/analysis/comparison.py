@@ -121,7 +121,7 @@ def compare(campaign: Campaign) -> Comparisons:
 
 def duet_logs(campaign: Campaign, metric: Metric) -> dict[str, list[float]]:
     """The blocks' values by variant; the baseline's are those of the A/A pair."""
-    rows = duet.blocks(campaign).filter(pl.col("workload") == metric.workload)
+    rows = duet.blocks(campaign, workload=metric.workload)
     return {name: rows.filter(pl.col("variant") == name)["log"].to_list() for name in campaign.names}
 
 

@@ -109,27 +109,30 @@ def chosen(campaign: Campaign) -> Estimate:
     return found
 
 
-def blocks(campaign: Campaign, estimate: Estimate | None = None, measure: str = "cpu") -> pl.DataFrame:
+def blocks(
+    campaign: Campaign, estimate: Estimate | None = None, measure: str = "cpu", workload: str | None = None
+) -> pl.DataFrame:
     """One row a duet: block, variant, role ("A2" for the baseline beside itself), workload, ``log`` (ln partner ÷ baseline).
-    ``estimate``: another than the declared one; ``measure``: "cpu" per transaction, or "seconds" per transaction. Only duets
-    whose two servers both ended well, of the attempt that counts.
+    ``estimate``: another than the declared one; ``measure``: "cpu" per transaction, or "seconds" per transaction;
+    ``workload``: of this one alone. Only duets whose two servers both ended well, of the attempt that counts.
     """
     how = estimate or chosen(campaign)
     good = campaign.duet.filter(pl.col("counted") & (pl.col("outcome") == "ok"))
-    rows = campaign.slice.join(good.select("trial", "block", "position", "variant", "role"), on="trial", how="inner")
+    slices = campaign.slice if workload is None else campaign.slice.filter(pl.col("workload") == workload)
+    rows = slices.join(good.select("trial", "block", "position", "variant", "role"), on="trial", how="inner")
     sides: dict[tuple[int, int, str], dict[str, list[Piece]]] = defaultdict(lambda: defaultdict(list))
     variants = {}
     columns = ("block", "position", "workload", "variant", "role", "slice", "half", measure, "events")
-    for block, position, workload, variant, role, *piece in rows.select(columns).iter_rows():
+    for block, position, name, variant, role, *piece in rows.select(columns).iter_rows():
         side = "baseline" if role == "A1" else "partner"
-        sides[block, position, workload][side].append(Piece(*piece))
+        sides[block, position, name][side].append(Piece(*piece))
         if side == "partner":
             variants[block, position] = variant, role
     found = []
-    for (block, position, workload), both in sides.items():
+    for (block, position, name), both in sides.items():
         value = block_log(how, both["baseline"], both["partner"])
         if value is not None:
-            found.append((block, *variants[block, position], workload, value))
+            found.append((block, *variants[block, position], name, value))
     schema: dict[str, pl.DataType | type[pl.DataType]] = {
         "block": pl.Int64, "variant": pl.String, "role": pl.String, "workload": pl.String, "log": pl.Float64,
     }  # fmt: skip
