@@ -95,8 +95,8 @@ def build(out: Path, name: str) -> str:
 
 
 def spinning(name: str, library: str, rounds: int) -> dict[str, Any]:
-    """The system's malloc under a preload that spins so many rounds in each call; it counts as an allocator of its own."""
-    return {"name": name, "preload": [library], "env": {"DBALLOC_SPIN": str(rounds)}}
+    """A variant of glibc that spins so many rounds in each malloc."""
+    return {"name": name, "allocator": "glibc", "preload": [library], "env": {"DBALLOC_SPIN": str(rounds)}}
 
 
 def added(out: Path, campaign: Campaign, name: str) -> float:
@@ -134,7 +134,7 @@ def effects(out: Path, budget: str) -> None:
 
 def memory(out: Path) -> None:
     """Known padding."""
-    variants = [{"name": "glibc"}, {"name": "padded", "preload": [build(out, "pad")]}]
+    variants = [{"name": "glibc"}, {"name": "padded", "allocator": "glibc", "preload": [build(out, "pad")]}]
     found = compare(run(out / "memory", experiment("memory", variants, design="solo", blocks=6)))
     for comparison in found.family:
         if comparison.metric.key.startswith("rss"):

@@ -102,6 +102,14 @@ def test_a_complaint_beats_good_bindings() -> None:
         proof.check_bindings(bindings, (JEMALLOC,), [])
 
 
+def test_a_wrapper_may_answer_for_the_allocator_behind_it_and_nobody_else() -> None:
+    bindings = Bindings({"malloc": "/tmp/libpad.so", "free": JEMALLOC}, "", SERVER)
+    proof.check_bindings(bindings, (JEMALLOC,), [], ("/tmp/libpad.so",))
+    for wrappers in ((), ("/tmp/libother.so",)):
+        with pytest.raises(NotProved, match=r"malloc comes from /tmp/libpad\.so"):
+            proof.check_bindings(bindings, (JEMALLOC,), [], wrappers)
+
+
 MAPS = f"7f00-7f01 r--p 00000000 fe:00 1 {JEMALLOC}\n7f02-7f03 rw-p 00000000 00:00 0 \n7f04-7f05 rw-p 0 00:00 0 [heap]\n"
 
 

@@ -66,15 +66,19 @@ def parse_bindings(text: str, executable: str) -> dict[str, str]:
     return by_library | own
 
 
-def check_bindings(bindings: Bindings, providers: tuple[str, ...], complaints: list[str]) -> None:
-    """NotProved unless all symbols lead to one of ``providers`` (resolved paths, or sonames for a built-in malloc)."""
+def check_bindings(
+    bindings: Bindings, providers: tuple[str, ...], complaints: list[str], wrappers: tuple[str, ...] = ()
+) -> None:
+    """NotProved unless all symbols lead to one of ``providers`` (resolved paths, or sonames for a built-in malloc), or to one
+    of ``wrappers`` (resolved paths), libraries before it that pass calls on.
+    """
     if said := complaint(bindings.printed, complaints):
         raise NotProved(said)
     if "malloc" not in bindings.provider:
         raise NotProved("the server does not import malloc; it carries or exports its own, which no preload can replace")
     for symbol, provider in bindings.provider.items():
         resolved = os.path.realpath(provider)
-        if resolved in providers or Path(provider).name in providers or Path(resolved).name in providers:
+        if resolved in (*providers, *wrappers) or Path(provider).name in providers or Path(resolved).name in providers:
             continue
         # libstdc++'s operator new calls malloc, whose provider is checked here too; so does a server's own (MySQL 5.5).
         if symbol in _NEW and ("libstdc++" in provider or resolved == bindings.executable):

@@ -154,7 +154,8 @@ class Life:
         try:
             if live:
                 executable = os.path.realpath(self.prepared.build.executable)
-                proof.check_bindings(proof.Bindings(live, "", executable), self.prepared.allocator.providers, [])
+                bindings = proof.Bindings(live, "", executable)
+                proof.check_bindings(bindings, self.prepared.allocator.providers, [], self.prepared.wrappers)
             proof.check_running(maps, word, expected, self.prepared.allocator.providers)
         except proof.NotProved as error:
             raise Fault("proof", str(error)) from None

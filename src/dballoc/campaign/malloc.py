@@ -1,6 +1,8 @@
 """Which executable a variant runs, and which malloc it then has: settled before the first start."""
 
+import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -48,6 +50,11 @@ def settle(build: Build, server: Server, variant: Variant) -> Settled:
     if named and named.name != "glibc":
         return Settled(runs, named, before)
     return Settled(runs, _own(_linked(runs), word), before)
+
+
+def wrappers(before: Iterable[Path]) -> tuple[str, ...]:
+    """Of the libraries ahead of a malloc, those that may answer for it and pass calls on: all but mallocs of the catalogue."""
+    return tuple(os.fspath(path.resolve()) for path in before if identify.catalogue_name(path.name) is None)
 
 
 @cache

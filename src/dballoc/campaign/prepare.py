@@ -44,7 +44,9 @@ _MOST_CLIENTS = 64
 
 @dataclass(frozen=True)
 class Prepared:
-    """A variant as it will run on this machine. ``programs``: what its workloads run beside sysbench, by workload."""
+    """A variant as it will run on this machine. ``programs``: what its workloads run beside sysbench, by workload;
+    ``wrappers``: libraries ahead of the allocator, which may answer for it (:func:`dballoc.campaign.malloc.wrappers`).
+    """
 
     variant: Variant
     server: Server
@@ -60,6 +62,7 @@ class Prepared:
     nofile: int
     settings: tuple[Given, ...] = ()
     programs: dict[str, Path] = field(default_factory=dict)
+    wrappers: tuple[str, ...] = ()
 
     def row(self) -> dict[str, Any]:
         """For the table ``variant``."""
@@ -256,7 +259,8 @@ def _settle_variant(
     command = [os.fspath(runs.executable)]
     given = _settings(where, command, allocator, variant, before)
     env = environment.environment(os.environ, allocator, variant.tunables, variant.env, before)
-    bindings = _prove(where, runs, env, allocator)
+    wrappers = malloc.wrappers(before)
+    bindings = _prove(where, runs, env, allocator, wrappers)
     if given and (said := settings.not_taken(allocator, given, dump.read(allocator, command, env))):
         raise UsageError(f"{where}: {said}")
     _check_thp(where, variant)
@@ -287,6 +291,7 @@ def _settle_variant(
         variant, server, runs, allocator, env, options, server_cpus, client_cpus,
         recipe, bindings,
         _pool(server.engine, options, where), server_options.open_files(clients, experiment.data.tables), tuple(given), found,
+        wrappers,
     )  # fmt: skip
 
 
@@ -310,11 +315,11 @@ def _most_clients(experiment: Experiment) -> int:
     return max(*experiment.threads, duet)
 
 
-def _prove(where: str, build: Build, env: dict[str, str], allocator: Allocator) -> proof.Bindings:
+def _prove(where: str, build: Build, env: dict[str, str], allocator: Allocator, wrappers: tuple[str, ...]) -> proof.Bindings:
     complaints = allocator.entry.get("complaints", [])
     try:
         bindings = proof.read_bindings([os.fspath(build.executable)], env)
-        proof.check_bindings(bindings, allocator.providers, complaints)
+        proof.check_bindings(bindings, allocator.providers, complaints, wrappers)
     except proof.NotProved as error:
         wanted = ", ".join(Path(p).name for p in allocator.providers)
         raise malloc.refused(where, error, build, wanted) from None
