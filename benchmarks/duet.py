@@ -27,7 +27,7 @@ from dballoc.analysis.comparison import Comparison, compare
 
 NATIVE = Path(__file__).parent.parent / "tests" / "native"
 SOLO_SEEDS = 3
-SAID = re.compile(r"dballoc spin: \d+ calls, [\d.]+ ns each, ([\d.]+) s in all")
+SAID = re.compile(r"dballoc spin: \d+ calls, [\d.-]+ ns each, ([\d.-]+) s in all")
 
 
 def experiment(name: str, variants: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
