@@ -23,6 +23,10 @@ native := $(shell find native tests -name '*.[ch]' 2>/dev/null)
 
 cli_reference := $(bin)/typer dballoc.cli.main utils docs --name dballoc --output
 
+# What starts servers or times code has the machine to itself, the rest shares it. 5: ARGS select nothing of these.
+run-tests = { $(python) -m pytest -n auto tests/browser tests/unit $(1) $(ARGS) || [ $$? = 5 ]; } && \
+	{ $(python) -m pytest tests/integration tests/native $(1) $(ARGS) || [ $$? = 5 ]; }
+
 .PHONY: help demo setup test test-all lint format docs lock clean packages packages-test packages-fetch packages-lint
 
 help: ## List the targets
@@ -34,10 +38,10 @@ demo: setup ## Compare the system's allocators under a private MariaDB, in ten m
 setup: packages $(stamps)/package ## Install what running needs: system packages, .venv, dballoc in it
 
 test: packages-test setup $(stamps)/requirements-dev ## Run the tests, but for the slow ones
-	$(python) -m pytest -m 'not slow' $(ARGS)
+	$(call run-tests,-m 'not slow')
 
 test-all: packages-test packages-fetch setup $(stamps)/requirements-dev ## Run all tests, the slow ones included
-	$(python) -m pytest $(ARGS)
+	$(call run-tests,)
 
 lint: packages-lint setup $(stamps)/requirements-dev build/lint/compile_commands.json ## Check style, types, native code, docs/cli.md
 	$(bin)/ruff check
