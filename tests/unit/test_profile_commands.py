@@ -37,7 +37,7 @@ def test_what_grew_is_said_first(
     monkeypatch.setenv("COLUMNS", "120")
     profile_diff.diff(*files)
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "live bytes: 7.50 MiB → 11.5 MiB (+4 MiB)"
+    assert lines[0] == "live bytes: 7.5 MiB → 11.5 MiB (+4 MiB)"
     at = lines.index("grew, by call stack, innermost first") + 2
     assert lines[at].split(maxsplit=8)[:8] == ["+4", "MiB", "1.41", "MiB", "2", "MiB", "6", "MiB"]
     assert lines[at].endswith("mariadbd+0x1a2b ← parse_sql ← parse_sql ← main")

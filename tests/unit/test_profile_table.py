@@ -89,7 +89,7 @@ def test_a_stack_in_a_line() -> None:
     [
         (0, "bytes", "0 B"), (1, "bytes", "1 B"), (1023, "bytes", "1,023 B"), (1024, "bytes", "1 KiB"),
         (123_456_789, "bytes", "118 MiB"), (2**31, "bytes", "2 GiB"), (0.00123, "seconds", "1.23 ms"), (0, "seconds", "0 s"),
-        (5e-10, "seconds", "0.50 ns"), (12345.4, "objects", "12,345"), (11.11 * 2**20, "bytes", "11.1 MiB"),
+        (5e-10, "seconds", "0.5 ns"), (12345.4, "objects", "12,345"), (11.11 * 2**20, "bytes", "11.1 MiB"),
     ],
 )  # fmt: skip
 def test_amounts(number: float, unit: str, said: str) -> None:

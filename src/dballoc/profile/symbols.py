@@ -30,7 +30,7 @@ _DELETED = " (deleted)"
 # What symbolic raises of a broken file: its own errors, or an archive of nothing.
 _BROKEN = (SymbolicError, StopIteration, LookupError, OSError, ValueError)
 
-# They have no size, so that symbolic lets them reach to the next function: over calls of other libraries (.plt), or whatever was
+# They have no size, so symbolic lets them reach to the next function: over calls of other libraries (.plt), or whatever was
 # stripped.
 _SIZELESS = ("_init", "_fini")
 

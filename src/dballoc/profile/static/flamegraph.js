@@ -19,8 +19,8 @@
     if (!steps) return number.toLocaleString("en", { maximumFractionDigits: 0 });
     const [size, name] = steps.find(([size]) => Math.abs(number) >= size) ?? steps.at(-1);
     const scaled = number / size;
-    const digits = Math.abs(scaled) >= 100 || Number.isInteger(scaled) ? 0 : Math.abs(scaled) >= 10 ? 1 : 2;
-    return `${scaled.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits })} ${name}`;
+    const digits = Math.abs(scaled) >= 100 ? 0 : Math.abs(scaled) >= 10 ? 1 : 2;
+    return `${scaled.toLocaleString("en", { maximumFractionDigits: digits })} ${name}`;
   }
 
   const signed = (number, unit) => (number < 0 ? "−" : "+") + amount(Math.abs(number), unit);
