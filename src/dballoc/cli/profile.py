@@ -1,0 +1,10 @@
+"""``dballoc profile``: its verbs."""
+
+import typer
+
+from dballoc.cli import profile_diff, profile_export
+
+app = typer.Typer(no_args_is_help=True, help="Which code allocates, grows, or waits inside malloc?")
+
+app.command("diff")(profile_diff.diff)
+app.command("export")(profile_export.export)
