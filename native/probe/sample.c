@@ -141,7 +141,7 @@ static void sampled(const struct call *call, void *block, const uintptr_t *frame
             .usable = usable,
             .bytes = call->bytes,
             .interval = call->interval,
-            .time = clock_ns(CLOCK_MONOTONIC_COARSE),
+            .time = clock_ns(CLOCK_MONOTONIC),
             .stack = stacks_id(stack),
             .thread = (uint32_t)thread.id,
     };

@@ -69,7 +69,8 @@ def of_process(pid: int) -> Probe:
     request = _REQUEST.fullmatch(asked[0]) if asked else None
     if request is None or "libdballoc_probe.so" not in (home / "maps").read_text():
         raise UsageError(
-            f"process {pid} ({name}) has no heap probe; start the server under one: dballoc exec --probe heap --out DIR -- COMMAND"
+            f"process {pid} ({name}) has no heap probe; start the server under one: "
+            "dballoc exec --probe heap --out DIR -- COMMAND"
         )
     path = Path(f"/proc/{pid}/root{request[1]}/{inside}.sock")
     if not path.exists():

@@ -67,8 +67,8 @@ class Times(NamedTuple):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """``taken``: Unix time. ``now``, ``began``, ``reset``: seconds, CLOCK_MONOTONIC: of the snapshot, the probe's load, the last
-    reset of its sums. ``cpu``: seconds of the process since that. ``lost_blocks``, ``lost_stacks``: samples without room.
+    """``taken``: Unix time. ``now``, ``began``, ``reset``: seconds, CLOCK_MONOTONIC: of the snapshot, the probe's load, and the
+    last reset of its sums. ``cpu``: seconds of the process since that. ``lost_blocks``, ``lost_stacks``: samples without room.
     ``overwritten``: blocks that were freed in a way that the probe does not see. ``period``: calls for each timed one.
     """
 

@@ -1,0 +1,9 @@
+"""``dballoc profile``: its verbs."""
+
+import typer
+
+from dballoc.cli import profile_heap
+
+app = typer.Typer(no_args_is_help=True, help="Which code allocates, grows, or waits inside malloc?")
+
+app.command("heap")(profile_heap.heap_)
