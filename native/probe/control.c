@@ -152,10 +152,10 @@ static void serve(int client)
 {
     static const char INTERVAL[] = "interval ";
     char line[LONGEST_LINE];
-    if (!is_welcome(client)) {
-        answer(client, "error only the process's own user and root are answered\n");
-    } else if (!read_line(client, line)) {
+    if (!read_line(client, line)) {
         answer(client, "error no line\n");
+    } else if (!is_welcome(client)) { /* not before: it would be gone when the client writes */
+        answer(client, "error only the process's own user and root are answered\n");
     } else if (strcmp(line, "status") == 0) {
         status(client);
     } else if (strcmp(line, "snapshot") == 0) {
