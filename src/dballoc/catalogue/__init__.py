@@ -57,6 +57,12 @@ def bounds() -> dict[str, Any]:
     return _read("bounds")
 
 
+def wrappers() -> list[str]:
+    """Functions that only hand an allocation on, as patterns; see wrappers.toml."""
+    found: list[str] = _read("wrappers")["functions"]  # type: ignore[assignment]
+    return found
+
+
 def experiments() -> dict[str, str]:
     """The text of each shipped experiment file, by name."""
     folder = files(__name__) / "experiments"

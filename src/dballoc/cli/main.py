@@ -6,7 +6,7 @@ import typer
 from rich.console import Console
 
 import dballoc
-from dballoc.cli import aa, bench, compare, deploy, doctor, explain, fetch, fit, import_, list_, profile, report, verify
+from dballoc.cli import aa, bench, compare, deploy, doctor, exec_, explain, fetch, fit, import_, list_, profile, report, verify
 from dballoc.errors import Failure, UsageError
 
 app = typer.Typer(
@@ -33,6 +33,8 @@ app.command("bench")(bench.bench)
 app.command("compare")(compare.compare)
 app.command("deploy")(deploy.deploy)
 app.command("doctor")(doctor.doctor)
+# What follows the program is its own.
+app.command("exec", context_settings={"allow_interspersed_args": False})(exec_.exec_)
 app.command("explain")(explain.explain)
 app.command("fetch")(fetch.fetch)
 app.command("fit")(fit.fit)

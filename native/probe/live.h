@@ -1,0 +1,39 @@
+/* The table of sampled blocks that are alive. Lock-free; a block's own thread alone inserts it or takes it out. */
+#ifndef DBALLOC_PROBE_LIVE_H
+#define DBALLOC_PROBE_LIVE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Also what a snapshot has, as it is. */
+struct live_block {
+    uint64_t address;
+    uint64_t usable;   /* malloc_usable_size */
+    uint64_t bytes;    /* as asked for: what its probability goes by */
+    uint64_t interval; /* of the sampling, then */
+    uint64_t time;     /* ns, CLOCK_MONOTONIC */
+    uint32_t stack;
+    uint32_t thread;
+};
+
+struct live_totals {
+    _Atomic double bytes, peak;   /* estimates */
+    _Atomic uint64_t lost;        /* no room for them */
+    _Atomic uint64_t overwritten; /* the same address twice: freed by a way that the probe does not see */
+};
+
+extern struct live_totals live_totals;
+
+/* False with errno if there is no memory for it. */
+bool live_begin(void);
+
+void live_insert(const struct live_block *block);
+
+/* Takes a block out, if it is there, and says what it was. */
+bool live_remove(uintptr_t address, struct live_block *block);
+
+/* Blocks one after the other, from *cursor = 0 on, while others come and go; false at the end. */
+bool live_next(uint32_t *cursor, struct live_block *block);
+
+#endif

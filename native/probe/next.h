@@ -1,0 +1,33 @@
+/* The next allocator: the one that the program would have without the probe. */
+#ifndef DBALLOC_PROBE_NEXT_H
+#define DBALLOC_PROBE_NEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "functions.h"
+
+struct next {
+#define POINTER(name, parameters, ...) void *(*name)parameters;
+    ALLOCATING_FUNCTIONS(POINTER)
+    NEW_FUNCTIONS(POINTER)
+#undef POINTER
+#define POINTER(name, parameters, ...) void(*name) parameters;
+    FREEING_FUNCTIONS(POINTER)
+    DELETE_FUNCTIONS(POINTER)
+#undef POINTER
+    void *(*realloc)(void *block, size_t size);
+    int (*posix_memalign)(void **block, size_t alignment, size_t size);
+    size_t (*malloc_usable_size)(void *block);
+};
+
+/* Always callable: before the next allocator is known, its members find it first. */
+extern struct next next;
+
+/* Whether a block is of the few that were handed out while the next allocator was looked for. They are never freed. */
+bool next_is_early(const void *block);
+
+/* The bytes of an early block that may be copied from it. */
+size_t next_early_size(const void *block);
+
+#endif

@@ -1,0 +1,213 @@
+"""Heap profiles from the probe's snapshots: estimates with their errors, by call stack, function or owner, and growth. Pure.
+
+A block that was sampled with the probability p stands for 1/p blocks (Horvitz and Thompson). The estimates are unbiased, and
+their variances, (1 - p)/p² times the square of what is summed, add up, for blocks are sampled each on its own.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from dballoc.profile import kinds, names
+from dballoc.profile.amount import amount
+from dballoc.profile.model import Frame, Profile, Sample, Value
+from dballoc.profile.snapshot import Block, Snapshot, Stack
+from dballoc.profile.symbols import Mapped
+from dballoc.profile.table import VARIANCE
+
+# What a table or a graph is of by default.
+LIVE, ALLOCATED = "live", "allocated"
+_VALUES = (
+    Value(LIVE, "bytes", "live bytes"),
+    Value(LIVE + VARIANCE, "bytes²", "variance of live bytes"),
+    Value("live_objects", "objects", "live blocks"),
+    Value("live_objects" + VARIANCE, "objects²", "variance of live blocks"),
+    Value(ALLOCATED, "bytes", "bytes allocated"),
+    Value(ALLOCATED + VARIANCE, "bytes²", "variance of bytes allocated"),
+    Value("allocations", "objects", "blocks allocated"),
+)
+
+Stacks = Mapping[int, tuple[Frame, ...]]
+
+
+@dataclass
+class Estimate:
+    """``bytes`` and ``objects`` with the variances of both, from so many ``samples``."""
+
+    bytes: float = 0.0
+    variance: float = 0.0
+    objects: float = 0.0
+    objects_variance: float = 0.0
+    samples: int = 0
+
+    @property
+    def error(self) -> float:
+        """One standard error of the bytes."""
+        return math.sqrt(self.variance)
+
+    @property
+    def objects_error(self) -> float:
+        """One standard error of the objects."""
+        return math.sqrt(self.objects_variance)
+
+    def add(self, block: Block, sign: int = 1) -> None:
+        """A sampled block; ``sign`` -1: one that is gone."""
+        p = block.chance
+        spread = (1 - p) / (p * p)
+        self.bytes += sign * block.usable / p
+        self.variance += block.usable**2 * spread
+        self.objects += sign / p
+        self.objects_variance += spread
+        self.samples += 1
+
+
+@dataclass(frozen=True)
+class Row:
+    """Of a function or an owner: what is alive, and what was allocated, bytes, since the probe's sums were reset."""
+
+    name: str
+    module: str
+    live: Estimate
+    allocated: float = 0.0
+
+
+@dataclass(frozen=True)
+class Grown:
+    """Of a function: ``change`` between two snapshots; ``after``: what is alive now, bytes."""
+
+    name: str
+    module: str
+    change: Estimate
+    after: float
+
+    @property
+    def sure(self) -> float:
+        """What it has grown at least, two standard errors off: what the table is ordered by, so that chance is not first."""
+        return self.change.bytes - 2 * self.change.error
+
+
+def mappings(snapshot: Snapshot) -> list[Mapped]:
+    """The process's executable mappings, with the build-ids that it has in its memory."""
+    found = []
+    first = ""
+    for line in snapshot.maps.splitlines():
+        parts = line.split(maxsplit=5)
+        if len(parts) < 5:
+            continue
+        path = parts[5] if len(parts) > 5 else ""
+        first = first or path  # the executable, which the loader has under an empty name
+        if "x" in parts[1]:
+            start, end = (int(x, 16) for x in parts[0].split("-"))
+            build_id = snapshot.build_ids.get(path) or (snapshot.build_ids.get("", "") if path == first else "")
+            found.append(Mapped(start, end, int(parts[2], 16), path, build_id))
+    return found
+
+
+def frames(stacks: Mapping[int, Stack], resolve: Callable[[int], tuple[Frame, ...]]) -> dict[int, tuple[Frame, ...]]:
+    """Each stack's functions, the thread's start first. ``resolve``: of an address; return addresses are looked up one
+    before, for a call may be a function's last instruction.
+    """
+    found = {}
+    for number, stack in stacks.items():
+        found[number] = tuple(frame for address in reversed(stack.addresses) for frame in resolve(address - 1))
+    return found
+
+
+def whole(blocks: Iterable[Block]) -> Estimate:
+    """All blocks together."""
+    total = Estimate()
+    for block in blocks:
+        total.add(block)
+    return total
+
+
+def profile(snapshot: Snapshot, stacks: Stacks, title: str, facts: Mapping[str, str]) -> Profile:
+    """A sample a call stack."""
+    live: dict[int, Estimate] = defaultdict(Estimate)
+    for block in snapshot.blocks:
+        live[block.stack].add(block)
+    samples = []
+    for number, stack in snapshot.stacks.items():
+        mine = live.get(number, Estimate())
+        if mine.samples == 0 and stack.samples == 0:
+            continue
+        values = (
+            mine.bytes, mine.variance, mine.objects, mine.objects_variance, stack.bytes, stack.variance, stack.objects,
+        )  # fmt: skip
+        samples.append(Sample(stacks[number] or (Frame("[no stack]", named=False),), values, stack.truncated))
+    about = {
+        "sampled": f"one in {amount(snapshot.interval, 'bytes')}" if snapshot.interval else "not any more",
+        "live blocks sampled": f"{len(snapshot.blocks):,}",
+        "stacks that reach a thread's start": f"{snapshot.complete:.2%}",
+        "allocated since": f"{snapshot.now - snapshot.reset:.0f} s before",
+        "samples without room": f"{snapshot.lost_blocks + snapshot.lost_stacks}",
+        **facts,
+    }
+    return Profile(title, _VALUES, samples, snapshot.taken, 0.0, about)
+
+
+def dominant(stack: Sequence[Frame], wrappers: Sequence[str]) -> Frame:
+    """The function that a stack's memory is attributed to: the innermost that has a name and does not only hand it on."""
+    for frame in reversed(stack):
+        if frame.named and kinds.kind(frame) != "malloc":
+            label = names.short(frame.function)
+            if not any(fnmatchcase(label, pattern) for pattern in wrappers):
+                return frame
+    return stack[-1] if stack else Frame("[no stack]", named=False)
+
+
+def by_function(snapshot: Snapshot, owner: Mapping[int, Frame]) -> list[Row]:
+    """The dominant functions, the most alive first. ``owner``: of each stack, by :func:`dominant`."""
+    live: dict[tuple[str, str], Estimate] = defaultdict(Estimate)
+    allocated: dict[tuple[str, str], float] = defaultdict(float)
+    for block in snapshot.blocks:
+        live[_key(owner[block.stack])].add(block)
+    for number, stack in snapshot.stacks.items():
+        if stack.samples:
+            allocated[_key(owner[number])] += stack.bytes
+    rows = [Row(*key, live.get(key, Estimate()), allocated.get(key, 0.0)) for key in live.keys() | allocated.keys()]
+    return sorted(rows, key=lambda row: (-row.live.bytes, -row.allocated, row.name))
+
+
+def by_owner(blocks: Iterable[Block], owner: Callable[[Block], str]) -> list[Row]:
+    """What is alive by any other word for each block, the most first."""
+    live: dict[str, Estimate] = defaultdict(Estimate)
+    for block in blocks:
+        live[owner(block)].add(block)
+    return sorted((Row(name, "", found) for name, found in live.items()), key=lambda row: (-row.live.bytes, row.name))
+
+
+def growth(before: Snapshot, after: Snapshot, owner: Mapping[int, Frame]) -> list[Grown]:
+    """What grew between two snapshots of a process, by dominant function (``owner``: of the stacks of the later one).
+
+    Blocks that were alive in both say nothing of it and add no error: it is what came less what went.
+    """
+    old = {block.identity: block for block in before.blocks}
+    new = {block.identity: block for block in after.blocks}
+    change: dict[tuple[str, str], Estimate] = defaultdict(Estimate)
+    now: dict[tuple[str, str], float] = defaultdict(float)
+    for identity, block in new.items():
+        key = _key(owner[block.stack])
+        now[key] += block.usable / block.chance
+        if identity not in old:
+            change[key].add(block)
+    for identity, block in old.items():
+        if identity not in new:
+            change[_key(owner[block.stack])].add(block, -1)
+    rows = [Grown(*key, found, now.get(key, 0.0)) for key, found in change.items()]
+    return sorted(rows, key=lambda row: (-row.sure, row.name))
+
+
+def named_share(snapshot: Snapshot, stacks: Stacks) -> float:
+    """The share of frames that have names, over the samples taken; 1 where there was none."""
+    known = all_ = 0
+    for number, stack in snapshot.stacks.items():
+        known += stack.samples * sum(frame.named for frame in stacks[number])
+        all_ += stack.samples * len(stacks[number])
+    return known / all_ if all_ else 1.0
+
+
+def _key(frame: Frame) -> tuple[str, str]:
+    return names.short(frame.function) if frame.named else frame.function, frame.module
