@@ -57,6 +57,11 @@ def bounds() -> dict[str, Any]:
     return _read("bounds")
 
 
+def waits() -> dict[str, Any]:
+    """How a wait is told from its call stack; see waits.toml."""
+    return _read("waits")
+
+
 def experiments() -> dict[str, str]:
     """The text of each shipped experiment file, by name."""
     folder = files(__name__) / "experiments"
