@@ -18,7 +18,9 @@ class Frame(NamedTuple):
 
 
 class Value(NamedTuple):
-    """What a number of a sample is: ``key`` (live, waited, …), ``unit`` (bytes, objects, seconds, count), ``title``."""
+    """What a number of a sample is: ``key`` (live, waited, …), ``unit`` (bytes, objects, seconds, count), ``title``. An
+    estimate ``live`` may come with ``live.variance``, which is the variance of each sample's number (see ``table.VARIANCE``).
+    """
 
     key: str
     unit: str
