@@ -75,9 +75,7 @@ def _by_perf(
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     if not found.waits + found.preemptions:
-        raise Failure(
-            f"process {pid}: not one of its threads was switched in {seconds:g} s: it is idle, or not in our PID namespace"
-        )
+        raise Failure(f"process {pid}: no thread of it was switched in {seconds:g} s: it is idle, or in another PID namespace")
     line = (
         f"perf: every switch, call stacks in {recording.windows} windows of "
         f"{recording.open / max(1, recording.windows) * 1e3:.0f} ms"

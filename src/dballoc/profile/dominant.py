@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from dballoc.profile.model import Profile
 from dballoc.profile.table import inclusive
 
-# A function on so many stacks of every variant is on the way to all of them; one with less in every variant is not worth a line.
+# A function on so many stacks of every variant leads to all of them; one with less in every variant is not worth a line.
 EVERYWHERE, LEAST = 0.95, 0.005
 
 

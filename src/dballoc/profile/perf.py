@@ -182,7 +182,7 @@ class _Perf:
 
     def _all(self, what: str) -> bool:
         """Whether perf did it; False if it has ended."""
-        return all([self._ask(f"{what} {event}", _PATIENCE) for event in self._with_stack])
+        return all(self._ask(f"{what} {event}", _PATIENCE) for event in self._with_stack)
 
     def _ask(self, what: str, patience: float) -> bool:
         try:

@@ -51,7 +51,7 @@ class Switch(NamedTuple):
 class Lost(NamedTuple):
     """Records that perf could not write."""
 
-    count: int
+    records: int
 
 
 Event = Sampled | Switch | Lost

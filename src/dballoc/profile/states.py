@@ -112,7 +112,7 @@ def mutexes(pid: int) -> tuple[set[int], str]:
 def profile(
     found: States, arenas: Collection[int], rules: Rules, title: str, taken: float, facts: Mapping[str, str]
 ) -> Profile:
-    """Thread-seconds waited, by what for; below malloc is what waits for an arena's mutex, which is all that can be told. Pure."""
+    """Thread-seconds waited, by what for; below malloc is what waits for an arena's mutex, all that can be told. Pure."""
     each = found.seconds / found.sweeps
     samples = []
     total = sum(found.seen.values())

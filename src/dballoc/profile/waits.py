@@ -1,7 +1,7 @@
 """From switches and wake-ups to waits: how often, how long, with which stacks. Pure.
 
 Every switch is recorded, its stack only now and then (:mod:`dballoc.profile.perf`). So counts and times are exact, and what
-the stacks say is scaled: each stands for as many switches of its kind (waits, preemptions) as were recorded for one with a stack.
+the stacks say is scaled: each stands for as many switches of its kind (waits, preemptions) as there were for one with a stack.
 """
 
 from collections.abc import Iterable, Mapping
@@ -68,7 +68,7 @@ def gather(events: Iterable[Event], pid: int) -> Waits:
     now = 0
     for event in events:
         if isinstance(event, Lost):
-            found.lost += event.count
+            found.lost += event.records
             continue
         now = max(now, event.time)
         if isinstance(event, Switch):
