@@ -13,7 +13,7 @@ from dballoc.errors import Failure, UsageError
 from dballoc.host import places
 from dballoc.host.custody import Custody
 from dballoc.profile import perf, perf_script, states, waits
-from dballoc.profile.kinds import Rules
+from dballoc.profile.wait_rules import Rules
 from dballoc.profile.model import Profile
 
 Method = Literal["auto", "perf", "proc"]

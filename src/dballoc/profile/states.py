@@ -17,7 +17,7 @@ from dballoc.catalogue import waits as catalogue
 from dballoc.errors import Failure
 from dballoc.explain import glibc, smaps
 from dballoc.explain.memory import Memory
-from dballoc.profile.kinds import Rules
+from dballoc.profile.wait_rules import Rules
 from dballoc.profile.model import Frame, Profile, Sample
 from dballoc.profile.waits import WAITED
 
