@@ -1,27 +1,257 @@
-"""Flame graphs as HTML that needs nothing from outside: a page of its own, or parts of another one."""
+"""Flame graphs as HTML that needs nothing from outside: a page of its own, or parts of another one.
 
-from collections.abc import Sequence
+Drawn by d3-flame-graph on d3 (``static/``, with their licences). A difference has four views: frames as wide as after, as
+before, as what grew, as what shrank.
+"""
 
-from dballoc.profile.model import Profile
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+import jinja2
+from markupsafe import Markup
+
+import dballoc
+from dballoc.profile import kinds, names, table, tree
+from dballoc.profile.amount import amount, signed
+from dballoc.profile.model import Frame, Profile, Value
+from dballoc.profile.tree import Node
+
+# What a page does not hold: frames below this share of the whole, which no screen shows, and of the rest the smallest, so that
+# a profile of many stacks still opens at once.
+_SMALLEST = 1 / 20_000
+_MOST = 20_000
+
+# Lines of a page's tables.
+_ROWS = 25
+
+_LIBRARIES = ("d3.min.js", "d3-flamegraph.umd.min.js")
+
+
+@dataclass(frozen=True)
+class _View:
+    """What a button shows. ``nodes``: level, number of the name, width, and of a difference before, after and its error."""
+
+    name: str
+    note: str
+    nodes: list[list[float | None]]
+    left_out: int
+
+
+class _Names:
+    """Functions, numbered as they come up: name, label, module, place in the source, kind."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[tuple[str, str], int] = {}
+        self.rows: list[list[str]] = []
+
+    def number(self, frame: Frame) -> int:
+        key = frame.function, frame.module
+        if key not in self.numbers:
+            self.numbers[key] = len(self.rows)
+            place = f"{frame.file}:{frame.line}" if frame.file else ""
+            self.rows.append([frame.function, names.short(frame.function), frame.module, place, kinds.kind(frame)])
+        return self.numbers[key]
 
 
 def page(profiles: Sequence[tuple[str, Profile]], value: str, title: str) -> str:
     """A whole HTML page: the flame graph of a value, with a switch between the named profiles. KeyError if one of them does
     not have the value.
     """
-    raise NotImplementedError
+    of = _value(profiles[0][1], value)
+    tables = [
+        (
+            name,
+            ("function", "inclusive", "share", "itself", "module"),
+            [
+                (
+                    names.short(f.name),
+                    amount(f.inclusive, of.unit),
+                    _share(f.inclusive, p.total(value)),
+                    amount(f.own, of.unit),
+                    f.module,
+                )
+                for f in table.functions(p, value)[:_ROWS]
+            ],
+        )
+        for name, p in profiles
+    ]
+    facts = [(name, [*_totals(p, of), *p.facts.items()]) for name, p in profiles]
+    return _page(title, of, fragment(profiles, value, title), tables, facts)
 
 
 def difference(before: Profile, after: Profile, value: str, title: str) -> str:
     """A whole HTML page: what grew and what shrank between two profiles. KeyError as :func:`page`."""
-    raise NotImplementedError
+    of = _value(after, value)
+    rows = table.growth_by_function(before, after, value)
+    columns = ("function", "difference", "± standard error", "before", "after")
+    tables = [
+        ("what grew, by function", columns, [_growth_cells(row, of.unit) for row in rows[:_ROWS] if row.grown > 0]),
+        ("what shrank, by function", columns, [_growth_cells(row, of.unit) for row in rows[::-1][:_ROWS] if row.grown < 0]),
+    ]
+    facts = [(f"{name}: {p.title}", [*_totals(p, of), *p.facts.items()]) for name, p in (("before", before), ("after", after))]
+    return _page(title, of, difference_fragment(before, after, value, title), [t for t in tables if t[2]], facts)
 
 
 def library() -> str:
     """What a page that embeds fragments holds once, before the first of them: the style and script elements."""
-    raise NotImplementedError
+    return str(_template("library").render(style=_static("flamegraph.css"), scripts=[_static(n) for n in _scripts()]))
 
 
 def fragment(profiles: Sequence[tuple[str, Profile]], value: str, title: str) -> str:
     """The flame graph of :func:`page` as an element of another page, which may have several; see :func:`library`."""
-    raise NotImplementedError
+    numbered = _Names()
+    views = [_view(name, p, value, numbered) for name, p in profiles]
+    return _fragment(_value(profiles[0][1], value), title, numbered, views, difference=False)
+
+
+def difference_fragment(before: Profile, after: Profile, value: str, title: str) -> str:
+    """As :func:`fragment`, of :func:`difference`."""
+    numbered = _Names()
+    return _fragment(
+        _value(after, value), title, numbered, _views_of_difference(before, after, value, numbered), difference=True
+    )
+
+
+def _value(profile: Profile, key: str) -> Value:
+    return profile.values[profile.column(key)]
+
+
+def _view(name: str, profile: Profile, value: str, numbered: _Names) -> _View:
+    root = tree.build([(profile, value)])
+    nodes, left_out = _flat(root, lambda node: node.total[0], lambda _: [], numbered)
+    return _View(name, f"whole width: {amount(root.total[0], _value(profile, value).unit)}", nodes, left_out)
+
+
+def _views_of_difference(before: Profile, after: Profile, value: str, numbered: _Names) -> list[_View]:
+    columns = [(before, value), (after, value)]
+    has_errors = all(_has(p, value + table.VARIANCE) for p in (before, after))
+    if has_errors:
+        columns += [(before, value + table.VARIANCE), (after, value + table.VARIANCE)]
+    root = tree.build(columns)
+    grown, shrunk = _by_sign(root)
+    unit = _value(after, value).unit
+
+    def more(node: Node) -> list[float | None]:
+        old, new, *variances = node.total
+        return [_rounded(old), _rounded(new), _rounded(math.sqrt(sum(variances))) if has_errors else None]
+
+    widths: tuple[tuple[str, Callable[[Node], float]], ...] = (
+        ("after", lambda node: node.total[1]),
+        ("before", lambda node: node.total[0]),
+        ("what grew", lambda node: grown[id(node)]),
+        ("what shrank", lambda node: shrunk[id(node)]),
+    )
+    views = []
+    for name, width in widths:
+        nodes, left_out = _flat(root, width, more, numbered)
+        views.append(_View(name, f"whole width: {amount(width(root), unit)}", nodes, left_out))
+    return views
+
+
+def _by_sign(root: Node) -> tuple[dict[int, float], dict[int, float]]:
+    """By node's id: how much the stacks that it is on have grown, those that grew alone; and shrunk."""
+    grown: dict[int, float] = {}
+    shrunk: dict[int, float] = {}
+    for _, node in reversed(list(tree.walk(root))):
+        below = list(node.children.values())
+        own = node.total[1] - node.total[0] - sum(child.total[1] - child.total[0] for child in below)
+        grown[id(node)] = max(0.0, own) + sum(grown[id(child)] for child in below)
+        shrunk[id(node)] = max(0.0, -own) + sum(shrunk[id(child)] for child in below)
+    return grown, shrunk
+
+
+def _flat(
+    root: Node, width: Callable[[Node], float], more: Callable[[Node], list[float | None]], numbered: _Names
+) -> tuple[list[list[float | None]], int]:
+    """A tree as a list, a parent before its children and the widest first, and how many frames were too narrow to be in it."""
+    widths = sorted((width(node) for _, node in tree.walk(root)), reverse=True)
+    least = max(width(root) * _SMALLEST, widths[_MOST] if len(widths) > _MOST else 0.0)
+    nodes: list[list[float | None]] = []
+    waiting = [(0, root)]
+    while waiting:
+        level, node = waiting.pop()
+        nodes.append([level, -1 if node is root else numbered.number(node.frame), _rounded(width(node)), *more(node)])
+        below = [child for child in node.children.values() if width(child) > 0 and width(child) >= least]
+        waiting += [(level + 1, child) for child in sorted(below, key=lambda child: (width(child), child.frame.function))]
+    return nodes, sum(1 for number in widths if number > 0) - len(nodes)
+
+
+def _fragment(of: Value, title: str, numbered: _Names, views: list[_View], difference: bool) -> str:
+    shown = {row[4] for row in numbered.rows}
+    data = {
+        "title": title,
+        "value": {"title": of.title, "unit": of.unit},
+        "difference": difference,
+        "names": numbered.rows,
+        "views": [{"name": v.name, "note": v.note, "nodes": v.nodes, "leftOut": max(0, v.left_out)} for v in views],
+    }
+    legend = [(key, text) for key, text in kinds.KINDS.items() if key in shown]
+    return str(
+        _template("fragment").render(title=title, value=of, views=views, legend=legend, difference=difference, data=data)
+    )
+
+
+def _page(
+    title: str, of: Value, graph: str, tables: Sequence[tuple[str, Sequence[str], Sequence[Sequence[str]]]],
+    facts: Sequence[tuple[str, Sequence[tuple[str, str]]]],
+) -> str:  # fmt: skip
+    return str(
+        _template("page").render(
+            title=title, value=of, graph=Markup(graph), library=Markup(library()), tables=tables, facts=facts,
+            style=_static("page.css"), version=dballoc.__version__,
+        )
+    )  # fmt: skip
+
+
+def _totals(profile: Profile, of: Value) -> list[tuple[str, str]]:
+    lines = [("of", profile.title), (of.title, amount(profile.total(of.key), of.unit))]
+    if profile.seconds:
+        lines.append(("covers", amount(profile.seconds, "seconds")))
+    truncated = sum(1 for sample in profile.samples if sample.truncated)
+    lines.append(
+        ("call stacks", f"{len(profile.samples):,}" + (f", {truncated:,} without their outermost frames" if truncated else ""))
+    )
+    return lines
+
+
+def _growth_cells(row: table.Growth, unit: str) -> tuple[str, ...]:
+    error = "unknown" if row.error is None else amount(row.error, unit)
+    return names.short(row.frames[0]), signed(row.grown, unit), error, amount(row.before, unit), amount(row.after, unit)
+
+
+def _share(number: float, whole: float) -> str:
+    return f"{number / whole:.1%}" if whole else "–"
+
+
+def _has(profile: Profile, key: str) -> bool:
+    return any(value.key == key for value in profile.values)
+
+
+def _rounded(number: float) -> float:
+    """Six significant digits: more would only make the page larger."""
+    short = float(f"{number:.6g}")
+    return int(short) if short == int(short) else short
+
+
+def _scripts() -> tuple[str, ...]:
+    return (*_LIBRARIES, "flamegraph.js")
+
+
+@cache
+def _static(name: str) -> Markup:
+    """Of our own package: nothing in it ends the element that it stands in, which a test checks."""
+    return Markup((files(__package__) / "static" / name).read_text(encoding="utf-8"))
+
+
+@cache
+def _template(name: str) -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("dballoc.profile"), autoescape=True, trim_blocks=True, lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )  # fmt: skip
+    # Jinja's own filter writes JSON that cannot end a script element.
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    return environment.get_template(f"{name}.html.j2")

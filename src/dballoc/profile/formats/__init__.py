@@ -1,0 +1,1 @@
+"""Other programs' file formats for profiles: one file each."""

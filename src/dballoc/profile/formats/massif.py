@@ -1,0 +1,75 @@
+"""massif.out: the text that valgrind's massif writes, and ms_print and massif-visualizer read (valgrind's manual, "Massif: a
+heap profiler"; ms_print itself says what it takes).
+"""
+
+import re
+from collections.abc import Sequence
+
+from dballoc.profile import tree
+from dballoc.profile.model import Frame, Profile
+from dballoc.profile.tree import Node
+
+# A tree's branch below this share of the snapshot is counted, not shown: massif's own default.
+_THRESHOLD = 0.01
+
+_RULE = "#-----------"
+
+
+def write(profiles: Sequence[Profile], value: str) -> bytes:
+    """A snapshot for each profile, in the order of time, with the tree of callers at the peak and at the end. KeyError if a
+    profile has no such value; ValueError if it is not of bytes, or there is no profile.
+    """
+    if not profiles or any(p.values[p.column(value)].unit != "bytes" for p in profiles):
+        raise ValueError("massif's format is for bytes")
+    ordered = sorted(profiles, key=lambda p: p.taken)
+    totals = [round(p.total(value)) for p in ordered]
+    peak = totals.index(max(totals))
+    lines = [f"desc: {_one_line(ordered[-1].title)}", "cmd: (profiled by dballoc)", "time_unit: ms"]
+    for i, (profile, total) in enumerate(zip(ordered, totals, strict=True)):
+        lines += [_RULE, f"snapshot={i}", _RULE, f"time={_milliseconds(ordered[0], profile)}"]
+        lines += [f"mem_heap_B={total}", "mem_heap_extra_B=0", "mem_stacks_B=0"]
+        if i not in (peak, len(ordered) - 1):
+            lines.append("heap_tree=empty")
+            continue
+        lines.append(f"heap_tree={'peak' if i == peak else 'detailed'}")
+        lines += _tree(tree.build([(profile, value)], innermost_first=True), total)
+    return ("\n".join(lines) + "\n").encode("utf-8", "backslashreplace")
+
+
+def _milliseconds(first: Profile, profile: Profile) -> int:
+    return round((profile.taken - first.taken) * 1000)
+
+
+def _tree(root: Node, whole: int) -> list[str]:
+    lines = []
+    waiting: list[tuple[int, Node | str]] = [(0, root)]
+    while waiting:
+        level, node = waiting.pop()
+        if isinstance(node, str):
+            lines.append(" " * level + node)
+            continue
+        shown = [child for child in node.children.values() if child.total[0] >= _THRESHOLD * whole > 0]
+        shown.sort(key=lambda child: -child.total[0])
+        rest = [child for child in node.children.values() if child.total[0] < _THRESHOLD * whole]
+        said = "(heap allocation functions) malloc/new/new[], --alloc-fns, etc." if node is root else _place(node.frame)
+        lines.append(f"{' ' * level}n{len(shown) + bool(rest)}: {min(whole, round(node.total[0]))} {said}")
+        if rest:
+            small = round(sum(child.total[0] for child in rest))
+            places = "1 place, " if len(rest) == 1 else f"{len(rest)} places, all "
+            waiting.append((level + 1, f"n0: {small} in {places}below massif's threshold ({_THRESHOLD:.2%})"))
+        waiting += [(level + 1, child) for child in reversed(shown)]
+    return lines
+
+
+def _place(frame: Frame) -> str:
+    """``0xADDRESS: function (file:line)``; our profiles keep an address only where there is no name."""
+    address = re.fullmatch(r".*\+(0x[0-9a-f]+)", frame.function)
+    if not frame.named and address:
+        return f"{address[1]}: ??? (in {_one_line(frame.module)})"
+    where = f"{frame.file.rpartition('/')[2]}:{frame.line}" if frame.file else f"in {frame.module or 'nowhere'}"
+    return _one_line(f"0x0: {frame.function} ({where})")
+
+
+def _one_line(text: str) -> str:
+    # After a # ms_print sees a comment.
+    return " ".join(text.replace("#", ".").split())
