@@ -6,7 +6,7 @@ import typer
 from rich.console import Console
 
 import dballoc
-from dballoc.cli import aa, bench, compare, deploy, doctor, explain, fetch, fit, import_, list_, report, verify
+from dballoc.cli import aa, bench, compare, deploy, doctor, explain, fetch, fit, import_, list_, profile, report, verify
 from dballoc.errors import Failure, UsageError
 
 app = typer.Typer(
@@ -38,6 +38,7 @@ app.command("fetch")(fetch.fetch)
 app.command("fit")(fit.fit)
 app.command("import")(import_.import_)
 app.command("list")(list_.list_)
+app.add_typer(profile.app, name="profile")
 app.command("report")(report.report)
 app.command("verify")(verify.verify)
 

@@ -12,9 +12,9 @@ from dballoc.catalogue import waits as catalogue
 from dballoc.errors import Failure, UsageError
 from dballoc.host import places
 from dballoc.host.custody import Custody
-from dballoc.profile import perf, perf_script, states, waits
-from dballoc.profile.wait_rules import Rules
+from dballoc.profile import flamegraph, load, perf, perf_script, states, waits
 from dballoc.profile.model import Profile
+from dballoc.profile.wait_rules import Rules
 
 Method = Literal["auto", "perf", "proc"]
 
@@ -33,11 +33,16 @@ class Contention:
     wakeups: Profile | None
 
 
+def _nothing() -> None:
+    pass
+
+
 def look(
     pid: int, seconds: float, custody: Custody, *, method: Method = "auto", stacks: int = STACKS, title: str = "",
-    facts: Mapping[str, str] | None = None, alive: Callable[[], None] = lambda: None,
+    facts: Mapping[str, str] | None = None, alive: Callable[[], None] = _nothing, watched: Callable[[], None] = _nothing,
 ) -> Contention:  # fmt: skip
-    """Watch a process for so many seconds. ``alive`` is called now and then, and may raise.
+    """Watch a process for so many seconds. ``alive`` is called now and then, and may raise; ``watched`` when nothing is left
+    but to read what was recorded.
 
     UsageError if there is no such process; Failure if it cannot be watched, or ``method`` is perf and that cannot be.
     """
@@ -46,18 +51,19 @@ def look(
     title = title or f"process {pid}"
     known = dict(facts or {})
     if method == "proc":
-        return _by_proc(pid, seconds, "it was asked for", title, known, alive)
+        return _by_proc(pid, seconds, "it was asked for", title, known, alive, watched)
     try:
-        return _by_perf(pid, seconds, stacks, custody, title, known, alive)
+        return _by_perf(pid, seconds, stacks, custody, title, known, alive, watched)
     except perf.Unavailable as error:
         if method == "perf":
             raise Failure(f"{error}; --method proc does without") from None
-        return _by_proc(pid, seconds, str(error), title, known, alive)
+        return _by_proc(pid, seconds, str(error), title, known, alive, watched)
 
 
 def _by_perf(
-    pid: int, seconds: float, stacks: int, custody: Custody, title: str, facts: Mapping[str, str], alive: Callable[[], None]
-) -> Contention:
+    pid: int, seconds: float, stacks: int, custody: Custody, title: str, facts: Mapping[str, str],
+    alive: Callable[[], None], watched: Callable[[], None],
+) -> Contention:  # fmt: skip
     scratch = places.make_scratch(custody.scratch)
     try:
         if (room := places.free_bytes(scratch)) < _ROOM:
@@ -66,6 +72,7 @@ def _by_perf(
             )
         taken = time.time()
         recording = perf.record(pid, seconds, stacks, custody, scratch, alive)
+        watched()
         began = time.monotonic()
         with perf.script(recording) as lines:
             found = waits.gather(perf_script.parse(lines), pid)
@@ -91,13 +98,17 @@ def _by_perf(
     return Contention(line, switched, woken)
 
 
-def _by_proc(pid: int, seconds: float, why: str, title: str, facts: Mapping[str, str], alive: Callable[[], None]) -> Contention:
+def _by_proc(
+    pid: int, seconds: float, why: str, title: str, facts: Mapping[str, str], alive: Callable[[], None],
+    watched: Callable[[], None],
+) -> Contention:  # fmt: skip
     taken = time.time()
     before, malloc = states.mutexes(pid)
     found = states.watch(pid, seconds, alive)
+    watched()
     # Arenas are made while threads come; one that is gone by now was still one.
     arenas = before | states.mutexes(pid)[0]
-    line = f"/proc: the threads' system calls {found.sweeps} times, no call stacks, for {why}"
+    line = f"/proc: the threads' system calls {found.sweeps} times, no call stacks, because {why}"
     if malloc != "glibc":
         line += f"; under {malloc} its locks cannot be told from others"
     elif not arenas:
@@ -105,6 +116,27 @@ def _by_proc(pid: int, seconds: float, why: str, title: str, facts: Mapping[str,
     rules = Rules(catalogue())
     known = {**facts, "method": line, "malloc": malloc}
     return Contention(line, states.profile(found, arenas, rules, f"{title}: waits", taken, known), None)
+
+
+def counted(profile: Profile) -> str:
+    """The value that its shares are of: waits, or the time waited where those were not counted."""
+    return waits.WAITS.key if waits.WAITS in profile.values else waits.WAITED.key
+
+
+def keep(found: Contention, directory: Path, stem: str = "contention") -> list[Path]:
+    """Write the profiles and a flame graph of each; the files' paths. OSError as usual."""
+    directory.mkdir(parents=True, exist_ok=True)
+    files = []
+    for suffix, profile in (("", found.switches), ("-wakeups", found.wakeups)):
+        if profile is None or not profile.samples:
+            continue
+        path = directory / f"{stem}{suffix}.profile.json.gz"
+        load.save(profile, path)
+        page = directory / f"{stem}{suffix}.html"
+        value = profile.values[0].key
+        page.write_text(flamegraph.page([(profile.title, profile)], value, profile.title), encoding="utf-8")
+        files += [path, page]
+    return files
 
 
 def name_of(pid: int) -> str:

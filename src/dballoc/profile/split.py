@@ -39,6 +39,11 @@ class Split:
         """All waits below malloc."""
         return _sum(self.malloc.values())
 
+    @property
+    def above(self) -> Cost:
+        """All others."""
+        return _sum(self.elsewhere.values())
+
     def share(self, cost: Cost) -> float:
         """Of all waits, by number; by time where they were not counted. 0 without any."""
         whole = self.total.waits if self.counted else self.total.waited

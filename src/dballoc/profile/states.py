@@ -17,8 +17,8 @@ from dballoc.catalogue import waits as catalogue
 from dballoc.errors import Failure
 from dballoc.explain import glibc, smaps
 from dballoc.explain.memory import Memory
-from dballoc.profile.wait_rules import Rules
 from dballoc.profile.model import Frame, Profile, Sample
+from dballoc.profile.wait_rules import Rules
 from dballoc.profile.waits import WAITED
 
 # Sweeps over all threads: the pause between them is so many times what one takes, and so long at least, seconds.

@@ -7,9 +7,9 @@ the stacks say is scaled: each stands for as many switches of its kind (waits, p
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from dballoc.profile.wait_rules import Rules
 from dballoc.profile.model import Frame, Profile, Sample, Value
 from dballoc.profile.perf_script import Event, Lost, Sampled, Switch
+from dballoc.profile.wait_rules import Rules
 
 SWITCHES, WAKING, WAKEUP = "context-switches", "sched:sched_waking", "sched:sched_wakeup"
 

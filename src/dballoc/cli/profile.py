@@ -1,0 +1,9 @@
+"""``dballoc profile``: its verbs."""
+
+import typer
+
+from dballoc.cli import profile_contention
+
+app = typer.Typer(no_args_is_help=True, help="Which code allocates, grows, or waits inside malloc?")
+
+app.command("contention")(profile_contention.contention)
