@@ -130,9 +130,10 @@ def _cells(said: Split, below: Cost, above: Cost) -> list[str]:
 
 def _verdict(said: Split) -> str:
     lock, memory = (said.malloc.get(group, Cost()) for group in ("lock", "memory"))
+    of = "of all waits" if said.counted else "of the time waited"
     calls = ", ".join(f"{name} {said.share(cost):.1%}" for name, cost in sorted(said.calls.items(), key=lambda c: -c[1].waits))
     return (
-        f"below malloc: {said.share(said.below):.1%} of all waits; locks {said.share(lock):.1%}, kernel memory calls "
+        f"below malloc: {said.share(said.below):.1%} {of}; locks {said.share(lock):.1%}, kernel memory calls "
         f"{said.share(memory):.1%}" + (f" ({calls})" if calls else "")
     )
 

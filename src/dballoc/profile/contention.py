@@ -123,8 +123,8 @@ def counted(profile: Profile) -> str:
     return waits.WAITS.key if waits.WAITS in profile.values else waits.WAITED.key
 
 
-def keep(found: Contention, directory: Path, stem: str = "contention") -> list[Path]:
-    """Write the profiles and a flame graph of each; the files' paths. OSError as usual."""
+def keep(found: Contention, directory: Path, stem: str = "contention", pages: bool = True) -> list[Path]:
+    """Write the profiles, and with ``pages`` a flame graph of each; the files' paths. OSError as usual."""
     directory.mkdir(parents=True, exist_ok=True)
     files = []
     for suffix, profile in (("", found.switches), ("-wakeups", found.wakeups)):
@@ -132,10 +132,13 @@ def keep(found: Contention, directory: Path, stem: str = "contention") -> list[P
             continue
         path = directory / f"{stem}{suffix}.profile.json.gz"
         load.save(profile, path)
+        files.append(path)
+        if not pages:
+            continue
         page = directory / f"{stem}{suffix}.html"
         value = profile.values[0].key
         page.write_text(flamegraph.page([(profile.title, profile)], value, profile.title), encoding="utf-8")
-        files += [path, page]
+        files.append(page)
     return files
 
 

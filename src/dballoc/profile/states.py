@@ -25,6 +25,8 @@ from dballoc.profile.waits import WAITED
 _PAUSE, _SHORTEST = 20.0, 0.02
 
 FUTEX, FAULT, RUNNING = "futex", "page fault", "running"
+# What stands in for the function by which malloc was entered.
+ARENA = "arena_mutex"
 
 
 @dataclass(frozen=True)
@@ -132,10 +134,10 @@ def profile(
         labels = {"wait": group, "call": "arena" if arena else call}
         stack = [Frame(name, "[kernel]")]
         if arena:
-            labels["malloc"] = "an arena's mutex"
-            stack = [Frame("an arena's mutex"), Frame(f"arena at {address:#x}")]
+            labels["malloc"] = ARENA
+            stack = [Frame(ARENA), Frame(f"arena_{address:#x}")]
         elif name == FUTEX:
-            stack = [Frame("another futex"), Frame(f"futex at {address:#x}")]
+            stack = [Frame("other_futex"), Frame(f"futex_{address:#x}")]
         samples.append(Sample(tuple(stack), (count * each,), False, labels))
     known = {
         "sweeps": str(found.sweeps), "threads": str(found.threads), "arenas": str(len(arenas)), "read": found.source,
