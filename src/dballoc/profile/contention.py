@@ -68,7 +68,7 @@ def _by_perf(
     try:
         if (room := places.free_bytes(scratch)) < _ROOM:
             raise perf.Unavailable(
-                f"perf's recording may take {_ROOM >> 30} GiB and {scratch.parent} has {room / 2**30:.1f} left"
+                f"perf's recording may take {_ROOM >> 30} GiB and the cache's disk has {room / 2**30:.1f} left"
             )
         taken = time.time()
         recording = perf.record(pid, seconds, stacks, custody, scratch, alive)

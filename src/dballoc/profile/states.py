@@ -88,13 +88,12 @@ def _source(pid: int, named: bool) -> str:
 def read(text: str, names: Mapping[int, str]) -> tuple[str, int]:
     """A thread's state from the text of ``syscall``: (name, address of the futex or 0). Pure."""
     words = text.split()
-    if not words or words[0] == RUNNING or not words[0].lstrip("-").isdigit():
+    try:
+        number = int(words[0])
+        name = FAULT if number < 0 else names.get(number, f"system call {number}")
+        return name, int(words[1], 16) if name == FUTEX else 0
+    except (ValueError, IndexError):
         return RUNNING, 0
-    number = int(words[0])
-    if number < 0:
-        return FAULT, 0
-    name = names.get(number, f"system call {number}")
-    return name, int(words[1], 16) if name == FUTEX and len(words) > 1 else 0
 
 
 def mutexes(pid: int) -> tuple[set[int], str]:

@@ -17,8 +17,8 @@ _MUTEXES = 6
 _TEXT = (
     "After the levels and the idle time of the first block's trials the same load ran once more, unmeasured, at the highest "
     "level, and was watched: nothing of it is in any other figure of this report. A wait is a switch by which a thread gives "
-    "up its CPU because it cannot go on; one that was preempted could. Below malloc: the call stack leads through malloc, free or "
-    "their kin. A wait's time ends when the thread runs again, so it has a part in the queue for a CPU."
+    "up its CPU because it cannot go on; one that was preempted could. Below malloc: the call stack leads through malloc, free "
+    "or their kin. A wait's time ends when the thread runs again, so it has a part in the queue for a CPU."
 )
 
 
@@ -49,14 +49,14 @@ def value_of(profile: Profile) -> str:
 def _method(watched: Watched) -> str:
     assert watched.switches
     facts = watched.switches.facts
-    losses = (
-        f"; {facts['records lost']} records lost, throttled {facts['times throttled']} times" if "records lost" in facts else ""
-    )
+    losses = ""
+    if "stacks" in facts:
+        losses = (
+            f"; {facts['stacks']} call stacks, {facts['stacks cut off']} of them cut off; {facts['records lost']} records "
+            f"lost, throttled {facts['times throttled']} times"
+        )
     early = f"; stopped early: {facts['stopped early']}" if "stopped early" in facts else ""
-    stacks = (
-        f"{facts['stacks']} call stacks, {facts['stacks cut off']} of them cut off" if "stacks" in facts else "no call stacks"
-    )
-    return f"{watched.variant}, {watched.workload}: {facts.get('method', '')}; {stacks}{losses}{early}."
+    return f"{watched.variant}, {watched.workload}: {facts.get('method', '')}{losses}{early}."
 
 
 def _split(watched: dict[str, Watched], after: str) -> Table:
