@@ -1,4 +1,4 @@
-"""Is the lock of a heap with one lock what a server's threads wait for, and is it gone under another malloc?
+"""Whether the lock of a heap with one lock is what a server's threads wait for, and is gone under another malloc.
 
     python benchmarks/contention.py DIR [--clients 256] [--seconds 10]
 
