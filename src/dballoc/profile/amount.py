@@ -14,7 +14,9 @@ def amount(number: float, unit: str) -> str:
     for size, name in steps:
         if abs(number) >= size:
             return f"{_three_digits(number / size)} {name}"
-    return f"{_three_digits(number / steps[-1][0])} {steps[-1][1]}" if number else f"0 {unit if unit != 'seconds' else 's'}"
+    if not number:
+        return "0 B" if unit == "bytes" else "0 s"
+    return f"{_three_digits(number / steps[-1][0])} {steps[-1][1]}"
 
 
 def signed(number: float, unit: str) -> str:

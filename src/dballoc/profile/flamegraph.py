@@ -64,7 +64,7 @@ def page(profiles: Sequence[tuple[str, Profile]], value: str, title: str) -> str
     tables = [
         (
             name,
-            ("function", "inclusive", "share", "itself", "module"),
+            ("function", "inclusive", "share", "self", "module"),
             [
                 (
                     names.short(f.name),

@@ -26,6 +26,11 @@ _FUNCTIONS = re.compile(
 )
 
 
+def is_malloc(label: str) -> bool:
+    """Whether a function, by its short name, is one of malloc's own or operator new."""
+    return bool(_FUNCTIONS.fullmatch(re.sub(r"( \[.*|\.\w+(\.\d+)?)$", "", label)))
+
+
 def kind(frame: Frame) -> str:
     """One of KINDS."""
     if frame.module.startswith("[") and frame.module != "[vdso]":
@@ -34,6 +39,6 @@ def kind(frame: Frame) -> str:
         return "malloc"
     if not frame.named:
         return "unnamed"
-    if _FUNCTIONS.fullmatch(re.sub(r"( \[.*|\.\w+(\.\d+)?)$", "", names.short(frame.function))):
+    if is_malloc(names.short(frame.function)):
         return "malloc"
     return "library" if re.match(r"(lib.*|ld-.*|.*\.so(\..*)?)$", frame.module) else "server"

@@ -2,9 +2,10 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from dballoc.profile import kinds, names, tree
 from dballoc.profile.model import Profile, Sample, Value
 
 # A value ``live`` whose estimate has an error comes with a value ``live.variance``: the variance of each sample's number, in
@@ -105,13 +106,21 @@ def growth_by_function(before: Profile, after: Profile, value: str) -> list[Grow
     return _grown({names: (old.get(names, _NOTHING), new.get(names, _NOTHING)) for names in old.keys() | new.keys()})
 
 
+def innermost(stack: Sequence[str], most: int = 5) -> str:
+    """A call stack in a line, as people read it: who asked malloc, who called that, and so on."""
+    short = [names.short(name) for name in reversed(stack)]
+    while len(short) > 1 and kinds.is_malloc(short[0]):
+        short.pop(0)
+    return " ← ".join(short[:most]) + (" ← …" if len(short) > most else "")
+
+
 # A sum and its variance; the variance is None where the profile has none.
 _Sum = tuple[float, float | None]
 _NOTHING: _Sum = (0.0, 0.0)
 
 
 def _by_stack(profile: Profile, value: str) -> dict[tuple[str, ...], _Sum]:
-    return _sums(profile, value, lambda sample: [tuple(frame.function for frame in sample.stack)])
+    return _sums(profile, value, lambda sample: [tuple(frame.function for frame in tree.frames(sample))])
 
 
 def _by_function(profile: Profile, value: str) -> dict[tuple[str, ...], _Sum]:

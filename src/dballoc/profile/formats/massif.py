@@ -4,8 +4,9 @@ heap profiler"; ms_print itself says what it takes).
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
-from dballoc.profile import tree
+from dballoc.profile import kinds, names, tree
 from dballoc.profile.model import Frame, Profile
 from dballoc.profile.tree import Node
 
@@ -20,7 +21,7 @@ def write(profiles: Sequence[Profile], value: str) -> bytes:
     profile has no such value; ValueError if it is not of bytes, or there is no profile.
     """
     if not profiles or any(p.values[p.column(value)].unit != "bytes" for p in profiles):
-        raise ValueError("massif's format is for bytes")
+        raise ValueError("it holds bytes")
     ordered = sorted(profiles, key=lambda p: p.taken)
     totals = [round(p.total(value)) for p in ordered]
     peak = totals.index(max(totals))
@@ -32,8 +33,19 @@ def write(profiles: Sequence[Profile], value: str) -> bytes:
             lines.append("heap_tree=empty")
             continue
         lines.append(f"heap_tree={'peak' if i == peak else 'detailed'}")
-        lines += _tree(tree.build([(profile, value)], innermost_first=True), total)
+        lines += _tree(tree.build([(_without_malloc(profile), value)], innermost_first=True), total)
     return ("\n".join(lines) + "\n").encode("utf-8", "backslashreplace")
+
+
+def _without_malloc(profile: Profile) -> Profile:
+    """Its stacks without the functions of malloc that they end in: massif's tree begins with who called them."""
+    samples = []
+    for sample in profile.samples:
+        end = len(sample.stack)
+        while end > 1 and kinds.is_malloc(names.short(sample.stack[end - 1].function)):
+            end -= 1
+        samples.append(replace(sample, stack=sample.stack[:end]))
+    return replace(profile, samples=samples)
 
 
 def _milliseconds(first: Profile, profile: Profile) -> int:

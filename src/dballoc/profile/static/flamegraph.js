@@ -73,7 +73,7 @@
     const buttons = [...element.querySelectorAll(".flame-switch button")];
     const { unit } = data.value;
     const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
-    let chart = null, root = null, at = null, zoomed = null, view = 0, upsideDown = false, width = 0;
+    let chart = null, root = null, at = null, zoomed = null, view = 0, total = 0, upsideDown = false, width = 0;
 
     for (const swatch of element.querySelectorAll(".flame-swatch")) {
       const { kind, change } = swatch.dataset;
@@ -88,7 +88,7 @@
 
     function figures(d) {
       const node = d.data;
-      if (!data.difference) return `${amount(node.v, unit)} · ${share(node.v, root.data.v)} of all`;
+      if (!data.difference) return `${amount(node.v, unit)} · ${share(node.v, total)} of all`;
       const error = node.error === null ? "" : ` ± ${amount(node.error, unit)}`;
       const change = `${signed(node.after - node.before, unit)}${error}`;
       return `${change} · before ${amount(node.before, unit)}, after ${amount(node.after, unit)}`;
@@ -100,7 +100,11 @@
     function tell(d) {
       details.replaceChildren();
       if (!d) {
-        details.append("Point at a frame for its numbers; click it to zoom in. With the keyboard: arrows, Enter, Esc, / to search.");
+        details.append(
+          matchMedia("(hover: none)").matches
+            ? "Tap a frame for its numbers and to zoom in, the one at the root to zoom out."
+            : "Point at a frame for its numbers; click it to zoom in. With the keyboard: arrows, Enter, Esc, / to search.",
+        );
         return;
       }
       const name = document.createElement("b");
@@ -134,7 +138,7 @@
         return false;
       };
       const sum = results.reduce((sum, d) => sum + (inside(d) ? 0 : d.data.v), 0);
-      found.textContent = results.length ? `${amount(sum, unit)}, ${share(sum, root.data.v)}` : "not found";
+      found.textContent = results.length ? `${amount(sum, unit)}, ${share(sum, total)}` : "not found";
     }
 
     function draw() {
@@ -142,8 +146,9 @@
       if (width < 40) return; // not laid out yet: the observer calls again
       chart?.destroy();
       const tree = nested(data.views[view], data.names);
+      total = tree.v;
       const deepest = data.views[view].nodes.reduce((deepest, [level]) => Math.max(deepest, level), 0);
-      chart = flamegraph.default ? flamegraph.default() : flamegraph();
+      chart = flamegraph.default();
       chart.width(width).height((deepest + 1) * CELL).cellHeight(CELL).minFrameSize(NARROWEST).inverted(!upsideDown)
         .transitionDuration(calm ? 0 : 250).setColorMapper(colour).setLabelHandler(label)
         .setDetailsHandler(() => undefined).onHover((d) => tell(d))
@@ -185,7 +190,7 @@
       }[event.key];
       if (next) go(next() ?? now);
       else if (event.key === "Enter" || event.key === " ") chart.zoomTo(now);
-      else if (event.key === "Escape") { chart.resetZoom(); }
+      else if (event.key === "Escape") chart.resetZoom();
       else if (event.key === "/") search.focus();
       else return;
       event.preventDefault();
