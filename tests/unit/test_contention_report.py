@@ -65,6 +65,10 @@ def test_the_report_shows_them(campaign: Path, tmp_path: Path) -> None:
     split = next(line for line in text.splitlines() if line.startswith("| glibc |") and "page fault" in line)
     assert "70.0 % | 60.0 % | 10.0 % | page fault 10.0 %" in split
     assert "No profile of tuned under oltp\\_read\\_only: perf record does not answer." in text
+    rows = pl.read_csv(tmp_path / "out" / "csv" / "contention-frames.csv")
+    lock = rows.filter(pl.col("function") == "__lll_lock_wait_private")
+    assert dict(lock.select("variant", "share").iter_rows()) == pytest.approx({"glibc": 0.6, "jemalloc": 0.0})
+    assert (tmp_path / "out" / "csv" / "contention-waits.csv").exists()
     for key in ("waits", "wakeups"):
         assert f"](charts/contention-{key}-oltp_read_only.html)" in text
         assert (tmp_path / "out" / "charts" / f"contention-{key}-oltp_read_only.html").exists()

@@ -1,5 +1,7 @@
 """What the servers waited for: the split, the dominant frames across variants, a flame graph of each."""
 
+import polars as pl
+
 from dballoc.analysis.campaign import Campaign
 from dballoc.analysis.contention import Contention, Watched
 from dballoc.profile import flamegraph, names
@@ -39,6 +41,41 @@ def section(campaign: Campaign, found: Contention) -> Section:
     text = [_TEXT, *dict.fromkeys(_method(w) for w in found.watched if w.switches)]
     text += [f"No profile of {w.variant} under {w.workload}: {w.missing}." for w in found.watched if not w.switches]
     return Section("contention", "Contention", text, [], tables, [], embeds)
+
+
+_WAITS = {
+    "workload": pl.String, "variant": pl.String, "place": pl.String, "for": pl.String, "waits": pl.Float64,
+    "seconds": pl.Float64, "queued": pl.Float64, "share": pl.Float64,
+}  # fmt: skip
+_FRAMES = {
+    "workload": pl.String, "function": pl.String, "module": pl.String, "malloc": pl.Boolean, "variant": pl.String,
+    "share": pl.Float64,
+}  # fmt: skip
+
+
+def frames(found: Contention) -> dict[str, pl.DataFrame]:
+    """The tables as CSV has them, by file name. Seconds; shares of all waits (1 = all)."""
+    costs: list[tuple[object, ...]] = []
+    functions: list[tuple[object, ...]] = []
+    for workload in dict.fromkeys(w.workload for w in found.watched):
+        watched = found.of(workload)
+        for name, one in watched.items():
+            assert one.switches
+            said = split(one.switches)
+            costs += [
+                (workload, name, place, group, cost.waits, cost.waited, cost.queued, said.share(cost))
+                for place, groups in (("malloc", said.malloc), ("elsewhere", said.elsewhere), ("malloc, by call", said.calls))
+                for group, cost in groups.items()
+            ]
+        functions += [
+            (workload, row.function, row.module, row.allocator, variant, share)
+            for row in _dominant(watched)
+            for variant, share in row.shares.items()
+        ]
+    return {
+        "contention-waits": pl.DataFrame(costs, schema=_WAITS, orient="row"),
+        "contention-frames": pl.DataFrame(functions, schema=_FRAMES, orient="row"),
+    }
 
 
 def value_of(profile: Profile) -> str:
@@ -86,19 +123,23 @@ def _calls(said: Split) -> str:
 
 
 def _frames(watched: dict[str, Watched], after: str) -> Table:
-    profiles = {name: one.switches for name, one in watched.items() if one.switches}
-    keys = {name: value_of(profile) for name, profile in profiles.items()}
-    # One by /proc has times alone; shares of times and of counts are not compared.
-    common = next(iter(keys.values()))
-    profiles = {name: profile for name, profile in profiles.items() if keys[name] == common}
-    rows = [_row(row, list(profiles)) for row in dominant(profiles, common)]
+    found = _dominant(watched)
+    variants = list(found[0].shares) if found else []
+    rows = [_row(row, variants) for row in found]
     caption = (
         "The share of each variant's waits whose call stack contains the function; the largest difference between variants "
         "first. malloc: it is malloc, or mostly runs below it."
     )
     return Table(
-        f"Dominant inclusive frames{after}", ["function", "", "module", *profiles], rows, caption, words=("", "module")
+        f"Dominant inclusive frames{after}", ["function", "", "module", *variants], rows, caption, words=("", "module")
     )
+
+
+def _dominant(watched: dict[str, Watched]) -> list[Row]:
+    profiles = {name: one.switches for name, one in watched.items() if one.switches}
+    # One by /proc has times alone; shares of times and of counts are not compared.
+    value = value_of(next(iter(profiles.values())))
+    return dominant({name: profile for name, profile in profiles.items() if value_of(profile) == value}, value)
 
 
 def _row(row: Row, variants: list[str]) -> list[str]:

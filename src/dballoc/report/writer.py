@@ -48,7 +48,7 @@ def write(directory: Path, out: Path, redact: bool, preference: Preference, publ
     content = gather(redacted(campaign) if redact else campaign, preference, published, watched)
 
     def tables() -> None:
-        csv.write(content.campaign, content.comparisons, out / "csv", published)
+        csv.write(content.campaign, content.comparisons, out / "csv", published, watched)
         (out / "recommendation.json").write_text(recommendation.dumps(content), encoding="utf-8")
 
     return _write(content, out, redact, tables)
