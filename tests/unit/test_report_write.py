@@ -75,6 +75,8 @@ def record(experiment: Experiment, slot: schedule.Slot) -> TrialRecord:
     })  # fmt: skip
     clock = 1.0
     for step in cycle(experiment, slot):
+        if step.kind == "profile":
+            continue  # files alone
         seconds = step.seconds or 0.1
         load = step.kind in ("warmup", "level")
         tps = 1000.0 * wobble * (step.threads or 0)

@@ -13,6 +13,7 @@ from dballoc.experiment.steps import cycle, idle_or_load_seconds
 _PER_TRIAL = 0.8
 _PER_LOAD = 0.25
 _PER_BLOCK = 0.5
+_PER_PROFILE = 15.0
 _PER_GIB_COPIED = 2.0
 # Rows a second of sysbench's tables that a load puts in.
 _ROWS_LOADED = 60_000
@@ -88,8 +89,9 @@ def _solo_block(setting: Setting) -> tuple[int, float, float]:
         if any(s.workload == LOAD for s in steps):
             seconds += setting.experiment.data.tables * setting.experiment.data.rows / _ROWS_LOADED
         loads = sum(1 for s in steps if s.kind in ("warmup", "level"))
+        profiles = sum(1 for s in steps if s.kind == "profile")
         on_purpose += planned
-        seconds += planned + _PER_TRIAL + copied + loads * _PER_LOAD
+        seconds += planned + _PER_TRIAL + copied + loads * _PER_LOAD + profiles * _PER_PROFILE
     return len(slots), on_purpose, seconds + _PER_BLOCK
 
 

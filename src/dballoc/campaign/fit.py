@@ -49,7 +49,7 @@ def settle(experiment: Experiment) -> Setting:
             "lower it, or leave it out"
         )
     # One server at a time; a start runs all levels.
-    setting = settle_all(experiment.model_copy(update={"design": "solo", "levels": "rising"}))
+    setting = settle_all(experiment.model_copy(update={"design": "solo", "levels": "rising", "profile": None}))
     for name, prepared in setting.variants.items():
         if prepared.server.engine not in server_options.CACHES:
             raise UsageError(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pymysql
 
-from dballoc.campaign import summary
+from dballoc.campaign import profiling, summary
 from dballoc.campaign.fault import Fault
 from dballoc.campaign.life import Context, Life, switch_thp
 from dballoc.campaign.observer import Tick
@@ -70,6 +70,10 @@ class _Trial:
 
     def _step(self, step: Step) -> None:
         self.context.observer.step_started(step)
+        if step.kind == "profile":
+            profiling.profile(self.life, self._start(step, step.seconds + profiling.EXTRA), step)
+            self.record.trial["seconds_planned"] = idle_or_load_seconds(self.steps[: step.number])
+            return
         sampler = self.life.sampler
         reset = sampler.reset_peak()
         self.life.write_status(f"{step.number:02}-before", step.title)
@@ -123,16 +127,17 @@ class _Trial:
             samples.append(self.life.sampler.sample())
             self.context.observer.tick(Tick(samples[-1].rss, step.seconds - max(0.0, end - time.monotonic())))
 
-    def _load(self, step: Step, samples: list[Sample], intervals: list[Interval]) -> client.Result:
+    def _start(self, step: Step, seconds: float) -> client.Client:
+        """The client of a step."""
         assert step.workload and step.threads
         engine = self.prepared.server.engine
         job = client.Job(
-            step.workload, step.threads, step.seconds, self.experiment.data, engine, self.experiment.load,
+            step.workload, step.threads, seconds, self.experiment.data, engine, self.experiment.load,
             self.prepared.programs.get(step.workload),
         )  # fmt: skip
         connection = client.connection_file(self.life.run_directory, self.life.address, self.life.password)
         name = f"{step.number:02}-{step.title.replace(' ', '-')}"
-        running = client.start(
+        return client.start(
             self.context.custody,
             self.context.setting.sysbench,
             job,
@@ -141,6 +146,9 @@ class _Trial:
             name,
             self.prepared.client_cpus,
         )
+
+    def _load(self, step: Step, samples: list[Sample], intervals: list[Interval]) -> client.Result:
+        running = self._start(step, step.seconds)
         deadline = time.monotonic() + (step.seconds + _OVERRUN if step.seconds else _WHOLE_LOAD)
         done: Exit | None = None
         try:

@@ -63,6 +63,11 @@ def wrappers() -> list[str]:
     return found
 
 
+def waits() -> dict[str, Any]:
+    """How a wait is told from its call stack; see waits.toml."""
+    return _read("waits")
+
+
 def experiments() -> dict[str, str]:
     """The text of each shipped experiment file, by name."""
     folder = files(__name__) / "experiments"

@@ -83,6 +83,10 @@ def bench(
     server_cpus: Annotated[str | None, typer.Option(metavar="LIST", help='CPUs of the server, like "0-3".')] = None,
     client_cpus: Annotated[str | None, typer.Option(metavar="LIST", help='CPUs of the client, like "4-7".')] = None,
     memory: Annotated[str | None, typer.Option(metavar="SIZE", help="Memory limit of each server (a cgroup), like 2G.")] = None,
+    profile: Annotated[
+        Literal["contention"] | None,
+        typer.Option(help="Profile each variant once, after it was measured: contention, what its threads wait for."),
+    ] = None,
     blocks: flags.Blocks = None,
     budget: flags.Budget = None,
     seed: flags.Seed = None,
@@ -110,7 +114,7 @@ def bench(
         "data.sql": [str(p) for p in data_sql] if data_sql else None, "data.database": database,
         "time.warmup": warmup, "time.level": level, "time.idle": idle,
         "cpu.count": cpus, "cpu.server": server_cpus, "cpu.client": client_cpus, "limits.memory": memory,
-        "blocks": blocks, "budget": budget, "seed": seed,
+        "profile": profile, "blocks": blocks, "budget": budget, "seed": seed,
     }  # fmt: skip
     layers = sources.layers(like, login_path, defaults_file, given)
     if scale is not None:

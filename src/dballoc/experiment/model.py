@@ -16,6 +16,7 @@ Options = dict[str, Text]
 Engine = Literal["innodb", "rocksdb", "aria", "myisam"]
 ThpMode = Literal["always", "madvise", "never"]
 Design = Literal["solo", "duet"]
+Profiled = Literal["contention"]
 
 # The allocator that a variant names to have the malloc that the server was built with; the same as naming none.
 BUILTIN = "builtin"
@@ -250,7 +251,8 @@ class Experiment(_Table):
     """Everything that decides what a campaign does. ``design`` None: both, or solo where a duet cannot be played.
 
     ``warm``: workloads that run unmeasured before the first, in place of each workload's own warm-up. ``published``: the
-    figures of the catalogue that it repeats. ``small``: what ``--scale small`` is for it.
+    figures of the catalogue that it repeats. ``profile``: what each variant is profiled for, once, after it was measured.
+    ``small``: what ``--scale small`` is for it.
     """
 
     name: Name = "experiment"
@@ -266,6 +268,7 @@ class Experiment(_Table):
     budget: Duration | None = None
     seed: int = 1
     published: Name | None = None
+    profile: Profiled | None = None
     small: Share | None = None
     scaled: Scaled | None = None
     server: Server = Server()
@@ -300,6 +303,12 @@ class Experiment(_Table):
                 raise ValueError(f"two variants are called {name!r}; give each a name of its own")
         if self.baseline not in names:
             raise ValueError(f"baseline {self.baseline!r} is not a variant; there are {', '.join(names)}")
+        return self
+
+    @model_validator(mode="after")
+    def _profiles_are_solo(self) -> Self:
+        if self.profile and self.design == "duet":
+            raise ValueError("profile: variants are profiled in solo trials; design is duet, make it both")
         return self
 
     @model_validator(mode="after")

@@ -6,12 +6,17 @@ from typing import Literal
 from dballoc.experiment.model import LOAD, Experiment
 from dballoc.experiment.schedule import Slot
 
-Kind = Literal["sql", "warmup", "level", "idle", "slices"]
+Kind = Literal["sql", "warmup", "level", "idle", "slices", "profile"]
+
+# Seconds that a profile looks at, if the levels are as long.
+LONGEST_PROFILE = 10.0
 
 
 @dataclass(frozen=True)
 class Step:
-    """``seconds`` is planned time; a piece of SQL, or the load of the tables, takes as long as it takes (0 here)."""
+    """``seconds`` is planned time; a piece of SQL, or the load of the tables, takes as long as it takes (0 here). The load of a
+    profile goes on until so much of it was seen.
+    """
 
     number: int
     kind: Kind
@@ -28,7 +33,8 @@ class Step:
 
 def cycle(experiment: Experiment, slot: Slot, tables: bool = True) -> list[Step]:
     """The steps of a trial: the load of the tables where there is one, the warm-up SQL, then for each workload a warm-up (or
-    one for all, where the experiment says which) and its rising levels, then idle. ``tables``: whether sysbench's are there.
+    one for all, where the experiment says which) and its rising levels, then idle; after all that, unmeasured, the loads once
+    more for a profile. ``tables``: whether sysbench's are there.
 
     Warm-ups run at the lowest level: a higher one would lift the memory that the first levels show.
     """
@@ -57,7 +63,15 @@ def cycle(experiment: Experiment, slot: Slot, tables: bool = True) -> list[Step]
                 add("level", seconds=experiment.time.level, workload=workload, threads=threads)
     if experiment.time.idle:
         add("idle", seconds=experiment.time.idle)
+    if experiment.profile and _is_profiled(experiment, slot):
+        for workload in timed:
+            add("profile", seconds=min(LONGEST_PROFILE, experiment.time.level), workload=workload, threads=levels[-1])
     return steps
+
+
+def _is_profiled(experiment: Experiment, slot: Slot) -> bool:
+    """The first solo block's trials at the highest level, each variant once."""
+    return slot.block == 1 and slot.role != "A2" and slot.level in (None, experiment.threads[-1])
 
 
 def warmup_statements(experiment: Experiment, tables: bool = True) -> list[str]:

@@ -393,6 +393,15 @@ def _fitting(
     return None, trouble
 
 
+def arenas(memory: Memory, mappings: Sequence[Mapping], libc: str) -> set[int]:
+    """The addresses of all arenas, each of which begins with its mutex; empty if they are not found. ``mappings``: as
+    :func:`split` has them. No chunk is read.
+    """
+    heap = next((m for m in mappings if m.path == "[heap]"), None)
+    fit, _ = _fitting(memory, mappings, libc, heap, list(heads(memory, mappings)))
+    return fit.arenas if fit else set()
+
+
 def _data(mappings: Sequence[Mapping], libc: str) -> list[Mapping]:
     """A library's writable pages, those that its file does not back included."""
     found = [i for i, m in enumerate(mappings) if m.path == libc and m.permissions.startswith("rw")]

@@ -7,10 +7,11 @@ import polars as pl
 from dballoc.analysis import curves, duet, ledger, memory
 from dballoc.analysis.campaign import Campaign
 from dballoc.analysis.comparison import Comparison, Comparisons
+from dballoc.analysis.contention import Contention
 from dballoc.analysis.overtime import over_time
 from dballoc.analysis.pairs import pairs
 from dballoc.analysis.published import Published
-from dballoc.report import imported
+from dballoc.report import contention, imported
 from dballoc.report import published as post
 from dballoc.report.answer import verdict_words
 from dballoc.report.tables import CHANGES
@@ -31,11 +32,15 @@ _FAULT = (
 )
 
 
-def write(campaign: Campaign, comparisons: Comparisons, directory: Path, published: Published | None = None) -> None:
+def write(
+    campaign: Campaign, comparisons: Comparisons, directory: Path, published: Published | None = None,
+    watched: Contention | None = None,
+) -> None:  # fmt: skip
     """Write every table into ``directory``, with those of a post's figures beside ours. OSError if that fails."""
     directory.mkdir(parents=True, exist_ok=True)
     beside = post.frames(campaign, published) if published else {}
-    for name, frame in (frames(campaign, comparisons) | beside).items():
+    waits = contention.frames(watched) if watched else {}
+    for name, frame in (frames(campaign, comparisons) | beside | waits).items():
         frame.write_csv(directory / f"{name}.csv")
 
 

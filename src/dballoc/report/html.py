@@ -9,6 +9,7 @@ import jinja2
 from markupsafe import Markup
 
 import dballoc
+from dballoc.profile import flamegraph
 from dballoc.report.charts import export, theme
 from dballoc.report.page import Page
 
@@ -38,6 +39,7 @@ def render(content: Page, redacted: bool) -> str:
         content=content, redacted=redacted, version=dballoc.__version__,
         style=Markup((package / "static" / "report.css").read_text(encoding="utf-8")),
         script=Markup((package / "static" / "report.js").read_text(encoding="utf-8")),
+        flames=Markup(flamegraph.library() if content.embeds else ""),
         library=Markup(_inside_script(export.javascript())), data=Markup(script_json(data)),
     )  # fmt: skip
 

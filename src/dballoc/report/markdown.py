@@ -26,6 +26,7 @@ def render(content: Page, redacted: bool) -> str:
         parts += [_table(t) for t in section.tables]
         for f in section.figures:
             parts.append(f"### {escape(f.title)}\n\n![{escape(f.title)}](charts/{f.key}.svg)\n\n{escape(f.caption)}")
+        parts += [f"Flame graph: [{escape(e.title)}](charts/{e.key}.html)" for e in section.embeds]
         parts += [_listing(x) for x in section.listings]
     return "\n\n".join(parts) + "\n"
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from dballoc.report.answer import Answer
 from dballoc.report.charts.theme import Figure
-from dballoc.report.section import Section
+from dballoc.report.section import Embed, Section
 
 
 @dataclass(frozen=True)
@@ -21,3 +21,8 @@ class Page:
     def figures(self) -> list[Figure]:
         """All charts."""
         return [figure for section in self.sections for figure in section.figures]
+
+    @property
+    def embeds(self) -> list[Embed]:
+        """All flame graphs."""
+        return [embed for section in self.sections for embed in section.embeds]

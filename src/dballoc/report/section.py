@@ -15,6 +15,16 @@ class Listing:
 
 
 @dataclass(frozen=True)
+class Embed:
+    """A flame graph: ``html``, an element of the page; ``page``: the same as a page of its own, ``charts/KEY.html``."""
+
+    key: str
+    title: str
+    html: str
+    page: str
+
+
+@dataclass(frozen=True)
 class Section:
     """A heading with what stands under it, in this order."""
 
@@ -24,3 +34,4 @@ class Section:
     figures: list[Figure] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
     listings: list[Listing] = field(default_factory=list)
+    embeds: list[Embed] = field(default_factory=list)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from dballoc.analysis import contention
 from dballoc.analysis.campaign import Campaign, load
 from dballoc.analysis.fit import load as load_fit
 from dballoc.analysis.preference import Preference
@@ -43,10 +44,11 @@ def read(directory: Path) -> Campaign:
 def write(directory: Path, out: Path, redact: bool, preference: Preference, published: Published | None) -> Path:
     """Write everything; the page comes last, so that what it names is there. UsageError, Failure."""
     campaign = read(directory)
-    content = gather(redacted(campaign) if redact else campaign, preference, published)
+    watched = contention.load(directory, campaign)
+    content = gather(redacted(campaign) if redact else campaign, preference, published, watched)
 
     def tables() -> None:
-        csv.write(content.campaign, content.comparisons, out / "csv", published)
+        csv.write(content.campaign, content.comparisons, out / "csv", published, watched)
         (out / "recommendation.json").write_text(recommendation.dumps(content), encoding="utf-8")
 
     return _write(content, out, redact, tables)
@@ -58,6 +60,8 @@ def _write(content: Page, out: Path, redact: bool, tables: Callable[[], None]) -
         charts.mkdir(parents=True, exist_ok=True)
         for figure in content.figures:
             export.write(figure, content.subtitle, charts)
+        for embed in content.embeds:
+            (charts / f"{embed.key}.html").write_text(embed.page, encoding="utf-8")
         tables()
         (out / "report.md").write_text(markdown.render(content, redact), encoding="utf-8")
         page = out / PAGE

@@ -1,0 +1,82 @@
+"""What each variant's server waited for: the profiles that a campaign took after it had measured."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from dballoc.analysis.campaign import Campaign
+from dballoc.errors import UsageError
+from dballoc.experiment.model import LOAD
+from dballoc.profile import jemalloc_mutexes
+from dballoc.profile.jemalloc_mutexes import Mutex
+from dballoc.profile.load import load as load_profile
+from dballoc.profile.model import Profile
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A variant under a workload. ``switches`` is None where there is no profile: ``missing`` says why."""
+
+    variant: str
+    workload: str
+    switches: Profile | None
+    wakeups: Profile | None
+    missing: str = ""
+
+
+@dataclass(frozen=True)
+class Contention:
+    """``watched``: by variant and workload; ``mutexes``: by variant, what its malloc says itself at the trial's end."""
+
+    watched: list[Watched]
+    mutexes: dict[str, list[Mutex]]
+
+    def of(self, workload: str) -> dict[str, Watched]:
+        """The profiles under a workload, by variant."""
+        return {w.variant: w for w in self.watched if w.workload == workload and w.switches}
+
+
+def load(directory: Path, campaign: Campaign) -> Contention | None:
+    """From a results directory; None where the experiment asks for no such profile."""
+    if campaign.experiment.profile != "contention":
+        return None
+    trials = campaign.trial.filter(
+        pl.col("counted") & (pl.col("block") == 1) & (pl.col("role") != "A2")
+        & pl.col("level").is_in([None, campaign.experiment.threads[-1]], nulls_equal=True)
+    )  # fmt: skip
+    found: list[Watched] = []
+    mutexes: dict[str, list[Mutex]] = {}
+    for row in trials.iter_rows(named=True):
+        raw = directory / "trials" / row["directory"]
+        names = campaign.experiment.runs(row["workload"])
+        found += [_watched(raw, row, name) for name in names if name != LOAD]
+        if said := _mutexes(raw / "server.log"):
+            mutexes[row["variant"]] = said
+    order = {name: i for i, name in enumerate(campaign.names)}
+    return Contention(sorted(found, key=lambda w: order.get(w.variant, len(order))), mutexes)
+
+
+def _watched(raw: Path, trial: dict[str, object], workload: str) -> Watched:
+    variant = str(trial["variant"])
+    files = [raw / f"contention-{workload}{part}.profile.json.gz" for part in ("", "-wakeups")]
+    if not files[0].exists():
+        return Watched(variant, workload, None, None, _reason(raw / f"contention-{workload}.txt", trial))
+    try:
+        return Watched(variant, workload, load_profile(files[0]), load_profile(files[1]) if files[1].exists() else None)
+    except UsageError:
+        return Watched(variant, workload, None, None, "its file cannot be read")
+
+
+def _reason(note: Path, trial: dict[str, object]) -> str:
+    if note.exists():
+        return note.read_text(encoding="utf-8").strip()
+    return f"its trial ended in a fault: {trial['fault']}" if trial["outcome"] == "fault" else "its file is not there"
+
+
+def _mutexes(log: Path) -> list[Mutex]:
+    try:
+        with log.open(errors="replace") as lines:
+            return [mutex for mutex in jemalloc_mutexes.parse(lines) if mutex.waited or mutex.spun]
+    except OSError:
+        return []

@@ -1,0 +1,157 @@
+"""``dballoc profile contention`` and ``bench --profile contention``: a real MariaDB whose malloc has one lock, under sysbench."""
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+from harness import Cli, Experiment, leftovers, wait_until
+
+from dballoc.profile.load import load
+
+CLIENTS = 64
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(home: Path) -> Iterator[None]:
+    """Here a server and its client outlive a test on purpose; the rest must be gone."""
+    yield
+    assert not [x for x in leftovers(home) if "sysbench" not in x and "mariadbd" not in x]
+
+
+@pytest.fixture(scope="module")
+def server(home: Path) -> Iterator[int]:
+    """The PID of a MariaDB with one arena, under read-only load that asks for sorts."""
+    place = home / "contention"
+    (place / "data").mkdir(parents=True)
+    executable = shutil.which("mariadbd", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
+    path = place / "s"
+    with (place / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [
+                str(executable), "--no-defaults", *(["--user=root"] if os.geteuid() == 0 else []),
+                f"--datadir={place / 'data'}", f"--socket={path}", f"--pid-file={place / 'p'}", "--skip-networking",
+                "--skip-grant-tables", "--skip-log-bin", "--innodb-log-file-size=4M", "--innodb-buffer-pool-size=32M",
+                "--max-connections=400",
+            ],
+            env={"PATH": os.environ["PATH"], "MALLOC_ARENA_MAX": "1"}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            start_new_session=True,
+        )  # fmt: skip
+    client: subprocess.Popen[bytes] | None = None
+    try:
+        wait_until(lambda: path.exists() or process.poll() is not None)
+        assert process.poll() is None, (place / "log").read_text()
+        with pymysql.connect(unix_socket=str(path), autocommit=True) as connection, connection.cursor() as cursor:
+            cursor.execute("CREATE DATABASE sbtest")
+        sysbench = [
+            "sysbench", "oltp_read_only", f"--mysql-socket={path}", "--mysql-user=root", "--tables=1", "--table-size=1000",
+            f"--threads={CLIENTS}", "--time=300",
+        ]  # fmt: skip
+        subprocess.run([*sysbench, "prepare"], check=True, stdout=subprocess.DEVNULL)
+        client = subprocess.Popen([*sysbench, "run"], stdout=subprocess.DEVNULL, start_new_session=True)
+        tasks = Path(f"/proc/{process.pid}/task")
+        wait_until(lambda: len(list(tasks.iterdir())) > CLIENTS)
+        yield process.pid
+    finally:
+        for each in (client, process):
+            if each:
+                each.kill()
+                each.wait()
+
+
+def seen(run_cli: Cli, *arguments: str) -> dict[str, Any]:
+    done = run_cli("profile", "contention", *arguments, "--json")
+    assert done.status == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_one_arenas_lock_is_seen_by_its_stacks(run_cli: Cli, server: int, out: Path) -> None:
+    found = seen(run_cli, "--pid", str(server), "--seconds", "2", "--stacks", "3000", "--out", str(out))
+    if not found["method"].startswith("perf: "):
+        pytest.skip(f"needs perf and its permission: {found['method']}")
+    assert found["malloc"]["groups"]["lock"]["share"] > 0.02
+    assert found["malloc"]["share"] == pytest.approx(sum(g["share"] for g in found["malloc"]["groups"].values()))
+    assert found["elsewhere"]["client"]["waits"] > 0
+    allocators = [frame for frame in found["frames"] if frame["allocator"]]
+    assert allocators[0]["function"].startswith(("__lll_lock_wait", "malloc", "libc.so.6+")), allocators
+    assert found["paths"][0]["functions"]
+    facts = found["facts"]
+    assert 300 <= int(facts["stacks"]) <= 12_000
+    assert int(facts["stacks cut off"]) < 0.1 * int(facts["stacks"])
+    assert int(facts["switches"]) >= int(facts["stacks"])
+    # All waits together last as long as the threads did not run, at most.
+    assert 0 < found["waits"]["waited"] < 1.5 * found["seconds"] * int(facts["threads"])
+    names = {Path(file).name for file in found["files"]}
+    assert {"contention.html", "contention.profile.json.gz"} <= names
+    kept = load(out / "contention.profile.json.gz")
+    assert kept.total("waits") == pytest.approx(found["waits"]["waits"])
+    assert "__lll_lock_wait" in (out / "contention.html").read_text() or "libc.so.6+" in (out / "contention.html").read_text()
+    if facts.get("wake-ups"):
+        assert load(out / "contention-wakeups.profile.json.gz").samples
+
+
+def test_without_perf_an_arenas_mutex_is_known_by_its_address(run_cli: Cli, server: int) -> None:
+    found = seen(run_cli, "--pid", str(server), "--seconds", "2", "--method", "proc")
+    assert found["method"].startswith("/proc: ")
+    assert "it was asked for" in found["method"]
+    assert found["facts"]["arenas"] == "1"
+    assert found["malloc"]["groups"]["lock"]["share"] > 0.01
+    assert found["elsewhere"]["client"]["share"] > 0.01
+
+
+def test_perf_that_is_not_there_is_said(run_cli: Cli, server: int, tmp_path: Path) -> None:
+    nowhere = {"PATH": str(tmp_path)}
+    done = run_cli("profile", "contention", "--pid", str(server), "--seconds", "0.5", env=nowhere)
+    assert done.status == 0, done.stderr
+    assert "no call stacks, because perf is not installed" in done.stdout
+    done = run_cli("profile", "contention", "--pid", str(server), "--seconds", "0.5", "--method", "perf", env=nowhere)
+    assert (done.status, done.stdout) == (1, "")
+    assert done.stderr == "dballoc: perf is not installed (Debian: linux-perf); --method proc does without\n"
+
+
+def test_who_is_meant(run_cli: Cli) -> None:
+    done = run_cli("profile", "contention", "--pid", str(2**22 - 1))
+    assert (done.status, done.stderr) == (2, f"dballoc: process {2**22 - 1}: there is no such process\n")
+
+
+def test_an_interruption_leaves_nothing(run_cli: Cli, server: int, home: Path) -> None:
+    running = run_cli.start("profile", "contention", "--pid", str(server), "--seconds", "60")
+    wait_until(lambda: any((home / "cache" / "scratch").glob("*/perf-*.data")) or running.poll() is not None)
+    time.sleep(0.3)
+    running.kill()
+    running.wait()
+    wait_until(lambda: not list((home / "cache" / "scratch").iterdir()), 20)
+    wait_until(lambda: not [x for x in leftovers(home) if "perf" in x], 20)
+
+
+def test_a_campaign_with_profiles(run_cli: Cli, tiny_experiment: Experiment, out: Path) -> None:
+    experiment = tiny_experiment(
+        profile="contention", threads=[16], time={"idle": "0s"},
+        variant=[
+            {"name": "one", "allocator": "glibc", "tunables": {"arena_max": "1"}}, {"name": "jemalloc", "allocator": "jemalloc"}
+        ],
+        baseline="one",
+    )  # fmt: skip
+    done = run_cli("bench", experiment, "--out", out, "--report")
+    assert done.status == 0, done.text
+    files = sorted(p.relative_to(out / "trials").as_posix() for p in (out / "trials").glob("*/contention-*.profile.json.gz"))
+    assert len([f for f in files if "wakeups" not in f]) == 2, files
+    assert not any("A2" in f for f in files)
+    page, text = (out / "report.html").read_text(), (out / "report.md").read_text()
+    assert 'id="contention"' in page
+    assert page.count('class="flame-chart"') >= 1
+    assert "What the threads wait for" in text
+    assert "Dominant inclusive frames" in text
+    assert "](charts/contention-waits-oltp_read_only.html)" in text
+    assert (out / "charts" / "contention-waits-oltp_read_only.html").exists()
+    # What was profiled is none of what was measured.
+    with sqlite3.connect(out / "results.sqlite") as db:
+        assert {row[0] for row in db.execute("SELECT DISTINCT kind FROM step")} == {"level"}
