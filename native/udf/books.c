@@ -1,5 +1,7 @@
 #include "book.h"
 
+#include <stddef.h>
+
 /* scudo has a malloc_info and a mallinfo of its own, as glibc has, so it is asked first. */
 static const struct book *const books[] = {
         &book_jemalloc,
@@ -9,13 +11,13 @@ static const struct book *const books[] = {
         &book_tbbmalloc,
         &book_scudo,
         &book_glibc,
+        NULL,
 };
 
 const struct book *book_find(const struct owner *owner)
 {
-    for (size_t i = 0; i < sizeof books / sizeof *books; i++) {
-        if (books[i]->here(owner))
-            return books[i];
-    }
-    return NULL;
+    const struct book *const *book = books;
+    while (*book != NULL && !(*book)->here(owner))
+        book++;
+    return *book;
 }

@@ -9,9 +9,7 @@
 #include "abi.h"
 #include "book.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
 
 /* Below the smallest max_allowed_packet that is usual, 1 MiB. */
@@ -35,7 +33,7 @@ static bool begin(struct udf *udf, const struct udf_arguments *arguments, char *
     }
     void *buffer = mmap(NULL, BUFFER, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (buffer == MAP_FAILED) {
-        (void)snprintf(message, UDF_MESSAGE, "no memory for its result: %s", strerror(errno));
+        (void)snprintf(message, UDF_MESSAGE, "no memory for its result");
         return true;
     }
     udf->own = buffer;

@@ -49,7 +49,8 @@ static void begin_value(struct text *text, const char *key)
 
 void text_begin(struct text *text, char *bytes, size_t size)
 {
-    *text = (struct text){.bytes = bytes, .size = size};
+    *text = (struct text){.size = size};
+    text->bytes = bytes;
     put(text, "{", 1);
 }
 

@@ -19,7 +19,7 @@ typedef void deinit_function(struct udf *udf);
 typedef char *main_function(struct udf *udf, struct udf_arguments *arguments, char *result, unsigned long *length,
         char *is_null, char *error);
 
-static pthread_barrier_t filled;
+static pthread_barrier_t filled, freed;
 
 static void *fill(void *argument)
 {
@@ -34,11 +34,12 @@ static void *fill(void *argument)
         }
         memset(blocks[i], 1, SMALL_SIZE);
     }
-    // Every other one goes, so that pages stay: what is free is held.
+    // Every other one goes, so that pages stay: what is free is held. Not before all have theirs, for others would take it.
+    pthread_barrier_wait(&filled);
     for (int i = 0; i < BLOCKS; i += 2) {
         free(blocks[i]);
     }
-    pthread_barrier_wait(&filled);
+    pthread_barrier_wait(&freed);
     pause();
     return argument;
 }
@@ -96,7 +97,8 @@ int main(int count, char **words)
         fprintf(stderr, "%s\n", dlerror());
         return 1;
     }
-    pthread_barrier_init(&filled, NULL, THREADS + 1);
+    pthread_barrier_init(&filled, NULL, THREADS);
+    pthread_barrier_init(&freed, NULL, THREADS + 1);
     for (int i = 0; i < THREADS; i++) {
         pthread_t thread;
         if (pthread_create(&thread, NULL, fill, NULL) != 0) {
@@ -111,7 +113,7 @@ int main(int count, char **words)
         }
         memset(large[i], 1, LARGE_SIZE);
     }
-    pthread_barrier_wait(&filled);
+    pthread_barrier_wait(&freed);
     printf("%zu\n", THREADS * (BLOCKS / 2 * SMALL_SIZE + BLOCKS * sizeof(void *)) + LARGE * LARGE_SIZE);
     for (int i = 2; i < count; i++) {
         call(library, words[i]);
