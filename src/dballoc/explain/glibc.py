@@ -36,7 +36,6 @@ _THRESHOLD = 128 << 10
 
 # Bounds of every loop: no structure that is read while it changes may lead us round for ever.
 _MOST_ARENAS = 4096
-_MOST_LISTED = 1 << 20
 _WINDOW = 16 << 20
 _TRIES = 3
 
@@ -268,6 +267,8 @@ def _enter(books: Books, memory: Memory, span: Span, chunks: _Chunks) -> None:
     for read, sizes in ((_tcache, [_TCACHE]), (_tcache_slots, _TCACHE_SLOTS)):
         for address in chunks.starts[used & np.isin(chunks.sizes, sizes)].tolist():
             cached = read(memory, address)
+            if cached > books.live_resident:
+                continue  # a block that looks like a cache, or one that was read while it changed
             books.tcache += cached
             books.live -= cached
             books.live_resident -= cached
@@ -325,15 +326,18 @@ def _tcache(memory: Memory, chunk: int) -> int:
 def _move_fast(books: Books, memory: Memory, fast: Sequence[int]) -> None:
     """What the fast bins hold is not live. Their links are mangled since 2.32 (safe-linking): address >> 12 ^ link."""
     for i in range(_FAST_BINS):
-        held = sum(1 for _ in _list(memory, fast[i])) * (32 + 16 * i)
+        # More chunks than there are, and the list has no end.
+        held = sum(1 for _ in _list(memory, fast[i], books.chunks)) * (32 + 16 * i)
+        if held > books.live_resident:
+            raise Torn("a fast bin holds more than there is")
         books.fast += held
         books.live -= held
         books.live_resident -= held
 
 
-def _list(memory: Memory, first: int) -> Iterator[int]:
+def _list(memory: Memory, first: int, most: int) -> Iterator[int]:
     at, seen = first, 0
-    while at and seen < _MOST_LISTED:
+    while at and seen < most:
         if at % 16:
             raise Torn("a fast bin leads astray")
         yield at
