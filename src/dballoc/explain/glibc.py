@@ -264,9 +264,9 @@ def _enter(books: Books, memory: Memory, span: Span, chunks: _Chunks) -> None:
     books.live_resident += span.bytes(chunks.starts[used], ends[used])
     books.free += int(chunks.sizes[free].sum())
     books.free_resident += span.bytes(chunks.starts[free], ends[free])
-    for read, sizes in ((_tcache, [_TCACHE]), (_tcache_slots, _TCACHE_SLOTS)):
+    for cache, sizes in ((_tcache, [_TCACHE]), (_tcache_slots, _TCACHE_SLOTS)):
         for address in chunks.starts[used & np.isin(chunks.sizes, sizes)].tolist():
-            cached = read(memory, address)
+            cached = cache(memory, address)
             if cached > books.live_resident:
                 continue  # a block that looks like a cache, or one that was read while it changed
             books.tcache += cached
@@ -282,17 +282,16 @@ def _tcache_slots(memory: Memory, chunk: int) -> int:
         return 0
     slots = struct.unpack(f"<{_TCACHE_LISTS}H", struct.pack(f"<{_TCACHE_LISTS // 4}Q", *words[: _TCACHE_LISTS // 4]))
     entries = words[_TCACHE_LISTS // 4 :]
-    # The lists that are empty tell how many a list may hold.
+    # How many a list may hold is told by those that are empty.
     most = {slot for slot, entry in zip(slots, entries, strict=True) if not entry}
     if len(most) != 1:
         return 0
-    [most_of_one] = most
-    held = [(most_of_one - slot, entry) for slot, entry in zip(slots, entries, strict=True) if entry]
-    if any(count <= 0 or entry % 16 for count, entry in held):
+    held = [max(most) - slot for slot in slots]
+    if any((count == 0) != (entry == 0) or count < 0 or entry % 16 for count, entry in zip(held, entries, strict=True)):
         return 0
-    small = sum((most_of_one - slots[i]) * (32 + 16 * i) for i in range(_TCACHE_BINS) if entries[i])
-    large = [(most_of_one - slots[i], entries[i]) for i in range(_TCACHE_BINS, _TCACHE_LISTS) if entries[i]]
-    return small + sum(_sizes(memory, entry, count) for count, entry in large)
+    small = sum(count * (32 + 16 * i) for i, count in enumerate(held[:_TCACHE_BINS]))
+    large = zip(entries[_TCACHE_BINS:], held[_TCACHE_BINS:], strict=True)
+    return small + sum(_sizes(memory, entry, count) for entry, count in large)
 
 
 def _sizes(memory: Memory, entry: int, count: int) -> int:
