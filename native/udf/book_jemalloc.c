@@ -78,7 +78,10 @@ static void tell_arenas(mallctl_function *mallctl, struct text *text)
 {
     uint64_t count = 0;
     (void)number(mallctl, "arenas.narenas", &count);
+    const struct text_mark before_list = text_here(text);
     text_open(text, "arenas", '[');
+    if (!text_keep(text, before_list))
+        return;
     for (unsigned i = 0; i < count; i++) {
         char before[64];
         uint64_t active;
@@ -102,7 +105,10 @@ static void tell_bins(mallctl_function *mallctl, struct text *text)
 {
     uint64_t count = 0;
     (void)number(mallctl, "arenas.nbins", &count);
+    const struct text_mark before_list = text_here(text);
     text_open(text, "bins", '[');
+    if (!text_keep(text, before_list))
+        return;
     for (unsigned i = 0; i < count; i++) {
         char before[64];
         const struct text_mark mark = text_here(text);

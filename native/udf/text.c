@@ -4,17 +4,22 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Kept free for what closes the text. */
-enum { TAIL = 64 };
+/* Kept free for what closes the text: brackets, and then its end. */
+enum { TAIL = 64, END = 16 };
 
-static void put(struct text *text, const char *bytes, size_t length)
+static void put_before(struct text *text, size_t tail, const char *bytes, size_t length)
 {
-    if (text->full || length > text->size - TAIL - text->length) {
+    if (text->full || text->length + length > text->size - tail) {
         text->full = true;
         return;
     }
     memcpy(text->bytes + text->length, bytes, length);
     text->length += length;
+}
+
+static void put(struct text *text, const char *bytes, size_t length)
+{
+    put_before(text, TAIL, bytes, length);
 }
 
 static void escaped(struct text *text, const char *bytes, size_t length)
@@ -63,7 +68,7 @@ void text_open(struct text *text, const char *key, char bracket)
 
 void text_close(struct text *text, char bracket)
 {
-    put(text, &bracket, 1);
+    put_before(text, END, &bracket, 1);
     text->comma = true;
 }
 

@@ -24,7 +24,7 @@ struct text_mark {
 /* `bytes` stay the caller's. */
 void text_begin(struct text *text, char *bytes, size_t size);
 
-/* Every value takes a key in an object, and NULL in an array. */
+/* Every value takes a key in an object, and NULL in an array. What was opened, and kept, can always be closed. */
 void text_open(struct text *text, const char *key, char bracket);
 void text_close(struct text *text, char bracket);
 void text_number(struct text *text, const char *key, uint64_t value);

@@ -88,7 +88,7 @@ def server(home: Path, data: Path) -> Iterator[Start]:
     executable = shutil.which("mariadbd", path=BIN)
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(*options: str, **variables: str) -> Server:
+    def start(*options: str, before: tuple[str, ...] = (), **variables: str) -> Server:
         place = home / f"udf-{len(started)}"
         (place / "plugins").mkdir(parents=True)
         subprocess.run(["cp", "-a", data, place / "data"], check=True)
@@ -97,7 +97,7 @@ def server(home: Path, data: Path) -> Iterator[Start]:
         with (place / "log").open("wb") as log:
             process = subprocess.Popen(
                 [
-                    str(executable), "--no-defaults", f"--datadir={place / 'data'}", f"--socket={place / 's'}",
+                    *before, str(executable), "--no-defaults", f"--datadir={place / 'data'}", f"--socket={place / 's'}",
                     f"--pid-file={place / 'p'}", f"--plugin-dir={place / 'plugins'}", "--skip-networking",
                     "--innodb-buffer-pool-size=16M", "--innodb-log-file-size=4M", *options,
                 ],
@@ -250,6 +250,15 @@ def test_a_server_that_loads_no_functions(changed: Callable[..., Done], server: 
     assert len(done.stderr.splitlines()) == 1
     assert "skip-grant-tables" in done.stderr
     assert list(one.plugins.iterdir()) == []
+
+
+def test_a_server_that_was_started_through_the_loader(changed: Callable[..., Done], server: Start) -> None:
+    [loader] = sorted(map(str, Path("/").glob("lib*/ld-linux*.so.*")))[:1]
+    one = server(before=(loader, "--inhibit-cache"))
+    found = explained(changed, one)
+    assert found["executable"].endswith("/mariadbd")
+    assert found["tiers"] == ["outside", "SQL"]
+    assert abs(found["rest"]) <= 0.01 * found["rss"]
 
 
 @pytest.mark.parametrize(

@@ -125,3 +125,19 @@ def test_it_runs_on_every_glibc(native_library: Callable[[str], Path]) -> None:
     assert set(re.findall(r"\b(dballoc_\w+)$", said, re.MULTILINE)) == {
         f"dballoc_malloc_{name}{suffix}" for name in ("stats", "trim") for suffix in ("", "_init", "_deinit")
     }
+
+
+def test_what_does_not_fit_is_left_out_and_said(tmp_path: Path) -> None:
+    flags = ["-std=c17", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined"]
+    subprocess.run(["cc", *flags, "-o", tmp_path / "text", HERE / "text.c", HERE.parents[1] / "native/udf/text.c"], check=True)
+    kept = []
+    for size in [*range(110, 200), 500, 1000, 4000, 6000]:
+        done = subprocess.run([tmp_path / "text", str(size)], capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr
+        said = json.loads(done.stdout)
+        assert said["path"] == '/a "b"\\\n\xff'
+        assert [entry["index"] for entry in said["list"]] == list(range(len(said["list"])))
+        kept.append((len(said["list"]), "tail" in said, said.get("cut", False)))
+        assert said.get("cut", False) == (len(said["list"]) < 100 or "tail" not in said)
+    assert kept == sorted(kept, key=lambda k: k[0])
+    assert kept[-1] == (100, True, False)
