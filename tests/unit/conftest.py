@@ -49,11 +49,14 @@ def running_program(tmp_path: Path) -> Iterator[Callable[..., int]]:
     """Compile and start a program; it runs until the test ends."""
     started: list[subprocess.Popen[str]] = []
 
-    def start(name: str, source: str, *flags: str, preload: str = "") -> int:
+    def start(name: str, source: str, *flags: str, preload: str = "", through_loader: bool = False) -> int:
         (tmp_path / f"{name}.c").write_text(source)
         subprocess.run(["cc", "-O0", "-fno-builtin", "-o", tmp_path / name, tmp_path / f"{name}.c", *flags], check=True)
         env = {**os.environ, "LD_PRELOAD": preload}
-        process = subprocess.Popen([tmp_path / name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True)
+        loader = sorted(map(str, Path("/").glob("lib*/ld-linux*.so.*")))[:1] if through_loader else []
+        process = subprocess.Popen(
+            [*loader, tmp_path / name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True
+        )
         started.append(process)
         assert process.stdout
         assert process.stdout.readline() == "ready\n"

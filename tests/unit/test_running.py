@@ -1,5 +1,6 @@
 """The bindings of a running process, read from outside."""
 
+import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dballoc.allocators import running
+from dballoc.host import loader
 
 # Calls malloc through a slot, then waits for its standard input to close.
 USES_MALLOC = """
@@ -56,3 +58,36 @@ def test_a_damaged_image_is_refused_not_followed(cut: int) -> None:
     whole = Path("/bin/true").read_bytes()
     with pytest.raises((running.Unreadable, struct.error, IndexError)):
         running._slots(running._parse(whole[:cut]))
+
+
+def test_what_the_loader_was_given_is_the_program(running_program: Callable[..., int]) -> None:
+    pid = running_program("uses", USES_MALLOC, through_loader=True)
+    assert Path(os.readlink(f"/proc/{pid}/exe")).name.startswith("ld-linux")
+    assert Path(running.bindings(pid)["malloc"]).name == "libc.so.6"
+    assert Path(loader.program(pid)).name == "uses"
+
+
+@pytest.mark.parametrize(
+    ("words", "at"),
+    [
+        (["ld.so", "/sbin/mariadbd", "--no-defaults"], 1),
+        (["ld.so", "--library-path", "/a:/b", "--inhibit-cache", "--preload", "/x.so", "/sbin/mysqld"], 6),
+        (["ld.so", "--argv0", "mysqld", "/sbin/mysqld", "--preload", "x"], 3),
+        (["ld.so", "--help"], None),
+        (["ld.so", "--preload"], None),
+        (["ld.so"], None),
+    ],
+)
+def test_the_program_stands_behind_the_loaders_own_options(words: list[str], at: int | None) -> None:
+    assert loader.program_at(words) == at
+
+
+@pytest.mark.parametrize(
+    ("path", "is_it"),
+    [
+        ("/lib64/ld-linux-x86-64.so.2", True), ("/lib/ld-linux-aarch64.so.1", True), ("/lib/ld-2.31.so", True),
+        ("/usr/bin/ld.so", True), ("/usr/sbin/mysqld", False), ("/usr/bin/ld", False), ("/lib/ld-musl.so.x", False),
+    ],
+)  # fmt: skip
+def test_a_loader_is_known_by_its_name(path: str, is_it: bool) -> None:
+    assert loader.is_loader(path) is is_it

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dballoc.allocators import find, running
 from dballoc.catalogue import allocators
-from dballoc.host import thp
+from dballoc.host import loader, thp
 
 # What glibc reads beside GLIBC_TUNABLES (mallopt(3), "Environment variables").
 _GLIBC_OLD = ("MALLOC_ARENA_", "MALLOC_CHECK_", "MALLOC_MMAP_", "MALLOC_PERTURB_", "MALLOC_TOP_PAD_", "MALLOC_TRIM_")
@@ -37,7 +37,7 @@ def identify(pid: int) -> InUse:
     """Look at a process. :class:`dballoc.allocators.running.Unreadable` if that is not possible."""
     bindings = running.bindings(pid)
     try:
-        executable = str(Path(f"/proc/{pid}/exe").readlink())
+        executable = loader.program(pid)
         environ = _environment(Path(f"/proc/{pid}/environ").read_bytes())
         achieved, mapped = thp.achieved(pid), running.mapped(pid)
     except OSError as error:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dballoc.allocators.proof import SYMBOLS
+from dballoc.host import loader
 
 _PT_LOAD, _PT_DYNAMIC = 1, 2
 _DT_PLTRELSZ, _DT_STRTAB, _DT_SYMTAB, _DT_RELA, _DT_RELASZ, _DT_JMPREL = 2, 5, 6, 7, 8, 23
@@ -63,9 +64,10 @@ def bindings(pid: int) -> dict[str, str]:
     out. Unreadable if the process cannot be read.
     """
     try:
-        image = _parse(Path(f"/proc/{pid}/exe").read_bytes())
+        executable = loader.program(pid)
+        started = executable == os.readlink(f"/proc/{pid}/exe")
+        image = _parse(Path(f"/proc/{pid}/exe" if started else f"/proc/{pid}/root{executable}").read_bytes())
         mappings = _mappings(Path(f"/proc/{pid}/maps").read_text())
-        executable = os.readlink(f"/proc/{pid}/exe")
         bias = _bias(image, mappings, executable)
         with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
             found = {}

@@ -8,6 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dballoc.cli import explain_function
+from dballoc.errors import UsageError
 from dballoc.explain import explanation, target
 from dballoc.explain.bounds import Bounds
 from dballoc.explain.ledger import Ledger
@@ -25,12 +27,26 @@ def explain(
     ] = None,
     without_sql: Annotated[bool, typer.Option("--no-sql", help="Do not ask the server itself.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the ledger as JSON, bytes.")] = False,
+    install: Annotated[
+        bool, typer.Option("--install-function", help="Load a function into the server by which its malloc tells its books.")
+    ] = False,
+    remove: Annotated[bool, typer.Option("--remove-function", help="Take that function out of the server again.")] = False,
+    trim: Annotated[bool, typer.Option("--trim", help="Have the server's malloc give back what it holds free.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before one of these three.")] = False,
 ) -> None:
     """Say where a live server's memory goes: lines that add up to its RSS.
 
-    Without --pid, --socket or --service: the only server that runs here. Nothing is stopped, restarted, enabled or written.
+    Without --pid, --socket or --service: the only server that runs here. Nothing is stopped, restarted, enabled or written,
+    but by --install-function, --remove-function and --trim, which say what they do and ask first.
     """
+    changes = {explain_function.install: install, explain_function.remove: remove, explain_function.trim: trim}
+    asked = [change for change, wanted in changes.items() if wanted]
+    if len(asked) > 1 or (asked and (without_sql or as_json)):
+        raise UsageError("--install-function, --remove-function and --trim are each given alone, without --no-sql and --json")
     pid = target.find(pid, socket, service)
+    if asked:
+        asked[0](pid, credentials.find(login_path), yes)
+        return
     found = explanation.explain(pid, None if without_sql else credentials.find(login_path))
     if as_json:
         print(json.dumps(found.as_json(), indent=1))

@@ -1,15 +1,17 @@
 """glibc's malloc from outside: its arenas, their chunks, the blocks that it mapped by themselves.
 
-Layouts as in glibc's malloc.c and arena.c, 64 bits, here those of 2.27 to 2.41; what others change is in :data:`LAYOUTS`:
+Layouts as in glibc's malloc.c and arena.c, 64 bits, here those of 2.27 to 2.42; what others change is in :data:`LAYOUTS`:
 
     heap_info      ar_ptr, prev, size, mprotect_size[, pagesize]   at a multiple of 64 MiB, 32 or 48 bytes
     malloc_state   mutex, flags, have_fastchunks | fastbinsY[10] @16 | top @96 | last_remainder | bins[254] @112 |
                    binmap @2144 | next @2160 | next_free | attached_threads | system_mem @2184 | max_system_mem @2192
     chunk          prev_size, size | 1 previous one in use | 2 mapped by itself | 4 not of the main arena
     tcache         counts[64] of 16 bits, entries[64]                a chunk of 0x290 bytes, the first of each thread's
+                   free_slots[76], entries[76], since 2.42           a chunk of 0x300 bytes; of 0x310 where an arena made it
 
 A chunk is in use if the next one says so. Chunks in a thread's cache (tcache) and in the fast bins say that they are in use.
-2.43 has no fast bins, and its threads' caches do not lie in the heap, so what they hold counts as live there.
+Since 2.42 a cache counts the places that are left in each of its lists; the last 12 lists are of sizes between powers of two,
+and empty unless the tunable tcache_max says otherwise. 2.43 has no fast bins.
 """
 
 import struct
@@ -27,20 +29,20 @@ HEAP = 64 << 20
 _FAST_BINS = 10
 _IN_USE, _MAPPED, _FLAGS = 1, 2, 7
 _TCACHE, _TCACHE_BINS = 0x290, 64
+_TCACHE_SLOTS, _TCACHE_LISTS = (0x300, 0x310), 76
 
 # The least that malloc maps by itself, unless told otherwise (M_MMAP_THRESHOLD, mallopt(3)).
 _THRESHOLD = 128 << 10
 
 # Bounds of every loop: no structure that is read while it changes may lead us round for ever.
 _MOST_ARENAS = 4096
-_MOST_LISTED = 1 << 20
 _WINDOW = 16 << 20
 _TRIES = 3
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Offsets in malloc_state, and its size. ``fast``: None without fast bins; ``tcache``: whether the heap has the caches."""
+    """Offsets in malloc_state, and its size. ``fast``: None without fast bins."""
 
     versions: str
     fast: int | None
@@ -48,12 +50,11 @@ class Layout:
     next: int
     system: int
     size: int
-    tcache: bool
 
 
 LAYOUTS = (
-    Layout("2.27 to 2.41", fast=16, top=96, next=2160, system=2184, size=2200, tcache=True),
-    Layout("2.43", fast=None, top=8, next=2072, system=2096, size=2112, tcache=False),
+    Layout("2.27 to 2.42", fast=16, top=96, next=2160, system=2184, size=2200),
+    Layout("2.43", fast=None, top=8, next=2072, system=2096, size=2112),
 )
 
 
@@ -209,7 +210,7 @@ def _arena(memory: Memory, layout: Layout, address: int, heaps: Sequence[Mapping
             books.unread += span.resident
             continue
         books.chunks += len(chunks.starts)
-        _enter(books, memory if layout.tcache else None, span, chunks)
+        _enter(books, memory, span, chunks)
         end = int(chunks.starts[-1] + chunks.sizes[-1]) if len(chunks.starts) else first
         books.own += head
         books.own_resident += span.between(mapping.start, first)
@@ -256,21 +257,56 @@ def _walk(memory: Memory, span: Span, start: int, stop: int, last: bool) -> _Chu
     return _Chunks(np.array(starts, np.int64), length_of, (flagged[1:] & np.uint64(_IN_USE)) != 0)
 
 
-def _enter(books: Books, memory: Memory | None, span: Span, chunks: _Chunks) -> None:
-    """``memory``: to look for threads' caches in; None without."""
+def _enter(books: Books, memory: Memory, span: Span, chunks: _Chunks) -> None:
     ends = chunks.starts + chunks.sizes
     used, free = chunks.used, ~chunks.used
     books.live += int(chunks.sizes[used].sum())
     books.live_resident += span.bytes(chunks.starts[used], ends[used])
     books.free += int(chunks.sizes[free].sum())
     books.free_resident += span.bytes(chunks.starts[free], ends[free])
-    if memory is None:
-        return
-    for address in chunks.starts[used & (chunks.sizes == _TCACHE)].tolist():
-        cached = _tcache(memory, address)
-        books.tcache += cached
-        books.live -= cached
-        books.live_resident -= cached
+    for cache, sizes in ((_tcache, [_TCACHE]), (_tcache_slots, _TCACHE_SLOTS)):
+        for address in chunks.starts[used & np.isin(chunks.sizes, sizes)].tolist():
+            cached = cache(memory, address)
+            if cached > books.live_resident:
+                continue  # a block that looks like a cache, or one that was read while it changed
+            books.tcache += cached
+            books.live -= cached
+            books.live_resident -= cached
+
+
+def _tcache_slots(memory: Memory, chunk: int) -> int:
+    """As :func:`_tcache`, since 2.42."""
+    try:
+        words = memory.words(chunk + 16, _TCACHE_LISTS * 10 // 8)
+    except OSError:
+        return 0
+    slots = struct.unpack(f"<{_TCACHE_LISTS}H", struct.pack(f"<{_TCACHE_LISTS // 4}Q", *words[: _TCACHE_LISTS // 4]))
+    entries = words[_TCACHE_LISTS // 4 :]
+    # How many a list may hold is told by those that are empty.
+    most = {slot for slot, entry in zip(slots, entries, strict=True) if not entry}
+    if len(most) != 1:
+        return 0
+    held = [max(most) - slot for slot in slots]
+    if any((count == 0) != (entry == 0) or count < 0 or entry % 16 for count, entry in zip(held, entries, strict=True)):
+        return 0
+    small = sum(count * (32 + 16 * i) for i, count in enumerate(held[:_TCACHE_BINS]))
+    large = zip(entries[_TCACHE_BINS:], held[_TCACHE_BINS:], strict=True)
+    return small + sum(_sizes(memory, entry, count) for entry, count in large)
+
+
+def _sizes(memory: Memory, entry: int, count: int) -> int:
+    """The sizes of so many chunks of a cache's list together, as far as it can be followed."""
+    total = 0
+    for _ in range(count):
+        try:
+            size, link = memory.words(entry - 8, 2)
+        except OSError:
+            break
+        total += size & ~_FLAGS
+        entry = link ^ (entry >> 12)
+        if not entry or entry % 16:
+            break
+    return total
 
 
 def _tcache(memory: Memory, chunk: int) -> int:
@@ -289,15 +325,18 @@ def _tcache(memory: Memory, chunk: int) -> int:
 def _move_fast(books: Books, memory: Memory, fast: Sequence[int]) -> None:
     """What the fast bins hold is not live. Their links are mangled since 2.32 (safe-linking): address >> 12 ^ link."""
     for i in range(_FAST_BINS):
-        held = sum(1 for _ in _list(memory, fast[i])) * (32 + 16 * i)
+        # More chunks than there are, and the list has no end.
+        held = sum(1 for _ in _list(memory, fast[i], books.chunks)) * (32 + 16 * i)
+        if held > books.live_resident:
+            raise Torn("a fast bin holds more than there is")
         books.fast += held
         books.live -= held
         books.live_resident -= held
 
 
-def _list(memory: Memory, first: int) -> Iterator[int]:
+def _list(memory: Memory, first: int, most: int) -> Iterator[int]:
     at, seen = first, 0
-    while at and seen < _MOST_LISTED:
+    while at and seen < most:
         if at % 16:
             raise Torn("a fast bin leads astray")
         yield at
@@ -361,8 +400,6 @@ def read(memory: Memory, mappings: Sequence[Mapping], libc: str, others: Collect
                 arenas.append(arena(memory, layout, address, heaps, address == main))
             except (Torn, OSError) as error:
                 trouble.append(f"arena {address:#x}: {error}")
-        if not layout.tcache:
-            trouble.append(f"glibc {layout.versions}: what threads' caches hold is counted as live")
     taken = {m.start for books in arenas for m in books.heaps} | set(others)
     mapped = {m.start: row for m in mappings if m.private and m.start not in taken and m.rss and (row := blocks(memory, m))}
     return Heap(arenas, mapped, trouble)

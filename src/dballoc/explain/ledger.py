@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from dballoc.explain.books import account as accounts
+from dballoc.explain.books.account import LIVE_ALL, Account
 from dballoc.explain.glibc import Block, Books, Heap
 from dballoc.explain.labels import POOL, SCHEMA, Labels
 from dballoc.explain.outside import Outside, Own
@@ -46,9 +48,14 @@ class Ledger:
     notes: list[str] = field(default_factory=list)
 
 
-LIVE, MAPPED, UNNAMED = "live heap, small blocks", "live heap, large blocks", "mapped by the server itself"
+LIVE, MAPPED, UNNAMED = accounts.LIVE_SMALL, accounts.LIVE_LARGE, "mapped by the server itself"
+UNACCOUNTED = "what the allocator does not account for"
 _GLIBC = "glibc's books"
-_UNOWNED = (LIVE, MAPPED, UNNAMED, Kind.MALLOC)
+_UNOWNED = (LIVE, MAPPED, LIVE_ALL, UNNAMED, Kind.MALLOC, UNACCOUNTED)
+# Whose memory the server's labels name, in this order.
+_POOLS = (LIVE, LIVE_ALL, MAPPED, Kind.MALLOC, UNACCOUNTED)
+# By how much an allocator may contradict the walk of its heap before it is said.
+_AGREED = 0.01
 
 # Of what a cache's variable asks for, the share that it maps in one piece: the rest are its hash and its links.
 _SHARES = {POOL: 1.0, "key cache (MyISAM)": 0.955, "Aria page cache": 0.82}
@@ -58,13 +65,13 @@ _NEAR = 0.1
 _MORE = 4096 + 64 + 16
 
 
-def ledger(look: Outside, labels: Labels | None = None) -> Ledger:
-    """From a look from outside, and the server's own labels."""
+def ledger(look: Outside, labels: Labels | None = None, account: Account | None = None) -> Ledger:
+    """From a look from outside, the server's own labels, and what its malloc says of itself."""
     lines = [
         _of_kind(look, Kind.POOL, "server", "left out of core dumps (VmFlags dd)"),
         *_own(look.own, _caches(look, labels)),
         *(_heap(look.heap) if look.heap else []),
-        _of_kind(look, Kind.MALLOC, "heap", f"what no other class claims; malloc is {look.malloc.title}"),
+        *_malloc(look, account),
         _of_kind(look, Kind.STACK, "threads", f"stack pointers of {look.threads} threads"),
         _of_kind(look, Kind.OLD_STACK, "threads", "behind a guard, and no thread is in it"),
         _of_kind(look, Kind.CODE, "files", "mapped, executable in part"),
@@ -80,8 +87,8 @@ def ledger(look: Outside, labels: Labels | None = None) -> Ledger:
     return Ledger(
         look.pid, look.malloc.executable, f"{look.malloc.title} {look.malloc.version}".strip(), look.rss, lines, rest,
         rest + sum(line.resident for line in lines if line.owner in _UNOWNED), beside,
-        ["outside", *(["SQL"] if labels else [])],
-        [*(look.heap.trouble if look.heap else []), *(labels.notes if labels else [])],
+        ["outside", *(["SQL"] if labels else []), *(["function"] if account else [])],
+        [*(look.heap.trouble if look.heap else []), *(labels.notes if labels else []), *_said(look, account)],
     )  # fmt: skip
 
 
@@ -108,6 +115,42 @@ def _heap(heap: Heap) -> list[Line]:
         line("malloc's own", "own_resident", "own"),
         line("in the heap, and not malloc's", "unread", "unread"),
     ]  # fmt: skip
+
+
+def _malloc(look: Outside, account: Account | None) -> list[Line]:
+    """The memory of another malloc than glibc's: by its own books, where it has shown them, and what they leave out."""
+    whole = _of_kind(look, Kind.MALLOC, "heap", f"what no other class claims; malloc is {look.malloc.title}")
+    if account is None or not account.holdings or look.heap:
+        return [whole]
+    lines = [
+        Line("heap", holding.owner, there, holding.bytes, account.source, "labelled", holding.note)
+        for holding, there in accounts.resident(account, whole.resident)
+    ]
+    rest = whole.resident - sum(line.resident for line in lines)
+    size = whole.size - sum(line.size for line in lines) - account.returned
+    return [*lines, replace(whole, owner=UNACCOUNTED, resident=rest, size=max(rest, size))]
+
+
+def _said(look: Outside, account: Account | None) -> list[str]:
+    """What there is to say of the malloc's own account beside its lines."""
+    if account is None:
+        return []
+    notes = list(account.notes)
+    if account.returned:
+        notes.append(f"{account.allocator} keeps {account.returned / 2**20:,.1f} MiB of address space without memory behind it")
+    told, pages = sum(h.bytes for h in account.holdings), _of_kind(look, Kind.MALLOC, "heap", "").resident
+    if look.heap and account.live is not None:
+        walked = sum(b.live + b.tcache for b in look.heap.arenas) + sum(_sum(row)[1] for row in look.heap.mapped.values())
+        if abs(account.live - walked) > _AGREED * walked:
+            notes.append(
+                f"{account.allocator} itself says that {account.live / 2**20:,.1f} MiB are in use, threads' caches included;"
+                f" the walk of its heap found {walked / 2**20:,.1f} MiB"
+            )
+    elif told > pages:
+        notes.append(
+            f"{(told - pages) / 2**20:,.1f} MiB of what {account.allocator} accounts for are not in memory: never touched"
+        )
+    return notes
 
 
 def _sum(pieces: Sequence[Block | Own]) -> tuple[int, int]:
@@ -145,7 +188,7 @@ def _own(own: Sequence[Own], caches: Mapping[str, int]) -> list[Line]:
 
 def _named(lines: list[Line], labels: Labels, blocks: list[Block]) -> list[Line]:
     """Live heap by owner, as far as the server names them; what is left of it stays."""
-    pools = {line.owner: line for line in lines if line.owner in (MAPPED, LIVE, Kind.MALLOC)}
+    pools = {line.owner: line for line in lines if line.owner in _POOLS}
     left = sorted(blocks, key=lambda b: b.size)
     # First whole blocks by their sizes, for every owner, and only then what nobody can be told to have.
     found = [_matching(left, labels.tables if label.owner == SCHEMA else [label.bytes]) for label in labels.heap]
@@ -156,7 +199,7 @@ def _named(lines: list[Line], labels: Labels, blocks: list[Block]) -> list[Line]
     for label, taken in zip(labels.heap, found, strict=True):
         resident, size = _sum(taken)
         more = label.bytes - size
-        for owner in (LIVE, MAPPED, Kind.MALLOC):
+        for owner in _POOLS:
             if more > 0 and (pool := pools.get(owner)) and pool.size:
                 part = min(more, pool.size)
                 there = pool.resident * part // pool.size

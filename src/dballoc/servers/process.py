@@ -17,6 +17,7 @@ from pymysql.cursors import Cursor
 from dballoc.catalogue import servers
 from dballoc.errors import UsageError
 from dballoc.fetch import stock
+from dballoc.host import loader
 from dballoc.servers import build as find_build
 from dballoc.servers import defaults
 from dballoc.servers.build import Build
@@ -42,7 +43,9 @@ class NoWord(Exception):
 
 @dataclass(frozen=True)
 class Process:
-    """A running server. ``executable`` as its own mount namespace has it; ``elsewhere``: that one is not ours."""
+    """A running server. ``executable`` as its own mount namespace has it; ``elsewhere``: that one is not ours; ``loader``: the
+    words before it, of a server that was started through the loader.
+    """
 
     pid: int
     executable: str
@@ -52,6 +55,7 @@ class Process:
     elsewhere: bool
     uid: int
     gid: int
+    loader: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
@@ -77,13 +81,14 @@ def look(pid: int, asked: str = "--like") -> Process:
         raise UsageError(f"{asked} {pid}: {name} is not ours to read; run {who}") from None
     except OSError as error:
         raise UsageError(f"{asked} {pid}: {name}: {error.strerror}") from None
-    executable = link.removesuffix(_REPLACED)
-    if Path(executable).name.startswith("ld-") and Path(executable).name.endswith((".so.2", ".so.1")):
-        raise UsageError(f"{asked} {pid}: it runs through the loader {executable}; only a server started by itself can be read")
+    executable, before = link.removesuffix(_REPLACED), 0
+    if loader.is_loader(executable) and (before := loader.program_at(arguments) or 0):
+        executable = link = loader.program(pid)
     if not any(Path(executable).name.startswith(binary) for entry in servers().values() for binary in entry["binaries"]):
         raise UsageError(f"{asked} {pid}: {name} ({executable}) is not a MySQL-family server")
     return Process(
-        pid, executable, link != executable, arguments[1:], environ, elsewhere, owner.st_uid, owner.st_gid,
+        pid, executable, link != executable, arguments[before + 1 :], environ, elsewhere, owner.st_uid, owner.st_gid,
+        arguments[:before],
     )  # fmt: skip
 
 
@@ -91,6 +96,10 @@ def build(process: Process) -> tuple[str, str | None, Build]:
     """``server.use``, ``server.basedir`` (None for the machine's own) and the build. UsageError if it is not here."""
     path, really = Path(process.executable), Path(f"/proc/{process.pid}/exe")
     where = f"--like {process.pid}"
+    if process.loader:
+        raise UsageError(
+            f"{where}: it runs through the loader {process.loader[0]}; only a server started by itself can be repeated"
+        )
     for family in servers():
         try:
             found = find_build.find(family, None)
@@ -142,13 +151,14 @@ def _of_files(process: Process, switches: list[str]) -> list[tuple[str, str]]:
     if "--no-defaults" in switches:
         return []
     how: dict[str, object] = {"cwd": "/"}
-    command = [process.executable]
+    command = [*process.loader, process.executable]
     if _other_root(process.pid):
         if os.geteuid() != 0:
             raise NoWord("its option files lie in another mount namespace, which only root may enter")
         # A chroot's path is as we see it, a container's as it does.
         inside = process.executable.removeprefix(os.readlink(f"/proc/{process.pid}/root").rstrip("/"))
-        command = ["nsenter", f"--mount=/proc/{process.pid}/ns/mnt", f"--root=/proc/{process.pid}/root", "--", inside]
+        command = ["nsenter", f"--mount=/proc/{process.pid}/ns/mnt", f"--root=/proc/{process.pid}/root", "--"]
+        command += [*process.loader, inside]
     elif process.replaced and not Path(process.executable).exists():
         raise NoWord("its executable is gone, which alone can tell what its option files gave")
     elif os.geteuid() == 0:

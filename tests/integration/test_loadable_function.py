@@ -1,0 +1,315 @@
+"""The loadable function in real servers: installed when asked, used by the ledger, gone without a trace."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+from harness import Cli, Done, wait_until
+
+from dballoc.explain.function import LIBRARY, STATS, TRIM
+from dballoc.explain.ledger import UNACCOUNTED
+
+MIB = 1 << 20
+BIN = f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin"
+NOBODY = 65534
+
+
+@dataclass(frozen=True)
+class Server:
+    pid: int
+    socket: Path
+    plugins: Path
+
+    def ask(self, *statements: str, user: str = "root") -> list[tuple[Any, ...]]:
+        """The last one's rows."""
+        with pymysql.connect(unix_socket=str(self.socket), user=user) as connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+            return list(cursor.fetchall())
+
+    @property
+    def functions(self) -> list[str]:
+        return sorted(str(name) for (name,) in self.ask("SELECT name FROM mysql.func"))
+
+    @property
+    def mapped(self) -> bool:
+        return LIBRARY in Path(f"/proc/{self.pid}/maps").read_text()
+
+
+Start = Callable[..., Server]
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> None:
+    """Here servers outlive a test on purpose; the module's own fixture ends them."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def native_parts() -> None:
+    path = Path(str(files("dballoc") / "_native" / f"lib{LIBRARY}"))
+    assert path.exists(), f"{path} is not there: the tests run on the installed package (make setup)"
+
+
+def account() -> dict[str, int]:
+    """Servers run without privileges, also when the tests have them."""
+    return {"user": NOBODY, "group": NOBODY} if os.geteuid() == 0 else {}
+
+
+@pytest.fixture(scope="module")
+def data(home: Path) -> Path:
+    """A data directory with accounts: root without password, and one that may do nothing."""
+    place = home / "udf-data"
+    place.mkdir()
+    if os.geteuid() == 0:
+        os.chown(place, NOBODY, NOBODY)
+    subprocess.run(
+        [
+            "mariadb-install-db", "--no-defaults", f"--datadir={place}", "--skip-test-db", "--skip-name-resolve",
+            "--auth-root-authentication-method=normal", "--innodb-log-file-size=4M", "--innodb-buffer-pool-size=8M",
+        ],
+        check=True, capture_output=True, cwd="/", **account(),
+    )  # fmt: skip
+    return place
+
+
+@pytest.fixture(scope="module")
+def server(home: Path, data: Path) -> Iterator[Start]:
+    """``server("--key=value", LD_PRELOAD="…")``: a MariaDB with a plugin directory of its own."""
+    executable = shutil.which("mariadbd", path=BIN)
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*options: str, before: tuple[str, ...] = (), **variables: str) -> Server:
+        place = home / f"udf-{len(started)}"
+        (place / "plugins").mkdir(parents=True)
+        subprocess.run(["cp", "-a", data, place / "data"], check=True)
+        if os.geteuid() == 0:
+            os.chown(place, NOBODY, NOBODY)
+        with (place / "log").open("wb") as log:
+            process = subprocess.Popen(
+                [
+                    *before, str(executable), "--no-defaults", f"--datadir={place / 'data'}", f"--socket={place / 's'}",
+                    f"--pid-file={place / 'p'}", f"--plugin-dir={place / 'plugins'}", "--skip-networking",
+                    "--innodb-buffer-pool-size=16M", "--innodb-log-file-size=4M", *options,
+                ],
+                env={"PATH": os.environ["PATH"], **variables}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                start_new_session=True, cwd="/", **account(),
+            )  # fmt: skip
+        started.append(process)
+        wait_until(lambda: (place / "s").exists() or process.poll() is not None)
+        assert process.poll() is None, (place / "log").read_text()
+        return Server(process.pid, place / "s", place / "plugins")
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture(scope="module")
+def logging(server: Start) -> Server:
+    """On glibc, with a binary log."""
+    return server("--log-bin", "--server-id=1")
+
+
+@pytest.fixture
+def changed(run_cli: Cli) -> Callable[..., Done]:
+    """``changed(server, "--install-function")``: asked as root of the server, agreed to."""
+
+    def change(server: Server, *words: str, yes: bool = True, user: str = "root") -> Done:
+        (run_cli.home / ".my.cnf").write_text(f"[client]\nuser={user}\n")
+        agreed = ["--yes"] if yes else []
+        return run_cli("explain", "--pid", str(server.pid), *words, *agreed, env={"HOME": str(run_cli.home)})
+
+    return change
+
+
+def explained(changed: Callable[..., Done], server: Server) -> dict[str, Any]:
+    done = changed(server, "--json", yes=False)
+    assert done.status == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert sum(line["resident"] for line in found["lines"]) + found["rest"] == found["rss"]
+    return found
+
+
+def test_installed_used_trimmed_and_removed_without_a_trace(changed: Callable[..., Done], logging: Server) -> None:
+    at_first = logging.ask("SHOW MASTER STATUS")
+    done = changed(logging, "--install-function")
+    assert done.status == 0, done.stderr
+    assert "This changes the server:" in done.stdout
+    assert f"copy {LIBRARY} into {logging.plugins}" in done.stdout
+    assert logging.functions == [STATS]
+    assert [path.name for path in logging.plugins.iterdir()] == [LIBRARY]
+
+    found = explained(changed, logging)
+    assert found["tiers"] == ["outside", "SQL", "function"]
+    # glibc's heap is walked from outside; its own word agrees to a per cent, or a note would say otherwise.
+    assert [note for note in found["notes"] if "itself says" in note] == []
+    assert "installed already" in changed(logging, "--install-function").stdout
+
+    done = changed(logging, "--trim")
+    assert done.status == 0, done.stderr
+    assert re.search(
+        r"malloc_trim\(0\) took \d+ ms: RSS [\d.]+ MiB before, [\d.]+ MiB after: [\d.]+ MiB (less|more)", done.stdout
+    )
+    assert logging.functions == [STATS]
+
+    done = changed(logging, "--remove-function")
+    assert done.status == 0, done.stderr
+    assert logging.functions == []
+    assert list(logging.plugins.iterdir()) == []
+    assert not logging.mapped
+    assert logging.ask("SHOW MASTER STATUS") == at_first
+    assert "nothing to remove" in changed(logging, "--remove-function").stdout
+    assert explained(changed, logging)["tiers"] == ["outside", "SQL"]
+
+
+def test_nothing_is_done_unasked(changed: Callable[..., Done], logging: Server) -> None:
+    done = changed(logging, "--install-function", yes=False)
+    assert done.status == 2
+    assert done.stderr.splitlines() == ["dballoc: --install-function asks first, and there is nobody to ask; give --yes"]
+    assert (logging.functions, list(logging.plugins.iterdir())) == ([], [])
+
+
+def test_who_may_not_is_told_so(changed: Callable[..., Done], logging: Server) -> None:
+    logging.ask("CREATE OR REPLACE USER plain@localhost")
+    done = changed(logging, "--install-function", user="plain")
+    assert done.status == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert "log in as an account that has them" in done.stderr
+    # One that sees what is there, and may not add to it: what was copied is taken back.
+    logging.ask("GRANT SELECT ON mysql.* TO plain@localhost", "GRANT BINLOG ADMIN ON *.* TO plain@localhost")
+    done = changed(logging, "--install-function", user="plain")
+    assert done.status == 1
+    assert "denied" in done.stderr
+    assert list(logging.plugins.iterdir()) == []
+
+
+def test_trim_takes_the_function(changed: Callable[..., Done], logging: Server) -> None:
+    done = changed(logging, "--trim")
+    assert done.status == 2
+    assert "dballoc explain --install-function" in done.stderr
+    assert TRIM not in logging.functions
+
+
+@pytest.mark.parametrize(("library", "name"), [("libjemalloc.so.2", "jemalloc"), ("libtcmalloc_minimal.so.4", "gperftools")])
+def test_another_mallocs_books_are_lines(changed: Callable[..., Done], server: Start, library: str, name: str) -> None:
+    one = server("--max-allowed-packet=256M", LD_PRELOAD=library)
+    assert changed(one, "--install-function").status == 0
+
+    def live(found: dict[str, Any]) -> int:
+        return sum(line["size"] for line in found["lines"] if line["owner"].startswith("live heap"))
+
+    with pymysql.connect(unix_socket=str(one.socket), user="root", max_allowed_packet=256 * MIB) as connection:
+        before = explained(changed, one)
+        with connection.cursor() as cursor:
+            cursor.execute("SET @kept = REPEAT('x', 128 * 1024 * 1024)")
+        after = explained(changed, one)
+    assert after["tiers"] == ["outside", "SQL", "function"]
+    assert any(line["source"] == f"{name}'s books" for line in after["lines"])
+    # What a session has kept is live, and is in memory: the server's own labels take a part of it. Sizes are rounded up.
+    named = {o["owner"]: o["size"] for o in after["lines"] if o["confidence"] == "labelled" and "books" not in o["source"]}
+    more = live(after) - live(before) + named.get("sessions", 0)
+    assert 128 * MIB <= more <= 1.3 * 128 * MIB
+    assert after["rss"] - before["rss"] >= 127 * MIB
+    # The rest of its pages: what the server maps itself, and what it never accounts for.
+    left = sum(line["resident"] for line in after["lines"] if line["owner"] == UNACCOUNTED)
+    assert left < 0.1 * after["rss"]
+    assert abs(after["rest"]) <= 0.01 * after["rss"]
+    done = changed(one, "--trim")
+    assert done.status == 0, done.stderr
+    before_trim, after_trim = (float(x) for x in re.findall(r"([\d.]+) MiB (?:before|after)", done.stdout))
+    # The session has ended, and its block is free: the malloc gives it back, if it had not done so by itself.
+    assert after_trim <= before_trim + 1
+    assert after_trim * MIB < after["rss"] - 100 * MIB
+
+
+def test_a_malloc_that_does_not_count_says_so(changed: Callable[..., Done], server: Start) -> None:
+    one = server(LD_PRELOAD="libmimalloc.so.2")
+    assert changed(one, "--install-function").status == 0
+    found = explained(changed, one)
+    assert found["tiers"][-1] == "function"
+    assert any("does not count what is live" in note for note in found["notes"])
+    assert changed(one, "--remove-function").status == 0
+    assert not one.mapped
+
+
+def test_a_server_that_loads_no_functions(changed: Callable[..., Done], server: Start) -> None:
+    one = server("--skip-grant-tables")
+    done = changed(one, "--install-function")
+    assert done.status == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert "skip-grant-tables" in done.stderr
+    assert list(one.plugins.iterdir()) == []
+
+
+def test_a_server_that_was_started_through_the_loader(changed: Callable[..., Done], server: Start) -> None:
+    [loader] = sorted(map(str, Path("/").glob("lib*/ld-linux*.so.*")))[:1]
+    one = server(before=(loader, "--inhibit-cache"))
+    found = explained(changed, one)
+    assert found["executable"].endswith("/mariadbd")
+    assert found["tiers"] == ["outside", "SQL"]
+    assert abs(found["rest"]) <= 0.01 * found["rss"]
+
+
+@pytest.mark.parametrize(
+    "words", [["--install-function", "--remove-function"], ["--trim", "--json"], ["--install-function", "--no-sql"]]
+)
+def test_words_that_do_not_go_together(run_cli: Cli, words: list[str]) -> None:
+    done = run_cli("explain", "--pid", "1", *words)
+    assert done.status == 2
+    assert "each given alone" in done.stderr
+
+
+@pytest.mark.slow
+def test_mysql_too(run_cli: Cli, changed: Callable[..., Done], home: Path) -> None:
+    """Debian's MySQL 9.7, which is linked against gperftools, with its binary log."""
+    store = Path(tempfile.gettempdir()) / f"dballoc-test-store-{os.getuid()}"
+    store.mkdir(mode=0o755, exist_ok=True)
+    fetched = run_cli("fetch", "mysql@9.7", env={"DBALLOC_STORE": str(store)})
+    if fetched.status:
+        pytest.skip(fetched.stderr)
+    root = store / "mysql@9.7/root"
+    executable = next(path for path in root.rglob("mysqld") if path.is_file())
+    place = home / "udf-mysql"
+    (place / "plugins").mkdir(parents=True)
+    if os.geteuid() == 0:
+        os.chown(place, NOBODY, NOBODY)
+    common = [
+        executable, "--no-defaults", f"--basedir={root / 'usr'}", f"--datadir={place / 'data'}", "--mysqlx=OFF",
+        "--secure-file-priv=NULL", "--innodb-buffer-pool-size=64M", f"--plugin-dir={place / 'plugins'}",
+    ]  # fmt: skip
+    subprocess.run([*common, "--initialize-insecure"], check=True, capture_output=True, cwd="/", **account())
+    with (place / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [*common, f"--socket={place / 's'}", f"--pid-file={place / 'p'}", "--skip-networking", "--performance-schema=OFF"],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/", **account(),
+        )  # fmt: skip
+    try:
+        wait_until(lambda: (place / "s").exists() or process.poll() is not None)
+        assert process.poll() is None, (place / "log").read_text()
+        one = Server(process.pid, place / "s", place / "plugins")
+        at_first = one.ask("SHOW BINARY LOG STATUS")
+        done = changed(one, "--install-function")
+        assert done.status == 0, done.stderr
+        found = explained(changed, one)
+        assert found["tiers"] == ["outside", "SQL", "function"]
+        assert any(line["source"] == "gperftools's books" for line in found["lines"])
+        done = changed(one, "--trim")
+        assert done.status == 0, done.stderr
+        assert "MallocExtension_ReleaseFreeMemory() took" in done.stdout
+        assert changed(one, "--remove-function").status == 0
+        assert (one.functions, list(one.plugins.iterdir()), one.mapped) == ([], [], False)
+        assert one.ask("SHOW BINARY LOG STATUS") == at_first
+    finally:
+        process.kill()
+        process.wait()

@@ -1,0 +1,69 @@
+"""A process of known memory, accounted for class by class to half a per cent."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dballoc.explain import outside
+from dballoc.explain.ledger import LIVE, MAPPED, UNNAMED, Ledger, ledger
+from dballoc.explain.outside import Outside
+from dballoc.explain.pages import Kind
+
+SOURCE = Path(__file__).parent / "classes.c"
+
+Looked = tuple[dict[str, int], Outside, Ledger]
+
+
+@pytest.fixture(scope="module")
+def looked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Looked]:
+    """What the program says that it has, a look at it, and its ledger."""
+    directory = tmp_path_factory.mktemp("classes")
+    program = directory / "classes"
+    flags = ["-std=c17", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]
+    subprocess.run(["cc", *flags, "-o", program, SOURCE], check=True)
+    process = subprocess.Popen(
+        [program, directory / "file"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env={"PATH": os.environ["PATH"]},
+    )  # fmt: skip
+    assert process.stdout
+    said = {}
+    while (line := process.stdout.readline()) != "ready\n":
+        assert line, "it has ended"
+        name, size = line.split()
+        said[name] = int(size)
+    found = outside.look(process.pid)
+    yield said, found, ledger(found)
+    process.communicate("", timeout=10)
+
+
+@pytest.mark.parametrize(
+    ("name", "owner"),
+    [
+        ("live", LIVE),
+        ("held", "free but held"),
+        ("large", MAPPED),
+        ("stacks", Kind.STACK),
+        ("file", Kind.FILE),
+        ("own", UNNAMED),
+    ],
+)
+def test_each_class_has_what_the_program_has(looked: Looked, name: str, owner: str) -> None:
+    said, _, found = looked
+    assert sum(line.resident for line in found.lines if line.owner == owner) == pytest.approx(said[name], rel=0.005)
+
+
+def test_what_is_lazily_freed_and_what_is_huge_is_known_by_mapping(looked: Looked) -> None:
+    said, found, _ = looked
+    assert sum(m.lazy for m in found.mappings) == pytest.approx(said["lazy"], rel=0.005)
+    if "[never]" in Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text():
+        pytest.skip("this host has no transparent huge pages")
+    assert sum(m.huge for m in found.mappings) == pytest.approx(said["huge"], rel=0.005)
+
+
+def test_all_of_it_is_on_a_line(looked: Looked) -> None:
+    _, _, found = looked
+    assert sum(line.resident for line in found.lines) + found.rest == found.rss
+    assert abs(found.rest) <= 0.005 * found.rss

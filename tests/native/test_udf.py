@@ -1,0 +1,143 @@
+"""The loadable functions, called as a server calls them, under every malloc that is here: what it says is what was asked for."""
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dballoc.allocators import find
+from dballoc.errors import UsageError
+from dballoc.explain import books, outside
+from dballoc.explain.books.account import CACHES, HELD
+from dballoc.explain.ledger import UNACCOUNTED, ledger
+from dballoc.explain.pages import Kind
+
+HERE = Path(__file__).parent
+# What the program asks for, beside what is rounded up to size classes: at most an eighth, and what libc and threads have.
+ROUNDING = 1.125
+
+Ran = tuple[int, list[str], int]
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("books") / "books"
+    flags = ["-std=c17", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]
+    subprocess.run(["cc", *flags, "-o", path, HERE / "books.c", "-ldl"], check=True)
+    return path
+
+
+@pytest.fixture
+def run(program: Path, native_library: Callable[[str], Path]) -> Iterator[Callable[..., Ran]]:
+    """``run("jemalloc", "malloc_stats")``: the bytes that the program has asked for, what the functions say, its PID."""
+    started: list[subprocess.Popen[str]] = []
+
+    def ran(allocator: str, *names: str) -> Ran:
+        try:
+            preload = ":".join(map(str, find.find(allocator).libraries))
+        except UsageError as error:
+            pytest.skip(str(error))
+        process = subprocess.Popen(
+            [program, native_library("udf"), *names], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env={"PATH": os.environ["PATH"], "LD_PRELOAD": preload},
+        )  # fmt: skip
+        started.append(process)
+        assert process.stdout
+        lines = []
+        while (line := process.stdout.readline()) != "ready\n":
+            assert line, "it has ended"
+            lines.append(line)
+        return int(lines[0]), lines[1:], process.pid
+
+    yield ran
+    for process in started:
+        process.communicate("", timeout=10)
+
+
+@pytest.mark.parametrize("allocator", ["glibc", "jemalloc", "tcmalloc", "tcmalloc-full", "google-tcmalloc", "scudo"])
+def test_what_is_live_is_what_was_asked_for(run: Callable[..., Ran], allocator: str) -> None:
+    asked, [text], pid = run(allocator, "malloc_stats")
+    found = books.read(text)
+    assert found.live is not None
+    assert asked <= found.live <= asked * ROUNDING
+    # Half of what three threads asked for is given back: it is in a cache, or free in pages that stay.
+    kept = sum(h.bytes for h in found.holdings if h.owner in (CACHES, HELD))
+    if allocator != "scudo":
+        assert kept == pytest.approx(3 * 10000 * 1000, rel=0.1)
+    look = outside.look(pid)
+    made = ledger(look, None, found)
+    assert sum(line.resident for line in made.lines) + made.rest == made.rss == look.rss
+    if allocator != "glibc":
+        left_out = sum(line.resident for line in made.lines if line.owner == UNACCOUNTED)
+        whole = sum(m.rss for m, kind in zip(look.mappings, look.kinds, strict=True) if kind is Kind.MALLOC)
+        assert left_out < 0.02 * whole or allocator == "scudo"
+    assert [note for note in made.notes if "itself says" in note] == []
+
+
+@pytest.mark.parametrize("allocator", ["mimalloc", "tbbmalloc"])
+def test_one_that_does_not_count_says_so(run: Callable[..., Ran], allocator: str) -> None:
+    _, [text], _ = run(allocator, "malloc_stats")
+    found = books.read(text)
+    assert found.live is None
+    assert found.notes
+
+
+@pytest.mark.parametrize(
+    ("allocator", "called"),
+    [
+        ("glibc", "malloc_trim(0)"),
+        ("jemalloc", "arena.4096.purge"),
+        ("tcmalloc", "MallocExtension_ReleaseFreeMemory()"),
+        ("mimalloc", "mi_collect(true)"),
+        ("tbbmalloc", "scalable_allocation_command(TBBMALLOC_CLEAN_ALL_BUFFERS)"),
+    ],
+)
+def test_memory_is_given_back_when_asked(run: Callable[..., Ran], allocator: str, called: str) -> None:
+    _, [before, text, after], _ = run(allocator, "malloc_stats", "malloc_trim", "malloc_stats")
+    assert books.called(text) == called
+    one, other = (books.read(x) for x in (before, after))
+    if one.live is not None and other.live is not None:
+        # Nothing that is in use goes.
+        assert other.live == pytest.approx(one.live, rel=0.01)
+
+
+def test_every_arena_is_told_and_no_list_of_sizes(run: Callable[..., Ran]) -> None:
+    _, [text], pid = run("glibc", "malloc_stats")
+    said: dict[str, Any] = json.loads(text)
+    assert "<size" not in said["malloc_info"]
+    heap = outside.look(pid).heap
+    assert heap
+    assert len(re.findall("<heap ", said["malloc_info"])) == len(heap.arenas)
+    assert said["mallinfo2"]["hblkhd"] == sum(b.size for row in heap.mapped.values() for b in row)
+
+
+def test_it_runs_on_every_glibc(native_library: Callable[[str], Path]) -> None:
+    """The library is copied into containers of older systems."""
+    said = subprocess.run(["objdump", "-T", native_library("udf")], capture_output=True, text=True, check=True).stdout
+    versions = {tuple(map(int, v.split("."))) for v in re.findall(r"GLIBC_([\d.]+)", said)}
+    assert versions
+    assert max(versions) <= (2, 17)
+    assert set(re.findall(r"\b(dballoc_\w+)$", said, re.MULTILINE)) == {
+        f"dballoc_malloc_{name}{suffix}" for name in ("stats", "trim") for suffix in ("", "_init", "_deinit")
+    }
+
+
+def test_what_does_not_fit_is_left_out_and_said(tmp_path: Path) -> None:
+    flags = ["-std=c17", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined"]
+    subprocess.run(["cc", *flags, "-o", tmp_path / "text", HERE / "text.c", HERE.parents[1] / "native/udf/text.c"], check=True)
+    kept = []
+    for size in [*range(110, 200), 500, 1000, 4000, 6000]:
+        done = subprocess.run([tmp_path / "text", str(size)], capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr
+        said = json.loads(done.stdout)
+        assert said["path"] == '/a "b"\\\n\xff'
+        assert [entry["index"] for entry in said["list"]] == list(range(len(said["list"])))
+        kept.append((len(said["list"]), "tail" in said, said.get("cut", False)))
+        assert said.get("cut", False) == (len(said["list"]) < 100 or "tail" not in said)
+    assert kept == sorted(kept, key=lambda k: k[0])
+    assert kept[-1] == (100, True, False)

@@ -1,0 +1,263 @@
+"""What allocators say of themselves, as the loadable function hands it over, and what a ledger makes of it."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dballoc.allocators.identify import InUse
+from dballoc.explain import books, smaps
+from dballoc.explain.books import account as accounts
+from dballoc.explain.books.account import CACHES, HELD, LAZY, LIVE_ALL, LIVE_LARGE, LIVE_SMALL, OWN, Account, Holding, account
+from dballoc.explain.glibc import Block, Books, Heap
+from dballoc.explain.labels import Label, Labels
+from dballoc.explain.ledger import UNACCOUNTED, ledger
+from dballoc.explain.outside import Outside
+from dballoc.explain.pages import Kind
+
+MIB = 1 << 20
+
+JEMALLOC: dict[str, Any] = {
+    "format": 1, "malloc": "/usr/lib/libjemalloc.so.2", "allocator": "jemalloc", "version": "5.3.0-0-g54eaed1",
+    "stats.allocated": 30 * MIB, "stats.active": 36 * MIB, "stats.metadata": 3 * MIB, "stats.resident": 50 * MIB,
+    "stats.retained": 7 * MIB, "arenas.page": 4096,
+    "arenas": [
+        {"arena": 0, "pdirty": 256, "pmuzzy": 0, "tcache_bytes": MIB, "small.allocated": 9 * MIB, "large.allocated": 12 * MIB},
+        {"arena": 3, "pdirty": 256, "pmuzzy": 512, "tcache_bytes": MIB, "small.allocated": 9 * MIB, "large.allocated": 0},
+    ],
+    "bins": [
+        {"size": 512, "nregs": 8, "slab_size": 4096, "curregs": 7, "curslabs": 1},
+        {"size": 1024, "nregs": 4, "slab_size": 4096, "curregs": 1024, "curslabs": 1024},
+        {"size": 1280, "nregs": 16, "slab_size": 20480},
+    ],
+}  # fmt: skip
+GPERFTOOLS = {
+    "format": 1, "malloc": "/usr/lib/libtcmalloc_minimal.so.4", "allocator": "gperftools",
+    "generic.current_allocated_bytes": 40 * MIB, "tcmalloc.pageheap_free_bytes": 2 * MIB,
+    "tcmalloc.pageheap_unmapped_bytes": 5 * MIB, "tcmalloc.current_total_thread_cache_bytes": 3 * MIB,
+    "tcmalloc.central_cache_free_bytes": 4 * MIB, "tcmalloc.transfer_cache_free_bytes": MIB,
+    "report": "MALLOC: +      2883584 (    2.8 MiB) Bytes in malloc metadata\nMALLOC:   ------------\n",
+}  # fmt: skip
+GOOGLE = {
+    "format": 1, "malloc": "/x/libgoogle_tcmalloc.so", "allocator": "google-tcmalloc",
+    "generic.current_allocated_bytes": 40 * MIB, "tcmalloc.pageheap_free_bytes": 2 * MIB, "tcmalloc.pageheap_unmapped_bytes": 0,
+    "tcmalloc.central_cache_free": MIB, "tcmalloc.transfer_cache_free": MIB, "tcmalloc.sharded_transfer_cache_free": MIB,
+    "tcmalloc.cpu_free": 2 * MIB, "tcmalloc.thread_cache_free": MIB, "tcmalloc.metadata_bytes": 3 * MIB,
+}  # fmt: skip
+GLIBC = {
+    "format": 1, "malloc": "/lib/libc.so.6", "allocator": "glibc",
+    "malloc_info": """<malloc version="1">
+<heap nr="0">
+<total type="fast" count="0" size="0"/>
+<total type="rest" count="1" size="116976"/>
+<system type="current" size="135168"/>
+</heap>
+<heap nr="1">
+<total type="fast" count="2" size="64"/>
+<total type="rest" count="9994" size="10084633"/>
+<system type="current" size="20164608"/>
+</heap>
+<total type="fast" count="2" size="64"/>
+<total type="rest" count="9995" size="10201609"/>
+<total type="mmap" count="7" size="12500992"/>
+<system type="current" size="20299776"/>
+<system type="max" size="20299776"/>
+</malloc>
+""",
+}  # fmt: skip
+
+
+def read(said: dict[str, Any], **changes: Any) -> Account:
+    return books.read(json.dumps(said | changes))
+
+
+def sizes(found: Account) -> dict[str, int]:
+    return {h.owner: h.bytes for h in found.holdings}
+
+
+def test_jemalloc() -> None:
+    found = read(JEMALLOC)
+    # Threads' caches count as allocated, the free places of slabs as active.
+    assert sizes(found) == {
+        LIVE_SMALL: 16 * MIB, LIVE_LARGE: 12 * MIB, CACHES: 2 * MIB, HELD: 8 * MIB, LAZY: 2 * MIB, OWN: 3 * MIB,
+    }  # fmt: skip
+    assert (found.live, found.returned) == (28 * MIB, 7 * MIB)
+    held = next(h for h in found.holdings if h.owner == HELD)
+    assert held.note == "6.0 MiB of pages in use, 2.0 MiB dirty; most of one size: 3.0 MiB in blocks of 1024"
+
+
+def test_a_jemalloc_of_before_5_calls_its_largest_blocks_huge() -> None:
+    old = [{"arena": 0, "small.allocated": MIB, "large.allocated": MIB, "huge.allocated": 8 * MIB, "pdirty": 0}]
+    found = read(JEMALLOC, arenas=old, bins=[], **{"stats.allocated": 10 * MIB})
+    assert sizes(found)[LIVE_LARGE] == 9 * MIB
+    assert found.live == 10 * MIB
+
+
+def test_a_jemalloc_without_statistics_says_so() -> None:
+    found = books.read(json.dumps({k: v for k, v in JEMALLOC.items() if not k.startswith("stats.")}))
+    assert (found.holdings, found.live) == ([], None)
+    assert found.notes == ["this jemalloc was built without statistics"]
+
+
+def test_gperftools() -> None:
+    assert sizes(read(GPERFTOOLS)) == {LIVE_ALL: 40 * MIB, CACHES: 3 * MIB, HELD: 7 * MIB, OWN: 2883584}
+    assert read(GPERFTOOLS).returned == 5 * MIB
+
+
+def test_googles_caches_are_of_cpus_and_threads() -> None:
+    assert sizes(read(GOOGLE)) == {LIVE_ALL: 40 * MIB, CACHES: 3 * MIB, HELD: 5 * MIB, OWN: 3 * MIB}
+
+
+def test_glibc_without_the_flags_that_it_adds_up() -> None:
+    found = sizes(read(GLIBC))
+    assert found[LIVE_LARGE] == 12500992
+    assert found[HELD] == 10201609 - 9993 + 64
+    assert found[LIVE_SMALL] == 20299776 - found[HELD]
+
+
+def test_mimalloc_counts_what_is_live_only_in_some_builds() -> None:
+    said = {"format": 1, "malloc": "/x/libmimalloc.so", "allocator": "mimalloc", "current_commit": 95 * MIB}
+    plain = read(said)
+    assert (plain.live, plain.holdings) == (None, [])
+    assert plain.notes == ["mimalloc has committed 95.0 MiB", "this build of mimalloc does not count what is live"]
+    stats = {"malloc_normal": {"total": 9, "current": 5 * MIB}, "malloc_huge": {"current": MIB}}
+    assert read(said, stats=json.dumps(stats)).live == 6 * MIB
+    assert read(said, stats="{ not JSON").live is None
+
+
+def test_an_old_scudo_counts_modulo() -> None:
+    found = read({"format": 1, "malloc": "/x", "allocator": "scudo", "allocated": 5, "modulo": 1 << 32})
+    assert found.live == 5
+    assert "4 GiB more" in found.notes[0]
+
+
+def test_tbbmalloc_says_that_it_says_nothing() -> None:
+    found = read({"format": 1, "malloc": "/x", "allocator": "tbbmalloc", "report": "nothing"})
+    assert (found.live, found.notes) == (None, ["nothing"])
+
+
+def test_an_answer_that_was_cut_says_so() -> None:
+    assert "left some arenas out" in read(JEMALLOC, cut=True).notes[-1]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "no JSON"),
+        ('{"format": 1', "no JSON"),
+        ("[1]", "another version"),
+        ('{"format": 2}', "another version"),
+        ('{"format": 1, "malloc": "/opt/libhoard.so"}', "does not know the malloc in /opt/libhoard.so"),
+        ('{"format": 1}', "does not know the malloc in use"),
+        ('{"format": 1, "allocator": "jemalloc"}', "figures of jemalloc cannot be read"),
+        ('{"format": 1, "allocator": "glibc", "malloc_info": "<malloc/>"}', "figures of glibc cannot be read"),
+        ('{"format": 1, "allocator": "gperftools", "tcmalloc.central_cache_free_bytes": "x"}', "cannot be read"),
+    ],
+)
+def test_what_is_not_understood_is_one_line(text: str, says: str) -> None:
+    with pytest.raises(books.Unreadable, match=says) as refused:
+        books.read(text)
+    assert "\n" not in str(refused.value)
+
+
+@given(st.recursive(st.none() | st.integers() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x), max_leaves=9))
+def test_whatever_a_function_answers_nothing_else_is_raised(value: Any) -> None:
+    for said in (JEMALLOC, GPERFTOOLS, GOOGLE, GLIBC):
+        for key in said:
+            try:
+                found = read(said, **{key: value})
+            except books.Unreadable:
+                continue
+            assert all(h.bytes >= 0 for h in found.holdings)
+
+
+SIZES = st.integers(0, 1 << 40)
+ACCOUNTS = st.builds(
+    lambda parts, returned: account("x", [Holding(owner, size) for owner, size in parts.items()], returned),
+    st.dictionaries(st.sampled_from([LIVE_SMALL, LIVE_LARGE, LIVE_ALL, CACHES, HELD, LAZY, OWN]), SIZES), SIZES,
+)  # fmt: skip
+
+
+@given(ACCOUNTS, SIZES)
+def test_no_more_is_resident_than_the_pages_and_than_was_told(found: Account, pages: int) -> None:
+    there = accounts.resident(found, pages)
+    told = sum(h.bytes for h in found.holdings)
+    assert all(0 <= size <= h.bytes for h, size in there)
+    total = sum(size for _, size in there)
+    assert total <= pages
+    # Rounded down, a byte a line at most.
+    assert total >= min(told, pages) - len(there)
+
+
+def test_what_was_never_touched_is_live_first() -> None:
+    found = account("x", [Holding(LIVE_SMALL, 10), Holding(LIVE_LARGE, 20), Holding(CACHES, 5)])
+    assert [size for _, size in accounts.resident(found, 100)] == [10, 20, 5]
+    assert [size for _, size in accounts.resident(found, 25)] == [10, 10, 5]
+    assert [size for _, size in accounts.resident(found, 8)] == [3, 0, 5]
+    assert [size for _, size in accounts.resident(found, 3)] == [0, 0, 3]
+
+
+SMAPS = """\
+55e511d6c000-55e51269d000 r-xp 00682000 fe:00 10706945                   /usr/sbin/mariadbd
+Rss:                4096 kB
+VmFlags: rd ex mr mw me
+7f4c640c6000-7f4c6a0c6000 rw-p 00000000 00:00 0
+Rss:               {rss} kB
+VmFlags: rd wr mr mw me ac
+"""
+
+
+def look(rss: int, heap: Heap | None = None, name: str = "jemalloc") -> Outside:
+    in_use = InUse(1, "/usr/sbin/mariadbd", name, name, "5.3.0", f"/usr/lib/lib{name}.so.2", "", {}, {}, {}, "")
+    mappings = smaps.parse(SMAPS.format(rss=rss >> 10))
+    return Outside(1, 0.0, in_use, mappings, [Kind.CODE, Kind.MALLOC if heap is None else Kind.HEAP], heap, [], 1, 0, 0, 0.0)
+
+
+def residents(found: Outside, labels: Labels | None, said: Account | None) -> dict[str, int]:
+    books_of = ledger(found, labels, said)
+    assert sum(line.resident for line in books_of.lines) + books_of.rest == books_of.rss
+    return {line.owner: line.resident for line in books_of.lines}
+
+
+def test_a_ledger_has_the_mallocs_own_lines() -> None:
+    found = residents(look(50 * MIB), None, read(JEMALLOC))
+    assert found[LIVE_LARGE] == 12 * MIB
+    assert found[HELD] == 8 * MIB
+    assert found[UNACCOUNTED] == 50 * MIB - 43 * MIB
+    assert Kind.MALLOC not in found
+    whole = ledger(look(50 * MIB), None, read(JEMALLOC))
+    assert whole.tiers == ["outside", "function"]
+    assert whole.unowned == (16 + 12 + 7) * MIB
+    assert "jemalloc keeps 7.0 MiB of address space without memory behind it" in whole.notes
+
+
+def test_what_is_told_and_not_in_memory_is_said() -> None:
+    found = ledger(look(40 * MIB), None, read(JEMALLOC))
+    lines = {line.owner: line for line in found.lines}
+    assert UNACCOUNTED not in lines
+    assert (lines[LIVE_LARGE].resident, lines[LIVE_LARGE].size) == (9 * MIB, 12 * MIB)
+    assert any(note.startswith("3.0 MiB of what jemalloc accounts for are not in memory") for note in found.notes)
+
+
+def test_labels_take_from_the_mallocs_live_blocks() -> None:
+    labels = Labels("10.11-MariaDB", [Label("sessions", 4 * MIB, "processlist")], [], {}, {}, {})
+    found = residents(look(60 * MIB), labels, read(GPERFTOOLS))
+    assert (found["sessions"], found[LIVE_ALL]) == (4 * MIB, 36 * MIB)
+
+
+def test_without_books_the_malloc_has_one_line() -> None:
+    said = read({"format": 1, "malloc": "/x", "allocator": "tbbmalloc", "report": "nothing"})
+    assert residents(look(50 * MIB), None, said)[Kind.MALLOC] == 50 * MIB
+
+
+def test_glibcs_own_word_is_held_against_the_walk() -> None:
+    live = read(GLIBC).live
+    assert live is not None
+    small = live - 12500992
+    agrees = Heap([Books(1, live=small - 1000, live_resident=0, tcache=1000)], {1: [Block(1, 12500992, 0)]}, [])
+    assert not [n for n in ledger(look(60 * MIB, agrees, "glibc"), None, read(GLIBC)).notes if "itself says" in n]
+    other = Heap([Books(1, live=small // 2)], {1: [Block(1, 12500992, 0)]}, [])
+    [note] = [n for n in ledger(look(60 * MIB, other, "glibc"), None, read(GLIBC)).notes if "itself says" in n]
+    assert "glibc itself says that 21.6 MiB are in use" in note

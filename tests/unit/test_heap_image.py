@@ -1,0 +1,266 @@
+"""The walk of glibc's heap on made images: as they should be, torn while they are read, and hostile."""
+
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dballoc.explain import glibc
+from dballoc.explain.glibc import HEAP, LAYOUTS, Books, Heap, Layout
+from dballoc.explain.memory import PAGE, Memory, Span
+from dballoc.explain.smaps import Mapping
+
+LIBC = "/lib/libc.so.6"
+DATA, BRK, ARENA, LARGE = 0x7F0000100000, 0x555500000000, 0x7F0004000000, 0x7F0010000000
+PAGES = {DATA: 4, BRK: 34, ARENA: 33, LARGE: 70}
+MUTEX_AND_FLAGS = 0
+
+
+class Image(Memory):
+    """A process's memory that is made up. ``absent``: pages that are not resident; ``meanwhile``: called before each read."""
+
+    def __init__(self, absent: frozenset[int] = frozenset(), meanwhile: Callable[["Image"], None] | None = None) -> None:
+        self.parts = {start: bytearray(pages * PAGE) for start, pages in PAGES.items()}
+        self.absent = absent
+        self.meanwhile = meanwhile
+        self.reads = 0
+
+    def __enter__(self) -> "Image":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        pass
+
+    def put(self, address: int, *words: int) -> None:
+        for start, part in self.parts.items():
+            at = address - start
+            if 0 <= at <= len(part) - 8 * len(words):
+                struct.pack_into(f"<{len(words)}Q", part, at, *(w % 2**64 for w in words))
+
+    def _there(self, page: int) -> bool:
+        return page not in self.absent and any(s <= page < s + len(p) for s, p in self.parts.items())
+
+    def _bytes(self, start: int, count: int) -> bytes:
+        self.reads += 1
+        if self.meanwhile:
+            self.meanwhile(self)
+        for at, part in self.parts.items():
+            if at <= start < at + len(part):
+                return bytes(part[start - at : start - at + count])
+        raise OSError(5, "not mapped")
+
+    def span(self, start: int, end: int) -> Span:
+        pages = [self._there(page * PAGE) for page in range(start // PAGE, end // PAGE)]
+        return Span(start, np.array(pages or [False]))
+
+    def copy(self, span: Span, start: int, end: int) -> memoryview:
+        found = bytearray(end - start)
+        for page in range(start - start % PAGE, end, PAGE):
+            a, b = max(start, page), min(end, page + PAGE)
+            if b > a and self._there(page):
+                got = self._bytes(a, b - a)
+                found[a - start : a - start + len(got)] = got
+        return memoryview(found).cast("Q")
+
+    def words(self, address: int, count: int = 1) -> tuple[int, ...]:
+        end = address + 8 * count
+        if not all(self._there(page) for page in range(address - address % PAGE, end, PAGE)):
+            raise OSError(14, "not resident")
+        raw = self._bytes(address, 8 * count)
+        if len(raw) < 8 * count:
+            raise OSError(14, "not readable")
+        return struct.unpack(f"<{count}Q", raw)
+
+    def pair(self, address: int) -> tuple[int, int]:
+        try:
+            found = self.words(address, 2)
+        except OSError:
+            return 0, 0
+        return found[0], found[1]
+
+
+def mappings(image: Image) -> list[Mapping]:
+    def one(start: int, path: str, permissions: str = "rw-p", inode: int = 0) -> Mapping:
+        end = start + PAGES[start] * PAGE
+        rss = image.span(start, end).resident
+        return Mapping(start, end, permissions, 0, inode, path, rss, rss, 0, 0, 0, 0, frozenset())
+
+    return [one(BRK, "[heap]"), one(DATA, LIBC, inode=7), one(ARENA, ""), one(LARGE, "")]
+
+
+def sound(layout: Layout, caches: bool = True, **how: Any) -> Image:
+    """Two arenas of 100 chunks each, every fourth free, a cache with two chunks, and a block of 64 pages mapped by itself."""
+    image = Image(**how)
+    main = DATA + 0x80
+    other = ARENA + 0x30
+    first = ARENA + -(-(0x30 + layout.size) // 16) * 16
+    for address, start, end, following in (
+        (main, BRK, BRK + PAGES[BRK] * PAGE, other),
+        (other, first, ARENA + 33 * PAGE, main),
+    ):
+        top = _chunks(image, layout, start, caches)
+        image.put(top + 8, (end - top) | 1)
+        image.put(address + layout.top, top)
+        image.put(address + layout.next, following)
+        image.put(address + layout.system, end - (start if address == main else ARENA))
+    image.put(ARENA, other, 0, 33 * PAGE, 33 * PAGE)
+    image.put(LARGE + 8, 64 * PAGE | 2)
+    return image
+
+
+def _chunks(image: Image, layout: Layout, at: int, caches: bool) -> int:
+    if caches and layout.fast is not None:
+        counts, entries = [0] * 64, [0] * 64
+        counts[2], entries[2] = 2, at + 0x1000
+        image.put(at + 8, 0x291)
+        image.put(at + 16, *struct.unpack("<16Q", struct.pack("<64H", *counts)), *entries)
+        at += 0x290
+    elif caches:
+        slots, lists = [16] * 76, [0] * 76
+        slots[2], lists[2] = 14, at + 0x1000
+        image.put(at + 8, 0x301)
+        image.put(at + 16, *struct.unpack("<19Q", struct.pack("<76H", *slots)), *lists)
+        at += 0x300
+    before = 1
+    for i in range(100):
+        size = 64 + 16 * (i % 8)
+        image.put(at + 8, size | before)
+        before = 0 if i % 4 == 3 else 1
+        at += size
+    image.put(at + 8, 1024 | before)
+    return at + 1024
+
+
+def read(image: Image) -> Heap:
+    parts = glibc.split(image, mappings(image))
+    return glibc.read(image, parts, LIBC, {DATA})
+
+
+FREE = sum(64 + 16 * (i % 8) for i in range(3, 100, 4))
+ALL = sum(64 + 16 * (i % 8) for i in range(100)) + 1024
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.versions)
+def test_a_sound_image_is_read_to_the_byte(layout: Layout) -> None:
+    found = read(sound(layout))
+    assert found.trouble == []
+    main, other = found.arenas
+    own = 0x290 if layout.fast is not None else 0x300
+    for books, pages in ((main, PAGES[BRK]), (other, PAGES[ARENA])):
+        assert books.system == pages * PAGE
+        assert books.tcache == 2 * 64
+        assert books.live == ALL - FREE + own - 2 * 64
+        assert books.live + books.tcache + books.fast + books.free + books.own == pages * PAGE
+    [[block]] = found.mapped.values()
+    assert (block.address, block.size, block.resident) == (LARGE, 64 * PAGE, 64 * PAGE)
+
+
+def check(found: Heap, image: Image) -> None:
+    """Nothing is below 0, nothing is more than there is, and looking has ended."""
+    assert image.reads < 200_000
+    for books in found.arenas:
+        parts = _residents(books)
+        assert min(parts) >= 0, books
+        assert sum(parts) <= sum(image.span(m.start, m.end).resident for m in books.heaps)
+        assert min(books.live, books.free, books.own) >= 0, books
+    blocks = [block for row in found.mapped.values() for block in row]
+    assert all(0 <= b.resident <= b.size for b in blocks)
+    edges = [edge for b in blocks for edge in (b.address, b.address + b.size)]
+    assert edges == sorted(edges)
+    assert sum(b.resident for b in blocks) <= sum(PAGES[start] * PAGE for start in (ARENA, LARGE, BRK))
+
+
+def _residents(books: Books) -> list[int]:
+    return [books.live_resident, books.tcache, books.fast, books.free_resident, books.own_resident, books.unread]
+
+
+# Addresses that matter to a walk, and some around them.
+PLACES = st.sampled_from([DATA, BRK, ARENA, LARGE]).flatmap(
+    lambda s: st.integers(0, PAGES[s] * PAGE // 8 - 1).map(lambda i: s + 8 * i)
+)
+NEAR = st.builds(
+    lambda base, more: base + 8 * more,
+    st.sampled_from([DATA + 0x80, ARENA, ARENA + 0x30, BRK, LARGE, ARENA + HEAP]), st.integers(0, 300),
+)  # fmt: skip
+WHERE = PLACES | NEAR
+WORDS = (
+    st.integers(0, 2**64 - 1)
+    | WHERE
+    | st.sampled_from([0, 1, 2, 7, 16, 17, 32, 33, 0x291, 0x301, 0x311, PAGE | 2, HEAP, HEAP | 1, 2**63, 2**64 - 16])
+    | st.integers(0, 1 << 17)
+)
+DAMAGE = st.lists(st.tuples(WHERE, WORDS), max_size=12)
+ABSENT = st.frozensets(st.sampled_from([s + PAGE * i for s, count in PAGES.items() for i in range(count)]), max_size=20)
+WHICH = st.sampled_from(LAYOUTS)
+
+
+@settings(max_examples=150)
+@given(WHICH, DAMAGE, ABSENT)
+def test_a_hostile_image_neither_crashes_nor_hangs_nor_adds_up_to_more(
+    layout: Layout, damage: list[tuple[int, int]], absent: frozenset[int]
+) -> None:
+    image = sound(layout, absent=absent)
+    for address, word in damage:
+        image.put(address, word)
+    check(read(image), image)
+
+
+@settings(max_examples=80)
+@given(WHICH, st.lists(st.tuples(WHERE, WORDS), min_size=1, max_size=40), st.integers(1, 30))
+def test_one_that_changes_while_it_is_read(layout: Layout, changes: list[tuple[int, int]], every: int) -> None:
+    left = iter(changes)
+
+    def meanwhile(image: Image) -> None:
+        if image.reads % every == 0 and (change := next(left, None)):
+            image.put(*change)
+
+    image = sound(layout, meanwhile=meanwhile)
+    check(read(image), image)
+
+
+@settings(max_examples=30)
+@given(WHICH, st.randoms(use_true_random=False), st.integers(1, 1000))
+def test_noise(layout: Layout, random: Any, words: int) -> None:
+    image = sound(layout)
+    for _ in range(words):
+        start = random.choice(list(PAGES))
+        image.put(start + 8 * random.randrange(PAGES[start] * PAGE // 8), random.getrandbits(64) & ~8)
+    check(read(image), image)
+
+
+def _loops() -> Iterator[tuple[str, Callable[[Image, Layout], None]]]:
+    def fast(image: Image, layout: Layout) -> None:
+        if layout.fast is not None:
+            # A chunk that follows itself, unmangled, and mangled as since 2.32.
+            image.put(DATA + 0x80 + layout.fast, BRK + 0x400)
+            image.put(BRK + 0x410, (BRK + 0x410 >> 12) ^ (BRK + 0x400))
+
+    def ring(image: Image, layout: Layout) -> None:
+        image.put(ARENA + 0x30 + layout.next, ARENA + 0x30)
+
+    def cache(image: Image, layout: Layout) -> None:
+        image.put(BRK + 16, *[2**64 - 1] * 16)
+        image.put(BRK + 16 + 128, *[BRK + 0x400] * 64)
+
+    yield "fast bin", fast
+    yield "ring of arenas", ring
+    yield "cache that claims more than there is", cache
+
+
+@pytest.mark.parametrize(("name", "harm"), list(_loops()), ids=lambda x: x if isinstance(x, str) else "")
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.versions)
+def test_what_is_made_to_have_no_end(layout: Layout, name: str, harm: Callable[[Image, Layout], None]) -> None:
+    image = sound(layout)
+    harm(image, layout)
+    check(read(image), image)
+
+
+def test_a_mapping_of_no_size_is_none() -> None:
+    image = sound(LAYOUTS[0])
+    empty = [replace(m, end=m.start, rss=0) for m in mappings(image)]
+    assert glibc.read(image, glibc.split(image, empty), LIBC, {DATA}).arenas == []
