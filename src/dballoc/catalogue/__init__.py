@@ -57,6 +57,11 @@ def bounds() -> dict[str, Any]:
     return _read("bounds")
 
 
+def verdicts() -> dict[str, Any]:
+    """When :command:`dballoc explain` says what; see verdicts.toml."""
+    return _read("verdicts")
+
+
 def experiments() -> dict[str, str]:
     """The text of each shipped experiment file, by name."""
     folder = files(__name__) / "experiments"

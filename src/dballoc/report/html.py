@@ -8,15 +8,12 @@ import jinja2
 from markupsafe import Markup
 
 import dballoc
-from dballoc.report.charts import export, theme
+from dballoc.report.charts import export
 from dballoc.report.page import Page
 from dballoc.webpage import script, style
 
 # A number and its per cent sign stay on one line.
 _PERCENT = re.compile(r"(?<=\d) %")
-
-# Pixels that a legend's entry takes beside its name, and a letter of the name.
-_LEGEND_ENTRY, _LETTER = 44, 7
 
 
 def render(content: Page, redacted: bool) -> str:
@@ -26,17 +23,11 @@ def render(content: Page, redacted: bool) -> str:
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined, finalize=_keep_together
     )
     template = environment.from_string((package / "templates" / "report.html.j2").read_text(encoding="utf-8"))
-    longest = max(len(name) for name in content.names)
-    data = {
-        "figures": {figure.key: export.specification(figure) for figure in content.figures},
-        "themes": {"light": theme.config(dark=False), "dark": theme.config(dark=True)},
-        "legendEntry": _LEGEND_ENTRY + _LETTER * longest,
-    }
+    data = script.data({figure.key: export.specification(figure) for figure in content.figures}, content.names)
     return template.render(
         content=content, redacted=redacted, version=dballoc.__version__,
         style=Markup(style.base() + (package / "static" / "report.css").read_text(encoding="utf-8")),
-        script=Markup((package / "static" / "report.js").read_text(encoding="utf-8")),
-        library=Markup(script.library()), data=Markup(script.json_text(data)),
+        script=Markup(script.drawing()), library=Markup(script.library()), data=Markup(data),
     )  # fmt: skip
 
 
