@@ -39,14 +39,19 @@ def waterfall(ledger: Ledger) -> dict[str, Any]:
     )
     base = alt.Chart(alt.InlineData(values=rows))
     order = [row["owner"] for row in rows]
+    # Room for the figure behind the last bar.
+    room = alt.Scale(domain=[0, ledger.rss / 2**20 * 1.12], nice=False)
     bars = base.mark_bar(height={"band": 0.72}).encode(
-        x=alt.X("from:Q", title="resident, MiB", axis=alt.Axis(format=",~r", tickCount=6)),
+        x=alt.X("from:Q", title="resident, MiB", axis=alt.Axis(format=",~r", tickCount=6), scale=room),
         x2="to:Q",
         y=alt.Y("owner:N", sort=order, title=None, axis=_NAMES),
         color=alt.Color("group:N", title=None, scale=alt.Scale(domain=_domain(rows))),
         tooltip=_tooltip("note"),
     )
-    return _specification(bars, 26 * len(rows))
+    figures = base.mark_text(align="left", dx=5, style="label").encode(
+        x=alt.X("to:Q", scale=room), y=alt.Y("owner:N", sort=order), text="words:N"
+    )
+    return _specification(alt.layer(bars, figures), 26 * len(rows))
 
 
 def _pieces(ledger: Ledger) -> list[tuple[str, str, int, str]]:
@@ -141,7 +146,7 @@ def bounds(found: Explanation) -> dict[str, Any] | None:
         ("allowed: all connections", [("once", allowed.once), ("connections", allowed.connections * allowed.connection)]),
         ("allowed: and all at work", [
             ("once", allowed.once), ("connections", allowed.connections * allowed.connection),
-            ("a sort, join and temporary table each", allowed.connections * allowed.statement),
+            ("sort, join, temporary table", allowed.connections * allowed.statement),
         ]),
         *([("limit of the cgroup", [("there is", room.limit)])] if room.limit and room.limit < room.machine else []),
         ("memory of the machine", [("there is", room.machine)]),
@@ -194,7 +199,7 @@ def series(looks: Sequence[Explanation]) -> dict[str, Any] | None:
         alt.Chart(alt.InlineData(values=rows))
         .mark_area(line=False, opacity=0.85)
         .encode(
-            x=alt.X("time:Q", title=f"{unit} since the first look", axis=alt.Axis(grid=False)),
+            x=alt.X("time:Q", title=f"{unit} since the first look", axis=alt.Axis(grid=False), scale=alt.Scale(nice=False)),
             y=alt.Y("mib:Q", title="resident, MiB", stack="zero", axis=alt.Axis(format=",~r")),
             color=alt.Color("owner:N", title=None, scale=alt.Scale(domain=[*shown, _OTHER])),
             order=alt.Order("place:Q"),
@@ -230,7 +235,7 @@ def _domain(rows: _Rows) -> list[str]:
     return list(dict.fromkeys(["RSS", *_GROUPS, *(row["group"] for row in rows if "group" in row)]))
 
 
-def _specification(chart: alt.Chart, height: int) -> dict[str, Any]:
+def _specification(chart: alt.Chart | alt.LayerChart, height: int) -> dict[str, Any]:
     """As wide as its container, without a theme."""
     found: dict[str, Any] = chart.properties(height=height).to_dict()
     for key in ("$schema", "config"):
