@@ -2,15 +2,16 @@
 
 import json
 
-from dballoc.report import html, markdown
+from dballoc.report import markdown
 from dballoc.report.content import Listing
 from dballoc.report.markdown import escape
+from dballoc.webpage import script
 
 HOSTILE = "</script><script>alert(1)</script><!-- | `x` \u2028 *b* [l](javascript:1)"
 
 
 def test_json_in_a_script_element_cannot_end_it_and_reads_back() -> None:
-    text = html.script_json({"log": HOSTILE})
+    text = script.json_text({"log": HOSTILE})
     assert not set("<>&\u2028\u2029") & set(text)
     assert json.loads(text) == {"log": HOSTILE}
 

@@ -68,6 +68,11 @@ def waits() -> dict[str, Any]:
     return _read("waits")
 
 
+def verdicts() -> dict[str, Any]:
+    """When :command:`dballoc explain` says what; see verdicts.toml."""
+    return _read("verdicts")
+
+
 def experiments() -> dict[str, str]:
     """The text of each shipped experiment file, by name."""
     folder = files(__name__) / "experiments"

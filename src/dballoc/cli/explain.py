@@ -1,21 +1,19 @@
-"""``dballoc explain``: where a live server's memory goes."""
+"""``dballoc explain``: where a live server's memory goes, now, over time, and between two looks."""
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from dballoc.cli import explain_function
-from dballoc.errors import UsageError
-from dballoc.explain import explanation, target
-from dballoc.explain.bounds import Bounds
-from dballoc.explain.ledger import Ledger
+from dballoc.cli import explain_function, explain_table, explain_watch
+from dballoc.errors import Failure, UsageError
+from dballoc.experiment.units import parse_duration
+from dballoc.explain import explanation, openmetrics, snapshot, target
+from dballoc.explain.difference import difference
+from dballoc.explain.explanation import Explanation
 from dballoc.servers import credentials
-
-_MIB = 2**20
 
 
 def explain(
@@ -26,7 +24,29 @@ def explain(
         str | None, typer.Option(metavar="NAME", help="Login path that the server is asked with, beside ~/.my.cnf.")
     ] = None,
     without_sql: Annotated[bool, typer.Option("--no-sql", help="Do not ask the server itself.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the ledger as JSON, bytes.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the ledger and what it means as JSON, bytes.")] = False,
+    as_metrics: Annotated[bool, typer.Option("--openmetrics", help="Print OpenMetrics text, for a scraper.")] = False,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a self-contained page.")] = None,
+    save: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Save this look, for --diff and --from; gzip if it ends in .gz.")
+    ] = None,
+    saved: Annotated[
+        Path | None, typer.Option("--from", metavar="FILE", help="Of a saved look or series, instead of a live server.")
+    ] = None,
+    diff: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(metavar="A B", help="What grew from one saved look to another; of a series, its first or its last one."),
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Look again and again; q or Ctrl-C ends it.")] = False,
+    every: Annotated[
+        str, typer.Option(metavar="TIME", help="With --watch, between looks; longer where they would cost over 1 % of a CPU.")
+    ] = "5s",
+    span: Annotated[
+        str | None, typer.Option("--for", metavar="TIME", help="With --watch: end it after that, like 10m.")
+    ] = None,
+    save_series: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --watch: save every look, a line of JSON each.")
+    ] = None,
     install: Annotated[
         bool, typer.Option("--install-function", help="Load a function into the server by which its malloc tells its books.")
     ] = False,
@@ -34,7 +54,7 @@ def explain(
     trim: Annotated[bool, typer.Option("--trim", help="Have the server's malloc give back what it holds free.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before one of these three.")] = False,
 ) -> None:
-    """Say where a live server's memory goes: lines that add up to its RSS.
+    """Say where a live server's memory goes: what it means, what to do, and lines that add up to its RSS.
 
     Without --pid, --socket or --service: the only server that runs here. Nothing is stopped, restarted, enabled or written,
     but by --install-function, --remove-function and --trim, which say what they do and ask first.
@@ -43,57 +63,80 @@ def explain(
     asked = [change for change, wanted in changes.items() if wanted]
     if len(asked) > 1 or (asked and (without_sql or as_json)):
         raise UsageError("--install-function, --remove-function and --trim are each given alone, without --no-sql and --json")
-    pid = target.find(pid, socket, service)
     if asked:
-        asked[0](pid, credentials.find(login_path), yes)
+        asked[0](target.find(pid, socket, service), credentials.find(login_path), yes)
         return
-    found = explanation.explain(pid, None if without_sql else credentials.find(login_path))
+    live = pid is not None or socket is not None or service is not None
+    _refuse_nonsense(live, as_json, as_metrics, saved, diff, watch, span, save_series)
+    if diff and (html or save):
+        raise UsageError("--diff writes no page and no snapshot; --json has it for machines")
+    if diff:
+        found = difference(snapshot.load(diff[0])[0], snapshot.load(diff[1])[-1])
+        if as_json:
+            print(json.dumps(found.as_json(), indent=1))
+        else:
+            explain_table.print_difference(Console(), found)
+        return
+    if saved:
+        series = snapshot.load(saved)
+    else:
+        process = target.find(pid, socket, service)
+        who = None if without_sql else credentials.find(login_path)
+        if watch:
+            between, whole = _time(every, "--every"), _time(span, "--for") if span else None
+            series = explain_watch.run(process, who, between, whole, save_series, Console())
+        else:
+            series = [explanation.explain(process, who)]
+    if series:
+        _give(series, as_json, as_metrics, html, save, quiet=watch)
+
+
+def _give(
+    series: list[Explanation], as_json: bool, as_metrics: bool, html: Path | None, save: Path | None, quiet: bool
+) -> None:
+    """Every form of it that was asked for; the table unless another one goes to standard output, or ``quiet``."""
+    last = explanation.judged(series) if len(series) > 1 else series[-1]
+    if save:
+        snapshot.save(last, save)
+    if html:
+        from dballoc.explain import page  # here: charts take a second to load
+
+        try:
+            html.write_text(page.render(series), encoding="utf-8")
+        except OSError as error:
+            raise Failure(f"--html {html}: {error.strerror or error}") from None
     if as_json:
-        print(json.dumps(found.as_json(), indent=1))
-        return
-    console = Console()
-    _print(console, found.ledger, found.seconds)
-    if found.bounds:
-        _print_bounds(console, found.bounds, found.verdict)
-    for note in found.ledger.notes:
-        console.print(Text(f"· {note}", style="dim"))
+        print(json.dumps(snapshot.document(last), indent=1))
+    elif as_metrics:
+        print(openmetrics.text(last), end="")
+    elif not quiet:
+        explain_table.print_all(Console(), last)
 
 
-def _print(console: Console, found: Ledger, seconds: float) -> None:
-    console.print(Text(f"{found.executable} (process {found.pid}): {found.rss / _MIB:,.1f} MiB resident", style="bold"))
-    console.print(Text(f"malloc: {found.malloc}; known from: {', '.join(found.tiers)}; looked at for {seconds * 1e3:.0f} ms"))
-    console.print()
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    for heading in ("owner", "resident, MiB", "of RSS", "size, MiB", "source"):
-        table.add_column(heading, justify="right" if "MiB" in heading or heading == "of RSS" else "left")
-    for line in found.lines:
-        source = f"{line.source}: {line.note}" if line.note else line.source
-        table.add_row(line.owner, *_cells(line.resident, found.rss), f"{line.size / _MIB:,.1f}", Text(source, style="dim"))
-    table.add_row("rest: pages that no class claims", *_cells(found.rest, found.rss), "", "")
-    table.add_row(Text("sum", style="bold"), *_cells(found.rss, found.rss), "", "")
-    console.print(table)
-    console.print()
-    unowned, share = _cells(found.unowned, found.rss)
-    console.print(f"unowned: {unowned} MiB ({share}) that no owner claims, unlabelled heap included")
-    beside = [f"{what} {size / _MIB:,.1f} MiB" for what, size in found.beside.items() if size]
-    if beside:
-        console.print(f"beside RSS: {', '.join(beside)}")
+def _refuse_nonsense(
+    live: bool, as_json: bool, as_metrics: bool, saved: Path | None, diff: tuple[Path, Path] | None, watch: bool,
+    span: str | None, save_series: Path | None,
+) -> None:  # fmt: skip
+    """UsageError for flags that do not go together."""
+    kinds = {"--diff": diff is not None, "--from": saved is not None, "--watch": watch}
+    chosen = [flag for flag, given in kinds.items() if given]
+    if len(chosen) > 1:
+        raise UsageError(f"{chosen[0]} and {chosen[1]} exclude each other")
+    if live and (diff or saved):
+        raise UsageError(f"{chosen[0]} is of saved looks: no --pid, --socket or --service with it")
+    if as_json and as_metrics:
+        raise UsageError("give one of --json and --openmetrics")
+    if as_metrics and diff:
+        raise UsageError("--openmetrics is of one look, not of --diff")
+    if watch and (as_json or as_metrics):
+        raise UsageError("--watch prints no --json or --openmetrics; --save-series FILE has every look as JSON")
+    for flag, given in (("--for", span), ("--save-series", save_series)):
+        if given and not watch:
+            raise UsageError(f"{flag} goes with --watch")
 
 
-def _print_bounds(console: Console, found: Bounds, verdict: str | None) -> None:
-    once, each, more, plain, worst = (
-        f"{size / _MIB:,.1f} MiB" for size in (found.once, found.connection, found.statement, found.plain, found.worst)
-    )
-    console.print()
-    console.print(Text("what the configuration allows, whatever is used", style="bold"))
-    console.print(
-        f"once {once}; each of {found.connections} connections {each}, and {more} for a sort, join and temporary table"
-    )
-    console.print(f"all connections: {plain}; each with one of these: {worst}")
-    for cap in found.caps:
-        console.print(f"capped by {cap}")
-    console.print(Text(f"{verdict}", style="bold"))
-
-
-def _cells(size: int, rss: int) -> tuple[str, str]:
-    return f"{size / _MIB:,.1f}", f"{size / rss:.1%}"
+def _time(text: str, flag: str) -> float:
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise UsageError(f"{flag}: {error}") from None

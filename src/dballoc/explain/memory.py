@@ -108,3 +108,11 @@ class Memory:
         except OSError:
             return 0, 0
         return _PAIR.unpack(raw) if len(raw) == 16 else (0, 0)
+
+    def page(self, address: int) -> bytes:
+        """The page at an address that is known to be resident; empty if it has gone."""
+        try:
+            raw = os.pread(self._mem, PAGE, address)
+        except OSError:
+            return b""
+        return raw if len(raw) == PAGE else b""

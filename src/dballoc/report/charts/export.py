@@ -3,15 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-import altair as alt
 import vl_convert
 
 from dballoc.report.charts.theme import WIDTH, Figure, config
+from dballoc.webpage.script import VEGA_LITE
 
 # Of a PNG, relative to the SVG.
 _SCALE = 2
-
-_VERSION = ".".join(alt.SCHEMA_VERSION.lstrip("v").split(".")[:2])
 
 
 def specification(figure: Figure) -> dict[str, Any]:
@@ -26,11 +24,6 @@ def write(figure: Figure, origin: str, directory: Path) -> None:
     """``KEY.svg`` and ``KEY.png`` in the light theme. ``origin`` is written under the title. OSError if that fails."""
     title = {"text": figure.title, "subtitle": origin, "offset": 10}
     spec = specification(figure) | {"width": WIDTH, "padding": 12, "title": title}
-    svg = vl_convert.vegalite_to_svg(spec, vl_version=_VERSION, config=config(dark=False))
+    svg = vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE, config=config(dark=False))
     (directory / f"{figure.key}.svg").write_text(svg, encoding="utf-8")
     (directory / f"{figure.key}.png").write_bytes(vl_convert.svg_to_png(svg, scale=_SCALE))
-
-
-def javascript() -> str:
-    """Vega, Vega-Lite and vega-embed for the page itself."""
-    return vl_convert.javascript_bundle(vl_version=_VERSION)  # type: ignore[call-arg]  # its stub lacks the default

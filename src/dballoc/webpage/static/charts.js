@@ -1,9 +1,9 @@
 // Draws the charts in the theme that the reader's system has, and again when that or the width changes.
-const report = JSON.parse(document.getElementById("data").textContent);
+const page = JSON.parse(document.getElementById("data").textContent);
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
 const boxes = [...document.querySelectorAll(".chart")];
-const columns = (box) => Math.max(1, Math.floor(box.clientWidth / report.legendEntry));
+const columns = (box) => Math.max(1, Math.floor(box.clientWidth / page.legendEntry));
 const wanted = () => `${dark.matches} ${boxes.map(columns)}`;
 
 async function draw() {
@@ -12,10 +12,11 @@ async function draw() {
   const name = dark.matches ? "dark" : "light";
   document.documentElement.dataset.charts = name;
   for (const box of boxes) {
-    const config = structuredClone(report.themes[name]);
+    const config = structuredClone(page.themes[name]);
     config.legend.columns = columns(box);
-    await vegaEmbed(box, structuredClone(report.figures[box.dataset.key]), {
-      mode: "vega-lite", renderer: "svg", config, tooltip: { theme: name }, downloadFileName: box.dataset.key,
+    const figure = structuredClone(page.figures[box.dataset.key]);
+    await vegaEmbed(box, figure, {
+      mode: figure.marks ? "vega" : "vega-lite", renderer: "svg", config, tooltip: { theme: name }, downloadFileName: box.dataset.key,
       actions: { export: true, source: false, compiled: false, editor: false },
     });
   }

@@ -1,0 +1,73 @@
+"""Huge pages outside the buffer pool, and how much of them was never written: small pages within them that are all zero.
+
+The kernel's own shrinker of underused huge pages (since 6.12) tells them in the same way. Some small pages of some huge ones
+are read, so that the cost has a bound; which ones is drawn from a fixed seed.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dballoc.explain.memory import PAGE, Memory
+from dballoc.explain.outside import Outside
+from dballoc.explain.pages import Kind
+from dballoc.explain.smaps import Mapping
+
+SIZE = 2 << 20
+_KINDS = (Kind.HEAP, Kind.MALLOC, Kind.REST, Kind.STACK, Kind.OLD_STACK)
+
+# So many small pages give the share to ±2 % (standard error) and take a few ms.
+_READ = 1024
+_ZERO = bytes(PAGE)
+
+
+@dataclass(frozen=True)
+class Huge:
+    """``bytes`` of huge pages in the heap, in stacks, in caches; of ``read`` small pages in them, so many were ``empty``."""
+
+    bytes: int
+    read: int
+    empty: int
+
+    @property
+    def share(self) -> float:
+        """Of them that is empty, by the sample."""
+        return self.empty / self.read if self.read else 0.0
+
+
+def look(seen: Outside) -> Huge | None:
+    """None where there are none. OSError if the process is gone."""
+    mine = [m for m, kind in zip(seen.mappings, seen.kinds, strict=True) if kind in _KINDS and m.huge]
+    if not mine:
+        return None
+    total = sum(m.huge for m in _unsplit(mine))
+    with Memory(seen.pid) as memory:
+        candidates = [at for m in mine for at in _whole(memory, m)]
+        draw = random.Random(0)
+        places = [draw.choice(candidates) + PAGE * draw.randrange(SIZE // PAGE) for _ in range(_READ if candidates else 0)]
+        found = [memory.page(at) for at in sorted(places)]
+    read = [page for page in found if page]
+    return Huge(total, len(read), sum(page == _ZERO for page in read))
+
+
+def _unsplit(mappings: Sequence[Mapping]) -> list[Mapping]:
+    """One of each mapping that was split into its heaps: all parts have the whole's figure."""
+    found: list[Mapping] = []
+    before: Mapping | None = None
+    for mapping in mappings:
+        same = before and before.end == mapping.start and (before.huge, before.flags) == (mapping.huge, mapping.flags)
+        if not same:
+            found.append(mapping)
+        before = mapping
+    return found
+
+
+def _whole(memory: Memory, mapping: Mapping) -> list[int]:
+    """Where in it huge pages may lie: 2 MiB that are all there."""
+    first, end = -(-mapping.start // SIZE) * SIZE, mapping.end // SIZE * SIZE
+    if end <= first:
+        return []
+    present = memory.span(first, end).present.reshape(-1, SIZE // PAGE).all(axis=1)
+    return [first + SIZE * int(i) for i in np.flatnonzero(present)]

@@ -1,0 +1,68 @@
+"""Looking again and again at one server, never more often than the looks' own cost allows."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from dballoc.errors import Failure
+from dballoc.explain import explanation
+from dballoc.explain.explanation import Explanation
+from dballoc.servers.credentials import Credentials
+
+# Of one CPU. What is watched under load must not pay for it.
+SHARE = 0.01
+
+# More looks than this are not kept: every second one of them goes, so that a watch of days stays small.
+_MOST = 1024
+
+
+@dataclass(frozen=True)
+class Look:
+    """``found``: judged in the light of the series; ``cost``: CPU seconds of looking, ours and the kernel's for us; ``pause``:
+    seconds until the next look.
+    """
+
+    found: Explanation
+    series: list[Explanation]
+    cost: float
+    pause: float
+
+
+def pause(every: float, cost: float, share: float = SHARE) -> float:
+    """Seconds between looks: as asked for, but no more of a CPU than that share."""
+    return max(every, cost / share)
+
+
+def watch(pid: int, who: Credentials | None, every: float, span: float | None, wait: Callable[[float], bool]) -> Iterator[Look]:
+    """A look, and another one after each ``pause``, for ``span`` seconds (None: until ``wait`` says no). ``wait``: sleeps for
+    so long; False if the user has had enough. Failure when the process ends, or another one has its PID.
+    """
+    series: list[Explanation] = []
+    born, began = _born(pid), time.monotonic()
+    while True:
+        started, cpu = time.monotonic(), time.process_time()
+        found = explanation.explain(pid, who)
+        if _born(pid) != born:
+            raise Failure(f"process {pid} has ended, and another one has its number")
+        cost = time.process_time() - cpu
+        series = thinned([*series, found])
+        left = pause(every, cost) - (time.monotonic() - started)
+        yield Look(explanation.judged(series), series, cost, max(0.0, left))
+        if span is not None and time.monotonic() + left - began > span:
+            return
+        if not wait(max(0.0, left)):
+            return
+
+
+def thinned(series: list[Explanation], most: int = _MOST) -> list[Explanation]:
+    """Every second look, with the first and the last, once there are too many."""
+    return series if len(series) <= most else [*series[:-1:2], series[-1]]
+
+
+def _born(pid: int) -> str:
+    """Field 22 of proc_pid_stat(5), the start in clock ticks: with the PID it names a process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        raise Failure(f"process {pid} has ended") from None

@@ -1,0 +1,44 @@
+"""What a page's charts need in the page: Vega's code and their data, in forms that can stand in a script element."""
+
+import json
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+import altair as alt
+import vl_convert
+
+from dballoc.webpage import theme
+
+VEGA_LITE = ".".join(alt.SCHEMA_VERSION.lstrip("v").split(".")[:2])
+
+_ESCAPES = str.maketrans({c: f"\\u{ord(c):04x}" for c in "&<>\u2028\u2029"})
+
+# Pixels that a legend's entry takes beside its name, and a letter of the name.
+_LEGEND_ENTRY, _LETTER = 44, 7
+
+
+def library() -> str:
+    """Vega, Vega-Lite and vega-embed. In their strings alone could there be an end of the element."""
+    code: str = vl_convert.javascript_bundle(vl_version=VEGA_LITE)  # type: ignore[call-arg]  # its stub lacks the default
+    return code.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+
+
+def json_text(value: Any) -> str:
+    """JSON that may stand in a script element: nothing in it can end that element or begin a comment."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.translate(_ESCAPES)
+
+
+def drawing() -> str:
+    """What draws the charts: each element of class ``chart`` has the figure of its ``data-key``."""
+    return (files(__package__) / "static" / "charts.js").read_text(encoding="utf-8")
+
+
+def data(figures: Mapping[str, dict[str, Any]], legend: Sequence[str]) -> str:
+    """The text of the element ``data``: specifications in Vega-Lite or Vega by key, and both themes. ``legend``: the names in
+    it; the longest one says how many of them go into a line.
+    """
+    themes = {"light": theme.config(dark=False), "dark": theme.config(dark=True)}
+    longest = max(map(len, legend), default=0)
+    return json_text({"figures": dict(figures), "themes": themes, "legendEntry": _LEGEND_ENTRY + _LETTER * longest})

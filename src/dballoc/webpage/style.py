@@ -1,0 +1,8 @@
+"""The style that all pages share: paper and ink, light and dark, text, tables, charts, print."""
+
+from importlib.resources import files
+
+
+def base() -> str:
+    """CSS; a page's own comes after it."""
+    return (files(__package__) / "static" / "base.css").read_text(encoding="utf-8")

@@ -1,0 +1,166 @@
+"""Verdicts: planted faults are named, a healthy server has none, and one look does not tell a leak."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from looks import KEYS, MIB, judged, look
+
+from dballoc.catalogue import verdicts as limits
+from dballoc.explain.explanation import Explanation
+from dballoc.explain.growth import growth
+from dballoc.explain.huge import Huge
+from dballoc.explain.labels import SCHEMA
+from dballoc.explain.ledger import LIVE
+from dballoc.explain.pages import Kind
+from dballoc.explain.verdicts import HELD, Verdict
+
+
+def levels(found: list[Verdict]) -> dict[str, str]:
+    return {v.key: v.level for v in found}
+
+
+def text(found: list[Verdict], key: str) -> str:
+    [verdict] = [v for v in found if v.key == key]
+    return " ".join([verdict.headline, *verdict.evidence, *verdict.remedies])
+
+
+def series(sizes: list[dict[str, float]], **evidence: list[Any]) -> list[Explanation]:
+    """A look every 10 s; lists of evidence have a value for each."""
+    return [look(s, taken=1e9 + 10 * i, **{k: v[i] for k, v in evidence.items()}) for i, s in enumerate(sizes)]
+
+
+def noisy(seed: int, n: int, at: float, rise: float, noise: float) -> list[float]:
+    draw = np.random.default_rng(seed)
+    return [at + rise * i + float(draw.normal(0, noise)) for i in range(n)]
+
+
+def test_a_healthy_server_has_no_problem_and_one_look_tells_no_leak() -> None:
+    assert levels(look().verdicts) == {"growth": "open"}
+    assert "cannot tell" in text(look().verdicts, "growth")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "evidence", "key", "level", "says"),
+    [
+        ({HELD: 400}, {"worst": 90 * MIB}, "fragmentation", "problem", ["400 MiB", "16 arenas; the worst holds 90.0 MiB", "MALLOC_ARENA_MAX=2"]),
+        ({HELD: 400}, {"malloc": "jemalloc"}, "fragmentation", "problem", ["dirty_decay_ms"]),
+        ({Kind.POOL: 250}, {"figures": {"innodb_page_size": 16384, "innodb_buffer_pool_pages_total": 51200, "innodb_buffer_pool_pages_free": 35840}},
+         "pool", "notice", ["30 % full", "560 MiB more", "innodb_buffer_pool_size"]),
+        ({"sessions": 260}, {"sessions": [("app", 20, 255 * MIB), ("root", 1, 5 * MIB)]}, "sessions", "problem",
+         ["21 connections have 260 MiB", "app 255 MiB in 20", "max_session_mem_used", "20.5 MiB"]),
+        ({"sessions": 260}, {"sessions": [("app", 2, 260 * MIB)], "figures": {"prepared_stmt_count": 12000}}, "sessions", "problem",
+         ["12,000 are open"]),
+        ({}, {"huge": Huge(300 * MIB, 1024, 614)}, "thp", "problem", ["180 MiB", "60 %", "madvise"]),
+        ({KEYS: 122}, {"figures": {"key_buffer_size": 128 * MIB, "key_blocks_unused": 100, "key_cache_block_size": 1024, "uptime": 9000,
+                                   "key_read_requests": 44}}, "cache", "problem", ["122 MiB", "hardly anybody", "SET GLOBAL key_buffer_size"]),
+        ({KEYS: 122}, {"figures": {"key_buffer_size": 128 * MIB, "key_blocks_unused": 100000, "key_cache_block_size": 1024, "uptime": 9000,
+                                   "key_read_requests": 10**8}}, "cache", "problem", ["76 % of it unused"]),
+        ({KEYS: 122}, {}, "cache", "notice", ["key_buffer_size=128 MiB"]),
+        ({SCHEMA: 300}, {}, "performance_schema", "notice", ["300 MiB", "performance_schema=OFF"]),
+        ({LIVE: 600}, {}, "unowned", "notice", ["instruments from the start"]),
+        ({LIVE: 0, HELD: 0, Kind.MALLOC: 900}, {"malloc": "jemalloc"}, "own_books", "open", ["from outside they cannot be told apart"]),
+    ],
+)  # fmt: skip
+def test_a_planted_fault_is_named(
+    sizes: dict[str, float], evidence: dict[str, Any], key: str, level: str, says: list[str]
+) -> None:
+    found = look(sizes, **evidence).verdicts
+    assert levels(found)[key] == level
+    assert [word for word in says if word not in text(found, key)] == []
+    problems = {v.key for v in found if v.level == "problem"}
+    assert problems <= {key}, "a fault is blamed on another one"
+
+
+@pytest.mark.parametrize("sizes", [{HELD: 20}, {SCHEMA: 30}, {KEYS: 10}, {"sessions": 30}])
+def test_what_is_small_is_not_mentioned(sizes: dict[str, float]) -> None:
+    assert set(levels(look(sizes).verdicts)) == {"growth"}
+
+
+def test_huge_pages_that_are_used_are_no_bloat() -> None:
+    assert "thp" not in levels(look(huge=Huge(300 * MIB, 1024, 60)).verdicts)
+    assert "thp" not in levels(look(huge=Huge(8 * MIB, 1024, 1024)).verdicts)
+
+
+def test_unlabelled_heap_that_rises_steadily_is_a_leak() -> None:
+    found = judged(series([{LIVE: x} for x in noisy(1, 40, 40, 1.0, 1.0)]))
+    assert levels(found)["leak"] == "problem"
+    assert "MiB a minute" in text(found, "leak")
+    assert "--probe heap" in text(found, "leak")
+    assert levels(found)["growth"] == "notice"
+
+
+def test_a_heap_that_rises_ever_slower_warms_up() -> None:
+    found = judged(series([{LIVE: 200 - 160 * 0.97**i} for i in range(60)]))
+    assert levels(found)["leak"] == "open"
+    assert "ever slower" in text(found, "leak")
+
+
+def test_a_heap_that_rises_with_the_connections_is_no_leak() -> None:
+    sessions = [[("app", 10 + i, MIB)] for i in range(40)]
+    found = judged(series([{LIVE: 40 + x} for x in range(40)], sessions=sessions))
+    assert levels(found)["leak"] == "open"
+    assert "connections: 10 at first, 49 now" in text(found, "leak")
+
+
+def test_sessions_that_grow_on_the_same_connections_leak() -> None:
+    sessions = [[("app", 10, int((4 + 0.5 * i) * MIB))] for i in range(40)]
+    found = judged(series([{"sessions": 4 + 0.5 * i} for i in range(40)], sessions=sessions))
+    assert levels(found)["sessions"] == "problem"
+    assert "Session leak" in text(found, "sessions")
+    assert "leak" not in levels(found)
+    more = [[("app", 10 + i, int((4 + 0.5 * i) * MIB))] for i in range(40)]
+    assert "sessions" not in levels(judged(series([{"sessions": 4 + 0.5 * i} for i in range(40)], sessions=more)))
+
+
+def test_a_pool_that_fills_is_why_rss_grows() -> None:
+    figures = [
+        {"innodb_page_size": 16384, "innodb_buffer_pool_pages_total": 51200, "innodb_buffer_pool_pages_free": 50000 - 640 * i}
+        for i in range(40)
+    ]
+    found = judged(series([{Kind.POOL: 100 + 10 * i} for i in range(40)], figures=figures))
+    assert "that is why RSS grows" in text(found, "pool")
+    assert "leak" not in levels(found)
+    assert "buffer pool and log buffers" in text(found, "growth")
+
+
+def test_what_does_not_grow_is_steady_or_bounded() -> None:
+    assert "Steady" in text(judged(series([{} for _ in range(40)])), "growth")
+    found = judged(series([{LIVE: x} for x in noisy(2, 40, 60, 0, 3)]))
+    assert "No growth shown" in text(found, "growth")
+    assert "leak" not in levels(found)
+
+
+def rates(make: Any, tries: int) -> float:
+    """How often growth is said to be shown."""
+    found = [growth([10.0 * i for i in range(60)], make(np.random.default_rng(seed)), 8, 6) for seed in range(tries)]
+    return sum(g is not None and g.grows for g in found) / tries
+
+
+def test_chance_is_not_called_growth() -> None:
+    # The nominal rate is 2.5 %; the bounds are 3 standard errors of 1,000 tries above it.
+    assert rates(lambda draw: np.cumsum(draw.normal(0, 1, 60)), 1000) < 0.045
+    assert rates(lambda draw: draw.normal(0, 1, 60), 1000) < 0.045
+
+
+def test_a_leak_within_noise_is_found_with_the_truth_inside_the_interval() -> None:
+    rise, inside, shown = 0.025, 0, 0
+    for seed in range(300):
+        draw = np.random.default_rng(seed)
+        found = growth([float(i) for i in range(120)], [rise * i + float(draw.normal(0, 0.5)) for i in range(120)], 8, 6)
+        assert found
+        inside += found.low <= rise <= found.high
+        shown += found.grows
+    assert inside >= 0.95 * 300
+    assert shown >= 0.9 * 300
+
+
+def test_too_few_looks_tell_nothing() -> None:
+    assert growth([0, 1, 2, 3, 4], [1, 2, 3, 4, 5], 8, limits()["growth"]["looks"]) is None
+
+
+def test_the_answer_is_one_sentence() -> None:
+    assert look().answer.startswith(
+        "Most of the 987 MiB is buffer pool and log buffers (81 %); then performance_schema itself (6 %)"
+    )
+    assert look({Kind.POOL: 60}).answer.startswith("No owner has most of the 247 MiB: the largest are")
