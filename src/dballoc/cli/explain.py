@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dballoc.cli import procedure
 from dballoc.explain import explanation, target
 from dballoc.explain.bounds import Bounds
 from dballoc.explain.ledger import Ledger
@@ -24,6 +25,14 @@ def explain(
         str | None, typer.Option(metavar="NAME", help="Login path that the server is asked with, beside ~/.my.cnf.")
     ] = None,
     without_sql: Annotated[bool, typer.Option("--no-sql", help="Do not ask the server itself.")] = False,
+    whole: Annotated[
+        bool,
+        typer.Option(
+            "--procedure",
+            help="Also what one looks up by hand: variables, counters, InnoDB's and performance_schema's own "
+            "figures, sessions, process and host.",
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the ledger as JSON, bytes.")] = False,
 ) -> None:
     """Say where a live server's memory goes: lines that add up to its RSS.
@@ -31,7 +40,7 @@ def explain(
     Without --pid, --socket or --service: the only server that runs here. Nothing is stopped, restarted, enabled or written.
     """
     pid = target.find(pid, socket, service)
-    found = explanation.explain(pid, None if without_sql else credentials.find(login_path))
+    found = explanation.explain(pid, None if without_sql else credentials.find(login_path), whole)
     if as_json:
         print(json.dumps(found.as_json(), indent=1))
         return
@@ -41,6 +50,7 @@ def explain(
         _print_bounds(console, found.bounds, found.verdict)
     for note in found.ledger.notes:
         console.print(Text(f"· {note}", style="dim"))
+    procedure.show(console, found.sections)
 
 
 def _print(console: Console, found: Ledger, seconds: float) -> None:
@@ -53,6 +63,8 @@ def _print(console: Console, found: Ledger, seconds: float) -> None:
     for line in found.lines:
         source = f"{line.source}: {line.note}" if line.note else line.source
         table.add_row(line.owner, *_cells(line.resident, found.rss), f"{line.size / _MIB:,.1f}", Text(source, style="dim"))
+        for who, size in line.parts:
+            table.add_row(Text(f"  {who}", style="dim"), "", "", Text(f"{size / _MIB:,.1f}", style="dim"), "")
     table.add_row("rest: pages that no class claims", *_cells(found.rest, found.rss), "", "")
     table.add_row(Text("sum", style="bold"), *_cells(found.rss, found.rss), "", "")
     console.print(table)
@@ -62,6 +74,9 @@ def _print(console: Console, found: Ledger, seconds: float) -> None:
     beside = [f"{what} {size / _MIB:,.1f} MiB" for what, size in found.beside.items() if size]
     if beside:
         console.print(f"beside RSS: {', '.join(beside)}")
+    within = [f"{what} {size / _MIB:,.1f} MiB" for what, size in found.within.items() if size]
+    if within:
+        console.print(f"within RSS, whatever the line: {', '.join(within)}")
 
 
 def _print_bounds(console: Console, found: Bounds, verdict: str | None) -> None:

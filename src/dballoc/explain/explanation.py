@@ -1,15 +1,18 @@
 """A live server explained: the ledger of what is there, and beside it what its configuration allows."""
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from dballoc.allocators import running
 from dballoc.catalogue import bounds as catalogue
-from dballoc.errors import UsageError
-from dballoc.explain import bounds, labels, outside
+from dballoc.errors import Failure, UsageError
+from dballoc.explain import bounds, labels, outside, procedure
 from dballoc.explain.bounds import Bounds, Room
 from dballoc.explain.labels import Labels
 from dballoc.explain.ledger import Ledger, ledger
+from dballoc.explain.outside import Outside
+from dballoc.explain.section import Section
 from dballoc.host import limits
 from dballoc.servers import process
 from dballoc.servers.credentials import Credentials
@@ -17,13 +20,16 @@ from dballoc.servers.credentials import Credentials
 
 @dataclass(frozen=True)
 class Explanation:
-    """``bounds`` and ``verdict`` are None where the server was not asked. ``seconds``: what looking took."""
+    """``bounds`` and ``verdict`` are None where the server was not asked. ``seconds``: what looking took; ``sections``: what
+    else one looks up, if it was asked for.
+    """
 
     ledger: Ledger
     room: Room
     bounds: Bounds | None
     verdict: str | None
     seconds: float
+    sections: list[Section] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
         """The ledger's own keys (``rss``, ``lines``, ``rest``, ``unowned``, …) and the bounds, in bytes."""
@@ -32,29 +38,45 @@ class Explanation:
             found["bounds"] = asdict(self.bounds) | {
                 "plain": self.bounds.plain, "worst": self.bounds.worst, "verdict": self.verdict,
             }  # fmt: skip
+        if self.sections:
+            found["procedure"] = [asdict(part) for part in self.sections]
         return found
 
 
-def explain(pid: int, who: Credentials | None) -> Explanation:
-    """Look at a live server, and ask it if ``who`` is given. Failure in one line if it cannot be looked at."""
+def explain(pid: int, who: Credentials | None, whole: bool = False) -> Explanation:
+    """Look at a live server, and ask it if ``who`` is given. Failure in one line if it cannot be looked at.
+
+    ``whole``: with all that one looks up by hand besides (:mod:`dballoc.explain.procedure`).
+    """
     look = outside.look(pid)
     notes: list[str] = []
-    said = _ask(pid, who, notes) if who else None
+    said, sections = _ask(pid, who, whole, notes) if who else (None, procedure.unasked("--no-sql: not asked"))
     found = ledger(look, said)
     found.notes.extend(notes)
     room = Room(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), _limit(pid))
     allowed = bounds.bounds(said.variables, catalogue()) if said else None
-    return Explanation(found, room, allowed, bounds.verdict(allowed, room, found.rss) if allowed else None, look.seconds)
+    if whole:
+        sections = [*_outside(look), *sections]
+    verdict = bounds.verdict(allowed, room, found.rss) if allowed else None
+    return Explanation(found, room, allowed, verdict, look.seconds, sections if whole else [])
 
 
-def _ask(pid: int, who: Credentials, notes: list[str]) -> Labels | None:
+def _outside(look: Outside) -> list[Section]:
+    try:
+        return procedure.outside(look)
+    except OSError as error:
+        raise Failure(running.refusal(look.pid, error)) from None
+
+
+def _ask(pid: int, who: Credentials, whole: bool, notes: list[str]) -> tuple[Labels | None, list[Section]]:
     try:
         server = process.look(pid, "process")
         with process.talking(server, process.given(server), who) as cursor:
-            return labels.read(cursor)
+            said = labels.read(cursor)
+            return said, procedure.asked(cursor, said) if whole else []
     except (process.NoWord, UsageError) as error:
         notes.append(f"not asked by SQL: {error}")
-    return None
+        return None, procedure.unasked(notes[-1])
 
 
 def _limit(pid: int) -> int | None:

@@ -66,7 +66,8 @@ class Books:
     """One arena's (or all mapped blocks') bytes, ``…_resident`` those of them that are in memory.
 
     ``live``: chunks in use, with their headers, less what the caches hold; ``tcache`` and ``fast``: freed, kept for the next
-    malloc of the size; ``free``: in bins, and at the top; ``own``: heap and arena headers, fence posts.
+    malloc of the size; ``free``: in bins, and at the top; ``own``: heap and arena headers, fence posts; ``live_chunks``: how
+    many chunks ``live`` is.
     """
 
     address: int
@@ -82,6 +83,7 @@ class Books:
     own_resident: int = 0
     heaps: list[Mapping] = field(default_factory=list)
     unread: int = 0
+    live_chunks: int = 0
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,9 @@ def split(memory: Memory, mappings: Sequence[Mapping]) -> list[Mapping]:
     for mapping in mappings:
         edges = sorted(_edges(memory, mapping)) if mapping.private and mapping.rss else []
         for start, end in pairwise([mapping.start, *edges]):
-            part = replace(mapping, start=start, end=end, rss=memory.span(start, end).resident)
+            # What is known of the whole mapping alone stays with what is left of it, so that it counts once.
+            rss = memory.span(start, end).resident
+            part = replace(mapping, start=start, end=end, rss=rss, lazy=0, swap=0, huge=0, hugetlb=0)
             found.append(part)
             mapping = replace(mapping, start=end, rss=max(0, mapping.rss - part.rss))
         found.append(mapping)
@@ -260,6 +264,7 @@ def _enter(books: Books, memory: Memory | None, span: Span, chunks: _Chunks) -> 
     """``memory``: to look for threads' caches in; None without."""
     ends = chunks.starts + chunks.sizes
     used, free = chunks.used, ~chunks.used
+    books.live_chunks += int(used.sum())
     books.live += int(chunks.sizes[used].sum())
     books.live_resident += span.bytes(chunks.starts[used], ends[used])
     books.free += int(chunks.sizes[free].sum())
@@ -267,29 +272,32 @@ def _enter(books: Books, memory: Memory | None, span: Span, chunks: _Chunks) -> 
     if memory is None:
         return
     for address in chunks.starts[used & (chunks.sizes == _TCACHE)].tolist():
-        cached = _tcache(memory, address)
+        count, cached = _tcache(memory, address)
+        books.live_chunks -= count
         books.tcache += cached
         books.live -= cached
         books.live_resident -= cached
 
 
-def _tcache(memory: Memory, chunk: int) -> int:
-    """Bytes of chunks in a thread's cache, if this chunk is one; else 0."""
+def _tcache(memory: Memory, chunk: int) -> tuple[int, int]:
+    """How many chunks are in a thread's cache, and their bytes, if this chunk is one; else none."""
     try:
         words = memory.words(chunk + 16, _TCACHE_BINS * 10 // 8)
     except OSError:
-        return 0
+        return 0, 0
     counts = struct.unpack(f"<{_TCACHE_BINS}H", struct.pack(f"<{_TCACHE_BINS // 4}Q", *words[: _TCACHE_BINS // 4]))
     entries = words[_TCACHE_BINS // 4 :]
     if any((count == 0) != (entry == 0) or entry % 16 for count, entry in zip(counts, entries, strict=True)):
-        return 0
-    return sum(count * (32 + 16 * i) for i, count in enumerate(counts))
+        return 0, 0
+    return sum(counts), sum(count * (32 + 16 * i) for i, count in enumerate(counts))
 
 
 def _move_fast(books: Books, memory: Memory, fast: Sequence[int]) -> None:
     """What the fast bins hold is not live. Their links are mangled since 2.32 (safe-linking): address >> 12 ^ link."""
     for i in range(_FAST_BINS):
-        held = sum(1 for _ in _list(memory, fast[i])) * (32 + 16 * i)
+        count = sum(1 for _ in _list(memory, fast[i]))
+        held = count * (32 + 16 * i)
+        books.live_chunks -= count
         books.fast += held
         books.live -= held
         books.live_resident -= held
