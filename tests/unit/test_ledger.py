@@ -187,8 +187,39 @@ def test_what_the_configuration_allows() -> None:
     assert found.statement == (2 + 16) * MIB
     assert found.worst == 1124 * MIB + 100 * 18 * MIB
     assert found.caps == [
-        "global_connection_memory_limit = 512 MiB for all connections together, but those with CONNECTION_ADMIN"
+        "global_connection_memory_limit = 512 MiB for all connections together, but those with CONNECTION_ADMIN; "
+        "not in force without global_connection_memory_tracking = ON"
     ]
+    assert found.capped == found.worst
+    assert "sort_buffer_size (2 MiB): each sort of a statement, its subqueries' too" in found.more
+
+
+def test_limits_in_force_bound_the_worst_case() -> None:
+    found = bounds(VARIABLES | {"global_connection_memory_tracking": "ON"}, catalogue())
+    assert found.capped == (1024 + 512) * MIB < found.worst
+    found = bounds(VARIABLES | {"max_session_mem_used": str(4 * MIB)}, catalogue())
+    assert found.capped == (1024 + 100 * 4) * MIB
+    assert verdict(found, Room(2 * 2**30, None), MIB).startswith("the server's own limits keep one of each")
+    assert bounds(VARIABLES | {"max_session_mem_used": "9223372036854775807"}, catalogue()).each is None
+
+
+def test_temptable_has_one_store_for_all_connections() -> None:
+    theirs = {
+        "internal_tmp_mem_storage_engine": "TempTable",
+        "temptable_max_ram": str(300 * MIB),
+        "temptable_max_mmap": str(200 * MIB),
+    }
+    found = bounds(VARIABLES | theirs, catalogue())
+    assert (found.shared, found.statement) == (500 * MIB, 2 * MIB)
+    assert bounds(VARIABLES | theirs | {"temptable_use_mmap": "OFF"}, catalogue()).shared == 300 * MIB
+    assert bounds(VARIABLES | theirs | {"internal_tmp_mem_storage_engine": "MEMORY"}, catalogue()).shared == 0
+
+
+def test_what_a_server_can_still_grow_to() -> None:
+    found = bounds(VARIABLES, catalogue())
+    # An empty server, and one whose pool is full and whose connections are all there.
+    assert found.reach(0, 0, 0) == found.worst
+    assert found.reach(2000 * MIB, 1024 * MIB, 100) == 2000 * MIB + 100 * 18 * MIB
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def explain(
     console = Console()
     _print(console, found.ledger, found.seconds)
     if found.bounds:
-        _print_bounds(console, found.bounds, found.verdict)
+        _print_bounds(console, found.bounds, found.verdict, found.reach)
     for note in found.ledger.notes:
         console.print(Text(f"· {note}", style="dim"))
     procedure.show(console, found.sections)
@@ -79,9 +79,10 @@ def _print(console: Console, found: Ledger, seconds: float) -> None:
         console.print(f"within RSS, whatever the line: {', '.join(within)}")
 
 
-def _print_bounds(console: Console, found: Bounds, verdict: str | None) -> None:
-    once, each, more, plain, worst = (
-        f"{size / _MIB:,.1f} MiB" for size in (found.once, found.connection, found.statement, found.plain, found.worst)
+def _print_bounds(console: Console, found: Bounds, verdict: str | None, reach: int | None) -> None:
+    once, each, more, plain, worst, capped, grown = (
+        f"{size / _MIB:,.1f} MiB"
+        for size in (found.once, found.connection, found.statement, found.plain, found.worst, found.capped, reach or 0)
     )
     console.print()
     console.print(Text("what the configuration allows, whatever is used", style="bold"))
@@ -91,7 +92,14 @@ def _print_bounds(console: Console, found: Bounds, verdict: str | None) -> None:
     console.print(f"all connections: {plain}; each with one of these: {worst}")
     for cap in found.caps:
         console.print(f"capped by {cap}")
+    if found.capped < found.worst:
+        console.print(f"with the limits in force: {capped}")
+    console.print(f"from here RSS can still grow to {grown}, and beyond it with several of: {', '.join(_names(found.more))}")
     console.print(Text(f"{verdict}", style="bold"))
+
+
+def _names(more: list[str]) -> list[str]:
+    return [text.partition(" ")[0] for text in more]
 
 
 def _cells(size: int, rss: int) -> tuple[str, str]:

@@ -21,7 +21,7 @@ from dballoc.servers.credentials import Credentials
 @dataclass(frozen=True)
 class Explanation:
     """``bounds`` and ``verdict`` are None where the server was not asked. ``seconds``: what looking took; ``sections``: what
-    else one looks up, if it was asked for.
+    else one looks up, if it was asked for; ``reach``: bytes of RSS that its settings let it still grow to.
     """
 
     ledger: Ledger
@@ -30,13 +30,15 @@ class Explanation:
     verdict: str | None
     seconds: float
     sections: list[Section] = field(default_factory=list)
+    reach: int | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The ledger's own keys (``rss``, ``lines``, ``rest``, ``unowned``, …) and the bounds, in bytes."""
         found = asdict(self.ledger) | {"room": asdict(self.room), "bounds": None}
         if self.bounds:
             found["bounds"] = asdict(self.bounds) | {
-                "plain": self.bounds.plain, "worst": self.bounds.worst, "verdict": self.verdict,
+                "plain": self.bounds.plain, "worst": self.bounds.worst, "capped": self.bounds.capped, "reach": self.reach,
+                "verdict": self.verdict,
             }  # fmt: skip
         if self.sections:
             found["procedure"] = [asdict(part) for part in self.sections]
@@ -58,7 +60,14 @@ def explain(pid: int, who: Credentials | None, whole: bool = False) -> Explanati
     if whole:
         sections = [*_outside(look), *sections]
     verdict = bounds.verdict(allowed, room, found.rss) if allowed else None
-    return Explanation(found, room, allowed, verdict, look.seconds, sections if whole else [])
+    reach = _reach(allowed, found, said) if allowed and said else None
+    return Explanation(found, room, allowed, verdict, look.seconds, sections if whole else [], reach)
+
+
+def _reach(allowed: Bounds, found: Ledger, said: Labels) -> int:
+    filled = sum(line.resident for line in found.lines if line.owner in catalogue()["owners"])
+    connected = said.status.get("threads_connected", "")
+    return allowed.reach(found.rss, filled, int(connected) if connected.isdigit() else 0)
 
 
 def _outside(look: Outside) -> list[Section]:

@@ -162,7 +162,7 @@ def biggest(sessions: Sequence[tuple[str, str, int]]) -> tuple[tuple[str, int], 
 
 
 def _instruments(cursor: Cursor, mariadb: bool, said: Sequence[Label], notes: list[str]) -> list[Label]:
-    """By owner, if enough of them are on. They count from when they were switched on. ``said``: what the server says elsewhere."""
+    """By owner, if enough of them are on. They count from when they were switched on. ``said``: what it says elsewhere."""
     try:
         [(on, every)] = _rows(cursor, _ENABLED)
         notes.append(f"{int(on or 0)} of {every} memory instruments are on")
@@ -181,8 +181,9 @@ def by_owner(
 ) -> list[Label]:
     """What the instruments have counted, each byte with one owner. Pure.
 
-    ``counted``: (blocks, bytes) of each event; ``of_sessions``: bytes of it that connections have; ``header``: bytes before each
-    block that are not counted; ``said``: what the server says elsewhere, where that tells more of an area than its instruments.
+    ``counted``: (blocks, bytes) of each event; ``of_sessions``: those bytes that connections have; ``header``: bytes before
+    each block that are not counted; ``said``: what the server says elsewhere, where that tells more of an area than its
+    instruments.
     """
     owners: dict[str, int] = {}
     headers = 0
