@@ -2,17 +2,12 @@
 
 import json
 import os
-import shutil
-import subprocess
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pymysql
 import pytest
-from harness import Cli, wait_until
-
-Start = Callable[..., tuple[int, Path]]
+from harness import Cli, StartServer
 
 
 @pytest.fixture(autouse=True)
@@ -21,39 +16,9 @@ def nothing_is_left() -> None:
 
 
 @pytest.fixture(scope="module")
-def server(home: Path) -> Iterator[Start]:
-    """``server("--key=value", LD_PRELOAD="…")``: a stock MariaDB; its PID and socket."""
-    executable = shutil.which("mariadbd", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
-    started: list[subprocess.Popen[bytes]] = []
-
-    def start(*options: str, **variables: str) -> tuple[int, Path]:
-        place = home / f"explain-{len(started)}"
-        (place / "data").mkdir(parents=True)
-        with (place / "log").open("wb") as log:
-            process = subprocess.Popen(
-                [
-                    str(executable), "--no-defaults", *(["--user=root"] if os.geteuid() == 0 else []),
-                    f"--datadir={place / 'data'}", f"--socket={place / 's'}", f"--pid-file={place / 'p'}", "--skip-networking",
-                    "--skip-grant-tables", "--skip-log-bin", "--innodb-log-file-size=4M", *options,
-                ],
-                env={"PATH": os.environ["PATH"], **variables}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                start_new_session=True,
-            )  # fmt: skip
-        started.append(process)
-        wait_until(lambda: (place / "s").exists() or process.poll() is not None)
-        assert process.poll() is None, (place / "log").read_text()
-        return process.pid, place / "s"
-
-    yield start
-    for process in started:
-        process.kill()
-        process.wait()
-
-
-@pytest.fixture(scope="module")
-def stock(server: Start) -> tuple[int, Path]:
+def stock(stock_server: StartServer) -> tuple[int, Path]:
     """With a table that fills some of the pool, and performance_schema."""
-    pid, path = server(
+    pid, path = stock_server(
         "--innodb-buffer-pool-size=64M", "--performance-schema=ON", "--performance-schema-instrument=memory/%=ON"
     )
     with pymysql.connect(unix_socket=str(path), autocommit=True) as connection, connection.cursor() as cursor:
@@ -109,8 +74,8 @@ def test_a_person_reads_a_table(run_cli: Cli, stock: tuple[int, Path]) -> None:
     assert "what the configuration allows" in done.stdout
 
 
-def test_another_malloc_has_what_nobody_else_claims(run_cli: Cli, server: Start) -> None:
-    pid, _ = server("--innodb-buffer-pool-size=16M", LD_PRELOAD="libjemalloc.so.2")
+def test_another_malloc_has_what_nobody_else_claims(run_cli: Cli, stock_server: StartServer) -> None:
+    pid, _ = stock_server("--innodb-buffer-pool-size=16M", LD_PRELOAD="libjemalloc.so.2")
     found = explained(run_cli, "--pid", str(pid), "--no-sql")
     assert "jemalloc" in found["malloc"]
     assert resident(found, "allocator, and unnamed mappings") > 2**20

@@ -13,7 +13,7 @@ from dballoc.explain.labels import Labels
 from dballoc.explain.ledger import Ledger, ledger
 from dballoc.explain.outside import Outside
 from dballoc.explain.section import Section
-from dballoc.host import limits
+from dballoc.host import inside, limits
 from dballoc.servers import process
 from dballoc.servers.credentials import Credentials
 
@@ -54,7 +54,7 @@ def explain(pid: int, who: Credentials | None, whole: bool = False) -> Explanati
     notes: list[str] = []
     said, sections = _ask(pid, who, whole, notes) if who else (None, procedure.unasked("--no-sql: not asked"))
     found = ledger(look, said)
-    found.notes.extend(notes)
+    found.notes.extend([*notes, *_apart(pid)])
     room = Room(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), _limit(pid))
     allowed = bounds.bounds(said.variables, catalogue()) if said else None
     if whole:
@@ -70,6 +70,14 @@ def _reach(allowed: Bounds, found: Ledger, said: Labels) -> int:
     return allowed.reach(found.rss, filled, int(connected) if connected.isdigit() else 0)
 
 
+def _apart(pid: int) -> list[str]:
+    try:
+        said = inside.words(pid)
+    except OSError:
+        return []
+    return [said] if said else []
+
+
 def _outside(look: Outside) -> list[Section]:
     try:
         return procedure.outside(look)
@@ -80,7 +88,8 @@ def _outside(look: Outside) -> list[Section]:
 def _ask(pid: int, who: Credentials, whole: bool, notes: list[str]) -> tuple[Labels | None, list[Section]]:
     try:
         server = process.look(pid, "process")
-        with process.talking(server, process.given(server), who) as cursor:
+        # Where it listens tells more than its options do, and needs nothing of it to be run.
+        with process.talking(server, [] if process.listening(pid) else process.given(server), who) as cursor:
             said = labels.read(cursor)
             return said, procedure.asked(cursor, said) if whole else []
     except (process.NoWord, UsageError) as error:

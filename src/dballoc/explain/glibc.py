@@ -387,7 +387,7 @@ def _fitting(
     memory: Memory, mappings: Sequence[Mapping], libc: str, brk: Mapping | None, arenas: list[int]
 ) -> tuple[_Fit | None, list[str]]:
     """The layout with which the ring of arenas closes; else what is wrong."""
-    trouble = ["no arena was found: glibc of an unknown layout"]
+    trouble = ["no arena was found: glibc of an unknown layout; its heap is one line"]
     for layout in LAYOUTS:
         main = find_main(memory, layout, _data(mappings, libc), brk, arenas)
         if main is None and not arenas:

@@ -12,6 +12,9 @@ from dballoc.catalogue import instruments
 POOL, SCHEMA, LOGS = "InnoDB buffer pool", "performance_schema itself", "InnoDB log buffers"
 SESSIONS, DICTIONARY = "sessions", "InnoDB dictionary"
 
+# What it takes that the server counts its memory from the beginning.
+AT_NEXT_START = "for the next start: performance_schema = ON, performance_schema_instrument = 'memory/%=ON'"
+
 # Owner, table of information_schema, its STAT_TYPE.
 _ROCKSDB = (
     ("RocksDB block cache", "ROCKSDB_DBSTATS", "DB_BLOCK_CACHE_USAGE"),
@@ -83,7 +86,7 @@ def read(cursor: Cursor) -> Labels:
     variables = {str(k).lower(): str(v) for k, v in _rows(cursor, "SHOW GLOBAL VARIABLES")}
     status = {str(k).lower(): str(v) for k, v in _rows(cursor, "SHOW GLOBAL STATUS")}
     notes: list[str] = []
-    tables, schema = _performance_schema(cursor, notes)
+    tables, schema = _performance_schema(cursor, notes) if variables.get("performance_schema") == "ON" else ([], 0)
     heap = [Label(SCHEMA, schema, "SHOW ENGINE PERFORMANCE_SCHEMA STATUS")] if schema else []
     sessions = _sessions(cursor, notes)
     said = [
@@ -93,7 +96,11 @@ def read(cursor: Cursor) -> Labels:
         Label(SESSIONS, sum(size for *_, size in sessions), "processlist" if "mariadb" in version.lower() else "P_S"),
         Label(LOGS, _number(variables.get("innodb_log_buffer_size")), "innodb_log_buffer_size", whole=True),
     ]
-    heap += _instruments(cursor, "mariadb" in version.lower(), said, notes) or said
+    if variables.get("performance_schema", "OFF") == "ON":
+        heap += _instruments(cursor, "mariadb" in version.lower(), said, notes) or said
+    else:
+        heap += said
+        notes.append(f"performance_schema is off: the heap's owners are known by status and variables alone; {AT_NEXT_START}")
     for owner, table, what in _ROCKSDB:
         size = _one(cursor, f"SELECT SUM(VALUE) FROM information_schema.{table} WHERE STAT_TYPE = '{what}'")
         heap.append(Label(owner, size, f"{table}.{what}"))
@@ -165,8 +172,9 @@ def _instruments(cursor: Cursor, mariadb: bool, said: Sequence[Label], notes: li
     """By owner, if enough of them are on. They count from when they were switched on. ``said``: what it says elsewhere."""
     try:
         [(on, every)] = _rows(cursor, _ENABLED)
-        notes.append(f"{int(on or 0)} of {every} memory instruments are on")
-        if not every or int(on or 0) < _ENOUGH * every:
+        few = not every or int(on or 0) < _ENOUGH * every
+        notes.append(f"{int(on or 0)} of {every} memory instruments are on" + (f"; {AT_NEXT_START}" if few else ""))
+        if few:
             return []
         counted = {str(name): (int(count), int(size)) for name, count, size in _rows(cursor, _INSTRUMENTS)}
         of_sessions = {str(name): int(size or 0) for name, size in _rows(cursor, _OF_SESSIONS)}

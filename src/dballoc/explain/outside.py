@@ -72,9 +72,14 @@ def look(pid: int) -> Outside:
             with Memory(pid) as memory:
                 mappings = glibc.split(memory, mappings)
                 heap, own = _heap(memory, mappings, malloc.library, pointers)
+            if not heap.arenas:
+                # As with a malloc that is not known: nothing tells its mappings from the server's.
+                heap, own, plain = Heap([], {}, heap.trouble), [], False
         heaps = {m.start for books in heap.arenas for m in books.heaps} | set(heap.mapped) if heap else set()
         kinds = pages.classify(mappings, pointers, heaps, not plain)
         status = _status(pid)
+        if "VmRSS" not in status:
+            raise Failure(f"process {pid}: it has ended meanwhile")
         return Outside(
             pid, time.time(), malloc, mappings, kinds, heap, own, threads.count(pid), status.get("VmPTE", 0),
             status.get("VmSwap", 0), time.monotonic() - began, limits.usage(pid),

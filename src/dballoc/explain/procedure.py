@@ -10,15 +10,13 @@ from pymysql.cursors import Cursor
 from dballoc import catalogue
 from dballoc.explain import hostsummary, innodb_status, serversummary
 from dballoc.explain.innodb_status import Pool
-from dballoc.explain.labels import Labels
+from dballoc.explain.labels import AT_NEXT_START, Labels
 from dballoc.explain.outside import Outside
 from dballoc.explain.section import Bytes, Cell, Section
 
 # How many lines of a long table are shown.
 _TOP = 15
 
-_SET = "performance_schema = ON, performance_schema_instrument = 'memory/%=ON'"
-_SUMMED = "SUM_NUMBER_OF_BYTES_ALLOC"
 _COLUMNS = ("blocks", "bytes", "most bytes")
 _COUNTED = "CURRENT_COUNT_USED, CURRENT_NUMBER_OF_BYTES_USED, HIGH_NUMBER_OF_BYTES_USED"
 
@@ -94,7 +92,7 @@ def _off(variables: dict[str, str]) -> str | None:
     setting = variables.get("performance_schema")
     if setting is None:
         return "this version has no performance_schema"
-    return None if setting == "ON" else f"performance_schema is off; for the next start: {_SET}"
+    return None if setting == "ON" else f"performance_schema is off; {AT_NEXT_START}"
 
 
 def _tried(title: str, source: str, make: Callable[[], Section]) -> Section:
@@ -163,7 +161,7 @@ def _summary(
 
     def read() -> Section:
         rows = [(*row[:-3], int(row[-3]), Bytes(row[-2]), Bytes(row[-1])) for row in _rows(cursor, sql)]
-        none = None if rows else f"no memory instrument that is on has counted anything; for the next start: {_SET}"
+        none = None if rows else f"no memory instrument that is on has counted anything; {AT_NEXT_START}"
         return Section(title, sql, (*headings, "event", *_COLUMNS), rows, none)
 
     return _tried(title, sql, read)
