@@ -3,8 +3,8 @@
     python benchmarks/ledger_matrix.py [--servers mariadb,mariadb@11.8:rocksdb,…] [--allocators glibc,jemalloc,…] [--seconds 60]
                                        [--clients 16] [--instruments on|default|both] [--json FILE]
 
-Each cell is one start of a server under one malloc on a copy of the same data: looked at idle, and again after so many seconds of
-oltp_read_write. Columns, in MiB but for the shares of RSS:
+Each cell is one start of a server under one malloc on a copy of the same data: looked at idle, and again after so many seconds
+of oltp_read_write. Columns, in MiB but for the shares of RSS:
 
 rest, unowned      pages that no class claims; memory that no owner claims, live heap without a label included
 P_S total          the sum of performance_schema's memory instruments: requested, the buffer pool as allocated
@@ -44,6 +44,7 @@ SERVERS = "mariadb,mariadb@11.8,mariadb@10.11:rocksdb,mariadb@11.8:rocksdb,mysql
 ALLOCATORS = "glibc,jemalloc,tcmalloc,mimalloc"
 CACHES = {"innodb": {"innodb_buffer_pool_size": "128M"}, "rocksdb": {"rocksdb_block_cache_size": "128M"}}
 ON = {"performance_schema": "ON", "performance_schema_instrument": "memory/%=ON"}
+TOTAL = "SELECT SUM(CURRENT_NUMBER_OF_BYTES_USED) FROM performance_schema.memory_summary_global_by_event_name"
 MOST_REST, MOST_UNOWNED = 0.01, 0.05
 MIB = 2**20
 
@@ -170,18 +171,21 @@ def tuner(variables: dict[str, str], status: dict[str, str], schema: int) -> int
         return int(value) if (value := where.get(name, "")).isdigit() else 0
 
     connection = sum(map(number, (
-        "read_buffer_size", "read_rnd_buffer_size", "sort_buffer_size", "thread_stack", "max_allowed_packet", "join_buffer_size",
+        "read_buffer_size", "read_rnd_buffer_size", "sort_buffer_size", "thread_stack", "max_allowed_packet",
+        "join_buffer_size",
     )))  # fmt: skip
     server = sum(map(number, (
-        "key_buffer_size", "innodb_buffer_pool_size", "innodb_log_buffer_size", "query_cache_size", "aria_pagecache_buffer_size",
+        "key_buffer_size", "innodb_buffer_pool_size", "innodb_log_buffer_size", "query_cache_size",
+        "aria_pagecache_buffer_size",
     ))) + min(number("tmp_table_size"), number("max_heap_table_size"))  # fmt: skip
     return server + schema + connection * number("max_used_connections", status)
 
 
-HEAD = (
-    "| server | malloc | instruments | when | RSS | rest | unowned | P_S total | Memory_used | MySQLTuner | configuration | looked at, ms |",
-    "| --- | --- | --- | --- | --: | --: | --: | --: | --: | --: | --: | --: |",
-)
+COLUMNS = (
+    "server", "malloc", "instruments", "when", "RSS", "rest", "unowned", "P_S total", "Memory_used", "MySQLTuner",
+    "configuration", "looked at, ms",
+)  # fmt: skip
+HEAD = f"| {' | '.join(COLUMNS)} |\n|{' --- |' * 4}{' --: |' * (len(COLUMNS) - 4)}"
 
 
 def row(cell: Cell) -> str:
@@ -192,10 +196,8 @@ def row(cell: Cell) -> str:
 
     shares = f"{cell.rest / cell.rss:.2%} | {cell.unowned / cell.rss:.1%}{' **misses**' if cell.misses else ''}"
     said = " | ".join(map(mib, (cell.schema, cell.memory_used, cell.tuner, cell.configuration)))
-    return (
-        f"| {cell.server} | {cell.allocator} | {cell.instruments} | {cell.when} | {mib(cell.rss)} | {shares} | {said} "
-        f"| {cell.milliseconds:.0f} |"
-    )
+    who = f"{cell.server} | {cell.allocator} | {cell.instruments} | {cell.when}"
+    return f"| {who} | {mib(cell.rss)} | {shares} | {said} | {cell.milliseconds:.0f} |"
 
 
 def main() -> int:
@@ -210,7 +212,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     found: list[Cell] = []
-    print("\n".join(HEAD), flush=True)
+    print(HEAD, flush=True)
     with Custody() as custody:
         for server in given.servers.split(","):
             for allocator in given.allocators.split(","):

@@ -82,3 +82,30 @@ def test_a_glibc_of_an_unknown_layout(program: int, monkeypatch: pytest.MonkeyPa
     [heap] = [line for line in found.lines if line.owner == Kind.MALLOC]
     assert heap.resident >= 1000 * 1000
     assert found.rest <= known.rest
+
+
+LAZY = """
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+int main(void) {
+    void *volatile small = malloc(100);
+    if (!small) return 1;
+    char *p = mmap(NULL, 8 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memset(p, 1, 8 << 20);
+    if (madvise(p, 6 << 20, MADV_FREE)) return 1;
+    puts("ready");
+    fflush(stdout);
+    return getchar() == 0;
+}
+"""
+
+
+def test_what_the_program_has_given_back_lazily(running_program: Callable[..., int]) -> None:
+    found = ledger(outside.look(running_program("lazy", LAZY)))
+    lines = {line.owner: line.resident for line in found.lines}
+    # The kernel may have taken some of it already, and batches what it counts.
+    assert 5 << 20 <= lines["lazily freed"] <= 6 << 20
+    assert lines["mapped by the server itself"] <= 3 << 20
+    assert sum(lines.values()) + found.rest == found.rss

@@ -11,8 +11,8 @@ from dballoc.catalogue import bounds as catalogue
 from dballoc.explain import smaps
 from dballoc.explain.bounds import Room, bounds, verdict
 from dballoc.explain.glibc import Block, Books, Heap
-from dballoc.explain.labels import POOL, Label, Labels
-from dballoc.explain.ledger import LIVE, MAPPED, ledger
+from dballoc.explain.labels import LOGS, POOL, Label, Labels
+from dballoc.explain.ledger import LAZY, LIVE, MAPPED, ledger
 from dballoc.explain.outside import Outside, Own
 from dballoc.explain.pages import Kind, classify
 
@@ -170,6 +170,34 @@ def test_a_cache_is_known_by_its_size(size: int, owner: str) -> None:
     )
     labels = Labels("MariaDB", [], [], {"key cache (MyISAM)": 128 * MIB, POOL: 122 * MIB}, {}, {})
     assert [line.resident for line in ledger(look, labels).lines if line.owner == owner] == [MIB]
+
+
+def test_log_buffers_are_apart_from_the_pool_where_their_size_tells_them() -> None:
+    pool, logs = smaps.parse(SMAPS)[11], smaps.parse(SMAPS)[11]
+    logs = replace(logs, start=1 << 40, end=(1 << 40) + 16 * MIB, rss=5 * MIB)
+    look = Outside(1, 0.0, IN_USE, [pool, logs], [Kind.POOL, Kind.POOL], None, [], 1, 0, 0, 0.0)
+    variables = {"innodb_log_buffer_size": str(16 * MIB), "innodb_buffer_pool_size": str(128 * MIB)}
+    labels = Labels("MariaDB", [], [], {}, variables, {})
+    assert {line.owner: line.resident for line in ledger(look, labels).lines} == {POOL: pool.rss, LOGS: 5 * MIB}
+    # A pool of that size is no log buffer, and without SQL nothing tells them apart.
+    small = Labels("MariaDB", [], [], {}, variables | {"innodb_log_buffer_size": str(pool.size)}, {})
+    for said in (small, None):
+        assert [line.owner for line in ledger(look, said).lines] == [Kind.POOL]
+
+
+def test_a_block_known_by_its_size_alone_is_nothing_without_one() -> None:
+    heap = Heap([Books(1, live=MIB, live_resident=MIB)], {1: [Block(1 << 30, 16 * MIB + 4096, 2 * MIB)]}, [])
+    look = Outside(1, 0.0, IN_USE, smaps.parse(SMAPS), [Kind.REST] * 16, heap, [], 1, 0, 0, 0.0)
+    for size, there in ((16 * MIB, 2 * MIB), (64 * MIB, 0)):
+        found = ledger(look, Labels("8.0", [Label(LOGS, size, "x", whole=True)], [], {}, {}, {}))
+        assert sum(line.resident for line in found.lines if line.owner == LOGS) == there
+        assert sum(line.resident for line in found.lines if line.owner == LIVE) == MIB
+
+
+def test_lazily_freed_pages_are_a_line_of_their_own() -> None:
+    mapping = replace(smaps.parse(SMAPS)[11], lazy=4 * MIB, rss=20 * MIB)
+    look = Outside(1, 0.0, IN_USE, [mapping], [Kind.MALLOC], None, [], 1, 0, 0, 0.0)
+    assert {line.owner: line.resident for line in ledger(look).lines} == {LAZY: 4 * MIB, Kind.MALLOC: 16 * MIB}
 
 
 VARIABLES = {
