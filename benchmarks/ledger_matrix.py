@@ -165,7 +165,7 @@ def own_memory(admin: Any) -> int:
 
 
 def tuner(variables: dict[str, str], status: dict[str, str], schema: int) -> int:
-    """MySQLTuner's "maximum reached memory usage" (its README and --verbose output name the terms)."""
+    """MySQLTuner's "maximum reached", as newer releases have it: a packet and a temporary table for each connection."""
 
     def number(name: str, where: dict[str, str] = variables) -> int:
         return int(value) if (value := where.get(name, "")).isdigit() else 0
@@ -177,7 +177,8 @@ def tuner(variables: dict[str, str], status: dict[str, str], schema: int) -> int
     server = sum(map(number, (
         "key_buffer_size", "innodb_buffer_pool_size", "innodb_log_buffer_size", "query_cache_size",
         "aria_pagecache_buffer_size",
-    ))) + min(number("tmp_table_size"), number("max_heap_table_size"))  # fmt: skip
+    )))  # fmt: skip
+    connection += min(number("tmp_table_size"), number("max_heap_table_size"))
     return server + schema + connection * number("max_used_connections", status)
 
 
