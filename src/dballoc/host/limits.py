@@ -42,8 +42,11 @@ def usage(pid: int, proc: Path = PROC, root: Path = ROOT) -> int | None:
         groups = _groups((proc / str(pid) / "cgroup").read_text())
     except OSError:
         return None
+    path = groups.get("memory", groups.get("", ""))
     here = next(_places(groups, "memory", root), None)
-    text = (_read(here / "memory.current") or _read(here / "memory.usage_in_bytes")) if here else ""
+    if here is None or not here.as_posix().endswith(path.rstrip("/")):
+        return None  # only a group above it is to be seen from here
+    text = _read(here / "memory.current") or _read(here / "memory.usage_in_bytes")
     return int(text) if text.isdigit() else None
 
 
