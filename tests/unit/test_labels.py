@@ -1,6 +1,6 @@
 """Whose memory the server's own figures are: each byte with one owner."""
 
-from dballoc.explain.labels import DICTIONARY, LOGS, SESSIONS, Label, biggest, by_owner, by_user
+from dballoc.explain.labels import DICTIONARY, LOGS, POOL, SESSIONS, Label, biggest, by_owner, by_user, filled
 
 MIB = 1 << 20
 
@@ -23,6 +23,17 @@ def test_each_byte_has_one_owner() -> None:
         LOGS: 16 * MIB, "memory/innodb": 9 * MIB, SESSIONS: 3 * MIB, "memory/sql": MIB, DICTIONARY: MIB,
         "temporary tables": 2 * MIB, "key cache (MyISAM)": 8 * MIB,
     }  # fmt: skip
+
+
+def test_single_large_blocks_are_known_by_their_sizes() -> None:
+    sizes = {label.owner: label.sizes for label in by_owner(COUNTED, {}, 0) if label.sizes}
+    assert sizes == {LOGS: (16 * MIB,)}
+
+
+def test_what_the_caches_have_filled() -> None:
+    status = {"innodb_buffer_pool_pages_total": "100", "innodb_buffer_pool_pages_free": "90", "key_blocks_used": "3"}
+    found = filled({"innodb_page_size": "16384", "key_cache_block_size": "1024", "aria_block_size": "8192"}, status)
+    assert found == {POOL: 10 * 16384, "key cache (MyISAM)": 3072, "Aria page cache": 0}
 
 
 def test_what_is_freed_elsewhere_makes_no_session_larger_than_its_event() -> None:

@@ -194,6 +194,19 @@ def test_a_block_known_by_its_size_alone_is_nothing_without_one() -> None:
         assert sum(line.resident for line in found.lines if line.owner == LIVE) == MIB
 
 
+def test_a_cache_that_no_size_tells_has_what_it_has_filled() -> None:
+    """As with MySQL's pool under another malloc: the kernel has merged its mapping with the malloc's."""
+    mapping = replace(smaps.parse(SMAPS)[11], rss=90 * MIB)
+    look = Outside(1, 0.0, IN_USE, [mapping], [Kind.MALLOC], None, [], 1, 0, 0, 0.0)
+    labels = Labels("8.0", [], [], {POOL: 128 * MIB}, {}, {}, filled={POOL: 40 * MIB, "Aria page cache": 100 * MIB})
+    found = ledger(look, labels)
+    assert {line.owner: line.resident for line in found.lines} == {POOL: 40 * MIB, Kind.MALLOC: 50 * MIB}
+    assert found.unowned == 50 * MIB
+    # A pool that its flags have told has its line already.
+    marked = replace(look, mappings=[mapping, replace(mapping, start=1 << 40, end=1 << 41)], kinds=[Kind.MALLOC, Kind.POOL])
+    assert POOL not in {line.owner for line in ledger(marked, labels).lines}
+
+
 def test_lazily_freed_pages_are_a_line_of_their_own() -> None:
     mapping = replace(smaps.parse(SMAPS)[11], lazy=4 * MIB, rss=20 * MIB)
     look = Outside(1, 0.0, IN_USE, [mapping], [Kind.MALLOC], None, [], 1, 0, 0, 0.0)

@@ -10,7 +10,7 @@ from pymysql.cursors import Cursor
 from dballoc.catalogue import instruments
 
 POOL, SCHEMA, LOGS = "InnoDB buffer pool", "performance_schema itself", "InnoDB log buffers"
-SESSIONS, DICTIONARY = "sessions", "InnoDB dictionary"
+KEYS, ARIA, SESSIONS, DICTIONARY = "key cache (MyISAM)", "Aria page cache", "sessions", "InnoDB dictionary"
 
 # What it takes that the server counts its memory from the beginning.
 AT_NEXT_START = "for the next start: performance_schema = ON, performance_schema_instrument = 'memory/%=ON'"
@@ -42,6 +42,8 @@ _EVERY_SESSION = (
     " JOIN performance_schema.memory_summary_by_thread_by_event_name USING (THREAD_ID) WHERE TYPE = 'FOREGROUND' GROUP BY 1, 2",
 )
 _APART, _INNODB, _HEADERS = "apart", "memory/innodb", "headers of what the instruments count"
+# Blocks of this size are found by it: malloc maps them by themselves.
+_LARGE = 128 << 10
 # So many of the biggest users, and sessions, are named.
 _NAMED = 5
 
@@ -49,7 +51,7 @@ _NAMED = 5
 @dataclass(frozen=True)
 class Label:
     """Bytes that the server says an owner has asked malloc for; ``source``: where it says so; ``whole``: one block that is
-    known by its size alone; ``parts``: who has most of it.
+    known by its size alone; ``parts``: who has most of it; ``sizes``: of large blocks that are part of it.
     """
 
     owner: str
@@ -57,12 +59,14 @@ class Label:
     source: str
     whole: bool = False
     parts: tuple[tuple[str, int], ...] = ()
+    sizes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class Labels:
     """``heap``: what lies in malloc's memory; ``tables``: sizes of performance_schema's own tables; ``own``: bytes of what the
-    server maps itself, by owner; ``variables`` and ``status`` by name in lower case; ``sessions``: (user, connections, bytes).
+    server maps itself, by owner; ``variables`` and ``status`` by name in lower case; ``sessions``: (user, connections, bytes);
+    ``filled``: bytes of ``own`` that are in use.
     """
 
     version: str
@@ -73,6 +77,7 @@ class Labels:
     status: dict[str, str]
     sessions: list[tuple[str, int, int]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    filled: dict[str, int] = field(default_factory=dict)
 
     @property
     def mariadb(self) -> bool:
@@ -108,11 +113,31 @@ def read(cursor: Cursor) -> Labels:
     heap = [replace(label, parts=parts) if label.owner == SESSIONS else label for label in heap]
     own = {
         POOL: _number(variables.get("innodb_buffer_pool_size")),
-        "key cache (MyISAM)": _number(variables.get("key_buffer_size")),
-        "Aria page cache": _number(variables.get("aria_pagecache_buffer_size")),
+        KEYS: _number(variables.get("key_buffer_size")),
+        ARIA: _number(variables.get("aria_pagecache_buffer_size")),
     }
     found = [label for label in heap if label.bytes > 0]
-    return Labels(version, found, tables, {k: v for k, v in own.items() if v}, variables, status, by_user(sessions), notes)
+    return Labels(
+        version,
+        found,
+        tables,
+        {k: v for k, v in own.items() if v},
+        variables,
+        status,
+        by_user(sessions),
+        notes,
+        filled(variables, status),
+    )
+
+
+def filled(variables: dict[str, str], status: dict[str, str]) -> dict[str, int]:
+    """Bytes of the caches that the server maps itself, as far as it has used them since it started. Pure."""
+    pages = _number(status.get("innodb_buffer_pool_pages_total")) - _number(status.get("innodb_buffer_pool_pages_free"))
+    return {
+        POOL: max(0, pages) * _number(variables.get("innodb_page_size")),
+        KEYS: _number(status.get("key_blocks_used")) * _number(variables.get("key_cache_block_size")),
+        ARIA: _number(status.get("aria_pagecache_blocks_used")) * _number(variables.get("aria_block_size")),
+    }
 
 
 def _rows(cursor: Cursor, sql: str) -> list[tuple]:
@@ -194,6 +219,7 @@ def by_owner(
     instruments.
     """
     owners: dict[str, int] = {}
+    sizes: dict[str, list[int]] = {}
     headers = 0
     for name, (blocks, size) in counted.items():
         owner = _owner(name)
@@ -202,6 +228,8 @@ def by_owner(
         theirs = min(size, max(0, of_sessions.get(name, 0)))
         owners[SESSIONS] = owners.get(SESSIONS, 0) + theirs
         owners[owner] = owners.get(owner, 0) + size - theirs
+        if blocks == 1 and size >= _LARGE:
+            sizes.setdefault(owner, []).append(size)
         headers += 0 if name.startswith("memory/innodb/") else blocks * header
     dictionary = next((label.bytes for label in said if label.owner == DICTIONARY), 0)
     # MariaDB's dictionary lies in heaps of InnoDB's that all have one instrument.
@@ -211,7 +239,10 @@ def by_owner(
         owners[_INNODB] -= more
     if headers:
         owners[_HEADERS] = headers
-    return [Label(owner, size, "performance_schema") for owner, size in sorted(owners.items(), key=lambda a: -a[1])]
+    return [
+        Label(owner, size, "performance_schema", sizes=tuple(sorted(sizes.get(owner, ()), reverse=True)))
+        for owner, size in sorted(owners.items(), key=lambda a: -a[1])
+    ]
 
 
 def _owner(event: str) -> str:

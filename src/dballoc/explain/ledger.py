@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from dballoc.explain.glibc import Block, Books, Heap
-from dballoc.explain.labels import LOGS, POOL, SCHEMA, Labels
+from dballoc.explain.labels import ARIA, KEYS, LOGS, POOL, SCHEMA, Labels
 from dballoc.explain.outside import Outside, Own
 from dballoc.explain.pages import Kind
 from dballoc.explain.smaps import Mapping
@@ -60,7 +60,7 @@ _SWEPT = (Kind.POOL, Kind.MALLOC, Kind.STACK, Kind.OLD_STACK, Kind.DATA)
 _MOST_LOGS = 2
 
 # Of what a cache's variable asks for, the share that it maps in one piece: the rest are its hash and its links.
-_SHARES = {POOL: 1.0, "key cache (MyISAM)": 0.955, "Aria page cache": 0.82}
+_SHARES = {POOL: 1.0, KEYS: 0.955, ARIA: 0.82}
 _NEAR = 0.1
 
 # An array of performance_schema, aligned and with malloc's header, is a block of so many bytes more, at most.
@@ -90,6 +90,7 @@ def ledger(look: Outside, labels: Labels | None = None) -> Ledger:
         Line("heap", LAZY, lazy, lazy, "smaps: LazyFree", "exact", "given back with MADV_FREE, and the kernel's to take"),
     ]
     if labels:
+        lines = _unfound(lines, labels)
         lines = _named(lines, labels, [b for row in look.heap.mapped.values() for b in row] if look.heap else [])
     lines = [line for line in lines if line.resident]
     rest = look.rss - sum(line.resident for line in lines)
@@ -196,12 +197,28 @@ def _own(own: Sequence[Own], caches: Map[str, int]) -> list[Line]:
     return found
 
 
+def _unfound(lines: list[Line], labels: Labels) -> list[Line]:
+    """Caches that the server maps itself and that no size has told: what they have filled, of what nobody else claims."""
+    there = {line.owner for line in lines if line.resident} | {label.owner for label in labels.heap}
+    if Kind.POOL in there:
+        there.add(POOL)
+    pools = {line.owner: line for line in lines if line.owner in (UNNAMED, Kind.MALLOC)}
+    found = []
+    for owner, size in labels.filled.items():
+        for place, pool in pools.items():
+            if owner not in there and size and pool.resident >= size:
+                pools[place] = _less(pool, size, size)
+                found.append(Line("server", owner, size, labels.own.get(owner, size), "status: what it has filled", "labelled"))
+                there.add(owner)
+    return [*found, *(pools.get(line.owner, line) for line in lines)]
+
+
 def _named(lines: list[Line], labels: Labels, blocks: list[Block]) -> list[Line]:
     """Live heap by owner, as far as the server names them; what is left of it stays."""
     pools = {line.owner: line for line in lines if line.owner in (MAPPED, LIVE, Kind.MALLOC)}
     left = sorted(blocks, key=lambda b: b.size)
     # First whole blocks by their sizes, for every owner, and only then what nobody can be told to have.
-    found = [_matching(left, labels.tables if label.owner == SCHEMA else [label.bytes]) for label in labels.heap]
+    found = [_matching(left, labels.tables if label.owner == SCHEMA else label.sizes or [label.bytes]) for label in labels.heap]
     # A block that is known by its size alone is nothing where there is none of that size.
     known = [(label, taken) for label, taken in zip(labels.heap, found, strict=True) if taken or not label.whole]
     for taken in found:
