@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import tomli_w
-from harness import Cli, Experiment, leftovers, thp_mode, wait_until
+from harness import Cli, Experiment, StartServer, leftovers, thp_mode, wait_until
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -128,3 +128,38 @@ def nothing_is_left(home: Path, run_cli: Cli, thp_at_first: str) -> Iterator[Non
     while (left := leftovers(home) or thp_mode() != thp_at_first) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not left, thp_mode()
+
+
+@pytest.fixture(scope="module")
+def stock_server(home: Path) -> Iterator[StartServer]:
+    """``stock_server("--key=value", LD_PRELOAD="…")``: a stock MariaDB on a data directory of its own; its PID and socket.
+
+    It outlives tests until the module's end: such a module has a ``nothing_is_left`` of its own, which looks for nothing.
+    """
+    executable = shutil.which("mariadbd", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*options: str, **variables: str) -> tuple[int, Path]:
+        place = Path(tempfile.mkdtemp(prefix="stock-", dir=home))
+        (place / "data").mkdir()
+        with (place / "log").open("wb") as log:
+            process = subprocess.Popen(
+                [
+                    str(executable), "--no-defaults", *(["--user=root"] if os.geteuid() == 0 else []),
+                    f"--datadir={place / 'data'}", f"--socket={place / 's'}", f"--pid-file={place / 'p'}", "--skip-networking",
+                    "--skip-log-bin", "--innodb-buffer-pool-size=16M", "--innodb-log-file-size=4M",
+                    "--skip-grant-tables", *options,
+                ],
+                # It must not look like one of dballoc's own to the other tests' check for leftovers.
+                env={"PATH": os.environ["PATH"], **variables}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                start_new_session=True,
+            )  # fmt: skip
+        started.append(process)
+        wait_until(lambda: (place / "s").exists() or process.poll() is not None)
+        assert process.poll() is None, (place / "log").read_text()
+        return process.pid, place / "s"
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()

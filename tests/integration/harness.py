@@ -16,6 +16,7 @@ THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 PATIENCE = 180.0
 
 Experiment = Callable[..., Path]
+StartServer = Callable[..., tuple[int, Path]]
 
 
 @dataclass(frozen=True)

@@ -2,17 +2,12 @@
 
 import json
 import os
-import shutil
-import subprocess
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pymysql
 import pytest
-from harness import Cli, wait_until
-
-Start = Callable[..., tuple[int, Path]]
+from harness import Cli, StartServer
 
 
 @pytest.fixture(autouse=True)
@@ -21,39 +16,9 @@ def nothing_is_left() -> None:
 
 
 @pytest.fixture(scope="module")
-def server(home: Path) -> Iterator[Start]:
-    """``server("--key=value", LD_PRELOAD="…")``: a stock MariaDB; its PID and socket."""
-    executable = shutil.which("mariadbd", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
-    started: list[subprocess.Popen[bytes]] = []
-
-    def start(*options: str, **variables: str) -> tuple[int, Path]:
-        place = home / f"explain-{len(started)}"
-        (place / "data").mkdir(parents=True)
-        with (place / "log").open("wb") as log:
-            process = subprocess.Popen(
-                [
-                    str(executable), "--no-defaults", *(["--user=root"] if os.geteuid() == 0 else []),
-                    f"--datadir={place / 'data'}", f"--socket={place / 's'}", f"--pid-file={place / 'p'}", "--skip-networking",
-                    "--skip-grant-tables", "--skip-log-bin", "--innodb-log-file-size=4M", *options,
-                ],
-                env={"PATH": os.environ["PATH"], **variables}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                start_new_session=True,
-            )  # fmt: skip
-        started.append(process)
-        wait_until(lambda: (place / "s").exists() or process.poll() is not None)
-        assert process.poll() is None, (place / "log").read_text()
-        return process.pid, place / "s"
-
-    yield start
-    for process in started:
-        process.kill()
-        process.wait()
-
-
-@pytest.fixture(scope="module")
-def stock(server: Start) -> tuple[int, Path]:
+def stock(stock_server: StartServer) -> tuple[int, Path]:
     """With a table that fills some of the pool, and performance_schema."""
-    pid, path = server(
+    pid, path = stock_server(
         "--innodb-buffer-pool-size=64M", "--performance-schema=ON", "--performance-schema-instrument=memory/%=ON"
     )
     with pymysql.connect(unix_socket=str(path), autocommit=True) as connection, connection.cursor() as cursor:
@@ -109,8 +74,67 @@ def test_a_person_reads_a_table(run_cli: Cli, stock: tuple[int, Path]) -> None:
     assert "what the configuration allows" in done.stdout
 
 
-def test_another_malloc_has_what_nobody_else_claims(run_cli: Cli, server: Start) -> None:
-    pid, _ = server("--innodb-buffer-pool-size=16M", LD_PRELOAD="libjemalloc.so.2")
+def test_sessions_are_named(run_cli: Cli, stock: tuple[int, Path]) -> None:
+    with pymysql.connect(unix_socket=str(stock[1]), user="greedy") as connection, connection.cursor() as cursor:
+        cursor.execute("SET SESSION max_heap_table_size = 67108864, tmp_table_size = 67108864")
+        cursor.execute("CREATE TEMPORARY TABLE t.mine (c CHAR(200)) ENGINE=MEMORY SELECT c FROM t.a")
+        found = explained(run_cli, "--pid", str(stock[0]))
+    [sessions] = [line for line in found["lines"] if line["owner"] == "sessions"]
+    assert sessions["size"] > 8 * 2**20
+    parts = dict(sessions["parts"])
+    [mine] = [size for who, size in parts.items() if who == "user greedy: 1 sessions"]
+    assert mine > 8 * 2**20
+
+
+def test_the_whole_procedure(run_cli: Cli, stock: tuple[int, Path]) -> None:
+    found = explained(run_cli, "--pid", str(stock[0]), "--procedure")
+    parts = {part["title"]: part for part in found["procedure"]}
+    assert [title for title, part in parts.items() if part["missing"]] == []
+    rows = {title: {row[0]: row[1:] for row in part["rows"]} for title, part in parts.items()}
+    pool = rows["InnoDB: BUFFER POOL AND MEMORY"]
+    with pymysql.connect(unix_socket=str(stock[1])) as connection, connection.cursor() as cursor:
+        cursor.execute("SHOW GLOBAL STATUS LIKE 'Innodb_buffer_pool_pages_total'")
+        assert pool["pool, pages"] == [int(cursor.fetchall()[0][1]), int(pool["pool, pages"][0]) * 16384]
+    assert pool["database pages"][0] > 10 * 2**20 / 16384
+    assert rows["variables"]["innodb_buffer_pool_size"] == [64 * 2**20]
+    assert rows["process"]["VmRSS"][0] == pytest.approx(found["rss"], rel=0.05)
+    # MariaDB reserves terabytes for a pool that grows.
+    assert rows["process"]["of VmSize reserved, and accessible to nobody"][0] < rows["process"]["VmSize"][0]
+    assert "memory/innodb/memory" in rows["performance_schema: memory global"]
+    assert rows["sessions"]
+
+
+def test_the_procedure_for_a_person(run_cli: Cli, stock: tuple[int, Path]) -> None:
+    done = run_cli("explain", "--pid", str(stock[0]), "--procedure", "--no-sql")
+    assert done.status == 0, done.stderr
+    assert "vm.overcommit_memory" in done.stdout
+    assert "--no-sql: not asked" in done.stdout
+
+
+def test_without_performance_schema_it_says_what_to_do(run_cli: Cli, stock_server: StartServer) -> None:
+    pid, _ = stock_server()
+    found = explained(run_cli, "--pid", str(pid), "--procedure")
+    assert abs(found["rest"]) <= 0.01 * found["rss"]
+    [note] = [note for note in found["notes"] if "performance_schema is off" in note]
+    assert "for the next start: performance_schema = ON" in note
+    missing = {part["title"]: part["missing"] for part in found["procedure"] if part["missing"]}
+    assert len(missing) == 5
+    assert all("performance_schema is off; for the next start" in why for why in missing.values())
+
+
+def test_another_user_is_told_so(run_cli: Cli, stock: tuple[int, Path]) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to become somebody else")
+    done = run_cli("explain", "--pid", str(stock[0]), prefix=("setpriv", "--reuid=61580", "--clear-groups", "--"))
+    assert (done.status, done.stdout) == (1, "")
+    assert done.stderr.startswith(
+        f"dballoc: process {stock[0]}: Permission denied; only root and its own user may look into it"
+    )
+    assert done.stderr.count("\n") == 1
+
+
+def test_another_malloc_has_what_nobody_else_claims(run_cli: Cli, stock_server: StartServer) -> None:
+    pid, _ = stock_server("--innodb-buffer-pool-size=16M", LD_PRELOAD="libjemalloc.so.2")
     found = explained(run_cli, "--pid", str(pid), "--no-sql")
     assert "jemalloc" in found["malloc"]
     assert resident(found, "allocator, and unnamed mappings") > 2**20

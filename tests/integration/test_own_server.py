@@ -123,6 +123,21 @@ def test_like_without_credentials(run_cli: Cli, theirs: Running) -> None:
     assert "options changed while it runs are not known: Access denied" in said
 
 
+def test_explain_with_a_wrong_password(run_cli: Cli, theirs: Running) -> None:
+    """It explains what it can from outside, says why it asked nothing, and keeps the password to itself."""
+    client = theirs.home / "wrong"
+    client.mkdir()
+    (client / ".my.cnf").write_text("[client]\nuser=app\npassword=notthisone\n")
+    done = run_cli("explain", "--pid", str(theirs.pid), env={"HOME": str(client)})
+    assert done.status == 0, done.text
+    [line] = [line for line in done.stdout.splitlines() if "not asked by SQL" in line]
+    assert "Access denied for user 'app'" in line
+    assert "notthisone" not in done.text + (theirs.home / "log").read_text()
+    (client / ".my.cnf").write_text("[client]\nuser=app\npassword=pass\n")
+    right = run_cli("explain", "--pid", str(theirs.pid), "--json", env={"HOME": str(client)})
+    assert '"SQL"' in right.stdout
+
+
 def test_what_is_printed_stands_alone(run_cli: Cli, theirs: Running, out: Path) -> None:
     done = run_cli("bench", "--like", str(theirs.pid), "--allocators", "glibc", "--print")
     (out.parent / "mine.toml").write_text(done.stdout)

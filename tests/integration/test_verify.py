@@ -2,50 +2,14 @@
 
 import json
 import os
-import shutil
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from harness import Cli, wait_until
+from harness import Cli, StartServer
 
 from dballoc.allocators import find
 from dballoc.errors import UsageError
-
-Start = Callable[..., int]
-
-
-@pytest.fixture(scope="module")
-def server(home: Path) -> Iterator[Start]:
-    """``server(LD_PRELOAD="…")``: a stock MariaDB with these variables, on a data directory of its own; its PID."""
-    executable = shutil.which("mariadbd", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
-    started: list[subprocess.Popen[bytes]] = []
-
-    def start(**variables: str) -> int:
-        place = home / f"stock-{len(started)}"
-        (place / "data").mkdir(parents=True)
-        with (place / "log").open("wb") as log:
-            process = subprocess.Popen(
-                [
-                    str(executable), "--no-defaults", *(["--user=root"] if os.geteuid() == 0 else []),
-                    f"--datadir={place / 'data'}", f"--socket={place / 's'}", f"--pid-file={place / 'p'}", "--skip-networking",
-                    "--skip-grant-tables", "--skip-log-bin", "--innodb-buffer-pool-size=16M", "--innodb-log-file-size=4M",
-                ],
-                # It must not look like one of dballoc's own to the other tests' check for leftovers.
-                env={"PATH": os.environ["PATH"], **variables}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                start_new_session=True,
-            )  # fmt: skip
-        started.append(process)
-        wait_until(lambda: (place / "s").exists() or process.poll() is not None)
-        assert process.poll() is None, (place / "log").read_text()
-        return process.pid
-
-    yield start
-    for process in started:
-        process.kill()
-        process.wait()
 
 
 @pytest.fixture(autouse=True)
@@ -54,8 +18,8 @@ def nothing_is_left() -> None:
 
 
 @pytest.fixture(scope="module")
-def stock(server: Start) -> int:
-    return server()
+def stock(stock_server: StartServer) -> int:
+    return stock_server()[0]
 
 
 def library(name: str) -> str:
@@ -82,9 +46,9 @@ def test_a_stock_server(run_cli: Cli, stock: int) -> None:
         ("mimalloc", "MIMALLOC_PURGE_DELAY", "0"),
     ],
 )
-def test_a_server_under_another_malloc(run_cli: Cli, server: Start, name: str, variable: str, value: str) -> None:
+def test_a_server_under_another_malloc(run_cli: Cli, stock_server: StartServer, name: str, variable: str, value: str) -> None:
     path = library(name)
-    pid = str(server(LD_PRELOAD=path, **{variable: value}))
+    pid = str(stock_server(LD_PRELOAD=path, **{variable: value})[0])
     done = run_cli("verify", pid)
     assert done.status == 0, done.text
     assert f"uses {find.find(name).entry['title']} {find.find(name).version}: " in done.stdout
@@ -97,10 +61,10 @@ def test_a_server_under_another_malloc(run_cli: Cli, server: Start, name: str, v
     assert (found["settings"], found["mixed"], found["idle"]) == ({variable: value}, {}, {})
 
 
-def test_a_preload_that_silently_failed(run_cli: Cli, server: Start) -> None:
+def test_a_preload_that_silently_failed(run_cli: Cli, stock_server: StartServer) -> None:
     """The trap that this verb is for: the server runs on under glibc."""
     missing = "/usr/lib/nowhere/libjemalloc.so.2"
-    done = run_cli("verify", str(server(LD_PRELOAD=missing, MALLOC_CONF="narenas:2")))
+    done = run_cli("verify", str(stock_server(LD_PRELOAD=missing, MALLOC_CONF="narenas:2")[0]))
     assert "uses glibc malloc" in done.stdout
     assert "because:  what LD_PRELOAD asks for is not used\n" in done.stdout
     assert f"warning:  {missing}: LD_PRELOAD names it, and it is not loaded" in done.stdout

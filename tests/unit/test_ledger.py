@@ -11,8 +11,8 @@ from dballoc.catalogue import bounds as catalogue
 from dballoc.explain import smaps
 from dballoc.explain.bounds import Room, bounds, verdict
 from dballoc.explain.glibc import Block, Books, Heap
-from dballoc.explain.labels import POOL, Label, Labels
-from dballoc.explain.ledger import LIVE, MAPPED, ledger
+from dballoc.explain.labels import LOGS, POOL, Label, Labels
+from dballoc.explain.ledger import LAZY, LIVE, MAPPED, ledger
 from dballoc.explain.outside import Outside, Own
 from dballoc.explain.pages import Kind, classify
 
@@ -172,6 +172,47 @@ def test_a_cache_is_known_by_its_size(size: int, owner: str) -> None:
     assert [line.resident for line in ledger(look, labels).lines if line.owner == owner] == [MIB]
 
 
+def test_log_buffers_are_apart_from_the_pool_where_their_size_tells_them() -> None:
+    pool, logs = smaps.parse(SMAPS)[11], smaps.parse(SMAPS)[11]
+    logs = replace(logs, start=1 << 40, end=(1 << 40) + 16 * MIB, rss=5 * MIB)
+    look = Outside(1, 0.0, IN_USE, [pool, logs], [Kind.POOL, Kind.POOL], None, [], 1, 0, 0, 0.0)
+    variables = {"innodb_log_buffer_size": str(16 * MIB), "innodb_buffer_pool_size": str(128 * MIB)}
+    labels = Labels("MariaDB", [], [], {}, variables, {})
+    assert {line.owner: line.resident for line in ledger(look, labels).lines} == {POOL: pool.rss, LOGS: 5 * MIB}
+    # A pool of that size is no log buffer, and without SQL nothing tells them apart.
+    small = Labels("MariaDB", [], [], {}, variables | {"innodb_log_buffer_size": str(pool.size)}, {})
+    for said in (small, None):
+        assert [line.owner for line in ledger(look, said).lines] == [Kind.POOL]
+
+
+def test_a_block_known_by_its_size_alone_is_nothing_without_one() -> None:
+    heap = Heap([Books(1, live=MIB, live_resident=MIB)], {1: [Block(1 << 30, 16 * MIB + 4096, 2 * MIB)]}, [])
+    look = Outside(1, 0.0, IN_USE, smaps.parse(SMAPS), [Kind.REST] * 16, heap, [], 1, 0, 0, 0.0)
+    for size, there in ((16 * MIB, 2 * MIB), (64 * MIB, 0)):
+        found = ledger(look, Labels("8.0", [Label(LOGS, size, "x", whole=True)], [], {}, {}, {}))
+        assert sum(line.resident for line in found.lines if line.owner == LOGS) == there
+        assert sum(line.resident for line in found.lines if line.owner == LIVE) == MIB
+
+
+def test_a_cache_that_no_size_tells_has_what_it_has_filled() -> None:
+    """As with MySQL's pool under another malloc: the kernel has merged its mapping with the malloc's."""
+    mapping = replace(smaps.parse(SMAPS)[11], rss=90 * MIB)
+    look = Outside(1, 0.0, IN_USE, [mapping], [Kind.MALLOC], None, [], 1, 0, 0, 0.0)
+    labels = Labels("8.0", [], [], {POOL: 128 * MIB}, {}, {}, filled={POOL: 40 * MIB, "Aria page cache": 100 * MIB})
+    found = ledger(look, labels)
+    assert {line.owner: line.resident for line in found.lines} == {POOL: 40 * MIB, Kind.MALLOC: 50 * MIB}
+    assert found.unowned == 50 * MIB
+    # A pool that its flags have told has its line already.
+    marked = replace(look, mappings=[mapping, replace(mapping, start=1 << 40, end=1 << 41)], kinds=[Kind.MALLOC, Kind.POOL])
+    assert POOL not in {line.owner for line in ledger(marked, labels).lines}
+
+
+def test_lazily_freed_pages_are_a_line_of_their_own() -> None:
+    mapping = replace(smaps.parse(SMAPS)[11], lazy=4 * MIB, rss=20 * MIB)
+    look = Outside(1, 0.0, IN_USE, [mapping], [Kind.MALLOC], None, [], 1, 0, 0, 0.0)
+    assert {line.owner: line.resident for line in ledger(look).lines} == {LAZY: 4 * MIB, Kind.MALLOC: 16 * MIB}
+
+
 VARIABLES = {
     "innodb_buffer_pool_size": str(1024 * MIB), "max_connections": "100", "thread_stack": str(MIB), "sort_buffer_size": str(2 * MIB),
     "tmp_table_size": str(64 * MIB), "max_heap_table_size": str(16 * MIB), "global_connection_memory_limit": str(512 * MIB),
@@ -187,8 +228,39 @@ def test_what_the_configuration_allows() -> None:
     assert found.statement == (2 + 16) * MIB
     assert found.worst == 1124 * MIB + 100 * 18 * MIB
     assert found.caps == [
-        "global_connection_memory_limit = 512 MiB for all connections together, but those with CONNECTION_ADMIN"
+        "global_connection_memory_limit = 512 MiB for all connections together, but those with CONNECTION_ADMIN; "
+        "not in force without global_connection_memory_tracking = ON"
     ]
+    assert found.capped == found.worst
+    assert "sort_buffer_size (2 MiB): each sort of a statement, its subqueries' too" in found.more
+
+
+def test_limits_in_force_bound_the_worst_case() -> None:
+    found = bounds(VARIABLES | {"global_connection_memory_tracking": "ON"}, catalogue())
+    assert found.capped == (1024 + 512) * MIB < found.worst
+    found = bounds(VARIABLES | {"max_session_mem_used": str(4 * MIB)}, catalogue())
+    assert found.capped == (1024 + 100 * 4) * MIB
+    assert verdict(found, Room(2 * 2**30, None), MIB).startswith("the server's own limits keep one of each")
+    assert bounds(VARIABLES | {"max_session_mem_used": "9223372036854775807"}, catalogue()).each is None
+
+
+def test_temptable_has_one_store_for_all_connections() -> None:
+    theirs = {
+        "internal_tmp_mem_storage_engine": "TempTable",
+        "temptable_max_ram": str(300 * MIB),
+        "temptable_max_mmap": str(200 * MIB),
+    }
+    found = bounds(VARIABLES | theirs, catalogue())
+    assert (found.shared, found.statement) == (500 * MIB, 2 * MIB)
+    assert bounds(VARIABLES | theirs | {"temptable_use_mmap": "OFF"}, catalogue()).shared == 300 * MIB
+    assert bounds(VARIABLES | theirs | {"internal_tmp_mem_storage_engine": "MEMORY"}, catalogue()).shared == 0
+
+
+def test_what_a_server_can_still_grow_to() -> None:
+    found = bounds(VARIABLES, catalogue())
+    # An empty server, and one whose pool is full and whose connections are all there.
+    assert found.reach(0, 0, 0) == found.worst
+    assert found.reach(2000 * MIB, 1024 * MIB, 100) == 2000 * MIB + 100 * 18 * MIB
 
 
 @pytest.mark.parametrize(

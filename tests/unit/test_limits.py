@@ -50,3 +50,17 @@ def test_no_limits(proc: Path, tmp_path: Path) -> None:
     assert limits.read(7, proc, tree(tmp_path / "cg", {"cgroup.controllers": ""})) == limits.Limits(CPUS, None, None)
     assert limits.Limits(4, None, None).cpu_count == 4
     assert limits.Limits(4, 0.2, None).cpu_count == 1
+
+
+def test_what_its_own_group_is_charged_with(proc: Path, tmp_path: Path) -> None:
+    files = {
+        "cgroup.controllers": "memory",
+        "a/memory.current": "9",
+        "a/b/memory.current": "4096",
+        "memory/c/memory.usage_in_bytes": "7",
+    }
+    root = tree(tmp_path / "cg", files)
+    for group, size in (("0::/a/b", 4096), ("0::/a/b/hidden", None), ("4:memory:/c\n0::/a/b", 7), ("0::/", None)):
+        (proc / "7/cgroup").write_text(f"{group}\n")
+        assert limits.usage(7, proc, root) == size
+    assert limits.usage(8, proc, root) is None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dballoc.allocators import find, running
 from dballoc.catalogue import allocators
-from dballoc.host import loader, thp
+from dballoc.host import inside, loader, thp
 
 # What glibc reads beside GLIBC_TUNABLES (mallopt(3), "Environment variables").
 _GLIBC_OLD = ("MALLOC_ARENA_", "MALLOC_CHECK_", "MALLOC_MMAP_", "MALLOC_PERTURB_", "MALLOC_TOP_PAD_", "MALLOC_TRIM_")
@@ -128,12 +128,12 @@ def _asked_other(environ: dict[str, str]) -> bool:
 
 
 def _version(pid: int, name: str | None, library: str) -> str:
-    inside = Path(f"/proc/{pid}/root{library}")
     try:
+        there = inside.path(pid, library)
         if name == "glibc":
-            found = _GLIBC_SAYS.search(inside.read_bytes())
+            found = _GLIBC_SAYS.search(there.read_bytes())
             return found[1].decode().rstrip(".") if found else "unknown"
-        return find.read_version(allocators()[name], [inside]) if name else ""
+        return find.read_version(allocators()[name], [there]) if name else ""
     except OSError:
         return "unknown"
 

@@ -73,6 +73,16 @@ def verdicts() -> dict[str, Any]:
     return _read("verdicts")
 
 
+def procedure() -> dict[str, Any]:
+    """Which variables and counters of a server are shown; see procedure.toml."""
+    return _read("procedure")
+
+
+def instruments() -> Entries:
+    """Whose memory the memory instruments count, by owner; see instruments.toml."""
+    return _read("instruments")
+
+
 def experiments() -> dict[str, str]:
     """The text of each shipped experiment file, by name."""
     folder = files(__name__) / "experiments"

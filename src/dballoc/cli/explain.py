@@ -24,6 +24,14 @@ def explain(
         str | None, typer.Option(metavar="NAME", help="Login path that the server is asked with, beside ~/.my.cnf.")
     ] = None,
     without_sql: Annotated[bool, typer.Option("--no-sql", help="Do not ask the server itself.")] = False,
+    whole: Annotated[
+        bool,
+        typer.Option(
+            "--procedure",
+            help="Also what one looks up by hand: variables, counters, InnoDB's and performance_schema's own "
+            "figures, sessions, process and host.",
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the ledger and what it means as JSON, bytes.")] = False,
     as_metrics: Annotated[bool, typer.Option("--openmetrics", help="Print OpenMetrics text, for a scraper.")] = False,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a self-contained page.")] = None,
@@ -83,10 +91,10 @@ def explain(
         process = target.find(pid, socket, service)
         who = None if without_sql else credentials.find(login_path)
         if watch:
-            between, whole = _time(every, "--every"), _time(span, "--for") if span else None
-            series = explain_watch.run(process, who, between, whole, save_series, Console())
+            between, until = _time(every, "--every"), _time(span, "--for") if span else None
+            series = explain_watch.run(process, who, between, until, save_series, Console())
         else:
-            series = [explanation.explain(process, who)]
+            series = [explanation.explain(process, who, whole)]
     if series:
         _give(series, as_json, as_metrics, html, save, quiet=watch)
 

@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dballoc.cli import procedure
 from dballoc.explain.bounds import Bounds
 from dballoc.explain.difference import Difference
 from dballoc.explain.explanation import Explanation
@@ -30,9 +31,10 @@ def print_all(console: Console, found: Explanation) -> None:
     console.print()
     _print_ledger(console, ledger)
     if found.bounds:
-        _print_bounds(console, found.bounds, found.verdict)
+        _print_bounds(console, found.bounds, found.verdict, found.reach)
     for note in ledger.notes:
         console.print(Text(f"· {note}", style="dim"))
+    procedure.show(console, found.sections)
 
 
 def mark(level: Level) -> tuple[str, str]:
@@ -58,6 +60,8 @@ def _print_ledger(console: Console, found: Ledger) -> None:
     for line in found.lines:
         source = f"{line.source}: {line.note}" if line.note else line.source
         table.add_row(line.owner, *_cells(line.resident, found.rss), mebibytes(line.size), Text(source, style="dim"))
+        for who, size in line.parts:
+            table.add_row(Text(f"  {who}", style="dim"), "", "", Text(mebibytes(size), style="dim"), "")
     table.add_row("rest: pages that no class claims", *_cells(found.rest, found.rss), "", "")
     table.add_row(Text("sum", style="bold"), *_cells(found.rss, found.rss), "", "")
     console.print(table)
@@ -67,11 +71,15 @@ def _print_ledger(console: Console, found: Ledger) -> None:
     beside = [f"{what} {mebibytes(size)} MiB" for what, size in found.beside.items() if size]
     if beside:
         console.print(f"beside RSS: {', '.join(beside)}")
+    within = [f"{what} {mebibytes(size)} MiB" for what, size in found.within.items() if size]
+    if within:
+        console.print(f"within RSS, whatever the line: {', '.join(within)}")
 
 
-def _print_bounds(console: Console, found: Bounds, verdict: str | None) -> None:
-    once, each, more, plain, worst = (
-        f"{mebibytes(size)} MiB" for size in (found.once, found.connection, found.statement, found.plain, found.worst)
+def _print_bounds(console: Console, found: Bounds, verdict: str | None, reach: int | None) -> None:
+    once, each, more, plain, worst, capped, grown = (
+        f"{mebibytes(size)} MiB"
+        for size in (found.once, found.connection, found.statement, found.plain, found.worst, found.capped, reach or 0)
     )
     console.print()
     console.print(Text("what the configuration allows, whatever is used", style="bold"))
@@ -81,6 +89,10 @@ def _print_bounds(console: Console, found: Bounds, verdict: str | None) -> None:
     console.print(f"all connections: {plain}; each with one of these: {worst}")
     for cap in found.caps:
         console.print(f"capped by {cap}")
+    if found.capped < found.worst:
+        console.print(f"with the limits in force: {capped}")
+    several = ", ".join(text.partition(" ")[0] for text in found.more)
+    console.print(f"from here RSS can still grow to {grown}, and beyond it with several of: {several}")
     console.print(Text(f"{verdict}", style="bold"))
 
 

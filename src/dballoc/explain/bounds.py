@@ -1,14 +1,16 @@
 """What the configuration allows a server to ask for. Not what it uses, and never mixed with it. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
 @dataclass(frozen=True)
 class Bounds:
     """Bytes. ``once``: buffers of which there is one; ``connection``: of each of ``connections`` at a time; ``statement``: one
-    of each that a statement may have several of; ``caps``: limits that the server has against it, in words.
+    of each that a statement may have several of; ``shared``: what the temporary tables of all of them may have;
+    ``caps``: limits that the server has against it, in words; ``each`` and ``all``: the narrowest of those in force, of one
+    connection and of all, None without; ``more``: what there may be several of, in words.
     """
 
     once: int
@@ -16,6 +18,10 @@ class Bounds:
     statement: int
     connections: int
     caps: list[str]
+    shared: int = 0
+    each: int | None = None
+    all: int | None = None
+    more: list[str] = field(default_factory=list)
 
     @property
     def plain(self) -> int:
@@ -25,7 +31,26 @@ class Bounds:
     @property
     def worst(self) -> int:
         """Every connection with one of each buffer at once; several joins or temporary tables make it more."""
-        return self.plain + self.connections * self.statement
+        return self.plain + self.connections * self.statement + self.shared
+
+    @property
+    def capped(self) -> int:
+        """The same with the server's own limits in force."""
+        return self.once + self.shared + self.working
+
+    @property
+    def working(self) -> int:
+        """All connections at once with one of each buffer, within the limits in force."""
+        one = self.connection + self.statement
+        whole = self.connections * (one if self.each is None else min(one, self.each))
+        return whole if self.all is None else min(whole, self.all)
+
+    def reach(self, rss: int, filled: int, connected: int) -> int:
+        """What RSS can still grow to from ``rss``, without any other growth: ``filled``, what is resident already of what there
+        is once; ``connected``: connections that have their own buffers already.
+        """
+        theirs = min(self.working, connected * self.connection)
+        return rss + max(0, self.once - filled) + self.shared + self.working - theirs
 
 
 def bounds(variables: Mapping[str, str], catalogue: Mapping[str, Any]) -> Bounds:
@@ -35,17 +60,46 @@ def bounds(variables: Mapping[str, str], catalogue: Mapping[str, Any]) -> Bounds
         return sum(_bytes(variables.get(name, "")) for name in names)
 
     statement = total(catalogue["statement"])
-    if "max_heap_table_size" in variables and "tmp_table_size" in variables:
-        # A temporary table in memory ends at the smaller of the two.
-        table, heap = (_bytes(variables[n]) for n in ("tmp_table_size", "max_heap_table_size"))
+    shared, caps = _shared(variables, catalogue)
+    if "tmp_table_size" in variables:
+        table = _bytes(variables["tmp_table_size"])
+        # In memory, a table of the engine MEMORY ends at the smaller of the two; TempTable has one store for all.
+        heap = 0 if shared else _bytes(variables.get("max_heap_table_size", variables["tmp_table_size"]))
         statement -= max(0, table - heap)
-    caps = [
-        f"{name} = {_bytes(variables[name]) / 2**20:,.0f} MiB for {cap['of']}"
-        for name, cap in catalogue["caps"].items()
-        if name in variables and variables[name] != cap["none"] and _bytes(variables[name])
+    narrow: dict[str, list[int]] = {"connection": [], "connections": []}
+    for name, cap in catalogue["caps"].items():
+        size = _bytes(variables.get(name, ""))
+        if not size or variables[name] == cap["none"]:
+            continue
+        needs = cap.get("needs")
+        idle = bool(needs) and variables.get(needs["variable"]) != needs["value"]
+        tail = f"; not in force without {needs['variable']} = {needs['value']}" if idle else ""
+        caps.append(f"{name} = {_words(size)} for {cap['of']}{tail}")
+        if not idle and cap["scope"] in narrow:
+            narrow[cap["scope"]].append(size)
+    more = [
+        f"{name} ({_words(_bytes(variables[name]))}): {of}"
+        for name, of in catalogue["more"].items()
+        if _bytes(variables.get(name, ""))
     ]
-    connections = _bytes(variables.get("max_connections", ""))
-    return Bounds(total(catalogue["once"]), total(catalogue["connection"]), statement, connections, caps)
+    return Bounds(
+        total(catalogue["once"]), total(catalogue["connection"]), statement, _bytes(variables.get("max_connections", "")), caps,
+        shared, min(narrow["connection"], default=None), min(narrow["connections"], default=None), more,
+    )  # fmt: skip
+
+
+def _shared(variables: Mapping[str, str], catalogue: Mapping[str, Any]) -> tuple[int, list[str]]:
+    """What TempTable may have in all, and that in words; nothing where it is not used."""
+    if variables.get("internal_tmp_mem_storage_engine", "").lower() != "temptable":
+        return 0, []
+    whole, words = 0, []
+    for name, entry in catalogue["temptable"].items():
+        size, unless = _bytes(variables.get(name, "")), entry.get("unless")
+        if not size or (unless and variables.get(unless["variable"]) == unless["value"]):
+            continue
+        whole += size
+        words.append(f"{name} = {_words(size)} for {entry['of']}")
+    return whole, words
 
 
 @dataclass(frozen=True)
@@ -66,11 +120,23 @@ def verdict(found: Bounds, room: Room, rss: int) -> str:
     have = f"{room.least / 2**30:.1f} GiB of {'the cgroup' if room.limit and room.limit < room.machine else 'the machine'}"
     if rss > 0.95 * room.least:
         return f"RSS has {rss / room.least:.0%} of the {have}: the OOM killer is near"
-    if found.plain > room.least:
+    if min(found.plain, found.capped) > room.least:
         return f"its buffers alone, with all connections in use, are more than the {have}: it may be killed without a big query"
-    if found.worst > room.least:
+    if found.capped > room.least:
         return f"all connections with one sort, join and temporary table each would need more than the {have}"
+    if found.worst > room.least:
+        return f"the server's own limits keep one of each buffer for every connection within the {have}"
     return f"even one of each buffer for every connection fits the {have}; the allocator's own overhead comes on top"
+
+
+def _words(size: int) -> str:
+    return (
+        f"{size / 2**30:,.0f} GiB"
+        if size >= 64 << 30
+        else f"{size / 2**20:,.4g} MiB"
+        if size < 10 << 20
+        else f"{size / 2**20:,.0f} MiB"
+    )
 
 
 def _bytes(value: str) -> int:

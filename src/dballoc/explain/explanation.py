@@ -12,14 +12,16 @@ from dballoc.allocators import running
 from dballoc.catalogue import bounds as catalogue
 from dballoc.catalogue import verdicts as limits_of_verdicts
 from dballoc.errors import Failure, UsageError
-from dballoc.explain import books, bounds, evidence, function, huge, labels, outside, verdicts
+from dballoc.explain import books, bounds, evidence, function, huge, labels, outside, procedure, verdicts
 from dballoc.explain.books.account import Account
 from dballoc.explain.bounds import Bounds, Room
 from dballoc.explain.evidence import Evidence
 from dballoc.explain.labels import Labels
 from dballoc.explain.ledger import Ledger, ledger
+from dballoc.explain.outside import Outside
+from dballoc.explain.section import Section
 from dballoc.explain.verdicts import Moment, Verdict
-from dballoc.host import limits
+from dballoc.host import inside, limits
 from dballoc.servers import process
 from dballoc.servers.credentials import Credentials
 
@@ -27,7 +29,8 @@ from dballoc.servers.credentials import Credentials
 @dataclass(frozen=True)
 class Explanation:
     """``bounds`` and ``verdict`` are None where the server was not asked. ``seconds``: what looking took; ``taken``: when, Unix
-    time; ``answer``: what most of the memory is for, in a sentence; ``verdicts``: what it means, the problems first.
+    time; ``answer``: what most of the memory is for, in a sentence; ``verdicts``: what it means, the problems first;
+    ``sections``: what else one looks up, if it was asked for; ``reach``: bytes of RSS that its settings let it still grow to.
     """
 
     ledger: Ledger
@@ -39,6 +42,8 @@ class Explanation:
     evidence: Evidence = field(default_factory=Evidence)
     answer: str = ""
     verdicts: list[Verdict] = field(default_factory=list)
+    sections: list[Section] = field(default_factory=list)
+    reach: int | None = None
 
     @property
     def moment(self) -> Moment:
@@ -52,23 +57,33 @@ class Explanation:
         found |= {"room": asdict(self.room), "bounds": None}
         if self.bounds:
             found["bounds"] = asdict(self.bounds) | {
-                "plain": self.bounds.plain, "worst": self.bounds.worst, "verdict": self.verdict,
+                "plain": self.bounds.plain, "worst": self.bounds.worst, "capped": self.bounds.capped, "reach": self.reach,
+                "verdict": self.verdict,
             }  # fmt: skip
+        if self.sections:
+            found["procedure"] = [asdict(part) for part in self.sections]
         return found
 
 
-def explain(pid: int, who: Credentials | None) -> Explanation:
-    """Look at a live server, and ask it if ``who`` is given. Failure in one line if it cannot be looked at."""
+def explain(pid: int, who: Credentials | None, whole: bool = False) -> Explanation:
+    """Look at a live server, and ask it if ``who`` is given. Failure in one line if it cannot be looked at.
+
+    ``whole``: with all that one looks up by hand besides (:mod:`dballoc.explain.procedure`).
+    """
     look = outside.look(pid)
     notes: list[str] = []
-    said, account = _ask(pid, who, notes) if who else (None, None)
+    said, account, sections = _ask(pid, who, whole, notes) if who else (None, None, procedure.unasked("--no-sql: not asked"))
     found = ledger(look, said, account)
-    found.notes.extend(notes)
+    found.notes.extend([*notes, *_apart(pid)])
     room = Room(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), _limit(pid))
     allowed = bounds.bounds(said.variables, catalogue()) if said else None
+    if whole:
+        sections = [*_outside(look), *sections]
+    verdict = bounds.verdict(allowed, room, found.rss) if allowed else None
+    reach = _reach(allowed, found, said) if allowed and said else None
     known = evidence.gather(look, said, _huge(look), limits_of_verdicts())
     return judged([Explanation(
-        found, room, allowed, bounds.verdict(allowed, room, found.rss) if allowed else None, look.seconds, look.taken, known,
+        found, room, allowed, verdict, look.seconds, look.taken, known, sections=sections if whole else [], reach=reach,
     )])  # fmt: skip
 
 
@@ -79,22 +94,45 @@ def judged(series: Sequence[Explanation]) -> Explanation:
     return replace(last, answer=verdicts.answer(last.ledger, known), verdicts=found)
 
 
-def _huge(look: outside.Outside) -> huge.Huge | None:
+def _reach(allowed: Bounds, found: Ledger, said: Labels) -> int:
+    filled = sum(line.resident for line in found.lines if line.owner in catalogue()["owners"])
+    connected = said.status.get("threads_connected", "")
+    return allowed.reach(found.rss, filled, int(connected) if connected.isdigit() else 0)
+
+
+def _apart(pid: int) -> list[str]:
+    try:
+        said = inside.words(pid)
+    except OSError:
+        return []
+    return [said] if said else []
+
+
+def _outside(look: Outside) -> list[Section]:
+    try:
+        return procedure.outside(look)
+    except OSError as error:
+        raise Failure(running.refusal(look.pid, error)) from None
+
+
+def _huge(look: Outside) -> huge.Huge | None:
     try:
         return huge.look(look)
     except OSError as error:
         raise Failure(running.refusal(look.pid, error)) from None
 
 
-def _ask(pid: int, who: Credentials, notes: list[str]) -> tuple[Labels | None, Account | None]:
-    """The server's own labels, and its malloc's account of itself if the loadable function is there."""
+def _ask(pid: int, who: Credentials, whole: bool, notes: list[str]) -> tuple[Labels | None, Account | None, list[Section]]:
+    """The server's own labels, its malloc's account if the loadable function is there, and what else was asked for."""
     try:
         server = process.look(pid, "process")
-        with process.talking(server, process.given(server), who) as cursor:
-            return labels.read(cursor), _account(cursor, notes)
+        # Where it listens tells more than its options do, and needs nothing of it to be run.
+        with process.talking(server, [] if process.listening(pid) else process.given(server), who) as cursor:
+            said = labels.read(cursor)
+            return said, _account(cursor, notes), procedure.asked(cursor, said) if whole else []
     except (process.NoWord, UsageError) as error:
         notes.append(f"not asked by SQL: {error}")
-    return None, None
+        return None, None, procedure.unasked(notes[-1])
 
 
 def _account(cursor: Cursor, notes: list[str]) -> Account | None:

@@ -67,7 +67,8 @@ class Books:
     """One arena's (or all mapped blocks') bytes, ``…_resident`` those of them that are in memory.
 
     ``live``: chunks in use, with their headers, less what the caches hold; ``tcache`` and ``fast``: freed, kept for the next
-    malloc of the size; ``free``: in bins, and at the top; ``own``: heap and arena headers, fence posts.
+    malloc of the size; ``free``: in bins, and at the top; ``own``: heap and arena headers, fence posts; ``live_chunks``: how
+    many chunks ``live`` is.
     """
 
     address: int
@@ -83,6 +84,7 @@ class Books:
     own_resident: int = 0
     heaps: list[Mapping] = field(default_factory=list)
     unread: int = 0
+    live_chunks: int = 0
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,9 @@ def split(memory: Memory, mappings: Sequence[Mapping]) -> list[Mapping]:
     for mapping in mappings:
         edges = sorted(_edges(memory, mapping)) if mapping.private and mapping.rss else []
         for start, end in pairwise([mapping.start, *edges]):
-            part = replace(mapping, start=start, end=end, rss=memory.span(start, end).resident)
+            # What is known of the whole mapping alone stays with what is left of it, so that it counts once.
+            rss = memory.span(start, end).resident
+            part = replace(mapping, start=start, end=end, rss=rss, lazy=0, swap=0, huge=0, hugetlb=0)
             found.append(part)
             mapping = replace(mapping, start=end, rss=max(0, mapping.rss - part.rss))
         found.append(mapping)
@@ -260,38 +264,40 @@ def _walk(memory: Memory, span: Span, start: int, stop: int, last: bool) -> _Chu
 def _enter(books: Books, memory: Memory, span: Span, chunks: _Chunks) -> None:
     ends = chunks.starts + chunks.sizes
     used, free = chunks.used, ~chunks.used
+    books.live_chunks += int(used.sum())
     books.live += int(chunks.sizes[used].sum())
     books.live_resident += span.bytes(chunks.starts[used], ends[used])
     books.free += int(chunks.sizes[free].sum())
     books.free_resident += span.bytes(chunks.starts[free], ends[free])
     for cache, sizes in ((_tcache, [_TCACHE]), (_tcache_slots, _TCACHE_SLOTS)):
         for address in chunks.starts[used & np.isin(chunks.sizes, sizes)].tolist():
-            cached = cache(memory, address)
+            count, cached = cache(memory, address)
             if cached > books.live_resident:
                 continue  # a block that looks like a cache, or one that was read while it changed
+            books.live_chunks -= count
             books.tcache += cached
             books.live -= cached
             books.live_resident -= cached
 
 
-def _tcache_slots(memory: Memory, chunk: int) -> int:
+def _tcache_slots(memory: Memory, chunk: int) -> tuple[int, int]:
     """As :func:`_tcache`, since 2.42."""
     try:
         words = memory.words(chunk + 16, _TCACHE_LISTS * 10 // 8)
     except OSError:
-        return 0
+        return 0, 0
     slots = struct.unpack(f"<{_TCACHE_LISTS}H", struct.pack(f"<{_TCACHE_LISTS // 4}Q", *words[: _TCACHE_LISTS // 4]))
     entries = words[_TCACHE_LISTS // 4 :]
     # How many a list may hold is told by those that are empty.
     most = {slot for slot, entry in zip(slots, entries, strict=True) if not entry}
     if len(most) != 1:
-        return 0
+        return 0, 0
     held = [max(most) - slot for slot in slots]
     if any((count == 0) != (entry == 0) or count < 0 or entry % 16 for count, entry in zip(held, entries, strict=True)):
-        return 0
+        return 0, 0
     small = sum(count * (32 + 16 * i) for i, count in enumerate(held[:_TCACHE_BINS]))
     large = zip(entries[_TCACHE_BINS:], held[_TCACHE_BINS:], strict=True)
-    return small + sum(_sizes(memory, entry, count) for entry, count in large)
+    return sum(held), small + sum(_sizes(memory, entry, count) for entry, count in large)
 
 
 def _sizes(memory: Memory, entry: int, count: int) -> int:
@@ -309,26 +315,28 @@ def _sizes(memory: Memory, entry: int, count: int) -> int:
     return total
 
 
-def _tcache(memory: Memory, chunk: int) -> int:
-    """Bytes of chunks in a thread's cache, if this chunk is one; else 0."""
+def _tcache(memory: Memory, chunk: int) -> tuple[int, int]:
+    """How many chunks are in a thread's cache, and their bytes, if this chunk is one; else none."""
     try:
         words = memory.words(chunk + 16, _TCACHE_BINS * 10 // 8)
     except OSError:
-        return 0
+        return 0, 0
     counts = struct.unpack(f"<{_TCACHE_BINS}H", struct.pack(f"<{_TCACHE_BINS // 4}Q", *words[: _TCACHE_BINS // 4]))
     entries = words[_TCACHE_BINS // 4 :]
     if any((count == 0) != (entry == 0) or entry % 16 for count, entry in zip(counts, entries, strict=True)):
-        return 0
-    return sum(count * (32 + 16 * i) for i, count in enumerate(counts))
+        return 0, 0
+    return sum(counts), sum(count * (32 + 16 * i) for i, count in enumerate(counts))
 
 
 def _move_fast(books: Books, memory: Memory, fast: Sequence[int]) -> None:
     """What the fast bins hold is not live. Their links are mangled since 2.32 (safe-linking): address >> 12 ^ link."""
     for i in range(_FAST_BINS):
         # More chunks than there are, and the list has no end.
-        held = sum(1 for _ in _list(memory, fast[i], books.chunks)) * (32 + 16 * i)
+        count = sum(1 for _ in _list(memory, fast[i], books.chunks))
+        held = count * (32 + 16 * i)
         if held > books.live_resident:
             raise Torn("a fast bin holds more than there is")
+        books.live_chunks -= count
         books.fast += held
         books.live -= held
         books.live_resident -= held
@@ -416,7 +424,7 @@ def _fitting(
     memory: Memory, mappings: Sequence[Mapping], libc: str, brk: Mapping | None, arenas: list[int]
 ) -> tuple[_Fit | None, list[str]]:
     """The layout with which the ring of arenas closes; else what is wrong."""
-    trouble = ["no arena was found: glibc of an unknown layout"]
+    trouble = ["no arena was found: glibc of an unknown layout; its heap is one line"]
     for layout in LAYOUTS:
         main = find_main(memory, layout, _data(mappings, libc), brk, arenas)
         if main is None and not arenas:

@@ -1,11 +1,19 @@
 """What a server itself says of its memory, over SQL. Only SELECT and SHOW; nothing is enabled or written."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 
 import pymysql
 from pymysql.cursors import Cursor
 
-POOL, SCHEMA = "InnoDB buffer pool", "performance_schema itself"
+from dballoc.catalogue import instruments
+
+POOL, SCHEMA, LOGS = "InnoDB buffer pool", "performance_schema itself", "InnoDB log buffers"
+KEYS, ARIA, SESSIONS, DICTIONARY = "key cache (MyISAM)", "Aria page cache", "sessions", "InnoDB dictionary"
+
+# What it takes that the server counts its memory from the beginning.
+AT_NEXT_START = "for the next start: performance_schema = ON, performance_schema_instrument = 'memory/%=ON'"
 
 # Owner, table of information_schema, its STAT_TYPE.
 _ROCKSDB = (
@@ -13,28 +21,52 @@ _ROCKSDB = (
     ("RocksDB memtables", "ROCKSDB_CFSTATS", "CUR_SIZE_ALL_MEM_TABLES"),
     ("RocksDB table readers", "ROCKSDB_CFSTATS", "NON_BLOCK_CACHE_SST_MEM_USAGE"),
 )
-# Of all memory instruments, those of performance_schema's own are told exactly elsewhere, and a pool is not of malloc.
-_INSTRUMENTS = """SELECT EVENT_NAME, CURRENT_NUMBER_OF_BYTES_USED FROM performance_schema.memory_summary_global_by_event_name
- WHERE CURRENT_NUMBER_OF_BYTES_USED > 0 AND EVENT_NAME NOT LIKE 'memory/performance\\_schema/%'
- AND EVENT_NAME NOT IN ('memory/innodb/buf_buf_pool')"""
+_INSTRUMENTS = """SELECT EVENT_NAME, CURRENT_COUNT_USED, CURRENT_NUMBER_OF_BYTES_USED
+ FROM performance_schema.memory_summary_global_by_event_name WHERE CURRENT_NUMBER_OF_BYTES_USED > 0"""
+_OF_SESSIONS = """SELECT EVENT_NAME, SUM(CURRENT_NUMBER_OF_BYTES_USED)
+ FROM performance_schema.memory_summary_by_thread_by_event_name JOIN performance_schema.threads USING (THREAD_ID)
+ WHERE TYPE = 'FOREGROUND' GROUP BY EVENT_NAME"""
 _ENABLED = "SELECT SUM(ENABLED = 'YES'), COUNT(*) FROM performance_schema.setup_instruments WHERE NAME LIKE 'memory/%'"
 # With fewer of them the instruments leave out too much to be an account of the heap.
 _ENOUGH = 0.9
 
+# MySQL's my_malloc puts so many bytes before each block, which no instrument counts (my_malloc.cc: my_memory_header); InnoDB's
+# own allocator counts its.
+_HEADER = 32
+
+# MariaDB counts for every connection; MySQL for every thread, from 8.0.31 also with a total of each.
+_EVERY_SESSION = (
+    "SELECT ID, USER, MEMORY_USED FROM information_schema.PROCESSLIST",
+    "SELECT PROCESSLIST_ID, PROCESSLIST_USER, TOTAL_MEMORY FROM performance_schema.threads WHERE TYPE = 'FOREGROUND'",
+    "SELECT PROCESSLIST_ID, PROCESSLIST_USER, SUM(CURRENT_NUMBER_OF_BYTES_USED) FROM performance_schema.threads"
+    " JOIN performance_schema.memory_summary_by_thread_by_event_name USING (THREAD_ID) WHERE TYPE = 'FOREGROUND' GROUP BY 1, 2",
+)
+_APART, _INNODB, _HEADERS = "apart", "memory/innodb", "headers of what the instruments count"
+# Blocks of this size are found by it: malloc maps them by themselves.
+_LARGE = 128 << 10
+# So many of the biggest users, and sessions, are named.
+_NAMED = 5
+
 
 @dataclass(frozen=True)
 class Label:
-    """Bytes that the server says an owner has asked malloc for; ``source``: where it says so."""
+    """Bytes that the server says an owner has asked malloc for; ``source``: where it says so; ``whole``: one block that is
+    known by its size alone; ``parts``: who has most of it; ``sizes``: of large blocks that are part of it.
+    """
 
     owner: str
     bytes: int
     source: str
+    whole: bool = False
+    parts: tuple[tuple[str, int], ...] = ()
+    sizes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class Labels:
     """``heap``: what lies in malloc's memory; ``tables``: sizes of performance_schema's own tables; ``own``: bytes of what the
-    server maps itself, by owner; ``variables`` and ``status`` by name in lower case; ``sessions``: (user, connections, bytes).
+    server maps itself, by owner; ``variables`` and ``status`` by name in lower case; ``sessions``: (user, connections, bytes);
+    ``filled``: bytes of ``own`` that are in use.
     """
 
     version: str
@@ -45,6 +77,7 @@ class Labels:
     status: dict[str, str]
     sessions: list[tuple[str, int, int]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    filled: dict[str, int] = field(default_factory=dict)
 
     @property
     def mariadb(self) -> bool:
@@ -58,25 +91,53 @@ def read(cursor: Cursor) -> Labels:
     variables = {str(k).lower(): str(v) for k, v in _rows(cursor, "SHOW GLOBAL VARIABLES")}
     status = {str(k).lower(): str(v) for k, v in _rows(cursor, "SHOW GLOBAL STATUS")}
     notes: list[str] = []
-    tables, schema = _performance_schema(cursor, notes)
+    tables, schema = _performance_schema(cursor, notes) if variables.get("performance_schema") == "ON" else ([], 0)
     heap = [Label(SCHEMA, schema, "SHOW ENGINE PERFORMANCE_SCHEMA STATUS")] if schema else []
-    for owner, name in (("InnoDB dictionary", "innodb_mem_dictionary"), ("adaptive hash index", "innodb_mem_adaptive_hash")):
-        heap.append(Label(owner, _number(status.get(name)), f"status {name}"))
-    heap.append(Label("query cache", _number(variables.get("query_cache_size")), "query_cache_size"))
     sessions = _sessions(cursor, notes)
-    heap.append(Label("sessions", sum(size for *_, size in sessions), "processlist" if "mariadb" in version.lower() else "P_S"))
+    said = [
+        Label(DICTIONARY, _number(status.get("innodb_mem_dictionary")), "status innodb_mem_dictionary"),
+        Label("adaptive hash index", _number(status.get("innodb_mem_adaptive_hash")), "status innodb_mem_adaptive_hash"),
+        Label("query cache", _number(variables.get("query_cache_size")), "query_cache_size"),
+        Label(SESSIONS, sum(size for *_, size in sessions), "processlist" if "mariadb" in version.lower() else "P_S"),
+        Label(LOGS, _number(variables.get("innodb_log_buffer_size")), "innodb_log_buffer_size", whole=True),
+    ]
+    if variables.get("performance_schema", "OFF") == "ON":
+        heap += _instruments(cursor, "mariadb" in version.lower(), said, notes) or said
+    else:
+        heap += said
+        notes.append(f"performance_schema is off: the heap's owners are known by status and variables alone; {AT_NEXT_START}")
     for owner, table, what in _ROCKSDB:
         size = _one(cursor, f"SELECT SUM(VALUE) FROM information_schema.{table} WHERE STAT_TYPE = '{what}'")
         heap.append(Label(owner, size, f"{table}.{what}"))
-    if instruments := _instruments(cursor, notes):
-        heap = [*heap[: 1 if schema else 0], *instruments]
+    parts = biggest(sessions)
+    heap = [replace(label, parts=parts) if label.owner == SESSIONS else label for label in heap]
     own = {
         POOL: _number(variables.get("innodb_buffer_pool_size")),
-        "key cache (MyISAM)": _number(variables.get("key_buffer_size")),
-        "Aria page cache": _number(variables.get("aria_pagecache_buffer_size")),
+        KEYS: _number(variables.get("key_buffer_size")),
+        ARIA: _number(variables.get("aria_pagecache_buffer_size")),
     }
     found = [label for label in heap if label.bytes > 0]
-    return Labels(version, found, tables, {k: v for k, v in own.items() if v}, variables, status, sessions, notes)
+    return Labels(
+        version,
+        found,
+        tables,
+        {k: v for k, v in own.items() if v},
+        variables,
+        status,
+        by_user(sessions),
+        notes,
+        filled(variables, status),
+    )
+
+
+def filled(variables: dict[str, str], status: dict[str, str]) -> dict[str, int]:
+    """Bytes of the caches that the server maps itself, as far as it has used them since it started. Pure."""
+    pages = _number(status.get("innodb_buffer_pool_pages_total")) - _number(status.get("innodb_buffer_pool_pages_free"))
+    return {
+        POOL: max(0, pages) * _number(variables.get("innodb_page_size")),
+        KEYS: _number(status.get("key_blocks_used")) * _number(variables.get("key_cache_block_size")),
+        ARIA: _number(status.get("aria_pagecache_blocks_used")) * _number(variables.get("aria_block_size")),
+    }
 
 
 def _rows(cursor: Cursor, sql: str) -> list[tuple]:
@@ -104,37 +165,91 @@ def _performance_schema(cursor: Cursor, notes: list[str]) -> tuple[list[int], in
     return sorted(sizes.values(), reverse=True), total
 
 
-def _sessions(cursor: Cursor, notes: list[str]) -> list[tuple[str, int, int]]:
-    """By user. MariaDB counts for every connection; MySQL for every thread, as far as its instruments are on."""
-    for sql in (
-        "SELECT USER, COUNT(*), SUM(MEMORY_USED) FROM information_schema.PROCESSLIST GROUP BY USER",
-        "SELECT PROCESSLIST_USER, COUNT(DISTINCT THREAD_ID), SUM(CURRENT_NUMBER_OF_BYTES_USED)"
-        " FROM performance_schema.memory_summary_by_thread_by_event_name JOIN performance_schema.threads USING (THREAD_ID)"
-        " WHERE TYPE = 'FOREGROUND' GROUP BY PROCESSLIST_USER",
-    ):
+def _sessions(cursor: Cursor, notes: list[str]) -> list[tuple[str, str, int]]:
+    """(ID, user, bytes) of each."""
+    refused = ""
+    for sql in _EVERY_SESSION:
         try:
-            return [(str(user), int(n), int(size or 0)) for user, n, size in _rows(cursor, sql)]
+            return [(str(number), str(user), int(size or 0)) for number, user, size in _rows(cursor, sql)]
         except pymysql.Error as error:
-            refused = error
-    notes.append(f"sessions' memory is not known: {refused.args[-1]}")
+            refused = str(error.args[-1])
+    notes.append(f"sessions' memory is not known: {refused}")
     return []
 
 
-def _instruments(cursor: Cursor, notes: list[str]) -> list[Label]:
-    """By area (innodb, sql, …), if enough of them are on. They count from when they were switched on."""
+def by_user(sessions: Sequence[tuple[str, str, int]]) -> list[tuple[str, int, int]]:
+    """(user, connections, bytes), most bytes first. Pure."""
+    found: dict[str, tuple[int, int]] = {}
+    for _, user, size in sessions:
+        count, whole = found.get(user, (0, 0))
+        found[user] = count + 1, whole + size
+    return sorted(((user, count, size) for user, (count, size) in found.items()), key=lambda x: -x[2])
+
+
+def biggest(sessions: Sequence[tuple[str, str, int]]) -> tuple[tuple[str, int], ...]:
+    """The users and the single sessions that have most, in words. Pure."""
+    users = [(f"user {user}: {count} sessions", size) for user, count, size in by_user(sessions)[:_NAMED]]
+    single = sorted(sessions, key=lambda s: -s[2])[:_NAMED] if len(sessions) > 1 else []
+    return (*users, *((f"session {number} of {user}", size) for number, user, size in single))
+
+
+def _instruments(cursor: Cursor, mariadb: bool, said: Sequence[Label], notes: list[str]) -> list[Label]:
+    """By owner, if enough of them are on. They count from when they were switched on. ``said``: what it says elsewhere."""
     try:
         [(on, every)] = _rows(cursor, _ENABLED)
-        notes.append(f"{int(on or 0)} of {every} memory instruments are on")
-        if not every or int(on or 0) < _ENOUGH * every:
+        few = not every or int(on or 0) < _ENOUGH * every
+        notes.append(f"{int(on or 0)} of {every} memory instruments are on" + (f"; {AT_NEXT_START}" if few else ""))
+        if few:
             return []
-        areas: dict[str, int] = {}
-        for name, size in _rows(cursor, _INSTRUMENTS):
-            area = str(name).split("/")[1]
-            areas[area] = areas.get(area, 0) + int(size)
+        counted = {str(name): (int(count), int(size)) for name, count, size in _rows(cursor, _INSTRUMENTS)}
+        of_sessions = {str(name): int(size or 0) for name, size in _rows(cursor, _OF_SESSIONS)}
     except pymysql.Error as error:
         notes.append(f"memory instruments cannot be read: {error.args[-1]}")
         return []
-    return [Label(f"memory/{area}", size, "performance_schema") for area, size in sorted(areas.items(), key=lambda a: -a[1])]
+    return by_owner(counted, of_sessions, 0 if mariadb else _HEADER, said)
+
+
+def by_owner(
+    counted: dict[str, tuple[int, int]], of_sessions: dict[str, int], header: int, said: Sequence[Label] = ()
+) -> list[Label]:
+    """What the instruments have counted, each byte with one owner. Pure.
+
+    ``counted``: (blocks, bytes) of each event; ``of_sessions``: those bytes that connections have; ``header``: bytes before
+    each block that are not counted; ``said``: what the server says elsewhere, where that tells more of an area than its
+    instruments.
+    """
+    owners: dict[str, int] = {}
+    sizes: dict[str, list[int]] = {}
+    headers = 0
+    for name, (blocks, size) in counted.items():
+        owner = _owner(name)
+        if owner == _APART:
+            continue
+        theirs = min(size, max(0, of_sessions.get(name, 0)))
+        owners[SESSIONS] = owners.get(SESSIONS, 0) + theirs
+        owners[owner] = owners.get(owner, 0) + size - theirs
+        if blocks == 1 and size >= _LARGE:
+            sizes.setdefault(owner, []).append(size)
+        headers += 0 if name.startswith("memory/innodb/") else blocks * header
+    dictionary = next((label.bytes for label in said if label.owner == DICTIONARY), 0)
+    # MariaDB's dictionary lies in heaps of InnoDB's that all have one instrument.
+    more = min(max(0, dictionary - owners.get(DICTIONARY, 0)), owners.get(_INNODB, 0))
+    if more:
+        owners[DICTIONARY] = owners.get(DICTIONARY, 0) + more
+        owners[_INNODB] -= more
+    if headers:
+        owners[_HEADERS] = headers
+    return [
+        Label(owner, size, "performance_schema", sizes=tuple(sorted(sizes.get(owner, ()), reverse=True)))
+        for owner, size in sorted(owners.items(), key=lambda a: -a[1])
+    ]
+
+
+def _owner(event: str) -> str:
+    for owner, entry in instruments().items():
+        if any(fnmatchcase(event, pattern) for pattern in entry["events"]):
+            return owner
+    return "/".join(event.split("/")[:2])
 
 
 def _number(value: str | None) -> int:

@@ -1,15 +1,17 @@
 """The ledger: every resident byte on one line, and what no line claims. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping as Map
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from dballoc.explain.books import account as accounts
 from dballoc.explain.books.account import LIVE_ALL, Account
 from dballoc.explain.glibc import Block, Books, Heap
-from dballoc.explain.labels import POOL, SCHEMA, Labels
+from dballoc.explain.labels import ARIA, KEYS, LOGS, POOL, SCHEMA, Labels
 from dballoc.explain.outside import Outside, Own
 from dballoc.explain.pages import Kind
+from dballoc.explain.smaps import Mapping
 
 # exact: counted page by page; likely: pages counted, and their owner told by size; labelled: the owner's own word.
 Confidence = Literal["exact", "likely", "labelled"]
@@ -18,7 +20,7 @@ Confidence = Literal["exact", "likely", "labelled"]
 @dataclass(frozen=True)
 class Line:
     """``resident`` bytes of RSS that ``owner`` has; ``size``: of address space, or as asked for, where that is another figure.
-    ``source``: who says so; ``note``: what else there is to say.
+    ``source``: who says so; ``note``: what else there is to say; ``parts``: who has most of ``size``, in bytes each.
     """
 
     group: str
@@ -28,12 +30,13 @@ class Line:
     source: str
     confidence: Confidence
     note: str = ""
+    parts: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)
 class Ledger:
     """Lines that add up to ``rss`` with ``rest``, pages that no class claims. ``unowned``: memory that no owner claims,
-    unlabelled live heap included. ``beside``: what RSS does not count. All in bytes.
+    unlabelled live heap included. ``beside``: what RSS does not count; ``within``: what it does, on any line. All in bytes.
     """
 
     pid: int
@@ -46,10 +49,12 @@ class Ledger:
     beside: dict[str, int]
     tiers: list[str]
     notes: list[str] = field(default_factory=list)
+    within: dict[str, int] = field(default_factory=dict)
 
 
 LIVE, MAPPED, UNNAMED = accounts.LIVE_SMALL, accounts.LIVE_LARGE, "mapped by the server itself"
 UNACCOUNTED = "what the allocator does not account for"
+HEADERS, LAZY = "malloc's headers of live blocks", "lazily freed"
 _GLIBC = "glibc's books"
 _UNOWNED = (LIVE, MAPPED, LIVE_ALL, UNNAMED, Kind.MALLOC, UNACCOUNTED)
 # Whose memory the server's labels name, in this order.
@@ -57,18 +62,29 @@ _POOLS = (LIVE, LIVE_ALL, MAPPED, Kind.MALLOC, UNACCOUNTED)
 # By how much an allocator may contradict the walk of its heap before it is said.
 _AGREED = 0.01
 
+# Kinds whose pages may be lazily freed; of a heap that was walked it is not known which chunks those are.
+_SWEPT = (Kind.POOL, Kind.MALLOC, Kind.STACK, Kind.OLD_STACK, Kind.DATA)
+_MOST_LOGS = 2
+
 # Of what a cache's variable asks for, the share that it maps in one piece: the rest are its hash and its links.
-_SHARES = {POOL: 1.0, "key cache (MyISAM)": 0.955, "Aria page cache": 0.82}
+_SHARES = {POOL: 1.0, KEYS: 0.955, ARIA: 0.82}
 _NEAR = 0.1
 
 # An array of performance_schema, aligned and with malloc's header, is a block of so many bytes more, at most.
 _MORE = 4096 + 64 + 16
 
+# glibc's header of a small block that malloc has given out: the word with its size (malloc.c, "chunk").
+_HEADER = 8
+
+# A mapping of a log buffer may be rounded up to so much more.
+_ROUNDED = 64 << 10
+
 
 def ledger(look: Outside, labels: Labels | None = None, account: Account | None = None) -> Ledger:
     """From a look from outside, the server's own labels, and what its malloc says of itself."""
+    lazy = sum(_lazy(m) for m, k in zip(look.mappings, look.kinds, strict=True) if k in _SWEPT) + sum(o.lazy for o in look.own)
     lines = [
-        _of_kind(look, Kind.POOL, "server", "left out of core dumps (VmFlags dd)"),
+        *_pool(look, labels),
         *_own(look.own, _caches(look, labels)),
         *(_heap(look.heap) if look.heap else []),
         *_malloc(look, account),
@@ -78,23 +94,57 @@ def ledger(look: Outside, labels: Labels | None = None, account: Account | None 
         _of_kind(look, Kind.DATA, "files", "their writable pages, and what follows them"),
         _of_kind(look, Kind.FILE, "files", "mapped"),
         _of_kind(look, Kind.KERNEL, "files", "io_uring, vdso, shared memory"),
+        Line("heap", LAZY, lazy, lazy, "smaps: LazyFree", "exact", "given back with MADV_FREE, and the kernel's to take"),
     ]
     if labels:
+        lines = _unfound(lines, labels)
         lines = _named(lines, labels, [b for row in look.heap.mapped.values() for b in row] if look.heap else [])
     lines = [line for line in lines if line.resident]
     rest = look.rss - sum(line.resident for line in lines)
-    beside = {"swap": look.swap, "page tables": look.page_tables, "hugetlb": sum(m.hugetlb for m in look.mappings)}
+    beside = {
+        "swap": look.swap, "page tables": look.page_tables, "hugetlb": sum(m.hugetlb for m in look.mappings),
+        "charged to its cgroup, page cache included": look.charged or 0,
+    }  # fmt: skip
     return Ledger(
         look.pid, look.malloc.executable, f"{look.malloc.title} {look.malloc.version}".strip(), look.rss, lines, rest,
         rest + sum(line.resident for line in lines if line.owner in _UNOWNED), beside,
         ["outside", *(["SQL"] if labels else []), *(["function"] if account else [])],
         [*(look.heap.trouble if look.heap else []), *(labels.notes if labels else []), *_said(look, account)],
+        {"huge pages (THP)": sum(m.huge for m in look.mappings)},
     )  # fmt: skip
 
 
+def _lazy(mapping: Mapping) -> int:
+    return min(mapping.lazy, mapping.rss)
+
+
 def _of_kind(look: Outside, kind: Kind, group: str, source: str) -> Line:
-    mine = [m for m, k in zip(look.mappings, look.kinds, strict=True) if k is kind]
-    return Line(group, kind, sum(m.rss for m in mine), sum(m.size for m in mine), source, "exact")
+    return _line([m for m, k in zip(look.mappings, look.kinds, strict=True) if k is kind], kind, group, source)
+
+
+def _line(mine: Sequence[Mapping], kind: Kind, group: str, source: str) -> Line:
+    lazy = sum(_lazy(m) for m in mine) if kind in _SWEPT else 0
+    return Line(group, kind, sum(m.rss for m in mine) - lazy, sum(m.size for m in mine), source, "exact")
+
+
+def _pool(look: Outside, labels: Labels | None) -> list[Line]:
+    """What the server leaves out of core dumps, its log buffers apart where their size tells them."""
+    mine = [m for m, k in zip(look.mappings, look.kinds, strict=True) if k is Kind.POOL]
+    source = "left out of core dumps (VmFlags dd)"
+    asked = _number(labels, "innodb_log_buffer_size")
+    # MariaDB has two of them up to 10.7, which may lie side by side.
+    logs = [m for m in mine if any(0 <= m.size - n * asked <= _ROUNDED for n in (1, 2))] if asked else []
+    others = [m for m in mine if m not in logs]
+    if not 0 < len(logs) <= _MOST_LOGS or not any(m.size >= _number(labels, "innodb_buffer_pool_size") for m in others):
+        return [_line(mine, Kind.POOL, "server", source)]
+    pool = replace(_line(others, Kind.POOL, "server", source), owner=POOL)
+    found = _line(logs, Kind.POOL, "server", source)
+    return [pool, replace(found, owner=LOGS, note="of the size of innodb_log_buffer_size", confidence="likely")]
+
+
+def _number(labels: Labels | None, variable: str) -> int:
+    value = labels.variables.get(variable, "") if labels else ""
+    return int(value) if value.isdigit() else 0
 
 
 def _heap(heap: Heap) -> list[Line]:
@@ -106,8 +156,11 @@ def _heap(heap: Heap) -> list[Line]:
     def line(owner: str, resident: str, size: str, note: str = "") -> Line:
         return Line("heap", owner, total(resident), total(size), _GLIBC, "exact", note)
 
+    headers = min(_HEADER * total("live_chunks"), total("live_resident"))
+    live = line(LIVE, "live_resident", "live", f"{len(heap.arenas)} arenas, {total('live_chunks')} chunks")
     return [
-        line(LIVE, "live_resident", "live", f"{len(heap.arenas)} arenas, {total('chunks')} chunks"),
+        _less(live, headers, headers),
+        Line("heap", HEADERS, headers, headers, _GLIBC, "exact", f"{_HEADER} bytes of each chunk"),
         Line("heap", MAPPED, *_sum(mapped), _GLIBC, "exact", f"{len(mapped)} blocks"),
         line("threads' caches (tcache)", "tcache", "tcache"),
         line("fast bins", "fast", "fast"),
@@ -170,7 +223,7 @@ def _caches(look: Outside, labels: Labels | None) -> dict[str, int]:
     return {owner: size for owner, size in known.items() if not (pool and owner == POOL)}
 
 
-def _own(own: Sequence[Own], caches: Mapping[str, int]) -> list[Line]:
+def _own(own: Sequence[Own], caches: Map[str, int]) -> list[Line]:
     """What the server has mapped itself, by the cache whose size it has."""
     left, found = sorted(own, key=lambda o: -o.size), []
     for owner, asked in caches.items():
@@ -179,11 +232,28 @@ def _own(own: Sequence[Own], caches: Mapping[str, int]) -> list[Line]:
         if near:
             mine = min(near, key=lambda o: abs(o.size - wanted))
             left.remove(mine)
-            found.append(Line("server", owner, mine.resident, mine.size, "mapped, and of its size", "likely"))
+            found.append(Line("server", owner, mine.resident - mine.lazy, mine.size, "mapped, and of its size", "likely"))
     if left:
         note = f"{len(left)} of 1 MiB or more"
-        found.append(Line("server", UNNAMED, *_sum(left), "no malloc's", "exact", note))
+        resident, size = _sum(left)
+        found.append(Line("server", UNNAMED, resident - sum(o.lazy for o in left), size, "no malloc's", "exact", note))
     return found
+
+
+def _unfound(lines: list[Line], labels: Labels) -> list[Line]:
+    """Caches that the server maps itself and that no size has told: what they have filled, of what nobody else claims."""
+    there = {line.owner for line in lines if line.resident} | {label.owner for label in labels.heap}
+    if Kind.POOL in there:
+        there.add(POOL)
+    pools = {line.owner: line for line in lines if line.owner in (UNNAMED, Kind.MALLOC)}
+    found = []
+    for owner, size in labels.filled.items():
+        for place, pool in pools.items():
+            if owner not in there and size and pool.resident >= size:
+                pools[place] = _less(pool, size, size)
+                found.append(Line("server", owner, size, labels.own.get(owner, size), "status: what it has filled", "labelled"))
+                there.add(owner)
+    return [*found, *(pools.get(line.owner, line) for line in lines)]
 
 
 def _named(lines: list[Line], labels: Labels, blocks: list[Block]) -> list[Line]:
@@ -191,21 +261,24 @@ def _named(lines: list[Line], labels: Labels, blocks: list[Block]) -> list[Line]
     pools = {line.owner: line for line in lines if line.owner in _POOLS}
     left = sorted(blocks, key=lambda b: b.size)
     # First whole blocks by their sizes, for every owner, and only then what nobody can be told to have.
-    found = [_matching(left, labels.tables if label.owner == SCHEMA else [label.bytes]) for label in labels.heap]
+    found = [_matching(left, labels.tables if label.owner == SCHEMA else label.sizes or [label.bytes]) for label in labels.heap]
+    # A block that is known by its size alone is nothing where there is none of that size.
+    known = [(label, taken) for label, taken in zip(labels.heap, found, strict=True) if taken or not label.whole]
     for taken in found:
         if taken:
             pools[MAPPED] = _less(pools[MAPPED], *_sum(taken))
     named: list[Line] = []
-    for label, taken in zip(labels.heap, found, strict=True):
+    for label, taken in known:
         resident, size = _sum(taken)
         more = label.bytes - size
         for owner in _POOLS:
             if more > 0 and (pool := pools.get(owner)) and pool.size:
                 part = min(more, pool.size)
-                there = pool.resident * part // pool.size
+                # Of another malloc only the mappings are known, which are larger than what it has given out of them.
+                there = min(part, pool.resident) if owner is Kind.MALLOC else pool.resident * part // pool.size
                 pools[owner] = _less(pool, there, part)
                 resident, more = resident + there, more - part
-        named.append(Line("heap", label.owner, resident, label.bytes, label.source, "labelled", _exactly(taken)))
+        named.append(Line("heap", label.owner, resident, label.bytes, label.source, "labelled", _exactly(taken), label.parts))
     order = [line for line in lines if line.owner not in pools]
     heap = next((i for i, line in enumerate(order) if line.group == "heap"), len(order))
     return [*order[:heap], *named, *pools.values(), *order[heap:]]

@@ -1,7 +1,7 @@
 """What can be known of a process's memory from outside: no SQL, no injection, no symbols."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dballoc.allocators import identify, running
@@ -12,6 +12,7 @@ from dballoc.explain.glibc import Block, Heap
 from dballoc.explain.memory import Memory
 from dballoc.explain.pages import Kind
 from dballoc.explain.smaps import Mapping
+from dballoc.host import limits
 
 # Small mappings of their own have libraries too; a server's own are caches.
 _LARGE = 1 << 20
@@ -19,18 +20,21 @@ _LARGE = 1 << 20
 
 @dataclass(frozen=True)
 class Own:
-    """Memory that the server has mapped itself: no malloc's, no stack, no file. Bytes."""
+    """Memory that the server has mapped itself: no malloc's, no stack, no file. Bytes; ``lazy``: of ``resident``, given back
+    with MADV_FREE and not yet taken.
+    """
 
     start: int
     size: int
     resident: int
+    lazy: int = 0
 
 
 @dataclass(frozen=True)
 class Outside:
     """A look at a process. ``heap``: glibc's books, None under another malloc, in which what the server maps itself (``own``)
     cannot be told from what the malloc maps; ``page_tables``, ``swap``: bytes; ``threads``:
-    how many; ``seconds`` that looking took.
+    how many; ``seconds`` that looking took; ``charged``: bytes that its cgroup is charged with, None if that is not known.
     """
 
     pid: int
@@ -44,6 +48,7 @@ class Outside:
     page_tables: int
     swap: int
     seconds: float
+    charged: int | None = None
 
     @property
     def rss(self) -> int:
@@ -57,6 +62,8 @@ def look(pid: int) -> Outside:
     try:
         malloc = identify.identify(pid)
         mappings = smaps.read(pid)
+        if not mappings:
+            raise Failure(f"process {pid}: it has just ended")
         pointers = threads.pointers(pid)
         plain = malloc.name == "glibc"
         heap: Heap | None = None
@@ -65,12 +72,17 @@ def look(pid: int) -> Outside:
             with Memory(pid) as memory:
                 mappings = glibc.split(memory, mappings)
                 heap, own = _heap(memory, mappings, malloc.library, pointers)
+            if not heap.arenas:
+                # As with a malloc that is not known: nothing tells its mappings from the server's.
+                heap, own, plain = Heap([], {}, heap.trouble), [], False
         heaps = {m.start for books in heap.arenas for m in books.heaps} | set(heap.mapped) if heap else set()
         kinds = pages.classify(mappings, pointers, heaps, not plain)
         status = _status(pid)
+        if "VmRSS" not in status:
+            raise Failure(f"process {pid}: it has ended meanwhile")
         return Outside(
             pid, time.time(), malloc, mappings, kinds, heap, own, threads.count(pid), status.get("VmPTE", 0),
-            status.get("VmSwap", 0), time.monotonic() - began,
+            status.get("VmSwap", 0), time.monotonic() - began, limits.usage(pid),
         )  # fmt: skip
     except running.Unreadable as error:
         raise Failure(str(error)) from None
@@ -91,7 +103,9 @@ def _between(memory: Memory, mapping: Mapping, blocks: list[Block]) -> list[Own]
     """What of a mapping is not malloc's blocks, if it is large."""
     edges = [mapping.start, *(edge for b in blocks for edge in (b.address, b.address + b.size)), mapping.end]
     gaps = [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if b - a >= _LARGE]
-    return [Own(a, b - a, memory.span(a, b).resident) for a, b in gaps]
+    found = [Own(a, b - a, memory.span(a, b).resident) for a, b in gaps]
+    # smaps says it of a whole mapping.
+    return [replace(own, lazy=min(own.resident, mapping.lazy)) for own in found] if len(found) == 1 else found
 
 
 def _status(pid: int) -> dict[str, int]:

@@ -79,6 +79,7 @@ def _parse(document: Any, where: str) -> Explanation:
             _BOUNDS.validate_python(bounds) if bounds else None, bounds["verdict"] if bounds else None,
             float(document["seconds"]), float(document["taken"]), _EVIDENCE.validate_python(document["evidence"]),
             str(document["answer"]), _VERDICTS.validate_python(document["verdicts"]),
+            reach=bounds.get("reach") if bounds else None,
         )  # fmt: skip
     except ValidationError as error:
         first = error.errors()[0]

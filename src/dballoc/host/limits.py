@@ -36,6 +36,20 @@ def read(pid: int, proc: Path = PROC, root: Path = ROOT) -> Limits:
     return Limits(len(affinity), min(quotas, default=None), min(sizes, default=None))
 
 
+def usage(pid: int, proc: Path = PROC, root: Path = ROOT) -> int | None:
+    """Bytes that the process's own memory cgroup is charged with, page cache included; None where there is none to be seen."""
+    try:
+        groups = _groups((proc / str(pid) / "cgroup").read_text())
+    except OSError:
+        return None
+    path = groups.get("memory", groups.get("", ""))
+    here = next(_places(groups, "memory", root), None)
+    if here is None or not here.as_posix().endswith(path.rstrip("/")):
+        return None  # only a group above it is to be seen from here
+    text = _read(here / "memory.current") or _read(here / "memory.usage_in_bytes")
+    return int(text) if text.isdigit() else None
+
+
 def _groups(text: str) -> dict[str, str]:
     """Controller (an empty name for v2) -> the group's path."""
     found = {}

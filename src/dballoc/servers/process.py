@@ -17,7 +17,7 @@ from pymysql.cursors import Cursor
 from dballoc.catalogue import servers
 from dballoc.errors import UsageError
 from dballoc.fetch import stock
-from dballoc.host import loader
+from dballoc.host import inside, loader
 from dballoc.servers import build as find_build
 from dballoc.servers import defaults
 from dballoc.servers.build import Build
@@ -156,9 +156,10 @@ def _of_files(process: Process, switches: list[str]) -> list[tuple[str, str]]:
         if os.geteuid() != 0:
             raise NoWord("its option files lie in another mount namespace, which only root may enter")
         # A chroot's path is as we see it, a container's as it does.
-        inside = process.executable.removeprefix(os.readlink(f"/proc/{process.pid}/root").rstrip("/"))
-        command = ["nsenter", f"--mount=/proc/{process.pid}/ns/mnt", f"--root=/proc/{process.pid}/root", "--"]
-        command += [*process.loader, inside]
+        command = [
+            "nsenter", f"--mount=/proc/{process.pid}/ns/mnt", f"--root=/proc/{process.pid}/root", f"--setuid={process.uid}",
+            f"--setgid={process.gid}", "--", *process.loader, inside.own(process.pid, process.executable),
+        ]  # fmt: skip
     elif process.replaced and not Path(process.executable).exists():
         raise NoWord("its executable is gone, which alone can tell what its option files gave")
     elif os.geteuid() == 0:
@@ -190,21 +191,32 @@ def talking(process: Process, options: list[tuple[str, str]], who: Credentials) 
             yield cursor
     except pymysql.Error as error:
         raise NoWord(str(error.args[-1])) from None
+    except OSError as error:
+        raise NoWord(f"it has ended meanwhile, or is not ours to look at: {error.strerror or error}") from None
 
 
 def _connected(process: Process, options: list[tuple[str, str]], who: Credentials) -> "pymysql.Connection[Cursor]":
     named = [v for k, v in options if k.replace("_", "-") == "socket" and v]
-    cwd = os.readlink(f"/proc/{process.pid}/cwd") if named else "/"
-    reason = "no socket of it is found"
-    for place in [os.path.join(cwd, named[-1])] if named else _SOCKETS:
-        path = f"/proc/{process.pid}/root{place}"
+    places = listening(process.pid) or named[-1:] or list(_SOCKETS)
+    reason = ""
+    # The socket of MySQL's X protocol does not speak to us.
+    for place in sorted(places, key=lambda place: "mysqlx" in place):
+        path = os.fspath(inside.path(process.pid, os.path.join(os.readlink(f"/proc/{process.pid}/cwd"), place)))
         if not os.path.exists(path):
             continue
         try:
             return _connect(process, path, who)
         except NoWord as error:
-            reason = str(error)
-    raise NoWord(reason)
+            reason = reason or str(error)
+    raise NoWord(reason or "no socket of it is found")
+
+
+def listening(pid: int) -> list[str]:
+    """The sockets that it listens on, as it calls them; none if that cannot be seen."""
+    try:
+        return inside.listening(pid)
+    except OSError:
+        return []
 
 
 def peer(talk: socket.socket) -> int:

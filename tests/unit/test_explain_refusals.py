@@ -1,0 +1,111 @@
+"""What explain says of processes that end, are no servers, or run on a glibc that it does not know: one line each."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dballoc.errors import Failure
+from dballoc.explain import explanation, glibc, outside
+from dballoc.explain.ledger import ledger
+from dballoc.explain.pages import Kind
+from dballoc.servers.credentials import Credentials
+
+WAITS = """
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+int main(void) {
+    for (int i = 0; i < 1000; i++) { char *p = malloc(1000); memset(p, 1, 1000); }
+    puts("ready");
+    fflush(stdout);
+    return getchar() == 0;
+}
+"""
+
+
+@pytest.fixture
+def program(running_program: Callable[..., int]) -> int:
+    return running_program("waits", WAITS)
+
+
+def killed_before(pid: int, function: Callable[..., Any]) -> Callable[..., Any]:
+    def wrapped(*arguments: Any, **named: Any) -> Any:
+        os.kill(pid, signal.SIGKILL)
+        while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+            time.sleep(0.001)
+        return function(*arguments, **named)
+
+    return wrapped
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [("identify", "identify"), ("smaps", "read"), ("threads", "pointers"), ("glibc", "read")],
+)
+def test_one_that_ends_while_it_is_looked_at(program: int, monkeypatch: pytest.MonkeyPatch, module: str, name: str) -> None:
+    where = getattr(outside, module)
+    monkeypatch.setattr(where, name, killed_before(program, getattr(where, name)))
+    with pytest.raises(Failure, match=rf"^process {program}: .*end") as caught:
+        explanation.explain(program, None, whole=True)
+    assert "\n" not in str(caught.value)
+
+
+def test_one_that_ends_before_it_is_asked(program: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The look at it is good; the note says why it was not asked."""
+    monkeypatch.setattr(explanation.process, "look", killed_before(program, explanation.process.look))
+    found = explanation.explain(program, Credentials("root"))
+    assert found.ledger.rss > 0
+    [note] = [note for note in found.ledger.notes if "not asked by SQL" in note]
+    assert "\n" not in note
+
+
+def test_no_server_is_explained_from_outside(program: int) -> None:
+    found = explanation.explain(program, Credentials("root"), whole=True)
+    assert found.ledger.tiers == ["outside"]
+    assert any("is not a MySQL-family server" in note for note in found.ledger.notes)
+    [server] = [part for part in found.sections if part.missing]
+    assert "is not a MySQL-family server" in str(server.missing)
+    assert found.bounds is None
+
+
+def test_a_glibc_of_an_unknown_layout(program: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = ledger(outside.look(program))
+    monkeypatch.setattr(glibc, "LAYOUTS", ())
+    found = ledger(outside.look(program))
+    assert found.notes == ["no arena was found: glibc of an unknown layout; its heap is one line"]
+    assert sum(line.resident for line in found.lines) + found.rest == found.rss
+    [heap] = [line for line in found.lines if line.owner == Kind.MALLOC]
+    assert heap.resident >= 1000 * 1000
+    assert found.rest <= known.rest
+
+
+LAZY = """
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+int main(void) {
+    void *volatile small = malloc(100);
+    if (!small) return 1;
+    char *p = mmap(NULL, 8 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memset(p, 1, 8 << 20);
+    if (madvise(p, 6 << 20, MADV_FREE)) return 1;
+    puts("ready");
+    fflush(stdout);
+    return getchar() == 0;
+}
+"""
+
+
+def test_what_the_program_has_given_back_lazily(running_program: Callable[..., int]) -> None:
+    found = ledger(outside.look(running_program("lazy", LAZY)))
+    lines = {line.owner: line.resident for line in found.lines}
+    # The kernel may have taken some of it already, and batches what it counts.
+    assert 5 << 20 <= lines["lazily freed"] <= 6 << 20
+    assert lines["mapped by the server itself"] <= 3 << 20
+    assert sum(lines.values()) + found.rest == found.rss

@@ -1,0 +1,186 @@
+"""BUFFER POOL AND MEMORY in every layout that there is."""
+
+import pytest
+
+from dballoc.explain.innodb_status import parse
+from dballoc.explain.procedure import pool_rows
+
+# What follows the section in every version.
+AFTER = """--------------
+ROW OPERATIONS
+--------------
+0 queries inside InnoDB, 0 queries in queue
+Database pages 99999
+----------------------------
+END OF INNODB MONITOR OUTPUT
+============================
+"""
+BEFORE = """
+=====================================
+2026-11-21 12:00:00 0x7f0d INNODB MONITOR OUTPUT
+=====================================
+Buffer pool size   1
+---
+LOG
+---
+Log sequence number 46430
+----------------------
+BUFFER POOL AND MEMORY
+----------------------
+"""
+
+# MySQL 5.5, its reference manual.
+MYSQL_55 = """Total memory allocated 137363456; in additional pool allocated 0
+Dictionary memory allocated 29282
+Buffer pool size   8191
+Free buffers       8036
+Database pages     155
+Old database pages 0
+Modified db pages  0
+Pending reads 0
+Pending writes: LRU 0, flush list 0, single page 0
+Pages made young 0, not young 0
+0.00 youngs/s, 0.00 non-youngs/s
+Pages read 155, created 0, written 1
+0.00 reads/s, 0.00 creates/s, 0.00 writes/s
+No buffer pool page gets since the last printout
+LRU len: 155, unzip_LRU len: 0
+I/O sum[0]:cur[0], unzip sum[0]:cur[0]
+"""
+
+# Percona Server 5.5 to 5.7, "Extended SHOW ENGINE INNODB STATUS"; MariaDB up to 10.1 (XtraDB) prints the same.
+PERCONA = """Total memory allocated 137363456; in additional pool allocated 0
+Total memory allocated by read views 88
+Internal hash tables (constant factor + variable factor)
+    Adaptive hash index 2266736         (2213368 + 53368)
+    Page hash           139112 (buffer pool 0 only)
+    Dictionary cache    729463 \t(554768 + 174695)
+    File system         824800  (812272 + 12528)
+    Lock system         333248  (332872 + 376)
+    Recovery system     0       (0 + 0)
+Dictionary memory allocated 174695
+Buffer pool size        8191
+Buffer pool size, bytes 134201344
+Free buffers            7481
+Database pages          707
+Old database pages      280
+Modified db pages       0
+Pending reads 0
+Pending writes: LRU 0, flush list 0 single page 0
+Pages made young 0, not young 0
+0.00 youngs/s, 0.00 non-youngs/s
+Pages read 707, created 0, written 1
+0.00 reads/s, 0.00 creates/s, 0.00 writes/s
+Buffer pool hit rate 998 / 1000, young-making rate 0 / 1000 not 0 / 1000
+Pages read ahead 0.00/s, evicted without access 0.00/s, Random read ahead 0.00/s
+LRU len: 707, unzip_LRU len: 0
+"""
+
+# MySQL 8.0 and 9.x with a pool of two instances.
+MYSQL_8 = """Total large memory allocated 0
+Dictionary memory allocated 4701186
+Buffer pool size   262112
+Free buffers       42066
+Database pages     217290
+Old database pages 80219
+Modified db pages  7
+Pending reads      0
+Pending writes: LRU 0, flush list 0, single page 0
+Pages made young 12, not young 0
+0.00 youngs/s, 0.00 non-youngs/s
+Pages read 217217, created 683, written 32681
+Buffer pool hit rate 1000 / 1000, young-making rate 0 / 1000 not 0 / 1000
+LRU len: 217290, unzip_LRU len: 0
+----------------------
+INDIVIDUAL BUFFER POOL INFO
+----------------------
+---BUFFER POOL 0
+Buffer pool size   131056
+Free buffers       21033
+Database pages     108645
+---BUFFER POOL 1
+Buffer pool size   131056
+Free buffers       21033
+Database pages     108645
+"""
+
+# MariaDB 10.5 and later.
+MARIADB = """Total large memory allocated 68550656
+Dictionary memory allocated 862520
+Buffer pool size   4032
+Free buffers       3637
+Database pages     395
+Old database pages 0
+Modified db pages  134
+Percent of dirty pages(LRU & free pages): 3.322
+Max dirty pages percent: 90.000
+Pending reads 0
+Pending writes: LRU 0, flush list 0
+Pages made young 0, not young 0
+0.00 youngs/s, 0.00 non-youngs/s
+Pages read 163, created 232, written 245
+0.00 reads/s, 0.00 creates/s, 0.00 writes/s
+Buffer pool hit rate 987 / 1000, young-making rate 0 / 1000 not 0 / 1000
+Pages read ahead 0.00/s, evicted without access 0.00/s, Random read ahead 0.00/s
+LRU len: 395, unzip_LRU len: 0
+I/O sum[0]:cur[0], unzip sum[0]:cur[0]
+"""
+
+PAGES = ("pages", "free", "database", "old", "modified")
+
+
+@pytest.mark.parametrize(
+    ("text", "pages", "figures"),
+    [
+        (
+            MYSQL_55,
+            (8191, 8036, 155, 0, 0),
+            {"allocated": 137363456, "additional": 0, "dictionary": 29282, "read": 155, "lru": 155},
+        ),
+        (
+            PERCONA,
+            (8191, 7481, 707, 280, 0),
+            {"allocated": 137363456, "read_views": 88, "dictionary": 174695, "bytes": 134201344},
+        ),
+        (MYSQL_8, (262112, 42066, 217290, 80219, 7), {"allocated": 0, "dictionary": 4701186, "read": 217217, "written": 32681}),
+        (MARIADB, (4032, 3637, 395, 0, 134), {"allocated": 68550656, "dictionary": 862520, "created": 232, "pending_reads": 0}),
+    ],
+    ids=["MySQL 5.5", "Percona", "MySQL 8", "MariaDB"],
+)
+def test_every_layout(text: str, pages: tuple[int, ...], figures: dict[str, int]) -> None:
+    found = parse(BEFORE + text + AFTER)
+    assert found
+    assert tuple(found.figures[name] for name in PAGES) == pages
+    assert {name: found.figures[name] for name in figures} == figures
+
+
+def test_hash_tables_of_percona() -> None:
+    found = parse(BEFORE + PERCONA + AFTER)
+    assert found
+    assert found.tables == {
+        "Adaptive hash index": (2266736, 2213368), "Page hash": (139112, 139112), "Dictionary cache": (729463, 554768),
+        "File system": (824800, 812272), "Lock system": (333248, 332872), "Recovery system": (0, 0),
+    }  # fmt: skip
+    assert found.hit_rate == 0.998
+
+
+def test_instances_are_apart_from_the_whole() -> None:
+    found = parse(BEFORE + MYSQL_8 + AFTER)
+    assert found
+    assert [pool.figures["database"] for pool in found.instances] == [108645, 108645]
+    assert found.figures["database"] == 217290
+
+
+def test_as_a_table() -> None:
+    found = parse(BEFORE + MARIADB + AFTER)
+    assert found
+    rows = {name: (value, size) for name, value, size in pool_rows(found, 16384)}
+    assert rows["memory allocated"] == (None, 68550656)
+    assert rows["database pages"] == (395, 395 * 16384)
+    assert rows["hit rate"] == (0.987, None)
+
+
+@pytest.mark.parametrize("text", ["", "ERROR", AFTER, "BUFFER POOL AND MEMORY"])
+def test_without_such_a_section(text: str) -> None:
+    found = parse(text)
+    assert found is None or found.figures == {}

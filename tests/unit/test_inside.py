@@ -1,0 +1,52 @@
+"""Another process's files, users and sockets."""
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from dballoc.host import inside
+
+NET_UNIX = """Num       RefCount Protocol Flags    Type St Inode Path
+0000000000000000: 00000002 00000000 00010000 0001 01 4711 /run/mysqld/mysqld.sock
+0000000000000000: 00000002 00000000 00010000 0001 01 4712 /run/with a space/s
+0000000000000000: 00000003 00000000 00000000 0001 03 4713 /run/mysqld/mysqld.sock
+0000000000000000: 00000002 00000000 00010000 0001 01 4714 @abstract
+0000000000000000: 00000002 00000000 00010000 0001 01 4715 /run/another/process
+0000000000000000: 00000003 00000000 00000000 0001 03 4716
+"""
+
+
+def test_sockets_that_listen() -> None:
+    assert inside.sockets(NET_UNIX, {"4711", "4712", "4713", "4714", "4716"}) == [
+        "/run/mysqld/mysqld.sock",
+        "/run/with a space/s",
+    ]
+
+
+def test_our_own_socket(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as ours:
+        path = os.path.relpath(tmp_path / "s")
+        ours.bind(path)
+        assert path not in inside.listening(os.getpid())
+        ours.listen()
+        assert path in inside.listening(os.getpid())
+
+
+@pytest.mark.parametrize(
+    ("text", "uid", "there"),
+    [
+        ("         0          0 4294967295\n", 27, 27),
+        ("0 100000 65536\n", 100999, 999),
+        ("0 1000 1\n1 100000 65536\n", 100000, 1),
+        ("0 100000 65536\n", 5, None),
+    ],
+)
+def test_a_user_in_its_namespace(text: str, uid: int, there: int | None) -> None:
+    assert inside.mapped(text, uid) == there
+
+
+def test_our_own_files_are_where_we_see_them() -> None:
+    assert inside.path(os.getpid(), "/etc/passwd").samefile("/etc/passwd")
+    assert inside.own(os.getpid(), "/etc/passwd") == "/etc/passwd"

@@ -1,0 +1,63 @@
+"""Whose memory the server's own figures are: each byte with one owner."""
+
+from dballoc.explain.labels import DICTIONARY, LOGS, POOL, SESSIONS, Label, biggest, by_owner, by_user, filled
+
+MIB = 1 << 20
+
+COUNTED = {
+    "memory/innodb/log_buffer_memory": (1, 16 * MIB),
+    "memory/innodb/memory": (900, 9 * MIB),
+    "memory/innodb/buf_buf_pool": (1, 128 * MIB),
+    "memory/performance_schema/threads": (1, 3 * MIB),
+    "memory/sql/thd::main_mem_root": (10, 4 * MIB),
+    "memory/sql/dd::objects": (5000, MIB),
+    "memory/temptable/physical_ram": (2, 2 * MIB),
+    "memory/temptable/physical_disk": (2, 7 * MIB),
+    "memory/mysys/KEY_CACHE": (3, 8 * MIB),
+}
+
+
+def test_each_byte_has_one_owner() -> None:
+    found = {label.owner: label.bytes for label in by_owner(COUNTED, {"memory/sql/thd::main_mem_root": 3 * MIB}, 0)}
+    assert found == {
+        LOGS: 16 * MIB, "memory/innodb": 9 * MIB, SESSIONS: 3 * MIB, "memory/sql": MIB, DICTIONARY: MIB,
+        "temporary tables": 2 * MIB, "key cache (MyISAM)": 8 * MIB,
+    }  # fmt: skip
+
+
+def test_single_large_blocks_are_known_by_their_sizes() -> None:
+    sizes = {label.owner: label.sizes for label in by_owner(COUNTED, {}, 0) if label.sizes}
+    assert sizes == {LOGS: (16 * MIB,)}
+
+
+def test_what_the_caches_have_filled() -> None:
+    status = {"innodb_buffer_pool_pages_total": "100", "innodb_buffer_pool_pages_free": "90", "key_blocks_used": "3"}
+    found = filled({"innodb_page_size": "16384", "key_cache_block_size": "1024", "aria_block_size": "8192"}, status)
+    assert found == {POOL: 10 * 16384, "key cache (MyISAM)": 3072, "Aria page cache": 0}
+
+
+def test_what_is_freed_elsewhere_makes_no_session_larger_than_its_event() -> None:
+    sessions = {"memory/sql/thd::main_mem_root": 50 * MIB, "memory/innodb/memory": -5 * MIB, "memory/gone": MIB}
+    found = {label.owner: label.bytes for label in by_owner(COUNTED, sessions, 0)}
+    assert (found[SESSIONS], found["memory/sql"], found["memory/innodb"]) == (4 * MIB, 0, 9 * MIB)
+
+
+def test_headers_that_no_instrument_counts() -> None:
+    [headers] = [label for label in by_owner(COUNTED, {}, 32) if label.owner.startswith("headers")]
+    # InnoDB counts its own, and what lies outside of malloc has none there.
+    assert headers.bytes == 32 * (10 + 5000 + 2 + 3)
+
+
+def test_a_dictionary_in_heaps_that_have_no_instrument_of_their_own() -> None:
+    said = [Label(DICTIONARY, 5 * MIB, "status")]
+    found = {label.owner: label.bytes for label in by_owner(COUNTED, {}, 0, said)}
+    assert (found[DICTIONARY], found["memory/innodb"]) == (5 * MIB, 5 * MIB)
+
+
+def test_sessions_by_user_and_the_biggest() -> None:
+    sessions = [("1", "app", MIB), ("2", "app", 5 * MIB), ("3", "dump", 4 * MIB), ("4", "None", 0)]
+    assert by_user(sessions) == [("app", 2, 6 * MIB), ("dump", 1, 4 * MIB), ("None", 1, 0)]
+    parts = biggest(sessions)
+    assert parts[0] == ("user app: 2 sessions", 6 * MIB)
+    assert parts[3] == ("session 2 of app", 5 * MIB)
+    assert biggest(sessions[:1]) == (("user app: 1 sessions", MIB),)

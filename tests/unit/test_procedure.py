@@ -1,0 +1,136 @@
+"""The sections of the old procedure, from a server that is not there."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pymysql
+import pytest
+
+from dballoc import catalogue
+from dballoc.explain import procedure
+from dballoc.explain.hostsummary import host, meminfo
+from dballoc.explain.labels import Labels
+from dballoc.explain.section import Bytes, Section
+from dballoc.explain.serversummary import counters, settings, summary
+
+MIB = 1 << 20
+VARIABLES = {
+    "version": "10.11.19-MariaDB", "innodb_buffer_pool_size": str(64 * MIB), "max_connections": "151", "have_query_cache": "YES",
+    "innodb_page_size": "16384", "table_open_cache": "2000", "sort_buffer_size": str(2 * MIB), "performance_schema": "ON",
+    "wait_timeout": "28800", "key_buffer_size": str(8 * MIB), "key_cache_block_size": "1024", "query_cache_size": str(MIB),
+}  # fmt: skip
+STATUS = {
+    "uptime": "3660", "questions": "7320", "threads_connected": "3", "max_used_connections": "9", "open_tables": "500",
+    "memory_used": str(90 * MIB), "innodb_buffer_pool_pages_total": "4096", "innodb_buffer_pool_pages_free": "1024",
+    "key_blocks_used": "1024", "qcache_free_memory": str(MIB // 2), "created_tmp_tables": "0",
+}  # fmt: skip
+LABELS = Labels(VARIABLES["version"], [], [], {}, VARIABLES, STATUS)
+
+
+class Cursor:
+    """Answers by what a statement begins with; refuses the rest as a server does."""
+
+    def __init__(self, answers: dict[str, Sequence[tuple]], lost: bool = False) -> None:
+        self.answers, self.lost, self.asked = answers, lost, []
+        self.rows: Sequence[tuple] = []
+
+    def execute(self, sql: str) -> None:
+        self.asked.append(sql)
+        if self.lost:
+            raise pymysql.err.OperationalError(2013, "Lost connection to server during query")
+        found = [rows for words, rows in self.answers.items() if words in sql]
+        if not found:
+            raise pymysql.err.ProgrammingError(1146, "Table doesn't exist")
+        self.rows = found[0]
+
+    def fetchall(self) -> Sequence[tuple]:
+        return self.rows
+
+
+def asked(cursor: Any, variables: dict[str, str] = VARIABLES) -> dict[str, Section]:
+    said = Labels(VARIABLES["version"], [], [], {}, variables, STATUS)
+    return {part.title: part for part in procedure.asked(cursor, said)}
+
+
+def test_a_server_that_refuses_everything_says_so_in_every_section() -> None:
+    parts = asked(Cursor({}))
+    refused = {title for title, part in parts.items() if part.missing}
+    assert refused == set(parts) - {"server", "variables", "counters"}
+    assert all(part.source for part in parts.values())
+    assert all("\n" not in str(part.missing) for part in parts.values())
+
+
+def test_the_five_summaries() -> None:
+    events = {
+        "by_event_name WHERE": [],
+        "memory_summary_global": [("memory/sql/TABLE", 3, 900, 1000)],
+        "memory_summary_by_account": [("app", "localhost", "memory/sql/TABLE", 2, 800, 900)],
+        "memory_summary_by_host": [("localhost", "memory/sql/TABLE", 2, 800, 900)],
+        "memory_summary_by_user": [("app", "memory/sql/TABLE", 2, 800, 900)],
+    }
+    parts = asked(Cursor({k: v for k, v in events.items() if v} | {"memory_summary_by_thread": []}))
+    assert parts["performance_schema: memory global"].rows == [("memory/sql/TABLE", 3, 900, 1000)]
+    assert parts["performance_schema: memory by account"].columns == ("user", "host", "event", "blocks", "bytes", "most bytes")
+    assert isinstance(parts["performance_schema: memory by user"].rows[0][-1], Bytes)
+    assert "for the next start: performance_schema = ON" in str(parts["performance_schema: memory by thread"].missing)
+
+
+def test_without_performance_schema_nothing_of_it_is_asked() -> None:
+    cursor = Cursor({})
+    parts = asked(cursor, VARIABLES | {"performance_schema": "OFF"})
+    assert "performance_schema is off; for the next start" in str(parts["performance_schema: memory by host"].missing)
+    assert not [sql for sql in cursor.asked if "performance_schema." in sql]
+    assert "this version has no performance_schema" in str(
+        asked(cursor, {k: v for k, v in VARIABLES.items() if k != "performance_schema"})[
+            "performance_schema: memory global"
+        ].missing
+    )
+
+
+def test_sessions_of_an_older_version() -> None:
+    rows = [(7, "app", "Query", 3, "sending", 5 * MIB)]
+    cursor = Cursor({"STATE, MEMORY_USED FROM": rows})
+    found = asked(cursor)["sessions"]
+    assert found.columns == ("session", "user", "command", "seconds", "state", "bytes")
+    assert found.rows == rows
+
+
+def test_a_lost_connection_is_not_a_section() -> None:
+    with pytest.raises(pymysql.err.OperationalError):
+        procedure.asked(Cursor({}, lost=True), LABELS)  # type: ignore[arg-type]
+
+
+def test_statements_only_read() -> None:
+    cursor = Cursor({})
+    asked(cursor)
+    assert cursor.asked
+    assert all(sql.startswith(("SELECT ", "SHOW ")) for sql in cursor.asked)
+
+
+def test_the_server_in_short() -> None:
+    rows = dict(summary(VARIABLES, STATUS, catalogue.procedure()).rows)
+    assert rows["up for"] == "0 d 1 h 1 min"
+    assert rows["connections"] == "3 of 151, 9 at most so far"
+    assert rows["table cache in use"] == "500 of 2,000 (25%)"
+    assert rows["buffer pool in use"] == "3,072 of 4,096 (75%)"
+    assert rows["key cache in use"] == "1,048,576 of 8,388,608 (12%)"
+    assert "temporary tables on disk" not in rows
+
+
+def test_variables_and_counters_of_memory() -> None:
+    rows = dict(settings(VARIABLES, catalogue.procedure()).rows)
+    assert isinstance(rows["innodb_buffer_pool_size"], Bytes)
+    assert rows["table_open_cache"] == 2000
+    assert not {"wait_timeout", "have_query_cache"} & set(rows)
+    found = {row[0]: row[1:] for row in counters(STATUS, catalogue.procedure()).rows}
+    assert found["Questions"] == (7320, 2.0)
+    assert found["Memory_used"] == (90 * MIB, None)
+
+
+def test_the_host() -> None:
+    found = dict(host().rows)
+    assert found["MemTotal"] > 2**20
+    assert {"kernel", "CPUs", "vm.overcommit_memory", "vm.swappiness"} <= set(found)
+    assert meminfo("MemTotal:  12 kB\nHugePages_Total:  3\nCpus_allowed_list:\t0-1\nempty:\n") == {
+        "MemTotal": 12288, "HugePages_Total": 3, "Cpus_allowed_list": "0-1",
+    }  # fmt: skip
