@@ -173,8 +173,7 @@ def _frames(table: Any, address: int, module: str) -> tuple[Frame, ...]:
         found = list(reversed(table.lookup(address)))
     except _BROKEN:
         return ()
-    # glibc's hidden aliases of its own functions; of several names for an address symbolic keeps any one.
-    said = [(f, f.symbol.removeprefix("__GI_")) for f in found if f.symbol and f.symbol not in _SIZELESS]
+    said = [(f, names.public(f.symbol, module)) for f in found if f.symbol and f.symbol not in _SIZELESS]
     return tuple(Frame(names.readable(name), module, file=f.full_path or "", line=f.line) for f, name in said)
 
 
