@@ -52,8 +52,8 @@ class Mapped(NamedTuple):
 
 class _Module(NamedTuple):
     image: Image
+    source: Image  # where its symbols are: the same, or a debug file
     table: Any  # symbolic's SymCache; None if it could not be made
-    complete: bool
 
 
 class Symbols:
@@ -105,10 +105,10 @@ class Symbols:
         if module is None:
             return (Frame(f"{name}+{offset:#x}", name, named=False),)
         address = module.image.address(offset)
-        found = _frames(module.table, address - module.image.base, name) if module.table else ()
+        found = _frames(module.table, address - module.source.base, name) if module.table else ()
         if found:
             return found
-        if module.table and not module.complete:
+        if module.table and not module.source.complete:
             self._note(
                 f"{mapped.path}: only its exported functions have names, the others print as {name}+0x…; the package with its "
                 "debug symbols brings them, or DEBUGINFOD_URLS"
@@ -130,10 +130,10 @@ class Symbols:
         if not found.complete:
             source = debuginfo.find(found, path, self.root, self.notes) or found
         try:
-            return _Module(found, _table(source, self.lines), source.complete)
+            return _Module(found, source, _table(source, self.lines))
         except _BROKEN as error:
             self._note(f"{path}: its symbols cannot be read, so its functions have no names: {str(error).splitlines()[0]}")
-            return _Module(found, None, source.complete)
+            return _Module(found, source, None)
 
     def _image(self, mapped: Mapped) -> Image | None:
         """The file that is mapped; None, with a note, if it is not to be had any more."""
@@ -206,7 +206,9 @@ def _kept(source: Image, lines: bool) -> Path | None:
     except (UsageError, OSError):
         return None
     kind = f"{'all' if source.complete else 'exported'}-{'lines' if lines else 'functions'}"
-    return home / f"{source.build_id}-{kind}-{SYMCACHE_LATEST_VERSION}.symcache"
+    # The table counts from where the file is loaded, which patchelf moves (a fetched server was relinked) and the build-id does
+    # not tell.
+    return home / f"{source.build_id}-{source.base:x}-{kind}-{SYMCACHE_LATEST_VERSION}.symcache"
 
 
 def _made(source: Image, lines: bool) -> Any:
