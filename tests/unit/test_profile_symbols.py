@@ -109,12 +109,6 @@ def test_addresses_of_no_file() -> None:
     assert found.notes == ["/nowhere/libshop.so: No such file or directory, so its functions have no names"]
 
 
-def test_many_addresses_at_once(library: Path) -> None:
-    address, _ = functions(library)["entry"]
-    found = Symbols().frames_of(mapped(str(library)), [BASE + address, BASE + address, 0x10])
-    assert {key: frames[0].function for key, frames in found.items()} == {BASE + address: "entry", 0x10: "[unknown]"}
-
-
 def test_a_stripped_library_names_what_it_exports_and_says_so(library: Path, tmp_path: Path) -> None:
     bare = stripped(library, tmp_path / "libshop.so")
     found = Symbols()

@@ -9,7 +9,7 @@ import mmap
 import os
 import secrets
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -70,10 +70,6 @@ class Symbols:
         self._maps: Sequence[Mapped] = ()
         self._sorted: list[Mapped] = []
         self._starts: list[int] = []
-
-    def frames_of(self, maps: Sequence[Mapped], addresses: Iterable[int]) -> dict[int, tuple[Frame, ...]]:
-        """:meth:`resolve` for many addresses, each once."""
-        return {address: self.resolve(maps, address) for address in set(addresses)}
 
     def resolve(self, maps: Sequence[Mapped], address: int) -> tuple[Frame, ...]:
         """The function that an address lies in; several, the outermost first, where functions were inlined and lines are asked
