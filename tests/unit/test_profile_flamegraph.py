@@ -87,13 +87,14 @@ def test_fragments_share_the_library() -> None:
     assert len(data("".join(parts))) == 2
 
 
-def test_a_profile_of_very_many_stacks_makes_no_large_page() -> None:
-    samples = [Sample((Frame("main"), Frame(f"f{i}"), Frame(f"g{i % 7}")), (1.0 + i % 3,)) for i in range(30_000)]
+def test_a_profile_of_very_many_stacks_makes_no_large_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flamegraph, "_MOST", 1000)
+    samples = [Sample((Frame("main"), Frame(f"f{i}"), Frame(f"g{i % 7}")), (1.0 + i % 3,)) for i in range(2000)]
     profile = Profile("p", (Value("live", "bytes", "b"),), samples)
     (found,) = data(flamegraph.page([("p", profile)], "live", "p"))
     (view,) = found["views"]
-    assert len(view["nodes"]) == 20_000
-    assert view["leftOut"] + len(view["nodes"]) == 60_002
+    assert len(view["nodes"]) == 1000
+    assert view["leftOut"] + len(view["nodes"]) == 4002
 
 
 def test_a_very_deep_stack_is_written() -> None:
@@ -112,3 +113,36 @@ def test_any_two_profiles_make_a_page(before: Profile, after: Profile) -> None:
             assert level <= len(path)
             assert not level or width <= path[level - 1] * (1 + 1e-5)
             path[level:] = [width]
+
+
+def cells(text: str) -> dict[str, list[list[str]]]:
+    """The tables below a flame graph: heading -> rows."""
+    found = {}
+    for part in text.split("<details")[1:]:
+        rows = [
+            re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL) for row in re.findall(r"<tr>(.*?)</tr>", part, re.DOTALL)
+        ]
+        found[html.unescape(re.findall(r"<summary>(.*?)</summary>", part)[0])] = [
+            [html.unescape(c) for c in row] for row in rows
+        ]
+    return found
+
+
+def test_a_page_has_its_figures_as_tables_too() -> None:
+    tables = cells(flamegraph.page([("glibc", heap()), ("jemalloc", heap(leak=3))], "live", "Heap"))
+    assert list(tables) == [
+        "glibc: functions", "glibc: call stacks", "jemalloc: functions", "jemalloc: call stacks", "How it was measured",
+    ]  # fmt: skip
+    assert tables["glibc: functions"][2] == ["main", "7 MiB", "93.3%", "0 B", "mariadbd"]
+    assert tables["glibc: call stacks"][1] == ["Item::copy<…> ← parse_sql ← main", "4 MiB", "1 MiB", "53.3%"]
+
+
+def test_a_leak_is_the_first_line_of_a_difference() -> None:
+    tables = cells(flamegraph.difference(heap(), heap(leak=3), "live", "Heap"))
+    assert tables["What grew, by call stack"] == [
+        ["", "difference", "± standard error", "before", "after"],
+        ["mariadbd+0x1a2b ← parse_sql ← parse_sql ← main", "+4 MiB", "1.41 MiB", "2 MiB", "6 MiB"],
+    ]
+    assert not any(name.startswith("What shrank") for name in tables)
+    without = cells(flamegraph.difference(heap(), heap(leak=0), "live", "Heap"))
+    assert list(without) == ["What shrank, by call stack", "What shrank, by function", "How it was measured"]

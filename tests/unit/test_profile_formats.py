@@ -67,6 +67,7 @@ def test_collapsed_has_seconds_as_microseconds_and_leaves_nothings_out() -> None
     assert [line.rpartition(" ")[2] for line in lines] == ["125000", "250000", "500000"]
 
 
+@settings(max_examples=40)
 @given(profile=profiles())
 def test_collapsed_is_read_back(profile: Profile) -> None:
     value = profile.values[0]
@@ -120,6 +121,7 @@ def test_massif_is_for_bytes() -> None:
         export.export(heap(), "objects", "massif")
 
 
+@settings(max_examples=40)
 @given(profile=profiles())
 def test_pprof_holds_together(profile: Profile) -> None:
     """Every number of a sample, location and function that is named is there."""

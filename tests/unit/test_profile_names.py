@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.profile.names import readable, short
+from dballoc.profile.names import public, readable, short
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,21 @@ from dballoc.profile.names import readable, short
 def test_names(mangled: str, whole: str, label: str) -> None:
     assert readable(mangled) == whole
     assert short(whole) == label
+
+
+@pytest.mark.parametrize(
+    ("symbol", "module", "said"),
+    [
+        ("__libc_malloc", "libc.so.6", "malloc"), ("malloc", "libc.so.6", "malloc"), ("__free", "libc-2.31.so", "free"),
+        ("___pthread_rwlock_rdlock", "libc.so.6", "pthread_rwlock_rdlock"),
+        ("__GI___pthread_mutex_lock", "libpthread-2.31.so", "pthread_mutex_lock"), ("__mmap", "libc.so.6", "mmap"),
+        ("_int_malloc", "libc.so.6", "_int_malloc"), ("__lll_lock_wait", "libc.so.6", "__lll_lock_wait"),
+        ("__libc_start_main", "libc.so.6", "__libc_start_main"), ("__libc_malloc", "mariadbd", "__libc_malloc"),
+        ("__GI_qsort", "libc.so.6", "qsort"),
+    ],
+)  # fmt: skip
+def test_a_function_of_the_c_library_has_one_name(symbol: str, module: str, said: str) -> None:
+    assert public(symbol, module) == said
 
 
 @given(st.text(max_size=40) | st.text("abc:<>(){}&* ~#[]operator newconst::->,", max_size=60))

@@ -7,7 +7,7 @@ from made_profiles import MIB, heap, profiles
 from dballoc.profile import table, tree
 from dballoc.profile.amount import amount, signed
 from dballoc.profile.kinds import kind
-from dballoc.profile.model import Frame, Profile
+from dballoc.profile.model import Frame, Profile, Sample
 
 
 def test_a_function_that_calls_itself_counts_once() -> None:
@@ -46,6 +46,12 @@ def test_what_only_one_profile_has_grew_from_nothing_or_to_nothing() -> None:
     empty = Profile("empty", heap().values, [])
     assert {row.before for row in table.growth(empty, heap(), "live")} == {0.0}
     assert sum(row.grown for row in table.growth(heap(), empty, "live")) == -7.5 * MIB
+
+
+def test_an_error_is_that_of_both_or_unknown() -> None:
+    bare = Profile("bare", heap().values[:1], [Sample(s.stack, s.values[:1]) for s in heap().samples[:2]])
+    for pair in ((bare, heap()), (heap(), bare)):
+        assert {row.error for row in table.growth(*pair, "live")} == {None}
 
 
 def test_variances_are_not_for_people() -> None:

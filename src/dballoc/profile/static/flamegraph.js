@@ -2,7 +2,7 @@
 "use strict";
 (() => {
   const CELL = 18; // pixels of a frame's height
-  const NARROWEST = 0.4; // pixels; narrower frames are not drawn until one zooms in
+  const NARROWEST = 1; // pixels; narrower frames are not drawn until one zooms in
   // Hue, saturation, lightness. They differ in lightness too; black text reads on all of them.
   const KINDS = {
     server: [40, 0.72, 0.7], malloc: [12, 0.78, 0.6], library: [205, 0.52, 0.72], kernel: [275, 0.38, 0.76],
@@ -147,9 +147,8 @@
       chart?.destroy();
       const tree = nested(data.views[view], data.names);
       total = tree.v;
-      const deepest = data.views[view].nodes.reduce((deepest, [level]) => Math.max(deepest, level), 0);
       chart = flamegraph.default();
-      chart.width(width).height((deepest + 1) * CELL).cellHeight(CELL).minFrameSize(NARROWEST).inverted(!upsideDown)
+      chart.width(width).resetHeightOnZoom(true).cellHeight(CELL).minFrameSize(NARROWEST).inverted(!upsideDown)
         .transitionDuration(calm ? 0 : 250).setColorMapper(colour).setLabelHandler(label)
         .setDetailsHandler(() => undefined).onHover((d) => tell(d))
         .setSearchHandler((results) => count(results))
