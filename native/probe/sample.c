@@ -142,6 +142,7 @@ static void sampled(const struct call *call, void *block, const uintptr_t *frame
             .bytes = call->bytes,
             .interval = call->interval,
             .time = clock_ns(CLOCK_MONOTONIC),
+            .share = size / p,
             .stack = stacks_id(stack),
             .thread = (uint32_t)thread.id,
     };

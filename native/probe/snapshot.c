@@ -7,7 +7,7 @@
  *   HEAD   version (u64) and 19 more u64, see head() below
  *   STAK   id, depth, truncated, 0 (u32 each); objects, bytes, variance (f64); samples (u64); depth × return address (u64),
  *          the innermost first. What was allocated there since the last reset, estimated.
- *   LIVE   struct live_block, one after the other: 5 u64, 2 u32
+ *   LIVE   struct live_block, one after the other: 5 u64, 1 f64, 2 u32
  *   TIME   operation (0 malloc, 1 free), size class, time bucket, 0 (u32 each); calls timed, ns in them (u64)
  *   BUID   lines "build-id path" of what is loaded
  *   MAPS   /proc/self/maps, in pieces

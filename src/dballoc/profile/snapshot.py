@@ -9,7 +9,7 @@ VERSION = 1
 _MAGIC = b"DBALLOCP"
 _HEAD = struct.Struct("=20Q")
 _STACK = struct.Struct("=4I3dQ")
-_LIVE = struct.Struct("=5Q2I")
+_LIVE = struct.Struct("=5Qd2I")
 _TIME = struct.Struct("=4I2Q")
 MALLOC, FREE = 0, 1
 
@@ -127,7 +127,7 @@ def read(data: bytes) -> Snapshot:
                     addresses = struct.unpack_from(f"={depth}Q", payload, _STACK.size)
                     stacks[number] = Stack(addresses, bool(truncated), objects, size, variance, samples)
                 case b"LIVE":
-                    address, usable, asked, interval, time, stack, thread = _LIVE.unpack(payload)
+                    address, usable, asked, interval, time, _, stack, thread = _LIVE.unpack(payload)
                     blocks.append(Block(address, usable, asked, interval, time / 1e9, stack, thread))
                 case b"TIME":
                     operation, size_class, bucket, _, calls, nanoseconds = _TIME.unpack(payload)
