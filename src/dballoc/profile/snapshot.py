@@ -12,6 +12,8 @@ _STACK = struct.Struct("=4I3dQ")
 _LIVE = struct.Struct("=5Qd2I")
 _TIME = struct.Struct("=4I2Q")
 MALLOC, FREE = 0, 1
+# More than a call can take.
+_LAST_BUCKET = 200
 
 
 class Damaged(Exception):
@@ -141,6 +143,8 @@ def read(data: bytes) -> Snapshot:
                     ended = True
     except struct.error:
         pass
+    if any(t.operation > FREE or t.size_class > 64 or t.bucket > _LAST_BUCKET or not t.calls for t in times):
+        raise Damaged("the snapshot makes no sense")
     if not ended or head is None or any(b.stack not in stacks or not b.interval for b in blocks):
         raise Damaged("the snapshot is cut short")
     return Snapshot(
