@@ -36,7 +36,7 @@ def under_probe(name: str, interval: int, sockets: Path) -> dict[str, Any]:
 
 def heaptrack() -> list[dict[str, Any]]:
     """Its preload by itself, as its own script sets it."""
-    found = sorted(Path("/usr/lib").glob("*/heaptrack/libheaptrack_preload.so"))
+    found = sorted(Path("/usr/lib").glob("**/heaptrack/libheaptrack_preload.so"))
     if not found:
         return []
     return [{"name": "heaptrack", "preload": [str(found[0])], "env": {"DUMP_HEAPTRACK_OUTPUT": "/dev/null"}}]
@@ -60,7 +60,8 @@ def measure(out: Path, name: str, variants: list[dict[str, Any]], args: argparse
     if args.engine == "innodb":
         server["options"] = {"innodb_buffer_pool_size": "128M"}
     table = {
-        "name": name, "design": "duet", "baseline": variants[0]["name"], "workloads": [args.workload], "threads": [args.threads],
+        "name": name, "design": "duet", "baseline": variants[0]["name"],
+        "workloads": [args.workload], "threads": [args.threads],
         "server": server, "data": {"tables": 4, "rows": 50_000}, "time": {"warmup": "2s", "level": "5s", "idle": "1s"},
         "duet": {"threads": args.threads}, "budget": f"{round(args.minutes * 60)}s", "variant": variants,
     }  # fmt: skip

@@ -55,7 +55,7 @@ class Server:
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", *map(str, command)],
-                env={**run_cli.env, "LD_PRELOAD": str(jemalloc), "MALLOC_CONF": conf}, stdin=subprocess.DEVNULL, stdout=log,
+                env={**run_cli.env, "LD_PRELOAD": str(jemalloc), "MALLOC_CONF": conf, "TMPDIR": str(self.place)}, stdin=subprocess.DEVNULL, stdout=log,
                 stderr=log, start_new_session=True, cwd="/", **as_user,
             )  # fmt: skip
 
@@ -155,7 +155,7 @@ def test_memory_has_users_connections_and_statements(run_cli: Cli, server: Serve
     [
         (["--by", "moon"], "--by moon: it is function, user, connection or digest"),
         (["--count", "3"], "--count and --at-peak go with --period"),
-        (["--pid", "1"], "process 1 ("),
+        (["--pid", "999999999"], "process 999999999: No such file"),
         (["--out-dir", "/nowhere"], "/nowhere: no probe listens there"),
         (["--out-dir", "/tmp", "--pid", "1"], "give --out-dir, or one of"),
         (["--interval", "7"], "--interval: '7' is not a size"),
