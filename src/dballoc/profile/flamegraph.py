@@ -4,6 +4,8 @@ Drawn by d3-flame-graph on d3 (``static/``, with their licences). A difference h
 before, as what grew, as what shrank.
 """
 
+import heapq
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -167,16 +169,31 @@ def _flat(
     root: Node, width: Callable[[Node], float], more: Callable[[Node], list[float | None]], numbered: _Names
 ) -> tuple[list[list[float | None]], int]:
     """A tree as a list, a parent before its children and the widest first, and how many frames were too narrow to be in it."""
-    widths = sorted((width(node) for _, node in tree.walk(root)), reverse=True)
-    least = max(width(root) * _SMALLEST, widths[_MOST] if len(widths) > _MOST else 0.0)
+    kept = _widest(root, width)
     nodes: list[list[float | None]] = []
     waiting = [(0, root)]
     while waiting:
         level, node = waiting.pop()
         nodes.append([level, -1 if node is root else numbered.number(node.frame), _rounded(width(node)), *more(node)])
-        below = [child for child in node.children.values() if width(child) > 0 and width(child) >= least]
+        below = [child for child in node.children.values() if id(child) in kept]
         waiting += [(level + 1, child) for child in sorted(below, key=lambda child: (width(child), child.frame.function))]
-    return nodes, sum(1 for number in widths if number > 0) - len(nodes)
+    return nodes, sum(1 for _, node in tree.walk(root) if width(node) > 0) - len(nodes)
+
+
+def _widest(root: Node, width: Callable[[Node], float]) -> set[int]:
+    """The ids of the widest nodes; as none is wider than its parent, they are a tree of their own."""
+    least = width(root) * _SMALLEST
+    kept: set[int] = set()
+    # Among equals the one that came first; a node itself has no order.
+    arrivals = itertools.count()
+    waiting = [(-width(root), next(arrivals), root)]
+    while waiting and len(kept) < _MOST:
+        node = heapq.heappop(waiting)[-1]
+        kept.add(id(node))
+        for child in node.children.values():
+            if width(child) > 0 and width(child) >= least:
+                heapq.heappush(waiting, (-width(child), next(arrivals), child))
+    return kept
 
 
 def _fragment(of: Value, title: str, numbered: _Names, views: list[_View], difference: bool) -> str:

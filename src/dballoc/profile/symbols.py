@@ -30,6 +30,10 @@ _DELETED = " (deleted)"
 # What symbolic raises of a broken file: its own errors, or an archive of nothing.
 _BROKEN = (SymbolicError, StopIteration, LookupError, OSError, ValueError)
 
+# They have no size, so symbolic lets them reach to the next function: over calls of other libraries (.plt), or whatever was
+# stripped.
+_SIZELESS = ("_init", "_fini")
+
 _NOWHERE = Frame("[unknown]", named=False)
 _ANONYMOUS = Frame("[anonymous]", named=False)
 
@@ -162,13 +166,14 @@ class Symbols:
 
 
 def _frames(table: Any, address: int, module: str) -> tuple[Frame, ...]:
+    if not 0 <= address < 2**64:
+        return ()
     try:
         # symbolic has the innermost first.
         found = list(reversed(table.lookup(address)))
     except _BROKEN:
         return ()
-    # glibc's hidden aliases of its own functions; of several names for an address symbolic keeps any one.
-    said = [(f, f.symbol.removeprefix("__GI_")) for f in found if f.symbol]
+    said = [(f, names.public(f.symbol, module)) for f in found if f.symbol and f.symbol not in _SIZELESS]
     return tuple(Frame(names.readable(name), module, file=f.full_path or "", line=f.line) for f, name in said)
 
 
