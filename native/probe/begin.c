@@ -23,10 +23,11 @@ static const uint64_t USUAL_INTERVAL = 512U << 10;
  * as a server does that detaches, has all of its parent's heap and tables, and takes its place. */
 static void in_child(void)
 {
-    if (control_started())
+    if (control_started()) {
         atomic_store(&probe.state, INERT);
-    else
-        probe.owner = getpid();
+        return;
+    }
+    probe.owner = getpid();
 }
 
 static void say(const char *text)
@@ -53,14 +54,15 @@ static bool read_request(const char *text)
 
 __attribute__((constructor)) static void begin(void)
 {
-    const char *request = getenv("DBALLOC_PROBE");
+    const char *request = getenv("DBALLOC_PROBE"); /* NOLINT(concurrency-mt-unsafe): before there are threads */
     int state = INERT;
-    if (request != NULL && !read_request(request))
+    if (request != NULL && !read_request(request)) {
         say("dballoc probe: DBALLOC_PROBE is not INTERVAL:/DIRECTORY; it does nothing\n");
-    else if (request != NULL && !(live_begin() && stacks_begin() && latency_begin()))
+    } else if (request != NULL && !(live_begin() && stacks_begin() && latency_begin())) {
         say("dballoc probe: no memory for its tables; it does nothing\n");
-    else if (request != NULL && pthread_atfork(NULL, NULL, in_child) == 0)
+    } else if (request != NULL && pthread_atfork(NULL, NULL, in_child) == 0) {
         state = RUNNING;
+    }
     probe.owner = getpid();
     probe.began = clock_ns(CLOCK_MONOTONIC);
     atomic_store(&probe.reset, probe.began);

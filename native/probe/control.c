@@ -185,7 +185,9 @@ static void *run(void *nothing)
     thread.busy = true; /* for good: what it does is not the program's */
     (void)prctl(PR_SET_NAME, "dballoc-probe");
     const int listener = listen_there();
-    while (listener >= 0) {
+    if (listener < 0)
+        return NULL;
+    for (;;) {
         const int client = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
         if (client < 0) {
             /* The program has no file left to give, or the client has gone: neither ends us. */
@@ -198,7 +200,6 @@ static void *run(void *nothing)
         serve(client);
         (void)close(client);
     }
-    return NULL;
 }
 
 void control_consider(const struct thread *mine)

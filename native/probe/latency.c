@@ -9,7 +9,7 @@ uint64_t latency_overhead;
 
 bool latency_begin(void)
 {
-    table = memory_map(OPERATIONS * LATENCY_SIZES * LATENCY_TIMES * sizeof *table);
+    table = memory_map((size_t)OPERATIONS * LATENCY_SIZES * LATENCY_TIMES * sizeof *table);
     latency_overhead = UINT64_MAX;
     for (int i = 0; i < 64; i++) {
         const uint64_t start = clock_ns(CLOCK_MONOTONIC);

@@ -8,7 +8,6 @@
  */
 #include "live.h"
 
-#include <math.h>
 #include <stddef.h>
 
 #include "filter.h"
@@ -69,12 +68,6 @@ static void read_slot(const struct slot *slot, struct live_block *block)
     *block = to.block;
 }
 
-/* What it adds to the estimate of live bytes. */
-static double share(const struct live_block *block)
-{
-    return (double)block->usable / -expm1(-((double)block->bytes + 1) / (double)block->interval);
-}
-
 static void count(double bytes)
 {
     add_double(&live_totals.bytes, bytes);
@@ -101,7 +94,7 @@ void live_insert(const struct live_block *block)
             write_slot(&slots[at * KEYS + i], block);
             atomic_store_explicit(&buckets[at].keys[i], block->address, memory_order_release);
             filter_add((const void *)(uintptr_t)block->address);
-            count(share(block));
+            count(block->share);
             return;
         }
         atomic_store_explicit(&buckets[at].passed, 1, memory_order_release);
@@ -123,7 +116,7 @@ bool live_remove(uintptr_t address, struct live_block *block)
             read_slot(&slots[at * KEYS + i], block);
             atomic_store_explicit(&buckets[at].keys[i], 0, memory_order_release);
             filter_remove((const void *)address);
-            count(-share(block));
+            count(-block->share);
             return true;
         }
         if (atomic_load_explicit(&buckets[at].passed, memory_order_acquire) == 0)

@@ -13,6 +13,7 @@ struct live_block {
     uint64_t bytes;    /* as asked for: what its probability goes by */
     uint64_t interval; /* of the sampling, then */
     uint64_t time;     /* ns, CLOCK_MONOTONIC */
+    double share;      /* what it adds to the estimate of live bytes */
     uint32_t stack;
     uint32_t thread;
 };

@@ -106,7 +106,7 @@ NEW_FUNCTIONS(BY_MALLOC)
     }
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
-DELETE_FUNCTIONS(BY_FREE)
+DELETE_FUNCTIONS(BY_FREE) /* NOLINT(misc-unused-parameters) */
 #pragma GCC diagnostic pop
 
 static void sized_free(void *block, size_t size)

@@ -129,7 +129,9 @@ static void sampled(const struct call *call, void *block, const uintptr_t *frame
     bool truncated = false;
     const uint32_t depth = unwind(frame, pcs, &truncated);
     const double p = -expm1(-((double)call->bytes + 1) / (double)call->interval);
-    const size_t usable = next.malloc_usable_size(block);
+    size_t usable = next.malloc_usable_size(block);
+    if (usable == 0) /* a malloc that cannot tell */
+        usable = call->bytes;
     const double size = (double)usable;
     struct stack *stack = stacks_of(pcs, depth, truncated);
     add_double(&stack->objects, 1 / p);
@@ -142,6 +144,7 @@ static void sampled(const struct call *call, void *block, const uintptr_t *frame
             .bytes = call->bytes,
             .interval = call->interval,
             .time = clock_ns(CLOCK_MONOTONIC),
+            .share = size / p,
             .stack = stacks_id(stack),
             .thread = (uint32_t)thread.id,
     };

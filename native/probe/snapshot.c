@@ -7,7 +7,7 @@
  *   HEAD   version (u64) and 19 more u64, see head() below
  *   STAK   id, depth, truncated, 0 (u32 each); objects, bytes, variance (f64); samples (u64); depth × return address (u64),
  *          the innermost first. What was allocated there since the last reset, estimated.
- *   LIVE   struct live_block, one after the other: 5 u64, 2 u32
+ *   LIVE   struct live_block, one after the other: 5 u64, 1 f64, 2 u32
  *   TIME   operation (0 malloc, 1 free), size class, time bucket, 0 (u32 each); calls timed, ns in them (u64)
  *   BUID   lines "build-id path" of what is loaded
  *   MAPS   /proc/self/maps, in pieces
@@ -21,6 +21,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <link.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -50,10 +51,11 @@ static void flush(void)
     size_t at = 0;
     while (at < out.length && !out.failed) {
         const ssize_t sent = send(out.client, out.bytes + at, out.length - at, MSG_NOSIGNAL);
-        if (sent > 0)
+        if (sent > 0) {
             at += (size_t)sent;
-        else if (sent == 0 || errno != EINTR)
+        } else if (sent == 0 || errno != EINTR) {
             out.failed = true; /* gone, or too slow */
+        }
     }
     out.length = 0;
 }
@@ -126,23 +128,30 @@ static void stack_blocks(void)
     }
 }
 
-static void time_blocks(void)
+static void time_block(uint32_t operation, uint32_t size_class, uint32_t bucket)
 {
-    for (uint32_t operation = 0; operation < OPERATIONS; operation++)
-        for (uint32_t size_class = 0; size_class < LATENCY_SIZES; size_class++)
-            for (uint32_t bucket = 0; bucket < LATENCY_TIMES; bucket++) {
-                const struct latency *entry = latency_of((enum operation)operation, size_class, bucket);
-                const uint64_t sums[] = {entry->count, entry->nanoseconds};
-                if (sums[0] == 0)
-                    continue;
-                const uint32_t words[] = {operation, size_class, bucket, 0};
-                block("TIME", sizeof words + sizeof sums);
-                put(words, sizeof words);
-                put(sums, sizeof sums);
-            }
+    const struct latency *entry = latency_of((enum operation)operation, size_class, bucket);
+    const uint64_t sums[] = {entry->count, entry->nanoseconds};
+    if (sums[0] == 0)
+        return;
+    const uint32_t words[] = {operation, size_class, bucket, 0};
+    block("TIME", sizeof words + sizeof sums);
+    put(words, sizeof words);
+    put(sums, sizeof sums);
 }
 
-/* elf(5): a note is its three lengths and kind, its name and its text, each padded to four bytes. */
+static void time_blocks(void)
+{
+    for (uint32_t i = 0; i < OPERATIONS * LATENCY_SIZES * LATENCY_TIMES; i++)
+        time_block(i / (LATENCY_SIZES * LATENCY_TIMES), i / LATENCY_TIMES % LATENCY_SIZES, i % LATENCY_TIMES);
+}
+
+static size_t padded(size_t size)
+{
+    return (size + 3) / 4 * 4;
+}
+
+/* elf(5): a note is its two lengths and its kind, its name and its text, each padded to four bytes. */
 static int build_id(struct dl_phdr_info *info, size_t size, void *nothing)
 {
     (void)size;
@@ -153,25 +162,25 @@ static int build_id(struct dl_phdr_info *info, size_t size, void *nothing)
             continue;
         const unsigned char *at = (const unsigned char *)(info->dlpi_addr + part->p_vaddr);
         const unsigned char *end = at + part->p_memsz;
-        while ((size_t)(end - at) >= sizeof(ElfW(Nhdr))) {
+        while (at < end && (size_t)(end - at) >= sizeof(ElfW(Nhdr))) {
             ElfW(Nhdr) note;
             memcpy(&note, at, sizeof note);
             const unsigned char *name = at + sizeof note;
-            const unsigned char *text = name + (note.n_namesz + 3U) / 4 * 4;
-            if (note.n_namesz > (size_t)(end - name) || note.n_descsz > (size_t)(end - text))
+            const unsigned char *text = name + padded(note.n_namesz);
+            if (padded(note.n_namesz) > (size_t)(end - name) || note.n_descsz > (size_t)(end - text))
                 break;
             if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && memcmp(name, "GNU", 4) == 0 &&
                     note.n_descsz <= 64) {
                 char hex[2 * 64 + 1];
                 for (size_t k = 0; k < note.n_descsz; k++)
                     (void)snprintf(hex + 2 * k, 3, "%02x", text[k]);
-                const size_t path = strlen(info->dlpi_name);
+                const size_t path = strnlen(info->dlpi_name, PATH_MAX);
                 block("BUID", (uint32_t)(2 * note.n_descsz + 1 + path));
                 put(hex, 2 * (size_t)note.n_descsz);
                 put(" ", 1);
-                put(info->dlpi_name, path < 4096 ? path : 4096);
+                put(info->dlpi_name, path);
             }
-            at = text + (note.n_descsz + 3U) / 4 * 4;
+            at = text + padded(note.n_descsz);
         }
     }
     return out.failed;

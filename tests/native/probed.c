@@ -4,12 +4,14 @@
 // leak     allocates and frees without end; one call in a hundred, in leaking(), is never freed; "ready" at once
 // family   every function of the family, with what its manual promises
 // storm    256 threads that come and go, destructors of thread-specific data, fork, dlopen, a timer's signals, all at once
+// threads  the same without fork, for a malloc that hangs in the children of a process with threads (tbbmalloc does)
 // fork     children that free and allocate, and one that goes on as its parent
 #include <dlfcn.h>
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -190,6 +192,7 @@ static void family(void)
 
 static pthread_key_t key;
 static volatile sig_atomic_t alarms;
+static bool may_fork;
 
 static void destroy(void *block)
 {
@@ -260,7 +263,9 @@ static void *forker(void *argument)
 static void *mixed(void *argument)
 {
     const uintptr_t number = (uintptr_t)argument;
-    return number % 100 == 0 ? loader(argument) : number % 50 == 1 ? forker(argument) : come_and_go(argument);
+    return number % 100 == 0              ? loader(argument)
+           : may_fork && number % 50 == 1 ? forker(argument)
+                                          : come_and_go(argument);
 }
 
 static void storm(void)
@@ -318,7 +323,8 @@ int main(int count, char **words)
         wait_for_end();
     } else if (strcmp(mode, "family") == 0) {
         family();
-    } else if (strcmp(mode, "storm") == 0) {
+    } else if (strcmp(mode, "storm") == 0 || strcmp(mode, "threads") == 0) {
+        may_fork = strcmp(mode, "storm") == 0;
         storm();
     } else if (strcmp(mode, "fork") == 0) {
         forks();

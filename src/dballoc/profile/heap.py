@@ -5,6 +5,7 @@ their variances, (1 - p)/p² times the square of what is summed, add up, for blo
 """
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,9 @@ _VALUES = (
     Value(ALLOCATED + VARIANCE, "bytes²", "variance of bytes allocated"),
     Value("allocations", "objects", "blocks allocated"),
 )
+
+# A line of /proc/PID/maps (proc_pid_maps(5)).
+_LINE = re.compile(r"([0-9a-f]{1,16})-([0-9a-f]{1,16}) ([-rwxsp]{4}) ([0-9a-f]{1,16}) \S+ \d+ *(.*)")
 
 Stacks = Mapping[int, tuple[Frame, ...]]
 
@@ -93,15 +97,15 @@ def mappings(snapshot: Snapshot) -> list[Mapped]:
     found = []
     first = ""
     for line in snapshot.maps.splitlines():
-        parts = line.split(maxsplit=5)
-        if len(parts) < 5:
+        parts = _LINE.fullmatch(line)
+        if parts is None:
             continue
-        path = parts[5] if len(parts) > 5 else ""
+        path = parts[5]
         first = first or path  # the executable, which the loader has under an empty name
-        if "x" in parts[1]:
-            start, end = (int(x, 16) for x in parts[0].split("-"))
-            build_id = snapshot.build_ids.get(path) or (snapshot.build_ids.get("", "") if path == first else "")
-            found.append(Mapped(start, end, int(parts[2], 16), path, build_id))
+        if "x" in parts[3]:
+            said = snapshot.build_ids.get(path.removesuffix(" (deleted)"))
+            build_id = said or (snapshot.build_ids.get("", "") if path == first else "")
+            found.append(Mapped(int(parts[1], 16), int(parts[2], 16), int(parts[4], 16), path, build_id))
     return found
 
 

@@ -9,9 +9,11 @@ VERSION = 1
 _MAGIC = b"DBALLOCP"
 _HEAD = struct.Struct("=20Q")
 _STACK = struct.Struct("=4I3dQ")
-_LIVE = struct.Struct("=5Q2I")
+_LIVE = struct.Struct("=5Qd2I")
 _TIME = struct.Struct("=4I2Q")
 MALLOC, FREE = 0, 1
+# More than a call can take.
+_LAST_BUCKET = 200
 
 
 class Damaged(Exception):
@@ -127,7 +129,7 @@ def read(data: bytes) -> Snapshot:
                     addresses = struct.unpack_from(f"={depth}Q", payload, _STACK.size)
                     stacks[number] = Stack(addresses, bool(truncated), objects, size, variance, samples)
                 case b"LIVE":
-                    address, usable, asked, interval, time, stack, thread = _LIVE.unpack(payload)
+                    address, usable, asked, interval, time, _, stack, thread = _LIVE.unpack(payload)
                     blocks.append(Block(address, usable, asked, interval, time / 1e9, stack, thread))
                 case b"TIME":
                     operation, size_class, bucket, _, calls, nanoseconds = _TIME.unpack(payload)
@@ -141,6 +143,8 @@ def read(data: bytes) -> Snapshot:
                     ended = True
     except struct.error:
         pass
+    if any(t.operation > FREE or t.size_class > 64 or t.bucket > _LAST_BUCKET or not t.calls for t in times):
+        raise Damaged("the snapshot makes no sense")
     if not ended or head is None or any(b.stack not in stacks or not b.interval for b in blocks):
         raise Damaged("the snapshot is cut short")
     return Snapshot(

@@ -1,0 +1,175 @@
+"""``dballoc exec --probe heap`` and ``dballoc profile heap`` on a real server under load."""
+
+import gzip
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+from harness import Cli, wait_until
+
+from dballoc.allocators import find
+from dballoc.errors import UsageError
+from dballoc.profile.load import load
+
+UID = 61580
+PROBE = Path(str(files("dballoc") / "_native" / "libdballoc_probe.so"))
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> None:
+    """Here a server outlives a test on purpose; the module's own fixture ends it."""
+
+
+class Server:
+    """A MariaDB under the probe over jemalloc, which tells its own count of live bytes now and then."""
+
+    def __init__(self, home: Path, run_cli: Cli) -> None:
+        self.place = home / "heap"
+        (self.place / "data").mkdir(parents=True)
+        self.probe, self.socket, self.log = self.place / "probe", self.place / "s", self.place / "log"
+        executable = shutil.which("mariadbd", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
+        as_user: dict[str, Any] = {}
+        if os.geteuid() == 0:
+            as_user = {"user": UID, "group": UID, "extra_groups": []}
+            for path in (self.place, self.place / "data"):
+                os.chown(path, UID, UID)
+        # Statistics after every 16 MiB of activity, the totals alone.
+        conf = "stats_interval:16777216,stats_interval_opts:mdablxeg"
+        jemalloc = find.find("jemalloc").libraries[0]
+        command = [
+            "dballoc", "exec", "--probe", "heap", "--out", self.probe, "--interval", "64K", "--",
+            executable, "--no-defaults", f"--datadir={self.place / 'data'}", f"--socket={self.socket}", "--skip-networking",
+            f"--pid-file={self.place / 'pid'}", "--skip-grant-tables", "--skip-log-bin", "--innodb-log-file-size=4M",
+            "--innodb-buffer-pool-size=64M", "--performance-schema=ON", "--performance-schema-consumer-events-statements-current=ON",
+            "--performance-schema-consumer-events-statements-history=ON",
+        ]  # fmt: skip
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", *map(str, command)],
+                env={**run_cli.env, "LD_PRELOAD": str(jemalloc), "MALLOC_CONF": conf, "TMPDIR": str(self.place)}, stdin=subprocess.DEVNULL, stdout=log,
+                stderr=log, start_new_session=True, cwd="/", **as_user,
+            )  # fmt: skip
+
+    def sysbench(self, *words: str) -> "subprocess.Popen[bytes]":
+        connect = [
+            "--db-driver=mysql",
+            f"--mysql-socket={self.socket}",
+            "--mysql-user=root",
+            "--mysql-db=t",
+            "--table-size=2000",
+        ]
+        return subprocess.Popen(["sysbench", *connect, *words], stdout=subprocess.DEVNULL)
+
+    def jemallocs_word(self) -> int:
+        """Its last count of allocated bytes."""
+        return int(re.findall(r"^Allocated: (\d+)", self.log.read_text(errors="replace"), re.MULTILINE)[-1])
+
+
+@pytest.fixture(scope="module")
+def server(home: Path, run_cli: Cli) -> Iterator[Server]:
+    if not PROBE.exists():
+        pytest.skip("the native parts are not built: make setup")
+    try:
+        find.find("jemalloc")
+    except UsageError as error:
+        pytest.skip(str(error))
+    running = Server(home, run_cli)
+    try:
+        wait_until(lambda: running.socket.exists() or running.process.poll() is not None)
+        assert running.process.poll() is None, running.log.read_text()
+        with pymysql.connect(unix_socket=str(running.socket), autocommit=True) as connection, connection.cursor() as cursor:
+            cursor.execute("CREATE DATABASE t")
+        assert running.sysbench("oltp_read_write", "prepare").wait() == 0
+        yield running
+    finally:
+        running.process.kill()
+        running.process.wait()
+
+
+def profiled(run_cli: Cli, *arguments: str | Path) -> dict[str, Any]:
+    done = run_cli("profile", "heap", *arguments, "--json")
+    assert done.status == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_a_loaded_server_names_its_functions(run_cli: Cli, server: Server, tmp_path: Path) -> None:
+    load_ = server.sysbench("--threads=4", "--time=5", "oltp_read_write", "run")
+    time.sleep(1)
+    found = profiled(run_cli, "--pid", str(server.process.pid), "--out", tmp_path, "--period", "1s", "--count", "2")
+    assert load_.wait() == 0
+    assert found["complete"] >= 0.99
+    assert found["lost"] == 0
+    most = sorted(found["rows"], key=lambda row: -row["allocated"])[:5]
+    assert {"Filesort_buffer::alloc_sort_buffer", "handler::ha_write_tmp_row"} & {row["name"] for row in most}
+    assert found["malloc"]["timed"] > 10
+    assert 0 < found["malloc"]["share"] < 0.5
+    # What is kept is a profile like any other.
+    kept = load(tmp_path / "heap-2.profile.json.gz")
+    assert kept.total("live") == pytest.approx(found["live"]["bytes"], rel=1e-6)
+    assert gzip.decompress((tmp_path / "peak.profile.json.gz").read_bytes())
+    assert {Path(f).name for f in found["files"]} >= {"heap.html", "growth.html", "massif.out"}
+
+
+def test_live_bytes_agree_with_jemallocs_own(run_cli: Cli, server: Server) -> None:
+    assert server.sysbench("--threads=2", "--time=2", "oltp_read_write", "run").wait() == 0
+    time.sleep(0.5)  # its connections are gone
+    live = profiled(run_cli, "--out-dir", server.probe)["live"]
+    # jemalloc spoke last within 16 MiB of activity before; what that held meanwhile are buffers of statements.
+    assert abs(live["bytes"] - server.jemallocs_word()) < 2 * live["error"] + 5 * 2**20
+
+
+def test_memory_has_users_connections_and_statements(run_cli: Cli, server: Server) -> None:
+    with pymysql.connect(unix_socket=str(server.socket), user="tester", autocommit=True) as connection:
+        cursor = connection.cursor()
+        cursor.execute("SET @x = REPEAT('x', 12000000)")
+        for by in ("user", "connection", "digest"):
+            found = profiled(run_cli, "--pid", str(server.process.pid), "--by", by)
+            names = {row["name"]: row["live"]["bytes"] for row in found["rows"]}
+            if by == "digest":
+                said = next(name for name in names if name.startswith("SET"))
+            else:
+                said = f"{connection.thread_id()} tester" if by == "connection" else "tester"
+            assert names[said] > 11_000_000
+            assert 0 < found["attributed"] <= 1
+    done = run_cli("profile", "heap", "--pid", str(server.process.pid), "--by", "user")
+    assert "attributed: " in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--by", "moon"], "--by moon: it is function, user, connection or digest"),
+        (["--count", "3"], "--count and --at-peak go with --period"),
+        (["--pid", "999999999"], "process 999999999: No such file"),
+        (["--out-dir", "/nowhere"], "/nowhere: no probe listens there"),
+        (["--out-dir", "/tmp", "--pid", "1"], "give --out-dir, or one of"),
+        (["--interval", "7"], "--interval: '7' is not a size"),
+        (["--period", "1ms"], "--period: at least 100ms"),
+    ],
+)
+def test_what_cannot_be_profiled_is_one_line(run_cli: Cli, arguments: list[str], says: str) -> None:
+    done = run_cli("profile", "heap", *arguments)
+    assert done.status == 2
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert says in done.stderr
+
+
+def test_a_program_under_the_probe_is_itself(run_cli: Cli, home: Path) -> None:
+    done = run_cli("exec", "--probe", "heap", "--out", home / "exec-p", "--", "sh", "-c", "echo $0 $1; exit 7", "a", "--probe")
+    assert (done.status, done.stdout) == (7, "a --probe\n")
+    assert "ask it: dballoc profile heap --out-dir" in done.stderr
+    refused = run_cli("exec", "--probe", "heap", "--out", home / "exec-q", "--", "/nowhere/mysqld")
+    assert (refused.status, refused.stderr) == (2, "dballoc: /nowhere/mysqld: there is no such program\n")
+    assert not (home / "exec-q").exists()

@@ -1,0 +1,97 @@
+"""What is put into a program's environment for the probe, and which programs are refused."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from dballoc.errors import UsageError
+from dballoc.profile import launch, probe
+
+
+@pytest.fixture(autouse=True)
+def built(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "library", lambda: Path("/opt/libdballoc_probe.so"))
+
+
+def test_the_probe_goes_before_what_is_preloaded() -> None:
+    found = launch.under_probe(
+        ["true", "x"], Path("/tmp/p"), 1024, {"PATH": "/usr/bin:/bin", "LD_PRELOAD": "/a.so:/b.so", "HOME": "/h"}
+    )
+    assert found.environ == {
+        "PATH": "/usr/bin:/bin", "LD_PRELOAD": "/opt/libdballoc_probe.so:/a.so:/b.so", "HOME": "/h", "DBALLOC_PROBE": "1024:/tmp/p",
+    }  # fmt: skip
+    assert (
+        launch.under_probe(["true"], Path("/tmp/p"), 0, {"PATH": "/usr/bin:/bin"}).environ["LD_PRELOAD"]
+        == "/opt/libdballoc_probe.so"
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "out", "interval", "says"),
+    [
+        ("/nowhere/mariadbd", "/tmp/p", 1024, "/nowhere/mariadbd: there is no such program"),
+        ("true", "/tmp/p", 512, "--interval 0.5K: the probe takes 1K to 1T"),
+        ("true", "/tmp/" + "p" * 100, 1024, "too long for a socket in it"),
+    ],
+)
+def test_refusals(command: str, out: str, interval: int, says: str) -> None:
+    with pytest.raises(UsageError, match=says.replace("+", r"\+")):
+        launch.under_probe([command], Path(out), interval, {"PATH": "/usr/bin:/bin"})
+
+
+@pytest.mark.parametrize(
+    ("source", "flags", "says"),
+    [
+        ("#include <stddef.h>\nvoid *malloc(size_t n) { (void)n; return NULL; } int main(void) { return 0; }", ["-rdynamic"], "exports a malloc of its own"),
+        ("int main(void) { return 0; }", ["-static"], "a static executable"),
+        ("#include <stdlib.h>\nint main(void) { return malloc(1) == NULL; }", [], None),
+        # Its own, but for itself alone.
+        ("static void *malloc_(void) { return 0; } int main(void) { return malloc_() != 0; }", ["-rdynamic"], None),
+    ],
+)  # fmt: skip
+def test_a_malloc_that_no_preload_can_stand_before(tmp_path: Path, source: str, flags: list[str], says: str | None) -> None:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("needs a C compiler")
+    (tmp_path / "p.c").write_text(source)
+    subprocess.run([compiler, "-fno-builtin", "-o", tmp_path / "p", tmp_path / "p.c", *flags], check=True)
+    if says is None:
+        launch.check(tmp_path / "p")
+        return
+    with pytest.raises(UsageError, match=says):
+        launch.check(tmp_path / "p")
+    (tmp_path / "p").chmod(0o4755)
+
+
+def test_a_set_user_id_program_and_a_script(tmp_path: Path) -> None:
+    copy = tmp_path / "true"
+    shutil.copy("/bin/true", copy)
+    copy.chmod(0o4755)
+    with pytest.raises(UsageError, match="ignores LD_PRELOAD"):
+        launch.check(copy)
+    (tmp_path / "mysqld_safe").write_text("#!/bin/sh\n")
+    launch.check(tmp_path / "mysqld_safe")
+    (tmp_path / "broken").write_bytes(b"\x7fELF" + b"\xff" * 60)
+    with pytest.raises(UsageError, match="not a whole ELF file"):
+        launch.check(tmp_path / "broken")
+
+
+def test_a_process_without_a_probe_is_told_how_to_get_one() -> None:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        try:
+            with pytest.raises(
+                UsageError, match=r"\(sleep\) has no heap probe; start the server under one: dballoc exec --probe"
+            ):
+                probe.of_process(process.pid)
+        finally:
+            process.kill()
+    with pytest.raises(UsageError, match="process 999999999: No such file"):
+        probe.of_process(999999999)
+
+
+def test_nobody_listens(tmp_path: Path) -> None:
+    (tmp_path / "12.sock").touch()
+    with pytest.raises(UsageError, match="no probe listens there"):
+        probe.of_directory(tmp_path)
