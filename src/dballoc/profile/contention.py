@@ -14,6 +14,7 @@ from dballoc.host import places
 from dballoc.host.custody import Custody
 from dballoc.profile import flamegraph, load, perf, perf_script, states, waits
 from dballoc.profile.model import Profile
+from dballoc.profile.urgent import READING, RECORDING, urgent
 from dballoc.profile.wait_rules import Rules
 
 Method = Literal["auto", "perf", "proc"]
@@ -71,12 +72,14 @@ def _by_perf(
                 f"perf's recording may take {_ROOM >> 30} GiB and the cache's disk has {room / 2**30:.1f} left"
             )
         taken = time.time()
-        recording = perf.record(pid, seconds, stacks, custody, scratch, alive)
+        with urgent(RECORDING):
+            recording = perf.record(pid, seconds, stacks, custody, scratch, alive)
         watched()
         began = time.monotonic()
-        with perf.script(recording) as lines:
-            found = waits.gather(perf_script.parse(lines), pid)
-        suspended, _ = perf.throttled(recording)
+        with urgent(READING):
+            with perf.script(recording) as lines:
+                found = waits.gather(perf_script.parse(lines), pid)
+            suspended, _ = perf.throttled(recording)
         size = recording.file.stat().st_size
         reading = time.monotonic() - began
     finally:
@@ -104,7 +107,8 @@ def _by_proc(
 ) -> Contention:  # fmt: skip
     taken = time.time()
     before, malloc = states.mutexes(pid)
-    found = states.watch(pid, seconds, alive)
+    with urgent(RECORDING):
+        found = states.watch(pid, seconds, alive)
     watched()
     # Arenas are made while threads come; one that is gone by now was still one.
     arenas = before | states.mutexes(pid)[0]

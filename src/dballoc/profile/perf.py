@@ -19,6 +19,7 @@ from typing import Self
 
 from dballoc.errors import Failure
 from dballoc.host.custody import Child, Custody
+from dballoc.profile.urgent import RECORDING, prefix
 from dballoc.profile.waits import SWITCHES, WAKEUP, WAKING
 
 # Bytes of a stack that the kernel copies: at half of that one in two of MariaDB's is cut off.
@@ -118,7 +119,7 @@ class _Perf:
         try:
             self._child: Child = custody.spawn(
                 [
-                    perf, "record", "--output", str(self._file), "--pid", str(pid), "--delay=-1",
+                    *prefix(RECORDING), perf, "record", "--output", str(self._file), "--pid", str(pid), "--delay=-1",
                     f"--control=fifo:{control},{answers}", "--switch-events",
                     f"--call-graph=dwarf,{_DUMP}", f"--max-size={_LARGEST}B", *(f"--event={e}" for e in events),
                     # Others may lock no more memory than perf takes by itself.
@@ -228,13 +229,13 @@ def switches(pid: int) -> int:
 
 @contextmanager
 def script(recording: Recording) -> Iterator[Iterator[str]]:
-    """The recording as text, line by line, stacks unwound; at low priority, for the server may go on. Failure if it breaks."""
+    """The recording as text, line by line, stacks unwound. Failure if it breaks."""
     perf = shutil.which("perf") or "perf"
     log = recording.file.with_suffix(".script.log")
     with log.open("wb") as errors:
         process = subprocess.Popen(
             [
-                "nice", "-n", "19", perf, "script", "--input", str(recording.file), "--force", "--no-inline", "--ns",
+                perf, "script", "--input", str(recording.file), "--force", "--no-inline", "--ns",
                 "--show-switch-events", "--show-lost-events", "--fields", _FIELDS,
             ],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, env=dict(os.environ) | {"LC_ALL": "C"},
@@ -256,7 +257,7 @@ def script(recording: Recording) -> Iterator[Iterator[str]]:
 def throttled(recording: Recording) -> tuple[int, int]:
     """How often the kernel suspended recording (too many events), and how often perf could not keep up, by perf's own count."""
     done = subprocess.run(
-        ["nice", "-n", "19", shutil.which("perf") or "perf", "report", "--input", str(recording.file), "--force", "--stats"],
+        [shutil.which("perf") or "perf", "report", "--input", str(recording.file), "--force", "--stats"],
         capture_output=True, text=True, errors="replace", check=False, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     return _count(done.stdout, "THROTTLE events:"), _count(done.stdout, "LOST events:")
