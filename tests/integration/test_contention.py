@@ -124,7 +124,7 @@ def test_who_is_meant(run_cli: Cli) -> None:
 
 def test_an_interruption_leaves_nothing(run_cli: Cli, server: int, home: Path) -> None:
     running = run_cli.start("profile", "contention", "--pid", str(server), "--seconds", "60")
-    wait_until(lambda: any((home / "cache" / "scratch").glob("*/perf-*.data")) or running.poll() is not None)
+    wait_until(lambda: any((home / "cache" / "scratch").glob("*/switches-*.data")) or running.poll() is not None)
     time.sleep(0.3)
     running.kill()
     running.wait()

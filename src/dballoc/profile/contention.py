@@ -19,8 +19,8 @@ from dballoc.profile.wait_rules import Rules
 
 Method = Literal["auto", "perf", "proc"]
 
-# Call stacks that are recorded at most, switches and wake-ups together: 16 KiB each until they are read.
-STACKS = 20_000
+# Call stacks of switches that are recorded at most, about, and as many of wake-ups: 16 KiB each until they are read.
+STACKS = 10_000
 # What a recording may take on disk: perf's own bound, and its text is never written.
 _ROOM = 3 << 30
 
@@ -77,27 +77,31 @@ def _by_perf(
         watched()
         began = time.monotonic()
         with urgent(READING):
-            with perf.script(recording) as lines:
-                found = waits.gather(perf_script.parse(lines), pid)
-            suspended, _ = perf.throttled(recording)
-        size = recording.file.stat().st_size
+            found = waits.Waits()
+            for file in recording.files:
+                with perf.script(file) as lines:
+                    waits.gather(perf_script.parse(lines), pid, found)
+            suspended = sum(perf.throttled(file) for file in recording.files)
+        size = sum(file.stat().st_size for file in recording.files)
         reading = time.monotonic() - began
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     if not found.waits + found.preemptions:
         raise Failure(f"process {pid}: no thread of it was switched in {seconds:g} s: it is idle, or in another PID namespace")
-    line = (
-        f"perf: every switch, call stacks in {recording.windows} windows of "
-        f"{recording.open / max(1, recording.windows) * 1e3:.0f} ms"
-    )
+    every = "each" if recording.period == 1 else f"one in {recording.period} of each thread's"
+    line = f"perf: the times of all switches, the call stacks of {every}"
+    if not recording.newcomers:
+        line += "; threads that came meanwhile are not in it"
     rules = Rules(catalogue())
     known = {
-        **facts, "method": line, "windows": str(recording.windows), "seconds with stacks": f"{recording.open:.3f}",
+        **facts, "method": line, "a stack for every": str(recording.period),
         "recording, bytes": str(size), "times throttled": str(suspended), "reading it, seconds": f"{reading:.1f}",
         **({"stopped early": "the recording reached its largest size, or the process ended"} if recording.full else {}),
     }  # fmt: skip
     switched = waits.switches(found, rules, f"{title}: waits", taken, recording.seconds, known)
-    woken = waits.wakeups(found, rules, f"{title}: wake-ups", taken, recording.seconds, known) if recording.wakeups else None
+    woken = (
+        waits.wakeups(found, rules, f"{title}: wake-ups", taken, recording.seconds, known) if len(recording.files) > 1 else None
+    )
     return Contention(line, switched, woken)
 
 
