@@ -42,7 +42,7 @@ def test_the_lines_of_every_kind() -> None:
         Frame("schedule", "[kernel]"),
     )
     assert out == Switch(36498_245700000, 16443, out=True, preempted=True)
-    assert lost == Lost(123)
+    assert lost == Lost(36498_245700001, 123)
 
 
 def test_names_lose_what_is_not_theirs() -> None:

@@ -19,8 +19,9 @@ from dballoc.profile.wait_rules import Rules
 
 Method = Literal["auto", "perf", "proc"]
 
-# Call stacks of switches that are recorded at most, about, and as many of wake-ups: 16 KiB each until they are read.
-STACKS = 10_000
+# Call stacks of switches that are recorded at most, about, and a third as many of wake-ups: 16 KiB each until they are read,
+# and some milliseconds of CPU each to read them.
+STACKS = 3_000
 # What a recording may take on disk: perf's own bound, and its text is never written.
 _ROOM = 3 << 30
 
@@ -80,7 +81,7 @@ def _by_perf(
             found = waits.Waits()
             for file in recording.files:
                 with perf.script(file) as lines:
-                    waits.gather(perf_script.parse(lines), pid, found)
+                    waits.gather(perf_script.parse(lines), pid, found, recording.since)
             suspended = sum(perf.throttled(file) for file in recording.files)
         size = sum(file.stat().st_size for file in recording.files)
         reading = time.monotonic() - began

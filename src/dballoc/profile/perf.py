@@ -1,9 +1,9 @@
 """Record a running process's switches and wake-ups with the system's perf, for a bounded number of call stacks.
 
 Every switch is recorded (some 50 bytes), with its time and whether the thread was preempted. A call stack costs 16 KiB of the
-thread's stack, copied by the kernel: 160 MB a second under 64 clients. So only that of every nth switch of a thread is recorded,
-and n follows from how often the threads switch. Short windows with all stacks would do as well, but for a server of hundreds of
-threads perf needs longer to open and to close one than it may last.
+thread's stack, copied by the kernel: 160 MB a second under 64 clients. So only that of every nth switch of a thread is
+recorded, and n follows from how often the threads switch. Short windows with all stacks would do as well, but for a server of
+hundreds of threads perf needs longer to open and to close one than it may last.
 """
 
 import math
@@ -28,6 +28,8 @@ from dballoc.profile.waits import SWITCHES, WAKEUP, WAKING
 _DUMP = 16384
 # Seconds over which the threads' switches are counted beforehand.
 _LOOK = 0.3
+# So many times fewer stacks of wake-ups than of switches.
+_FEWER = 3
 # Bytes of memory for what perf has not written yet: all buffers together, and one of them.
 _BUFFERS, _BUFFER = 64 << 20, (256 << 10, 16 << 20)
 # perf keeps a counter for each thread on each CPU; beyond so many, one for each thread, and none for threads that come later.
@@ -49,12 +51,14 @@ class Unavailable(Exception):
 
 @dataclass(frozen=True)
 class Recording:
-    """``files``: of the switches, and of the wake-ups where those were recorded; ``period``: n; ``seconds`` that it lasted;
-    ``full``: a file's bound was reached before the time was over; ``newcomers``: whether threads that came later are in it.
+    """``files``: of the switches, and of the wake-ups where those were recorded; ``period``: n; ``since``: when it began,
+    nanoseconds of CLOCK_MONOTONIC: what comes before does not belong to it; ``seconds`` that it lasted; ``full``: a file's
+    bound was reached before the time was over; ``newcomers``: whether threads that came later are in it.
     """
 
     files: tuple[Path, ...]
     period: int
+    since: int
     seconds: float
     full: bool
     newcomers: bool
@@ -63,7 +67,7 @@ class Recording:
 def record(
     pid: int, seconds: float, stacks: int, custody: Custody, scratch: Path, alive: Callable[[], None] = lambda: None
 ) -> Recording:
-    """Record for so many seconds; ``stacks`` at most, about, and as many of wake-ups. ``alive`` is called now and
+    """Record for so many seconds; ``stacks`` at most, about, fewer of wake-ups. ``alive`` is called now and
     then, and may raise.
 
     Unavailable if perf is not here or not permitted; Failure if it breaks on the way.
@@ -88,7 +92,8 @@ def _record(
     before, threads = switches(pid)
     time.sleep(_LOOK)
     now, threads = switches(pid)
-    every = period((now - before) / _LOOK * seconds, stacks)
+    expected = (now - before) / _LOOK * seconds
+    every, rarer = period(expected, stacks), period(expected, max(1, stacks // _FEWER))
     per_thread = threads * (os.cpu_count() or 1) > _COUNTERS
     options = ["--per-thread"] if per_thread else []
     if os.geteuid() == 0:  # others may lock no more memory than perf takes by itself
@@ -103,7 +108,10 @@ def _record(
         main = start(f"switches-{int(traced)}", "--event", *with_stack, *(f"--event={e}" for e in wakeups))
         running = [main]
         if traced:
-            running.append(start("wakeups", f"--event={WAKING}", f"--count={every}", f"--call-graph=dwarf,{_DUMP}"))
+            # A tracepoint that records its period is recorded every time, whatever the count (perf_swevent_event).
+            running.append(
+                start("wakeups", f"--event={WAKING}", f"--count={rarer}", "--no-period", f"--call-graph=dwarf,{_DUMP}")
+            )
         for one in running:
             one.begin()
         began = time.monotonic()
@@ -114,7 +122,7 @@ def _record(
         lasted = time.monotonic() - began
         for one in running:
             one.finish()
-        return Recording(tuple(one.file for one in running), every, lasted, full, not per_thread)
+        return Recording(tuple(one.file for one in running), every, round(began * 1e9), lasted, full, not per_thread)
 
 
 def _may_trace() -> bool:
@@ -155,7 +163,7 @@ class _Perf:
             self._child: Child = custody.spawn(
                 [
                     *prefix(RECORDING), perf, "record", "--output", str(self.file), "--pid", str(pid), "--delay=-1",
-                    f"--control=fifo:{control},{answers}", f"--max-size={_LARGEST}B", *options,
+                    "--clockid=mono", f"--control=fifo:{control},{answers}", f"--max-size={_LARGEST}B", *options,
                 ],
                 dict(os.environ) | {"LC_ALL": "C"}, self._log,
             )  # fmt: skip

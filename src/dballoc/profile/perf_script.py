@@ -51,6 +51,7 @@ class Switch(NamedTuple):
 class Lost(NamedTuple):
     """Records that perf could not write."""
 
+    time: int
     records: int
 
 
@@ -88,7 +89,7 @@ def _event(line: str) -> Event | None:
     if rest.startswith(_SWITCH):
         return Switch(time, int(match[3]), " OUT" in rest, "preempt" in rest)
     if lost := _LOST.match(rest):
-        return Lost(int(lost[1]))
+        return Lost(time, int(lost[1]))
     if rest.startswith("PERF_RECORD_"):
         return None
     # A tracepoint's name has a colon within, and what follows it.

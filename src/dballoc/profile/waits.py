@@ -60,15 +60,17 @@ class _Away:
     woken: int | None = None
 
 
-def gather(events: Iterable[Event], pid: int, found: Waits | None = None) -> Waits:
-    """The waits of a process, from events in the order of time; added to ``found``, where there is more than one recording. A
-    wait that the recording's end cuts off lasts until then.
+def gather(events: Iterable[Event], pid: int, found: Waits | None = None, since: int = 0) -> Waits:
+    """The waits of a process, from events in the order of time; added to ``found``, where there is more than one recording.
+    What was before ``since``, nanoseconds, is left out. A wait that the recording's end cuts off lasts until then.
     """
     found = found or Waits()
     sampled: dict[int, Sampled] = {}
     away: dict[int, _Away] = {}
     now = 0
     for event in events:
+        if event.time < since:
+            continue
         if isinstance(event, Lost):
             found.lost += event.records
             continue
