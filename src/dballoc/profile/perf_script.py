@@ -24,6 +24,8 @@ _TARGET = re.compile(r" pid=(\d+) prio=")
 _LOST = re.compile(r"PERF_RECORD_LOST(?:_SAMPLES)?\D*(\d+)")
 _VERSION = re.compile(r"@@?[A-Z][\w.]*$")
 _SWITCH = "PERF_RECORD_SWITCH"
+# Where the unwinder found that there is nothing more.
+_NO_ADDRESS = 2**64 - 1
 
 
 class Sampled(NamedTuple):
@@ -115,6 +117,8 @@ def frame(line: str) -> Frame | None:
     """One line of a call stack; None if it is none."""
     match = _FRAME.fullmatch(line.rstrip("\n"))
     if not match:
+        return None
+    if int(match[1], 16) == _NO_ADDRESS:
         return None
     function, path = _split(match[2])
     module = path.removesuffix(" (deleted)").rpartition("/")[2]
