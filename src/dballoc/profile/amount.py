@@ -7,7 +7,7 @@ _STEPS = {
 
 
 def amount(number: float, unit: str) -> str:
-    """``12.3 MiB``, ``4.56 ms``, ``1,234``: three digits, or all of a whole number below 1,000 of the smallest unit."""
+    """``12.3 MiB``, ``4.56 ms``, ``1,023 B``: three digits at most before a unit's thousand, no zeros at the end."""
     steps = _STEPS.get(unit)
     if steps is None:
         return f"{number:,.0f}"
@@ -26,4 +26,5 @@ def signed(number: float, unit: str) -> str:
 
 def _three_digits(number: float) -> str:
     size = abs(number)
-    return f"{number:,.{0 if size >= 100 or number == int(number) else 1 if size >= 10 else 2}f}"
+    text = f"{number:,.{0 if size >= 100 else 1 if size >= 10 else 2}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -4,6 +4,8 @@ Drawn by d3-flame-graph on d3 (``static/``, with their licences). A difference h
 before, as what grew, as what shrank.
 """
 
+import heapq
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,6 +30,10 @@ _MOST = 20_000
 _ROWS = 25
 
 _LIBRARIES = ("d3.min.js", "d3-flamegraph.umd.min.js")
+
+
+# A name, its columns, its rows.
+_Table = tuple[str, Sequence[str], Sequence[Sequence[str]]]
 
 
 @dataclass(frozen=True)
@@ -61,23 +67,11 @@ def page(profiles: Sequence[tuple[str, Profile]], value: str, title: str) -> str
     not have the value.
     """
     of = _value(profiles[0][1], value)
-    tables = [
-        (
-            name,
-            ("function", "inclusive", "share", "self", "module"),
-            [
-                (
-                    names.short(f.name),
-                    amount(f.inclusive, of.unit),
-                    _share(f.inclusive, p.total(value)),
-                    amount(f.own, of.unit),
-                    f.module,
-                )
-                for f in table.functions(p, value)[:_ROWS]
-            ],
-        )
-        for name, p in profiles
-    ]
+    tables = []
+    for name, p in profiles:
+        said = f"{name}: functions", f"{name}: call stacks"
+        of_functions, of_stacks = said if len(profiles) > 1 else ("Functions", "Call stacks")
+        tables += [_functions(of_functions, p, of), _stacks(of_stacks, p, of)]
     facts = [(name, [*_totals(p, of), *p.facts.items()]) for name, p in profiles]
     return _page(title, of, fragment(profiles, value, title), tables, facts)
 
@@ -85,14 +79,16 @@ def page(profiles: Sequence[tuple[str, Profile]], value: str, title: str) -> str
 def difference(before: Profile, after: Profile, value: str, title: str) -> str:
     """A whole HTML page: what grew and what shrank between two profiles. KeyError as :func:`page`."""
     of = _value(after, value)
-    rows = table.growth_by_function(before, after, value)
-    columns = ("function", "difference", "± standard error", "before", "after")
-    tables = [
-        ("what grew, by function", columns, [_growth_cells(row, of.unit) for row in rows[:_ROWS] if row.grown > 0]),
-        ("what shrank, by function", columns, [_growth_cells(row, of.unit) for row in rows[::-1][:_ROWS] if row.grown < 0]),
-    ]
+    tables = []
+    for what, found in (
+        ("call stack", table.growth(before, after, value)),
+        ("function", table.growth_by_function(before, after, value)),
+    ):
+        grown = [row for row in found if row.grown > 0][:_ROWS]
+        shrunk = [row for row in found[::-1] if row.grown < 0][:_ROWS]
+        tables += [_growth(f"What {said}, by {what}", some, of) for said, some in (("grew", grown), ("shrank", shrunk)) if some]
     facts = [(f"{name}: {p.title}", [*_totals(p, of), *p.facts.items()]) for name, p in (("before", before), ("after", after))]
-    return _page(title, of, difference_fragment(before, after, value, title), [t for t in tables if t[2]], facts)
+    return _page(title, of, difference_fragment(before, after, value, title), tables, facts)
 
 
 def library() -> str:
@@ -167,16 +163,31 @@ def _flat(
     root: Node, width: Callable[[Node], float], more: Callable[[Node], list[float | None]], numbered: _Names
 ) -> tuple[list[list[float | None]], int]:
     """A tree as a list, a parent before its children and the widest first, and how many frames were too narrow to be in it."""
-    widths = sorted((width(node) for _, node in tree.walk(root)), reverse=True)
-    least = max(width(root) * _SMALLEST, widths[_MOST] if len(widths) > _MOST else 0.0)
+    kept = _widest(root, width)
     nodes: list[list[float | None]] = []
     waiting = [(0, root)]
     while waiting:
         level, node = waiting.pop()
         nodes.append([level, -1 if node is root else numbered.number(node.frame), _rounded(width(node)), *more(node)])
-        below = [child for child in node.children.values() if width(child) > 0 and width(child) >= least]
+        below = [child for child in node.children.values() if id(child) in kept]
         waiting += [(level + 1, child) for child in sorted(below, key=lambda child: (width(child), child.frame.function))]
-    return nodes, sum(1 for number in widths if number > 0) - len(nodes)
+    return nodes, sum(1 for _, node in tree.walk(root) if width(node) > 0) - len(nodes)
+
+
+def _widest(root: Node, width: Callable[[Node], float]) -> set[int]:
+    """The ids of the widest nodes; as none is wider than its parent, they are a tree of their own."""
+    least = width(root) * _SMALLEST
+    kept: set[int] = set()
+    # Among equals the one that came first; a node itself has no order.
+    arrivals = itertools.count()
+    waiting = [(-width(root), next(arrivals), root)]
+    while waiting and len(kept) < _MOST:
+        node = heapq.heappop(waiting)[-1]
+        kept.add(id(node))
+        for child in node.children.values():
+            if width(child) > 0 and width(child) >= least:
+                heapq.heappush(waiting, (-width(child), next(arrivals), child))
+    return kept
 
 
 def _fragment(of: Value, title: str, numbered: _Names, views: list[_View], difference: bool) -> str:
@@ -194,8 +205,52 @@ def _fragment(of: Value, title: str, numbered: _Names, views: list[_View], diffe
     )
 
 
+def _functions(name: str, profile: Profile, of: Value) -> _Table:
+    whole = profile.total(of.key)
+    rows = [
+        (names.short(f.name), amount(f.inclusive, of.unit), _share(f.inclusive, whole), amount(f.own, of.unit), f.module)
+        for f in table.functions(profile, of.key)[:_ROWS]
+    ]
+    return name, ("function", "inclusive", "share", "self", "module"), rows
+
+
+def _stacks(name: str, profile: Profile, of: Value) -> _Table:
+    whole = profile.total(of.key)
+    found = table.stacks(profile, of.key)[:_ROWS]
+    errors = _errors([row.error for row in found], of)
+    rows = [
+        (table.innermost(row.frames), amount(row.value, of.unit), *error, _share(row.value, whole))
+        for row, error in zip(found, errors, strict=True)
+    ]
+    return name, ("innermost first", of.title, *_heading(errors), "share"), rows
+
+
+def _growth(name: str, found: Sequence[table.Growth], of: Value) -> _Table:
+    errors = _errors([row.error for row in found], of)
+    rows = [
+        (
+            table.innermost(row.frames),
+            signed(row.grown, of.unit),
+            *error,
+            amount(row.before, of.unit),
+            amount(row.after, of.unit),
+        )
+        for row, error in zip(found, errors, strict=True)
+    ]
+    return name, ("", "difference", *_heading(errors), "before", "after"), rows
+
+
+def _errors(errors: Sequence[float | None], of: Value) -> list[tuple[str, ...]]:
+    """A cell for each, or none for any where they are not known."""
+    return [() if error is None else (amount(error, of.unit),) for error in errors]
+
+
+def _heading(errors: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    return ("± standard error",) if any(errors) else ()
+
+
 def _page(
-    title: str, of: Value, graph: str, tables: Sequence[tuple[str, Sequence[str], Sequence[Sequence[str]]]],
+    title: str, of: Value, graph: str, tables: Sequence[_Table],
     facts: Sequence[tuple[str, Sequence[tuple[str, str]]]],
 ) -> str:  # fmt: skip
     return str(
@@ -215,11 +270,6 @@ def _totals(profile: Profile, of: Value) -> list[tuple[str, str]]:
         ("call stacks", f"{len(profile.samples):,}" + (f", {truncated:,} without their outermost frames" if truncated else ""))
     )
     return lines
-
-
-def _growth_cells(row: table.Growth, unit: str) -> tuple[str, ...]:
-    error = "unknown" if row.error is None else amount(row.error, unit)
-    return names.short(row.frames[0]), signed(row.grown, unit), error, amount(row.before, unit), amount(row.after, unit)
 
 
 def _share(number: float, whole: float) -> str:

@@ -29,11 +29,14 @@ class Image:
     names: tuple[int, int]
 
     def address(self, offset: int) -> int:
-        """The address, as the file's own symbols count, of a byte of it. Outside all segments: the offset itself."""
+        """The address, as the file's own symbols count, of a byte of it. What lies between two segments is mapped with the one
+        before it, for whole pages are.
+        """
         for start, size, address in self.segments:
             if start <= offset < start + size:
                 return offset - start + address
-        return offset
+        start, _, address = max((s for s in self.segments if s[0] <= offset), default=(0, 0, self.base))
+        return offset - start + address
 
 
 def read(path: Path) -> Image:

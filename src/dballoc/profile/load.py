@@ -55,8 +55,8 @@ def save(profile: Profile, path: Path) -> None:
         "samples": samples,
     }
     text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    # A name that is no Unicode, as a file system may have: its bytes are written out, for no reader takes them.
-    packed = gzip.compress(text.encode("utf-8", "backslashreplace"), compresslevel=6, mtime=0)
+    # A name that is no Unicode, as a file system may have, gets question marks: no reader would take it.
+    packed = gzip.compress(text.encode("utf-8", "replace"), compresslevel=6, mtime=0)
     fresh = path.with_name(f".{path.name}.partial")
     fresh.write_bytes(packed)
     fresh.replace(path)

@@ -8,6 +8,12 @@ from typing import Any
 # What stands for an argument list that is not shown.
 _ELIDED = "…"
 
+# Names of one function in glibc: __GI_NAME, __NAME, __libc_NAME.
+_ALIAS = re.compile(
+    r"(?:__GI_)?_*(?:libc_)?(c?free|[cm]alloc|realloc|memalign|posix_memalign|aligned_alloc|p?valloc|mmap|mmap64|munmap|mremap"
+    r"|madvise|brk|sbrk|read|write|pread64|pwrite64|poll|fsync|clone|clone3|pthread_\w+)"
+)
+
 # Long names of the standard library that everybody writes in another way.
 _STANDARD = (
     ("std::__cxx11::", "std::"),
@@ -32,6 +38,16 @@ def readable(name: str) -> str:
         return ctypes.string_at(found).decode("utf-8", "backslashreplace")
     finally:
         library.free(found)
+
+
+@cache
+def public(symbol: str, module: str) -> str:
+    """The name by which programs call a function of the C library, for some of those that allocate, map or wait. glibc has
+    several names for each (``malloc``, ``__libc_malloc``; with debug symbols ``__GI___pthread_mutex_lock``), of which a lookup
+    gives any one: profiles from machines with and without debug symbols would differ.
+    """
+    found = _ALIAS.fullmatch(symbol) if re.match(r"lib(c|pthread)[-.]", module) else None
+    return found[1] if found else symbol.removeprefix("__GI_")
 
 
 @cache

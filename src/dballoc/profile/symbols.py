@@ -9,7 +9,7 @@ import mmap
 import os
 import secrets
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -30,6 +30,10 @@ _DELETED = " (deleted)"
 # What symbolic raises of a broken file: its own errors, or an archive of nothing.
 _BROKEN = (SymbolicError, StopIteration, LookupError, OSError, ValueError)
 
+# They have no size, so symbolic lets them reach to the next function: over calls of other libraries (.plt), or whatever was
+# stripped.
+_SIZELESS = ("_init", "_fini")
+
 _NOWHERE = Frame("[unknown]", named=False)
 _ANONYMOUS = Frame("[anonymous]", named=False)
 
@@ -48,8 +52,8 @@ class Mapped(NamedTuple):
 
 class _Module(NamedTuple):
     image: Image
+    source: Image  # where its symbols are: the same, or a debug file
     table: Any  # symbolic's SymCache; None if it could not be made
-    complete: bool
 
 
 class Symbols:
@@ -66,10 +70,6 @@ class Symbols:
         self._maps: Sequence[Mapped] = ()
         self._sorted: list[Mapped] = []
         self._starts: list[int] = []
-
-    def frames_of(self, maps: Sequence[Mapped], addresses: Iterable[int]) -> dict[int, tuple[Frame, ...]]:
-        """:meth:`resolve` for many addresses, each once."""
-        return {address: self.resolve(maps, address) for address in set(addresses)}
 
     def resolve(self, maps: Sequence[Mapped], address: int) -> tuple[Frame, ...]:
         """The function that an address lies in; several, the outermost first, where functions were inlined and lines are asked
@@ -101,10 +101,10 @@ class Symbols:
         if module is None:
             return (Frame(f"{name}+{offset:#x}", name, named=False),)
         address = module.image.address(offset)
-        found = _frames(module.table, address - module.image.base, name) if module.table else ()
+        found = _frames(module.table, address - module.source.base, name) if module.table else ()
         if found:
             return found
-        if module.table and not module.complete:
+        if module.table and not module.source.complete:
             self._note(
                 f"{mapped.path}: only its exported functions have names, the others print as {name}+0x…; the package with its "
                 "debug symbols brings them, or DEBUGINFOD_URLS"
@@ -126,10 +126,10 @@ class Symbols:
         if not found.complete:
             source = debuginfo.find(found, path, self.root, self.notes) or found
         try:
-            return _Module(found, _table(source, self.lines), source.complete)
+            return _Module(found, source, _table(source, self.lines))
         except _BROKEN as error:
             self._note(f"{path}: its symbols cannot be read, so its functions have no names: {str(error).splitlines()[0]}")
-            return _Module(found, None, source.complete)
+            return _Module(found, source, None)
 
     def _image(self, mapped: Mapped) -> Image | None:
         """The file that is mapped; None, with a note, if it is not to be had any more."""
@@ -162,13 +162,14 @@ class Symbols:
 
 
 def _frames(table: Any, address: int, module: str) -> tuple[Frame, ...]:
+    if not 0 <= address < 2**64:
+        return ()
     try:
         # symbolic has the innermost first.
         found = list(reversed(table.lookup(address)))
     except _BROKEN:
         return ()
-    # glibc's hidden aliases of its own functions; of several names for an address symbolic keeps any one.
-    said = [(f, f.symbol.removeprefix("__GI_")) for f in found if f.symbol]
+    said = [(f, names.public(f.symbol, module)) for f in found if f.symbol and f.symbol not in _SIZELESS]
     return tuple(Frame(names.readable(name), module, file=f.full_path or "", line=f.line) for f, name in said)
 
 
@@ -201,7 +202,9 @@ def _kept(source: Image, lines: bool) -> Path | None:
     except (UsageError, OSError):
         return None
     kind = f"{'all' if source.complete else 'exported'}-{'lines' if lines else 'functions'}"
-    return home / f"{source.build_id}-{kind}-{SYMCACHE_LATEST_VERSION}.symcache"
+    # The table counts from where the file is loaded, which patchelf moves (a fetched server was relinked) and the build-id does
+    # not tell.
+    return home / f"{source.build_id}-{source.base:x}-{kind}-{SYMCACHE_LATEST_VERSION}.symcache"
 
 
 def _made(source: Image, lines: bool) -> Any:

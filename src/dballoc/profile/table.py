@@ -96,14 +96,12 @@ def growth(before: Profile, after: Profile, value: str) -> list[Growth]:
     """Every call stack that either profile has, what grew most first and what shrank most last. KeyError if one of them does
     not have the value.
     """
-    old, new = _by_stack(before, value), _by_stack(after, value)
-    return _grown({names: (old.get(names, _NOTHING), new.get(names, _NOTHING)) for names in old.keys() | new.keys()})
+    return _grown(_by_stack(before, value), _by_stack(after, value))
 
 
 def growth_by_function(before: Profile, after: Profile, value: str) -> list[Growth]:
     """As :func:`growth`, by function, inclusive: a leak spread over many stacks shows in the function that they share."""
-    old, new = _by_function(before, value), _by_function(after, value)
-    return _grown({names: (old.get(names, _NOTHING), new.get(names, _NOTHING)) for names in old.keys() | new.keys()})
+    return _grown(_by_function(before, value), _by_function(after, value))
 
 
 def innermost(stack: Sequence[str], most: int = 5) -> str:
@@ -145,11 +143,13 @@ def _spread(profile: Profile, value: str) -> int | None:
         return None
 
 
-def _grown(pairs: dict[tuple[str, ...], tuple[_Sum, _Sum]]) -> list[Growth]:
-    rows = [
-        Growth(names, old, new, None if a is None or b is None else math.sqrt(a + b))
-        for names, ((old, a), (new, b)) in pairs.items()
-    ]
+def _grown(old: dict[tuple[str, ...], _Sum], new: dict[tuple[str, ...], _Sum]) -> list[Growth]:
+    # A profile without variances tells nothing of the error of what it lacks either.
+    known = all(variance is not None for sums in (old, new) for _, variance in sums.values())
+    rows = []
+    for stack in old.keys() | new.keys():
+        (was, a), (is_, b) = old.get(stack, _NOTHING), new.get(stack, _NOTHING)
+        rows.append(Growth(stack, was, is_, math.sqrt((a or 0.0) + (b or 0.0)) if known else None))
     return sorted(rows, key=lambda row: (-row.grown, row.frames))
 
 

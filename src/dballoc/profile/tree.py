@@ -45,14 +45,6 @@ def build(columns: Iterable[tuple[Profile, str]], innermost_first: bool = False)
     return root
 
 
-def depth(root: Node) -> int:
-    """How many levels are below it."""
-    deepest = 0
-    for level, _ in walk(root):
-        deepest = max(deepest, level)
-    return deepest
-
-
 def walk(root: Node) -> Iterator[tuple[int, Node]]:
     """Every node with its level, 0 for the root, a parent before its children. Not recursive: stacks may be very deep."""
     waiting = [(0, root)]

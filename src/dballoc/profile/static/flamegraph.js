@@ -2,7 +2,7 @@
 "use strict";
 (() => {
   const CELL = 18; // pixels of a frame's height
-  const NARROWEST = 0.4; // pixels; narrower frames are not drawn until one zooms in
+  const NARROWEST = 1; // pixels; narrower frames are not drawn until one zooms in
   // Hue, saturation, lightness. They differ in lightness too; black text reads on all of them.
   const KINDS = {
     server: [40, 0.72, 0.7], malloc: [12, 0.78, 0.6], library: [205, 0.52, 0.72], kernel: [275, 0.38, 0.76],
@@ -19,8 +19,8 @@
     if (!steps) return number.toLocaleString("en", { maximumFractionDigits: 0 });
     const [size, name] = steps.find(([size]) => Math.abs(number) >= size) ?? steps.at(-1);
     const scaled = number / size;
-    const digits = Math.abs(scaled) >= 100 || Number.isInteger(scaled) ? 0 : Math.abs(scaled) >= 10 ? 1 : 2;
-    return `${scaled.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits })} ${name}`;
+    const digits = Math.abs(scaled) >= 100 ? 0 : Math.abs(scaled) >= 10 ? 1 : 2;
+    return `${scaled.toLocaleString("en", { maximumFractionDigits: digits })} ${name}`;
   }
 
   const signed = (number, unit) => (number < 0 ? "−" : "+") + amount(Math.abs(number), unit);
@@ -147,9 +147,8 @@
       chart?.destroy();
       const tree = nested(data.views[view], data.names);
       total = tree.v;
-      const deepest = data.views[view].nodes.reduce((deepest, [level]) => Math.max(deepest, level), 0);
       chart = flamegraph.default();
-      chart.width(width).height((deepest + 1) * CELL).cellHeight(CELL).minFrameSize(NARROWEST).inverted(!upsideDown)
+      chart.width(width).resetHeightOnZoom(true).cellHeight(CELL).minFrameSize(NARROWEST).inverted(!upsideDown)
         .transitionDuration(calm ? 0 : 250).setColorMapper(colour).setLabelHandler(label)
         .setDetailsHandler(() => undefined).onHover((d) => tell(d))
         .setSearchHandler((results) => count(results))

@@ -1,0 +1,94 @@
+"""Names of a real server's addresses, beside those that perf finds for them."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pymysql
+import pytest
+from harness import wait_until
+
+from dballoc.profile import names
+from dballoc.profile.symbols import Mapped, Symbols
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> None:
+    """The server ends with this module."""
+
+
+@pytest.fixture(scope="module")
+def busy_server(home: Path) -> Iterator[int]:
+    """A stock MariaDB that works at a query; its PID."""
+    executable = shutil.which("mariadbd", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
+    place = home / "names"
+    (place / "data").mkdir(parents=True)
+    with (place / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [
+                str(executable), "--no-defaults", *(["--user=root"] if os.geteuid() == 0 else []),
+                f"--datadir={place / 'data'}", f"--socket={place / 's'}", f"--pid-file={place / 'p'}", "--skip-networking",
+                "--skip-grant-tables", "--skip-log-bin", "--innodb-log-file-size=4M", "--innodb-buffer-pool-size=32M",
+            ],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+        )  # fmt: skip
+    wait_until(lambda: (place / "s").exists() or process.poll() is not None)
+    assert process.poll() is None, (place / "log").read_text()
+    ended = threading.Event()
+
+    def work() -> None:
+        with (
+            contextlib.suppress(pymysql.Error),
+            pymysql.connect(unix_socket=str(place / "s")) as connection,
+            connection.cursor() as cursor,
+        ):
+            while not ended.is_set():
+                cursor.execute("SELECT COUNT(DISTINCT MD5(seq), CONCAT(seq, 'x')) FROM test.seq_1_to_20000")
+
+    with pymysql.connect(unix_socket=str(place / "s")) as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE DATABASE IF NOT EXISTS test")
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    yield process.pid
+    ended.set()
+    thread.join(10)
+    process.kill()
+    process.wait()
+
+
+def maps_of(pid: int) -> list[Mapped]:
+    found = []
+    for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+        span, _, offset, _, _, *path = line.split(maxsplit=5)
+        start, end = span.split("-")
+        found.append(Mapped(int(start, 16), int(end, 16), int(offset, 16), path[0] if path else ""))
+    return found
+
+
+def test_names_are_those_that_perf_finds(busy_server: int, tmp_path: Path) -> None:
+    if shutil.which("perf") is None:
+        pytest.skip("NAMES ARE NOT COMPARED WITH PERF'S: no perf here; apt-get install linux-perf")
+    data = tmp_path / "perf.data"
+    record = ["perf", "record", "-q", "-e", "cpu-clock", "-F", "499", "-p", str(busy_server), "-o", data, "--", "sleep", "2"]
+    done = subprocess.run(record, capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"NAMES ARE NOT COMPARED WITH PERF'S: perf may not record here: {done.stderr.strip()[:200]}")
+    script = ["perf", "script", "-i", data, "-F", "ip,sym,dso", "--no-inline"]
+    lines = subprocess.run(script, capture_output=True, text=True, timeout=60, check=True).stdout.splitlines()
+    found, maps = Symbols(Path(f"/proc/{busy_server}/root")), maps_of(busy_server)
+    same = named = samples = 0
+    for line in lines:
+        address, _, rest = line.strip().partition(" ")
+        name, _, module = rest.rpartition(" (")
+        if not module.rstrip(")").endswith("/mariadbd"):
+            continue
+        frame = found.resolve(maps, int(address, 16))[-1]
+        samples, named = samples + 1, named + frame.named
+        same += names.short(name) == names.short(frame.function) if frame.named else name == "[unknown]"
+    assert named > 50, lines[:20]
+    # perf names the stubs that call other libraries (.plt) too, by what they call.
+    assert same >= 0.95 * samples
