@@ -52,7 +52,7 @@ def server(home: Path) -> Iterator[int]:
             cursor.execute("CREATE DATABASE sbtest")
         sysbench = [
             "sysbench", "oltp_read_only", f"--mysql-socket={path}", "--mysql-user=root", "--tables=1", "--table-size=1000",
-            f"--threads={CLIENTS}", "--time=300",
+            f"--threads={CLIENTS}", "--time=300", "--rate=100",  # it leaves CPU for those who look
         ]  # fmt: skip
         subprocess.run([*sysbench, "prepare"], check=True, stdout=subprocess.DEVNULL)
         client = subprocess.Popen([*sysbench, "run"], stdout=subprocess.DEVNULL, start_new_session=True)
@@ -80,7 +80,7 @@ def test_what_a_servers_threads_wait_for(run_cli: Cli, server: int, out: Path) -
     assert found["malloc"]["share"] == pytest.approx(sum(g["share"] for g in found["malloc"]["groups"].values()))
     assert found["elsewhere"]["client"]["waits"] > 0
     assert found["elsewhere"]["client"]["share"] > 0.1
-    assert any("dispatch_command" in frame["function"] or "do_command" in frame["function"] for frame in found["frames"])
+    assert found["frames"]
     facts = found["facts"]
     assert 100 <= int(facts["stacks"]) <= 2_000
     assert int(facts["stacks cut off"]) < 0.1 * int(facts["stacks"])
@@ -90,6 +90,7 @@ def test_what_a_servers_threads_wait_for(run_cli: Cli, server: int, out: Path) -
     names = {Path(file).name for file in found["files"]}
     assert {"contention.html", "contention.profile.json.gz"} <= names
     kept = load(out / "contention.profile.json.gz")
+    assert any("do_command" in frame.function for sample in kept.samples for frame in sample.stack)
     assert kept.total("waits") == pytest.approx(found["waits"]["waits"])
     assert "do_command" in (out / "contention.html").read_text()
     if facts.get("wake-ups"):
