@@ -42,7 +42,7 @@ def test_the_lines_of_every_kind() -> None:
         Frame("schedule", "[kernel]"),
     )
     assert out == Switch(36498_245700000, 16443, out=True, preempted=True)
-    assert lost == Lost(123)
+    assert lost == Lost(36498_245700001, 123)
 
 
 def test_names_lose_what_is_not_theirs() -> None:
@@ -51,6 +51,7 @@ def test_names_lose_what_is_not_theirs() -> None:
     assert plain("malloc@plt") == "malloc"
     assert frame("\t 1f nf_hook ([nf_tables])\n") == Frame("nf_hook", "[kernel]")
     assert frame("\t 1f [unknown] ([unknown])\n") == Frame("[unknown]+0x1f", "[unknown]", named=False)
+    assert frame("\tffffffffffffffff [unknown] ([unknown])\n") is None
     assert frame("\t 1f (anonymous namespace)::f() ([vdso])\n") == Frame("(anonymous namespace)::f()", "[vdso]")
 
 

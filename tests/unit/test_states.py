@@ -52,16 +52,14 @@ def test_shares_of_the_threads_that_wait() -> None:
     )
 
 
-def test_windows_are_as_long_as_the_stacks_allow() -> None:
-    assert perf.window(1000, 10_000) == pytest.approx(0.05)
-    assert perf.window(1000, 10) == pytest.approx(0.4)  # everything but the rest between two windows
-    assert perf.window(1000, 0) == pytest.approx(0.4)
-    assert perf.window(1, 1e9) == pytest.approx(0.002)
+@pytest.mark.parametrize(("expected", "every"), [(0, 1), (900, 1), (1001, 2), (8000, 11), (16_000, 17), (100_000, 101)])
+def test_every_which_switch_has_a_stack(expected: float, every: int) -> None:
+    assert perf.period(expected, 1000) == every
 
 
-@pytest.mark.parametrize(("cpus", "mebibytes"), [(1, 16), (2, 16), (4, 16), (6, 8), (64, 1), (500, 1)])
-def test_buffers_are_powers_of_two(cpus: int, mebibytes: int) -> None:
-    assert perf.buffer(cpus) == mebibytes << 20
+@pytest.mark.parametrize(("number", "kibibytes"), [(1, 16384), (4, 16384), (6, 8192), (64, 1024), (5000, 256)])
+def test_buffers_are_powers_of_two(number: int, kibibytes: int) -> None:
+    assert perf.buffer(number) == kibibytes << 10
 
 
 HEADING = "   n_lock_ops (#/sec)  n_waiting (#/sec)  n_spin_acq (#/sec)  n_owner_switch (#/sec)  total_wait_ns (#/sec)  max_wait_ns  max_n_thds"

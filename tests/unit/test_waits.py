@@ -120,7 +120,7 @@ def test_wakeups_by_the_servers_own_threads() -> None:
 
 
 def test_losses_are_counted() -> None:
-    assert waits.gather(iter([Lost(3), Lost(4)]), PID).lost == 7
+    assert waits.gather(iter([Lost(1, 100), Lost(5, 3), Lost(6, 4)]), PID, since=5).lost == 7
 
 
 EVENTS = st.one_of(
@@ -129,7 +129,7 @@ EVENTS = st.one_of(
         Sampled, st.integers(0, 10**9), st.integers(1, 2), st.integers(1, 4), st.sampled_from([SWITCHES, WAKING, WAKEUP]),
         st.integers(0, 4), st.sampled_from([(), LOCK, FAULT, CLIENT, WORK]),
     ),
-    st.builds(Lost, st.integers(0, 5)),
+    st.builds(Lost, st.integers(0, 10**9), st.integers(0, 5)),
 )  # fmt: skip
 
 

@@ -14,12 +14,14 @@ from dballoc.host import places
 from dballoc.host.custody import Custody
 from dballoc.profile import flamegraph, load, perf, perf_script, states, waits
 from dballoc.profile.model import Profile
+from dballoc.profile.urgent import READING, RECORDING, urgent
 from dballoc.profile.wait_rules import Rules
 
 Method = Literal["auto", "perf", "proc"]
 
-# Call stacks that are recorded at most, switches and wake-ups together: 16 KiB each until they are read.
-STACKS = 20_000
+# Call stacks of switches that are recorded at most, about, and a third as many of wake-ups: 16 KiB each until they are read,
+# and some milliseconds of CPU each to read them.
+STACKS = 3_000
 # What a recording may take on disk: perf's own bound, and its text is never written.
 _ROOM = 3 << 30
 
@@ -71,30 +73,36 @@ def _by_perf(
                 f"perf's recording may take {_ROOM >> 30} GiB and the cache's disk has {room / 2**30:.1f} left"
             )
         taken = time.time()
-        recording = perf.record(pid, seconds, stacks, custody, scratch, alive)
+        with urgent(RECORDING):
+            recording = perf.record(pid, seconds, stacks, custody, scratch, alive)
         watched()
         began = time.monotonic()
-        with perf.script(recording) as lines:
-            found = waits.gather(perf_script.parse(lines), pid)
-        suspended, _ = perf.throttled(recording)
-        size = recording.file.stat().st_size
+        with urgent(READING):
+            found = waits.Waits()
+            for file in recording.files:
+                with perf.script(file) as lines:
+                    waits.gather(perf_script.parse(lines), pid, found, recording.since)
+            suspended = sum(perf.throttled(file) for file in recording.files)
+        size = sum(file.stat().st_size for file in recording.files)
         reading = time.monotonic() - began
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     if not found.waits + found.preemptions:
         raise Failure(f"process {pid}: no thread of it was switched in {seconds:g} s: it is idle, or in another PID namespace")
-    line = (
-        f"perf: every switch, call stacks in {recording.windows} windows of "
-        f"{recording.open / max(1, recording.windows) * 1e3:.0f} ms"
-    )
+    every = "each" if recording.period == 1 else f"one in {recording.period} of each thread's"
+    line = f"perf: the times of all switches, the call stacks of {every}"
+    if not recording.newcomers:
+        line += "; threads that came meanwhile are not in it"
     rules = Rules(catalogue())
     known = {
-        **facts, "method": line, "windows": str(recording.windows), "seconds with stacks": f"{recording.open:.3f}",
+        **facts, "method": line, "a stack for every": str(recording.period),
         "recording, bytes": str(size), "times throttled": str(suspended), "reading it, seconds": f"{reading:.1f}",
         **({"stopped early": "the recording reached its largest size, or the process ended"} if recording.full else {}),
     }  # fmt: skip
     switched = waits.switches(found, rules, f"{title}: waits", taken, recording.seconds, known)
-    woken = waits.wakeups(found, rules, f"{title}: wake-ups", taken, recording.seconds, known) if recording.wakeups else None
+    woken = (
+        waits.wakeups(found, rules, f"{title}: wake-ups", taken, recording.seconds, known) if len(recording.files) > 1 else None
+    )
     return Contention(line, switched, woken)
 
 
@@ -104,7 +112,8 @@ def _by_proc(
 ) -> Contention:  # fmt: skip
     taken = time.time()
     before, malloc = states.mutexes(pid)
-    found = states.watch(pid, seconds, alive)
+    with urgent(RECORDING):
+        found = states.watch(pid, seconds, alive)
     watched()
     # Arenas are made while threads come; one that is gone by now was still one.
     arenas = before | states.mutexes(pid)[0]

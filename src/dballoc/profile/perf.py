@@ -1,10 +1,12 @@
 """Record a running process's switches and wake-ups with the system's perf, for a bounded number of call stacks.
 
 Every switch is recorded (some 50 bytes), with its time and whether the thread was preempted. A call stack costs 16 KiB of the
-thread's stack, copied by the kernel: 160 MB a second under 64 clients. So stacks are recorded in short windows only, spread
-evenly over the time; their length follows from how often the threads switch.
+thread's stack, copied by the kernel: 160 MB a second under 64 clients. So only that of every nth switch of a thread is
+recorded, and n follows from how often the threads switch. Short windows with all stacks would do as well, but for a server of
+hundreds of threads perf needs longer to open and to close one than it may last.
 """
 
+import math
 import os
 import select
 import shutil
@@ -12,21 +14,26 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from dballoc.errors import Failure
 from dballoc.host.custody import Child, Custody
+from dballoc.profile.urgent import RECORDING, prefix
 from dballoc.profile.waits import SWITCHES, WAKEUP, WAKING
 
 # Bytes of a stack that the kernel copies: at half of that one in two of MariaDB's is cut off.
 _DUMP = 16384
-# One window every so many seconds, of at least so many.
-_PITCH, _SHORTEST = 0.5, 0.002
-# Bytes of memory for what perf has not written yet, all CPUs together, and for one of them.
-_BUFFERS, _BUFFER = 64 << 20, (1 << 20, 16 << 20)
+# Seconds over which the threads' switches are counted beforehand.
+_LOOK = 0.3
+# So many times fewer stacks of wake-ups than of switches.
+_FEWER = 3
+# Bytes of memory for what perf has not written yet: all buffers together, and one of them.
+_BUFFERS, _BUFFER = 64 << 20, (256 << 10, 16 << 20)
+# perf keeps a counter for each thread on each CPU; beyond so many, one for each thread, and none for threads that come later.
+_COUNTERS = 4096
 # What perf may write in all; what it needs on top of it to unwind.
 _LARGEST = 1 << 30
 # perf opens an event for each thread, CPU and kind before it answers for the first time.
@@ -44,22 +51,24 @@ class Unavailable(Exception):
 
 @dataclass(frozen=True)
 class Recording:
-    """``windows``: how many, ``open``: seconds that they lasted together; ``seconds``: of all; ``full``: the file's bound was
-    reached before the time was over; ``wakeups``: whether those were recorded.
+    """``files``: of the switches, and of the wake-ups where those were recorded; ``period``: n; ``since``: when it began,
+    nanoseconds of CLOCK_MONOTONIC: what comes before does not belong to it; ``seconds`` that it lasted; ``full``: a file's
+    bound was reached before the time was over; ``newcomers``: whether threads that came later are in it.
     """
 
-    file: Path
-    windows: int
-    open: float
+    files: tuple[Path, ...]
+    period: int
+    since: int
     seconds: float
     full: bool
-    wakeups: bool
+    newcomers: bool
 
 
 def record(
     pid: int, seconds: float, stacks: int, custody: Custody, scratch: Path, alive: Callable[[], None] = lambda: None
 ) -> Recording:
-    """Record for so many seconds; ``stacks`` at most, about. ``alive`` is called now and then, and may raise.
+    """Record for so many seconds; ``stacks`` at most, about, fewer of wake-ups. ``alive`` is called now and
+    then, and may raise.
 
     Unavailable if perf is not here or not permitted; Failure if it breaks on the way.
     """
@@ -71,11 +80,49 @@ def record(
     reason = Unavailable("")
     for traced in (True, False) if _may_trace() else (False,):
         try:
-            with _Perf(perf, pid, custody, scratch, traced) as running:
-                return running.record(seconds, stacks, alive)
+            return _record(perf, pid, seconds, stacks, custody, scratch, alive, traced)
         except Unavailable as error:
             reason = error
     raise reason
+
+
+def _record(
+    perf: str, pid: int, seconds: float, stacks: int, custody: Custody, scratch: Path, alive: Callable[[], None], traced: bool
+) -> Recording:
+    before, threads = switches(pid)
+    time.sleep(_LOOK)
+    now, threads = switches(pid)
+    expected = (now - before) / _LOOK * seconds
+    every, rarer = period(expected, stacks), period(expected, max(1, stacks // _FEWER))
+    per_thread = threads * (os.cpu_count() or 1) > _COUNTERS
+    options = ["--per-thread"] if per_thread else []
+    if os.geteuid() == 0:  # others may lock no more memory than perf takes by itself
+        options.append(f"--mmap-pages={buffer(threads if per_thread else os.cpu_count() or 1)}B")
+    with_stack = [f"{SWITCHES}/period={every}/", "--switch-events", f"--call-graph=dwarf,{_DUMP}"]
+    wakeups = [f"{WAKEUP}/call-graph=no/"] if traced else []
+    with ExitStack() as stack:
+
+        def start(name: str, *words: str) -> _Perf:
+            return stack.enter_context(_Perf([perf, *words, *options], pid, custody, scratch, name))
+
+        main = start(f"switches-{int(traced)}", "--event", *with_stack, *(f"--event={e}" for e in wakeups))
+        running = [main]
+        if traced:
+            # A tracepoint that records its period is recorded every time, whatever the count (perf_swevent_event).
+            running.append(
+                start("wakeups", f"--event={WAKING}", f"--count={rarer}", "--no-period", f"--call-graph=dwarf,{_DUMP}")
+            )
+        for one in running:
+            one.begin()
+        began = time.monotonic()
+        while (left := began + seconds - time.monotonic()) > 0 and main.runs:
+            alive()
+            time.sleep(min(left, 0.2))
+        full = not all(one.runs for one in running)
+        lasted = time.monotonic() - began
+        for one in running:
+            one.finish()
+        return Recording(tuple(one.file for one in running), every, round(began * 1e9), lasted, full, not per_thread)
 
 
 def _may_trace() -> bool:
@@ -94,35 +141,29 @@ def _not_permitted() -> str:
     return f"perf is not permitted (kernel.perf_event_paranoid is {level}; it takes root, CAP_PERFMON, or 1 and the same user)"
 
 
-def buffer(cpus: int) -> int:
-    """Bytes for each CPU: a power of two (perf-record(1), --mmap-pages). Pure."""
+def buffer(number: int) -> int:
+    """Bytes of each of so many: a power of two (perf-record(1), --mmap-pages). Pure."""
     least, most = _BUFFER
-    return int(max(least, min(most, 1 << (_BUFFERS // max(1, cpus)).bit_length() - 1)))
+    return max(least, min(most, 1 << (_BUFFERS // max(1, number)).bit_length() - 1))
 
 
 class _Perf:
-    """A perf that records, told by its control pipes when to record stacks."""
+    """A perf that records from :meth:`begin` to :meth:`finish`, told by its control pipe when to begin."""
 
-    def __init__(self, perf: str, pid: int, custody: Custody, scratch: Path, traced: bool) -> None:
-        self._traced = traced
-        self._pid = pid
-        self._file = scratch / f"perf-{int(traced)}.data"
-        self._log = scratch / f"perf-{int(traced)}.log"
-        control, answers = scratch / f"control-{int(traced)}", scratch / f"answers-{int(traced)}"
+    def __init__(self, command: list[str], pid: int, custody: Custody, scratch: Path, name: str) -> None:
+        self.file = scratch / f"{name}.data"
+        self._log = scratch / f"{name}.log"
+        control, answers = scratch / f"{name}.control", scratch / f"{name}.answers"
         for pipe in (control, answers):
             os.mkfifo(pipe, 0o600)
         self._control = os.open(control, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self._answers = os.open(answers, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-        self._with_stack = [SWITCHES, *([WAKING] if traced else [])]
-        events = [*self._with_stack, *([f"{WAKEUP}/call-graph=no/"] if traced else [])]
+        perf, *options = command
         try:
             self._child: Child = custody.spawn(
                 [
-                    perf, "record", "--output", str(self._file), "--pid", str(pid), "--delay=-1",
-                    f"--control=fifo:{control},{answers}", "--switch-events",
-                    f"--call-graph=dwarf,{_DUMP}", f"--max-size={_LARGEST}B", *(f"--event={e}" for e in events),
-                    # Others may lock no more memory than perf takes by itself.
-                    *([f"--mmap-pages={buffer(os.cpu_count() or 1)}B"] if os.geteuid() == 0 else []),
+                    *prefix(RECORDING), perf, "record", "--output", str(self.file), "--pid", str(pid), "--delay=-1",
+                    "--clockid=mono", f"--control=fifo:{control},{answers}", f"--max-size={_LARGEST}B", *options,
                 ],
                 dict(os.environ) | {"LC_ALL": "C"}, self._log,
             )  # fmt: skip
@@ -144,61 +185,30 @@ class _Perf:
         os.close(self._control)
         os.close(self._answers)
 
-    def record(self, seconds: float, stacks: int, alive: Callable[[], None]) -> Recording:
-        if not self._ask("enable", _PATIENCE):
-            raise Unavailable(self._refusal())
-        began = time.monotonic()
-        opened = time.monotonic()
-        full = not self._all("disable")
-        open_ = time.monotonic() - opened
-        windows = 0
-        plan = max(1, round(seconds / _PITCH))
-        before, since = switches(self._pid), time.monotonic()
-        while not full and windows < plan:
-            alive()
-            left = began + windows * _PITCH + _PITCH / 2 - time.monotonic()
-            if left > 0:
-                time.sleep(left)
-            rate = (switches(self._pid) - before) / max(1e-3, time.monotonic() - since)
-            length = window(stacks / plan, rate)
-            opened = time.monotonic()
-            full = not self._all("enable")
-            if not full:
-                time.sleep(max(0.0, length - (time.monotonic() - opened)))
-                full = not self._all("disable")
-            open_ += time.monotonic() - opened
-            windows += 1
-        if not full:
-            time.sleep(max(0.0, began + seconds - time.monotonic()))
-        lasted = time.monotonic() - began
-        self._finish()
-        return Recording(self._file, windows, open_, lasted, full, self._traced)
+    @property
+    def runs(self) -> bool:
+        """Whether it still records."""
+        return self._child.poll() is None
 
-    def _finish(self) -> None:
-        done = self._child.poll() or self._child.stop(signal.SIGINT, _PATIENCE)
-        # Ended by our SIGINT it says so by its status, ended by its bound or with the process it says 0.
-        if done.status not in (0, -signal.SIGINT, 128 + signal.SIGINT) or not self._file.exists():
-            raise Failure(f"perf record ended with {done.words}: {_last_line(self._log)}")
-
-    def _all(self, what: str) -> bool:
-        """Whether perf did it; False if it has ended."""
-        return all(self._ask(f"{what} {event}", _PATIENCE) for event in self._with_stack)
-
-    def _ask(self, what: str, patience: float) -> bool:
-        try:
-            os.write(self._control, f"{what}\n".encode())
-        except OSError as error:
-            raise Failure(f"perf record does not listen any more: {error.strerror}") from None
-        deadline = time.monotonic() + patience
+    def begin(self) -> None:
+        """Wait until it is ready, and let it record. Unavailable if it cannot."""
+        os.write(self._control, b"enable\n")
+        deadline = time.monotonic() + _PATIENCE
         said = b""
         while b"ack" not in said:
             if select.select([self._answers], [], [], 0.02)[0]:
                 said += os.read(self._answers, 4096)
-            elif self._child.poll():
-                return False
+            elif not self.runs:
+                raise Unavailable(self._refusal())
             elif time.monotonic() > deadline:
-                raise Failure(f"perf record does not answer within {patience:.0f} s: {_last_line(self._log)}")
-        return True
+                raise Failure(f"perf record does not begin within {_PATIENCE:.0f} s: {_last_line(self._log)}")
+
+    def finish(self) -> None:
+        """Let it write what it has. Failure if it went wrong."""
+        done = self._child.poll() or self._child.stop(signal.SIGINT, _PATIENCE)
+        # Ended by our SIGINT it says so by its status, ended by its bound or with the process it says 0.
+        if done.status not in (0, -signal.SIGINT, 128 + signal.SIGINT) or not self.file.exists():
+            raise Failure(f"perf record ended with {done.words}: {_last_line(self._log)}")
 
     def _refusal(self) -> str:
         said = self._log.read_text(errors="replace")
@@ -207,34 +217,38 @@ class _Perf:
         return f"perf record cannot start: {_last_line(self._log)}"
 
 
-def window(stacks: float, rate: float) -> float:
-    """Seconds that a window lasts in which so many stacks are wanted, at so many switches a second: each may come with a
-    wake-up. Pure.
+def period(expected: float, stacks: int) -> int:
+    """Every how many switches of a thread a stack is recorded, of so many that are expected, for that many stacks at most: 1,
+    or a prime, for what a server does comes round after so many switches, and must not come round with the stacks. Pure.
     """
-    return min(_PITCH * 0.8, max(_SHORTEST, stacks / 2 / rate if rate > 0 else _PITCH))
+    n = max(1, math.ceil(expected / stacks))
+    while any(n % d == 0 for d in range(2, math.isqrt(n) + 1)):
+        n += 1
+    return n
 
 
-def switches(pid: int) -> int:
-    """Context switches of all threads that live, as the kernel has counted them."""
-    found = 0
+def switches(pid: int) -> tuple[int, int]:
+    """Context switches of all threads that live, as the kernel has counted them; and how many threads these are."""
+    found = threads = 0
     for task in Path(f"/proc/{pid}/task").glob("*/status"):
         try:
             lines = task.read_text().splitlines()[-2:]
         except OSError:
             continue  # it has just ended
+        threads += 1
         found += sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
-    return found
+    return found, threads
 
 
 @contextmanager
-def script(recording: Recording) -> Iterator[Iterator[str]]:
-    """The recording as text, line by line, stacks unwound; at low priority, for the server may go on. Failure if it breaks."""
+def script(file: Path) -> Iterator[Iterator[str]]:
+    """A recording as text, line by line, stacks unwound. Failure if it breaks."""
     perf = shutil.which("perf") or "perf"
-    log = recording.file.with_suffix(".script.log")
+    log = file.with_suffix(".script.log")
     with log.open("wb") as errors:
         process = subprocess.Popen(
             [
-                "nice", "-n", "19", perf, "script", "--input", str(recording.file), "--force", "--no-inline", "--ns",
+                perf, "script", "--input", str(file), "--force", "--no-inline", "--ns",
                 "--show-switch-events", "--show-lost-events", "--fields", _FIELDS,
             ],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, env=dict(os.environ) | {"LC_ALL": "C"},
@@ -253,13 +267,13 @@ def script(recording: Recording) -> Iterator[Iterator[str]]:
         raise Failure(f"perf script ended with status {status}: {_last_line(log)}")
 
 
-def throttled(recording: Recording) -> tuple[int, int]:
-    """How often the kernel suspended recording (too many events), and how often perf could not keep up, by perf's own count."""
+def throttled(file: Path) -> int:
+    """How often the kernel suspended a recording for too many events, by perf's own count."""
     done = subprocess.run(
-        ["nice", "-n", "19", shutil.which("perf") or "perf", "report", "--input", str(recording.file), "--force", "--stats"],
+        [shutil.which("perf") or "perf", "report", "--input", str(file), "--force", "--stats"],
         capture_output=True, text=True, errors="replace", check=False, stdin=subprocess.DEVNULL,
     )  # fmt: skip
-    return _count(done.stdout, "THROTTLE events:"), _count(done.stdout, "LOST events:")
+    return _count(done.stdout, "THROTTLE events:")
 
 
 def _count(text: str, name: str) -> int:

@@ -24,6 +24,8 @@ _TARGET = re.compile(r" pid=(\d+) prio=")
 _LOST = re.compile(r"PERF_RECORD_LOST(?:_SAMPLES)?\D*(\d+)")
 _VERSION = re.compile(r"@@?[A-Z][\w.]*$")
 _SWITCH = "PERF_RECORD_SWITCH"
+# Where the unwinder found that there is nothing more.
+_NO_ADDRESS = 2**64 - 1
 
 
 class Sampled(NamedTuple):
@@ -51,6 +53,7 @@ class Switch(NamedTuple):
 class Lost(NamedTuple):
     """Records that perf could not write."""
 
+    time: int
     records: int
 
 
@@ -88,7 +91,7 @@ def _event(line: str) -> Event | None:
     if rest.startswith(_SWITCH):
         return Switch(time, int(match[3]), " OUT" in rest, "preempt" in rest)
     if lost := _LOST.match(rest):
-        return Lost(int(lost[1]))
+        return Lost(time, int(lost[1]))
     if rest.startswith("PERF_RECORD_"):
         return None
     # A tracepoint's name has a colon within, and what follows it.
@@ -114,6 +117,8 @@ def frame(line: str) -> Frame | None:
     """One line of a call stack; None if it is none."""
     match = _FRAME.fullmatch(line.rstrip("\n"))
     if not match:
+        return None
+    if int(match[1], 16) == _NO_ADDRESS:
         return None
     function, path = _split(match[2])
     module = path.removesuffix(" (deleted)").rpartition("/")[2]

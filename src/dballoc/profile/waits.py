@@ -1,6 +1,6 @@
 """From switches and wake-ups to waits: how often, how long, with which stacks. Pure.
 
-Every switch is recorded, its stack only now and then (:mod:`dballoc.profile.perf`). So counts and times are exact, and what
+Every switch is recorded, not every stack (:mod:`dballoc.profile.perf`). So counts and times are exact, and what
 the stacks say is scaled: each stands for as many switches of its kind (waits, preemptions) as there were for one with a stack.
 """
 
@@ -60,13 +60,17 @@ class _Away:
     woken: int | None = None
 
 
-def gather(events: Iterable[Event], pid: int) -> Waits:
-    """The waits of a process, from events in the order of time. A wait that the recording's end cuts off lasts until then."""
-    found = Waits()
+def gather(events: Iterable[Event], pid: int, found: Waits | None = None, since: int = 0) -> Waits:
+    """The waits of a process, from events in the order of time; added to ``found``, where there is more than one recording.
+    What was before ``since``, nanoseconds, is left out. A wait that the recording's end cuts off lasts until then.
+    """
+    found = found or Waits()
     sampled: dict[int, Sampled] = {}
     away: dict[int, _Away] = {}
     now = 0
     for event in events:
+        if event.time < since:
+            continue
         if isinstance(event, Lost):
             found.lost += event.records
             continue

@@ -1,0 +1,60 @@
+"""A program whose threads wait for one arena's mutex all the time: perf's stacks and /proc's addresses both say so."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dballoc.host.custody import Custody
+from dballoc.profile import contention
+from dballoc.profile.dominant import dominant
+from dballoc.profile.paths import into_malloc
+from dballoc.profile.split import split
+from dballoc.profile.waits import WAITED
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """Its PID; glibc with one arena, all blocks beyond the threads' caches."""
+    if not shutil.which("cc"):
+        pytest.skip("needs a C compiler: apt-get install gcc libc6-dev")
+    target = tmp_path_factory.mktemp("contended") / "contended"
+    subprocess.run(["cc", "-O1", "-o", target, Path(__file__).parent / "contended.c", "-pthread"], check=True)
+    env = {**os.environ, "MALLOC_ARENA_MAX": "1"}
+    process = subprocess.Popen([target], env=env, stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    assert process.stdout.readline() == "ready\n"
+    yield process.pid
+    process.kill()
+    process.wait()
+
+
+def test_by_stacks(program: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DBALLOC_CACHE", str(tmp_path / "cache"))
+    with Custody() as custody:
+        found = contention.look(program, 1.0, custody, stacks=400, title="contended")
+    if not found.method.startswith("perf: "):
+        pytest.skip(f"needs perf and its permission: {found.method}")
+    said = split(found.switches)
+    assert said.malloc["lock"].waits > 0.9 * said.below.waits
+    assert said.malloc["lock"].waits > said.elsewhere["timer"].waits > 0
+    # Six threads that wait for one another nearly all of a second, or more.
+    assert said.malloc["lock"].waited > 1
+    rows = dominant({"it": found.switches}, "waits")
+    assert {"malloc", "cfree", "free"} & {row.function for row in rows if row.allocator}
+    assert into_malloc(found.switches, "waits")[0].wait == "lock"
+    assert not list((tmp_path / "cache" / "scratch").iterdir())
+
+
+def test_by_addresses(program: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DBALLOC_CACHE", str(tmp_path / "cache"))
+    with Custody() as custody:
+        found = contention.look(program, 1.0, custody, method="proc")
+    said = split(found.switches)
+    assert found.switches.values == (WAITED,)
+    assert found.switches.facts["arenas"] == "1"
+    assert said.share(said.malloc["lock"]) > 0.3
+    assert "lock" not in said.elsewhere or said.elsewhere["lock"].waited < 0.2 * said.malloc["lock"].waited
