@@ -128,8 +128,8 @@ def test_mimalloc_counts_what_is_live_only_in_some_builds() -> None:
 
 
 def test_an_old_scudo_counts_modulo() -> None:
-    found = read({"format": 1, "malloc": "/x", "allocator": "scudo", "allocated": 5, "modulo": 1 << 32})
-    assert found.live == 5
+    found = read({"format": 1, "malloc": "/x", "allocator": "scudo", "allocated": 5, "free": 3, "modulo": 1 << 32})
+    assert (found.live, sizes(found)) == (5, {LIVE_ALL: 5, HELD: 3})
     assert "4 GiB more" in found.notes[0]
 
 
