@@ -204,7 +204,10 @@ def test_trim_takes_the_function(changed: Callable[..., Done], logging: Server) 
     assert TRIM not in logging.functions
 
 
-@pytest.mark.parametrize(("library", "name"), [("libjemalloc.so.2", "jemalloc"), ("libtcmalloc_minimal.so.4", "gperftools")])
+@pytest.mark.parametrize(
+    ("library", "name"),
+    [("libjemalloc.so.2", "jemalloc"), pytest.param("libtcmalloc_minimal.so.4", "gperftools", marks=pytest.mark.slow)],
+)
 def test_another_mallocs_books_are_lines(changed: Callable[..., Done], server: Start, library: str, name: str) -> None:
     one = server("--max-allowed-packet=256M", LD_PRELOAD=library)
     assert changed(one, "--install-function").status == 0
@@ -236,6 +239,7 @@ def test_another_mallocs_books_are_lines(changed: Callable[..., Done], server: S
     assert after_trim * MIB < after["rss"] - 100 * MIB
 
 
+@pytest.mark.slow
 def test_a_malloc_that_does_not_count_says_so(changed: Callable[..., Done], server: Start) -> None:
     one = server(LD_PRELOAD="libmimalloc.so.2")
     assert changed(one, "--install-function").status == 0
