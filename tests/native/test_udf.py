@@ -67,8 +67,9 @@ def test_what_is_live_is_what_was_asked_for(run: Callable[..., Ran], allocator: 
     assert asked <= found.live <= asked * ROUNDING
     # Half of what three threads asked for is given back: it is in a cache, or free in pages that stay.
     kept = sum(h.bytes for h in found.holdings if h.owner in (CACHES, HELD))
-    if allocator != "scudo":
-        assert kept == pytest.approx(3 * 10000 * 1000, rel=0.1)
+    assert kept >= 3 * 10000 * 1000
+    # scudo counts as free what it has made ready, and nobody has had yet.
+    assert kept <= 3 * 10000 * 1000 * (1.3 if allocator == "scudo" else 1.1)
     look = outside.look(pid)
     made = ledger(look, None, found)
     assert sum(line.resident for line in made.lines) + made.rest == made.rss == look.rss

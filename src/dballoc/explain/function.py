@@ -237,6 +237,7 @@ def _library() -> Path:
 
 
 def _unlogged(cursor: Cursor, variables: Mapping[str, str]) -> None:
+    cursor.execute("ROLLBACK")  # what was read has begun a transaction, in which it cannot be set
     try:
         cursor.execute("SET SESSION sql_log_bin = 0")
     except pymysql.Error:

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 LIVE_SMALL, LIVE_LARGE, LIVE_ALL = "live heap, small blocks", "live heap, large blocks", "live heap"
 CACHES, HELD, LAZY, OWN = "threads' caches", "free but held", "lazily freed", "malloc's own"
 LIVE = (LIVE_LARGE, LIVE_ALL, LIVE_SMALL)
+# Of these a part may never have been touched.
+_UNCERTAIN = (*LIVE, HELD, LAZY)
 
 
 @dataclass(frozen=True)
@@ -44,17 +46,20 @@ def account(allocator: str, holdings: list[Holding], returned: int = 0, notes: l
 def resident(found: Account, pages: int) -> list[tuple[Holding, int]]:
     """How much of each holding is in memory, of ``pages`` resident bytes that are its at most.
 
-    Whatever is told beyond the pages was never touched. That is what was asked for and not yet used, so live memory has it,
-    the large blocks before the small ones; only if that is not enough, everything else in proportion.
+    Whatever is told beyond the pages was never touched: the ends of live blocks that were rounded up or asked for in advance,
+    and free pages that nobody has used yet. Which of them is not known, so they have it in proportion. Caches and metadata
+    have been written to; only if all else is not enough, everything is less in proportion.
     """
-    missing = sum(h.bytes for h in found.holdings) - pages
     there = {h.owner: h.bytes for h in found.holdings}
-    for owner in LIVE:
-        if missing > 0 and owner in there:
-            less = min(missing, there[owner])
-            there[owner] -= less
-            missing -= less
-    if missing > 0:
-        whole = sum(there.values())
-        there = {owner: size * pages // whole for owner, size in there.items()}
+    for owners in (_UNCERTAIN, tuple(there)):
+        whole = sum(size for owner, size in there.items() if owner in owners)
+        missing = sum(there.values()) - pages
+        if missing > 0 and whole:
+            left = max(0, whole - missing)
+            there = {owner: size * left // whole if owner in owners else size for owner, size in there.items()}
+    if found.holdings:
+        # What the divisions have left over: a few bytes are no line of their own.
+        largest = max(found.holdings, key=lambda h: h.bytes)
+        over = max(0, min(sum(h.bytes for h in found.holdings), pages) - sum(there.values()))
+        there[largest.owner] += min(over, largest.bytes - there[largest.owner])
     return [(h, there[h.owner]) for h in found.holdings]

@@ -1,9 +1,9 @@
-"""scudo's account: what is allocated. Its figure of what is free counts from 0 in every thread, and tells nothing."""
+"""scudo's account: the blocks in use, and those in its free lists and threads' caches, which it counts together."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from dballoc.explain.books.account import LIVE_ALL, Account, Holding, account
+from dballoc.explain.books.account import HELD, LIVE_ALL, Account, Holding, account
 
 
 def read(said: Mapping[str, Any]) -> Account:
@@ -13,4 +13,5 @@ def read(said: Mapping[str, Any]) -> Account:
         notes.append(
             f"this scudo counts in 32 bits: what it says is live may be {said['modulo'] >> 30} GiB more, or a multiple"
         )
-    return account("scudo", [Holding(LIVE_ALL, said["allocated"])], notes=notes)
+    holdings = [Holding(LIVE_ALL, said["allocated"]), Holding(HELD, said["free"], "threads' caches included")]
+    return account("scudo", holdings, notes=notes)
