@@ -51,7 +51,7 @@ def waterfall(ledger: Ledger) -> dict[str, Any]:
     figures = base.mark_text(align="left", dx=5, style="label").encode(
         x=alt.X("to:Q", scale=room), y=alt.Y("owner:N", sort=order), text="words:N"
     )
-    return _specification(alt.layer(bars, figures), 26 * len(rows))
+    return _specification(bars + figures, 26 * len(rows))
 
 
 def _pieces(ledger: Ledger) -> list[tuple[str, str, int, str]]:
