@@ -68,6 +68,10 @@ def verdict(found: dict[str, Any], key: str) -> dict[str, Any]:
     return next(v for v in found["verdicts"] if v["key"] == key)
 
 
+def resident(found: dict[str, Any], owner: str) -> int:
+    return sum(line["resident"] for line in found["lines"] if line["owner"] == owner)
+
+
 def test_a_pool_that_fills(run_cli: Cli, server: Server) -> None:
     found = explained(run_cli, server)
     assert verdict(found, "pool")["headline"].startswith("Cache filling: the buffer pool is ")
@@ -147,6 +151,9 @@ def test_a_key_cache_that_was_filled_and_forgotten(run_cli: Cli, server: Server)
         found = explained(run_cli, server)
         cursor.execute("SHOW GLOBAL STATUS LIKE 'Key_blocks_%'")
         blocks = dict(cursor.fetchall())
+    assert resident(found, "key cache (MyISAM)") == pytest.approx(1024 * int(blocks["Key_blocks_used"]), rel=0.05), found[
+        "lines"
+    ]
     said = verdict(found, "cache")
     assert "key cache (MyISAM)" in said["headline"], blocks
     assert "key_buffer_size=128 MiB" in " ".join(said["evidence"])

@@ -49,7 +49,11 @@ def watch(pid: int, who: Credentials | None, pace: Pace, wait: Callable[[float],
     born, began = _born(pid), time.monotonic()
     while True:
         started, cpu = time.monotonic(), time.process_time()
-        found = explanation.explain(pid, who)
+        try:
+            found = explanation.explain(pid, who)
+        except Failure:
+            _born(pid)  # if that is why, in plain words
+            raise
         if _born(pid) != born:
             raise Failure(f"process {pid} has ended, and another one has its number")
         cost = time.process_time() - cpu
