@@ -41,7 +41,7 @@ def server(home: Path) -> Iterator[Server]:
                 str(executable), "--no-defaults", *(["--user=root"] if os.geteuid() == 0 else []),
                 f"--datadir={place / 'data'}", f"--socket={place / 's'}", f"--pid-file={place / 'p'}", "--skip-networking",
                 "--skip-grant-tables", "--skip-log-bin", "--innodb-log-file-size=4M", "--innodb-buffer-pool-size=256M",
-                "--key-buffer-size=128M", "--max-session-mem-used=1G", "--max-allowed-packet=64M", "--query-cache-size=0",
+                "--key-buffer-size=128M", "--aria-pagecache-buffer-size=8M", "--max-session-mem-used=1G", "--max-allowed-packet=64M", "--query-cache-size=0",
             ],
             env={"PATH": os.environ["PATH"]}, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
@@ -86,7 +86,7 @@ def test_a_session_that_keeps_what_it_made(run_cli: Cli, server: Server, tmp_pat
     with connect(server) as connection, connection.cursor() as cursor:
         for i in range(96):
             cursor.execute(f"SET @v{i} = REPEAT('x', 1048576)")
-        found = explained(run_cli, server, "--save", str(tmp_path / "after.json"), "--html", str(tmp_path / "page.html"))
+        found = explained(run_cli, server, "--save", str(tmp_path / "after.json"))
     said = verdict(found, "sessions")
     assert said["level"] == "problem"
     assert "Per-connection bloat" in said["headline"]
@@ -98,7 +98,6 @@ def test_a_session_that_keeps_what_it_made(run_cli: Cli, server: Server, tmp_pat
     assert grown["changes"][0]["change"] > 90 * MIB
     assert "most of it is sessions" in grown["sentence"]
     assert sum(c["change"] for c in grown["changes"]) == grown["rss"]["change"]
-    assert "sessions" in (tmp_path / "page.html").read_text()
 
 
 def test_a_session_leak_is_seen_over_time(run_cli: Cli, server: Server, tmp_path: Path) -> None:

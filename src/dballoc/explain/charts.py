@@ -22,7 +22,7 @@ _OTHER = "other lines"
 # Of a picture whose rows are names.
 _NAMES = alt.Axis(grid=False, ticks=False, domain=False, labelLimit=230)
 
-_TIMES = alt.Axis(grid=False, tickCount=8, format="~g", labelOverlap=True)
+_TIMES = alt.Axis(grid=False, tickCount=8, format=",~f", labelOverlap=True)
 
 # From which share of RSS on a bar has its figure at its left.
 _RIGHT = 0.4
