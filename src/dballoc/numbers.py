@@ -16,7 +16,7 @@ def number(value: float | None) -> str:
 
 def percent(share: float | None, digits: int = 1) -> str:
     """``5.2 %`` of a share (1 = 100 %)."""
-    return NOTHING if share is None else f"{share * 100:.{digits}f} %"
+    return NOTHING if share is None else f"{share * 100:.{digits}f} %".replace("-", "−")
 
 
 def mebibytes(size: float | None) -> str:

@@ -161,8 +161,8 @@ def test_a_plot_has_its_size_and_its_ends(values: list[float], width: int, heigh
 
 
 def test_looks_cost_no_more_than_their_share() -> None:
-    assert pause(5, 0.01) == 5
-    assert pause(5, 0.2) == pytest.approx(20)
+    assert pause(5, 0.01, 0.01) == 5
+    assert pause(5, 0.2, 0.01) == pytest.approx(20)
 
 
 def test_a_long_watch_keeps_few_looks_and_its_ends() -> None:

@@ -13,6 +13,7 @@ from dballoc.experiment.units import parse_duration
 from dballoc.explain import explanation, openmetrics, snapshot, target
 from dballoc.explain.difference import difference
 from dballoc.explain.explanation import Explanation
+from dballoc.explain.watch import Pace
 from dballoc.servers import credentials
 
 
@@ -46,12 +47,13 @@ def explain(
         typer.Option(metavar="A B", help="What grew from one saved look to another; of a series, its first or its last one."),
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Look again and again; q or Ctrl-C ends it.")] = False,
-    every: Annotated[
-        str, typer.Option(metavar="TIME", help="With --watch, between looks; longer where they would cost over 1 % of a CPU.")
-    ] = "5s",
+    every: Annotated[str, typer.Option(metavar="TIME", help="With --watch: between looks, but see --cpu.")] = "5s",
     span: Annotated[
         str | None, typer.Option("--for", metavar="TIME", help="With --watch: end it after that, like 10m.")
     ] = None,
+    cpu: Annotated[
+        float, typer.Option(metavar="PERCENT", help="With --watch: of one CPU, what looks may cost at most.", min=0.01, max=100)
+    ] = 1.0,
     save_series: Annotated[
         Path | None, typer.Option(metavar="FILE", help="With --watch: save every look, a line of JSON each.")
     ] = None,
@@ -91,8 +93,8 @@ def explain(
         process = target.find(pid, socket, service)
         who = None if without_sql else credentials.find(login_path)
         if watch:
-            between, until = _time(every, "--every"), _time(span, "--for") if span else None
-            series = explain_watch.run(process, who, between, until, save_series, Console())
+            pace = Pace(_time(every, "--every"), _time(span, "--for") if span else None, cpu / 100)
+            series = explain_watch.run(process, who, pace, save_series, Console())
         else:
             series = [explanation.explain(process, who, whole)]
     if series:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -27,6 +28,7 @@ def print_all(console: Console, found: Explanation) -> None:
     console.print(Text(f"malloc: {ledger.malloc}; {known}"))
     console.print()
     console.print(Text(found.answer, style="bold"))
+    console.print()
     print_verdicts(console, found.verdicts)
     console.print()
     _print_ledger(console, ledger)
@@ -48,9 +50,11 @@ def print_verdicts(console: Console, verdicts: Sequence[Verdict]) -> None:
         sign, colour = mark(verdict.level)
         console.print(Text.assemble((f"{sign} ", colour), verdict.headline))
         if verdict.evidence:
-            console.print(Text(f"    {'; '.join(verdict.evidence)}", style="dim"))
+            console.print(Padding(Text("; ".join(verdict.evidence), style="dim"), (0, 0, 0, 4), expand=False))
         for remedy in verdict.remedies:
-            console.print(Text(f"    → {remedy}"))
+            row = Table.grid(padding=(0, 1, 0, 0))
+            row.add_row("→", Text(remedy))
+            console.print(Padding(row, (0, 0, 0, 4), expand=False))
 
 
 def _print_ledger(console: Console, found: Ledger) -> None:

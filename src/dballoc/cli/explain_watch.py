@@ -21,23 +21,21 @@ from dballoc.errors import Failure
 from dballoc.explain import snapshot
 from dballoc.explain.difference import difference
 from dballoc.explain.explanation import Explanation
-from dballoc.explain.watch import Look, watch
-from dballoc.numbers import duration, mebibytes, number, signed_mebibytes
+from dballoc.explain.watch import Look, Pace, watch
+from dballoc.numbers import duration, mebibytes, signed_mebibytes
 from dballoc.servers.credentials import Credentials
 
 # Lines of the plot, and of the table below it at most: it must fit a terminal of 24 lines with the verdicts.
 _HEIGHT, _LINES = 5, 10
 
 
-def run(
-    pid: int, who: Credentials | None, every: float, span: float | None, series_file: Path | None, console: Console
-) -> list[Explanation]:
-    """Watch until ``span`` seconds are over, ``q``, Ctrl-C, or the server's end (Failure, after the summary)."""
+def run(pid: int, who: Credentials | None, pace: Pace, series_file: Path | None, console: Console) -> list[Explanation]:
+    """Watch until the time is over, ``q``, Ctrl-C, or the server's end (Failure, after the summary)."""
     looks: list[Look] = []
     ended: Failure | None = None
     with _keys() as pressed, _display(console) as show:
         try:
-            for look in watch(pid, who, every, span, lambda seconds: _wait(seconds, pressed)):
+            for look in watch(pid, who, pace, lambda seconds: _wait(seconds, pressed)):
                 if series_file:
                     snapshot.append(look.found, series_file, first=not looks)
                 looks = [look]  # it holds the whole series
@@ -155,7 +153,7 @@ def _lines(first: Explanation, last: Explanation, since: float, console: Console
     rss = ("RSS", last.ledger.rss, last.ledger.rss - first.ledger.rss)
     lines = sorted((c for c in changes if id(c) in shown), key=lambda c: -c.after)
     for owner, now, change in [*((c.owner, c.after, c.change) for c in lines), rss]:
-        rate = number(change / 2**20 / since * 60) if since else "–"
+        rate = signed_mebibytes(change / since * 60) if since else "–"
         style = "bold" if owner == "RSS" else ""
         table.add_row(owner, mebibytes(now), signed_mebibytes(change), rate, style=style)
     return table

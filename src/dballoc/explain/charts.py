@@ -22,6 +22,11 @@ _OTHER = "other lines"
 # Of a picture whose rows are names.
 _NAMES = alt.Axis(grid=False, ticks=False, domain=False, labelLimit=230)
 
+_TIMES = alt.Axis(grid=False, tickCount=8, format=",~f", labelOverlap=True)
+
+# From which share of RSS on a bar has its figure at its left.
+_RIGHT = 0.4
+
 _Rows = list[dict[str, Any]]
 
 
@@ -31,16 +36,14 @@ def waterfall(ledger: Ledger) -> dict[str, Any]:
     at = 0
     for group, owner, size, note in _pieces(ledger):
         begin, at = at, at + size
-        rows.append(
-            {"owner": owner, "group": group, "from": begin / 2**20, "to": at / 2**20, **_words(size, ledger.rss), "note": note}
-        )
-    rows.append(
-        {"owner": "RSS", "group": "RSS", "from": 0, "to": ledger.rss / 2**20, **_words(ledger.rss, ledger.rss), "note": ""}
-    )
+        ends = {"from": begin / 2**20, "to": at / 2**20}
+        rows.append({"owner": owner, "group": group, **ends, **_words(size, ledger.rss), "note": note})
+    whole = {"from": 0, "to": ledger.rss / 2**20, **_words(ledger.rss, ledger.rss)}
+    rows.append({"owner": f"RSS, {with_unit(ledger.rss)}", "group": "RSS", **whole, "note": ""})
     base = alt.Chart(alt.InlineData(values=rows))
     order = [row["owner"] for row in rows]
-    # Room for the figure behind the last bar.
-    room = alt.Scale(domain=[0, ledger.rss / 2**20 * 1.12], nice=False)
+    # A figure stands behind its bar, or before one at the right; room for what does neither.
+    room = alt.Scale(domain=[0, ledger.rss / 2**20 * 1.05], nice=False)
     bars = base.mark_bar(height={"band": 0.72}).encode(
         x=alt.X("from:Q", title="resident, MiB", axis=alt.Axis(format=",~r", tickCount=6), scale=room),
         x2="to:Q",
@@ -48,10 +51,12 @@ def waterfall(ledger: Ledger) -> dict[str, Any]:
         color=alt.Color("group:N", title=None, scale=alt.Scale(domain=_domain(rows))),
         tooltip=_tooltip("note"),
     )
-    figures = base.mark_text(align="left", dx=5, style="label").encode(
-        x=alt.X("to:Q", scale=room), y=alt.Y("owner:N", sort=order), text="words:N"
-    )
-    return _specification(alt.layer(bars, figures), 26 * len(rows))
+    steps = base.transform_filter("datum.group != 'RSS'").encode(y=alt.Y("owner:N", sort=order), text="words:N")
+    right = f"datum.from > {_RIGHT * ledger.rss / 2**20}"
+    behind = steps.transform_filter(f"!({right})").mark_text(align="left", dx=5, style="label")
+    before = steps.transform_filter(right).mark_text(align="right", dx=-5, style="label")
+    behind, before = behind.encode(x=alt.X("to:Q", scale=room)), before.encode(x=alt.X("from:Q", scale=room))
+    return _specification(bars + behind + before, 26 * len(rows))
 
 
 def _pieces(ledger: Ledger) -> list[tuple[str, str, int, str]]:
@@ -186,6 +191,8 @@ def series(looks: Sequence[Explanation]) -> dict[str, Any] | None:
     began = thinned[0].taken
     whole = thinned[-1].taken - began
     unit, length = ("minutes", 60.0) if whole < 3 * 3600 else ("hours", 3600.0)
+    if whole < 180:
+        unit, length = "seconds", 1.0
     rows: _Rows = []
     for look, found in zip(thinned, sizes, strict=True):
         parts = {owner: found.get(owner, 0) for owner in shown}
@@ -199,7 +206,7 @@ def series(looks: Sequence[Explanation]) -> dict[str, Any] | None:
         alt.Chart(alt.InlineData(values=rows))
         .mark_area(line=False, opacity=0.85)
         .encode(
-            x=alt.X("time:Q", title=f"{unit} since the first look", axis=alt.Axis(grid=False), scale=alt.Scale(nice=False)),
+            x=alt.X("time:Q", title=f"{unit} since the first look", axis=_TIMES, scale=alt.Scale(nice=False)),
             y=alt.Y("mib:Q", title="resident, MiB", stack="zero", axis=alt.Axis(format=",~r")),
             color=alt.Color("owner:N", title=None, scale=alt.Scale(domain=[*shown, _OTHER])),
             order=alt.Order("place:Q"),

@@ -4,17 +4,23 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from dballoc.errors import Failure
 from dballoc.explain import explanation
 from dballoc.explain.explanation import Explanation
 from dballoc.servers.credentials import Credentials
 
-# Of one CPU. What is watched under load must not pay for it.
-SHARE = 0.01
-
 # More looks than this are not kept: every second one of them goes, so that a watch of days stays small.
 _MOST = 1024
+
+
+class Pace(NamedTuple):
+    """A look ``every`` so many seconds, for ``span`` seconds (None: no end), for a ``share`` of a CPU at most."""
+
+    every: float
+    span: float | None
+    share: float
 
 
 @dataclass(frozen=True)
@@ -29,27 +35,32 @@ class Look:
     pause: float
 
 
-def pause(every: float, cost: float, share: float = SHARE) -> float:
+def pause(every: float, cost: float, share: float) -> float:
     """Seconds between looks: as asked for, but no more of a CPU than that share."""
     return max(every, cost / share)
 
 
-def watch(pid: int, who: Credentials | None, every: float, span: float | None, wait: Callable[[float], bool]) -> Iterator[Look]:
-    """A look, and another one after each ``pause``, for ``span`` seconds (None: until ``wait`` says no). ``wait``: sleeps for
-    so long; False if the user has had enough. Failure when the process ends, or another one has its PID.
+def watch(pid: int, who: Credentials | None, pace: Pace, wait: Callable[[float], bool]) -> Iterator[Look]:
+    """A look, and another one after each pause. ``wait``: sleeps for so many seconds; False if the user has had enough.
+
+    Failure when the process ends, or another one has its PID.
     """
     series: list[Explanation] = []
     born, began = _born(pid), time.monotonic()
     while True:
         started, cpu = time.monotonic(), time.process_time()
-        found = explanation.explain(pid, who)
+        try:
+            found = explanation.explain(pid, who)
+        except Failure:
+            _born(pid)  # if that is why, in plain words
+            raise
         if _born(pid) != born:
             raise Failure(f"process {pid} has ended, and another one has its number")
         cost = time.process_time() - cpu
         series = thinned([*series, found])
-        left = pause(every, cost) - (time.monotonic() - started)
+        left = pause(pace.every, cost, pace.share) - (time.monotonic() - started)
         yield Look(explanation.judged(series), series, cost, max(0.0, left))
-        if span is not None and time.monotonic() + left - began > span:
+        if pace.span is not None and time.monotonic() + left - began > pace.span:
             return
         if not wait(max(0.0, left)):
             return

@@ -1,0 +1,76 @@
+"""The page of ``dballoc explain --html`` as a reader sees it: of this very process, looked at a few times."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dballoc.explain import explanation, page
+from dballoc.explain.bounds import Bounds
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.browser
+
+_DRAWN = "document.documentElement.dataset.drawn !== undefined"
+_MARKS = """() => Object.fromEntries([...document.querySelectorAll(".chart")].map((box) => [
+  box.dataset.key, box.querySelectorAll("svg .mark-rect.role-mark path, svg .mark-area.role-mark path").length,
+]))"""
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = explanation.explain(os.getpid(), None)
+    found = replace(found, bounds=Bounds(1 << 30, 1 << 20, 1 << 22, 100, []), verdict="it fits")
+    series = [replace(found, taken=found.taken + 10 * i) for i in range(8)]
+    path = tmp_path_factory.mktemp("explained") / "page.html"
+    path.write_text(page.render(series), encoding="utf-8")
+    return path
+
+
+@contextmanager
+def opened(browser: "Browser", path: Path, width: int, scheme: str) -> Iterator[tuple["Page", list[str]]]:
+    """The page with its charts drawn, and everything that went wrong or left it."""
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    shown = context.new_page()
+    wrong: list[str] = []
+    shown.on("console", lambda message: wrong.append(f"{message.type}: {message.text}"))
+    shown.on("pageerror", lambda error: wrong.append(f"error: {error}"))
+    shown.on("request", lambda request: wrong.append(request.url[:200]) if request.url != path.as_uri() else None)
+    shown.goto(path.as_uri())
+    shown.wait_for_function(_DRAWN, timeout=60_000)
+    yield shown, wrong
+    context.close()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_it_draws_fits_and_asks_nobody(chromium: "Browser", path: Path, screenshots: Path, width: int, scheme: str) -> None:
+    with opened(chromium, path, width, scheme) as (shown, wrong):
+        shown.screenshot(path=screenshots / f"explained-{width}-{scheme}.png", full_page=True)
+        marks = shown.evaluate(_MARKS)
+        assert set(marks) == {"series", "waterfall", "treemap", "bounds"}
+        assert min(marks.values()) >= 3
+        assert shown.evaluate("document.documentElement.scrollWidth") <= width
+        # The treemap fills its box, and no more.
+        assert (
+            shown.evaluate("""() => {
+          const box = document.querySelector("[data-key=treemap]");
+          return Math.abs(box.querySelector("svg").clientWidth - box.clientWidth);
+        }""")
+            <= 2
+        )
+        shown.hover("[data-key=treemap] svg .mark-rect.role-mark path >> nth=0")
+        shown.wait_for_selector(".vg-tooltip.visible")
+        assert "of RSS" in shown.inner_text(".vg-tooltip.visible")
+        assert wrong == []
+
+
+def test_it_prints_on_white(chromium: "Browser", path: Path) -> None:
+    with opened(chromium, path, 1280, "dark") as (shown, _):
+        shown.emulate_media(media="print", color_scheme="dark")
+        assert shown.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(255, 255, 255)"

@@ -1,0 +1,44 @@
+"""Flags of ``dballoc explain`` that do not go together, or say nothing: one line before anything is looked at."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from looks import look
+
+from dballoc.cli.explain import explain
+from dballoc.errors import UsageError
+from dballoc.explain import snapshot
+
+NOWHERE = Path("/nowhere/x")
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ({"watch": True, "as_json": True}, "--watch prints no --json or --openmetrics"),
+        ({"span": "5s"}, "--for goes with --watch"),
+        ({"save_series": Path("x")}, "--save-series goes with --watch"),
+        ({"watch": True, "every": "5", "pid": 1}, "--every: '5' is not a duration"),
+        ({"saved": NOWHERE}, "/nowhere/x: No such file or directory"),
+        ({"diff": (NOWHERE, NOWHERE)}, "/nowhere/x: No such file or directory"),
+        ({"diff": (NOWHERE, NOWHERE), "pid": 1}, "--diff is of saved looks"),
+        ({"saved": NOWHERE, "socket": "/s"}, "--from is of saved looks"),
+        ({"diff": (NOWHERE, NOWHERE), "watch": True}, "--diff and --watch exclude each other"),
+        ({"as_json": True, "as_metrics": True}, "give one of --json and --openmetrics"),
+        ({"diff": (NOWHERE, NOWHERE), "html": NOWHERE}, "--diff writes no page"),
+    ],
+)
+def test_what_cannot_be_asked_for(flags: dict[str, Any], says: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        explain(**flags)
+    assert says in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_saved_look_is_printed_as_a_live_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    snapshot.save(look(), tmp_path / "x.json")
+    explain(saved=tmp_path / "x.json")
+    said = capsys.readouterr().out
+    assert "Most of the 987 MiB is buffer pool and log buffers" in " ".join(said.split())
+    assert "rest: pages that no class claims" in said
