@@ -244,7 +244,7 @@ def _named(lines: list[Line], labels: list[Label], tables: Sequence[int], blocks
     named: list[Line] = []
     for label, taken in known:
         resident, size = _sum(taken)
-        more = label.bytes - size
+        more = 0 if taken and label.near else label.bytes - size
         for owner in (LIVE, MAPPED, Kind.MALLOC):
             if more > 0 and (pool := pools.get(owner)) and pool.size:
                 part = min(more, pool.size)
