@@ -39,12 +39,12 @@ static void enter(const char *mode, const char *root)
     check(chdir("/"), "/");
 }
 
-static void map(pid_t pid, const char *file, const char *user)
+static void map(int proc, pid_t pid, const char *file, const char *user)
 {
     char path[64], line[64];
-    snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, file);
+    snprintf(path, sizeof path, "%d/%s", (int)pid, file);
     int length = snprintf(line, sizeof line, "0 %s 1\n", user);
-    int out = open(path, O_WRONLY);
+    int out = openat(proc, path, O_WRONLY);
     check(out, path);
     check(write(out, line, (size_t)length), path);
     close(out);
@@ -59,6 +59,9 @@ int main(int count, char **words)
     char byte = 0;
     check(pipe2(up, O_CLOEXEC), "pipe");
     check(pipe2(down, O_CLOEXEC), "pipe");
+    // The root changes under us too.
+    int proc = open("/proc", O_DIRECTORY | O_CLOEXEC);
+    check(proc, "/proc");
     check(unshare(CLONE_NEWNS | CLONE_NEWPID), "unshare");
     pid_t pid = fork();
     check(pid, "fork");
@@ -78,8 +81,8 @@ int main(int count, char **words)
     }
     if (user) {
         check(read(up[0], &byte, 1), "pipe");
-        map(pid, "uid_map", user);
-        map(pid, "gid_map", user);
+        map(proc, pid, "uid_map", user);
+        map(proc, pid, "gid_map", user);
         check(write(down[1], &byte, 1), "pipe");
     }
     int status = 0;

@@ -104,25 +104,25 @@ Free buffers       21033
 Database pages     108645
 """
 
-# MariaDB 10.5 and later.
-MARIADB = """Total large memory allocated 68550656
-Dictionary memory allocated 862520
-Buffer pool size   4032
-Free buffers       3637
-Database pages     395
+# Debian's MariaDB 10.11.19, soon after its first start.
+MARIADB = """Total large memory allocated 167772160
+Dictionary memory allocated 848032
+Buffer pool size   8112
+Free buffers       7834
+Database pages     278
 Old database pages 0
-Modified db pages  134
-Percent of dirty pages(LRU & free pages): 3.322
+Modified db pages  147
+Percent of dirty pages(LRU & free pages): 1.812
 Max dirty pages percent: 90.000
 Pending reads 0
 Pending writes: LRU 0, flush list 0
 Pages made young 0, not young 0
 0.00 youngs/s, 0.00 non-youngs/s
-Pages read 163, created 232, written 245
-0.00 reads/s, 0.00 creates/s, 0.00 writes/s
-Buffer pool hit rate 987 / 1000, young-making rate 0 / 1000 not 0 / 1000
+Pages read 0, created 438, written 0
+0.00 reads/s, 437.56 creates/s, 0.00 writes/s
+Buffer pool hit rate 1000 / 1000, young-making rate 0 / 1000 not 0 / 1000
 Pages read ahead 0.00/s, evicted without access 0.00/s, Random read ahead 0.00/s
-LRU len: 395, unzip_LRU len: 0
+LRU len: 278, unzip_LRU len: 0
 I/O sum[0]:cur[0], unzip sum[0]:cur[0]
 """
 
@@ -143,7 +143,11 @@ PAGES = ("pages", "free", "database", "old", "modified")
             {"allocated": 137363456, "read_views": 88, "dictionary": 174695, "bytes": 134201344},
         ),
         (MYSQL_8, (262112, 42066, 217290, 80219, 7), {"allocated": 0, "dictionary": 4701186, "read": 217217, "written": 32681}),
-        (MARIADB, (4032, 3637, 395, 0, 134), {"allocated": 68550656, "dictionary": 862520, "created": 232, "pending_reads": 0}),
+        (
+            MARIADB,
+            (8112, 7834, 278, 0, 147),
+            {"allocated": 167772160, "dictionary": 848032, "created": 438, "pending_reads": 0},
+        ),
     ],
     ids=["MySQL 5.5", "Percona", "MySQL 8", "MariaDB"],
 )
@@ -175,9 +179,9 @@ def test_as_a_table() -> None:
     found = parse(BEFORE + MARIADB + AFTER)
     assert found
     rows = {name: (value, size) for name, value, size in pool_rows(found, 16384)}
-    assert rows["memory allocated"] == (None, 68550656)
-    assert rows["database pages"] == (395, 395 * 16384)
-    assert rows["hit rate"] == (0.987, None)
+    assert rows["memory allocated"] == (None, 167772160)
+    assert rows["database pages"] == (278, 278 * 16384)
+    assert rows["hit rate"] == (1.0, None)
 
 
 @pytest.mark.parametrize("text", ["", "ERROR", AFTER, "BUFFER POOL AND MEMORY"])

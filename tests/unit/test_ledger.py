@@ -194,6 +194,17 @@ def test_a_block_known_by_its_size_alone_is_nothing_without_one() -> None:
         assert sum(line.resident for line in found.lines if line.owner == LIVE) == MIB
 
 
+def test_links_and_hash_of_a_cache() -> None:
+    """Of MariaDB 10.11 with 128 MiB each: blocks of 24,485,888 and 6,033,408 bytes, all resident."""
+    heap = Heap([Books(1, live=MIB, live_resident=MIB)], {1: [Block(1 << 30, s, s) for s in (24485888, 6033408, 4198400)]}, [])
+    look = Outside(1, 0.0, IN_USE, smaps.parse(SMAPS), [Kind.REST] * 16, heap, [], 1, 0, 0, 0.0)
+    own = {"key cache (MyISAM)": 128 * MIB, "Aria page cache": 128 * MIB}
+    lines = {line.owner: line.resident for line in ledger(look, Labels("10.11-MariaDB", [], [], own, {}, {})).lines}
+    assert lines["Aria page cache, links and hash"] == 24485888
+    assert lines["key cache (MyISAM), links and hash"] == 6033408
+    assert (lines[MAPPED], lines[LIVE]) == (4198400, MIB)
+
+
 def test_a_cache_that_no_size_tells_has_what_it_has_filled() -> None:
     """As with MySQL's pool under another malloc: the kernel has merged its mapping with the malloc's."""
     mapping = replace(smaps.parse(SMAPS)[11], rss=90 * MIB)

@@ -42,6 +42,8 @@ _EVERY_SESSION = (
     " JOIN performance_schema.memory_summary_by_thread_by_event_name USING (THREAD_ID) WHERE TYPE = 'FOREGROUND' GROUP BY 1, 2",
 )
 _APART, _INNODB, _HEADERS = "apart", "memory/innodb", "headers of what the instruments count"
+# InnoDB's pool of transactions begins as one block, which MariaDB does not instrument (trx0trx.cc, MAX_TRX_BLOCK_SIZE).
+_TRANSACTIONS, _POOL_OF_TRANSACTIONS = "InnoDB's pool of transactions", 4 << 20
 # Blocks of this size are found by it: malloc maps them by themselves.
 _LARGE = 128 << 10
 # So many of the biggest users, and sessions, are named.
@@ -51,7 +53,8 @@ _NAMED = 5
 @dataclass(frozen=True)
 class Label:
     """Bytes that the server says an owner has asked malloc for; ``source``: where it says so; ``whole``: one block that is
-    known by its size alone; ``parts``: who has most of it; ``sizes``: of large blocks that are part of it.
+    known by its size alone; ``parts``: who has most of it; ``sizes``: of large blocks that are part of it; ``near``: by
+    which share they may be off.
     """
 
     owner: str
@@ -60,6 +63,7 @@ class Label:
     whole: bool = False
     parts: tuple[tuple[str, int], ...] = ()
     sizes: tuple[int, ...] = ()
+    near: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,7 @@ def read(cursor: Cursor) -> Labels:
     for owner, table, what in _ROCKSDB:
         size = _one(cursor, f"SELECT SUM(VALUE) FROM information_schema.{table} WHERE STAT_TYPE = '{what}'")
         heap.append(Label(owner, size, f"{table}.{what}"))
+    heap.append(Label(_TRANSACTIONS, _POOL_OF_TRANSACTIONS, "by its size", whole=True))
     parts = biggest(sessions)
     heap = [replace(label, parts=parts) if label.owner == SESSIONS else label for label in heap]
     own = {

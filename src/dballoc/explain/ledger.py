@@ -8,7 +8,7 @@ from typing import Literal
 from dballoc.explain.books import account as accounts
 from dballoc.explain.books.account import LIVE_ALL, Account
 from dballoc.explain.glibc import Block, Books, Heap
-from dballoc.explain.labels import ARIA, KEYS, LOGS, POOL, SCHEMA, Labels
+from dballoc.explain.labels import ARIA, KEYS, LOGS, POOL, SCHEMA, Label, Labels
 from dballoc.explain.outside import Outside, Own
 from dballoc.explain.pages import Kind
 from dballoc.explain.smaps import Mapping
@@ -99,7 +99,8 @@ def ledger(look: Outside, labels: Labels | None = None, account: Account | None 
     ]
     if labels:
         lines = _unfound(lines, labels)
-        lines = _named(lines, labels, [b for row in look.heap.mapped.values() for b in row] if look.heap else [])
+        walked = look.heap is not None and bool(look.heap.arenas)
+        lines = _named(lines, _links(labels, walked), labels.tables, _blocks(look))
     lines = [line for line in lines if line.resident]
     rest = look.rss - sum(line.resident for line in lines)
     beside = {
@@ -241,6 +242,22 @@ def _own(own: Sequence[Own], caches: Map[str, int]) -> list[Line]:
     return found
 
 
+def _blocks(look: Outside) -> list[Block]:
+    return [b for row in look.heap.mapped.values() for b in row] if look.heap else []
+
+
+def _links(labels: Labels, walked: bool) -> list[Label]:
+    """The labels of the heap, with what MariaDB's caches have beside the pages that they map: links and hash, of which all is
+    resident from the start, whatever the cache holds. ``walked``: the blocks are known, and there is one of that size.
+    """
+    more = [
+        Label(f"{owner}, links and hash", int(asked * (1 - _SHARES[owner])), "by its size", whole=walked, near=_NEAR)
+        for owner, asked in labels.own.items()
+        if owner in (KEYS, ARIA) and labels.mariadb
+    ]
+    return [*labels.heap, *more]
+
+
 def _unfound(lines: list[Line], labels: Labels) -> list[Line]:
     """Caches that the server maps itself and that no size has told: what they have filled, of what nobody else claims."""
     there = {line.owner for line in lines if line.resident} | {label.owner for label in labels.heap}
@@ -257,21 +274,21 @@ def _unfound(lines: list[Line], labels: Labels) -> list[Line]:
     return [*found, *(pools.get(line.owner, line) for line in lines)]
 
 
-def _named(lines: list[Line], labels: Labels, blocks: list[Block]) -> list[Line]:
+def _named(lines: list[Line], labels: list[Label], tables: Sequence[int], blocks: list[Block]) -> list[Line]:
     """Live heap by owner, as far as the server names them; what is left of it stays."""
     pools = {line.owner: line for line in lines if line.owner in _POOLS}
     left = sorted(blocks, key=lambda b: b.size)
     # First whole blocks by their sizes, for every owner, and only then what nobody can be told to have.
-    found = [_matching(left, labels.tables if label.owner == SCHEMA else label.sizes or [label.bytes]) for label in labels.heap]
+    found = [_matching(left, tables if label.owner == SCHEMA else label.sizes or [label.bytes], label.near) for label in labels]
     # A block that is known by its size alone is nothing where there is none of that size.
-    known = [(label, taken) for label, taken in zip(labels.heap, found, strict=True) if taken or not label.whole]
+    known = [(label, taken) for label, taken in zip(labels, found, strict=True) if taken or not label.whole]
     for taken in found:
         if taken:
             pools[MAPPED] = _less(pools[MAPPED], *_sum(taken))
     named: list[Line] = []
     for label, taken in known:
         resident, size = _sum(taken)
-        more = label.bytes - size
+        more = 0 if taken and label.near else label.bytes - size
         for owner in _POOLS:
             if more > 0 and (pool := pools.get(owner)) and pool.size:
                 part = min(more, pool.size)
@@ -289,12 +306,12 @@ def _exactly(taken: list[Block]) -> str:
     return f"{len(taken)} blocks found by their sizes" if taken else ""
 
 
-def _matching(left: list[Block], sizes: Sequence[int]) -> list[Block]:
-    """The blocks that are as large as these arrays; they are removed from ``left``, which is sorted by size."""
+def _matching(left: list[Block], sizes: Sequence[int], near: float) -> list[Block]:
+    """The blocks that are as large as these arrays, to a share ``near``; they are removed from ``left``, which is sorted."""
     found = []
     for size in sizes:
         for i, block in enumerate(left):
-            if size < block.size <= size + _MORE:
+            if size * (1 - near) < block.size <= size * (1 + near) + _MORE:
                 found.append(left.pop(i))
                 break
     return found

@@ -7,12 +7,12 @@ from pathlib import Path
 from dballoc.allocators import identify, running
 from dballoc.allocators.identify import InUse
 from dballoc.errors import Failure
-from dballoc.explain import glibc, pages, smaps, threads
+from dballoc.explain import bss, glibc, pages, smaps, threads
 from dballoc.explain.glibc import Block, Heap
 from dballoc.explain.memory import Memory
 from dballoc.explain.pages import Kind
 from dballoc.explain.smaps import Mapping
-from dballoc.host import limits
+from dballoc.host import inside, limits
 
 # Small mappings of their own have libraries too; a server's own are caches.
 _LARGE = 1 << 20
@@ -68,13 +68,14 @@ def look(pid: int) -> Outside:
         plain = malloc.name == "glibc"
         heap: Heap | None = None
         own: list[Own] = []
-        if plain:
-            with Memory(pid) as memory:
+        with Memory(pid) as memory:
+            mappings = bss.split(mappings, lambda path: _head(pid, path), lambda a, b: memory.span(a, b).resident)
+            if plain:
                 mappings = glibc.split(memory, mappings)
                 heap, own = _heap(memory, mappings, malloc.library, pointers)
-            if not heap.arenas:
-                # As with a malloc that is not known: nothing tells its mappings from the server's.
-                heap, own, plain = Heap([], {}, heap.trouble), [], False
+        if heap and not heap.arenas:
+            # As with a malloc that is not known: nothing tells its mappings from the server's.
+            heap, own, plain = Heap([], {}, heap.trouble), [], False
         heaps = {m.start for books in heap.arenas for m in books.heaps} | set(heap.mapped) if heap else set()
         kinds = pages.classify(mappings, pointers, heaps, not plain)
         status = _status(pid)
@@ -88,6 +89,11 @@ def look(pid: int) -> Outside:
         raise Failure(str(error)) from None
     except OSError as error:
         raise Failure(running.refusal(pid, error)) from None
+
+
+def _head(pid: int, path: str) -> bytes:
+    with inside.path(pid, path).open("rb") as file:
+        return file.read(bss.HEAD)
 
 
 def _heap(memory: Memory, mappings: list[Mapping], library: str, pointers: list[int]) -> tuple[Heap, list[Own]]:

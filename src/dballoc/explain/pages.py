@@ -63,7 +63,7 @@ def _by_neighbour(mapping: Mapping, before: Mapping | None, its: Kind | None, ow
     """``before``: the mapping that ends where this one begins; ``its`` kind."""
     if before and before.guard and before.size <= _GUARD and ("nh" in mapping.flags or mapping.size == _STACK):
         return Kind.OLD_STACK
-    if before and before.file and its in (Kind.CODE, Kind.DATA):
+    if before and before.file and its in (Kind.CODE, Kind.DATA) and not mapping.behind:
         return Kind.DATA  # .bss, and what the loader has protected again
     if own_malloc and mapping.private:
         return Kind.MALLOC

@@ -9,7 +9,9 @@ _HEAD = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S{4}) ([0-9a-f]+) \S+ (\d+) *(.*)
 
 @dataclass(frozen=True)
 class Mapping:
-    """One mapping. Sizes in bytes; ``flags``: two letters each, as in VmFlags."""
+    """One mapping. Sizes in bytes; ``flags``: two letters each, as in VmFlags; ``behind``: known to be no part of the file that
+    is mapped before it.
+    """
 
     start: int
     end: int
@@ -24,6 +26,7 @@ class Mapping:
     huge: int
     hugetlb: int
     flags: frozenset[str]
+    behind: bool = False
 
     @property
     def size(self) -> int:
