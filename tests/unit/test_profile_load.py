@@ -85,7 +85,9 @@ def test_another_document_is_refused_in_one_line(changes: dict[str, Any], said: 
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("content", [b"", b"plain", gzip.compress(b"", mtime=0), gzip.compress(b"[" * 100_000), gzip.compress(b"\xff")])
+@pytest.mark.parametrize(
+    "content", [b"", b"plain", gzip.compress(b"", mtime=0), gzip.compress(b"[" * 100_000), gzip.compress(b"\xff")]
+)
 def test_another_file_is_refused_in_one_line(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "p"
     path.write_bytes(content)
