@@ -32,7 +32,7 @@ def diff(
         # It takes a while to import.
         from dballoc.profile import flamegraph
 
-        page = flamegraph.difference(old, new, of.key, f"{of.title}: {before.name} → {after.name}")
+        page = flamegraph.difference(old, new, of.key, f"{of.title[:1].upper()}{of.title[1:]}: {before.name} → {after.name}")
         profile_files.write(html, page.encode("utf-8", "backslashreplace"))
     stacks = table.growth(old, new, of.key)
     functions = table.growth_by_function(old, new, of.key)
