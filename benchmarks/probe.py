@@ -54,6 +54,14 @@ def profiling_jemalloc() -> bool:
     return done.returncode == 0
 
 
+def judged(low: float, high: float, promise: float | None) -> str:
+    """Whether a promise is kept, as far as the interval tells."""
+    if promise is None:
+        return ""
+    word = "kept" if high <= promise else "BROKEN" if low > promise else "undecided, the interval holds both"
+    return f"; promised {promise}: {word}"
+
+
 def measure(out: Path, name: str, variants: list[dict[str, Any]], args: argparse.Namespace) -> None:
     """Run or resume a campaign with the command that users have, and print every variant's ratio."""
     server = {"use": args.use, "engine": args.engine}
@@ -75,8 +83,7 @@ def measure(out: Path, name: str, variants: list[dict[str, Any]], args: argparse
     for comparison in [*found.floor, *found.family]:
         if comparison.metric.key.startswith("cpu") and comparison.ratio:
             r = comparison.ratio
-            promise = PROMISED.get(comparison.variant)
-            said = "" if promise is None else f"; promised {promise}: {'held' if r.estimate <= promise else 'NOT HELD'}"
+            said = judged(r.low, r.high, PROMISED.get(comparison.variant))
             print(f"{comparison.variant}: {r.estimate:.4f} [{r.low:.4f}, {r.high:.4f}], {r.blocks} blocks{said}", flush=True)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dballoc.cli.profile_heap import heap_
 from dballoc.errors import UsageError
 from dballoc.profile import launch, probe
 
@@ -95,3 +96,19 @@ def test_nobody_listens(tmp_path: Path) -> None:
     (tmp_path / "12.sock").touch()
     with pytest.raises(UsageError, match="no probe listens there"):
         probe.of_directory(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"by": "moon"}, "--by moon: it is function, user, connection or digest"),
+        ({"count": 3}, "--count and --at-peak go with --period"),
+        ({"pid": 1, "out_dir": Path("/tmp")}, "give --out-dir, or one of"),
+        ({"interval": "7"}, "--interval: '7' is not a size"),
+        ({"period": "1ms"}, "--period: at least 100ms"),
+        ({"pid": 999999999}, "process 999999999: No such file"),
+    ],
+)
+def test_what_profile_heap_refuses(asked: dict[str, object], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        heap_(**asked)  # type: ignore[arg-type]
