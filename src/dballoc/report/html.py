@@ -40,7 +40,7 @@ def render(content: Page, redacted: bool) -> str:
         style=Markup((package / "static" / "report.css").read_text(encoding="utf-8")),
         script=Markup((package / "static" / "report.js").read_text(encoding="utf-8")),
         flames=Markup(flamegraph.library() if content.embeds else ""),
-        library=Markup(_inside_script(export.javascript())), data=Markup(script_json(data)),
+        library=Markup(f"(() => {{{_inside_script(export.javascript())}}})();"), data=Markup(script_json(data)),
     )  # fmt: skip
 
 
@@ -55,5 +55,7 @@ def script_json(value: Any) -> str:
 
 
 def _inside_script(code: str) -> str:
-    """Our own library's code; in its strings alone could there be an end of the element."""
+    """Our own library's code; in its strings alone could there be an end of the element. It runs in a function of its own (see
+    :func:`render`), for its short names, ``d3`` among them, would hide those of the flame graphs' library.
+    """
     return code.replace("</script", "<\\/script").replace("<!--", "<\\!--")
