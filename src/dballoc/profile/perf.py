@@ -89,10 +89,11 @@ def record(
 def _record(
     perf: str, pid: int, seconds: float, stacks: int, custody: Custody, scratch: Path, alive: Callable[[], None], traced: bool
 ) -> Recording:
-    before, threads = switches(pid)
+    before, looked = switches(pid)[0], time.monotonic()
     time.sleep(_LOOK)
     now, threads = switches(pid)
-    expected = (now - before) / _LOOK * seconds
+    # On a busy machine the look takes longer than it should.
+    expected = (now - before) / (time.monotonic() - looked) * seconds
     every, rarer = period(expected, stacks), period(expected, max(1, stacks // _FEWER))
     per_thread = threads * (os.cpu_count() or 1) > _COUNTERS
     options = ["--per-thread"] if per_thread else []

@@ -19,9 +19,12 @@ _LEGEND_ENTRY, _LETTER = 44, 7
 
 
 def library() -> str:
-    """Vega, Vega-Lite and vega-embed. In their strings alone could there be an end of the element."""
+    """Vega, Vega-Lite and vega-embed, in a function of their own: their short names, ``d3`` among them, would hide those of the
+    flame graphs' library. In their strings alone could there be an end of the element.
+    """
     code: str = vl_convert.javascript_bundle(vl_version=VEGA_LITE)  # type: ignore[call-arg]  # its stub lacks the default
-    return code.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+    code = code.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+    return f"(() => {{{code}}})();"
 
 
 def json_text(value: Any) -> str:
