@@ -109,3 +109,31 @@ def test_what_the_program_has_given_back_lazily(running_program: Callable[..., i
     assert 5 << 20 <= lines["lazily freed"] <= 6 << 20
     assert lines["mapped by the server itself"] <= 3 << 20
     assert sum(lines.values()) + found.rest == found.rss
+
+
+READ = """
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+int main(void) {
+    void *volatile small = malloc(100);
+    volatile char *p = mmap(NULL, 8 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (madvise((void *)p, 8 << 20, MADV_NOHUGEPAGE)) return 1;
+    int sum = small == NULL;
+    for (int i = 0; i < 4 << 20; i += 4096) p[i] = 1;
+    for (int i = 4 << 20; i < 8 << 20; i += 4096) sum += p[i];
+    printf("ready\\n");
+    fflush(stdout);
+    return sum + (getchar() == 0);
+}
+"""
+
+
+def test_memory_that_was_read_and_never_written_is_not_resident(running_program: Callable[..., int]) -> None:
+    """The kernel has its one page of zeros there, which it does not count."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root: only it may see the frames of pages")
+    found = ledger(outside.look(running_program("read", READ)))
+    [own] = [line for line in found.lines if line.owner == "mapped by the server itself"]
+    assert (own.resident, own.size) == (4 << 20, 8 << 20)
+    assert abs(found.rest) <= 0.02 * found.rss

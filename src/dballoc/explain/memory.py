@@ -3,8 +3,11 @@
 Only present pages are read. Reading one that is not would map a zero page into the process, or bring one back from swap.
 """
 
+import ctypes
+import mmap
 import os
 import struct
+from functools import cache
 from types import TracebackType
 from typing import Self
 
@@ -16,10 +19,32 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 # proc_pid_pagemap(5).
 _PRESENT, _SWAPPED = np.uint64(1 << 63), np.uint64(1 << 62)
 
+# The page's frame, 0 where we may not know it (CAP_SYS_ADMIN).
+_FRAME = np.uint64((1 << 55) - 1)
+
 # How much of pagemap is held at a time: entries of 8 bytes.
 _ENTRIES = 1 << 20
 
 _PAIR = struct.Struct("<2Q")
+
+
+@cache
+def _zero_frame() -> int:
+    """The frame of the kernel's page of zeros, which stands for untouched memory that was read: present, not in RSS. 0 where
+    frames are not to be known.
+    """
+    with mmap.mmap(-1, PAGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as page:
+        view = ctypes.c_char.from_buffer(page)
+        try:
+            if view.value != b"\0":  # reading it maps the page
+                return 0
+            with open("/proc/self/pagemap", "rb", buffering=0) as pagemap:
+                raw = os.pread(pagemap.fileno(), 8, 8 * (ctypes.addressof(view) // PAGE))
+        except OSError:
+            return 0
+        finally:
+            del view
+    return int.from_bytes(raw, "little") & int(_FRAME)
 
 
 class Span:
@@ -76,7 +101,10 @@ class Memory:
             count = min(_ENTRIES, end // PAGE - at)
             raw = os.pread(self._pagemap, 8 * count, 8 * at)
             entries = np.frombuffer(raw, np.uint64)
-            parts.append(np.pad((entries & _PRESENT) != 0, (0, count - len(entries))))
+            present = (entries & _PRESENT) != 0
+            if zero := _zero_frame():
+                present &= (entries & _FRAME) != np.uint64(zero)
+            parts.append(np.pad(present, (0, count - len(entries))))
         return Span(start, np.concatenate(parts) if parts else np.zeros(1, bool))
 
     def copy(self, span: Span, start: int, end: int) -> memoryview:
