@@ -88,3 +88,10 @@ def test_half_a_malloc_is_called_mixed(running_program: Callable[..., int], c_li
     found = identify.identify(running_program("mixed", USES_MALLOC, preload=str(half)))
     assert found.name == "glibc"
     assert found.mixed == {"free": str(half)}
+
+
+def test_behind_the_probe_is_the_malloc_that_it_hands_calls_on_to() -> None:
+    probe, glibc, jemalloc = "/p/libdballoc_probe.so", "/lib/libc.so.6", "/lib/libjemalloc.so.2"
+    assert identify.behind(probe, [probe, glibc, jemalloc]) == jemalloc
+    assert identify.behind(probe, [glibc, probe]) == glibc
+    assert identify.behind(glibc, [glibc, jemalloc]) == glibc

@@ -1,12 +1,15 @@
 """Which malloc a running process really uses, and with which settings; read from outside."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from dballoc.allocators import find, running
 from dballoc.catalogue import allocators
 from dballoc.host import inside, loader, thp
+
+_PROBE = "libdballoc_probe.so"
 
 # What glibc reads beside GLIBC_TUNABLES (mallopt(3), "Environment variables").
 _GLIBC_OLD = ("MALLOC_ARENA_", "MALLOC_CHECK_", "MALLOC_MMAP_", "MALLOC_PERTURB_", "MALLOC_TOP_PAD_", "MALLOC_TRIM_")
@@ -42,6 +45,7 @@ def identify(pid: int) -> InUse:
         achieved, mapped = thp.achieved(pid), running.mapped(pid)
     except OSError as error:
         raise running.Unreadable(running.refusal(pid, error)) from None
+    bindings = {symbol: behind(library, mapped) for symbol, library in bindings.items()}
     library = bindings.get("malloc") or bindings.get("free")
     if library is None:
         raise running.Unreadable(f"process {pid}: its executable calls no malloc of a library; it may carry its own")
@@ -53,6 +57,14 @@ def identify(pid: int) -> InUse:
         _how(library, executable, environ), mixed, settings(environ, entry["tunables"].get("env") if entry else None),
         idle(environ, library, mapped), achieved,
     )  # fmt: skip
+
+
+def behind(library: str, mapped: Iterable[str]) -> str:
+    """The malloc to which our probe hands calls on: one of the catalogue that is there, glibc's if there is no other."""
+    if Path(library).name != _PROBE:
+        return library
+    known = {path: name for path in mapped if (name := catalogue_name(path))}
+    return next((path for path, name in known.items() if name != "glibc"), next(iter(known), library))
 
 
 def preloaded(pid: int) -> list[str]:
