@@ -71,8 +71,9 @@ def explain(
     """
     changes = {explain_function.install: install, explain_function.remove: remove, explain_function.trim: trim}
     asked = [change for change, wanted in changes.items() if wanted]
-    if len(asked) > 1 or (asked and (without_sql or as_json)):
-        raise UsageError("--install-function, --remove-function and --trim are each given alone, without --no-sql and --json")
+    forms = (without_sql, whole, as_json, as_metrics, html, save, saved, diff, watch, span, save_series)
+    if len(asked) > 1 or (asked and any(forms)):
+        raise UsageError("--install-function, --remove-function and --trim are each given alone, but for the server and --yes")
     if asked:
         asked[0](target.find(pid, socket, service), credentials.find(login_path), yes)
         return

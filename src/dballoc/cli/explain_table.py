@@ -7,7 +7,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from dballoc.cli import procedure
+from dballoc.cli import explain_procedure
 from dballoc.explain.bounds import Bounds
 from dballoc.explain.difference import Difference
 from dballoc.explain.explanation import Explanation
@@ -36,7 +36,7 @@ def print_all(console: Console, found: Explanation) -> None:
         _print_bounds(console, found.bounds, found.verdict, found.reach)
     for note in ledger.notes:
         console.print(Text(f"· {note}", style="dim"))
-    procedure.show(console, found.sections)
+    explain_procedure.show(console, found.sections)
 
 
 def mark(level: Level) -> tuple[str, str]:
