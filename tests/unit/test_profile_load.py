@@ -86,7 +86,8 @@ def test_another_document_is_refused_in_one_line(changes: dict[str, Any], said: 
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"plain", gzip.compress(b"", mtime=0), gzip.compress(b"[" * 100_000), gzip.compress(b"\xff")]
+    "content",
+    [b"", b"plain", gzip.compress(b"", mtime=0), gzip.compress(b"[" * 100_000, mtime=0), gzip.compress(b"\xff", mtime=0)],
 )
 def test_another_file_is_refused_in_one_line(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "p"
