@@ -30,8 +30,13 @@ PROMISED = {"idle": 1.005, "probe": 1.02}
 
 
 def under_probe(name: str, interval: int, sockets: Path) -> dict[str, Any]:
-    """The system's malloc under the probe; a preload counts as an allocator of its own."""
-    return {"name": name, "preload": [str(launch.library())], "env": {"DBALLOC_PROBE": f"{interval}:{sockets}"}}
+    """The system's malloc under the probe."""
+    return {
+        "name": name,
+        "allocator": "glibc",
+        "preload": [str(launch.library())],
+        "env": {"DBALLOC_PROBE": f"{interval}:{sockets}"},
+    }
 
 
 def heaptrack() -> list[dict[str, Any]]:
@@ -39,7 +44,8 @@ def heaptrack() -> list[dict[str, Any]]:
     found = sorted(Path("/usr/lib").glob("**/heaptrack/libheaptrack_preload.so"))
     if not found:
         return []
-    return [{"name": "heaptrack", "preload": [str(found[0])], "env": {"DUMP_HEAPTRACK_OUTPUT": "/dev/null"}}]
+    variant = {"name": "heaptrack", "allocator": "glibc", "preload": [str(found[0])]}
+    return [{**variant, "env": {"DUMP_HEAPTRACK_OUTPUT": "/dev/null"}}]
 
 
 def profiling_jemalloc() -> bool:
@@ -104,7 +110,7 @@ def main() -> None:
         variants = [under_probe("probe", 512 << 10, Path(sockets)), under_probe("idle", 0, Path(sockets)), *heaptrack()]
         chosen = [v for v in variants if not args.only or v["name"] in args.only]
         if chosen:
-            measure(out, "glibc", [{"name": "glibc"}, *chosen], args)
+            measure(out, "glibc", [{"name": "glibc", "allocator": "glibc"}, *chosen], args)
         if profiling_jemalloc() and (not args.only or "prof" in args.only):
             plain = {"name": "jemalloc", "allocator": "jemalloc"}
             prof = {"name": "prof", "allocator": "jemalloc", "tunables": {"prof": "true", "prof_prefix": "/dev/null"}}
