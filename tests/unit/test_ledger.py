@@ -200,8 +200,8 @@ def test_links_and_hash_of_a_cache() -> None:
     look = Outside(1, 0.0, IN_USE, smaps.parse(SMAPS), [Kind.REST] * 16, heap, [], 1, 0, 0, 0.0)
     own = {"key cache (MyISAM)": 128 * MIB, "Aria page cache": 128 * MIB}
     lines = {line.owner: line.resident for line in ledger(look, Labels("10.11-MariaDB", [], [], own, {}, {})).lines}
-    assert lines["Aria page cache, links and hash"] == 24485888
-    assert lines["key cache (MyISAM), links and hash"] == 6033408
+    assert lines["key cache (MyISAM), links and hash"] == 24485888
+    assert lines["Aria page cache, links and hash"] == 6033408
     assert (lines[MAPPED], lines[LIVE]) == (4198400, MIB)
 
 
