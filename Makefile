@@ -24,8 +24,8 @@ native := $(shell find native tests -name '*.[ch]' 2>/dev/null)
 cli_reference := $(bin)/typer dballoc.cli.main utils docs --name dballoc --output
 
 # What starts servers or times code has the machine to itself, the rest shares it. 5: ARGS select nothing of these.
-run-tests = { $(python) -m pytest -n auto tests/browser tests/unit $(1) $(ARGS) || [ $$? = 5 ]; } && \
-	{ $(python) -m pytest tests/integration tests/native $(1) $(ARGS) || [ $$? = 5 ]; }
+run-tests = { $(python) -m pytest -n auto tests/browser tests/unit $(1) $(ARGS) || [ $$? = 5 ]; }; shared=$$?; \
+	{ $(python) -m pytest tests/integration tests/native $(1) $(ARGS) || [ $$? = 5 ]; } && exit $$shared
 
 .PHONY: help demo setup test test-all lint format docs lock clean packages packages-test packages-fetch packages-lint
 
