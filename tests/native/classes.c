@@ -107,7 +107,7 @@ int main(int count, char **words)
     printf("large %zu\n", LARGE * (MAPPED + PAGE));
     printf("stacks %zu\n", STACKS * STACK);
     printf("file %zu\n", OWN);
-    printf("own %zu\n", 3 * OWN);
+    printf("own %zu\n", 2 * OWN);
     printf("huge %zu\n", OWN);
     printf("lazy %zu\n", OWN);
     puts("ready");

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dballoc.explain import outside
-from dballoc.explain.ledger import LIVE, MAPPED, UNNAMED, Ledger, ledger
+from dballoc.explain.ledger import LAZY, LIVE, MAPPED, UNNAMED, Ledger, ledger
 from dballoc.explain.outside import Outside
 from dballoc.explain.pages import Kind
 
@@ -48,6 +48,7 @@ def looked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Looked]:
         ("stacks", Kind.STACK),
         ("file", Kind.FILE),
         ("own", UNNAMED),
+        ("lazy", LAZY),
     ],
 )
 def test_each_class_has_what_the_program_has(looked: Looked, name: str, owner: str) -> None:
