@@ -75,8 +75,13 @@ def started(home: Path, image: Path, mode: str, user: str, preload: str = "") ->
         [server] = psutil.Process(process.pid).children()
         yield Inside(server.pid, image)
     finally:
-        process.kill()  # the server dies with it
+        # One that has changed its user does not die with its parent (PR_SET_PDEATHSIG, prctl(2)).
+        children = psutil.Process(process.pid).children(recursive=True)
+        for child in children:
+            child.kill()
+        process.kill()
         process.wait()
+        psutil.wait_procs(children, 10)
         for path in [*(image / "data").iterdir(), *(image / "run").iterdir()]:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
