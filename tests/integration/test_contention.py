@@ -1,8 +1,6 @@
 """``dballoc profile contention`` and ``bench --profile contention``: a real MariaDB whose malloc has one lock, under sysbench."""
 
 import json
-import os
-import shutil
 import sqlite3
 import subprocess
 import time
@@ -12,7 +10,7 @@ from typing import Any
 
 import pymysql
 import pytest
-from harness import Cli, Experiment, leftovers, wait_until
+from harness import Cli, Experiment, StartServer, leftovers, wait_until
 
 from dballoc.profile.load import load
 
@@ -27,27 +25,11 @@ def nothing_is_left(home: Path) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def server(home: Path) -> Iterator[int]:
+def server(stock_server: StartServer) -> Iterator[int]:
     """The PID of a MariaDB with one arena, under read-only load."""
-    place = home / "contention"
-    (place / "data").mkdir(parents=True)
-    executable = shutil.which("mariadbd", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
-    path = place / "s"
-    with (place / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [
-                str(executable), "--no-defaults", *(["--user=root"] if os.geteuid() == 0 else []),
-                f"--datadir={place / 'data'}", f"--socket={path}", f"--pid-file={place / 'p'}", "--skip-networking",
-                "--skip-grant-tables", "--skip-log-bin", "--innodb-log-file-size=4M", "--innodb-buffer-pool-size=32M",
-                "--max-connections=400",
-            ],
-            env={"PATH": os.environ["PATH"], "MALLOC_ARENA_MAX": "1"}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-            start_new_session=True,
-        )  # fmt: skip
+    pid, path = stock_server("--innodb-buffer-pool-size=32M", "--max-connections=400", MALLOC_ARENA_MAX="1")
     client: subprocess.Popen[bytes] | None = None
     try:
-        wait_until(lambda: path.exists() or process.poll() is not None)
-        assert process.poll() is None, (place / "log").read_text()
         with pymysql.connect(unix_socket=str(path), autocommit=True) as connection, connection.cursor() as cursor:
             cursor.execute("CREATE DATABASE sbtest")
         sysbench = [
@@ -56,14 +38,13 @@ def server(home: Path) -> Iterator[int]:
         ]  # fmt: skip
         subprocess.run([*sysbench, "prepare"], check=True, stdout=subprocess.DEVNULL)
         client = subprocess.Popen([*sysbench, "run"], stdout=subprocess.DEVNULL, start_new_session=True)
-        tasks = Path(f"/proc/{process.pid}/task")
+        tasks = Path(f"/proc/{pid}/task")
         wait_until(lambda: len(list(tasks.iterdir())) > CLIENTS)
-        yield process.pid
+        yield pid
     finally:
-        for each in (client, process):
-            if each:
-                each.kill()
-                each.wait()
+        if client:
+            client.kill()
+            client.wait()
 
 
 def seen(run_cli: Cli, *arguments: str) -> dict[str, Any]:

@@ -5,17 +5,15 @@ import os
 import pty
 import re
 import select
-import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pymysql
 import pytest
-from harness import Cli, wait_until
+from harness import Cli, StartServer
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 MIB = 1 << 20
@@ -30,26 +28,12 @@ def nothing_is_left() -> None:
 
 
 @pytest.fixture(scope="module")
-def server(home: Path) -> Iterator[Server]:
-    """A MariaDB with a key cache of 128 MiB, and a pool that is almost empty."""
-    executable = shutil.which("mariadbd", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
-    place = home / "faults"
-    (place / "data").mkdir(parents=True)
-    with (place / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [
-                str(executable), "--no-defaults", *(["--user=root"] if os.geteuid() == 0 else []),
-                f"--datadir={place / 'data'}", f"--socket={place / 's'}", f"--pid-file={place / 'p'}", "--skip-networking",
-                "--skip-grant-tables", "--skip-log-bin", "--innodb-log-file-size=4M", "--innodb-buffer-pool-size=256M",
-                "--key-buffer-size=128M", "--aria-pagecache-buffer-size=8M", "--max-session-mem-used=1G", "--max-allowed-packet=64M", "--query-cache-size=0",
-            ],
-            env={"PATH": os.environ["PATH"]}, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-        )  # fmt: skip
-    wait_until(lambda: (place / "s").exists() or process.poll() is not None)
-    assert process.poll() is None, (place / "log").read_text()
-    yield process.pid, place / "s"
-    process.kill()
-    process.wait()
+def server(stock_server: StartServer) -> Server:
+    """With a key cache of 128 MiB, and a pool that is almost empty."""
+    return stock_server(
+        "--innodb-buffer-pool-size=256M", "--key-buffer-size=128M", "--aria-pagecache-buffer-size=8M",
+        "--max-session-mem-used=1G", "--max-allowed-packet=64M", "--query-cache-size=0",
+    )  # fmt: skip
 
 
 def connect(server: Server) -> pymysql.Connection:

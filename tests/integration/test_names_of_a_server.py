@@ -1,7 +1,6 @@
 """Names of a real server's addresses, beside those that perf finds for them."""
 
 import contextlib
-import os
 import shutil
 import subprocess
 import threading
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pymysql
 import pytest
-from harness import wait_until
+from harness import StartServer
 
 from dballoc.profile import names
 from dballoc.profile.symbols import Mapped, Symbols
@@ -22,42 +21,27 @@ def nothing_is_left() -> None:
 
 
 @pytest.fixture(scope="module")
-def busy_server(home: Path) -> Iterator[int]:
+def busy_server(stock_server: StartServer) -> Iterator[int]:
     """A stock MariaDB that works at a query; its PID."""
-    executable = shutil.which("mariadbd", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
-    place = home / "names"
-    (place / "data").mkdir(parents=True)
-    with (place / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [
-                str(executable), "--no-defaults", *(["--user=root"] if os.geteuid() == 0 else []),
-                f"--datadir={place / 'data'}", f"--socket={place / 's'}", f"--pid-file={place / 'p'}", "--skip-networking",
-                "--skip-grant-tables", "--skip-log-bin", "--innodb-log-file-size=4M", "--innodb-buffer-pool-size=32M",
-            ],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-        )  # fmt: skip
-    wait_until(lambda: (place / "s").exists() or process.poll() is not None)
-    assert process.poll() is None, (place / "log").read_text()
+    pid, socket = stock_server("--innodb-buffer-pool-size=32M")
     ended = threading.Event()
 
     def work() -> None:
         with (
             contextlib.suppress(pymysql.Error),
-            pymysql.connect(unix_socket=str(place / "s")) as connection,
+            pymysql.connect(unix_socket=str(socket)) as connection,
             connection.cursor() as cursor,
         ):
             while not ended.is_set():
                 cursor.execute("SELECT COUNT(DISTINCT MD5(seq), CONCAT(seq, 'x')) FROM test.seq_1_to_20000")
 
-    with pymysql.connect(unix_socket=str(place / "s")) as connection, connection.cursor() as cursor:
+    with pymysql.connect(unix_socket=str(socket)) as connection, connection.cursor() as cursor:
         cursor.execute("CREATE DATABASE IF NOT EXISTS test")
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
-    yield process.pid
+    yield pid
     ended.set()
     thread.join(10)
-    process.kill()
-    process.wait()
 
 
 def maps_of(pid: int) -> list[Mapped]:
