@@ -1,23 +1,21 @@
 """The page of ``dballoc explain --html`` as a reader sees it: of this very process, looked at a few times."""
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from opening import opened
 
 from dballoc.explain import explanation, page
 from dballoc.explain.bounds import Bounds
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser
 
 pytestmark = pytest.mark.browser
 
-_DRAWN = "document.documentElement.dataset.drawn !== undefined"
 _MARKS = """() => Object.fromEntries([...document.querySelectorAll(".chart")].map((box) => [
   box.dataset.key, box.querySelectorAll("svg .mark-rect.role-mark path, svg .mark-area.role-mark path").length,
 ]))"""
@@ -31,21 +29,6 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("explained") / "page.html"
     path.write_text(page.render(series), encoding="utf-8")
     return path
-
-
-@contextmanager
-def opened(browser: "Browser", path: Path, width: int, scheme: str) -> Iterator[tuple["Page", list[str]]]:
-    """The page with its charts drawn, and everything that went wrong or left it."""
-    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    shown = context.new_page()
-    wrong: list[str] = []
-    shown.on("console", lambda message: wrong.append(f"{message.type}: {message.text}"))
-    shown.on("pageerror", lambda error: wrong.append(f"error: {error}"))
-    shown.on("request", lambda request: wrong.append(request.url[:200]) if request.url != path.as_uri() else None)
-    shown.goto(path.as_uri())
-    shown.wait_for_function(_DRAWN, timeout=60_000)
-    yield shown, wrong
-    context.close()
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import opening
 import pytest
 
 from dballoc.profile import flamegraph
@@ -54,21 +55,16 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: home / f"{name}.html" for name in texts}
 
 
+def at_rest(page: "Page") -> None:
+    page.locator(".flame:not([data-drawn])").first.wait_for(state="detached")
+
+
 @contextmanager
 def opened(browser: "Browser", path: Path, width: int = 1280, scheme: str = "light") -> Iterator["Page"]:
     """The page once it is drawn and at rest. Afterwards: nothing was said on the console, and nothing asked for."""
-    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce")
-    page = context.new_page()
-    wrong: list[str] = []
-    page.on("console", lambda message: wrong.append(f"{message.type}: {message.text}"))
-    page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
-    page.on("dialog", lambda dialog: (wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-    page.on("request", lambda request: wrong.append(f"request: {request.url[:200]}") if request.url != path.as_uri() else None)
-    page.goto(path.as_uri())
-    page.locator(".flame:not([data-drawn])").first.wait_for(state="detached")
-    yield page
-    assert not wrong
-    context.close()
+    with opening.opened(browser, path, width, scheme, at_rest, reduced_motion="reduce") as (page, wrong):
+        yield page
+        assert not wrong
 
 
 def rows(page: "Page", name: str) -> list[float]:

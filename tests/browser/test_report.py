@@ -1,21 +1,19 @@
 """The report as a reader sees it: on a desk and on a phone, in the light and in the dark."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from opening import opened
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser
 
 pytestmark = pytest.mark.browser
 
 WIDTHS = (1280, 390)
 SCHEMES = ("light", "dark")
 
-_DRAWN = "document.documentElement.dataset.drawn !== undefined"
 # Of each chart: its key, and how many points, lines and bars of data it holds.
 _MARKS = """() => [...document.querySelectorAll(".chart")].map((box) => [
   box.dataset.key,
@@ -27,22 +25,6 @@ _LUMINANCE = """(selector) => {
   const [r, g, b] = getComputedStyle(document.querySelector(selector)).backgroundColor.match(/\\d+/g).map(Number);
   return (r + g + b) / 3;
 }"""
-
-
-@contextmanager
-def opened(browser: "Browser", path: Path, width: int, scheme: str) -> Iterator[tuple["Page", list[str]]]:
-    """The page with its charts drawn, and everything that went wrong or left it, filled while it is open."""
-    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    page = context.new_page()
-    wrong: list[str] = []
-    page.on("console", lambda message: wrong.append(f"{message.type}: {message.text}"))
-    page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
-    page.on("dialog", lambda dialog: (wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-    page.on("request", lambda request: wrong.append(f"request: {request.url[:200]}") if request.url != path.as_uri() else None)
-    page.goto(path.as_uri())
-    page.wait_for_function(_DRAWN, timeout=60_000)
-    yield page, wrong
-    context.close()
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from dballoc.analysis.components import LENGTHS, MOST_PAIRS, Components, Costs, Wishes, components, plan
 from dballoc.analysis.duet import Estimate, Piece, block_log
 from dballoc.analysis.procedure import declare
+from dballoc.campaign.pilot import log_ratios
 from dballoc.campaign.run import interleaved, overall
 from dballoc.experiment import schedule
 
@@ -146,6 +147,25 @@ def test_a_small_pilot_gives_finite_components(starts: int, slices: int, pieces:
 def test_a_pilot_that_is_not_whole_is_refused(starts: list) -> None:
     with pytest.raises(ValueError, match="a pilot has two starts or more"):
         components(starts, 0.5)
+
+
+def pilot_rows(stalled: set[tuple[int, int, int]]) -> list[dict]:
+    """Two starts of six slices in four readings; at ``stalled`` (start, slice, reading) the partner did nothing."""
+    return [
+        {"position": start, "slice": n, "role": role, "cpu": 0.01 if works else 0.0, "events": 10.0 if works else 0.0}
+        for start in range(2) for n in range(6) for reading in range(4) for role in ("A1", "A2")
+        for works in [role == "A1" or (start, n, reading) not in stalled]
+    ]  # fmt: skip
+
+
+def test_a_server_that_stood_still_costs_the_pilot_a_pair_of_slices() -> None:
+    assert [len(start) for start in log_ratios(pilot_rows(set()))] == [6, 6]
+    assert [len(start) for start in log_ratios(pilot_rows({(0, 3, 0)}))] == [6, 6]  # for a moment: half of it worked
+    found = log_ratios(pilot_rows({(0, 3, 0), (0, 3, 1)}))
+    assert [len(start) for start in found] == [4, 4]
+    assert all(len(parts) == 2 for start in found for parts in start)
+    with pytest.raises(ValueError, match="a pilot has"):
+        components(log_ratios(pilot_rows({(0, 0, 0), (0, 0, 1), (1, 5, 2), (1, 5, 3)})), 0.5)
 
 
 LEVELS = {n: declare(n, 4).confidence for n in range(1, 41)}

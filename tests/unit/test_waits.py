@@ -183,6 +183,12 @@ def test_the_table_of_one_profile() -> None:
     assert rows[0].difference == pytest.approx(0.7)
 
 
+def test_an_idle_server_waits_for_its_clients() -> None:
+    rows = dominant({"share": profile((LOCK, 2), (CLIENT, 98))}, "waits")
+    assert rows[0].function == "recv"  # vio_read leads to as many, and to no other
+    assert "vio_read" not in {r.function for r in rows}
+
+
 def test_the_ways_into_malloc() -> None:
     deep = stack("a", "b", "c", "d", "e", "malloc@libc.so.6", "__lll_lock_wait_private@libc.so.6", "[do_futex]")
     first, second = into_malloc(profile((deep, 30), (FAULT, 10), (CLIENT, 60)), "waits")

@@ -61,7 +61,7 @@ def evaluate(setting: Setting, rows: list[Row]) -> Findings:
     found = {}
     for workload in setting.experiment.workloads:
         mine = [r for r in rows if r["workload"] == workload]
-        whole = components(_logs(mine), _seconds(mine) / 2)
+        whole = components(log_ratios(mine), _seconds(mine) / 2)
         found[workload] = replace(whole, slice=whole.slice * gain, piece=whole.piece * gain)
     worst = max(found.values(), key=lambda c: c.block(1.0, 2))
     return Findings(scatter, found, duet_plan(setting, worst))
@@ -85,21 +85,28 @@ def _seconds(rows: list[Row]) -> float:
     return math.fsum(first)
 
 
-def _logs(rows: list[Row]) -> list[list[list[float]]]:
-    """The ln ratio by start, slice and half of the slice's time."""
+def log_ratios(rows: list[Row]) -> list[list[list[float]]]:
+    """The ln ratio by start, slice and half of the slice's time. A pair of swapped slices in which a server stood still for
+    one of those halves is left out, of every start, so that all stay alike.
+    """
     by_place: dict[tuple[int, int], dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         by_place[row["position"], row["slice"]][row["role"]].append(row)
-    starts: dict[int, list[list[float]]] = defaultdict(list)
-    for (position, _), sides in sorted(by_place.items()):
+    starts: dict[int, dict[int, list[float]]] = defaultdict(dict)
+    stalled = set()
+    for (position, number), sides in sorted(by_place.items()):
         middle = len(sides["A1"]) // 2
         parts = ((sides["A1"][part], sides["A2"][part]) for part in (slice(0, middle), slice(middle, None)))
-        starts[position].append([_cost(partner) - _cost(baseline) for baseline, partner in parts])
-    return list(starts.values())
+        costs = [(_cost(partner), _cost(baseline)) for baseline, partner in parts]
+        starts[position][number] = [x - y for x, y in costs if x is not None and y is not None]
+        if len(starts[position][number]) < len(costs):
+            stalled.add(number // 2)
+    return [[logs for number, logs in start.items() if number // 2 not in stalled] for start in starts.values()]
 
 
-def _cost(rows: list[Row]) -> float:
-    """The ln of CPU per transaction of one server in part of a slice."""
+def _cost(rows: list[Row]) -> float | None:
+    """The ln of CPU per transaction of one server in part of a slice; None if nothing was done in it."""
     if not rows:
         raise ValueError("a part of a slice is empty")
-    return math.log(math.fsum(r["cpu"] for r in rows) / math.fsum(r["events"] for r in rows))
+    cpu, events = math.fsum(r["cpu"] for r in rows), math.fsum(r["events"] for r in rows)
+    return math.log(cpu / events) if cpu > 0 and events > 0 else None

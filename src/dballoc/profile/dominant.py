@@ -1,7 +1,7 @@
 """The table of dominant inclusive frames across variants. Pure.
 
 A function's share is that of all waits whose stack contains it, however often. The kernel's functions are left out, and those
-on nearly every stack of every variant: they lead to all waits and tell nothing.
+on nearly every stack of every variant, for they lead to all waits and tell nothing, unless it is they that enter the kernel.
 """
 
 from collections.abc import Mapping
@@ -34,18 +34,21 @@ class Row:
 def dominant(profiles: Mapping[str, Profile], value: str, most: int = 25) -> list[Row]:
     """The rows, the largest difference first. KeyError if a profile has no such value."""
     shares = {}
+    entering: set[str] = set()
     sides: dict[str, float] = {}
     modules: dict[str, str] = {}
     for name, profile in profiles.items():
         whole = profile.total(value) or 1.0
         shares[name] = {function: share / whole for function, share in inclusive(profile, value).items()}
         _sides(profile, value, whole, sides, modules)
+        entering |= _entering(profile, value, whole)
     rows = [
         Row(function, module, {name: mine.get(function, 0.0) for name, mine in shares.items()}, sides[function] > 0)
         for function, module in modules.items()
         if module != "[kernel]"
     ]
-    rows = [r for r in rows if max(r.shares.values()) >= LEAST_OF_ALLOCATOR and min(r.shares.values()) < EVERYWHERE]
+    rows = [r for r in rows if max(r.shares.values()) >= LEAST_OF_ALLOCATOR]
+    rows = [r for r in rows if min(r.shares.values()) < EVERYWHERE or r.function in entering]
     rows.sort(key=lambda r: (-r.difference, -max(r.shares.values()), r.function))
     told = [r for r in rows if max(r.shares.values()) >= LEAST][:most]
     first = [r for r in rows if r.allocator][:ALLOCATORS]
@@ -65,3 +68,14 @@ def _sides(profile: Profile, value: str, whole: float, sides: dict[str, float], 
             modules.setdefault(frame.function, frame.module)
         for function, in_malloc in below.items():
             sides[function] = sides.get(function, 0.0) + (share if in_malloc else -share)
+
+
+def _entering(profile: Profile, value: str, whole: float) -> set[str]:
+    """The innermost functions outside the kernel of stacks worth a line."""
+    column = profile.column(value)
+    own: dict[str, float] = {}
+    for sample in profile.samples:
+        inner = next((f.function for f in reversed(sample.stack) if f.module != "[kernel]"), None)
+        if inner is not None:
+            own[inner] = own.get(inner, 0.0) + sample.values[column] / whole
+    return {function for function, share in own.items() if share >= LEAST}
