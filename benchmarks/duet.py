@@ -1,6 +1,6 @@
 """What the duet resolves on this machine, beside solo in the same time; known effects, found or not.
 
-    python benchmarks/duet.py [--seeds 20] [--minutes 6] [--part aa|solo|effects|memory] [--out DIR]
+    python benchmarks/duet.py [--seeds 20] [--first 1] [--minutes 6] [--part aa|solo|effects|memory] [--out DIR]
 
 aa       the baseline beside itself, oltp_read_only, 4 clients a side, once for each seed: how often the interval holds 1,
          and how wide it is; a campaign ends before its minutes at the look that finds it no wider than ±1 %
@@ -60,10 +60,10 @@ def words(c: Comparison) -> str:
     return f"{r.estimate:.4f} [{r.low:.4f}, {r.high:.4f}] ±{(r.high - r.low) / 2:.2%} at {r.confidence:.2%}, {r.blocks} blocks"
 
 
-def aa(out: Path, seeds: int, budget: str) -> None:
+def aa(out: Path, seeds: range, budget: str) -> None:
     """The duet against itself."""
     held, narrow, halves = 0, 0, []
-    for seed in range(1, seeds + 1):
+    for seed in seeds:
         table = experiment(f"aa-{seed}", [{"name": "glibc"}], design="duet", duet={"threads": 4}, budget=budget, seed=seed)
         campaign = run(out / f"aa-{seed}", table)
         [floor] = compare(campaign).floor
@@ -73,7 +73,7 @@ def aa(out: Path, seeds: int, budget: str) -> None:
         held, narrow, halves = held + inside, narrow + (half <= 0.01), [*halves, half]
         note = "" if inside else "  DOES NOT HOLD 1"
         print(f"duet A/A, seed {seed:2}: {words(floor)}, {minutes(campaign):.1f} min{note}", flush=True)
-    print(f"duet A/A: the interval holds 1 at {held} of {seeds} seeds; half-width at most 1 % at {narrow} of them,")
+    print(f"duet A/A: the interval holds 1 at {held} of {len(seeds)} seeds; half-width at most 1 % at {narrow} of them,")
     print(f"          median {statistics.median(halves):.2%}, widest {max(halves):.2%}", flush=True)
 
 
@@ -145,6 +145,7 @@ def main() -> None:
     """Run the parts asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--first", type=int, default=1, help="the first seed, where some were run before")
     parser.add_argument("--minutes", type=float, default=6)
     parser.add_argument("--part", choices=["aa", "solo", "effects", "memory"], action="append")
     parser.add_argument("--out", type=Path, default=Path("dballoc-results/benchmark-duet"))
@@ -154,7 +155,7 @@ def main() -> None:
     budget = f"{round(args.minutes * 60)}s"
     parts = args.part or ["aa", "solo", "effects", "memory"]
     if "aa" in parts:
-        aa(out, args.seeds, budget)
+        aa(out, range(args.first, args.first + args.seeds), budget)
     if "solo" in parts:
         solo(out, budget)
     if "effects" in parts:
