@@ -368,8 +368,8 @@ def never_swapped(model: Experiment, campaigns: int, blocks: int, slices: int = 
 def block_logs(baseline: Floats, partner: Floats, how: Estimate = "paired") -> Floats:
     """`block_log` for arrays: from (…, slice) to (…); of the estimates that go by pairs."""
     found = partner - baseline
-    pairs = (found[..., 0::2] + found[..., 1::2]) / 2
     if how == "paired":
-        return pairs.mean(axis=-1)
-    end = pairs.shape[-1] // 4
-    return np.sort(pairs, axis=-1)[..., end : pairs.shape[-1] - end].mean(axis=-1)
+        return ((found[..., 0::2] + found[..., 1::2]) / 2).mean(axis=-1)
+    neighbours = np.sort((found[..., :-1] + found[..., 1:]) / 2, axis=-1)
+    end = neighbours.shape[-1] // 4
+    return neighbours[..., end : neighbours.shape[-1] - end].mean(axis=-1)

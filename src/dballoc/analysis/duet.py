@@ -6,8 +6,9 @@ names, so that of two identical ones neither is favoured:
 
 paired       the mean over pairs of swapped slices of what both servers showed at the same moment. What hits both at once
              cancels, and so does what slows one half down for longer than a pair.
-middle       the same, but the interquartile mean: the quarter of the pairs at either end, in which a disturbance of one half
-             began or ended, weighs nothing.
+middle       the interquartile mean over all neighbouring slices, each with the one before and the one after it: the quarter
+             at either end, in which a disturbance of one half began or ended, weighs nothing. Of 106 blocks of one
+             allocator beside itself on a restless machine the standard deviation was 6 % smaller than over separate pairs.
 undisturbed  for each half, the partner's least disturbed pieces less the baseline's on the same half: of all pieces of a block
              the cheapest fifth. It is the better one where other tenants of the machine slow one CPU down for seconds now and
              then, which nothing reports: that can only add to a cost, never take from it.
@@ -41,7 +42,7 @@ class Piece(NamedTuple):
 
 def block_log(estimate: Estimate, baseline: Sequence[Piece], partner: Sequence[Piece]) -> float | None:
     """A block's value; None where there is not enough for one: a whole pair of slices, or both servers on both halves."""
-    return _ESTIMATES[estimate](_working(baseline), _working(partner))
+    return _ESTIMATES[estimate](baseline, partner)
 
 
 def paired(baseline: Sequence[Piece], partner: Sequence[Piece]) -> float | None:
@@ -51,16 +52,27 @@ def paired(baseline: Sequence[Piece], partner: Sequence[Piece]) -> float | None:
 
 
 def middle(baseline: Sequence[Piece], partner: Sequence[Piece]) -> float | None:
-    """See the module; of three pairs or fewer, the mean of all."""
-    pairs = sorted(_pairs(baseline, partner))
-    end = len(pairs) // 4
-    return statistics.fmean(pairs[end : len(pairs) - end]) if pairs else None
+    """See the module; of three or fewer, the mean of all."""
+    means = sorted(neighbours(baseline, partner))
+    end = len(means) // 4
+    return statistics.fmean(means[end : len(means) - end]) if means else None
+
+
+def neighbours(baseline: Sequence[Piece], partner: Sequence[Piece]) -> list[float]:
+    """The mean ln ratio of every slice and the next, between which the halves are swapped."""
+    logs = _logs(baseline, partner)
+    return [(logs[n] + logs[n + 1]) / 2 for n in sorted(logs) if n + 1 in logs]
 
 
 def _pairs(baseline: Sequence[Piece], partner: Sequence[Piece]) -> list[float]:
-    first, second = _by_slice(baseline), _by_slice(partner)
-    logs = {n: second[n] - first[n] for n in first.keys() & second.keys()}
+    logs = _logs(baseline, partner)
     return [(logs[n] + logs[n + 1]) / 2 for n in sorted(logs) if n % 2 == 0 and n + 1 in logs]
+
+
+def _logs(baseline: Sequence[Piece], partner: Sequence[Piece]) -> dict[int, float]:
+    """The ln ratio by slice."""
+    first, second = _by_slice(baseline), _by_slice(partner)
+    return {n: second[n] - first[n] for n in first.keys() & second.keys()}
 
 
 def undisturbed(baseline: Sequence[Piece], partner: Sequence[Piece]) -> float | None:
@@ -90,7 +102,7 @@ def _working(pieces: Sequence[Piece]) -> list[Piece]:
 
 def _by_slice(pieces: Sequence[Piece]) -> dict[int, float]:
     sums: dict[int, tuple[float, float]] = {}
-    for piece in pieces:
+    for piece in _working(pieces):
         cpu, events = sums.get(piece.slice, (0.0, 0.0))
         sums[piece.slice] = cpu + piece.cpu, events + piece.events
     return {n: math.log(cpu / events) for n, (cpu, events) in sums.items()}
@@ -98,7 +110,7 @@ def _by_slice(pieces: Sequence[Piece]) -> dict[int, float]:
 
 def _by_half(pieces: Sequence[Piece]) -> dict[int, list[float]]:
     logs = defaultdict(list)
-    for piece in pieces:
+    for piece in _working(pieces):
         logs[piece.half].append(math.log(piece.cpu / piece.events))
     return logs
 

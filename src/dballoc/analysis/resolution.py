@@ -17,6 +17,9 @@ POWER = 0.8
 # The level of the range in which the scatter, and with it a number of blocks, is expected to lie.
 LEVEL = 0.9
 
+# The share of campaigns whose intervals are to be no wider than planned.
+ASSURANCE = 0.9
+
 # A campaign of more blocks is nothing that anybody would wait for.
 MOST_BLOCKS = 10_000
 
@@ -58,6 +61,15 @@ def half_width(scatter: float, blocks: int, confidence: float) -> float:
     if blocks < 2:
         return math.inf
     return _grown(float(stdtrit(blocks - 1, (1 + confidence) / 2)) * scatter / math.sqrt(blocks))
+
+
+def assured(scatter: float, blocks: int, confidence: float) -> float:
+    """The half-width that :data:`ASSURANCE` of campaigns keep within, each with a standard deviation of its own: that of
+    s·√(χ²÷ν) with χ² at that quantile (Kupper and Hafner, *The American Statistician* 43, 1989). Infinite below two blocks.
+    """
+    if blocks < 2:
+        return math.inf
+    return half_width(scatter * math.sqrt(float(chdtri(blocks - 1, 1 - ASSURANCE)) / (blocks - 1)), blocks, confidence)
 
 
 def detectable(scatter: float, blocks: int, confidence: float) -> float:

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import get_args
 
-from dballoc.analysis.components import Components, Plan, components
-from dballoc.analysis.duet import Estimate, Piece, block_log
+from dballoc.analysis.components import Components, Plan, components, interquartile_gain
+from dballoc.analysis.duet import Estimate, Piece, block_log, neighbours
 from dballoc.campaign.estimate import duet_plan
 from dballoc.campaign.prepare import Setting
 from dballoc.errors import UsageError
@@ -56,12 +56,16 @@ def evaluate(setting: Setting, rows: list[Row]) -> Findings:
     """``rows``: the slices of the pilot's trials with their ``position`` and ``role``. ValueError when they are not whole."""
     scatter = {how: _scatter(rows, how) for how in get_args(Estimate)}
     how = setting.experiment.duet.estimate
-    # The components are those of single slices; how much of them is left, the estimate's own scatter tells.
-    gain = min(1.0, scatter[how] / scatter["paired"]) if scatter["paired"] else 1.0
     found = {}
     for workload in setting.experiment.workloads:
         mine = [r for r in rows if r["workload"] == workload]
         whole = components(log_ratios(mine), _seconds(mine) / 2)
+        # The components are those of single slices, bursts included; so much of them is left by the estimate.
+        gain = 1.0
+        if how == "undisturbed" and scatter["paired"]:
+            gain = min(1.0, scatter[how] / scatter["paired"])
+        elif how == "middle":
+            gain = interquartile_gain([neighbours(pieces(a), pieces(b)) for a, b in _starts(mine)])
         found[workload] = replace(whole, slice=whole.slice * gain, piece=whole.piece * gain)
     worst = max(found.values(), key=lambda c: c.block(1.0, 2))
     return Findings(scatter, found, duet_plan(setting, worst))
@@ -69,14 +73,19 @@ def evaluate(setting: Setting, rows: list[Row]) -> Findings:
 
 def _scatter(rows: list[Row], how: Estimate) -> float:
     """Of the starts, for every workload."""
-    parts: dict[tuple[int, str], dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
-    for row in rows:
-        parts[row["position"], row["workload"]][row["role"]].append(row)
-    values = [block_log(how, pieces(sides["A1"]), pieces(sides["A2"])) for sides in parts.values()]
+    values = [block_log(how, pieces(baseline), pieces(partner)) for baseline, partner in _starts(rows)]
     whole = [v for v in values if v is not None]
     if not whole:
         raise ValueError("no whole pair of slices")
     return math.sqrt(statistics.fmean(v * v for v in whole))
+
+
+def _starts(rows: list[Row]) -> list[tuple[list[Row], list[Row]]]:
+    """Of every start and workload the slices of the baseline, and of what ran beside it."""
+    parts: dict[tuple[int, str], dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        parts[row["position"], row["workload"]][row["role"]].append(row)
+    return [(sides["A1"], sides["A2"]) for sides in parts.values()]
 
 
 def _seconds(rows: list[Row]) -> float:

@@ -31,7 +31,7 @@ def section(campaign: Campaign, comparisons: Comparisons, variants: Variants, ea
 
 _ESTIMATES = {
     "paired": "Estimate: the mean of what both servers showed at the same time, over pairs of swapped slices (paired).",
-    "middle": "Estimate: the interquartile mean of what both servers showed at the same time, over pairs of swapped slices "
+    "middle": "Estimate: the interquartile mean of what both servers showed at the same time, over all neighbouring slices "
     "(middle).",
     "undisturbed": "Estimate: on each half of the CPUs, a server's cheapest fifth of all quarter-seconds, when nobody else "
     "slowed that half down; then the mean of both halves (undisturbed).",

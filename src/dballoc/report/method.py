@@ -67,7 +67,7 @@ def _solo(campaign: Campaign, procedure: Procedure) -> str:
 
 
 _ESTIMATES = {
-    "middle": "A block's d: the interquartile mean of ln(variant ÷ baseline) over pairs of swapped slices, so that the halves' "
+    "middle": "A block's d: the interquartile mean of ln(variant ÷ baseline) over all neighbouring slices, so that the halves' "
     "difference goes, and whatever hits both servers at once, or one half for a while.",
     "undisturbed": "A block's d: on each half, the variant's cheapest fifth of all quarter-seconds less the baseline's on the "
     "same half, as logarithms; then the mean of both halves. Neighbours that slow a CPU down can only add to a cost.",
