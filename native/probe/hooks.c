@@ -53,7 +53,7 @@ NEW_FUNCTIONS(OPERATOR_NEW)
         call_begin(&call, FREEING, 0);                                                                                 \
         call_free(&call, block);                                                                                       \
         next.name arguments;                                                                                           \
-        call_end(&call, NULL, NULL);                                                                                   \
+        call_end(&call, NULL, FRAME);                                                                                  \
     }                                                                                                                  \
     EXPORT void name parameters;                                                                                       \
     EXPORT void name parameters                                                                                        \

@@ -39,13 +39,14 @@ struct latency *latency_of(enum operation operation, uint32_t size_class, uint32
     return &table[((uint32_t)operation * LATENCY_SIZES + size_class) * LATENCY_TIMES + bucket];
 }
 
-void latency_add(enum operation operation, size_t size, uint64_t nanoseconds)
+uint64_t latency_add(enum operation operation, size_t size, uint64_t nanoseconds)
 {
     const uint64_t ns = nanoseconds > latency_overhead ? nanoseconds - latency_overhead : 0;
     const uint32_t size_class = bits(size) < LATENCY_SIZES ? bits(size) : LATENCY_SIZES - 1;
     struct latency *entry = latency_of(operation, size_class, bucket_of(ns));
     atomic_fetch_add_explicit(&entry->count, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&entry->nanoseconds, ns, memory_order_relaxed);
+    return ns;
 }
 
 void latency_reset(void)

@@ -151,6 +151,20 @@ static void sampled(const struct call *call, void *block, const uintptr_t *frame
     live_insert(&live);
 }
 
+/* Rare enough to walk a stack: a stall has lasted longer than that takes. */
+static void timed(struct thread *mine, const struct call *call, uint64_t nanoseconds, const uintptr_t *frame)
+{
+    const bool stalled = nanoseconds >= LATENCY_STALLED;
+    if (!stalled && draw(mine) >> 32 >= (1ULL << 32) / LATENCY_STACKS)
+        return;
+    uintptr_t pcs[STACK_DEPTH];
+    bool truncated = false;
+    const uint32_t depth = unwind(frame, pcs, &truncated);
+    struct stack_times *times = &stacks_of(pcs, depth, truncated)->times[call->operation];
+    atomic_fetch_add_explicit(stalled ? &times->stalls : &times->calls, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(stalled ? &times->stalled : &times->nanoseconds, nanoseconds, memory_order_relaxed);
+}
+
 void call_end(const struct call *call, void *block, const uintptr_t *frame)
 {
     if (call->interval == 0 && call->start == 0)
@@ -160,7 +174,7 @@ void call_end(const struct call *call, void *block, const uintptr_t *frame)
     const int error = errno;
     mine->busy = true;
     if (call->start != 0)
-        latency_add(call->operation, call->bytes, end - call->start);
+        timed(mine, call, latency_add(call->operation, call->bytes, end - call->start), frame);
     if (call->interval != 0 && block != NULL)
         sampled(call, block, frame);
     mine->busy = false;

@@ -7,6 +7,8 @@
  *   HEAD   version (u64) and 19 more u64, see head() below
  *   STAK   id, depth, truncated, 0 (u32 each); objects, bytes, variance (f64); samples (u64); depth × return address (u64),
  *          the innermost first. What was allocated there since the last reset, estimated.
+ *   WAIT   stack's id, operation (0 malloc, 1 free), (u32 each); timed calls whose stack was taken: calls, ns in them; stalled
+ *          calls, ns in those (u64 each). HEAD says for how many timed calls each of the former stands.
  *   LIVE   struct live_block, one after the other: 5 u64, 1 f64, 2 u32
  *   TIME   operation (0 malloc, 1 free), size class, time bucket, 0 (u32 each); calls timed, ns in them (u64)
  *   BUID   lines "build-id path" of what is loaded
@@ -96,7 +98,7 @@ static void head(void)
             latency_overhead,
             (uint64_t)live_totals.bytes,
             (uint64_t)live_totals.peak,
-            0,
+            LATENCY_STACKS,
     };
     block("HEAD", sizeof words);
     put(words, sizeof words);
@@ -112,6 +114,17 @@ static void live_blocks(void)
     }
 }
 
+static void wait_block(uint32_t stack, uint32_t operation, const struct stack_times *times)
+{
+    const uint64_t sums[] = {times->calls, times->nanoseconds, times->stalls, times->stalled};
+    if (sums[0] == 0 && sums[2] == 0)
+        return;
+    const uint32_t words[] = {stack, operation};
+    block("WAIT", sizeof words + sizeof sums);
+    put(words, sizeof words);
+    put(sums, sizeof sums);
+}
+
 static void stack_blocks(void)
 {
     uint32_t cursor = 0;
@@ -125,6 +138,8 @@ static void stack_blocks(void)
         put(sums, sizeof sums);
         put(&samples, sizeof samples);
         put(s->pcs, pcs);
+        for (uint32_t operation = 0; operation < OPERATIONS; operation++)
+            wait_block(words[0], operation, &s->times[operation]);
     }
 }
 

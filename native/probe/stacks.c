@@ -6,7 +6,7 @@
 
 #include "memory.h"
 
-/* The arena is 64 MiB of address space: 190,000 stacks of 36 frames, more than the index has room for. */
+/* The arena is 64 MiB of address space: 160,000 stacks of 36 frames, more than the index has room for. */
 enum { INDEX = 1 << 17, MOST_PROBES = 128, UNIT = 8 };
 static const uint64_t ARENA = 64U << 20;
 
@@ -110,5 +110,11 @@ void stacks_reset(void)
         atomic_store_explicit(&stack->bytes, 0, memory_order_relaxed);
         atomic_store_explicit(&stack->variance, 0, memory_order_relaxed);
         atomic_store_explicit(&stack->samples, 0, memory_order_relaxed);
+        for (struct stack_times *t = stack->times; t < stack->times + OPERATIONS; t++) {
+            atomic_store_explicit(&t->calls, 0, memory_order_relaxed);
+            atomic_store_explicit(&t->nanoseconds, 0, memory_order_relaxed);
+            atomic_store_explicit(&t->stalls, 0, memory_order_relaxed);
+            atomic_store_explicit(&t->stalled, 0, memory_order_relaxed);
+        }
     }
 }

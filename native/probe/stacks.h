@@ -6,15 +6,24 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "sample.h"
+
 enum { STACK_DEPTH = 256 };
 
-/* pcs: return addresses, the innermost first. objects, bytes, variance (of bytes): estimates since the last reset. */
+/* Timed calls of one operation, and the stalled ones among them: how many, and their nanoseconds. */
+struct stack_times {
+    _Atomic uint64_t calls, nanoseconds, stalls, stalled;
+};
+
+/* pcs: return addresses, the innermost first. objects, bytes, variance (of bytes): estimates since the last reset; times: of
+ * the timed calls whose stack was taken, since then. */
 struct stack {
     uint64_t hash;
     uint32_t depth;
     uint32_t truncated;
     _Atomic double objects, bytes, variance;
     _Atomic uint64_t samples;
+    struct stack_times times[OPERATIONS];
     uintptr_t pcs[];
 };
 

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ from typing import Any
 
 import pymysql
 import pytest
-from harness import Cli, wait_until
+from harness import Cli, Experiment, wait_until
 
 from dballoc.allocators import find
 from dballoc.errors import UsageError
@@ -166,3 +167,21 @@ def test_a_program_under_the_probe_is_itself(run_cli: Cli, home: Path) -> None:
     refused = run_cli("exec", "--probe", "heap", "--out", home / "exec-q", "--", "/nowhere/mysqld")
     assert (refused.status, refused.stderr) == (2, "dballoc: /nowhere/mysqld: there is no such program\n")
     assert not (home / "exec-q").exists()
+
+
+@pytest.mark.slow
+def test_a_campaign_with_heap_profiles(run_cli: Cli, tiny_experiment: Experiment, out: Path) -> None:
+    variants = [{"name": "glibc"}, {"name": "jemalloc", "allocator": "jemalloc"}]
+    experiment = tiny_experiment(profile="heap", threads=[1, 8], time={"level": "3s", "idle": "0s"}, variant=variants)
+    done = run_cli("bench", experiment, "--out", out, "--report")
+    assert done.status == 0, done.text
+    files = sorted(p.parent.parent.name for p in (out / "trials").glob("*/heap/heap-*.profile.json.gz"))
+    assert len(files) == 2, done.text
+    assert not any("A2" in f for f in files)
+    page, text = (out / "report.html").read_text(), (out / "report.md").read_text()
+    assert 'id="heap"' in page
+    assert "Who holds the heap" in text
+    assert "What goes through malloc" in text
+    # What was profiled is none of what was measured.
+    with sqlite3.connect(out / "results.sqlite") as db:
+        assert {row[0] for row in db.execute("SELECT DISTINCT kind FROM step")} <= {"sql", "warmup", "level"}

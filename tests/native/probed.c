@@ -127,7 +127,7 @@ __attribute__((noinline)) static void *passing(size_t size)
     return block;
 }
 
-static void *leak(void *argument)
+__attribute__((noreturn)) static void *leak(void *argument)
 {
     enum { HELD = 4096 };
     static _Thread_local void *held[HELD];

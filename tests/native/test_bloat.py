@@ -1,14 +1,13 @@
 """Huge pages that hold little: how much of them was never written, as seen from outside."""
 
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from programs import compiled, starting
 
 from dballoc.explain import explanation, huge, outside
 
-SOURCE = Path(__file__).parent / "bloat.c"
 THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 MIB = 1 << 20
 
@@ -20,20 +19,9 @@ def bloat(tmp_path: Path) -> Iterator[Run]:
     """``bloat(n)``: the PID of a program with 96 MiB of huge pages, n of each 512 small ones written."""
     if not THP.exists() or "[never]" in THP.read_text():
         pytest.skip("NO HUGE PAGES ARE LOOKED AT: this kernel gives none")
-    program = tmp_path / "bloat"
-    subprocess.run(["cc", "-std=c17", "-D_GNU_SOURCE", "-O1", "-o", program, SOURCE], check=True)
-    started: list[subprocess.Popen[str]] = []
-
-    def run(written: int) -> int:
-        process = subprocess.Popen([program, str(written)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        started.append(process)
-        assert process.stdout
-        assert process.stdout.readline() == "ready\n"
-        return process.pid
-
-    yield run
-    for process in started:
-        process.communicate("", timeout=10)
+    program = compiled("bloat", tmp_path)
+    with starting() as start:
+        yield lambda written: start(program, written).pid
 
 
 @pytest.mark.parametrize("written", [1, 128, 512])

@@ -1,18 +1,15 @@
 """A process of known memory, accounted for class by class to half a per cent."""
 
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from programs import compiled, starting
 
 from dballoc.explain import outside
 from dballoc.explain.ledger import LAZY, LIVE, MAPPED, UNNAMED, Ledger, ledger
 from dballoc.explain.outside import Outside
 from dballoc.explain.pages import Kind
-
-SOURCE = Path(__file__).parent / "classes.c"
 
 Looked = tuple[dict[str, int], Outside, Ledger]
 
@@ -21,22 +18,10 @@ Looked = tuple[dict[str, int], Outside, Ledger]
 def looked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Looked]:
     """What the program says that it has, a look at it, and its ledger."""
     directory = tmp_path_factory.mktemp("classes")
-    program = directory / "classes"
-    flags = ["-std=c17", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]
-    subprocess.run(["cc", *flags, "-o", program, SOURCE], check=True)
-    process = subprocess.Popen(
-        [program, directory / "file"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        env={"PATH": os.environ["PATH"]},
-    )  # fmt: skip
-    assert process.stdout
-    said = {}
-    while (line := process.stdout.readline()) != "ready\n":
-        assert line, "it has ended"
-        name, size = line.split()
-        said[name] = int(size)
-    found = outside.look(process.pid)
-    yield said, found, ledger(found)
-    process.communicate("", timeout=10)
+    with starting() as start:
+        running = start(compiled("classes", directory), directory / "file")
+        found = outside.look(running.pid)
+        yield {name: int(size) for name, size in map(str.split, running.said)}, found, ledger(found)
 
 
 @pytest.mark.parametrize(

@@ -9,43 +9,31 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from programs import compiled, starting
 
 from dballoc.explain import outside
 from dballoc.explain.ledger import ledger
 from dballoc.explain.outside import Outside
 from dballoc.fetch import stock
 
-SOURCE = Path(__file__).parent / "heap.c"
-
 Look = Callable[..., tuple[str, Outside]]
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("heap") / "heap"
-    subprocess.run(["cc", "-std=c17", "-D_GNU_SOURCE", "-O1", "-pthread", "-o", path, SOURCE], check=True)
-    return path
+    return compiled("heap", tmp_path_factory.mktemp("heap"))
 
 
 @pytest.fixture
 def look(program: Path) -> Iterator[Look]:
     """``look(GLIBC_TUNABLES=…)``: what malloc_info says of the running program, and a look at it."""
-    started: list[subprocess.Popen[str]] = []
+    with starting() as start:
 
-    def looked(executable: Path = program, **variables: str) -> tuple[str, Outside]:
-        env = {"PATH": os.environ["PATH"], **variables}
-        process = subprocess.Popen([executable], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
-        started.append(process)
-        assert process.stdout
-        said = ""
-        while (line := process.stdout.readline()) != "ready\n":
-            assert line, "it has ended"
-            said += line
-        return said, outside.look(process.pid)
+        def looked(executable: Path = program, **variables: str) -> tuple[str, Outside]:
+            running = start(executable, **variables)
+            return "".join(running.said), outside.look(running.pid)
 
-    yield looked
-    for process in started:
-        process.communicate("", timeout=10)
+        yield looked
 
 
 @pytest.mark.parametrize("arenas", [{}, {"GLIBC_TUNABLES": "glibc.malloc.arena_max=1"}], ids=["many arenas", "one arena"])
@@ -67,10 +55,7 @@ def test_every_glibc_that_can_be_fetched(look: Look, version: str, tmp_path: Pat
     kept = stock.find("glibc", version)
     if kept is None or kept.loader is None:
         pytest.skip(done.stderr)
-    program = tmp_path / "heap"
-    linked = [f"-Wl,-dynamic-linker,{kept.loader}", f"-Wl,-rpath,{kept.loader.parent}"]
-    flags = ["-std=c17", "-D_GNU_SOURCE", "-O1", "-pthread", *linked]
-    subprocess.run(["cc", *flags, "-o", program, SOURCE], check=True)
+    program = compiled("heap", tmp_path, f"-Wl,-dynamic-linker,{kept.loader}", f"-Wl,-rpath,{kept.loader.parent}")
     refused = subprocess.run([program], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if refused.returncode:
         pytest.skip(f"this system's compiler makes programs that glibc {version} is too old for: {refused.stderr.strip()}")

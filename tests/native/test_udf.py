@@ -1,7 +1,6 @@
 """The loadable functions, called as a server calls them, under every malloc that is here: what it says is what was asked for."""
 
 import json
-import os
 import re
 import subprocess
 from collections.abc import Callable, Iterator
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from programs import compiled, starting
 
 from dballoc.allocators import find
 from dballoc.errors import UsageError
@@ -26,37 +26,23 @@ Ran = tuple[int, list[str], int]
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("books") / "books"
-    flags = ["-std=c17", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]
-    subprocess.run(["cc", *flags, "-o", path, HERE / "books.c", "-ldl"], check=True)
-    return path
+    return compiled("books", tmp_path_factory.mktemp("books"), "-ldl")
 
 
 @pytest.fixture
 def run(program: Path, native_library: Callable[[str], Path]) -> Iterator[Callable[..., Ran]]:
     """``run("jemalloc", "malloc_stats")``: the bytes that the program has asked for, what the functions say, its PID."""
-    started: list[subprocess.Popen[str]] = []
+    with starting() as start:
 
-    def ran(allocator: str, *names: str) -> Ran:
-        try:
-            preload = ":".join(map(str, find.find(allocator).libraries))
-        except UsageError as error:
-            pytest.skip(str(error))
-        process = subprocess.Popen(
-            [program, native_library("udf"), *names], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env={"PATH": os.environ["PATH"], "LD_PRELOAD": preload},
-        )  # fmt: skip
-        started.append(process)
-        assert process.stdout
-        lines = []
-        while (line := process.stdout.readline()) != "ready\n":
-            assert line, "it has ended"
-            lines.append(line)
-        return int(lines[0]), lines[1:], process.pid
+        def ran(allocator: str, *names: str) -> Ran:
+            try:
+                preload = ":".join(map(str, find.find(allocator).libraries))
+            except UsageError as error:
+                pytest.skip(str(error))
+            running = start(program, native_library("udf"), *names, LD_PRELOAD=preload)
+            return int(running.said[0]), running.said[1:], running.pid
 
-    yield ran
-    for process in started:
-        process.communicate("", timeout=10)
+        yield ran
 
 
 @pytest.mark.parametrize("allocator", ["glibc", "jemalloc", "tcmalloc", "tcmalloc-full", "google-tcmalloc", "scudo"])

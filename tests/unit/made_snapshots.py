@@ -18,7 +18,7 @@ def block(tag: bytes, payload: bytes = b"") -> bytes:
 
 def head(version: int = VERSION, interval: int = 1024, reset: float = 10.0) -> bytes:
     words = [version, 2_000_000_000_000_000_000, 30 * 10**9, 5 * 10**9, int(reset * 1e9), 9 * 10**9, 4 * 10**9, 77, interval]
-    return block(b"HEAD", struct.pack("=20Q", *words, 1, 2, 3, 90, 9, 1, 1024, 20, 5, 6, 0))
+    return block(b"HEAD", struct.pack("=20Q", *words, 1, 2, 3, 90, 9, 1, 1024, 20, 5, 6, 32))
 
 
 def stack(number: int, addresses: Iterable[int], size: float = 0.0, samples: int = 0, truncated: bool = False) -> bytes:
@@ -34,6 +34,10 @@ def live(b: Block) -> bytes:
 
 def timed(operation: int, size_class: int, bucket: int, calls: int, nanoseconds: int) -> bytes:
     return block(b"TIME", struct.pack("=4I2Q", operation, size_class, bucket, 0, calls, nanoseconds))
+
+
+def waited(stack: int, operation: int, calls: int, nanoseconds: int, stalls: int, stalled: int) -> bytes:
+    return block(b"WAIT", struct.pack("=2I4Q", stack, operation, calls, nanoseconds, stalls, stalled))
 
 
 def snapshot(*parts: bytes, end: bool = True, build_ids: Mapping[str, str] | None = None) -> bytes:

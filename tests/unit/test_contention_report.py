@@ -58,7 +58,7 @@ def test_the_report_shows_them(campaign: Path, tmp_path: Path) -> None:
     page = write(campaign, tmp_path / "out").read_text()
     text = (tmp_path / "out" / "report.md").read_text()
     assert "__lll_lock_wait_private" in page
-    assert page.count('class="flame-chart"') == 2
+    assert page.count('class="flame-chart"') == 3
     assert "https://" not in page[page.index('id="contention"') : page.index('id="contention"') + 2000]
     row = next(line for line in text.splitlines() if line.startswith("| \\_\\_lll\\_lock\\_wait\\_private"))
     assert row == "| \\_\\_lll\\_lock\\_wait\\_private | malloc | libc.so.6 | 60.00 % | – |"
@@ -69,7 +69,7 @@ def test_the_report_shows_them(campaign: Path, tmp_path: Path) -> None:
     lock = rows.filter(pl.col("function") == "__lll_lock_wait_private")
     assert dict(lock.select("variant", "share").iter_rows()) == pytest.approx({"glibc": 0.6, "jemalloc": 0.0})
     assert (tmp_path / "out" / "csv" / "contention-waits.csv").exists()
-    for key in ("waits", "wakeups"):
+    for key in ("own-waits", "waits", "wakeups"):
         assert f"](charts/contention-{key}-oltp_read_only.html)" in text
         assert (tmp_path / "out" / "charts" / f"contention-{key}-oltp_read_only.html").exists()
 

@@ -20,7 +20,8 @@ LARGE = Block(address=4096, usable=100_000, asked=100_000, interval=1024, time=2
 GOOD = made.snapshot(
     made.live(SMALL), made.live(LARGE), made.stack(8, [0x55D000001010, 0x55D000001020], 5000.0, 7),
     made.stack(9, [0x55D000001030], 100_000.0, 1), made.stack(10, [], truncated=True), made.block(b"NEW!", b"later version"),
-    made.timed(0, 7, 12, 3, 60), made.timed(1, 7, 100, 1, 10**8),
+    made.timed(0, 7, 12, 3, 60), made.timed(1, 7, 100, 1, 10**8), made.waited(8, 0, 2, 50, 0, 0),
+    made.waited(9, 1, 0, 0, 1, 10**8), made.waited(8, 1, 1, 10, 0, 0),
     build_ids={"": "aa11", "/usr/lib/libc.so.6": "bb22"},
 )  # fmt: skip
 
@@ -47,6 +48,7 @@ def test_a_snapshot_is_read_as_it_was_written() -> None:
         (b"DBALLOCP" + made.head(version=2) + made.block(b"END."), "of version 2; this dballoc reads version 1"),
         (made.snapshot(made.live(SMALL)), "cut short"),  # its stack is missing
         (made.snapshot(made.timed(0, 7, 4_000_000_000, 1, 1)), "makes no sense"),
+        (made.snapshot(made.waited(8, 0, 1, 1, 0, 0)), "makes no sense"),  # its stack is missing
     ],
 )
 def test_what_is_no_snapshot_is_said(data: bytes, says: str) -> None:
@@ -72,6 +74,7 @@ def _use(found: Snapshot) -> None:
     stacks = heap.frames(found.stacks, lambda address: (Frame(f"f{address}"),))
     heap.profile(found, stacks, "x", {})
     heap.by_function(found, {number: heap.dominant(stack, ["f*"]) for number, stack in stacks.items()})
+    heap.time_by_function(found, {number: heap.dominant(stack, ["f*"]) for number, stack in stacks.items()})
     latency.summary(found)
     latency.rows(found)
 
@@ -179,6 +182,18 @@ def test_time_in_malloc_leaves_out_what_waited() -> None:
     malloc, free = latency.rows(read(GOOD))
     assert (malloc.operation, malloc.sizes, malloc.calls, malloc.mean) == ("malloc", (64, 128), 3 * 1024, 20.0)
     assert (free.operation, free.p50) == ("free", bucket_start(100))
+
+
+def test_time_is_the_stacks_whose_calls_were_timed() -> None:
+    # One call in 1024 is timed; of those that did not stall one in 32 has its stack taken, of the others all.
+    profile = heap.profile(read(GOOD), FRAMES, "heap", {})
+    assert profile.total("time") == pytest.approx(60 * 1024 * 32 / 1e9)
+    assert profile.total("stalled") == pytest.approx(0.1 * 1024)
+    rows = heap.time_by_function(read(GOOD), owners())
+    assert [row.name for row in rows] == ["main", "grow"]
+    assert (rows[0].stalled, rows[1].seconds) == (pytest.approx(0.1 * 1024), pytest.approx(60 * 1024 * 32 / 1e9))
+    only_waits = read(made.snapshot(made.stack(9, [2]), made.waited(9, 0, 1, 5, 0, 0)))
+    assert len(heap.profile(only_waits, FRAMES, "heap", {}).samples) == 1
 
 
 def test_time_buckets_follow_each_other() -> None:

@@ -1,7 +1,7 @@
 """What happens inside one trial, in order, read as a line of words."""
 
 from dballoc.experiment.schedule import Slot
-from dballoc.experiment.steps import cycle, idle_or_load_seconds
+from dballoc.experiment.steps import cycle, idle_or_load_seconds, under_probe
 
 ONE_START = Slot(1, 0, 1, "glibc", "A1")
 TIMES = {"warmup": "5s", "level": "10s", "idle": "3s"}
@@ -85,6 +85,16 @@ def test_a_start_for_each_workload_runs_that_one_alone(experiment) -> None:
     assert titles(model, Slot(1, 0, 1, "glibc", "A1", workload="load")) == ["level load 4", "idle"]
     only = Slot(1, 0, 2, "glibc", "A1", workload="oltp_insert")
     assert titles(model, only) == ["warmup oltp_insert 4", "level oltp_insert 4", "idle"]
+
+
+def test_under_the_probe_nothing_is_measured(experiment) -> None:
+    model = experiment(workloads=["load", "oltp_read_only"], threads=[1, 8], time=TIMES, data={"tables": 1}, profile="heap")
+    steps = under_probe(model, ONE_START)
+    assert [s.title for s in steps if s.kind != "sql"] == [
+        "level load 8", "warmup oltp_read_only 8", "profile oltp_read_only 8",
+    ]  # fmt: skip
+    assert [s.number for s in steps] == list(range(1, len(steps) + 1))
+    assert "profile" not in {s.kind for s in cycle(model, ONE_START)}
 
 
 def test_without_sysbenchs_tables_there_is_nothing_to_scan(experiment) -> None:

@@ -41,13 +41,9 @@ def load(directory: Path, campaign: Campaign) -> Contention | None:
     """From a results directory; None where the experiment asks for no such profile."""
     if campaign.experiment.profile != "contention":
         return None
-    trials = campaign.trial.filter(
-        pl.col("counted") & (pl.col("block") == 1) & (pl.col("role") != "A2")
-        & pl.col("level").is_in([None, campaign.experiment.threads[-1]], nulls_equal=True)
-    )  # fmt: skip
     found: list[Watched] = []
     mutexes: dict[str, list[Mutex]] = {}
-    for row in trials.iter_rows(named=True):
+    for row in profiled(campaign).iter_rows(named=True):
         raw = directory / "trials" / row["directory"]
         names = campaign.experiment.runs(row["workload"])
         found += [_watched(raw, row, name) for name in names if name != LOAD]
@@ -55,6 +51,14 @@ def load(directory: Path, campaign: Campaign) -> Contention | None:
             mutexes[row["variant"]] = said
     order = {name: i for i, name in enumerate(campaign.names)}
     return Contention(sorted(found, key=lambda w: order.get(w.variant, len(order))), mutexes)
+
+
+def profiled(campaign: Campaign) -> pl.DataFrame:
+    """The trials whose variants were profiled (:func:`dballoc.experiment.steps.is_profiled`)."""
+    return campaign.trial.filter(
+        pl.col("counted") & (pl.col("block") == 1) & (pl.col("role") != "A2")
+        & pl.col("level").is_in([None, campaign.experiment.threads[-1]], nulls_equal=True)
+    )  # fmt: skip
 
 
 def _watched(raw: Path, trial: dict[str, object], workload: str) -> Watched:

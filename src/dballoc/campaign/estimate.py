@@ -7,7 +7,7 @@ from dballoc.analysis.procedure import FIRST_LOOK, LAST_LOOK, declare, family_si
 from dballoc.campaign.prepare import Setting
 from dballoc.experiment import schedule
 from dballoc.experiment.model import LOAD
-from dballoc.experiment.steps import cycle, idle_or_load_seconds
+from dballoc.experiment.steps import cycle, idle_or_load_seconds, is_profiled, under_probe
 
 # Seconds beside the planned ones, as measured on two cores: copy, start, stop; and for each run of the client.
 _PER_TRIAL = 0.8
@@ -92,6 +92,9 @@ def _solo_block(setting: Setting) -> tuple[int, float, float]:
         profiles = sum(1 for s in steps if s.kind == "profile")
         on_purpose += planned
         seconds += planned + _PER_TRIAL + copied + loads * _PER_LOAD + profiles * _PER_PROFILE
+        if setting.experiment.profile == "heap" and is_profiled(setting.experiment, slot):
+            again = under_probe(setting.experiment, slot, setting.contents.tables)
+            seconds += idle_or_load_seconds(again) + _PER_TRIAL + copied + len(again) * _PER_LOAD
     return len(slots), on_purpose, seconds + _PER_BLOCK
 
 

@@ -18,6 +18,7 @@ from dballoc.campaign import summary
 from dballoc.campaign.fault import Examiner, Fault, killed
 from dballoc.campaign.observer import Observer
 from dballoc.campaign.prepare import Prepared, Setting
+from dballoc.campaign.probed import under_probe
 from dballoc.errors import Failure
 from dballoc.experiment.cpus import format_cpus
 from dballoc.explain import outside
@@ -50,12 +51,12 @@ class Context:
 class Life:
     """One start of one variant. :meth:`begin`, :meth:`ready`, … :meth:`end`; :meth:`clean_up` at any point.
 
-    ``directory`` takes the raw files; ``record`` gathers what the store will have of it.
+    ``directory`` takes the raw files; ``record`` gathers what the store will have of it; ``probed``: with the heap probe.
     """
 
     def __init__(
         self, context: Context, variant: str, template: Template, directory: Path,
-        cpus: frozenset[int] | None = None, thp_disable: bool = False,
+        cpus: frozenset[int] | None = None, thp_disable: bool = False, probed: bool = False,
     ) -> None:  # fmt: skip
         self.context = context
         self.prepared: Prepared = context.setting.variants[variant]
@@ -77,6 +78,8 @@ class Life:
         self._asked_to_stop = 0.0
         self.scratch = places.make_scratch(context.custody.scratch)
         self.run_directory = places.make_run_directory(context.custody.scratch)
+        if probed:
+            self.prepared = under_probe(self.prepared, self.run_directory)
         self.examiner = self._examiner()
 
     @property

@@ -1,12 +1,18 @@
-"""A variant's profile: its load once more, after all that is measured, and a look at what the server then waits for."""
+"""A variant's profiles: its load once more, unmeasured, and a look at what the server waits for or allocates meanwhile."""
 
+import json
 import time
+from collections.abc import Callable
+from dataclasses import asdict
 
 from dballoc.campaign.life import Life
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment.steps import Step
 from dballoc.load.client import Client
-from dballoc.profile import contention
+from dballoc.profile import contention as waits
+from dballoc.profile import heap as heaps
+from dballoc.profile import latency, load, probe
+from dballoc.profile.series import Watch
 
 # How long the load may take to report for the first time, and how often we look.
 _PATIENCE, _POLL = 60.0, 0.05
@@ -15,29 +21,57 @@ _PATIENCE, _POLL = 60.0, 0.05
 EXTRA = 120.0
 
 
-def stem(workload: str) -> str:
-    """How a workload's files begin in the trial's directory."""
-    return f"contention-{workload}"
-
-
-def profile(life: Life, client: Client, step: Step) -> None:
-    """Watch the server under this load, and keep what was seen in the trial's directory. Fault if the server ends; whatever
-    else goes wrong is said there: what was measured is good without it.
+def contention(life: Life, client: Client, step: Step) -> None:
+    """Watch what the server's threads wait for under this load, and keep it in the trial's directory. Fault if the server ends;
+    whatever else goes wrong is said there: what was measured is good without it.
     """
-    assert step.workload
-    name = stem(step.workload)
+
+    def look(name: str) -> None:
+        found = waits.look(
+            life.running.pid, step.seconds, life.context.custody, title=life.prepared.variant.name,
+            facts={"workload": step.workload or "", "clients": str(step.threads)},
+            alive=lambda: life.check_alive(step.title), watched=client.kill,
+        )  # fmt: skip
+        waits.keep(found, life.directory, name, pages=False)
+
+    _watched(life, client, step, f"contention-{step.workload}", look)
+
+
+def heap(life: Life, client: Client, step: Step) -> None:
+    """As :func:`contention`, of a server under the heap probe: what it allocates, what is alive at the end, and how long its
+    mallocs and frees take.
+    """
+
+    def look(name: str) -> None:
+        there = probe.of_process(life.running.pid)
+        there.reset()
+        end = time.monotonic() + step.seconds
+        while (left := end - time.monotonic()) > 0:
+            life.check_alive(step.title)
+            time.sleep(min(left, 0.2))
+        snapshot, profile = Watch(there, life.prepared.variant.name).take()
+        client.kill()
+        load.save(profile, life.directory / f"{name}.profile.json.gz")
+        live = heaps.whole(snapshot.blocks)
+        figures = {
+            "seconds": snapshot.now - snapshot.reset, "live": live.bytes, "live_error": live.error, "objects": live.objects,
+            "allocated": sum(s.bytes for s in snapshot.stacks.values()),
+            "allocations": sum(s.objects for s in snapshot.stacks.values()),
+            "malloc": asdict(latency.summary(snapshot)), "sizes": [asdict(row) for row in latency.rows(snapshot)],
+        }  # fmt: skip
+        (life.directory / f"{name}.json").write_text(json.dumps(figures), encoding="utf-8")
+
+    _watched(life, client, step, f"heap-{step.workload}", look)
+
+
+def _watched(life: Life, client: Client, step: Step, name: str, look: Callable[[str], None]) -> None:
     try:
         try:
             if not _loaded(life, client, step):
                 raise Failure("its load said nothing; the raw files of the trial have what sysbench printed")
-            found = contention.look(
-                life.running.pid, step.seconds, life.context.custody, title=life.prepared.variant.name,
-                facts={"workload": step.workload, "clients": str(step.threads)},
-                alive=lambda: life.check_alive(step.title), watched=client.kill,
-            )  # fmt: skip
+            look(name)
         finally:
             client.kill()
-        contention.keep(found, life.directory, name, pages=False)
     except (Failure, UsageError) as error:
         life.check_alive(step.title)
         life.context.observer.notice(f"{life.prepared.variant.name}: no profile of {step.workload}: {error}")

@@ -34,6 +34,7 @@ from dballoc.errors import UsageError
 from dballoc.experiment import schedule
 from dballoc.experiment.cpus import format_cpus
 from dballoc.experiment.schedule import Pairing, Slot
+from dballoc.experiment.steps import is_profiled
 from dballoc.host.custody import Custody
 from dballoc.measure import noise
 from dballoc.servers.template import Template
@@ -296,7 +297,10 @@ class _Campaign:
 
     def _trial(self, slot: Slot, path: Path) -> None:
         self.observer.trial_started(slot)
-        record = trial.run(self.context, slot, self._template(slot.variant, slot.workload), path)
+        template = self._template(slot.variant, slot.workload)
+        record = trial.run(self.context, slot, template, path)
+        if self.experiment.profile == "heap" and is_profiled(self.experiment, slot) and record.trial["outcome"] == "ok":
+            trial.profile_heap(self.context, slot, template, path)
         self.results.add_trial(slot, record)
         levels = [s for s in record.steps if s["kind"] == "level"]
         self.observer.trial_finished(

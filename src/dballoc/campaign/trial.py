@@ -12,7 +12,7 @@ from dballoc.campaign.life import Context, Life, switch_thp
 from dballoc.campaign.observer import Tick
 from dballoc.campaign.summary import Gathered
 from dballoc.experiment.schedule import Slot
-from dballoc.experiment.steps import Step, cycle, idle_or_load_seconds
+from dballoc.experiment.steps import Step, cycle, idle_or_load_seconds, under_probe
 from dballoc.host.custody import Exit
 from dballoc.load import client
 from dballoc.load.output import Interval
@@ -32,7 +32,22 @@ _LONGEST_GAP = 1.25
 
 def run(context: Context, slot: Slot, template: Template, directory: Path) -> TrialRecord:
     """Run one trial with its raw files in ``directory``. Interrupted if the user stops; OSError if that disk is full."""
-    trial = _Trial(context, slot, template, directory)
+    return _run(_Trial(context, slot, template, directory))
+
+
+def profile_heap(context: Context, slot: Slot, template: Template, directory: Path) -> None:
+    """Start the variant once more, under the heap probe, with its load; its profiles are kept in the trial's directory, and
+    what becomes of it otherwise is no result. Interrupted and OSError as for :func:`run`.
+    """
+    own = directory / "heap"
+    own.mkdir()
+    record = _run(_Trial(context, slot, template, own, probed=True)).trial
+    if record["outcome"] == "fault":
+        context.observer.notice(f"{slot.variant}: no heap profile: {record['fault_text']}")
+        (own / "heap.txt").write_text(f"{record['fault_text']}\n", encoding="utf-8")
+
+
+def _run(trial: "_Trial") -> TrialRecord:
     try:
         return trial.run()
     finally:
@@ -40,12 +55,14 @@ def run(context: Context, slot: Slot, template: Template, directory: Path) -> Tr
 
 
 class _Trial:
-    def __init__(self, context: Context, slot: Slot, template: Template, directory: Path) -> None:
+    def __init__(self, context: Context, slot: Slot, template: Template, directory: Path, probed: bool = False) -> None:
         self.context = context
         self.prepared = context.setting.variants[slot.variant]
-        self.life = Life(context, slot.variant, template, directory, self.prepared.server_cpus)
+        self.life = Life(context, slot.variant, template, directory, self.prepared.server_cpus, probed=probed)
         self.experiment = context.setting.experiment
-        self.steps = cycle(self.experiment, slot, context.setting.contents.tables)
+        self.profile = profiling.heap if probed else profiling.contention
+        steps = under_probe if probed else cycle
+        self.steps = steps(self.experiment, slot, context.setting.contents.tables)
         self.last_load = next((s for s in reversed(self.steps) if s.kind == "level"), None)
         self.cost = 0.0
         self.record = self.life.record
@@ -71,7 +88,7 @@ class _Trial:
     def _step(self, step: Step) -> None:
         self.context.observer.step_started(step)
         if step.kind == "profile":
-            profiling.profile(self.life, self._start(step, step.seconds + profiling.EXTRA), step)
+            self.profile(self.life, self._start(step, step.seconds + profiling.EXTRA), step)
             self.record.trial["seconds_planned"] = idle_or_load_seconds(self.steps[: step.number])
             return
         sampler = self.life.sampler

@@ -84,8 +84,11 @@ def bench(
     client_cpus: Annotated[str | None, typer.Option(metavar="LIST", help='CPUs of the client, like "4-7".')] = None,
     memory: Annotated[str | None, typer.Option(metavar="SIZE", help="Memory limit of each server (a cgroup), like 2G.")] = None,
     profile: Annotated[
-        Literal["contention"] | None,
-        typer.Option(help="Profile each variant once, after it was measured: contention, what its threads wait for."),
+        Literal["contention", "heap"] | None,
+        typer.Option(
+            help="Profile each variant once, beside what is measured. contention: what its threads wait for. heap: which code "
+            "holds its memory, and how long its mallocs take."
+        ),
     ] = None,
     blocks: flags.Blocks = None,
     budget: flags.Budget = None,

@@ -38,6 +38,7 @@ class _Found:
     growth: list[Grown]
     spent: latency.Summary
     times: list[latency.Row]
+    time_of: list[heap.Spent]
     named: float
     attributed: float | None
     by: str
@@ -58,7 +59,7 @@ def heap_(
     interval: Annotated[str | None, typer.Option(metavar="SIZE", help="From now on one sample in so many bytes.")] = None,
     stop: Annotated[bool, typer.Option("--stop", help="Then sample nothing more, until --interval asks for it.")] = False,
     reset: Annotated[bool, typer.Option("--reset", help="First set the sums to 0: allocated bytes, time in malloc.")] = False,
-    times: Annotated[bool, typer.Option("--times", help="Also the time in malloc and free by size.")] = False,
+    times: Annotated[bool, typer.Option("--times", help="Also the time in malloc and free, by size and by function.")] = False,
     login_path: Annotated[
         str | None, typer.Option(metavar="NAME", help="Login path that the server is asked with, beside ~/.my.cnf.")
     ] = None,
@@ -130,6 +131,7 @@ def _found(watch: Watch, taken: Series, by: str, login_path: str | None) -> _Fou
         notes.append(f"{lost} samples had no room in the probe's tables: a larger --interval needs less")
     return _Found(
         watch.probe.pid, watch.name, last, heap.whole(last.blocks), rows, grown, latency.summary(last), latency.rows(last),
+        heap.time_by_function(last, owner),
         heap.named_share(last, taken.stacks), attributed, by, notes=notes,
     )  # fmt: skip
 
@@ -189,7 +191,9 @@ def _as_json(found: _Found) -> dict[str, Any]:
         "growth": [
             {"name": g.name, "module": g.module, "change": estimate(g.change), "after": g.after} for g in found.growth
         ],
-        "malloc": asdict(found.spent) | {"sizes": [asdict(row) for row in found.times]},
+        "malloc": asdict(found.spent) | {
+            "sizes": [asdict(row) for row in found.times], "functions": [asdict(row) for row in found.time_of],
+        },
         "lost": found.snapshot.lost_blocks + found.snapshot.lost_stacks, "files": [str(f) for f in found.files],
         "notes": found.notes,
     }  # fmt: skip
@@ -218,6 +222,8 @@ def _print(console: Console, found: _Found, most: int, times: bool) -> None:
     if times:
         console.print()
         _print_times(console, found.times)
+        console.print()
+        _print_time_of(console, found.time_of, most)
     for path in found.files:
         console.print(Text(f"· {path}", style="dim"))
     for note in found.notes:
@@ -269,6 +275,17 @@ def _print_times(console: Console, rows: Sequence[latency.Row]) -> None:
         spans = (row.mean, row.p50, row.p99, row.longest)
         sizes = f"{row.sizes[0]:,} to {row.sizes[1] - 1:,}" if row.sizes[0] else "0"
         table.add_row(row.operation, sizes, f"{row.calls:,}", *(amount(ns / 1e9, "seconds") for ns in spans))
+    console.print(table)
+
+
+def _print_time_of(console: Console, rows: Sequence[heap.Spent], most: int) -> None:
+    table = _table(("in malloc and free", "of all", "stalled", "of all", "function"), left=1)
+    short, stalled = (sum(getattr(row, name) for row in rows) or 1.0 for name in ("seconds", "stalled"))
+    for row in rows[:most]:
+        table.add_row(
+            amount(row.seconds, "seconds"), f"{row.seconds / short:.1%}", amount(row.stalled, "seconds"),
+            f"{row.stalled / stalled:.1%}", _label(row.name, row.module),
+        )  # fmt: skip
     console.print(table)
 
 

@@ -16,7 +16,7 @@ Options = dict[str, Text]
 Engine = Literal["innodb", "rocksdb", "aria", "myisam"]
 ThpMode = Literal["always", "madvise", "never"]
 Design = Literal["solo", "duet"]
-Profiled = Literal["contention"]
+Profiled = Literal["contention", "heap"]
 
 # The allocator that a variant names to have the malloc that the server was built with; the same as naming none.
 BUILTIN = "builtin"

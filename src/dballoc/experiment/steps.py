@@ -1,6 +1,6 @@
 """What happens inside one trial, in order."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from dballoc.experiment.model import LOAD, Experiment
@@ -63,13 +63,22 @@ def cycle(experiment: Experiment, slot: Slot, tables: bool = True) -> list[Step]
                 add("level", seconds=experiment.time.level, workload=workload, threads=threads)
     if experiment.time.idle:
         add("idle", seconds=experiment.time.idle)
-    if experiment.profile and _is_profiled(experiment, slot):
+    if experiment.profile == "contention" and is_profiled(experiment, slot):
         for workload in timed:
             add("profile", seconds=min(LONGEST_PROFILE, experiment.time.level), workload=workload, threads=levels[-1])
     return steps
 
 
-def _is_profiled(experiment: Experiment, slot: Slot) -> bool:
+def under_probe(experiment: Experiment, slot: Slot, tables: bool = True) -> list[Step]:
+    """The steps of a start for the heap profile, which measures nothing: what fills the server, then of each workload a
+    warm-up, and its load to be profiled at the highest level.
+    """
+    once = experiment.model_copy(update={"profile": "contention", "threads": [experiment.threads[-1]]})
+    steps = [s for s in cycle(once, slot, tables) if s.kind != "idle" and (s.kind != "level" or s.workload == LOAD)]
+    return [replace(step, number=number) for number, step in enumerate(steps, 1)]
+
+
+def is_profiled(experiment: Experiment, slot: Slot) -> bool:
     """The first solo block's trials at the highest level, each variant once."""
     return slot.block == 1 and slot.role != "A2" and slot.level in (None, experiment.threads[-1])
 

@@ -14,6 +14,7 @@ from dballoc.host import places
 from dballoc.host.custody import Custody
 from dballoc.profile import flamegraph, load, perf, perf_script, states, waits
 from dballoc.profile.model import Profile
+from dballoc.profile.split import own_waits
 from dballoc.profile.urgent import READING, RECORDING, urgent
 from dballoc.profile.wait_rules import Rules
 
@@ -146,7 +147,11 @@ def keep(found: Contention, directory: Path, stem: str = "contention", pages: bo
             continue
         page = directory / f"{stem}{suffix}.html"
         value = profile.values[0].key
-        page.write_text(flamegraph.page([(profile.title, profile)], value, profile.title), encoding="utf-8")
+        views = [(profile.title, profile)]
+        own = own_waits(profile)
+        if 0 < len(own.samples) < len(profile.samples):
+            views = [("without those for the client", own), ("all", profile)]
+        page.write_text(flamegraph.page(views, value, profile.title), encoding="utf-8")
         files.append(page)
     return files
 

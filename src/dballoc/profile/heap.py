@@ -19,7 +19,7 @@ from dballoc.profile.symbols import Mapped
 from dballoc.profile.table import VARIANCE
 
 # What a table or a graph is of by default.
-LIVE, ALLOCATED = "live", "allocated"
+LIVE, ALLOCATED, TIME, STALLED = "live", "allocated", "time", "stalled"
 _VALUES = (
     Value(LIVE, "bytes", "live bytes"),
     Value(LIVE + VARIANCE, "bytes²", "variance of live bytes"),
@@ -28,6 +28,8 @@ _VALUES = (
     Value(ALLOCATED, "bytes", "bytes allocated"),
     Value(ALLOCATED + VARIANCE, "bytes²", "variance of bytes allocated"),
     Value("allocations", "objects", "blocks allocated"),
+    Value(TIME, "seconds", "time in malloc and free"),
+    Value(STALLED, "seconds", "stalled in malloc and free"),
 )
 
 # A line of /proc/PID/maps (proc_pid_maps(5)).
@@ -75,6 +77,16 @@ class Row:
     module: str
     live: Estimate
     allocated: float = 0.0
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Of a function: seconds in malloc and free, estimated; ``stalled``: more, in calls that waited."""
+
+    name: str
+    module: str
+    seconds: float
+    stalled: float
 
 
 @dataclass(frozen=True)
@@ -132,13 +144,15 @@ def profile(snapshot: Snapshot, stacks: Stacks, title: str, facts: Mapping[str, 
     live: dict[int, Estimate] = defaultdict(Estimate)
     for block in snapshot.blocks:
         live[block.stack].add(block)
+    spent = time_by_stack(snapshot)
     samples = []
     for number, stack in snapshot.stacks.items():
         mine = live.get(number, Estimate())
-        if mine.samples == 0 and stack.samples == 0:
+        if mine.samples == 0 and stack.samples == 0 and number not in spent:
             continue
         values = (
             mine.bytes, mine.variance, mine.objects, mine.objects_variance, stack.bytes, stack.variance, stack.objects,
+            *spent.get(number, (0.0, 0.0)),
         )  # fmt: skip
         samples.append(Sample(stacks[number] or (Frame("[no stack]", named=False),), values, stack.truncated))
     about = {
@@ -150,6 +164,33 @@ def profile(snapshot: Snapshot, stacks: Stacks, title: str, facts: Mapping[str, 
         **facts,
     }
     return Profile(title, _VALUES, samples, snapshot.taken, 0.0, about)
+
+
+def time_by_stack(snapshot: Snapshot) -> dict[int, tuple[float, float]]:
+    """Of each stack whose calls were timed: estimated seconds in malloc and free without stalls, and in stalls, since the
+    probe's sums were reset. A timed call stands for :attr:`Snapshot.period` calls; those that did not stall had their stack
+    taken one in :attr:`Snapshot.stacks_period` times.
+    """
+    found: dict[int, tuple[float, float]] = {}
+    for waits in snapshot.waits:
+        short, stalled = found.get(waits.stack, (0.0, 0.0))
+        each = snapshot.period / 1e9
+        found[waits.stack] = (
+            short + waits.nanoseconds * each * snapshot.stacks_period, stalled + waits.stalled * each,
+        )  # fmt: skip
+    return found
+
+
+def time_by_function(snapshot: Snapshot, owner: Mapping[int, Frame]) -> list[Spent]:
+    """The dominant functions by their time in malloc and free, stalls included, the most first. ``owner``: of each stack, by
+    :func:`dominant`.
+    """
+    seconds: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for number, times in time_by_stack(snapshot).items():
+        for i, part in enumerate(times):
+            seconds[_key(owner[number])][i] += part
+    rows = [Spent(*key, short, stalled) for key, (short, stalled) in seconds.items()]
+    return sorted(rows, key=lambda row: (-row.seconds - row.stalled, row.name))
 
 
 def dominant(stack: Sequence[Frame], wrappers: Sequence[str]) -> Frame:

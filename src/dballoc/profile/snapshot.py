@@ -11,6 +11,7 @@ _HEAD = struct.Struct("=20Q")
 _STACK = struct.Struct("=4I3dQ")
 _LIVE = struct.Struct("=5Qd2I")
 _TIME = struct.Struct("=4I2Q")
+_WAIT = struct.Struct("=2I4Q")
 MALLOC, FREE = 0, 1
 # More than a call can take.
 _LAST_BUCKET = 200
@@ -67,11 +68,25 @@ class Times(NamedTuple):
     nanoseconds: int
 
 
+class Waits(NamedTuple):
+    """Timed calls whose stack was taken, of one stack and operation: ``calls`` that were not stalled, each for
+    :attr:`Snapshot.stacks_period` timed ones; all ``stalls``; and the nanoseconds in both.
+    """
+
+    stack: int
+    operation: int
+    calls: int
+    nanoseconds: int
+    stalls: int
+    stalled: int
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """``taken``: Unix time. ``now``, ``began``, ``reset``: seconds, CLOCK_MONOTONIC: of the snapshot, the probe's load, and the
     last reset of its sums. ``cpu``: seconds of the process since that. ``lost_blocks``, ``lost_stacks``: samples without room.
-    ``overwritten``: blocks that were freed in a way that the probe does not see. ``period``: calls for each timed one.
+    ``overwritten``: blocks that were freed in a way that the probe does not see. ``period``: calls for each timed one;
+    ``stacks_period``: timed ones for each whose stack was taken, 0 if none is.
     """
 
     pid: int
@@ -88,9 +103,11 @@ class Snapshot:
     by_cfi: int
     incomplete: int
     period: int
+    stacks_period: int = 0
     stacks: dict[int, Stack] = field(default_factory=dict)
     blocks: list[Block] = field(default_factory=list)
     times: list[Times] = field(default_factory=list)
+    waits: list[Waits] = field(default_factory=list)
     build_ids: dict[str, str] = field(default_factory=dict)
     maps: str = ""
 
@@ -109,6 +126,7 @@ def read(data: bytes) -> Snapshot:
     stacks: dict[int, Stack] = {}
     blocks: list[Block] = []
     times: list[Times] = []
+    waits: list[Waits] = []
     build_ids: dict[str, str] = {}
     maps: list[bytes] = []
     at, ended = len(_MAGIC), False
@@ -134,6 +152,8 @@ def read(data: bytes) -> Snapshot:
                 case b"TIME":
                     operation, size_class, bucket, _, calls, nanoseconds = _TIME.unpack(payload)
                     times.append(Times(operation, size_class, bucket, calls, nanoseconds))
+                case b"WAIT":
+                    waits.append(Waits._make(_WAIT.unpack(payload)))
                 case b"BUID":
                     build_id, _, path = payload.decode(errors="replace").partition(" ")
                     build_ids[path] = build_id
@@ -145,13 +165,16 @@ def read(data: bytes) -> Snapshot:
         pass
     if any(t.operation > FREE or t.size_class > 64 or t.bucket > _LAST_BUCKET or not t.calls for t in times):
         raise Damaged("the snapshot makes no sense")
+    if any(w.operation > FREE or w.stack not in stacks for w in waits):
+        raise Damaged("the snapshot makes no sense")
     if not ended or head is None or any(b.stack not in stacks or not b.interval for b in blocks):
         raise Damaged("the snapshot is cut short")
     return Snapshot(
         pid=head[7], taken=head[1] / 1e9, now=head[2] / 1e9, began=head[3] / 1e9, reset=head[4] / 1e9,
         cpu=(head[5] - head[6]) / 1e9, interval=head[8], lost_blocks=head[9], overwritten=head[10], lost_stacks=head[11],
-        by_pointers=head[12], by_cfi=head[13], incomplete=head[14], period=head[15],
-        stacks=stacks, blocks=blocks, times=times, build_ids=build_ids, maps=b"".join(maps).decode(errors="replace"),
+        by_pointers=head[12], by_cfi=head[13], incomplete=head[14], period=head[15], stacks_period=head[19],
+        stacks=stacks, blocks=blocks, times=times, waits=waits, build_ids=build_ids,
+        maps=b"".join(maps).decode(errors="replace"),
     )  # fmt: skip
 
 

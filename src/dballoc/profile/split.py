@@ -1,7 +1,7 @@
 """What the waits of a profile are for, and which share of them lies below malloc. Pure: the samples' labels say it all."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dballoc.profile.model import Profile, Sample
 
@@ -77,6 +77,11 @@ def split(profile: Profile) -> Split:
             _add(calls, sample.labels.get("call", "other"), cost)
     total = _sum([*malloc.values(), *elsewhere.values()])
     return Split(total, malloc, elsewhere, calls, preempted, within, "waits" in has)
+
+
+def own_waits(profile: Profile) -> Profile:
+    """Without the waits for the client, which at anything less than full load are most of all, and the server's in no way."""
+    return replace(profile, samples=[s for s in profile.samples if s.labels.get("wait") != "client"])
 
 
 def _value(sample: Sample, has: Mapping[str, int], key: str) -> float:

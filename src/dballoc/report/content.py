@@ -8,13 +8,14 @@ from dballoc.analysis import curves, ledger, speed
 from dballoc.analysis.campaign import Campaign
 from dballoc.analysis.comparison import Comparisons, compare
 from dballoc.analysis.contention import Contention
+from dballoc.analysis.heap import Heaps
 from dballoc.analysis.overtime import over_time
 from dballoc.analysis.pairs import pairs
 from dballoc.analysis.preference import MEMORY, Preference, check
 from dballoc.analysis.published import Published
 from dballoc.analysis.recommendation import Recommendation, constrained, recommend
 from dballoc.experiment import file
-from dballoc.report import contention, duet, glance, imported, method, scaled, tables
+from dballoc.report import contention, duet, glance, heap, imported, method, scaled, tables
 from dballoc.report import published as post
 from dballoc.report.answer import Answer, answer, fault_words, progress
 from dballoc.report.charts import byworkload, levels, matrix, memory, overtime, plane, ratios
@@ -52,8 +53,9 @@ def judge(campaign: Campaign, preference: Preference = MEMORY) -> tuple[Comparis
 
 
 def gather(
-    campaign: Campaign, preference: Preference = MEMORY, published: Published | None = None, watched: Contention | None = None
-) -> Content:
+    campaign: Campaign, preference: Preference = MEMORY, published: Published | None = None,
+    profiles: Contention | Heaps | None = None,
+) -> Content:  # fmt: skip
     """Everything that the report says of a campaign, and of the post that it repeats. UsageError as for :func:`judge`."""
     comparisons, recommendation, said = judge(campaign, preference)
     title = f"dballoc: {campaign.experiment.name}"
@@ -69,7 +71,8 @@ def gather(
         _verdicts(comparisons, variants, few),
         *([duet.section(campaign, comparisons, variants, few)] if "duet" in campaign.designs else []),
         *(_solo(campaign, variants, few) if "solo" in campaign.designs else []),
-        *([contention.section(campaign, watched)] if watched else []),
+        *([contention.section(campaign, profiles)] if isinstance(profiles, Contention) else []),
+        *([heap.section(campaign, profiles, variants)] if isinstance(profiles, Heaps) else []),
         _pairs(campaign, few),
         Section("floor", "The A/A floor", [method.FLOOR], tables=[tables.floor(comparisons)]),
         _faults(campaign, comparisons),

@@ -7,7 +7,7 @@ from dballoc.analysis.contention import Contention, Watched
 from dballoc.profile import flamegraph, names
 from dballoc.profile.dominant import Row, dominant
 from dballoc.profile.model import Profile
-from dballoc.profile.split import GROUPS, Cost, Split, split
+from dballoc.profile.split import GROUPS, Cost, Split, own_waits, split
 from dballoc.report.numbers import NOTHING, number, percent
 from dballoc.report.section import Embed, Section
 from dballoc.report.tables import Table
@@ -152,7 +152,12 @@ def _row(row: Row, variants: list[str]) -> list[str]:
 def _graphs(watched: dict[str, Watched], workload: str, after: str) -> list[Embed]:
     found = []
     for key, title, profiles in (
-        ("waits", f"Waits{after}", [(name, w.switches) for name, w in watched.items()]),
+        (
+            "own-waits",
+            f"Waits, without those for the client{after}",
+            [(name, w.switches and own_waits(w.switches)) for name, w in watched.items()],
+        ),
+        ("waits", f"All waits{after}", [(name, w.switches) for name, w in watched.items()]),
         ("wakeups", f"Who woke others{after}", [(name, w.wakeups) for name, w in watched.items()]),
     ):
         there = [(name, profile) for name, profile in profiles if profile and profile.samples]

@@ -8,10 +8,11 @@ from dballoc.analysis import curves, duet, ledger, memory
 from dballoc.analysis.campaign import Campaign
 from dballoc.analysis.comparison import Comparison, Comparisons
 from dballoc.analysis.contention import Contention
+from dballoc.analysis.heap import Heaps
 from dballoc.analysis.overtime import over_time
 from dballoc.analysis.pairs import pairs
 from dballoc.analysis.published import Published
-from dballoc.report import contention, imported
+from dballoc.report import contention, heap, imported
 from dballoc.report import published as post
 from dballoc.report.answer import verdict_words
 from dballoc.report.tables import CHANGES
@@ -34,13 +35,15 @@ _FAULT = (
 
 def write(
     campaign: Campaign, comparisons: Comparisons, directory: Path, published: Published | None = None,
-    watched: Contention | None = None,
+    profiles: Contention | Heaps | None = None,
 ) -> None:  # fmt: skip
     """Write every table into ``directory``, with those of a post's figures beside ours. OSError if that fails."""
     directory.mkdir(parents=True, exist_ok=True)
     beside = post.frames(campaign, published) if published else {}
-    waits = contention.frames(watched) if watched else {}
-    for name, frame in (frames(campaign, comparisons) | beside | waits).items():
+    profiled: dict[str, pl.DataFrame] = {}
+    if profiles:
+        profiled = contention.frames(profiles) if isinstance(profiles, Contention) else heap.frames(profiles)
+    for name, frame in (frames(campaign, comparisons) | beside | profiled).items():
         frame.write_csv(directory / f"{name}.csv")
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from dballoc.analysis import contention
+from dballoc.analysis import contention, heap
 from dballoc.analysis.campaign import Campaign, load
 from dballoc.analysis.fit import load as load_fit
 from dballoc.analysis.preference import Preference
@@ -44,11 +44,11 @@ def read(directory: Path) -> Campaign:
 def write(directory: Path, out: Path, redact: bool, preference: Preference, published: Published | None) -> Path:
     """Write everything; the page comes last, so that what it names is there. UsageError, Failure."""
     campaign = read(directory)
-    watched = contention.load(directory, campaign)
-    content = gather(redacted(campaign) if redact else campaign, preference, published, watched)
+    profiles = contention.load(directory, campaign) or heap.load(directory, campaign)
+    content = gather(redacted(campaign) if redact else campaign, preference, published, profiles)
 
     def tables() -> None:
-        csv.write(content.campaign, content.comparisons, out / "csv", published, watched)
+        csv.write(content.campaign, content.comparisons, out / "csv", published, profiles)
         (out / "recommendation.json").write_text(recommendation.dumps(content), encoding="utf-8")
 
     return _write(content, out, redact, tables)

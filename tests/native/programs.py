@@ -1,0 +1,58 @@
+"""Programs to look at: compiled from the sources beside this file, started, and ended by the end of their input."""
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A program that waits; ``said``: the lines that it has printed before ``ready``."""
+
+    process: "subprocess.Popen[str]"
+    said: list[str]
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+
+Start = Callable[..., Ready]
+
+
+def compiled(name: str, directory: Path, *flags: object) -> Path:
+    """``NAME.c`` as a program in that directory."""
+    target = directory / name
+    usual = ["-std=c17", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]
+    subprocess.run(["cc", *usual, "-o", target, HERE / f"{name}.c", *map(str, flags)], check=True)
+    return target
+
+
+@contextmanager
+def starting() -> Iterator[Start]:
+    """``start(*command, NAME=…)`` of a program and its arguments, with no other variables than these and PATH."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*command: object, **variables: str) -> Ready:
+        process = subprocess.Popen(
+            list(map(str, command)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env={"PATH": os.environ["PATH"], **variables},
+        )  # fmt: skip
+        started.append(process)
+        assert process.stdout
+        said = []
+        while (line := process.stdout.readline()) != "ready\n":
+            assert line, "it has ended"
+            said.append(line)
+        return Ready(process, said)
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.communicate("", timeout=10)
+        assert process.returncode == 0
