@@ -25,10 +25,10 @@ def mebibytes(size: float | None) -> str:
 
 
 def with_unit(size: float | None) -> str:
-    """Bytes with a unit: ``164 MiB``, ``15.6 GiB``."""
+    """Bytes with a unit: ``164 MiB``, ``15.6 GiB``, ``8.00 TiB``."""
     if size is None:
         return NOTHING
-    for unit, factor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+    for unit, factor in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if size >= factor:
             return f"{number(size / factor)} {unit}"
     return f"{size:.0f} bytes" if size else "none"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.explain import function, inside
+from dballoc.explain import function, plugin_directory
 from dballoc.explain.function import LIBRARY, STATS, Standing
 
 
@@ -65,14 +65,14 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_file_is_written_and_removed(root: Path) -> None:
-    with inside.directory(1, "/usr/lib/plugin/") as directory:
-        assert inside.read(directory, "f.so") is None
-        inside.write(directory, "f.so", b"one")
-        inside.write(directory, "f.so", b"two")
-        assert inside.read(directory, "f.so") == b"two"
+    with plugin_directory.directory(1, "/usr/lib/plugin/") as directory:
+        assert plugin_directory.read(directory, "f.so") is None
+        plugin_directory.write(directory, "f.so", b"one")
+        plugin_directory.write(directory, "f.so", b"two")
+        assert plugin_directory.read(directory, "f.so") == b"two"
         assert (root / "usr/lib/plugin/f.so").stat().st_mode & 0o777 == 0o644
-        inside.remove(directory, "f.so")
-        inside.remove(directory, "f.so")
+        plugin_directory.remove(directory, "f.so")
+        plugin_directory.remove(directory, "f.so")
     assert list((root / "usr/lib/plugin").iterdir()) == []
 
 
@@ -82,8 +82,8 @@ def test_a_file_is_written_and_removed(root: Path) -> None:
 )
 def test_links_are_followed_inside(root: Path, link: str, target: str) -> None:
     (root / link).symlink_to(target)
-    with inside.directory(1, "/lib/plugin") as directory:
-        inside.write(directory, "f", b"x")
+    with plugin_directory.directory(1, "/lib/plugin") as directory:
+        plugin_directory.write(directory, "f", b"x")
     assert (root / "usr/lib/plugin/f").exists()
 
 
@@ -92,8 +92,8 @@ def test_no_link_leads_out(root: Path, tmp_path: Path) -> None:
     (root / "way").symlink_to(tmp_path / "outside")
     (root / "up").symlink_to("../outside")
     for path in ("/way", "/up", "/../outside"):
-        with pytest.raises(inside.Closed, match="No such file"), inside.directory(1, path) as directory:
-            inside.write(directory, "f", b"x")
+        with pytest.raises(plugin_directory.Closed, match="No such file"), plugin_directory.directory(1, path) as directory:
+            plugin_directory.write(directory, "f", b"x")
     assert list((tmp_path / "outside").iterdir()) == []
 
 
@@ -101,8 +101,8 @@ def test_a_link_of_the_files_name_is_not_written_through(root: Path, tmp_path: P
     victim = tmp_path / "victim"
     victim.write_text("as it was")
     (root / "usr/lib/plugin/f").symlink_to(victim)
-    with inside.directory(1, "/usr/lib/plugin") as directory:
-        inside.write(directory, "f", b"x")
+    with plugin_directory.directory(1, "/usr/lib/plugin") as directory:
+        plugin_directory.write(directory, "f", b"x")
     assert victim.read_text() == "as it was"
     assert not (root / "usr/lib/plugin/f").is_symlink()
 
@@ -110,11 +110,14 @@ def test_a_link_of_the_files_name_is_not_written_through(root: Path, tmp_path: P
 def test_links_in_a_circle_end(root: Path) -> None:
     (root / "a").symlink_to("b")
     (root / "b").symlink_to("a")
-    with pytest.raises(inside.Closed, match="symbolic links"), inside.directory(1, "/a"):
+    with pytest.raises(plugin_directory.Closed, match="symbolic links"), plugin_directory.directory(1, "/a"):
         pass
 
 
 def test_what_is_no_directory_is_one_line(root: Path) -> None:
     (root / "file").write_text("")
-    with pytest.raises(inside.Closed, match=r"the server's /file/x: Not a directory"), inside.directory(1, "/file/x"):
+    with (
+        pytest.raises(plugin_directory.Closed, match=r"the server's /file/x: Not a directory"),
+        plugin_directory.directory(1, "/file/x"),
+    ):
         pass

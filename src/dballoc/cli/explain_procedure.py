@@ -5,6 +5,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dballoc.explain.section import Bytes, Cell, Section
+from dballoc.numbers import with_unit
 
 
 def show(console: Console, sections: list[Section]) -> None:
@@ -29,14 +30,7 @@ def _shown(cell: Cell) -> str:
     if cell is None:
         return ""
     if isinstance(cell, Bytes):
-        return _size(cell)
+        return with_unit(cell)
     if isinstance(cell, float):
         return f"{cell:,.3g}" if abs(cell) < 10 else f"{cell:,.0f}"
     return f"{cell:,}" if isinstance(cell, int) else cell
-
-
-def _size(size: int) -> str:
-    for unit, step in (("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)):
-        if abs(size) >= 1 << step:
-            return f"{size / (1 << step):,.1f} {unit}"
-    return f"{size:,} B"

@@ -16,7 +16,7 @@ import pymysql
 from pymysql.cursors import Cursor
 
 from dballoc.errors import Failure, UsageError
-from dballoc.explain import books, inside
+from dballoc.explain import books, plugin_directory
 from dballoc.explain.books.account import Account
 from dballoc.servers import process
 from dballoc.servers.credentials import Credentials
@@ -141,9 +141,9 @@ def install(pid: int, who: Credentials) -> None:
         _unlogged(cursor, found.variables)
         # One of another version must be dropped before its file is replaced.
         _drop(cursor, found)
-        with inside.directory(pid, found.directory) as directory:
+        with plugin_directory.directory(pid, found.directory) as directory:
             try:
-                inside.write(directory, LIBRARY, library.read_bytes())
+                plugin_directory.write(directory, LIBRARY, library.read_bytes())
                 cursor.execute(f"CREATE FUNCTION {STATS} RETURNS STRING SONAME '{LIBRARY}'")
                 cursor.execute(f"SELECT {STATS}()")
                 books.read(_text(cursor))
@@ -151,7 +151,7 @@ def install(pid: int, who: Credentials) -> None:
                 # What went wrong is what is told, also where the server has gone meanwhile.
                 with contextlib.suppress(Exception):
                     _drop(cursor, _look(pid, cursor))
-                inside.remove(directory, LIBRARY)
+                plugin_directory.remove(directory, LIBRARY)
                 raise
 
 
@@ -161,8 +161,8 @@ def remove(pid: int, who: Credentials) -> None:
         found = _look(pid, cursor)
         _unlogged(cursor, found.variables)
         _drop(cursor, found)
-        with inside.directory(pid, found.directory) as directory:
-            inside.remove(directory, LIBRARY)
+        with plugin_directory.directory(pid, found.directory) as directory:
+            plugin_directory.remove(directory, LIBRARY)
 
 
 def trim(pid: int, who: Credentials) -> Trimmed:
@@ -199,7 +199,7 @@ def _talking(pid: int, who: Credentials) -> Iterator[Cursor]:
                 yield cursor
             except pymysql.Error as error:
                 raise Failure(_words(error)) from None
-            except (inside.Closed, books.Unreadable) as error:
+            except (plugin_directory.Closed, books.Unreadable) as error:
                 raise Failure(str(error)) from None
     except process.NoWord as error:
         raise Failure(f"the server cannot be asked: {error}") from None
@@ -224,8 +224,8 @@ def _look(pid: int, cursor: Cursor) -> Standing:
     cursor.execute("SELECT name, dl FROM mysql.func WHERE name IN (%s, %s)", (STATS, TRIM))
     rows = {str(name): str(library) for name, library in cursor.fetchall()}
     place = variables["plugin_dir"].rstrip("/") or "/"
-    with inside.directory(pid, place) as directory:
-        there = inside.read(directory, LIBRARY)
+    with plugin_directory.directory(pid, place) as directory:
+        there = plugin_directory.read(directory, LIBRARY)
     return Standing(pid, place, rows, there is not None, there == _library().read_bytes(), variables, members)
 
 

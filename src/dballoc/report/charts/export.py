@@ -5,8 +5,9 @@ from typing import Any
 
 import vl_convert
 
-from dballoc.report.charts.theme import WIDTH, Figure, config
+from dballoc.report.charts.theme import WIDTH, Figure
 from dballoc.webpage.script import VEGA_LITE
+from dballoc.webpage.theme import config
 
 # Of a PNG, relative to the SVG.
 _SCALE = 2

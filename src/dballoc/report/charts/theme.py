@@ -5,8 +5,6 @@ from typing import Any
 
 import altair as alt
 
-from dballoc.webpage.theme import config as config
-
 # So that colour is never alone: these differ by shape and dash too.
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
 _DASHES = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [4, 2], [12, 4], [1, 3], [6, 2, 1, 2, 1, 2])

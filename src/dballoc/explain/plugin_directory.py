@@ -1,4 +1,4 @@
-"""Files as another process sees them, in its own mount namespace: below /proc/PID/root, and never outside of it.
+"""A server's plugin directory, in its own mount namespace: below /proc/PID/root, and never outside of it.
 
 The kernel resolves an absolute link below /proc/PID/root from our own root, so that a container could lead us anywhere; each
 part of a path is therefore opened by itself, and links are followed here.
