@@ -21,7 +21,7 @@ stamps := .stamps
 sources := $(shell find src native -name __pycache__ -prune -o -print) pyproject.toml meson.build LICENSE
 native := $(shell find native tests -name '*.[ch]' 2>/dev/null)
 
-cli_reference := $(bin)/typer dballoc.cli.main utils docs --name dballoc --output
+cli_reference := $(bin)/typer dballoc.cli.reference utils docs --name dballoc --output
 
 # What starts servers or times code has the machine to itself, the rest shares it. 5: ARGS select nothing of these.
 run-tests = { $(python) -m pytest -n auto tests/browser tests/unit $(1) $(ARGS) || [ $$? = 5 ]; }; shared=$$?; \

@@ -17,7 +17,7 @@ import pytest
 from harness import Cli, Done, wait_until
 from typer.testing import CliRunner
 
-from dballoc.cli import main
+from dballoc.cli import verbs
 from dballoc.errors import UsageError
 from dballoc.explain.function import LIBRARY, STATS, TRIM
 from dballoc.explain.ledger import UNACCOUNTED
@@ -268,7 +268,7 @@ def test_a_server_that_was_started_through_the_loader(changed: Callable[..., Don
 
 def test_words_that_do_not_go_together() -> None:
     for words in (["--install-function", "--remove-function"], ["--trim", "--json"], ["--install-function", "--no-sql"]):
-        done = CliRunner().invoke(main.app, ["explain", "--pid", "1", *words])
+        done = CliRunner().invoke(verbs.application(), ["explain", "--pid", "1", *words])
         assert isinstance(done.exception, UsageError)
         assert "each given alone" in str(done.exception)
 
