@@ -11,7 +11,7 @@ INTERVAL = 512 << 10
 
 
 def under_probe(prepared: Prepared, directory: Path) -> Prepared:
-    """The same with the probe before its malloc, idle until it is asked; its socket will be in ``directory``. UsageError if the
+    """The same with the probe before its malloc, sampling from the start; its socket will be in ``directory``. UsageError if the
     probe is not built.
     """
     library = launch.library()

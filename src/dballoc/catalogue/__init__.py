@@ -63,6 +63,12 @@ def wrappers() -> list[str]:
     return found
 
 
+def counted() -> list[str]:
+    """Functions by which performance_schema's instruments count memory, as patterns; see wrappers.toml."""
+    found: list[str] = _read("wrappers")["counted"]  # type: ignore[assignment]
+    return found
+
+
 def waits() -> dict[str, Any]:
     """How a wait is told from its call stack; see waits.toml."""
     return _read("waits")

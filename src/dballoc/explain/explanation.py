@@ -12,7 +12,7 @@ from dballoc.allocators import running
 from dballoc.catalogue import bounds as catalogue
 from dballoc.catalogue import verdicts as limits_of_verdicts
 from dballoc.errors import Failure, UsageError
-from dballoc.explain import books, bounds, evidence, function, huge, labels, outside, procedure, verdicts
+from dballoc.explain import books, bounds, evidence, function, huge, labels, outside, procedure, sampled, verdicts
 from dballoc.explain.books.account import Account
 from dballoc.explain.bounds import Bounds, Room
 from dballoc.explain.evidence import Evidence
@@ -73,7 +73,7 @@ def explain(pid: int, who: Credentials | None, whole: bool = False) -> Explanati
     look = outside.look(pid)
     notes: list[str] = []
     said, account, sections = _ask(pid, who, whole, notes) if who else (None, None, procedure.unasked("--no-sql: not asked"))
-    found = ledger(look, said, account)
+    found = ledger(look, said, account, _sampled(pid, notes))
     found.notes.extend([*notes, *_apart(pid)])
     room = Room(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), _limit(pid))
     allowed = bounds.bounds(said.variables, catalogue()) if said else None
@@ -98,6 +98,14 @@ def _reach(allowed: Bounds, found: Ledger, said: Labels) -> int:
     filled = sum(line.resident for line in found.lines if line.owner in catalogue()["owners"])
     connected = said.status.get("threads_connected", "")
     return allowed.reach(found.rss, filled, int(connected) if connected.isdigit() else 0)
+
+
+def _sampled(pid: int, notes: list[str]) -> sampled.Sampled | None:
+    try:
+        return sampled.look(pid)
+    except Failure as error:
+        notes.append(str(error))
+        return None
 
 
 def _apart(pid: int) -> list[str]:

@@ -11,10 +11,12 @@ from dballoc.explain.glibc import Block, Books, Heap
 from dballoc.explain.labels import ARIA, KEYS, LOGS, POOL, SCHEMA, Label, Labels
 from dballoc.explain.outside import Outside, Own
 from dballoc.explain.pages import Kind
+from dballoc.explain.sampled import Sampled
 from dballoc.explain.smaps import Mapping
 
-# exact: counted page by page; likely: pages counted, and their owner told by size; labelled: the owner's own word.
-Confidence = Literal["exact", "likely", "labelled"]
+# exact: counted page by page; likely: pages counted, and their owner told by size; labelled: the owner's own word; sampled: an
+# estimate.
+Confidence = Literal["exact", "likely", "labelled", "sampled"]
 
 
 @dataclass(frozen=True)
@@ -81,14 +83,16 @@ _HEADER = 8
 _ROUNDED = 64 << 10
 
 
-def ledger(look: Outside, labels: Labels | None = None, account: Account | None = None) -> Ledger:
-    """From a look from outside, the server's own labels, and what its malloc says of itself."""
+def ledger(
+    look: Outside, labels: Labels | None = None, account: Account | None = None, sampled: Sampled | None = None
+) -> Ledger:
+    """From a look from outside, the server's own labels, what its malloc says of itself, and what a heap probe in it knows."""
     lazy = sum(_lazy(m) for m, k in zip(look.mappings, look.kinds, strict=True) if k in _SWEPT) + sum(o.lazy for o in look.own)
     lines = [
         *_pool(look, labels),
         *_own(look.own, _caches(look, labels)),
         *(_heap(look.heap) if look.heap else []),
-        *_malloc(look, account),
+        *_malloc(look, account, sampled),
         _of_kind(look, Kind.STACK, "threads", f"stack pointers of {look.threads} threads"),
         _of_kind(look, Kind.OLD_STACK, "threads", "behind a guard, and no thread is in it"),
         _of_kind(look, Kind.CODE, "files", "mapped, executable in part"),
@@ -101,6 +105,8 @@ def ledger(look: Outside, labels: Labels | None = None, account: Account | None 
         lines = _unfound(lines, labels)
         walked = look.heap is not None and bool(look.heap.arenas)
         lines = _named(lines, _links(labels, walked), labels.tables, _blocks(look))
+    if sampled:
+        lines = _by_function(lines, sampled)
     lines = [line for line in lines if line.resident]
     rest = look.rss - sum(line.resident for line in lines)
     beside = {
@@ -110,7 +116,7 @@ def ledger(look: Outside, labels: Labels | None = None, account: Account | None 
     return Ledger(
         look.pid, look.malloc.executable, f"{look.malloc.title} {look.malloc.version}".strip(), look.rss, lines, rest,
         rest + sum(line.resident for line in lines if line.owner in _UNOWNED), beside,
-        ["outside", *(["SQL"] if labels else []), *(["function"] if account else [])],
+        ["outside", *(["SQL"] if labels else []), *(["function"] if account else []), *(["probe"] if sampled else [])],
         [*(look.heap.trouble if look.heap else []), *(labels.notes if labels else []), *_said(look, account)],
         {"huge pages (THP)": sum(m.huge for m in look.mappings)},
     )  # fmt: skip
@@ -172,11 +178,15 @@ def _heap(heap: Heap) -> list[Line]:
     ]  # fmt: skip
 
 
-def _malloc(look: Outside, account: Account | None) -> list[Line]:
-    """The memory of another malloc than glibc's: by its own books, where it has shown them, and what they leave out."""
+def _malloc(look: Outside, account: Account | None, sampled: Sampled | None) -> list[Line]:
+    """The memory of another malloc than glibc's: by its own books, where it has shown them, and what they leave out; or what
+    is alive in it as a probe has sampled it, and what is not.
+    """
     whole = _of_kind(look, Kind.MALLOC, "heap", f"what no other class claims; malloc is {look.malloc.title}")
-    if account is None or not account.holdings or look.heap:
+    if look.heap:
         return [whole]
+    if account is None or not account.holdings:
+        return _alive(whole, sampled) if sampled else [whole]
     lines = [
         Line("heap", holding.owner, there, holding.bytes, account.source, "labelled", holding.note)
         for holding, there in accounts.resident(account, whole.resident)
@@ -184,6 +194,26 @@ def _malloc(look: Outside, account: Account | None) -> list[Line]:
     rest = whole.resident - sum(line.resident for line in lines)
     size = whole.size - sum(line.size for line in lines) - account.returned
     return [*lines, replace(whole, owner=UNACCOUNTED, resident=rest, size=max(rest, size))]
+
+
+def _alive(whole: Line, sampled: Sampled) -> list[Line]:
+    """A malloc's memory in what is alive, and the rest."""
+    live = min(round(sampled.live.bytes), whole.resident)
+    note = "what malloc has beyond what is alive: caches, fragments, free pages"
+    held = replace(_less(whole, live, min(live, whole.size)), owner=accounts.HELD, confidence="sampled", note=note)
+    return [Line("heap", LIVE_ALL, live, live, sampled.source, "sampled"), held]
+
+
+def _by_function(lines: list[Line], sampled: Sampled) -> list[Line]:
+    """The largest line of live heap without an owner has the functions that allocated past all instruments."""
+    mine = [line for line in lines if line.owner in (LIVE, LIVE_ALL)]
+    if not mine:
+        return lines
+    largest = max(mine, key=lambda line: line.resident)
+    named = replace(
+        largest, parts=sampled.parts, note="; ".join(filter(None, [largest.note, f"functions by {sampled.source}"]))
+    )
+    return [named if line is largest else line for line in lines]
 
 
 def _said(look: Outside, account: Account | None) -> list[str]:
