@@ -11,8 +11,8 @@ INTERVAL = 512 << 10
 
 
 def under_probe(prepared: Prepared, directory: Path) -> Prepared:
-    """The same with the probe before its malloc, sampling from the start; its socket will be in ``directory``. UsageError if the
-    probe is not built.
+    """The same with the probe before its malloc, sampling from the start; its socket will be in ``directory``. UsageError if
+    the probe is not built.
     """
     library = launch.library()
     preload = ":".join(filter(None, [str(library), prepared.env.get("LD_PRELOAD", "")]))
