@@ -23,8 +23,9 @@ native := $(shell find native tests -name '*.[ch]' 2>/dev/null)
 
 cli_reference := $(bin)/typer dballoc.cli.reference utils docs --name dballoc --output
 
-# What starts servers or times code has the machine to itself, the rest shares it. 5: ARGS select nothing of these.
-run-tests = { $(python) -m pytest -n auto tests/browser tests/unit $(1) $(ARGS) || [ $$? = 5 ]; }; shared=$$?; \
+# What starts servers or times code has the machine to itself, the rest shares it, a file to a worker: what the tests of one
+# share is made once. 5: ARGS select nothing of these.
+run-tests = { $(python) -m pytest -n auto --dist loadfile tests/browser tests/unit $(1) $(ARGS) || [ $$? = 5 ]; }; shared=$$?; \
 	{ $(python) -m pytest tests/integration tests/native $(1) $(ARGS) || [ $$? = 5 ]; } && exit $$shared
 
 .PHONY: help demo setup test test-all lint format docs lock clean packages packages-test packages-fetch packages-lint
