@@ -16,7 +16,7 @@ from dballoc.report.numbers import NOTHING, mebibytes, number, percent
 from dballoc.report.section import Embed, Section
 from dballoc.report.tables import Table
 
-_LONGEST, _MOST = 90, 25
+_LONGEST, _MOST, _SURE = 90, 25, 2
 _GRAPHS = ((heap.LIVE, "Live heap"), (heap.ALLOCATED, "Allocated bytes"), (heap.TIME, "Time in malloc and free"))
 
 _TEXT = (
@@ -81,8 +81,8 @@ def frames(found: Heaps) -> dict[str, pl.DataFrame]:
 
 def _turnover(seen: dict[str, Seen], after: str) -> Table:
     columns = [
-        "variant", "alive, MiB", "±", "allocated, MiB/s", "allocations/s", "in malloc and free, % of the CPU",
-        "mean malloc, ns", "mean free, ns", "calls > 100 µs, /s", "calls timed",
+        "variant", "alive, MiB", "±", "allocated, MiB/s", "allocations/s", "share of CPU", "mean malloc, ns",
+        "mean free, ns", "calls > 100 µs, /s", "calls timed",
     ]  # fmt: skip
     rows = []
     for name, one in seen.items():
@@ -95,8 +95,8 @@ def _turnover(seen: dict[str, Seen], after: str) -> Table:
             *(NOTHING if m is None else number(m) for m in means), number(spent["stalls"] / seconds), f"{spent['timed']:,}",
         ])  # fmt: skip
     caption = (
-        "Alive: at the end of the look. A call of more than 100 µs has waited, for a lock, for memory from the kernel or for a "
-        "CPU; such calls are in the means, but not in the share of the CPU."
+        "Alive: at the end of the look. Share of CPU: of the server's, in malloc and free. A call of more than 100 µs has waited, "
+        "for a lock, for memory from the kernel or for a CPU; such calls are in the means, but not in the share of the CPU."
     )
     return Table(f"What goes through malloc{after}", columns, rows, caption)
 
@@ -111,8 +111,9 @@ def _holders(seen: dict[str, Seen], after: str) -> Table:
     sums = {name: _by_function(one) for name, one in seen.items()}
     largest: dict[str, float] = {}
     for mine in sums.values():
-        for function, (live, *_) in mine.items():
-            largest[function] = max(largest.get(function, 0.0), live)
+        for function, (live, error, *_) in mine.items():
+            if live > _SURE * error:  # else it may be the luck of one sample
+                largest[function] = max(largest.get(function, 0.0), live)
     first = sorted(largest, key=lambda function: -largest[function])[:_MOST]
     rows = []
     for function in first:
@@ -121,7 +122,10 @@ def _holders(seen: dict[str, Seen], after: str) -> Table:
             function if len(function) <= _LONGEST else function[: _LONGEST - 1] + "…",
             *(f"{mebibytes(c[0])} ± {mebibytes(c[1])}" if c and c[0] else NOTHING for c in cells),
         ])  # fmt: skip
-    caption = "MiB alive, by the innermost function that does not only hand its memory on. The largest in any variant first."
+    caption = (
+        "MiB alive, by the innermost function that does not only hand its memory on. The largest in any variant first; those "
+        f"that are not {_SURE} standard errors above nothing in any are left out."
+    )
     return Table(f"Who holds the heap{after}", ["function", *sums], rows, caption)
 
 

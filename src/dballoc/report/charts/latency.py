@@ -26,7 +26,7 @@ def _figure(seen: dict[str, Seen], operation: str, workload: str, variants: Vari
     ]
     x = alt.X(
         "bytes:Q", title="size of the block, bytes (log scale)", scale=alt.Scale(type="log", base=2, nice=False),
-        axis=alt.Axis(format="~s", tickCount=8),
+        axis=alt.Axis(tickCount=8, labelExpr="datum.value >= 1024 ? datum.value / 1024 + ' Ki' : datum.value"),
     )  # fmt: skip
     y = alt.Y(
         "mean:Q", title=f"mean time of {operation}, ns (log scale)", scale=alt.Scale(type="log", nice=True),
