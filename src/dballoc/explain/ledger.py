@@ -210,9 +210,8 @@ def _by_function(lines: list[Line], sampled: Sampled) -> list[Line]:
     if not mine:
         return lines
     largest = max(mine, key=lambda line: line.resident)
-    named = replace(
-        largest, parts=sampled.parts, note="; ".join(filter(None, [largest.note, f"functions by {sampled.source}"]))
-    )
+    said = "" if sampled.source in largest.source else f"functions by {sampled.source}"
+    named = replace(largest, parts=sampled.parts, note="; ".join(filter(None, [largest.note, said])))
     return [named if line is largest else line for line in lines]
 
 

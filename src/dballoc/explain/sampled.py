@@ -16,11 +16,13 @@ from dballoc.profile.series import Watch
 
 # Functions that are named, and how many standard errors one must be above nothing.
 _MOST, _SURE = 8, 2
+# Larger blocks are told by their sizes (glibc maps them by themselves): performance_schema's arrays above all.
+_SMALL = 128 << 10
 
 
 @dataclass(frozen=True)
 class Sampled:
-    """``live``: all that is alive; ``uncounted``: by function, what the server's instruments do not see, the most first.
+    """``live``: all that is alive; ``uncounted``: by function, small blocks that no instrument counts, the most first.
     ``interval`` of the sampling, bytes.
     """
 
@@ -54,7 +56,7 @@ def look(pid: int) -> Sampled | None:
     snapshot, _ = watch.take()
     if not snapshot.interval or not snapshot.blocks:
         return None
-    hidden = [b for b in snapshot.blocks if not is_counted(watch.stacks[b.stack])]
+    hidden = [b for b in snapshot.blocks if b.usable < _SMALL and not is_counted(watch.stacks[b.stack])]
     owner = {b.stack: heap.dominant(watch.stacks[b.stack], wrappers()) for b in hidden}
     rows = heap.by_owner(hidden, lambda b: _label(owner[b.stack]))
     return Sampled(heap.whole(snapshot.blocks), rows, snapshot.interval)

@@ -95,8 +95,8 @@ def _turnover(seen: dict[str, Seen], after: str) -> Table:
             *(NOTHING if m is None else number(m) for m in means), number(spent["stalls"] / seconds), f"{spent['timed']:,}",
         ])  # fmt: skip
     caption = (
-        "Alive: at the end of the look. Share of CPU: of the server's, in malloc and free. A call of more than 100 µs has waited, "
-        "for a lock, for memory from the kernel or for a CPU; such calls are in the means, but not in the share of the CPU."
+        "Alive: at the end of the look. Share of CPU: of the server's, in malloc and free. A call of more than 100 µs has "
+        "waited, for a lock, for memory from the kernel or for a CPU; such calls are in the means, but not in that share."
     )
     return Table(f"What goes through malloc{after}", columns, rows, caption)
 
