@@ -7,8 +7,8 @@ import polars as pl
 
 from dballoc.analysis.campaign import Campaign
 from dballoc.analysis.heap import Heaps, Seen
-from dballoc.catalogue import wrappers
-from dballoc.profile import flamegraph, heap, names
+from dballoc.profile import flamegraph, heap
+from dballoc.profile.holders import holders
 from dballoc.profile.table import VARIANCE
 from dballoc.report.charts import latency
 from dballoc.report.charts.theme import Variants
@@ -131,17 +131,10 @@ def _holders(seen: dict[str, Seen], after: str) -> Table:
 
 def _by_function(seen: Seen) -> dict[str, tuple[float, float, float, float, float]]:
     """Live bytes and their standard error, allocated bytes, seconds in malloc and free, and stalled there."""
-    profile = seen.profile
-    assert profile
-    columns = [profile.column(key) for key in (heap.LIVE, heap.LIVE + VARIANCE, heap.ALLOCATED, heap.TIME, heap.STALLED)]
-    patterns = wrappers()
-    sums: dict[str, list[float]] = {}
-    for sample in profile.samples:
-        frame = heap.dominant(sample.stack, patterns)
-        mine = sums.setdefault(names.short(frame.function) if frame.named else frame.function, [0.0] * len(columns))
-        for i, column in enumerate(columns):
-            mine[i] += sample.values[column]
-    return {f: (live, math.sqrt(variance), *rest) for f, (live, variance, *rest) in sums.items()}  # type: ignore[misc]
+    assert seen.profile
+    values = (heap.LIVE, heap.LIVE + VARIANCE, heap.ALLOCATED, heap.TIME, heap.STALLED)
+    found = holders(seen.profile, values)
+    return {f: (live, math.sqrt(variance), *rest) for f, (live, variance, *rest) in found.items()}  # type: ignore[misc]
 
 
 def _graphs(seen: dict[str, Seen], workload: str, after: str) -> list[Embed]:
