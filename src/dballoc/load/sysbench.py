@@ -53,8 +53,8 @@ def find() -> Sysbench:
 
 
 def statements(work: Workload, threads: int, tables: int, load: Load) -> int:
-    """Prepared statements that ``threads`` clients hold at once."""
-    return threads * tables * work.prepared if work.prepares(load) else 0
+    """Prepared statements that ``threads`` clients hold at once: those of each table, and BEGIN and COMMIT."""
+    return threads * (tables * work.prepared + 2) if work.prepares(load) else 0
 
 
 def tables_options(data: Data, engine: str) -> dict[str, str]:
