@@ -3,7 +3,8 @@
     python benchmarks/duet.py [--seeds 20] [--first 1] [--minutes 6] [--part aa|solo|effects|memory] [--out DIR]
 
 aa       the baseline beside itself, oltp_read_only, 4 clients a side, once for each seed: how often the interval holds 1,
-         and how wide it is; a campaign ends before its minutes at the look that finds it no wider than ±1 %
+         how wide it is, and how much a block scatters by each estimate; a campaign ends before its minutes at the look that
+         finds it no wider than ±1 %
 solo     the same, one server at a time, in the same minutes, for the first three seeds
 effects  a preload that spins in malloc: calibrated to 2 % of server CPU per transaction, and to 0.2 %
 memory   a preload that pads requests by 25 %, in the solo design
@@ -18,10 +19,11 @@ import statistics
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import tomli_w
 
+from dballoc.analysis import duet
 from dballoc.analysis.campaign import Campaign, load
 from dballoc.analysis.comparison import Comparison, compare
 
@@ -63,6 +65,7 @@ def words(c: Comparison) -> str:
 def aa(out: Path, seeds: range, budget: str) -> None:
     """The duet against itself."""
     held, narrow, halves = 0, 0, []
+    scatter: dict[str, list[float]] = {estimate: [] for estimate in get_args(duet.Estimate)}
     for seed in seeds:
         table = experiment(f"aa-{seed}", [{"name": "glibc"}], design="duet", duet={"threads": 4}, budget=budget, seed=seed)
         campaign = run(out / f"aa-{seed}", table)
@@ -71,10 +74,14 @@ def aa(out: Path, seeds: range, budget: str) -> None:
         half = (floor.ratio.high - floor.ratio.low) / 2
         inside = floor.ratio.low <= 1 <= floor.ratio.high
         held, narrow, halves = held + inside, narrow + (half <= 0.01), [*halves, half]
+        for estimate, each in scatter.items():
+            each.append(statistics.stdev(duet.blocks(campaign, estimate)["log"]))  # type: ignore[arg-type]
         note = "" if inside else "  DOES NOT HOLD 1"
         print(f"duet A/A, seed {seed:2}: {words(floor)}, {minutes(campaign):.1f} min{note}", flush=True)
     print(f"duet A/A: the interval holds 1 at {held} of {len(seeds)} seeds; half-width at most 1 % at {narrow} of them,")
     print(f"          median {statistics.median(halves):.2%}, widest {max(halves):.2%}", flush=True)
+    print("          standard deviation of a block's value, geometric mean over the seeds: ", end="")
+    print(", ".join(f"{name} {statistics.geometric_mean(each):.2%}" for name, each in scatter.items()), flush=True)
 
 
 def solo(out: Path, budget: str) -> None:

@@ -18,13 +18,13 @@ import argparse
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 from dballoc.allocators import find
@@ -89,37 +89,38 @@ def here(asked: list[str]) -> list[Allocator]:
 
 
 def run(command: list[str], preload: list[Path], variables: dict[str, str], cwd: Path) -> Outcome:
-    """How it ends: exit status, and what it says unless it is stress-ng, which says times."""
+    """How it ends: exit status, and what it says unless it counts or times itself, as mimalloc's and stress-ng do."""
     env = {"PATH": os.environ["PATH"], "LD_PRELOAD": ":".join(map(str, preload)), **variables}
-    try:
-        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=LONGEST, cwd=cwd)
-    except subprocess.TimeoutExpired:
-        return "hangs", "", ""
-    # mimalloc's stress test counts its rounds on standard error, as fast as it goes.
-    quiet = "probed" in command[0]
-    return done.returncode, done.stdout if quiet else "", done.stderr if quiet else ""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=env, stdout=pipe, stderr=pipe, text=True, cwd=cwd, start_new_session=True) as process:
+        try:
+            out, err = process.communicate(timeout=LONGEST)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # its children too, that hold the pipes
+            return "hangs", "", ""
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    same = "probed" in command[0]
+    return process.returncode, out if same else "", err if same else ""
 
 
-def asking(sockets: Path, stop: threading.Event, answers: Counter[str]) -> Callable[[], None]:
+def ask(sockets: Path, stop: threading.Event, answers: Counter[str]) -> None:
     """Ask whatever probe listens there, again and again."""
-
-    def ask() -> None:
-        turn = 0
-        while not stop.is_set():
-            for path in list(sockets.glob("*.sock")):
-                turn += 1
-                there = probe.Probe(int(path.stem), path)
-                try:
-                    if turn % 3:
-                        there.status()
-                    else:
-                        there.snapshot()
-                    answers["answered"] += 1
-                except Failure:
-                    answers["gone meanwhile"] += 1
-            time.sleep(0.01)
-
-    return ask
+    turn = 0
+    while not stop.is_set():
+        for path in list(sockets.glob("*.sock")):
+            turn += 1
+            there = probe.Probe(int(path.stem), path)
+            try:
+                if turn % 3:
+                    there.status()
+                else:
+                    there.snapshot()
+                answers["answered"] += 1
+            except Failure:
+                answers["gone meanwhile"] += 1
+        time.sleep(0.01)
 
 
 def main() -> None:
@@ -130,38 +131,37 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     mallocs, chance = here(args.allocator), random.Random(args.seed)
-    directory = Path(tempfile.mkdtemp(prefix="dbs-", dir="/tmp"))
-    sockets = directory / "sockets"
-    sockets.mkdir()
-    commands = built(directory)
     runs: Counter[str] = Counter()
     by_itself: Counter[str] = Counter()
     answers: Counter[str] = Counter()
-    faults = []
+    faults = 0
     stop = threading.Event()
-    asker = threading.Thread(target=asking(sockets, stop, answers))
-    asker.start()
-    end = time.monotonic() + args.minutes * 60
-    try:
-        while time.monotonic() < end:
-            malloc, (name, command) = chance.choice(mallocs), chance.choice(list(commands.items()))
-            libraries = list(malloc.libraries)
-            plain = run(command, libraries, {}, directory)
-            if plain[0] != 0:
-                by_itself[f"{name} under {malloc.name}"] += 1
-                continue
-            with_probe = run(command, [launch.library(), *libraries], {probe.VARIABLE: f"1024:{sockets}"}, directory)
-            runs[malloc.name] += 1
-            if with_probe != plain:
-                faults.append(
-                    f"{name} under {malloc.name} {malloc.version}: {with_probe[0]} instead of 0: {with_probe[2][-300:]}"
-                )
-                print(f"FAULT: {faults[-1]}", flush=True)
-    finally:
-        stop.set()
-        asker.join()
-        shutil.rmtree(directory, ignore_errors=True)
-    print(f"{args.minutes:g} minutes, seed {args.seed}: {sum(runs.values())} runs under the probe, {len(faults)} faults")
+    with tempfile.TemporaryDirectory(prefix="dbs-", dir="/tmp") as made:  # a short path: sockets
+        directory = Path(made)
+        sockets = directory / "sockets"
+        sockets.mkdir()
+        commands = built(directory)
+        asker = threading.Thread(target=ask, args=(sockets, stop, answers))
+        asker.start()
+        end = time.monotonic() + args.minutes * 60
+        try:
+            while time.monotonic() < end:
+                malloc, (name, command) = chance.choice(mallocs), chance.choice(list(commands.items()))
+                libraries = list(malloc.libraries)
+                plain = run(command, libraries, {}, directory)
+                if plain[0] != 0:
+                    by_itself[f"{name} under {malloc.name} {malloc.version}"] += 1
+                    continue
+                with_probe = run(command, [launch.library(), *libraries], {probe.VARIABLE: f"1024:{sockets}"}, directory)
+                runs[f"{malloc.name} {malloc.version}"] += 1
+                if with_probe != plain:
+                    faults += 1
+                    what = f"{name} under {malloc.name} {malloc.version}"
+                    print(f"FAULT: {what}: {with_probe[0]} instead of 0: {with_probe[2][-300:]}", flush=True)
+        finally:
+            stop.set()
+            asker.join()
+    print(f"{args.minutes:g} minutes, seed {args.seed}: {sum(runs.values())} runs under the probe, {faults} faults")
     print("  runs: " + ", ".join(f"{name} {n}" for name, n in sorted(runs.items())))
     print("  the probe was asked: " + ", ".join(f"{n:,} {what}" for what, n in answers.items()))
     for what, n in sorted(by_itself.items()):

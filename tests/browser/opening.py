@@ -26,7 +26,9 @@ def opened(
     page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
     page.on("dialog", lambda dialog: (wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
     page.on("request", lambda request: wrong.append(f"request: {request.url[:200]}") if request.url != path.as_uri() else None)
-    page.goto(path.as_uri())
-    drawn(page)
-    yield page, wrong
-    context.close()
+    try:
+        page.goto(path.as_uri())
+        drawn(page)
+        yield page, wrong
+    finally:
+        context.close()

@@ -33,6 +33,11 @@ def compiled(name: str, directory: Path, *flags: object) -> Path:
     return target
 
 
+def probed(directory: Path) -> Path:
+    """``probed.c``, whose stacks can be walked, and whose calls of malloc are all made."""
+    return compiled("probed", directory, "-g", "-fno-omit-frame-pointer", "-fno-builtin-malloc", "-l:libstdc++.so.6")
+
+
 @contextmanager
 def starting() -> Iterator[Start]:
     """``start(*command, NAME=…)`` of a program and its arguments, with no other variables than these and PATH."""
@@ -51,8 +56,10 @@ def starting() -> Iterator[Start]:
             said.append(line)
         return Ready(process, said)
 
-    yield start
-    for process in started:
-        if process.poll() is None:
-            process.communicate("", timeout=10)
-        assert process.returncode == 0
+    try:
+        yield start
+    finally:
+        for process in started:
+            if process.poll() is None:
+                process.communicate("", timeout=10)
+    assert [process.returncode for process in started] == [0] * len(started)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from programs import compiled, starting
+from programs import probed, starting
 
 from dballoc.allocators import find
 from dballoc.errors import UsageError
@@ -27,8 +27,7 @@ ALLOCATORS = ["glibc", "jemalloc", "tcmalloc", "mimalloc", "tbbmalloc"]
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    flags = ["-g", "-fno-omit-frame-pointer", "-fno-builtin-malloc", "-l:libstdc++.so.6"]
-    return compiled("probed", tmp_path_factory.mktemp("probed"), *flags)
+    return probed(tmp_path_factory.mktemp("probed"))
 
 
 @dataclass

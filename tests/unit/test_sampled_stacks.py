@@ -2,8 +2,8 @@
 
 import pytest
 
-from dballoc.explain.sampled import is_counted
 from dballoc.profile.model import Frame
+from dballoc.profile.uncounted import is_counted
 
 
 @pytest.mark.parametrize(

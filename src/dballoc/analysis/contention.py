@@ -3,11 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import polars as pl
-
 from dballoc.analysis.campaign import Campaign
+from dballoc.analysis.profiled import profiled
 from dballoc.errors import UsageError
-from dballoc.experiment.model import LOAD
 from dballoc.profile import jemalloc_mutexes
 from dballoc.profile.jemalloc_mutexes import Mutex
 from dballoc.profile.load import load as load_profile
@@ -43,22 +41,12 @@ def load(directory: Path, campaign: Campaign) -> Contention | None:
         return None
     found: list[Watched] = []
     mutexes: dict[str, list[Mutex]] = {}
-    for row in profiled(campaign).iter_rows(named=True):
+    for row, workloads in profiled(campaign):
         raw = directory / "trials" / row["directory"]
-        names = campaign.experiment.runs(row["workload"])
-        found += [_watched(raw, row, name) for name in names if name != LOAD]
+        found += [_watched(raw, row, name) for name in workloads]
         if said := _mutexes(raw / "server.log"):
             mutexes[row["variant"]] = said
-    order = {name: i for i, name in enumerate(campaign.names)}
-    return Contention(sorted(found, key=lambda w: order.get(w.variant, len(order))), mutexes)
-
-
-def profiled(campaign: Campaign) -> pl.DataFrame:
-    """The trials whose variants were profiled (:func:`dballoc.experiment.steps.is_profiled`)."""
-    return campaign.trial.filter(
-        pl.col("counted") & (pl.col("block") == 1) & (pl.col("role") != "A2")
-        & pl.col("level").is_in([None, campaign.experiment.threads[-1]], nulls_equal=True)
-    )  # fmt: skip
+    return Contention(found, mutexes)
 
 
 def _watched(raw: Path, trial: dict[str, object], workload: str) -> Watched:

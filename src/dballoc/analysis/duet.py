@@ -7,8 +7,8 @@ names, so that of two identical ones neither is favoured:
 paired       the mean over pairs of swapped slices of what both servers showed at the same moment. What hits both at once
              cancels, and so does what slows one half down for longer than a pair.
 middle       the interquartile mean over all neighbouring slices, each with the one before and the one after it: the quarter
-             at either end, in which a disturbance of one half began or ended, weighs nothing. Of 106 blocks of one
-             allocator beside itself on a restless machine the standard deviation was 6 % smaller than over separate pairs.
+             at either end, in which a disturbance of one half began or ended, weighs nothing. Of 204 blocks of one
+             allocator beside itself on a restless machine it scattered least of the three (docs/method.md).
 undisturbed  for each half, the partner's least disturbed pieces less the baseline's on the same half: of all pieces of a block
              the cheapest fifth. It is the better one where other tenants of the machine slow one CPU down for seconds now and
              then, which nothing reports: that can only add to a cost, never take from it.

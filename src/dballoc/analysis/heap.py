@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from dballoc.analysis.campaign import Campaign
-from dballoc.analysis.contention import profiled
+from dballoc.analysis.profiled import profiled
 from dballoc.errors import UsageError
-from dballoc.experiment.model import LOAD
 from dballoc.profile.load import load as load_profile
 from dballoc.profile.model import Profile
 
@@ -41,12 +40,10 @@ def load(directory: Path, campaign: Campaign) -> Heaps | None:
     """From a results directory; None where the experiment asks for no such profile."""
     if campaign.experiment.profile != "heap":
         return None
-    found: list[Seen] = []
-    for row in profiled(campaign).iter_rows(named=True):
-        raw = directory / "trials" / row["directory"] / "heap"
-        found += [_seen(raw, row, name) for name in campaign.experiment.runs(row["workload"]) if name != LOAD]
-    order = {name: i for i, name in enumerate(campaign.names)}
-    return Heaps(sorted(found, key=lambda s: order.get(s.variant, len(order))))
+    trials = directory / "trials"
+    return Heaps(
+        [_seen(trials / row["directory"] / "heap", row, w) for row, workloads in profiled(campaign) for w in workloads]
+    )
 
 
 def _seen(raw: Path, trial: dict[str, Any], workload: str) -> Seen:

@@ -25,6 +25,7 @@ from dballoc.experiment.units import parse_size
 from dballoc.host import cgroup, cpus, halves, places, thp
 from dballoc.host.user import ServerUser, server_user
 from dballoc.load import sysbench, workload
+from dballoc.profile import launch
 from dballoc.servers import build as find_build
 from dballoc.servers import options as server_options
 from dballoc.servers import programs, template, validate
@@ -251,7 +252,8 @@ def _settle_variant(
         raise UsageError(f"{where}: {error}") from None
     allocator, runs = settled.allocator, settled.build
     before = ((_thp_shim(),) if variant.thp in ("always", "madvise") else ()) + settled.before
-    for library in (*before, *allocator.libraries):
+    probe = (launch.library(),) if experiment.profile == "heap" else ()
+    for library in (*before, *allocator.libraries, *probe):
         if blocked := user.blocked_at(library):
             raise UsageError(f"{where}: preload {library}: the server runs as {user.name}, which may not read {blocked}")
     if variant.tunables and not allocator.entry["tunables"]:

@@ -49,9 +49,9 @@ def heap(life: Life, client: Client, step: Step) -> None:
         while (left := end - time.monotonic()) > 0:
             life.check_alive(step.title)
             time.sleep(min(left, 0.2))
-        snapshot, profile = Watch(there, life.prepared.variant.name).take()
-        client.kill()
-        load.save(profile, life.directory / f"{name}.profile.json.gz")
+        snapshot = there.snapshot()
+        client.kill()  # the names of functions take seconds, and need the process, but no load
+        load.save(Watch(there, life.prepared.variant.name).profile(snapshot), life.directory / f"{name}.profile.json.gz")
         live = heaps.whole(snapshot.blocks)
         figures = {
             "seconds": snapshot.now - snapshot.reset, "live": live.bytes, "live_error": live.error, "objects": live.objects,

@@ -13,6 +13,8 @@ from dballoc.errors import Failure
 from dballoc.experiment.units import format_size
 from dballoc.profile import launch
 
+_USUAL = format_size(launch.USUAL)
+
 
 class Kind(Enum):
     """What is put into the program."""
@@ -24,7 +26,7 @@ def exec_(
     command: Annotated[list[str], typer.Argument(metavar="COMMAND...", help="A program and its arguments, after --.")],
     probe: Annotated[Kind, typer.Option(help="heap: sample allocations, for dballoc profile heap.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where the probe is asked: a socket of the program's user's.")],
-    interval: Annotated[str, typer.Option(metavar="SIZE", help="One sample in so many bytes, on average.")] = "512K",
+    interval: Annotated[str, typer.Option(metavar="SIZE", help="One sample in so many bytes, on average.")] = _USUAL,
     idle: Annotated[bool, typer.Option("--idle", help="Sample nothing until profile heap --interval asks for it.")] = False,
 ) -> None:
     """Run a program under a probe: mariadbd, mysqld, or any other that is dynamically linked.

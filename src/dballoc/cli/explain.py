@@ -1,8 +1,9 @@
 """``dballoc explain``: where a live server's memory goes, now, over time, and between two looks."""
 
 import json
+from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -13,8 +14,13 @@ from dballoc.experiment.units import parse_duration
 from dballoc.explain import explanation, openmetrics, snapshot, target
 from dballoc.explain.difference import difference
 from dballoc.explain.explanation import Explanation
+from dballoc.explain.outside import Outside
+from dballoc.explain.sampled import Sampled, has_probe
 from dballoc.explain.watch import Pace
 from dballoc.servers import credentials
+
+if TYPE_CHECKING:
+    from dballoc.profile.uncounted import Uncounted
 
 
 def explain(
@@ -95,11 +101,23 @@ def explain(
         who = None if without_sql else credentials.find(login_path)
         if watch:
             pace = Pace(_time(every, "--every"), _time(span, "--for") if span else None, cpu / 100)
-            series = explain_watch.run(process, who, pace, save_series, Console())
+            series = explain_watch.run(process, who, pace, save_series, Console(), _sample)
         else:
-            series = [explanation.explain(process, who, whole)]
+            series = [explanation.explain(process, who, whole, _sample)]
     if series:
         _give(series, as_json, as_metrics, html, save, quiet=watch)
+
+
+def _sample(look: Outside) -> Sampled | None:
+    """Ask the heap probe of a process that has one."""
+    return _uncounted(look.pid).look() if has_probe(look) else None
+
+
+@cache
+def _uncounted(pid: int) -> "Uncounted":
+    from dballoc.profile.uncounted import Uncounted  # here: what finds the names of functions takes a while to load
+
+    return Uncounted(pid)
 
 
 def _give(

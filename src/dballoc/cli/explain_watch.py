@@ -21,6 +21,7 @@ from dballoc.errors import Failure
 from dballoc.explain import snapshot
 from dballoc.explain.difference import difference
 from dballoc.explain.explanation import Explanation
+from dballoc.explain.sampled import Sample
 from dballoc.explain.watch import Look, Pace, watch
 from dballoc.numbers import duration, mebibytes, signed_mebibytes
 from dballoc.servers.credentials import Credentials
@@ -29,13 +30,15 @@ from dballoc.servers.credentials import Credentials
 _HEIGHT, _LINES = 5, 10
 
 
-def run(pid: int, who: Credentials | None, pace: Pace, series_file: Path | None, console: Console) -> list[Explanation]:
+def run(
+    pid: int, who: Credentials | None, pace: Pace, series_file: Path | None, console: Console, sample: Sample
+) -> list[Explanation]:
     """Watch until the time is over, ``q``, Ctrl-C, or the server's end (Failure, after the summary)."""
     looks: list[Look] = []
     ended: Failure | None = None
     with _keys() as pressed, _display(console) as show:
         try:
-            for look in watch(pid, who, pace, lambda seconds: _wait(seconds, pressed)):
+            for look in watch(pid, who, pace, lambda seconds: _wait(seconds, pressed), sample):
                 if series_file:
                     snapshot.append(look.found, series_file, first=not looks)
                 looks = [look]  # it holds the whole series

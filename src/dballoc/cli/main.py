@@ -15,8 +15,8 @@ _WordError: type[Exception] = typer.BadParameter.__mro__[2]
 def main() -> None:
     """Run a verb. One line on stderr and exit status 2 (usage) or 1 (failure); 130 after Ctrl-C."""
     try:
-        first = sys.argv[1:2]
-        sys.exit(application(first if first and first[0] in VERBS else VERBS)(standalone_mode=False))
+        asked = [verb for verb in sys.argv[1:2] if verb in VERBS]
+        sys.exit(application(asked or VERBS)(standalone_mode=False))
     except (UsageError, Failure) as error:
         _complain(str(error))
         sys.exit(error.exit_status)

@@ -64,8 +64,7 @@ def cycle(experiment: Experiment, slot: Slot, tables: bool = True) -> list[Step]
     if experiment.time.idle:
         add("idle", seconds=experiment.time.idle)
     if experiment.profile == "contention" and is_profiled(experiment, slot):
-        for workload in timed:
-            add("profile", seconds=min(LONGEST_PROFILE, experiment.time.level), workload=workload, threads=levels[-1])
+        steps += _profiles(experiment, slot, len(steps))
     return steps
 
 
@@ -73,9 +72,17 @@ def under_probe(experiment: Experiment, slot: Slot, tables: bool = True) -> list
     """The steps of a start for the heap profile, which measures nothing: what fills the server, then of each workload a
     warm-up, and its load to be profiled at the highest level.
     """
-    once = experiment.model_copy(update={"profile": "contention", "threads": [experiment.threads[-1]]})
-    steps = [s for s in cycle(once, slot, tables) if s.kind != "idle" and (s.kind != "level" or s.workload == LOAD)]
-    return [replace(step, number=number) for number, step in enumerate(steps, 1)]
+    once = experiment.model_copy(update={"threads": [experiment.threads[-1]]})
+    steps = [s for s in cycle(once, slot, tables) if s.kind in ("sql", "warmup") or s.workload == LOAD]
+    filling = [replace(step, number=number) for number, step in enumerate(steps, 1)]
+    return [*filling, *_profiles(experiment, slot, len(filling))]
+
+
+def _profiles(experiment: Experiment, slot: Slot, after: int) -> list[Step]:
+    """A look at each workload under the highest level; numbers go on ``after`` so many steps."""
+    seconds = min(LONGEST_PROFILE, experiment.time.level)
+    timed = [w for w in experiment.runs(slot.workload) if w != LOAD]
+    return [Step(n, "profile", seconds, workload, experiment.threads[-1]) for n, workload in enumerate(timed, after + 1)]
 
 
 def is_profiled(experiment: Experiment, slot: Slot) -> bool:

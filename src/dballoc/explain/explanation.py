@@ -12,13 +12,14 @@ from dballoc.allocators import running
 from dballoc.catalogue import bounds as catalogue
 from dballoc.catalogue import verdicts as limits_of_verdicts
 from dballoc.errors import Failure, UsageError
-from dballoc.explain import books, bounds, evidence, function, huge, labels, outside, procedure, sampled, verdicts
+from dballoc.explain import books, bounds, evidence, function, huge, labels, outside, procedure, verdicts
 from dballoc.explain.books.account import Account
 from dballoc.explain.bounds import Bounds, Room
 from dballoc.explain.evidence import Evidence
 from dballoc.explain.labels import Labels
 from dballoc.explain.ledger import Ledger, ledger
 from dballoc.explain.outside import Outside
+from dballoc.explain.sampled import Sample, Sampled, nobody
 from dballoc.explain.section import Section
 from dballoc.explain.verdicts import Moment, Verdict
 from dballoc.host import inside, limits
@@ -65,15 +66,16 @@ class Explanation:
         return found
 
 
-def explain(pid: int, who: Credentials | None, whole: bool = False) -> Explanation:
-    """Look at a live server, and ask it if ``who`` is given. Failure in one line if it cannot be looked at.
+def explain(pid: int, who: Credentials | None, whole: bool = False, sample: Sample = nobody) -> Explanation:
+    """Look at a live server, ask it if ``who`` is given, and ``sample`` its heap probe if it has one. Failure in one line if it
+    cannot be looked at.
 
     ``whole``: with all that one looks up by hand besides (:mod:`dballoc.explain.procedure`).
     """
     look = outside.look(pid)
     notes: list[str] = []
     said, account, sections = _ask(pid, who, whole, notes) if who else (None, None, procedure.unasked("--no-sql: not asked"))
-    found = ledger(look, said, account, _sampled(pid, notes))
+    found = ledger(look, said, account, _sampled(look, sample, notes))
     found.notes.extend([*notes, *_apart(pid)])
     room = Room(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), _limit(pid))
     allowed = bounds.bounds(said.variables, catalogue()) if said else None
@@ -100,10 +102,10 @@ def _reach(allowed: Bounds, found: Ledger, said: Labels) -> int:
     return allowed.reach(found.rss, filled, int(connected) if connected.isdigit() else 0)
 
 
-def _sampled(pid: int, notes: list[str]) -> sampled.Sampled | None:
+def _sampled(look: Outside, sample: Sample, notes: list[str]) -> Sampled | None:
     try:
-        return sampled.look(pid)
-    except Failure as error:
+        return sample(look)
+    except (Failure, UsageError) as error:
         notes.append(str(error))
         return None
 

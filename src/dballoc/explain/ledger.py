@@ -198,7 +198,7 @@ def _malloc(look: Outside, account: Account | None, sampled: Sampled | None) -> 
 
 def _alive(whole: Line, sampled: Sampled) -> list[Line]:
     """A malloc's memory in what is alive, and the rest."""
-    live = min(round(sampled.live.bytes), whole.resident)
+    live = min(sampled.live, whole.resident)
     note = "what malloc has beyond what is alive: caches, fragments, free pages"
     held = replace(_less(whole, live, min(live, whole.size)), owner=accounts.HELD, confidence="sampled", note=note)
     return [Line("heap", LIVE_ALL, live, live, sampled.source, "sampled"), held]

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from dballoc.errors import Failure
 from dballoc.explain import explanation
 from dballoc.explain.explanation import Explanation
+from dballoc.explain.sampled import Sample, nobody
 from dballoc.servers.credentials import Credentials
 
 # More looks than this are not kept: every second one of them goes, so that a watch of days stays small.
@@ -40,7 +41,9 @@ def pause(every: float, cost: float, share: float) -> float:
     return max(every, cost / share)
 
 
-def watch(pid: int, who: Credentials | None, pace: Pace, wait: Callable[[float], bool]) -> Iterator[Look]:
+def watch(
+    pid: int, who: Credentials | None, pace: Pace, wait: Callable[[float], bool], sample: Sample = nobody
+) -> Iterator[Look]:
     """A look, and another one after each pause. ``wait``: sleeps for so many seconds; False if the user has had enough.
 
     Failure when the process ends, or another one has its PID.
@@ -50,7 +53,7 @@ def watch(pid: int, who: Credentials | None, pace: Pace, wait: Callable[[float],
     while True:
         started, cpu = time.monotonic(), time.process_time()
         try:
-            found = explanation.explain(pid, who)
+            found = explanation.explain(pid, who, sample=sample)
         except Failure:
             _born(pid)  # if that is why, in plain words
             raise

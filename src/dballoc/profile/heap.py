@@ -254,5 +254,10 @@ def named_share(snapshot: Snapshot, stacks: Stacks) -> float:
     return known / all_ if all_ else 1.0
 
 
+def label(frame: Frame) -> str:
+    """A function as tables name it."""
+    return names.short(frame.function) if frame.named else frame.function
+
+
 def _key(frame: Frame) -> tuple[str, str]:
-    return names.short(frame.function) if frame.named else frame.function, frame.module
+    return label(frame), frame.module

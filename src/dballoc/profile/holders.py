@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from dballoc.catalogue import wrappers
-from dballoc.profile import heap, names
+from dballoc.profile import heap
 from dballoc.profile.model import Profile
 
 
@@ -12,8 +12,7 @@ def holders(profile: Profile, values: Sequence[str]) -> dict[str, list[float]]:
     columns, patterns = [profile.column(key) for key in values], wrappers()
     sums: dict[str, list[float]] = {}
     for sample in profile.samples:
-        frame = heap.dominant(sample.stack, patterns)
-        mine = sums.setdefault(names.short(frame.function) if frame.named else frame.function, [0.0] * len(columns))
+        mine = sums.setdefault(heap.label(heap.dominant(sample.stack, patterns)), [0.0] * len(columns))
         for i, column in enumerate(columns):
             mine[i] += sample.values[column]
     return sums

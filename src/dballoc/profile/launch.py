@@ -19,6 +19,8 @@ from dballoc.host.places import SOCKET_PATH_LIMIT
 from dballoc.profile.probe import VARIABLE
 
 LEAST, MOST = 2**10, 2**40
+# Bytes for each sample, where nobody says otherwise.
+USUAL = 512 << 10
 # The longest name of a socket in the directory: Linux's largest PID.
 _SOCKET = "/4194304.sock"
 
@@ -55,8 +57,15 @@ def under_probe(command: Sequence[str], out: Path, interval: int, environ: Mappi
     directory = os.fspath(out.absolute())
     if len(os.fsencode(directory + _SOCKET)) > SOCKET_PATH_LIMIT:
         raise UsageError(f"--out {directory}: too long for a socket in it; give {SOCKET_PATH_LIMIT - 13} bytes or less")
+    return Launch(found, with_probe(environ, directory, interval))
+
+
+def with_probe(environ: Mapping[str, str], directory: str, interval: int) -> dict[str, str]:
+    """The same environment with the probe before all other preloads, its socket in ``directory``. UsageError as
+    :func:`library`.
+    """
     preload = ":".join(filter(None, [os.fspath(library()), environ.get("LD_PRELOAD", "")]))
-    return Launch(found, {**environ, "LD_PRELOAD": preload, VARIABLE: f"{interval}:{directory}"})
+    return {**environ, "LD_PRELOAD": preload, VARIABLE: f"{interval}:{directory}"}
 
 
 def check(path: Path) -> None:

@@ -10,7 +10,7 @@ from dballoc.errors import Failure, UsageError
 from dballoc.profile.snapshot import Damaged, Snapshot, read
 
 VARIABLE = "DBALLOC_PROBE"
-_REQUEST = re.compile(r"\d+:(/.*)")
+_REQUEST = re.compile(r"(\d+):(/.*)")
 # The probe serves one client at a time, and gives up on a slow one after ten seconds.
 _PATIENCE = 30.0
 # A snapshot of a full table is 20 MiB; more than this is no probe's.
@@ -19,10 +19,13 @@ _MOST = 1 << 30
 
 @dataclass(frozen=True)
 class Probe:
-    """A process with the probe in it, and its socket as we can reach it."""
+    """A process with the probe in it, and its socket as we can reach it. ``loaded_with``: the interval of its start, bytes, 0
+    if it was idle then, None if that is not known.
+    """
 
     pid: int
     socket: Path
+    loaded_with: int | None = None
 
     def status(self) -> dict[str, int]:
         """Its figures by name: interval, live, peak (bytes, estimated), … . Failure if it does not answer."""
@@ -72,10 +75,10 @@ def of_process(pid: int) -> Probe:
             f"process {pid} ({name}) has no heap probe; start the server under one: "
             "dballoc exec --probe heap --out DIR -- COMMAND"
         )
-    path = Path(f"/proc/{pid}/root{request[1]}/{inside}.sock")
+    path = Path(f"/proc/{pid}/root{request[2]}/{inside}.sock")
     if not path.exists():
-        raise UsageError(f"process {pid} ({name}): its probe has made no socket in {request[1]}; its standard error says why")
-    return Probe(pid, path)
+        raise UsageError(f"process {pid} ({name}): its probe has made no socket in {request[2]}; its standard error says why")
+    return Probe(pid, path, int(request[1]))
 
 
 def of_directory(directory: Path) -> Probe:

@@ -43,11 +43,19 @@ class Watch:
     def take(self, what: str = "") -> tuple[Snapshot, Profile]:
         """A snapshot and its profile. Failure if the probe does not answer."""
         snapshot = self.probe.snapshot()
+        return snapshot, self.profile(snapshot, what)
+
+    def profile(self, snapshot: Snapshot, what: str = "") -> Profile:
+        """Of a snapshot, while its process lives."""
+        self.resolve(snapshot)
+        title = " ".join(filter(None, ["heap of", self.name, f"(process {self.probe.pid})", what]))
+        return heap.profile(snapshot, self._known, title, {})
+
+    def resolve(self, snapshot: Snapshot) -> None:
+        """Look up the functions of stacks that were not seen before."""
         maps = heap.mappings(snapshot)
         fresh = {number: stack for number, stack in snapshot.stacks.items() if number not in self._known}
         self._known |= heap.frames(fresh, lambda address: self.symbols.resolve(maps, address))
-        title = " ".join(filter(None, ["heap of", self.name, f"(process {self.probe.pid})", what]))
-        return snapshot, heap.profile(snapshot, self._known, title, {})
 
     @property
     def stacks(self) -> heap.Stacks:

@@ -4,16 +4,15 @@ import polars as pl
 
 from dballoc.analysis.campaign import Campaign
 from dballoc.analysis.contention import Contention, Watched
-from dballoc.profile import flamegraph, names
+from dballoc.profile import names
 from dballoc.profile.dominant import Row, dominant
 from dballoc.profile.model import Profile
 from dballoc.profile.split import GROUPS, Cost, Split, own_waits, split
+from dballoc.report import profiles
 from dballoc.report.numbers import NOTHING, number, percent
 from dballoc.report.section import Embed, Section
 from dballoc.report.tables import Table
 
-# Functions whose frames do not fit a column.
-_LONGEST = 90
 _MUTEXES = 6
 
 _TEXT = (
@@ -28,12 +27,7 @@ def section(campaign: Campaign, found: Contention) -> Section:
     """For every workload: the wait split, the table of frames, the flame graphs."""
     tables: list[Table] = []
     embeds: list[Embed] = []
-    several = len({w.workload for w in found.watched}) > 1
-    for workload in campaign.experiment.workloads:
-        watched = found.of(workload)
-        if not watched:
-            continue
-        after = f", {workload}" if several else ""
+    for workload, watched, after in profiles.parts(campaign, (w.workload for w in found.watched), found.of):
         tables += [_split(watched, after), _frames(watched, after)]
         embeds += _graphs(watched, workload, after)
     if found.mutexes:
@@ -136,38 +130,29 @@ def _frames(watched: dict[str, Watched], after: str) -> Table:
 
 
 def _dominant(watched: dict[str, Watched]) -> list[Row]:
-    profiles = {name: one.switches for name, one in watched.items() if one.switches}
+    switches = {name: one.switches for name, one in watched.items() if one.switches}
     # One by /proc has times alone; shares of times and of counts are not compared.
-    value = value_of(next(iter(profiles.values())))
-    return dominant({name: profile for name, profile in profiles.items() if value_of(profile) == value}, value)
+    value = value_of(next(iter(switches.values())))
+    return dominant({name: profile for name, profile in switches.items() if value_of(profile) == value}, value)
 
 
 def _row(row: Row, variants: list[str]) -> list[str]:
-    name = names.short(row.function)
-    short = name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…"
     shares = [percent(row.shares[v], 2) if row.shares[v] else NOTHING for v in variants]
-    return [short, "malloc" if row.allocator else "", row.module, *shares]
+    return [profiles.cell(names.short(row.function)), "malloc" if row.allocator else "", row.module, *shares]
 
 
 def _graphs(watched: dict[str, Watched], workload: str, after: str) -> list[Embed]:
     found = []
-    for key, title, profiles in (
-        (
-            "own-waits",
-            f"Waits, without those for the client{after}",
-            [(name, w.switches and own_waits(w.switches)) for name, w in watched.items()],
-        ),
-        ("waits", f"All waits{after}", [(name, w.switches) for name, w in watched.items()]),
-        ("wakeups", f"Who woke others{after}", [(name, w.wakeups) for name, w in watched.items()]),
+    switches = {name: w.switches for name, w in watched.items() if w.switches}
+    for key, title, shown in (
+        ("own-waits", "Waits, without those for the client", {name: own_waits(of) for name, of in switches.items()}),
+        ("waits", "All waits", switches),
+        ("wakeups", "Who woke others", {name: w.wakeups for name, w in watched.items()}),
     ):
-        there = [(name, profile) for name, profile in profiles if profile and profile.samples]
+        there = [(name, profile) for name, profile in shown.items() if profile and profile.samples]
         same = [(name, profile) for name, profile in there if value_of(profile) == value_of(there[0][1])]
-        if not same:
-            continue
-        value = value_of(same[0][1])
-        html = flamegraph.fragment(same, value, title)
-        page = flamegraph.page(same, value, title)
-        found.append(Embed(f"contention-{key}-{workload}", title, html, page))
+        if same:
+            found.append(profiles.graph(f"contention-{key}-{workload}", title + after, same, value_of(same[0][1])))
     return found
 
 

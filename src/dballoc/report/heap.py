@@ -7,21 +7,22 @@ import polars as pl
 
 from dballoc.analysis.campaign import Campaign
 from dballoc.analysis.heap import Heaps, Seen
-from dballoc.profile import flamegraph, heap
+from dballoc.profile import heap
 from dballoc.profile.holders import holders
 from dballoc.profile.table import VARIANCE
+from dballoc.report import profiles
 from dballoc.report.charts import latency
 from dballoc.report.charts.theme import Variants
 from dballoc.report.numbers import NOTHING, mebibytes, number, percent
 from dballoc.report.section import Embed, Section
 from dballoc.report.tables import Table
 
-_LONGEST, _MOST, _SURE = 90, 25, 2
+_MOST, _SURE = 25, 2
 _GRAPHS = ((heap.LIVE, "Live heap"), (heap.ALLOCATED, "Allocated bytes"), (heap.TIME, "Time in malloc and free"))
 
 _TEXT = (
-    "Every variant was started once more with the heap probe before its malloc, filled and loaded as in its first trial, and "
-    "looked at under its highest level: nothing of that start is in any other figure of this report. The probe samples one "
+    "Every variant was started once more with the heap probe before its malloc, on a copy of the same data, warmed up, and "
+    "looked at under the highest level: nothing of that start is in any other figure of this report. The probe samples one "
     "allocation in so many bytes and times one call in about a thousand; figures are estimates, with one standard error where "
     "it is given. What is alive is what malloc's callers hold, not what malloc takes from the system for it."
 )
@@ -31,12 +32,7 @@ def section(campaign: Campaign, found: Heaps, variants: Variants) -> Section:
     """For every workload: the turnover, the functions that hold the heap, the time by size, flame graphs."""
     tables: list[Table] = []
     figures, embeds = [], []
-    several = len({s.workload for s in found.seen}) > 1
-    for workload in campaign.experiment.workloads:
-        seen = found.of(workload)
-        if not seen:
-            continue
-        after = f", {workload}" if several else ""
+    for workload, seen, after in profiles.parts(campaign, (s.workload for s in found.seen), found.of):
         tables += [_turnover(seen, after), _holders(seen, after)]
         figures += latency.figures(seen, workload, variants, after)
         embeds += _graphs(seen, workload, after)
@@ -62,14 +58,7 @@ def frames(found: Heaps) -> dict[str, pl.DataFrame]:
         if s.profile is None:
             continue
         calls += [
-            (
-                s.workload,
-                s.variant,
-                r["operation"],
-                *r["sizes"],
-                r["calls"],
-                *(r[k] for k in ("timed", "mean", "p50", "p99", "longest")),
-            )
+            (s.workload, s.variant, r["operation"], *r["sizes"], *(r[column] for column in list(_CALLS)[5:]))
             for r in s.figures["sizes"]
         ]
         functions += [(s.workload, s.variant, name, *sums) for name, sums in _by_function(s).items()]
@@ -119,7 +108,7 @@ def _holders(seen: dict[str, Seen], after: str) -> Table:
     for function in first:
         cells = [mine.get(function) for mine in sums.values()]
         rows.append([
-            function if len(function) <= _LONGEST else function[: _LONGEST - 1] + "…",
+            profiles.cell(function),
             *(f"{mebibytes(c[0])} ± {mebibytes(c[1])}" if c and c[0] else NOTHING for c in cells),
         ])  # fmt: skip
     caption = (
@@ -140,10 +129,7 @@ def _by_function(seen: Seen) -> dict[str, tuple[float, float, float, float, floa
 def _graphs(seen: dict[str, Seen], workload: str, after: str) -> list[Embed]:
     found = []
     for value, title in _GRAPHS:
-        profiles = [(name, one.profile) for name, one in seen.items() if one.profile and one.profile.total(value)]
-        if profiles:
-            html = flamegraph.fragment(profiles, value, title + after)
-            found.append(
-                Embed(f"heap-{value}-{workload}", title + after, html, flamegraph.page(profiles, value, title + after))
-            )
+        there = [(name, one.profile) for name, one in seen.items() if one.profile and one.profile.total(value)]
+        if there:
+            found.append(profiles.graph(f"heap-{value}-{workload}", title + after, there, value))
     return found
