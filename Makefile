@@ -23,10 +23,10 @@ native := $(shell find native tests -name '*.[ch]' 2>/dev/null)
 
 cli_reference := $(bin)/typer dballoc.cli.reference utils docs --name dballoc --output
 
-# What starts servers or times code has the machine to itself, the rest shares it, a file to a worker: what the tests of one
-# share is made once. 5: ARGS select nothing of these.
-run-tests = { $(python) -m pytest -n auto --dist loadfile tests/browser tests/unit $(1) $(ARGS) || [ $$? = 5 ]; }; shared=$$?; \
-	{ $(python) -m pytest tests/integration tests/native $(1) $(ARGS) || [ $$? = 5 ]; } && exit $$shared
+# What times, loads or switches the machine has it to itself, the rest shares it, a file to a worker: what the tests of one share
+# is made once. 5: ARGS select nothing of these.
+run-tests = { $(python) -m pytest -n auto --dist loadfile -m '$(1) and not alone' $(ARGS) || [ $$? = 5 ]; }; shared=$$?; \
+	{ $(python) -m pytest -m '$(1) and alone' $(ARGS) || [ $$? = 5 ]; } && exit $$shared
 
 .PHONY: help demo setup test test-all lint format docs lock clean packages packages-test packages-fetch packages-lint
 
@@ -39,10 +39,10 @@ demo: setup ## Compare the system's allocators under a private MariaDB, in ten m
 setup: packages $(stamps)/package ## Install what running needs: system packages, .venv, dballoc in it
 
 test: packages-test setup $(stamps)/requirements-dev ## Run the tests, but for the slow ones
-	$(call run-tests,-m 'not slow')
+	$(call run-tests,not slow)
 
 test-all: packages-test packages-fetch setup $(stamps)/requirements-dev ## Run all tests, the slow ones included
-	$(call run-tests,)
+	$(call run-tests,(slow or not slow))
 
 lint: packages-lint setup $(stamps)/requirements-dev build/lint/compile_commands.json ## Check style, types, native code, docs/cli.md
 	$(bin)/ruff check

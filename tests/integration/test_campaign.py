@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from harness import Cli, Done, Experiment, processes_of, rows, server_pid, thp_mode, wait_until
 
+pytestmark = pytest.mark.alone
+
 SHIM = Path(str(files("dballoc") / "_native" / "libdballoc_keep_thp.so"))
 MIB = 1 << 20
 

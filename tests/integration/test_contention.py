@@ -14,6 +14,8 @@ from harness import Cli, Experiment, StartServer, leftovers, wait_until
 
 from dballoc.profile.load import load
 
+pytestmark = pytest.mark.alone
+
 CLIENTS = 24
 
 

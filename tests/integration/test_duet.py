@@ -19,7 +19,7 @@ SHIM = Path(str(files("dballoc") / "_native" / "libdballoc_keep_thp.so"))
 CPUS = sorted(os.sched_getaffinity(0))
 SLICES = {"slice": "1s", "pairs": 2, "threads": 2}
 
-pytestmark = pytest.mark.skipif(len(CPUS) < 2, reason="a duet needs two CPUs")
+pytestmark = [pytest.mark.alone, pytest.mark.skipif(len(CPUS) < 2, reason="a duet needs two CPUs")]
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,8 @@ from harness import Cli, Experiment, processes_of, rows, wait_until
 from dballoc.errors import UsageError
 from dballoc.host import cgroup
 
+pytestmark = pytest.mark.alone
+
 MIB = 2**20
 
 

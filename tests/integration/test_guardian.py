@@ -15,6 +15,8 @@ from dballoc.errors import Failure
 from dballoc.host import guardian
 from dballoc.host.custody import Custody, Exit
 
+pytestmark = pytest.mark.alone
+
 # Stands in for dballoc: it takes custody, starts things, changes things, and waits to be killed.
 PARENT = """
 import sys

@@ -21,6 +21,8 @@ from dballoc.experiment import file, schedule
 from dballoc.experiment.model import Experiment as Experiment_
 from dballoc.host import thp
 
+pytestmark = pytest.mark.alone
+
 SHIM = Path(str(files("dballoc") / "_native" / "libdballoc_keep_thp.so"))
 # Longer than a command takes to come up and make its first trial under way; shorter than two trials.
 LATEST = 8.0

@@ -22,6 +22,8 @@ from dballoc.allocators import find
 from dballoc.errors import UsageError
 from dballoc.profile.load import load
 
+pytestmark = pytest.mark.alone
+
 UID = 61580
 PROBE = Path(str(files("dballoc") / "_native" / "libdballoc_probe.so"))
 

@@ -13,6 +13,13 @@ import pytest
 HERE = Path(__file__).parent
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What these tests count and time is all of a process."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker("alone")
+
+
 @pytest.fixture(scope="session")
 def native_library() -> Callable[[str], Path]:
     """Find a library that the package installs, by its subject: ``native_library("keep_thp")``."""
