@@ -12,7 +12,7 @@ from dballoc.allocators import running
 from dballoc.catalogue import bounds as catalogue
 from dballoc.catalogue import verdicts as limits_of_verdicts
 from dballoc.errors import Failure, UsageError
-from dballoc.explain import books, bounds, evidence, function, huge, labels, outside, procedure, verdicts
+from dballoc.explain import books, bounds, doublewrite, evidence, function, huge, labels, outside, procedure, verdicts
 from dballoc.explain.books.account import Account
 from dballoc.explain.bounds import Bounds, Room
 from dballoc.explain.evidence import Evidence
@@ -139,6 +139,8 @@ def _ask(pid: int, who: Credentials, whole: bool, notes: list[str]) -> tuple[Lab
         # Where it listens tells more than its options do, and needs nothing of it to be run.
         with process.talking(server, [] if process.listening(pid) else process.given(server), who) as cursor:
             said = labels.read(cursor)
+            if pages := doublewrite.label(pid, said.variables):
+                said.heap.append(pages)
             return said, _account(cursor, notes), procedure.asked(cursor, said) if whole else []
     except (process.NoWord, UsageError) as error:
         notes.append(f"not asked by SQL: {error}")
