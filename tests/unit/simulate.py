@@ -205,19 +205,24 @@ class Judged:
         return float((~less[self.recommended] | slandered).mean())
 
 
-def judge_all(values: Floats, effects: Floats, procedure: Procedure, confidence: float | None = None) -> Judged:
+def judge_all(
+    values: Floats, effects: Floats, procedure: Procedure, confidence: float | None = None, looks: Sequence[int] = ()
+) -> Judged:
     """Judge campaigns of (campaign, metric, member, block) at the procedure's looks; stop when all is decided.
 
-    ``confidence``: instead of the procedure's own, for showing what becomes of it.
+    ``confidence``: instead of the procedure's own, for showing what becomes of it. ``looks``: instead of those declared.
     """
-    return judge_logs(logs(values), effects, procedure, confidence)
+    return judge_logs(logs(values), effects, procedure, confidence, looks)
 
 
-def judge_logs(values: Floats, effects: Floats, procedure: Procedure, confidence: float | None = None) -> Judged:
+def judge_logs(
+    values: Floats, effects: Floats, procedure: Procedure, confidence: float | None = None, looks: Sequence[int] = ()
+) -> Judged:
     """As :func:`judge_all`, from blocks' values of variants that do not differ: (campaign, metric, variant, block)."""
     found = values + effects.T[..., None]
-    level = procedure.confidence if confidence is None else confidence
-    parts = [intervals(found[..., :look], level) for look in procedure.looks]
+    looks = looks or procedure.looks
+    levels = [confidence or procedure.after(look).confidence for look in looks]
+    parts = [intervals(found[..., :look], level) for look, level in zip(looks, levels, strict=True)]
     estimate, low, high = (np.stack([p[i] for p in parts], axis=1).swapaxes(2, 3) for i in range(3))
     within = (low >= 1 - MARGIN) & (high <= 1 + MARGIN)
     decided = ((low > 1) | (high < 1) | within).all(axis=(2, 3))
@@ -229,11 +234,11 @@ def judge_logs(values: Floats, effects: Floats, procedure: Procedure, confidence
 def really_judged(values: Floats, effects: Floats, model: Experiment) -> list[Comparisons]:
     """One campaign of (metric, member, block), by the project's own functions: what it says at each look."""
     blocks = values.shape[-1]
-    procedure = procedure_of(model, blocks)
+    declared = procedure_of(model, blocks)
     names = [v.name for v in model.variant if v.name != model.baseline]
     said = []
-    for look in procedure.looks:
-        family = []
+    for look in declared.looks:
+        procedure, family = declared.after(look), []
         for m, metric in enumerate(METRICS):
             for v, name in enumerate(names):
                 places = {(b, role): math.exp(values[m, r, b]) for b in range(look) for r, role in enumerate(("A1", "A2"))}

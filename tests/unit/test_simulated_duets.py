@@ -134,7 +134,7 @@ def test_promises_under_the_stop_rule(halves: Halves, effects: Floats) -> None:
 
 
 def test_one_per_cent_is_decided_and_the_stop_rule_at_work() -> None:
-    found = judged(HALVES["quiet"], ONE_AND_THREE)
+    found = judged(HALVES["quiet"], ONE_AND_THREE, 20)
     at = np.arange(CAMPAIGNS), found.last
     assert (found.low[at][:, 0, 0] > 1).mean() > 0.99
     assert (found.last == 0).mean() > 0.3

@@ -56,6 +56,12 @@ class Campaign:
         levels: list[int | None] = list(e.threads) if e.levels == "fresh" else [None]
         return [(level, w) for w in (e.workloads if e.sequence == "fresh" else [None]) for level in levels]
 
+    def blocks(self, design: str) -> int:
+        """How many of them there are, finished."""
+        if self.imported:
+            return self.trial["block"].n_unique() if design == "solo" else 0
+        return (self.block if design == "solo" else self.duet_block)["block"].n_unique()
+
     def part(self, start: tuple[int | None, str | None]) -> "Campaign":
         """The same, reduced to the solo trials of one of :attr:`starts`."""
         level, workload = start

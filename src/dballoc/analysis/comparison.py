@@ -95,12 +95,12 @@ def top_level(campaign: Campaign, workload: str) -> int:
 
 
 def procedures(campaign: Campaign) -> dict[str, Procedure]:
-    """What was declared at the start for each design."""
+    """What was declared at the start for each design, after the blocks that there are."""
     planned = json.loads(campaign.facts["planned_blocks"])
     family = family_size(campaign.designs, len(campaign.names), len(campaign.experiment.workloads))
     if campaign.imported:
         family = max(1, len(campaign.names) - 1) * len(_solo_metrics(campaign))
-    return {design: declare(planned[design], family) for design in campaign.designs}
+    return {design: declare(planned[design], family).after(campaign.blocks(design)) for design in campaign.designs}
 
 
 def compare(campaign: Campaign) -> Comparisons:

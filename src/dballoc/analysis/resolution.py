@@ -89,10 +89,9 @@ def detectable_by(error: float, freedom: float, confidence: float) -> float:
 
 def blocks_needed(scatter: float, difference: float, confidence: Callable[[int], float]) -> int | None:
     """The fewest blocks whose interval reaches no further than ``difference`` (relative: 0.01 is 1 %) beyond its estimate;
-    None beyond :data:`MOST_BLOCKS`. ``confidence``: the level for a number of planned blocks, which must not fall as they
-    become more.
+    None beyond :data:`MOST_BLOCKS`. ``confidence``: the level for a number of planned blocks, lowest for two.
     """
-    # Student's quantile is above the normal one, and the level rises: fewer blocks than this are never enough.
+    # Student's quantile is above the normal one, and no level is lower: fewer blocks than this are never enough.
     normal = float(stdtrit(math.inf, (1 + confidence(2)) / 2))
     fewest = max(2, math.floor(min(MOST_BLOCKS, (normal * scatter / math.log1p(difference)) ** 2)))
     enough = (n for n in range(fewest, MOST_BLOCKS + 1) if half_width(scatter, n, confidence(n)) <= difference)

@@ -84,16 +84,13 @@ class Answer:
 
 def progress(campaign: Campaign) -> Progress:
     """Of a campaign, finished or under way."""
-    blocks, disturbed = {}, 0
-    for design, rows in (("solo", campaign.block), ("duet", campaign.duet_block)):
+    disturbed = 0
+    for rows in (campaign.block, campaign.duet_block):
         last = {row["block"]: row["disturbed"] for row in rows.sort("block", "attempt").iter_rows(named=True)}
         disturbed += sum(1 for reason in last.values() if reason is not None)
-        blocks[design] = len(last)
-    if campaign.imported:
-        blocks["solo"] = campaign.trial["block"].n_unique()
     planned = {design: p.looks[-1] for design, p in procedures(campaign).items()}
     no_duet = json.loads(campaign.facts["duet"]).get("none")
-    return Progress({d: blocks[d] for d in planned}, planned, campaign.facts.get("ending"), disturbed, no_duet)
+    return Progress({d: campaign.blocks(d) for d in planned}, planned, campaign.facts.get("ending"), disturbed, no_duet)
 
 
 def answer(comparisons: Comparisons, recommendation: Recommendation, baseline: str, done: Progress) -> Answer:

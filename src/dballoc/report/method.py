@@ -22,14 +22,16 @@ def text(campaign: Campaign, procedures: dict[str, Procedure], preference: Prefe
     said = [_DESIGNS[design](campaign, procedure) for design, procedure in procedures.items()]
     levels = [
         f"{design} verdicts may be judged after {listing([str(look) for look in p.looks])} blocks "
-        f"({count(len(p.looks), 'planned look')}), so every primary interval and verdict of it is at {percent(p.confidence, 2)}"
+        f"({count(len(p.looks), 'planned look')}), at {listing([percent(p.after(look).confidence, 2) for look in p.looks])}; "
+        f"every primary interval and verdict here is at {percent(p.confidence, 2)}"
         for design, p in procedures.items()
     ]
     return [
         *said,
         "Primary: server CPU per transaction (duet); throughput at the highest level, peak RSS and idle RSS (solo); each for "
-        f"every variant and workload: a family of {family}. The error of {percent(ERROR, 0)} is shared by looks and family "
-        f"(Bonferroni): {'; '.join(levels)}. Everything else is descriptive, with plain {percent(CONFIDENCE, 0)} intervals.",
+        f"every variant and workload: a family of {family}. The error of {percent(ERROR, 0)} is shared by the family, evenly, "
+        f"and by the looks, of which each has spent its (share of the planned blocks)² of it: {'; '.join(levels)}. Everything "
+        f"else is descriptive, with plain {percent(CONFIDENCE, 0)} intervals.",
         f"Verdicts: higher or lower, if the interval excludes 1; equivalent within ±{percent(MARGIN, 0)}, if it lies within; "
         f"else no difference shown, with the smallest difference that as many blocks would show in {percent(POWER, 0)} of "
         "campaigns. Undecided is a valid ending.",
