@@ -13,9 +13,11 @@ import pytest
 
 from dballoc.errors import Failure
 from dballoc.host import guardian
-from dballoc.host.custody import Custody, Exit
+from dballoc.host.custody import Child, Custody, Exit
 
 pytestmark = pytest.mark.alone
+
+LAST_PID = Path("/proc/sys/kernel/ns_last_pid")
 
 # Stands in for dballoc: it takes custody, starts things, changes things, and waits to be killed.
 PARENT = """
@@ -207,15 +209,15 @@ def test_a_child_that_has_ended_is_never_signalled(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(os, "killpg", lambda pid, number: sent.append((pid, number)))
     process = subprocess.Popen(["/bin/sleep", "1000"], start_new_session=True)
     ours = guardian.Guardian(sock=None)
-    ours.children[process.pid] = process
+    ours.children[1] = process
     monkeypatch.setattr(ours, "send", lambda message: None)
-    ours.do_signal(process.pid, 15)
+    ours.do_signal(1, 15)
     assert sent == [(process.pid, 15)]
     process.kill()
     assert until(lambda: not alive(process.pid))
     ours.reap()
     assert ours.children == {}
-    ours.do_signal(process.pid, 15)
+    ours.do_signal(1, 15)
     ours.end()
     assert sent == [(process.pid, 15)]
 
@@ -225,6 +227,31 @@ def test_stopping_a_child_that_has_ended_tells_how_it_did(custody: Custody, tmp_
     assert child.wait(20) == child.stop(signal.SIGKILL, 0)
     child.send(signal.SIGKILL)
     assert isinstance(child.poll(), Exit)
+
+
+@pytest.mark.skipif(
+    not os.access(LAST_PID, os.W_OK), reason="needs to say which PID comes next: root, and a kernel with checkpoint/restore"
+)
+def test_a_child_with_the_pid_of_an_earlier_one_is_another(custody: Custody, tmp_path: Path) -> None:
+    """The kernel gives all PIDs and begins again, after 32,768 processes by default: a night's campaign comes round."""
+    first = custody.spawn(["/bin/sh", "-c", "exit 3"], ENV, tmp_path / "log")
+    assert (done := first.wait(20)) is not None
+    assert done.status == 3
+
+    def again() -> Child | None:
+        LAST_PID.write_text(str(first.pid - 1))
+        child = custody.spawn(["/bin/sleep", "1000"], ENV, tmp_path / "log")
+        if child.pid == first.pid:
+            return child
+        child.stop(signal.SIGKILL, 0)  # somebody else was first to get it
+        return None
+
+    second = next(child for _ in range(100) if (child := again()))
+    assert second.poll() is None, "it runs"
+    first.send(signal.SIGKILL)
+    assert second.wait(0.2) is None, "no signal to the first is its"
+    assert second.stop(signal.SIGTERM, 20).words == "SIGTERM"
+    assert first.poll() == done
 
 
 def test_settings_are_restored_on_demand_and_only_once(custody: Custody, tmp_path: Path) -> None:

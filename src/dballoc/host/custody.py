@@ -67,7 +67,7 @@ class Custody:
         """Start a process. ``how``: see :meth:`dballoc.host.guardian.Guardian.do_spawn`. Failure if it cannot start."""
         how = {k: os.fspath(v) if isinstance(v, Path) else v for k, v in how.items()}
         reply = self._ask("spawn", argv=list(argv), env=dict(env), stdout=os.fspath(stdout), **how)
-        return Child(self, reply["pid"])
+        return Child(self, reply["pid"], reply["child"])
 
     def set(self, path: str, value: str) -> None:
         """Change a host setting; it is restored at the end, whatever happens. Failure if it cannot be changed."""
@@ -91,15 +91,15 @@ class Custody:
         """What all children that have ended used."""
         return sum(e.user + e.system for e in self._exits.values())
 
-    def exit_of(self, pid: int, timeout: float = 0) -> Exit | None:
-        """How a child ended, or None if it has not within ``timeout`` seconds."""
+    def exit_of(self, number: int, timeout: float = 0) -> Exit | None:
+        """How the child of that number ended, or None if it has not within ``timeout`` seconds."""
         deadline = time.monotonic() + timeout
-        while pid not in self._exits:
+        while number not in self._exits:
             left = max(0.0, deadline - time.monotonic())
             if not select.select([self._sock], [], [], left)[0]:
                 return None
             self._receive()
-        return self._exits[pid]
+        return self._exits[number]
 
     def _ask(self, what: str, **arguments: Any) -> dict[str, Any]:
         self._next += 1
@@ -123,8 +123,8 @@ class Custody:
             self._gone()
         message: dict[str, Any] = json.loads(data)
         if "exit" in message:
-            pid = message.pop("exit")
-            self._exits[pid] = Exit(**message)
+            number = message.pop("exit")
+            self._exits[number] = Exit(**message)
         return message
 
     def _gone(self) -> None:
@@ -139,22 +139,23 @@ class Custody:
 
 @dataclass(frozen=True)
 class Child:
-    """A process that the guardian started for us."""
+    """A process that the guardian started for us. ``number``: the guardian's, for the kernel gives a PID again."""
 
     custody: Custody
     pid: int
+    number: int
 
     def poll(self) -> Exit | None:
         """How it ended, or None while it runs."""
-        return self.custody.exit_of(self.pid)
+        return self.custody.exit_of(self.number)
 
     def wait(self, timeout: float) -> Exit | None:
         """As :meth:`poll`, waiting up to ``timeout`` seconds."""
-        return self.custody.exit_of(self.pid, timeout)
+        return self.custody.exit_of(self.number, timeout)
 
     def send(self, number: signal.Signals) -> None:
         """Signal it and its process group."""
-        self.custody._ask("signal", pid=self.pid, number=int(number))
+        self.custody._ask("signal", child=self.number, number=int(number))
 
     def stop(self, gently: signal.Signals, patience: float) -> Exit:
         """Ask with a signal, wait, then kill. Returns how it ended."""

@@ -36,7 +36,9 @@ class Guardian:
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
+        # By a number of our own: the kernel gives a PID that was reaped to another child, after 32,768 others by default.
         self.children: dict[int, subprocess.Popen[bytes]] = {}
+        self.spawned = 0
         self.before: dict[str, str] = {}
         self.scratch: list[str] = []
         self.cgroups: list[str] = []
@@ -78,13 +80,14 @@ class Guardian:
 
     def reap(self) -> None:
         """Report the children that have ended, each with its resource usage."""
-        for pid in list(self.children):
-            done, status, usage = os.wait4(pid, os.WNOHANG)
+        for number, child in list(self.children.items()):
+            done, status, usage = os.wait4(child.pid, os.WNOHANG)
             if done:
-                self.children.pop(pid).returncode = os.waitstatus_to_exitcode(status)
+                del self.children[number]
+                child.returncode = os.waitstatus_to_exitcode(status)
                 self.send(
                     {
-                        "exit": pid,
+                        "exit": number,
                         "status": os.waitstatus_to_exitcode(status),
                         "user": usage.ru_utime,
                         "system": usage.ru_stime,
@@ -136,13 +139,14 @@ class Guardian:
                 argv, env=env, stdin=source, stdout=out, stderr=err, cwd=cwd, start_new_session=True,
                 restore_signals=True, preexec_fn=in_child,
             )  # fmt: skip
-        self.children[child.pid] = child
-        return {"pid": child.pid}
+        self.spawned += 1
+        self.children[self.spawned] = child
+        return {"pid": child.pid, "child": self.spawned}
 
-    def do_signal(self, pid: int, number: int) -> None:
+    def do_signal(self, child: int, number: int) -> None:
         """Signal a child and its process group; one that has ended already is left alone."""
-        if pid in self.children:
-            os.killpg(pid, number)
+        if child in self.children:
+            os.killpg(self.children[child].pid, number)
 
     def do_set(self, path: str, value: str) -> dict:
         """Write a host setting, remembering what it was the first time."""
@@ -167,14 +171,14 @@ class Guardian:
 
     def end(self) -> None:
         """Kill, wait, restore, remove. Nothing here may stop the rest."""
-        for pid in self.children:
+        for child in self.children.values():
             try:
-                os.killpg(pid, signal.SIGKILL)
+                os.killpg(child.pid, signal.SIGKILL)
             except OSError:
                 pass
-        for pid in self.children:
+        for child in self.children.values():
             try:
-                os.waitpid(pid, 0)
+                os.waitpid(child.pid, 0)
             except OSError:
                 pass
         for path, value in self.before.items():
