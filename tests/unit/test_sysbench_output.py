@@ -95,7 +95,7 @@ def test_a_file_that_is_not_there_yet(tmp_path: Path) -> None:
 @given(st.integers(min_value=1, max_value=5), st.lists(st.integers(min_value=1, max_value=200), max_size=12))
 def test_torn_lines_are_read_once_and_whole(tmp_path_factory: pytest.TempPathFactory, lines: int, cuts: list[int]) -> None:
     """However the writer's bytes arrive, every line comes exactly once, in order."""
-    text = "".join(record(events=i) for i in range(lines)).encode()
+    text = "".join(record(events=i, clock=100.5 + i) for i in range(lines)).encode()
     path = tmp_path_factory.mktemp("torn") / "intervals.jsonl"
     path.touch()
     follower, seen = Follower(path), []
@@ -105,6 +105,15 @@ def test_torn_lines_are_read_once_and_whole(tmp_path_factory: pytest.TempPathFac
             f.write(piece)
         seen += [i.events for i in follower.new()]
     assert seen == list(range(lines))
+
+
+@pytest.mark.parametrize("line", ["{\n", "[]\n", "7\n", record().replace("reads", "rea"), record().replace("500", '"x"')])
+def test_what_two_threads_wrote_at_once_is_left_out(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "intervals.jsonl"
+    path.write_text(record(clock=1) + line + record(clock=2) + record(clock=2) + record(kind="total", events=9))
+    follower = Follower(path)
+    assert [i.clock for i in follower.new()] == [1, 2]
+    assert follower.total is not None
 
 
 @pytest.mark.parametrize(

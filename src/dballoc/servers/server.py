@@ -1,6 +1,7 @@
 """Start a private server, wait until it answers, stop it."""
 
 import os
+import re
 import signal
 import socket
 import time
@@ -107,11 +108,14 @@ def stop(running: Running, patience: float) -> Exit:
 
 # What a server's own handler writes first when it crashes; pages of backtrace and advice follow.
 _CRASH = "got signal"
+# What jemalloc prints of itself when the server ends, however it does: thousands of lines, settings named like errors among them.
+_STATISTICS = "___ Begin jemalloc statistics ___"
+_ERROR = re.compile(r"\berror\b|\berrcode\b|fatal", re.IGNORECASE)
 
 
 def ending(log: Path) -> str:
     """What is worth keeping of a dead server's log: from its crash on, else its last lines."""
-    whole = tail(log, 400, 65_536).splitlines()
+    whole = _said(log)
     crash = next((i for i, line in enumerate(whole) if _CRASH in line), None)
     return "\n".join(whole[-20:] if crash is None else whole[max(0, crash - 5) : crash + 75])
 
@@ -136,8 +140,12 @@ def first_error(log: Path) -> str:
 
 def last_word(log: Path) -> str:
     """The line of a log that says most: the last error, else the last line."""
-    lines = [line.strip() for line in tail(log, 400, 65_536).splitlines() if line.strip()]
+    lines = [line.strip() for line in _said(log) if line.strip()]
     if crash := next((line for line in lines if _CRASH in line), None):
         return crash
-    errors = [line for line in lines if ("error" in line.lower() and not line.endswith("Aborting")) or "FATAL" in line]
+    errors = [line for line in lines if _ERROR.search(line) and not line.endswith("Aborting")]
     return (errors or lines or [f"{log} is empty"])[-1]
+
+
+def _said(log: Path) -> list[str]:
+    return tail(log, 100_000, 2**22).partition(_STATISTICS)[0].splitlines()[-400:]
