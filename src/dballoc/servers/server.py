@@ -108,7 +108,7 @@ def stop(running: Running, patience: float) -> Exit:
 
 # What a server's own handler writes first when it crashes; pages of backtrace and advice follow.
 _CRASH = "got signal"
-# What jemalloc prints of itself when the server ends, however it does: thousands of lines, settings named like errors among them.
+# What jemalloc prints of itself when the server ends, however it does: thousands of lines, with settings named like errors.
 _STATISTICS = "___ Begin jemalloc statistics ___"
 _ERROR = re.compile(r"\berror\b|\berrcode\b|fatal", re.IGNORECASE)
 
