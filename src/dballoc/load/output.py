@@ -53,8 +53,8 @@ class Total:
 class Follower:
     """Reads a growing file of JSON lines, complete lines only.
 
-    sysbench calls its report hooks from two threads, and when a run ends as a report is due, from both at once. Seen once in some
-    thousand runs: two lines of one clock. What cannot be read, or is no later than the one before, is left out.
+    sysbench calls its report hooks from two threads, and when a run ends as a report is due, from both at once. Seen once in
+    some thousand runs: two lines of one clock. What cannot be read, or is no later than the one before, is left out.
     """
 
     def __init__(self, path: Path) -> None:
