@@ -34,10 +34,10 @@ static void *strike_under_load(void *unused)
     // The listening socket, dballoc's own connection, and the two clients.
     while (sockets() < 4)
         usleep(10000);
-    usleep(300000);
+    usleep(strcmp(fault, "kill late") ? 300000 : 2500000);
     if (!strcmp(fault, "segv"))
         *(volatile int *)0 = 1;
-    if (!strcmp(fault, "kill"))
+    if (!strncmp(fault, "kill", 4))
         kill(getpid(), SIGKILL);
     if (!strcmp(fault, "eat"))
         for (size_t size = 16 << 20;;) {
@@ -68,7 +68,7 @@ __attribute__((constructor)) static void start(int argc, char **argv)
     if (!strcmp(fault, "another setting"))
         fprintf(stderr, "  opt.narenas: 9\n");
     pthread_t thread;
-    if (!strcmp(fault, "segv") || !strcmp(fault, "kill") || !strcmp(fault, "eat"))
+    if (!strcmp(fault, "segv") || !strncmp(fault, "kill", 4) || !strcmp(fault, "eat"))
         pthread_create(&thread, NULL, strike_under_load, NULL);
 }
 

@@ -101,14 +101,19 @@ def test_a_side_that_crashes_takes_its_duet_alone(run_cli: Cli, tiny_experiment:
     library = out.parent / "misbehave.so"
     source = Path(__file__).with_name("misbehave.c")
     subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-pthread", "-o", library, source], check=True)
-    crashing = {"name": "crashes", "allocator": "glibc", "preload": [str(library)], "env": {"DBT_FAULT": "kill"}}
-    file = tiny_experiment(design="duet", duet=SLICES, variant=[{"name": "glibc"}, crashing], warmup_sql=[])
+    crashing = {"name": "crashes", "allocator": "glibc", "preload": [str(library)], "env": {"DBT_FAULT": "kill late"}}
+    slices = {
+        **SLICES,
+        "pairs": 4,
+    }  # it dies after the first ones, of which its client has not said how many transactions they had
+    file = tiny_experiment(design="duet", duet=slices, variant=[{"name": "glibc"}, crashing], warmup_sql=[])
     done = run_cli("bench", file, "--out", out, "--report")
     assert done.status == 0, done.text
     assert "crashes beside the baseline: FAULT: " in done.stdout
     found = rows(out, "SELECT variant, role, outcome, fault FROM trial ORDER BY trial")
     assert [r["outcome"] for r in found if r["variant"] == "glibc"] == ["ok"] * 3
     assert [(r["outcome"], r["fault"]) for r in found if r["variant"] == "crashes"] == [("fault", "died")]
+    assert rows(out, "SELECT * FROM slice JOIN trial USING (trial) WHERE variant = 'crashes'") == []
     assert "1 of 1 trials ended in a fault" in (out / "report.md").read_text(encoding="utf-8")
 
 

@@ -169,13 +169,16 @@ def test_a_server_that_eats_more_than_its_limit_in_a_duet(
 
 
 @pytest.mark.usefixtures("needs_root")
-def test_no_room_for_the_data(run_cli: Cli, tiny_experiment: Experiment, out: Path, home: Path, small_disk) -> None:
-    # The template as it was made for the other tests; the disk holds it and one copy, until somebody fills it up.
-    if not list((home / "cache" / "templates").glob("*/template.json")):
-        run_cli("bench", tiny_experiment(), "--out", out.with_name("first"))
+def test_no_room_for_the_data(run_cli: Cli, tiny_experiment: Experiment, out: Path, small_disk) -> None:
+    # The disk holds one template and one copy of it, until somebody fills it up.
+    out.parent.chmod(0o755)  # the server's user passes through it
+    first = out.parent / "cache"
+    done = run_cli("bench", tiny_experiment(variant=[{"name": "glibc"}]), "--out", out.with_name("first"),
+                   env={"DBALLOC_CACHE": str(first)})  # fmt: skip
+    assert done.status == 0, done.text
     cache = small_disk("420M") / "cache"
     cache.mkdir()
-    subprocess.run(["cp", "-a", "-T", home / "cache" / "templates", cache / "templates"], check=True)
+    subprocess.run(["cp", "-a", "-T", first / "templates", cache / "templates"], check=True)
     file = tiny_experiment(workloads=["oltp_insert"], variant=[{"name": "glibc"}], time={"level": "10s", "idle": "0s"})
     process = run_cli.start("bench", file, "--out", out, env={"DBALLOC_CACHE": str(cache)})
     wait_until(lambda: list(out.glob("trials/*/intervals-*.jsonl")) or process.poll() is not None, 120)

@@ -233,6 +233,14 @@ def test_noise(layout: Layout, random: Any, words: int) -> None:
     check(read(image), image)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.versions)
+def test_a_top_chunk_before_the_first(layout: Layout) -> None:
+    image = sound(layout)
+    image.put(ARENA + 0x30 + layout.top, ARENA)
+    check(found := read(image), image)
+    assert "the top chunk lies before the first" in found.trouble[0]
+
+
 def _loops() -> Iterator[tuple[str, Callable[[Image, Layout], None]]]:
     def fast(image: Image, layout: Layout) -> None:
         if layout.fast is not None:

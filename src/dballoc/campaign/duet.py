@@ -177,7 +177,8 @@ class _Duet:
                 with side.blamed("its shutdown"):
                     side.life.end()
         except _Over:
-            pass
+            for side in self.sides:
+                side.life.record.slices = [row for row in side.life.record.slices if not math.isnan(row["events"])]
         baseline, partner = (side.life.finish() for side in self.sides)
         return baseline, partner
 

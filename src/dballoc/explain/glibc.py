@@ -204,6 +204,8 @@ def _arena(memory: Memory, layout: Layout, address: int, heaps: Sequence[Mapping
         span = memory.span(mapping.start, mapping.end)
         head = 0 if main else _head(layout, mapping, address)
         first = mapping.start + head
+        if mapping.start <= top < first:
+            raise Torn(f"the top chunk lies before the first, at {top:#x}")
         stop = top if mapping.start <= top < mapping.end else mapping.end
         try:
             chunks = _walk(memory, span, first, stop, last=stop == top)
