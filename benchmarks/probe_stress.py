@@ -11,7 +11,8 @@ family      every function of the family, with what its manual promises
 mimalloc    mimalloc's own stress test, test/test-stress.c of its crate, built for the C library's malloc (needs cargo)
 stress-ng   stress-ng --malloc --verify, if it is here (apt-get install stress-ng)
 
-A program that fails by itself is no fault of the probe's; it is counted apart. Exit status 1 after a fault of the probe's.
+A program that fails by itself is no fault of the probe's; it is counted apart. After a fault it is run without the probe some
+more times, for what breaks now and then: tbbmalloc 2020.3 hangs in two storms of five. Exit status 1 after a fault of the probe's.
 """
 
 import argparse
@@ -36,6 +37,8 @@ from dballoc.profile import launch, probe
 NATIVE = Path(__file__).parent.parent / "tests" / "native"
 CRATE = "libmimalloc-sys"
 LONGEST = 120.0
+# Runs without the probe after a fault.
+AGAIN = 10
 
 Outcome = tuple[int | str, str, str]
 
@@ -147,17 +150,20 @@ def main() -> None:
         try:
             while time.monotonic() < end:
                 malloc, (name, command) = chance.choice(mallocs), chance.choice(list(commands.items()))
-                libraries = list(malloc.libraries)
+                libraries, what = list(malloc.libraries), f"{name} under {malloc.name} {malloc.version}"
                 plain = run(command, libraries, {}, directory)
                 if plain[0] != 0:
-                    by_itself[f"{name} under {malloc.name} {malloc.version}"] += 1
+                    by_itself[what] += 1
                     continue
                 with_probe = run(command, [launch.library(), *libraries], {probe.VARIABLE: f"1024:{sockets}"}, directory)
                 runs[f"{malloc.name} {malloc.version}"] += 1
-                if with_probe != plain:
-                    faults += 1
-                    what = f"{name} under {malloc.name} {malloc.version}"
-                    print(f"FAULT: {what}: {with_probe[0]} instead of 0: {with_probe[2][-300:]}", flush=True)
+                if with_probe == plain:
+                    continue
+                if any(run(command, libraries, {}, directory)[0] != 0 for _ in range(AGAIN)):
+                    by_itself[what] += 1
+                    continue
+                faults += 1
+                print(f"FAULT: {what}: {with_probe[0]} instead of 0: {with_probe[2][-300:]}", flush=True)
         finally:
             stop.set()
             asker.join()

@@ -175,7 +175,8 @@ void call_end(const struct call *call, void *block, const uintptr_t *frame)
     mine->busy = true;
     if (call->start != 0)
         timed(mine, call, latency_add(call->operation, call->bytes, end - call->start), frame);
-    if (call->interval != 0 && block != NULL)
+    /* An early block is not the next allocator's, which must not be asked for its size. */
+    if (call->interval != 0 && block != NULL && !next_is_early(block))
         sampled(call, block, frame);
     mine->busy = false;
     errno = error;

@@ -192,7 +192,10 @@ def test_memory_for_one_server_only(run_cli: Cli, tiny_experiment: Experiment, o
     )  # fmt: skip
 
 
-def test_a_workload_that_waits_for_something_else_than_the_cpus(run_cli: Cli, tiny_experiment: Experiment, out: Path) -> None:
+@pytest.mark.parametrize("slices", [{"slice": "1s"}, pytest.param({}, marks=pytest.mark.slow)], ids=["at once", "in the pilot"])
+def test_a_workload_that_waits_for_something_else_than_the_cpus(
+    run_cli: Cli, tiny_experiment: Experiment, out: Path, slices: dict[str, str]
+) -> None:
     # One client that spends its time in the server's sleep, as it would in a disk's.
     lua = out.parent / "share" / "oltp_point_select.lua"
     lua.parent.mkdir()
@@ -204,7 +207,9 @@ def test_a_workload_that_waits_for_something_else_than_the_cpus(run_cli: Cli, ti
     wrapper.write_text(f'#!/bin/sh\nLUA_PATH="{lua.parent}/?.lua;$LUA_PATH" exec {shutil.which("sysbench")} "$@"\n')
     wrapper.chmod(0o755)
     env = {"PATH": f"{bin_}:{os.environ['PATH']}"}
-    file = tiny_experiment(design="duet", workloads=["oltp_point_select"], duet={"threads": 1, "pairs": 1}, warmup_sql=[])
+    file = tiny_experiment(
+        design="duet", workloads=["oltp_point_select"], duet={"threads": 1, "pairs": 1, **slices}, warmup_sql=[]
+    )
     done = run_cli("bench", file, "--out", out, env=env)
     assert done.status == 2, done.text
     assert re.fullmatch(

@@ -45,7 +45,7 @@ def variants() -> list[dict[str, Any]]:
     ("kills", "blocks", "design"),
     [
         (3, 1, "solo"),
-        (3, 1, "duet"),
+        pytest.param(3, 1, "duet", marks=pytest.mark.slow),
         pytest.param(20, 5, "solo", marks=pytest.mark.slow),
         pytest.param(20, 3, "both", marks=pytest.mark.slow),
     ],

@@ -65,6 +65,7 @@ def test_a_server_as_it_was_built(run_cli: Cli, store: dict[str, str]) -> None:
     assert row["proof"].endswith("/libtcmalloc.so.4")
 
 
+@pytest.mark.slow
 def test_a_campaign_tells_the_linked_malloc_from_glibc(
     run_cli: Cli, store: dict[str, str], tiny_experiment: Experiment, out: Path
 ) -> None:

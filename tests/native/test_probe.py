@@ -326,3 +326,15 @@ def test_a_standard_error_is_what_it_says() -> None:
 def test_symbols_of_the_running_program(start: Start) -> None:
     names = {row.name for row in functions(start("known").probe().snapshot())}
     assert {f"site_{i}" for i in range(40)} <= names
+
+
+def test_a_malloc_is_asked_of_its_own_blocks_alone(
+    native_library: Callable[[str], Path], preload: Callable[[str], Path]
+) -> None:
+    """While the probe looks for what C's programs have not, operator new, the loader allocates for its messages."""
+    libraries = f"{native_library('probe')}:{preload('strict')}"
+    for _ in range(10):
+        done = subprocess.run(
+            ["/usr/bin/env"], stdout=subprocess.DEVNULL, env={"LD_PRELOAD": libraries, probe.VARIABLE: "1024:/tmp"}, check=False
+        )
+        assert done.returncode == 0

@@ -333,6 +333,7 @@ def _notes(comparisons: Comparisons, baseline: str, done: Progress) -> list[str]
         notes.append(f"Disturbed by other work on the machine, and counted all the same: {blocks}.")
     for design, procedure in comparisons.procedures.items():
         judged = f"{count(procedure.family, 'comparison')} at {count(len(procedure.looks), 'look')}"
-        level = percent(procedure.confidence, 2)
-        notes.append(f"{DESIGNS[design]} Intervals at {level}, so that all {judged} together err in 5 % of campaigns at most.")
+        several = procedure.family * len(procedure.looks) > 1
+        together = f", so that all {judged} together err in 5 % of campaigns at most" if several else ""
+        notes.append(f"{DESIGNS[design]} Intervals at {percent(procedure.confidence, 2)}{together}.")
     return notes
