@@ -9,13 +9,12 @@ share under jemalloc is below a tenth of that with one arena.
 """
 
 import argparse
-import subprocess
 import sys
 from pathlib import Path
 
-import tomli_w
+from campaigns import run
 
-from dballoc.analysis import campaign, contention
+from dballoc.analysis import contention
 from dballoc.profile import names
 from dballoc.profile.dominant import dominant
 from dballoc.profile.split import Cost, split
@@ -24,10 +23,8 @@ from dballoc.profile.split import Cost, split
 LOCK_WAIT = "__lll_lock_wait"
 
 
-def run(out: Path, clients: int, seconds: int) -> contention.Contention:
-    """Run or resume the campaign with the command that users have; what it watched."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    path = out.with_suffix(".toml")
+def watch(out: Path, clients: int, seconds: int) -> contention.Contention:
+    """Run or resume the campaign; what it watched."""
     table = {
         "name": "contention", "baseline": "arena1", "workloads": ["oltp_read_only"], "threads": [clients], "design": "solo",
         "blocks": 1, "profile": "contention", "server": {"options": {"innodb_buffer_pool_size": "256M"}},
@@ -38,9 +35,7 @@ def run(out: Path, clients: int, seconds: int) -> contention.Contention:
             {"name": "jemalloc", "allocator": "jemalloc"},
         ],
     }  # fmt: skip
-    path.write_text(tomli_w.dumps(table))
-    subprocess.run([sys.executable, "-m", "dballoc", "bench", path, "--out", out], check=True, stdout=subprocess.DEVNULL)
-    found = contention.load(out, campaign.load(out))
+    found = contention.load(out, run(out, table))
     assert found is not None
     return found
 
@@ -52,7 +47,7 @@ def main() -> int:
     parser.add_argument("--clients", type=int, default=256)
     parser.add_argument("--seconds", type=int, default=10)
     asked = parser.parse_args()
-    watched = run(asked.out, asked.clients, asked.seconds).of("oltp_read_only")
+    watched = watch(asked.out, asked.clients, asked.seconds).of("oltp_read_only")
     profiles = {name: one.switches for name, one in watched.items() if one.switches}
     for name, profile in profiles.items():
         said = split(profile)

@@ -17,14 +17,13 @@ import argparse
 import re
 import statistics
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any, get_args
 
-import tomli_w
+from campaigns import run
 
 from dballoc.analysis import duet
-from dballoc.analysis.campaign import Campaign, load
+from dballoc.analysis.campaign import Campaign
 from dballoc.analysis.comparison import Comparison, compare
 
 NATIVE = Path(__file__).parent.parent / "tests" / "native"
@@ -39,15 +38,6 @@ def experiment(name: str, variants: list[dict[str, Any]], **more: Any) -> dict[s
         "server": {"options": {"innodb_buffer_pool_size": "128M"}}, "data": {"tables": 4, "rows": 50_000},
         "time": {"warmup": "2s", "level": "5s", "idle": "1s"}, "variant": variants, **more,
     }  # fmt: skip
-
-
-def run(out: Path, table: dict[str, Any]) -> Campaign:
-    """Run or resume a campaign with the command that users have."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    path = out.with_suffix(".toml")
-    path.write_text(tomli_w.dumps(table))
-    subprocess.run([sys.executable, "-m", "dballoc", "bench", path, "--out", out], check=True, stdout=subprocess.DEVNULL)
-    return load(out)
 
 
 def minutes(campaign: Campaign) -> float:

@@ -12,8 +12,8 @@ mimalloc    mimalloc's own stress test, test/test-stress.c of its crate, built f
 stress-ng   stress-ng --malloc --verify, if it is here (apt-get install stress-ng)
 
 A program that fails by itself is no fault of the probe's; it is counted apart. After a fault it is run without the probe some
-more times, for what breaks now and then: tbbmalloc 2020.3 hangs in two storms of five. Exit status 1
-after a fault of the probe's.
+more times, for what breaks now and then: tbbmalloc 2020.3 hangs in two storms of five. Exit status 1 after a fault of the
+probe's.
 """
 
 import argparse

@@ -9,15 +9,12 @@ often it was sampled, which is stricter than what `profile heap` prints: rare wa
 """
 
 import argparse
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
-import tomli_w
+from campaigns import run
 
 from dballoc.analysis import heap
-from dballoc.analysis.campaign import load
 
 SERVERS = ["mariadb", "mysql@9.7", "mariadb@11.4.5"]
 # Modules of which the table says how many of their frames have no name.
@@ -32,12 +29,7 @@ def measure(out: Path, use: str) -> None:
         "data": {"tables": 4, "rows": 20_000}, "time": {"warmup": "2s", "level": "10s", "idle": "0s"},
         "variant": [{"name": "glibc"}],
     }  # fmt: skip
-    out.mkdir(parents=True, exist_ok=True)
-    path = out / f"{use}.toml"
-    path.write_text(tomli_w.dumps(table))
-    command = [sys.executable, "-m", "dballoc", "bench", path, "--out", out / use, "--no-report"]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    found = heap.load(out / use, load(out / use))
+    found = heap.load(out / use, run(out / use, table, "--no-report"))
     assert found
     for seen in found.seen:
         assert seen.profile, seen.missing

@@ -3,8 +3,8 @@
 No instrument counts them (buf0dblwr.cc: ``dblwr::recv::Pages``). The files are there from MySQL 8.0.20 on; MariaDB has none.
 """
 
+import os
 from collections.abc import Mapping
-from pathlib import Path
 
 from dballoc.explain.labels import Label
 from dballoc.host import inside
@@ -18,11 +18,9 @@ _PAGES = 3
 
 def label(pid: int, variables: Mapping[str, str]) -> Label | None:
     """Of a server with these ``variables``; None where there are no such files, or they are not ours to see."""
-    directory = variables.get("innodb_doublewrite_dir") or variables.get("datadir", "")
-    if not directory.startswith("/"):
-        directory = f"{variables.get('datadir', '')}/{directory}"
+    directory = os.path.join(variables.get("datadir", ""), variables.get("innodb_doublewrite_dir", ""))
     try:
-        size = sum(file.stat().st_size for file in Path(inside.path(pid, directory)).glob(_FILES))
+        size = sum(file.stat().st_size for file in inside.path(pid, directory).glob(_FILES))
     except OSError:
         return None
     return Label(OWNER, _PAGES * size, "three times the size of its doublewrite files") if size else None

@@ -20,15 +20,16 @@ class Uncounted:
 
     def __init__(self, pid: int) -> None:
         """UsageError if it has no probe, or that is not ours to ask."""
-        self._probe = probe.of_process(pid)
-        self._watch = Watch(self._probe, "server")
+        self._watch = Watch(probe.of_process(pid), "server")
 
     def look(self) -> Sampled | None:
         """What it knows; None if it has not sampled from its start, or does not any more. (One that was stopped for a while in
         between says so to nobody.) Failure if it does not answer.
         """
-        snapshot = self._probe.snapshot()
-        if not self._probe.loaded_with or not snapshot.interval or not snapshot.blocks:
+        if not self._watch.probe.loaded_with:
+            return None
+        snapshot = self._watch.probe.snapshot()
+        if not snapshot.interval or not snapshot.blocks:
             return None
         self._watch.resolve(snapshot)
         stacks = {b.stack: self._watch.stacks[b.stack] for b in snapshot.blocks if b.usable < _SMALL}

@@ -1,0 +1,20 @@
+"""What several benchmarks begin with: a campaign of a table that they make."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from dballoc.analysis.campaign import Campaign, load
+
+
+def run(out: Path, table: dict[str, Any], *flags: str) -> Campaign:
+    """Run or resume it in ``out`` with the command that users have, and their ``flags``; its experiment file lies beside."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    path = out.with_name(f"{out.name}.toml")
+    path.write_text(tomli_w.dumps(table))
+    command = [sys.executable, "-m", "dballoc", "bench", path, "--out", out, *flags]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return load(out)
