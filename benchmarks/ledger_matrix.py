@@ -7,6 +7,7 @@ Each cell is one start of a server under one malloc on a copy of the same data: 
 of oltp_read_write. Columns, in MiB but for the shares of RSS:
 
 rest, unowned      pages that no class claims; memory that no owner claims, live heap without a label included
+with the function  unowned, once another malloc than glibc's has told its own books, by our loadable function
 P_S total          the sum of performance_schema's memory instruments: requested, the buffer pool as allocated
 Memory_used        MariaDB's own count
 MySQLTuner         its "maximum reached": server buffers, performance_schema, buffers of a connection × Max_used_connections
@@ -33,7 +34,7 @@ from dballoc.campaign.life import Context, Life
 from dballoc.campaign.observer import Observer
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment import file
-from dballoc.explain import explanation
+from dballoc.explain import explanation, function
 from dballoc.host import places
 from dballoc.host.custody import Custody
 from dballoc.load import client
@@ -51,7 +52,9 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class Cell:
-    """One look. Bytes; ``schema`` and ``memory_used``: None where the server does not count them."""
+    """One look. Bytes; ``booked``: what is unowned where malloc tells its books, None where it is not asked; ``schema`` and
+    ``memory_used``: None where the server does not count them.
+    """
 
     server: str
     allocator: str
@@ -60,6 +63,7 @@ class Cell:
     rss: int
     rest: int
     unowned: int
+    booked: int | None
     schema: int | None
     memory_used: int | None
     tuner: int
@@ -132,7 +136,8 @@ def load(life: Life, given: argparse.Namespace) -> None:
 def look(life: Life, server: str, allocator: str, on: bool, when: str) -> Cell:
     """The ledger of this moment, and what else is said."""
     admin = life.running.admin
-    found = explanation.explain(life.running.pid, Credentials(USER, life.password))
+    who = Credentials(USER, life.password)
+    found = explanation.explain(life.running.pid, who)
     if "SQL" not in found.ledger.tiers or found.bounds is None:
         raise Failure("; ".join(found.ledger.notes))
     variables = {k.lower(): v for k, v in admin.variables().items()}
@@ -141,10 +146,20 @@ def look(life: Life, server: str, allocator: str, on: bool, when: str) -> Cell:
     schema = total_of_instruments(admin)
     books = found.ledger
     return Cell(
-        server, allocator, "on" if on else "default", when, books.rss, books.rest, books.unowned, schema,
+        server, allocator, "on" if on else "default", when, books.rss, books.rest, books.unowned,
+        None if life.prepared.allocator.name == "glibc" else booked(life.running.pid, who), schema,
         int(used) if used.isdigit() else None, tuner(variables, status, own_memory(admin)), found.bounds.worst,
         found.seconds * 1e3, [asdict(line) for line in books.lines],
     )  # fmt: skip
+
+
+def booked(pid: int, who: Credentials) -> int:
+    """What stays unowned where the loadable function is there, for as long as this takes."""
+    function.install(pid, who)
+    try:
+        return explanation.explain(pid, who).ledger.unowned
+    finally:
+        function.remove(pid, who)
 
 
 def total_of_instruments(admin: Any) -> int | None:
@@ -183,7 +198,7 @@ def tuner(variables: dict[str, str], status: dict[str, str], schema: int) -> int
 
 
 COLUMNS = (
-    "server", "malloc", "instruments", "when", "RSS", "rest", "unowned", "P_S total", "Memory_used", "MySQLTuner",
+    "server", "malloc", "instruments", "when", "RSS", "rest", "unowned", "with the function", "P_S total", "Memory_used", "MySQLTuner",
     "configuration", "looked at, ms",
 )  # fmt: skip
 HEAD = f"| {' | '.join(COLUMNS)} |\n|{' --- |' * 4}{' --: |' * (len(COLUMNS) - 4)}"
@@ -195,7 +210,8 @@ def row(cell: Cell) -> str:
     def mib(size: int | None) -> str:
         return "" if size is None else f"{size / MIB:,.1f}"
 
-    shares = f"{cell.rest / cell.rss:.2%} | {cell.unowned / cell.rss:.1%}{' **misses**' if cell.misses else ''}"
+    told = "" if cell.booked is None else f"{cell.booked / cell.rss:.1%}"
+    shares = f"{cell.rest / cell.rss:.2%} | {cell.unowned / cell.rss:.1%}{' **misses**' if cell.misses else ''} | {told}"
     said = " | ".join(map(mib, (cell.schema, cell.memory_used, cell.tuner, cell.configuration)))
     who = f"{cell.server} | {cell.allocator} | {cell.instruments} | {cell.when}"
     return f"| {who} | {mib(cell.rss)} | {shares} | {said} | {cell.milliseconds:.0f} |"
