@@ -198,8 +198,8 @@ def tuner(variables: dict[str, str], status: dict[str, str], schema: int) -> int
 
 
 COLUMNS = (
-    "server", "malloc", "instruments", "when", "RSS", "rest", "unowned", "with the function", "P_S total", "Memory_used", "MySQLTuner",
-    "configuration", "looked at, ms",
+    "server", "malloc", "instruments", "when", "RSS", "rest", "unowned", "with the function", "P_S total", "Memory_used",
+    "MySQLTuner", "configuration", "looked at, ms",
 )  # fmt: skip
 HEAD = f"| {' | '.join(COLUMNS)} |\n|{' --- |' * 4}{' --: |' * (len(COLUMNS) - 4)}"
 

@@ -14,7 +14,6 @@ from elftools.elf.hash import GNUHashSection
 from dballoc.explain.labels import Label
 from dballoc.explain.memory import PAGE, Memory
 from dballoc.explain.outside import Outside
-from dballoc.explain.smaps import Mapping
 from dballoc.host import inside
 
 OWNER = "character sets and what else is kept for good"
@@ -48,8 +47,9 @@ class Broken(Exception):
 
 
 def chain(words: Words, root: int) -> Iterator[int]:
-    """The sizes of the blocks in bytes. ``words(address, count)``: so many words there, OSError where that is nothing; ``root``:
-    where the first one's address is. Broken if what is there are no such blocks.
+    """The sizes of the blocks in bytes. Broken if what is there are no such blocks.
+
+    ``words(address, count)``: so many words there, OSError where there is nothing; ``root``: where the first one's address is.
     """
     (at,) = words(root, 1)
     for _ in range(_MOST_BLOCKS):
