@@ -111,7 +111,8 @@ class Custody:
             message = self._receive()
             if message.get("id") == self._next:
                 if "error" in message:
-                    raise Failure(f"cannot {what} {arguments.get('path') or arguments['argv'][0]}: {message['error']}")
+                    whom = arguments.get("path") or arguments.get("argv", [f"child {arguments.get('child')}"])[0]
+                    raise Failure(f"cannot {what} {whom}: {message['error']}")
                 return message
 
     def _receive(self) -> dict[str, Any]:
