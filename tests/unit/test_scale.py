@@ -47,7 +47,23 @@ def test_a_variants_own_cache_shrinks_too(experiment: Make) -> None:
     options = {"rocksdb_block_cache_size": "10G"}
     variants = [{"name": "glibc"}, {"name": "big", "server": {"options": options}}]
     small = scale.scaled(experiment(variant=variants), 0.1, TWO, "x")
-    assert small.find("big").server.options == {"rocksdb_block_cache_size": "1G"}
+    assert small.find("big").server.options["rocksdb_block_cache_size"] == "1G"
+
+
+def test_rocksdbs_files_follow_its_cache(experiment: Make) -> None:
+    def files(given: dict[str, str], share: float) -> str:
+        options = {"rocksdb_block_cache_size": "10G", **given}
+        return scale.scaled(experiment(server={"options": options}), share, TWO, "x").server.options[scale.FILES]
+
+    assert files({}, 0.5) == "write_buffer_size=33554432;target_file_size_base=33554432;max_bytes_for_level_base=134217728"
+    assert files({}, 1e-6) == "write_buffer_size=1048576;target_file_size_base=1048576;max_bytes_for_level_base=1048576"
+    own = {"rocksdb_default_cf_options": "compression=kLZ4Compression; target_file_size_base=32m;x={write_buffer_size=9}"}
+    assert files(own, 0.5) == (
+        "compression=kLZ4Compression; target_file_size_base=16777216;x={write_buffer_size=9};write_buffer_size=33554432;"
+        "max_bytes_for_level_base=134217728"
+    )
+    innodb = scale.scaled(experiment(**BIG), 0.5, TWO, "x")
+    assert scale.FILES not in innodb.server.options
 
 
 @given(share=st.floats(1e-4, 1), threads=st.lists(st.integers(1, 4096), min_size=1, unique=True))

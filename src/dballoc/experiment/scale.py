@@ -1,11 +1,13 @@
 """An experiment made smaller: rows, memory, times, levels and CPUs shrink together. Pure.
 
-One number decides: the share of the rows. Memory shrinks with it, so that data ÷ cache stays; so do the times, down to the
-shortest that can be measured. The levels shrink by its fourth root: that takes a comparison made on some fifty CPUs to what
-two CPUs can serve, and leaves enough clients to show what they do to a malloc. CPUs shrink to those that are here.
+One number decides: the share of the rows. Memory and RocksDB's files shrink with it, so that data ÷ cache stays; so do the
+times, down to the shortest that can be measured. The levels shrink by its fourth root: that takes a comparison made on some
+fifty CPUs to what two CPUs can serve, and leaves enough clients to show what they do to a malloc. CPUs shrink to those that are
+here.
 """
 
 import math
+import re
 from collections.abc import Collection
 from typing import Any
 
@@ -23,10 +25,16 @@ CACHES = frozenset({
     "aria_pagecache_buffer_size", "key_buffer_size",
 })  # fmt: skip
 
+# RocksDB's files and memtables follow them, from its own defaults (options.h): where a file's index is larger than a shard of
+# the cache, every read of a row unpacks it anew.
+FILES = "rocksdb_default_cf_options"
+SIZES_OF_FILES = {"write_buffer_size": 64 << 20, "target_file_size_base": 64 << 20, "max_bytes_for_level_base": 256 << 20}
+
 LEVEL_POWER = 0.25
 FEWEST_ROWS = 1000
 LEAST_CACHE = 16 * 2**20
 LEAST_LIMIT = 512 * 2**20
+LEAST_FILE = 2**20
 
 # Seconds. What is 0 stays 0.
 SHORTEST = {"warmup": 1.0, "level": 3.0, "idle": 1.0}
@@ -110,11 +118,26 @@ def _all_caches(experiment: Experiment) -> list[str]:
 
 
 def _caches(options: dict[str, str], factor: float) -> dict[str, str]:
-    return {
+    found = {
         name: format_size(max(LEAST_CACHE, round(size * factor / 2**20) * 2**20))
         if _plain(name) in CACHES and (size := _size(value)) else value
         for name, value in options.items()
     }  # fmt: skip
+    names = {_plain(name): name for name in options}
+    if "rocksdb_block_cache_size" in names:
+        name = names.get(FILES, FILES)
+        found[name] = _files(options.get(name, ""), factor)
+    return found
+
+
+def _files(given: str, factor: float) -> str:
+    """RocksDB's column family options with the sizes of its files, and others as they are."""
+    for key, usual in SIZES_OF_FILES.items():
+        there = re.search(rf"(?:^|;)\s*{key}=([^;]*)", given)
+        size = (_size(there[1]) if there else None) or usual
+        ours = max(LEAST_FILE, round(size * factor))
+        given = f"{given[: there.start(1)]}{ours}{given[there.end(1) :]}" if there else f"{given};{key}={ours}".lstrip(";")
+    return given
 
 
 def _plain(name: str) -> str:
