@@ -66,6 +66,12 @@ def test_rocksdbs_files_follow_its_cache(experiment: Make) -> None:
     assert scale.FILES not in innodb.server.options
 
 
+def test_what_myrocks_sorts_in_follows_its_cache(experiment: Make) -> None:
+    options = {"rocksdb_block_cache_size": "10G", "rocksdb-merge-buf-size": "128M"}
+    small = scale.scaled(experiment(server={"options": options}), 0.25, TWO, "x").server.options
+    assert (small["rocksdb-merge-buf-size"], small["rocksdb_merge_combine_read_size"]) == (str(32 << 20), str(256 << 20))
+
+
 @given(share=st.floats(1e-4, 1), threads=st.lists(st.integers(1, 4096), min_size=1, unique=True))
 def test_levels_keep_their_order_and_never_grow(experiment: Make, share: float, threads: list[int]) -> None:
     small = scale.scaled(experiment(threads=threads), share, TWO, "x")

@@ -30,6 +30,9 @@ CACHES = frozenset({
 FILES = "rocksdb_default_cf_options"
 SIZES_OF_FILES = {"write_buffer_size": 64 << 20, "target_file_size_base": 64 << 20, "max_bytes_for_level_base": 256 << 20}
 
+# And so do the buffers in which each thread that builds an index sorts, by MyRocks' defaults.
+SORTS = {"rocksdb_merge_buf_size": 64 << 20, "rocksdb_merge_combine_read_size": 1 << 30}
+
 LEVEL_POWER = 0.25
 FEWEST_ROWS = 1000
 LEAST_CACHE = 16 * 2**20
@@ -127,6 +130,9 @@ def _caches(options: dict[str, str], factor: float) -> dict[str, str]:
     if "rocksdb_block_cache_size" in names:
         name = names.get(FILES, FILES)
         found[name] = _files(options.get(name, ""), factor)
+        for plain, usual in SORTS.items():
+            name = names.get(plain, plain)
+            found[name] = str(max(LEAST_FILE, round((_size(options.get(name, "")) or usual) * factor)))
     return found
 
 
