@@ -47,7 +47,7 @@ def test_a_variants_own_cache_shrinks_too(experiment: Make) -> None:
     options = {"rocksdb_block_cache_size": "10G"}
     variants = [{"name": "glibc"}, {"name": "big", "server": {"options": options}}]
     small = scale.scaled(experiment(variant=variants), 0.1, TWO, "x")
-    assert small.find("big").server.options["rocksdb_block_cache_size"] == "1G"
+    assert small.find("big").server.options == {"rocksdb_block_cache_size": "1G"}
 
 
 def test_rocksdbs_files_follow_its_cache(experiment: Make) -> None:
@@ -55,12 +55,12 @@ def test_rocksdbs_files_follow_its_cache(experiment: Make) -> None:
         options = {"rocksdb_block_cache_size": "10G", **given}
         return scale.scaled(experiment(server={"options": options}), share, TWO, "x").server.options[scale.FILES]
 
-    assert files({}, 0.5) == "write_buffer_size=33554432;target_file_size_base=33554432;max_bytes_for_level_base=134217728"
-    assert files({}, 1e-6) == "write_buffer_size=1048576;target_file_size_base=1048576;max_bytes_for_level_base=1048576"
+    assert files({}, 0.5) == "write_buffer_size=32M;target_file_size_base=32M;max_bytes_for_level_base=128M"
+    assert files({}, 1e-6) == "write_buffer_size=1M;target_file_size_base=1M;max_bytes_for_level_base=1M"
     own = {"rocksdb_default_cf_options": "compression=kLZ4Compression; target_file_size_base=32m;x={write_buffer_size=9}"}
     assert files(own, 0.5) == (
-        "compression=kLZ4Compression; target_file_size_base=16777216;x={write_buffer_size=9};write_buffer_size=33554432;"
-        "max_bytes_for_level_base=134217728"
+        "compression=kLZ4Compression; target_file_size_base=16M;x={write_buffer_size=9};write_buffer_size=32M;"
+        "max_bytes_for_level_base=128M"
     )
     innodb = scale.scaled(experiment(**BIG), 0.5, TWO, "x")
     assert scale.FILES not in innodb.server.options
@@ -69,7 +69,16 @@ def test_rocksdbs_files_follow_its_cache(experiment: Make) -> None:
 def test_what_myrocks_sorts_in_follows_its_cache(experiment: Make) -> None:
     options = {"rocksdb_block_cache_size": "10G", "rocksdb-merge-buf-size": "128M"}
     small = scale.scaled(experiment(server={"options": options}), 0.25, TWO, "x").server.options
-    assert (small["rocksdb-merge-buf-size"], small["rocksdb_merge_combine_read_size"]) == (str(32 << 20), str(256 << 20))
+    assert (small["rocksdb-merge-buf-size"], small["rocksdb_merge_combine_read_size"]) == ("32M", "256M")
+
+
+def test_a_variants_own_files_shrink_too(experiment: Make) -> None:
+    options = {scale.FILES: "write_buffer_size=8M"}
+    variants = [{"name": "glibc"}, {"name": "flushing", "server": {"options": options}}]
+    rocks = {"options": {"rocksdb_block_cache_size": "10G"}}
+    small = scale.scaled(experiment(variant=variants, server=rocks), 0.25, TWO, "x")
+    assert small.find("flushing").server.options == {scale.FILES: "write_buffer_size=2M"}
+    assert small.server.options[scale.FILES].startswith("write_buffer_size=16M")
 
 
 @given(share=st.floats(1e-4, 1), threads=st.lists(st.integers(1, 4096), min_size=1, unique=True))

@@ -25,13 +25,12 @@ CACHES = frozenset({
     "aria_pagecache_buffer_size", "key_buffer_size",
 })  # fmt: skip
 
-# RocksDB's files and memtables follow them, from its own defaults (options.h): where a file's index is larger than a shard of
-# the cache, every read of a row unpacks it anew.
+# What follows RocksDB's cache, as it and MyRocks have it by default (options.h, rdb_sysvars): files and memtables, for where a
+# file's index is larger than a shard of the cache, every read of a row unpacks it anew; and what each thread that builds an
+# index sorts in.
 FILES = "rocksdb_default_cf_options"
-SIZES_OF_FILES = {"write_buffer_size": 64 << 20, "target_file_size_base": 64 << 20, "max_bytes_for_level_base": 256 << 20}
-
-# And so do the buffers in which each thread that builds an index sorts, by MyRocks' defaults.
-SORTS = {"rocksdb_merge_buf_size": 64 << 20, "rocksdb_merge_combine_read_size": 1 << 30}
+SIZES_OF_FILES = {"write_buffer_size": "64M", "target_file_size_base": "64M", "max_bytes_for_level_base": "256M"}
+SORTS = {"rocksdb_merge_buf_size": "64M", "rocksdb_merge_combine_read_size": "1G"}
 
 LEVEL_POWER = 0.25
 FEWEST_ROWS = 1000
@@ -94,9 +93,11 @@ def _shrink(experiment: Experiment, factor: float, have: Collection[int], origin
     }
     if experiment.budget is not None:
         table["budget"] = format_duration(max(SHORTEST_BUDGET, experiment.budget * factor))
+    if any(name == "rocksdb_block_cache_size" for name, _ in _all_options(experiment)):
+        table["server"] = table.get("server", {}) | {"options": _with_defaults(experiment.server.options)}
     for holder in (table, *table["variant"]):
         if options := holder.get("server", {}).get("options"):
-            holder["server"] = holder["server"] | {"options": _caches(options, factor)}
+            holder["server"] = holder["server"] | {"options": _smaller(options, factor)}
     if limit := experiment.limits.memory:
         table["limits"] = {"memory": format_size(max(LEAST_LIMIT, round(limit * factor / 2**20) * 2**20))}
     return on_fewer(table, have)
@@ -116,34 +117,48 @@ def _was(experiment: Experiment, factor: float, have: Collection[int]) -> Table:
 
 
 def _all_caches(experiment: Experiment) -> list[str]:
+    return [value for name, value in _all_options(experiment) if name in CACHES]
+
+
+def _all_options(experiment: Experiment) -> list[tuple[str, str]]:
+    """Of the server, for all variants and for some."""
     every = [experiment.server.options, *(v.server.options for v in experiment.variant)]
-    return [value for options in every for name, value in options.items() if _plain(name) in CACHES]
+    return [(_plain(name), value) for options in every for name, value in options.items()]
 
 
-def _caches(options: dict[str, str], factor: float) -> dict[str, str]:
-    found = {
-        name: format_size(max(LEAST_CACHE, round(size * factor / 2**20) * 2**20))
-        if _plain(name) in CACHES and (size := _size(value)) else value
-        for name, value in options.items()
-    }  # fmt: skip
-    names = {_plain(name): name for name in options}
-    if "rocksdb_block_cache_size" in names:
-        name = names.get(FILES, FILES)
-        found[name] = _files(options.get(name, ""), factor)
-        for plain, usual in SORTS.items():
-            name = names.get(plain, plain)
-            found[name] = str(max(LEAST_FILE, round((_size(options.get(name, "")) or usual) * factor)))
-    return found
+def _with_defaults(options: dict[str, str]) -> dict[str, str]:
+    """With what follows RocksDB's cache, where the options do not say it."""
+    there = {_plain(name): name for name in options}
+    given = options.get(there.get(FILES, ""), "")
+    missing = [f"{key}={size}" for key, size in SIZES_OF_FILES.items() if not re.search(_item(key), given)]
+    files = ";".join(filter(None, [given, *missing]))
+    return options | {there.get(FILES, FILES): files} | {name: size for name, size in SORTS.items() if name not in there}
 
 
-def _files(given: str, factor: float) -> str:
-    """RocksDB's column family options with the sizes of its files, and others as they are."""
-    for key, usual in SIZES_OF_FILES.items():
-        there = re.search(rf"(?:^|;)\s*{key}=([^;]*)", given)
-        size = (_size(there[1]) if there else None) or usual
-        ours = max(LEAST_FILE, round(size * factor))
-        given = f"{given[: there.start(1)]}{ours}{given[there.end(1) :]}" if there else f"{given};{key}={ours}".lstrip(";")
-    return given
+def _smaller(options: dict[str, str], factor: float) -> dict[str, str]:
+    return {name: _value(_plain(name), value, factor) for name, value in options.items()}
+
+
+def _value(name: str, value: str, factor: float) -> str:
+    if name == FILES:
+        for key in SIZES_OF_FILES:
+            value = re.sub(_item(key), lambda item: item[1] + _share(item[2], factor, LEAST_FILE), value)
+    elif name in CACHES:
+        return _share(value, factor, LEAST_CACHE)
+    elif name in SORTS:
+        return _share(value, factor, LEAST_FILE)
+    return value
+
+
+def _item(key: str) -> str:
+    """One of RocksDB's options in a list of them, not in one that is an option's value."""
+    return rf"((?:^|;)\s*{key}=)([^;]*)"
+
+
+def _share(value: str, factor: float, least: int) -> str:
+    """That share of a size, in whole MiB; what is no size stays."""
+    size = _size(value)
+    return format_size(max(least, round(size * factor / 2**20) * 2**20)) if size else value
 
 
 def _plain(name: str) -> str:
