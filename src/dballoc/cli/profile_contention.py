@@ -30,7 +30,7 @@ def contention(
         Literal["auto", "perf", "proc"],
         typer.Option(help="perf: call stacks. proc: /proc alone, no stacks. auto: perf, or proc where that is not permitted."),
     ] = "auto",
-    stacks: Annotated[int, typer.Option(metavar="N", help="Call stacks to record, about; 16 KiB each.", min=100)] = STACKS,
+    stacks: Annotated[int, typer.Option(metavar="N", help="Call stacks to record, about; 32 KiB each.", min=100)] = STACKS,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Say what a live server's threads wait for: locks and kernel memory calls below malloc, and all the rest.

@@ -20,7 +20,7 @@ from dballoc.profile.wait_rules import Rules
 
 Method = Literal["auto", "perf", "proc"]
 
-# Call stacks of switches that are recorded at most, about, and a third as many of wake-ups: 16 KiB each until they are read,
+# Call stacks of switches that are recorded at most, about, and a third as many of wake-ups: 32 KiB each until they are read,
 # and some milliseconds of CPU each to read them.
 STACKS = 3_000
 # What a recording may take on disk: perf's own bound, and its text is never written.

@@ -1,7 +1,7 @@
 """Record a running process's switches and wake-ups with the system's perf, for a bounded number of call stacks.
 
-Every switch is recorded (some 50 bytes), with its time and whether the thread was preempted. A call stack costs 16 KiB of the
-thread's stack, copied by the kernel: 160 MB a second under 64 clients. So only that of every nth switch of a thread is
+Every switch is recorded (some 50 bytes), with its time and whether the thread was preempted. A call stack costs 32 KiB of the
+thread's stack, copied by the kernel: 320 MB a second under 64 clients. So only that of every nth switch of a thread is
 recorded, and n follows from how often the threads switch. Short windows with all stacks would do as well, but for a server of
 hundreds of threads perf needs longer to open and to close one than it may last.
 """
@@ -24,8 +24,9 @@ from dballoc.host.custody import Child, Custody
 from dballoc.profile.urgent import RECORDING, prefix
 from dballoc.profile.waits import SWITCHES, WAKEUP, WAKING
 
-# Bytes of a stack that the kernel copies: at half of that one in two of MariaDB's is cut off.
-_DUMP = 16384
+# Bytes of a stack that the kernel copies: at half of that one in a thousand of MariaDB's is cut off where its clients are
+# served, and many more where they wait within a query's optimization.
+_DUMP = 32768
 # Seconds over which the threads' switches are counted beforehand.
 _LOOK = 0.3
 # So many times fewer stacks of wake-ups than of switches.
