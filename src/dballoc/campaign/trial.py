@@ -68,17 +68,19 @@ class _Trial:
         self.record = self.life.record
 
     def run(self) -> TrialRecord:
+        when = "its start"
         try:
             switch_thp(self.context.custody, self.prepared.variant.thp)
             self.life.begin()
             self.life.ready()
             for step in self.steps:
+                when = step.title
                 self._step(step)
             self.life.end()
         except Fault as fault:
             self.life.note_fault(fault)
         except Gone:
-            self.life.note_fault(self.life.death("its measuring"))
+            self.life.note_fault(self.life.death(when))
         row = self.life.finish().trial
         row["sampler_cpu"] = self.cost
         peaks = [s["rss_peak"] for s in self.record.steps] + [s["rss"] for s in self.record.samples]
