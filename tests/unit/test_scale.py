@@ -53,7 +53,8 @@ def test_a_variants_own_cache_shrinks_too(experiment: Make) -> None:
 def test_rocksdbs_files_follow_its_cache(experiment: Make) -> None:
     def files(given: dict[str, str], share: float) -> str:
         options = {"rocksdb_block_cache_size": "10G", **given}
-        return scale.scaled(experiment(server={"options": options}), share, TWO, "x").server.options[scale.FILES]
+        server = {"engine": "rocksdb", "options": options}
+        return scale.scaled(experiment(server=server), share, TWO, "x").server.options[scale.FILES]
 
     assert files({}, 0.5) == "write_buffer_size=32M;target_file_size_base=32M;max_bytes_for_level_base=128M"
     assert files({}, 1e-6) == "write_buffer_size=1M;target_file_size_base=1M;max_bytes_for_level_base=1M"
@@ -68,17 +69,26 @@ def test_rocksdbs_files_follow_its_cache(experiment: Make) -> None:
 
 def test_what_myrocks_sorts_in_follows_its_cache(experiment: Make) -> None:
     options = {"rocksdb_block_cache_size": "10G", "rocksdb-merge-buf-size": "128M"}
-    small = scale.scaled(experiment(server={"options": options}), 0.25, TWO, "x").server.options
+    small = scale.scaled(experiment(server={"engine": "rocksdb", "options": options}), 0.25, TWO, "x").server.options
     assert (small["rocksdb-merge-buf-size"], small["rocksdb_merge_combine_read_size"]) == ("32M", "256M")
 
 
 def test_a_variants_own_files_shrink_too(experiment: Make) -> None:
     options = {scale.FILES: "write_buffer_size=8M"}
     variants = [{"name": "glibc"}, {"name": "flushing", "server": {"options": options}}]
-    rocks = {"options": {"rocksdb_block_cache_size": "10G"}}
+    rocks = {"engine": "rocksdb", "options": {"rocksdb_block_cache_size": "10G"}}
     small = scale.scaled(experiment(variant=variants, server=rocks), 0.25, TWO, "x")
     assert small.find("flushing").server.options == {scale.FILES: "write_buffer_size=2M"}
     assert small.server.options[scale.FILES].startswith("write_buffer_size=16M")
+
+
+def test_innodb_beside_rocksdb_is_not_told_of_its_files(experiment: Make) -> None:
+    rocks = {"engine": "rocksdb", "options": {"rocksdb_block_cache_size": "10G"}}
+    small = scale.scaled(
+        experiment(baseline="innodb", variant=[{"name": "innodb"}, {"name": "rocksdb", "server": rocks}]), 0.5, TWO, "x"
+    )
+    assert not [name for name in small.server.options if name.startswith("rocksdb")]
+    assert small.find("rocksdb").server.options[scale.FILES].startswith("write_buffer_size=32M")
 
 
 @given(share=st.floats(1e-4, 1), threads=st.lists(st.integers(1, 4096), min_size=1, unique=True))

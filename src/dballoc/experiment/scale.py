@@ -93,13 +93,12 @@ def _shrink(experiment: Experiment, factor: float, have: Collection[int], origin
     }
     if experiment.budget is not None:
         table["budget"] = format_duration(max(SHORTEST_BUDGET, experiment.budget * factor))
-    if any(name == "rocksdb_block_cache_size" for name, _ in _all_options(experiment)):
-        table["server"] = table.get("server", {}) | {"options": _with_defaults(experiment.server.options)}
+    _lay_defaults(experiment, table)
     for holder in (table, *table["variant"]):
         if options := holder.get("server", {}).get("options"):
             holder["server"] = holder["server"] | {"options": _smaller(options, factor)}
     if limit := experiment.limits.memory:
-        table["limits"] = {"memory": format_size(max(LEAST_LIMIT, round(limit * factor / 2**20) * 2**20))}
+        table["limits"] = {"memory": _share(limit, factor, LEAST_LIMIT)}
     return on_fewer(table, have)
 
 
@@ -117,13 +116,23 @@ def _was(experiment: Experiment, factor: float, have: Collection[int]) -> Table:
 
 
 def _all_caches(experiment: Experiment) -> list[str]:
-    return [value for name, value in _all_options(experiment) if name in CACHES]
-
-
-def _all_options(experiment: Experiment) -> list[tuple[str, str]]:
-    """Of the server, for all variants and for some."""
     every = [experiment.server.options, *(v.server.options for v in experiment.variant)]
-    return [(_plain(name), value) for options in every for name, value in options.items()]
+    return [value for options in every for name, value in options.items() if _plain(name) in CACHES]
+
+
+def _lay_defaults(experiment: Experiment, table: Table) -> None:
+    """Into the options of RocksDB's servers whose cache is said: of all variants, else of some; other engines know no such."""
+    common = experiment.server
+    if common.engine == "rocksdb" and _has_cache(common.options):
+        table["server"]["options"] = _with_defaults(common.options)
+        return
+    for variant, own in zip(table["variant"], experiment.variant, strict=True):
+        if (own.server.engine or common.engine) == "rocksdb" and _has_cache(own.server.options):
+            variant["server"]["options"] = _with_defaults(own.server.options)
+
+
+def _has_cache(options: dict[str, str]) -> bool:
+    return any(_plain(name) == "rocksdb_block_cache_size" for name in options)
 
 
 def _with_defaults(options: dict[str, str]) -> dict[str, str]:
@@ -141,24 +150,27 @@ def _smaller(options: dict[str, str], factor: float) -> dict[str, str]:
 
 def _value(name: str, value: str, factor: float) -> str:
     if name == FILES:
-        for key in SIZES_OF_FILES:
-            value = re.sub(_item(key), lambda item: item[1] + _share(item[2], factor, LEAST_FILE), value)
-    elif name in CACHES:
-        return _share(value, factor, LEAST_CACHE)
-    elif name in SORTS:
-        return _share(value, factor, LEAST_FILE)
-    return value
+        every = _item("|".join(SIZES_OF_FILES))
+        return re.sub(every, lambda item: item[1] + _smaller_size(item[2], factor, LEAST_FILE), value)
+    if name in CACHES:
+        return _smaller_size(value, factor, LEAST_CACHE)
+    return _smaller_size(value, factor, LEAST_FILE) if name in SORTS else value
 
 
 def _item(key: str) -> str:
     """One of RocksDB's options in a list of them, not in one that is an option's value."""
-    return rf"((?:^|;)\s*{key}=)([^;]*)"
+    return rf"((?:^|;)\s*(?:{key})=)([^;]*)"
 
 
-def _share(value: str, factor: float, least: int) -> str:
-    """That share of a size, in whole MiB; what is no size stays."""
+def _smaller_size(value: str, factor: float, least: int) -> str:
+    """What is no size stays."""
     size = _size(value)
-    return format_size(max(least, round(size * factor / 2**20) * 2**20)) if size else value
+    return _share(size, factor, least) if size else value
+
+
+def _share(size: int, factor: float, least: int) -> str:
+    """In whole MiB."""
+    return format_size(max(least, round(size * factor / 2**20) * 2**20))
 
 
 def _plain(name: str) -> str:
