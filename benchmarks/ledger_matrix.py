@@ -165,9 +165,7 @@ def booked(pid: int, who: Credentials) -> int:
 def total_of_instruments(admin: Any) -> int | None:
     """Bytes that all memory instruments count together; None where there are none that do."""
     try:
-        [(total,)] = admin.rows(
-            "SELECT SUM(CURRENT_NUMBER_OF_BYTES_USED) FROM performance_schema.memory_summary_global_by_event_name"
-        )
+        [(total,)] = admin.rows(TOTAL)
     except pymysql.Error:
         return None
     return int(total) if total else None

@@ -22,7 +22,7 @@ from campaigns import run
 from dballoc.allocators import find
 from dballoc.analysis.comparison import compare
 from dballoc.errors import UsageError
-from dballoc.profile import launch
+from dballoc.profile import launch, probe
 
 PROMISED = {"idle": 1.005, "probe": 1.02}
 PROMISED_MYROCKS = 1.03
@@ -34,7 +34,7 @@ def under_probe(name: str, interval: int, sockets: Path) -> dict[str, Any]:
         "name": name,
         "allocator": "glibc",
         "preload": [str(launch.library())],
-        "env": {"DBALLOC_PROBE": f"{interval}:{sockets}"},
+        "env": {probe.VARIABLE: f"{interval}:{sockets}"},
     }
 
 

@@ -43,13 +43,14 @@ def calls(rounds: int, pairs: int) -> float:
             for name in random.sample(list(INTERVALS), len(INTERVALS)):
                 found[name].append(nanoseconds(program, pairs, INTERVALS[name], Path(made)))
     print(f"without: {statistics.median(found['without']):.2f} ns for a malloc and a free, the median of {rounds}")
-    most = 0.0
+    most: dict[str, float] = {}
     for name in ("512 KiB", "idle"):
         more = [a - b for a, b in zip(found[name], found["without"], strict=True)]
         mean, error = statistics.fmean(more), statistics.stdev(more) / rounds**0.5
-        most = mean + float(stats.t.ppf(0.975, rounds - 1)) * error
-        print(f"{name}: {mean:+.2f} ns [{2 * mean - most:+.2f}, {most:+.2f}]", flush=True)
-    return most
+        half = float(stats.t.ppf(0.975, rounds - 1)) * error
+        most[name] = mean + half
+        print(f"{name}: {mean:+.2f} ns [{mean - half:+.2f}, {mean + half:+.2f}]", flush=True)
+    return most["idle"]
 
 
 def transaction(out: Path) -> tuple[float, float]:

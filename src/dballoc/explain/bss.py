@@ -48,8 +48,12 @@ def _end(path: str, bases: dict[str, int], read: Read) -> int | None:
         return None
     if not loads or path not in bases:
         return None
-    bias = bases[path] - min(start for start, _ in loads) // PAGE * PAGE
-    return -(-(bias + max(end for _, end in loads)) // PAGE) * PAGE
+    return -(-(bases[path] - first_page(loads) + max(end for _, end in loads)) // PAGE) * PAGE
+
+
+def first_page(loads: Sequence[tuple[int, int]]) -> int:
+    """The address, as the file itself counts, of what is mapped first of these :func:`segments`."""
+    return min(start for start, _ in loads) // PAGE * PAGE
 
 
 def segments(head: bytes) -> list[tuple[int, int]]:

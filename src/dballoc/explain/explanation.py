@@ -75,8 +75,8 @@ def explain(pid: int, who: Credentials | None, whole: bool = False, sample: Samp
     look = outside.look(pid)
     notes: list[str] = []
     said, account, sections = _ask(pid, who, whole, notes) if who else (None, None, procedure.unasked("--no-sql: not asked"))
-    if said and (kept := once.label(look)):
-        said.heap.append(kept)
+    if said:
+        said.heap.extend(filter(None, (doublewrite.label(pid, said.variables), once.label(look))))
     found = ledger(look, said, account, _sampled(look, sample, notes))
     found.notes.extend([*notes, *_apart(pid)])
     room = Room(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), _limit(pid))
@@ -141,8 +141,6 @@ def _ask(pid: int, who: Credentials, whole: bool, notes: list[str]) -> tuple[Lab
         # Where it listens tells more than its options do, and needs nothing of it to be run.
         with process.talking(server, [] if process.listening(pid) else process.given(server), who) as cursor:
             said = labels.read(cursor)
-            if pages := doublewrite.label(pid, said.variables):
-                said.heap.append(pages)
             return said, _account(cursor, notes), procedure.asked(cursor, said) if whole else []
     except (process.NoWord, UsageError) as error:
         notes.append(f"not asked by SQL: {error}")

@@ -45,7 +45,7 @@ _APART, _INNODB, _HEADERS = "apart", "memory/innodb", "headers of what the instr
 # InnoDB's pool of transactions begins as one block, which MariaDB does not instrument (trx0trx.cc, MAX_TRX_BLOCK_SIZE).
 _TRANSACTIONS, _POOL_OF_TRANSACTIONS = "InnoDB's pool of transactions", 4 << 20
 # Blocks of this size are found by it: malloc maps them by themselves.
-_LARGE = 128 << 10
+LARGE = 128 << 10
 # So many of the biggest users, and sessions, are named.
 _NAMED = 5
 
@@ -233,7 +233,7 @@ def by_owner(
         theirs = min(size, max(0, of_sessions.get(name, 0)))
         owners[SESSIONS] = owners.get(SESSIONS, 0) + theirs
         owners[owner] = owners.get(owner, 0) + size - theirs
-        if blocks == 1 and size >= _LARGE:
+        if blocks == 1 and size >= LARGE:
             sizes.setdefault(owner, []).append(size)
         headers += 0 if name.startswith("memory/innodb/") else blocks * header
     dictionary = next((label.bytes for label in said if label.owner == DICTIONARY), 0)

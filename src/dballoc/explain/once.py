@@ -5,22 +5,20 @@ which servers export to their plugins. Each begins with the next one's address, 
 bits in MariaDB, of 32 in MySQL (my_sys.h, my_alloc.h: ``USED_MEM``).
 """
 
+import os
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
-from elftools.elf.elffile import ELFFile
-from elftools.elf.hash import GNUHashSection
-
-from dballoc.explain.labels import Label
-from dballoc.explain.memory import PAGE, Memory
+from dballoc.explain import bss
+from dballoc.explain.labels import LARGE, Label
+from dballoc.explain.memory import Memory
 from dballoc.explain.outside import Outside
-from dballoc.host import inside
+from dballoc.host import elf, inside
 
 OWNER = "character sets and what else is kept for good"
 _ROOT, _SOURCE = "my_once_root_block", "the chain of my_once_alloc's blocks"
 _MOST_BLOCKS = 1 << 16
-# Blocks from this size on malloc maps by themselves, as long as it has not been told otherwise.
-_LARGE = 128 << 10
 
 Words = Callable[[int, int], Sequence[int]]
 
@@ -29,16 +27,17 @@ def label(look: Outside) -> Label | None:
     """Of a live server; None where there is no such chain, or it cannot be followed."""
     executable = look.malloc.executable
     try:
-        found = _symbol(inside.path(look.pid, executable))
-        base = next((m.start for m in look.mappings if m.path == executable and m.offset == 0), None)
-        if found is None or base is None:
+        path = inside.path(look.pid, executable)
+        found = os.stat(path)
+        root = _root(path, (found.st_dev, found.st_ino, found.st_mtime_ns))
+        start = next((m.start for m in look.mappings if m.path == executable and m.offset == 0), None)
+        if root is None or start is None:
             return None
-        address, first = found
         with Memory(look.pid) as memory:
-            sizes = list(chain(memory.words, base - first + address))
+            sizes = list(chain(memory.words, start + root))
     except (OSError, Broken):
         return None
-    large = sorted((size for size in sizes if size >= _LARGE), reverse=True)
+    large = sorted((size for size in sizes if size >= LARGE), reverse=True)
     return Label(OWNER, sum(sizes), _SOURCE, sizes=tuple(large)) if sizes else None
 
 
@@ -65,16 +64,19 @@ def chain(words: Words, root: int) -> Iterator[int]:
     raise Broken
 
 
-def _symbol(path: Path) -> tuple[int, int] | None:
-    """The address of the root by the executable's own count, and that of its first page; None if it exports none."""
+@cache
+def _root(path: Path, identity: tuple[int, ...]) -> int | None:
+    """How far from where the executable is mapped; None if it exports none. Kept, for ``--watch`` looks again and again, as
+    long as the file's ``identity`` is the same.
+    """
+    from elftools.elf.elffile import ELFFile  # takes as long as a look, and only some looks need it
+
     try:
         with path.open("rb") as file:
-            elf = ELFFile(file)
-            table = elf.get_section_by_name(".gnu.hash")
-            symbol = table.get_symbol(_ROOT) if isinstance(table, GNUHashSection) else None
-            first = min((s["p_vaddr"] for s in elf.iter_segments("PT_LOAD")), default=0)
+            loads = bss.segments(file.read(bss.HEAD))
+            address = elf.exported(ELFFile(file), _ROOT)
     except OSError:
         raise
     except Exception:  # pyelftools raises all kinds of errors for a broken file
         return None
-    return (symbol["st_value"], first // PAGE * PAGE) if symbol and symbol["st_value"] else None
+    return address - bss.first_page(loads) if address and loads else None

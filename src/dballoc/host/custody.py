@@ -33,6 +33,18 @@ class Exit:
         return signal.Signals(-self.status).name if self.status < 0 else f"exit status {self.status}"
 
 
+def _of(arguments: Mapping[str, Any]) -> str:
+    """What was asked for, in words."""
+    match arguments:
+        case {"path": path}:
+            return str(path)
+        case {"argv": [program, *_]}:
+            return str(program)
+        case {"child": child}:
+            return f"child {child}"
+    return "the host's settings"
+
+
 class Custody:
     """A guardian of one's own. Leaving the ``with`` block stops what is left and restores the host."""
 
@@ -111,8 +123,7 @@ class Custody:
             message = self._receive()
             if message.get("id") == self._next:
                 if "error" in message:
-                    whom = arguments.get("path") or arguments.get("argv", [f"child {arguments.get('child')}"])[0]
-                    raise Failure(f"cannot {what} {whom}: {message['error']}")
+                    raise Failure(f"cannot {what} {_of(arguments)}: {message['error']}")
                 return message
 
     def _receive(self) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""Changing what an ELF file asks of the loader, by patchelf: its interpreter, where its libraries are, which it needs."""
+"""What an ELF file exports; and changing what it asks of the loader, by patchelf: its interpreter, where its libraries are,
+which it needs.
+"""
 
 import os
 import shutil
@@ -6,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from dballoc.errors import Failure
 
@@ -16,6 +19,18 @@ def is_elf(path: Path) -> bool:
         return False
     with path.open("rb") as f:
         return f.read(4) == b"\x7fELF"
+
+
+def exported(elf: Any, name: str) -> int | None:
+    """The address, as the file itself counts, of a symbol that it defines for all libraries to find, by its own hash table of
+    such symbols; None if there is none. ``elf``: pyelftools' ELFFile.
+    """
+    for table in (elf.get_section_by_name(".gnu.hash"), elf.get_section_by_name(".hash")):
+        if table is not None:
+            symbol = table.get_symbol(name)
+            if symbol is not None and symbol["st_shndx"] != "SHN_UNDEF":
+                return int(symbol["st_value"])
+    return None
 
 
 def interpreter(path: Path) -> str | None:

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from elftools.elf.elffile import ELFFile
 
 from dballoc.errors import UsageError
 from dballoc.experiment.units import format_size
+from dballoc.host.elf import exported
 from dballoc.host.places import SOCKET_PATH_LIMIT
 from dballoc.profile.probe import VARIABLE
 
@@ -77,7 +77,7 @@ def check(path: Path) -> None:
                 return
             elf = ELFFile(f)
             dynamic = any(segment["p_type"] == "PT_INTERP" for segment in elf.iter_segments())
-            own = _exports(elf, "malloc")
+            own = exported(elf, "malloc") is not None
     except PermissionError:
         return  # it may be executable all the same; the running process is looked at again
     except OSError as error:
@@ -90,16 +90,6 @@ def check(path: Path) -> None:
         raise UsageError(f"{path}: it exports a malloc of its own, which no preload can stand before; profile a build without")
     if mode & (stat.S_ISUID | stat.S_ISGID):
         raise UsageError(f"{path}: a set-user-ID program, for which the loader ignores LD_PRELOAD")
-
-
-def _exports(elf: Any, name: str) -> bool:
-    """Whether the executable defines a symbol for all libraries to find: by its own hash table of such symbols."""
-    for table in (elf.get_section_by_name(".gnu.hash"), elf.get_section_by_name(".hash")):
-        if table is not None:
-            symbol = table.get_symbol(name)
-            if symbol is not None and symbol["st_shndx"] != "SHN_UNDEF":
-                return True
-    return False
 
 
 def make_directory(out: Path, command: Sequence[str]) -> None:
