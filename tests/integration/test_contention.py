@@ -52,15 +52,17 @@ def server(stock_server: StartServer) -> Iterator[int]:
             client.wait()
 
 
-def seen(run_cli: Cli, *arguments: str) -> dict[str, Any]:
-    done = run_cli("profile", "contention", *arguments, "--json")
+def seen(run_cli: Cli, *arguments: str, **how: Any) -> dict[str, Any]:
+    done = run_cli("profile", "contention", *arguments, "--json", **how)
     assert done.status == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
 def test_what_a_servers_threads_wait_for(run_cli: Cli, server: int, out: Path) -> None:
-    found = seen(run_cli, "--pid", str(server), "--seconds", "2", "--stacks", "500", "--out", str(out))
+    asked = ("--pid", str(server), "--seconds", "2", "--stacks", "500", "--out", str(out))
+    found = seen(run_cli, *asked, env={"HOME": str(out.parent)})
+    assert not (out.parent / ".debug").exists()  # perf keeps copies of what it has seen there, unless it is told not to
     if not found["method"].startswith("perf: "):
         pytest.skip(f"needs perf and its permission: {found['method']}")
     assert found["malloc"]["share"] == pytest.approx(sum(g["share"] for g in found["malloc"]["groups"].values()))

@@ -165,7 +165,8 @@ class _Perf:
             self._child: Child = custody.spawn(
                 [
                     *prefix(RECORDING), perf, "record", "--output", str(self.file), "--pid", str(pid), "--delay=-1",
-                    "--clockid=mono", f"--control=fifo:{control},{answers}", f"--max-size={_LARGEST}B", *options,
+                    "--no-buildid-cache", "--clockid=mono", f"--control=fifo:{control},{answers}", f"--max-size={_LARGEST}B",
+                    *options,
                 ],
                 dict(os.environ) | {"LC_ALL": "C"}, self._log,
             )  # fmt: skip
