@@ -248,6 +248,27 @@ def test_labels_take_from_the_mallocs_live_blocks() -> None:
     assert (found["sessions"], found[LIVE_ALL]) == (4 * MIB, 36 * MIB)
 
 
+def test_what_is_not_in_memory_is_none_of_what_was_zeroed() -> None:
+    zeroed = Label("performance_schema itself", 11 * MIB, "SHOW ENGINE PERFORMANCE_SCHEMA STATUS", zeroed=True)
+    labels = Labels("10.11-MariaDB", [Label("sessions", 4 * MIB, "processlist"), zeroed], [], {}, {}, {})
+    alone = residents(look(30 * MIB), None, read(JEMALLOC))
+    found = residents(look(30 * MIB), labels, read(JEMALLOC))
+    large, small = alone[LIVE_LARGE], alone[LIVE_SMALL]
+    assert large < 11 * MIB < large + small
+    assert found["performance_schema itself"] == 11 * MIB
+    assert found.get(LIVE_LARGE, 0) == 0
+    assert found["sessions"] < 4 * MIB
+    lines = [line.owner for line in ledger(look(30 * MIB), labels, read(JEMALLOC)).lines]
+    assert lines[:2] == ["sessions", "performance_schema itself"]
+
+
+def test_beyond_the_books_a_label_has_all_that_it_asks() -> None:
+    """The size of what no book tells is that of the mappings, of which most is reserved."""
+    labels = Labels("10.11-MariaDB", [Label("sessions", 33 * MIB, "processlist")], [], {}, {}, {})
+    found = residents(look(60 * MIB), labels, read(JEMALLOC))
+    assert (found["sessions"], found[UNACCOUNTED]) == (33 * MIB, (17 - 5) * MIB)
+
+
 def test_without_books_the_malloc_has_one_line() -> None:
     said = read({"format": 1, "malloc": "/x", "allocator": "tbbmalloc", "report": "nothing"})
     assert residents(look(50 * MIB), None, said)[Kind.MALLOC] == 50 * MIB

@@ -54,7 +54,7 @@ _NAMED = 5
 class Label:
     """Bytes that the server says an owner has asked malloc for; ``source``: where it says so; ``whole``: one block that is
     known by its size alone; ``parts``: who has most of it; ``sizes``: of large blocks that are part of it; ``near``: by
-    which share they may be off.
+    which share they may be off; ``zeroed``: the server writes to all of it when it asks for it, so that it is in memory whole.
     """
 
     owner: str
@@ -64,6 +64,7 @@ class Label:
     parts: tuple[tuple[str, int], ...] = ()
     sizes: tuple[int, ...] = ()
     near: float = 0.0
+    zeroed: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def read(cursor: Cursor) -> Labels:
     status = {str(k).lower(): str(v) for k, v in _rows(cursor, "SHOW GLOBAL STATUS")}
     notes: list[str] = []
     tables, schema = _performance_schema(cursor, notes) if variables.get("performance_schema") == "ON" else ([], 0)
-    heap = [Label(SCHEMA, schema, "SHOW ENGINE PERFORMANCE_SCHEMA STATUS")] if schema else []
+    heap = [Label(SCHEMA, schema, "SHOW ENGINE PERFORMANCE_SCHEMA STATUS", zeroed=True)] if schema else []
     sessions = _sessions(cursor, notes)
     said = [
         Label(DICTIONARY, _number(status.get("innodb_mem_dictionary")), "status innodb_mem_dictionary"),

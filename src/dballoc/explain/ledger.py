@@ -61,6 +61,8 @@ _GLIBC = "glibc's books"
 _UNOWNED = (LIVE, MAPPED, LIVE_ALL, UNNAMED, Kind.MALLOC, UNACCOUNTED)
 # Whose memory the server's labels name, in this order.
 _POOLS = (LIVE, LIVE_ALL, MAPPED, Kind.MALLOC, UNACCOUNTED)
+# Whose memory has what is zeroed, where no block is known: those are a few large ones.
+_LARGE_FIRST = (MAPPED, LIVE_ALL, LIVE, Kind.MALLOC, UNACCOUNTED)
 # By how much an allocator may contradict the walk of its heap before it is said.
 _AGREED = 0.01
 
@@ -280,7 +282,9 @@ def _links(labels: Labels, walked: bool) -> list[Label]:
     resident from the start, whatever the cache holds. ``walked``: the blocks are known, and there is one of that size.
     """
     more = [
-        Label(f"{owner}, links and hash", int(asked * (1 - _SHARES[owner])), "by its size", whole=walked, near=_NEAR)
+        Label(
+            f"{owner}, links and hash", int(asked * (1 - _SHARES[owner])), "by its size", whole=walked, near=_NEAR, zeroed=True
+        )
         for owner, asked in labels.own.items()
         if owner in (KEYS, ARIA) and labels.mariadb
     ]
@@ -314,21 +318,26 @@ def _named(lines: list[Line], labels: list[Label], tables: Sequence[int], blocks
     for taken in found:
         if taken:
             pools[MAPPED] = _less(pools[MAPPED], *_sum(taken))
-    named: list[Line] = []
-    for label, taken in known:
+    named: dict[int, Line] = {}
+    # Of what is not in memory nobody knows whose it is, but that it is none of what was zeroed. All others have their share.
+    before = dict(pools)
+    for label, taken in sorted(known, key=lambda k: not k[0].zeroed):
         resident, size = _sum(taken)
         more = 0 if taken and label.near else label.bytes - size
-        for owner in _POOLS:
+        for owner in _LARGE_FIRST if label.zeroed and not blocks else _POOLS:
             if more > 0 and (pool := pools.get(owner)) and pool.size:
-                part = min(more, pool.size)
-                # Of another malloc only the mappings are known, which are larger than what it has given out of them.
-                there = min(part, pool.resident) if owner is Kind.MALLOC else pool.resident * part // pool.size
+                part = min(more, pool.resident if label.zeroed else pool.size)
+                # Of a malloc without books only the mappings are known, which are larger than what it has given out of them.
+                whole = label.zeroed or owner in (Kind.MALLOC, UNACCOUNTED)
+                share = part if whole else part * before[owner].resident // before[owner].size
+                there = min(share, pool.resident)
                 pools[owner] = _less(pool, there, part)
                 resident, more = resident + there, more - part
-        named.append(Line("heap", label.owner, resident, label.bytes, label.source, "labelled", _exactly(taken), label.parts))
+        exactly = _exactly(taken)
+        named[id(label)] = Line("heap", label.owner, resident, label.bytes, label.source, "labelled", exactly, label.parts)
     order = [line for line in lines if line.owner not in pools]
     heap = next((i for i, line in enumerate(order) if line.group == "heap"), len(order))
-    return [*order[:heap], *named, *pools.values(), *order[heap:]]
+    return [*order[:heap], *(named[id(label)] for label, _ in known), *pools.values(), *order[heap:]]
 
 
 def _exactly(taken: list[Block]) -> str:
