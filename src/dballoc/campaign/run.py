@@ -30,7 +30,7 @@ from dballoc.campaign.life import Context, Interrupted
 from dballoc.campaign.observer import Observer, Plan
 from dballoc.campaign.prepare import Setting
 from dballoc.campaign.session import Stop, known_facts, within
-from dballoc.errors import UsageError
+from dballoc.errors import Failure, UsageError
 from dballoc.experiment import schedule
 from dballoc.experiment.cpus import format_cpus
 from dballoc.experiment.schedule import Pairing, Slot
@@ -285,9 +285,9 @@ class _Campaign:
                 self._trial(place, path)
             else:
                 self._duet(place, slices, path)
-        except BaseException:
+        except (Interrupted, Failure, UsageError, KeyboardInterrupt):
             shutil.rmtree(path, ignore_errors=True)
-            raise
+            raise  # of a mistake of our own the raw files may tell the cause; they are removed when the campaign goes on
         finally:
             self.stop.in_trial = False
         return self.custody.cpu_seconds - before
