@@ -2,7 +2,7 @@
 
     python benchmarks/matrix.py [--json FILE] [SERVER[:ENGINE]…]
 
-Without servers: every one that is here or was fetched, and MyRocks of each MariaDB that has it. Allocators: every one that is
+Without servers: every one that is here or was fetched, and MyRocks where a server has it. Allocators: every one that is
 here or was fetched (`dballoc fetch`). As many servers at a time as there are CPUs. Prints a Markdown table; the exit status
 is 1 if not one combination runs.
 """
@@ -29,8 +29,8 @@ def servers() -> list[tuple[str, str]]:
     """(name, engine) of what is here. A name without version is this machine's, so its ``NAME@VERSION`` is left out."""
     rows = [row for row in dballoc("list", "servers") if row["here"]]
     own = {path for row in rows if "@" not in row["name"] for path in row["here"]}
-    names = [row["name"] for row in rows if "@" not in row["name"] or not own.issuperset(row["here"])]
-    return [(name, "innodb") for name in names] + [(n, "rocksdb") for n in names if n.startswith("mariadb@")]
+    rows = [row for row in rows if "@" not in row["name"] or not own.issuperset(row["here"])]
+    return [(row["name"], engine) for engine in ("innodb", "rocksdb") for row in rows if engine in row["engines"]]
 
 
 def allocators() -> list[str]:

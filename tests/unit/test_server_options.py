@@ -1,5 +1,6 @@
 """The command line of a private server: a user's option never undoes what keeps it private."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -81,3 +82,11 @@ def test_limits_are_wide_enough() -> None:
     assert options.open_files(1024, 8) > int(limits["table-open-cache"]) + 1024
     # Never below the server's own defaults.
     assert {int(v) for v in options.capacity(1, 0, 1).values()} == {151, 16_382, 2_000, 80}
+
+
+def test_an_engine_that_is_a_plugin_is_there_with_its_file(tmp_path: Path) -> None:
+    assert BUILD.engines == ["innodb", "aria", "myisam"]
+    packed = replace(BUILD, plugins=tmp_path)
+    assert "rocksdb" not in packed.engines
+    (tmp_path / "ha_rocksdb.so").touch()
+    assert packed.engines == ["innodb", "aria", "myisam", "rocksdb"]

@@ -242,8 +242,8 @@ def _settle_variant(
     build = find_build.find(server.use, server.basedir)
     if blocked := user.blocked_at(build.executable):
         raise UsageError(f"{where}: the server runs as {user.name}, which may not read {blocked}; open it, or move the server")
-    if server.engine not in build.entry["engines"]:
-        raise UsageError(f"{where}: {build.title} has no engine {server.engine!r}; it has {', '.join(build.entry['engines'])}")
+    if server.engine not in build.engines:
+        raise UsageError(f"{where}: {build.title} has no engine {server.engine!r}; it has {', '.join(build.engines)}")
     for chosen in (server.options, server.init_options):
         server_options.check(chosen, where)
     try:

@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -184,7 +185,7 @@ def _server(name: str, row: dict[str, Any], packages: Packages) -> Item:
     package = packages.choose(row["packages"])
     if (found := build(name)) is None:
         return Item(name, row["title"], None, (), package, more)
-    return Item(name, row["title"], found.version, (found.executable,), package, more)
+    return Item(name, row["title"], found.version, (found.executable,), package, more | {"engines": found.engines})
 
 
 def _fetched(word: str, here: Kept | None, known: Source | None) -> Item:
@@ -196,12 +197,15 @@ def _fetched(word: str, here: Kept | None, known: Source | None) -> Item:
         "otherwise": f"dballoc fetch {word}{size}",
     }  # fmt: skip
     if here is not None:
+        if name in catalogue.servers():
+            with suppress(UsageError):  # a vendor's archive may hold what no longer runs
+                more["engines"] = find_build.find(word, None).engines
         return Item(word, row["title"], here.version, here.libraries or (here.root,), None, more)
     # This machine's own may be of that very version.
     try:
         if name in catalogue.servers():
             own = find_build.find(word, None)
-            return Item(word, row["title"], own.version, (own.executable,), None, more)
+            return Item(word, row["title"], own.version, (own.executable,), None, more | {"engines": own.engines})
         library = find_allocator.find(word)
         return Item(word, row["title"], library.version, library.libraries, None, more)
     except UsageError:

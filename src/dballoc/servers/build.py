@@ -44,6 +44,16 @@ class Build:
         return f"{self.entry['title'].split()[0]} {self.version.split('-')[0]}"
 
     @property
+    def engines(self) -> list[str]:
+        """The storage engines that it has: built in, or as a plugin that is there."""
+        return [name for name, options in self.entry["engines"].items() if self._has(options.get("plugin-load-add"))]
+
+    def _has(self, plugin: str | None) -> bool:
+        if plugin is None:
+            return True
+        return self.plugins is not None and (self.plugins / f"{plugin.removesuffix('.so')}.so").exists()
+
+    @property
     def key(self) -> str:
         """Changes when the executable does."""
         status = self.executable.stat()
@@ -117,7 +127,7 @@ def _identify(executable: Path, basedir: Path | None) -> Build | None:
         return None
     root = basedir or executable.parent.parent
     share = next((root / d for d in _SHARE_DIRECTORIES if (root / d / "english/errmsg.sys").exists()), root / "share")
-    places = ("lib/plugin", "lib/mysql/plugin", "lib/*/*/plugin", "usr/lib/*/plugin")
+    places = ("lib/plugin", "lib/mysql/plugin", "lib/*/*/plugin", "usr/lib/*/plugin", "lib64/plugin", "lib64/*/plugin")
     plugins = next((p for pattern in places for p in root.glob(pattern) if p.is_dir()), None)
     return Build(family, found[1], executable, root, share, plugins)
 
