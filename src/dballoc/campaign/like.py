@@ -88,7 +88,7 @@ def _options(process: running.Process, who: Credentials, build: Build, notes: li
     taken = take(given, build.plugins)
     notes += taken.notes()
     found: dict[str, Any] = {"engine": taken.engine or "innodb"}
-    if found["engine"] not in build.engines:
+    if found["engine"] not in build.entry["engines"]:
         notes.append(f"engine {found['engine']} is none of {build.title}'s that dballoc can load; innodb taken")
         found["engine"] = "innodb"
     if taken.options:

@@ -242,8 +242,10 @@ def _settle_variant(
     build = find_build.find(server.use, server.basedir)
     if blocked := user.blocked_at(build.executable):
         raise UsageError(f"{where}: the server runs as {user.name}, which may not read {blocked}; open it, or move the server")
-    if server.engine not in build.engines:
-        raise UsageError(f"{where}: {build.title} has no engine {server.engine!r}; it has {', '.join(build.engines)}")
+    # A build of one's own may have as part of it what others have as a plugin.
+    engines = list(build.entry["engines"]) if server.basedir else build.engines
+    if server.engine not in engines:
+        raise UsageError(f"{where}: {build.title} has no engine {server.engine!r}; it has {', '.join(engines)}")
     for chosen in (server.options, server.init_options):
         server_options.check(chosen, where)
     try:

@@ -285,9 +285,10 @@ class _Campaign:
                 self._trial(place, path)
             else:
                 self._duet(place, slices, path)
-        except (Interrupted, Failure, UsageError, KeyboardInterrupt):
+        # After a mistake of our own the raw files may tell the cause: they stay until the campaign goes on.
+        except (Interrupted, Failure, UsageError, OSError, KeyboardInterrupt):
             shutil.rmtree(path, ignore_errors=True)
-            raise  # of a mistake of our own the raw files may tell the cause; they are removed when the campaign goes on
+            raise
         finally:
             self.stop.in_trial = False
         return self.custody.cpu_seconds - before

@@ -2,7 +2,6 @@
 
 import tomllib
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -154,7 +153,7 @@ def _version(name: str) -> str | None:
 
 
 def build(name: str) -> Build | None:
-    """The build of a server family that is on this machine."""
+    """The build of a server that is on this machine, or was fetched; None if there is none that runs."""
     try:
         return find_build.find(name, None)
     except UsageError:
@@ -197,9 +196,8 @@ def _fetched(word: str, here: Kept | None, known: Source | None) -> Item:
         "otherwise": f"dballoc fetch {word}{size}",
     }  # fmt: skip
     if here is not None:
-        if name in catalogue.servers():
-            with suppress(UsageError):  # a vendor's archive may hold what no longer runs
-                more["engines"] = find_build.find(word, None).engines
+        if name in catalogue.servers() and (found := build(word)):
+            more["engines"] = found.engines
         return Item(word, row["title"], here.version, here.libraries or (here.root,), None, more)
     # This machine's own may be of that very version.
     try:

@@ -15,7 +15,7 @@ sysbench.cmdline.options = {
 
 local STATEMENTS, FEWEST_ROWS = 250, 100
 
-local connection, number, row
+local connection, number, row, statement_rows
 
 local function begin_statement()
   connection:bulk_insert_init(string.format("INSERT INTO sbtest%u (k, c, pad) VALUES", number))
@@ -39,6 +39,7 @@ end
 
 function thread_init()
   number = sysbench.tid % sysbench.opt.threads + 1
+  statement_rows = math.max(FEWEST_ROWS, math.ceil(sysbench.opt.table_size / STATEMENTS))
   if number <= sysbench.opt.tables then
     connection = sysbench.sql.driver():connect()
     begin_table()
@@ -58,7 +59,7 @@ function event()
     end
     begin_table()
   end
-  if row > 0 and row % math.max(FEWEST_ROWS, math.ceil(sysbench.opt.table_size / STATEMENTS)) == 0 then
+  if row > 0 and row % statement_rows == 0 then
     connection:bulk_insert_done()
     begin_statement()
   end
