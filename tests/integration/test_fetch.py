@@ -97,6 +97,12 @@ def test_an_experiment_that_names_what_is_not_here(run_cli: Cli, tiny_experiment
     one_line(run_cli("bench", file, "--out", out), 2, "server 'mysql@5.6' is not here; fetch it: dballoc fetch mysql@5.6")
     file = tiny_experiment(server={"glibc": "2.41"})
     one_line(run_cli("bench", file, "--out", out), 2, "glibc 2.41 is not here; fetch it: dballoc fetch glibc@2.41")
+    # All at once where there are several.
+    file = tiny_experiment(
+        server={"use": "mysql@5.6"}, variant=[{"name": "glibc"}, {"name": "old", "allocator": "jemalloc@5.2.1"}]
+    )
+    several = "2 things are not here; fetch them: dballoc fetch mysql@5.6 jemalloc@5.2.1"
+    one_line(run_cli("bench", file, "--out", out), 2, several)
     assert not out.exists()
 
 

@@ -62,7 +62,7 @@ def find(words: str) -> Allocator:
     if version is not None:
         if here and reference.fits(version, here.version):
             return here
-        raise UsageError(f"allocator {words!r} is not here; fetch it: dballoc fetch {source.find(words).reference}")
+        raise source.NotHere(f"allocator {words!r}", words)
     fetch = [f"dballoc fetch {name}"] if source.of(name) else []
     install = [f"apt-get install {Packages(entry['packages']).choose(entry['packages'])}"] if "packages" in entry else []
     lacking = next(s for s in entry["preload"] if not any(map(_library, s.split("|"))))

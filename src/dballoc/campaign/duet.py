@@ -22,7 +22,7 @@ from dballoc.experiment.schedule import Pairing
 from dballoc.experiment.steps import Step, warmup_statements
 from dballoc.host import pinning
 from dballoc.load import client
-from dballoc.load.output import Interval
+from dballoc.load.output import Interval, milliseconds
 from dballoc.measure import idle
 from dballoc.measure.meanwhile import sampling
 from dballoc.measure.process import Gone, Sample
@@ -113,7 +113,7 @@ class _Side:
                     self.client.result(done)
                 except client.ClientFailed as error:
                     raise client_fault(self.life, when, error) from None
-                raise Fault("client", f"{when}: sysbench ended before its time")
+                raise Fault("client", f"{when}: {self.client.program} ended before its time")
 
     def read(self) -> _Reading:
         """The counters, each as of the middle of the moment in which the server is asked."""
@@ -278,7 +278,7 @@ class _Duet:
         latest = partner.intervals[-1]
         elapsed = number * self.slices.seconds
         rss = partner.life.mark.rss if partner.life.mark else 0
-        self.context.observer.tick(Tick(rss, elapsed, latest.tps, latest.latency * 1e3))
+        self.context.observer.tick(Tick(rss, elapsed, latest.tps, milliseconds(latest.latency)))
 
     def _turn(self, number: int) -> tuple[int, int]:
         """Which side is asked first, by turns: what we do between, we do on the CPU where the last answer woke us."""

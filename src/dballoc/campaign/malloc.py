@@ -80,7 +80,7 @@ def _loader(named: Allocator | None, server: Server, word: str | None, brings: L
     if brings and brings.glibc and reference.fits(asked, relink.glibc_version(brings.library)):
         return None
     wanted = reference.join("glibc", asked)
-    raise UsageError(f"glibc {asked} is not here; fetch it: dballoc fetch {source.find(wanted).reference}")
+    raise source.NotHere(f"glibc {asked}", wanted)
 
 
 def _own(brings: Linked | None, word: str | None) -> Allocator:

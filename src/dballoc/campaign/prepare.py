@@ -17,14 +17,14 @@ from dballoc.allocators import dump, environment, proof, settings
 from dballoc.allocators import find as find_allocator
 from dballoc.allocators.find import Allocator
 from dballoc.allocators.settings import Given
-from dballoc.campaign import contents, malloc
+from dballoc.campaign import contents, malloc, needed
 from dballoc.campaign.contents import Contents
 from dballoc.errors import UsageError
 from dballoc.experiment.model import LOAD, Design, Experiment, Server, Variant
 from dballoc.experiment.units import parse_size
 from dballoc.host import cgroup, cpus, halves, places, thp
 from dballoc.host.user import ServerUser, server_user
-from dballoc.load import sysbench, workload
+from dballoc.load import hammerdb, sysbench, workload
 from dballoc.profile import launch
 from dballoc.servers import build as find_build
 from dballoc.servers import options as server_options
@@ -159,7 +159,8 @@ class Setting:
 def settle(experiment: Experiment) -> Setting:
     """Find and check everything. UsageError for whatever this machine cannot do as asked."""
     _check_recipes(experiment)
-    client = replace(sysbench.find(), workloads=workload.settle(experiment))
+    needed.check(experiment)
+    client = replace(sysbench.find(), workloads={n: hammerdb.settle(w) for n, w in workload.settle(experiment).items()})
     of = contents.settle(experiment, client)
     user = server_user()
     _check_places(user)

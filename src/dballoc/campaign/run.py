@@ -144,7 +144,7 @@ class _Campaign:
         for name in dict.fromkeys([*self.experiment.workloads, *self.experiment.warm]):
             work = self.setting.sysbench.workload(name)
             found[name] = {
-                "title": work.title, "group": work.group, "script": work.file.name if work.file else work.script,
+                "title": work.title, "group": work.group, "script": work.file.name if work.file else Path(work.script).name,
                 "options": {**work.options, **load.options}, "prepared_statements": work.prepares(load),
                 "whole": work.whole,
             }  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 
 from dballoc.experiment.steps import Step
 from dballoc.explain.ledger import Ledger
-from dballoc.load.output import Interval, Total, percentile
+from dballoc.load.output import Interval, Total, milliseconds, percentile
 from dballoc.measure import marks
 from dballoc.measure.marks import Mark
 from dballoc.measure.process import Sample
@@ -69,8 +69,8 @@ def step_row(gathered: Gathered, t0: float) -> dict[str, object]:
             "events": total.events, "queries": total.queries,
             "tps": total.events / total.seconds, "qps": total.queries / total.seconds,
             "errors": total.errors, "reconnects": total.reconnects,
-            "latency_min": total.latency_min * 1e3, "latency_avg": total.latency_avg * 1e3,
-            "latency_max": total.latency_max * 1e3,
+            "latency_min": milliseconds(total.latency_min), "latency_avg": milliseconds(total.latency_avg),
+            "latency_max": milliseconds(total.latency_max),
             "p50": percentile(histogram, 0.5), "p95": percentile(histogram, 0.95),
             "p99": percentile(histogram, 0.99), "p999": percentile(histogram, 0.999),
         }  # fmt: skip
@@ -96,7 +96,7 @@ def interval_row(step: int, interval: Interval, t0: float) -> dict[str, object]:
     """The row of table ``interval``."""
     return {
         "step": step, "t": interval.clock - t0, "seconds": interval.seconds, "threads": interval.threads,
-        "events": interval.events, "queries": interval.queries, "latency": interval.latency * 1e3,
+        "events": interval.events, "queries": interval.queries, "latency": milliseconds(interval.latency),
         "errors": interval.errors, "reconnects": interval.reconnects,
     }  # fmt: skip
 

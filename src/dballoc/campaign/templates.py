@@ -9,7 +9,7 @@ from dballoc.campaign.observer import Observer
 from dballoc.campaign.prepare import Prepared, Setting
 from dballoc.host import places
 from dballoc.host.custody import Custody
-from dballoc.load import sysbench
+from dballoc.load import client, hammerdb, sysbench
 from dballoc.load.workload import of_catalogue
 from dballoc.servers import template
 from dballoc.servers.options import Address
@@ -57,7 +57,12 @@ def _make(setting: Setting, custody: Custody, prepared: Prepared, recipe: Recipe
         config = sysbench.write_config(run_directory / "sysbench.cnf", sysbench.connection_options(address, password))
         fills = []
         for work in ([of_catalogue(_TABLES)] if of.tables and recipe.tables else []) + list(of.makers):
-            options = sysbench.prepare_options(work, len(os.sched_getaffinity(0)), data, prepared.server.engine)
+            threads, engine = len(os.sched_getaffinity(0)), prepared.server.engine
+            if work.driver == "hammerdb":
+                task = hammerdb.prepare(work, threads, engine, client.option_file(run_directory, address, password))
+                fills.append(Fill(hammerdb.command(task), hammerdb.environment(), None, f"{work.name} cannot prepare"))
+                continue
+            options = sysbench.prepare_options(work, threads, data, engine)
             argv = sysbench.command(bench, config, "prepare", options)
             env = sysbench.environment(bench, work, Path(os.devnull))
             if work.file is None and not work.brings:

@@ -15,7 +15,7 @@ from dballoc.experiment.schedule import Slot
 from dballoc.experiment.steps import Step, cycle, idle_or_load_seconds, under_probe
 from dballoc.host.custody import Exit
 from dballoc.load import client
-from dballoc.load.output import Interval
+from dballoc.load.output import Interval, milliseconds
 from dballoc.measure.meanwhile import sampling
 from dballoc.measure.process import Gone, Sample
 from dballoc.servers.template import Template
@@ -181,11 +181,13 @@ class _Trial:
                         len(intervals) == 1 or interval.elapsed > step.seconds - 1
                     )  # without a known end each may be the last
                     samples.append(self.life.sampler.sample(whole=edge))
-                    self.context.observer.tick(Tick(samples[-1].rss, interval.elapsed, interval.tps, interval.latency * 1e3))
+                    self.context.observer.tick(
+                        Tick(samples[-1].rss, interval.elapsed, interval.tps, milliseconds(interval.latency))
+                    )
                 if time.monotonic() - samples[-1].clock > _LONGEST_GAP:
                     samples.append(self.life.sampler.sample())
                 if time.monotonic() > deadline:
-                    raise Fault("client", f"{step.title}: sysbench does not end {_OVERRUN:.0f} s after its time")
+                    raise Fault("client", f"{step.title}: {running.program} does not end {_OVERRUN:.0f} s after its time")
         finally:
             if done is None:
                 running.kill()

@@ -140,8 +140,8 @@ class LiveDisplay(PlainDisplay):
 
     def tick(self, tick: Tick) -> None:
         self._now["RSS"] = mebibytes(tick.rss)
-        if tick.tps is not None and tick.latency is not None:
-            self._now |= {"tps": f"{tick.tps:,.0f}", "latency": f"{tick.latency:.2f} ms"}
+        if tick.tps is not None:
+            self._now |= {"tps": f"{tick.tps:,.0f}", "latency": "–" if tick.latency is None else f"{tick.latency:.2f} ms"}
 
     def trial_finished(self, slot: Slot, fault: str | None, rss_peak: int | None, tps: float | None) -> None:
         super().trial_finished(slot, fault, rss_peak, tps)

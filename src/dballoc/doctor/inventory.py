@@ -17,7 +17,7 @@ from dballoc.fetch.source import Kind, Source
 from dballoc.fetch.stock import Kept
 from dballoc.host import cpus
 from dballoc.host.packages import Packages
-from dballoc.load import sysbench
+from dballoc.load import hammerdb, sysbench
 from dballoc.load.cycles import expand
 from dballoc.load.workload import lua
 from dballoc.servers import build as find_build
@@ -101,15 +101,18 @@ def workloads() -> list[Workload]:
         here = True
     except UsageError:
         here = False
-    found = [
-        Workload(name, row["title"], row.get("writes", False), _script(row["script"], directories) if here else None)
-        for name, row in catalogue.workloads().items()
-    ]
+    found = [_workload(name, row, directories, here) for name, row in catalogue.workloads().items()]
     scripts = {workload.name: workload for workload in found}
     return found + [
         Workload(name, row["title"], any(scripts[w].writes for w in row["workloads"]), scripts[row["workloads"][0]].script)
         for name, row in catalogue.cycles().items()
     ]
+
+
+def _workload(name: str, row: dict[str, Any], directories: list[Path], here: bool) -> Workload:
+    if row.get("hammerdb") and (found := hammerdb.find()):
+        return Workload(name, found.does, row.get("writes", False), found.executable)
+    return Workload(name, row["title"], row.get("writes", False), _script(row["script"], directories) if here else None)
 
 
 def experiments() -> list[Shipped]:

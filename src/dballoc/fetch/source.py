@@ -45,6 +45,14 @@ class Source:
         return int(self.row["megabytes"][1] * 10**6)
 
 
+class NotHere(UsageError):
+    """Something that can be fetched, by ``reference``, and has not been."""
+
+    def __init__(self, what: str, words: str) -> None:
+        self.reference = find(words).reference
+        super().__init__(f"{what} is not here; fetch it: dballoc fetch {self.reference}")
+
+
 def kind(name: str) -> Kind:
     """What a catalogue name is. UsageError if it is none."""
     if name in catalogue.servers():

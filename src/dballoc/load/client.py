@@ -1,4 +1,4 @@
-"""A running sysbench: its reports as they come, its end."""
+"""A running client, sysbench or HammerDB: its reports as they come, its end."""
 
 import shlex
 import signal
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dballoc.experiment.model import Data, Load
 from dballoc.host.custody import Child, Custody, Exit
-from dballoc.load import output, sqlfile, sysbench
+from dballoc.load import hammerdb, output, sqlfile, sysbench
 from dballoc.load.output import Follower, Interval
 from dballoc.load.workload import Workload
 from dballoc.servers.options import Address
@@ -39,13 +39,14 @@ class Result:
 
 
 class ClientFailed(Exception):
-    """sysbench failed, or said nothing of its run."""
+    """The client failed, or said nothing of its run."""
 
 
 class Client:
-    """One run of sysbench. ``printed`` and the intervals' file are the raw files that stay."""
+    """One run of ``program``. ``printed`` and the intervals' file are the raw files that stay."""
 
-    def __init__(self, child: Child, printed: Path, follower: Follower) -> None:
+    def __init__(self, program: str, child: Child, printed: Path, follower: Follower) -> None:
+        self.program = program
         self._child = child
         self._printed = printed
         self._follower = follower
@@ -56,7 +57,7 @@ class Client:
 
     @property
     def pid(self) -> int:
-        """Of the sysbench process."""
+        """Of its process; HammerDB's own is a child of it."""
         return self._child.pid
 
     def wait(self, timeout: float) -> Exit | None:
@@ -68,12 +69,12 @@ class Client:
         self._child.stop(signal.SIGKILL, 0)
 
     def result(self, ended: Exit) -> Result:
-        """Of a run that has ended and whose reports were read. ClientFailed, in sysbench's words, if there is none."""
+        """Of a run that has ended and whose reports were read. ClientFailed, in its own words, if there is none."""
         text = self._printed.read_text(errors="replace")
         if ended.status != 0:
-            raise ClientFailed(f"sysbench failed ({ended.words}): {output.reason(text)}")
+            raise ClientFailed(f"{self.program} failed ({ended.words}): {output.reason(text)}")
         if self._follower.total is None:
-            raise ClientFailed(f"sysbench wrote no totals: {output.reason(text)}")
+            raise ClientFailed(f"{self.program} wrote no totals: {output.reason(text)}")
         return Result(self._follower.total, output.parse_histogram(text))
 
 
@@ -82,15 +83,18 @@ def start(
 ) -> Client:
     """Start a run. ``connection``: see :func:`connection_file`; raw files go to ``raw`` as ``*-name.*``."""
     work = bench.workload(job.workload)
-    options = sysbench.run_options(work, job.threads, job.seconds, job.data, job.engine, job.load)
-    printed = raw / f"sysbench-{name}.txt"
+    printed = raw / f"{work.driver}-{name}.txt"
     follower = Follower(raw / f"intervals-{name}.jsonl")
-    child = custody.spawn(
-        sysbench.command(bench, connection, "run", options),
-        sysbench.environment(bench, work, follower.path, program_file(raw, work), dump_command(job, connection)), printed,
-        cpus=sorted(cpus) if cpus else None, nofile=max(1024, job.threads + 200),
-    )  # fmt: skip
-    return Client(child, printed, follower)
+    if work.driver == "hammerdb":
+        account, prepared = connection.parent / _OPTION_FILE, work.prepares(job.load)
+        task = hammerdb.run(work, job.threads, job.seconds, job.engine, prepared, account, follower.path)
+        argv, env = hammerdb.command(task), hammerdb.environment()
+    else:
+        options = sysbench.run_options(work, job.threads, job.seconds, job.data, job.engine, job.load)
+        argv = sysbench.command(bench, connection, "run", options)
+        env = sysbench.environment(bench, work, follower.path, program_file(raw, work), dump_command(job, connection))
+    limits = {"cpus": sorted(cpus) if cpus else None, "nofile": max(1024, job.threads + 200)}
+    return Client(work.driver, custody.spawn(argv, env, printed, **limits), printed, follower)
 
 
 def program_file(directory: Path, work: Workload) -> Path | None:

@@ -1,4 +1,4 @@
-"""Read what sysbench and our hook wrote. Pure but for opening the file."""
+"""Read what the client wrote: sysbench with our hook, or HammerDB's driver. Pure but for opening the file."""
 
 import json
 import math
@@ -12,7 +12,9 @@ _BUCKET = re.compile(r"^\s*(\d+\.\d+) \|\**\s+(\d+)\s*$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Interval:
-    """One report of the hook. ``clock``: CLOCK_MONOTONIC at its end; latency in seconds; counts within it."""
+    """One report of the hook. ``clock``: CLOCK_MONOTONIC at its end; latency in seconds, None where the client tells
+    none; counts within it.
+    """
 
     clock: float
     elapsed: float
@@ -20,7 +22,7 @@ class Interval:
     threads: int
     events: int
     queries: int
-    latency: float
+    latency: float | None
     errors: int
     reconnects: int
 
@@ -37,17 +39,22 @@ class Interval:
 
 @dataclass(frozen=True)
 class Total:
-    """The whole run. Latencies in seconds."""
+    """The whole run. Latencies in seconds, None where the client tells none."""
 
     clock: float
     seconds: float
     events: int
     queries: int
-    latency_min: float
-    latency_avg: float
-    latency_max: float
+    latency_min: float | None
+    latency_avg: float | None
+    latency_max: float | None
     errors: int
     reconnects: int
+
+
+def milliseconds(seconds: float | None) -> float | None:
+    """A latency in the store's unit."""
+    return None if seconds is None else seconds * 1e3
 
 
 class Follower:

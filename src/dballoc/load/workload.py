@@ -23,7 +23,8 @@ def lua() -> Path:
 @dataclass(frozen=True)
 class Workload:
     """``script``: the module that sysbench loads, or the path of one. ``file``: the user's own file; ``content``: the hash of
-    what makes its data, the user's file or our scripts; ``statements`` of a SQL file. The rest as in catalogue/workloads.toml.
+    what makes its data, the user's file or our scripts; ``statements`` of a SQL file; ``driver``: sysbench or hammerdb, whose
+    ``script`` is hammerdbcli. The rest as in catalogue/workloads.toml.
     """
 
     name: str
@@ -41,6 +42,8 @@ class Workload:
     ends: bool = False
     whole: bool = False
     program: tuple[str, ...] = ()
+    hammerdb: bool = False
+    driver: str = "sysbench"
 
     def prepares(self, load: model.Load) -> bool:
         """Whether its statements are prepared in the server, not sent as text."""
@@ -51,7 +54,7 @@ def of_catalogue(name: str) -> Workload:
     """The catalogue's workload. UsageError if there is none of that name."""
     row: dict[str, Any] = look_up(workloads(), name, "workload")
     content = _scripts() if row.get("brings") else ""
-    more = {key: row[key] for key in ("group", "writes", "text", "brings", "ends", "whole") if key in row}
+    more = {key: row[key] for key in ("group", "writes", "text", "brings", "ends", "whole", "hammerdb") if key in row}
     return Workload(
         name, row["script"], row.get("options", {}), row["prepared"], content=content, title=row["title"],
         program=tuple(row.get("program", ())), **more,

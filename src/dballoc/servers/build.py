@@ -88,7 +88,7 @@ def find(use: str, basedir: str | None) -> Build:
         )
     if (build := _of_machine(name, entry)) and reference.fits(version, build.version.partition("-")[0]):
         return build
-    raise UsageError(f"server {use!r} is not here; fetch it: dballoc fetch {source.find(use).reference}")
+    raise source.NotHere(f"server {use!r}", use)
 
 
 def _of_machine(name: str, entry: dict[str, Any]) -> Build | None:

@@ -139,7 +139,7 @@ CREATE TABLE interval (
   threads    INTEGER NOT NULL,
   events     INTEGER NOT NULL,
   queries    INTEGER NOT NULL,
-  latency    REAL NOT NULL,         -- milliseconds, the experiment's percentile
+  latency    REAL,                  -- milliseconds, the percentile of the experiment; none of a client that tells none
   errors     INTEGER NOT NULL,
   reconnects INTEGER NOT NULL,
   PRIMARY KEY (trial, t)

@@ -1,0 +1,101 @@
+"""TPC-C by HammerDB: the scripts in a real Tcl, against a real server, in front of a stand-in (hammerdbcli.tcl)."""
+
+import os
+import shutil
+from pathlib import Path
+
+import psutil
+import pytest
+from harness import Cli, Experiment, rows, wait_until
+
+GLIBC = [{"name": "glibc"}]
+SMALL = {"workloads": ["tpcc"], "load": {"options": {"warehouses": "2"}}, "variant": GLIBC, "time": {"idle": "0s"}}
+
+
+@pytest.fixture(scope="module")
+def installed(home: Path) -> dict[str, str]:
+    """HammerDB, or what stands for it, on the PATH: the environment."""
+    if not (tclsh := shutil.which("tclsh")):
+        pytest.skip("needs tclsh: run make packages-test")
+    directory = home / "HammerDB-4.12"
+    (directory / "modules").mkdir(parents=True)
+    executable = directory / "hammerdbcli"
+    executable.write_text(f"#!{tclsh}\n" + Path(__file__).with_name("hammerdbcli.tcl").read_text())
+    executable.chmod(0o755)
+    return {"PATH": f"{directory}:{os.environ['PATH']}"}
+
+
+def test_a_campaign(run_cli: Cli, tiny_experiment: Experiment, out: Path, installed: dict[str, str]) -> None:
+    file_ = tiny_experiment(**SMALL, threads=[2, 3])
+    done = run_cli("bench", file_, "--out", out, "--report", env=installed)
+    assert done.status == 0, done.text
+    levels = rows(out, "SELECT * FROM step WHERE kind = 'level' ORDER BY trial, step")
+    assert [r["threads"] for r in levels] == [2, 3, 2, 3]
+    for row in levels:
+        # The stand-in's client commits once and rolls back once a turn, with one update and one read.
+        assert row["events"] > 50
+        assert row["queries"] == pytest.approx(3 * row["events"], rel=0.02)
+        assert row["seconds"] < 2 + 10
+        assert (row["p99"], row["latency_avg"], row["errors"]) == (None, None, 0)
+    for r in rows(out, "SELECT * FROM interval"):
+        assert r["latency"] is None
+        assert r["seconds"] == pytest.approx(1, abs=0.3)
+    printed = [p.read_text() for p in (out / "trials").glob("*/hammerdb-*level*.txt")]
+    assert printed
+    assert all("NOPM and" in text for text in printed)
+    # Its own account's password is in no file that stays.
+    assert "hammerdbcli" in (out / "report.html").read_text()
+    assert "TPROC-C" in (out / "report.html").read_text()
+    # What began with it does not go on without it.
+    (next((out / "trials").iterdir()) / "done").unlink(missing_ok=True)
+    again = run_cli("bench", file_, "--out", out)
+    assert again.status == 2, again.text
+    assert "changed since its trials ran" in again.stderr
+
+
+def test_a_duet(run_cli: Cli, tiny_experiment: Experiment, out: Path, installed: dict[str, str]) -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("a duet needs two CPUs")
+    duet = {"warmup": "1s", "slice": "1s", "pairs": 2, "threads": 2}
+    file_ = tiny_experiment(**{**SMALL, "design": "duet"}, duet=duet)
+    done = run_cli("bench", file_, "--out", out, env=installed)
+    assert done.status == 0, done.text
+    assert rows(out, "SELECT outcome FROM trial WHERE outcome != 'ok'") == []
+
+
+@pytest.mark.parametrize(
+    ("mode", "says"),
+    [("fail", "tpcc cannot prepare: FATAL: Error in Virtual User 1: mysqlconnect/db server: Access denied for user")],
+)
+def test_data_that_it_cannot_make(
+    run_cli: Cli, tiny_experiment: Experiment, out: Path, installed: dict[str, str], mode: str, says: str
+) -> None:
+    file_ = tiny_experiment(**{**SMALL, "load": {"options": {"warehouses": "5"}}})
+    done = run_cli("bench", file_, "--out", out, env={**installed, "HAMMERDB_STAND_IN": mode})
+    assert done.status == 1, done.text
+    assert says in done.stderr
+    assert done.stderr.count("Error in Virtual User") == 1
+
+
+def test_nothing_of_it_is_left_when_dballoc_is_killed(
+    run_cli: Cli, tiny_experiment: Experiment, out: Path, installed: dict[str, str]
+) -> None:
+    file_ = tiny_experiment(**{**SMALL, "time": {"idle": "0s", "level": "60s"}})
+    process = run_cli.start("bench", file_, "--out", out, env=installed)
+    wait_until(lambda: bool(_stand_ins()) and bool(list((out / "trials").glob("*/intervals-01-level*"))), 60)
+    process.kill()
+    run_cli.end(process)
+    wait_until(lambda: not _stand_ins(), 20)
+
+
+def _stand_ins() -> list[psutil.Process]:
+    """Every hammerdbcli, and every client that it started."""
+    found = [p for p in psutil.process_iter(["cmdline"]) if any("hammerdbcli" in w for w in p.info["cmdline"] or [])]
+    return [q for p in found for q in (p, *_children(p))]
+
+
+def _children(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        return process.children()
+    except psutil.NoSuchProcess:
+        return []
