@@ -133,7 +133,8 @@ def _levels(campaign: Campaign, variants: Variants) -> Section:
     found, qps = curves.summary(campaign), curves.relative(campaign, "qps")
     figures, shown = [], []
     for workload in campaign.experiment.workloads:
-        figures += [levels.curve(found, workload, m, variants) for m in (levels.TPS, levels.P95, levels.P99)]
+        speed = [m for m in (levels.TPS, levels.P95, levels.P99) if levels.known(found, workload, m)]
+        figures += [levels.curve(found, workload, m, variants) for m in speed]
         figures.append(levels.relative(qps, workload, variants))
         shown += [
             tables.levels(campaign, workload, tables.SPEED, "Throughput and response time"),

@@ -48,6 +48,11 @@ SWITCHES_PER_OP = Measure("switches_per_op", "Context switches per operation (cs
 RSS_PEAK = Measure("rss_peak", "Peak RSS", "peak RSS of the level, MiB", 2.0**-20)
 
 
+def known(found: pl.DataFrame, workload: str, measure: Measure) -> bool:
+    """Whether anything is known of a measure: a client may tell no response times."""
+    return found.filter((pl.col("measure") == measure.key) & (pl.col("workload") == workload)).height > 0
+
+
 def curve(found: pl.DataFrame, workload: str, measure: Measure, variants: Variants) -> Figure:
     """From :func:`dballoc.analysis.curves.summary`: a measure against threads."""
     mine = found.filter((pl.col("measure") == measure.key) & (pl.col("workload") == workload))
