@@ -1,13 +1,12 @@
 # A stand-in for hammerdbcli, which no package registry has: the commands of HammerDB 4.3 and later that dballoc's scripts use, with
 # their words, in front of a real server through the client mariadb. It refuses what hammerdbcli refuses, and serves to show that the
 # scripts are Tcl, that they come in the order it wants, and what dballoc makes of how it ends. Its load is nothing like HammerDB's.
-#   HAMMERDB_STAND_IN=fail    its clients cannot log on
-#   HAMMERDB_STAND_IN=idle    they log on and do nothing
+# A file "fail" beside it: its clients cannot log on; a file "idle": they log on and do nothing.
 set hdb_version "v4.12"
 puts "HammerDB CLI $hdb_version"
 if {![file exists [file join . modules]]} { puts "Error: not in its own directory"; exit 1 }
 if {$argc != 2 || [lindex $argv 0] ne "auto" || [file extension [lindex $argv 1]] ne ".tcl"} { puts "Usage: hammerdbcli"; exit }
-set mode [expr {[info exists env(HAMMERDB_STAND_IN)] ? $env(HAMMERDB_STAND_IN) : ""}]
+set mode [expr {[file exists fail] ? "fail" : [file exists idle] ? "idle" : ""}]
 
 set known {
   connection {host port socket}
@@ -34,7 +33,7 @@ proc client {database} {
   global option
   set where [expr {$option(socket) eq "null" ? "--protocol=tcp --host=$option(host) --port=$option(port)" : "--socket=$option(socket)"}]
   set ::env(MYSQL_PWD) $option(pass)
-  return [open "|mariadb --no-defaults $where --user=$option(user) $database 2>@1" r+]
+  return [open "|mariadb --no-defaults --unbuffered $where --user=$option(user) $database 2>@1" r+]
 }
 proc fail {} {
   puts "Error in Virtual User 1: mysqlconnect/db server: Access denied for user '$::option(user)'@'localhost'"
@@ -68,14 +67,17 @@ proc vucreate {} {
   if {$::option(driver) ne "timed"} { puts "Processing transactions without output suppressed..." }
   set ::done(created) 1
 }
-proc work {pipe number turn} {
+# One turn, after what the one before has answered.
+proc work {pipe number} {
+  if {[read $pipe] eq "" && [eof $pipe]} { close $pipe; return }
+  turn $pipe $number
+}
+proc turn {pipe number} {
   if {$::mode eq "idle"} { return }
   puts $pipe "START TRANSACTION;
     UPDATE district SET d_next_o_id = d_next_o_id + 1 WHERE d_w_id = 1 AND d_id = [expr {$number % 10 + 1}]; COMMIT;
     START TRANSACTION; SELECT d_next_o_id FROM district WHERE d_w_id = 1 AND d_id = 1; ROLLBACK;"
   flush $pipe
-  if {$turn % 1000 == 0} { puts "Vuser $number: $turn turns" }
-  after 2 [list work $pipe $number [incr turn]]
 }
 proc vurun {} {
   if {!$::done(created)} { puts "Error: no virtual users"; exit 1 }
@@ -83,8 +85,8 @@ proc vurun {} {
   for {set i 1} {$i <= $::vu} {incr i} {
     set pipe [client $::option(dbase)]
     fconfigure $pipe -blocking 0
-    fileevent $pipe readable [list read $pipe]
-    work $pipe $i 1
+    fileevent $pipe readable [list work $pipe $i]
+    turn $pipe $i
   }
   puts "Vuser 1:RUNNING"
   flush stdout

@@ -133,9 +133,9 @@ def command(task: Task) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """Its environment: nothing of the server's variant."""
+    """Its environment: nothing of the server's variant. HammerDB finds the server's client library by LD_LIBRARY_PATH."""
     return {
-        "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+        **{name: os.environ[name] for name in ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH") if name in os.environ},
         "PYTHONPATH": os.pathsep.join([str(Path(dballoc.__file__).parent.parent), *filter(None, sys.path)]),
     }
 

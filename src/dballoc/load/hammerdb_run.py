@@ -27,7 +27,7 @@ from dballoc.load.hammerdb import DATABASE, Task
 
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 # Seconds until all its clients must be at work, and until it must have ended after a signal.
-_TO_BEGIN = 60.0
+_TO_BEGIN = 45.0
 _TO_END = 2.0
 _POLL = 0.1
 _INTERVAL = 1.0
