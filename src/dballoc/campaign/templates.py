@@ -60,7 +60,8 @@ def _make(setting: Setting, custody: Custody, prepared: Prepared, recipe: Recipe
             threads, engine = len(os.sched_getaffinity(0)), prepared.server.engine
             if work.driver == "hammerdb":
                 task = hammerdb.prepare(work, threads, engine, client.option_file(run_directory, address, password))
-                fills.append(Fill(hammerdb.command(task), hammerdb.environment(), None, f"{work.name} cannot prepare"))
+                argv, env = hammerdb.command(task), hammerdb.environment()
+                fills.append(Fill(argv, env, None, f"{work.name} cannot prepare", sysbench.refusal(work)))
                 continue
             options = sysbench.prepare_options(work, threads, data, engine)
             argv = sysbench.command(bench, config, "prepare", options)

@@ -51,6 +51,13 @@ class _Server:
             password=account["password"], autocommit=True, connect_timeout=10, read_timeout=60,
         )  # fmt: skip
 
+    def close(self) -> None:
+        """Quietly; the server may be gone."""
+        try:
+            self._connection.close()
+        except pymysql.Error:
+            pass
+
     @property
     def mariadb(self) -> bool:
         return "MariaDB" in self.rows("SELECT VERSION() AS v")[0]["v"]
@@ -197,7 +204,7 @@ def main(task: Task) -> int:
     option_file.read(task.account, encoding="utf-8")
     account = dict(option_file["client"])
     work = Path(tempfile.mkdtemp(prefix="hammerdb-", dir=Path(task.account).parent))
-    program = None
+    server = program = None
     try:
         server = _Server(account)
         program = _HammerDB(task, hammerdb.script(task, server.mariadb, account), work)
@@ -209,6 +216,8 @@ def main(task: Task) -> int:
         if program:
             program.stop()
             sys.stdout.write(program.text)
+        if server:
+            server.close()
         shutil.rmtree(work, ignore_errors=True)
     return 0
 
