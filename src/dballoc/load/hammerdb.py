@@ -52,9 +52,9 @@ def find() -> HammerDB | None:
     if not found:
         return None
     content = found[0].read_bytes()
-    said = re.search(rb'hdb_version\s+"?v?(\d[\w.]*)', content) or re.search(r"-(\d[\w.]*)$", found[0].parent.name)
-    version = said[1] if said else ""
-    return HammerDB(found[0], version.decode() if isinstance(version, bytes) else version, hashlib.sha256(content).hexdigest())
+    name = found[0].parent.name
+    said = re.search(r'hdb_version\s+"?v?(\d[\w.]*)', content.decode("latin-1")) or re.search(r"-(\d[\w.]*)$", name)
+    return HammerDB(found[0], said[1] if said else "", hashlib.sha256(content).hexdigest())
 
 
 def _numbers(name: str) -> list[int]:
@@ -88,15 +88,10 @@ def settle(work: Workload) -> Workload:
             f"workload {work.name!r}: HammerDB is not on this machine; install it (hammerdbcli on the PATH, "
             f"or below {' or '.join(_PLACES)}), or {OPTION} = 'sysbench'"
         )
+    here = str(found.executable)
     return replace(
-        work,
-        options=options,
-        driver="hammerdb",
-        title=found.does,
-        script=str(found.executable),
-        content=found.content,
-        text=True,
-    )
+        work, options=options, driver="hammerdb", title=found.does, script=here, content=found.content, text=True
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
