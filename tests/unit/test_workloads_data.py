@@ -15,6 +15,7 @@ from dballoc.load.cycles import expand
 MICRO = catalogue.cycles()["microbenchmarks"]
 KEYS = {
     "title", "script", "group", "options", "prepared", "text", "writes", "brings", "ends", "whole", "program",
+    "hammerdb",
 }  # fmt: skip
 
 
