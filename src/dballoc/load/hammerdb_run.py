@@ -150,7 +150,8 @@ def _begin(task: Task, server: _Server, program: _HammerDB) -> None:
             raise _Failed(f"HammerDB ended before its run: {hammerdb.last_word(program.text)}")
         if time.monotonic() > deadline:
             said = hammerdb.last_word(program.text)
-            raise _Failed(f"{there} of HammerDB's {task.threads} clients were at work after {_TO_BEGIN:.0f} s: {said}")
+            doing = "and did nothing " if there >= task.threads else ""
+            raise _Failed(f"{there} of HammerDB's {task.threads} clients were connected {doing}after {_TO_BEGIN:.0f} s: {said}")
         time.sleep(_POLL)
 
 
