@@ -19,15 +19,15 @@ int main(int count, char **words)
             block[(size_t)i * HUGE + (size_t)page * PAGE] = 1;
         }
     }
-    puts("ready");
-    fflush(stdout);
-    // What explain knows a malloc by.
+    // What explain knows a malloc by: bound only when it is called, so before anyone looks.
     char *small = malloc(100);
     if (!small) {
         return 1;
     }
     *(volatile char *)small = 1;
     free(small);
+    puts("ready");
+    fflush(stdout);
     char byte;
     while (read(STDIN_FILENO, &byte, 1) > 0) {
     }
