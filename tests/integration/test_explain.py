@@ -9,6 +9,9 @@ import pymysql
 import pytest
 from harness import Cli, StartServer
 
+from dballoc.explain import address_space, innodb_pages, labels, outside
+from dballoc.explain.ledger import ledger
+
 
 @pytest.fixture(autouse=True)
 def nothing_is_left() -> None:
@@ -132,6 +135,31 @@ def test_another_user_is_told_so(run_cli: Cli, stock: tuple[int, Path]) -> None:
         f"dballoc: process {stock[0]}: Permission denied; only root and its own user may look into it"
     )
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("malloc", ["glibc", "jemalloc"])
+def test_a_server_too_large_for_smaps(stock_server: StartServer, monkeypatch: pytest.MonkeyPatch, malloc: str) -> None:
+    """The same lines without smaps' flags, the pool by its pages. What is too large is small here."""
+    preload = {} if malloc == "glibc" else {"LD_PRELOAD": "libjemalloc.so.2"}
+    pid, path = stock_server("--innodb-buffer-pool-size=64M", **preload)
+    with pymysql.connect(unix_socket=str(path), autocommit=True) as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE DATABASE t")
+        cursor.execute("CREATE TABLE t.a (id INT PRIMARY KEY, c CHAR(200)) ENGINE=InnoDB")
+        cursor.execute("INSERT INTO t.a SELECT seq, REPEAT('x', 200) FROM t.seq_1_to_100000")
+    with pymysql.connect(unix_socket=str(path)) as connection, connection.cursor() as cursor:
+        said = labels.read(cursor)
+    with monkeypatch.context() as patch:
+        patch.setattr(address_space, "MOST", 4 << 20)
+        patch.setattr(innodb_pages, "_LEAST", 4 << 20)
+        seen = outside.look(pid)
+    if any(m.flags for m in seen.mappings):
+        pytest.skip("this kernel has no PAGEMAP_SCAN (Linux 6.7)")
+    usual = ledger(outside.look(pid), said)
+    found = ledger(seen, said)
+    there = {line.owner: line.resident for line in usual.lines}
+    assert there[labels.POOL] > 20 << 20
+    assert {line.owner: line.resident for line in found.lines} == pytest.approx(there, abs=256 << 10)
+    assert abs(found.rest) <= 0.01 * found.rss
 
 
 def test_another_malloc_has_what_nobody_else_claims(run_cli: Cli, stock_server: StartServer) -> None:

@@ -45,7 +45,7 @@ def killed_before(pid: int, function: Callable[..., Any]) -> Callable[..., Any]:
 
 @pytest.mark.parametrize(
     ("module", "name"),
-    [("identify", "identify"), ("smaps", "read"), ("threads", "pointers"), ("glibc", "read")],
+    [("identify", "identify"), ("address_space", "read"), ("threads", "pointers"), ("glibc", "read")],
 )
 def test_one_that_ends_while_it_is_looked_at(program: int, monkeypatch: pytest.MonkeyPatch, module: str, name: str) -> None:
     where = getattr(outside, module)

@@ -64,3 +64,13 @@ def test_what_its_own_group_is_charged_with(proc: Path, tmp_path: Path) -> None:
         (proc / "7/cgroup").write_text(f"{group}\n")
         assert limits.usage(7, proc, root) == size
     assert limits.usage(8, proc, root) is None
+
+
+def test_what_was_lazily_freed(tmp_path: Path) -> None:
+    proc = tree(tmp_path / "proc", {"7/cgroup": "0::/a"})
+    said = "anon 9\npglazyfree 3\npglazyfreed 2\n"
+    root = tree(tmp_path / "cg", {"cgroup.controllers": "memory", "a/memory.stat": said, "memory/c/memory.stat": "cache 7\n"})
+    assert limits.given_back(7, proc, root) == 3 * os.sysconf("SC_PAGE_SIZE")
+    assert limits.given_back(8, proc, root) == 0
+    (proc / "7/cgroup").write_text("4:memory:/c\n0::/a\n")
+    assert limits.given_back(7, proc, root) == 0

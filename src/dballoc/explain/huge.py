@@ -5,7 +5,6 @@ are read, so that the cost has a bound; which ones is drawn from a fixed seed.
 """
 
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,7 +41,7 @@ def look(seen: Outside) -> Huge | None:
     mine = [m for m, kind in zip(seen.mappings, seen.kinds, strict=True) if kind in _KINDS and m.huge]
     if not mine:
         return None
-    total = sum(m.huge for m in _unsplit(mine))
+    total = sum(m.huge for m in mine)
     with Memory(seen.pid) as memory:
         candidates = [at for m in mine for at in _whole(memory, m)]
         draw = random.Random(0)
@@ -50,18 +49,6 @@ def look(seen: Outside) -> Huge | None:
         found = [memory.page(at) for at in sorted(places)]
     read = [page for page in found if page]
     return Huge(total, len(read), sum(page == _ZERO for page in read))
-
-
-def _unsplit(mappings: Sequence[Mapping]) -> list[Mapping]:
-    """One of each mapping that was split into its heaps: all parts have the whole's figure."""
-    found: list[Mapping] = []
-    before: Mapping | None = None
-    for mapping in mappings:
-        same = before and before.end == mapping.start and (before.huge, before.flags) == (mapping.huge, mapping.flags)
-        if not same:
-            found.append(mapping)
-        before = mapping
-    return found
 
 
 def _whole(memory: Memory, mapping: Mapping) -> list[int]:

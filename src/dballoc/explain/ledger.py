@@ -89,6 +89,7 @@ def ledger(
     look: Outside, labels: Labels | None = None, account: Account | None = None, sampled: Sampled | None = None
 ) -> Ledger:
     """From a look from outside, the server's own labels, what its malloc says of itself, and what a heap probe in it knows."""
+    look = _logs_by_size(look, labels)
     lazy = sum(_lazy(m) for m, k in zip(look.mappings, look.kinds, strict=True) if k in _SWEPT) + sum(o.lazy for o in look.own)
     lines = [
         *_pool(look, labels),
@@ -119,7 +120,7 @@ def ledger(
         look.pid, look.malloc.executable, f"{look.malloc.title} {look.malloc.version}".strip(), look.rss, lines, rest,
         rest + sum(line.resident for line in lines if line.owner in _UNOWNED), beside,
         ["outside", *(["SQL"] if labels else []), *(["function"] if account else []), *(["probe"] if sampled else [])],
-        [*(look.heap.trouble if look.heap else []), *(labels.notes if labels else []), *_said(look, account)],
+        [*(look.heap.trouble if look.heap else []), *_unseen(look), *(labels.notes if labels else []), *_said(look, account)],
         {"huge pages (THP)": sum(m.huge for m in look.mappings)},
     )  # fmt: skip
 
@@ -140,16 +141,35 @@ def _line(mine: Sequence[Mapping], kind: Kind, group: str, source: str) -> Line:
 def _pool(look: Outside, labels: Labels | None) -> list[Line]:
     """What the server leaves out of core dumps, its log buffers apart where their size tells them."""
     mine = [m for m, k in zip(look.mappings, look.kinds, strict=True) if k is Kind.POOL]
-    source = "left out of core dumps (VmFlags dd)"
-    asked = _number(labels, "innodb_log_buffer_size")
-    # MariaDB has two of them up to 10.7, which may lie side by side.
-    logs = [m for m in mine if any(0 <= m.size - n * asked <= _ROUNDED for n in (1, 2))] if asked else []
+    source = "InnoDB's pages lie in it" if any(m.innodb for m in mine) else "left out of core dumps (VmFlags dd)"
+    logs = [m for m in mine if _is_log(m, labels)]
     others = [m for m in mine if m not in logs]
     if not 0 < len(logs) <= _MOST_LOGS or not any(m.size >= _number(labels, "innodb_buffer_pool_size") for m in others):
         return [_line(mine, Kind.POOL, "server", source)]
     pool = replace(_line(others, Kind.POOL, "server", source), owner=POOL)
-    found = _line(logs, Kind.POOL, "server", source)
+    found = _line(logs, Kind.POOL, "server", source if all(m.flags for m in logs) else "by its size")
     return [pool, replace(found, owner=LOGS, note="of the size of innodb_log_buffer_size", confidence="likely")]
+
+
+def _is_log(mapping: Mapping, labels: Labels | None) -> bool:
+    """By its size. MariaDB has two of them up to 10.7, which may lie side by side."""
+    asked = _number(labels, "innodb_log_buffer_size")
+    return bool(asked) and any(0 <= mapping.size - n * asked <= _ROUNDED for n in (1, 2))
+
+
+def _logs_by_size(look: Outside, labels: Labels | None) -> Outside:
+    """Log buffers that no flags have told from others' mappings, beside a pool that its pages have told."""
+    whole = {(own.start, own.size) for own in look.own}
+    mine = {
+        m.start
+        for m, kind in zip(look.mappings, look.kinds, strict=True)
+        if m.flags is None and not m.innodb and m.private and _is_log(m, labels)
+        and (kind is Kind.MALLOC or (m.start, m.size) in whole)
+    }  # fmt: skip
+    if not 0 < len(mine) <= _MOST_LOGS or Kind.POOL not in look.kinds:
+        return look
+    kinds = [Kind.POOL if m.start in mine else kind for m, kind in zip(look.mappings, look.kinds, strict=True)]
+    return replace(look, kinds=kinds, own=[own for own in look.own if own.start not in mine])
 
 
 def _number(labels: Labels | None, variable: str) -> int:
@@ -215,6 +235,16 @@ def _by_function(lines: list[Line], sampled: Sampled) -> list[Line]:
     said = "" if sampled.source in largest.source else f"functions by {sampled.source}"
     named = replace(largest, parts=sampled.parts, note="; ".join(filter(None, [largest.note, said])))
     return [named if line is largest else line for line in lines]
+
+
+def _unseen(look: Outside) -> list[str]:
+    """What a look without smaps leaves open."""
+    if not look.given_back:
+        return []
+    return [
+        f"{look.given_back / 2**20:,.1f} MiB were lazily freed in its cgroup so far (MADV_FREE): how much of that still lies "
+        "in memory, on its owners' lines, only smaps tells, and that would hold a server of this size for too long"
+    ]
 
 
 def _said(look: Outside, account: Account | None) -> list[str]:

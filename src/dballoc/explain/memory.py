@@ -14,6 +14,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dballoc.explain import pagescan
+from dballoc.explain.pagescan import Counts
+
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 # proc_pid_pagemap(5).
@@ -128,6 +131,19 @@ class Memory:
         if len(raw) < 8 * count:
             raise OSError(14, "not readable")
         return struct.unpack(f"<{count}Q", raw)
+
+    def head(self, address: int, count: int) -> bytes:
+        """The first bytes of a page; none if it is not resident."""
+        try:
+            entry = os.pread(self._pagemap, 8, 8 * (address // PAGE))
+            there = int.from_bytes(entry, "little") & int(_PRESENT)
+            return os.pread(self._mem, count, address) if there else b""
+        except OSError:
+            return b""
+
+    def count(self, start: int, end: int) -> Counts:
+        """What is resident from ``start`` to ``end``. OSError before Linux 6.7."""
+        return pagescan.count(self._pagemap, start, end)
 
     def pair(self, address: int) -> tuple[int, int]:
         """The two words at the beginning of a page that is known to be resident; 0, 0 if it has gone."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from dballoc.allocators import identify, running
 from dballoc.allocators.identify import InUse
 from dballoc.errors import Failure
-from dballoc.explain import bss, glibc, pages, smaps, threads
+from dballoc.explain import address_space, bss, glibc, innodb_pages, pages, threads
 from dballoc.explain.glibc import Block, Heap
 from dballoc.explain.memory import Memory
 from dballoc.explain.pages import Kind
@@ -34,7 +34,8 @@ class Own:
 class Outside:
     """A look at a process. ``heap``: glibc's books, None under another malloc, in which what the server maps itself (``own``)
     cannot be told from what the malloc maps; ``page_tables``, ``swap``: bytes; ``threads``:
-    how many; ``seconds`` that looking took; ``charged``: bytes that its cgroup is charged with, None if that is not known.
+    how many; ``seconds`` that looking took; ``charged``: bytes that its cgroup is charged with, None if that is not known;
+    ``given_back``: bytes that were lazily freed at some time, where it is not known how much of them is left.
     """
 
     pid: int
@@ -49,6 +50,7 @@ class Outside:
     swap: int
     seconds: float
     charged: int | None = None
+    given_back: int = 0
 
     @property
     def rss(self) -> int:
@@ -61,7 +63,7 @@ def look(pid: int) -> Outside:
     began = time.monotonic()
     try:
         malloc = identify.identify(pid)
-        mappings = smaps.read(pid)
+        mappings = address_space.read(pid)
         if not mappings:
             raise Failure(f"process {pid}: it has just ended")
         pointers = threads.pointers(pid)
@@ -69,6 +71,7 @@ def look(pid: int) -> Outside:
         heap: Heap | None = None
         own: list[Own] = []
         with Memory(pid) as memory:
+            mappings = innodb_pages.split(mappings, lambda at: memory.head(at, innodb_pages.HEADER), memory.count)
             mappings = bss.split(mappings, lambda path: _head(pid, path), lambda a, b: memory.span(a, b).resident)
             if plain:
                 mappings = glibc.split(memory, mappings)
@@ -84,6 +87,7 @@ def look(pid: int) -> Outside:
         return Outside(
             pid, time.time(), malloc, mappings, kinds, heap, own, threads.count(pid), status.get("VmPTE", 0),
             status.get("VmSwap", 0), time.monotonic() - began, limits.usage(pid),
+            0 if any(m.flags for m in mappings) else limits.given_back(pid),
         )  # fmt: skip
     except running.Unreadable as error:
         raise Failure(str(error)) from None

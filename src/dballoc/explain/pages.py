@@ -32,12 +32,13 @@ def classify(mappings: Sequence[Mapping], pointers: Sequence[int], heaps: Collec
     has claimed; ``own_malloc``: the malloc is another one than glibc's, so that what nobody else claims is its.
     """
     code = {m.path for m in mappings if m.file and "x" in m.permissions}
+    stacks = {_STACK} | {m.size for m in mappings if m.private and any(m.start <= p < m.end for p in pointers)}
     kinds: list[Kind] = []
     before: Mapping | None = None
     its: Kind | None = None
     for mapping in mappings:
         joined = before if before and before.end == mapping.start else None
-        its = _by_itself(mapping, pointers, heaps, code) or _by_neighbour(mapping, joined, its, own_malloc)
+        its = _by_itself(mapping, pointers, heaps, code) or _by_neighbour(mapping, joined, its, own_malloc, stacks)
         kinds.append(its)
         before = mapping
     return kinds
@@ -56,12 +57,14 @@ def _by_itself(mapping: Mapping, pointers: Sequence[int], heaps: Collection[int]
         return Kind.STACK if "stack" in mapping.path else Kind.MALLOC
     if mapping.special or mapping.inode or mapping.permissions.endswith("s"):
         return Kind.KERNEL
-    return Kind.POOL if "dd" in mapping.flags else None
+    return Kind.POOL if mapping.innodb or "dd" in (mapping.flags or ()) else None
 
 
-def _by_neighbour(mapping: Mapping, before: Mapping | None, its: Kind | None, own_malloc: bool) -> Kind:
-    """``before``: the mapping that ends where this one begins; ``its`` kind."""
-    if before and before.guard and before.size <= _GUARD and ("nh" in mapping.flags or mapping.size == _STACK):
+def _by_neighbour(
+    mapping: Mapping, before: Mapping | None, its: Kind | None, own_malloc: bool, stacks: Collection[int]
+) -> Kind:
+    """``before``: the mapping that ends where this one begins; ``its`` kind; ``stacks``: the sizes that stacks have here."""
+    if before and before.guard and before.size <= _GUARD and ("nh" in (mapping.flags or ()) or mapping.size in stacks):
         return Kind.OLD_STACK
     if before and before.file and its in (Kind.CODE, Kind.DATA) and not mapping.behind:
         return Kind.DATA  # .bss, and what the loader has protected again

@@ -9,8 +9,8 @@ _HEAD = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S{4}) ([0-9a-f]+) \S+ (\d+) *(.*)
 
 @dataclass(frozen=True)
 class Mapping:
-    """One mapping. Sizes in bytes; ``flags``: two letters each, as in VmFlags; ``behind``: known to be no part of the file that
-    is mapped before it.
+    """One mapping. Sizes in bytes; ``flags``: two letters each, as in VmFlags, None where they are not known; ``behind``: known
+    to be no part of the file that is mapped before it; ``innodb``: InnoDB's pages were found in it.
     """
 
     start: int
@@ -20,13 +20,13 @@ class Mapping:
     inode: int
     path: str
     rss: int
-    anonymous: int
     lazy: int
     swap: int
     huge: int
     hugetlb: int
-    flags: frozenset[str]
+    flags: frozenset[str] | None
     behind: bool = False
+    innodb: bool = False
 
     @property
     def size(self) -> int:
@@ -82,6 +82,6 @@ def parse(text: str) -> list[Mapping]:
 def _mapping(head: re.Match[str], sizes: dict[str, int], flags: frozenset[str]) -> Mapping:
     return Mapping(
         int(head[1], 16), int(head[2], 16), head[3], int(head[4], 16), int(head[5]), head[6],
-        sizes.get("Rss", 0), sizes.get("Anonymous", 0), sizes.get("LazyFree", 0), sizes.get("Swap", 0),
+        sizes.get("Rss", 0), sizes.get("LazyFree", 0), sizes.get("Swap", 0),
         sizes.get("AnonHugePages", 0), sizes.get("Private_Hugetlb", 0) + sizes.get("Shared_Hugetlb", 0), flags,
     )  # fmt: skip

@@ -15,7 +15,7 @@ from pathlib import Path
 from dballoc.allocators import identify, running
 from dballoc.catalogue import waits as catalogue
 from dballoc.errors import Failure
-from dballoc.explain import glibc, smaps
+from dballoc.explain import address_space, glibc
 from dballoc.explain.memory import Memory
 from dballoc.profile.model import Frame, Profile, Sample
 from dballoc.profile.wait_rules import Rules
@@ -103,7 +103,7 @@ def mutexes(pid: int) -> tuple[set[int], str]:
         if malloc.name != "glibc":
             return set(), malloc.name or "unknown"
         with Memory(pid) as memory:
-            return glibc.arenas(memory, glibc.split(memory, smaps.read(pid)), malloc.library), "glibc"
+            return glibc.arenas(memory, glibc.split(memory, address_space.read(pid)), malloc.library), "glibc"
     except running.Unreadable as error:
         raise Failure(str(error)) from None
     except OSError as error:
