@@ -1,20 +1,22 @@
 """What ``dballoc explain`` costs a server: its time, the longest read under the server's mmap lock, what the clients lose.
 
-    python benchmarks/explain_cost.py             a MariaDB with a pool of 2 GB, full; sysbench at one explain a second
-    python benchmarks/explain_cost.py --pool 1G --seconds 60
+    python benchmarks/explain_cost.py                   two MariaDB with full pools of 2 GB, 12 minutes of load
+    python benchmarks/explain_cost.py --pool 8G --minutes 0
 
 The reads are timed one by one: each takes the lock once or more often, so that none holds it for longer than it lasts. What one
 of smaps would take is printed beside it: it grows with what one mapping has resident, so the figure for 100 GB is reasoned.
 
-What clients lose is measured at one explain a second and stands for sixty times less at one a minute: slices with and without
-in turns, the ratio of the transactions of each pair of neighbours, Student's interval of their mean. The exit status is 1 if a
-target is missed: 300 ms for 2 GB, 20 ms in a read, an interval within ±1 % at one explain a minute.
+What clients lose is measured by a duet: two servers with their clients, each on a CPU of its own, which they exchange every 15
+seconds. In every minute one of them is looked at, once, by a process on the same CPU; of two neighbouring minutes each has one.
+The logarithm of the ratio of their transactions differs between those minutes by twice the loss: Student's interval of the
+pairs' mean. The exit status is 1 if a target is missed: 300 ms for 2 GB, 20 ms in a read, an interval within ±1 %.
 """
 
 import argparse
 import fcntl
 import math
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -23,7 +25,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +34,12 @@ from scipy import stats
 
 from dballoc.experiment.units import parse_size
 from dballoc.explain import address_space, explanation, memory, pagescan, smaps
+from dballoc.host import pinning
 
 MOST_SECONDS, MOST_LOCKED, MOST_LOST = 0.3, 0.02, 0.01
-LOOKS, SLICE = 7, 5.0
+LOOKS = 7
+# Four slices are a minute; what follows a move is left out.
+SLICES, SLICE, SETTLE = 4, 15.0, 2.0
 PAGE_16K = 16384
 
 # A process of its own, as dballoc is; it looks whenever it gets a PID.
@@ -154,89 +159,120 @@ def looked_at(pid: int) -> bool:
     return median <= MOST_SECONDS and worst <= MOST_LOCKED
 
 
-def lost(pid: int, socket: str, seconds: float) -> bool:
-    """Print what clients lose while they are looked at; whether that is within the target."""
-    common = ["sysbench", "oltp_read_only", f"--mysql-socket={socket}", "--mysql-user=root", "--tables=1", "--table-size=20000"]
-    subprocess.run([*common, "prepare"], check=True, stdout=subprocess.DEVNULL)
-    run = subprocess.Popen(
-        [*common, "--threads=4", f"--time={seconds + 6:.0f}", "--report-interval=1", "--db-ps-mode=disable", "run"],
-        stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    looking, over = threading.Event(), threading.Event()
-    looks = 0
+class Side:
+    """A server with its clients, and the transactions of each of their seconds."""
+
+    def __init__(self, pid: int, socket: str, seconds: float) -> None:
+        common = [
+            "sysbench",
+            "oltp_read_only",
+            f"--mysql-socket={socket}",
+            "--mysql-user=root",
+            "--tables=1",
+            "--table-size=20000",
+        ]
+        subprocess.run([*common, "prepare"], check=True, stdout=subprocess.DEVNULL)
+        self.pid = pid
+        self.tps: list[tuple[float, float]] = []
+        self.clients = subprocess.Popen(
+            [*common, "--threads=4", f"--time={seconds:.0f}", "--report-interval=1", "--db-ps-mode=disable", "run"],
+            stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+
+    def _read(self) -> None:
+        assert self.clients.stdout
+        for line in self.clients.stdout:
+            if match := re.match(r"\[ \d+s \].* tps: ([\d.]+)", line):
+                self.tps.append((time.monotonic(), float(match[1])))
+
+    def move(self, cpu: int) -> None:
+        """Server and clients."""
+        for pid in (self.pid, self.clients.pid):
+            pinning.move(pid, {cpu})
+
+    def mean(self, slices: list[tuple[float, float]]) -> float:
+        """Transactions a second of the seconds that lie in these slices."""
+        mine = [tps for at, tps in self.tps if any(a <= at - 1 and at <= b for a, b in slices)]
+        return sum(mine) / len(mine)
+
+
+@contextmanager
+def loaded(pid: int, socket: str, seconds: float) -> Iterator[Side]:
+    """Its clients end with this."""
+    side = Side(pid, socket, seconds)
+    try:
+        yield side
+    finally:
+        side.clients.kill()
+        side.clients.wait()
+
+
+def lost(sides: tuple[Side, Side], minutes: int) -> bool:
+    """Print what clients lose by one look a minute; whether that is within the target."""
+    draw = random.Random(1)
+    first, second = sorted(os.sched_getaffinity(0))[:2]
+    ratios: list[float] = []
     with subprocess.Popen([sys.executable, "-c", LOOKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as looker:
         assert looker.stdin
         assert looker.stdout
-        looker.stdin.write(f"{pid}\n")
-        looker.stdin.flush()
-        looker.stdout.readline()
-
-        def look() -> None:
-            nonlocal looks
-            while not over.is_set():
-                if looking.wait(0.1) and not over.is_set():
-                    began = time.monotonic()
-                    looker.stdin.write(f"{pid}\n")
+        for minute in range(-1, minutes):
+            # A, B, B, A: a drift hits both alike. The minute before the first warms up.
+            looked = sides[minute % 4 in (1, 2)]
+            its_slice, its_second = draw.randrange(SLICES), draw.uniform(SETTLE, SLICE - 1)
+            slices = []
+            for i in range(SLICES):
+                cpus = (first, second) if i % 2 == 0 else (second, first)
+                for side, cpu in zip(sides, cpus, strict=True):
+                    side.move(cpu)
+                began = time.monotonic()
+                if i == its_slice:
+                    time.sleep(its_second)
+                    os.sched_setaffinity(looker.pid, {cpus[sides.index(looked)]})
+                    looker.stdin.write(f"{looked.pid}\n")
                     looker.stdin.flush()
                     looker.stdout.readline()
-                    looks += 1
-                    time.sleep(max(0.0, began + 1 - time.monotonic()))
-
-        thread = threading.Thread(target=look)
-        thread.start()
-        assert run.stdout
-        values: list[tuple[bool, float]] = []
-        seen = 0
-        for line in run.stdout:
-            if match := re.match(r"\[ \d+s \].* tps: ([\d.]+)", line):
-                seen += 1
-                place = (seen - 1) % int(SLICE)
-                if seen > 3 and place:  # the second in which the state changed belongs to neither
-                    values.append((looking.is_set(), float(match[1])))
-                if place == SLICE - 1:
-                    # A, B, B, A: a drift hits both alike.
-                    (looking.set if (seen // int(SLICE)) % 4 in (1, 2) else looking.clear)()
-        over.set()
-        looking.set()
-        thread.join()
+                time.sleep(max(0.0, began + SLICE - time.monotonic()))
+                slices.append((began + SETTLE, began + SLICE))
+            time.sleep(0.5)  # the last second's line
+            if minute >= 0:
+                ratio = math.log(sides[0].mean(slices) / sides[1].mean(slices))
+                ratios.append(ratio if looked is sides[0] else -ratio)
         looker.stdin.close()
-    pairs = _pairs(values)
+    # Each pair has a minute of both: what the servers differ by cancels.
+    pairs = [(a + b) / 2 for a, b in zip(ratios[::2], ratios[1::2], strict=False)]
     mean = sum(pairs) / len(pairs)
-    error = stats.sem(pairs)
-    reach = float(stats.t.ppf(0.975, len(pairs) - 1)) * error
-    low, high = mean - reach, mean + reach
+    reach = float(stats.t.ppf(0.975, len(pairs) - 1)) * float(stats.sem(pairs))
+    low, high = math.exp(mean - reach), math.exp(mean + reach)
     print(
-        f"oltp_read_only, 4 threads, {looks} looks at one a second: tps with ÷ without {math.exp(mean):.4f} "
-        f"[{math.exp(low):.4f}, {math.exp(high):.4f}], {len(pairs)} pairs"
+        f"oltp_read_only, 4 threads a side, one look a minute: tps with ÷ without {math.exp(mean):.4f} "
+        f"[{low:.4f}, {high:.4f}], {len(pairs)} pairs of minutes"
     )
-    low, high = low / 60, high / 60
-    print(f"so at one a minute: {math.exp(mean / 60):.5f} [{math.exp(low):.5f}, {math.exp(high):.5f}]")
-    return max(abs(low), abs(high)) <= MOST_LOST
-
-
-def _pairs(values: list[tuple[bool, float]]) -> list[float]:
-    """Ln of the ratio of each stretch with looks to its neighbour without; each stretch is used once."""
-    stretches: list[tuple[bool, list[float]]] = []
-    for on, tps in values:
-        if not stretches or stretches[-1][0] != on:
-            stretches.append((on, []))
-        stretches[-1][1].append(tps)
-    means = [(on, sum(v) / len(v)) for on, v in stretches]
-    return [math.log(a[1] / b[1]) if a[0] else math.log(b[1] / a[1]) for a, b in zip(means[::2], means[1::2], strict=False)]
+    return max(1 - low, high - 1) <= MOST_LOST
 
 
 def main() -> None:
     """Run it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pool", default="2G", help="size of the buffer pool that is filled")
-    parser.add_argument("--seconds", type=float, default=90, help="of load; 0: none")
+    parser.add_argument("--minutes", type=int, default=12, help="of load, an even number of at least 4; 0: none")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="dballoc-cost-", dir="/tmp") as place:
+    if given.minutes and (given.minutes % 2 or given.minutes < 4):
+        parser.error(f"--minutes {given.minutes}: give an even number of at least 4, or 0")
+    with ExitStack() as stack:
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dballoc-cost-", dir="/tmp")))
         pool = parse_size(given.pool)
-        with server(Path(place), pool) as (pid, socket):
-            fill(socket, pool)
-            good = looked_at(pid)
-            good = (lost(pid, socket, given.seconds) if given.seconds else True) and good
+        servers = []
+        for name in ("a", "b") if given.minutes else ("a",):
+            (place / name).mkdir()
+            servers.append(stack.enter_context(server(place / name, pool)))
+            fill(servers[-1][1], pool)
+        good = looked_at(servers[0][0])
+        if given.minutes:
+            seconds = (given.minutes + 2) * (SLICE * SLICES + 1)
+            one, other = (stack.enter_context(loaded(pid, socket, seconds)) for pid, socket in servers)
+            good = lost((one, other), given.minutes) and good
     sys.exit(0 if good else 1)
 
 

@@ -12,7 +12,7 @@ from dballoc.explain import books, smaps
 from dballoc.explain.books import account as accounts
 from dballoc.explain.books.account import CACHES, HELD, LAZY, LIVE_ALL, LIVE_LARGE, LIVE_SMALL, OWN, Account, Holding, account
 from dballoc.explain.glibc import Block, Books, Heap
-from dballoc.explain.labels import Label, Labels
+from dballoc.explain.labels import POOL, Label, Labels
 from dballoc.explain.ledger import UNACCOUNTED, ledger
 from dballoc.explain.outside import Outside
 from dballoc.explain.pages import Kind
@@ -246,6 +246,14 @@ def test_labels_take_from_the_mallocs_live_blocks() -> None:
     labels = Labels("10.11-MariaDB", [Label("sessions", 4 * MIB, "processlist")], [], {}, {}, {})
     found = residents(look(60 * MIB), labels, read(GPERFTOOLS))
     assert (found["sessions"], found[LIVE_ALL]) == (4 * MIB, 36 * MIB)
+
+
+def test_a_cache_among_the_mallocs_pages_is_none_of_its_blocks() -> None:
+    """As with MySQL's pool: the kernel has merged its mapping with the malloc's, whose books know nothing of it."""
+    labels = Labels("8.0", [], [], {POOL: 128 * MIB}, {}, {}, filled={POOL: 20 * MIB})
+    alone = residents(look(60 * MIB), None, read(GPERFTOOLS))
+    found = residents(look(80 * MIB), labels, read(GPERFTOOLS))
+    assert found == alone | {POOL: 20 * MIB}
 
 
 def test_what_is_not_in_memory_is_none_of_what_was_zeroed() -> None:

@@ -91,11 +91,16 @@ def ledger(
     """From a look from outside, the server's own labels, what its malloc says of itself, and what a heap probe in it knows."""
     look = _logs_by_size(look, labels)
     lazy = sum(_lazy(m) for m, k in zip(look.mappings, look.kinds, strict=True) if k in _SWEPT) + sum(o.lazy for o in look.own)
+    whole = _of_kind(look, Kind.MALLOC, "heap", f"what no other class claims; malloc is {look.malloc.title}")
+    server = [*_pool(look, labels), *_own(look.own, _caches(look, labels)), whole]
+    if labels:
+        # Before malloc's own books divide its pages: a cache among them is none of its blocks.
+        server = _unfound(server, labels)
+    whole = server.pop()
     lines = [
-        *_pool(look, labels),
-        *_own(look.own, _caches(look, labels)),
+        *server,
         *(_heap(look.heap) if look.heap else []),
-        *_malloc(look, account, sampled),
+        *_malloc(whole, look, account, sampled),
         _of_kind(look, Kind.STACK, "threads", f"stack pointers of {look.threads} threads"),
         _of_kind(look, Kind.OLD_STACK, "threads", "behind a guard, and no thread is in it"),
         _of_kind(look, Kind.CODE, "files", "mapped, executable in part"),
@@ -105,7 +110,6 @@ def ledger(
         Line("heap", LAZY, lazy, lazy, "smaps: LazyFree", "exact", "given back with MADV_FREE, and the kernel's to take"),
     ]
     if labels:
-        lines = _unfound(lines, labels)
         walked = look.heap is not None and bool(look.heap.arenas)
         lines = _named(lines, _links(labels, walked), labels.tables, _blocks(look))
     if sampled:
@@ -120,7 +124,7 @@ def ledger(
         look.pid, look.malloc.executable, f"{look.malloc.title} {look.malloc.version}".strip(), look.rss, lines, rest,
         rest + sum(line.resident for line in lines if line.owner in _UNOWNED), beside,
         ["outside", *(["SQL"] if labels else []), *(["function"] if account else []), *(["probe"] if sampled else [])],
-        [*(look.heap.trouble if look.heap else []), *_unseen(look), *(labels.notes if labels else []), *_said(look, account)],
+        [*(look.heap.trouble if look.heap else []), *_unseen(look), *(labels.notes if labels else []), *_said(whole.resident, look, account)],
         {"huge pages (THP)": sum(m.huge for m in look.mappings)},
     )  # fmt: skip
 
@@ -200,11 +204,10 @@ def _heap(heap: Heap) -> list[Line]:
     ]  # fmt: skip
 
 
-def _malloc(look: Outside, account: Account | None, sampled: Sampled | None) -> list[Line]:
+def _malloc(whole: Line, look: Outside, account: Account | None, sampled: Sampled | None) -> list[Line]:
     """The memory of another malloc than glibc's: by its own books, where it has shown them, and what they leave out; or what
     is alive in it as a probe has sampled it, and what is not.
     """
-    whole = _of_kind(look, Kind.MALLOC, "heap", f"what no other class claims; malloc is {look.malloc.title}")
     if look.heap:
         return [whole]
     if account is None or not account.holdings:
@@ -247,14 +250,14 @@ def _unseen(look: Outside) -> list[str]:
     ]
 
 
-def _said(look: Outside, account: Account | None) -> list[str]:
-    """What there is to say of the malloc's own account beside its lines."""
+def _said(pages: int, look: Outside, account: Account | None) -> list[str]:
+    """What there is to say of the malloc's own account beside its lines. ``pages``: resident bytes that are malloc's."""
     if account is None:
         return []
     notes = list(account.notes)
     if account.returned:
         notes.append(f"{account.allocator} keeps {account.returned / 2**20:,.1f} MiB of address space without memory behind it")
-    told, pages = sum(h.bytes for h in account.holdings), _of_kind(look, Kind.MALLOC, "heap", "").resident
+    told = sum(h.bytes for h in account.holdings)
     if look.heap and account.live is not None:
         walked = sum(b.live + b.tcache for b in look.heap.arenas) + sum(_sum(row)[1] for row in look.heap.mapped.values())
         if abs(account.live - walked) > _AGREED * walked:
