@@ -74,6 +74,22 @@ def test_one_that_does_not_count_says_so(run: Callable[..., Ran], allocator: str
     assert found.notes
 
 
+@pytest.mark.parametrize("allocator", ["mimalloc", "mimalloc@2.3.2"])
+def test_what_it_does_not_count_is_walked_from_outside(run: Callable[..., Ran], allocator: str) -> None:
+    asked, _, pid = run(allocator)
+    look = outside.look(pid)
+    assert look.books
+    assert look.books.live is not None
+    assert asked <= look.books.live <= asked * ROUNDING
+    held = sum(h.bytes for h in look.books.holdings if h.owner == HELD)
+    assert held == pytest.approx(3 * 10000 * 1000, rel=0.1)
+    made = ledger(look)
+    assert sum(line.resident for line in made.lines) + made.rest == made.rss == look.rss
+    left_out = sum(line.resident for line in made.lines if line.owner == UNACCOUNTED)
+    assert left_out < 0.02 * made.rss
+    assert made.tiers == ["outside"]
+
+
 @pytest.mark.parametrize(
     ("allocator", "called"),
     [

@@ -90,6 +90,8 @@ def ledger(
 ) -> Ledger:
     """From a look from outside, the server's own labels, what its malloc says of itself, and what a heap probe in it knows."""
     look = _logs_by_size(look, labels)
+    asked = account is not None
+    account = account if account and account.holdings else look.books or account
     lazy = sum(_lazy(m) for m, k in zip(look.mappings, look.kinds, strict=True) if k in _SWEPT) + sum(o.lazy for o in look.own)
     whole = _of_kind(look, Kind.MALLOC, "heap", f"what no other class claims; malloc is {look.malloc.title}")
     server = [*_pool(look, labels), *_own(look.own, _caches(look, labels)), whole]
@@ -123,8 +125,11 @@ def ledger(
     return Ledger(
         look.pid, look.malloc.executable, f"{look.malloc.title} {look.malloc.version}".strip(), look.rss, lines, rest,
         rest + sum(line.resident for line in lines if line.owner in _UNOWNED), beside,
-        ["outside", *(["SQL"] if labels else []), *(["function"] if account else []), *(["probe"] if sampled else [])],
-        [*(look.heap.trouble if look.heap else []), *_unseen(look), *(labels.notes if labels else []), *_said(whole.resident, look, account)],
+        ["outside", *(["SQL"] if labels else []), *(["function"] if asked else []), *(["probe"] if sampled else [])],
+        [
+            *(look.heap.trouble if look.heap else []), *_unseen(look), *(labels.notes if labels else []),
+            *_said(whole.resident, look, account),
+        ],
         {"huge pages (THP)": sum(m.huge for m in look.mappings)},
     )  # fmt: skip
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from dballoc.allocators import identify, running
 from dballoc.allocators.identify import InUse
 from dballoc.errors import Failure
-from dballoc.explain import address_space, bss, glibc, innodb_pages, pages, threads
+from dballoc.explain import address_space, bss, glibc, innodb_pages, mimalloc, pages, threads
+from dballoc.explain.books.account import Account
 from dballoc.explain.glibc import Block, Heap
 from dballoc.explain.memory import Memory
 from dballoc.explain.pages import Kind
@@ -33,9 +34,10 @@ class Own:
 @dataclass(frozen=True)
 class Outside:
     """A look at a process. ``heap``: glibc's books, None under another malloc, in which what the server maps itself (``own``)
-    cannot be told from what the malloc maps; ``page_tables``, ``swap``: bytes; ``threads``:
-    how many; ``seconds`` that looking took; ``charged``: bytes that its cgroup is charged with, None if that is not known;
-    ``given_back``: bytes that were lazily freed at some time, where it is not known how much of them is left.
+    cannot be told from what the malloc maps; ``books``: those of another malloc, where they can be read from outside;
+    ``page_tables``, ``swap``: bytes; ``threads``: how many; ``seconds`` that looking took; ``charged``: bytes that its cgroup
+    is charged with, None if that is not known; ``given_back``: bytes that were lazily freed at some time, where it is not known
+    how much of them is left.
     """
 
     pid: int
@@ -51,6 +53,7 @@ class Outside:
     seconds: float
     charged: int | None = None
     given_back: int = 0
+    books: Account | None = None
 
     @property
     def rss(self) -> int:
@@ -76,18 +79,20 @@ def look(pid: int) -> Outside:
             if plain:
                 mappings = glibc.split(memory, mappings)
                 heap, own = _heap(memory, mappings, malloc.library, pointers)
-        if heap and not heap.arenas:
-            # As with a malloc that is not known: nothing tells its mappings from the server's.
-            heap, own, plain = Heap([], {}, heap.trouble), [], False
-        heaps = {m.start for books in heap.arenas for m in books.heaps} | set(heap.mapped) if heap else set()
-        kinds = pages.classify(mappings, pointers, heaps, not plain)
+            if heap and not heap.arenas:
+                # As with a malloc that is not known: nothing tells its mappings from the server's.
+                heap, own, plain = Heap([], {}, heap.trouble), [], False
+            heaps = {m.start for arena in heap.arenas for m in arena.heaps} | set(heap.mapped) if heap else set()
+            kinds = pages.classify(mappings, pointers, heaps, not plain)
+            its = [m for m, kind in zip(mappings, kinds, strict=True) if kind is pages.Kind.MALLOC]
+            books = mimalloc.read(memory, its) if malloc.name == "mimalloc" else None
         status = _status(pid)
         if "VmRSS" not in status:
             raise Failure(f"process {pid}: it has ended meanwhile")
         return Outside(
             pid, time.time(), malloc, mappings, kinds, heap, own, threads.count(pid), status.get("VmPTE", 0),
             status.get("VmSwap", 0), time.monotonic() - began, limits.usage(pid),
-            0 if any(m.flags for m in mappings) else limits.given_back(pid),
+            0 if any(m.flags for m in mappings) else limits.given_back(pid), books,
         )  # fmt: skip
     except running.Unreadable as error:
         raise Failure(str(error)) from None

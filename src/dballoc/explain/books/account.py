@@ -1,6 +1,6 @@
 """An allocator's account of itself."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 LIVE_SMALL, LIVE_LARGE, LIVE_ALL = "live heap, small blocks", "live heap, large blocks", "live heap"
 CACHES, HELD, LAZY, OWN = "threads' caches", "free but held", "lazily freed", "malloc's own"
@@ -11,11 +11,14 @@ _UNCERTAIN = (*LIVE, HELD, LAZY)
 
 @dataclass(frozen=True)
 class Holding:
-    """Bytes that it has for one purpose, which need not all be in memory: what was never touched is not."""
+    """Bytes that it has for one purpose, which need not all be in memory: what was never touched is not. ``resident``: how many
+    are, None where that is not known.
+    """
 
     owner: str
     bytes: int
     note: str = ""
+    resident: int | None = None
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class Account:
 
 def account(allocator: str, holdings: list[Holding], returned: int = 0, notes: list[str] | None = None) -> Account:
     """From what it has; nothing is below 0 (figures that were read one after the other may contradict each other)."""
-    found = [Holding(h.owner, max(0, h.bytes), h.note) for h in holdings]
+    found = [replace(h, bytes=max(0, h.bytes)) for h in holdings]
     live = [h.bytes for h in found if h.owner in LIVE]
     return Account(allocator, found, sum(live) if live else None, max(0, returned), notes or [])
 
@@ -48,9 +51,10 @@ def resident(found: Account, pages: int) -> list[tuple[Holding, int]]:
 
     Whatever is told beyond the pages was never touched: the ends of live blocks that were rounded up or asked for in advance,
     and free pages that nobody has used yet. Which of them is not known, so they have it in proportion. Caches and metadata
-    have been written to; only if all else is not enough, everything is less in proportion.
+    have been written to; only if all else is not enough, everything is less in proportion. Where it is known it is that.
     """
-    there = {h.owner: h.bytes for h in found.holdings}
+    told = {h.owner: h.bytes if h.resident is None else h.resident for h in found.holdings}
+    there = dict(told)
     for owners in (_UNCERTAIN, tuple(there)):
         whole = sum(size for owner, size in there.items() if owner in owners)
         missing = sum(there.values()) - pages
@@ -59,7 +63,7 @@ def resident(found: Account, pages: int) -> list[tuple[Holding, int]]:
             there = {owner: size * left // whole if owner in owners else size for owner, size in there.items()}
     if found.holdings:
         # What the divisions have left over: a few bytes are no line of their own.
-        largest = max(found.holdings, key=lambda h: h.bytes)
-        over = max(0, min(sum(h.bytes for h in found.holdings), pages) - sum(there.values()))
-        there[largest.owner] += min(over, largest.bytes - there[largest.owner])
+        largest = max(told, key=lambda owner: told[owner])
+        over = max(0, min(sum(told.values()), pages) - sum(there.values()))
+        there[largest] += min(over, told[largest] - there[largest])
     return [(h, there[h.owner]) for h in found.holdings]

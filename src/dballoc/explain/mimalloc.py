@@ -1,0 +1,161 @@
+"""mimalloc's heap from outside: its segments, their pages, how many blocks of each are in use. Release builds count no blocks.
+
+Layouts as in mimalloc's types.h of 2.x, 64 bits, as libraries of 2.0.9 and 2.3.2 have them in memory:
+
+    segment    begins at a multiple of 32 MiB with its header; segment_slices (of 64 KiB), segment_info_slices, kind (0, or 1
+               with a single block that may be larger than 32 MiB), slice_entries, thread_id, slices[]
+    slice      slice_count, slice_offset (32 bits each); the first slice of a page or of a free span has the offset 0, and the
+               count of its slices; a free span has no block size
+    page       is its first slice: capacity @10 (16 bits), how many blocks it has begun to give out;
+               used, block_size @24 (32 bits each) of 80 bytes; used @32 (16 bits), block_size @40 (64) of 96 bytes
+
+Headers differ between versions by what stands before segment_slices: where that is, and which of both a page is, is found by
+what fits. Blocks that another thread has freed count as used until their own thread collects them. 1.x and 3.x have other
+structures.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from dballoc.explain.books.account import HELD, LIVE_LARGE, LIVE_SMALL, OWN, Account, Holding, account
+from dballoc.explain.memory import Memory, Span
+from dballoc.explain.smaps import Mapping
+
+SEGMENT, SLICE = 32 << 20, 64 << 10
+_ENTRIES = SEGMENT // SLICE
+
+# Where segment_slices may stand, in words of the header.
+_PLACES = range(20, 64)
+_TAIL = 5  # words from there to the slices
+_MOST_INFO = 16
+_MOST_SLICES = 1 << 28  # 16 TiB
+
+# A block beyond this has a page of its own (MI_MEDIUM_OBJ_SIZE_MAX).
+_LARGE = 128 << 10
+_TRIES = 3
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Of a slice that begins a page: bytes, and (offset, format) of its fields."""
+
+    bytes: int
+    used: tuple[int, str]
+    block: tuple[int, str]
+
+
+LAYOUTS = (Layout(80, (24, "<I"), (28, "<I")), Layout(96, (32, "<H"), (40, "<Q")))
+_CAPACITY, _RESERVED = (10, "<H"), (12, "<H")
+
+
+@dataclass(frozen=True)
+class Page:
+    """``first`` slice and how many; blocks of ``block`` bytes, 0 in a free span; ``capacity`` of them begun, ``used`` had."""
+
+    first: int
+    slices: int
+    block: int
+    capacity: int
+    used: int
+
+
+@dataclass(frozen=True)
+class Segment:
+    """``slices`` in all, the first ``info`` of which are its header."""
+
+    slices: int
+    info: int
+    pages: list[Page]
+
+
+def read(memory: Memory, mappings: Sequence[Mapping]) -> Account | None:
+    """What lies in the segments within these mappings; None if there are none, as of another version. OSError as it comes."""
+    live: dict[str, list[int]] = {LIVE_SMALL: [0, 0], LIVE_LARGE: [0, 0]}
+    held = own = count = 0
+    for at, segment in _segments(memory, mappings):
+        count += 1
+        span = memory.span(at, at + segment.slices * SLICE)
+        own += span.between(at, at + segment.info * SLICE)
+        for page in segment.pages:
+            start = at + page.first * SLICE
+            there = span.between(start, start + page.slices * SLICE)
+            # Blocks that are free now have been touched as much as others.
+            alive = min(page.used * page.block, there * page.used // page.capacity) if page.capacity else 0
+            mine = live[LIVE_LARGE if page.block > _LARGE else LIVE_SMALL]
+            mine[0] += page.used * page.block
+            mine[1] += alive
+            held += there - alive
+    if not count:
+        return None
+    note = "free blocks of pages in use, and free spans"
+    return account("mimalloc", [
+        *(Holding(owner, size, resident=there) for owner, (size, there) in live.items()),
+        Holding(HELD, held, note, held), Holding(OWN, own, f"headers of {count} segments", own),
+    ])  # fmt: skip
+
+
+def _segments(memory: Memory, mappings: Sequence[Mapping]) -> Iterator[tuple[int, Segment]]:
+    """Address and structure of each. What a large block holds is not looked at."""
+    layouts: Sequence[Layout] = LAYOUTS
+    behind = 0
+    for mapping in mappings:
+        for at in range(-(-mapping.start // SEGMENT) * SEGMENT, mapping.end, SEGMENT):
+            if at < behind:
+                continue
+            for _ in range(_TRIES):
+                words = _header(memory, at, mapping)
+                fits = next(((s, lay) for lay in layouts if words and (s := parse(words, lay))), None)
+                if fits or not words:
+                    break
+            if fits:
+                segment, layout = fits
+                layouts, behind = (layout,), at + segment.slices * SLICE
+                yield at, segment
+
+
+def _header(memory: Memory, at: int, mapping: Mapping) -> bytes:
+    """The first slice; empty if its beginning is not in memory."""
+    end = min(at + SLICE, mapping.end)
+    span: Span = memory.span(at, end)
+    return bytes(memory.copy(span, at, end)).ljust(SLICE, b"\0") if span.present[0] else b""
+
+
+def parse(header: bytes, layout: Layout) -> Segment | None:
+    """A segment by its first 64 KiB, if they are that in this layout: slices that follow each other to the last one. Pure."""
+    words = struct.unpack_from(f"<{_PLACES.stop + _TAIL}Q", header)
+    for i in _PLACES:
+        slices, info, kind, entries = *words[i : i + 2], words[i + 2] & 0xFFFFFFFF, words[i + 3]
+        plausible = 0 < info <= _MOST_INFO and info < slices < _MOST_SLICES and kind <= 1 and entries == min(slices, _ENTRIES)
+        if plausible and (kind == 1 or slices == _ENTRIES):
+            pages = _pages(header, (i + _TAIL) * 8, layout, slices, info)
+            if pages is not None:
+                return Segment(slices, info, pages)
+    return None
+
+
+def _pages(header: bytes, start: int, layout: Layout, slices: int, info: int) -> list[Page] | None:
+    """What begins behind the header's slices; None if one does not follow the other, or says what cannot be."""
+
+    def field(at: int, where: tuple[int, str]) -> int:
+        (value,) = struct.unpack_from(where[1], header, at + where[0])
+        return int(value)
+
+    found: list[Page] = []
+    first = 0
+    while first < slices:
+        at = start + first * layout.bytes
+        if first >= _ENTRIES or at + layout.bytes > len(header):
+            return None
+        count, offset = struct.unpack_from("<2I", header, at)
+        block, used = field(at, layout.block), field(at, layout.used)
+        capacity, reserved = field(at, _CAPACITY), field(at, _RESERVED)
+        if not 0 < count <= slices - first or offset or (first == 0 and count != info):
+            return None
+        if block and not (used <= capacity <= reserved and (reserved == 1 or reserved * block <= count * SLICE)):
+            return None
+        if first:
+            # Of a block of more than 4 GiB an older page does not know the size.
+            found.append(Page(first, count, min(block, count * SLICE), capacity if block else 0, used if block else 0))
+        first += count
+    return found

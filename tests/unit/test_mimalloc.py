@@ -1,0 +1,73 @@
+"""The walk of mimalloc's segments on made images: as they should be, of both layouts, torn and hostile."""
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dballoc.explain.mimalloc import LAYOUTS, SLICE, Layout, Page, Segment, parse
+
+PAGES = [Page(1, 1, 112, 581, 580), Page(2, 8, 20480, 25, 10), Page(10, 48, 3 << 20, 1, 1), Page(58, 454, 0, 0, 0)]
+WHOLE = Segment(512, 1, PAGES)
+LARGE = Segment(641, 1, [Page(1, 640, 40 << 20, 1, 1)])
+
+
+def image(segment: Segment, layout: Layout, words_before: int = 28) -> bytearray:
+    """The first 64 KiB of a segment."""
+    found = bytearray(SLICE)
+    kind = int(segment.slices != 512)
+    tail = segment.slices, segment.info, kind, min(segment.slices, 512), 0x7F8D3B3E3740
+    struct.pack_into("<5Q", found, 8 * words_before, *tail)
+    start = 8 * (words_before + 5)
+    for page in (Page(0, segment.info, segment.info * SLICE, 0, 0), *segment.pages):
+        at = start + page.first * layout.bytes
+        struct.pack_into("<2I", found, at, page.slices, 0)
+        struct.pack_into("<2H", found, at + 10, page.capacity, page.capacity)
+        for (offset, kind_of), value in ((layout.used, page.used), (layout.block, page.block)):
+            struct.pack_into(kind_of, found, at + offset, value)
+    return found
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+@pytest.mark.parametrize("segment", [WHOLE, LARGE], ids=["pages", "one block"])
+def test_a_segment_is_read_in_its_own_layout(segment: Segment, layout: Layout) -> None:
+    for words in (22, 28, 31):
+        made = bytes(image(segment, layout, words))
+        assert [parse(made, other) for other in LAYOUTS] == [segment if other is layout else None for other in LAYOUTS]
+
+
+@pytest.mark.parametrize(
+    ("at", "text"),
+    [
+        (8 * 28, struct.pack("<Q", 513)),
+        (8 * 29, struct.pack("<Q", 0)),
+        (8 * 30, struct.pack("<Q", 2)),
+        (8 * 31, struct.pack("<Q", 511)),
+        (8 * 33, struct.pack("<I", 2)),
+        (8 * 33 + 80, struct.pack("<I", 0)),
+        (8 * 33 + 80, struct.pack("<I", 2)),
+        (8 * 33 + 80 + 4, struct.pack("<I", 80)),
+        (8 * 33 + 80 + 24, struct.pack("<I", 582)),
+        (8 * 33 + 80 + 28, struct.pack("<I", 4096)),
+    ],
+)
+def test_what_contradicts_itself_is_no_segment(at: int, text: bytes) -> None:
+    made = image(WHOLE, LAYOUTS[0])
+    made[at : at + len(text)] = text
+    assert parse(bytes(made), LAYOUTS[0]) is None
+
+
+@given(st.binary(max_size=2048), st.integers(0, SLICE - 2048), st.sampled_from(LAYOUTS), st.sampled_from([WHOLE, LARGE]))
+def test_a_hostile_one_never_has_more_than_its_slices(noise: bytes, at: int, layout: Layout, segment: Segment) -> None:
+    made = image(segment, layout)
+    made[at : at + len(noise)] = noise
+    found = parse(bytes(made), layout)
+    if found:
+        assert sum(page.slices for page in found.pages) + found.info == found.slices
+        assert all(page.used <= page.capacity and page.block <= page.slices * SLICE for page in found.pages)
+
+
+def test_everything_else_is_none() -> None:
+    for text in (bytes(SLICE), b"\xff" * SLICE, b"\x01" * SLICE):
+        assert all(parse(text, layout) is None for layout in LAYOUTS)
