@@ -78,6 +78,9 @@ _NEAR = 0.1
 # An array of performance_schema, aligned and with malloc's header, is a block of so many bytes more, at most.
 _MORE = 4096 + 64 + 16
 
+# mimalloc rounds up large blocks by so much at most (_mi_os_good_alloc_size).
+_EIGHTH = 1 / 8
+
 # glibc's header of a small block that malloc has given out: the word with its size (malloc.c, "chunk").
 _HEADER = 8
 
@@ -91,7 +94,7 @@ def ledger(
     """From a look from outside, the server's own labels, what its malloc says of itself, and what a heap probe in it knows."""
     look = _logs_by_size(look, labels)
     asked = account is not None
-    account = account if account and account.holdings else look.books or account
+    account = account if account and account.holdings else look.books.account if look.books else account
     lazy = sum(_lazy(m) for m, k in zip(look.mappings, look.kinds, strict=True) if k in _SWEPT) + sum(o.lazy for o in look.own)
     whole = _of_kind(look, Kind.MALLOC, "heap", f"what no other class claims; malloc is {look.malloc.title}")
     server = [*_pool(look, labels), *_own(look.own, _caches(look, labels)), whole]
@@ -112,8 +115,8 @@ def ledger(
         Line("heap", LAZY, lazy, lazy, "smaps: LazyFree", "exact", "given back with MADV_FREE, and the kernel's to take"),
     ]
     if labels:
-        walked = look.heap is not None and bool(look.heap.arenas)
-        lines = _named(lines, _links(labels, walked), labels.tables, _blocks(look))
+        walked = look.books is not None or (look.heap is not None and bool(look.heap.arenas))
+        lines = _named(lines, _links(labels, walked), labels.tables, _blocks(look), _EIGHTH if look.books else 0)
     if sampled:
         lines = _by_function(lines, sampled)
     lines = [line for line in lines if line.resident]
@@ -312,6 +315,8 @@ def _own(own: Sequence[Own], caches: Map[str, int]) -> list[Line]:
 
 
 def _blocks(look: Outside) -> list[Block]:
+    if look.books:
+        return look.books.blocks
     return [b for row in look.heap.mapped.values() for b in row] if look.heap else []
 
 
@@ -345,22 +350,27 @@ def _unfound(lines: list[Line], labels: Labels) -> list[Line]:
     return [*found, *(pools.get(line.owner, line) for line in lines)]
 
 
-def _named(lines: list[Line], labels: list[Label], tables: Sequence[int], blocks: list[Block]) -> list[Line]:
-    """Live heap by owner, as far as the server names them; what is left of it stays."""
+def _named(lines: list[Line], labels: list[Label], tables: Sequence[int], blocks: list[Block], rounded: float) -> list[Line]:
+    """Live heap by owner, as far as the server names them; what is left of it stays. ``rounded``: by which share malloc may have
+    rounded up the sizes of its large ``blocks``.
+    """
     pools = {line.owner: line for line in lines if line.owner in _POOLS}
     left = sorted(blocks, key=lambda b: b.size)
     # First whole blocks by their sizes, for every owner, and only then what nobody can be told to have.
-    found = [_matching(left, tables if label.owner == SCHEMA else label.sizes or [label.bytes], label.near) for label in labels]
+    found = [
+        _matching(left, tables if label.owner == SCHEMA else label.sizes or [label.bytes], label.near, rounded)
+        for label in labels
+    ]
     # A block that is known by its size alone is nothing where there is none of that size.
     known = [(label, taken) for label, taken in zip(labels, found, strict=True) if taken or not label.whole]
     for taken in found:
         if taken:
-            pools[MAPPED] = _less(pools[MAPPED], *_sum(taken))
+            pools[MAPPED] = _less(pools[MAPPED], *_sum([block for block, _ in taken]))
     named: dict[int, Line] = {}
     # Of what is not in memory nobody knows whose it is, but that it is none of what was zeroed. All others have their share.
     before = dict(pools)
     for label, taken in sorted(known, key=lambda k: not k[0].zeroed):
-        resident, size = _sum(taken)
+        resident, size = sum(block.resident for block, _ in taken), sum(asked for _, asked in taken)
         more = 0 if taken and label.near else label.bytes - size
         for owner in _LARGE_FIRST if label.zeroed and not blocks else _POOLS:
             if more > 0 and (pool := pools.get(owner)) and pool.size:
@@ -378,17 +388,19 @@ def _named(lines: list[Line], labels: list[Label], tables: Sequence[int], blocks
     return [*order[:heap], *(named[id(label)] for label, _ in known), *pools.values(), *order[heap:]]
 
 
-def _exactly(taken: list[Block]) -> str:
+def _exactly(taken: Sequence[object]) -> str:
     return f"{len(taken)} blocks found by their sizes" if taken else ""
 
 
-def _matching(left: list[Block], sizes: Sequence[int], near: float) -> list[Block]:
-    """The blocks that are as large as these arrays, to a share ``near``; they are removed from ``left``, which is sorted."""
+def _matching(left: list[Block], sizes: Sequence[int], near: float, rounded: float) -> list[tuple[Block, int]]:
+    """The blocks that are as large as these arrays, to a share ``near``, or larger by up to the share ``rounded``, each with what
+    was asked for; they are removed from ``left``, which is sorted.
+    """
     found = []
     for size in sizes:
         for i, block in enumerate(left):
-            if size * (1 - near) < block.size <= size * (1 + near) + _MORE:
-                found.append(left.pop(i))
+            if size * (1 - near) < block.size <= size * (1 + max(near, rounded)) + _MORE:
+                found.append((left.pop(i), size if rounded else block.size))
                 break
     return found
 

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dballoc.explain.books.account import HELD, LIVE_LARGE, LIVE_SMALL, OWN, Account, Holding, account
+from dballoc.explain.glibc import Block
 from dballoc.explain.memory import Memory, Span
 from dballoc.explain.smaps import Mapping
 
@@ -69,9 +70,18 @@ class Segment:
     pages: list[Page]
 
 
-def read(memory: Memory, mappings: Sequence[Mapping]) -> Account | None:
+@dataclass(frozen=True)
+class Books:
+    """``blocks``: those with a page of their own; malloc has rounded up their sizes, by at most an eighth."""
+
+    account: Account
+    blocks: list[Block]
+
+
+def read(memory: Memory, mappings: Sequence[Mapping]) -> Books | None:
     """What lies in the segments within these mappings; None if there are none, as of another version. OSError as it comes."""
     live: dict[str, list[int]] = {LIVE_SMALL: [0, 0], LIVE_LARGE: [0, 0]}
+    blocks: list[Block] = []
     held = own = count = 0
     for at, segment in _segments(memory, mappings):
         count += 1
@@ -86,13 +96,16 @@ def read(memory: Memory, mappings: Sequence[Mapping]) -> Account | None:
             mine[0] += page.used * page.block
             mine[1] += alive
             held += there - alive
+            if page.block > _LARGE and page.used == page.capacity == 1:
+                blocks.append(Block(start, page.block, alive))
     if not count:
         return None
     note = "free blocks of pages in use, and free spans"
-    return account("mimalloc", [
+    found = account("mimalloc", [
         *(Holding(owner, size, resident=there) for owner, (size, there) in live.items()),
         Holding(HELD, held, note, held), Holding(OWN, own, f"headers of {count} segments", own),
     ])  # fmt: skip
+    return Books(found, blocks)
 
 
 def _segments(memory: Memory, mappings: Sequence[Mapping]) -> Iterator[tuple[int, Segment]]:

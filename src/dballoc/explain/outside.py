@@ -8,7 +8,6 @@ from dballoc.allocators import identify, running
 from dballoc.allocators.identify import InUse
 from dballoc.errors import Failure
 from dballoc.explain import address_space, bss, glibc, innodb_pages, mimalloc, pages, threads
-from dballoc.explain.books.account import Account
 from dballoc.explain.glibc import Block, Heap
 from dballoc.explain.memory import Memory
 from dballoc.explain.pages import Kind
@@ -53,7 +52,7 @@ class Outside:
     seconds: float
     charged: int | None = None
     given_back: int = 0
-    books: Account | None = None
+    books: mimalloc.Books | None = None
 
     @property
     def rss(self) -> int:
