@@ -351,8 +351,8 @@ def _unfound(lines: list[Line], labels: Labels) -> list[Line]:
 
 
 def _named(lines: list[Line], labels: list[Label], tables: Sequence[int], blocks: list[Block], rounded: float) -> list[Line]:
-    """Live heap by owner, as far as the server names them; what is left of it stays. ``rounded``: by which share malloc may have
-    rounded up the sizes of its large ``blocks``.
+    """Live heap by owner, as far as the server names them; what is left of it stays. ``rounded``: by which share malloc may
+    have rounded up the sizes of its large ``blocks``.
     """
     pools = {line.owner: line for line in lines if line.owner in _POOLS}
     left = sorted(blocks, key=lambda b: b.size)
@@ -393,13 +393,13 @@ def _exactly(taken: Sequence[object]) -> str:
 
 
 def _matching(left: list[Block], sizes: Sequence[int], near: float, rounded: float) -> list[tuple[Block, int]]:
-    """The blocks that are as large as these arrays, to a share ``near``, or larger by up to the share ``rounded``, each with what
-    was asked for; they are removed from ``left``, which is sorted.
+    """The blocks that are as large as these arrays, to a share ``near``, or larger by up to the share ``rounded``, each with
+    what was asked for; they are removed from ``left``, which is sorted.
     """
     found = []
     for size in sizes:
         for i, block in enumerate(left):
-            if size * (1 - near) < block.size <= size * (1 + max(near, rounded)) + _MORE:
+            if size * (1 - near) <= block.size <= size * (1 + max(near, rounded)) + _MORE:
                 found.append((left.pop(i), size if rounded else block.size))
                 break
     return found
