@@ -1,10 +1,11 @@
 """The ledger: every resident byte on one line, and what no line claims. Pure."""
 
+from collections.abc import Callable, Sequence
 from collections.abc import Mapping as Map
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from dballoc.explain import mimalloc
 from dballoc.explain.books import account as accounts
 from dballoc.explain.books.account import LIVE_ALL, Account
 from dballoc.explain.glibc import Block, Books, Heap
@@ -58,6 +59,7 @@ LIVE, MAPPED, UNNAMED = accounts.LIVE_SMALL, accounts.LIVE_LARGE, "mapped by the
 UNACCOUNTED = "what the allocator does not account for"
 HEADERS, LAZY = "malloc's headers of live blocks", "lazily freed"
 _GLIBC = "glibc's books"
+Rounding = Callable[[int], int]
 _UNOWNED = (LIVE, MAPPED, LIVE_ALL, UNNAMED, Kind.MALLOC, UNACCOUNTED)
 # Whose memory the server's labels name, in this order.
 _POOLS = (LIVE, LIVE_ALL, MAPPED, Kind.MALLOC, UNACCOUNTED)
@@ -76,10 +78,8 @@ _SHARES = {POOL: 1.0, KEYS: 0.82, ARIA: 0.955}
 _NEAR = 0.1
 
 # An array of performance_schema, aligned and with malloc's header, is a block of so many bytes more, at most.
-_MORE = 4096 + 64 + 16
-
-# mimalloc rounds up large blocks by so much at most (_mi_os_good_alloc_size).
-_EIGHTH = 1 / 8
+_ALIGNED = 64 + 16
+_MORE = 4096 + _ALIGNED
 
 # glibc's header of a small block that malloc has given out: the word with its size (malloc.c, "chunk").
 _HEADER = 8
@@ -116,7 +116,7 @@ def ledger(
     ]
     if labels:
         walked = look.books is not None or (look.heap is not None and bool(look.heap.arenas))
-        lines = _named(lines, _links(labels, walked), labels.tables, _blocks(look), _EIGHTH if look.books else 0)
+        lines = _named(lines, _links(labels, walked), labels.tables, _blocks(look), mimalloc.rounded_up if look.books else None)
     if sampled:
         lines = _by_function(lines, sampled)
     lines = [line for line in lines if line.resident]
@@ -350,15 +350,17 @@ def _unfound(lines: list[Line], labels: Labels) -> list[Line]:
     return [*found, *(pools.get(line.owner, line) for line in lines)]
 
 
-def _named(lines: list[Line], labels: list[Label], tables: Sequence[int], blocks: list[Block], rounded: float) -> list[Line]:
-    """Live heap by owner, as far as the server names them; what is left of it stays. ``rounded``: by which share malloc may
-    have rounded up the sizes of its large ``blocks``.
+def _named(
+    lines: list[Line], labels: list[Label], tables: Sequence[int], blocks: list[Block], rounding: Rounding | None
+) -> list[Line]:
+    """Live heap by owner, as far as the server names them; what is left of it stays. ``rounding``: what malloc makes of the
+    size of a large block, None if it takes it as it is.
     """
     pools = {line.owner: line for line in lines if line.owner in _POOLS}
     left = sorted(blocks, key=lambda b: b.size)
     # First whole blocks by their sizes, for every owner, and only then what nobody can be told to have.
     found = [
-        _matching(left, tables if label.owner == SCHEMA else label.sizes or [label.bytes], label.near, rounded)
+        _matching(left, tables if label.owner == SCHEMA else label.sizes or [label.bytes], label.near, rounding)
         for label in labels
     ]
     # A block that is known by its size alone is nothing where there is none of that size.
@@ -392,15 +394,18 @@ def _exactly(taken: Sequence[object]) -> str:
     return f"{len(taken)} blocks found by their sizes" if taken else ""
 
 
-def _matching(left: list[Block], sizes: Sequence[int], near: float, rounded: float) -> list[tuple[Block, int]]:
-    """The blocks that are as large as these arrays, to a share ``near``, or larger by up to the share ``rounded``, each with
-    what was asked for; they are removed from ``left``, which is sorted.
+def _matching(left: list[Block], sizes: Sequence[int], near: float, rounding: Rounding | None) -> list[tuple[Block, int]]:
+    """The blocks that are as large as these arrays, to a share ``near``, each with what was asked for; they are removed from
+    ``left``, which is sorted.
     """
     found = []
     for size in sizes:
+        most = size * (1 + near) + _MORE
+        if rounding:
+            most = rounding(int(size * (1 + near)) + _ALIGNED)
         for i, block in enumerate(left):
-            if size * (1 - near) <= block.size <= size * (1 + max(near, rounded)) + _MORE:
-                found.append((left.pop(i), size if rounded else block.size))
+            if size * (1 - near) <= block.size <= most:
+                found.append((left.pop(i), size if rounding else block.size))
                 break
     return found
 

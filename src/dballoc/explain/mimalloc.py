@@ -36,6 +36,10 @@ _MOST_SLICES = 1 << 28  # 16 TiB
 _LARGE = 128 << 10
 _TRIES = 3
 
+# Sizes below the first are rounded up to multiples of the second (os.c, _mi_os_good_alloc_size); all others to 4 MiB.
+_ROUNDING = ((512 << 10, 4 << 10), (2 << 20, 64 << 10), (8 << 20, 256 << 10), (32 << 20, 1 << 20))
+_LARGEST = 4 << 20
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -72,10 +76,16 @@ class Segment:
 
 @dataclass(frozen=True)
 class Books:
-    """``blocks``: those with a page of their own; malloc has rounded up their sizes, by at most an eighth."""
+    """``blocks``: those with a page of their own, of sizes that were :func:`rounded_up`."""
 
     account: Account
     blocks: list[Block]
+
+
+def rounded_up(size: int) -> int:
+    """What a large block of that size takes."""
+    step = next((step for below, step in _ROUNDING if size < below), _LARGEST)
+    return -(-size // step) * step
 
 
 def read(memory: Memory, mappings: Sequence[Mapping]) -> Books | None:
