@@ -98,11 +98,19 @@ class _Chunks:
 
 @dataclass(frozen=True)
 class Block:
-    """A chunk that malloc mapped by itself: the address and bytes of its pages, how many of those are in memory."""
+    """A block with pages of its own: their address and bytes, how many of those are in memory, and by how much less than
+    ``rounded`` malloc may have rounded up what was asked for (glibc's pages apart).
+    """
 
     address: int
     size: int
     resident: int
+    rounded: int = 0
+
+    @property
+    def asked(self) -> int:
+        """What was asked for, as far as it can be known: what is touched, if malloc has rounded up no more than the rest."""
+        return max(self.resident, self.size - self.rounded)
 
 
 def find_main(

@@ -1,11 +1,10 @@
 """The ledger: every resident byte on one line, and what no line claims. Pure."""
 
-from collections.abc import Callable, Sequence
 from collections.abc import Mapping as Map
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from dballoc.explain import mimalloc
 from dballoc.explain.books import account as accounts
 from dballoc.explain.books.account import LIVE_ALL, Account
 from dballoc.explain.glibc import Block, Books, Heap
@@ -59,7 +58,6 @@ LIVE, MAPPED, UNNAMED = accounts.LIVE_SMALL, accounts.LIVE_LARGE, "mapped by the
 UNACCOUNTED = "what the allocator does not account for"
 HEADERS, LAZY = "malloc's headers of live blocks", "lazily freed"
 _GLIBC = "glibc's books"
-Rounding = Callable[[int], int]
 _UNOWNED = (LIVE, MAPPED, LIVE_ALL, UNNAMED, Kind.MALLOC, UNACCOUNTED)
 # Whose memory the server's labels name, in this order.
 _POOLS = (LIVE, LIVE_ALL, MAPPED, Kind.MALLOC, UNACCOUNTED)
@@ -78,8 +76,7 @@ _SHARES = {POOL: 1.0, KEYS: 0.82, ARIA: 0.955}
 _NEAR = 0.1
 
 # An array of performance_schema, aligned and with malloc's header, is a block of so many bytes more, at most.
-_ALIGNED = 64 + 16
-_MORE = 4096 + _ALIGNED
+_MORE = 4096 + 64 + 16
 
 # glibc's header of a small block that malloc has given out: the word with its size (malloc.c, "chunk").
 _HEADER = 8
@@ -116,7 +113,7 @@ def ledger(
     ]
     if labels:
         walked = look.books is not None or (look.heap is not None and bool(look.heap.arenas))
-        lines = _named(lines, _links(labels, walked), labels.tables, _blocks(look), mimalloc.rounded_up if look.books else None)
+        lines = _named(lines, _links(labels, walked), labels.tables, _blocks(look))
     if sampled:
         lines = _by_function(lines, sampled)
     lines = [line for line in lines if line.resident]
@@ -350,24 +347,17 @@ def _unfound(lines: list[Line], labels: Labels) -> list[Line]:
     return [*found, *(pools.get(line.owner, line) for line in lines)]
 
 
-def _named(
-    lines: list[Line], labels: list[Label], tables: Sequence[int], blocks: list[Block], rounding: Rounding | None
-) -> list[Line]:
-    """Live heap by owner, as far as the server names them; what is left of it stays. ``rounding``: what malloc makes of the
-    size of a large block, None if it takes it as it is.
-    """
+def _named(lines: list[Line], labels: list[Label], tables: Sequence[int], blocks: list[Block]) -> list[Line]:
+    """Live heap by owner, as far as the server names them; what is left of it stays."""
     pools = {line.owner: line for line in lines if line.owner in _POOLS}
     left = sorted(blocks, key=lambda b: b.size)
     # First whole blocks by their sizes, for every owner, and only then what nobody can be told to have.
-    found = [
-        _matching(left, tables if label.owner == SCHEMA else label.sizes or [label.bytes], label.near, rounding)
-        for label in labels
-    ]
+    found = [_matching(left, tables if label.owner == SCHEMA else label.sizes or [label.bytes], label.near) for label in labels]
     # A block that is known by its size alone is nothing where there is none of that size.
     known = [(label, taken) for label, taken in zip(labels, found, strict=True) if taken or not label.whole]
     for taken in found:
         if taken:
-            pools[MAPPED] = _less(pools[MAPPED], *_sum([block for block, _ in taken]))
+            pools[MAPPED] = _less(pools[MAPPED], sum(b.resident for b, _ in taken), sum(b.asked for b, _ in taken))
     named: dict[int, Line] = {}
     # Of what is not in memory nobody knows whose it is, but that it is none of what was zeroed. All others have their share.
     before = dict(pools)
@@ -394,19 +384,19 @@ def _exactly(taken: Sequence[object]) -> str:
     return f"{len(taken)} blocks found by their sizes" if taken else ""
 
 
-def _matching(left: list[Block], sizes: Sequence[int], near: float, rounding: Rounding | None) -> list[tuple[Block, int]]:
+def _matching(left: list[Block], sizes: Sequence[int], near: float) -> list[tuple[Block, int]]:
     """The blocks that are as large as these arrays, to a share ``near``, each with what was asked for; they are removed from
     ``left``, which is sorted.
     """
     found = []
     for size in sizes:
-        most = size * (1 + near) + _MORE
-        if rounding:
-            most = rounding(int(size * (1 + near)) + _ALIGNED)
-        for i, block in enumerate(left):
-            if size * (1 - near) <= block.size <= most:
-                found.append((left.pop(i), size if rounding else block.size))
-                break
+        low, high = size * (1 - near), size * (1 + near) + _MORE
+        fitting = [b for b in left if low <= b.size and b.size - b.rounded <= high]
+        if fitting:
+            # Of several that may have been rounded up to the same, the one of which so much is touched.
+            best = min(fitting, key=lambda b: abs(b.resident - size) if b.rounded else 0)
+            left.remove(best)
+            found.append((best, size if best.rounded else best.size))
     return found
 
 

@@ -36,9 +36,8 @@ _MOST_SLICES = 1 << 28  # 16 TiB
 _LARGE = 128 << 10
 _TRIES = 3
 
-# Sizes below the first are rounded up to multiples of the second (os.c, _mi_os_good_alloc_size); all others to 4 MiB.
-_ROUNDING = ((512 << 10, 4 << 10), (2 << 20, 64 << 10), (8 << 20, 256 << 10), (32 << 20, 1 << 20))
-_LARGEST = 4 << 20
+# The page of a large block is a multiple of a slice; of this, if it is larger than that (MI_MEDIUM_PAGE_SIZE).
+_MEDIUM = 512 << 10
 
 
 @dataclass(frozen=True)
@@ -76,21 +75,15 @@ class Segment:
 
 @dataclass(frozen=True)
 class Books:
-    """``blocks``: those with a page of their own, of sizes that were :func:`rounded_up`."""
+    """``blocks``: those with a page of their own."""
 
     account: Account
     blocks: list[Block]
 
 
-def rounded_up(size: int) -> int:
-    """What a large block of that size takes."""
-    step = next((step for below, step in _ROUNDING if size < below), _LARGEST)
-    return -(-size // step) * step
-
-
 def read(memory: Memory, mappings: Sequence[Mapping]) -> Books | None:
     """What lies in the segments within these mappings; None if there are none, as of another version. OSError as it comes."""
-    live: dict[str, list[int]] = {LIVE_SMALL: [0, 0], LIVE_LARGE: [0, 0]}
+    small = [0, 0]
     blocks: list[Block] = []
     held = own = count = 0
     for at, segment in _segments(memory, mappings):
@@ -102,17 +95,18 @@ def read(memory: Memory, mappings: Sequence[Mapping]) -> Books | None:
             there = span.between(start, start + page.slices * SLICE)
             # Blocks that are free now have been touched as much as others.
             alive = min(page.used * page.block, there * page.used // page.capacity) if page.capacity else 0
-            mine = live[LIVE_LARGE if page.block > _LARGE else LIVE_SMALL]
-            mine[0] += page.used * page.block
-            mine[1] += alive
             held += there - alive
             if page.block > _LARGE and page.used == page.capacity == 1:
-                blocks.append(Block(start, page.block, alive))
+                blocks.append(Block(start, page.block, alive, SLICE if page.block <= _MEDIUM else _MEDIUM))
+            else:
+                small[0] += page.used * page.block
+                small[1] += alive
     if not count:
         return None
     note = "free blocks of pages in use, and free spans"
     found = account("mimalloc", [
-        *(Holding(owner, size, resident=there) for owner, (size, there) in live.items()),
+        Holding(LIVE_SMALL, small[0], resident=small[1]),
+        Holding(LIVE_LARGE, sum(b.asked for b in blocks), f"{len(blocks)} blocks", sum(b.resident for b in blocks)),
         Holding(HELD, held, note, held), Holding(OWN, own, f"headers of {count} segments", own),
     ])  # fmt: skip
     return Books(found, blocks)
