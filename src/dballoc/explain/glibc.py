@@ -110,7 +110,7 @@ class Block:
     @property
     def asked(self) -> int:
         """What was asked for, as far as it can be known: what is touched, if malloc has rounded up no more than the rest."""
-        return max(self.resident, self.size - self.rounded)
+        return max(self.resident, self.size - self.rounded) if self.rounded else self.size
 
 
 def find_main(

@@ -46,6 +46,8 @@ _APART, _INNODB, _HEADERS = "apart", "memory/innodb", "headers of what the instr
 _TRANSACTIONS, _POOL_OF_TRANSACTIONS = "InnoDB's pool of transactions", 4 << 20
 # Blocks of this size are found by it: malloc maps them by themselves.
 LARGE = 128 << 10
+# Headers and links beside powers of two are less than a page.
+_PAGE, _FEW = 4096, 4
 # So many of the biggest users, and sessions, are named.
 _NAMED = 5
 
@@ -234,8 +236,7 @@ def by_owner(
         theirs = min(size, max(0, of_sessions.get(name, 0)))
         owners[SESSIONS] = owners.get(SESSIONS, 0) + theirs
         owners[owner] = owners.get(owner, 0) + size - theirs
-        if blocks == 1 and size >= LARGE:
-            sizes.setdefault(owner, []).append(size)
+        sizes.setdefault(owner, []).extend(_large(blocks, size))
         headers += 0 if name.startswith("memory/innodb/") else blocks * header
     dictionary = next((label.bytes for label in said if label.owner == DICTIONARY), 0)
     # MariaDB's dictionary lies in heaps of InnoDB's that all have one instrument.
@@ -249,6 +250,16 @@ def by_owner(
         Label(owner, size, "performance_schema", sizes=tuple(sorted(sizes.get(owner, ()), reverse=True)))
         for owner, size in sorted(owners.items(), key=lambda a: -a[1])
     ]
+
+
+def _large(blocks: int, size: int) -> list[int]:
+    """The sizes that large blocks may have, of so many that one event has counted; it takes a block of that very size to make
+    something of it.
+    """
+    powers = [1 << bit for bit in range(_PAGE.bit_length() - 1, size.bit_length()) if size >> bit & 1]
+    # InnoDB's buffers of links are powers of two; of a few blocks one may be all but the whole.
+    found = powers if 1 < blocks == len(powers) else [size] if blocks <= _FEW else []
+    return [each for each in found if each >= LARGE]
 
 
 def _owner(event: str) -> str:

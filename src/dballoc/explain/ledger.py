@@ -391,10 +391,11 @@ def _matching(left: list[Block], sizes: Sequence[int], near: float) -> list[tupl
     found = []
     for size in sizes:
         low, high = size * (1 - near), size * (1 + near) + _MORE
-        fitting = [b for b in left if low <= b.size and b.size - b.rounded <= high]
+        # What is touched has been asked for.
+        fitting = [b for b in left if low <= b.size and b.asked <= high]
         if fitting:
-            # Of several that may have been rounded up to the same, the one of which so much is touched.
-            best = min(fitting, key=lambda b: abs(b.resident - size) if b.rounded else 0)
+            # Of several that may have been rounded up to the same, the one of which most is touched.
+            best = max(fitting, key=lambda b: b.resident) if fitting[0].rounded else fitting[0]
             left.remove(best)
             found.append((best, size if best.rounded else best.size))
     return found
