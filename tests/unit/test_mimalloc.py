@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dballoc.explain import mimalloc
 from dballoc.explain.mimalloc import LAYOUTS, SLICE, Layout, Page, Segment, parse
 
 PAGES = [Page(1, 1, 112, 581, 580), Page(2, 8, 20480, 25, 10), Page(10, 48, 3 << 20, 1, 1), Page(58, 454, 0, 0, 0)]
@@ -71,3 +72,15 @@ def test_a_hostile_one_never_has_more_than_its_slices(noise: bytes, at: int, lay
 def test_everything_else_is_none() -> None:
     for text in (bytes(SLICE), b"\xff" * SLICE, b"\x01" * SLICE):
         assert all(parse(text, layout) is None for layout in LAYOUTS)
+
+
+@pytest.mark.parametrize(
+    ("asked", "given"),
+    [
+        (278528, 327680), (450560, 458752), (524352, 1 << 20), (716800, 1 << 20), (2883584, 3 << 20), (4194367, 4718592),
+        (7373032, 7864320), (8390864, 9 << 20), (15040000, 15 << 20), (16778224, 17 << 20), (42240000, 44 << 20),
+    ],
+)  # fmt: skip
+def test_what_it_makes_of_large_blocks(asked: int, given: int) -> None:
+    """Of 2.0.9, seen in MySQL 8.0.33."""
+    assert given - mimalloc.rounded(given) < asked <= given

@@ -36,8 +36,10 @@ _MOST_SLICES = 1 << 28  # 16 TiB
 _LARGE = 128 << 10
 _TRIES = 3
 
-# The page of a large block is a multiple of a slice; of this, if it is larger than that (MI_MEDIUM_PAGE_SIZE).
-_MEDIUM = 512 << 10
+# A large block of at most so many bytes has been rounded up by less than so many: to slices, to MI_MEDIUM_PAGE_SIZE, and the
+# largest to more (os.c, _mi_os_good_alloc_size).
+_ROUNDED = ((512 << 10, SLICE), (8 << 20, 512 << 10), (32 << 20, 1 << 20))
+_MOST_ROUNDED = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ def read(memory: Memory, mappings: Sequence[Mapping]) -> Books | None:
             alive = min(page.used * page.block, there * page.used // page.capacity) if page.capacity else 0
             held += there - alive
             if page.block > _LARGE and page.used == page.capacity == 1:
-                blocks.append(Block(start, page.block, alive, SLICE if page.block <= _MEDIUM else _MEDIUM))
+                blocks.append(Block(start, page.block, alive, rounded(page.block)))
             else:
                 small[0] += page.used * page.block
                 small[1] += alive
@@ -110,6 +112,11 @@ def read(memory: Memory, mappings: Sequence[Mapping]) -> Books | None:
         Holding(HELD, held, note, held), Holding(OWN, own, f"headers of {count} segments", own),
     ])  # fmt: skip
     return Books(found, blocks)
+
+
+def rounded(size: int) -> int:
+    """By less than how much a large block of this size has been rounded up."""
+    return next((less for most, less in _ROUNDED if size <= most), _MOST_ROUNDED)
 
 
 def _segments(memory: Memory, mappings: Sequence[Mapping]) -> Iterator[tuple[int, Segment]]:
