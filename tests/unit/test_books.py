@@ -1,6 +1,7 @@
 """What allocators say of themselves, as the loadable function hands it over, and what a ledger makes of it."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.allocators.identify import InUse
-from dballoc.explain import books, smaps
+from dballoc.explain import books, mimalloc, smaps
 from dballoc.explain.books import account as accounts
 from dballoc.explain.books.account import CACHES, HELD, LAZY, LIVE_ALL, LIVE_LARGE, LIVE_SMALL, OWN, Account, Holding, account
 from dballoc.explain.glibc import Block, Books, Heap
@@ -254,6 +255,38 @@ def test_a_cache_among_the_mallocs_pages_is_none_of_its_blocks() -> None:
     alone = residents(look(60 * MIB), None, read(GPERFTOOLS))
     found = residents(look(80 * MIB), labels, read(GPERFTOOLS))
     assert found == alone | {POOL: 20 * MIB}
+
+
+def walked(blocks: list[Block], small: int = 0) -> Outside:
+    """A look at 60 MiB under mimalloc."""
+    holdings = [
+        Holding(LIVE_SMALL, small, resident=small),
+        Holding(LIVE_LARGE, sum(b.asked for b in blocks), resident=sum(b.resident for b in blocks)),
+    ]
+    return replace(look(60 * MIB, name="mimalloc"), books=mimalloc.Books(account("mimalloc", holdings), blocks))
+
+
+def test_what_malloc_was_asked_for_is_told_by_what_is_touched() -> None:
+    """A table of 2.6 MiB and one of 3 MiB take the same; a block that may have been half a MiB less is not one of 2 MiB."""
+    smaller, larger = Block(1, 3 * MIB, 26 * MIB // 10, MIB // 2), Block(2, 3 * MIB, 3 * MIB, MIB // 2)
+    untouched = Block(3, 4 * MIB, 4096, MIB // 2)
+    assert [b.asked for b in (smaller, larger, untouched, Block(4, MIB, 9))] == [26 * MIB // 10, 3 * MIB, 35 * MIB // 10, MIB]
+    for size, mine in ((26 * MIB // 10, smaller), (3 * MIB, larger), (36 * MIB // 10, untouched)):
+        labels = Labels("8.0", [Label("x", size, "P_S", whole=True)], [], {}, {}, {})
+        found = residents(walked([smaller, larger, untouched]), labels, None)
+        assert found["x"] == mine.resident
+        assert found[LIVE_LARGE] == sum(b.resident for b in (smaller, larger, untouched)) - mine.resident
+    labels = Labels("8.0", [Label("x", 2 * MIB, "P_S", whole=True)], [], {}, {}, {})
+    assert "x" not in residents(walked([smaller, larger, untouched]), labels, None)
+
+
+def test_books_from_outside_are_no_functions() -> None:
+    seen = walked([], 10 * MIB)
+    for said in (None, read({"format": 1, "malloc": "/x/libmimalloc.so", "allocator": "mimalloc"})):
+        found = ledger(seen, None, said)
+        assert {line.owner: line.resident for line in found.lines}[LIVE_SMALL] == 10 * MIB
+        assert found.tiers == ["outside", *(["function"] if said else [])]
+        assert not any("does not count" in note for note in found.notes)
 
 
 def test_what_is_not_in_memory_is_none_of_what_was_zeroed() -> None:

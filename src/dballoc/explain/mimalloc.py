@@ -30,7 +30,6 @@ _ENTRIES = SEGMENT // SLICE
 _PLACES = range(20, 64)
 _TAIL = 5  # words from there to the slices
 _MOST_INFO = 16
-_MOST_SLICES = 1 << 28  # 16 TiB
 
 # A block beyond this has a page of its own (MI_MEDIUM_OBJ_SIZE_MAX).
 _LARGE = 128 << 10
@@ -123,13 +122,16 @@ def _segments(memory: Memory, mappings: Sequence[Mapping]) -> Iterator[tuple[int
     """Address and structure of each. What a large block holds is not looked at."""
     layouts: Sequence[Layout] = LAYOUTS
     behind = 0
+    # A block that has a segment of its own lies in memory that may be written to.
+    most = sum(m.size for m in mappings) + SEGMENT
     for mapping in mappings:
         for at in range(-(-mapping.start // SEGMENT) * SEGMENT, mapping.end, SEGMENT):
             if at < behind:
                 continue
             for _ in range(_TRIES):
                 words = _header(memory, at, mapping)
-                fits = next(((s, lay) for lay in layouts if words and (s := parse(words, lay))), None)
+                found = ((parse(words, layout), layout) for layout in layouts if words)
+                fits = next(((s, layout) for s, layout in found if s and s.slices * SLICE <= most), None)
                 if fits or not words:
                     break
             if fits:
@@ -150,7 +152,7 @@ def parse(header: bytes, layout: Layout) -> Segment | None:
     words = struct.unpack_from(f"<{_PLACES.stop + _TAIL}Q", header)
     for i in _PLACES:
         slices, info, kind, entries = *words[i : i + 2], words[i + 2] & 0xFFFFFFFF, words[i + 3]
-        plausible = 0 < info <= _MOST_INFO and info < slices < _MOST_SLICES and kind <= 1 and entries == min(slices, _ENTRIES)
+        plausible = 0 < info <= _MOST_INFO and info < slices and kind <= 1 and entries == min(slices, _ENTRIES)
         if plausible and (kind == 1 or slices == _ENTRIES):
             pages = _pages(header, (i + _TAIL) * 8, layout, slices, info)
             if pages is not None:
