@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 ERROR = 0.05
 LOOKS = (6, 10, 20, 40)
 FIRST_LOOK, LAST_LOOK = LOOKS[0], LOOKS[-1]
-_SPENDING = 2
+# Of the error a look has spent its share of the planned blocks, raised to this.
+SPENDING = 2
 # A look that comes later than at this share of the planned blocks would take from the last one and save little.
 _LATEST = 2 / 3
 
@@ -36,7 +37,7 @@ class Procedure:
         """The level of every printed interval and every verdict after the blocks ``done``: that of the look they are at, or,
         between two, of the next one.
         """
-        spent = [0.0, *((look / self.looks[-1]) ** _SPENDING for look in self.looks)]
+        spent = [0.0, *((look / self.looks[-1]) ** SPENDING for look in self.looks)]
         at = next((i for i, look in enumerate(self.looks) if self.done <= look), len(self.looks) - 1)
         return 1 - ERROR * (spent[at + 1] - spent[at]) / self.family
 

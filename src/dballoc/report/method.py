@@ -4,7 +4,7 @@ from dballoc.analysis.campaign import Campaign
 from dballoc.analysis.collapse import SHARE
 from dballoc.analysis.curves import CONFIDENCE
 from dballoc.analysis.preference import Preference
-from dballoc.analysis.procedure import ERROR, MARGIN, Procedure
+from dballoc.analysis.procedure import ERROR, MARGIN, SPENDING, Procedure
 from dballoc.analysis.resolution import POWER
 from dballoc.experiment.units import format_duration
 from dballoc.report.numbers import count, listing, percent
@@ -30,8 +30,8 @@ def text(campaign: Campaign, procedures: dict[str, Procedure], preference: Prefe
         *said,
         "Primary: server CPU per transaction (duet); throughput at the highest level, peak RSS and idle RSS (solo); each for "
         f"every variant and workload: a family of {family}. The error of {percent(ERROR, 0)} is shared by the family, evenly, "
-        f"and by the looks, of which each has spent its (share of the planned blocks)² of it: {'; '.join(levels)}. Everything "
-        f"else is descriptive, with plain {percent(CONFIDENCE, 0)} intervals.",
+        f"and by the looks, of which each has spent its (share of the planned blocks){'⁰¹²³⁴⁵⁶⁷⁸⁹'[SPENDING]} of it: "
+        f"{'; '.join(levels)}. Everything else is descriptive, with plain {percent(CONFIDENCE, 0)} intervals.",
         f"Verdicts: higher or lower, if the interval excludes 1; equivalent within ±{percent(MARGIN, 0)}, if it lies within; "
         f"else no difference shown, with the smallest difference that as many blocks would show in {percent(POWER, 0)} of "
         "campaigns. Undecided is a valid ending.",
