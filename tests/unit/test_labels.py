@@ -1,6 +1,6 @@
 """Whose memory the server's own figures are: each byte with one owner."""
 
-from dballoc.explain.labels import DICTIONARY, LOGS, POOL, SESSIONS, Label, biggest, by_owner, by_user, filled
+from dballoc.explain.labels import DICTIONARY, LOGS, POOL, POOL_EVENT, SESSIONS, Label, biggest, by_owner, by_user, filled
 
 MIB = 1 << 20
 
@@ -36,8 +36,12 @@ def test_large_blocks_are_known_by_their_sizes() -> None:
 
 def test_what_the_caches_have_filled() -> None:
     status = {"innodb_buffer_pool_pages_total": "100", "innodb_buffer_pool_pages_free": "90", "key_blocks_used": "3"}
-    found = filled({"innodb_page_size": "16384", "key_cache_block_size": "1024", "aria_block_size": "8192"}, status)
+    variables = {"innodb_page_size": "16384", "key_cache_block_size": "1024", "aria_block_size": "8192"}
+    found = filled(variables, status, {})
     assert found == {POOL: 10 * 16384, "key cache (MyISAM)": 3072, "Aria page cache": 0}
+    # MySQL counts what describes the pages with them.
+    variables["innodb_buffer_pool_size"] = str(128 * MIB)
+    assert filled(variables, status, {POOL_EVENT: (1, 131 * MIB)})[POOL] == 10 * 16384 + 3 * MIB
 
 
 def test_what_is_freed_elsewhere_makes_no_session_larger_than_its_event() -> None:

@@ -172,6 +172,32 @@ def test_a_cache_is_known_by_its_size(size: int, owner: str) -> None:
     assert [line.resident for line in ledger(look, labels).lines if line.owner == owner] == [MIB]
 
 
+def test_a_pool_in_pieces() -> None:
+    """As MySQL 9.7 maps one of 2 GiB: 16 chunks of 128 MiB, each with the descriptors of its pages."""
+    chunk = 128 * MIB
+    variables = {"innodb_buffer_pool_chunk_size": str(chunk)}
+    labels = Labels("9.7.4", [], [], {POOL: 16 * chunk}, variables, {})
+    piece, other = Own(1, chunk + 3 * MIB, 20 * MIB), Own(2, 5 * MIB, 4 * MIB)
+    # Two of them lie side by side.
+    own = [piece] * 14 + [replace(piece, size=2 * piece.size, resident=2 * piece.resident), other]
+    look = Outside(1, 0.0, IN_USE, [], [], None, own, 1, 0, 0, 0.0)
+    found = {line.owner: line.resident for line in ledger(look, labels).lines}
+    assert found == {POOL: 16 * 20 * MIB, "mapped by the server itself": 4 * MIB}
+    # Half of a pool is none.
+    few = replace(look, own=[piece] * 8)
+    assert POOL not in {line.owner for line in ledger(few, labels).lines}
+
+
+def test_a_pool_that_its_pages_tell_in_part() -> None:
+    """MySQL counts descriptors with it, which are no pages."""
+    pool = replace(smaps.parse(SMAPS)[11], flags=None, innodb=True, rss=40 * MIB)
+    rest = replace(pool, start=1 << 40, end=(1 << 40) + 200 * MIB, rss=30 * MIB, innodb=False)
+    look = Outside(1, 0.0, IN_USE, [pool, rest], [Kind.POOL, Kind.MALLOC], None, [], 1, 0, 0, 0.0)
+    labels = Labels("8.0", [], [], {POOL: 128 * MIB}, {}, {}, filled={POOL: 45 * MIB})
+    found = {line.owner: line.resident for line in ledger(look, labels).lines}
+    assert found == {Kind.POOL: 40 * MIB, POOL: 5 * MIB, Kind.MALLOC: 25 * MIB}
+
+
 def test_log_buffers_are_apart_from_the_pool_where_their_size_tells_them() -> None:
     pool, logs = smaps.parse(SMAPS)[11], smaps.parse(SMAPS)[11]
     logs = replace(logs, start=1 << 40, end=(1 << 40) + 16 * MIB, rss=5 * MIB)

@@ -12,7 +12,20 @@ from dballoc.allocators import running
 from dballoc.catalogue import bounds as catalogue
 from dballoc.catalogue import verdicts as limits_of_verdicts
 from dballoc.errors import Failure, UsageError
-from dballoc.explain import books, bounds, doublewrite, evidence, function, huge, labels, once, outside, procedure, verdicts
+from dballoc.explain import (
+    books,
+    bounds,
+    doublewrite,
+    evidence,
+    function,
+    huge,
+    labels,
+    once,
+    outside,
+    procedure,
+    uncounted,
+    verdicts,
+)
 from dballoc.explain.books.account import Account
 from dballoc.explain.bounds import Bounds, Room
 from dballoc.explain.evidence import Evidence
@@ -76,7 +89,7 @@ def explain(pid: int, who: Credentials | None, whole: bool = False, sample: Samp
     notes: list[str] = []
     said, account, sections = _ask(pid, who, whole, notes) if who else (None, None, procedure.unasked("--no-sql: not asked"))
     if said:
-        said.heap.extend(filter(None, (doublewrite.label(pid, said.variables), once.label(look))))
+        said.heap.extend(filter(None, (doublewrite.label(pid, said.variables), once.label(look), *uncounted.labels(said))))
     found = ledger(look, said, account, _sampled(look, sample, notes))
     found.notes.extend([*notes, *_apart(pid)])
     room = Room(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), _limit(pid))

@@ -57,8 +57,8 @@ def _pools(mapping: Mapping, head: Head) -> list[tuple[int, int]]:
     """Start and end of each part of a mapping that holds pages."""
     step = -(-mapping.size // _PLACES // _PAGE) * _PAGE or _PAGE
     begin = -(-mapping.start // _PAGE) * _PAGE
-    # What is not in memory, or was never written, may be anybody's.
-    seen = [(at, header) for at in range(begin, mapping.end - HEADER, step) if any(header := head(at))]
+    # What is not in memory may be anybody's.
+    seen = [(at, header) for at in range(begin, mapping.end - HEADER, step) if (header := head(at))]
     if len(seen) < _WINDOW:
         return []
     window, pages = np.ones(_WINDOW), [is_page(header) for _, header in seen]

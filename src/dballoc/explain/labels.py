@@ -12,6 +12,11 @@ from dballoc.catalogue import instruments
 POOL, SCHEMA, LOGS = "InnoDB buffer pool", "performance_schema itself", "InnoDB log buffers"
 KEYS, ARIA, SESSIONS, DICTIONARY = "key cache (MyISAM)", "Aria page cache", "sessions", "InnoDB dictionary"
 
+POOL_EVENT = "memory/innodb/buf_buf_pool"
+
+# (blocks, bytes) of each event.
+Counted = dict[str, tuple[int, int]]
+
 # What it takes that the server counts its memory from the beginning.
 AT_NEXT_START = "for the next start: performance_schema = ON, performance_schema_instrument = 'memory/%=ON'"
 
@@ -73,7 +78,7 @@ class Label:
 class Labels:
     """``heap``: what lies in malloc's memory; ``tables``: sizes of performance_schema's own tables; ``own``: bytes of what the
     server maps itself, by owner; ``variables`` and ``status`` by name in lower case; ``sessions``: (user, connections, bytes);
-    ``filled``: bytes of ``own`` that are in use.
+    ``filled``: bytes of ``own`` that are in use; ``counted``: (blocks, bytes) of each memory instrument, if enough are on.
     """
 
     version: str
@@ -85,6 +90,7 @@ class Labels:
     sessions: list[tuple[str, int, int]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     filled: dict[str, int] = field(default_factory=dict)
+    counted: Counted = field(default_factory=dict)
 
     @property
     def mariadb(self) -> bool:
@@ -108,8 +114,10 @@ def read(cursor: Cursor) -> Labels:
         Label(SESSIONS, sum(size for *_, size in sessions), "processlist" if "mariadb" in version.lower() else "P_S"),
         Label(LOGS, _number(variables.get("innodb_log_buffer_size")), "innodb_log_buffer_size", whole=True),
     ]
+    counted: Counted = {}
     if variables.get("performance_schema", "OFF") == "ON":
-        heap += _instruments(cursor, "mariadb" in version.lower(), said, notes) or said
+        counted, of_sessions = _counted(cursor, notes)
+        heap += by_owner(counted, of_sessions, 0 if "mariadb" in version.lower() else _HEADER, said) if counted else said
     else:
         heap += said
         notes.append(f"performance_schema is off: the heap's owners are known by status and variables alone; {AT_NEXT_START}")
@@ -134,15 +142,18 @@ def read(cursor: Cursor) -> Labels:
         status,
         by_user(sessions),
         notes,
-        filled(variables, status),
+        filled(variables, status, counted),
+        counted,
     )
 
 
-def filled(variables: dict[str, str], status: dict[str, str]) -> dict[str, int]:
+def filled(variables: dict[str, str], status: dict[str, str], counted: Counted) -> dict[str, int]:
     """Bytes of the caches that the server maps itself, as far as it has used them since it started. Pure."""
     pages = _number(status.get("innodb_buffer_pool_pages_total")) - _number(status.get("innodb_buffer_pool_pages_free"))
+    # MySQL counts its pool with the descriptors of all pages, which it has made at its start.
+    descriptors = counted.get(POOL_EVENT, (0, 0))[1] - _number(variables.get("innodb_buffer_pool_size"))
     return {
-        POOL: max(0, pages) * _number(variables.get("innodb_page_size")),
+        POOL: max(0, pages) * _number(variables.get("innodb_page_size")) + max(0, descriptors),
         KEYS: _number(status.get("key_blocks_used")) * _number(variables.get("key_cache_block_size")),
         ARIA: _number(status.get("aria_pagecache_blocks_used")) * _number(variables.get("aria_block_size")),
     }
@@ -201,25 +212,24 @@ def biggest(sessions: Sequence[tuple[str, str, int]]) -> tuple[tuple[str, int], 
     return (*users, *((f"session {number} of {user}", size) for number, user, size in single))
 
 
-def _instruments(cursor: Cursor, mariadb: bool, said: Sequence[Label], notes: list[str]) -> list[Label]:
-    """By owner, if enough of them are on. They count from when they were switched on. ``said``: what it says elsewhere."""
+def _counted(cursor: Cursor, notes: list[str]) -> tuple[Counted, dict[str, int]]:
+    """Of every event, and the bytes of it that sessions have; nothing unless enough instruments are on. They count from when
+    they were switched on.
+    """
     try:
         [(on, every)] = _rows(cursor, _ENABLED)
         few = not every or int(on or 0) < _ENOUGH * every
         notes.append(f"{int(on or 0)} of {every} memory instruments are on" + (f"; {AT_NEXT_START}" if few else ""))
         if few:
-            return []
+            return {}, {}
         counted = {str(name): (int(count), int(size)) for name, count, size in _rows(cursor, _INSTRUMENTS)}
-        of_sessions = {str(name): int(size or 0) for name, size in _rows(cursor, _OF_SESSIONS)}
+        return counted, {str(name): int(size or 0) for name, size in _rows(cursor, _OF_SESSIONS)}
     except pymysql.Error as error:
         notes.append(f"memory instruments cannot be read: {error.args[-1]}")
-        return []
-    return by_owner(counted, of_sessions, 0 if mariadb else _HEADER, said)
+        return {}, {}
 
 
-def by_owner(
-    counted: dict[str, tuple[int, int]], of_sessions: dict[str, int], header: int, said: Sequence[Label] = ()
-) -> list[Label]:
+def by_owner(counted: Counted, of_sessions: dict[str, int], header: int, said: Sequence[Label] = ()) -> list[Label]:
     """What the instruments have counted, each byte with one owner. Pure.
 
     ``counted``: (blocks, bytes) of each event; ``of_sessions``: those bytes that connections have; ``header``: bytes before

@@ -69,6 +69,7 @@ _AGREED = 0.01
 # Kinds whose pages may be lazily freed; of a heap that was walked it is not known which chunks those are.
 _SWEPT = (Kind.POOL, Kind.MALLOC, Kind.STACK, Kind.OLD_STACK, Kind.DATA)
 _MOST_LOGS = 2
+_CHUNK = "innodb_buffer_pool_chunk_size"
 
 # Of what a cache's variable asks for, the share that it maps in one piece: the rest are its hash and its links.
 # The smaller the blocks, the more of these: 1 KiB of the key cache, 8 KiB of Aria's.
@@ -94,10 +95,10 @@ def ledger(
     account = account if account and account.holdings else look.books.account if look.books else account
     lazy = sum(_lazy(m) for m, k in zip(look.mappings, look.kinds, strict=True) if k in _SWEPT) + sum(o.lazy for o in look.own)
     whole = _of_kind(look, Kind.MALLOC, "heap", f"what no other class claims; malloc is {look.malloc.title}")
-    server = [*_pool(look, labels), *_own(look.own, _caches(look, labels)), whole]
+    server = [*_pool(look, labels), *_own(look.own, _caches(look, labels), _number(labels, _CHUNK)), whole]
     if labels:
         # Before malloc's own books divide its pages: a cache among them is none of its blocks.
-        server = _unfound(server, labels)
+        server = _unfound(server, labels, sum(m.rss for m in look.mappings if m.innodb))
     whole = server.pop()
     lines = [
         *server,
@@ -294,16 +295,19 @@ def _caches(look: Outside, labels: Labels | None) -> dict[str, int]:
     return {owner: size for owner, size in known.items() if not (pool and owner == POOL)}
 
 
-def _own(own: Sequence[Own], caches: Map[str, int]) -> list[Line]:
-    """What the server has mapped itself, by the cache whose size it has."""
+def _own(own: Sequence[Own], caches: Map[str, int], chunk: int) -> list[Line]:
+    """What the server has mapped itself, by the cache whose size it has; a pool may lie in pieces of one or more chunks."""
     left, found = sorted(own, key=lambda o: -o.size), []
     for owner, asked in caches.items():
         wanted = asked * _SHARES[owner]
         near = [o for o in left if abs(o.size - wanted) <= _NEAR * asked]
-        if near:
-            mine = min(near, key=lambda o: abs(o.size - wanted))
-            left.remove(mine)
-            found.append(Line("server", owner, mine.resident - mine.lazy, mine.size, "mapped, and of its size", "likely"))
+        mine = [min(near, key=lambda o: abs(o.size - wanted))] if near else []
+        if not mine and owner == POOL and chunk:
+            mine = [o for o in left if o.size >= chunk and o.size % chunk <= _NEAR * o.size]
+        if mine and abs(sum(o.size for o in mine) - wanted) <= _NEAR * asked:
+            left = [o for o in left if o not in mine]
+            resident, size = sum(o.resident - o.lazy for o in mine), sum(o.size for o in mine)
+            found.append(Line("server", owner, resident, size, "mapped, and of its size", "likely"))
     if left:
         note = f"{len(left)} of 1 MiB or more"
         resident, size = _sum(left)
@@ -331,18 +335,22 @@ def _links(labels: Labels, walked: bool) -> list[Label]:
     return [*labels.heap, *more]
 
 
-def _unfound(lines: list[Line], labels: Labels) -> list[Line]:
-    """Caches that the server maps itself and that no size has told: what they have filled, of what nobody else claims."""
+def _unfound(lines: list[Line], labels: Labels, part: int) -> list[Line]:
+    """Caches that the server maps itself and that no size has told: what they have filled, of what nobody else claims.
+    ``part``: bytes of the pool that are known by the pages in them, its descriptors are not.
+    """
     there = {line.owner for line in lines if line.resident} | {label.owner for label in labels.heap}
-    if Kind.POOL in there:
+    if Kind.POOL in there and not part:
         there.add(POOL)
     pools = {line.owner: line for line in lines if line.owner in (UNNAMED, Kind.MALLOC)}
     found = []
     for owner, size in labels.filled.items():
+        missing = size - part if owner == POOL else size
         for place, pool in pools.items():
-            if owner not in there and size and pool.resident >= size:
-                pools[place] = _less(pool, size, size)
-                found.append(Line("server", owner, size, labels.own.get(owner, size), "status: what it has filled", "labelled"))
+            if owner not in there and missing > 0 and pool.resident >= missing:
+                pools[place] = _less(pool, missing, min(missing, pool.size))
+                whole = missing if part and owner == POOL else labels.own.get(owner, size)
+                found.append(Line("server", owner, missing, whole, "status: what it has filled", "labelled"))
                 there.add(owner)
     return [*found, *(pools.get(line.owner, line) for line in lines)]
 

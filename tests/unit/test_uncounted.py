@@ -1,0 +1,44 @@
+"""What MySQL's instruments leave out, by the size of the pool: as seen in 8.0.33 with pools of 128 MiB and of 2 GiB."""
+
+import pytest
+
+from dballoc.explain import uncounted
+from dballoc.explain.labels import POOL_EVENT, Label, Labels
+
+MIB = 1 << 20
+
+
+def said(pool: int, version: str = "8.0.33", events: int = 6628) -> Labels:
+    variables = {
+        "innodb_buffer_pool_size": str(pool), "innodb_adaptive_hash_index_parts": "8", "innodb_page_size": "16384",
+    }  # fmt: skip
+    counted = {POOL_EVENT: (1, pool + 3 * MIB), "memory/innodb/os0event": (events, events * 136)}
+    return Labels(version, [], [], {}, variables, {}, counted=counted)
+
+
+@pytest.mark.parametrize(("pool", "index", "locks"), [(128 * MIB, 278528, 335872), (2048 * MIB, 4427776, 5316608)])
+def test_hash_tables_have_a_size_that_tells_them(pool: int, index: int, locks: int) -> None:
+    """glibc's blocks of them, whole pages."""
+    tables, events = uncounted.labels(said(pool))
+    assert len(tables.sizes) == 11
+    for size, block in zip(tables.sizes, [index] * 8 + [locks] * 3, strict=True):
+        assert size * (1 - tables.near) <= block <= size * (1 + tables.near) + 4096 + 80
+    assert events.bytes == 3 * 136 * pool // 16384
+
+
+def test_what_is_counted_is_not_told_twice() -> None:
+    [tables] = uncounted.labels(said(128 * MIB, "9.7.4", 3 * 8192))
+    assert tables.owner == uncounted.TABLES
+    found = said(128 * MIB)
+    found.counted["memory/innodb/hash0hash"] = (11, 3 * MIB)
+    assert [label.owner for label in uncounted.labels(found)] == [uncounted.EVENTS]
+
+
+def test_nothing_is_known_of_others() -> None:
+    assert uncounted.labels(said(128 * MIB, "10.11.19-MariaDB")) == []
+    assert uncounted.labels(Labels("8.0.33", [Label("x", 1, "y")], [], {}, {}, {})) == []
+
+
+@pytest.mark.parametrize(("number", "factor"), [(1 << 19, 1.055), (5 << 17, 1.0133), ((1 << 20) - 9000, 1.128)])
+def test_a_table_is_not_near_a_power_of_2(number: int, factor: float) -> None:
+    assert uncounted.cells(number) == pytest.approx(factor * number, rel=0.001)
