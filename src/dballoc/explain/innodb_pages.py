@@ -29,9 +29,10 @@ _MOST_LSN = 1 << 56
 
 # A mapping is looked at in so many places, or at every _PAGE.
 _PLACES = 2048
-# A pool has other things in it (descriptors of each of its chunks, hash tables, locks), others have copies of pages: the most
-# of so many places decide. More than so many bytes of something else are no part of it.
-_WINDOW, _GAP = 17, 16 << 20
+# Others have copies of pages: the most of so many places decide.
+_WINDOW = 17
+# Each chunk of a pool begins with the descriptors of its pages, 2.3 % of it; of small chunks it may be a little more.
+_DESCRIPTORS, _GAP = 0.035, 4 << 20
 # What is smaller is more likely somebody's copies of pages (the doublewrite buffer).
 _LEAST = 64 << 20
 
@@ -65,18 +66,23 @@ def _pools(mapping: Mapping, head: Head) -> list[tuple[int, int]]:
     inside = np.convolve(pages, window, "same") * 2 > np.convolve(np.ones(len(seen)), window, "same")
     runs: list[list[int]] = []
     for first, stop in np.flatnonzero(np.diff(inside, prepend=False, append=False)).reshape(-1, 2).tolist():
-        if runs and (first - runs[-1][1]) * step <= _GAP:
+        if runs and first - runs[-1][1] <= _before(stop - first, step):
             runs[-1][1] = stop
         else:
             runs.append([first, stop])
     found = [
         (
-            mapping.start if first * step <= _GAP else seen[first][0],
+            mapping.start if first <= _before(stop - first, step) else seen[first][0],
             mapping.end if (len(seen) - stop) * step <= _GAP else min(seen[stop - 1][0] + step, mapping.end),
         )
         for first, stop in runs
     ]
     return [(start, end) for start, end in found if end - start >= _LEAST]
+
+
+def _before(pages: int, step: int) -> float:
+    """Of how many places before so many with pages the descriptors may be."""
+    return max(_GAP / step, _DESCRIPTORS * pages)
 
 
 def _part(mapping: Mapping, start: int, end: int, innodb: bool, count: Count) -> Mapping:

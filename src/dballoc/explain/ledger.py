@@ -168,7 +168,9 @@ def _is_log(mapping: Mapping, labels: Labels | None) -> bool:
 
 
 def _logs_by_size(look: Outside, labels: Labels | None) -> Outside:
-    """Log buffers that no flags have told from others' mappings, beside a pool that its pages have told."""
+    """MariaDB's log buffers that no flags have told from others' mappings, beside a pool that its pages have told."""
+    if not labels or not labels.mariadb or look.books:  # as large as mimalloc's segments
+        return look
     whole = {(own.start, own.size) for own in look.own}
     mine = {
         m.start

@@ -1,4 +1,5 @@
-"""What MySQL's InnoDB allocates at its start past all instruments, by the size of its pool; as a heap probe saw it in 8.0.33.
+"""What MySQL's InnoDB allocates at its start past all instruments, by the size of its pool; as a heap probe saw it in 8.0.33,
+and glibc's large blocks show it in 9.7.4.
 
 Hash tables (hash0hash, 8 bytes a cell): the adaptive hash index has one in every 512 bytes of the pool, in
 innodb_adaptive_hash_index_parts tables, whether it is on or off (btr_search_sys_create); locks have three tables of 5 cells for
@@ -27,9 +28,10 @@ def labels(said: Labels) -> list[Label]:
     pool, parts = number("innodb_buffer_pool_size"), number("innodb_adaptive_hash_index_parts")
     pages = pool // (number("innodb_page_size") or 16384)
     found = []
-    if _TABLE not in said.counted:
-        of_index = int(_CELL * cells(pool // _POOL_OF_CELL // parts)) if parts else 0
-        sizes = (*[of_index] * parts, *[int(_CELL * cells(_LOCKS * pages))] * _LOCK_TABLES)
+    of_index = int(_CELL * cells(pool // _POOL_OF_CELL // parts)) if parts else 0
+    sizes = (*[of_index] * parts, *[int(_CELL * cells(_LOCKS * pages))] * _LOCK_TABLES)
+    # 9.7.4 has the instrument, and counts nothing but the tables' heads.
+    if said.counted.get(_TABLE, (0, 0))[1] < sum(sizes) // 2:
         found.append(Label(TABLES, sum(sizes), "by the size of the pool", sizes=sizes, near=_NEAR, zeroed=True))
     blocks, size = said.counted.get(_EVENT, (0, 0))
     if 0 < blocks < _EVENTS_OF_PAGE * pages:
