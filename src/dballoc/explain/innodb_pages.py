@@ -40,14 +40,17 @@ Head = Callable[[int], bytes]
 Count = Callable[[int, int], Counts]
 
 
-def split(mappings: Sequence[Mapping], head: Head, count: Count) -> list[Mapping]:
+def split(mappings: Sequence[Mapping], head: Head, count: Count, alone: bool) -> list[Mapping]:
     """The mappings, with each part that holds pages one of its own. ``head``: the first :data:`HEADER` bytes at an address,
-    fewer if they are not in memory; ``count``: what is resident from one address to another.
+    fewer if they are not in memory; ``count``: what is resident from one address to another; ``alone``: the server's pool is
+    never in one mapping with others, as MariaDB's, whose flags differ: a mapping that holds pages is the pool's whole.
     """
     found: list[Mapping] = []
     for mapping in mappings:
         plain = mapping.flags is None and mapping.private and mapping.rss >= _LEAST
         pools = _pools(mapping, head) if plain else []
+        if alone and pools:
+            pools = [(mapping.start, mapping.end)]
         edges = sorted({mapping.start, mapping.end, *(edge for pool in pools for edge in pool)})
         for start, end in pairwise(edges):
             found.append(_part(mapping, start, end, (start, end) in pools, count) if len(edges) > 2 or pools else mapping)

@@ -18,6 +18,10 @@ from dballoc.host import inside, limits
 _LARGE = 1 << 20
 
 
+# As the catalogue names its executable; before 10.4 it was mysqld, whose pool may lie beside others'.
+_MARIADB = ("mariadbd",)
+
+
 @dataclass(frozen=True)
 class Own:
     """Memory that the server has mapped itself: no malloc's, no stack, no file. Bytes; ``lazy``: of ``resident``, given back
@@ -73,7 +77,12 @@ def look(pid: int) -> Outside:
         heap: Heap | None = None
         own: list[Own] = []
         with Memory(pid) as memory:
-            mappings = innodb_pages.split(mappings, lambda at: memory.head(at, innodb_pages.HEADER), memory.count)
+            mappings = innodb_pages.split(
+                mappings,
+                lambda at: memory.head(at, innodb_pages.HEADER),
+                memory.count,
+                Path(malloc.executable).name in _MARIADB,
+            )
             mappings = bss.split(mappings, lambda path: _head(pid, path), lambda a, b: memory.span(a, b).resident)
             if plain:
                 mappings = glibc.split(memory, mappings)
