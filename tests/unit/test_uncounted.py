@@ -1,4 +1,4 @@
-"""What MySQL's instruments leave out, by the size of the pool: as seen in 8.0.33 with pools of 128 MiB and of 2 GiB."""
+"""What InnoDB's instruments leave out, by the size of the pool: as seen in MySQL 8.0.33 and MariaDB 10.11.19."""
 
 import pytest
 
@@ -36,8 +36,23 @@ def test_what_is_counted_is_not_told_twice() -> None:
     assert [label.owner for label in uncounted.labels(found)] == [uncounted.EVENTS]
 
 
+@pytest.mark.parametrize(("pages", "locks", "own"), [(64896, 3010560, None), (129792, 6017024, 2678784)])
+def test_mariadbs_tables_have_latches(pages: int, locks: int, own: int | None) -> None:
+    """Pools of 1 and 2 GiB."""
+    status = {"innodb_buffer_pool_pages_total": str(pages)}
+
+    def of(version: str) -> list[Label]:
+        return uncounted.labels(Labels(version, [], [], {}, {}, status, counted={"memory/innodb/os0event": (3, 300)}))
+
+    [tables] = of("10.11.19-MariaDB")
+    for size, block in zip(tables.sizes, [locks] * 3 + [own or 0], strict=True):
+        assert not block or size * (1 - tables.near) <= block <= size * (1 + tables.near) + 4096 + 80
+    assert of("5.5.5-10.6.1-MariaDB") == [tables]
+    assert of("10.5.28-MariaDB") == []
+
+
 def test_nothing_is_known_of_others() -> None:
-    assert uncounted.labels(said(128 * MIB, "10.11.19-MariaDB")) == []
+    assert uncounted.labels(said(128 * MIB, "10.11.19-MariaDB")) == []  # no such status
     assert uncounted.labels(Labels("8.0.33", [Label("x", 1, "y")], [], {}, {}, {})) == []
 
 

@@ -1,42 +1,65 @@
-"""What MySQL's InnoDB allocates at its start past all instruments, by the size of its pool; as a heap probe saw it in 8.0.33,
-and glibc's large blocks show it in 9.7.4.
+"""What InnoDB allocates at its start past all instruments, by the size of its pool: hash tables (hash0hash), and in MySQL up to
+8.0 events, 3 for each page of the pool, of its mutex and its lock (os_event_create).
 
-Hash tables (hash0hash, 8 bytes a cell): the adaptive hash index has one in every 512 bytes of the pool, in
-innodb_adaptive_hash_index_parts tables, whether it is on or off (btr_search_sys_create); locks have three tables of 5 cells for
-each page (lock_sys_create). Events (os_event_create): 3 for each page of the pool, of its mutex and its lock; newer versions
-count them.
+A heap probe saw it in MySQL 8.0.33; glibc's large blocks show the tables in 9.7.4 and MariaDB 10.11.19. Locks have three tables
+of 5 cells for each page (lock_sys_create). In MySQL the adaptive hash index has a cell of 8 bytes in every 512 bytes of the
+pool, in innodb_adaptive_hash_index_parts tables, whether it is on or off. In MariaDB, from 10.6 on, 7 cells share 64 bytes with
+a latch, and the pool's own table has 2 cells for each page.
 """
+
+import re
 
 from dballoc.explain.labels import POOL_EVENT, Label, Labels
 
 TABLES, EVENTS = "InnoDB hash tables", "InnoDB events of the buffer pool's pages"
 _EVENT, _TABLE = "memory/innodb/os0event", "memory/innodb/hash0hash"
-_CELL, _LOCKS, _LOCK_TABLES, _EVENTS_OF_PAGE = 8, 5, 3, 3
+_CELL, _WITH_LATCH = 8, 64 / 7
+_LOCKS, _LOCK_TABLES, _OF_POOL, _EVENTS_OF_PAGE = 5, 3, 2, 3
 _POOL_OF_CELL = 512
+_LATCHES = (10, 6)
 _NEAR, _NEAR_POWER = 0.002, 1.05
 
 
 def labels(said: Labels) -> list[Label]:
-    """None of a MariaDB, or where the pool's instrument is off. Pure."""
-    if said.mariadb or POOL_EVENT not in said.counted:
+    """None where the instruments do not count: then nothing is known of what they leave out. Pure."""
+    if not said.counted:
         return []
-
-    def number(name: str) -> int:
-        value = said.variables.get(name, "")
-        return int(value) if value.isdigit() else 0
-
-    pool, parts = number("innodb_buffer_pool_size"), number("innodb_adaptive_hash_index_parts")
-    pages = pool // (number("innodb_page_size") or 16384)
+    sizes = _of_mariadb(said) if said.mariadb else _of_mysql(said)
     found = []
-    of_index = int(_CELL * cells(pool // _POOL_OF_CELL // parts)) if parts else 0
-    sizes = (*[of_index] * parts, *[int(_CELL * cells(_LOCKS * pages))] * _LOCK_TABLES)
-    # 9.7.4 has the instrument, and counts nothing but the tables' heads.
+    # MySQL 9.7.4 has the instrument, and counts nothing but the tables' heads.
     if said.counted.get(_TABLE, (0, 0))[1] < sum(sizes) // 2:
         found.append(Label(TABLES, sum(sizes), "by the size of the pool", sizes=sizes, near=_NEAR, zeroed=True))
     blocks, size = said.counted.get(_EVENT, (0, 0))
-    if 0 < blocks < _EVENTS_OF_PAGE * pages:
-        found.append(Label(EVENTS, _EVENTS_OF_PAGE * pages * size // blocks, "by the size of the pool"))
+    events = _EVENTS_OF_PAGE * _pages(said)
+    if 0 < blocks < events and not said.mariadb:
+        found.append(Label(EVENTS, events * size // blocks, "by the size of the pool"))
     return found
+
+
+def _of_mysql(said: Labels) -> tuple[int, ...]:
+    if POOL_EVENT not in said.counted:
+        return ()
+    pool, parts = _number(said, "innodb_buffer_pool_size"), _number(said, "innodb_adaptive_hash_index_parts")
+    of_index = int(_CELL * cells(pool // _POOL_OF_CELL // parts)) if parts else 0
+    return (*[of_index] * parts, *[int(_CELL * cells(_LOCKS * _pages(said)))] * _LOCK_TABLES)
+
+
+def _of_mariadb(said: Labels) -> tuple[int, ...]:
+    version = re.match(r"(?:5\.5\.5-)?(\d+)\.(\d+)", said.version)
+    value = said.status.get("innodb_buffer_pool_pages_total", "")
+    if not version or (int(version[1]), int(version[2])) < _LATCHES or not value.isdigit() or not int(value):
+        return ()
+    numbers = (*[_LOCKS * int(value)] * _LOCK_TABLES, _OF_POOL * int(value))
+    return tuple(int(_WITH_LATCH * cells(number)) for number in numbers)
+
+
+def _pages(said: Labels) -> int:
+    return _number(said, "innodb_buffer_pool_size") // (_number(said, "innodb_page_size") or 16384)
+
+
+def _number(said: Labels, variable: str) -> int:
+    value = said.variables.get(variable, "")
+    return int(value) if value.isdigit() else 0
 
 
 def cells(number: int) -> float:
