@@ -42,7 +42,7 @@ def test_mariadbs_tables_have_latches(pages: int, locks: int, own: int | None) -
     status = {"innodb_buffer_pool_pages_total": str(pages)}
 
     def of(version: str) -> list[Label]:
-        return uncounted.labels(Labels(version, [], [], {}, {}, status, counted={"memory/innodb/os0event": (3, 300)}))
+        return uncounted.labels(Labels(version, [], [], {}, {}, status, counted={"memory/innodb/hash0hash": (6, 50 * MIB)}))
 
     [tables] = of("10.11.19-MariaDB")
     for size, block in zip(tables.sizes, [locks] * 3 + [own or 0], strict=True):

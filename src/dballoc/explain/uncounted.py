@@ -26,8 +26,8 @@ def labels(said: Labels) -> list[Label]:
         return []
     sizes = _of_mariadb(said) if said.mariadb else _of_mysql(said)
     found = []
-    # MySQL 9.7.4 has the instrument, and counts nothing but the tables' heads.
-    if said.counted.get(_TABLE, (0, 0))[1] < sum(sizes) // 2:
+    # MySQL 9.7.4 has the instrument, and counts nothing but the tables' heads; MariaDB those of its dictionary.
+    if sizes and (said.mariadb or said.counted.get(_TABLE, (0, 0))[1] < sum(sizes) // 2):
         found.append(Label(TABLES, sum(sizes), "by the size of the pool", sizes=sizes, near=_NEAR, zeroed=True))
     blocks, size = said.counted.get(_EVENT, (0, 0))
     events = _EVENTS_OF_PAGE * _pages(said)
