@@ -1,7 +1,7 @@
 """How much of real servers' memory `dballoc explain` accounts for, beside what else is said of the same server.
 
     python benchmarks/ledger_matrix.py [--servers mariadb,mariadb@11.8:rocksdb,…] [--allocators glibc,jemalloc,…] [--seconds 60]
-                                       [--clients 16] [--instruments on|default|both] [--json FILE]
+                                       [--clients 16] [--rows 20000] [--cache 128M] [--instruments on|default|both] [--json FILE]
 
 Each cell is one start of a server under one malloc on a copy of the same data: looked at idle, and again after so many seconds
 of oltp_read_write. Columns, in MiB but for the shares of RSS:
@@ -43,7 +43,7 @@ from dballoc.servers.sql import USER
 
 SERVERS = "mariadb,mariadb@11.8,mariadb@10.11:rocksdb,mariadb@11.8:rocksdb,mysql@9.7,mysql@8.0.33"
 ALLOCATORS = "glibc,jemalloc,tcmalloc,mimalloc"
-CACHES = {"innodb": {"innodb_buffer_pool_size": "128M"}, "rocksdb": {"rocksdb_block_cache_size": "128M"}}
+CACHES = {"innodb": "innodb_buffer_pool_size", "rocksdb": "rocksdb_block_cache_size"}
 ON = {"performance_schema": "ON", "performance_schema_instrument": "memory/%=ON"}
 TOTAL = "SELECT SUM(CURRENT_NUMBER_OF_BYTES_USED) FROM performance_schema.memory_summary_global_by_event_name"
 MOST_REST, MOST_UNOWNED = 0.01, 0.05
@@ -84,7 +84,7 @@ def experiment(server: str, allocator: str, given: argparse.Namespace, on: bool)
     engine = engine or "innodb"
     table = {
         "name": "ledger", "design": "solo", "baseline": "it", "workloads": ["oltp_read_write"], "threads": [given.clients],
-        "server": {"use": name, "engine": engine, "options": {**CACHES[engine], **(ON if on else {})}},
+        "server": {"use": name, "engine": engine, "options": {CACHES[engine]: given.cache, **(ON if on else {})}},
         "data": {"tables": 4, "rows": given.rows}, "variant": [{"name": "it", "allocator": allocator}],
     }  # fmt: skip
     return file.build(table, "ledger")
@@ -223,6 +223,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--clients", type=int, default=16)
     parser.add_argument("--rows", type=int, default=20_000)
+    parser.add_argument("--cache", default="128M", help="the buffer pool, or RocksDB's block cache")
     parser.add_argument("--instruments", choices=("on", "default", "both"), default="both")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
