@@ -1,7 +1,8 @@
 """How much of real servers' memory `dballoc explain` accounts for, beside what else is said of the same server.
 
-    python benchmarks/ledger_matrix.py [--servers mariadb,mariadb@11.8:rocksdb,…] [--allocators glibc,jemalloc,…] [--seconds 60]
-                                       [--clients 16] [--rows 20000] [--cache 128M] [--instruments on|default|both] [--json FILE]
+    python benchmarks/ledger_matrix.py [--servers mariadb,mariadb@11.8:rocksdb,…] [--allocators glibc,jemalloc,…]
+                                       [--seconds 60] [--clients 16] [--rows 20000] [--cache 128M]
+                                       [--instruments on|default|both] [--json FILE]
 
 Each cell is one start of a server under one malloc on a copy of the same data: looked at idle, and again after so many seconds
 of oltp_read_write. Columns, in MiB but for the shares of RSS:
