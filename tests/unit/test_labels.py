@@ -1,5 +1,10 @@
 """Whose memory the server's own figures are: each byte with one owner."""
 
+from typing import Any, cast
+
+import pymysql
+
+from dballoc.explain import labels
 from dballoc.explain.labels import DICTIONARY, LOGS, POOL, POOL_EVENT, SESSIONS, Label, biggest, by_owner, by_user, filled
 
 MIB = 1 << 20
@@ -69,3 +74,29 @@ def test_sessions_by_user_and_the_biggest() -> None:
     assert parts[0] == ("user app: 2 sessions", 6 * MIB)
     assert parts[3] == ("session 2 of app", 5 * MIB)
     assert biggest(sessions[:1]) == (("user app: 1 sessions", MIB),)
+
+
+class Answers:
+    """A cursor that gives these rows, or refuses."""
+
+    def __init__(self, *rows: tuple[str, str, str], refuses: bool = False) -> None:
+        self.rows, self.refuses = rows, refuses
+
+    def execute(self, _: str) -> None:
+        if self.refuses:
+            raise pymysql.Error(1227, "Access denied")
+
+    def fetchall(self) -> tuple[tuple[str, str, str], ...]:
+        return self.rows
+
+
+def test_memtables_that_are_kept_after_they_were_flushed() -> None:
+    """As MariaDB 11.8.6 says it."""
+    text = "\nMemTable Total: 50854216\nMemTable Unflushed: 4096\nTable Readers Total: 392\nCache Total: 62571136\n"
+    others = ("STATISTICS", "rocksdb", "MemTable Total: 7"), ("CF_COMPACTION", "default", "")
+    for answers, size in (
+        (Answers(*others, ("MEMORY_STATS", "rocksdb", text)), 50854216),
+        (Answers(*others), 0),
+        (Answers(refuses=True), 0),
+    ):
+        assert labels._memtables(cast(Any, answers)) == size

@@ -1,5 +1,6 @@
 """What a server itself says of its memory, over SQL. Only SELECT and SHOW; nothing is enabled or written."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -20,10 +21,11 @@ Counted = dict[str, tuple[int, int]]
 # What it takes that the server counts its memory from the beginning.
 AT_NEXT_START = "for the next start: performance_schema = ON, performance_schema_instrument = 'memory/%=ON'"
 
+MEMTABLES = "RocksDB memtables"
 # Owner, table of information_schema, its STAT_TYPE.
 _ROCKSDB = (
     ("RocksDB block cache", "ROCKSDB_DBSTATS", "DB_BLOCK_CACHE_USAGE"),
-    ("RocksDB memtables", "ROCKSDB_CFSTATS", "CUR_SIZE_ALL_MEM_TABLES"),
+    (MEMTABLES, "ROCKSDB_CFSTATS", "CUR_SIZE_ALL_MEM_TABLES"),
     ("RocksDB table readers", "ROCKSDB_CFSTATS", "NON_BLOCK_CACHE_SST_MEM_USAGE"),
 )
 _INSTRUMENTS = """SELECT EVENT_NAME, CURRENT_COUNT_USED, CURRENT_NUMBER_OF_BYTES_USED
@@ -124,6 +126,8 @@ def read(cursor: Cursor) -> Labels:
     for owner, table, what in _ROCKSDB:
         size = _one(cursor, f"SELECT SUM(VALUE) FROM information_schema.{table} WHERE STAT_TYPE = '{what}'")
         heap.append(Label(owner, size, f"{table}.{what}"))
+        if owner == MEMTABLES and (whole := _memtables(cursor)) > size:
+            heap[-1] = Label(owner, whole, "SHOW ENGINE ROCKSDB STATUS: MemTable Total")
     heap.append(Label(_TRANSACTIONS, _POOL_OF_TRANSACTIONS, "by its size", whole=True))
     parts = biggest(sessions)
     heap = [replace(label, parts=parts) if label.owner == SESSIONS else label for label in heap]
@@ -170,6 +174,18 @@ def _one(cursor: Cursor, sql: str) -> int:
         return int(_rows(cursor, sql)[0][0] or 0)
     except pymysql.Error:
         return 0
+
+
+def _memtables(cursor: Cursor) -> int:
+    """Bytes of RocksDB's memtables with those that it keeps after it has flushed them, for transactions that look for
+    conflicts; 0 where there is no RocksDB, or this user may not see it.
+    """
+    try:
+        rows = _rows(cursor, "SHOW ENGINE ROCKSDB STATUS")
+    except pymysql.Error:
+        return 0
+    found = (re.search(r"MemTable Total: (\d+)", str(text)) for kind, _, text in rows if kind == "MEMORY_STATS")
+    return next((int(match[1]) for match in found if match), 0)
 
 
 def _performance_schema(cursor: Cursor, notes: list[str]) -> tuple[list[int], int]:
