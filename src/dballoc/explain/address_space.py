@@ -1,10 +1,10 @@
 """A process's mappings, read without stopping it for long.
 
-A read of smaps walks the page table of a whole mapping under the process's mmap lock: 17 ms for each GiB in small pages, 1.6 s
-for a buffer pool of 100 GB, and nobody can map or unmap memory meanwhile. A mapping that cannot be read in a few milliseconds
-has the process read by PAGEMAP_SCAN instead, in small steps, which tells all that the ledger needs but for two things: flags
-(what they tell is found otherwise, see :mod:`dballoc.explain.innodb_pages` and :mod:`dballoc.explain.pages`) and which pages
-are lazily freed.
+A read of smaps walks the page table of a whole mapping under the process's mmap lock: 4 to 17 ms for each GiB in small pages,
+0.4 to 1.6 s for a buffer pool of 100 GB, and nobody can map or unmap memory meanwhile. A process with a mapping that cannot be
+read so in a few milliseconds is read by PAGEMAP_SCAN instead, in small steps. That tells all that the ledger needs but for two
+things: flags (what they tell is found otherwise, see :mod:`dballoc.explain.innodb_pages` and :mod:`dballoc.explain.pages`) and
+which pages are lazily freed.
 """
 
 import os
@@ -30,7 +30,7 @@ def read(pid: int) -> list[Mapping]:
 
 
 def _scanned(pid: int) -> list[Mapping]:
-    """None if smaps will do, or must."""
+    """Nothing if smaps will do, or must."""
     status = Path(f"/proc/{pid}/status").read_text()
     # Pages of hugetlb are no part of RSS, and only smaps tells them from others.
     if _size(status, "VmRSS") <= MOST or _size(status, "HugetlbPages"):

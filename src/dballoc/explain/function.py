@@ -16,7 +16,7 @@ import pymysql
 from pymysql.cursors import Cursor
 
 from dballoc.errors import Failure, UsageError
-from dballoc.explain import books, plugin_directory
+from dballoc.explain import address_space, books, plugin_directory
 from dballoc.explain.books.account import Account
 from dballoc.servers import process
 from dballoc.servers.credentials import Credentials
@@ -254,7 +254,6 @@ def _drop(cursor: Cursor, found: Standing) -> None:
 
 def _resident(pid: int) -> int:
     try:
-        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        return sum(mapping.rss for mapping in address_space.read(pid))
     except OSError as error:
         raise Failure(f"process {pid}: {error.strerror}") from None
-    return next(int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith("Rss:"))
