@@ -19,11 +19,11 @@ from dballoc.explain import (
     evidence,
     function,
     huge,
+    innodb_uncounted,
     labels,
     once,
     outside,
     procedure,
-    uncounted,
     verdicts,
 )
 from dballoc.explain.books.account import Account
@@ -89,7 +89,9 @@ def explain(pid: int, who: Credentials | None, whole: bool = False, sample: Samp
     notes: list[str] = []
     said, account, sections = _ask(pid, who, whole, notes) if who else (None, None, procedure.unasked("--no-sql: not asked"))
     if said:
-        said.heap.extend(filter(None, (doublewrite.label(pid, said.variables), once.label(look), *uncounted.labels(said))))
+        said.heap.extend(
+            filter(None, (doublewrite.label(pid, said.variables), once.label(look), *innodb_uncounted.labels(said)))
+        )
     found = ledger(look, said, account, _sampled(look, sample, notes))
     found.notes.extend([*notes, *_apart(pid)])
     room = Room(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), _limit(pid))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dballoc.explain import uncounted
+from dballoc.explain import innodb_uncounted
 from dballoc.explain.labels import POOL_EVENT, Label, Labels
 
 MIB = 1 << 20
@@ -19,7 +19,7 @@ def said(pool: int, version: str = "8.0.33", events: int = 6628) -> Labels:
 @pytest.mark.parametrize(("pool", "index", "locks"), [(128 * MIB, 278528, 335872), (2048 * MIB, 4427776, 5316608)])
 def test_hash_tables_have_a_size_that_tells_them(pool: int, index: int, locks: int) -> None:
     """glibc's blocks of them, whole pages."""
-    tables, events = uncounted.labels(said(pool))
+    tables, events = innodb_uncounted.labels(said(pool))
     assert len(tables.sizes) == 11
     for size, block in zip(tables.sizes, [index] * 8 + [locks] * 3, strict=True):
         assert size * (1 - tables.near) <= block <= size * (1 + tables.near) + 4096 + 80
@@ -29,11 +29,11 @@ def test_hash_tables_have_a_size_that_tells_them(pool: int, index: int, locks: i
 def test_what_is_counted_is_not_told_twice() -> None:
     newer = said(128 * MIB, "9.7.4", 3 * 8192)
     newer.counted["memory/innodb/hash0hash"] = (1, 1952)
-    [tables] = uncounted.labels(newer)
-    assert tables.owner == uncounted.TABLES
+    [tables] = innodb_uncounted.labels(newer)
+    assert tables.owner == innodb_uncounted.TABLES
     found = said(128 * MIB)
     found.counted["memory/innodb/hash0hash"] = (11, 4 * MIB)
-    assert [label.owner for label in uncounted.labels(found)] == [uncounted.EVENTS]
+    assert [label.owner for label in innodb_uncounted.labels(found)] == [innodb_uncounted.EVENTS]
 
 
 @pytest.mark.parametrize(("pages", "locks", "own"), [(64896, 3010560, None), (129792, 6017024, 2678784)])
@@ -42,7 +42,9 @@ def test_mariadbs_tables_have_latches(pages: int, locks: int, own: int | None) -
     status = {"innodb_buffer_pool_pages_total": str(pages)}
 
     def of(version: str) -> list[Label]:
-        return uncounted.labels(Labels(version, [], [], {}, {}, status, counted={"memory/innodb/hash0hash": (6, 50 * MIB)}))
+        return innodb_uncounted.labels(
+            Labels(version, [], [], {}, {}, status, counted={"memory/innodb/hash0hash": (6, 50 * MIB)})
+        )
 
     [tables] = of("10.11.19-MariaDB")
     for size, block in zip(tables.sizes, [locks] * 3 + [own or 0], strict=True):
@@ -52,10 +54,10 @@ def test_mariadbs_tables_have_latches(pages: int, locks: int, own: int | None) -
 
 
 def test_nothing_is_known_of_others() -> None:
-    assert uncounted.labels(said(128 * MIB, "10.11.19-MariaDB")) == []  # no such status
-    assert uncounted.labels(Labels("8.0.33", [Label("x", 1, "y")], [], {}, {}, {})) == []
+    assert innodb_uncounted.labels(said(128 * MIB, "10.11.19-MariaDB")) == []  # no such status
+    assert innodb_uncounted.labels(Labels("8.0.33", [Label("x", 1, "y")], [], {}, {}, {})) == []
 
 
 @pytest.mark.parametrize(("number", "factor"), [(1 << 19, 1.055), (5 << 17, 1.0133), ((1 << 20) - 9000, 1.128)])
 def test_a_table_is_not_near_a_power_of_2(number: int, factor: float) -> None:
-    assert uncounted.cells(number) == pytest.approx(factor * number, rel=0.001)
+    assert innodb_uncounted.cells(number) == pytest.approx(factor * number, rel=0.001)
