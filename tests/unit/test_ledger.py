@@ -196,6 +196,9 @@ def test_a_pool_that_its_pages_tell_in_part() -> None:
     labels = Labels("8.0", [], [], {POOL: 128 * MIB}, {}, {}, filled={POOL: 45 * MIB})
     found = {line.owner: line.resident for line in ledger(look, labels).lines}
     assert found == {Kind.POOL: 40 * MIB, POOL: 5 * MIB, Kind.MALLOC: 25 * MIB}
+    # Some more than there is: it goes on filling.
+    more = replace(labels, filled={POOL: 71 * MIB})
+    assert {line.owner: line.resident for line in ledger(look, more).lines} == {Kind.POOL: 40 * MIB, POOL: 30 * MIB}
 
 
 def test_log_buffers_are_apart_from_the_pool_where_their_size_tells_them() -> None:

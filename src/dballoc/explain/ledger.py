@@ -349,6 +349,8 @@ def _unfound(lines: list[Line], labels: Labels, part: int) -> list[Line]:
     for owner, size in labels.filled.items():
         missing = size - part if owner == POOL else size
         for place, pool in pools.items():
+            if owner == POOL and part:
+                missing = min(missing, pool.resident)  # which pages it has changes while they are looked at
             if owner not in there and missing > 0 and pool.resident >= missing:
                 pools[place] = _less(pool, missing, min(missing, pool.size))
                 whole = missing if part and owner == POOL else labels.own.get(owner, size)
