@@ -260,6 +260,8 @@ def main() -> None:
     given = parser.parse_args()
     if given.minutes and (given.minutes % 2 or given.minutes < 4):
         parser.error(f"--minutes {given.minutes}: give an even number of at least 4, or 0")
+    if given.minutes and len(os.sched_getaffinity(0)) < 2:
+        parser.error("a duet takes two CPUs; --minutes 0 leaves it out")
     with ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dballoc-cost-", dir="/tmp")))
         pool = parse_size(given.pool)

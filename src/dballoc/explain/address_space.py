@@ -31,9 +31,9 @@ def read(pid: int) -> list[Mapping]:
 
 def _scanned(pid: int) -> list[Mapping]:
     """Nothing if smaps will do, or must."""
-    status = Path(f"/proc/{pid}/status").read_text()
+    sizes = status(pid)
     # Pages of hugetlb are no part of RSS, and only smaps tells them from others.
-    if _size(status, "VmRSS") <= MOST or _size(status, "HugetlbPages"):
+    if sizes.get("VmRSS", 0) <= MOST or sizes.get("HugetlbPages"):
         return []
     found = smaps.parse(Path(f"/proc/{pid}/maps").read_text(errors="replace"))
     pagemap = os.open(f"/proc/{pid}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
@@ -52,6 +52,7 @@ def _counted(mapping: Mapping, counts: Counts) -> Mapping:
     return replace(mapping, rss=counts.resident, huge=counts.huge, swap=counts.swap, flags=None)
 
 
-def _size(status: str, name: str) -> int:
-    """Bytes."""
-    return next((int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith(f"{name}:")), 0)
+def status(pid: int) -> dict[str, int]:
+    """The sizes in /proc/PID/status, in bytes. OSError if the process is gone."""
+    lines = (line.partition(":") for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return {name: int(rest.split()[0]) * 1024 for name, _, rest in lines if rest.endswith(" kB")}

@@ -51,9 +51,11 @@ def split(mappings: Sequence[Mapping], head: Head, count: Count, alone: bool) ->
         pools = _pools(mapping, head) if plain else []
         if alone and pools:
             pools = [(mapping.start, mapping.end)]
+        if not pools:
+            found.append(mapping)
+            continue
         edges = sorted({mapping.start, mapping.end, *(edge for pool in pools for edge in pool)})
-        for start, end in pairwise(edges):
-            found.append(_part(mapping, start, end, (start, end) in pools, count) if len(edges) > 2 or pools else mapping)
+        found += [_part(mapping, start, end, (start, end) in pools, count) for start, end in pairwise(edges)]
     return found
 
 

@@ -9,7 +9,7 @@ a latch, and the pool's own table has 2 cells for each page.
 
 import re
 
-from dballoc.explain.labels import POOL_EVENT, Label, Labels
+from dballoc.explain.labels import POOL_EVENT, Label, Labels, number
 
 TABLES, EVENTS = "InnoDB hash tables", "InnoDB events of the buffer pool's pages"
 _EVENT, _TABLE = "memory/innodb/os0event", "memory/innodb/hash0hash"
@@ -39,32 +39,26 @@ def labels(said: Labels) -> list[Label]:
 def _of_mysql(said: Labels) -> tuple[int, ...]:
     if POOL_EVENT not in said.counted:
         return ()
-    pool, parts = _number(said, "innodb_buffer_pool_size"), _number(said, "innodb_adaptive_hash_index_parts")
+    pool, parts = number(said.variables, "innodb_buffer_pool_size"), number(said.variables, "innodb_adaptive_hash_index_parts")
     of_index = int(_CELL * cells(pool // _POOL_OF_CELL // parts)) if parts else 0
     return (*[of_index] * parts, *[int(_CELL * cells(_LOCKS * _pages(said)))] * _LOCK_TABLES)
 
 
 def _of_mariadb(said: Labels) -> tuple[int, ...]:
     version = re.match(r"(?:5\.5\.5-)?(\d+)\.(\d+)", said.version)
-    value = said.status.get("innodb_buffer_pool_pages_total", "")
-    if not version or (int(version[1]), int(version[2])) < _LATCHES or not value.isdigit() or not int(value):
+    pages = number(said.status, "innodb_buffer_pool_pages_total")
+    if not version or (int(version[1]), int(version[2])) < _LATCHES or not pages:
         return ()
-    numbers = (*[_LOCKS * int(value)] * _LOCK_TABLES, _OF_POOL * int(value))
-    return tuple(int(_WITH_LATCH * cells(number)) for number in numbers)
+    return tuple(int(_WITH_LATCH * cells(of)) for of in (*[_LOCKS * pages] * _LOCK_TABLES, _OF_POOL * pages))
 
 
 def _pages(said: Labels) -> int:
-    return _number(said, "innodb_buffer_pool_size") // (_number(said, "innodb_page_size") or 16384)
+    return number(said.variables, "innodb_buffer_pool_size") // (number(said.variables, "innodb_page_size") or 16384)
 
 
-def _number(said: Labels, variable: str) -> int:
-    value = said.variables.get(variable, "")
-    return int(value) if value.isdigit() else 0
-
-
-def cells(number: int) -> float:
+def cells(wanted: int) -> float:
     """How many InnoDB makes of so many, to about 0.2 %: a prime that is a little larger, and not near a power of 2 (ut0rnd.cc,
     ut_find_prime; the factors are its constants, multiplied).
     """
-    over = number / (1 << number.bit_length() - 1)
-    return (number + 100) * (1.0550 if over < _NEAR_POWER else 1.1279 if over > 2 * (2 - _NEAR_POWER) else 1.0133)
+    over = wanted / (1 << wanted.bit_length() - 1)
+    return (wanted + 100) * (1.0550 if over < _NEAR_POWER else 1.1279 if over > 2 * (2 - _NEAR_POWER) else 1.0133)

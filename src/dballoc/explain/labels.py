@@ -1,7 +1,7 @@
 """What a server itself says of its memory, over SQL. Only SELECT and SHOW; nothing is enabled or written."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
@@ -110,11 +110,11 @@ def read(cursor: Cursor) -> Labels:
     heap = [Label(SCHEMA, schema, "SHOW ENGINE PERFORMANCE_SCHEMA STATUS", zeroed=True)] if schema else []
     sessions = _sessions(cursor, notes)
     said = [
-        Label(DICTIONARY, _number(status.get("innodb_mem_dictionary")), "status innodb_mem_dictionary"),
-        Label("adaptive hash index", _number(status.get("innodb_mem_adaptive_hash")), "status innodb_mem_adaptive_hash"),
-        Label("query cache", _number(variables.get("query_cache_size")), "query_cache_size"),
+        Label(DICTIONARY, number(status, "innodb_mem_dictionary"), "status innodb_mem_dictionary"),
+        Label("adaptive hash index", number(status, "innodb_mem_adaptive_hash"), "status innodb_mem_adaptive_hash"),
+        Label("query cache", number(variables, "query_cache_size"), "query_cache_size"),
         Label(SESSIONS, sum(size for *_, size in sessions), "processlist" if "mariadb" in version.lower() else "P_S"),
-        Label(LOGS, _number(variables.get("innodb_log_buffer_size")), "innodb_log_buffer_size", whole=True),
+        Label(LOGS, number(variables, "innodb_log_buffer_size"), "innodb_log_buffer_size", whole=True),
     ]
     counted: Counted = {}
     if variables.get("performance_schema", "OFF") == "ON":
@@ -126,15 +126,15 @@ def read(cursor: Cursor) -> Labels:
     for owner, table, what in _ROCKSDB:
         size = _one(cursor, f"SELECT SUM(VALUE) FROM information_schema.{table} WHERE STAT_TYPE = '{what}'")
         heap.append(Label(owner, size, f"{table}.{what}"))
-        if owner == MEMTABLES and (whole := _memtables(cursor)) > size:
+        if owner == MEMTABLES and size and (whole := _memtables(cursor)) > size:
             heap[-1] = Label(owner, whole, "SHOW ENGINE ROCKSDB STATUS: MemTable Total")
     heap.append(Label(_TRANSACTIONS, _POOL_OF_TRANSACTIONS, "by its size", whole=True))
     parts = biggest(sessions)
     heap = [replace(label, parts=parts) if label.owner == SESSIONS else label for label in heap]
     own = {
-        POOL: _number(variables.get("innodb_buffer_pool_size")),
-        KEYS: _number(variables.get("key_buffer_size")),
-        ARIA: _number(variables.get("aria_pagecache_buffer_size")),
+        POOL: number(variables, "innodb_buffer_pool_size"),
+        KEYS: number(variables, "key_buffer_size"),
+        ARIA: number(variables, "aria_pagecache_buffer_size"),
     }
     found = [label for label in heap if label.bytes > 0]
     return Labels(
@@ -153,13 +153,13 @@ def read(cursor: Cursor) -> Labels:
 
 def filled(variables: dict[str, str], status: dict[str, str], counted: Counted) -> dict[str, int]:
     """Bytes of the caches that the server maps itself, as far as it has used them since it started. Pure."""
-    pages = _number(status.get("innodb_buffer_pool_pages_total")) - _number(status.get("innodb_buffer_pool_pages_free"))
+    pages = number(status, "innodb_buffer_pool_pages_total") - number(status, "innodb_buffer_pool_pages_free")
     # MySQL counts its pool with the descriptors of all pages, which it has made at its start.
-    descriptors = counted.get(POOL_EVENT, (0, 0))[1] - _number(variables.get("innodb_buffer_pool_size"))
+    descriptors = counted.get(POOL_EVENT, (0, 0))[1] - number(variables, "innodb_buffer_pool_size")
     return {
-        POOL: max(0, pages) * _number(variables.get("innodb_page_size")) + max(0, descriptors),
-        KEYS: _number(status.get("key_blocks_used")) * _number(variables.get("key_cache_block_size")),
-        ARIA: _number(status.get("aria_pagecache_blocks_used")) * _number(variables.get("aria_block_size")),
+        POOL: max(0, pages) * number(variables, "innodb_page_size") + max(0, descriptors),
+        KEYS: number(status, "key_blocks_used") * number(variables, "key_cache_block_size"),
+        ARIA: number(status, "aria_pagecache_blocks_used") * number(variables, "aria_block_size"),
     }
 
 
@@ -295,5 +295,7 @@ def _owner(event: str) -> str:
     return "/".join(event.split("/")[:2])
 
 
-def _number(value: str | None) -> int:
-    return int(value) if value and value.isdigit() else 0
+def number(values: Mapping[str, str], name: str) -> int:
+    """A variable or a status of the server; 0 where there is none, or it is no number."""
+    value = values.get(name, "")
+    return int(value) if value.isdigit() else 0

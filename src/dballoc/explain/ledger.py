@@ -8,7 +8,7 @@ from typing import Literal
 from dballoc.explain.books import account as accounts
 from dballoc.explain.books.account import LIVE_ALL, Account
 from dballoc.explain.glibc import Block, Books, Heap
-from dballoc.explain.labels import ARIA, KEYS, LOGS, POOL, SCHEMA, Label, Labels
+from dballoc.explain.labels import ARIA, KEYS, LOGS, POOL, SCHEMA, Label, Labels, number
 from dballoc.explain.outside import Outside, Own
 from dballoc.explain.pages import Kind
 from dballoc.explain.sampled import Sampled
@@ -91,11 +91,12 @@ def ledger(
 ) -> Ledger:
     """From a look from outside, the server's own labels, what its malloc says of itself, and what a heap probe in it knows."""
     look = _logs_by_size(look, labels)
-    asked = account is not None
-    account = account if account and account.holdings else look.books.account if look.books else account
+    told = account
+    if look.books and not (account and account.holdings):
+        told = look.books.account
     lazy = sum(_lazy(m) for m, k in zip(look.mappings, look.kinds, strict=True) if k in _SWEPT) + sum(o.lazy for o in look.own)
     whole = _of_kind(look, Kind.MALLOC, "heap", f"what no other class claims; malloc is {look.malloc.title}")
-    server = [*_pool(look, labels), *_own(look.own, _caches(look, labels), _number(labels, _CHUNK)), whole]
+    server = [*_pool(look, labels), *_own(look.own, _caches(look, labels), _variable(labels, _CHUNK)), whole]
     if labels:
         # Before malloc's own books divide its pages: a cache among them is none of its blocks.
         server = _unfound(server, labels, sum(m.rss for m in look.mappings if m.innodb))
@@ -103,7 +104,7 @@ def ledger(
     lines = [
         *server,
         *(_heap(look.heap) if look.heap else []),
-        *_malloc(whole, look, account, sampled),
+        *_malloc(whole, look, told, sampled),
         _of_kind(look, Kind.STACK, "threads", f"stack pointers of {look.threads} threads"),
         _of_kind(look, Kind.OLD_STACK, "threads", "behind a guard, and no thread is in it"),
         _of_kind(look, Kind.CODE, "files", "mapped, executable in part"),
@@ -126,10 +127,10 @@ def ledger(
     return Ledger(
         look.pid, look.malloc.executable, f"{look.malloc.title} {look.malloc.version}".strip(), look.rss, lines, rest,
         rest + sum(line.resident for line in lines if line.owner in _UNOWNED), beside,
-        ["outside", *(["SQL"] if labels else []), *(["function"] if asked else []), *(["probe"] if sampled else [])],
+        ["outside", *(["SQL"] if labels else []), *(["function"] if account else []), *(["probe"] if sampled else [])],
         [
             *(look.heap.trouble if look.heap else []), *_unseen(look), *(labels.notes if labels else []),
-            *_said(whole.resident, look, account),
+            *_said(whole.resident, look, told),
         ],
         {"huge pages (THP)": sum(m.huge for m in look.mappings)},
     )  # fmt: skip
@@ -154,7 +155,7 @@ def _pool(look: Outside, labels: Labels | None) -> list[Line]:
     source = "InnoDB's pages lie in it" if any(m.innodb for m in mine) else "left out of core dumps (VmFlags dd)"
     logs = [m for m in mine if _is_log(m, labels)]
     others = [m for m in mine if m not in logs]
-    if not 0 < len(logs) <= _MOST_LOGS or not any(m.size >= _number(labels, "innodb_buffer_pool_size") for m in others):
+    if not 0 < len(logs) <= _MOST_LOGS or not any(m.size >= _variable(labels, "innodb_buffer_pool_size") for m in others):
         return [_line(mine, Kind.POOL, "server", source)]
     pool = replace(_line(others, Kind.POOL, "server", source), owner=POOL)
     found = _line(logs, Kind.POOL, "server", source if all(m.flags for m in logs) else "by its size")
@@ -163,7 +164,7 @@ def _pool(look: Outside, labels: Labels | None) -> list[Line]:
 
 def _is_log(mapping: Mapping, labels: Labels | None) -> bool:
     """By its size. MariaDB has two of them up to 10.7, which may lie side by side."""
-    asked = _number(labels, "innodb_log_buffer_size")
+    asked = _variable(labels, "innodb_log_buffer_size")
     return bool(asked) and any(0 <= mapping.size - n * asked <= _ROUNDED for n in (1, 2))
 
 
@@ -184,9 +185,8 @@ def _logs_by_size(look: Outside, labels: Labels | None) -> Outside:
     return replace(look, kinds=kinds, own=[own for own in look.own if own.start not in mine])
 
 
-def _number(labels: Labels | None, variable: str) -> int:
-    value = labels.variables.get(variable, "") if labels else ""
-    return int(value) if value.isdigit() else 0
+def _variable(labels: Labels | None, name: str) -> int:
+    return number(labels.variables, name) if labels else 0
 
 
 def _heap(heap: Heap) -> list[Line]:
@@ -347,13 +347,13 @@ def _unfound(lines: list[Line], labels: Labels, part: int) -> list[Line]:
     pools = {line.owner: line for line in lines if line.owner in (UNNAMED, Kind.MALLOC)}
     found = []
     for owner, size in labels.filled.items():
-        missing = size - part if owner == POOL else size
+        known = part if owner == POOL else 0
         for place, pool in pools.items():
-            if owner == POOL and part:
-                missing = min(missing, pool.resident)  # which pages it has changes while they are looked at
-            if owner not in there and missing > 0 and pool.resident >= missing:
+            # Of one that is known in part the rest as far as it is there: it changes while it is looked at.
+            missing = min(size - known, pool.resident) if known else size
+            if owner not in there and 0 < missing <= pool.resident:
                 pools[place] = _less(pool, missing, min(missing, pool.size))
-                whole = missing if part and owner == POOL else labels.own.get(owner, size)
+                whole = missing if known else labels.own.get(owner, size)
                 found.append(Line("server", owner, missing, whole, "status: what it has filled", "labelled"))
                 there.add(owner)
     return [*found, *(pools.get(line.owner, line) for line in lines)]

@@ -18,8 +18,8 @@ from dballoc.host import inside, limits
 _LARGE = 1 << 20
 
 
-# As the catalogue names its executable; before 10.4 it was mysqld, whose pool may lie beside others'.
-_MARIADB = ("mariadbd",)
+# Its executable; before 10.4 that was mysqld, whose pool may lie beside others'.
+_MARIADB = "mariadbd"
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def look(pid: int) -> Outside:
                 mappings,
                 lambda at: memory.head(at, innodb_pages.HEADER),
                 memory.count,
-                Path(malloc.executable).name in _MARIADB,
+                Path(malloc.executable).name == _MARIADB,
             )
             mappings = bss.split(mappings, lambda path: _head(pid, path), lambda a, b: memory.span(a, b).resident)
             if plain:
@@ -94,7 +94,7 @@ def look(pid: int) -> Outside:
             kinds = pages.classify(mappings, pointers, heaps, not plain)
             its = [m for m, kind in zip(mappings, kinds, strict=True) if kind is pages.Kind.MALLOC]
             books = mimalloc.read(memory, its) if malloc.name == "mimalloc" else None
-        status = _status(pid)
+        status = address_space.status(pid)
         if "VmRSS" not in status:
             raise Failure(f"process {pid}: it has ended meanwhile")
         return Outside(
@@ -129,8 +129,3 @@ def _between(memory: Memory, mapping: Mapping, blocks: list[Block]) -> list[Own]
     found = [Own(a, b - a, memory.span(a, b).resident) for a, b in gaps]
     # smaps says it of a whole mapping.
     return [replace(own, lazy=min(own.resident, mapping.lazy)) for own in found] if len(found) == 1 else found
-
-
-def _status(pid: int) -> dict[str, int]:
-    lines = (line.partition(":") for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-    return {name: int(rest.split()[0]) * 1024 for name, _, rest in lines if rest.endswith(" kB")}

@@ -32,26 +32,28 @@ def classify(mappings: Sequence[Mapping], pointers: Sequence[int], heaps: Collec
     has claimed; ``own_malloc``: the malloc is another one than glibc's, so that what nobody else claims is its.
     """
     code = {m.path for m in mappings if m.file and "x" in m.permissions}
-    stacks = {_STACK} | {m.size for m in mappings if m.private and any(m.start <= p < m.end for p in pointers)}
+    in_use = {m.start for m in mappings if any(m.start <= p < m.end for p in pointers)}
+    stacks = {_STACK, *(m.size for m in mappings if m.private and m.start in in_use)}
     kinds: list[Kind] = []
     before: Mapping | None = None
     its: Kind | None = None
     for mapping in mappings:
         joined = before if before and before.end == mapping.start else None
-        its = _by_itself(mapping, pointers, heaps, code) or _by_neighbour(mapping, joined, its, own_malloc, stacks)
+        its = _by_itself(mapping, in_use, heaps, code) or _by_neighbour(mapping, joined, its, own_malloc, stacks)
         kinds.append(its)
         before = mapping
     return kinds
 
 
-def _by_itself(mapping: Mapping, pointers: Sequence[int], heaps: Collection[int], code: Collection[str]) -> Kind | None:
+def _by_itself(mapping: Mapping, in_use: Collection[int], heaps: Collection[int], code: Collection[str]) -> Kind | None:
+    """``in_use``: starts of the mappings in which a stack pointer is."""
     if mapping.start in heaps:
         return Kind.HEAP
     if mapping.file and mapping.path in code:
         return Kind.DATA if "w" in mapping.permissions else Kind.CODE
     if mapping.file:
         return Kind.FILE
-    if mapping.path.startswith("[stack") or any(mapping.start <= p < mapping.end for p in pointers):
+    if mapping.path.startswith("[stack") or mapping.start in in_use:
         return Kind.STACK
     if mapping.path.startswith(_NAMED):
         return Kind.STACK if "stack" in mapping.path else Kind.MALLOC

@@ -10,7 +10,7 @@ from pymysql.cursors import Cursor
 from dballoc import catalogue
 from dballoc.explain import hostsummary, innodb_status, serversummary
 from dballoc.explain.innodb_status import Pool
-from dballoc.explain.labels import AT_NEXT_START, Labels
+from dballoc.explain.labels import AT_NEXT_START, Labels, number
 from dballoc.explain.outside import Outside
 from dballoc.explain.section import Bytes, Cell, Section
 
@@ -75,7 +75,7 @@ def asked(cursor: Cursor, said: Labels) -> list[Section]:
         serversummary.summary(said.variables, said.status, entries),
         serversummary.settings(said.variables, entries),
         serversummary.counters(said.status, entries),
-        _tried("InnoDB: BUFFER POOL AND MEMORY", _STATUS, lambda: _innodb(cursor, _number(said.variables, "innodb_page_size"))),
+        _tried("InnoDB: BUFFER POOL AND MEMORY", _STATUS, lambda: _innodb(cursor, number(said.variables, "innodb_page_size"))),
         *(_summary(cursor, off, *each) for each in _SUMMARIES),
         _sessions(cursor, off),
         _tried("plugins and engines", _PLUGINS, lambda: _plugins(cursor)),
@@ -187,8 +187,3 @@ def _sessions(cursor: Cursor, off: str | None) -> Section:
 def _plugins(cursor: Cursor) -> Section:
     rows = [tuple(row) for row in _rows(cursor, _PLUGINS)]
     return Section("plugins and engines", _PLUGINS, ("name", "kind", "version", "library"), rows)
-
-
-def _number(values: dict[str, str], name: str) -> int:
-    value = values.get(name, "")
-    return int(value) if value.isdigit() else 0

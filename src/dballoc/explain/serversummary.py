@@ -5,6 +5,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from dballoc.explain import section
+from dballoc.explain.labels import number
 from dballoc.explain.section import Bytes, Cell, Section
 
 _DAY = 86_400
@@ -23,21 +24,21 @@ _NUMBERS = (
 
 def summary(variables: Mapping[str, str], status: Mapping[str, str], catalogue: Mapping[str, Any]) -> Section:
     """Version, age, caches in use. ``variables`` and ``status``: by name in lower case."""
-    up = _number(status, "uptime")
+    up = number(status, "uptime")
     cells: list[tuple[str, Cell]] = [(name, variables.get(name)) for name in catalogue["server"]["names"]]
     cells.append(("up for", f"{up // _DAY} d {up % _DAY // 3600} h {up % 3600 // 60} min"))
-    connections, most = _number(status, "threads_connected"), _number(variables, "max_connections")
+    connections, most = number(status, "threads_connected"), number(variables, "max_connections")
     cells += [
         ("connections", f"{connections} of {most}, {status.get('max_used_connections', '?')} at most so far"),
-        ("table cache in use", _share(_number(status, "open_tables"), _number(variables, "table_open_cache"))),
+        ("table cache in use", _share(number(status, "open_tables"), number(variables, "table_open_cache"))),
         (
             "definition cache in use",
-            _share(_number(status, "open_table_definitions"), _number(variables, "table_definition_cache")),
+            _share(number(status, "open_table_definitions"), number(variables, "table_definition_cache")),
         ),
         ("buffer pool in use", _share(_pages(status, "total") - _pages(status, "free"), _pages(status, "total"))),
         ("key cache in use", _key_cache(variables, status)),
         ("query cache in use", _query_cache(variables, status)),
-        ("temporary tables on disk", _share(_number(status, "created_tmp_disk_tables"), _number(status, "created_tmp_tables"))),
+        ("temporary tables on disk", _share(number(status, "created_tmp_disk_tables"), number(status, "created_tmp_tables"))),
     ]
     return section.facts("server", "SHOW GLOBAL VARIABLES, SHOW GLOBAL STATUS", cells)
 
@@ -55,7 +56,7 @@ def settings(variables: Mapping[str, str], catalogue: Mapping[str, Any]) -> Sect
 
 def counters(status: Mapping[str, str], catalogue: Mapping[str, Any]) -> Section:
     """The counters of note, whole and per second since the start."""
-    up = max(1, _number(status, "uptime"))
+    up = max(1, number(status, "uptime"))
     rows: list[tuple[Cell, ...]] = []
     for name in catalogue["counters"]["names"]:
         value = status.get(name.lower(), "")
@@ -76,25 +77,20 @@ def _value(name: str, value: str) -> Cell:
     return Bytes(value) if _any(name, _BYTES) and not _any(name, _NUMBERS) and int(value) >= 1024 else int(value)
 
 
-def _number(values: Mapping[str, str], name: str) -> int:
-    value = values.get(name, "")
-    return int(value) if value.isdigit() else 0
-
-
 def _share(part: int, whole: int) -> str | None:
     return f"{part:,} of {whole:,} ({part / whole:.0%})" if whole else None
 
 
 def _pages(status: Mapping[str, str], which: str) -> int:
-    return _number(status, f"innodb_buffer_pool_pages_{which}")
+    return number(status, f"innodb_buffer_pool_pages_{which}")
 
 
 def _key_cache(variables: Mapping[str, str], status: Mapping[str, str]) -> str | None:
     """MyISAM's: what is in use now, of the size that was asked for."""
-    size, block = _number(variables, "key_buffer_size"), _number(variables, "key_cache_block_size")
-    return _share(_number(status, "key_blocks_used") * block, size) if block else None
+    size, block = number(variables, "key_buffer_size"), number(variables, "key_cache_block_size")
+    return _share(number(status, "key_blocks_used") * block, size) if block else None
 
 
 def _query_cache(variables: Mapping[str, str], status: Mapping[str, str]) -> str | None:
-    size = _number(variables, "query_cache_size")
-    return _share(max(0, size - _number(status, "qcache_free_memory")), size)
+    size = number(variables, "query_cache_size")
+    return _share(max(0, size - number(status, "qcache_free_memory")), size)
