@@ -93,7 +93,7 @@ def ledger(
     look = _logs_by_size(look, labels)
     told = account
     if look.books and not (account and account.holdings):
-        told = look.books.account
+        told = replace(look.books.account, notes=account.notes if account else [])
     lazy = sum(_lazy(m) for m, k in zip(look.mappings, look.kinds, strict=True) if k in _SWEPT) + sum(o.lazy for o in look.own)
     whole = _of_kind(look, Kind.MALLOC, "heap", f"what no other class claims; malloc is {look.malloc.title}")
     server = [*_pool(look, labels), *_own(look.own, _caches(look, labels), _variable(labels, _CHUNK)), whole]
