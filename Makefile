@@ -2,6 +2,7 @@
 #
 #   PYTHON=/usr/bin/python3.12   the interpreter that .venv is made with (3.11 or later)
 #   ARGS='-k thp -x'             further arguments for pytest
+#   SECONDS=120                  for each target of make fuzz-native
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -28,7 +29,12 @@ cli_reference := $(bin)/typer dballoc.cli.reference utils docs --name dballoc --
 run-tests = { $(python) -m pytest -n auto --dist loadfile -m '$(1) and not alone' $(ARGS) || [ $$? = 5 ]; }; shared=$$?; \
 	{ $(python) -m pytest -m '$(1) and alone' $(ARGS) || [ $$? = 5 ]; } && exit $$shared
 
-.PHONY: help demo setup test test-all lint format docs lock clean packages packages-test packages-fetch packages-lint
+# Fuzz one target alone (FUZZ=name), or for another time (SECONDS=60).
+FUZZ ?=
+SECONDS ?=
+
+.PHONY: help demo setup test test-all fuzz fuzz-native lint format docs lock clean
+.PHONY: packages packages-test packages-fetch packages-lint packages-fuzz
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -38,11 +44,15 @@ demo: setup ## Compare the system's allocators under a private MariaDB, in ten m
 
 setup: packages $(stamps)/package ## Install what running needs: system packages, .venv, dballoc in it
 
-test: packages-test setup $(stamps)/requirements-dev ## Run the tests, but for the slow ones
+test: packages-test setup $(stamps)/requirements-dev ## Run the tests, but for the slow ones; as root some also as an ordinary user
 	$(call run-tests,not slow)
+	$(if $(filter 0,$(shell id -u)),tools/run-unprivileged $(python) -m pytest -p no:cacheprovider -m 'unprivileged and not slow' $(ARGS) || [ $$? = 5 ])
 
 test-all: packages-test packages-fetch setup $(stamps)/requirements-dev ## Run all tests, the slow ones included
 	$(call run-tests,(slow or not slow))
+
+fuzz: setup $(stamps)/requirements-dev $(stamps)/fuzz ## Fuzz every reader for its time, on from where it stopped; FUZZ=name SECONDS=60 for one
+	@nice $(python) tools/fuzz $(if $(FUZZ),--target $(FUZZ)) $(if $(SECONDS),--seconds $(SECONDS))
 
 lint: packages-lint setup $(stamps)/requirements-dev build/lint/compile_commands.json ## Check style, types, native code, docs/cli.md
 	$(bin)/ruff check
@@ -50,8 +60,12 @@ lint: packages-lint setup $(stamps)/requirements-dev build/lint/compile_commands
 	$(bin)/mypy
 	clang-format --dry-run -Werror $(native)
 	clang-tidy --quiet -p build/lint $(filter native/%.c,$(native))
+	$(python) tools/check-hardening $$($(python) -c 'import glob, sysconfig; print(*glob.glob(sysconfig.get_path("platlib") + "/dballoc/_native/*.so"))')
 	@$(cli_reference) build/cli.md >/dev/null
 	@diff -u docs/cli.md build/cli.md || { echo "docs/cli.md is not what the commands say; run: make docs" >&2; exit 1; }
+
+fuzz-native: packages-fuzz $(stamps)/requirements-run ## Feed the native parts' readers what a fuzzer thinks of, SECONDS=120 each
+	$(python) tools/fuzz-native --seconds $(or $(SECONDS),120) $(ARGS)
 
 format: packages-lint setup $(stamps)/requirements-dev ## Rewrite the sources in the project's style
 	$(bin)/ruff check --fix-only
@@ -82,6 +96,9 @@ packages-fetch:
 packages-lint:
 	@tools/install-packages run lint
 
+packages-fuzz:
+	@tools/install-packages run fuzz
+
 $(stamps)/venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 		echo "dballoc needs Python 3.11 or later, not $(PYTHON); run: make PYTHON=/path/to/python3 $(MAKECMDGOALS)" >&2; exit 1; }
@@ -92,6 +109,12 @@ $(stamps)/venv:
 $(stamps)/requirements-%: pyproject.toml tools/requirements tools/constraints.txt $(stamps)/venv
 	@$(python) tools/requirements $* > $@.txt
 	$(pip) install --constraint tools/constraints.txt --requirement $@.txt
+	@touch $@
+
+# There is a wheel of it for some Pythons alone; without it inputs are made at random, not guided by coverage.
+$(stamps)/fuzz: $(stamps)/venv tools/requirements pyproject.toml
+	@$(pip) install --only-binary :all: $$($(python) tools/requirements fuzz) || \
+		echo "no atheris for this Python: inputs are made at random, not guided by coverage" >&2
 	@touch $@
 
 # --no-build-isolation: the build's own requirements are in .venv already, so that this takes seconds.

@@ -12,8 +12,10 @@
 #include "control.h"
 #include "latency.h"
 #include "live.h"
+#include "message.h"
 #include "probe.h"
 #include "stacks.h"
+#include "unwind.h"
 
 struct probe probe;
 
@@ -28,12 +30,6 @@ static void in_child(void)
         return;
     }
     probe.owner = getpid();
-}
-
-static void say(const char *text)
-{
-    if (write(STDERR_FILENO, text, strlen(text)) < 0)
-        return; /* nobody listens */
 }
 
 /* False if it is not as it should be. */
@@ -57,12 +53,14 @@ __attribute__((constructor)) static void begin(void)
     const char *request = getenv("DBALLOC_PROBE"); /* NOLINT(concurrency-mt-unsafe): before there are threads */
     int state = INERT;
     if (request != NULL && !read_request(request)) {
-        say("dballoc probe: DBALLOC_PROBE is not INTERVAL:/DIRECTORY; it does nothing\n");
+        message_write("DBALLOC_PROBE is not INTERVAL:/DIRECTORY", "it does nothing");
     } else if (request != NULL && !(live_begin() && stacks_begin() && latency_begin())) {
-        say("dballoc probe: no memory for its tables; it does nothing\n");
+        message_write("no memory for its tables", "it does nothing");
     } else if (request != NULL && pthread_atfork(NULL, NULL, in_child) == 0) {
         state = RUNNING;
     }
+    if (state == RUNNING)
+        unwind_choose();
     probe.owner = getpid();
     probe.began = clock_ns(CLOCK_MONOTONIC);
     atomic_store(&probe.reset, probe.began);

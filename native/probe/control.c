@@ -6,7 +6,7 @@
  *   start, stop          the interval that the probe was loaded with (or 512 KiB), 0
  *   reset                sets the sums (allocated, time in malloc) to 0; what is alive stays
  *
- * Answers other than snapshots begin with "ok" or "error"; an error is one line. The socket is the process's user's own
+ * A client has two seconds for its line, and is left alone if it does not read its answer (see client.c). Answers other than snapshots begin with "ok" or "error"; an error is one line. The socket is the process's user's own
  * (0600), and only that user and root are answered.
  *
  * The thread is not started by the constructor: a server that detaches forks first, and a thread does not follow. It is
@@ -25,102 +25,70 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "client.h"
+#include "descriptors.h"
 #include "latency.h"
 #include "live.h"
+#include "message.h"
 #include "probe.h"
 #include "snapshot.h"
 #include "stacks.h"
 #include "unwind.h"
 
-enum { LONGEST_LINE = 64, PATIENCE_SECONDS = 10, BACKLOG = 4, STACK_SIZE = 256 << 10 };
+enum { BACKLOG = 4, STACK_SIZE = 256 << 10 };
 static const uint64_t MOMENT = 200000000; /* ns */
 
 static _Atomic bool started;
 static _Atomic bool bound;
 static struct sockaddr_un address = {.sun_family = AF_UNIX};
 
-/* One line on standard error: there is nobody else to tell. */
-static void complain(const char *what, int error)
+/* -1 with errno. */
+static int bound_socket(void)
 {
-    char line[512];
-    const int length = snprintf(line, sizeof line, "dballoc probe: %s: %s: %s\n", what, address.sun_path,
-            error == 0 ? "too long for a socket" : strerrordesc_np(error));
-    if (length > 0 && write(STDERR_FILENO, line, (size_t)length < sizeof line ? (size_t)length : sizeof line - 1) < 0)
-        return;
-}
-
-/* -1, having said why. */
-static int listen_there(void)
-{
-    const int length =
-            snprintf(address.sun_path, sizeof address.sun_path, "%s/%d.sock", probe.directory, (int)probe.owner);
-    if (length < 0 || (size_t)length >= sizeof address.sun_path) {
-        complain("it cannot be asked", 0);
-        return -1;
-    }
     const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (listener < 0) {
-        complain("no socket", errno);
+    if (listener < 0)
         return -1;
-    }
     /* One of our number that was killed. The mode is set before the name appears: bind(2) takes it from the socket. */
     (void)unlink(address.sun_path);
     if (fchmod(listener, S_IRUSR | S_IWUSR) != 0 ||
             bind(listener, (const struct sockaddr *)&address, sizeof address) != 0 || listen(listener, BACKLOG) != 0) {
-        complain("it cannot be asked", errno);
+        const int error = errno;
         (void)close(listener);
+        errno = error;
         return -1;
     }
-    atomic_store(&bound, true);
     return listener;
 }
 
-static bool is_welcome(int client)
+/* False, having said why. */
+static bool listen_there(struct descriptor *listener)
 {
-    struct ucred peer;
-    socklen_t size = sizeof peer;
-    return getsockopt(client, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && (peer.uid == 0 || peer.uid == geteuid());
-}
-
-/* One line without its end; false if it is too long, or does not come in time. */
-static bool read_line(int client, char line[LONGEST_LINE])
-{
-    size_t length = 0;
-    while (length < LONGEST_LINE) {
-        const ssize_t got = recv(client, line + length, LONGEST_LINE - length, 0);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return false;
-        length += (size_t)got;
-        char *end = memchr(line, '\n', length);
-        if (end != NULL) {
-            *end = '\0';
-            return true;
-        }
+    char why[256];
+    const int length =
+            snprintf(address.sun_path, sizeof address.sun_path, "%s/%d.sock", probe.directory, (int)probe.owner);
+    if (length < 0 || (size_t)length >= sizeof address.sun_path) {
+        message_write("its directory's name is too long for a socket", "it cannot be asked; give it a shorter one");
+        return false;
     }
-    return false;
-}
-
-static void answer(int client, const char *text)
-{
-    size_t left = strlen(text);
-    while (left > 0) {
-        const ssize_t sent = send(client, text, left, MSG_NOSIGNAL);
-        if (sent < 0 && errno == EINTR)
-            continue;
-        if (sent <= 0)
-            return;
-        text += sent;
-        left -= (size_t)sent;
+    if (!descriptor_take(listener, bound_socket())) {
+        const char *error = strerrordesc_np(errno);
+        (void)snprintf(why, sizeof why, "%s: %s", address.sun_path, error != NULL ? error : "an error without a name");
+        message_write(why, "it cannot be asked; the program's user must be able to write there");
+        return false;
     }
+    atomic_store(&bound, true);
+    return true;
 }
 
-static void status(int client)
+static void answer(struct client *client, const char *text)
+{
+    (void)client_send(client, text, strlen(text));
+}
+
+static void status(struct client *client)
 {
     char text[1024];
     (void)snprintf(text, sizeof text,
@@ -134,7 +102,7 @@ static void status(int client)
     answer(client, text);
 }
 
-static void set_interval(int client, const char *text)
+static void set_interval(struct client *client, const char *text)
 {
     char *end = NULL;
     errno = 0;
@@ -148,15 +116,10 @@ static void set_interval(int client, const char *text)
     answer(client, "ok\n");
 }
 
-static void serve(int client)
+static void obey(struct client *client, const char *line)
 {
     static const char INTERVAL[] = "interval ";
-    char line[LONGEST_LINE];
-    if (!read_line(client, line)) {
-        answer(client, "error no line\n");
-    } else if (!is_welcome(client)) { /* not before: it would be gone when the client writes */
-        answer(client, "error only the process's own user and root are answered\n");
-    } else if (strcmp(line, "status") == 0) {
+    if (strcmp(line, "status") == 0) {
         status(client);
     } else if (strcmp(line, "snapshot") == 0) {
         snapshot_send(client);
@@ -179,26 +142,57 @@ static void serve(int client)
     }
 }
 
+void control_serve(struct descriptor descriptor)
+{
+    struct client client;
+    char line[LONGEST_LINE];
+    client_begin(&client, descriptor);
+    if (!client_read_line(&client, line)) {
+        client.deadline = clock_ns(CLOCK_MONOTONIC) + MOMENT;
+        answer(&client, "error no line\n");
+    } else if (!client.welcome) { /* not before: it would be gone when the client writes */
+        answer(&client, "error only the process's own user and root are answered\n");
+    } else {
+        obey(&client, line);
+    }
+}
+
+/* Whether a socket came from our listener: in a table of open files that is not our own, another may have had its number
+ * for a moment (see descriptors.h). */
+static bool is_from_ours(int number)
+{
+    struct sockaddr_un here;
+    socklen_t size = sizeof here;
+    memset(&here, 0, sizeof here);
+    return getsockname(number, (struct sockaddr *)&here, &size) == 0 && here.sun_family == AF_UNIX &&
+           strncmp(here.sun_path, address.sun_path, sizeof here.sun_path) == 0;
+}
+
 static void *run(void *nothing)
 {
+    struct descriptor listener;
     (void)nothing;
     thread.busy = true; /* for good: what it does is not the program's */
     (void)prctl(PR_SET_NAME, "dballoc-probe");
-    const int listener = listen_there();
-    if (listener < 0)
+    descriptors_begin();
+    if (!listen_there(&listener))
         return NULL;
+    descriptors_settle();
     for (;;) {
-        const int client = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-        if (client < 0) {
+        /* The program may have closed it, as daemons close all that they have not opened. */
+        if (!descriptor_is_ours(&listener) && !listen_there(&listener))
+            return NULL;
+        struct descriptor client;
+        if (!descriptor_take(&client, accept4(listener.number, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK))) {
+            if (errno == EINVAL) /* somebody has shut it down */
+                descriptor_close(&listener);
             /* The program has no file left to give, or the client has gone: neither ends us. */
             (void)usleep(10000);
             continue;
         }
-        const struct timeval patience = {.tv_sec = PATIENCE_SECONDS};
-        (void)setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-        (void)setsockopt(client, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-        serve(client);
-        (void)close(client);
+        if (is_from_ours(client.number))
+            control_serve(client);
+        descriptor_close(&client);
     }
 }
 
@@ -232,7 +226,7 @@ void control_consider(const struct thread *mine)
         (void)pthread_attr_destroy(&attributes);
     }
     if (error != 0)
-        complain("no thread to answer", error);
+        message_write("the system gives it no thread to answer with", "it cannot be asked; raise the limit of tasks");
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 

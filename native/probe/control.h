@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "descriptors.h"
 #include "thread.h"
 
 /* The least and the most that may be asked for, bytes. */
@@ -13,7 +14,10 @@ static const uint64_t LEAST_INTERVAL = 1U << 10, MOST_INTERVAL = (uint64_t)1 << 
 /* Called now and then: starts the thread that answers, once, when the program is under way. */
 void control_consider(const struct thread *mine);
 
-/* Whether it was. */
+/* Answers the client behind a socket, which stays open. */
+void control_serve(struct descriptor descriptor);
+
+/* Whether it was started. */
 bool control_started(void);
 
 /* Removes the socket. */

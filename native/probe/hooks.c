@@ -23,11 +23,14 @@ static inline size_t product(size_t count, size_t size)
     return __builtin_mul_overflow(count, size, &bytes) ? SIZE_MAX - 1 : bytes;
 }
 
-#define ALLOCATION(name, parameters, arguments, requested)                                                             \
+#define ALLOCATION(name, parameters, arguments, requested, passes)                                                     \
     SLOW void *slow_##name parameters                                                                                  \
     {                                                                                                                  \
         struct call call;                                                                                              \
         call_begin(&call, ALLOCATING, requested);                                                                      \
+        if (passes)                                                                                                    \
+            return next                                                                                                \
+                    .name arguments; /* the bytes that went by are no loss: the gaps between samples have no memory */ \
         void *block = next.name arguments;                                                                             \
         call_end(&call, block, FRAME);                                                                                 \
         return block;                                                                                                  \
@@ -39,18 +42,25 @@ static inline size_t product(size_t count, size_t size)
             return slow_##name arguments;                                                                              \
         return next.name arguments;                                                                                    \
     }
-ALLOCATING_FUNCTIONS(ALLOCATION)
-#define OPERATOR_NEW(name, parameters, arguments, by_malloc) ALLOCATION(name, parameters, arguments, size)
+#define FAMILY(name, parameters, arguments, requested) ALLOCATION(name, parameters, arguments, requested, false)
+ALLOCATING_FUNCTIONS(FAMILY)
+#undef FAMILY
+#define OPERATOR_NEW(name, parameters, arguments, called, its_arguments)                                               \
+    ALLOCATION(name, parameters, arguments, size, next.passes.name)
 NEW_FUNCTIONS(OPERATOR_NEW)
 
 /* A sampled block leaves the table before it is freed: as soon as it is, another thread may get the same address. */
-#define RELEASE(name, parameters, arguments)                                                                           \
+#define RELEASE(name, parameters, arguments, passes)                                                                   \
     SLOW void slow_##name parameters                                                                                   \
     {                                                                                                                  \
         if (next_is_early(block))                                                                                      \
             return;                                                                                                    \
         struct call call;                                                                                              \
         call_begin(&call, FREEING, 0);                                                                                 \
+        if (passes) {                                                                                                  \
+            next.name arguments;                                                                                       \
+            return;                                                                                                    \
+        }                                                                                                              \
         call_free(&call, block);                                                                                       \
         next.name arguments;                                                                                           \
         call_end(&call, NULL, FRAME);                                                                                  \
@@ -64,8 +74,12 @@ NEW_FUNCTIONS(OPERATOR_NEW)
         }                                                                                                              \
         next.name arguments;                                                                                           \
     }
-FREEING_FUNCTIONS(RELEASE)
-DELETE_FUNCTIONS(RELEASE)
+#define FAMILY(name, parameters, arguments) RELEASE(name, parameters, arguments, false)
+FREEING_FUNCTIONS(FAMILY)
+#undef FAMILY
+#define OPERATOR_DELETE(name, parameters, arguments, called, its_arguments)                                            \
+    RELEASE(name, parameters, arguments, next.passes.name)
+DELETE_FUNCTIONS(OPERATOR_DELETE)
 
 SLOW int slow_posix_memalign(void **block, size_t alignment, size_t size)
 {
@@ -128,6 +142,8 @@ EXPORT void *reallocarray(void *block, size_t count, size_t size)
         errno = ENOMEM;
         return NULL;
     }
+    if (next.realloc_before != NULL)
+        return next.realloc_before(block, bytes);
     if (filter_hit(block) || due(bytes))
         return slow_realloc(block, bytes);
     return next.realloc(block, bytes);

@@ -7,6 +7,8 @@
 
 #include "functions.h"
 
+/* An operator that `passes` ends in one of the program's own. Nothing is sampled or taken out of the tables for it: what it
+ * has from malloc is seen there. */
 struct next {
 #define POINTER(name, parameters, ...) void *(*name)parameters;
     ALLOCATING_FUNCTIONS(POINTER)
@@ -19,6 +21,13 @@ struct next {
     void *(*realloc)(void *block, size_t size);
     int (*posix_memalign)(void **block, size_t alignment, size_t size);
     size_t (*malloc_usable_size)(void *block);
+    void *(*realloc_before)(void *block, size_t size); /* of an object before us, the program for one; else NULL */
+    struct {
+#define FLAG(name, ...) bool name;
+        NEW_FUNCTIONS(FLAG)
+        DELETE_FUNCTIONS(FLAG)
+#undef FLAG
+    } passes;
 };
 
 /* Always callable: before the next allocator is known, its members find it first. */

@@ -20,26 +20,24 @@
  */
 #include "snapshot.h"
 
-#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <link.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "latency.h"
 #include "live.h"
+#include "notes.h"
 #include "probe.h"
 #include "stacks.h"
 #include "unwind.h"
 
 struct out {
-    int client;
+    struct client *client;
     bool failed;
     size_t length;
     unsigned char bytes[1 << 16];
@@ -50,15 +48,8 @@ static struct out out;
 
 static void flush(void)
 {
-    size_t at = 0;
-    while (at < out.length && !out.failed) {
-        const ssize_t sent = send(out.client, out.bytes + at, out.length - at, MSG_NOSIGNAL);
-        if (sent > 0) {
-            at += (size_t)sent;
-        } else if (sent == 0 || errno != EINTR) {
-            out.failed = true; /* gone, or too slow */
-        }
-    }
+    if (!out.failed && !client_send(out.client, out.bytes, out.length))
+        out.failed = true;
     out.length = 0;
 }
 
@@ -161,69 +152,92 @@ static void time_blocks(void)
         time_block(i / (LATENCY_SIZES * LATENCY_TIMES), i / LATENCY_TIMES % LATENCY_SIZES, i % LATENCY_TIMES);
 }
 
-static size_t padded(size_t size)
+/* What the loader tells of, collected under its lock: nothing is sent before that is free again, for a client that does not
+ * read would hold the program's dlopen. Lines for some thousands of objects; those of more are left out. */
+struct lines {
+    size_t length;
+    char bytes[1 << 19];
+};
+static struct lines build_ids;
+
+/* Its notes, if they are mapped as they say. */
+static size_t build_id(const struct dl_phdr_info *object, const ElfW(Phdr) * notes, char digits[2 * LONGEST_BUILD_ID])
 {
-    return (size + 3) / 4 * 4;
+    for (int i = 0; i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &object->dlpi_phdr[i];
+        if (part->p_type == PT_LOAD && (part->p_flags & PF_R) != 0 && notes->p_vaddr >= part->p_vaddr &&
+                notes->p_vaddr - part->p_vaddr <= part->p_filesz &&
+                notes->p_filesz <= part->p_filesz - (notes->p_vaddr - part->p_vaddr))
+            return notes_build_id((const unsigned char *)(object->dlpi_addr + notes->p_vaddr), notes->p_filesz, digits);
+    }
+    return 0;
 }
 
-/* elf(5): a note is its two lengths and its kind, its name and its text, each padded to four bytes. */
-static int build_id(struct dl_phdr_info *info, size_t size, void *nothing)
+static int add_build_id(struct dl_phdr_info *object, size_t size, void *nothing)
 {
     (void)size;
     (void)nothing;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
-        if (part->p_type != PT_NOTE)
-            continue;
-        const unsigned char *at = (const unsigned char *)(info->dlpi_addr + part->p_vaddr);
-        const unsigned char *end = at + part->p_memsz;
-        while (at < end && (size_t)(end - at) >= sizeof(ElfW(Nhdr))) {
-            ElfW(Nhdr) note;
-            memcpy(&note, at, sizeof note);
-            const unsigned char *name = at + sizeof note;
-            const unsigned char *text = name + padded(note.n_namesz);
-            if (padded(note.n_namesz) > (size_t)(end - name) || note.n_descsz > (size_t)(end - text))
-                break;
-            if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && memcmp(name, "GNU", 4) == 0 &&
-                    note.n_descsz <= 64) {
-                char hex[2 * 64 + 1];
-                for (size_t k = 0; k < note.n_descsz; k++)
-                    (void)snprintf(hex + 2 * k, 3, "%02x", text[k]);
-                const size_t path = strnlen(info->dlpi_name, PATH_MAX);
-                block("BUID", (uint32_t)(2 * note.n_descsz + 1 + path));
-                put(hex, 2 * (size_t)note.n_descsz);
-                put(" ", 1);
-                put(info->dlpi_name, path);
-            }
-            at = text + padded(note.n_descsz);
-        }
+    char digits[2 * LONGEST_BUILD_ID];
+    size_t length = 0;
+    for (int i = 0; i < object->dlpi_phnum && length == 0; i++) {
+        if (object->dlpi_phdr[i].p_type == PT_NOTE)
+            length = build_id(object, &object->dlpi_phdr[i], digits);
     }
-    return out.failed;
+    const char *name = object->dlpi_name != NULL ? object->dlpi_name : "";
+    const size_t path = strnlen(name, PATH_MAX);
+    if (length == 0 || length + path + 2 > sizeof build_ids.bytes - build_ids.length)
+        return 0;
+    char *at = build_ids.bytes + build_ids.length;
+    memcpy(at, digits, length);
+    at[length] = ' ';
+    memcpy(at + length + 1, name, path);
+    at[length + 1 + path] = '\n';
+    build_ids.length += length + path + 2;
+    return 0;
+}
+
+/* A line a block, without its end. */
+static void send_build_ids(void)
+{
+    build_ids.length = 0;
+    (void)dl_iterate_phdr(add_build_id, NULL);
+    size_t at = 0;
+    while (at < build_ids.length && !out.failed) {
+        const char *line = build_ids.bytes + at;
+        const char *end = memchr(line, '\n', build_ids.length - at);
+        const size_t length = end != NULL ? (size_t)(end - line) : build_ids.length - at;
+        block("BUID", (uint32_t)length);
+        put(line, length);
+        at += length + 1;
+    }
 }
 
 static void maps(void)
 {
     static char piece[1 << 14];
-    const int file = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-    if (file < 0) {
+    struct descriptor file;
+    if (!descriptor_take(&file, open("/proc/self/maps", O_RDONLY | O_CLOEXEC))) {
         out.failed = true;
         return;
     }
-    for (;;) {
-        const ssize_t got = read(file, piece, sizeof piece);
+    off_t at = 0;
+    while (!out.failed) {
+        /* From a place of our own: whoever may have got the number has another. */
+        const ssize_t got = descriptor_is_ours(&file) ? pread(file.number, piece, sizeof piece, at) : -1;
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
             out.failed = true;
         if (got <= 0)
             break;
+        at += got;
         block("MAPS", (uint32_t)got);
         put(piece, (size_t)got);
     }
-    (void)close(file);
+    descriptor_close(&file);
 }
 
-void snapshot_send(int client)
+void snapshot_send(struct client *client)
 {
     out.client = client;
     out.failed = false;
@@ -233,7 +247,7 @@ void snapshot_send(int client)
     live_blocks();
     stack_blocks(); /* after the blocks, so that every block's stack is there */
     time_blocks();
-    (void)dl_iterate_phdr(build_id, NULL);
+    send_build_ids();
     maps();
     if (!out.failed) /* else its end is missing, which says so */
         block("END.", 0);

@@ -11,6 +11,7 @@ struct thread {
     uint32_t ticks;     /* calls to go before one is timed */
     bool busy;          /* in the probe already: a signal's handler allocates */
     bool begun;         /* the rest is set */
+    bool apart;         /* has a table of open files of its own, see descriptors.h */
     int id;             /* as the kernel has it */
     uint64_t interval;  /* mean of the distribution that `left` was drawn from; 0: nothing is sampled */
     uint64_t random;    /* state of the generator */

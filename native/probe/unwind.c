@@ -7,14 +7,21 @@
  *
  * libgcc's and not libunwind's: with glibc 2.35 and later it finds its tables without a lock (_dl_find_object), where
  * libunwind holds a lock of its own over dl_iterate_phdr, which can meet a dlopen that allocates; and every C++ server
- * has it loaded. It allocates nothing.
+ * has it loaded. A walk allocates nothing.
+ *
+ * It has a lock all the same where a program has registered frames (__register_frame: JIT compilers do), and allocates and
+ * frees while it holds that. Such a call comes from the unwinder's own code; a walk from there would wait for that lock for
+ * ever, so it goes by frame pointers alone. And only libgcc's own will do: a program that links another unwinder would
+ * have us call that.
  *
  * Reads of the stack are bounded by its end. On glibc a thread's descriptor lies at the top of its own stack, so all
  * between is mapped. On a foreign stack (a coroutine's, a signal's) every page is asked for first.
  */
 #include "unwind.h"
 
+#include <dlfcn.h>
 #include <errno.h>
+#include <link.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -23,6 +30,7 @@
 #include <unistd.h>
 #include <unwind.h>
 
+#include "image.h"
 #include "probe.h"
 #include "stacks.h"
 
@@ -37,12 +45,57 @@ struct unwind_counts unwind_counts;
 /* The end of the first thread's stack: ld.so's (glibc). */
 extern void *__libc_stack_end; /* NOLINT(bugprone-reserved-identifier,cert-dcl37-c) */
 
-/* Our own image, by the linker's word where it begins; its code lies before its data. */
-extern const char own_start[] __asm__("__ehdr_start") __attribute__((visibility("hidden")));
+typedef _Unwind_Reason_Code backtrace_function(_Unwind_Trace_Fn step, void *argument);
+typedef _Unwind_Ptr position_function(struct _Unwind_Context *context);
 
+/* The unwinder, and where its object lies; 0 to 0 if that is not known. */
+static backtrace_function *backtrace = _Unwind_Backtrace;
+static position_function *position = _Unwind_GetIP;
+static uintptr_t unwinder_start, unwinder_end;
+
+/* Our own code lies before our data. */
 static bool is_own(uintptr_t pc)
 {
-    return pc >= (uintptr_t)own_start && pc < (uintptr_t)sites;
+    return pc >= (uintptr_t)image_start && pc < (uintptr_t)sites;
+}
+
+static int find_unwinder(struct dl_phdr_info *object, size_t size, void *function)
+{
+    (void)size;
+    const uintptr_t address = (uintptr_t)function;
+    uintptr_t start = UINTPTR_MAX;
+    uintptr_t end = 0;
+    for (int i = 0; i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &object->dlpi_phdr[i];
+        if (part->p_type != PT_LOAD)
+            continue;
+        const uintptr_t from = object->dlpi_addr + part->p_vaddr;
+        start = from < start ? from : start;
+        end = from + part->p_memsz > end ? from + part->p_memsz : end;
+    }
+    if (address < start || address >= end)
+        return 0;
+    unwinder_start = start;
+    unwinder_end = end;
+    return 1;
+}
+
+void unwind_choose(void)
+{
+    void *library = dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_NOLOAD);
+    void *walk = library != NULL ? dlsym(library, "_Unwind_Backtrace") : NULL;
+    void *where = library != NULL ? dlsym(library, "_Unwind_GetIP") : NULL;
+    if (walk != NULL && where != NULL) {
+        memcpy(&backtrace, &walk, sizeof walk);
+        memcpy(&position, &where, sizeof where);
+    }
+    memcpy(&walk, &backtrace, sizeof walk);
+    (void)dl_iterate_phdr(find_unwinder, walk);
+}
+
+static bool is_unwinders(uintptr_t pc)
+{
+    return pc >= unwinder_start && pc < unwinder_end;
 }
 
 void unwind_begin(struct thread *mine)
@@ -106,7 +159,7 @@ struct walk {
 static _Unwind_Reason_Code step(struct _Unwind_Context *context, void *argument)
 {
     struct walk *walk = argument;
-    const uintptr_t pc = _Unwind_GetIP(context);
+    const uintptr_t pc = position(context);
     walk->ended = pc == 0;
     if (pc == 0 || (walk->depth == 0 && is_own(pc)))
         return _URC_NO_REASON;
@@ -157,7 +210,7 @@ static uint32_t by_cfi(uintptr_t *pcs, uint32_t pointers, _Atomic uint64_t *site
 {
     uintptr_t found[STACK_DEPTH];
     struct walk walk = {.pcs = found};
-    (void)_Unwind_Backtrace(step, &walk);
+    (void)backtrace(step, &walk);
     const bool holds = walk.ended && pointers > 0 && pointers <= walk.depth && walk.depth - pointers <= BEYOND_START &&
                        memcmp(pcs, found, pointers * sizeof *pcs) == 0;
     if (holds)
@@ -180,7 +233,7 @@ uint32_t unwind(const uintptr_t *frame, uintptr_t *pcs, bool *truncated)
     _Atomic uint64_t *site = site_of(depth > 0 ? pcs[0] : 0);
     bool complete = depth > 0 && is_start(pcs[depth - 1]);
     const uint64_t known = atomic_load_explicit(site, memory_order_relaxed);
-    if (complete && known == ((uint64_t)pcs[0] << 1 | 1)) {
+    if ((complete && known == ((uint64_t)pcs[0] << 1 | 1)) || is_unwinders(frame[1])) {
         atomic_fetch_add_explicit(&unwind_counts.by_pointers, 1, memory_order_relaxed);
     } else {
         depth = by_cfi(pcs, depth, site, &complete);

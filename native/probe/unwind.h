@@ -14,6 +14,9 @@ struct unwind_counts {
 
 extern struct unwind_counts unwind_counts;
 
+/* Finds libgcc's unwinder: once, before anything is sampled. */
+void unwind_choose(void);
+
 /* Notes where this thread's stack ends. */
 void unwind_begin(struct thread *mine);
 

@@ -7,7 +7,7 @@
 typedef int mallctl_function(const char *name, void *old, size_t *old_size, void *new, size_t new_size);
 
 /* MALLCTL_ARENAS_ALL of 5.0 and later: an index that stands for all arenas together. */
-enum { EVERY_ARENA = 4096 };
+enum { EVERY_ARENA = 4096, MOST_BINS = 4096 };
 
 static const char *const whole[] = {
         "stats.allocated",
@@ -78,6 +78,7 @@ static void tell_arenas(mallctl_function *mallctl, struct text *text)
 {
     uint64_t count = 0;
     (void)number(mallctl, "arenas.narenas", &count);
+    count = count < EVERY_ARENA ? count : EVERY_ARENA; /* a number that it could not count to is none */
     const struct text_mark before_list = text_here(text);
     text_open(text, "arenas", '[');
     if (!text_keep(text, before_list))
@@ -105,6 +106,7 @@ static void tell_bins(mallctl_function *mallctl, struct text *text)
 {
     uint64_t count = 0;
     (void)number(mallctl, "arenas.nbins", &count);
+    count = count < MOST_BINS ? count : MOST_BINS;
     const struct text_mark before_list = text_here(text);
     text_open(text, "bins", '[');
     if (!text_keep(text, before_list))

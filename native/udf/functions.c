@@ -3,17 +3,21 @@
  *     CREATE FUNCTION dballoc_malloc_stats RETURNS STRING SONAME 'dballoc_udf.so'
  *
  * Both return JSON: "format", "malloc" (the file), "allocator" (its name; null if it is none that we know), and then what
- * book_NAME.c says, or what was called. Each use in a statement has a buffer of its own, so they can be called by many
- * connections at a time; the buffer is mapped, and does not lie in the heap that is being told of.
+ * book_NAME.c says, or what was called. What malloc says of itself may be some time old (cache.h): "age_ms", and "took_us" to
+ * ask it. Each use in a statement has a buffer of its own, so they can be called by many connections at a time; the buffer is
+ * mapped, and does not lie in the heap that is being told of.
  */
 #include "abi.h"
 #include "book.h"
+#include "cache.h"
 
+#include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 
 /* Below the smallest max_allowed_packet that is usual, 1 MiB. */
-enum { BUFFER = 960 * 1024, FORMAT = 1 };
+enum { BUFFER = 960 * 1024, FORMAT = 1, BEFORE = BUFFER - CACHE_BYTES };
 
 UDF_EXPORT bool dballoc_malloc_stats_init(struct udf *udf, struct udf_arguments *arguments, char *message);
 UDF_EXPORT void dballoc_malloc_stats_deinit(struct udf *udf);
@@ -38,7 +42,7 @@ static bool begin(struct udf *udf, const struct udf_arguments *arguments, char *
     }
     udf->own = buffer;
     udf->max_length = BUFFER;
-    udf->maybe_null = false;
+    udf->maybe_null = true; /* of the first text, while another thread is long in making it */
     udf->constant = false;
     return false;
 }
@@ -51,10 +55,10 @@ static void end(struct udf *udf)
 }
 
 /* The head of both texts; the malloc's book, NULL if it is unknown. */
-static const struct book *head(struct text *text, struct udf *udf, struct owner *owner)
+static const struct book *head(struct text *text, char *bytes, size_t size, struct owner *owner)
 {
     const struct book *book = NULL;
-    text_begin(text, udf->own, BUFFER);
+    text_begin(text, bytes, size);
     text_number(text, "format", FORMAT);
     if (owner_find(owner)) {
         text_string(text, "malloc", owner->path);
@@ -65,11 +69,16 @@ static const struct book *head(struct text *text, struct udf *udf, struct owner 
     return book;
 }
 
-static char *tail(struct text *text, struct udf *udf, unsigned long *length)
+/* What malloc says of itself now; how long the text is. */
+static size_t ask(char *bytes)
 {
-    text_end(text);
-    *length = text->length;
-    return udf->own;
+    struct text text;
+    struct owner owner;
+    const struct book *book = head(&text, bytes, CACHE_BYTES, &owner);
+    if (book != NULL)
+        book->tell(&owner, &text);
+    text_end(&text);
+    return text.length;
 }
 
 bool dballoc_malloc_stats_init(struct udf *udf, struct udf_arguments *arguments, char *message)
@@ -86,13 +95,21 @@ void dballoc_malloc_stats_deinit(struct udf *udf)
 char *dballoc_malloc_stats(struct udf *udf, struct udf_arguments *arguments, char *result, unsigned long *length,
         char *is_null, char *error)
 {
-    (void)arguments, (void)result, (void)is_null, (void)error;
-    struct text text;
-    struct owner owner;
-    const struct book *book = head(&text, udf, &owner);
-    if (book != NULL)
-        book->tell(&owner, &text);
-    return tail(&text, udf, length);
+    (void)arguments, (void)result, (void)error;
+    struct kept kept = {.length = 0};
+    char *body = udf->own + BEFORE;
+    if (cache_take(body, &kept))
+        cache_keep(body, ask(body), &kept);
+    if (kept.length == 0) {
+        *is_null = 1;
+        return NULL;
+    }
+    /* Its age comes before all else, in place of the bracket that opens the text. */
+    const int before = snprintf(
+            udf->own, BEFORE, "{\"age_ms\":%" PRIu64 ",\"took_us\":%" PRIu64 ",", kept.age / 1000000, kept.took / 1000);
+    memmove(udf->own + before, body + 1, kept.length - 1);
+    *length = (unsigned long)before + kept.length - 1;
+    return udf->own;
 }
 
 bool dballoc_malloc_trim_init(struct udf *udf, struct udf_arguments *arguments, char *message)
@@ -111,10 +128,13 @@ char *dballoc_malloc_trim(struct udf *udf, struct udf_arguments *arguments, char
     (void)arguments, (void)result, (void)is_null, (void)error;
     struct text text;
     struct owner owner;
-    const struct book *book = head(&text, udf, &owner);
+    const struct book *book = head(&text, udf->own, BUFFER, &owner);
     const char *called = book != NULL ? book->trim(&owner) : NULL;
+    cache_forget();
     if (called != NULL)
         text_string(&text, "called", called);
-    return tail(&text, udf, length);
+    text_end(&text);
+    *length = text.length;
+    return udf->own;
 }
 /* NOLINTEND(readability-non-const-parameter) */

@@ -9,7 +9,7 @@ enum { TAIL = 64, END = 16 };
 
 static void put_before(struct text *text, size_t tail, const char *bytes, size_t length)
 {
-    if (text->full || text->length + length > text->size - tail) {
+    if (text->full || text->size < tail || length > text->size - tail || text->length > text->size - tail - length) {
         text->full = true;
         return;
     }
@@ -122,7 +122,9 @@ bool text_keep(struct text *text, struct text_mark mark)
 void text_end(struct text *text)
 {
     static const char cut[] = ",\"cut\":true}";
-    const size_t length = text->cut ? sizeof cut - 1 : 1;
-    memcpy(text->bytes + text->length, text->cut ? cut : "}", length);
-    text->length += length;
+    const char *end = !text->cut ? "}" : text->comma ? cut : cut + 1;
+    if (text->length == 0)
+        return; /* there was no room for anything */
+    memcpy(text->bytes + text->length, end, strlen(end));
+    text->length += strlen(end);
 }

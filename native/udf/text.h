@@ -39,7 +39,8 @@ void text_string_close(struct text *text);
 struct text_mark text_here(const struct text *text);
 bool text_keep(struct text *text, struct text_mark mark);
 
-/* Close the outermost object, with "cut": true if something is missing. The text has no NUL at its end. */
+/* Close the outermost object, with "cut": true if something is missing. The text has no NUL at its end. It is empty if the
+ * buffer is too small for any. */
 void text_end(struct text *text);
 
 #endif

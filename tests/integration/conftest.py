@@ -53,8 +53,14 @@ def run_cli(home: Path, package_path: Path) -> Iterator[Cli]:
 
 @pytest.fixture(scope="session")
 def fresh_directory(home: Path) -> Callable[[], Path]:
-    """Makes a new directory, for what outlives a test."""
-    return lambda: Path(tempfile.mkdtemp(prefix="out-", dir=home))
+    """Makes a new directory, for what outlives a test. Everybody may read it, as the user that own scripts run as must."""
+
+    def make() -> Path:
+        path = Path(tempfile.mkdtemp(prefix="out-", dir=home))
+        path.chmod(0o755)
+        return path
+
+    return make
 
 
 @pytest.fixture

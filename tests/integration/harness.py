@@ -12,6 +12,9 @@ from typing import Any
 
 THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
+# Of the tests' own servers, and of commands without rights: no account, and not the user that dballoc's own servers run as.
+A_USER = 12345
+
 # A tiny trial takes about three seconds; anything near this hangs.
 PATIENCE = 180.0
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pymysql
 import pytest
-from harness import Cli, StartServer
+from harness import A_USER, Cli, StartServer
 
 from dballoc.explain import address_space, innodb_pages, labels, outside
 from dballoc.explain.ledger import Ledger, ledger
@@ -131,7 +131,7 @@ def test_without_performance_schema_it_says_what_to_do(run_cli: Cli, stock_serve
 def test_another_user_is_told_so(run_cli: Cli, stock: tuple[int, Path]) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root, to become somebody else")
-    done = run_cli("explain", "--pid", str(stock[0]), prefix=("setpriv", "--reuid=61580", "--clear-groups", "--"))
+    done = run_cli("explain", "--pid", str(stock[0]), prefix=("setpriv", f"--reuid={A_USER}", "--clear-groups", "--"))
     assert (done.status, done.stdout) == (1, "")
     assert done.stderr.startswith(
         f"dballoc: process {stock[0]}: Permission denied; only root and its own user may look into it"

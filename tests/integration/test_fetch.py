@@ -106,8 +106,9 @@ def test_an_experiment_that_names_what_is_not_here(run_cli: Cli, tiny_experiment
     assert not out.exists()
 
 
-def test_a_client_that_is_missing(run_cli: Cli, tmp_path: Path) -> None:
-    env = {"PATH": str(tmp_path), "DBALLOC_STORE": str(tmp_path / "store")}
+def test_a_client_that_is_missing(run_cli: Cli, tmp_path: Path, out: Path) -> None:
+    out.parent.chmod(0o755)  # builds run as the server user, who must be able to pass
+    env = {"PATH": str(tmp_path), "DBALLOC_STORE": str(out.parent / "store")}
     one_line(
         run_cli("fetch", "jemalloc@5.2.1", env=env), 2, "apt-get is not on this machine: Debian's packages come through apt"
     )

@@ -12,8 +12,11 @@ from pathlib import Path
 import pytest
 
 from dballoc.errors import Failure
-from dballoc.host import guardian
+from dballoc.host import custody as our_end
+from dballoc.host import guardian, machine, setting
 from dballoc.host.custody import Child, Custody, Exit
+from dballoc.host.setting import HostSetting
+from dballoc.host.user import server_user
 
 pytestmark = pytest.mark.alone
 
@@ -23,16 +26,20 @@ LAST_PID = Path("/proc/sys/kernel/ns_last_pid")
 PARENT = """
 import sys
 from pathlib import Path
+from dballoc.host import machine
 from dballoc.host.custody import Custody
+from dballoc.host.setting import HostSetting
 
 home = Path(sys.argv[1])
-custody = Custody()
+stand_in = machine.Machine(home / "run", {"thp": HostSetting(str(home / "setting"), ("always", "madvise", "never"))})
+hold = machine.hold(stand_in, exclusive=True, what="a test")
+custody = Custody(hold=hold, adopt=True)
 scratch = home / "scratch"
 custody.scratch(scratch)
 (scratch / "deep").mkdir(parents=True)
 (scratch / "deep" / "file").write_text("x")
-custody.set(str(home / "setting"), "never")
-custody.set(str(home / "setting"), "madvise")
+custody.set("thp", "never")
+custody.set("thp", "madvise")
 stubborn = "trap '' TERM INT HUP; sleep 1000 & wait; sleep 1000"
 children = [custody.spawn(["/bin/sh", "-c", stubborn], {"PATH": "/usr/bin:/bin"}, home / "log") for _ in range(2)]
 print(custody._process.pid, *(c.pid for c in children), flush=True)
@@ -52,7 +59,7 @@ class Family:
     @property
     def setting(self) -> str:
         """The host setting, a file here."""
-        return (self.home / "setting").read_text()
+        return setting.read_setting(str(self.home / "setting"))
 
 
 def alive(pid: int) -> bool:
@@ -130,20 +137,31 @@ def test_what_a_terminal_sends_to_all_does_not_end_the_guardian(family: Family) 
 def test_when_the_guardian_itself_is_killed_the_kernel_kills_its_children(family: Family) -> None:
     os.kill(family.guardian, signal.SIGKILL)
     assert until(lambda: not any(alive(child) for child in family.children))
-    for child in family.children:  # the shells' own sleeps are no server of ours
+    for child in family.children:  # the shells' own sleeps are dballoc's, once it sees that it has no guardian
         for pid in group_of(child):
             os.kill(pid, signal.SIGKILL)
 
 
-def test_when_the_guardian_is_killed_dballoc_restores_the_host(tmp_path: Path) -> None:
-    setting = tmp_path / "setting"
-    setting.write_text("always")
-    with Custody() as custody:
-        custody.set(str(setting), "never")
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[machine.Hold]:
+    """The lock of a machine with a file for a setting, which is at ``always``."""
+    (tmp_path / "enabled").write_text("always")
+    stand_in = machine.Machine(
+        tmp_path / "run", {"thp": HostSetting(str(tmp_path / "enabled"), ("always", "madvise", "never"))}
+    )
+    made = machine.hold(stand_in, exclusive=True, what="a test")
+    assert made
+    yield made
+    made.release()
+
+
+def test_when_the_guardian_is_killed_dballoc_restores_the_host(host: machine.Hold, tmp_path: Path) -> None:
+    with Custody(hold=host) as custody:
+        custody.set("thp", "never")
         os.kill(custody._process.pid, signal.SIGKILL)
         with pytest.raises(Failure, match="dballoc's guardian process was killed; its servers ended with it"):
             custody.scratch(tmp_path / "x")
-    assert setting.read_text() == "always"
+    assert setting.read_setting(str(tmp_path / "enabled")) == "always"
 
 
 ENV = {"PATH": "/usr/bin:/bin"}
@@ -254,23 +272,21 @@ def test_a_child_with_the_pid_of_an_earlier_one_is_another(custody: Custody, tmp
     assert first.poll() == done
 
 
-def test_settings_are_restored_on_demand_and_only_once(custody: Custody, tmp_path: Path) -> None:
-    setting = tmp_path / "enabled"
-    setting.write_text("always")
-    custody.set(str(setting), "never")
-    custody.restore()
-    assert setting.read_text() == "always"
-    # What the user changes afterwards is the user's.
-    setting.write_text("madvise")
-    custody.close()
-    assert setting.read_text() == "madvise"
+def test_settings_are_restored_on_demand_and_only_once(host: machine.Hold, tmp_path: Path) -> None:
+    with Custody(hold=host) as custody:
+        custody.set("thp", "never")
+        custody.restore()
+        assert setting.read_setting(str(tmp_path / "enabled")) == "always"
+        # What the user changes afterwards is the user's.
+        (tmp_path / "enabled").write_text("madvise")
+    assert setting.read_setting(str(tmp_path / "enabled")) == "madvise"
 
 
 def test_a_setting_in_the_kernels_notation(tmp_path: Path) -> None:
     path = tmp_path / "enabled"
     for text, value in (("always [madvise] never\n", "madvise"), ("[always] madvise never", "always"), ("42\n", "42")):
         path.write_text(text)
-        assert guardian.read_setting(str(path)) == value
+        assert setting.read_setting(str(path)) == value
 
 
 def test_more_open_files_than_allowed_are_refused_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,12 +299,273 @@ def test_more_open_files_than_allowed_are_refused_in_words(tmp_path: Path, monke
 @pytest.mark.usefixtures("needs_root")
 def test_a_server_is_an_unprivileged_user_without_groups(custody: Custody, tmp_path: Path) -> None:
     done = custody.spawn(
-        ["/bin/cat", "/proc/self/status"], ENV, tmp_path / "log", uid=61580, gid=61580, cpus=[0], nofile=5000,
+        ["/bin/cat", "/proc/self/status"], ENV, tmp_path / "log", uid=server_user().uid, gid=server_user().uid, cpus=[0], nofile=5000,
         oom_score_adj=800, thp_disable=True,
     ).wait(20)  # fmt: skip
     assert done is not None
     assert done.status == 0
     said = dict(line.split(":\t", 1) for line in (tmp_path / "log").read_text().splitlines() if ":\t" in line)
-    assert set(said["Uid"].split()) == set(said["Gid"].split()) == {"61580"}
+    assert set(said["Uid"].split()) == set(said["Gid"].split()) == {str(server_user().uid)}
     assert (said["Groups"].strip(), int(said["CapEff"], 16), said["Cpus_allowed_list"]) == ("", 0, "0")
     assert said.get("THP_enabled", "0") == "0"
+    assert said["NoNewPrivs"].strip() == "1"
+
+
+# -- what is asked of it -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("argv", "env", "said"),
+    [
+        (["/bin/echo", "a\0b"], ENV, "its argument 1 has a NUL character in it"),
+        (["/bin/echo"], {"A\0B": "x"}, "its environment variable A.B has a NUL character in it"),
+        (["/bin/echo"], {"A": "x\0y"}, "its environment variable A has a NUL character in it"),
+        (["/bin/echo"], {"A=B": "x"}, "illegal environment variable name"),
+        (["/bin/echo", "\ud800"], ENV, "surrogates not allowed"),
+        (["/bin/echo", "x" * (1 << 18)], ENV, "Argument list too long"),
+        (["/bin/echo"], {str(n): "x" * 100_000 for n in range(100)}, "Argument list too long"),
+    ],
+)
+def test_what_no_program_can_be_given_is_one_line_and_ends_nothing(
+    custody: Custody, tmp_path: Path, argv: list[str], env: dict[str, str], said: str
+) -> None:
+    other = custody.spawn(["/bin/sleep", "1000"], ENV, tmp_path / "log")
+    with pytest.raises(Failure, match=said) as refused:
+        custody.spawn(argv, env, tmp_path / "log")
+    assert len(str(refused.value).splitlines()) == 1
+    assert len(str(refused.value)) < 600
+    assert other.poll() is None
+    done = custody.spawn(["/bin/sh", "-c", "exit 3"], ENV, tmp_path / "log").wait(20)
+    assert done is not None
+    assert done.status == 3
+
+
+def test_an_environment_as_large_as_the_kernel_takes(custody: Custody, tmp_path: Path) -> None:
+    """A datagram between the two is refused from about 200 kB on; the kernel takes 2 MB, and 128 kB of each."""
+    large = {f"V{number:02}": "x" * 120_000 for number in range(15)}
+    done = custody.spawn(["/usr/bin/env"], large, tmp_path / "log").wait(20)
+    assert done is not None
+    assert done.status == 0
+    assert (tmp_path / "log").stat().st_size == sum(len(f"{k}={v}\n") for k, v in large.items())
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"not JSON", b"null", b"[]", b"{}", b'{"id": 1000}', b'{"id": 1000, "do": "spawn"}', b'{"id": 1000, "do": "no such", "with": {}}',
+        b'{"id": 1000, "do": "spawn", "with": {"argv": 3, "env": [], "stdout": null}}', b'{"id": 1000, "do": "spawn", "with": 4}',
+        b'{"id": 1000, "do": 5, "with": {}}', b'{"id": 1000, "do": "signal", "with": {"child": [], "number": 15}}', b"\xff\xfe",
+        b"[" * 50_000, b'{"id": 1000, "do": "spawn", "with": {"argv": ["/bin/true"], "env": {}, "stdout": "/a\\u0000b"}}',
+    ],
+)  # fmt: skip
+def test_a_request_that_is_none_does_not_end_it(custody: Custody, tmp_path: Path, request_: bytes) -> None:
+    custody._sock.send(request_)
+    done = custody.spawn(["/bin/sh", "-c", "exit 3"], ENV, tmp_path / "log").wait(20)
+    assert done is not None
+    assert done.status == 3
+
+
+def test_it_writes_no_setting_that_is_not_known(host: machine.Hold, tmp_path: Path) -> None:
+    (tmp_path / "other").write_text("x")
+    with Custody(hold=host) as custody:
+        for name, value in ((str(tmp_path / "other"), "never"), ("../other", "never"), ("thp", "no such mode")):
+            with pytest.raises(Failure, match="is nothing that dballoc sets"):
+                custody.set(name, value)
+    assert (tmp_path / "other").read_text() == "x"
+    assert setting.read_setting(str(tmp_path / "enabled")) == "always"
+
+
+def test_without_the_lock_to_itself_it_changes_nothing(custody: Custody, tmp_path: Path, host: machine.Hold) -> None:
+    with pytest.raises(Failure, match="cannot set thp to never: the machine's lock is not held"):
+        custody.set("thp", "never")
+    host.release()
+    shared = machine.hold(host.machine, exclusive=False, what="a test")
+    with Custody(hold=shared) as another, pytest.raises(Failure, match="the machine's lock is not held"):
+        another.set("thp", "never")
+    assert shared
+    shared.release()
+    assert setting.read_setting(str(tmp_path / "enabled")) == "always"
+
+
+# -- children of children ------------------------------------------------------------------------------------------------------
+
+# A shell whose grandchild has a session of its own and ignores what is polite; the shell goes on until it is told to end.
+DAEMON = """
+import os, signal, sys, time
+for n in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+    signal.signal(n, signal.SIG_IGN)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.setsid()
+        with open(sys.argv[1] + ".partial", "w") as f:
+            f.write(str(os.getpid()))
+        os.rename(sys.argv[1] + ".partial", sys.argv[1])
+        time.sleep(1000)
+    os._exit(0)
+os.wait()
+if sys.argv[2] == "stay":
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    time.sleep(1000)
+"""
+
+
+def daemon_of(custody: Custody, home: Path, name: str, then: str) -> tuple[Child, int]:
+    """A child with a daemon, and that one's PID."""
+    child = custody.spawn([sys.executable, "-c", DAEMON, str(home / name), then], ENV, home / "log")
+    assert until((home / name).exists)
+    return child, int((home / name).read_text())
+
+
+def test_what_a_child_leaves_behind_ends_with_it(custody: Custody, tmp_path: Path) -> None:
+    child, daemon = daemon_of(custody, tmp_path, "first", "stay")
+    other, others = daemon_of(custody, tmp_path, "second", "stay")
+    assert alive(daemon)
+    assert os.getsid(daemon) not in (os.getsid(child.pid), os.getsid(0))
+    child.stop(signal.SIGTERM, 20)
+    assert not alive(daemon), "it is gone before its parent's end is told"
+    assert alive(others), "another child's is left alone"
+    assert other.poll() is None
+
+
+def test_what_a_child_that_ends_by_itself_leaves_behind(custody: Custody, tmp_path: Path) -> None:
+    child, daemon = daemon_of(custody, tmp_path, "first", "end")
+    assert child.wait(20)
+    assert not alive(daemon)
+
+
+def test_what_dies_behind_a_living_child_is_no_zombie_of_the_guardian(custody: Custody, tmp_path: Path) -> None:
+    child, daemon = daemon_of(custody, tmp_path, "first", "stay")
+    os.kill(daemon, signal.SIGKILL)
+    assert until(lambda: not alive(daemon))
+    assert child.poll() is None
+    child.stop(signal.SIGTERM, 20)
+    assert until(lambda: not Path(f"/proc/{daemon}").exists()), "reaped"
+
+
+def test_what_runs_away_from_its_child_by_forking_again_and_again(custody: Custody, tmp_path: Path) -> None:
+    """Each is another process in another session, and its parent is gone at once."""
+    runaway = (
+        "import os, sys, time\nif os.fork() == 0:\n  while True:\n    os.setsid()\n"
+        "    with open(sys.argv[1], 'a') as f: f.write('x')\n    if os.fork(): os._exit(0)\ntime.sleep(0.3)"
+    )
+    assert custody.spawn([sys.executable, "-c", runaway, str(tmp_path / "beats")], ENV, tmp_path / "log").wait(20)
+    beats = (tmp_path / "beats").stat().st_size
+    assert beats > 10
+    assert not until(lambda: (tmp_path / "beats").stat().st_size > beats, patience=0.3)
+
+
+def test_at_the_end_nothing_of_any_child_is_left(tmp_path: Path) -> None:
+    with Custody() as custody:
+        daemons = [daemon_of(custody, tmp_path, name, "stay")[1] for name in ("first", "second")]
+    assert not any(map(alive, daemons))
+
+
+def test_when_dballoc_is_killed_no_grandchild_outlives_it(tmp_path: Path, package_path: Path) -> None:
+    parent, _, daemon = orphanage(tmp_path, package_path)
+    parent.kill()
+    parent.wait(20)
+    assert until(lambda: not alive(daemon))
+
+
+def test_when_the_guardian_is_killed_dballoc_ends_its_grandchildren(tmp_path: Path, package_path: Path) -> None:
+    parent, guardian_, daemon = orphanage(tmp_path, package_path)
+    os.kill(guardian_, signal.SIGKILL)
+    assert parent.stdin is not None
+    parent.stdin.close()  # now it asks its guardian for something
+    assert parent.wait(20) == 0
+    assert not alive(daemon)
+
+
+# Has a child with a daemon, and a process of its own, which is none of the guardian's.
+ORPHANAGE = """
+import subprocess, sys, time
+from pathlib import Path
+from dballoc.errors import Failure
+from dballoc.host.custody import Custody
+
+home, daemon = Path(sys.argv[1]), sys.argv[2]
+own = subprocess.Popen(["/bin/sleep", "1000"])
+custody = Custody(adopt=True)
+custody.spawn([sys.executable, "-c", daemon, str(home / "daemon"), "stay"], {"PATH": "/usr/bin:/bin"}, home / "log")
+while not (home / "daemon").exists():
+    time.sleep(0.01)
+print(custody._process.pid, (home / "daemon").read_text(), flush=True)
+sys.stdin.read()
+try:
+    custody.scratch(home / "x")
+except Failure:
+    sys.exit(1 if own.poll() is not None else own.kill() or 0)
+"""
+
+
+def orphanage(home: Path, package_path: Path) -> "tuple[subprocess.Popen[str], int, int]":
+    """dballoc's stand-in, its guardian, and a daemon of a child's."""
+    parent = subprocess.Popen(
+        [sys.executable, "-c", ORPHANAGE, home, DAEMON], env={**os.environ, "PYTHONPATH": str(package_path)},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert parent.stdout is not None
+    guardian_, daemon = (int(word) for word in parent.stdout.readline().split())
+    assert alive(daemon)
+    return parent, guardian_, daemon
+
+
+# -- one that hangs ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_guardian_that_hangs_at_its_end_does_not_hang_dballoc(
+    host: machine.Hold, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("_END", "_ANSWER"):
+        monkeypatch.setattr(our_end, name, 0.3)
+    monkeypatch.setattr(our_end.guardian, "END_PATIENCE", 0.3)
+    custody = Custody(hold=host)
+    monkeypatch.setattr(our_end, "_ANSWER", 20.0)
+    custody.set("thp", "never")
+    (tmp_path / "scratch").mkdir()
+    custody.scratch(tmp_path / "scratch")
+    child = custody.spawn(["/bin/sleep", "1000"], ENV, tmp_path / "log")
+    os.kill(custody._process.pid, signal.SIGSTOP)
+    custody.close()
+    assert "dballoc: its guardian process hangs, and is killed" in capsys.readouterr().err
+    assert setting.read_setting(str(tmp_path / "enabled")) == "always"
+    assert not (tmp_path / "scratch").exists()
+    assert until(lambda: not alive(child.pid))
+
+
+def test_a_guardian_that_does_not_answer_is_a_failure(
+    host: machine.Hold, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Custody(hold=host) as custody:
+        custody.set("thp", "never")
+        os.kill(custody._process.pid, signal.SIGSTOP)
+        monkeypatch.setattr(our_end, "_ANSWER", 0.2)
+        with pytest.raises(Failure, match="guardian process did not answer for 0 s; run the same command to resume"):
+            custody.restore()
+        assert setting.read_setting(str(tmp_path / "enabled")) == "always"
+
+
+def test_host_state_is_restored_before_anyone_is_waited_for(
+    host: machine.Hold, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A child that is stuck in the kernel does not die of SIGKILL: here it is one that is never found dead."""
+    process = subprocess.Popen(["/bin/sleep", "1000"], start_new_session=True)
+    ours = guardian.Guardian(None, host.directory, dict(host.machine.settings))
+    monkeypatch.setattr(ours, "send", lambda message: None)
+    ours.children[1] = process
+    ours.do_set("thp", "never")
+    at_the_wait: list[str] = []
+    monkeypatch.setattr(guardian, "END_PATIENCE", 0.2)
+    monkeypatch.setattr(
+        guardian.reaping, "reaped", lambda pid: at_the_wait.append(setting.read_setting(str(tmp_path / "enabled")))
+    )
+    said: list[str] = []
+    monkeypatch.setattr(guardian, "complain", said.append)
+    (tmp_path / "scratch").mkdir()
+    ours.do_scratch(str(tmp_path / "scratch"))
+    ours.end()
+    process.wait()
+    assert set(at_the_wait) == {"always"}
+    assert said == [f"process {process.pid} does not die, SIGKILL included; it is stuck in the kernel"]
+    assert not (tmp_path / "scratch").exists()

@@ -84,7 +84,6 @@ def test_killed_at_random_moments(
         if number == max(1, kills // 6):
             # From here on the moments fall into trials.
             shutil.copytree(made_elsewhere(run_cli, tiny_experiment, home), cache / "templates", dirs_exist_ok=True)
-            restore_owners(home / "cache" / "templates", cache / "templates")
         process = run_cli.start(*command, **how)
         deadline = time.monotonic() + moment
         while process.poll() is None and time.monotonic() < deadline:
@@ -130,13 +129,6 @@ def made_elsewhere(run_cli: Cli, tiny_experiment: Experiment, home: Path) -> Pat
         done = run_cli("bench", tiny_experiment(variant=[{"name": "glibc"}]), "--out", home / "for-the-template")
         assert done.status == 0, done.text
     return templates
-
-
-def restore_owners(source: Path, target: Path) -> None:
-    """copytree leaves them behind, and the server's user must be able to write its data."""
-    for path in source.rglob("*"):
-        status = path.stat()
-        os.chown(target / path.relative_to(source), status.st_uid, status.st_gid)
 
 
 def planned_trials(model: Experiment_, blocks: int) -> dict[Place, str]:

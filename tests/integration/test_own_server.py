@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pymysql
 import pytest
-from harness import Cli, Experiment, rows, wait_until
+from harness import A_USER, Cli, Experiment, rows, wait_until
 
 from dballoc.allocators import find as find_allocator
 from dballoc.errors import UsageError
 from dballoc.servers import build as find_build
 
 # The tests' servers run as this user when root runs the tests.
-USER = 61580
+USER = A_USER
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def printed(run_cli: Cli, *args: str | Path, **how: object) -> tuple[dict, str]:
 def test_like_a_running_server(run_cli: Cli, theirs: Running, home: Path) -> None:
     client = theirs.home / "client"
     client.mkdir()
-    (client / ".my.cnf").write_text("[client]\nuser=app\npassword=pass\n")
+    (client / ".my.cnf").write_text(f"[client]\nuser=app\npassword=pass\nsocket={theirs.home}/s.sock\n")
     table, said = printed(run_cli, "--like", str(theirs.pid), "--allocators", "glibc", env={"HOME": str(client)})
     options = table["server"]["options"]
     assert options.pop("max_heap_table_size") == "1048576", "what was set since its start"
@@ -127,13 +127,13 @@ def test_explain_with_a_wrong_password(run_cli: Cli, theirs: Running) -> None:
     """It explains what it can from outside, says why it asked nothing, and keeps the password to itself."""
     client = theirs.home / "wrong"
     client.mkdir()
-    (client / ".my.cnf").write_text("[client]\nuser=app\npassword=notthisone\n")
+    (client / ".my.cnf").write_text(f"[client]\nuser=app\npassword=notthisone\nsocket={theirs.home}/s.sock\n")
     done = run_cli("explain", "--pid", str(theirs.pid), env={"HOME": str(client)})
     assert done.status == 0, done.text
     [line] = [line for line in done.stdout.splitlines() if "not asked by SQL" in line]
     assert "Access denied for user 'app'" in line
     assert "notthisone" not in done.text + (theirs.home / "log").read_text()
-    (client / ".my.cnf").write_text("[client]\nuser=app\npassword=pass\n")
+    (client / ".my.cnf").write_text(f"[client]\nuser=app\npassword=pass\nsocket={theirs.home}/s.sock\n")
     right = run_cli("explain", "--pid", str(theirs.pid), "--json", env={"HOME": str(client)})
     assert '"SQL"' in right.stdout
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pymysql
 import pytest
-from harness import Cli, Experiment, wait_until
+from harness import A_USER, Cli, Experiment, wait_until
 
 from dballoc.allocators import find
 from dballoc.errors import UsageError
@@ -24,7 +24,7 @@ from dballoc.profile.load import load
 
 pytestmark = pytest.mark.alone
 
-UID = 61580
+UID = A_USER
 PROBE = Path(str(files("dballoc") / "_native" / "libdballoc_probe.so"))
 
 

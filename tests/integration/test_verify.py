@@ -6,10 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from harness import Cli, StartServer
+from harness import A_USER, Cli, StartServer
 
 from dballoc.allocators import find
 from dballoc.errors import UsageError
+
+pytestmark = pytest.mark.unprivileged
 
 
 @pytest.fixture(autouse=True)
@@ -99,7 +101,7 @@ def test_what_cannot_be_looked_into_is_one_line(run_cli: Cli, needs_root: None, 
 
 
 def test_a_server_of_another_user(run_cli: Cli, stock: int, needs_root: None) -> None:
-    done = run_cli("verify", str(stock), prefix=("setpriv", "--reuid=61580", "--clear-groups", "--"))
+    done = run_cli("verify", str(stock), prefix=("setpriv", f"--reuid={A_USER}", "--clear-groups", "--"))
     assert (done.status, done.stdout) == (1, "")
     assert done.stderr == (
         f"dballoc: process {stock}: Permission denied; only root and its own user may look into it: run this as one of them\n"

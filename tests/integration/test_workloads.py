@@ -161,14 +161,14 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
             prepared = setting.variants["glibc"]
             scratch, run = places.make_scratch(custody.scratch), places.make_run_directory(custody.scratch)
             scratch.chmod(0o711)
-            setting.user.give(run)
+            setting.user.share(run)
             template = made[prepared.recipe.key]
-            template.copy(custody, scratch / "data", directory / "copy.log")
+            template.copy(custody, scratch / "data", directory / "copy.log", setting.user)
             address = server_options.Address(run / "mysqld.sock")
             argv = server_options.command(prepared.build, scratch / "data", address, prepared.options)
             launch = server.Launch(argv, prepared.env, address, directory / "server.log", template.password, setting.user)
             running = server.start(custody, launch, 60, "sbtest")
-            config = client.connection_file(run, address, template.password)
+            config = client.connection_file(directory, address, template.password, setting.user)
             yield Served(running.admin, config, setting.sysbench, experiment, directory)
             server.stop(running, 60)
     finally:

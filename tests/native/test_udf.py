@@ -146,3 +146,56 @@ def test_what_does_not_fit_is_left_out_and_said(tmp_path: Path) -> None:
         assert said.get("cut", False) == (len(said["list"]) < 100 or "tail" not in said)
     assert kept == sorted(kept, key=lambda k: k[0])
     assert kept[-1] == (100, True, False)
+
+
+@pytest.fixture(scope="module")
+def hammer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled("hammer", tmp_path_factory.mktemp("hammer"), "-ldl")
+
+
+@pytest.mark.parametrize(("threads", "slow"), [(1, 0), (4, 0), (4, 20)])
+def test_malloc_is_asked_for_a_fiftieth_of_the_time(
+    hammer: Path, native_library: Callable[[str], Path], preload: Callable[[str], Path], threads: int, slow: int
+) -> None:
+    """However often any account calls it: malloc_info takes the lock of every arena, and threads that allocate wait for it."""
+    with starting() as start:
+        said = start(
+            hammer, native_library("udf"), threads, 2000, LD_PRELOAD=str(preload("slow_books")), SLOW_INFO=str(slow)
+        ).said
+    calls, real, took, beside, without = map(int, said[0].split())
+    print(
+        f"{threads} threads: {calls} calls, {real} of malloc's, in {took} ms; allocating {without / max(1, beside):.2f} times as slow"
+    )
+    assert calls >= 20 * real
+    # Ten times a second at most, and the next one not before fifty times what the last one took.
+    assert 1 <= real <= took / max(100, 50 * slow) + 1
+    text = json.loads(said[1])
+    assert text["format"] == 1
+    assert 0 <= text["age_ms"] <= took
+    assert text["took_us"] >= 1000 * slow
+    found = books.read(said[1])
+    assert found.allocator == "glibc"
+    assert found.age == text["age_ms"] / 1000
+
+
+def test_figures_that_are_old_say_so() -> None:
+    text = {"format": 1, "age_ms": 2600, "took_us": 60_000, "allocator": "mimalloc"}
+    fresh = books.read(json.dumps(text | {"age_ms": 0}))
+    assert (fresh.age, fresh.took) == (0, 0.06)
+    old = books.read(json.dumps(text))
+    assert (old.age, old.took) == (2.6, 0)
+    assert len(old.notes) == len(fresh.notes) + 1
+    assert "what mimalloc says of itself is 3 s old" in old.notes[-1]
+    with pytest.raises(books.Unreadable):
+        books.read(json.dumps(text | {"age_ms": "soon"}))
+
+
+def test_a_buffer_too_small_for_anything_stays_what_it_is(tmp_path: Path) -> None:
+    """Nothing is written beyond it, and what is there is JSON."""
+    flags = ["-std=c17", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined"]
+    subprocess.run(["cc", *flags, "-o", tmp_path / "text", HERE / "text.c", HERE.parents[1] / "native/udf/text.c"], check=True)
+    for size in range(1, 110):
+        environ = {"ASAN_OPTIONS": "detect_leaks=0"}  # the program ends early
+        done = subprocess.run([tmp_path / "text", str(size)], env=environ, capture_output=True, check=False)
+        assert done.stderr == b"", size
+        assert done.returncode == 1 or not done.stdout or json.loads(done.stdout)["cut"] is True

@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +49,15 @@ def running_program(tmp_path: Path) -> Iterator[Callable[..., int]]:
     """Compile and start a program; it runs until the test ends."""
     started: list[subprocess.Popen[str]] = []
 
-    def start(name: str, source: str, *flags: str, preload: str = "", through_loader: bool = False) -> int:
+    def start(
+        name: str, source: str, *flags: str, preload: str = "", through_loader: bool = False, arguments: Sequence[str] = ()
+    ) -> int:
         (tmp_path / f"{name}.c").write_text(source)
         subprocess.run(["cc", "-O0", "-fno-builtin", "-o", tmp_path / name, tmp_path / f"{name}.c", *flags], check=True)
         env = {**os.environ, "LD_PRELOAD": preload}
-        loader = sorted(map(str, Path("/").glob("lib*/ld-linux*.so.*")))[:1] if through_loader else []
+        loader = sorted(map(str, Path("/").glob("lib*/ld-linux-*.so.*")))[:1] if through_loader else []
         process = subprocess.Popen(
-            [*loader, tmp_path / name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True
+            [*loader, tmp_path / name, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True
         )
         started.append(process)
         assert process.stdout

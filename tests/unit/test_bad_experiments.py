@@ -89,7 +89,7 @@ def test_bad_file(tmp_path: Path, old: str, new: str, message: str) -> None:
     [
         (b"name = ", r"not TOML: Invalid value \(at end of document\)"),
         (b"name = 1\nname = 2\n", r"not TOML: Cannot overwrite a value \(at line 2, column 9\)"),
-        (b"\xff\xfe", r"not TOML: 'utf-8' codec can't decode byte 0xff.*"),
+        (b"\xff\xfe", r"cannot read the experiment file: not UTF-8: .*"),
         (b"", r"baseline is missing"),
     ],
 )

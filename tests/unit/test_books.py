@@ -146,8 +146,8 @@ def test_an_answer_that_was_cut_says_so() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "no JSON"),
-        ('{"format": 1', "no JSON"),
+        ("", "not JSON"),
+        ('{"format": 1', "not JSON"),
         ("[1]", "another version"),
         ('{"format": 2}', "another version"),
         ('{"format": 1, "malloc": "/opt/libhoard.so"}', "does not know the malloc in /opt/libhoard.so"),
@@ -325,3 +325,11 @@ def test_glibcs_own_word_is_held_against_the_walk() -> None:
     other = Heap([Books(1, live=small // 2)], {1: [Block(1, 12500992, 0)]}, [])
     [note] = [n for n in ledger(look(60 * MIB, other, "glibc"), None, read(GLIBC)).notes if "itself says" in n]
     assert "glibc itself says that 21.6 MiB are in use" in note
+
+
+def test_a_text_in_place_of_a_number_is_not_repeated() -> None:
+    """Found by the fuzzer: a server's ``"x"`` times its 2,147,483,648 would be 2 GiB of ours."""
+    bins = [{"size": 2, "slab_size": "x", "curregs": 7, "curslabs": 2**31}]
+    for wrong in ({"bins": bins}, {"bins": ["x"]}, {"stats.allocated": "x"}, {"arenas.page": 2**62}, {"stats.active": True}):
+        with pytest.raises(books.Unreadable, match="not all are whole numbers"):
+            books.read(json.dumps({**JEMALLOC, **wrong}))

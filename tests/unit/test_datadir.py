@@ -73,3 +73,20 @@ def test_identity_changes_with_every_file_that_is_copied(directory: Path) -> Non
 def test_the_servers_words_for_an_unclean_shutdown(line: str) -> None:
     assert datadir.recovered(f"a\n{line}\nb")
     assert not datadir.recovered("InnoDB: log sequence number 46590; InnoDB: Initialization completed")
+
+
+def test_what_its_owner_puts_there_instead_does_not_hang_us(tmp_path: Path) -> None:
+    (tmp_path / "mysql").mkdir()
+    for name in ("ibdata1", "xtrabackup_checkpoints"):
+        os.mkfifo(tmp_path / name)
+    assert datadir.in_use(tmp_path) is None
+    with pytest.raises(UsageError, match="a backup that is not prepared"):
+        datadir.check(tmp_path, "data.directory")
+
+
+def test_links_that_lead_in_a_circle(tmp_path: Path) -> None:
+    (tmp_path / "mysql").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / name).symlink_to(tmp_path)
+    with pytest.raises(UsageError, match="or a link that leads in a circle; no data directory"):
+        datadir.check(tmp_path, "data.directory")

@@ -2,7 +2,9 @@
 
 import gzip
 import json
+import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,16 +15,16 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from dballoc.cli.plot import plot
 from dballoc.errors import Failure, UsageError
-from dballoc.explain import openmetrics, page, snapshot
+from dballoc.explain import explanation, openmetrics, page, snapshot
 from dballoc.explain.difference import difference
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.huge import Huge
 from dballoc.explain.ledger import LIVE
-from dballoc.explain.watch import pause, thinned
+from dballoc.explain.watch import Pace, pause, thinned, watch
 
 OWNERS = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=12)
 LOOKS = st.builds(
-    look, st.dictionaries(OWNERS, st.floats(0, 4096), max_size=5), st.floats(1e9, 2e9), st.integers(-(1 << 30), 1 << 30),
+    look, st.dictionaries(OWNERS, st.floats(0, 4096), max_size=5), st.floats(1e9, 2e9), st.integers(-(1 << 29), 1 << 30),
     huge=st.none() | st.builds(Huge, st.integers(0, 1 << 40), st.just(1024), st.integers(0, 1024)),
 )  # fmt: skip
 
@@ -79,7 +81,7 @@ GOOD = snapshot.document(look())
         (b"", "is no snapshot"),
         (b"{}", "is no snapshot"),
         (b"[1, 2]", "is no snapshot"),
-        (b"\xff\xfe", "decode"),
+        (b"\xff\xfe", "not UTF-8"),
         (b'{"format": "dball', "is no snapshot"),
         (json.dumps(GOOD | {"version": 99}).encode(), "version 99 of the form; this dballoc reads 1"),
         (json.dumps(GOOD | {"rss": "much"}).encode(), "rss: "),
@@ -169,3 +171,19 @@ def test_a_long_watch_keeps_few_looks_and_its_ends() -> None:
     looks = [look(taken=float(i)) for i in range(9)]
     assert thinned(looks, 9) == looks
     assert [e.taken for e in thinned(looks, 8)] == [0, 2, 4, 6, 8]
+
+
+def test_what_the_function_takes_in_the_server_counts_in_the_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its threads may wait for it, whatever CPU we take ourselves."""
+    monkeypatch.setattr(explanation, "explain", lambda *_, **__: replace(look(), within=3.0))
+    waited: list[float] = []
+
+    def wait(seconds: float) -> bool:
+        waited.append(seconds)
+        return False
+
+    [seen] = watch(os.getpid(), None, Pace(5.0, None, 0.01), wait)
+    assert seen.cost == pytest.approx(3.0, abs=0.5)
+    # 3 s are a hundredth of 300.
+    assert waited == [seen.pause]
+    assert 290 < seen.pause < 360

@@ -6,6 +6,7 @@ import io
 import os
 import shutil
 import tarfile
+import tempfile
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
@@ -26,9 +27,13 @@ def quiet(what: str, share: float | None) -> None:
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("DBALLOC_STORE", str(tmp_path / "store"))
-    return tmp_path / "store"
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where the server user may pass, as it must to say a server's version."""
+    place = Path(tempfile.mkdtemp(prefix="dbs-", dir="/tmp"))
+    place.chmod(0o755)
+    monkeypatch.setenv("DBALLOC_STORE", str(place / "store"))
+    yield place / "store"
+    shutil.rmtree(place)
 
 
 @pytest.fixture
@@ -116,6 +121,14 @@ def test_a_wrong_hash_leaves_nothing(store: Path, web: Web) -> None:
         fetch(web.url, "0" * 64)
     assert stock.kept() == []
     assert [p for p in store.rglob("*") if p.is_file() and p.name != ".lock"] == []
+
+
+def test_a_password_in_an_address_is_kept_nowhere(store: Path, web: Web) -> None:
+    """urllib takes no such address; what it says of it has no password either."""
+    with pytest.raises(Failure) as caught:
+        fetch(web.url.replace("http://", "http://jane:CANARY@"), sha256(web.content))
+    assert "CANARY" not in str(caught.value)
+    assert "(hidden)@127.0.0.1" in str(caught.value)
 
 
 def test_an_address_that_is_not_there(store: Path, web: Web) -> None:

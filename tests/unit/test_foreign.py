@@ -56,6 +56,45 @@ def test_what_is_taken_is_never_refused_later(arguments: list[str]) -> None:
     check(taken.init_options, "here")
 
 
+@given(
+    st.sampled_from(("", "loose-", "skip-", "LOOSE_", "plugin_", "loose_plugin-", "enable-")),
+    st.one_of(
+        st.tuples(st.from_regex(r"([a-z][a-z0-9]{0,6}[_-])?", fullmatch=True),
+                  st.sampled_from(("secret", "Password", "TOKEN", "access-key", "access_key", "otlp")),
+                  st.from_regex(r"([_-]?[a-z]{1,6})?", fullmatch=True)),
+        st.tuples(st.sampled_from(("s3", "S3", "spider", "federated", "connect")), st.sampled_from("-_"),
+                  st.from_regex(r"[a-z]{1,8}", fullmatch=True).filter(lambda word: word != "timeout")),
+    ).map("".join),
+    st.booleans(), st.sampled_from(("CANARY", "'CANARY'", "/x/CANARY", "CANARY;ha_x", "a=CANARY")),
+)  # fmt: skip
+def test_no_value_of_a_secret_is_taken_or_said(prefix: str, name: str, apart: bool, value: str) -> None:
+    words = [f"--{prefix}{name}", value] if apart else [f"--{prefix}{name}={value}"]
+    taken = take("--flush=1", *words, "--sort-buffer-size=1M")
+    assert "CANARY" not in repr(taken)
+    assert taken.options == {"flush": "1", "sort_buffer_size": "1M"}
+    assert [note for note in taken.notes() if name.replace("-", "_").lower() in note]
+
+
+@pytest.mark.parametrize(
+    "argument",
+    ["--http-source=http://jane:CANARY@proxy/", "--set-variable=s3_secret_key=CANARY", "--x=host=h;password=CANARY",
+     "--{password:CANARY}=1", "--x=app:CANARY@tcp(db7)/", '--{"s3_secret":"CANARY"}', "--report-passw=CANARY", "--\x1b[31mx=CANARY"],
+)  # fmt: skip
+def test_secrets_under_names_that_do_not_tell(argument: str) -> None:
+    taken = take(argument)
+    assert "CANARY" not in repr(taken)
+    assert taken.notes()
+
+
+def test_engines_that_talk_to_other_hosts_are_left_out(tmp_path: Path) -> None:
+    files = ["ha_s3", "ha_spider", "ha_federatedx", "ha_connect", "ha_sphinx", "handlersocket", "auth_ldap", "ha_archive"]
+    for name in files:
+        (tmp_path / f"{name}.so").touch()
+    taken = take(f"--plugin-load-add={';'.join(files)}", "--plugin-load=x=../y;a\x1bb", "--connect-timeout=5", plugins=tmp_path)
+    assert taken.options == {"plugin_load_add": "ha_archive", "connect_timeout": "5"}
+    assert taken.left_out == {"plugins": [*files[:-1], "…", "…"]}
+
+
 def test_the_last_counts_and_plugins_add_up(tmp_path: Path) -> None:
     for name in ("ha_a", "b", "auth_x"):
         (tmp_path / f"{name}.so").touch()

@@ -58,7 +58,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     real = os.open
 
     def opened(path: str, *how: int, **more: int) -> int:
-        return real(made if path == "/proc/1/root" else path, *how, **more)  # type: ignore[arg-type]
+        return real(made if str(path) == "/proc/1/root" else path, *how, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(os, "open", opened)
     return made
@@ -105,6 +105,15 @@ def test_a_link_of_the_files_name_is_not_written_through(root: Path, tmp_path: P
         plugin_directory.write(directory, "f", b"x")
     assert victim.read_text() == "as it was"
     assert not (root / "usr/lib/plugin/f").is_symlink()
+
+
+def test_a_pipe_of_the_files_name_is_not_waited_for(root: Path) -> None:
+    os.mkfifo(root / "usr/lib/plugin/f")
+    with (
+        pytest.raises(plugin_directory.Closed, match="not a regular file"),
+        plugin_directory.directory(1, "/usr/lib/plugin") as directory,
+    ):
+        plugin_directory.read(directory, "f")
 
 
 def test_links_in_a_circle_end(root: Path) -> None:

@@ -106,7 +106,7 @@ def test_what_cannot_be_had_is_refused(install: Install, options: dict[str, str]
 
 def test_a_run_is_told_all_it_needs(tmp_path: Path) -> None:
     work = replace(with_options(), driver="hammerdb", script="/opt/HammerDB-4.12/hammerdbcli")
-    task = hammerdb.run(work, 8, 30, "rocksdb", True, tmp_path / "client.cnf", tmp_path / "intervals.jsonl")
+    task = hammerdb.run(work, 8, 30, "rocksdb", True, tmp_path / "client.cnf", tmp_path / "work")
     lines = hammerdb.script(task, True, ACCOUNT).splitlines()
     assert lines[:2] == ["dbset db maria", "dbset bm TPC-C"]
     for line in (
@@ -120,12 +120,12 @@ def test_a_run_is_told_all_it_needs(tmp_path: Path) -> None:
         lines.index(c) for c in ("loadscript", "vucreate", "vurun")
     )
     assert "secret" not in " ".join(hammerdb.command(task))
-    assert "secret" not in str(hammerdb.environment())
+    assert "secret" not in str(hammerdb.environment(tmp_path))
 
 
 def test_mysql_over_tcp(tmp_path: Path) -> None:
     work = replace(with_options(warehouses="3"), driver="hammerdb", script="/opt/hammerdbcli")
-    task = hammerdb.prepare(work, 2, "innodb", tmp_path / "client.cnf")
+    task = hammerdb.prepare(work, 2, "innodb", tmp_path / "client.cnf", tmp_path)
     account = {"user": "u", "password": "p", "host": "127.0.0.1", "port": "3307"}
     lines = hammerdb.script(task, False, account).splitlines()
     for line in (
@@ -137,14 +137,14 @@ def test_mysql_over_tcp(tmp_path: Path) -> None:
 
 
 def test_no_more_build_users_than_warehouses(tmp_path: Path) -> None:
-    task = hammerdb.prepare(replace(with_options(warehouses="1"), script="/x"), 16, "innodb", tmp_path / "client.cnf")
+    task = hammerdb.prepare(replace(with_options(warehouses="1"), script="/x"), 16, "innodb", tmp_path / "client.cnf", tmp_path)
     assert "diset tpcc maria_num_vu 1" in hammerdb.script(task, True, ACCOUNT).splitlines()
 
 
 @given(st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1))
 def test_a_password_is_one_word_of_tcl(password: str) -> None:
     # Of Tcl's rules (Tcl(n)) all that can end a word or change it are those of characters that a backslash takes away.
-    task = hammerdb.prepare(replace(with_options(), script="/x"), 1, "innodb", Path("client.cnf"))
+    task = hammerdb.prepare(replace(with_options(), script="/x"), 1, "innodb", Path("client.cnf"), Path("work"))
     text = hammerdb.script(task, True, {**ACCOUNT, "password": password})
     word = next(line for line in text.split("\n") if line.startswith("diset tpcc maria_pass ")).removeprefix(
         "diset tpcc maria_pass "

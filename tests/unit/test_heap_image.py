@@ -56,7 +56,7 @@ class Image(Memory):
 
     def span(self, start: int, end: int) -> Span:
         pages = [self._there(page * PAGE) for page in range(start // PAGE, end // PAGE)]
-        return Span(start, np.array(pages or [False]))
+        return Span.of_pages(start, np.array(pages, bool))
 
     def copy(self, span: Span, start: int, end: int) -> memoryview:
         found = bytearray(end - start)

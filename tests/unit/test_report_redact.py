@@ -1,5 +1,7 @@
 """What strangers must not see, and what must stay."""
 
+import json
+
 import pytest
 
 from dballoc.report.redact import Redaction
@@ -46,3 +48,20 @@ def test_values_of_json_change_and_its_keys_stay() -> None:
 
 def test_without_any_name_paths_go_all_the_same() -> None:
     assert Redaction([""], [""]).text("at /data/secret/file") == "at …/file"
+
+
+def test_values_of_secrets_go_everywhere() -> None:
+    hidden = REDACTION.values({
+        "server": {"options": {"s3_secret_key": "CANARY", "sort_buffer_size": "1M"}},
+        "command": ["mariadbd", "--s3-secret-key=a CANARY", "--flush=1"],
+        "log": "unknown variable 'loose-x-token=CANARY b'", "proxy": "http://jane:CANARY@proxy:3128/",
+    })  # fmt: skip
+    assert "CANARY" not in str(hidden)
+    assert hidden["server"]["options"] == {"s3_secret_key": "(hidden)", "sort_buffer_size": "1M"}
+    assert hidden["command"] == ["mariadbd", "--s3-secret-key=(hidden)", "--flush=1"]
+
+
+def test_a_document_stays_one() -> None:
+    document = REDACTION.document('{"x": {"spider_remote_host": "CANARY", "at": "/home/jane/x"}, "n": 1}')
+    assert json.loads(document) == {"x": {"spider_remote_host": "(hidden)", "at": "…/x"}, "n": 1}
+    assert REDACTION.document("[x] s3_secret_key=CANARY") == "[x] s3_secret_key=(hidden)"

@@ -38,7 +38,7 @@ def test_what_is_written_is_found_again(tmp_path: Path) -> None:
     assert again.facts() == {"dballoc": "0.1.0", "format": str(FORMAT), "ending": "planned"}
     assert again.finished("solo") == {(1, 0, 1)}
     assert again.probes() == [0.1, 0.2]
-    assert [tuple(r) for r in again.connection().execute("SELECT trial, ms, count FROM histogram")] == [(1, 0.5, 3)]
+    assert again.table("histogram") == [(1, 1, 0.5, 3)]
     again.close()
 
 
@@ -84,7 +84,7 @@ def test_where_nothing_can_be_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [(b"not a database at all, only text\n" * 40, "file is not a database"), (b"", "no such table: campaign")],
+    [(b"not a database at all, only text\n" * 40, "file is not a database"), (b"", "it has no table 'campaign'")],
 )
 def test_what_is_no_database_of_ours(tmp_path: Path, content: bytes, reason: str) -> None:
     (tmp_path / FILE).write_bytes(content)

@@ -115,9 +115,13 @@ def test_any_text_is_a_number_of_one_at_least_or_refused(text, cores) -> None:
     assert found >= 1
 
 
+# What a program can be given as a variable.
+WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20)
+
+
 @given(
     st.dictionaries(st.from_regex(r"[A-Z][A-Z_]{0,30}", fullmatch=True),
-                    st.lists(st.one_of(st.integers(), st.text(min_size=1, max_size=20)), min_size=1, max_size=5),
+                    st.lists(st.one_of(st.integers(-2**63, 2**63 - 1), WORDS), min_size=1, max_size=5),
                     min_size=1, max_size=3)
 )  # fmt: skip
 def test_every_combination_is_there_once_under_a_name_of_its_own(settings) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Data, Load
+from dballoc.host.user import ServerUser
 from dballoc.load import client, sysbench
 from dballoc.load.workload import of_catalogue
 from dballoc.servers.options import Address
@@ -34,7 +35,7 @@ def test_the_options_of_a_run() -> None:
 
 def test_the_password_is_in_a_file_of_ours_alone(tmp_path: Path) -> None:
     options = sysbench.connection_options(Address(Path("/run/s.sock")), "secret")
-    config = sysbench.write_config(tmp_path / "s.cnf", options)
+    config = sysbench.write_config(tmp_path / "s.cnf", options, ServerUser(None))
     assert config.stat().st_mode & 0o777 == 0o600
     assert "mysql-password=secret" in config.read_text().splitlines()
     assert not any("secret" in word for word in sysbench.command(BENCH, config, "run", {"threads": "1"}))
@@ -76,7 +77,7 @@ def test_the_load_has_no_time() -> None:
 
 def test_a_dump_is_told_to_sysbench_as_words_of_a_shell(tmp_path: Path) -> None:
     address = Address(tmp_path / "s.sock")
-    connection = client.connection_file(tmp_path, address, "secret")
+    connection = client.connection_file(tmp_path, address, "secret", ServerUser(None))
     job = client.Job("dump-churn", 1, 5, Data(database="my shop"), "innodb", Load(), Path("/opt/my sql/mariadb-dump"))
     words = client.dump_command(job, connection)
     assert words is not None

@@ -5,18 +5,20 @@ How each is made to tell is data: `dump` and `names` in catalogue/tunables.toml.
 
 import os
 import re
+import stat
 import struct
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dballoc import readers
 from dballoc.allocators import settings
 from dballoc.allocators.find import Allocator
+from dballoc.host.run_unprivileged import Unanswered, run_unprivileged
 
-_PATIENCE = 60.0
 _PT_INTERP = 3
+_LONGEST = 4096
 
 # In a throwaway process, as an allocator's version is asked: a name a line, with its number.
 _ASK = """
@@ -73,7 +75,7 @@ def of_running(allocator: Allocator, pid: int) -> dict[str, str]:
     if mine is None or mine.get("dump", {}).get("how") not in ("loader", "asks"):
         return {}
     try:
-        raw = Path(f"/proc/{pid}/environ").read_bytes()
+        raw = readers.of_process(f"/proc/{pid}/environ")
         executable = os.readlink(f"/proc/{pid}/exe")
     except OSError:
         return {}
@@ -97,7 +99,10 @@ def loader(executable: str) -> str:
     if Path(executable).name.startswith(("ld-linux", "ld.so", "ld-2")):
         return executable
     try:
-        with open(executable, "rb") as f:
+        # It may be gone, and what has its name now may be anything: a pipe would not let us go.
+        with open(os.open(executable, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as f:
+            if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):
+                return ""
             head = f.read(64)
             if len(head) < 64 or head[:4] != b"\x7fELF" or head[4] != 2:
                 return ""
@@ -109,8 +114,8 @@ def loader(executable: str) -> str:
                 (kind, _, start, _, _, length) = struct.unpack_from("<IIQQQQ", table, i * size)
                 if kind == _PT_INTERP:
                     f.seek(start)
-                    return f.read(length).rstrip(b"\0").decode()
-    except (OSError, struct.error):
+                    return f.read(min(length, _LONGEST)).rstrip(b"\0").decode()
+    except (OSError, struct.error, UnicodeDecodeError):
         pass
     return ""
 
@@ -125,7 +130,7 @@ def _in_file(library: Path, pattern: str) -> list[str]:
 def _ask(allocator: Allocator, mine: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, str]:
     library = os.fspath(allocator.libraries[0]) if allocator.libraries else ""
     wanted = [name for s in mine["settings"] if (name := settings.dumped_name(mine, s))]
-    argv = [sys.executable, "-I", "-S", "-c", _ASK, library, mine["dump"]["function"], *wanted]
+    argv = [os.path.realpath(sys.executable), "-I", "-S", "-c", _ASK, library, mine["dump"]["function"], *wanted]
     said = _run(argv, {**env, "LD_PRELOAD": library})
     found = (line.split() for line in said.splitlines())
     return {words[0]: words[1] for words in found if len(words) == 2 and words[0] in wanted}
@@ -134,9 +139,7 @@ def _ask(allocator: Allocator, mine: Mapping[str, Any], env: Mapping[str, str]) 
 def _run(argv: Sequence[str], env: Mapping[str, str]) -> str:
     """All that a command prints; nothing if it cannot be run, which its proof of use will tell."""
     try:
-        done = subprocess.run(
-            argv, env=dict(env), capture_output=True, text=True, errors="replace", timeout=_PATIENCE, check=False
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
+        done = run_unprivileged(argv, env)
+    except Unanswered:
         return ""
     return done.stdout + done.stderr

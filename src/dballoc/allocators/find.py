@@ -1,18 +1,18 @@
 """Find an allocator's libraries on this machine, and say what a library is."""
 
 import os
-import re
 import struct
 import subprocess
-import sys
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from dballoc.allocators import library_version
 from dballoc.catalogue import allocators, look_up
 from dballoc.errors import UsageError
 from dballoc.fetch import reference, source, stock
+from dballoc.host import target_files
 from dballoc.host.packages import Packages
 
 _MACHINES = {3: "i386", 40: "arm", 62: "x86_64", 183: "aarch64", 243: "riscv64", 21: "ppc64", 22: "s390x"}
@@ -131,44 +131,20 @@ def _library(soname: str) -> Path | None:
     return None
 
 
-# Asked in a throwaway process: a malloc does not belong into ours.
-_ASK = """
-import ctypes, sys
-lib = ctypes.CDLL(sys.argv[1] or None)
-function = getattr(lib, sys.argv[2])
-match sys.argv[3]:
-    case "text":
-        function.restype = ctypes.c_char_p
-        print(function(None, None, None).decode())
-    case "jemalloc":
-        word, size = ctypes.c_char_p(), ctypes.c_size_t(ctypes.sizeof(ctypes.c_char_p))
-        function(b"version", ctypes.byref(word), ctypes.byref(size), None, ctypes.c_size_t(0))
-        print(word.value.decode())
-    case "mimalloc":
-        n = function()
-        print(f"{n // 100}.{n // 10 % 10}.{n % 10}" if n < 10000 else f"{n // 10000}.{n // 100 % 100}.{n % 100}")
-"""
-
-
 def read_version(entry: dict[str, Any], libraries: list[Path]) -> str:
-    """What an allocator's files say of their version; ``unknown`` if nothing."""
-    if libraries and (kept := stock.owner(libraries[0])) and libraries[0].resolve() in {p.resolve() for p in kept.libraries}:
+    """Read an allocator's version from its files; ``unknown`` if they don't tell. Of no file: the C library that we run on."""
+    if not libraries:
+        # "glibc 2.36"; confstr(3).
+        return (os.confstr("CS_GNU_LIBC_VERSION") or library_version.UNKNOWN).rpartition(" ")[2]
+    if (kept := stock.owner(libraries[0])) and libraries[0].resolve() in {p.resolve() for p in kept.libraries}:
         return kept.version
-    asked = entry.get("version", {})
-    if "says" in asked:
-        library = next((p for p in libraries if p.name.startswith(asked["library"])), libraries[-1])
-        found = re.search(asked["says"].encode(), library.read_bytes())
-        return found[1].decode() if found else "unknown"
-    if "file" in asked:
-        real = libraries[0].resolve()
-        return real.name.rpartition(".so.")[2] or real.parts[-4]
-    if "function" not in asked:
-        return "unknown"
-    first = os.fspath(libraries[0]) if libraries else ""
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", _ASK, first, asked["function"], asked["returns"]],
-        capture_output=True, text=True, check=False, env={"LD_PRELOAD": first},
-    )  # fmt: skip
-    # "gperftools 2.10", "5.3.0-0-g54eaed1d…"
-    words = done.stdout.split()
-    return words[-1].split("-")[0] if words else "unknown"
+    soname = entry.get("version", {}).get("library", "")
+    library = next((p for p in libraries if p.name.startswith(soname)), libraries[-1]).resolve()
+    try:
+        fd = target_files.open_file(Path("/"), os.fspath(library))
+    except OSError:
+        return library_version.UNKNOWN
+    try:
+        return library_version.read_version(entry, fd, os.fspath(library))
+    finally:
+        os.close(fd)

@@ -1,19 +1,21 @@
 """Which malloc a running process really uses, and with which settings; read from outside."""
 
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dballoc.allocators import find, running
+from dballoc import readers
+from dballoc.allocators import library_version, running
 from dballoc.catalogue import allocators
-from dballoc.host import inside, loader, thp
+from dballoc.fetch import stock
+from dballoc.host import inside, loader, target_files, thp
 
 _PROBE = "libdballoc_probe.so"
 
 # What glibc reads beside GLIBC_TUNABLES (mallopt(3), "Environment variables").
 _GLIBC_OLD = ("MALLOC_ARENA_", "MALLOC_CHECK_", "MALLOC_MMAP_", "MALLOC_PERTURB_", "MALLOC_TOP_PAD_", "MALLOC_TRIM_")
-_GLIBC_SAYS = re.compile(rb"GNU C Library .*? version ([\d.]+)")
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ def identify(pid: int) -> InUse:
     bindings = running.bindings(pid)
     try:
         executable = loader.program(pid)
-        environ = _environment(Path(f"/proc/{pid}/environ").read_bytes())
+        environ = _environment(readers.of_process(f"/proc/{pid}/environ"))
         achieved, mapped = thp.achieved(pid), running.mapped(pid)
     except OSError as error:
         raise running.Unreadable(running.refusal(pid, error)) from None
@@ -53,7 +55,7 @@ def identify(pid: int) -> InUse:
     mixed = {s: lib for s, lib in bindings.items() if not _same(lib, library) and not _calls_malloc(s, lib, executable)}
     entry = allocators()[name] if name else None
     return InUse(
-        pid, executable, name, entry["title"] if entry else Path(library).name, _version(pid, name, library), library,
+        pid, executable, name, entry["title"] if entry else Path(library).name, _version(pid, name, library, mapped), library,
         _how(library, executable, environ), mixed, settings(environ, entry["tunables"].get("env") if entry else None),
         idle(environ, library, mapped), achieved,
     )  # fmt: skip
@@ -69,7 +71,7 @@ def behind(library: str, mapped: Iterable[str]) -> str:
 
 def preloaded(pid: int) -> list[str]:
     """The entries of a process's LD_PRELOAD, as they are written there. OSError if it cannot be read."""
-    words = _environment(Path(f"/proc/{pid}/environ").read_bytes()).get("LD_PRELOAD", "")
+    words = _environment(readers.of_process(f"/proc/{pid}/environ")).get("LD_PRELOAD", "")
     return [word for word in re.split("[: ]", words) if word]
 
 
@@ -139,15 +141,33 @@ def _asked_other(environ: dict[str, str]) -> bool:
     return any(catalogue_name(p) not in (None, "glibc") for p in _preloads(environ))
 
 
-def _version(pid: int, name: str | None, library: str) -> str:
+def _version(pid: int, name: str | None, library: str, mapped: Iterable[str]) -> str:
+    """By the bytes of the file that is mapped, or by our store's word where it is a file of that. Nothing is loaded."""
+    if name is None:
+        return ""
+    entry = allocators()[name]
+    soname = entry.get("version", {}).get("library", "")
+    path = library
+    if not Path(library).name.startswith(soname):
+        path = next((other for other in mapped if Path(other).name.startswith(soname)), library)
     try:
-        there = inside.path(pid, library)
-        if name == "glibc":
-            found = _GLIBC_SAYS.search(there.read_bytes())
-            return found[1].decode().rstrip(".") if found else "unknown"
-        return find.read_version(allocators()[name], [there]) if name else ""
+        fd = target_files.open_file(target_files.root_of(pid), inside.own(pid, path))
     except OSError:
-        return "unknown"
+        return library_version.UNKNOWN
+    try:
+        if (kept := stock.owner(Path(path))) and _is_file(fd, path):
+            return kept.version
+        return library_version.read_version(entry, fd, path)
+    finally:
+        os.close(fd)
+
+
+def _is_file(fd: int, path: str) -> bool:
+    """Whether an open file is also the one that we see at a path."""
+    try:
+        return os.path.samestat(os.fstat(fd), os.stat(path))
+    except OSError:
+        return False
 
 
 def _same(one: str, other: str) -> bool:

@@ -2,11 +2,13 @@
 
 import os
 import re
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from dballoc import readers
+from dballoc.host.run_unprivileged import Unanswered, run_unprivileged
 
 # What a malloc must provide as a whole: a mixture frees with one what another gave.
 SYMBOLS = ("malloc", "free", "calloc", "realloc", "memalign", "posix_memalign", "aligned_alloc", "_Znwm", "_Znam")
@@ -33,22 +35,20 @@ class NotProved(Exception):
 
 
 def read_bindings(argv: list[str], env: Mapping[str, str], timeout: float = 60) -> Bindings:
-    """Run ``argv --version`` with all bindings made at once and listed by the loader (``ld.so(8)``, LD_DEBUG).
+    """Run ``argv --version`` as the server user, with all bindings made at once and listed by the loader (``ld.so(8)``,
+    LD_DEBUG).
 
     NotProved if it does not run under this environment.
     """
     try:
-        done = subprocess.run(
-            [*argv, "--version"], env={**env, "LD_DEBUG": "bindings", "LD_BIND_NOW": "1"},
-            capture_output=True, text=True, errors="replace", timeout=timeout, check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        raise NotProved(f"the server hangs under it: no answer to --version in {timeout:.0f} s") from None
+        done = run_unprivileged([*argv, "--version"], {**env, "LD_DEBUG": "bindings", "LD_BIND_NOW": "1"}, timeout)
+    except Unanswered as error:
+        raise NotProved(f"the server does not say its version under it: {error}") from None
     printed = "\n".join(line for line in done.stderr.splitlines() if not re.match(r"\s*\d+:\t", line))
-    if done.returncode != 0:
+    if done.status != 0:
         # The first line is the reason; what follows it is its consequence.
         said = printed.strip().splitlines()
-        raise NotProved(f"the server does not run under it: {said[0] if said else f'exit status {done.returncode}'}")
+        raise NotProved(f"the server does not run under it: {said[0] if said else f'exit status {done.status}'}")
     return Bindings(parse_bindings(done.stderr, argv[0]), printed, os.path.realpath(argv[0]))
 
 
@@ -99,7 +99,7 @@ def check_running(maps: str, word: str | None, allocator_word: str | None, provi
 
     ``word`` is None where the server has no such variable.
     """
-    mapped = {line.split(maxsplit=5)[5] for line in maps.splitlines() if len(line.split(maxsplit=5)) == 6}
+    mapped = {line.split(maxsplit=5)[5] for line in readers.rows(maps) if len(line.split(maxsplit=5)) == 6}
     names = {Path(m).name for m in mapped}
     for provider in providers:
         if provider not in mapped and provider not in names:

@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from dballoc.analysis import consistency
 from dballoc.errors import UsageError
 from dballoc.experiment import file
 from dballoc.experiment.model import Experiment
@@ -107,11 +108,12 @@ def read(directory: Path) -> Campaign:
     """Read a results directory, whatever verb made it. UsageError if it is none, or of another format."""
     results = Results.open(directory, read_only=True)
     try:
-        facts = results.facts()
-        tables = {name: _read(results, name) for name in _TABLES}
+        facts = results.checked_facts()
+        experiment = file.build(file.parse(facts["experiment"], str(directory)), str(directory))
+        tables = {name: _frame(results, name) for name in _TABLES}
     finally:
         results.close()
-    experiment = file.build(file.parse(facts["experiment"], str(directory)), str(directory))
+    tables = consistency.checked(directory, facts, experiment, tables)
     every_trial, every_block = tables.pop("trial"), tables.pop("block")
     block, duet_block = (every_block.filter(pl.col("design") == design) for design in ("solo", "duet"))
     trial, duet, pilot = (every_trial.filter(pl.col("design") == design) for design in ("solo", "duet", "pilot"))
@@ -134,10 +136,9 @@ def load_own(directory: Path) -> Campaign:
 _TYPES = {"INTEGER": pl.Int64, "REAL": pl.Float64, "TEXT": pl.String}
 
 
-def _read(results: Results, table: str) -> pl.DataFrame:
-    db = results.connection()
-    schema = {row["name"]: _TYPES[row["type"]] for row in db.execute(f"PRAGMA table_info({table})")}
-    rows = [tuple(row) for row in db.execute(f"SELECT * FROM {table}")]
+def _frame(results: Results, table: str) -> pl.DataFrame:
+    schema = {name: _TYPES[kind] for name, kind in results.columns(table).items()}
+    rows = results.table(table)
     # SQLite stores what it is given: a whole number in a REAL column comes back as an int, and the reverse.
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
     return pl.DataFrame(

@@ -3,13 +3,17 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from dballoc import readers
+from dballoc.analysis import profiled
 from dballoc.analysis.campaign import Campaign
-from dballoc.analysis.profiled import profiled
 from dballoc.errors import UsageError
 from dballoc.profile import jemalloc_mutexes
 from dballoc.profile.jemalloc_mutexes import Mutex
 from dballoc.profile.load import load as load_profile
 from dballoc.profile.model import Profile
+
+# Bytes of a server's log.
+_LOG = 64 * readers.MIB
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ def load(directory: Path, campaign: Campaign) -> Contention | None:
         return None
     found: list[Watched] = []
     mutexes: dict[str, list[Mutex]] = {}
-    for row, workloads in profiled(campaign):
+    for row, workloads in profiled.profiled(campaign):
         raw = directory / "trials" / row["directory"]
         found += [_watched(raw, row, name) for name in workloads]
         if said := _mutexes(raw / "server.log"):
@@ -62,13 +66,13 @@ def _watched(raw: Path, trial: dict[str, object], workload: str) -> Watched:
 
 def _reason(note: Path, trial: dict[str, object]) -> str:
     if note.exists():
-        return note.read_text(encoding="utf-8").strip()
+        return profiled.note(note)
     return f"its trial ended in a fault: {trial['fault']}" if trial["outcome"] == "fault" else "its file is not there"
 
 
 def _mutexes(log: Path) -> list[Mutex]:
     try:
-        with log.open(errors="replace") as lines:
-            return [mutex for mutex in jemalloc_mutexes.parse(lines) if mutex.waited or mutex.spun]
-    except OSError:
+        lines = readers.text(log, _LOG, errors="replace").splitlines(keepends=True)
+        return [mutex for mutex in jemalloc_mutexes.parse(lines) if mutex.waited or mutex.spun]
+    except readers.Unfit:
         return []

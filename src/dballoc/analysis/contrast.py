@@ -45,13 +45,13 @@ def contrast(first: Sequence[float], second: Sequence[float], confidence: float)
     (n, mean, variance), (m, other, another) = _moments(first), _moments(second)
     difference = other - mean
     if min(n, m) < 2:
-        return Contrast(math.exp(difference), 0.0, math.inf, (n, m), confidence, math.nan, math.nan)
+        return Contrast(end(difference), 0.0, math.inf, (n, m), confidence, math.nan, math.nan)
     one, two = variance / n, another / m
     error = math.sqrt(one + two)
     # Without any scatter at all the degrees of freedom are 0 ÷ 0, and do not matter.
     freedom = (one + two) ** 2 / (one**2 / (n - 1) + two**2 / (m - 1)) if error else float(n + m - 2)
     half = float(stdtrit(freedom, (1 + confidence) / 2)) * error
-    return Contrast(math.exp(difference), end(difference - half), end(difference + half), (n, m), confidence, error, freedom)
+    return Contrast(end(difference), end(difference - half), end(difference + half), (n, m), confidence, error, freedom)
 
 
 def _moments(values: Sequence[float]) -> tuple[int, float, float]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dballoc.errors import UsageError
+from dballoc.errors import Failure, UsageError
 from dballoc.experiment import search
 from dballoc.experiment.search import Outcome, Range, State
 from dballoc.store.results import KIND, Results
@@ -95,12 +95,14 @@ def load(directory: Path) -> Fits:
     results = Results.open(directory, read_only=True)
     try:
         check(results, directory)
+        campaign = read(directory)
         every, names = probes(results), options(results)
     finally:
         results.close()
     if not every:
         raise UsageError(f"{directory}: no trial is finished yet; run dballoc fit first")
-    campaign = read(directory)
+    if set(names) != set(campaign.names):
+        raise Failure(f"{directory}: damaged: options: of other variants than the experiment has")
     of = search.of_experiment(campaign.experiment)
     return Fits(campaign, of, every, fitted(of, names, every), campaign.facts.get("ending"))
 
@@ -116,14 +118,10 @@ def is_fit(directory: Path) -> bool:
 
 def probes(results: Results) -> list[Probe]:
     """All trials, in the order in which they were run."""
-    last_level = "SELECT tps FROM step WHERE step.trial = trial.trial AND kind = 'level' ORDER BY step DESC LIMIT 1"
-    rows = results.connection().execute(
-        "SELECT variant, block, asked, probe.pool_bytes, outcome, fault, fault_text, rss_peak, "
-        f"({last_level}) FROM trial JOIN probe USING (trial) ORDER BY block, position"
-    )
+    results.table("probe")  # for what it says of damage
     return [
         Probe(name, number, asked, pool, _outcome(outcome, fault), fault, text, peak, tps)
-        for name, number, asked, pool, outcome, fault, text, peak, tps in rows
+        for name, number, asked, pool, outcome, fault, text, peak, tps in results.tried()
     ]
 
 
@@ -133,7 +131,7 @@ def _outcome(outcome: str, fault: str | None) -> Outcome:
 
 def options(results: Results) -> dict[str, str]:
     """The cache's option by variant."""
-    found: dict[str, str] = json.loads(results.facts()["options"])
+    found: dict[str, str] = json.loads(results.checked_facts().get("options", "{}"))
     return found
 
 

@@ -1,15 +1,63 @@
 """What each variant's server allocated: the heap profiles that a campaign took of starts of their own."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from dballoc import readers
+from dballoc.analysis import profiled
 from dballoc.analysis.campaign import Campaign
-from dballoc.analysis.profiled import profiled
 from dballoc.errors import UsageError
+from dballoc.profile.heap import ALLOCATED, LIVE, STALLED, TIME
 from dballoc.profile.load import load as load_profile
 from dballoc.profile.model import Profile
+from dballoc.profile.table import VARIANCE
+
+_Amount = Annotated[float, Field(ge=0, le=1e18)]
+_Count = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+class _Size(BaseModel):
+    """A row of :mod:`dballoc.profile.latency`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    operation: str
+    sizes: Annotated[list[Annotated[int, Field(ge=0, le=2**64)]], Field(min_length=2, max_length=2)]
+    calls: _Amount
+    timed: _Count
+    mean: _Amount
+    p50: _Amount
+    p99: _Amount
+    longest: _Amount
+
+
+class _Malloc(BaseModel):
+    """Its summary."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    seconds: _Amount
+    share: _Amount | None
+    stalls: _Amount
+    stalled_seconds: _Amount
+    timed: _Count
+
+
+class _Figures(BaseModel):
+    """What :mod:`dballoc.campaign.profiling` keeps."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    seconds: _Amount
+    live: _Amount
+    live_error: _Amount
+    allocated: _Amount
+    allocations: _Amount
+    malloc: _Malloc
+    sizes: Annotated[list[_Size], Field(max_length=1000)]
 
 
 @dataclass(frozen=True)
@@ -42,19 +90,28 @@ def load(directory: Path, campaign: Campaign) -> Heaps | None:
         return None
     trials = directory / "trials"
     return Heaps(
-        [_seen(trials / row["directory"] / "heap", row, w) for row, workloads in profiled(campaign) for w in workloads]
+        [_seen(trials / row["directory"] / "heap", row, w) for row, workloads in profiled.profiled(campaign) for w in workloads]
     )
+
+
+def _whole(profile: Profile) -> Profile:
+    """A heap's profile, with all that is made of it. Unfit if something is missing, or cannot be."""
+    missing = {LIVE, LIVE + VARIANCE, ALLOCATED, TIME, STALLED} - {value.key for value in profile.values}
+    if missing or any(sample.values[profile.column(LIVE + VARIANCE)] < 0 for sample in profile.samples):
+        raise readers.Unfit("no profile of a heap")
+    return profile
 
 
 def _seen(raw: Path, trial: dict[str, Any], workload: str) -> Seen:
     variant, stem = trial["variant"], raw / f"heap-{workload}"
     for note in (raw / "heap.txt", stem.with_suffix(".txt")):
         if note.exists():
-            return Seen(variant, workload, None, {}, note.read_text(encoding="utf-8").strip())
+            return Seen(variant, workload, None, {}, profiled.note(note))
     if trial["outcome"] == "fault":
         return Seen(variant, workload, None, {}, f"its trial ended in a fault: {trial['fault']}")
     try:
-        figures = json.loads(stem.with_suffix(".json").read_text(encoding="utf-8"))
-        return Seen(variant, workload, load_profile(raw / f"{stem.name}.profile.json.gz"), figures)
-    except (OSError, ValueError, UsageError):
+        figures = readers.document(readers.content(stem.with_suffix(".json")), finite=False)
+        _Figures.model_validate(figures)
+        return Seen(variant, workload, _whole(load_profile(raw / f"{stem.name}.profile.json.gz")), figures)
+    except (readers.Unfit, ValidationError, UsageError):
         return Seen(variant, workload, None, {}, "its files are not there, or cannot be read")

@@ -1,11 +1,16 @@
 """The trials whose variants were profiled, and under which workloads."""
 
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from dballoc import readers
 from dballoc.analysis.campaign import Campaign
 from dballoc.experiment.model import LOAD
+
+# Characters of a note.
+_LONGEST = 2000
 
 
 def profiled(campaign: Campaign) -> list[tuple[dict[str, Any], list[str]]]:
@@ -16,3 +21,11 @@ def profiled(campaign: Campaign) -> list[tuple[dict[str, Any], list[str]]]:
     )  # fmt: skip
     ordered = sorted(rows.iter_rows(named=True), key=lambda row: campaign.names.index(row["variant"]))
     return [(row, [name for name in campaign.experiment.runs(row["workload"]) if name != LOAD]) for row in ordered]
+
+
+def note(path: Path) -> str:
+    """The words that a trial left in place of a profile, or that they cannot be read."""
+    try:
+        return readers.text(path, errors="replace").strip()[:_LONGEST]
+    except readers.Unfit as error:
+        return f"{path.name}: {error}"

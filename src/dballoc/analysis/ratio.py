@@ -38,15 +38,15 @@ def ratio(logs: Sequence[float], confidence: float) -> Ratio:
     n = len(logs)
     mean = math.fsum(logs) / n
     if n == 1:
-        return Ratio(math.exp(mean), 0.0, math.inf, 1, confidence, math.nan)
+        return Ratio(end(mean), 0.0, math.inf, 1, confidence, math.nan)
     scatter = math.sqrt(math.fsum((d - mean) ** 2 for d in logs) / (n - 1))
     half = float(stdtrit(n - 1, (1 + confidence) / 2)) * scatter / math.sqrt(n)
-    return Ratio(math.exp(mean), end(mean - half), end(mean + half), n, confidence, scatter)
+    return Ratio(end(mean), end(mean - half), end(mean + half), n, confidence, scatter)
 
 
 def end(log: float) -> float:
-    """An interval's end from its logarithm. That of two wild blocks at the level of a large family may lie beyond all
-    numbers: then it is the largest one, which charts and JSON can bear.
+    """A ratio, or an interval's end, from its logarithm. That of two wild blocks at the level of a large family may lie
+    beyond all numbers: then it is the largest one, which charts and JSON can bear.
     """
     return math.exp(log) if log < _MOST else sys.float_info.max
 

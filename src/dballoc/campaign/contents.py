@@ -9,12 +9,11 @@ from pathlib import Path
 
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment
-from dballoc.load import client, sysbench
+from dballoc.load import sysbench
 from dballoc.load.sysbench import Sysbench
 from dballoc.load.workload import Workload, shown
 from dballoc.servers import datadir, programs
 from dballoc.servers.build import Build
-from dballoc.servers.options import Address
 from dballoc.servers.server import tail
 from dballoc.servers.template import Fill
 
@@ -84,9 +83,8 @@ def reader(build: Build) -> Path:
     return programs.find(build, _CLIENTS, "data.sql is read by the client mariadb or mysql")
 
 
-def feed(path: Path, program: Path, address: Address, password: str, database: str, run_directory: Path) -> Fill:
-    """The client that reads one SQL file into the server."""
-    config = client.option_file(run_directory, address, password)
+def feed(path: Path, program: Path, config: Path, database: str) -> Fill:
+    """The client that reads one SQL file into the server that an option file leads it to. The file is opened for it."""
     argv = [os.fspath(program), f"--defaults-file={config}", "--default-character-set=utf8mb4", "--batch", database]
     env = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LC_ALL": "C"}
 
@@ -100,6 +98,6 @@ def feed(path: Path, program: Path, address: Address, password: str, database: s
 
     who = f"{shown(path)} cannot be read in"
     if path.suffix == ".gz":
-        piped = ["bash", "-c", 'set -o pipefail; file=$1; shift; gzip -dc -- "$file" | "$@"', "bash", os.fspath(path), *argv]
-        return Fill(piped, env, None, who, refused)
+        piped = ["bash", "-c", 'set -o pipefail; gzip -dc | "$@"', "bash", *argv]
+        return Fill(piped, env, path, who, refused)
     return Fill(argv, env, path, who, refused)

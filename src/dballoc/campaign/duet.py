@@ -157,7 +157,9 @@ class _Duet:
 
     def run(self) -> tuple[TrialRecord, TrialRecord]:
         try:
-            switch_thp(self.context.custody, self.thp)
+            host_thp = switch_thp(self.context, self.thp)
+            for side in self.sides:
+                side.life.host_thp = host_thp
             for side in self.order:
                 with side.blamed("its start"):
                     side.life.begin()
@@ -225,11 +227,10 @@ class _Duet:
             step.workload, step.threads, 2 * seconds + 60, self.experiment.data, engine, self.experiment.load,
             life.prepared.programs.get(step.workload),
         )  # fmt: skip
-        connection = client.connection_file(life.run_directory, life.address, life.password)
         side.intervals = []
         side.client = client.start(
-            self.context.custody, self.context.setting.sysbench, job, connection, life.directory,
-            f"{step.number:02}-{step.title.replace(' ', '-')}", self.duet.halves[0] | self.duet.halves[1],
+            self.context.custody, self.context.setting.user, self.context.setting.sysbench, job, life.client_places(),
+            life.directory, f"{step.number:02}-{step.title.replace(' ', '-')}", self.duet.halves[0] | self.duet.halves[1],
         )  # fmt: skip
 
     def _warm_up(self, step: Step) -> None:

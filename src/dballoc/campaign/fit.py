@@ -77,7 +77,7 @@ def run(setting: Setting, out: Path, observer: Observer) -> str:
     def work(directory: Directory, custody: Custody, stop: Stop) -> str:
         return _Fit(setting, directory, custody, observer, stop).run()
 
-    return within(setting, out, work)
+    return within(setting, out, observer, work)
 
 
 class _Fit:
@@ -91,8 +91,7 @@ class _Fit:
         self.stop = stop
         self.results = self._open()
         self.seconds: list[float] = []
-        spent = self.results.connection().execute("SELECT total(ended - started) FROM trial").fetchone()[0]
-        self.began = time.monotonic() - float(spent)
+        self.began = time.monotonic() - self.results.spent()
 
     def run(self) -> str:
         try:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import Any
 
 import pymysql
 
+from dballoc import readers
 from dballoc.allocators import dump, proof, settings
 from dballoc.allocators import running as running_process
 from dballoc.campaign import summary
@@ -20,11 +20,14 @@ from dballoc.campaign.observer import Observer
 from dballoc.campaign.prepare import Prepared, Setting
 from dballoc.campaign.probed import under_probe
 from dballoc.errors import Failure
+from dballoc.experiment import sensitive
 from dballoc.experiment.cpus import format_cpus
 from dballoc.explain import outside
 from dballoc.explain.ledger import ledger
 from dballoc.host import cgroup, places, thp
 from dballoc.host.custody import Child, Custody, Exit
+from dballoc.host.ownership import remove
+from dballoc.load import client
 from dballoc.measure import marks
 from dballoc.measure.marks import Mark
 from dballoc.measure.process import ProcessSampler
@@ -76,8 +79,11 @@ class Life:
         self._running: server.Running | None = None
         self._sampler: ProcessSampler | None = None
         self._asked_to_stop = 0.0
+        # What the host must have while this runs; None where it does not matter.
+        self.host_thp: str | None = None
         self.scratch = places.make_scratch(context.custody.scratch)
         self.run_directory = places.make_run_directory(context.custody.scratch)
+        self.private_directory = places.make_run_directory(context.custody.scratch)
         if probed:
             self.prepared = under_probe(self.prepared, self.run_directory)
         self.examiner = self._examiner()
@@ -100,10 +106,11 @@ class Life:
         """Copy the data and start the server, no more. Fault if the data cannot be copied."""
         user = self.context.setting.user
         self.scratch.chmod(0o711)
-        user.give(self.run_directory)
+        user.share(self.run_directory)
+        user.show(self.private_directory)
         data = self.scratch / "data"
         try:
-            self._template.copy(self.context.custody, data, self.directory / "copy.log")
+            self._template.copy(self.context.custody, data, self.directory / "copy.log", user)
         except OSError as error:
             raise Fault("disk", f"the data cannot be copied to {data}: {error}") from None
         if self._limit is not None:
@@ -131,6 +138,7 @@ class Life:
         self.record.trial["seconds_to_start"] = self._running.seconds_to_start
         self._sampler = ProcessSampler(self._running.pid)
         self._prove()
+        self.check_host()
         self.take_mark(0)
         assert self.mark
         self.record.trial["rss_start"] = self.mark.rss
@@ -141,7 +149,7 @@ class Life:
 
     def _prove(self) -> None:
         running = self.running
-        maps = Path(f"/proc/{running.pid}/maps").read_text()
+        maps = readers.text_of_process(f"/proc/{running.pid}/maps", readers.MAPS)
         (self.directory / "maps.txt").write_text(maps)
         variables = running.admin.variables()
         _write_pairs(self.directory / "variables.tsv", variables)
@@ -202,6 +210,14 @@ class Life:
             return self.death(when)
         return Fault("client", f"{when}: {what}: {error.args[-1]}")
 
+    def check_host(self) -> None:
+        """Failure if the host's THP mode was switched meanwhile: a lock binds dballoc alone."""
+        if self.host_thp is not None and (now := thp.mode()) != self.host_thp:
+            raise Failure(
+                f"{thp.ENABLED}: somebody else has switched it from {self.host_thp} to {now}, and the "
+                "trial under way is lost; run the same command to resume, once it is left alone"
+            )
+
     def check_alive(self, when: str) -> None:
         """Interrupted if the user wants to stop; Fault if the server has ended."""
         if self.context.stopping():
@@ -213,6 +229,12 @@ class Life:
         """Why the server, which has ended or is about to, did so."""
         self.ended = self.running.child.wait(5)
         return self.examiner.death(f"at {when}", self.ended)
+
+    def client_places(self) -> client.Places:
+        """Where its clients find its address and our account, and may make files of their own."""
+        user = self.context.setting.user
+        connection = client.connection_file(self.private_directory, self.address, self.password, user)
+        return client.Places(connection, self.run_directory)
 
     # -- end ---------------------------------------------------------------------------------------------------------
 
@@ -254,7 +276,10 @@ class Life:
             self.ended = self._running.child.poll() or self._running.child.stop(signal.SIGTERM, 20)
 
     def finish(self) -> TrialRecord:
-        """The record, complete but for what the design adds."""
+        """The record, complete but for what the design adds. Failure if the host's THP mode is not
+        the one that it says.
+        """
+        self.check_host()
         row = self.record.trial
         row["ended"] = time.time()
         row["samples"] = len(self.record.samples)
@@ -276,20 +301,22 @@ class Life:
                     self._cgroup.remove()
                 except OSError:
                     pass  # the guardian tries again
-            for path in (self.scratch, self.run_directory):
-                shutil.rmtree(path, ignore_errors=True)
+            for path in (self.scratch, self.run_directory, self.private_directory):
+                remove(path)
 
 
-def switch_thp(custody: Custody, wanted: str | None) -> None:
-    """The host's THP mode for what starts next; None: as it was found."""
+def switch_thp(context: Context, wanted: str | None) -> str | None:
+    """Switch the host's THP mode for what starts next, to its own for None; the mode that it is in then."""
     if wanted is None:
-        custody.restore()
+        context.custody.restore()
     elif thp.mode() != wanted:
-        custody.set(thp.ENABLED, wanted)
+        context.custody.set(thp.SETTING, wanted)
+    return wanted or context.setting.thp
 
 
 def _write_pairs(path: Path, pairs: dict[str, Any]) -> None:
-    path.write_text("".join(f"{k}\t{v}\n" for k, v in pairs.items()), encoding="utf-8")
+    """A data directory of the user's may bring settings with it (mysqld-auto.cnf): of secrets the name alone is kept."""
+    path.write_text("".join(f"{k}\t{sensitive.hide(k, str(v))}\n" for k, v in pairs.items()), encoding="utf-8")
 
 
 def _blank() -> dict[str, Any]:

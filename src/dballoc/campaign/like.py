@@ -9,14 +9,17 @@ from dballoc.allocators import find as find_allocator
 from dballoc.allocators import identify
 from dballoc.allocators.identify import InUse
 from dballoc.allocators.running import Unreadable
+from dballoc.allocators.running import mapped as mapped_files
 from dballoc.errors import UsageError
+from dballoc.experiment import sensitive
 from dballoc.experiment.units import format_size
-from dballoc.host import cgroup, limits
+from dballoc.host import cgroup, inside, limits, target_files
 from dballoc.servers import build as find_build
 from dballoc.servers import process as running
 from dballoc.servers.build import Build
 from dballoc.servers.credentials import Credentials
 from dballoc.servers.foreign import take, with_own_word
+from dballoc.servers.same_build import find_same_build, find_unsafe_part
 
 # The baseline's name where an allocator's own name does not say all.
 CURRENT = "current"
@@ -62,9 +65,7 @@ def read(pid: int, who: Credentials, other: tuple[str, str | None] | None) -> Li
     process = running.look(pid)
     notes: list[str] = []
     if other is None:
-        use, basedir, build = running.build(process)
-        if process.replaced:
-            notes.append(f"{process.executable} was replaced since it started; the one that is there now is {build.title}")
+        use, basedir, build = find_same_build(process)
     else:
         use, basedir = other
         build = find_build.find(use, basedir)
@@ -75,12 +76,9 @@ def read(pid: int, who: Credentials, other: tuple[str, str | None] | None) -> Li
 
 
 def _options(process: running.Process, who: Credentials, build: Build, notes: list[str]) -> dict[str, Any]:
-    given: list[tuple[str, str]] = []
-    try:
-        given = running.given(process)
-    except running.NoWord as error:
-        given = running.arguments(process)
-        notes.append(f"options: {error}; taken from its command line alone")
+    started_with = running.read_options(process)
+    given = started_with.options
+    notes += [f"options: {note}" for note in started_with.notes]
     try:
         given = with_own_word(given, running.own_word(process, given, who))
     except running.NoWord as error:
@@ -126,13 +124,36 @@ def _machine_memory() -> int:
 def _variant(pid: int) -> dict[str, Any]:
     try:
         found = identify.identify(pid)
-        paths = [line.split(maxsplit=5)[5] for line in Path(f"/proc/{pid}/maps").read_text().splitlines() if line.count("/")]
+        mapped = sorted(mapped_files(pid))
         preloaded = identify.preloaded(pid)
     except (Unreadable, OSError) as error:
         raise UsageError(f"--like {pid}: its malloc cannot be read: {error}; run as root") from None
     if found.library == found.executable:
         raise UsageError(f"--like {pid}: its malloc is built into {found.executable}; no other can take its place")
-    return variant(found, [_mapped(entry, paths) for entry in preloaded])
+    result = variant(found, [_mapped(entry, mapped) for entry in preloaded])
+    for library in result.get("preload", []):
+        _check_library(pid, library)
+    return result
+
+
+def _check_library(pid: int, library: str) -> None:
+    """UsageError unless a library that a running server names may be loaded into ours: it is this host's, and root's."""
+    remedy = "name a library of your own as preload in an experiment file"
+    try:
+        ours = os.stat(library)
+        same = (ours.st_dev, ours.st_ino) == _identity(pid, library)
+        unsafe = find_unsafe_part(Path(library))
+    except OSError as error:
+        raise UsageError(f"--like {pid}: its {library} is not taken: {error.strerror}; {remedy}") from None
+    if not same:
+        raise UsageError(f"--like {pid}: its {library} is another file than this host's; {remedy}")
+    if unsafe:
+        raise UsageError(f"--like {pid}: {unsafe} may be changed by others than root, so {library} is not loaded; {remedy}")
+
+
+def _identity(pid: int, library: str) -> tuple[int, int]:
+    status = target_files.measure_file(target_files.root_of(pid), inside.own(pid, library))
+    return status.st_dev, status.st_ino
 
 
 def _mapped(entry: str, paths: list[str]) -> str:
@@ -162,8 +183,8 @@ def variant(found: InUse, preloaded: list[str]) -> dict[str, Any]:
             result["allocator"] = "glibc"
     if libraries:
         result["preload"] = libraries
-    if found.settings:
-        result["env"] = found.settings
+    if settings := {k: v for k, v in found.settings.items() if sensitive.hide(k, v) == v}:
+        result["env"] = settings
     if set(result) <= {"name", "allocator"} and found.name:
         result["name"] = found.name
     return result

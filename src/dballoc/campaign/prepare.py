@@ -22,7 +22,8 @@ from dballoc.campaign.contents import Contents
 from dballoc.errors import UsageError
 from dballoc.experiment.model import LOAD, Design, Experiment, Server, Variant
 from dballoc.experiment.units import parse_size
-from dballoc.host import cgroup, cpus, halves, places, thp
+from dballoc.host import cgroup, cpus, halves, machine, places, thp
+from dballoc.host.journal import PutBack
 from dballoc.host.user import ServerUser, server_user
 from dballoc.load import hammerdb, sysbench, workload
 from dballoc.profile import launch
@@ -98,7 +99,9 @@ class DuetSetting:
 
 @dataclass(frozen=True)
 class Setting:
-    """The whole campaign as it will run on this machine. ``no_duet``: why a campaign that might have has none."""
+    """The whole campaign as it will run on this machine. ``no_duet``: why a campaign that might have has none; ``thp``: the
+    host's own mode, None where the kernel has no THP; ``put_back``: what an earlier run had left changed.
+    """
 
     experiment: Experiment
     variants: dict[str, Prepared]
@@ -107,6 +110,13 @@ class Setting:
     contents: Contents
     duet: DuetSetting | None = None
     no_duet: str | None = None
+    thp: str | None = None
+    put_back: tuple[PutBack, ...] = ()
+
+    @property
+    def switches_thp(self) -> bool:
+        """Whether any variant wants the host otherwise than it is."""
+        return any(p.variant.thp not in (None, self.thp) for p in self.variants.values())
 
     @property
     def designs(self) -> list[str]:
@@ -158,16 +168,19 @@ class Setting:
 
 def settle(experiment: Experiment) -> Setting:
     """Find and check everything. UsageError for whatever this machine cannot do as asked."""
+    # All that follows takes the host's THP mode for its own.
+    put_back = tuple(machine.put_back_leftovers())
     _check_recipes(experiment)
     needed.check(experiment)
     client = replace(sysbench.find(), workloads={n: hammerdb.settle(w) for n, w in workload.settle(experiment).items()})
     of = contents.settle(experiment, client)
     user = server_user()
+    user.check_alone()
     _check_places(user)
     if experiment.limits.memory is not None:
         cgroup.check()
     variants = {v.name: _settle_variant(experiment, v, user, client, of) for v in experiment.variant}
-    setting = _with_duet(Setting(experiment, variants, user, client, of))
+    setting = _with_duet(Setting(experiment, variants, user, client, of, thp=thp.mode(), put_back=put_back))
     _check_room(setting)
     return setting
 
@@ -280,6 +293,8 @@ def _settle_variant(
     if of.sql:
         contents.reader(build)
     found = {w.name: programs.find(build, w.program, f"{w.name} runs {' or '.join(w.program)}") for w in works if w.program}
+    for work in works:
+        _check_client(work, [*hammerdb.needed_files(work), *([found[work.name]] if work.program else [])], user)
     options = {
         **build.entry["engines"][server.engine],
         # Their events would run in every trial.
@@ -329,6 +344,15 @@ def _prove(where: str, build: Build, env: dict[str, str], allocator: Allocator, 
         wanted = ", ".join(Path(p).name for p in allocator.providers)
         raise malloc.refused(where, error, build, wanted) from None
     return bindings
+
+
+def _check_client(work: workload.Workload, files_: list[Path], user: ServerUser) -> None:
+    for path in files_:
+        if blocked := user.blocked_at(path):
+            raise UsageError(
+                f"workload {work.name!r}: {path}: clients run as {user.name}, which may not read {blocked}; "
+                f"chmod o+rX {blocked}"
+            )
 
 
 def _thp_shim() -> Path:

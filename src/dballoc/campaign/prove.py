@@ -55,7 +55,7 @@ def prove(server: Server, allocators: list[str], observer: Observer) -> Iterator
     One that needs a newer C library than the server's gets the newest that was fetched. Failure if a server that should
     start does not.
     """
-    with Custody() as custody:
+    with Custody(adopt=True) as custody:
         for word in allocators:
             try:
                 yield _prove(_experiment(server, word), word, custody, observer)

@@ -5,7 +5,6 @@ A mistake in a file is then one line at once, and not a fault in every trial.
 
 import os
 import re
-import shutil
 import signal
 import time
 from pathlib import Path
@@ -16,6 +15,7 @@ from dballoc.campaign.prepare import Prepared, Setting
 from dballoc.errors import Failure, UsageError
 from dballoc.host import places
 from dballoc.host.custody import Custody
+from dballoc.host.ownership import remove
 from dballoc.load import client, sqlfile, sysbench
 from dballoc.load.workload import Workload, shown
 from dballoc.servers import options as server_options
@@ -52,11 +52,13 @@ def _on_one(
 ) -> None:
     log.unlink(missing_ok=True)
     scratch, run = places.make_scratch(custody.scratch), places.make_run_directory(custody.scratch)
+    private = places.make_run_directory(custody.scratch)
     scratch.chmod(0o711)
-    setting.user.give(run)
+    setting.user.share(run)
+    setting.user.show(private)
     running = None
     try:
-        template.copy(custody, scratch / "data", log)
+        template.copy(custody, scratch / "data", log, setting.user)
         address = server_options.Address(run / "mysqld.sock")
         launch = server.Launch(
             server_options.command(prepared.build, scratch / "data", address, prepared.options),
@@ -66,11 +68,11 @@ def _on_one(
             running = server.start(custody, launch, setting.experiment.time.start, setting.experiment.data.database)
         except server.StartFailed:
             return
-        config = client.connection_file(run, address, template.password)
+        config = client.connection_file(private, address, template.password, setting.user)
         for work in works:
             if work.statements:
                 _statements(running.admin, work)
-            _events(setting, custody, prepared, work, config, run)
+            _events(setting, custody, prepared, work, config)
         log.unlink(missing_ok=True)
     except OSError as error:
         raise Failure(f"the data cannot be copied to {scratch}: {error}") from None
@@ -78,8 +80,8 @@ def _on_one(
         if running:
             running.admin.close()
             running.child.stop(signal.SIGKILL, 0)
-        for path in (scratch, run):
-            shutil.rmtree(path, ignore_errors=True)
+        for path in (scratch, run, private):
+            remove(path)
 
 
 def _statements(admin: Admin, work: Workload) -> None:
@@ -110,14 +112,17 @@ def _ignored(work: Workload) -> tuple[int, ...] | str:
     return tuple(int(w) for w in given.split(",") if w.strip().isdigit())
 
 
-def _events(setting: Setting, custody: Custody, prepared: Prepared, work: Workload, config: Path, directory: Path) -> None:
+def _events(setting: Setting, custody: Custody, prepared: Prepared, work: Workload, config: Path) -> None:
     """As in a trial, with sysbench: one client, and a second event, for what the first leaves behind."""
     experiment, bench = setting.experiment, setting.sysbench
     options = sysbench.run_options(work, 1, 60, experiment.data, prepared.server.engine, experiment.load)
-    printed = directory / "rehearsal.txt"
+    private = config.parent
+    printed = private / "rehearsal.txt"
+    printed.unlink(missing_ok=True)
+    program = client.program_file(private, work, setting.user)
     child = custody.spawn(
         sysbench.command(bench, config, "run", {**options, "events": str(_EVENTS)}),
-        sysbench.environment(bench, work, Path(os.devnull), client.program_file(directory, work)), printed,
+        sysbench.environment(bench, work, Path(os.devnull), program), printed, **setting.user.as_spawn(),
     )  # fmt: skip
     done = child.wait(300)
     if done is None:

@@ -66,7 +66,7 @@ def run(setting: Setting, out: Path, observer: Observer) -> Ending:
             observer.notice(f"{name} is not in the duet: {why}")
         return _Campaign(setting, directory, custody, observer, stop).run()
 
-    return within(setting, out, work)
+    return within(setting, out, observer, work)
 
 
 def has_trials(directory: Path) -> bool:
@@ -89,7 +89,7 @@ class _Campaign:
         self.context = Context(setting, custody, observer, lambda: stop.asked)
         self.estimate: Estimate = estimate(setting)
         self.results = self._open()
-        self.designs = self.results.facts()["designs"].split()
+        self.designs = self.results.checked_facts()["designs"].split()
         # As if the campaign had run in one piece until now: the budget is for all of its runs together.
         self.began = time.monotonic() - self._spent()
         self.block_seconds: dict[str, list[float]] = {design: [] for design in self.designs}
@@ -151,9 +151,8 @@ class _Campaign:
         return found
 
     def _spent(self) -> float:
-        """Seconds that the campaign has taken so far, in all its runs. A duet's two trials ran at once."""
-        rows = self.results.connection().execute("SELECT max(ended) - min(started) FROM trial GROUP BY directory")
-        return sum(float(row[0]) for row in rows)
+        """Seconds that the campaign has taken so far, in all its runs."""
+        return self.results.spent()
 
     def _planned(self) -> dict[str, int]:
         planned: dict[str, int] = json.loads(self.results.facts()["planned_blocks"])

@@ -12,10 +12,11 @@ from typing import TypeVar
 import dballoc
 from dballoc.campaign.directory import ROOM, Directory
 from dballoc.campaign.life import Interrupted
+from dballoc.campaign.observer import Observer
 from dballoc.campaign.prepare import Setting
-from dballoc.errors import Failure
+from dballoc.errors import Failure, UsageError
 from dballoc.experiment import file
-from dballoc.host import facts, places
+from dballoc.host import facts, machine, places, thp
 from dballoc.host.custody import Custody
 
 T = TypeVar("T")
@@ -37,16 +38,23 @@ class Stop:
         self.asked = True
 
 
-def within(setting: Setting, out: Path, work: Callable[[Directory, Custody, Stop], T]) -> T:
-    """What ``work`` returns, done in the results directory ``out``. UsageError or Failure in one line; what was finished is
-    kept, and nothing is left running.
+def within(setting: Setting, out: Path, observer: Observer, work: Callable[[Directory, Custody, Stop], T]) -> T:
+    """What ``work`` returns, done in the results directory ``out`` while no other run changes the
+    host's settings. UsageError or Failure in one line; what was finished is kept, and nothing is
+    left running.
     """
+    for was in setting.put_back:
+        observer.notice(f"{was.path}: put back from {was.after} to {was.before}; a run that was killed left it so")
     out = out.absolute()  # servers and clients run in directories of their own
     if places.free_bytes(out) < ROOM:
         raise Failure(f"{out}: less than {ROOM >> 20} MiB free; make room, or choose another --out")
     directory = Directory.take(out, setting.experiment)
     try:
-        with Custody(keep_open=[directory.lock]) as custody, _stop_on_interrupt() as stop:
+        with (
+            _host_settings(setting, out) as hold,
+            Custody(keep_open=[directory.lock], hold=hold, adopt=True) as custody,
+            _stop_on_interrupt() as stop,
+        ):
             return work(directory, custody, stop)
     except OSError as error:
         raise Failure(
@@ -54,6 +62,22 @@ def within(setting: Setting, out: Path, work: Callable[[Directory, Custody, Stop
         ) from None
     finally:
         directory.release()
+
+
+@contextlib.contextmanager
+def _host_settings(setting: Setting, out: Path) -> Iterator[machine.Hold | None]:
+    """The machine's lock, to ourselves if a variant switches THP. UsageError if another run is in
+    the way.
+    """
+    what = f"results in {out}"
+    hold = machine.hold(machine.THIS, exclusive=setting.switches_thp, what=what)
+    try:
+        if thp.mode() != setting.thp:
+            raise UsageError(f"{thp.ENABLED}: was {setting.thp} a moment ago and is {thp.mode()}; run the same command again")
+        yield hold
+    finally:
+        if hold:
+            hold.release()
 
 
 @contextlib.contextmanager

@@ -1,7 +1,6 @@
 """The data templates of a campaign: found, or made with the campaign's own client."""
 
 import os
-import shutil
 from pathlib import Path
 
 from dballoc.campaign import contents
@@ -9,6 +8,7 @@ from dballoc.campaign.observer import Observer
 from dballoc.campaign.prepare import Prepared, Setting
 from dballoc.host import places
 from dballoc.host.custody import Custody
+from dballoc.host.ownership import remove
 from dballoc.load import client, hammerdb, sysbench
 from dballoc.load.workload import of_catalogue
 from dballoc.servers import template
@@ -46,21 +46,24 @@ def _words(setting: Setting, recipe: Recipe) -> str:
 
 
 def _make(setting: Setting, custody: Custody, prepared: Prepared, recipe: Recipe, log: Path) -> Template:
-    run_directory = places.make_run_directory(custody.scratch)
-    setting.user.give(run_directory)
+    run, private = places.make_run_directory(custody.scratch), places.make_run_directory(custody.scratch)
+    setting.user.share(run)
+    setting.user.show(private)
     of, data, bench = setting.contents, setting.experiment.data, setting.sysbench
 
     def prepare(address: Address, password: str) -> list[Fill]:
         if of.sql:
             reader = contents.reader(prepared.build)
-            return [contents.feed(p, reader, address, password, data.database, run_directory) for p in of.sql]
-        config = sysbench.write_config(run_directory / "sysbench.cnf", sysbench.connection_options(address, password))
+            account = client.option_file(private, address, password, setting.user)
+            return [contents.feed(p, reader, account, data.database) for p in of.sql]
+        config = client.connection_file(private, address, password, setting.user)
         fills = []
         for work in ([of_catalogue(_TABLES)] if of.tables and recipe.tables else []) + list(of.makers):
             threads, engine = len(os.sched_getaffinity(0)), prepared.server.engine
             if work.driver == "hammerdb":
-                task = hammerdb.prepare(work, threads, engine, client.option_file(run_directory, address, password))
-                argv, env = hammerdb.command(task), hammerdb.environment()
+                account = client.option_file(private, address, password, setting.user)
+                argv = hammerdb.command(hammerdb.prepare(work, threads, engine, account, run))
+                env = hammerdb.environment(run)
                 fills.append(Fill(argv, env, None, f"{work.name} cannot prepare", sysbench.refusal(work)))
                 continue
             options = sysbench.prepare_options(work, threads, data, engine)
@@ -74,6 +77,7 @@ def _make(setting: Setting, custody: Custody, prepared: Prepared, recipe: Recipe
 
     log.unlink(missing_ok=True)
     try:
-        return template.make(custody, recipe, setting.user, prepare, run_directory, log)
+        return template.make(custody, recipe, setting.user, prepare, (run, private), log)
     finally:
-        shutil.rmtree(run_directory, ignore_errors=True)
+        for path in (run, private):
+            remove(path)

@@ -70,7 +70,7 @@ class _Trial:
     def run(self) -> TrialRecord:
         when = "its start"
         try:
-            switch_thp(self.context.custody, self.prepared.variant.thp)
+            self.life.host_thp = switch_thp(self.context, self.prepared.variant.thp)
             self.life.begin()
             self.life.ready()
             for step in self.steps:
@@ -154,13 +154,13 @@ class _Trial:
             step.workload, step.threads, seconds, self.experiment.data, engine, self.experiment.load,
             self.prepared.programs.get(step.workload),
         )  # fmt: skip
-        connection = client.connection_file(self.life.run_directory, self.life.address, self.life.password)
         name = f"{step.number:02}-{step.title.replace(' ', '-')}"
         return client.start(
             self.context.custody,
+            self.context.setting.user,
             self.context.setting.sysbench,
             job,
-            connection,
+            self.life.client_places(),
             self.life.directory,
             name,
             self.prepared.client_cpus,

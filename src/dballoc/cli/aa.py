@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -14,6 +13,7 @@ from dballoc.analysis import campaign
 from dballoc.campaign import prepare
 from dballoc.campaign.directory import next_directory
 from dballoc.cli import flags, options, perform
+from dballoc.cli.output import Console
 from dballoc.experiment.twins import twins
 from dballoc.report import resolution
 

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
 
 from dballoc.analysis import preference
 from dballoc.campaign import estimate, prepare
 from dballoc.campaign.directory import next_directory
 from dballoc.cli import flags, options, perform, sources
 from dballoc.cli.display import minutes
+from dballoc.cli.output import Console, say
 from dballoc.cli.report import Prefer
 from dballoc.experiment import file
 from dballoc.experiment import scale as scaling
@@ -125,7 +125,7 @@ def bench(
         layers.insert(0, partial(scaling.lay, text=scale, have=host_cpus.available(), origin=origin))
     model = options.experiment(experiment, named, given, layers)
     if print_:
-        print(file.dump(model), end="")
+        say(file.dump(model).removesuffix("\n"))
         return
     preferred = preference.parse(prefer)
     preference.check(preferred, [v.name for v in model.variant], model.workloads, bool(model.time.idle))
@@ -145,19 +145,19 @@ def bench(
 def _print_plan(setting: prepare.Setting) -> None:
     plan = estimate.estimate(setting)
     blocks = " and ".join(f"{plan.blocks[d]} {d} blocks of {plan.trials_per_block[d]}" for d in plan.blocks)
-    print(f"trials:  {plan.trials} ({blocks})")
-    print(f"time:    about {minutes(plan.seconds)}, {plan.measured_share:.0%} of it measuring, warming up or idling on purpose")
-    print(f"memory:  about {setting.memory_needed / 2**20:,.0f} MiB")
-    print(f"disk:    about {setting.disk_needed / 2**20:,.0f} MiB in the cache")
+    say(f"trials:  {plan.trials} ({blocks})")
+    say(f"time:    about {minutes(plan.seconds)}, {plan.measured_share:.0%} of it measuring, warming up or idling on purpose")
+    say(f"memory:  about {setting.memory_needed / 2**20:,.0f} MiB")
+    say(f"disk:    about {setting.disk_needed / 2**20:,.0f} MiB in the cache")
     if setting.duet:
         halves = " and ".join(format_cpus(half) for half in setting.duet.halves)
         pilot = f"; a pilot of about {plan.pilot:.0f} s settles slices and blocks" if plan.pilot else ""
-        print(f"duet:    CPUs {halves}, {setting.duet.threads} clients a side{pilot}")
+        say(f"duet:    CPUs {halves}, {setting.duet.threads} clients a side{pilot}")
     if setting.no_duet:
-        print(f"no duet: {setting.no_duet}")
+        say(f"no duet: {setting.no_duet}")
     for name, prepared in setting.variants.items():
         libraries = prepared.env.get("LD_PRELOAD", "no preload")
         title = " ".join(filter(None, [prepared.allocator.name, prepared.allocator.version]))
         own = {**prepared.variant.tunables, **prepared.variant.env, **prepared.variant.server.options}
         settings = "".join(f", {key}={value}" for key, value in own.items())
-        print(f"variant: {name}: {prepared.build.title} {prepared.server.engine}, {title} ({libraries}){settings}")
+        say(f"variant: {name}: {prepared.build.title} {prepared.server.engine}, {title} ({libraries}){settings}")

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
 
+from dballoc.cli.output import Console
 from dballoc.errors import Failure, UsageError
 
 

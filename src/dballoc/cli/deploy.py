@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from dballoc.cli.output import say
 from dballoc.deploy.text import FORMS, Form
 
 
@@ -22,4 +23,4 @@ def deploy(
 
     found = recipe.recipe(load_own(directory), variant, directory)
     missing = {path: not Path(path).exists() for path in found.libraries}
-    print(text.render(found, (form,) if form else FORMS, missing, directory), end="")
+    say(text.render(found, (form,) if form else FORMS, missing, directory).removesuffix("\n"))

@@ -3,13 +3,15 @@
 import time
 from typing import Self
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console as RichConsole
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
 from dballoc.campaign.observer import Observer, Plan, Tick
+from dballoc.cli.output import Console, safe
 from dballoc.experiment.schedule import Pairing, Slot
 from dballoc.experiment.steps import Step
 from dballoc.experiment.units import format_size
@@ -29,7 +31,7 @@ def mebibytes(size: int | None) -> str:
 class PlainDisplay(Observer):
     """One line for each thing that ends; for pipes and logs."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: RichConsole) -> None:
         self.console = console
         self.total = self.done = 0
         self.per_block: dict[str, int] = {}
@@ -62,14 +64,14 @@ class PlainDisplay(Observer):
         level = f" in {slot.workload}" if slot.workload is not None else ""
         level += f" at {slot.level} threads" if slot.level is not None else ""
         speed = f"{tps:,.0f} tps, " if tps is not None else ""
-        outcome = f"FAULT: {fault}" if fault else f"{speed}peak RSS {mebibytes(rss_peak)}"
+        outcome = f"FAULT: {safe(fault)}" if fault else f"{speed}peak RSS {mebibytes(rss_peak)}"
         self._line(f"  [{self.done}/{self.total}] {slot.variant}{role}{level}: {outcome}")
 
     def duet_finished(self, pairing: Pairing, faults: list[str], ratio: float | None) -> None:
         counts = "" if pairing.design == "pilot" else f"[{self.done + 2}/{self.total}] "
         self.done += 2 if counts else 0
         who = f"{pairing.variant} (A2)" if pairing.role == "A2" else pairing.variant
-        outcome = "; ".join(f"FAULT: {fault}" for fault in faults)
+        outcome = "; ".join(f"FAULT: {safe(fault)}" for fault in faults)
         outcome = outcome or (f"CPU per transaction {ratio:.3f} of the baseline's" if ratio else "no whole pair of slices")
         self._line(f"  {counts}{who} beside the baseline: {outcome}")
 
@@ -89,7 +91,7 @@ class PlainDisplay(Observer):
 class LiveDisplay(PlainDisplay):
     """Plain lines that scroll, and under them a panel with what is happening now."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: RichConsole) -> None:
         super().__init__(console)
         self._progress = Progress(TextColumn("{task.description}"), BarColumn(None), TextColumn("{task.percentage:>3.0f} %"))
         self._trials = self._progress.add_task("trials", total=None)
@@ -156,7 +158,7 @@ class LiveDisplay(PlainDisplay):
         return Group(table, self._progress)
 
 
-def display(console: Console | None = None) -> LiveDisplay | PlainDisplay:
+def display(console: RichConsole | None = None) -> LiveDisplay | PlainDisplay:
     """The one that fits the console; without one, standard output."""
     console = console or Console()
     return LiveDisplay(console) if console.is_terminal else PlainDisplay(console)

@@ -5,10 +5,10 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dballoc.cli.output import Console, clean, say
 from dballoc.doctor.examine import can_bench, examine
 from dballoc.doctor.finding import Finding
 
@@ -19,9 +19,10 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print the findi
     """Say what is missing or wrong on this host for a comparison, and what to do about it.
 
     ok: fine. note: optional, and not here. warn: bench runs, but something fails later or results suffer.
-    missing: bench cannot run. The exit status is 1 if something is missing, else 0. Nothing is changed.
+    missing: bench cannot run. The exit status is 1 if something is missing, else 0. Nothing is changed,
+    except that a setting of the host which a killed run left switched is put back.
     """
-    findings = examine()
+    findings = clean(examine())
     console = Console()
     if as_json:
         print(json.dumps([asdict(f) for f in findings], indent=1))
@@ -29,7 +30,7 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print the findi
         console.print(_table(findings))
     else:
         for f in findings:
-            print(f"{f.state}: {f.name}: {f.text}" + (f"; {f.remedy}" if f.remedy else ""))
+            say(f"{f.state}: {f.name}: {f.text}" + (f"; {f.remedy}" if f.remedy else ""))
     if not can_bench(findings):
         raise typer.Exit(1)
 

@@ -40,6 +40,6 @@ def exec_(
     what = "idle until asked" if idle else f"one sample in {format_size(bytes_)}"
     print(f"dballoc: heap probe, {what}; ask it: dballoc profile heap --out-dir {out.absolute()}", file=sys.stderr, flush=True)
     try:
-        os.execve(found.executable, list(command), found.environ)
+        os.execve(found.executable, list(command), found.environ)  # noqa: S606  # the user's own command
     except OSError as error:
         raise Failure(f"{found.executable}: {error.strerror}") from None

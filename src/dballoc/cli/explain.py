@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from dballoc.cli import explain_function, explain_table, explain_watch
+from dballoc.cli.output import Console, clean, say
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment.units import parse_duration
 from dballoc.explain import explanation, openmetrics, snapshot, target
@@ -92,7 +92,7 @@ def explain(
         if as_json:
             print(json.dumps(found.as_json(), indent=1))
         else:
-            explain_table.print_difference(Console(), found)
+            explain_table.print_difference(Console(), clean(found))
         return
     if saved:
         series = snapshot.load(saved)
@@ -137,9 +137,9 @@ def _give(
     if as_json:
         print(json.dumps(snapshot.document(last), indent=1))
     elif as_metrics:
-        print(openmetrics.text(last), end="")
+        say(openmetrics.text(last).removesuffix("\n"))
     elif not quiet:
-        explain_table.print_all(Console(), last)
+        explain_table.print_all(Console(), clean(last))
 
 
 def _refuse_nonsense(

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dballoc.cli import explain_table
+from dballoc.cli.output import clean, safe
 from dballoc.cli.plot import plot
 from dballoc.errors import Failure
 from dballoc.explain import snapshot
@@ -55,7 +56,7 @@ def run(
 
 
 def _summary(console: Console, look: Look, series_file: Path | None) -> None:
-    first, last = look.series[0], look.found
+    first, last = clean(look.series[0]), clean(look.found)
     console.print()
     if len(look.series) > 1:
         explain_table.print_difference(console, difference(first, last))
@@ -113,7 +114,7 @@ def _line(console: Console, look: Look) -> None:
     first, last = look.series[0], look.found
     since = last.taken - first.taken
     moved = sorted(difference(first, last).changes, key=lambda c: -abs(c.change))[:2] if since else []
-    what = "".join(f"; {c.owner} {signed_mebibytes(c.change)}" for c in moved if c.change)
+    what = "".join(f"; {safe(c.owner)} {signed_mebibytes(c.change)}" for c in moved if c.change)
     change = signed_mebibytes(last.ledger.rss - first.ledger.rss)
     console.print(
         f"{time.strftime('%H:%M:%S', time.localtime(last.taken))}  RSS {mebibytes(last.ledger.rss)} MiB ({change}){what}",
@@ -122,13 +123,14 @@ def _line(console: Console, look: Look) -> None:
 
 
 def _screen(console: Console, look: Look) -> RenderableType:
-    first, last, ledger = look.series[0], look.found, look.found.ledger
+    first, last = clean(look.series[0]), clean(look.found)
+    ledger = last.ledger
     since = last.taken - first.taken
     head = Text(f"{ledger.executable} (process {ledger.pid}), {ledger.malloc}", style="bold", no_wrap=True, overflow="ellipsis")
     times = [e.taken for e in look.series]
     drawn = plot(times, [e.ledger.rss / 2**20 for e in look.series], console.width, _HEIGHT, "MiB")
     state = (
-        f"{len(look.series)} looks in {duration(since)}; a look costs {look.cost * 1e3:.0f} ms of CPU, "
+        f"{len(look.series)} looks in {duration(since)}; a look costs {look.cost * 1e3:.0f} ms, "
         f"the next one in {duration(look.pause)}; q ends"
     )
     return Group(

@@ -3,9 +3,9 @@
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from dballoc.cli.output import Console, safe
 from dballoc.errors import Failure, UsageError
 from dballoc.fetch import archive, reference, run
 from dballoc.fetch import source as sources
@@ -44,7 +44,7 @@ def fetch(
             if len(wanted) == 1:
                 raise
             failed += 1
-            Console(stderr=True, soft_wrap=True, highlight=False).print(f"dballoc: {error}", markup=False)
+            Console(stderr=True, soft_wrap=True, highlight=False).print(f"dballoc: {safe(str(error))}")
             continue
         console.print(_outcome(kept, fetched), soft_wrap=True, highlight=False, markup=False)
     if failed:

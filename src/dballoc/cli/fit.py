@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from dballoc.analysis import fit as analysis
 from dballoc.campaign import fit as campaign
@@ -15,6 +14,7 @@ from dballoc.campaign.prepare import Setting
 from dballoc.campaign.run import has_trials
 from dballoc.cli import flags, options
 from dballoc.cli.display import display, minutes
+from dballoc.cli.output import Console, say
 from dballoc.cli.perform import ENDINGS, INTERRUPTED
 from dballoc.errors import Failure
 from dballoc.experiment import file, search
@@ -71,7 +71,7 @@ def fit(
     }  # fmt: skip
     model = options.experiment(experiment, None if experiment else "fit", given)
     if print_:
-        print(file.dump(model), end="")
+        say(file.dump(model).removesuffix("\n"))
         return
     setting = campaign.settle(model)
     if dry_run:
@@ -103,13 +103,11 @@ def fit(
 def _print_plan(setting: Setting) -> None:
     of = search.of_experiment(setting.experiment)
     trials = len(setting.variants) * search.at_most(of, [])
-    print(f"memory:  {format_size(of.memory)} for the server")
-    print(
-        f"sizes:   multiples of {format_size(of.tolerance)} up to it, {format_size(of.nearest(of.start) * of.tolerance)} first"
-    )
-    print(f"trials:  {trials} at most")
-    print(f"time:    {minutes(trials * solo_seconds(setting))} at most")
-    print(f"disk:    about {setting.disk_needed / 2**20:,.0f} MiB in the cache")
+    say(f"memory:  {format_size(of.memory)} for the server")
+    say(f"sizes:   multiples of {format_size(of.tolerance)} up to it, {format_size(of.nearest(of.start) * of.tolerance)} first")
+    say(f"trials:  {trials} at most")
+    say(f"time:    {minutes(trials * solo_seconds(setting))} at most")
+    say(f"disk:    about {setting.disk_needed / 2**20:,.0f} MiB in the cache")
     for name, prepared in setting.variants.items():
         title = " ".join(filter(None, [prepared.allocator.name, prepared.allocator.version]))
-        print(f"variant: {name}: {prepared.build.title} {prepared.server.engine}, {title}")
+        say(f"variant: {name}: {prepared.build.title} {prepared.server.engine}, {title}")

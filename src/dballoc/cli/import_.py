@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from dballoc.cli.output import Console
 from dballoc.intake import bring as intake
 from dballoc.report.numbers import count
 

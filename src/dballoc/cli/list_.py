@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from dballoc.campaign import prove as proving
 from dballoc.cli import flags
 from dballoc.cli.display import PlainDisplay
+from dballoc.cli.output import Console, say
 from dballoc.doctor import inventory
 from dballoc.doctor.inventory import Item, Shipped, Workload
 from dballoc.errors import UsageError
@@ -144,9 +144,9 @@ def _print(rows: Sequence[Row]) -> None:
     """A table on a terminal; in a pipe one line a row, its cells parted by tabs, under a line of headings."""
     console = Console()
     if not console.is_terminal:
-        print("\t".join(rows[0]))
+        say("\t".join(rows[0]))
         for row in rows:
-            print("\t".join(_cell(value, ", ") for value in row.values()))
+            say("\t".join(_cell(value, ", ") for value in row.values()))
         return
     # What is here has a path, and what isn't a remedy: one column holds either.
     headings = [key for key in rows[0] if key != "remedy"]

@@ -1,10 +1,13 @@
 """The command ``dballoc``: how a verb is run, and how each kind of error ends."""
 
+import io
+import os
 import sys
 
 import typer
-from rich.console import Console
 
+from dballoc.cli import mishap
+from dballoc.cli.output import Console, safe
 from dballoc.cli.verbs import VERBS, application
 from dballoc.errors import Failure, UsageError
 
@@ -13,10 +16,14 @@ _WordError: type[Exception] = typer.BadParameter.__mro__[2]
 
 
 def main() -> None:
-    """Run a verb. One line on stderr and exit status 2 (usage) or 1 (failure); 130 after Ctrl-C."""
+    """Run a verb. One line on stderr and exit status 2 (usage) or 1 (failure, or a fault of ours); 130 after Ctrl-C."""
+    _print_anything()
     try:
         asked = [verb for verb in sys.argv[1:2] if verb in VERBS]
-        sys.exit(application(asked or VERBS)(standalone_mode=False))
+        status = application(asked or VERBS)(standalone_mode=False)
+        if sys.stdout is not None:
+            sys.stdout.flush()  # here, where what goes wrong with it is still one line
+        sys.exit(status)
     except (UsageError, Failure) as error:
         _complain(str(error))
         sys.exit(error.exit_status)
@@ -27,9 +34,33 @@ def main() -> None:
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(130)
     except BrokenPipeError:
-        sys.stderr.close()
+        _give_up_printing()
+        sys.exit(1)
+    except Exception as error:
+        if os.environ.get(mishap.VARIABLE):
+            raise
+        if isinstance(error, OSError):
+            _give_up_printing()
+        _complain(mishap.words(error))
         sys.exit(1)
 
 
+def _print_anything() -> None:
+    """A name that is no UTF-8 (of a file, of an argument) is printed with escapes, instead of ending what prints it."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _give_up_printing() -> None:
+    """What is left unprinted goes nowhere: Python would try again at its end, and complain in lines of its own."""
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        os.dup2(nowhere, sys.stdout.fileno())
+    except (OSError, ValueError, AttributeError):
+        pass  # there is none, or it is none of the system's
+
+
 def _complain(text: str) -> None:
-    Console(stderr=True, soft_wrap=True, highlight=False).print(f"dballoc: {text}", markup=False)
+    line = " ".join(text.split("\n"))
+    Console(stderr=True, soft_wrap=True, highlight=False).print(f"dballoc: {safe(line)}")

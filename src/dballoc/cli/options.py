@@ -12,6 +12,7 @@ from dballoc.experiment.model import Experiment
 from dballoc.experiment.paths import anchor
 from dballoc.host import cpus
 from dballoc.load.cycles import expand
+from dballoc.servers.options import check_secrets
 
 Table = dict[str, Any]
 
@@ -46,7 +47,10 @@ def experiment(
     table = overlay(anchor(table, origin.parent if origin else Path.cwd(), known), below)
     for layer in layers:
         table = layer(table)
-    return file.build(expand(anchor(overlay(table, given), Path.cwd(), known)), where, len(cpus.available()))
+    model = file.build(expand(anchor(overlay(table, given), Path.cwd(), known)), where, len(cpus.available()))
+    for server in (model.server, *(model.server_of(variant) for variant in model.variant)):
+        check_secrets({**server.options, **server.init_options}, where)
+    return model
 
 
 def overlay(table: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dballoc.cli.output import Console, safe
 from dballoc.errors import Failure
 from dballoc.explain import target
 from dballoc.host.custody import Custody
@@ -38,7 +38,7 @@ def contention(
     Without --pid, --socket or --service: the only server that runs here. Nothing is stopped, restarted or injected.
     """
     pid = target.find(pid, socket, service)
-    with Custody() as custody:
+    with Custody(adopt=True) as custody:
         found = watch.look(pid, seconds, custody, method=method, stacks=stacks, title=watch.name_of(pid))
     value = watch.counted(found.switches)
     rows = dominant({"share": found.switches}, value)
@@ -76,7 +76,7 @@ def _as_json(pid: int, found: Contention, said: Split, rows: list[Row], value: s
 
 def _print(console: Console, found: Contention, said: Split, rows: list[Row], value: str, files: list[Path]) -> None:
     facts = found.switches.facts
-    console.print(Text(f"{found.switches.title}, {found.switches.seconds:.1f} s", style="bold"))
+    console.print(Text(f"{safe(found.switches.title)}, {found.switches.seconds:.1f} s", style="bold"))
     console.print(Text(found.method), soft_wrap=True)
     if said.counted:
         console.print(
@@ -86,7 +86,7 @@ def _print(console: Console, found: Contention, said: Split, rows: list[Row], va
             soft_wrap=True, highlight=False,
         )  # fmt: skip
     if "stopped early" in facts:
-        console.print(f"stopped early: {facts['stopped early']}", soft_wrap=True, highlight=False)
+        console.print(f"stopped early: {safe(str(facts['stopped early']))}", soft_wrap=True, highlight=False)
     console.print()
     console.print(_split_table(said))
     console.print()
@@ -96,7 +96,7 @@ def _print(console: Console, found: Contention, said: Split, rows: list[Row], va
         console.print()
         console.print(Text("the ways into malloc that wait most", style="bold"))
         for path in found_paths:
-            way = " → ".join(names.short(function) for function in path.functions)
+            way = " → ".join(safe(names.short(function)) for function in path.functions)
             console.print(Text(f"{path.share:6.1%}  {path.wait}: {way}"), soft_wrap=True)
     if rows:
         console.print()
@@ -144,5 +144,7 @@ def _frames(rows: list[Row]) -> Table:
         table.add_column(heading, justify="right" if heading == "of all waits" else "left")
     for row in rows:
         mark = "malloc" if row.allocator else ""
-        table.add_row(Text(names.short(row.function)), f"{row.shares['share']:.1%}", mark, Text(row.module, style="dim"))
+        table.add_row(
+            Text(safe(names.short(row.function))), f"{row.shares['share']:.1%}", mark, Text(safe(row.module), style="dim")
+        )
     return table

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from dballoc.cli import profile_files
+from dballoc.cli.output import Console
 from dballoc.profile import names, table
 from dballoc.profile.amount import amount, signed
 from dballoc.profile.model import Profile, Value

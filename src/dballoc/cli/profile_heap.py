@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dballoc import readers
 from dballoc.catalogue import wrappers
+from dballoc.cli.output import Console, safe
 from dballoc.cli.units import duration, size
 from dballoc.errors import Failure, UsageError
 from dballoc.explain import target
@@ -203,7 +204,7 @@ def _print(console: Console, found: _Found, most: int, times: bool) -> None:
     live, last = found.whole, found.snapshot
     console.print(
         Text(
-            f"{found.name} (process {found.pid}): {amount(live.bytes, 'bytes')} ± {amount(live.error, 'bytes')} alive in "
+            f"{safe(found.name)} (process {found.pid}): {amount(live.bytes, 'bytes')} ± {amount(live.error, 'bytes')} alive in "
             f"{amount(live.objects, 'objects')} ± {amount(live.objects_error, 'objects')} blocks",
             style="bold",
         )
@@ -227,7 +228,7 @@ def _print(console: Console, found: _Found, most: int, times: bool) -> None:
     for path in found.files:
         console.print(Text(f"· {path}", style="dim"))
     for note in found.notes:
-        console.print(Text(f"· {note}", style="dim"))
+        console.print(Text(f"· {safe(note)}", style="dim"))
 
 
 def _print_spent(console: Console, spent: latency.Summary) -> None:
@@ -297,11 +298,12 @@ def _table(headings: Sequence[str], left: int) -> Table:
 
 
 def _label(name: str, module: str) -> Text:
+    name, module = safe(name), safe(module)
     return Text(f"{name}  ", overflow="fold").append(module, style="dim") if module else Text(name, overflow="fold")
 
 
 def _name(pid: int) -> str:
     try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
+        return readers.text_of_process(f"/proc/{pid}/comm").strip()
     except OSError:
         return "process"

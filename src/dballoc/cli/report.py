@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from dballoc import report as room
 from dballoc.analysis.fit import is_fit
 from dballoc.analysis.preference import parse
 from dballoc.cli import posts
+from dballoc.cli.output import Console
 from dballoc.errors import UsageError
 from dballoc.report import terminal
 

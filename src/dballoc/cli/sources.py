@@ -5,9 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from dballoc.campaign import like as likeness
+from dballoc.cli.output import Console, safe
 from dballoc.servers import build as find_build
 from dballoc.servers import credentials, defaults, foreign
 
@@ -51,4 +50,4 @@ def say(where: str, notes: list[str]) -> None:
     """A line on stderr for each note; standard output may be an experiment file."""
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     for note in notes:
-        console.print(f"{where}: {note}", markup=False, style="dim")
+        console.print(safe(f"{where}: {note}"), style="dim")

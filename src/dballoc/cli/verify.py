@@ -8,6 +8,7 @@ import typer
 
 from dballoc.allocators import identify
 from dballoc.allocators.running import Unreadable
+from dballoc.cli.output import clean, say
 from dballoc.errors import Failure
 
 
@@ -23,11 +24,12 @@ def verify(
     if as_json:
         print(json.dumps(dataclasses.asdict(found), indent=1))
         return
-    print(f"{found.executable} (process {pid}) uses {' '.join(filter(None, [found.title, found.version]))}: {found.library}")
-    print(f"because:  {found.how}")
-    print(f"settings: {', '.join(f'{k}={v}' for k, v in found.settings.items()) or 'none in its environment'}")
-    print(f"THP:      {found.thp}")
+    found = clean(found)
+    say(f"{found.executable} (process {pid}) uses {' '.join(filter(None, [found.title, found.version]))}: {found.library}")
+    say(f"because:  {found.how}")
+    say(f"settings: {', '.join(f'{k}={v}' for k, v in found.settings.items()) or 'none in its environment'}")
+    say(f"THP:      {found.thp}")
     for symbol, library in found.mixed.items():
-        print(f"warning:  {symbol} leads to {library}: blocks of two mallocs are mixed")
+        say(f"warning:  {symbol} leads to {library}: blocks of two mallocs are mixed")
     for what, why in found.idle.items():
-        print(f"warning:  {what}: {why}")
+        say(f"warning:  {what}: {why}")

@@ -20,7 +20,7 @@ def render(recipe: Recipe, forms: Collection[Form], missing: Mapping[str, bool],
     """The whole text. ``missing``: by library, whether this machine lacks it."""
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_template), trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined,
-        keep_trailing_newline=True, autoescape=False,
+        keep_trailing_newline=True, autoescape=False,  # noqa: S701  # no HTML: shell, units and YAML are quoted by filters
     )  # fmt: skip
     environment.filters |= {"shell": shlex.quote, "yaml": quote.yaml}
     environment.globals |= {"systemd": quote.systemd, "dockerfile": quote.dockerfile}

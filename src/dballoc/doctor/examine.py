@@ -4,7 +4,7 @@ import tomllib
 
 from dballoc import catalogue
 from dballoc.campaign import prepare
-from dballoc.doctor import kernel, leftovers, quiet, room, software
+from dballoc.doctor import host_settings, kernel, leftovers, quiet, room, software
 from dballoc.doctor.finding import Finding, from_error
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment import file
@@ -17,12 +17,14 @@ def examine() -> list[Finding]:
         software.client(),
         *software.servers(),
         *software.allocators(),
+        software.unprivileged(),
         software.native(),
         software.perf(),
         *room.processors(),
         *room.memory(),
         *room.cache(),
         room.sockets(),
+        host_settings.put_back(),
         kernel.huge_pages(),
         kernel.memory_cgroup(),
         kernel.peaks(),

@@ -16,6 +16,7 @@ import psutil
 from dballoc.doctor.finding import Finding
 from dballoc.errors import UsageError
 from dballoc.host import cgroup, guardian, places
+from dballoc.host.user import server_user
 
 _RUN_DIRECTORY = re.compile(r"dballoc-[0-9a-f]{12}")
 _SOCKET = re.compile(rf"--socket=.*/{_RUN_DIRECTORY.pattern}/[^/]+")
@@ -102,12 +103,12 @@ def _candidates() -> list[Path]:
 
 
 def _ours_before(path: Path, since: float) -> bool:
-    """Of this user, and older than every run under way."""
+    """Of this user or of its servers', and older than every run under way."""
     try:
         status = path.stat()
     except OSError:
         return False
-    return status.st_uid == os.geteuid() and status.st_mtime < since
+    return status.st_uid in (os.geteuid(), server_user().uid) and status.st_mtime < since
 
 
 def _cgroups() -> Finding:

@@ -73,6 +73,16 @@ def _blocked(item: Item, state: State) -> Finding | None:
     return None
 
 
+def unprivileged() -> Finding:
+    """The user that servers run as, and that nothing else may run as."""
+    try:
+        user = server_user()
+        user.check_alone()
+    except UsageError as error:
+        return from_error("server user", "missing", error)
+    return Finding("server user", "ok", user.name)
+
+
 def native() -> Finding:
     """Our own preload libraries, which the build puts into the package."""
     directory = Path(str(files("dballoc") / "_native"))

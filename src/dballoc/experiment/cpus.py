@@ -7,7 +7,8 @@ def parse_cpus(text: str) -> frozenset[int]:
     """The CPU numbers of ``"0-3,8"``. ValueError when it is no such list or empty."""
     cpus: set[int] = set()
     for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
+        # Linux numbers 8192 CPUs at most.
+        match = re.fullmatch(r"\s*([0-9]{1,5})(?:-([0-9]{1,5}))?\s*", part)
         if not match or (match[2] and int(match[2]) < int(match[1])):
             raise ValueError(f'{text!r} is not a list of CPUs; write it like "0-3,8"')
         cpus.update(range(int(match[1]), int(match[2] or match[1]) + 1))

@@ -4,13 +4,13 @@ import difflib
 import hashlib
 import json
 import re
-import tomllib
 from pathlib import Path
 from typing import Any, get_args
 
 import tomli_w
 from pydantic import BaseModel, ValidationError
 
+from dballoc import readers
 from dballoc.errors import UsageError
 from dballoc.experiment import sweep
 from dballoc.experiment.model import Experiment, Variant
@@ -24,25 +24,28 @@ def load(path: Path) -> Experiment:
 def read_table(path: Path) -> dict[str, Any]:
     """The raw table of an experiment file, so that flags can be laid over it. UsageError as for :func:`load`."""
     try:
-        return parse(path.read_text(encoding="utf-8"), str(path))
-    except OSError as error:
-        raise UsageError(f"{path}: cannot read the experiment file: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not TOML: {error}") from None
+        text = readers.text(path)
+    except readers.Unfit as error:
+        raise UsageError(f"{path}: cannot read the experiment file: {str(error).removeprefix('cannot be read: ')}") from None
+    return parse(text, str(path))
 
 
 def parse(text: str, origin: str) -> dict[str, Any]:
     """The raw table of an experiment's text. UsageError that begins with ``origin`` if it is not TOML."""
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{origin}: not TOML: {error}") from None
+        return readers.table(text)
+    except readers.Unfit as error:
+        raise UsageError(f"{origin}: {error}") from None
 
 
 def build(table: dict[str, Any], origin: str, cores: int | None = None) -> Experiment:
     """The experiment that a table describes, with its sweeps made into variants. ``cores``: see
     :func:`dballoc.experiment.sweep.expand`. UsageError, one line that begins with ``origin``, if it doesn't describe one.
     """
+    try:
+        readers.sensible(table)  # flags have been laid over it, whose words are anything
+    except readers.Unfit as error:
+        raise UsageError(f"{origin}: {error}") from None
     table = sweep.expand(table, cores, origin)
     try:
         return Experiment.model_validate(table)
@@ -87,9 +90,14 @@ def _one_line(error: ValidationError, table: dict[str, Any]) -> str:
         case "value_error":
             return f"{key}: {first['ctx']['error']}" if key else str(first["ctx"]["error"])
         case "literal_error":
-            return f"{key}: {first['input']!r} is not known; use {first['ctx']['expected']}"
+            return f"{key}: {_value(first['input'])} is not known; use {first['ctx']['expected']}"
         case _:
-            return f"{key}: {first['msg'].lower()}, not {first['input']!r}"
+            return f"{key}: {first['msg'].lower()}, not {_value(first['input'])}"
+
+
+def _value(given: object) -> str:
+    text = repr(given)
+    return text if len(text) <= 200 else f"{text[:200]}…"
 
 
 def _spell(loc: tuple[int | str, ...], table: Any) -> str:

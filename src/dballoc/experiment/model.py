@@ -25,6 +25,9 @@ BUILTIN = "builtin"
 # runs after it in the same server start works on what it has filled.
 LOAD = "load"
 
+# A load's clients are threads of one process; Linux has 4,194,304 of all at most.
+MOST_CLIENTS = 1_000_000
+
 # Experiments and variants give directories and chart labels their names.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+=@-]{0,63}")
 
@@ -79,7 +82,7 @@ class Cpu(_Table):
 
     server: str | None = None
     client: str | None = None
-    count: Annotated[int, Field(ge=1)] | None = None
+    count: Annotated[int, Field(ge=1, le=100_000)] | None = None
 
     @field_validator("server", "client")
     @classmethod
@@ -99,7 +102,7 @@ class Data(_Table):
     """The data that every trial starts from: sysbench's tables, a copy of a data directory, or what SQL files make."""
 
     tables: Annotated[int, Field(ge=1, le=1000)] = 8
-    rows: Annotated[int, Field(ge=1)] = 100_000
+    rows: Annotated[int, Field(ge=1, le=10**12)] = 100_000
     directory: str | None = None
     sql: list[str] = []
     database: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^`/\\\x00]*$")] = "sbtest"
@@ -123,7 +126,7 @@ class Workload(_Table):
     sql: str | None = None
     use: str | None = None
     options: Options = {}
-    prepared: Annotated[int, Field(ge=0)] = 0
+    prepared: Annotated[int, Field(ge=0, le=10**9)] = 0
     writes: bool = False
 
     @model_validator(mode="after")
@@ -172,9 +175,9 @@ class Duet(_Table):
     ``warmup``: before the first slice; None: as ``time.warmup``. ``estimate``: see docs/method.md.
     """
 
-    threads: Annotated[int, Field(ge=1)] | None = None
+    threads: Annotated[int, Field(ge=1, le=MOST_CLIENTS)] | None = None
     slice: Duration | None = None
-    pairs: Annotated[int, Field(ge=1)] | None = None
+    pairs: Annotated[int, Field(ge=1, le=10**6)] | None = None
     discard: Annotated[Duration, Field(ge=0, le=2)] = 0.1
     warmup: Duration | None = None
     estimate: Literal["middle", "paired", "undisturbed"] = "middle"
@@ -199,7 +202,7 @@ class Fit(_Table):
 
     start: Size | None = None
     tolerance: Annotated[Size, Field(ge=2**20)] | None = None
-    repeats: Annotated[int, Field(ge=1)] = 2
+    repeats: Annotated[int, Field(ge=1, le=1000)] = 2
 
 
 class Noise(_Table):
@@ -208,7 +211,7 @@ class Noise(_Table):
     steal: Annotated[float, Field(gt=0)] = 0.05
     others: Annotated[float, Field(gt=0)] = 0.10
     probe: Annotated[float, Field(gt=1)] = 1.3
-    repeats: Annotated[int, Field(ge=0)] = 2
+    repeats: Annotated[int, Field(ge=0, le=1000)] = 2
 
 
 class Variant(_Table):
@@ -257,14 +260,14 @@ class Experiment(_Table):
 
     name: Name = "experiment"
     baseline: str
-    workloads: Annotated[list[str], Field(min_length=1)]
-    threads: Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1)]
+    workloads: Annotated[list[str], Field(min_length=1, max_length=1000)]
+    threads: Annotated[list[Annotated[int, Field(ge=1, le=MOST_CLIENTS)]], Field(min_length=1, max_length=1000)]
     levels: Literal["rising", "fresh"] = "rising"
     sequence: Literal["cycle", "fresh"] = "cycle"
     warm: list[str] = []
     design: Literal["solo", "duet", "both"] | None = None
     warmup_sql: list[str] | None = None
-    blocks: Annotated[int, Field(ge=1)] | None = None
+    blocks: Annotated[int, Field(ge=1, le=100_000)] | None = None
     budget: Duration | None = None
     seed: int = 1
     published: Name | None = None
@@ -281,7 +284,7 @@ class Experiment(_Table):
     fit: Fit = Fit()
     noise: Noise = Noise()
     workload: dict[Name, Workload] = {}
-    variant: Annotated[list[Variant], Field(min_length=1)]
+    variant: Annotated[list[Variant], Field(min_length=1, max_length=1000)]
 
     @field_validator("threads", "workloads", "warm")
     @classmethod

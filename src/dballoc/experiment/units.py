@@ -5,9 +5,11 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, PlainSerializer
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)")
+# Ten years, and what a machine of 2^57 bytes would have: whoever writes more has slipped.
+_LONGEST, _LARGEST = 10 * 365 * 86400.0, 2**57
+_DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(ms|s|m|h)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT])(?:i?B)?", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]{1,17}(?:\.[0-9]{1,12})?)\s*([KMGT])(?:i?B)?", re.IGNORECASE)
 _BYTES = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
@@ -16,7 +18,10 @@ def parse_duration(text: object) -> float:
     if isinstance(text, str):
         found = list(_DURATION.finditer(text.strip()))
         if found and "".join(m.group() for m in found) == text.strip():
-            return sum(float(m[1]) * _SECONDS[m[2]] for m in found)
+            seconds = sum(float(m[1]) * _SECONDS[m[2]] for m in found)
+            if seconds > _LONGEST:
+                raise ValueError(f"{text!r} is longer than ten years")
+            return seconds
     raise ValueError(f'{text!r} is not a duration; write it with its unit, like "10s", "2m" or "500ms"')
 
 
@@ -38,7 +43,10 @@ def parse_size(text: object) -> int:
     match = _SIZE.fullmatch(text.strip()) if isinstance(text, str) else None
     if not match:
         raise ValueError(f'{text!r} is not a size; write it with its unit, like "256M" or "2G"')
-    return int(float(match[1]) * _BYTES[match[2].upper()])
+    size = int(float(match[1]) * _BYTES[match[2].upper()])
+    if size > _LARGEST:
+        raise ValueError(f"{text!r} is more than any machine has")
+    return size
 
 
 def format_size(size: int) -> str:

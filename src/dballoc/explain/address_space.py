@@ -8,10 +8,12 @@ which pages are lazily freed.
 """
 
 import os
+import re
 from dataclasses import replace
-from pathlib import Path
 
+from dballoc import readers
 from dballoc.explain import pagescan, smaps
+from dballoc.explain.effort import Effort
 from dballoc.explain.pagescan import Counts
 from dballoc.explain.smaps import Mapping
 
@@ -20,32 +22,40 @@ MOST = 512 << 20
 
 # Of the kernel's own address space.
 _BEYOND = "[vsyscall]"
+_SIZE = re.compile(r"\s*[0-9]{1,15} kB")
+_SIZE = re.compile(r"\s*[0-9]{1,15} kB")
 
 
-def read(pid: int) -> list[Mapping]:
-    """All mappings, by address: by smaps unless one of them has more than :data:`MOST` bytes in small pages; by smaps even then
-    before Linux 6.7, which knows no other way. OSError if the process is gone or not ours.
+def read(pid: int, effort: Effort | None = None) -> list[Mapping]:
+    """All mappings, by address, as many as a look may read: by smaps unless one of them has more
+    than :data:`MOST` bytes in small pages; by smaps even then before Linux 6.7, which knows no other
+    way. OSError if the process is gone or not ours.
     """
-    return _scanned(pid) or smaps.read(pid)
+    effort = effort or Effort()
+    return _scanned(pid, effort) or smaps.read(pid, effort)
 
 
-def _scanned(pid: int) -> list[Mapping]:
+def _scanned(pid: int, effort: Effort) -> list[Mapping]:
     """Nothing if smaps will do, or must."""
     sizes = status(pid)
     # Pages of hugetlb are no part of RSS, and only smaps tells them from others.
     if sizes.get("VmRSS", 0) <= MOST or sizes.get("HugetlbPages"):
         return []
-    found = smaps.parse(Path(f"/proc/{pid}/maps").read_text(errors="replace"))
+    found = smaps.of_file(f"/proc/{pid}/maps", effort)
     pagemap = os.open(f"/proc/{pid}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        counts = {m.start: pagescan.count(pagemap, m.start, m.end) for m in found if m.size > MOST}
+        counts = {m.start: pagescan.count(pagemap, m.start, m.end) for m in found if m.size > MOST and not effort.over}
         if all(c.resident - c.huge <= MOST for c in counts.values()):
             return []
-        return [_counted(m, counts.get(m.start) or pagescan.count(pagemap, m.start, m.end)) for m in found if m.path != _BEYOND]
+        return [_counted(m, counts.get(m.start) or _count(pagemap, m, effort)) for m in found if m.path != _BEYOND]
     except OSError:
         return []
     finally:
         os.close(pagemap)
+
+
+def _count(pagemap: int, mapping: Mapping, effort: Effort) -> Counts:
+    return Counts() if effort.over else pagescan.count(pagemap, mapping.start, mapping.end)
 
 
 def _counted(mapping: Mapping, counts: Counts) -> Mapping:
@@ -54,5 +64,5 @@ def _counted(mapping: Mapping, counts: Counts) -> Mapping:
 
 def status(pid: int) -> dict[str, int]:
     """The sizes in /proc/PID/status, in bytes. OSError if the process is gone."""
-    lines = (line.partition(":") for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-    return {name: int(rest.split()[0]) * 1024 for name, _, rest in lines if rest.endswith(" kB")}
+    lines = (line.partition(":") for line in readers.rows(readers.text_of_process(f"/proc/{pid}/status")))
+    return {name: int(rest.split()[0]) * 1024 for name, _, rest in lines if _SIZE.fullmatch(rest)}

@@ -44,7 +44,8 @@ from dballoc.servers.credentials import Credentials
 class Explanation:
     """``bounds`` and ``verdict`` are None where the server was not asked. ``seconds``: what looking took; ``taken``: when, Unix
     time; ``answer``: what most of the memory is for, in a sentence; ``verdicts``: what it means, the problems first;
-    ``sections``: what else one looks up, if it was asked for; ``reach``: bytes of RSS that its settings let it still grow to.
+    ``sections``: what else one looks up, if it was asked for; ``reach``: bytes of RSS that its settings let it still grow to;
+    ``within``: seconds that the loadable function has taken in the server.
     """
 
     ledger: Ledger
@@ -58,6 +59,7 @@ class Explanation:
     verdicts: list[Verdict] = field(default_factory=list)
     sections: list[Section] = field(default_factory=list)
     reach: int | None = None
+    within: float = 0.0
 
     @property
     def moment(self) -> Moment:
@@ -86,6 +88,7 @@ def explain(pid: int, who: Credentials | None, whole: bool = False, sample: Samp
     ``whole``: with all that one looks up by hand besides (:mod:`dballoc.explain.procedure`).
     """
     look = outside.look(pid)
+    empty = _huge(look)
     notes: list[str] = []
     said, account, sections = _ask(pid, who, whole, notes) if who else (None, None, procedure.unasked("--no-sql: not asked"))
     if said:
@@ -100,9 +103,10 @@ def explain(pid: int, who: Credentials | None, whole: bool = False, sample: Samp
         sections = [*_outside(look), *sections]
     verdict = bounds.verdict(allowed, room, found.rss) if allowed else None
     reach = _reach(allowed, found, said) if allowed and said else None
-    known = evidence.gather(look, said, _huge(look), limits_of_verdicts())
+    known = evidence.gather(look, said, empty, limits_of_verdicts())
     return judged([Explanation(
         found, room, allowed, verdict, look.seconds, look.taken, known, sections=sections if whole else [], reach=reach,
+        within=account.took if account else 0.0,
     )])  # fmt: skip
 
 
@@ -156,6 +160,7 @@ def _ask(pid: int, who: Credentials, whole: bool, notes: list[str]) -> tuple[Lab
         # Where it listens tells more than its options do, and needs nothing of it to be run.
         with process.talking(server, [] if process.listening(pid) else process.given(server), who) as cursor:
             said = labels.read(cursor)
+            notes.extend(filter(None, [function.leftover(cursor)]))
             return said, _account(cursor, notes), procedure.asked(cursor, said) if whole else []
     except (process.NoWord, UsageError) as error:
         notes.append(f"not asked by SQL: {error}")

@@ -16,7 +16,7 @@ import pymysql
 from pymysql.cursors import Cursor
 
 from dballoc.errors import Failure, UsageError
-from dballoc.explain import address_space, books, plugin_directory
+from dballoc.explain import address_space, books, interrupts, plugin_directory
 from dballoc.explain.books.account import Account
 from dballoc.servers import process
 from dballoc.servers.credentials import Credentials
@@ -37,6 +37,12 @@ _REMEDIES = {
 }
 # No such function: MySQL says so in other words where no database is selected.
 _ABSENT = (1305, 1046, 1128)
+# The connection is lost, or the answer did not come in time.
+_LOST = (0, 2006, 2013)
+# How often the server is asked again to drop a function, and how long after, seconds; how long for one that it may still be
+# making.
+_TRIES, _PAUSE, _MAKING = 5, 1.0, 20.0
+_SESSION = "SELECT INFO FROM information_schema.PROCESSLIST WHERE ID = %s"
 _MEMBERS = "SELECT COUNT(*) FROM performance_schema.replication_group_members WHERE MEMBER_STATE NOT IN ('OFFLINE', '')"
 
 
@@ -90,6 +96,8 @@ def ask(cursor: Cursor) -> Account | None:
 
 def _text(cursor: Cursor) -> str:
     [(said,)] = cursor.fetchall()
+    if said is None:
+        raise books.Unreadable("the server is still asking its malloc for another session: try again")
     return said.decode() if isinstance(said, bytes) else str(said)
 
 
@@ -142,17 +150,18 @@ def install(pid: int, who: Credentials) -> None:
         # One of another version must be dropped before its file is replaced.
         _drop(cursor, found)
         with plugin_directory.directory(pid, found.directory) as directory:
-            try:
+
+            def undo() -> None:
+                try:
+                    _drop_surely(pid, who, cursor, found.variables, STATS)
+                finally:
+                    plugin_directory.remove(directory, LIBRARY)
+
+            with interrupts.undone(undo):
                 plugin_directory.write(directory, LIBRARY, library.read_bytes())
                 cursor.execute(f"CREATE FUNCTION {STATS} RETURNS STRING SONAME '{LIBRARY}'")
                 cursor.execute(f"SELECT {STATS}()")
                 books.read(_text(cursor))
-            except BaseException:
-                # What went wrong is what is told, also where the server has gone meanwhile.
-                with contextlib.suppress(Exception):
-                    _drop(cursor, _look(pid, cursor))
-                plugin_directory.remove(directory, LIBRARY)
-                raise
 
 
 def remove(pid: int, who: Credentials) -> None:
@@ -176,18 +185,91 @@ def trim(pid: int, who: Credentials) -> Trimmed:
                 "--trim is done by the loadable function, which is not installed: dballoc explain --install-function"
             )
         _unlogged(cursor, found.variables)
-        if TRIM not in found.rows:
-            cursor.execute(f"CREATE FUNCTION {TRIM} RETURNS STRING SONAME '{LIBRARY}'")
-        try:
+        with interrupts.undone(lambda: _drop_surely(pid, who, cursor, found.variables, TRIM), always=True):
+            if TRIM not in found.rows:
+                cursor.execute(f"CREATE FUNCTION {TRIM} RETURNS STRING SONAME '{LIBRARY}'")
             before, began = _resident(pid), time.monotonic()
-            cursor.execute(f"SELECT {TRIM}()")
-            called = books.called(_text(cursor))
+            called = _call_trim(cursor, began)
             seconds = time.monotonic() - began
-        finally:
-            cursor.execute(f"DROP FUNCTION {TRIM}")
         if called is None:
             raise Failure("this malloc cannot be asked to give memory back")
         return Trimmed(called, before, _resident(pid), seconds)
+
+
+def leftover(cursor: Cursor) -> str | None:
+    """What to say of the function for --trim where it stands; None where it does not, or this account may not see it."""
+    try:
+        cursor.execute("SELECT COUNT(*) FROM mysql.func WHERE name = %s AND dl = %s", (TRIM, LIBRARY))
+        [(count,)] = cursor.fetchall()
+    except pymysql.Error:
+        return None
+    return f"{_stands(TRIM)} (a --trim was killed, or is under way)" if count else None
+
+
+def _call_trim(cursor: Cursor, began: float) -> str | None:
+    """What was called, in words. Failure if the server does not answer for as long as the connection waits."""
+    try:
+        cursor.execute(f"SELECT {TRIM}()")
+        return books.called(_text(cursor))
+    except pymysql.OperationalError as error:
+        if error.args[0] not in _LOST:
+            raise
+        raise Failure(
+            f"the server's malloc has not come to an end within {time.monotonic() - began:.0f} s, and goes on giving memory"
+            " back; the function that called it is dropped"
+        ) from None
+
+
+def _stands(name: str) -> str:
+    return (
+        f"the function {name} stands in the server, and every account may call it: remove it with dballoc explain"
+        f" --remove-function, or by SQL: SET sql_log_bin = 0; DROP FUNCTION {name};"
+    )
+
+
+def _drop_surely(pid: int, who: Credentials, cursor: Cursor, variables: Mapping[str, str], name: str) -> None:
+    """Drop a function, if it is there, over this connection, or if that is lost over another one. Failure,
+    with what stands, where the server cannot be asked for that.
+    """
+    refused = ""
+    for attempt in range(_TRIES):
+        if attempt:
+            time.sleep(_PAUSE)
+        try:
+            if cursor.connection.open:
+                _drop_if_there(cursor, variables, name)
+            else:
+                with _talking(pid, who) as another:
+                    _end(another, cursor.connection)
+                    _drop_if_there(another, variables, name)
+            return
+        except (pymysql.Error, Failure, UsageError) as error:
+            refused = str(error.args[-1])
+    raise Failure(f"{_stands(name)} (it could not be dropped: {refused})")
+
+
+def _drop_if_there(cursor: Cursor, variables: Mapping[str, str], name: str) -> None:
+    _unlogged(cursor, variables)
+    cursor.execute("SELECT COUNT(*) FROM mysql.func WHERE name = %s AND dl = %s", (name, LIBRARY))
+    [(count,)] = cursor.fetchall()
+    if count:
+        cursor.execute(f"DROP FUNCTION {name}")
+
+
+def _end(cursor: Cursor, lost: "pymysql.Connection[Cursor]") -> None:
+    """A session whose connection is lost may still be making the function: end it, and wait until it has
+    ended. One that calls the function cannot be ended, and makes none.
+    """
+    session = int(lost.thread_id())  # type: ignore[no-untyped-call]
+    with contextlib.suppress(pymysql.Error):
+        cursor.execute(f"KILL {session}")
+    until = time.monotonic() + _MAKING
+    while time.monotonic() < until:
+        cursor.execute(_SESSION, (session,))
+        rows = cursor.fetchall()
+        if not rows or "CREATE FUNCTION" not in str(rows[0][0]).upper():
+            return
+        time.sleep(_PAUSE / 10)
 
 
 @contextlib.contextmanager

@@ -15,29 +15,43 @@ and empty unless the tunable tcache_max says otherwise. 2.43 has no fast bins.
 """
 
 import struct
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dballoc.explain.effort import Work
 from dballoc.explain.memory import PAGE, Memory, Span
 from dballoc.explain.smaps import Mapping
 
 HEAP = 64 << 20
+# In a mapping where there is room for more, only those are looked for that are in memory.
+_FEW_HEAPS = 64
 _FAST_BINS = 10
 _IN_USE, _MAPPED, _FLAGS = 1, 2, 7
 _TCACHE, _TCACHE_BINS = 0x290, 64
 _TCACHE_SLOTS, _TCACHE_LISTS = (0x300, 0x310), 76
+# Of both forms: the sizes of its chunk, the word of the chunk with its first link, how many there are.
+_CACHES = (
+    ((_TCACHE,), 2 + _TCACHE_BINS // 4, _TCACHE_BINS),
+    (_TCACHE_SLOTS, 2 + _TCACHE_LISTS // 4, _TCACHE_LISTS),
+)
+_GATHERED = 4096
 
 # The least that malloc maps by itself, unless told otherwise (M_MMAP_THRESHOLD, mallopt(3)).
 _THRESHOLD = 128 << 10
 
-# Bounds of every loop: no structure that is read while it changes may lead us round for ever.
+# Bounds of every loop: no structure that is read while it changes, or was made so, may lead us round for ever. Those that a
+# process can have without end are counted over the whole look (:mod:`dballoc.explain.effort`).
 _MOST_ARENAS = 4096
-_WINDOW = 16 << 20
 _TRIES = 3
+
+# Of a heap so much is read at a time: more and more as long as one chunk follows the other.
+_LEAST_WINDOW, _WINDOW = 64 << 10, 16 << 20
+# Chunks that are entered together; pages after which it is asked whether there may be more.
+_BATCH, _TOGETHER = 1 << 16, 1 << 10
 
 
 @dataclass(frozen=True)
@@ -60,6 +74,10 @@ LAYOUTS = (
 
 class Torn(Exception):
     """What was read contradicts itself: it changed meanwhile, or it is not what we take it for."""
+
+
+class _Enough(Exception):
+    """There are more chunks than a look reads; what was read is good."""
 
 
 @dataclass
@@ -89,11 +107,18 @@ class Books:
 
 @dataclass(frozen=True)
 class _Chunks:
-    """Starts and sizes of consecutive chunks; ``used``: by the next one's word."""
+    """Starts and sizes of consecutive chunks; ``used``: by the next one's word; ``words`` from ``base`` on, where they lie."""
 
     starts: NDArray[np.int64]
     sizes: NDArray[np.int64]
     used: NDArray[np.bool_]
+    base: int
+    words: NDArray[np.uint64]
+
+    @property
+    def end(self) -> int:
+        """Behind the last one."""
+        return int(self.starts[-1] + self.sizes[-1])
 
 
 @dataclass(frozen=True)
@@ -119,18 +144,28 @@ def find_main(
     """The address of the main arena: in libc's writable ``data`` the malloc_state whose ``next`` leads to another arena or
     to itself, and whose top lies in the heap. None if there is none.
     """
-    known = set(arenas)
+    known = np.array(sorted(arenas), np.uint64)
+    left = memory.effort.left(Work.DATA)
     for mapping in data:
-        span = memory.span(mapping.start, mapping.end)
-        words = memory.copy(span, mapping.start, mapping.end)
-        for i in range(0, len(words) - layout.size // 8):
-            address, top, following = mapping.start + 8 * i, words[i + layout.top // 8], words[i + layout.next // 8]
-            if following not in known and following != address:
-                continue
-            in_heap = heap is not None and heap.start <= top < heap.end
-            system = words[i + layout.system // 8]
-            if (in_heap or following in known) and top % 16 == 0 and top and 0 < system < 1 << 47 and not system % PAGE:
-                return address
+        size = min(mapping.size, left)
+        left -= size
+        span = memory.span(mapping.start, mapping.start + size)
+        words = np.frombuffer(memory.copy(span, mapping.start, mapping.start + size), np.uint64)
+        count = len(words) - layout.size // 8
+        if count <= 0:
+            continue
+        top, following, system = (words[at // 8 :][:count] for at in (layout.top, layout.next, layout.system))
+        other = np.isin(following, known)
+        itself = following == mapping.start + 8 * np.arange(count, dtype=np.uint64)
+        if heap is not None:
+            itself &= (top >= heap.start) & (top < heap.end)
+        else:
+            itself[:] = False
+        plausible = (top % 16 == 0) & (top > 0) & (system > 0) & (system < 1 << 47) & (system % PAGE == 0)
+        if len(places := np.flatnonzero((other | itself) & plausible)):
+            return mapping.start + 8 * int(places[0])
+    if data and not left:
+        memory.effort.cut(Work.DATA)
     return None
 
 
@@ -139,9 +174,10 @@ def split(memory: Memory, mappings: Sequence[Mapping]) -> list[Mapping]:
     found = []
     for mapping in mappings:
         edges = sorted(_edges(memory, mapping)) if mapping.private and mapping.rss else []
+        span = memory.span(mapping.start, edges[-1]) if edges else None
         for start, end in pairwise([mapping.start, *edges]):
             # What is known of the whole mapping alone stays with what is left of it, so that it counts once.
-            rss = memory.span(start, end).resident
+            rss = span.between(start, end) if span else 0
             part = replace(mapping, start=start, end=end, rss=rss, lazy=0, swap=0, huge=0, hugetlb=0)
             found.append(part)
             mapping = replace(mapping, start=end, rss=max(0, mapping.rss - part.rss))
@@ -151,9 +187,14 @@ def split(memory: Memory, mappings: Sequence[Mapping]) -> list[Mapping]:
 
 def _edges(memory: Memory, mapping: Mapping) -> set[int]:
     """Where heaps begin and end inside a mapping."""
-    found = set()
-    for at in range(-(-mapping.start // HEAP) * HEAP, mapping.end, HEAP):
-        if info := _heap_info(memory, at):
+    found: set[int] = set()
+    places: Iterable[int] = range(-(-mapping.start // HEAP) * HEAP, mapping.end, HEAP)
+    if mapping.size > _FEW_HEAPS * HEAP:
+        places = memory.span(mapping.start, mapping.end).multiples(HEAP)
+    for at in places:
+        if memory.effort.over or not memory.effort.spend(Work.PLACES):
+            break
+        if (info := _heap_info(memory, at)) and memory.effort.spend(Work.HEAPS):
             found |= {edge for edge in (at, at + info[1]) if mapping.start < edge < mapping.end}
     return found
 
@@ -216,16 +257,17 @@ def _arena(memory: Memory, layout: Layout, address: int, heaps: Sequence[Mapping
             raise Torn(f"the top chunk lies before the first, at {top:#x}")
         stop = top if mapping.start <= top < mapping.end else mapping.end
         try:
-            chunks = _walk(memory, span, first, stop, last=stop == top)
+            read, end = _read(memory, span, first, stop, last=stop == top)
         except Torn:
             if not main:
                 raise
             # Somebody else has moved the break: what lies between is not malloc's.
             books.unread += span.resident
             continue
-        books.chunks += len(chunks.starts)
-        _enter(books, memory, span, chunks)
-        end = int(chunks.starts[-1] + chunks.sizes[-1]) if len(chunks.starts) else first
+        _add(books, memory, read)
+        if read.cut:
+            books.unread += span.between(end, stop)
+            end = stop
         books.own += head
         books.own_resident += span.between(mapping.start, first)
         if stop == top:
@@ -245,42 +287,134 @@ def _head(layout: Layout, mapping: Mapping, address: int) -> int:
     return -(-(info + layout.size) // 16) * 16 if address - mapping.start == info else info
 
 
-def _walk(memory: Memory, span: Span, start: int, stop: int, last: bool) -> _Chunks:
-    """The chunks from ``start`` to ``stop``, the top chunk or the end of the heap (where two fence posts stand)."""
+@dataclass
+class _Read:
+    """What was read of one heap: bytes as in :class:`Books`; ``caches``: chunks that may be a thread's cache, of both forms;
+    ``cut``: there is more of it.
+    """
+
+    chunks: int = 0
+    live_chunks: int = 0
+    live: int = 0
+    live_resident: int = 0
+    free: int = 0
+    free_resident: int = 0
+    caches: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
+    cut: bool = False
+
+
+def _read(memory: Memory, span: Span, start: int, stop: int, last: bool) -> tuple[_Read, int]:
+    """The chunks of a heap as :func:`_walk` finds them, and where they end."""
+    read, end = _Read(), start
+    try:
+        for chunks in _walk(memory, span, start, stop, last):
+            _enter(read, memory, span, chunks)
+            end = chunks.end
+    except _Enough:
+        read.cut = True
+    return read, end
+
+
+def _walk(memory: Memory, span: Span, start: int, stop: int, last: bool) -> Iterator[_Chunks]:
+    """The chunks from ``start`` to ``stop``, the top chunk or the end of the heap (where two fence
+    posts stand), some at a time. _Enough where a look reads no more of them.
+    """
     starts: list[int] = []
     sizes: list[int] = []
     at = base = limit = start
+    window = _LEAST_WINDOW
     words = memoryview(b"").cast("Q")
+    if at < stop and not memory.effort.left(Work.CHUNKS):
+        memory.effort.cut(Work.CHUNKS)
+        raise _Enough
+
+    def together(behind: int) -> _Chunks:
+        """``behind``: the word with the size of the chunk that follows."""
+        flagged = np.array([*sizes, behind], np.uint64)
+        length_of = (flagged[:-1] & ~np.uint64(_FLAGS)).astype(np.int64)
+        used = (flagged[1:] & np.uint64(_IN_USE)) != 0
+        return _Chunks(np.array(starts, np.int64), length_of, used, base, np.frombuffer(words, np.uint64))
+
     while at < stop:
         if at + 16 > limit:
-            base, limit = at, min(at + _WINDOW, -(-(stop + 16) // PAGE) * PAGE)
-            words = memory.copy(span, base, limit)
+            if memory.effort.over:
+                raise _Enough
+            # From one huge chunk to the next one, little of each is looked at.
+            window = min(2 * window, _WINDOW) if at - limit < _LEAST_WINDOW else _LEAST_WINDOW
+            after = min(at + window, -(-(stop + 16) // PAGE) * PAGE)
+            more = memory.copy(span, at, after)
+            if starts:
+                yield together(more[1])
+                if not memory.effort.spend(Work.CHUNKS, len(starts)):
+                    raise _Enough
+                starts, sizes = [], []
+            base, limit, words = at, after, more
         size = words[(at - base >> 3) + 1]
         length = size & ~_FLAGS
         if not last and length <= 16:
             break  # a fence post
         if length < 32 or length & 15 or at + length > stop:
             raise Torn(f"a chunk of {length} bytes at {at:#x}")
+        if len(starts) == _BATCH:
+            yield together(size)
+            if not memory.effort.spend(Work.CHUNKS, len(starts)) or memory.effort.over:
+                raise _Enough
+            starts, sizes = [], []
         starts.append(at)
         sizes.append(size)
         at += length
-    # The word that says whether the last chunk is in use stands behind it.
-    behind = memory.copy(span, at + 8, at + 16)[0] if at + 16 <= span.start + len(span.present) * PAGE else _IN_USE
-    flagged = np.array([*sizes, behind], np.uint64)
-    length_of = (flagged[:-1] & ~np.uint64(_FLAGS)).astype(np.int64)
-    return _Chunks(np.array(starts, np.int64), length_of, (flagged[1:] & np.uint64(_IN_USE)) != 0)
+    if starts:
+        memory.effort.spend(Work.CHUNKS, len(starts))
+        # The word that says whether the last chunk is in use stands behind it.
+        yield together(memory.copy(span, at + 8, at + 16)[0] if at + 16 <= span.end else _IN_USE)
 
 
-def _enter(books: Books, memory: Memory, span: Span, chunks: _Chunks) -> None:
+def _enter(read: _Read, memory: Memory, span: Span, chunks: _Chunks) -> None:
     ends = chunks.starts + chunks.sizes
     used, free = chunks.used, ~chunks.used
-    books.live_chunks += int(used.sum())
-    books.live += int(chunks.sizes[used].sum())
-    books.live_resident += span.bytes(chunks.starts[used], ends[used])
-    books.free += int(chunks.sizes[free].sum())
-    books.free_resident += span.bytes(chunks.starts[free], ends[free])
-    for cache, sizes in ((_tcache, [_TCACHE]), (_tcache_slots, _TCACHE_SLOTS)):
-        for address in chunks.starts[used & np.isin(chunks.sizes, sizes)].tolist():
+    read.chunks += len(chunks.starts)
+    read.live_chunks += int(used.sum())
+    read.live += int(chunks.sizes[used].sum())
+    read.live_resident += span.bytes(chunks.starts[used], ends[used])
+    read.free += int(chunks.sizes[free].sum())
+    read.free_resident += span.bytes(chunks.starts[free], ends[free])
+    for kept, (sizes, first, count) in zip(read.caches, _CACHES, strict=True):
+        if not memory.effort.left(Work.CACHES):
+            break
+        for address in _like_caches(chunks, chunks.starts[used & np.isin(chunks.sizes, sizes)], first, count):
+            if not memory.effort.spend(Work.CACHES):
+                break
+            kept.append(address)
+
+
+def _like_caches(chunks: _Chunks, starts: NDArray[np.int64], first: int, count: int) -> list[int]:
+    """Those of the chunks that have what could be the links of a cache, some of them none: ``count`` of them from the word
+    ``first`` on.
+    """
+    at = (starts - chunks.base) // 8 + first
+    there = (at >= 0) & (at + count <= len(chunks.words))
+    # Of those that are not there whole it is not known here.
+    kept = starts[~there].tolist()
+    some, at = starts[there], at[there]
+    for i in range(0, len(some), _GATHERED):
+        links = chunks.words[at[i : i + _GATHERED, None] + np.arange(count)]
+        plausible = (links % 16 == 0).all(axis=1) & links.any(axis=1)
+        kept += some[i : i + _GATHERED][plausible].tolist()
+    return sorted(kept)
+
+
+def _add(books: Books, memory: Memory, read: _Read) -> None:
+    """Enter what was read of a heap, with what its threads' caches hold apart."""
+    books.chunks += read.chunks
+    books.live_chunks += read.live_chunks
+    books.live += read.live
+    books.live_resident += read.live_resident
+    books.free += read.free
+    books.free_resident += read.free_resident
+    for cache, addresses in zip((_tcache, _tcache_slots), read.caches, strict=True):
+        for address in addresses:
+            if memory.effort.over:
+                return
             count, cached = cache(memory, address)
             if cached > books.live_resident:
                 continue  # a block that looks like a cache, or one that was read while it changed
@@ -314,6 +448,8 @@ def _sizes(memory: Memory, entry: int, count: int) -> int:
     """The sizes of so many chunks of a cache's list together, as far as it can be followed."""
     total = 0
     for _ in range(count):
+        if not memory.effort.spend(Work.LINKS):
+            break
         try:
             size, link = memory.words(entry - 8, 2)
         except OSError:
@@ -355,6 +491,8 @@ def _move_fast(books: Books, memory: Memory, fast: Sequence[int]) -> None:
 def _list(memory: Memory, first: int, most: int) -> Iterator[int]:
     at, seen = first, 0
     while at and seen < most:
+        if not memory.effort.spend(Work.LINKS):
+            return
         if at % 16:
             raise Torn("a fast bin leads astray")
         yield at
@@ -372,23 +510,49 @@ def blocks(memory: Memory, mapping: Mapping) -> list[Block]:
     The kernel merges neighbours into one mapping, so one chunk follows another, with what somebody else mapped between. What
     looks like a chunk is one at the mapping's start, right behind another one, or at the size from which malloc maps.
     """
+    if not memory.effort.left(Work.PAGES) or not memory.effort.left(Work.BLOCKS):
+        memory.effort.cut(Work.BLOCKS if memory.effort.left(Work.PAGES) else Work.PAGES)
+        return []
+    if mapping.size < _THRESHOLD and not _begins_with_block(memory, mapping):
+        return []  # in so small a mapping there is one at its start, or none
     span = memory.span(mapping.start, mapping.end)
     found: list[Block] = []
     behind = mapping.start
-    for page in np.flatnonzero(span.present).tolist():
-        at = mapping.start + page * PAGE
-        if at < behind:
-            continue
-        before, size = memory.pair(at)
-        length = size & ~_FLAGS
-        if length % PAGE == PAGE - 16:
-            length += 16  # 2.43 leaves the header out
-        if size & _FLAGS != _MAPPED or before or not length or length % PAGE or at + length > mapping.end:
-            continue
-        if at == behind or length >= _THRESHOLD:
+    looked = 0
+    for run_start, run_end in _rows(span):
+        at = max(run_start, behind)
+        while at < run_end:
+            looked += 1
+            if looked % _TOGETHER == 0 and (memory.effort.over or not memory.effort.spend(Work.PAGES, _TOGETHER)):
+                return found
+            before, size = memory.pair(at)
+            length = size & ~_FLAGS
+            if length % PAGE == PAGE - 16:
+                length += 16  # 2.43 leaves the header out
+            fits = size & _FLAGS == _MAPPED and not before and length and not length % PAGE and at + length <= mapping.end
+            if not fits or (at != behind and length < _THRESHOLD):
+                at += PAGE
+                continue
+            if not memory.effort.spend(Work.BLOCKS):
+                return found
             found.append(Block(at, length, span.between(at, at + length)))
-            behind = at + length
+            at = behind = at + length
+    memory.effort.spend(Work.PAGES, looked % _TOGETHER)
     return found
+
+
+def _begins_with_block(memory: Memory, mapping: Mapping) -> bool:
+    try:
+        before, size = memory.words(mapping.start, 2)
+    except OSError:
+        return False
+    return size & _FLAGS == _MAPPED and not before
+
+
+def _rows(span: Span) -> Iterator[tuple[int, int]]:
+    """The runs of a span, a few at a time."""
+    for i in range(0, len(span.runs), _BATCH):
+        yield from span.runs[i : i + _BATCH].tolist()
 
 
 @dataclass(frozen=True)

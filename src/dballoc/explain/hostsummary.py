@@ -6,6 +6,7 @@ from pathlib import Path
 
 import psutil
 
+from dballoc import readers
 from dballoc.explain import section
 from dballoc.explain.section import Bytes, Cell, Section
 from dballoc.explain.smaps import Mapping
@@ -48,11 +49,11 @@ def host() -> Section:
 def process(pid: int, mappings: list[Mapping]) -> Section:
     """The process: RSS and VSZ now and at most, limits, cgroup. ``mappings``: of the look at it. OSError if it is gone."""
     home = Path(f"/proc/{pid}")
-    found = meminfo((home / "status").read_text())
+    found = meminfo(readers.text_of_process(home / "status"))
     reserved = sum(m.size for m in mappings if m.guard)
     rows: list[tuple[str, Cell]] = [(name, found[name]) for name in _STATUS if name in found]
     rows.append(("of VmSize reserved, and accessible to nobody", Bytes(reserved)))
-    rows += [(name, value) for name, value in _limits((home / "limits").read_text()) if name in _LIMITS]
+    rows += [(name, value) for name, value in _limits(readers.text_of_process(home / "limits")) if name in _LIMITS]
     rows += [(name, _read(str(home / name))) for name in ("oom_score", "oom_score_adj")]
     narrow = limits.read(pid)
     used = limits.usage(pid)
@@ -68,7 +69,7 @@ def process(pid: int, mappings: list[Mapping]) -> Section:
 def meminfo(text: str) -> dict[str, Cell]:
     """Names and values of /proc/meminfo or /proc/PID/status; kB as bytes, other numbers as they are."""
     found: dict[str, Cell] = {}
-    for line in text.splitlines():
+    for line in readers.rows(text):
         name, _, value = line.partition(":")
         words = value.split()
         if len(words) == 2 and words[1] == "kB":
@@ -81,7 +82,7 @@ def meminfo(text: str) -> dict[str, Cell]:
 def _limits(text: str) -> list[tuple[str, Cell]]:
     """Soft limits of /proc/PID/limits (columns of fixed width)."""
     found: list[tuple[str, Cell]] = []
-    for line in text.splitlines()[1:]:
+    for line in readers.rows(text)[1:]:
         soft, unit = line[26:47].strip(), line[68:].strip()
         found.append((line[:26].strip(), Bytes(int(soft)) if unit == "bytes" and soft.isdigit() else soft))
     return found

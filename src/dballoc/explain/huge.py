@@ -7,8 +7,6 @@ are read, so that the cost has a bound; which ones is drawn from a fixed seed.
 import random
 from dataclasses import dataclass
 
-import numpy as np
-
 from dballoc.explain.memory import PAGE, Memory
 from dballoc.explain.outside import Outside
 from dballoc.explain.pages import Kind
@@ -42,7 +40,7 @@ def look(seen: Outside) -> Huge | None:
     if not mine:
         return None
     total = sum(m.huge for m in mine)
-    with Memory(seen.pid) as memory:
+    with Memory(seen.pid, seen.effort) as memory:
         candidates = [at for m in mine for at in _whole(memory, m)]
         draw = random.Random(0)
         places = [draw.choice(candidates) + PAGE * draw.randrange(SIZE // PAGE) for _ in range(_READ if candidates else 0)]
@@ -56,5 +54,4 @@ def _whole(memory: Memory, mapping: Mapping) -> list[int]:
     first, end = -(-mapping.start // SIZE) * SIZE, mapping.end // SIZE * SIZE
     if end <= first:
         return []
-    present = memory.span(first, end).present.reshape(-1, SIZE // PAGE).all(axis=1)
-    return [first + SIZE * int(i) for i in np.flatnonzero(present)]
+    return list(memory.span(first, end).multiples(SIZE, whole=True))

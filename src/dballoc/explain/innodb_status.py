@@ -9,7 +9,10 @@ from dataclasses import dataclass, field
 
 _TITLE = "BUFFER POOL AND MEMORY"
 _RULE = re.compile(r"-{3,}")
-_INSTANCE = re.compile(r"---BUFFER POOL (\d+)")
+_INSTANCE = re.compile(r"---BUFFER POOL (\d{1,20})")
+
+# Characters: InnoDB cuts its report at 1 MB. A server that is taken over says what it likes.
+_LONGEST = 4_000_000
 
 # Lines of one name and one number: what they are called here.
 _PLAIN = {
@@ -26,11 +29,11 @@ _PLAIN = {
     "Pending reads": "pending_reads",
     "LRU len": "lru",
 }
-_NUMBERED = re.compile(r"(.+?):?\s+(\d+)(?=[;,\s]|$)(.*)")
-_ADDITIONAL = re.compile(r"in additional pool allocated (\d+)")
-_HASH = re.compile(r"\s+(\S.*?)\s+(\d+)\s*(?:\((\d+) \+ (\d+)\)|\(buffer pool 0 only\))?$")
-_PAGES = re.compile(r"Pages read (\d+), created (\d+), written (\d+)")
-_RATE = re.compile(r"Buffer pool hit rate (\d+) / (\d+)")
+_NUMBERED = re.compile(r"(.+?):?\s+(\d{1,20})(?=[;,\s]|$)(.*)")
+_ADDITIONAL = re.compile(r"in additional pool allocated (\d{1,20})")
+_HASH = re.compile(r"\s+(\S.*?)\s+(\d{1,20})\s*(?:\((\d{1,20}) \+ (\d{1,20})\)|\(buffer pool 0 only\))?$")
+_PAGES = re.compile(r"Pages read (\d{1,20}), created (\d{1,20}), written (\d{1,20})")
+_RATE = re.compile(r"Buffer pool hit rate (\d{1,20}) / (\d{1,20})")
 
 
 @dataclass
@@ -48,7 +51,7 @@ class Pool:
 
 def parse(status: str) -> Pool | None:
     """The pool, of the text of SHOW ENGINE INNODB STATUS; None if it has no such section (InnoDB is off)."""
-    lines = status.splitlines()
+    lines = status[:_LONGEST].split("\n")
     start = next((i for i, line in enumerate(lines) if line.strip() == _TITLE), None)
     if start is None:
         return None

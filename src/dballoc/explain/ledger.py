@@ -1,5 +1,6 @@
 """The ledger: every resident byte on one line, and what no line claims. Pure."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping as Map
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -79,6 +80,9 @@ _NEAR = 0.1
 # An array of performance_schema, aligned and with malloc's header, is a block of so many bytes more, at most.
 _MORE = 4096 + 64 + 16
 
+# Of one owner's arrays; the largest come first.
+_MOST_SIZES = 1 << 12
+
 # glibc's header of a small block that malloc has given out: the word with its size (malloc.c, "chunk").
 _HEADER = 8
 
@@ -129,7 +133,7 @@ def ledger(
         rest + sum(line.resident for line in lines if line.owner in _UNOWNED), beside,
         ["outside", *(["SQL"] if labels else []), *(["function"] if account else []), *(["probe"] if sampled else [])],
         [
-            *(look.heap.trouble if look.heap else []), *_unseen(look), *(labels.notes if labels else []),
+            *look.effort.notes, *(look.heap.trouble if look.heap else []), *_unseen(look), *(labels.notes if labels else []),
             *_said(whole.resident, look, told),
         ],
         {"huge pages (THP)": sum(m.huge for m in look.mappings)},
@@ -154,7 +158,7 @@ def _pool(look: Outside, labels: Labels | None) -> list[Line]:
     mine = [m for m, k in zip(look.mappings, look.kinds, strict=True) if k is Kind.POOL]
     source = "InnoDB's pages lie in it" if any(m.innodb for m in mine) else "left out of core dumps (VmFlags dd)"
     logs = [m for m in mine if _is_log(m, labels)]
-    others = [m for m in mine if m not in logs]
+    others = [m for m in mine if not _is_log(m, labels)]
     if not 0 < len(logs) <= _MOST_LOGS or not any(m.size >= _variable(labels, "innodb_buffer_pool_size") for m in others):
         return [_line(mine, Kind.POOL, "server", source)]
     pool = replace(_line(others, Kind.POOL, "server", source), owner=POOL)
@@ -307,7 +311,8 @@ def _own(own: Sequence[Own], caches: Map[str, int], chunk: int) -> list[Line]:
         if not mine and owner == POOL and chunk:
             mine = [o for o in left if o.size >= chunk and o.size % chunk <= _NEAR * o.size]
         if mine and abs(sum(o.size for o in mine) - wanted) <= _NEAR * asked:
-            left = [o for o in left if o not in mine]
+            taken = {o.start for o in mine}
+            left = [o for o in left if o.start not in taken]
             resident, size = sum(o.resident - o.lazy for o in mine), sum(o.size for o in mine)
             found.append(Line("server", owner, resident, size, "mapped, and of its size", "likely"))
     if left:
@@ -401,16 +406,22 @@ def _matching(left: list[Block], sizes: Sequence[int], near: float) -> list[tupl
     ``left``, which is sorted.
     """
     found = []
-    for size in sizes:
+    rounded = max((b.rounded for b in left), default=0)
+    for size in sizes[:_MOST_SIZES]:
         low, high = size * (1 - near), size * (1 + near) + _MORE
         # What is touched has been asked for.
-        fitting = [b for b in left if low <= b.size and b.asked <= high]
+        near_by = left[bisect_left(left, low, key=_size) : bisect_right(left, high + rounded, key=_size)]
+        fitting = [b for b in near_by if b.asked <= high]
         if fitting:
             # Of several that may have been rounded up to the same, the one of which most is touched.
             best = max(fitting, key=lambda b: b.resident) if fitting[0].rounded else fitting[0]
             left.remove(best)
             found.append((best, size if best.rounded else best.size))
     return found
+
+
+def _size(block: Block) -> int:
+    return block.size
 
 
 def _less(line: Line, resident: int, size: int) -> Line:

@@ -17,17 +17,23 @@ structures.
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+
+import numpy as np
 
 from dballoc.explain.books.account import HELD, LIVE_LARGE, LIVE_SMALL, OWN, Account, Holding, account
+from dballoc.explain.effort import Work
 from dballoc.explain.glibc import Block
-from dballoc.explain.memory import Memory, Span
+from dballoc.explain.memory import PAGE as OF_KERNEL
+from dballoc.explain.memory import Memory
 from dballoc.explain.smaps import Mapping
 
 SEGMENT, SLICE = 32 << 20, 64 << 10
 _ENTRIES = SEGMENT // SLICE
 
-# Where segment_slices may stand, in words of the header.
-_PLACES = range(20, 64)
+# Where segment_slices may stand, in words of the header. In one there is the place, and maybe another that looks like it.
+_PLACES, _LIKELY = range(20, 64), 4
 _TAIL = 5  # words from there to the slices
 _MOST_INFO = 16
 
@@ -43,15 +49,21 @@ _MOST_ROUNDED = 4 << 20
 
 @dataclass(frozen=True)
 class Layout:
-    """Of a slice that begins a page: bytes, and (offset, format) of its fields."""
+    """Of a slice that begins a page: bytes, and (offset, format) of its fields, the last one's ``block``."""
 
     bytes: int
     used: tuple[int, str]
     block: tuple[int, str]
 
+    @cached_property
+    def slice(self) -> struct.Struct:
+        """Of a slice: slice_count, slice_offset, capacity, reserved, used, block size."""
+        (used, how), (block, how_large) = self.used, self.block
+        between = block - used - struct.calcsize(how)
+        return struct.Struct(f"<2I2x2H{used - 14}x{how[1]}{between}x{how_large[1]}")
+
 
 LAYOUTS = (Layout(80, (24, "<I"), (28, "<I")), Layout(96, (32, "<H"), (40, "<Q")))
-_CAPACITY, _RESERVED = (10, "<H"), (12, "<H")
 
 
 @dataclass(frozen=True)
@@ -91,9 +103,10 @@ def read(memory: Memory, mappings: Sequence[Mapping]) -> Books | None:
         count += 1
         span = memory.span(at, at + segment.slices * SLICE)
         own += span.between(at, at + segment.info * SLICE)
-        for page in segment.pages:
-            start = at + page.first * SLICE
-            there = span.between(start, start + page.slices * SLICE)
+        starts = at + SLICE * np.array([page.first for page in segment.pages], np.int64)
+        sizes = SLICE * np.array([page.slices for page in segment.pages], np.int64)
+        resident = span.each(starts, starts + sizes).tolist()
+        for page, start, there in zip(segment.pages, starts.tolist(), resident, strict=True):
             # Blocks that are free now have been touched as much as others.
             alive = min(page.used * page.block, there * page.used // page.capacity) if page.capacity else 0
             held += there - alive
@@ -125,13 +138,19 @@ def _segments(memory: Memory, mappings: Sequence[Mapping]) -> Iterator[tuple[int
     # A block that has a segment of its own lies in memory that may be written to.
     most = sum(m.size for m in mappings) + SEGMENT
     for mapping in mappings:
-        for at in range(-(-mapping.start // SEGMENT) * SEGMENT, mapping.end, SEGMENT):
+        for at in memory.span(mapping.start, mapping.end).multiples(SEGMENT):
             if at < behind:
                 continue
+            if memory.effort.over or not memory.effort.left(Work.SLICES):
+                memory.effort.spend(Work.SLICES)
+                return
+            fits: tuple[Segment, Layout] | None = None
             for _ in range(_TRIES):
                 words = _header(memory, at, mapping)
                 found = ((parse(words, layout), layout) for layout in layouts if words)
                 fits = next(((s, layout) for s, layout in found if s and s.slices * SLICE <= most), None)
+                # What contradicts itself may have been looked at to its end, and in every layout.
+                memory.effort.spend(Work.SLICES, len(fits[0].pages) if fits else len(layouts) * _ENTRIES)
                 if fits or not words:
                     break
             if fits:
@@ -143,39 +162,36 @@ def _segments(memory: Memory, mappings: Sequence[Mapping]) -> Iterator[tuple[int
 def _header(memory: Memory, at: int, mapping: Mapping) -> bytes:
     """The first slice; empty if its beginning is not in memory."""
     end = min(at + SLICE, mapping.end)
-    span: Span = memory.span(at, end)
-    return bytes(memory.copy(span, at, end)).ljust(SLICE, b"\0") if span.present[0] else b""
+    span = memory.span(at, end)
+    return bytes(memory.copy(span, at, end)).ljust(SLICE, b"\0") if span.between(at, at + OF_KERNEL) else b""
 
 
 def parse(header: bytes, layout: Layout) -> Segment | None:
     """A segment by its first 64 KiB, if they are that in this layout: slices that follow each other to the last one. Pure."""
     words = struct.unpack_from(f"<{_PLACES.stop + _TAIL}Q", header)
-    for i in _PLACES:
-        slices, info, kind, entries = *words[i : i + 2], words[i + 2] & 0xFFFFFFFF, words[i + 3]
-        plausible = 0 < info <= _MOST_INFO and info < slices and kind <= 1 and entries == min(slices, _ENTRIES)
-        if plausible and (kind == 1 or slices == _ENTRIES):
-            pages = _pages(header, (i + _TAIL) * 8, layout, slices, info)
-            if pages is not None:
-                return Segment(slices, info, pages)
+    for i in islice((i for i in _PLACES if _plausible(words[i : i + 4])), _LIKELY):
+        slices, info = words[i : i + 2]
+        pages = _pages(header, (i + _TAIL) * 8, layout, slices, info)
+        if pages is not None:
+            return Segment(slices, info, pages)
     return None
+
+
+def _plausible(words: Sequence[int]) -> bool:
+    slices, info, kind, entries = words[0], words[1], words[2] & 0xFFFFFFFF, words[3]
+    fits = 0 < info <= _MOST_INFO and info < slices and kind <= 1 and entries == min(slices, _ENTRIES)
+    return fits and (kind == 1 or slices == _ENTRIES)
 
 
 def _pages(header: bytes, start: int, layout: Layout, slices: int, info: int) -> list[Page] | None:
     """What begins behind the header's slices; None if one does not follow the other, or says what cannot be."""
-
-    def field(at: int, where: tuple[int, str]) -> int:
-        (value,) = struct.unpack_from(where[1], header, at + where[0])
-        return int(value)
-
     found: list[Page] = []
     first = 0
     while first < slices:
         at = start + first * layout.bytes
         if first >= _ENTRIES or at + layout.bytes > len(header):
             return None
-        count, offset = struct.unpack_from("<2I", header, at)
-        block, used = field(at, layout.block), field(at, layout.used)
-        capacity, reserved = field(at, _CAPACITY), field(at, _RESERVED)
+        count, offset, capacity, reserved, used, block = layout.slice.unpack_from(header, at)
         if not 0 < count <= slices - first or offset or (first == 0 and count != info):
             return None
         if block and not (used <= capacity <= reserved and (reserved == 1 or reserved * block <= count * SLICE)):

@@ -7,18 +7,19 @@ bits in MariaDB, of 32 in MySQL (my_sys.h, my_alloc.h: ``USED_MEM``).
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
-from pathlib import Path
 
-from dballoc.explain import bss
 from dballoc.explain.labels import LARGE, Label
 from dballoc.explain.memory import Memory
 from dballoc.explain.outside import Outside
-from dballoc.host import elf, inside
+from dballoc.host import inside, target_files
+from dballoc.host.sandbox import ELF_PARSER, SandboxError
 
 OWNER = "character sets and what else is kept for good"
 _ROOT, _SOURCE = "my_once_root_block", "the chain of my_once_alloc's blocks"
 _MOST_BLOCKS = 1 << 16
+
+# Distance of the root by the executable's device, inode and time of change: --watch looks again and again.
+_roots: dict[tuple[int, int, int], int | None] = {}
 
 Words = Callable[[int, int], Sequence[int]]
 
@@ -27,9 +28,11 @@ def label(look: Outside) -> Label | None:
     """Of a live server; None where there is no such chain, or it cannot be followed."""
     executable = look.malloc.executable
     try:
-        path = inside.path(look.pid, executable)
-        found = os.stat(path)
-        root = _root(path, (found.st_dev, found.st_ino, found.st_mtime_ns))
+        fd = target_files.open_file(target_files.root_of(look.pid), inside.own(look.pid, executable))
+        try:
+            root = _find_root(fd)
+        finally:
+            os.close(fd)
         start = next((m.start for m in look.mappings if m.path == executable and m.offset == 0), None)
         if root is None or start is None:
             return None
@@ -64,19 +67,14 @@ def chain(words: Words, root: int) -> Iterator[int]:
     raise Broken
 
 
-@cache
-def _root(path: Path, identity: tuple[int, ...]) -> int | None:
-    """How far from where the executable is mapped; None if it exports none. Kept, for ``--watch`` looks again and again, as
-    long as the file's ``identity`` is the same.
-    """
-    from elftools.elf.elffile import ELFFile  # takes as long as a look, and only some looks need it
-
-    try:
-        with path.open("rb") as file:
-            loads = bss.segments(file.read(bss.HEAD))
-            address = elf.exported(ELFFile(file), _ROOT)
-    except OSError:
-        raise
-    except Exception:  # pyelftools raises all kinds of errors for a broken file
-        return None
-    return address - bss.first_page(loads) if address and loads else None
+def _find_root(fd: int) -> int | None:
+    """How far from where the executable is mapped; None if it exports none, or cannot be parsed."""
+    status = os.fstat(fd)
+    identity = status.st_dev, status.st_ino, status.st_mtime_ns
+    if identity not in _roots:
+        try:
+            export = ELF_PARSER.call("find_export", [fd], _ROOT)
+        except SandboxError:
+            export = None
+        _roots[identity] = export[0] - export[1] if export else None
+    return _roots[identity]

@@ -1,18 +1,19 @@
 """What can be known of a process's memory from outside: no SQL, no injection, no symbols."""
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dballoc.allocators import identify, running
 from dballoc.allocators.identify import InUse
 from dballoc.errors import Failure
 from dballoc.explain import address_space, bss, glibc, innodb_pages, mimalloc, pages, threads
+from dballoc.explain.effort import Effort
 from dballoc.explain.glibc import Block, Heap
 from dballoc.explain.memory import Memory
 from dballoc.explain.pages import Kind
 from dballoc.explain.smaps import Mapping
-from dballoc.host import inside, limits
+from dballoc.host import inside, limits, target_files
 
 # Small mappings of their own have libraries too; a server's own are caches.
 _LARGE = 1 << 20
@@ -40,7 +41,7 @@ class Outside:
     cannot be told from what the malloc maps; ``books``: those of another malloc, where they can be read from outside;
     ``page_tables``, ``swap``: bytes; ``threads``: how many; ``seconds`` that looking took; ``charged``: bytes that its cgroup
     is charged with, None if that is not known; ``given_back``: bytes that were lazily freed at some time, where it is not known
-    how much of them is left.
+    how much of them is left; ``effort``: that it took, with what it left out.
     """
 
     pid: int
@@ -57,6 +58,7 @@ class Outside:
     charged: int | None = None
     given_back: int = 0
     books: mimalloc.Books | None = None
+    effort: Effort = field(default_factory=Effort, compare=False)
 
     @property
     def rss(self) -> int:
@@ -65,18 +67,20 @@ class Outside:
 
 
 def look(pid: int) -> Outside:
-    """Read a live process. Failure in one line if it is gone or not ours."""
-    began = time.monotonic()
+    """Read a live process, as much of it as a look may (:mod:`dballoc.explain.effort`). Failure in one line if it is gone or
+    not ours.
+    """
+    began, effort = time.monotonic(), Effort()
     try:
         malloc = identify.identify(pid)
-        mappings = address_space.read(pid)
+        mappings = address_space.read(pid, effort)
         if not mappings:
             raise Failure(f"process {pid}: it has just ended")
-        pointers = threads.pointers(pid)
+        pointers = threads.pointers(pid, effort)
         plain = malloc.name == "glibc"
         heap: Heap | None = None
         own: list[Own] = []
-        with Memory(pid) as memory:
+        with Memory(pid, effort) as memory:
             mappings = innodb_pages.split(
                 mappings,
                 lambda at: memory.head(at, innodb_pages.HEADER),
@@ -100,7 +104,7 @@ def look(pid: int) -> Outside:
         return Outside(
             pid, time.time(), malloc, mappings, kinds, heap, own, threads.count(pid), status.get("VmPTE", 0),
             status.get("VmSwap", 0), time.monotonic() - began, limits.usage(pid),
-            0 if any(m.flags for m in mappings) else limits.given_back(pid), books,
+            0 if any(m.flags for m in mappings) else limits.given_back(pid), books, effort,
         )  # fmt: skip
     except running.Unreadable as error:
         raise Failure(str(error)) from None
@@ -109,8 +113,7 @@ def look(pid: int) -> Outside:
 
 
 def _head(pid: int, path: str) -> bytes:
-    with inside.path(pid, path).open("rb") as file:
-        return file.read(bss.HEAD)
+    return target_files.read_beginning(target_files.root_of(pid), inside.own(pid, path), bss.HEAD)
 
 
 def _heap(memory: Memory, mappings: list[Mapping], library: str, pointers: list[int]) -> tuple[Heap, list[Own]]:
@@ -126,6 +129,7 @@ def _between(memory: Memory, mapping: Mapping, blocks: list[Block]) -> list[Own]
     """What of a mapping is not malloc's blocks, if it is large."""
     edges = [mapping.start, *(edge for b in blocks for edge in (b.address, b.address + b.size)), mapping.end]
     gaps = [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if b - a >= _LARGE]
-    found = [Own(a, b - a, memory.span(a, b).resident) for a, b in gaps]
+    span = memory.span(mapping.start, mapping.end)
+    found = [Own(a, b - a, span.between(a, b)) for a, b in gaps]
     # smaps says it of a whole mapping.
     return [replace(own, lazy=min(own.resident, mapping.lazy)) for own in found] if len(found) == 1 else found

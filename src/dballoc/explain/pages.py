@@ -1,6 +1,7 @@
 """Every mapping of a process by what it is for, from its kind, flags and neighbours alone. Pure."""
 
-from collections.abc import Collection, Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Sequence
 from enum import StrEnum
 
 from dballoc.explain.smaps import Mapping
@@ -32,7 +33,7 @@ def classify(mappings: Sequence[Mapping], pointers: Sequence[int], heaps: Collec
     has claimed; ``own_malloc``: the malloc is another one than glibc's, so that what nobody else claims is its.
     """
     code = {m.path for m in mappings if m.file and "x" in m.permissions}
-    in_use = {m.start for m in mappings if any(m.start <= p < m.end for p in pointers)}
+    in_use = {m.start for m in _around(mappings, pointers)}
     stacks = {_STACK, *(m.size for m in mappings if m.private and m.start in in_use)}
     kinds: list[Kind] = []
     before: Mapping | None = None
@@ -43,6 +44,15 @@ def classify(mappings: Sequence[Mapping], pointers: Sequence[int], heaps: Collec
         kinds.append(its)
         before = mapping
     return kinds
+
+
+def _around(mappings: Sequence[Mapping], addresses: Sequence[int]) -> Iterator[Mapping]:
+    """The mapping in which each of these addresses is. ``mappings``: by address."""
+    starts = [m.start for m in mappings]
+    for address in addresses:
+        at = bisect_right(starts, address) - 1
+        if at >= 0 and address < mappings[at].end:
+            yield mappings[at]
 
 
 def _by_itself(mapping: Mapping, in_use: Collection[int], heaps: Collection[int], code: Collection[str]) -> Kind | None:

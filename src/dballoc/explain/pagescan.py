@@ -1,14 +1,16 @@
-"""How much of an address range is resident, huge, swapped out: the ioctl PAGEMAP_SCAN of /proc/PID/pagemap (Linux 6.7; kernel
-documentation, admin-guide/mm/pagemap.rst).
+"""Which pages of an address range are resident, how many, huge, swapped out: the ioctl PAGEMAP_SCAN of /proc/PID/pagemap (Linux
+6.7; kernel documentation, admin-guide/mm/pagemap.rst).
 
 Unlike smaps, which walks a whole mapping under the process's mmap lock, a call goes no further than it is told to.
 """
 
 import fcntl
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 _ARGUMENT = struct.Struct("<12Q")
 _WALK_END = 4 * 8
@@ -34,20 +36,37 @@ def count(pagemap: int, start: int, end: int) -> Counts:
     """Of whole pages from ``start`` to ``end``. ``pagemap``: a descriptor of it. OSError where the kernel has no such ioctl,
     or the process is gone.
     """
-    regions = np.zeros((_REGIONS, 3), np.uint64)
     resident = huge = swap = 0
-    while start < end:
-        argument = bytearray(
-            _ARGUMENT.pack(
-                _ARGUMENT.size, 0, start, min(end, start + _STEP), 0, regions.ctypes.data, _REGIONS, _MOST_PAGES,
-                0, 0, _PRESENT | _SWAPPED, _PRESENT | _SWAPPED | _ZERO | _HUGE,
-            )
-        )  # fmt: skip
-        found = regions[: fcntl.ioctl(pagemap, _SCAN, argument, True)]
+    for found in _scan(pagemap, start, end, 0, _PRESENT | _SWAPPED, _PRESENT | _SWAPPED | _ZERO | _HUGE):
         sizes, kinds = (found[:, 1] - found[:, 0]).astype(np.int64), found[:, 2].astype(np.int64)
         there = (kinds & (_PRESENT | _ZERO)) == _PRESENT
         resident += int(sizes[there].sum())
         huge += int(sizes[there & (kinds & _HUGE != 0)].sum())
         swap += int(sizes[kinds & _SWAPPED != 0].sum())
-        (start,) = struct.unpack_from("<Q", argument, _WALK_END)
     return Counts(resident, huge, swap)
+
+
+def runs(pagemap: int, start: int, end: int) -> Iterator[NDArray[np.int64]]:
+    """The runs of resident pages, by address, in pieces: a row for each, its start and its end. What
+    one call of the kernel ends with, the next one may go on with: neighbours may touch. ``pagemap``
+    and OSError: as for :func:`count`.
+    """
+    for found in _scan(pagemap, start, end, _PRESENT | _ZERO, 0, _PRESENT):
+        yield found[:, :2].astype(np.int64)
+
+
+def _scan(pagemap: int, start: int, end: int, whole: int, some: int, told: int) -> Iterator[NDArray[np.uint64]]:
+    """Rows of start, end and kind, of the pages that are ``whole`` (a page of zeros, if that is in
+    it, means that they are none) and any of ``some`` (0: whatever); ``told``: kinds that are told
+    apart.
+    """
+    regions = np.zeros((_REGIONS, 3), np.uint64)
+    while start < end:
+        argument = bytearray(
+            _ARGUMENT.pack(
+                _ARGUMENT.size, 0, start, min(end, start + _STEP), 0, regions.ctypes.data, _REGIONS, _MOST_PAGES,
+                whole & _ZERO, whole, some, told,
+            )
+        )  # fmt: skip
+        yield regions[: fcntl.ioctl(pagemap, _SCAN, argument, True)]
+        (start,) = struct.unpack_from("<Q", argument, _WALK_END)

@@ -1,17 +1,14 @@
-"""A server's plugin directory, in its own mount namespace: below /proc/PID/root, and never outside of it.
-
-The kernel resolves an absolute link below /proc/PID/root from our own root, so that a container could lead us anywhere; each
-part of a path is therefore opened by itself, and links are followed here.
-"""
+"""A server's plugin directory, in its own mount namespace: below its root, and never outside of it."""
 
 import contextlib
 import errno
 import os
-from collections import deque
 from collections.abc import Iterator
 
-_PATH = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_MOST_LINKS = 40
+from dballoc.host import target_files
+
+# Our library has some 40 KB.
+LARGEST = 16 << 20
 
 
 class Closed(Exception):
@@ -22,10 +19,7 @@ class Closed(Exception):
 def directory(pid: int, path: str) -> Iterator["Directory"]:
     """The directory ``path`` of a process, open. :class:`Closed` if it cannot be opened, or for what is done in it."""
     try:
-        root = os.open(f"/proc/{pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        with contextlib.ExitStack() as stack:
-            stack.callback(os.close, root)
-            opened = _open(root, path, stack)
+        with target_files.open_directory(target_files.root_of(pid), path) as opened:
             yield Directory(opened, path)
     except OSError as error:
         raise Closed(_words(path, error)) from None
@@ -40,13 +34,13 @@ class Directory:
 
 
 def read(where: Directory, name: str) -> bytes | None:
-    """A file's contents; None if there is none of that name."""
+    """The first :data:`LARGEST` bytes of a file; None if there is none of that name."""
     try:
-        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=where.fd)
+        fd = target_files.open_name(where.fd, name)
     except FileNotFoundError:
         return None
     with open(fd, "rb") as file:
-        return file.read()
+        return file.read(LARGEST)
 
 
 def write(where: Directory, name: str, contents: bytes) -> None:
@@ -69,38 +63,6 @@ def remove(where: Directory, name: str) -> None:
     """Remove a file, if it is there."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(name, dir_fd=where.fd)
-
-
-def _open(root: int, path: str, stack: contextlib.ExitStack) -> int:
-    """The directory, part by part. ``stack`` closes all that is opened on the way."""
-    way, left, links = [root], deque(path.split("/")), 0
-    while left:
-        part = left.popleft()
-        if part in ("", "."):
-            continue
-        if part == "..":
-            way = way[:-1] or [root]
-            continue
-        try:
-            fd = os.open(part, _PATH, dir_fd=way[-1])
-        except OSError as error:
-            if error.errno not in (errno.ELOOP, errno.ENOTDIR):
-                raise
-            # Not a directory: a link, or EINVAL here.
-            try:
-                target = os.readlink(part, dir_fd=way[-1])
-            except OSError:
-                raise error from None
-            links += 1
-            if links > _MOST_LINKS:
-                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from None
-            if target.startswith("/"):
-                way = [root]
-            left.extendleft(reversed(target.split("/")))
-            continue
-        stack.callback(os.close, fd)
-        way.append(fd)
-    return way[-1]
 
 
 def _words(path: str, error: OSError) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
+from dballoc.experiment.sensitive import hide
 from dballoc.explain import section
 from dballoc.explain.labels import number
 from dballoc.explain.section import Bytes, Cell, Section
@@ -25,7 +26,9 @@ _NUMBERS = (
 def summary(variables: Mapping[str, str], status: Mapping[str, str], catalogue: Mapping[str, Any]) -> Section:
     """Version, age, caches in use. ``variables`` and ``status``: by name in lower case."""
     up = number(status, "uptime")
-    cells: list[tuple[str, Cell]] = [(name, variables.get(name)) for name in catalogue["server"]["names"]]
+    cells: list[tuple[str, Cell]] = [
+        (name, hide(name, variables.get(name, "")) or None) for name in catalogue["server"]["names"]
+    ]
     cells.append(("up for", f"{up // _DAY} d {up % _DAY // 3600} h {up % 3600 // 60} min"))
     connections, most = number(status, "threads_connected"), number(variables, "max_connections")
     cells += [
@@ -72,8 +75,8 @@ def _any(name: str, patterns: list[str] | tuple[str, ...]) -> bool:
 
 
 def _value(name: str, value: str) -> Cell:
-    if not value.isdigit():
-        return value
+    if (shown := hide(name, value)) != value or not value.isdigit():
+        return shown
     return Bytes(value) if _any(name, _BYTES) and not _any(name, _NUMBERS) and int(value) >= 1024 else int(value)
 
 

@@ -1,13 +1,28 @@
-"""A process's mappings, as /proc/PID/smaps tells them (proc_pid_smaps(5)). Pure but for :func:`read`."""
+"""A process's mappings, as /proc/PID/smaps tells them (proc_pid_smaps(5)). Pure but for :func:`read`.
+
+The kernel escapes the newline in a file's name, and nothing else: what else ends a line for Python
+may stand in it.
+"""
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from typing import BinaryIO
 
-_HEAD = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S{4}) ([0-9a-f]+) \S+ (\d+) *(.*)")
+from dballoc.explain.effort import MOST, Effort, Work
+
+_HEAD = re.compile(rb"([0-9a-f]{1,16})-([0-9a-f]{1,16}) (\S{4}) ([0-9a-f]{1,16}) \S+ ([0-9]{1,20}) *([^\n]*)")
+_DIGITS = frozenset(bytes([digit]) for digit in b"0123456789abcdef")
+_SIZES = (b"Rss:", b"LazyFree:", b"Swap:", b"AnonHugePages:", b"Private_Hugetlb:", b"Shared_Hugetlb:")
+_FLAGS = b"VmFlags:"
+_KILOBYTES = re.compile(rb"\s*([0-9]{1,15}) kB")
+_KNOWN = (*_SIZES, _FLAGS)
+_BEGINNINGS = frozenset(known[:4] for known in _KNOWN)
+# Bytes of text that are held at a time.
+_TOGETHER = 1 << 20
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Mapping:
     """One mapping. Sizes in bytes; ``flags``: two letters each, as in VmFlags, None where they are not known; ``behind``: known
     to be no part of the file that is mapped before it; ``innodb``: InnoDB's pages were found in it.
@@ -54,34 +69,67 @@ class Mapping:
         return self.permissions.startswith("---")
 
 
-def read(pid: int) -> list[Mapping]:
-    """All mappings, by address. OSError if the process is gone or not ours."""
-    return parse(Path(f"/proc/{pid}/smaps").read_text(errors="replace"))
+def read(pid: int, effort: Effort | None = None) -> list[Mapping]:
+    """All mappings, by address, as many as a look may read. OSError if the process is gone or not ours."""
+    return of_file(f"/proc/{pid}/smaps", effort or Effort())
+
+
+def of_file(path: str, effort: Effort) -> list[Mapping]:
+    """The mappings that smaps or maps of a process tells; of the latter with no sizes."""
+    with open(path, "rb") as file:
+        return _parse(_lines(file, effort), effort)
 
 
 def parse(text: str) -> list[Mapping]:
     """The mappings of a smaps text."""
+    return _parse(text.encode().split(b"\n"), Effort())
+
+
+def _lines(file: BinaryIO, effort: Effort) -> Iterator[bytes]:
+    while lines := file.readlines(_TOGETHER):
+        yield from lines
+        if file.tell() > MOST[Work.TEXT]:
+            effort.cut(Work.TEXT)
+            return
+
+
+def _parse(lines: Iterable[bytes], effort: Effort) -> list[Mapping]:
     found: list[Mapping] = []
-    head: re.Match[str] | None = None
-    sizes: dict[str, int] = {}
+    head: re.Match[bytes] | None = None
+    sizes: dict[bytes, int] = {}
     flags: frozenset[str] = frozenset()
-    for line in [*text.splitlines(), "0-0 ---- 0 0 0 "]:
+    # Most mappings have one of a few.
+    known: dict[bytes, frozenset[str]] = {}
+    paths: dict[bytes, str] = {}
+    for line in lines:
+        beginning = line[:4]
+        if beginning not in _BEGINNINGS and line[:1] not in _DIGITS:
+            continue  # most lines are of what nobody asks for
         if match := _HEAD.match(line):
-            if head:
-                found.append(_mapping(head, sizes, flags))
-            head, sizes, flags = match, {}, frozenset()
-            continue
-        name, _, rest = line.partition(":")
-        if name == "VmFlags":
-            flags = frozenset(rest.split())
-        elif rest.endswith(" kB"):
-            sizes[name] = int(rest[:-3]) * 1024
+            if head and int(head[1], 16) <= int(head[2], 16):
+                found.append(_mapping(head, sizes, flags, paths))
+            head, sizes, flags = None, {}, frozenset()
+            if effort.over:
+                break
+            if len(found) == MOST[Work.MAPPINGS]:
+                effort.cut(Work.MAPPINGS)
+                break
+            head = match
+        elif line.startswith(_KNOWN):
+            name, _, rest = line.partition(b":")
+            if line.startswith(_FLAGS):
+                flags = known.get(rest) or known.setdefault(rest, frozenset(rest.decode(errors="replace").split()))
+            elif (size := _KILOBYTES.match(rest)) and size[1] != b"0":
+                sizes[name] = int(size[1]) * 1024
+    if head and int(head[1], 16) <= int(head[2], 16):
+        found.append(_mapping(head, sizes, flags, paths))
     return found
 
 
-def _mapping(head: re.Match[str], sizes: dict[str, int], flags: frozenset[str]) -> Mapping:
+def _mapping(head: re.Match[bytes], sizes: dict[bytes, int], flags: frozenset[str], paths: dict[bytes, str]) -> Mapping:
+    path = paths.get(head[6]) or paths.setdefault(head[6], head[6].decode(errors="replace"))
     return Mapping(
-        int(head[1], 16), int(head[2], 16), head[3], int(head[4], 16), int(head[5]), head[6],
-        sizes.get("Rss", 0), sizes.get("LazyFree", 0), sizes.get("Swap", 0),
-        sizes.get("AnonHugePages", 0), sizes.get("Private_Hugetlb", 0) + sizes.get("Shared_Hugetlb", 0), flags,
+        int(head[1], 16), int(head[2], 16), head[3].decode(errors="replace"), int(head[4], 16), int(head[5]), path,
+        sizes.get(b"Rss", 0), sizes.get(b"LazyFree", 0), sizes.get(b"Swap", 0),
+        sizes.get(b"AnonHugePages", 0), sizes.get(b"Private_Hugetlb", 0) + sizes.get(b"Shared_Hugetlb", 0), flags,
     )  # fmt: skip

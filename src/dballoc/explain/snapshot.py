@@ -2,24 +2,35 @@
 
 import gzip
 import io
+import itertools
 import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
 from pydantic import TypeAdapter, ValidationError
 
 import dballoc
+from dballoc import readers
 from dballoc.errors import Failure, UsageError
 from dballoc.explain.bounds import Bounds, Room
 from dballoc.explain.evidence import Evidence
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.ledger import Ledger
 from dballoc.explain.verdicts import Verdict
+from dballoc.explain.watch import thinned
 
 # Raised when a reader of the older form would read the newer one wrongly; keys that are added do not count.
 FORMAT, VERSION = "dballoc explain", 1
 
 _LEDGER, _ROOM, _BOUNDS = TypeAdapter(Ledger), TypeAdapter(Room), TypeAdapter(Bounds)
+_REACH: TypeAdapter[int | None] = TypeAdapter(int | None)
+_NONE = "it is no snapshot of dballoc explain --save or --save-series"
+# Bytes: of a look, which has some 10 KB, and of a series, which may go on for weeks.
+_LONGEST, _MOST = 16 * readers.MIB, 1024 * readers.MIB
+_HUGE = 2**60
+# Unix time of the year 9999, the last that a calendar here has.
+_LATEST = 253_402_300_799
 _EVIDENCE, _VERDICTS = TypeAdapter(Evidence), TypeAdapter(list[Verdict])
 
 
@@ -39,53 +50,98 @@ def append(found: Explanation, path: Path, first: bool) -> None:
 
 
 def load(path: Path) -> list[Explanation]:
-    """The looks in a file, one or a series. UsageError in one line if it is none, or not of this version."""
-    try:
-        with _open(path, "r") as file:
-            text = file.read()
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
-    return [_parse(document, f"{path}{where}") for document, where in _documents(text, path)]
+    """The looks in a file, one or a series; of a very long one every second, fourth, … with the last, as --watch keeps them.
 
-
-def _documents(text: str, path: Path) -> list[tuple[Any, str]]:
-    """Each with its place, in words. A series may have lost the end of its last line to a kill."""
+    UsageError in one line if it is none, or not of this version.
+    """
+    found: list[Explanation] = []
     try:
-        return [(json.loads(text), "")]
-    except ValueError:
-        lines = text.splitlines(keepends=True)
-    found = []
-    for number, line in enumerate(lines, 1):
-        try:
-            found.append((json.loads(line), f", line {number}"))
-        except ValueError:
-            if number == len(lines) > 1 and not line.endswith("\n"):
-                break
-            raise UsageError(f"{path}: it is no snapshot of dballoc explain --save or --save-series") from None
-    if not found:
-        raise UsageError(f"{path}: it is no snapshot of dballoc explain --save or --save-series")
+        for number, (value, last) in enumerate(_documents(path), 1):
+            where = str(path) if number == 1 and last else f"{path}, line {number}"
+            found = thinned([*found, _parse(value, where)])
+    except readers.Unfit as error:
+        raise UsageError(f"{path}: {str(error).removeprefix('cannot be read: ')}") from None
     return found
+
+
+def _documents(path: Path) -> Iterator[tuple[Any, bool]]:
+    """Each, and whether it is all there is. A series may have lost the end of its last line to a kill."""
+    lines = readers.lines(path, _LONGEST, _MOST)
+    first = next(lines, b"")
+    after = next(lines, None)
+    try:
+        value = readers.document(first)
+    except readers.Unfit:
+        # One look is written with its keys below each other.
+        yield _whole(itertools.chain([first], [] if after is None else [after], lines)), True
+        return
+    yield value, after is None
+    for number, line in enumerate(itertools.chain([] if after is None else [after], lines), 2):
+        try:
+            value = readers.document(line)
+        except readers.Unfit as error:
+            if line.endswith(b"\n"):
+                raise readers.Unfit(f"line {number}: {_NONE}: {error}") from None
+            return
+        yield value, False
+
+
+def _whole(lines: Iterable[bytes]) -> Any:
+    parts, size = [], 0
+    for line in lines:
+        parts.append(line)
+        size += len(line)
+        if size > _LONGEST:
+            raise readers.Unfit(f"{_NONE}: larger than any")
+    try:
+        return readers.document(b"".join(parts))
+    except readers.Unfit as error:
+        raise readers.Unfit(f"{_NONE}: {error}") from None
 
 
 def _parse(document: Any, where: str) -> Explanation:
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise UsageError(f"{where}: it is no snapshot of dballoc explain --save or --save-series")
+        raise UsageError(f"{where}: {_NONE}")
     if document.get("version") != VERSION:
         raise UsageError(f"{where}: version {document.get('version')} of the form; this dballoc reads {VERSION}")
     try:
         bounds = document["bounds"]
-        return Explanation(
+        if bounds is not None and not isinstance(bounds, dict):
+            raise UsageError(f"{where}: bounds: neither a table nor nothing")
+        found = Explanation(
             _LEDGER.validate_python(document), _ROOM.validate_python(document["room"]),
-            _BOUNDS.validate_python(bounds) if bounds else None, bounds["verdict"] if bounds else None,
+            _BOUNDS.validate_python(bounds) if bounds else None, _text(bounds, "verdict") if bounds else None,
             float(document["seconds"]), float(document["taken"]), _EVIDENCE.validate_python(document["evidence"]),
             str(document["answer"]), _VERDICTS.validate_python(document["verdicts"]),
-            reach=bounds.get("reach") if bounds else None,
+            reach=_REACH.validate_python(bounds.get("reach")) if bounds else None,
         )  # fmt: skip
     except ValidationError as error:
-        first = error.errors()[0]
-        raise UsageError(f"{where}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-    except (KeyError, TypeError, ValueError) as error:
-        raise UsageError(f"{where}: the key {error} is missing or wrong") from None
+        raise UsageError(f"{where}: {readers.first_complaint(error)}") from None
+    except KeyError as error:
+        raise UsageError(f"{where}: the key {readers.shown(str(error.args[0]))} is missing") from None
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise UsageError(f"{where}: {_NONE}: {readers.reason(error)}") from None
+    if complaint := _impossible(found):
+        raise UsageError(f"{where}: {complaint}")
+    return found
+
+
+def _text(bounds: Any, key: str) -> str:
+    return str(bounds[key])
+
+
+def _impossible(found: Explanation) -> str:
+    """What no look can say, so that nothing is divided by it, or made a date of; empty if there is nothing of that."""
+    ledger = found.ledger
+    if ledger.rss <= 0:
+        return f"rss: {ledger.rss}: of a process without memory there is nothing to explain"
+    if not 0 <= found.taken <= _LATEST:
+        return f"taken: {found.taken} is no time"
+    sizes = [ledger.rss, ledger.rest, ledger.unowned, *(n for line in ledger.lines for n in (line.resident, line.size))]
+    sizes += [found.room.machine, *ledger.beside.values()]
+    if not all(abs(size) < _HUGE for size in sizes):
+        return "a size in it is larger than any memory"
+    return ""
 
 
 def _write(path: Path, text: str, mode: str) -> None:

@@ -8,7 +8,7 @@ import psutil
 
 from dballoc.catalogue import servers
 from dballoc.errors import UsageError
-from dballoc.servers.process import peer
+from dballoc.servers.connection import peer
 
 
 def find(pid: int | None, path: str | None, service: str | None) -> int:

@@ -1,14 +1,21 @@
 """The stacks of a process's threads: where each thread's stack pointer is."""
 
-from pathlib import Path
+import os
+
+from dballoc import readers
+from dballoc.explain.effort import Effort, Work
 
 
-def pointers(pid: int) -> list[int]:
-    """The stack pointers of all threads that wait; one that runs tells nothing (proc_pid_syscall(5)). OSError as usual."""
+def pointers(pid: int, effort: Effort) -> list[int]:
+    """The stack pointers of all threads that wait, of as many as a look may read; one that runs tells nothing
+    (proc_pid_syscall(5)). OSError as usual.
+    """
     found = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
+    for task in os.listdir(f"/proc/{pid}/task"):
+        if effort.over or not effort.spend(Work.THREADS):
+            break
         try:
-            words = (task / "syscall").read_text().split()
+            words = readers.text_of_process(f"/proc/{pid}/task/{task}/syscall").split()
         except OSError:
             continue
         if len(words) >= 3:
@@ -18,4 +25,4 @@ def pointers(pid: int) -> list[int]:
 
 def count(pid: int) -> int:
     """How many threads there are."""
-    return sum(1 for _ in Path(f"/proc/{pid}/task").iterdir())
+    return len(os.listdir(f"/proc/{pid}/task"))

@@ -3,9 +3,9 @@
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
+from dballoc import readers
 from dballoc.errors import Failure
 from dballoc.explain import explanation
 from dballoc.explain.explanation import Explanation
@@ -26,8 +26,9 @@ class Pace(NamedTuple):
 
 @dataclass(frozen=True)
 class Look:
-    """``found``: judged in the light of the series; ``cost``: CPU seconds of looking, ours and the kernel's for us; ``pause``:
-    seconds until the next look.
+    """``found``: judged in the light of the series; ``cost``: seconds of looking: of CPU, ours and the kernel's for us, and
+    those in which the loadable function has asked the server's malloc, whose threads may wait for it; ``pause``: seconds until
+    the next look.
     """
 
     found: Explanation
@@ -59,7 +60,7 @@ def watch(
             raise
         if _born(pid) != born:
             raise Failure(f"process {pid} has ended, and another one has its number")
-        cost = time.process_time() - cpu
+        cost = time.process_time() - cpu + found.within
         series = thinned([*series, found])
         left = pause(pace.every, cost, pace.share) - (time.monotonic() - started)
         yield Look(explanation.judged(series), series, cost, max(0.0, left))
@@ -77,6 +78,6 @@ def thinned(series: list[Explanation], most: int = _MOST) -> list[Explanation]:
 def _born(pid: int) -> str:
     """Field 22 of proc_pid_stat(5), the start in clock ticks: with the PID it names a process."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+        return readers.text_of_process(f"/proc/{pid}/stat").rpartition(")")[2].split()[19]
     except OSError:
         raise Failure(f"process {pid} has ended") from None

@@ -2,23 +2,20 @@
 
 import os
 import shutil
-import stat
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from dballoc.errors import Failure, UsageError
-from dballoc.fetch import layout
+from dballoc.experiment import sensitive
+from dballoc.fetch import layout, members
 from dballoc.fetch.download import download
 from dballoc.fetch.job import Brought, Job, check_hash, described
 from dballoc.fetch.source import Source, kind
+from dballoc.fetch.tree import Refused
 
-_TAR = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar.zst")
-_ZIP = (".zip", ".jar")
-_KINDS = (*_TAR, *_ZIP, ".deb")
+_KINDS = (*members.TAR, ".zip", ".jar", members.DEB)
 
 
 @dataclass(frozen=True)
@@ -68,7 +65,7 @@ def bring(job: Job) -> Brought:
     if place.url:
         path = job.downloads / place.name
         download(row["at"], path, job.progress)
-    found = described(path, row["at"])
+    found = described(path, sensitive.hide_in(row["at"]))  # a URL may have a password, and manifests are for everybody
     if row["sha256"] is not None:
         try:
             check_hash(found, row["sha256"], job.source.reference)
@@ -94,52 +91,20 @@ def settle(job: Job) -> None:
     layout.raise_top(job.root, program)
 
 
-def unpack(job: Job, path: Path, target: Path, keep: Sequence[str] = ("*",)) -> None:
-    """An archive into a directory, which is made. Failure in one line for one that is broken.
+def unpack(job: Job, path: Path, target: Path, keep: Sequence[str] = ("*",), strip: int = 0) -> None:
+    """An archive into a directory, which is made. Failure in one line for one that is broken, or that has what is neither
+    file nor directory nor link, or would lie elsewhere.
 
-    ``keep``: patterns of the names that are taken out of a zip.
+    ``keep``: patterns of the names that are taken out of a zip; ``strip``: leading parts of all paths that are left out.
     """
-    job.progress(f"unpacking {path.name}", None)
-    target.mkdir(exist_ok=True)
-    what = f"{path.name} cannot be unpacked"
-    if path.name.endswith(".deb"):
-        if shutil.which("dpkg-deb") is None:
-            raise UsageError("dpkg-deb is not on this machine; install dpkg, or give a tarball")
-        job.run(["dpkg-deb", "-x", os.fspath(path), os.fspath(target)], what)
-        layout.keep_links_inside(target)
-    elif path.name.endswith(_ZIP):
-        _unzip(job, path, target, keep, what)
-    else:
-        # GNU tar takes no path that leads out of the directory.
-        job.run(["tar", "--extract", "--no-same-owner", "--file", os.fspath(path), "--directory", os.fspath(target)], what)
-
-
-def _unzip(job: Job, path: Path, target: Path, keep: Sequence[str], what: str) -> None:
+    what = f"unpacking {path.name}"
+    job.progress(what, None)
     try:
-        with zipfile.ZipFile(path) as archive:
-            entries = [e for e in archive.infolist() if any(fnmatchcase(e.filename, pattern) for pattern in keep)]
-            for number, entry in enumerate(entries):
-                job.progress(f"unpacking {path.name}", number / len(entries))
-                mode = entry.external_attr >> 16
-                if stat.S_ISLNK(mode):
-                    _link(archive, entry, target)
-                    continue
-                made = Path(archive.extract(entry, target))
-                if mode & 0o111 and made.is_file():
-                    made.chmod(0o755)
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
-        raise Failure(f"{job.source.reference}: {what}: {error}") from None
+        members.unpack(path, target, keep, strip, lambda share: job.progress(what, share))
+    except Refused as error:
+        raise Failure(f"{job.source.reference}: {path.name} cannot be unpacked: {error}") from None
     # Jars made on Windows or by Maven carry no modes.
-    if (program := layout.server_program(target)) is not None:
+    if path.name.endswith(members.ZIP) and (program := layout.server_program(target)) is not None:
         for each in program.parent.iterdir():
-            each.chmod(0o755)
-
-
-def _link(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Path) -> None:
-    path = target / entry.filename
-    aim = archive.read(entry).decode()
-    # A link that leads out of the tree is none that a server needs.
-    if os.path.normpath(os.path.join(os.path.dirname(entry.filename), aim)).startswith(("..", "/")) or ".." in entry.filename:
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.symlink_to(aim)
+            if each.is_file() and not each.is_symlink():
+                each.chmod(0o755)

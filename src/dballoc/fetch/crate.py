@@ -36,7 +36,7 @@ def bring(job: Job) -> Brought:
     job.run(["cargo", "vendor", "--locked", "vendor"], "cargo vendor", cwd=project)
     origin = f"crate {row['crate']} {row['release']}"
     libraries = build(job, project / "vendor" / row["crate"])
-    size = sum(f.stat().st_size for f in (project / "vendor" / row["crate"]).rglob("*") if f.is_file())
+    size = sum(f.lstat().st_size for f in (project / "vendor" / row["crate"]).rglob("*"))
     return Brought(job.source.version, [File(origin, size, checksum, "cargo")], libraries)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from dballoc.errors import Failure, UsageError
-from dballoc.fetch import layout, recipe, reference
+from dballoc.fetch import archive, layout, recipe, reference
 from dballoc.fetch.job import Brought, File, Job, described
 
 MIRROR = "DBALLOC_DEBIAN_MIRROR"
@@ -57,10 +57,7 @@ def _from_source(job: Job) -> Brought:
     version = _checked(job, upstream((path for path in archives if path.suffix == ".dsc"), row["source"]))
     tarball = next(path for path in archives if ".orig.tar" in path.name)
     tree = job.place / "source"
-    tree.mkdir()
-    job.run(
-        ["tar", "--extract", "--no-same-owner", "--strip-components=1", "--file", os.fspath(tarball)], "unpacking", cwd=tree
-    )
+    archive.unpack(job, tarball, tree, strip=1)
     libraries = recipe.build(job, tree)
     shutil.rmtree(tree)
     return Brought(version, [described(path, origin) for path, origin in archives.items()], libraries)
@@ -88,12 +85,9 @@ def prefix(job: Job, version: str, files: list[File]) -> Brought:
 
 def unpack(job: Job, archives: Iterable[Path], target: Path) -> None:
     """All packages into one tree, whose links stay within it."""
-    target.mkdir(exist_ok=True)
-    packages = list(archives)
-    for number, path in enumerate(packages):
-        job.progress("unpacking", number / len(packages))
-        job.run([_need("dpkg-deb", "dpkg"), "-x", os.fspath(path), os.fspath(target)], f"unpacking {path.name}")
-    layout.keep_links_inside(target)
+    _need("dpkg-deb", "dpkg")
+    for path in archives:
+        archive.unpack(job, path, target)
 
 
 class Apt:
@@ -112,6 +106,8 @@ class Apt:
         sources.write_text(f"{kind} [signed-by={_KEYRING}] {mirror()} {suite} main\n")
         dump = subprocess.run([_need("apt-config", "apt"), "dump"], capture_output=True, text=True, check=False).stdout
         self.config = self.home / "apt.conf"
+        self.config.touch(mode=0o600)
+        self.config.chmod(0o600)  # the machine's proxy may come with a password
         self.config.write_text(configuration(dump, self.home, sources, self.archives))
 
     def update(self) -> None:

@@ -6,6 +6,7 @@ from http.client import HTTPException
 from pathlib import Path
 
 from dballoc.errors import Failure
+from dballoc.experiment.sensitive import hide_in
 from dballoc.fetch.job import Progress
 
 _CHUNK = 2**18
@@ -15,13 +16,16 @@ _PATIENCE = 60
 
 def download(url: str, target: Path, progress: Progress) -> None:
     """Fetch ``url`` into ``target``; what came of it before a break stays beside it for the next try. Failure in one line."""
+    shown = hide_in(url)
     part = target.with_name(target.name + ".part")
     have = part.stat().st_size if part.exists() else 0
-    request = urllib.request.Request(url, headers={"User-Agent": "dballoc", "Accept-Encoding": "identity"})
+    if not url.lower().startswith(("https://", "http://")):
+        raise Failure(f"{shown}: not an address that begins with https:// or http://")
+    request = urllib.request.Request(url, headers={"User-Agent": "dballoc", "Accept-Encoding": "identity"})  # noqa: S310  # as checked
     if have:
         request.add_header("Range", f"bytes={have}-")
     try:
-        with urllib.request.urlopen(request, timeout=_PATIENCE) as reply:
+        with urllib.request.urlopen(request, timeout=_PATIENCE) as reply:  # noqa: S310  # as checked
             if reply.status != 206:  # the server sends it from the start
                 have = 0
             length = reply.headers.get("Content-Length")
@@ -34,12 +38,13 @@ def download(url: str, target: Path, progress: Progress) -> None:
     except urllib.error.HTTPError as error:
         if error.code == 416:  # what is here is not the beginning of what is there
             part.unlink()
-        raise Failure(f"{url}: {error.code} {error.reason}") from None
+        raise Failure(f"{shown}: {error.code} {error.reason}") from None
     except (urllib.error.URLError, HTTPException, TimeoutError, ConnectionError) as error:
         said = getattr(error, "reason", None) or error
-        raise Failure(f"{url}: {said}; the next try goes on at {have / 10**6:,.1f} MB") from None
+        raise Failure(f"{shown}: {said}; the next try goes on at {have / 10**6:,.1f} MB") from None
     if total is not None and have < total:
         raise Failure(
-            f"{url}: the connection broke after {have / 10**6:,.1f} of {total / 10**6:,.1f} MB; the next try goes on from there"
+            f"{shown}: the connection broke after {have / 10**6:,.1f} of {total / 10**6:,.1f} MB; "
+            "the next try goes on from there"
         )
     part.rename(target)

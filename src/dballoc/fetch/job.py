@@ -11,6 +11,7 @@ from typing import Any
 from dballoc.errors import Failure
 from dballoc.fetch.source import Source
 from dballoc.host.custody import Custody
+from dballoc.host.user import ServerUser
 
 # How often a client's output is looked at, in seconds.
 _POLL = 0.1
@@ -71,17 +72,20 @@ class Job:
 
     def run(
         self, argv: list[str], what: str, env: Mapping[str, str] | None = None, cwd: Path | None = None,
-        on_line: Callable[[str], None] = lambda line: None,
+        on_line: Callable[[str], None] = lambda line: None, user: ServerUser | None = None,
     ) -> str:  # fmt: skip
         """Run a client to its end, by the guardian, so that it does not outlive us. Its output; Failure in its words.
 
-        ``what`` is being done, for the message; ``on_line`` sees each line as it comes.
+        ``what`` is being done, for the message; ``on_line`` sees each line as it comes; ``user``: whom it runs as, with nothing
+        of our environment but PATH, where that is not ourselves.
         """
+        ours = os.environ if user is None else {"PATH": os.environ.get("PATH", "/usr/bin:/bin")}
         log = self.place / "client.log"
         log.write_bytes(b"")
         child = self.custody.spawn(
-            argv, {**os.environ, "LC_ALL": "C.UTF-8", **(env or {})}, log, cwd=os.fspath(cwd or self.place)
-        )
+            argv, {**ours, "LC_ALL": "C.UTF-8", **(env or {})}, log, cwd=os.fspath(cwd or self.place),
+            **(user.as_spawn() if user else {}),
+        )  # fmt: skip
         rest = ""
         with log.open(encoding="utf-8", errors="replace") as f:
             done = None

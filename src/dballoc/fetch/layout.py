@@ -1,6 +1,5 @@
 """The files of a server's prefix and of an allocator, as they come out of packages, made to work where they lie."""
 
-import os
 import shutil
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -46,18 +45,6 @@ def prune(root: Path) -> None:
     for pattern in _LEFT:
         for path in root.glob(pattern):
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-
-
-def keep_links_inside(root: Path) -> None:
-    """Links to absolute paths are meant within the tree: make those relative, and drop what leads nowhere in it."""
-    for path in [p for p in root.rglob("*") if p.is_symlink()]:
-        target = os.readlink(path)
-        if not os.path.isabs(target):
-            continue
-        inside = root / target.lstrip("/")
-        path.unlink()
-        if os.path.lexists(inside):
-            path.symlink_to(os.path.relpath(inside, path.parent))
 
 
 def loader(root: Path) -> Path:

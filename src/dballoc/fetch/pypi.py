@@ -3,10 +3,9 @@
 import os
 import shutil
 import sys
-import zipfile
 
 from dballoc.errors import Failure
-from dballoc.fetch import layout
+from dballoc.fetch import archive, layout
 from dballoc.fetch.job import Brought, Job, described
 
 
@@ -26,8 +25,7 @@ def bring(job: Job) -> Brought:
     if wheel is None:
         raise Failure(f"{job.source.reference}: pip did not bring {requirement}")
     tree = job.place / "unpacked"
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(tree)
+    archive.unpack(job, wheel, tree)
     libraries = layout.take_libraries(job, tree, beside=False)
     shutil.rmtree(tree)
     return Brought(row["release"], [described(wheel, requirement)], libraries)

@@ -6,21 +6,39 @@ from importlib.resources import files
 from pathlib import Path
 
 from dballoc.errors import Failure, UsageError
+from dballoc.fetch import tree as unpacked
 from dballoc.fetch.job import Job
+from dballoc.host.ownership import hand_over, remove, take_files
+from dballoc.host.user import server_user
 
 
 def build(job: Job, sources: Path) -> list[str]:
-    """Run the recipe on a copy of the sources; the libraries that it has put into $OUT. Failure in the compiler's words."""
-    row = job.source.row
-    out, tree = job.place / "lib", job.place / "build"
+    """Run the recipe on a copy of the sources, as the server user: scripts of theirs run in it. The libraries that it has put
+    into $OUT are copied to ``lib``. Failure in the compiler's words.
+    """
+    row, user = job.source.row, server_user()
+    out, tree, glue = job.place / "built", job.place / "build", Path(str(files("dballoc.fetch") / "glue"))
+    if blocked := user.may_not_pass(glue):
+        raise UsageError(f"{glue}: builds run as {user.name}, which may not pass {blocked}; chmod o+x {blocked}")
+    user.check_alone()
+    try:
+        unpacked.check(sources)
+    except unpacked.Refused as error:
+        raise Failure(f"{job.source.reference}: its sources are not taken: {error}") from None
+    shutil.copytree(sources, tree, symlinks=True)
     out.mkdir()
-    shutil.copytree(sources, tree)
+    for directory in (tree, out):
+        hand_over(directory, user)
     job.progress(f"building {job.source.reference}", None)
-    glue = str(files("dballoc.fetch") / "glue")
-    env = {"OUT": os.fspath(out), "JOBS": str(len(os.sched_getaffinity(0))), "GLUE": glue}
-    job.run(["sh", "-eu", "-c", row["build"]], "its build", env, cwd=tree)
-    shutil.rmtree(tree)
-    found = [f"lib/{path.name}" for path in sorted(out.glob("*.so*"))]
+    env = {
+        "OUT": os.fspath(out), "JOBS": str(len(os.sched_getaffinity(0))), "GLUE": os.fspath(glue), "HOME": os.fspath(tree)
+    }  # fmt: skip
+    job.run(["sh", "-eu", "-c", row["build"]], "its build", env, cwd=tree, user=user)
+    target = job.place / "lib"
+    target.mkdir()
+    found = [f"lib/{name}" for name in take_files(out, target, "*.so*")]
+    for directory in (tree, out):
+        remove(directory)
     if not found:
         raise Failure(f"{job.source.reference}: its build made no library")
     return found

@@ -11,12 +11,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from dballoc.errors import Failure, UsageError
-from dballoc.fetch import archive, crate, debian, maven, pypi, stock, verify
+from dballoc.fetch import archive, crate, debian, maven, pypi, stock, tree, verify
 from dballoc.fetch.job import Brought, Job, Progress
 from dballoc.fetch.source import Source
 from dballoc.fetch.stock import MANIFEST, Kept
 from dballoc.host import places
 from dballoc.host.custody import Custody
+from dballoc.host.user import server_user
 
 CLIENTS = {
     "archive": archive.bring,
@@ -40,21 +41,25 @@ def fetch(source: Source, progress: Progress) -> tuple[Kept, bool]:
     with _locked(store, progress):
         if found := _here(source):
             return found, False
+        _check_open(source, store)
         _check_room(source, store)
         final = store / source.reference
         # A name that is the same each time: paths get into what is built.
         place = store / ".partial" / source.reference
         downloads = store / "downloads" / source.reference
         try:
-            with Custody() as custody:
+            with Custody(adopt=True) as custody:
                 custody.scratch(place)
                 shutil.rmtree(place, ignore_errors=True)
                 place.mkdir(parents=True)
+                for directory in (place.parent, place):
+                    directory.chmod(0o711)
                 downloads.mkdir(parents=True, exist_ok=True)
                 job = Job(source, place, final, downloads, store / "downloads", custody, progress)
                 brought = CLIENTS[source.client](job)
                 progress("verifying", None)
-                _finish(job, brought, verify.check(job, brought))
+                size = _open(job)
+                _finish(job, brought, verify.check(job, brought), size)
             shutil.rmtree(downloads, ignore_errors=True)
         except OSError as error:
             shutil.rmtree(place, ignore_errors=True)
@@ -70,16 +75,18 @@ def _here(source: Source) -> Kept | None:
     return next((k for k in stock.kept(source.name) if k.asked == source.version), None)
 
 
-def _finish(job: Job, brought: Brought, version: str) -> None:
+def _open(job: Job) -> int:
+    """Look at all that was unpacked, and let servers, which run as an unprivileged user, read it. The bytes that it takes on
+    disk. Failure if there is something in it that must not be in the store.
+    """
     (job.place / "client.log").unlink(missing_ok=True)
-    size = 0
-    for path in [job.place, *job.place.rglob("*")]:
-        if path.is_symlink():
-            continue
-        status = path.stat()
-        size += status.st_blocks * 512
-        # Servers run as an unprivileged user, who has to read it.
-        path.chmod(status.st_mode | (0o755 if path.is_dir() or status.st_mode & 0o100 else 0o644))
+    try:
+        return tree.settle(job.place)
+    except tree.Refused as error:
+        raise Failure(f"{job.source.reference}: what was fetched cannot be kept: {error}") from None
+
+
+def _finish(job: Job, brought: Brought, version: str, size: int) -> None:
     manifest = {
         "format": stock.FORMAT, "name": job.source.name, "asked": job.source.version, "version": version,
         "kind": job.source.kind, "from": job.source.client, "fetched": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -90,6 +97,16 @@ def _finish(job: Job, brought: Brought, version: str) -> None:
     os.sync()
     shutil.rmtree(job.final, ignore_errors=True)  # one that was never finished
     job.place.rename(job.final)
+
+
+def _check_open(source: Source, store: Path) -> None:
+    """UsageError if what runs for this fetch, as the server user, could not even pass the store."""
+    user = server_user()
+    if (source.kind == "server" or "build" in source.row) and (blocked := user.may_not_pass(store)):
+        raise UsageError(
+            f"{store}: servers and builds run as {user.name}, which may not pass {blocked}; "
+            "set DBALLOC_STORE to an open directory"
+        )
 
 
 def _check_room(source: Source, store: Path) -> None:

@@ -1,13 +1,15 @@
-"""Whether what was fetched is what was asked for, before it counts: a server says its version, a library is one."""
+"""Whether what was fetched is what was asked for, before it counts: a server says its version, as the server user; a library
+is one.
+"""
 
 import os
 import re
-import subprocess
 
 from dballoc.errors import Failure
 from dballoc.fetch import layout, reference
 from dballoc.fetch.job import Brought, Job
 from dballoc.host import elf
+from dballoc.host.run_unprivileged import Unanswered, run_unprivileged
 
 _VERSION = re.compile(r"Ver ([\d.]+)")
 
@@ -33,12 +35,12 @@ def _server(job: Job, brought: Brought) -> str:
         directories = ":".join(os.fspath(job.place / d) for d in brought.search)
         argv = [os.fspath(job.place / brought.loader), "--library-path", directories, *argv]
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, errors="replace", timeout=60, check=False, cwd="/")
-    except (OSError, subprocess.TimeoutExpired) as error:
+        done = run_unprivileged(argv)
+    except Unanswered as error:
         raise Failure(f"{job.source.reference}: its server does not run here: {error}") from None
     said = _VERSION.search(done.stdout)
-    if done.returncode != 0 or said is None:
-        why = (done.stderr.strip() or done.stdout.strip() or f"exit status {done.returncode}").splitlines()[0]
+    if done.status != 0 or said is None:
+        why = (done.stderr.strip() or done.stdout.strip() or f"exit status {done.status}").splitlines()[0]
         raise Failure(f"{job.source.reference}: its server does not run here: {why}")
     version = said[1].rstrip(".")
     if job.source.client != "archive" and not reference.fits(job.source.version, version):

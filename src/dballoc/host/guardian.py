@@ -2,31 +2,49 @@
 
 It is the parent of every server and client, the only one that changes host state, and the owner of scratch
 directories. It holds one end of a socket. When the other end closes, for whatever reason (``kill -9`` of dballoc
-included), it kills its children, restores what was changed, removes the scratch directories, and ends.
+included), it restores what was changed, kills its children, removes the scratch directories, and ends.
 
 Being the parent, it can never signal a process that it did not start: a child's PID stays taken until it is reaped.
 It has one thread, so PDEATHSIG, which follows the spawning *thread*, is safe here: should the guardian itself be
 killed, the kernel kills its children, and dballoc (:mod:`dballoc.host.custody`) restores the host state.
 
-Run as ``python -I -S guardian.py SOCKET_FD``; standard library only, so that it starts in milliseconds. Messages are
-JSON, one per SOCK_SEQPACKET datagram; requests carry an ``id`` and are answered with it; exits come unasked.
+Each child is the subreaper of its own descendants, and the guardian that of its children: what comes to the guardian is
+of a child that has ended, and is killed, whatever session it made for itself.
+
+Run as ``python -I -S guardian.py SOCKET_FD [HOST]``; standard library only, so that it starts in milliseconds. Messages
+are JSON, one per SOCK_SEQPACKET datagram, or, when one is larger, a datagram that carries a memory file with it.
+Requests carry an ``id`` and are answered with it; exits come unasked. ``HOST`` says which settings may be changed, and
+the descriptor of the directory for their journal; without it none may.
 """
 
+import contextlib
 import ctypes
 import json
 import os
 import resource
 import select
-import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+
+if __name__ == "__main__":  # a bare interpreter knows the standard library alone, and that comes first
+    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+
+from dballoc.host import journal, reaping
+from dballoc.host.setting import HostSetting
 
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+PR_SET_NO_NEW_PRIVS = 38
 PR_SET_THP_DISABLE = 41
-MESSAGE_LIMIT = 1 << 20
+# The largest datagram, well below net.core.wmem_default; what is larger goes through a memory file.
+MESSAGE_LIMIT = 1 << 16
+REQUEST_LIMIT = 1 << 26
+# Seconds for what was killed to be gone: at a child's end, and at the guardian's own.
+CHILD_PATIENCE = 5.0
+END_PATIENCE = 10.0
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -34,17 +52,22 @@ libc = ctypes.CDLL(None, use_errno=True)
 class Guardian:
     """The state behind the socket: children, host settings as they were, scratch directories."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, directory: int | None = None, settings: dict | None = None) -> None:
+        """``directory``: a descriptor of that of the journal; ``settings``: what may be changed."""
         self.sock = sock
+        self.directory = directory
+        self.settings = settings or {}
+        self.adopts = False
         # By a number of our own: the kernel gives a PID that was reaped to another child, after 32,768 others by default.
         self.children: dict[int, subprocess.Popen[bytes]] = {}
         self.spawned = 0
-        self.before: dict[str, str] = {}
         self.scratch: list[str] = []
         self.cgroups: list[str] = []
 
     def serve(self) -> None:
         """Answer until the other end closes."""
+        reaping.become_subreaper()
+        self.adopts = True
         wake_r, wake_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake_w)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -58,18 +81,33 @@ class Guardian:
                 os.read(wake_r, 4096)
                 self.reap()
             if self.sock in readable:
-                message = self.sock.recv(MESSAGE_LIMIT)
+                message = self.receive()
                 if not message:
                     return
-                self.answer(json.loads(message))
+                self.answer(message)
 
-    def answer(self, request: dict) -> None:
-        """Do what is asked; an OSError becomes the answer's ``error``."""
+    def receive(self) -> bytes:
+        """The next request; nothing if the other end has closed."""
+        message, files, flags, _ = socket.recv_fds(self.sock, MESSAGE_LIMIT, 1, socket.MSG_CMSG_CLOEXEC)
+        if flags & socket.MSG_TRUNC:
+            return b"null"
+        for file in files:
+            with os.fdopen(file, "rb") as large:
+                message = large.read(REQUEST_LIMIT + 1)
+        return message if len(message) <= REQUEST_LIMIT else b"null"
+
+    def answer(self, message: bytes) -> None:
+        """Do what is asked. What is wrong with it becomes the answer's ``error``: nothing that is asked ends the guardian."""
+        number = None
         try:
-            reply = getattr(self, "do_" + request["do"])(**request["with"])
-        except (OSError, subprocess.SubprocessError) as error:
-            reply = {"error": str(error)}
-        self.send({"id": request["id"], **(reply or {})})
+            request = json.loads(message)
+            number = request["id"]
+            reply = getattr(self, "do_" + request["do"])(**request["with"]) or {}
+        except (OSError, subprocess.SubprocessError, ValueError, journal.BadJournal) as error:
+            reply = {"error": words(str(error))}
+        except Exception as error:
+            reply = {"error": words(f"not a request: {type(error).__name__}: {error}")}
+        self.send({"id": number, **reply})
 
     def send(self, message: dict) -> None:
         """To dballoc; if it is gone, :meth:`serve` will see that next."""
@@ -79,26 +117,46 @@ class Guardian:
             pass
 
     def reap(self) -> None:
-        """Report the children that have ended, each with its resource usage."""
+        """Report the children that have ended, each with its resource usage, once their own descendants are gone."""
+        exits = []
         for number, child in list(self.children.items()):
             done, status, usage = os.wait4(child.pid, os.WNOHANG)
             if done:
                 del self.children[number]
                 child.returncode = os.waitstatus_to_exitcode(status)
-                self.send(
+                exits.append(
                     {
                         "exit": number,
-                        "status": os.waitstatus_to_exitcode(status),
+                        "status": child.returncode,
                         "user": usage.ru_utime,
                         "system": usage.ru_stime,
                         "voluntary": usage.ru_nvcsw,
                         "involuntary": usage.ru_nivcsw,
                     }
                 )
+        if exits:
+            self.end_adopted(CHILD_PATIENCE)
+        elif self.adopts:
+            reaping.reap_children(self.adopted())
+        for report in exits:
+            self.send(report)
+
+    def adopted(self) -> Callable[[int], bool]:
+        """Says of a PID among our children whether it is none that we started: a descendant of one that has ended."""
+        known = {child.pid for child in self.children.values()}
+        return lambda pid: pid not in known
+
+    def end_adopted(self, patience: float) -> None:
+        """Kill what ended children have left behind."""
+        if self.adopts and (left := reaping.end_children(self.adopted(), patience)):
+            complain(f"process {' '.join(map(str, left))} does not die, SIGKILL included; it is stuck in the kernel")
 
     def do_spawn(self, argv, env, stdout, stderr=None, stdin=None, cwd="/", uid=None, gid=None, cpus=None,
-                 nofile=None, cgroup=None, thp_disable=False, oom_score_adj=None) -> dict:  # fmt: skip
-        """Start a child in a session of its own; paths for its standard streams, appended to."""
+                 nofile=None, cgroup=None, thp_disable=False, oom_score_adj=None, handed=None) -> dict:  # fmt: skip
+        """Start a child in a session of its own; paths for its standard streams, appended to. ``handed``: variable of its
+        environment -> path; the variable becomes the number of a descriptor by which it may add to that file.
+        """
+        check_words(argv, env)
         me = os.getpid()
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         if nofile and nofile > hard and hard != resource.RLIM_INFINITY and os.geteuid() != 0:
@@ -122,6 +180,9 @@ class Guardian:
                 os.setgroups([])
                 os.setgid(gid)
                 os.setuid(uid)
+                libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+            # What its descendants leave behind comes to us when it has ended, and not before.
+            reaping.become_subreaper()
             # After setuid: a change of credentials clears PDEATHSIG (prctl(2)).
             libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             if os.getppid() != me:
@@ -130,14 +191,13 @@ class Guardian:
                 raise OSError(ctypes.get_errno(), "prctl(PR_SET_THP_DISABLE)")
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
-        with (
-            open(stdin or os.devnull, "rb") as source,
-            open(stdout, "ab") as out,
-            open(stderr or stdout, "ab") as err,
-        ):
+        with contextlib.ExitStack() as files:
+            source = files.enter_context(open(stdin or os.devnull, "rb"))
+            out, err = (files.enter_context(append(path)) for path in (stdout, stderr or stdout))
+            more = {name: files.enter_context(append(path)).fileno() for name, path in (handed or {}).items()}
             child = subprocess.Popen(
-                argv, env=env, stdin=source, stdout=out, stderr=err, cwd=cwd, start_new_session=True,
-                restore_signals=True, preexec_fn=in_child,
+                argv, env=env | {name: str(number) for name, number in more.items()}, stdin=source, stdout=out, stderr=err,
+                cwd=cwd, start_new_session=True, restore_signals=True, preexec_fn=in_child, pass_fds=list(more.values()),
             )  # fmt: skip
         self.spawned += 1
         self.children[self.spawned] = child
@@ -148,18 +208,16 @@ class Guardian:
         if child in self.children:
             os.killpg(self.children[child].pid, number)
 
-    def do_set(self, path: str, value: str) -> dict:
-        """Write a host setting, remembering what it was the first time."""
-        before = read_setting(path)
-        self.before.setdefault(path, before)
-        write_setting(path, value)
-        return {"before": self.before[path]}
+    def do_set(self, name: str, value: str) -> None:
+        """Write a host setting, once the journal says what it was."""
+        if self.directory is None:
+            raise OSError("the machine's lock is not held")
+        journal.change_setting(self.directory, self.settings, name, value)
 
     def do_restore(self) -> None:
         """Put every changed host setting back."""
-        while self.before:
-            path, value = self.before.popitem()
-            write_setting(path, value)
+        if self.directory is not None:
+            journal.put_back(self.directory, self.settings)
 
     def do_scratch(self, path: str) -> None:
         """Remove this directory at the end, if it is still there."""
@@ -170,53 +228,90 @@ class Guardian:
         self.cgroups.append(path)
 
     def end(self) -> None:
-        """Kill, wait, restore, remove. Nothing here may stop the rest."""
+        """Restore, kill, wait for so long, remove. Nothing here may stop the rest."""
+        if self.adopts:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        try:
+            # First, for a child can be stuck in the kernel for ever.
+            self.do_restore()
+        except (OSError, journal.BadJournal) as error:
+            complain(str(error))
+        self.end_children()
+        # dballoc waits no longer than this without a word from us.
+        self.send({"ended": True})
+        remove(self.scratch, self.cgroups)
+
+    def end_children(self) -> None:
+        """Kill all, with their descendants."""
+        deadline = time.monotonic() + END_PATIENCE
         for child in self.children.values():
             try:
                 os.killpg(child.pid, signal.SIGKILL)
             except OSError:
                 pass
-        for child in self.children.values():
+        left = [child.pid for child in self.children.values()]
+        while (left := [pid for pid in left if not reaping.reaped(pid)]) and time.monotonic() < deadline:
+            time.sleep(0.002)
+        if left:
+            complain(f"process {' '.join(map(str, left))} does not die, SIGKILL included; it is stuck in the kernel")
+        self.end_adopted(max(0.0, deadline - time.monotonic()))
+
+
+def check_words(argv, env) -> None:
+    """ValueError for what no program can be given."""
+    for number, word in enumerate(argv):
+        if "\0" in word:
+            raise ValueError(f"its argument {number} has a NUL character in it")
+    for name, value in env.items():
+        if "\0" in name or "\0" in value:
+            raise ValueError(f"its environment variable {name.replace(chr(0), '?')} has a NUL character in it")
+
+
+def words(text: str) -> str:
+    """An error as one line of bearable length."""
+    return " ".join(text.split())[:500]
+
+
+def complain(text: str) -> None:
+    """Say it, if anybody hears."""
+    try:
+        print(f"dballoc: {text}", file=sys.stderr, flush=True)
+    except (OSError, ValueError):
+        pass
+
+
+def remove(scratch: list[str], cgroups: list[str]) -> None:
+    """Remove directories and cgroups, as far as they are there."""
+    for path in scratch:
+        remove_tree(path)
+    for path in cgroups:
+        for _ in range(50):
             try:
-                os.waitpid(child.pid, 0)
+                os.rmdir(path)
+            except FileNotFoundError:
+                break
             except OSError:
-                pass
-        for path, value in self.before.items():
-            try:
-                write_setting(path, value)
-            except OSError as error:
-                print(f"dballoc: could not restore {path} to {value}: {error}", file=sys.stderr)
-        for path in self.scratch:
-            shutil.rmtree(path, ignore_errors=True)
-        for path in self.cgroups:
-            for _ in range(50):
-                try:
-                    os.rmdir(path)
-                except FileNotFoundError:
-                    break
-                except OSError:
-                    time.sleep(0.02)
-                else:
-                    break
+                time.sleep(0.02)
+            else:
+                break
 
 
-def read_setting(path: str) -> str:
-    """The value of a /sys file; of ``always [madvise] never`` the chosen one."""
-    with open(path) as f:
-        text = f.read().strip()
-    start, end = text.find("["), text.find("]")
-    return text[start + 1 : end] if 0 <= start < end else text
+def append(path: str):
+    """A file to add to; never what a link of that name leads to."""
+    return open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644), "ab")
 
 
-def write_setting(path: str, value: str) -> None:
-    """Write a /sys file."""
-    with open(path, "w") as f:
-        f.write(value)
+def remove_tree(path: str) -> None:
+    """A directory with all that is in it, however deep a server has made it."""
+    # By its path: whoever calls dballoc may have no PATH that leads there.
+    subprocess.run(["/bin/rm", "-rf", "--one-file-system", "--", path], stderr=subprocess.DEVNULL, check=False)
 
 
 def main() -> None:
     """Serve, and clean up however that ends."""
-    guardian = Guardian(socket.socket(fileno=int(sys.argv[1])))
+    host = json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}
+    settings = {name: HostSetting(path, tuple(values)) for name, (path, values) in host.get("settings", {}).items()}
+    guardian = Guardian(socket.socket(fileno=int(sys.argv[1])), host.get("directory"), settings)
     try:
         guardian.serve()
     finally:

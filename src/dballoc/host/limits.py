@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from dballoc import readers
+
 PROC = Path("/proc")
 ROOT = Path("/sys/fs/cgroup")
 
@@ -30,7 +32,7 @@ def read(pid: int, proc: Path = PROC, root: Path = ROOT) -> Limits:
     for thread in (proc / str(pid) / "task").iterdir():
         # Threads may have sets of their own (thread pools pin theirs); the server has them all.
         affinity |= os.sched_getaffinity(int(thread.name))
-    groups = _groups((proc / str(pid) / "cgroup").read_text())
+    groups = _groups(readers.text_of_process(proc / str(pid) / "cgroup"))
     quotas = [q for group in _places(groups, "cpu", root) if (q := _quota(group)) is not None]
     sizes = [m for group in _places(groups, "memory", root) if (m := _memory(group)) is not None]
     return Limits(len(affinity), min(quotas, default=None), min(sizes, default=None))
@@ -39,7 +41,7 @@ def read(pid: int, proc: Path = PROC, root: Path = ROOT) -> Limits:
 def usage(pid: int, proc: Path = PROC, root: Path = ROOT) -> int | None:
     """Bytes that the process's own memory cgroup is charged with, page cache included; None where there is none to be seen."""
     try:
-        groups = _groups((proc / str(pid) / "cgroup").read_text())
+        groups = _groups(readers.text_of_process(proc / str(pid) / "cgroup"))
     except OSError:
         return None
     path = groups.get("memory", groups.get("", ""))
@@ -53,7 +55,7 @@ def usage(pid: int, proc: Path = PROC, root: Path = ROOT) -> int | None:
 def given_back(pid: int, proc: Path = PROC, root: Path = ROOT) -> int:
     """Bytes that the process's cgroup has lazily freed (MADV_FREE) since it was made; 0 where it does not count them (v1)."""
     try:
-        groups = _groups((proc / str(pid) / "cgroup").read_text())
+        groups = _groups(readers.text_of_process(proc / str(pid) / "cgroup"))
     except OSError:
         return 0
     here = next(_places(groups, "memory", root), None)
@@ -64,9 +66,11 @@ def given_back(pid: int, proc: Path = PROC, root: Path = ROOT) -> int:
 def _groups(text: str) -> dict[str, str]:
     """Controller (an empty name for v2) -> the group's path."""
     found = {}
-    for line in text.splitlines():
-        _, controllers, path = line.split(":", 2)
-        found.update(dict.fromkeys(controllers.split(","), path))
+    for line in readers.rows(text):
+        number, _, rest = line.partition(":")
+        controllers, colon, path = rest.partition(":")
+        if number.isdecimal() and colon:
+            found.update(dict.fromkeys(controllers.split(","), path))
     return found
 
 

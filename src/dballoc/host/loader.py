@@ -5,6 +5,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from dballoc import readers
+
 _LOADER = re.compile(r"ld-linux[\w-]*\.so\.\d+|ld-[\d.]+\.so|ld64\.so\.\d+|ld\.so(\.\d+)?")
 # Options whose value is the next word.
 _WITH_VALUE = {
@@ -32,12 +34,12 @@ def program(pid: int) -> str:
     executable = os.readlink(f"/proc/{pid}/exe")
     if not is_loader(executable):
         return executable
-    words = [os.fsdecode(w) for w in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1]]
+    words = [os.fsdecode(w) for w in readers.of_process(f"/proc/{pid}/cmdline").split(b"\0")[:-1]]
     at = program_at(words)
     if at is None:
         return executable
     named = words[at] if words[at].startswith("/") else os.path.join(os.readlink(f"/proc/{pid}/cwd"), words[at])
-    for line in Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines():
+    for line in readers.rows(readers.text_of_process(f"/proc/{pid}/maps", readers.MAPS)):
         parts = line.split(maxsplit=5)
         if len(parts) == 6 and parts[5] != executable and Path(parts[5]).name == Path(os.path.realpath(named)).name:
             return parts[5]

@@ -1,10 +1,10 @@
 """Transparent huge pages: the host's mode, and what a process got."""
 
-from pathlib import Path
+from dballoc import readers
+from dballoc.host.setting import HOST_SETTINGS, read_setting
 
-from dballoc.host.guardian import read_setting
-
-ENABLED = "/sys/kernel/mm/transparent_hugepage/enabled"
+SETTING = "thp"
+ENABLED = HOST_SETTINGS[SETTING].path
 
 
 def mode() -> str | None:
@@ -34,7 +34,7 @@ def together(first: str | None, second: str | None, host: str | None) -> tuple[s
 
 def allowed(pid: int) -> bool | None:
     """False if the process has switched THP off for itself (``PR_SET_THP_DISABLE``); None if the kernel doesn't say."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+    for line in readers.rows(readers.text_of_process(f"/proc/{pid}/status")):
         if line.startswith("THP_enabled:"):
             return line.split()[1] == "1"
     return None

@@ -1,12 +1,12 @@
 """A directory of sysbench's outputs, and the file that says what each of them is of."""
 
 import re
-import tomllib
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from dballoc import readers
 from dballoc.errors import UsageError
 from dballoc.intake import rawoutput
 from dballoc.intake.figures import HERE, Figure
@@ -43,8 +43,8 @@ class Key(BaseModel):
     workload: str | None = None
     variant: str | None = None
     machine: str | None = None
-    threads: Annotated[int, Field(ge=1)] | None = None
-    block: Annotated[int, Field(ge=1)] | None = None
+    threads: Annotated[int, Field(ge=1, lt=2**31)] | None = None
+    block: Annotated[int, Field(ge=1, lt=2**31)] | None = None
     variants: dict[str, str] = {}
     workloads: dict[str, str] = {}
     machines: dict[str, str] = {}
@@ -73,13 +73,11 @@ def read(directory: Path, chosen: Path | None = None) -> tuple[list[Figure], lis
 
 def _key(path: Path) -> Key:
     try:
-        return Key.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        raise UsageError(f"{path}: not there; a directory of sysbench's outputs needs it, see docs/import.md") from None
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: not TOML: {error}") from None
+        if not path.exists():
+            raise UsageError(f"{path}: not there; a directory of sysbench's outputs needs it, see docs/import.md")
+        return Key.model_validate(readers.table(readers.text(path)))
+    except readers.Unfit as error:
+        raise UsageError(f"{path}: {error}") from None
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
@@ -94,7 +92,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     parts = []
     for field, star, text, _ in _PART.findall(pattern):
         if field:
-            parts.append(rf"(?P<{field}>\d+)" if field in _NUMBERS else rf"(?P<{field}>[^/]+?)")
+            parts.append(rf"(?P<{field}>[0-9]{{1,9}})" if field in _NUMBERS else rf"(?P<{field}>[^/]+?)")
         else:
             parts.append("[^/]*" if star else re.escape(text))
     return re.compile("".join(parts))
@@ -102,9 +100,9 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 def _figure(key: Key, path: Path, found: dict[str, str], origin: Path) -> Figure:
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+        text = readers.text(path, 16 * readers.MIB, errors="replace")
+    except readers.Unfit as error:
+        raise UsageError(f"{path}: {error}") from None
     totals = rawoutput.parse(text, str(path))
     named = found.get("threads") or key.threads
     if named and totals.threads and int(named) != totals.threads:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from dballoc.errors import UsageError
 
 _FATAL = re.compile(r"^(?:FATAL|ALERT|PANIC)\b.*")
-_THREADS = re.compile(r"^Number of threads:\s*(\d+)")
-_TRANSACTIONS = re.compile(r"^\s*transactions:\s*\d+\s*\(\s*([\d.]+) per sec\.\)")
+_THREADS = re.compile(r"^Number of threads:\s*(\d{1,9})")
+_TRANSACTIONS = re.compile(r"^\s*transactions:\s*\d{1,18}\s*\(\s*(\d{1,15}(?:\.\d{1,12})?) per sec\.\)")
 # 1.0 counts every query; before it there were requests and, apart, what begins and ends a transaction.
-_QUERIES = re.compile(r"^\s*queries:\s*\d+\s*\(\s*([\d.]+) per sec\.\)")
-_REQUESTS = re.compile(r"^\s*(?:read/write requests|other operations):\s*\d+\s*\(\s*([\d.]+) per sec\.\)")
-_SECONDS = re.compile(r"^\s*total time:\s*([\d.]+)s")
-_PERCENTILE = re.compile(r"^\s*(?:approx\.\s*)?(95|99)(?:th)? percentile:\s*([\d.]+)(?:ms)?\s*$")
+_QUERIES = re.compile(r"^\s*queries:\s*\d+\s*\(\s*(\d{1,15}(?:\.\d{1,12})?) per sec\.\)")
+_REQUESTS = re.compile(r"^\s*(?:read/write requests|other operations):\s*\d+\s*\(\s*(\d{1,15}(?:\.\d{1,12})?) per sec\.\)")
+_SECONDS = re.compile(r"^\s*total time:\s*(\d{1,15}(?:\.\d{1,12})?)s")
+_PERCENTILE = re.compile(r"^\s*(?:approx\.\s*)?(95|99)(?:th)? percentile:\s*(\d{1,15}(?:\.\d{1,12})?)(?:ms)?\s*$")
 # The last line of every version's.
 _END = re.compile(r"^\s*execution time \(avg/stddev\):")
 

@@ -3,13 +3,18 @@
 import csv
 import difflib
 import io
-import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from dballoc import readers
 from dballoc.errors import UsageError
 from dballoc.intake.figures import HERE, Figure
+
+# Bytes, of a file of figures; and of memory.
+_MOST, _LARGEST = 64 * readers.MIB, 2**53
+
+_LONGEST_NAME = 1000
 
 REQUIRED = ("workload", "threads", "variant", "tps")
 
@@ -22,11 +27,9 @@ COLUMNS = ("machine", *REQUIRED, "block", "qps", "p95_ms", "p99_ms", *_SIZES, "s
 def read(path: Path) -> list[Figure]:
     """Every line's figure. UsageError, ``FILE:LINE: …``, for what is not as docs/import.md says."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not UTF-8: {error.reason} at byte {error.start}") from None
+        text = readers.text(path, _MOST)
+    except readers.Unfit as error:
+        raise UsageError(f"{path}: {error}") from None
     return parse(text, str(path))
 
 
@@ -40,6 +43,10 @@ def parse(text: str, origin: str) -> list[Figure]:
             _figure(dict(zip(header, map(str.strip, cells), strict=True)), f"{origin}:{line}")
             for line, cells in _lines(reader, len(header), origin)
         ]
+        for figure in found:
+            for name, text in (("variant", figure.variant), ("workload", figure.workload), ("machine", figure.machine)):
+                if "\0" in text or len(text) > _LONGEST_NAME:
+                    raise UsageError(f"{figure.place}: {name}: {readers.shown(text)} is no name")
     except csv.Error as error:
         raise UsageError(f"{origin}:{reader.line_num}: not CSV: {error}") from None
     if not found:
@@ -80,7 +87,10 @@ def _figure(line: dict[str, str], place: str) -> Figure:
         raise UsageError(f"{place}: tps is empty")
     for name, unit in _SIZES.items():
         if line.get(name):
-            more["rss"] = round(_number(line[name], name, place) * unit)
+            size = _number(line[name], name, place) * unit
+            if size > _LARGEST:
+                raise UsageError(f"{place}: {name}: {line[name]!r} is more than any machine has")
+            more["rss"] = round(size)
     if line.get("block"):
         more["block"] = _count(line["block"], "block", place)
     threads = _count(line["threads"], "threads", place)
@@ -88,7 +98,7 @@ def _figure(line: dict[str, str], place: str) -> Figure:
 
 
 def _number(text: str, name: str, place: str) -> float:
-    return _checked(text, name, place, float, "a number like 1234.5", lambda v: math.isfinite(v) and v >= 0)
+    return _checked(text, name, place, float, "a number like 1234.5", lambda v: v == 0 or 1e-12 <= v <= 1e15)
 
 
 def _count(text: str, name: str, place: str) -> int:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from dballoc.experiment.model import Data, Load
 from dballoc.host.custody import Child, Custody, Exit
+from dballoc.host.private_file import write_private
+from dballoc.host.user import ServerUser
 from dballoc.load import hammerdb, output, sqlfile, sysbench
 from dballoc.load.output import Follower, Interval
 from dballoc.load.workload import Workload
@@ -15,6 +17,8 @@ from dballoc.servers.options import Address
 from dballoc.servers.sql import USER
 
 _OPTION_FILE = "client.cnf"
+# The variable by which a client is told where its reports go.
+INTERVALS = "DBALLOC_INTERVALS"
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,14 @@ class Job:
     engine: str
     load: Load
     program: Path | None = None
+
+
+@dataclass(frozen=True)
+class Places:
+    """``connection``: see :func:`connection_file`; ``work``: where a client may make files of its own."""
+
+    connection: Path
+    work: Path
 
 
 @dataclass(frozen=True)
@@ -79,31 +91,33 @@ class Client:
 
 
 def start(
-    custody: Custody, bench: sysbench.Sysbench, job: Job, connection: Path, raw: Path, name: str, cpus: frozenset[int] | None
-) -> Client:
-    """Start a run. ``connection``: see :func:`connection_file`; raw files go to ``raw`` as ``*-name.*``."""
+    custody: Custody, user: ServerUser, bench: sysbench.Sysbench, job: Job, places: Places, raw: Path, name: str,
+    cpus: frozenset[int] | None,
+) -> Client:  # fmt: skip
+    """Start a run as the server user. Raw files go to ``raw`` as ``*-name.*``: they stay ours, it may only add to them."""
+    connection = places.connection
     work = bench.workload(job.workload)
     printed = raw / f"{work.driver}-{name}.txt"
     follower = Follower(raw / f"intervals-{name}.jsonl")
     if work.driver == "hammerdb":
         account, prepared = connection.parent / _OPTION_FILE, work.prepares(job.load)
-        task = hammerdb.run(work, job.threads, job.seconds, job.engine, prepared, account, follower.path)
-        argv, env = hammerdb.command(task), hammerdb.environment()
+        task = hammerdb.run(work, job.threads, job.seconds, job.engine, prepared, account, places.work)
+        argv, env = hammerdb.command(task), hammerdb.environment(places.work)
     else:
         options = sysbench.run_options(work, job.threads, job.seconds, job.data, job.engine, job.load)
         argv = sysbench.command(bench, connection, "run", options)
-        env = sysbench.environment(bench, work, follower.path, program_file(raw, work), dump_command(job, connection))
+        program = program_file(connection.parent, work, user)
+        env = sysbench.environment(bench, work, follower.path, program, dump_command(job, connection))
     limits = {"cpus": sorted(cpus) if cpus else None, "nofile": max(1024, job.threads + 200)}
-    return Client(work.driver, custody.spawn(argv, env, printed, **limits), printed, follower)
+    child = custody.spawn(argv, env, printed, handed={INTERVALS: str(follower.path)}, **limits, **user.as_spawn())
+    return Client(work.driver, child, printed, follower)
 
 
-def program_file(directory: Path, work: Workload) -> Path | None:
+def program_file(directory: Path, work: Workload, user: ServerUser) -> Path | None:
     """The compiled file of a SQL workload, for the client to read; None for a script."""
     if not work.statements:
         return None
-    path = directory / f"workload-{work.name}.lua"
-    path.write_text(sqlfile.compile_lua(work.statements), encoding="utf-8")
-    return path
+    return write_private(directory / f"workload-{work.name}.lua", sqlfile.compile_lua(work.statements), user)
 
 
 def dump_command(job: Job, connection: Path) -> str | None:
@@ -115,16 +129,14 @@ def dump_command(job: Job, connection: Path) -> str | None:
     return shlex.join([str(job.program), f"--defaults-file={connection.parent / _OPTION_FILE}", *options])
 
 
-def option_file(directory: Path, address: Address, password: str) -> Path:
+def option_file(directory: Path, address: Address, password: str, user: ServerUser) -> Path:
     """An option file that leads the server's own client programs to it."""
     where = {"socket": str(address.socket)} if address.port is None else {"host": "127.0.0.1", "port": str(address.port)}
-    path = sysbench.write_config(directory / _OPTION_FILE, {})
     lines = {"user": USER, "password": password, **where}
-    path.write_text("[client]\n" + "".join(f"{k}={v}\n" for k, v in lines.items()), encoding="utf-8")
-    return path
+    return write_private(directory / _OPTION_FILE, "[client]\n" + "".join(f"{k}={v}\n" for k, v in lines.items()), user)
 
 
-def connection_file(directory: Path, address: Address, password: str) -> Path:
+def connection_file(directory: Path, address: Address, password: str, user: ServerUser) -> Path:
     """The configuration file that leads sysbench to a server; an option file for what it runs itself lies beside it."""
-    option_file(directory, address, password)
-    return sysbench.write_config(directory / "sysbench.cnf", sysbench.connection_options(address, password))
+    option_file(directory, address, password, user)
+    return sysbench.write_config(directory / "sysbench.cnf", sysbench.connection_options(address, password), user)

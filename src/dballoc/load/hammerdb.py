@@ -97,7 +97,7 @@ def settle(work: Workload) -> Workload:
 @dataclass(frozen=True)
 class Task:
     """What :mod:`.hammerdb_run` is told. ``account``: an option file with the server's address and our account; ``seconds`` and
-    ``intervals`` for a run.
+    ``prepared`` for a run; ``work``: where HammerDB may make files.
     """
 
     verb: str
@@ -108,18 +108,19 @@ class Task:
     warehouses: int
     prepared: bool = False
     seconds: float = 0
-    intervals: str = os.devnull
+    work: str = ""
 
 
-def prepare(work: Workload, threads: int, engine: str, account: Path) -> Task:
+def prepare(work: Workload, threads: int, engine: str, account: Path, place: Path) -> Task:
     """The making of its data."""
-    return Task("prepare", work.script, str(account), engine, threads, int(work.options["warehouses"]))
+    warehouses = int(work.options["warehouses"])
+    return Task("prepare", work.script, str(account), engine, threads, warehouses, work=str(place))
 
 
-def run(work: Workload, threads: int, seconds: float, engine: str, prepared: bool, account: Path, intervals: Path) -> Task:
+def run(work: Workload, threads: int, seconds: float, engine: str, prepared: bool, account: Path, place: Path) -> Task:
     """A run. ``prepared``: whether it calls its procedures as prepared statements."""
-    task = prepare(work, threads, engine, account)
-    return replace(task, verb="run", seconds=max(1, seconds), prepared=prepared, intervals=str(intervals))
+    task = prepare(work, threads, engine, account, place)
+    return replace(task, verb="run", seconds=max(1, seconds), prepared=prepared)
 
 
 def command(task: Task) -> list[str]:
@@ -127,12 +128,18 @@ def command(task: Task) -> list[str]:
     return [sys.executable, "-m", "dballoc.load.hammerdb_run", json.dumps(asdict(task))]
 
 
-def environment() -> dict[str, str]:
+def environment(place: Path) -> dict[str, str]:
     """Its environment: nothing of the server's variant. HammerDB finds the server's client library by LD_LIBRARY_PATH."""
     return {
-        **{name: os.environ[name] for name in ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH") if name in os.environ},
+        **{name: os.environ[name] for name in ("PATH", "LANG", "LD_LIBRARY_PATH") if name in os.environ},
+        "HOME": str(place),
         "PYTHONPATH": os.pathsep.join([str(Path(dballoc.__file__).parent.parent), *filter(None, sys.path)]),
     }
+
+
+def needed_files(work: Workload) -> list[Path]:
+    """What whoever runs HammerDB must be able to read."""
+    return [Path(work.script), Path(sys.executable), Path(__file__)] if work.driver == "hammerdb" else []
 
 
 def script(task: Task, mariadb: bool, account: Mapping[str, str]) -> str:

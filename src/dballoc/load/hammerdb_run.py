@@ -160,7 +160,7 @@ def _run(task: Task, server: _Server, program: _HammerDB) -> None:
     orders = server.number(_ORDERS)
     first = last = server.counters()
     began = before = time.monotonic()
-    with Path(task.intervals).open("a", encoding="utf-8") as out:
+    with open(int(os.environ["DBALLOC_INTERVALS"]), "a", encoding="utf-8") as out:
         while before - began < task.seconds - _POLL:
             until = min(before + _INTERVAL, began + task.seconds)
             while (left := until - time.monotonic()) > 0:
@@ -204,7 +204,7 @@ def main(task: Task) -> int:
     option_file = configparser.ConfigParser(interpolation=None)
     option_file.read(task.account, encoding="utf-8")
     account = dict(option_file["client"])
-    work = Path(tempfile.mkdtemp(prefix="hammerdb-", dir=Path(task.account).parent))
+    work = Path(tempfile.mkdtemp(prefix="hammerdb-", dir=task.work))
     server = program = None
     try:
         server = _Server(account)

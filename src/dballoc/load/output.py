@@ -1,13 +1,16 @@
 """Read what the client wrote: sysbench with our hook, or HammerDB's driver. Pure but for opening the file."""
 
-import json
 import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-_BUCKET = re.compile(r"^\s*(\d+\.\d+) \|\**\s+(\d+)\s*$", re.MULTILINE)
+from dballoc import readers
+
+_BUCKET = re.compile(r"^\s*(\d{1,12}\.\d{1,12}) \|\**\s+(\d{1,15})\s*$", re.MULTILINE | re.ASCII)
+# Of one look at a growing file: what a load of months would write.
+_MOST = 256 * readers.MIB
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ class Follower:
         try:
             with self.path.open("rb") as f:
                 f.seek(self._offset)
-                text = f.read()
+                text = f.read(_MOST)
         except FileNotFoundError:
             return
         whole = text[: text.rfind(b"\n") + 1]
@@ -91,20 +94,41 @@ class Follower:
 
 def _read(line: bytes) -> Interval | Total | None:
     try:
-        record = json.loads(line)
-        queries = int(record["reads"] + record["writes"] + record["other"])
-        events, errors, reconnects = (int(record[key]) for key in ("events", "errors", "reconnects"))
+        record = readers.document(line)
+        queries = sum(_count(record[key]) for key in ("reads", "writes", "other"))
+        events, errors, reconnects = (_count(record[key]) for key in ("events", "errors", "reconnects"))
+        clock, elapsed = _seconds(record["clock"]), _seconds(record["time_total"])
         if record["kind"] == "total":
-            return Total(
-                record["clock"], record["time_total"], events, queries, record["latency_min"], record["latency_avg"],
-                record["latency_max"], errors, reconnects,
-            )  # fmt: skip
+            low, mean, high = (_latency(record[f"latency_{which}"]) for which in ("min", "avg", "max"))
+            return Total(clock, _above(elapsed), events, queries, low, mean, high, errors, reconnects)
         return Interval(
-            record["clock"], record["time_total"], record["time_interval"], int(record["threads_running"]), events, queries,
-            record["latency_pct"], errors, reconnects,
+            clock, elapsed, _above(_seconds(record["time_interval"])), _count(record["threads_running"]), events, queries,
+            _latency(record["latency_pct"]), errors, reconnects,
         )  # fmt: skip
-    except (ValueError, KeyError, TypeError):
+    except (readers.Unfit, ValueError, KeyError, TypeError):
         return None
+
+
+def _seconds(value: float) -> float:
+    """A time that a clock can show. ValueError, TypeError."""
+    if isinstance(value, bool) or not 0 <= value < 1e12:
+        raise ValueError(value)
+    return value
+
+
+def _above(seconds: float) -> float:
+    """One that something can be divided by."""
+    if seconds < 1e-9:
+        raise ValueError(seconds)
+    return seconds
+
+
+def _count(value: float) -> int:
+    return int(_seconds(value))
+
+
+def _latency(value: float | None) -> float | None:
+    return None if value is None else _seconds(value)
 
 
 def parse_histogram(output: str) -> list[tuple[float, int]]:

@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -11,6 +10,9 @@ from pathlib import Path
 
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Data, Load
+from dballoc.host.private_file import write_private
+from dballoc.host.run_unprivileged import Unanswered, run_unprivileged
+from dballoc.host.user import ServerUser, server_user
 from dballoc.load.workload import Workload, lua, of_catalogue, shown
 from dballoc.servers.options import Address
 from dballoc.servers.sql import USER
@@ -38,11 +40,17 @@ def find() -> Sysbench:
     executable = shutil.which("sysbench")
     if executable is None:
         raise UsageError("sysbench is not on this machine; install it: apt-get install sysbench")
-    done = subprocess.run([executable, "--version"], capture_output=True, text=True, check=False)
+    for path in (Path(executable), lua() / "dballoc.lua"):
+        if blocked := (user := server_user()).blocked_at(path):
+            raise UsageError(f"{path}: sysbench runs as {user.name}, which may not read {blocked}; chmod o+rX {blocked}")
+    try:
+        done = run_unprivileged([executable, "--version"])
+    except Unanswered as error:
+        raise UsageError(f"{executable} does not run: {error}") from None
     found = re.match(r"sysbench (\d+\.\d+\S*)", done.stdout)
-    if done.returncode != 0 or not found:
+    if done.status != 0 or not found:
         last = (done.stderr or done.stdout).strip().splitlines()
-        raise UsageError(f"{executable} does not run: {last[-1] if last else f'exit status {done.returncode}'}")
+        raise UsageError(f"{executable} does not run: {last[-1] if last else f'exit status {done.status}'}")
     if found[1].startswith("0."):
         raise UsageError(f"{executable} is sysbench {found[1]}; dballoc needs 1.0 or later")
     near = Path(executable).resolve().parent.parent / "share/sysbench"
@@ -96,11 +104,9 @@ def connection_options(address: Address, password: str) -> dict[str, str]:
     return {**where, "mysql-user": USER, "mysql-password": password, "db-driver": "mysql"}
 
 
-def write_config(path: Path, options: dict[str, str]) -> Path:
-    """A configuration file that only we can read: a password is never an argument."""
-    path.touch(mode=0o600)
-    path.write_text("".join(f"{k}={v}\n" for k, v in options.items()), encoding="utf-8")
-    return path
+def write_config(path: Path, options: dict[str, str], user: ServerUser) -> Path:
+    """A configuration file that only we and the client can read: a password is never an argument."""
+    return write_private(path, "".join(f"{k}={v}\n" for k, v in options.items()), user)
 
 
 def command(sysbench: Sysbench, config: Path, verb: str, options: dict[str, str]) -> list[str]:
@@ -128,17 +134,23 @@ def environment(
 def makes_data(sysbench: Sysbench, work: Workload) -> bool:
     """Whether a script has a ``prepare`` of its own. UsageError, ``FILE:LINE: …``, if one of the user's cannot be loaded.
 
-    It is loaded for that, without a server: what stands outside its functions runs.
+    It is loaded for that, as the server user and without a server: what stands outside its functions runs.
     """
     if work.file is None:
         return work.brings
     if work.statements:
         return False
-    done = subprocess.run(
-        [str(sysbench.executable), str(lua() / "dballoc_inspect.lua"), "help"],
-        env=environment(sysbench, work, Path(os.devnull)),
-        capture_output=True, text=True, errors="replace", timeout=60, check=False,
-    )  # fmt: skip
+    if blocked := server_user().blocked_at(work.file):
+        raise UsageError(
+            f"workload {work.name!r}: {shown(work.file)}: sysbench runs as {server_user().name}, which may not read {blocked}; "
+            "open it, or move the script"
+        )
+    try:
+        done = run_unprivileged(
+            [sysbench.executable, lua() / "dballoc_inspect.lua", "help"], environment(sysbench, work, Path(os.devnull))
+        )
+    except Unanswered as error:
+        raise UsageError(f"workload {work.name!r}: {shown(work.file)}: {error}") from None
     if "dballoc: prepare " not in done.stdout:
         raise UsageError(script_error(work, done.stdout + done.stderr))
     return "dballoc: prepare own" in done.stdout

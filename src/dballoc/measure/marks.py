@@ -2,8 +2,8 @@
 
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
+from dballoc import readers
 from dballoc.measure.process import Gone
 
 
@@ -25,8 +25,8 @@ class Mark:
 def take(pid: int) -> Mark:
     """A mark of a running process. Gone if there is none."""
     try:
-        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
-        maps = Path(f"/proc/{pid}/maps").read_text()
+        rollup = readers.text_of_process(f"/proc/{pid}/smaps_rollup")
+        maps = readers.text_of_process(f"/proc/{pid}/maps", readers.MAPS)
     except OSError:
         raise Gone from None
     sizes = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in rollup.splitlines() if line.endswith(" kB")}
@@ -40,7 +40,7 @@ def take(pid: int) -> Mark:
 def classify(maps: str) -> tuple[int, int, int]:
     """(reserved, read_only, mappings) of a /proc/PID/maps text, in bytes."""
     reserved = read_only = count = 0
-    for line in maps.splitlines():
+    for line in readers.rows(maps):
         span, permissions = line.split(maxsplit=2)[:2]
         start, end = (int(x, 16) for x in span.split("-"))
         count += 1

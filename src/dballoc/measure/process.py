@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 
 TICK = os.sysconf("SC_CLK_TCK")
-_SIZE = re.compile(rb"^(Vm\w+):\s+(\d+) kB", re.MULTILINE)
+_SIZE = re.compile(rb"^(Vm\w+):\s+(\d{1,18}) kB", re.MULTILINE)
 
 # The kernel counts context switches by thread only, and each costs as much to read as half of all the rest. So a sample
 # in passing reads a share of the threads, in turns of this many samples; a whole one reads all of them.
@@ -89,7 +89,7 @@ class ProcessSampler:
                 status[b"VmData"] + status[b"VmStk"] + status[b"VmExe"] + status[b"VmLib"], status.get(b"VmSwap", 0),
                 cpu, int(stat[11]) / TICK, int(stat[12]) / TICK, int(stat[7]), int(stat[9]), threads, *self._switches,
             )  # fmt: skip
-        except (OSError, IndexError, KeyError):
+        except (OSError, IndexError, KeyError, ValueError):
             # KeyError: a process on its way out, or one not yet waited for, has no memory any more.
             raise Gone from None
         finally:
@@ -142,7 +142,9 @@ def _switches(status: bytes) -> tuple[int, int] | None:
     """Voluntary and involuntary context switches of a thread's status; some kernels add lines after them."""
     found = status.rfind(b"\nvoluntary_ctxt_switches:")
     words = status[found:].split(maxsplit=4)
-    return (int(words[1]), int(words[3])) if found >= 0 else None
+    if found < 0 or len(words) < 4 or not words[1].isdigit() or not words[3].isdigit() or len(words[1] + words[3]) > 40:
+        return None
+    return int(words[1]), int(words[3])
 
 
 def _sizes(status: bytes) -> dict[bytes, int]:

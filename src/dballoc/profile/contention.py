@@ -10,10 +10,11 @@ from typing import Literal
 
 from dballoc.catalogue import waits as catalogue
 from dballoc.errors import Failure, UsageError
-from dballoc.host import places
+from dballoc.host import places, target_files
 from dballoc.host.custody import Custody
 from dballoc.profile import flamegraph, load, perf, perf_script, states, waits
 from dballoc.profile.model import Profile
+from dballoc.profile.perf_frames import PerfFrames
 from dballoc.profile.split import own_waits
 from dballoc.profile.urgent import READING, RECORDING, urgent
 from dballoc.profile.wait_rules import Rules
@@ -23,8 +24,8 @@ Method = Literal["auto", "perf", "proc"]
 # Call stacks of switches that are recorded at most, about, and a third as many of wake-ups: 32 KiB each until they are read,
 # and some milliseconds of CPU each to read them.
 STACKS = 3_000
-# What a recording may take on disk: perf's own bound, and its text is never written.
-_ROOM = 3 << 30
+# What a recording may take on disk: perf's own bound and copies of the files that it unwinds by; its text is never written.
+_ROOM = 4 << 30
 
 
 @dataclass(frozen=True)
@@ -76,13 +77,14 @@ def _by_perf(
         taken = time.time()
         with urgent(RECORDING):
             recording = perf.record(pid, seconds, stacks, custody, scratch, alive)
+            perf.copy_mapped_files(pid, scratch)
         watched()
         began = time.monotonic()
         with urgent(READING):
-            found = waits.Waits()
+            found, frames = waits.Waits(), PerfFrames(target_files.root_of(pid))
             for file in recording.files:
                 with perf.script(file) as lines:
-                    waits.gather(perf_script.parse(lines), pid, found, recording.since)
+                    waits.gather(perf_script.parse(lines, frames.resolve), pid, found, recording.since)
             suspended = sum(perf.throttled(file) for file in recording.files)
         size = sum(file.stat().st_size for file in recording.files)
         reading = time.monotonic() - began

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from dballoc import readers
 from dballoc.profile import kinds, names
 from dballoc.profile.amount import amount
 from dballoc.profile.model import Frame, Profile, Sample, Value
@@ -108,9 +109,9 @@ def mappings(snapshot: Snapshot) -> list[Mapped]:
     """The process's executable mappings, with the build-ids that it has in its memory."""
     found = []
     first = ""
-    for line in snapshot.maps.splitlines():
+    for line in readers.rows(snapshot.maps):
         parts = _LINE.fullmatch(line)
-        if parts is None:
+        if parts is None or int(parts[1], 16) >= int(parts[2], 16):
             continue
         path = parts[5]
         first = first or path  # the executable, which the loader has under an empty name

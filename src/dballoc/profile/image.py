@@ -1,9 +1,9 @@
 """What an ELF file says of itself: segments, build-id, where its debug information is (elf(5); binutils' and gdb's notes on
-separate debug files). Read by pyelftools.
+separate debug files). Read by pyelftools, of foreign files in a sandbox (:mod:`dballoc.profile.symbol_tables`).
 """
 
+import os
 from dataclasses import dataclass
-from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import NoteSection
@@ -13,14 +13,13 @@ class Unreadable(Exception):
     """Not an ELF file that can be read; the text is a reason of a few words."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Image:
     """``build_id``: hexadecimal, empty if it has none. ``segments``: file offset, bytes in the file and address of each part
     that is loaded. ``base``: the address of the first. ``complete``: there is a table of all functions, and not of the exported
     ones alone. ``link``: name and CRC-32 of a separate debug file. ``names``: where the names of the sections are in the file.
     """
 
-    path: Path
     build_id: str
     segments: tuple[tuple[int, int, int], ...]
     base: int
@@ -39,11 +38,12 @@ class Image:
         return offset - start + address
 
 
-def read(path: Path) -> Image:
-    """Unreadable if it is not there, or no ELF file, or a broken one."""
+def read(fd: int) -> Image:
+    """Read an open file. Unreadable if it is no ELF file, or a broken one."""
     try:
-        with path.open("rb") as f:
-            return _read(path, ELFFile(f))
+        with open(os.dup(fd), "rb") as f:
+            f.seek(0)
+            return _read(ELFFile(f))
     except OSError as error:
         raise Unreadable(error.strerror or "cannot be read") from None
     # pyelftools raises all kinds of errors for a broken file, those of its parser and Python's own.
@@ -51,14 +51,13 @@ def read(path: Path) -> Image:
         raise Unreadable("not a whole ELF file") from None
 
 
-def _read(path: Path, elf: ELFFile) -> Image:
+def _read(elf: ELFFile) -> Image:
     segments = tuple((s["p_offset"], s["p_filesz"], s["p_vaddr"]) for s in elf.iter_segments("PT_LOAD"))
     if not segments:
         raise Unreadable("an ELF file that is not to be loaded")
     symbols = elf.get_section_by_name(".symtab")
     table = elf.get_section(elf.get_shstrndx())
     return Image(
-        path=path,
         build_id=_build_id(elf),
         segments=segments,
         base=segments[0][2],

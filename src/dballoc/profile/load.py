@@ -7,21 +7,27 @@ The frames are listed once, each sample names them by their numbers:
 
 import gzip
 import json
-import zlib
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from dballoc import readers
 from dballoc.errors import UsageError
 from dballoc.profile.model import Frame, Profile, Sample, Value
 
 _FORMAT = "dballoc profile 1"
 
 # Bytes of JSON. Profiles of a server have some; a file that swells beyond it was made to.
-_LIMIT = 2**30
+_LIMIT = 128 * readers.MIB
+_WHOLE = "not a whole profile of dballoc (gzipped JSON, as dballoc profile writes it): "
 
-_Number = Annotated[float, Field(allow_inf_nan=False)]
+# Beyond it sums of samples would be no numbers any more.
+_Number = Annotated[float, Field(allow_inf_nan=False, ge=-1e30, le=1e30)]
+# The probe has room for some 10,000 stacks, perf for a few times that.
+_Samples = Field(max_length=2_000_000)
+_Stack = Annotated[list[Annotated[int, Field(ge=0)]], Field(max_length=10_000)]
+_Line = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 
 
 class _File(BaseModel):
@@ -33,8 +39,8 @@ class _File(BaseModel):
     taken: _Number
     seconds: _Number
     facts: dict[str, str]
-    frames: list[tuple[str, str, bool, str, int]]
-    samples: list[tuple[list[Annotated[int, Field(ge=0)]], list[_Number], bool, dict[str, str]]]
+    frames: list[tuple[str, str, bool, str, _Line]]
+    samples: Annotated[list[tuple[_Stack, list[_Number], bool, dict[str, str]]], _Samples]
 
 
 def save(profile: Profile, path: Path) -> None:
@@ -65,20 +71,14 @@ def save(profile: Profile, path: Path) -> None:
 def load(path: Path) -> Profile:
     """Read what :func:`save` wrote. UsageError, of one line, if it is not there or something else."""
     try:
-        with gzip.open(path) as f:
-            text = f.read(_LIMIT + 1)
-    except (gzip.BadGzipFile, EOFError, zlib.error):
-        raise UsageError(f"{path}: not a whole profile of dballoc (gzipped JSON, as dballoc profile writes it)") from None
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from None
-    if len(text) > _LIMIT:
-        raise UsageError(f"{path}: unpacks to more than {_LIMIT >> 20} MiB; that is no profile of dballoc")
+        text = readers.unpacked(path, _LIMIT)
+    except readers.Unfit as error:
+        whole = "" if str(error).startswith(("cannot be read", "unpacks")) else _WHOLE
+        raise UsageError(f"{path}: {whole}{error}") from None
     try:
         found = _File.model_validate_json(text)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise UsageError(f"{path}: not a profile of dballoc: {f'{place}: ' if place else ''}{_line(first['msg'])}") from None
+        raise UsageError(f"{path}: not a profile of dballoc: {readers.first_complaint(error)}") from None
     try:
         return _profile(found)
     except _Wrong as error:
@@ -102,7 +102,3 @@ def _profile(found: _File) -> Profile:
             raise _Wrong(f"samples.{i}: a frame that is not listed")
         samples.append(Sample(tuple(frames[number] for number in stack), tuple(numbers), truncated, labels))
     return Profile(found.title, values, samples, found.taken, found.seconds, found.facts)
-
-
-def _line(text: str) -> str:
-    return " ".join(text.split())

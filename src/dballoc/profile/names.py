@@ -40,6 +40,11 @@ def readable(name: str) -> str:
         library.free(found)
 
 
+def load_demangler() -> None:
+    """Load the demangler's library now, for a process that will not see files any more."""
+    _library()
+
+
 @cache
 def public(symbol: str, module: str) -> str:
     """The name by which programs call a function of the C library, for some of those that allocate, map or wait. glibc has

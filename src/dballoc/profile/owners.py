@@ -6,14 +6,15 @@ earlier connection of that thread: that cannot be told from outside.
 """
 
 import os
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pymysql
 from pymysql.cursors import Cursor
 
+from dballoc import readers
 from dballoc.profile.snapshot import Block
 
 UNKNOWN = "(not attributed)"
@@ -28,6 +29,10 @@ _TABLES = ("events_statements_current", "events_statements_history", "events_sta
 _NOW = """SELECT TIMER_END FROM performance_schema.events_statements_current JOIN performance_schema.threads USING (THREAD_ID)
  WHERE PROCESSLIST_ID = CONNECTION_ID()"""
 _PICOSECOND = 1e-12
+# Strings, also one that the server has cut, and numbers; names in backquotes stay.
+_LITERAL = re.compile(
+    r"""(?P<name>`(?:[^`]|``)*+`?)|"(?:\\.|""|[^"\\])*+"?|'(?:\\.|''|[^'\\])*+'?|(?<![\w`])(?:0[xb])?\d[\w.]*+""", re.DOTALL
+)
 # What the two clocks may differ by, seconds.
 _SLACK = 0.002
 
@@ -124,16 +129,21 @@ def _statements(cursor: Cursor, notes: list[str]) -> dict[int, list[Statement]]:
         for table in _TABLES:
             for thread, start, end, text in _rows(cursor, _STATEMENTS.format(table=table)):
                 began, ended = (now - (int(timer) - int(t)) * _PICOSECOND for t in (start, end if end is not None else timer))
-                found.setdefault(int(thread), []).append(Statement(began, ended, " ".join(str(text).split())))
+                found.setdefault(int(thread), []).append(Statement(began, ended, without_literals(str(text))))
     except pymysql.Error as error:
         notes.append(f"statements are not known: {error.args[-1]}")
     return found
 
 
+def without_literals(sql: str) -> str:
+    """A statement as digests have it, where the server makes none: what users wrote between quotes is theirs. Pure."""
+    return " ".join(_LITERAL.sub(lambda m: m["name"] or "?", sql).split())
+
+
 def _born(pid: int, thread: int) -> float:
     """When a thread began (proc_pid_stat(5), field 22: since boot); 0 where that is not known."""
     try:
-        words = Path(f"/proc/{pid}/task/{thread}/stat").read_text().rpartition(")")[2].split()
+        words = readers.text_of_process(f"/proc/{pid}/task/{thread}/stat").rpartition(")")[2].split()
     except OSError:
         return 0.0
     slept = time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()

@@ -17,9 +17,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import BinaryIO, Self
 
 from dballoc.errors import Failure
+from dballoc.host import inside, sandbox, target_files
 from dballoc.host.custody import Child, Custody
 from dballoc.profile.urgent import RECORDING, prefix
 from dballoc.profile.waits import SWITCHES, WAKEUP, WAKING
@@ -43,7 +44,12 @@ _TRACING = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 _PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 # CAP_SYS_ADMIN, CAP_PERFMON (capability.h).
 _CAPABILITIES = 1 << 21 | 1 << 38
-_FIELDS = "comm,pid,tid,time,event,ip,sym,dso,trace"
+# No names: they are the target's own, and perf would read its files for them.
+_FIELDS = "pid,tid,time,event,ip,dso,trace"
+# Copies of the files that a target has mapped, for perf to unwind by: one, and all.
+_LARGEST_COPY, _COPIES = 1 << 30, 1 << 30
+_TREE = "files"
+_MOST_MAPS = 64 << 20
 
 
 class Unavailable(Exception):
@@ -165,8 +171,8 @@ class _Perf:
             self._child: Child = custody.spawn(
                 [
                     *prefix(RECORDING), perf, "record", "--output", str(self.file), "--pid", str(pid), "--delay=-1",
-                    "--no-buildid-cache", "--clockid=mono", f"--control=fifo:{control},{answers}", f"--max-size={_LARGEST}B",
-                    *options,
+                    "--no-buildid", "--no-buildid-cache", "--clockid=mono", f"--control=fifo:{control},{answers}",
+                    f"--max-size={_LARGEST}B", *options,
                 ],
                 dict(os.environ) | {"LC_ALL": "C"}, self._log,
             )  # fmt: skip
@@ -243,20 +249,65 @@ def switches(pid: int) -> tuple[int, int]:
     return found, threads
 
 
+def copy_mapped_files(pid: int, scratch: Path) -> None:
+    """Copy the code that a process has mapped to a tree below ``scratch``, where :func:`script` has perf look for it.
+
+    perf unwinds by what it reads there, without our rights, so that it must be able to read it. Files that cannot be had, or
+    are too large, are left out: their frames end a stack.
+    """
+    tree = scratch / _TREE
+    tree.mkdir(mode=0o755)
+    root, left = target_files.root_of(pid), _COPIES
+    with open(f"/proc/{pid}/maps", errors="surrogateescape") as maps:
+        lines = maps.read(_MOST_MAPS).splitlines()
+    parts = (line.split(maxsplit=5) for line in lines)
+    for path in dict.fromkeys(part[5] for part in parts if len(part) == 6 and "x" in part[1] and part[5].startswith("/")):
+        try:
+            fd = target_files.open_file(root, inside.own(pid, path))
+        except OSError:
+            continue
+        with open(fd, "rb") as file:
+            size = os.fstat(fd).st_size
+            if ".." in path.split("/") or size > min(left, _LARGEST_COPY):
+                continue
+            left -= size
+            copy = tree / path.lstrip("/")
+            copy.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+            with copy.open("wb") as target:
+                shutil.copyfileobj(file, target, 1 << 20)
+            copy.chmod(0o444)
+
+
+def _start_reader(words: list[str], file: Path, errors: BinaryIO) -> "subprocess.Popen[str]":
+    """Start perf on a recording as the unprivileged user: what it reads was written by a target."""
+    scratch = file.parent
+    scratch.chmod(0o711)  # reached by its descriptor, not by its path
+    file.chmod(0o444)
+    return subprocess.Popen(
+        [shutil.which("perf") or "perf", words[0], "--input", file.name, "--force", *words[1:]],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True, errors="replace", cwd=scratch,
+        env={"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LC_ALL": "C", "HOME": "/nonexistent"},
+        preexec_fn=sandbox.limit_process, **sandbox.popen_as_unprivileged(),
+    )  # fmt: skip
+
+
 @contextmanager
 def script(file: Path) -> Iterator[Iterator[str]]:
     """A recording as text, line by line, stacks unwound. Failure if it breaks."""
-    perf = shutil.which("perf") or "perf"
     log = file.with_suffix(".script.log")
+    words = [
+        "script",
+        "--no-inline",
+        "--ns",
+        "--show-switch-events",
+        "--show-lost-events",
+        "--symfs",
+        _TREE,
+        "--fields",
+        _FIELDS,
+    ]
     with log.open("wb") as errors:
-        process = subprocess.Popen(
-            [
-                perf, "script", "--input", str(file), "--force", "--no-inline", "--ns",
-                "--show-switch-events", "--show-lost-events", "--fields", _FIELDS,
-            ],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, env=dict(os.environ) | {"LC_ALL": "C"},
-            text=True, errors="replace",
-        )  # fmt: skip
+        process = _start_reader(words, file, errors)
     assert process.stdout
     try:
         yield iter(process.stdout)
@@ -272,11 +323,9 @@ def script(file: Path) -> Iterator[Iterator[str]]:
 
 def throttled(file: Path) -> int:
     """How often the kernel suspended a recording for too many events, by perf's own count."""
-    done = subprocess.run(
-        [shutil.which("perf") or "perf", "report", "--input", str(file), "--force", "--stats"],
-        capture_output=True, text=True, errors="replace", check=False, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
-    return _count(done.stdout, "THROTTLE events:")
+    with file.with_suffix(".report.log").open("wb") as errors, _start_reader(["report", "--stats"], file, errors) as process:
+        text, _ = process.communicate()
+    return _count(text, "THROTTLE events:")
 
 
 def _count(text: str, name: str) -> int:

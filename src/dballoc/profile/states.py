@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from dballoc import readers
 from dballoc.allocators import identify, running
 from dballoc.catalogue import waits as catalogue
 from dballoc.errors import Failure
@@ -55,7 +56,7 @@ def watch(pid: int, seconds: float, alive: Callable[[], None] = lambda: None) ->
             raise Failure(running.refusal(pid, error)) from None
         for task in tasks:
             try:
-                text = Path(f"/proc/{pid}/task/{task}/{source}").read_text()
+                text = readers.text_of_process(f"/proc/{pid}/task/{task}/{source}")
             except OSError:
                 continue  # it has just ended
             seen[read(text, names) if source == "syscall" else (text or RUNNING, 0)] += 1
@@ -70,13 +71,13 @@ def _source(pid: int, named: bool) -> str:
     home = Path(f"/proc/{pid}")
     refused: OSError | None = None
     try:
-        if named and (home / "syscall").read_text():
+        if named and readers.text_of_process(home / "syscall"):
             return "syscall"
     except OSError as error:
         refused = error
     try:
         # 0 means that it is not told, or that the thread runs.
-        if any((task / "wchan").read_text() not in ("", "0") for task in (home / "task").iterdir()):
+        if any(readers.text_of_process(task / "wchan") not in ("", "0") for task in (home / "task").iterdir()):
             return "wchan"
     except OSError as error:
         refused = error

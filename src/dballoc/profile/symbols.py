@@ -1,38 +1,34 @@
-"""Names for the addresses of a process, found outside it in the files that it has mapped, by Sentry's library symbolic.
+"""Names for the addresses of a process, found outside it in the files that it has mapped.
 
-A server's table of functions is turned once into symbolic's lookup format, and kept by build-id below dballoc's cache. The
-symbol tables alone are used unless lines are asked for: MySQL 8.0.33 with its debug information takes 16 s of CPU and 700 MB
-that way, 0.4 s and 110 MB without, and its names are the same but for inlined functions, which perf is told to leave out too.
+The files may be hostile: they are opened inside the process's root, and read by a child without rights
+(:mod:`dballoc.profile.symbol_tables`). A server's table of functions is turned once into symbolic's
+lookup format, and kept below dballoc's cache. The symbol tables alone are used unless lines are asked
+for: MySQL 8.0.33 with its debug information takes 16 s of CPU and 700 MB that way, 0.4 s and 110 MB
+without, and its names are the same but for inlined functions, which perf is told to leave out too.
 """
 
-import mmap
 import os
 import secrets
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib import metadata
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
-
-from cffi import FFI
-from symbolic.debuginfo import Archive
-from symbolic.exceptions import SymbolicError
-from symbolic.symcache import SYMCACHE_LATEST_VERSION, SymCache
+from typing import NamedTuple
 
 from dballoc.errors import UsageError
-from dballoc.host import places
-from dballoc.profile import debuginfo, image, names
-from dballoc.profile.image import Image, Unreadable
+from dballoc.host import places, target_files
+from dballoc.host.sandbox import Sandbox, SandboxError
+from dballoc.profile import debuginfo
+from dballoc.profile.debuginfo import File
+from dballoc.profile.image import Image
 from dballoc.profile.model import Frame
+
+# Of symbolic's tables; another one in the cache is not read.
+_FORMAT = metadata.version("symbolic")
 
 # What /proc/PID/maps appends to the path of a file that was removed or replaced.
 _DELETED = " (deleted)"
-
-# What symbolic raises of a broken file: its own errors, or an archive of nothing.
-_BROKEN = (SymbolicError, StopIteration, LookupError, OSError, ValueError)
-
-# They have no size, so symbolic lets them reach to the next function: over calls of other libraries (.plt), or whatever was
-# stripped.
-_SIZELESS = ("_init", "_fini")
 
 _NOWHERE = Frame("[unknown]", named=False)
 _ANONYMOUS = Frame("[anonymous]", named=False)
@@ -50,10 +46,17 @@ class Mapped(NamedTuple):
     build_id: str = ""
 
 
-class _Module(NamedTuple):
+@dataclass(frozen=True)
+class _Module:
+    """A mapped file: what it says of itself, and who knows its functions; None where its symbols cannot be read.
+
+    ``base``: the address that the symbols count from; ``complete``: all functions have symbols.
+    """
+
     image: Image
-    source: Image  # where its symbols are: the same, or a debug file
-    table: Any  # symbolic's SymCache; None if it could not be made
+    parser: Sandbox | None
+    base: int
+    complete: bool
 
 
 class Symbols:
@@ -82,7 +85,13 @@ class Symbols:
             return (_ANONYMOUS,)
         if mapped.path.startswith("["):
             return (Frame(mapped.path, mapped.path, named=False),)
-        offset = address - mapped.start + mapped.offset
+        return self._resolve_mapped(mapped, address - mapped.start + mapped.offset)
+
+    def resolve_offset(self, path: str, offset: int) -> Frame:
+        """The function at an offset of a file, as far as the file is what lies there now."""
+        return self._resolve_mapped(Mapped(0, 0, 0, path), offset)[-1]
+
+    def _resolve_mapped(self, mapped: Mapped, offset: int) -> tuple[Frame, ...]:
         key = mapped.path, mapped.build_id, offset
         if key not in self._frames:
             self._frames[key] = self._look_up(mapped, offset)
@@ -101,15 +110,26 @@ class Symbols:
         if module is None:
             return (Frame(f"{name}+{offset:#x}", name, named=False),)
         address = module.image.address(offset)
-        found = _frames(module.table, address - module.source.base, name) if module.table else ()
-        if found:
-            return found
-        if module.table and not module.source.complete:
+        frames = self._ask(mapped, module, address - module.base, name)
+        if frames:
+            return frames
+        if module.parser and not module.complete:
             self._note(
                 f"{mapped.path}: only its exported functions have names, the others print as {name}+0x…; the package with its "
                 "debug symbols brings them, or DEBUGINFOD_URLS"
             )
         return (Frame(f"{name}+{address:#x}", name, named=False),)
+
+    def _ask(self, mapped: Mapped, module: _Module, address: int, name: str) -> tuple[Frame, ...]:
+        if module.parser is None or not 0 <= address < 2**64:
+            return ()
+        try:
+            functions = module.parser.call("look_up", [], address, name)
+        except SandboxError as error:
+            self._give_up(mapped, str(error))
+            self._modules[mapped.path, mapped.build_id] = replace(module, parser=None)
+            return ()
+        return tuple(Frame(str(function), name, file=str(file), line=int(line)) for function, file, line in functions)
 
     def _module(self, mapped: Mapped) -> _Module | None:
         key = mapped.path, mapped.build_id
@@ -118,107 +138,117 @@ class Symbols:
         return self._modules[key]
 
     def _open(self, mapped: Mapped) -> _Module | None:
-        found = self._image(mapped)
-        if found is None:
+        parser = Sandbox("dballoc.profile.symbol_tables")
+        file = self._file(mapped, parser)
+        if file is None:
+            parser.close()
             return None
         path = mapped.path.removesuffix(_DELETED)
-        source = found
-        if not found.complete:
-            source = debuginfo.find(found, path, self.root, self.notes) or found
+        source = file
+        if not file.image.complete:
+            source = debuginfo.find(parser, file.image, path, self.root, self.notes) or file
         try:
-            return _Module(found, source, _table(source, self.lines))
-        except _BROKEN as error:
-            self._note(f"{path}: its symbols cannot be read, so its functions have no names: {str(error).splitlines()[0]}")
-            return _Module(found, source, None)
+            _load_table(parser, source, self.lines)
+            return _Module(file.image, parser, source.image.base, source.image.complete)
+        except SandboxError as error:
+            self._give_up(mapped, str(error))
+            parser.close()
+            return _Module(file.image, None, 0, complete=False)
+        finally:
+            for fd in {file.fd, source.fd}:
+                os.close(fd)
 
-    def _image(self, mapped: Mapped) -> Image | None:
-        """The file that is mapped; None, with a note, if it is not to be had any more."""
+    def _file(self, mapped: Mapped, parser: Sandbox) -> File | None:
+        """The file that is mapped, open; None, with a note, if it is not to be had any more."""
         path = mapped.path.removesuffix(_DELETED)
         deleted = path != mapped.path
         there = ""
         try:
-            found = image.read(self.root / path.lstrip("/"))
-            if found.build_id == mapped.build_id or not (mapped.build_id or deleted):
-                return found
-            there = found.build_id
-        except Unreadable as error:
+            file = _describe(parser, target_files.open_file(self.root, path))
+            if file.image.build_id == mapped.build_id or not (mapped.build_id or deleted):
+                return file
+            there = file.image.build_id
+            os.close(file.fd)
+        except (OSError, SandboxError) as error:
             if not deleted:
-                self._note(f"{path}: {error}, so its functions have no names")
+                reason = error.strerror if isinstance(error, OSError) else error
+                self._note(f"{path}: {reason or error}, so its functions have no names")
         # The mapped file itself, while the process lives and we may (CAP_CHECKPOINT_RESTORE, proc(5)).
         try:
-            found = image.read(self.root.parent / "map_files" / f"{mapped.start:x}-{mapped.end:x}")
-            if found.build_id == mapped.build_id or not mapped.build_id:
-                return found
-        except Unreadable:
+            link = self.root.parent / "map_files" / f"{mapped.start:x}-{mapped.end:x}"
+            file = _describe(parser, target_files.open_link(os.fspath(link)))
+            if file.image.build_id == mapped.build_id or not mapped.build_id:
+                return file
+            os.close(file.fd)
+        except (OSError, SandboxError):
             pass
         if deleted or there:
             now = f" (build-id {there[:12]} now, {mapped.build_id[:12]} mapped)" if there and mapped.build_id else ""
             self._note(f"{path}: replaced since it was mapped{now}, so its functions have no names; restart the process")
         return None
 
+    def _give_up(self, mapped: Mapped, reason: str) -> None:
+        path = mapped.path.removesuffix(_DELETED)
+        self._note(f"{path}: its symbols cannot be read, so its functions have no names: {reason}")
+
     def _note(self, line: str) -> None:
         if line not in self.notes:
             self.notes.append(line)
 
 
-def _frames(table: Any, address: int, module: str) -> tuple[Frame, ...]:
-    if not 0 <= address < 2**64:
-        return ()
+def _describe(parser: Sandbox, fd: int) -> File:
+    """An open file with what it says of itself. SandboxError, with the file closed, if it is no ELF file."""
     try:
-        # symbolic has the innermost first.
-        found = list(reversed(table.lookup(address)))
-    except _BROKEN:
-        return ()
-    said = [(f, names.public(f.symbol, module)) for f in found if f.symbol and f.symbol not in _SIZELESS]
-    return tuple(Frame(names.readable(name), module, file=f.full_path or "", line=f.line) for f, name in said)
+        return File(fd, debuginfo.describe(parser, fd))
+    except BaseException:
+        os.close(fd)
+        raise
 
 
-def _table(source: Image, lines: bool) -> Any:
-    """The lookup table of a file; from the cache, if it has a build-id by which to find it there."""
+def _load_table(parser: Sandbox, source: File, lines: bool) -> None:
+    """Have the sandbox read the lookup table of a file that is kept in the cache, or make it. SandboxError if it cannot."""
     kept = _kept(source, lines)
-    if kept is not None and kept.exists():
-        try:
-            return SymCache.open(os.fspath(kept))
-        except _BROKEN:
-            pass  # a broken one is made anew
-    table = _made(source, lines)
-    if kept is not None:
-        fresh = kept.with_name(f".{secrets.token_hex(6)}")
-        try:
-            with fresh.open("wb") as f:
-                table.dump_into(f)
-            fresh.replace(kept)
-        except OSError:
-            fresh.unlink(missing_ok=True)  # a full disk: slower the next time
-    return table
+    if kept is not None and _read_kept(parser, kept):
+        return
+    if kept is None:
+        parser.call("make_table", [source.fd], lines, source.image.names)
+        return
+    fresh = kept.with_name(f".{secrets.token_hex(6)}")
+    fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        parser.call("make_table", [source.fd, fd], lines, source.image.names)
+        fresh.replace(kept)
+    finally:
+        os.close(fd)
+        fresh.unlink(missing_ok=True)
 
 
-def _kept(source: Image, lines: bool) -> Path | None:
-    if not source.build_id:
+def _read_kept(parser: Sandbox, kept: Path) -> bool:
+    try:
+        fd = os.open(kept, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        parser.call("read_table", [fd])
+        return True
+    except SandboxError:
+        return False  # a broken one is made anew
+    finally:
+        os.close(fd)
+
+
+def _kept(source: File, lines: bool) -> Path | None:
+    """Where the table of a file is kept. By its inode too: any file may claim any build-id."""
+    if not source.image.build_id:
         return None
     try:
         home = places.cache() / "symbols"
         home.mkdir(exist_ok=True)
     except (UsageError, OSError):
         return None
-    kind = f"{'all' if source.complete else 'exported'}-{'lines' if lines else 'functions'}"
+    kind = f"{'all' if source.image.complete else 'exported'}-{'lines' if lines else 'functions'}"
+    status = os.fstat(source.fd)
+    identity = f"{status.st_dev:x}-{status.st_ino:x}-{status.st_size:x}-{status.st_mtime_ns:x}"
     # The table counts from where the file is loaded, which patchelf moves (a fetched server was relinked) and the build-id does
     # not tell.
-    return home / f"{source.build_id}-{source.base:x}-{kind}-{SYMCACHE_LATEST_VERSION}.symcache"
-
-
-def _made(source: Image, lines: bool) -> Any:
-    if lines:
-        return SymCache.from_object(next(Archive.open(os.fspath(source.path)).iter_objects()))
-    # symbolic reads debug information wherever it sees any, so it is shown none: in a private copy of the pages that hold the
-    # sections' names, those of debug information have others.
-    with source.path.open("rb") as f:
-        view = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_COPY)
-    start, size = source.names
-    hidden = view[start : start + size].replace(b".debug_", b".hidden").replace(b".zdebug_", b".zhidden")
-    view[start : start + size] = hidden
-    buffer = FFI().from_buffer(view)
-    archive = Archive.from_bytes(buffer)
-    table = SymCache.from_object(next(archive.iter_objects()))
-    del archive  # before the bytes that it reads
-    return table
+    return home / f"{source.image.build_id[:64]}-{identity}-{source.image.base:x}-{kind}-{_FORMAT}.symcache"

@@ -81,7 +81,7 @@ def _method(watched: Watched) -> str:
     assert watched.switches
     facts = watched.switches.facts
     losses = ""
-    if "stacks" in facts:
+    if {"stacks", "stacks cut off", "records lost", "times throttled"} <= set(facts):
         losses = (
             f"; {facts['stacks']} call stacks, {facts['stacks cut off']} of them cut off; {facts['records lost']} records "
             f"lost, throttled {facts['times throttled']} times"
@@ -131,6 +131,8 @@ def _frames(watched: dict[str, Watched], after: str) -> Table:
 
 def _dominant(watched: dict[str, Watched]) -> list[Row]:
     switches = {name: one.switches for name, one in watched.items() if one.switches}
+    if not switches:
+        return []  # no profile of any variant can be read
     # One by /proc has times alone; shares of times and of counts are not compared.
     value = value_of(next(iter(switches.values())))
     return dominant({name: profile for name, profile in switches.items() if value_of(profile) == value}, value)

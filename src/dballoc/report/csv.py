@@ -15,6 +15,7 @@ from dballoc.analysis.published import Published
 from dballoc.report import contention, heap, imported
 from dballoc.report import published as post
 from dballoc.report.answer import verdict_words
+from dballoc.report.cells import plain_frame
 from dballoc.report.tables import CHANGES
 
 _FAULT = (
@@ -44,7 +45,8 @@ def write(
     if profiles:
         profiled = contention.frames(profiles) if isinstance(profiles, Contention) else heap.frames(profiles)
     for name, frame in (frames(campaign, comparisons) | beside | profiled).items():
-        frame.write_csv(directory / f"{name}.csv")
+        with (directory / f"{name}.csv").open("wb") as file:  # polars takes no name that is not UTF-8
+            plain_frame(frame).write_csv(file)
 
 
 def frames(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl.DataFrame]:

@@ -12,6 +12,7 @@ from dballoc.experiment import file
 from dballoc.experiment.units import format_duration, format_size
 from dballoc.report import tables
 from dballoc.report.answer import Answer, Line
+from dballoc.report.cells import plain
 from dballoc.report.charts import fit as chart
 from dballoc.report.charts.theme import Variants
 from dballoc.report.numbers import NOTHING, count, listing, mebibytes, number, with_unit
@@ -184,7 +185,7 @@ def write_csv(fits: Fits, directory: Path) -> None:
 def _csv(path: Path, columns: list[str], rows: list[list[Any]]) -> None:
     with path.open("w", encoding="utf-8", newline="") as f:
         writer = csv.writer(f)
-        writer.writerows([columns, *rows])
+        writer.writerows([[plain(cell) for cell in row] for row in [columns, *rows]])
 
 
 def dumps(fits: Fits) -> str:

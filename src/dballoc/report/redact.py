@@ -1,4 +1,4 @@
-"""Names that belong to whoever ran the campaign, replaced before anything is printed. Pure."""
+"""Names that belong to whoever ran the campaign, and values of secrets, replaced before anything is printed. Pure."""
 
 import json
 import re
@@ -12,6 +12,7 @@ import polars as pl
 from dballoc.analysis.campaign import Campaign
 from dballoc.experiment import file
 from dballoc.experiment.model import Experiment
+from dballoc.experiment.sensitive import HIDDEN, hide_argument, hide_in, is_secret
 
 HOST, USER, DOMAIN = "HOST", "USER", "DOMAIN"
 
@@ -50,7 +51,8 @@ class Redaction:
         self._directories = sorted(filter(None, known), key=len, reverse=True)
 
     def text(self, text: str) -> str:
-        """``text`` with names and paths replaced; of a path the last part stays."""
+        """``text`` with names and paths replaced, and values of secrets hidden; of a path the last part stays."""
+        text = hide_in(text)
         for directory in self._directories:
             text = text.replace(directory + "/", "…/")
         text = _BUILDER.sub(rf"\1({USER}@{HOST})", text)
@@ -59,15 +61,23 @@ class Redaction:
         return self._word.sub(lambda m: self._names[m[0].lower()], text)
 
     def values(self, value: Any) -> Any:
-        """Every string within JSON; keys stay."""
+        """Every string within JSON, and the value of every key that is a secret's name; keys stay."""
         match value:
             case str():
                 return self.text(value)
             case list():
-                return [self.values(v) for v in value]
+                return [self.values(hide_argument(v) if isinstance(v, str) else v) for v in value]
             case dict():
-                return {k: self.values(v) for k, v in value.items()}
+                return {k: HIDDEN if v and is_secret(str(k)) else self.values(v) for k, v in value.items()}
         return value
+
+    def document(self, text: str) -> str:
+        """A text that may be JSON, which then stays JSON."""
+        try:
+            parsed = json.loads(text) if text[:1] in ("{", "[") else None
+        except (ValueError, RecursionError):
+            parsed = None
+        return self.text(text) if parsed is None else json.dumps(self.values(parsed))
 
     def _shorten(self, match: re.Match[str]) -> str:
         path = match[0]
@@ -80,7 +90,7 @@ def redact(campaign: Campaign) -> Campaign:
     """The campaign as strangers may see it. Numbers, variants and what they are stay."""
     r = _find(campaign)
     experiment = _experiment(campaign.experiment, r)
-    facts = {k: r.text(v) if k not in ("experiment", "environment") else v for k, v in campaign.facts.items()}
+    facts = {k: r.document(v) if k not in ("experiment", "environment") else v for k, v in campaign.facts.items()}
     environment = r.values(campaign.environment) | {"host": HOST}
     facts |= {"experiment": file.dump(experiment), "environment": json.dumps(environment)}
     return replace(

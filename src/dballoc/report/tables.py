@@ -220,7 +220,7 @@ def shapes(campaign: Campaign) -> Table:
                 fell = "none"
                 if s.collapse_threads is not None and s.collapse_share is not None:
                     fell = f"at {s.collapse_threads}: {percent(s.collapse_share, 0)} of the best before it"
-                at_top = percent(curve[top] / s.peak, 0) if top in curve else NOTHING
+                at_top = percent(curve[top] / s.peak, 0) if top in curve and s.peak else NOTHING
                 rows.append([workload, name, str(s.peak_threads), number(s.peak), at_top, fell])
     return Table(
         "Peaks and collapses",

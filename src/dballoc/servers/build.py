@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -12,6 +11,8 @@ from typing import Any
 from dballoc.catalogue import look_up, servers
 from dballoc.errors import UsageError
 from dballoc.fetch import reference, source, stock
+from dballoc.host.run_unprivileged import Unanswered, run_unprivileged
+from dballoc.host.user import server_user
 
 _SYSTEM_DIRECTORIES = ("/usr/sbin", "/usr/libexec", "/usr/local/sbin", "/usr/local/bin", "/usr/local/mysql/bin")
 _BASEDIR_DIRECTORIES = ("bin", "sbin", "libexec", "usr/sbin", "usr/bin")
@@ -101,11 +102,19 @@ def _in(root: Path, binaries: list[str]) -> Build | None:
 
 
 def _first(candidates: Iterable[Path], root: Path | None, family: str | None) -> Build | None:
+    user, closed = server_user(), None
     for candidate in candidates:
         if os.access(candidate, os.X_OK) and candidate.is_file():
+            if blocked := user.blocked_at(candidate):
+                closed = closed or (
+                    f"{candidate}: the server runs as {user.name}, which may not read {blocked}; open it, or move the server"
+                )
+                continue
             build = _identify(candidate.resolve(), root)
             if build and family in (None, build.family):
                 return build
+    if closed:
+        raise UsageError(closed)
     return None
 
 
@@ -115,12 +124,13 @@ def _any_binary(entry: dict[str, Any]) -> list[str]:
 
 
 def _identify(executable: Path, basedir: Path | None) -> Build | None:
+    """What an executable says of itself, which it is asked as the server user."""
     try:
-        done = subprocess.run([executable, "--version"], capture_output=True, text=True, timeout=60, check=False)
-    except (OSError, subprocess.TimeoutExpired):
+        done = run_unprivileged([executable, "--version"])
+    except Unanswered:
         return None
     found = re.search(r"Ver (\S+) ", done.stdout)
-    if done.returncode != 0 or not found:
+    if done.status != 0 or not found:
         return None
     family = next((name for name, e in servers().items() if e["mark"] in done.stdout), None)
     if family is None:

@@ -14,13 +14,15 @@ from pathlib import Path
 
 import myloginpath
 
+from dballoc import readers
 from dballoc.errors import UsageError
 
 # The groups that the clients of both families read; of what is said twice, the last counts.
 GROUPS = ("client", "client-server", "client-mariadb", "mysql", "mariadb-client")
 _ESCAPES = {"b": "\b", "t": "\t", "n": "\n", "r": "\r", "s": " ", "\\": "\\", '"': '"', "'": "'"}
 _ENVIRONMENT = {"MYSQL_PWD": "password", "MYSQL_HOST": "host", "MYSQL_TCP_PORT": "port", "MYSQL_UNIX_PORT": "socket"}
-_DEPTH = 10
+# Of option files: how deep they include each other, how many there are in all, and bytes of each.
+_DEPTH, _FILES, _MOST = 10, 200, readers.MIB
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,11 @@ def find(login_path: str | None = None, environ: Mapping[str, str] = os.environ,
     found |= read_option_file(home / ".my.cnf")
     found |= _login_paths(login_path, Path(environ.get("MYSQL_TEST_LOGIN_FILE") or home / ".mylogin.cnf"))
     port = found.get("port") or None
-    if port is not None and not port.isdigit():
-        raise UsageError(f"port {port!r} in your client settings is not a number")
+    if port is not None and not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 2**16):
+        raise UsageError(f"port {readers.shown(port)} in your client settings is not a number from 1 to 65535")
+    for key, value in found.items():
+        if "\0" in value or readers.printable(value) != value:
+            raise UsageError(f"{key} in your client settings has a NUL in it, or is not UTF-8: correct it in ~/.my.cnf")
     return Credentials(
         found.get("user") or _our_name(), found.get("password"), found.get("host"), int(port) if port else None,
         found.get("socket"),
@@ -62,31 +67,43 @@ def _our_name() -> str:
         return str(os.geteuid())  # a container's user often has no name
 
 
-def read_option_file(path: Path, depth: int = 0) -> dict[str, str]:
+def read_option_file(path: Path, depth: int = 0, budget: list[int] | None = None) -> dict[str, str]:
     """What the clients' groups of an option file say; nothing if it is not there, or if everybody may write it.
 
     !include and !includedir are followed.
     """
+    budget = budget if budget is not None else [_FILES]
+    budget[0] -= 1  # files that include each other twice are read 2^10 times within _DEPTH
     try:
-        if path.stat().st_mode & stat.S_IWOTH or depth > _DEPTH:
+        if depth > _DEPTH or budget[0] < 0 or path.stat().st_mode & stat.S_IWOTH:
             return {}
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
+        # What is no plain file (a FIFO would block) or too large is passed over, as what is not there.
+        text = readers.text(path, _MOST, errors="replace") if readers.regular(path) else ""
+    except (OSError, ValueError, readers.Unfit):
         return {}
     found: dict[str, str] = {}
     for group, name, value in parse(text):
         if name == "!include":
-            found |= read_option_file(path.parent / value, depth + 1)
+            found |= read_option_file(path.parent / (value or ""), depth + 1, budget)
         elif name == "!includedir":
-            for more in sorted((path.parent / value).glob("*.cnf")):
-                found |= read_option_file(more, depth + 1)
+            for more in _files(path.parent / (value or "")):
+                found |= read_option_file(more, depth + 1, budget)
         elif group in GROUPS:
-            found[name] = value
+            found[name.removeprefix("loose-")] = value or ""
     return found
 
 
-def parse(text: str) -> Iterator[tuple[str, str, str]]:
-    """(group, name, value) of each line of an option file; directives come as a name that begins with ``!``."""
+def _files(directory: Path) -> list[Path]:
+    try:
+        return sorted(directory.glob("*.cnf"))[:_FILES]
+    except (OSError, ValueError):
+        return []
+
+
+def parse(text: str) -> Iterator[tuple[str, str, str | None]]:
+    """(group, name, value) of each line of an option file; directives come as a name that begins with ``!``, a name without
+    ``=`` has no value.
+    """
     group = ""
     for raw in text.splitlines():
         line = raw.strip()
@@ -98,8 +115,8 @@ def parse(text: str) -> Iterator[tuple[str, str, str]]:
             directive, _, argument = line.partition(" ")
             yield group, directive, argument.strip()
         else:
-            name, _, value = line.partition("=")
-            yield group, name.strip().replace("_", "-").removeprefix("loose-"), _unquote(value.strip())
+            name, equals, value = line.partition("=")
+            yield group, name.strip().replace("_", "-"), _unquote(value.strip()) if equals else None
 
 
 def _unquote(value: str) -> str:
@@ -118,6 +135,10 @@ def _login_paths(wanted: str | None, path: Path) -> dict[str, str]:
         if group is None:
             continue
         try:
+            if path.stat().st_size > _MOST:  # OSError where it is not there, or not ours to see
+                raise readers.Unfit("too large for a login path file")
+            if not readers.regular(path):
+                raise readers.Unfit("not a login path file: no regular file")
             found |= {k: str(v) for k, v in myloginpath.parse(group, str(path)).items() if v is not None}
         except NoSection:
             if group == wanted:
@@ -125,6 +146,10 @@ def _login_paths(wanted: str | None, path: Path) -> dict[str, str]:
         except OSError as error:
             if wanted is not None:
                 raise UsageError(f"--login-path {wanted}: {path}: {error.strerror}") from None
-        except (ValueError, TypeError, AttributeError) as error:
-            raise UsageError(f"{path}: not a login path file of mysql_config_editor: {error}") from None
+        except readers.Unfit as error:
+            raise UsageError(f"{path}: {error}") from None
+        except Exception as error:  # of the library that deciphers it, which was not made for other files
+            raise UsageError(
+                f"{path}: not a login path file of mysql_config_editor: {readers.printable(readers.reason(error))[:200]}"
+            ) from None
     return found

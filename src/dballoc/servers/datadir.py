@@ -1,17 +1,23 @@
 """A data directory of the user's: is it one, is it at rest, what identifies it. It is only ever read."""
 
+import errno
 import fcntl
 import hashlib
 import os
 import re
+import stat
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
+from dballoc import readers
 from dballoc.errors import UsageError
 
 # What servers lock for as long as they run.
 _LOCKED = ("ibdata1", "aria_log_control", "mysql.ibd", "undo_001", "ib_logfile0")
+# Servers nest their data a few levels; xtrabackup's word is a line.
+_DEEPEST, _LONGEST = 16, 1 << 16
 # What a copy has no use for: binary and relay logs, sockets, what was written for one start or one host.
 _LEFT = re.compile(
     r"(.*-bin|binlog|.*relay-bin.*)\.(\d{6,}|index|state)|.*\.(pid|sock|lock|err)|ibtmp\d+|#innodb_temp|auto\.cnf|mysqld-auto\.cnf"
@@ -37,7 +43,7 @@ def check(path: Path, where: str) -> None:
             f"{where} {path}: a server{f' (process {user})' if user > 0 else ''} is running on it; stop it, or give a copy"
         )
     for name in _BACKUPS:
-        if name in names and "prepared" not in (path / name).read_text(errors="replace"):
+        if name in names and "prepared" not in _text(path / name):
             raise UsageError(f"{where} {path}: a backup that is not prepared; run mariadb-backup or xtrabackup --prepare first")
     for entry in files(path):
         if entry.name.endswith(".isl"):
@@ -57,7 +63,7 @@ def in_use(path: Path) -> int | None:
     """
     for name in _LOCKED:
         try:
-            with (path / name).open("rb") as f:
+            with _opened(path / name) as f:
                 asked = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
                 kind, _, _, _, pid = struct.unpack("hhqqi", fcntl.fcntl(f, fcntl.F_GETLK, asked)[: struct.calcsize("hhqqi")])
         except OSError:
@@ -70,7 +76,7 @@ def in_use(path: Path) -> int | None:
             if (
                 home.name.isdigit()
                 and (home / "cwd").samefile(path)
-                and (home / "comm").read_text().startswith(("mariadbd", "mysqld"))
+                and readers.text_of_process(home / "comm").startswith(("mariadbd", "mysqld"))
             ):
                 return int(home.name)
         except OSError:
@@ -78,15 +84,34 @@ def in_use(path: Path) -> int | None:
     return None
 
 
-def files(path: Path) -> Iterator[os.DirEntry[str]]:
-    """All files of it that a copy needs, in a fixed order; links are followed."""
+def files(path: Path, depth: int = 1) -> Iterator[os.DirEntry[str]]:
+    """All files of it that a copy needs, in a fixed order; links are followed. UsageError for links that lead in a circle."""
+    if depth > _DEEPEST:
+        raise UsageError(f"{path}: more than {_DEEPEST} directories deep, or a link that leads in a circle; no data directory")
     for entry in sorted(os.scandir(path), key=lambda e: e.name):
         if _LEFT.fullmatch(entry.name):
             continue
         if entry.is_dir():
-            yield from files(Path(entry.path))
+            yield from files(Path(entry.path), depth + 1)
         elif entry.is_file():
             yield entry
+
+
+def _opened(path: Path) -> BinaryIO:
+    """A regular file to read. OSError for anything else: a pipe that its owner put there would not let us go."""
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
+    return open(number, "rb")
+
+
+def _text(path: Path) -> str:
+    try:
+        with _opened(path) as f:
+            return f.read(_LONGEST).decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def parts(path: Path) -> list[Path]:

@@ -1,14 +1,15 @@
 """What a server reads from its option files, asked of the server itself: ``--print-defaults``."""
 
-import os
 import re
-import subprocess
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from dballoc.errors import UsageError
+from dballoc.host import places
+from dballoc.host.ownership import remove
+from dballoc.host.run_unprivileged import Unanswered, run_unprivileged
+from dballoc.host.user import server_user
 from dballoc.servers.build import Build
+from dballoc.servers.option_file_copies import Copies
 
 # Values may hold anything; only an option begins with two dashes after a space.
 _NEXT = re.compile(r" (?=--[A-Za-z])")
@@ -17,41 +18,32 @@ _ERROR = re.compile(r".*\[error\]|error|could not|unknown")
 _STAMP = re.compile(r"^(.*\[ERROR\] )?(\[MY-\d+\] \[\w+\] )?(\S*(mariadbd|mysqld): )?(error: )?", re.IGNORECASE)
 
 
-class Unreadable(Exception):
-    """The server's complaint about its option files."""
-
-
 def of_file(build: Build, path: Path) -> list[str]:
-    """The server's arguments from an option file, what it includes too. UsageError in one line for a bad one."""
-    shown = os.fspath(path)
-    path = path.expanduser().absolute()
-    try:
-        with path.open("rb"):
-            pass
-    except OSError as error:
-        raise UsageError(f"--defaults-file {shown}: {error.strerror}") from None
-    try:
-        return printed([os.fspath(build.executable)], [f"--defaults-file={path}"], {})
-    except Unreadable as error:
-        raise UsageError(f"--defaults-file {shown}: {build.title} cannot read it: {error}") from None
+    """The server's arguments from an option file, what it includes too. UsageError in one line for a bad one.
 
-
-def printed(command: Sequence[str], switches: Sequence[str], environ: Mapping[str, str], **how: Any) -> list[str]:
-    """The arguments that ``command`` (a server, maybe behind a prefix) prints for its option files.
-
-    ``switches``: --defaults-file and its kin; ``how``: for :func:`subprocess.run`. Unreadable in the server's words.
+    The server reads a copy, as the server user: root's may have files that nobody else can read.
     """
-    env = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), **environ}
+    user = server_user()
+    directory = places.make_run_directory(lambda _: None)
+    user.show(directory)
+    copies = Copies(directory, user)
     try:
-        done = subprocess.run(
-            [*command, *switches, "--print-defaults"], capture_output=True, text=True, errors="replace", env=env,
-            timeout=60, check=False, **how,
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise Unreadable(str(error)) from None
-    if done.returncode != 0:
-        raise Unreadable(complaint(done.stderr or done.stdout))
-    head, _, rest = done.stdout.partition("following arguments:\n")
+        copy = copies.add(path.expanduser().absolute())
+        done = run_unprivileged([build.executable, f"--defaults-file={copy}", "--print-defaults"])
+        if done.status != 0:
+            said = copies.as_written(complaint(done.stderr or done.stdout))
+            raise UsageError(f"{build.title} cannot read it: {said}")
+        return parse_printed(done.stdout)
+    except (UsageError, Unanswered) as error:
+        text = str(error).removeprefix(f"{path.expanduser().absolute()}: ")
+        raise UsageError(f"--defaults-file {path}: {text}") from None
+    finally:
+        remove(directory)
+
+
+def parse_printed(text: str) -> list[str]:
+    """The arguments in what a server prints of its option files. Pure."""
+    head, _, rest = text.partition("following arguments:\n")
     return [word.rstrip() for word in _NEXT.split(" " + rest.strip("\n")) if word.strip()] if rest and head else []
 
 

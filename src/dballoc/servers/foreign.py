@@ -9,17 +9,21 @@ from typing import get_args
 
 from dballoc.catalogue import foreign_options
 from dballoc.experiment.model import Engine
-from dballoc.servers.options import EMPTY, bare, is_reserved, normal
+from dballoc.experiment.sensitive import hide_in, is_sensitive
+from dballoc.servers.options import EMPTY, bare, is_name, is_reserved, normal
 
 _ENGINE = ("default-storage-engine", "storage-engine")
 _PLUGINS = ("plugin-load", "plugin-load-add", "early-plugin-load")
 _A_PATH = re.compile(r"(/|~/|\.\.?/).*", re.DOTALL)
 _PATHS, _PRIVATE, _PLUGIN = "paths", "network and identity", "plugins"
+_SECRET, _NO_NAME = "secrets", "names that are no option's"
+# A name as it is shown: another's text, which may be anything.
+_SHOWN = re.compile(r"[\w.=+-]{1,80}", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Taken:
-    """What goes into ``[server]``, and by group what was left out."""
+    """What goes into ``[server]``, and by group the names of what was left out; never a value of it."""
 
     options: dict[str, str]
     init_options: dict[str, str]
@@ -56,16 +60,20 @@ def take(given: Iterable[tuple[str, str]], plugins: Path | None) -> Taken:
     engine = None
     for raw, value in given:
         name, inner = normal(raw), bare(raw)
-        if inner in _ENGINE:
+        if not is_name(raw):
+            left.setdefault(_NO_NAME, []).append(_shown(name))
+        elif is_sensitive(name) or hide_in(value) != value:
+            left.setdefault(_SECRET, []).append(_shown(name))
+        elif inner in _ENGINE:
             engine = value.lower() if value.lower() in get_args(Engine) else engine
         elif inner in _PLUGINS:
             for entry in filter(None, value.split(";")):
                 if _wanted_plugin(entry, plugins, rules["plugins"]["leave"]):
                     libraries.append(entry)
                 else:
-                    left.setdefault(_PLUGIN, []).append(entry)
+                    left.setdefault(_PLUGIN, []).append(entry if _SHOWN.fullmatch(entry) else "…")
         elif (group := _left_out(inner, value, rules)) is not None:
-            left.setdefault(group, []).append(name.replace("-", "_"))
+            left.setdefault(group, []).append(_shown(name))
         else:
             place = init if _matches(inner, rules["init"]["options"]) else options
             place[name.replace("-", "_")] = value
@@ -74,11 +82,17 @@ def take(given: Iterable[tuple[str, str]], plugins: Path | None) -> Taken:
     return Taken(options, init, engine, left)
 
 
+def _shown(name: str) -> str:
+    return name.replace("-", "_") if _SHOWN.fullmatch(name) else "…"
+
+
 def _left_out(name: str, value: str, rules: dict) -> str | None:
+    # As servers call the switch of a plugin whose name is another option's.
+    names = {name, re.sub("^(plugin-)+", "", name)}
     for group in rules["leave"]:
-        if _matches(name, group["options"]):
+        if any(_matches(each, group["options"]) and not _matches(each, group.get("keep", [])) for each in names):
             return str(group["what"])
-    if is_reserved(name):
+    if any(map(is_reserved, names)):
         return _PRIVATE
     return _PATHS if _A_PATH.fullmatch(value.strip("'\"")) else None
 
@@ -90,7 +104,7 @@ def _matches(name: str, patterns: list[str]) -> bool:
 def _wanted_plugin(entry: str, plugins: Path | None, leave: list[str]) -> bool:
     """``name=file`` or ``file``, with or without ``.so``."""
     file = entry.rpartition("=")[2].removesuffix(".so")
-    if _matches(entry.lower(), leave) or plugins is None or "/" in file:
+    if _matches(entry.lower(), leave) or plugins is None or "/" in file or not _SHOWN.fullmatch(file):
         return False
     return (plugins / f"{file}.so").exists()
 

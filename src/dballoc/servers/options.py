@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dballoc.errors import UsageError
+from dballoc.experiment import sensitive
 from dballoc.servers.build import Build
 
 # What keeps a private server private; a user's option must not undo it.
@@ -43,12 +44,39 @@ def normal(option: str) -> str:
 
 
 def check(options: dict[str, str], where: str) -> None:
-    """UsageError for an option that dballoc sets itself, however it is spelled, and for what is no option's name."""
+    """UsageError for an option that dballoc sets itself, however it is spelled, for what is no option's name, and for one
+    with a secret.
+    """
     for option in options:
-        if not _NAME.fullmatch(normal(option)):
+        if not is_name(option):
             raise UsageError(f"{where}: {option!r} is not an option's name")
+    check_secrets(options, where)
+    for option in options:
         if is_reserved(option):
             raise UsageError(f"{where}: option {option!r} is set by dballoc itself, so that the server stays private")
+
+
+def check_secrets(options: dict[str, str], where: str) -> None:
+    """UsageError for an option with a secret: everybody on the host may read a server's command line, and results are kept.
+
+    The value is never said.
+    """
+    for option, value in options.items():
+        why = None
+        if sensitive.is_secret(option):
+            why = "is one for secrets or for other hosts"
+        elif sensitive.hide_in(value) != value:
+            why = "has a password in its value"
+        if why:
+            raise UsageError(
+                f"{where}: option {option!r} {why}; it would stand in the server's command line and in the results, and a "
+                "private server has no use for it: remove it"
+            )
+
+
+def is_name(option: str) -> bool:
+    """Whether it can be an option's name."""
+    return _NAME.fullmatch(normal(option)) is not None
 
 
 def is_reserved(option: str) -> bool:

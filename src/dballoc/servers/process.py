@@ -1,33 +1,27 @@
 """A running server, read from outside: its executable, its arguments, what its option files gave, its own word.
 
-Only reads: /proc, the server's own ``--print-defaults`` run as the server's user, and SELECTs over its socket.
+Only reads: /proc, its option files, and SELECTs over its socket. Nothing of it is run.
 """
 
 import contextlib
 import os
-import socket
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 import pymysql
 from pymysql.cursors import Cursor
 
+from dballoc import readers
 from dballoc.catalogue import servers
 from dballoc.errors import UsageError
-from dballoc.fetch import stock
-from dballoc.host import inside, loader
-from dballoc.servers import build as find_build
-from dballoc.servers import defaults
-from dballoc.servers.build import Build
+from dballoc.host import inside, loader, target_files
+from dballoc.servers import connection, option_files
 from dballoc.servers.credentials import Credentials
 from dballoc.servers.foreign import parse
+from dballoc.servers.option_files import OptionFiles
 
-# They decide which option files a server reads; they stand before all other arguments.
-_SWITCHES = ("--defaults-file=", "--defaults-extra-file=", "--defaults-group-suffix=", "--no-defaults", "--login-path=")
-_STEERING = ("HOME", "MYSQL_HOME", "MYSQL_GROUP_SUFFIX")
-_SOCKETS = ("/run/mysqld/mysqld.sock", "/var/run/mysqld/mysqld.sock", "/var/lib/mysql/mysql.sock", "/tmp/mysql.sock")
 _REPLACED = " (deleted)"
 
 _MARIADB = """SELECT VARIABLE_NAME, GLOBAL_VALUE FROM information_schema.SYSTEM_VARIABLES
@@ -49,7 +43,6 @@ class Process:
 
     pid: int
     executable: str
-    replaced: bool
     arguments: tuple[str, ...]
     environ: dict[str, str]
     elsewhere: bool
@@ -67,15 +60,16 @@ def look(pid: int, asked: str = "--like") -> Process:
     """The server of that PID, which was ``asked`` for so. UsageError if there is none, it is no server, or not ours to read."""
     home = Path(f"/proc/{pid}")
     try:
-        name = (home / "comm").read_text().strip()
+        name = readers.text_of_process(home / "comm").strip()
         owner = home.stat()
     except OSError:
         raise UsageError(f"{asked} {pid}: there is no such process") from None
     try:
         link = os.readlink(home / "exe")
-        arguments = tuple(os.fsdecode(a) for a in (home / "cmdline").read_bytes().split(b"\0")[:-1])
-        environ = dict(os.fsdecode(e).partition("=")[::2] for e in (home / "environ").read_bytes().split(b"\0") if b"=" in e)
-        elsewhere = not _same_file(home / "exe", Path(link.removesuffix(_REPLACED))) and _other_root(pid)
+        arguments = tuple(os.fsdecode(a) for a in readers.of_process(home / "cmdline").split(b"\0")[:-1])
+        settings = readers.of_process(home / "environ").split(b"\0")
+        environ = dict(os.fsdecode(setting).partition("=")[::2] for setting in settings if b"=" in setting)
+        elsewhere = not is_same_file(home / "exe", Path(link.removesuffix(_REPLACED))) and _other_root(pid)
     except PermissionError:
         who = "as root" if owner.st_uid == os.geteuid() else f"as user {owner.st_uid}, whom it belongs to, or as root"
         raise UsageError(f"{asked} {pid}: {name} is not ours to read; run {who}") from None
@@ -83,92 +77,32 @@ def look(pid: int, asked: str = "--like") -> Process:
         raise UsageError(f"{asked} {pid}: {name}: {error.strerror}") from None
     executable, before = link.removesuffix(_REPLACED), 0
     if loader.is_loader(executable) and (before := loader.program_at(arguments) or 0):
-        executable = link = loader.program(pid)
+        executable = loader.program(pid)
     if not any(Path(executable).name.startswith(binary) for entry in servers().values() for binary in entry["binaries"]):
         raise UsageError(f"{asked} {pid}: {name} ({executable}) is not a MySQL-family server")
     return Process(
-        pid, executable, link != executable, arguments[before + 1 :], environ, elsewhere, owner.st_uid, owner.st_gid,
+        pid, executable, arguments[before + 1 :], environ, elsewhere, owner.st_uid, owner.st_gid,
         arguments[:before],
     )  # fmt: skip
 
 
-def build(process: Process) -> tuple[str, str | None, Build]:
-    """``server.use``, ``server.basedir`` (None for the machine's own) and the build. UsageError if it is not here."""
-    path, really = Path(process.executable), Path(f"/proc/{process.pid}/exe")
-    where = f"--like {process.pid}"
-    if process.loader:
-        raise UsageError(
-            f"{where}: it runs through the loader {process.loader[0]}; only a server started by itself can be repeated"
-        )
-    for family in servers():
-        try:
-            found = find_build.find(family, None)
-        except UsageError:
-            continue
-        if _same_file(found.executable, really) or (
-            process.replaced and not process.elsewhere and _same_file(found.executable, path)
-        ):
-            return found.family, None, found
-    if not process.elsewhere and (kept := stock.owner(path)):
-        return kept.reference, None, find_build.find(kept.reference, None)
-    if process.elsewhere:
-        raise UsageError(
-            f"{where}: it runs in a container or chroot, and its {path} is not this machine's; give a build of the same "
-            "version with --basedir"
-        )
-    if not path.exists():
-        raise UsageError(f"{where}: its {path} is not there any more; give the build to run with --basedir")
-    basedir = os.fspath(path.resolve().parent.parent)
-    for family in servers():
-        try:
-            found = find_build.find(family, basedir)
-        except UsageError:
-            continue
-        if _same_file(found.executable, path):
-            return found.family, basedir, find_build.find(found.family, basedir)
-    raise UsageError(f"{where}: {path} is no server that dballoc can start; give the build to run with --basedir")
-
-
 def given(process: Process) -> list[tuple[str, str]]:
-    """Every option that it was started with: its option files', then its arguments'. ``NoWord`` if those cannot be had.
+    """Every option that it was started with, as far as that can be read: its option files', then its arguments'."""
+    return read_options(process).options
 
-    The server's own executable reads the files, as the server's user, where the server sees them.
+
+def read_options(process: Process) -> OptionFiles:
+    """Read the options that it was started with, its option files' before its arguments'; what could not be read is in the
+    notes. Nothing of it is run.
     """
-    switches = []
-    for argument in process.arguments:
-        if not argument.startswith(_SWITCHES):
-            break
-        switches.append(argument)
-    return [*_of_files(process, switches), *arguments(process)]
+    switches = list(takewhile(lambda argument: argument.startswith(option_files.SWITCHES), process.arguments))
+    files = option_files.read_option_files(process.pid, process.executable, switches, process.environ)
+    return OptionFiles([*files.options, *arguments(process)], files.notes)
 
 
 def arguments(process: Process) -> list[tuple[str, str]]:
     """The options of its command line alone."""
-    return parse(a for a in process.arguments if not a.startswith(_SWITCHES))
-
-
-def _of_files(process: Process, switches: list[str]) -> list[tuple[str, str]]:
-    if "--no-defaults" in switches:
-        return []
-    how: dict[str, object] = {"cwd": "/"}
-    command = [*process.loader, process.executable]
-    if _other_root(process.pid):
-        if os.geteuid() != 0:
-            raise NoWord("its option files lie in another mount namespace, which only root may enter")
-        # A chroot's path is as we see it, a container's as it does.
-        command = [
-            "nsenter", f"--mount=/proc/{process.pid}/ns/mnt", f"--root=/proc/{process.pid}/root", f"--setuid={process.uid}",
-            f"--setgid={process.gid}", "--", *process.loader, inside.own(process.pid, process.executable),
-        ]  # fmt: skip
-    elif process.replaced and not Path(process.executable).exists():
-        raise NoWord("its executable is gone, which alone can tell what its option files gave")
-    elif os.geteuid() == 0:
-        how |= {"user": process.uid, "group": process.gid, "extra_groups": []}
-    environ = {k: process.environ[k] for k in _STEERING if k in process.environ}
-    try:
-        return parse(defaults.printed(command, switches, environ, **how))
-    except defaults.Unreadable as error:
-        raise NoWord(f"its option files cannot be read: {error}") from None
+    return parse(a for a in process.arguments if not a.startswith(option_files.SWITCHES))
 
 
 def own_word(process: Process, options: list[tuple[str, str]], who: Credentials) -> dict[str, str]:
@@ -187,27 +121,32 @@ def talking(process: Process, options: list[tuple[str, str]], who: Credentials) 
     NoWord if there is none, also for what goes wrong while it is used.
     """
     try:
-        with _connected(process, options, who) as connection, connection.cursor() as cursor:
+        with _connected(process, options, who) as connected, connected.cursor() as cursor:
             yield cursor
     except pymysql.Error as error:
         raise NoWord(str(error.args[-1])) from None
     except OSError as error:
         raise NoWord(f"it has ended meanwhile, or is not ours to look at: {error.strerror or error}") from None
+    except connection.BROKEN as error:
+        raise NoWord(f"what it answers cannot be understood ({type(error).__name__})") from None
 
 
 def _connected(process: Process, options: list[tuple[str, str]], who: Credentials) -> "pymysql.Connection[Cursor]":
     named = [v for k, v in options if k.replace("_", "-") == "socket" and v]
-    places = listening(process.pid) or named[-1:] or list(_SOCKETS)
+    # Who answers there is asked of the kernel; no password goes there for its name.
+    places = listening(process.pid) or named[-1:] or [*connection.USUAL_SOCKETS, "/tmp/mysql.sock"]  # noqa: S108
+    trusted = not who.password or connection.may_have_password(process.pid, process.uid, process.elsewhere, who)
     reason = ""
     # The socket of MySQL's X protocol does not speak to us.
     for place in sorted(places, key=lambda place: "mysqlx" in place):
-        path = os.fspath(inside.path(process.pid, os.path.join(os.readlink(f"/proc/{process.pid}/cwd"), place)))
-        if not os.path.exists(path):
-            continue
+        its = inside.own(process.pid, os.path.join(os.readlink(f"/proc/{process.pid}/cwd"), place))
         try:
-            return _connect(process, path, who)
-        except NoWord as error:
-            reason = reason or str(error)
+            with target_files.open_socket(target_files.root_of(process.pid), its) as path:
+                return connection.connect(process.pid, path, who, trusted)
+        except FileNotFoundError:
+            continue
+        except (connection.NoConnection, OSError) as error:
+            reason = reason or (error.strerror if isinstance(error, OSError) else None) or str(error)
     raise NoWord(reason or "no socket of it is found")
 
 
@@ -219,44 +158,16 @@ def listening(pid: int) -> list[str]:
         return []
 
 
-def peer(talk: socket.socket) -> int:
-    """The process that listens on the other side of a connected socket, by the kernel's word (unix(7), SO_PEERCRED)."""
-    pid: int = struct.unpack("iII", talk.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
-    return pid
-
-
-def _connect(process: Process, path: str, who: Credentials) -> "pymysql.Connection[Cursor]":
-    talk = socket.socket(socket.AF_UNIX)
-    try:
-        talk.settimeout(10)
-        talk.connect(path)
-        if (answers := peer(talk)) != process.pid:
-            raise NoWord(f"its socket is answered by process {answers}")
-        connection = pymysql.connect(
-            unix_socket=path, user=who.user, password=who.password or "", read_timeout=30, defer_connect=True
-        )
-        connection.connect(sock=talk)
-    except pymysql.Error as error:
-        talk.close()
-        raise NoWord(str(error.args[-1])) from None
-    except OSError as error:
-        talk.close()
-        raise NoWord(error.strerror or str(error)) from None
-    except NoWord:
-        talk.close()
-        raise
-    return connection
-
-
 def _other_root(pid: int) -> bool:
     """Whether it sees other files than we do."""
     home = Path(f"/proc/{pid}")
-    return not _same_file(home / "root", Path("/")) or (
-        os.readlink(home / "ns/mnt") != os.readlink("/proc/self/ns/mnt") and not _same_file(home / "root/etc", Path("/etc"))
+    return not is_same_file(home / "root", Path("/")) or (
+        os.readlink(home / "ns/mnt") != os.readlink("/proc/self/ns/mnt") and not is_same_file(home / "root/etc", Path("/etc"))
     )
 
 
-def _same_file(one: Path, other: Path) -> bool:
+def is_same_file(one: Path, other: Path) -> bool:
+    """Whether two paths lead to one file; not if either leads nowhere."""
     try:
         return one.samefile(other)
     except OSError:

@@ -87,7 +87,7 @@ def answering(child: Child, launch: Launch, patience: float, database: str | Non
             raise StartFailed(f"the server ended at start ({done.words})", done)
         try:
             left = max(1.0, patience - (time.monotonic() - began))
-            admin = Admin(launch.address.socket, launch.password, database, left)
+            admin = Admin(launch.address.socket, launch.password, database, left, launch.user.uid)
             return Running(child, admin, time.monotonic() - began)
         except pymysql.err.OperationalError as error:
             # 2003: not there yet. 2013 and reset: it is on its way up or down. Anything else is its answer.

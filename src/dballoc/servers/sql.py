@@ -1,14 +1,19 @@
 """Our own connection to a private server."""
 
+import os
+import socket as sockets
+import struct
 from pathlib import Path
 from typing import Any
 
 import pymysql
+from pymysql.constants import CR
 
 USER = "dballoc"
 DATABASE = "sbtest"
 
 
+_TO_CONNECT = 10.0
 # Seconds that a server may take for what costs it nothing, and for a scan of all its data.
 _PROMPTLY = 60.0
 _WHOLE_SCAN = 24 * 3600.0
@@ -20,11 +25,20 @@ class Admin:
     A server that accepts and then hangs must not hang us: every answer has its time, then OperationalError 2013.
     """
 
-    def __init__(self, socket: Path, password: str, database: str | None = DATABASE, patience: float = _PROMPTLY) -> None:
+    def __init__(
+        self, socket: Path, password: str, database: str | None = DATABASE, patience: float = _PROMPTLY,
+        listener: int | None = None,
+    ) -> None:  # fmt: skip
+        """``listener``: the user that must listen on that socket. The server may put a link in its place, and another service
+        would be sent our name. pymysql.err.OperationalError if it cannot be reached, or is another's.
+        """
         self._connection = pymysql.connect(
-            unix_socket=str(socket), user=USER, password=password, database=database,
-            connect_timeout=10, read_timeout=patience, autocommit=True,
+            unix_socket=str(socket), user=USER, password=password, database=database, connect_timeout=10,
+            read_timeout=patience, autocommit=True, defer_connect=True,
         )  # fmt: skip
+        # As PyMySQL has it for a socket that it opens itself: the password may go over it.
+        self._connection._secure = True  # type: ignore[attr-defined]
+        self._connection.connect(sock=_connected(socket, listener))
         self._allow(_PROMPTLY)
 
     def _allow(self, seconds: float) -> None:
@@ -61,3 +75,20 @@ class Admin:
             self._connection.close()
         except pymysql.Error:
             pass
+
+
+def _connected(path: Path, listener: int | None) -> sockets.socket:
+    talk = sockets.socket(sockets.AF_UNIX)
+    try:
+        talk.settimeout(_TO_CONNECT)
+        talk.connect(os.fspath(path))
+        talk.settimeout(None)  # PyMySQL sets its own for each answer
+        # The user by which whoever listens there began to (unix(7), SO_PEERCRED).
+        uid: int = struct.unpack("iII", talk.getsockopt(sockets.SOL_SOCKET, sockets.SO_PEERCRED, 12))[1]
+    except OSError as error:
+        talk.close()
+        raise pymysql.err.OperationalError(CR.CR_CONN_HOST_ERROR, f"{path}: {error.strerror or error}") from None
+    if listener not in (None, uid):
+        talk.close()
+        raise pymysql.err.OperationalError(CR.CR_UNKNOWN_ERROR, f"its socket leads to a service of user {uid}")
+    return talk

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import secrets
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,9 @@ from pathlib import Path
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment.model import Data
 from dballoc.host.custody import Custody
+from dballoc.host.ownership import hand_over, make_writable, remove, take_back
 from dballoc.host.places import cache, fresh_directory
+from dballoc.host.private_file import write_private
 from dballoc.host.user import ServerUser
 from dballoc.servers import datadir
 from dballoc.servers.build import Build, script
@@ -23,7 +24,7 @@ from dballoc.servers.server import Launch, StartFailed, first_error, last_word, 
 from dballoc.servers.sql import DATABASE, USER, Admin
 
 # Raise it when the way in which templates are made changes.
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,8 @@ class Template:
     size: int
     password: str
 
-    def copy(self, custody: Custody, target: Path, log: Path) -> None:
-        """Copy it to ``target``, owners kept, and write it to disk, so that nothing of it is left to write later.
+    def copy(self, custody: Custody, target: Path, log: Path, user: ServerUser) -> None:
+        """Copy it to ``target``, for the server user, and write it to disk, so that nothing of it is left to write later.
 
         By the guardian's children: a copy that outlived us would fill what the guardian removes.
         """
@@ -88,6 +89,7 @@ class Template:
             if done is None or done.status != 0:
                 raise OSError(last_word(log) if log.stat().st_size else f"{argv[0]}: {done.words if done else 'it hangs'}")
         log.unlink()
+        hand_over(target, user)
 
 
 def find(recipe: Recipe) -> Template | None:
@@ -107,12 +109,15 @@ def tables_bytes(data: Data) -> int:
     return data.tables * data.rows * 260
 
 
-def make(custody: Custody, recipe: Recipe, user: ServerUser, prepare: Prepare, run_directory: Path, log: Path) -> Template:
-    """Make a template, or return the one that another dballoc made meanwhile.
+def make(
+    custody: Custody, recipe: Recipe, user: ServerUser, prepare: Prepare, directories: tuple[Path, Path], log: Path
+) -> Template:
+    """Make a template, or return the one that another dballoc made meanwhile. It is ours when it is done.
 
-    ``prepare`` gives the client's command and environment that fill ``sbtest``. Failure, with the last word of
-    ``log``, if the server or the client fails.
+    ``prepare`` gives the client's command and environment that fill ``sbtest``; ``directories``: for the server's socket, and
+    for what it is shown. Failure, with the last word of ``log``, if the server or the client fails.
     """
+    run, private = directories
     place = cache() / "templates" / recipe.key
     place.parent.mkdir(exist_ok=True)
     with _locked(place.with_suffix(".lock")):
@@ -124,16 +129,16 @@ def make(custody: Custody, recipe: Recipe, user: ServerUser, prepare: Prepare, r
         if recipe.directory is not None:
             _copy(custody, recipe.directory, user, partial, log)
         else:
-            _initialize(custody, recipe, user, partial, run_directory, log)
-        _fill(custody, recipe, user, partial, run_directory, log, password, prepare)
-        size = sum(f.stat().st_blocks * 512 for f in partial.rglob("*"))
+            _initialize(custody, recipe, user, partial, run, log)
+        _fill(custody, recipe, user, partial, run, private, log, password, prepare)
+        size = take_back(partial / "data", user)
         document = partial / "template.json"
         document.touch(mode=0o600)
         document.write_text(json.dumps({
             "password": password, "size": size, "server": recipe.build.version, "engine": recipe.engine,
             "data": recipe.data.model_dump(), "init_options": recipe.init_options,
         }, indent=1))  # fmt: skip
-        shutil.rmtree(place, ignore_errors=True)
+        remove(place)
         partial.rename(place)
         os.sync()
     return Template(place / "data", size, password)
@@ -186,25 +191,31 @@ def _initialize(custody: Custody, recipe: Recipe, user: ServerUser, home: Path, 
 
 
 def _copy(custody: Custody, source: Path, user: ServerUser, home: Path, log: Path) -> None:
-    """The user's data directory: links followed, so that nothing of the copy leads back to it."""
+    """The user's data directory: links followed, so that nothing of the copy leads back to it. It is read as its owner, whose
+    links could lead to files that only root may read.
+    """
     data = home / "data"
     data.mkdir(mode=0o750)
+    owner = source.stat()
+    as_owner = {}
+    if os.geteuid() == 0 and owner.st_uid != 0:
+        os.chown(data, owner.st_uid, owner.st_gid)
+        as_owner = {"uid": owner.st_uid, "gid": owner.st_gid}
     argv = ["cp", "-aL", "--reflink=auto", "-t", os.fspath(data), "--", *map(os.fspath, datadir.parts(source))]
-    done = custody.spawn(argv, {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LC_ALL": "C"}, log).wait(24 * 3600)
+    env = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LC_ALL": "C"}
+    done = custody.spawn(argv, env, log, **as_owner).wait(24 * 3600)
     if done is None or done.status != 0:
         raise Failure(f"{source} cannot be copied: {last_word(log)}")
-    for path in (data, *data.rglob("*")):
-        path.chmod(path.stat().st_mode | (0o700 if path.is_dir() else 0o600))
-        user.give(path)
+    take_back(data, user)
+    make_writable(data)
+    hand_over(data, user)
 
 
 def _fill(
-    custody: Custody, recipe: Recipe, user: ServerUser, home: Path, run: Path, log: Path, password: str, prepare: Prepare
-) -> None:
-    init = run / "init.sql"
-    init.write_text(_accounts(recipe, password))
-    init.chmod(0o600)
-    user.give(init)
+    custody: Custody, recipe: Recipe, user: ServerUser, home: Path, run: Path, private: Path, log: Path, password: str,
+    prepare: Prepare,
+) -> None:  # fmt: skip
+    init = write_private(private / "init.sql", _accounts(recipe, password), user)
     more = {**recipe.build.entry["once"], **capacity(16, 0, recipe.data.tables), "init-file": str(init)}
     if recipe.data.own:
         more["event-scheduler"] = "OFF"
@@ -228,7 +239,7 @@ def _fill(
         )
     if recipe.directory is None:
         for fill in prepare(launch.address, password):
-            done = custody.spawn(fill.argv, fill.env, log, stdin=fill.stdin).wait(24 * 3600)
+            done = custody.spawn(fill.argv, fill.env, log, stdin=fill.stdin, **user.as_spawn()).wait(24 * 3600)
             if done is None or done.status != 0:
                 raise fill.refused(log) or Failure(f"{fill.who} ({done.words if done else 'it hangs'}): {last_word(log)}")
     if recipe.data.own:

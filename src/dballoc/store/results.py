@@ -3,20 +3,21 @@
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Self
 
+from dballoc import readers
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment.schedule import Pairing, Slot
-
-FILE = "results.sqlite"
-
-# Raise it when schema.sql changes.
-FORMAT = 3
+from dballoc.store import cells, facts, opening
+from dballoc.store.opening import FILE as FILE
+from dballoc.store.opening import FORMAT as FORMAT
 
 # The fact that tells the results of another verb than bench.
-KIND = "kind"
+KIND = facts.OF_FIT
+
+# Of one table: a sample a second of two servers for a month.
+_MOST_ROWS = 5_000_000
 
 Row = Mapping[str, Any]
 
@@ -39,8 +40,9 @@ class TrialRecord:
 class Results:
     """The campaign's database."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._db = connection
+        self._path = path
 
     @classmethod
     def create(cls, directory: Path, facts: Mapping[str, str], variants: Sequence[Row]) -> Self:
@@ -49,7 +51,7 @@ class Results:
         partial.unlink(missing_ok=True)
         try:
             db = sqlite3.connect(partial, isolation_level=None)
-            db.executescript("BEGIN;\n" + (files(__package__) / "schema.sql").read_text(encoding="utf-8"))
+            db.executescript("BEGIN;\n" + opening.script())
             _insert(db, "campaign", [{"key": k, "value": v} for k, v in {"format": str(FORMAT), **facts}.items()])
             _insert(db, "variant", variants)
             db.execute("COMMIT")
@@ -63,32 +65,30 @@ class Results:
     @classmethod
     def open(cls, directory: Path, read_only: bool = False) -> Self:
         """An existing one. UsageError if it is not one, or of another format."""
-        path = directory / FILE
-        if not path.is_file():
+        if not (directory / FILE).exists():
             raise UsageError(f"{directory}: not a results directory of dballoc: no {FILE}")
-        try:
-            if read_only and path.with_name(FILE + "-journal").exists():
-                # Left by a writer that was killed in the middle: a writer's opening rolls it back, a reader's cannot.
-                _connect(path, "rw").close()
-            db = _connect(path, "ro" if read_only else "rw")
-            found = dict(db.execute("SELECT key, value FROM campaign WHERE key IN ('format', 'dballoc')"))
-        except sqlite3.Error as error:
-            raise UsageError(f"{path}: not a results database of dballoc: {error}") from None
-        if found.get("format") != str(FORMAT):
-            raise UsageError(
-                f"{path}: format {found.get('format')} of dballoc {found.get('dballoc')}; this dballoc reads format "
-                f"{FORMAT}: use that version, or a new --out"
-            )
+        db = opening.connect(directory, read_only)
         db.row_factory = sqlite3.Row
-        return cls(db)
+        return cls(db, directory / FILE)
 
     def close(self) -> None:
         """Close the database."""
         self._db.close()
 
     def facts(self) -> dict[str, str]:
-        """The campaign table."""
-        return {row["key"]: row["value"] for row in self._db.execute("SELECT key, value FROM campaign")}
+        """The campaign table. Failure if it says what it cannot say."""
+        found = {row["key"]: row["value"] for row in self._rows("SELECT key, value FROM campaign LIMIT 1000")}
+        for key, value in found.items():
+            if not isinstance(key, str) or not isinstance(value, str):
+                raise Failure(f"{self._path}: damaged: campaign: {readers.shown(str(key))} is no text")
+        return found
+
+    def checked_facts(self) -> dict[str, str]:
+        """The same with their JSON looked at: each is there and has its form. Failure if not."""
+        try:
+            return facts.check(self.facts())
+        except readers.Unfit as error:
+            raise Failure(f"{self._path}: damaged: {error}") from None
 
     def set_fact(self, key: str, value: str) -> None:
         """Write one row of the campaign table."""
@@ -96,34 +96,65 @@ class Results:
 
     def finished(self, design: str) -> set[tuple[int, int, int]]:
         """(block, attempt, position) of every trial of a design that there is."""
-        return {tuple(r) for r in self._db.execute("SELECT block, attempt, position FROM trial WHERE design = ?", (design,))}
+        return {tuple(r) for r in self._rows("SELECT block, attempt, position FROM trial WHERE design = ?", (design,))}
 
     def directories(self) -> set[str]:
         """The directories of raw files, below trials/, of all trials there are."""
-        return {row[0] for row in self._db.execute("SELECT directory FROM trial")}
+        return {row[0] for row in self._rows("SELECT directory FROM trial")}
 
     def trials(self) -> int:
         """How many trials there are, of all designs."""
-        count: int = self._db.execute("SELECT count(*) FROM trial").fetchone()[0]
-        return count
+        return int(self._rows("SELECT count(*) FROM trial")[0][0])
 
     def slices(self, design: str) -> list[Row]:
         """The slices of all trials of a design, with the trial's ``position`` and ``role``."""
         sql = "SELECT slice.*, position, role FROM slice JOIN trial USING (trial) WHERE design = ? ORDER BY trial, slice, piece"
-        return [dict(row) for row in self._db.execute(sql, (design,))]
+        return [dict(row) for row in self._rows(sql, (design,))]
 
     def good_trials(self) -> int:
         """How many trials ended without a fault."""
-        count: int = self._db.execute("SELECT count(*) FROM trial WHERE outcome = 'ok'").fetchone()[0]
-        return count
+        return int(self._rows("SELECT count(*) FROM trial WHERE outcome = 'ok'")[0][0])
 
     def blocks(self, design: str) -> list[sqlite3.Row]:
         """Every finished attempt at a block of a design, in order."""
-        return list(self._db.execute("SELECT * FROM block WHERE design = ? ORDER BY block, attempt", (design,)))
+        return self._rows("SELECT * FROM block WHERE design = ? ORDER BY block, attempt", (design,))
 
     def probes(self) -> list[float]:
         """Every reading of the fixed probe so far, seconds."""
-        return [p for row in self._db.execute("SELECT probe_before, probe_after FROM block") for p in row]
+        return [p for row in self._rows("SELECT probe_before, probe_after FROM block") for p in row]
+
+    def spent(self) -> float:
+        """Seconds that all trials so far have taken. A duet's two ran at once."""
+        rows = self._rows("SELECT max(ended) - min(started) FROM trial GROUP BY directory")
+        return sum(float(row[0]) for row in rows)
+
+    def tried(self) -> list[sqlite3.Row]:
+        """Of every trial of a fit what was tried, how it ended, and the transactions per second of its last level."""
+        last_level = "SELECT tps FROM step WHERE step.trial = trial.trial AND kind = 'level' ORDER BY step DESC LIMIT 1"
+        return self._rows(
+            "SELECT variant, block, asked, probe.pool_bytes, outcome, fault, fault_text, rss_peak, "
+            f"({last_level}) AS tps FROM trial JOIN probe USING (trial) ORDER BY block, position"
+        )
+
+    def columns(self, name: str) -> dict[str, str]:
+        """The columns of a table of schema.sql with their types."""
+        return {row["name"]: row["type"] for row in self._rows(f"PRAGMA table_info({name})")}
+
+    def table(self, name: str, most: int = _MOST_ROWS) -> list[tuple]:
+        """All rows of a table of schema.sql, with values of its columns' types. Failure if there are others, or too many rows.
+
+        What is an INTEGER may be a number with a fraction: SQLite stores what it is given.
+        """
+        columns = self.columns(name)
+        found = [tuple(row) for row in self._rows(f"SELECT * FROM {name} LIMIT {most + 1}")]
+        if len(found) > most:
+            raise Failure(f"{self._path}: {name}: more than {most:,} rows, which no campaign has")
+        try:
+            for values, (column, kind) in zip(zip(*found, strict=True), columns.items(), strict=bool(found)):
+                cells.check(values, kind, column)
+        except readers.Unfit as error:
+            raise Failure(f"{self._path}: damaged: {name}.{error}") from None
+        return found
 
     def add_trial(self, slot: Slot, record: TrialRecord) -> None:
         """Write a finished solo trial. Failure if the disk is full."""
@@ -170,9 +201,11 @@ class Results:
         """Write a finished attempt at a block."""
         self._transaction(lambda: _insert(self._db, "block", [row]))
 
-    def connection(self) -> sqlite3.Connection:
-        """For reading whole tables into frames."""
-        return self._db
+    def _rows(self, sql: str, values: Sequence[Any] = ()) -> list[sqlite3.Row]:
+        try:
+            return self._db.execute(sql, values).fetchall()
+        except (sqlite3.Error, UnicodeError) as error:
+            raise Failure(f"{self._path}: {opening.damaged(error)}") from None
 
     def _transaction(self, write: Any) -> None:
         try:
@@ -181,16 +214,14 @@ class Results:
             self._db.execute("COMMIT")
         except sqlite3.OperationalError as error:
             raise Failure(f"cannot write the results: {error}; make room, then the same command resumes") from None
+        except sqlite3.IntegrityError:
+            raise  # ours: a trial twice
+        except (sqlite3.Error, OverflowError, UnicodeError) as error:
+            raise Failure(f"{self._path}: cannot write the results: {readers.reason(error)}") from None
         finally:
             # Whatever went wrong, Ctrl-C included; a full disk may have rolled back already.
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
-
-
-def _connect(path: Path, mode: str) -> sqlite3.Connection:
-    db = sqlite3.connect(f"{path.resolve().as_uri()}?mode={mode}", uri=True, isolation_level=None)
-    db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    return db
 
 
 def _insert(db: sqlite3.Connection, table: str, rows: Sequence[Row]) -> None:

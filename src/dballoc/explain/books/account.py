@@ -24,7 +24,8 @@ class Holding:
 @dataclass(frozen=True)
 class Account:
     """``holdings``: empty if it does not tell; ``returned``: address space without memory behind it; ``live``: bytes in use,
-    None where it does not count them.
+    None where it does not count them; ``age``: seconds that the figures are old; ``took``: seconds in
+    which the server asked for them.
     """
 
     allocator: str
@@ -32,6 +33,8 @@ class Account:
     live: int | None = None
     returned: int = 0
     notes: list[str] = field(default_factory=list)
+    age: float = 0.0
+    took: float = 0.0
 
     @property
     def source(self) -> str:

@@ -7,8 +7,8 @@ from typing import Any
 from dballoc.explain.books.account import HELD, LIVE_LARGE, LIVE_SMALL, Account, Holding, account
 
 _LAST_HEAP = "</heap>"
-_TOTAL = re.compile(r'<total type="(fast|rest|mmap)" count="(\d+)" size="(\d+)"')
-_SYSTEM = re.compile(r'<system type="current" size="(\d+)"')
+_TOTAL = re.compile(r'<total type="(fast|rest|mmap)" count="(\d{1,20})" size="(\d{1,20})"')
+_SYSTEM = re.compile(r'<system type="current" size="(\d{1,20})"')
 
 
 def read(said: Mapping[str, Any]) -> Account:

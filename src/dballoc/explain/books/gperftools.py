@@ -7,7 +7,7 @@ from typing import Any
 from dballoc.explain.books.account import CACHES, HELD, LIVE_ALL, OWN, Account, Holding, account
 
 _MIB = 2**20
-_METADATA = re.compile(r"(\d+) \([^)]*\) Bytes in malloc metadata")
+_METADATA = re.compile(r"(\d{1,20}) \([^)]*\) Bytes in malloc metadata")
 _LIVE, _PAGES, _UNMAPPED = "generic.current_allocated_bytes", "tcmalloc.pageheap_free_bytes", "tcmalloc.pageheap_unmapped_bytes"
 
 

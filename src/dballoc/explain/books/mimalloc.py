@@ -1,9 +1,9 @@
 """mimalloc's account. Its release builds count no blocks (MI_STAT is 0): then it tells what it has committed, no more."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
+from dballoc import readers
 from dballoc.explain.books.account import LIVE_ALL, Account, Holding, account
 
 
@@ -19,8 +19,8 @@ def read(said: Mapping[str, Any]) -> Account:
 def _live(stats: str) -> int:
     """Bytes in use, from mi_stats_get_json; 0 if it does not count them."""
     try:
-        found = json.loads(stats)
-    except ValueError:
+        found = readers.document(stats)
+    except (readers.Unfit, TypeError):
         return 0
     if not isinstance(found, dict):
         return 0

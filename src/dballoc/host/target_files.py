@@ -1,0 +1,227 @@
+"""Open files that another process names: inside that process's root, regular files only, never for long.
+
+The process may be hostile and we may be root, so a path of its is text that it chose. The kernel
+resolves an absolute link below /proc/PID/root from our own root, which would lead anywhere; so each
+part of a path is opened by itself, without following, and links are followed here, within the root.
+(openat2's RESOLVE_IN_ROOT does the same, on Linux 5.6 and later only; RHEL 8 has 4.18.) Nothing is
+opened for reading before it is known to be a regular file: a FIFO would wait for a writer, and to
+open a device may be all that it takes to trigger it.
+
+``root`` is a directory: ``/proc/PID/root``, or any other that a file system begins with.
+"""
+
+import contextlib
+import errno
+import os
+import stat
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+_STEP = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_MOST_LINKS = 40
+_MOST_PARTS = 256
+
+# A file system in user space, or one on a dead server, may never answer.
+_PATIENCE = 10.0
+
+Result = TypeVar("Result")
+
+
+def root_of(pid: int) -> Path:
+    """Name the directory that is a process's root."""
+    return Path(f"/proc/{pid}/root")
+
+
+def open_file(root: Path, path: str) -> int:
+    """Open a regular file for reading; the caller closes the descriptor.
+
+    OSError if it is not there, not ours to read, no regular file, or not answered for in time.
+    """
+    return _answer_in_time(path, lambda: _open_file(root, path))
+
+
+def open_link(link: str) -> int:
+    """Open what one of the kernel's own links leads to (``/proc/PID/exe``, ``map_files/…``).
+
+    As :func:`open_file`: OSError unless it is a regular file.
+    """
+    return _answer_in_time(link, lambda: _open_kernel_link(link))
+
+
+def read_file(root: Path, path: str, most: int) -> bytes:
+    """Read a whole file of at most ``most`` bytes. OSError as :func:`open_file`, or if it is larger."""
+
+    def read() -> bytes:
+        with open(_open_file(root, path), "rb", buffering=0) as file:
+            return _read_all(file.fileno(), most, path)
+
+    return _answer_in_time(path, read)
+
+
+def read_beginning(root: Path, path: str, count: int) -> bytes:
+    """Read the first ``count`` bytes of a file, or all that it has. OSError as :func:`open_file`."""
+
+    def read() -> bytes:
+        with open(_open_file(root, path), "rb", buffering=0) as file:
+            return os.pread(file.fileno(), count, 0)
+
+    return _answer_in_time(path, read)
+
+
+def list_directory(root: Path, path: str, most: int) -> list[str]:
+    """List at most ``most`` names of a directory, in order. OSError if it cannot be opened."""
+
+    def read() -> list[str]:
+        with open_directory(root, path) as fd:
+            listing = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
+            try:
+                with os.scandir(listing) as entries:
+                    return sorted(entry.name for entry, _ in zip(entries, range(most), strict=False))
+            finally:
+                os.close(listing)
+
+    return _answer_in_time(path, read)
+
+
+def measure_file(root: Path, path: str) -> os.stat_result:
+    """Tell size, owner and identity of a regular file. OSError as :func:`open_file`."""
+
+    def measure() -> os.stat_result:
+        with _walk(root, path) as fd:
+            return _check_regular(fd, path)
+
+    return _answer_in_time(path, measure)
+
+
+@contextlib.contextmanager
+def open_socket(root: Path, path: str) -> Iterator[str]:
+    """Give a path by which a socket file can be connected to, whatever happens to its name meanwhile.
+
+    OSError if it is not there, or is no socket.
+    """
+    with _walk(root, path) as fd:
+        if not stat.S_ISSOCK(os.fstat(fd).st_mode):
+            raise OSError(errno.ENOTSOCK, os.strerror(errno.ENOTSOCK), path)
+        yield f"/proc/self/fd/{fd}"
+
+
+@contextlib.contextmanager
+def open_directory(root: Path, path: str) -> Iterator[int]:
+    """Hold a directory open (O_PATH). OSError if there is none, or a link leads nowhere in the root."""
+    with _walk(root, path) as fd:
+        if not stat.S_ISDIR(os.fstat(fd).st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+        yield fd
+
+
+def open_name(directory: int, name: str) -> int:
+    """Open a regular file of an open directory for reading. A link is refused, as is all but a plain name."""
+    if "/" in name or name in ("", ".", ".."):
+        raise OSError(errno.EINVAL, "not a plain file name", name)
+    fd = os.open(name, _STEP, dir_fd=directory)
+    try:
+        return _reopen(fd, name)
+    finally:
+        os.close(fd)
+
+
+def _open_file(root: Path, path: str) -> int:
+    with _walk(root, path) as fd:
+        return _reopen(fd, path)
+
+
+def _open_kernel_link(link: str) -> int:
+    # No O_NOFOLLOW: the kernel's link is what is meant, and it leads to the very file.
+    fd = os.open(link, os.O_PATH | os.O_CLOEXEC)
+    try:
+        return _reopen(fd, link)
+    finally:
+        os.close(fd)
+
+
+def _reopen(fd: int, path: str) -> int:
+    """Open for reading what is open as a place alone, once it is known to be a regular file."""
+    _check_regular(fd, path)
+    return os.open(f"/proc/self/fd/{fd}", _READ)
+
+
+def _check_regular(fd: int, path: str) -> os.stat_result:
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    return status
+
+
+@contextlib.contextmanager
+def _walk(root: Path, path: str) -> Iterator[int]:
+    """Open what ``path`` leads to, part by part. ``..`` goes back to what was passed on the way."""
+    if "\0" in path:
+        raise OSError(errno.EINVAL, "not a file name")
+    with contextlib.ExitStack() as opened:
+
+        def keep(fd: int) -> int:
+            opened.callback(os.close, fd)
+            return fd
+
+        top = keep(os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
+        way, left, links = [top], deque(path.split("/")), 0
+        while left:
+            part = left.popleft()
+            if part in ("", "."):
+                continue
+            if part == "..":
+                way = way[:-1] or [top]
+                continue
+            if len(way) > _MOST_PARTS:
+                raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), path)
+            fd = keep(os.open(part, _STEP, dir_fd=way[-1]))
+            if not stat.S_ISLNK(os.fstat(fd).st_mode):
+                way.append(fd)
+                continue
+            links += 1
+            if links > _MOST_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+            # Of that very link, by its descriptor: the name may be another one's by now.
+            target = os.readlink("", dir_fd=fd)
+            if target.startswith("/"):
+                way = [top]
+            left.extendleft(reversed(target.split("/")))
+        yield way[-1]
+
+
+def _read_all(fd: int, most: int, path: str) -> bytes:
+    pieces, size = [], 0
+    while piece := os.read(fd, min(1 << 20, most + 1 - size)):
+        pieces.append(piece)
+        size += len(piece)
+        if size > most:
+            raise OSError(errno.EFBIG, f"larger than {most} bytes", path)
+    return b"".join(pieces)
+
+
+def _answer_in_time(path: str, work: Callable[[], Result]) -> Result:
+    """Do it in a thread of its own, and wait no longer than :data:`_PATIENCE`. OSError as it comes.
+
+    A thread that is stuck in the kernel is left behind; it ends with the process.
+    """
+    results: list[Result] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(_PATIENCE)
+    if errors:
+        raise errors[0]
+    if not results:
+        raise TimeoutError(errno.ETIMEDOUT, f"its file system does not answer in {_PATIENCE:.0f} s", path)
+    return results[0]

@@ -1,0 +1,289 @@
+"""Bounded reading of what others wrote: files, JSON, TOML, and what /proc says of a process that nobody trusts.
+
+Each reads so many bytes and no more, and takes only numbers that a server, a database and a data frame can hold. There is
+one error, :class:`Unfit`: a reason without the file's name, which the caller knows. For /proc it is OSError, as for any
+trouble there.
+"""
+
+import errno
+import json
+import math
+import os
+import re
+import stat
+import tomllib
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+MIB = 2**20
+# What people write by hand, and what is in a results directory beside the database.
+SMALL = 4 * MIB
+# /proc/PID/maps: the kernel allows 65,530 mappings by default, and a process chooses the names of the files in them.
+MAPS = 64 * MIB
+# Brackets within brackets; what dballoc writes has fewer than ten.
+_DEEPEST = 64
+# A server's counters have 64 bits without a sign.
+_LARGEST = 2**64
+_CHUNK = MIB
+# tomllib's memory grows with the square of a key's parts: 100,000 of them are hundreds of GB.
+_LONG_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){50}""")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class Unfit(Exception):
+    """It cannot be read, or is not what it should be; the reason in a few words."""
+
+
+def content(path: Path, most: int = SMALL) -> bytes:
+    """The bytes of a file that somebody named. Unfit if it cannot be read, or has more than ``most``."""
+    try:
+        with path.open("rb") as file:
+            return _whole(iter(lambda: file.read(_CHUNK), b""), most, "is larger than")
+    except (OSError, ValueError) as error:  # ValueError: a NUL in its name
+        raise Unfit(f"cannot be read: {reason(error)}") from None
+
+
+def text(path: Path, most: int = SMALL, *, errors: str = "strict") -> str:
+    """The same as text. Unfit also if it is not UTF-8, unless ``errors`` (as bytes.decode has it) makes good for that."""
+    return decoded(content(path, most), errors)
+
+
+def decoded(data: bytes | bytearray, errors: str = "strict") -> str:
+    """UTF-8, with or without the mark at its start. Unfit if it is not."""
+    try:
+        return data.decode("utf-8-sig", errors)
+    except UnicodeDecodeError as error:
+        raise Unfit(f"not UTF-8: {error.reason} at byte {error.start}") from None
+
+
+def unpacked(path: Path, most: int) -> bytes:
+    """What a gzip file holds. Unfit if it is none, is damaged or cut short, or unpacks to more than ``most``."""
+    return _whole(_inflated(path), most, "unpacks to more than")
+
+
+def lines(path: Path, longest: int, most: int) -> Iterator[bytes]:
+    """The lines of a file, unpacked if its name ends in ``.gz``; the last one without an end if the file has none there.
+
+    Unfit as for :func:`unpacked`, and if a line is longer than ``longest``.
+    """
+    begun = bytearray()
+    for piece in _limited(_inflated(path) if path.suffix == ".gz" else _pieces(path), most, "is, unpacked, larger than"):
+        *ended, rest = piece.split(b"\n")
+        for end in ended:
+            yield bytes(begun + end + b"\n")
+            begun.clear()
+        begun += rest
+        if len(begun) > longest:
+            raise Unfit(f"has a line of more than {_size(longest)}")
+    if begun:
+        yield bytes(begun)
+
+
+def document(written: str | bytes, finite: bool = True) -> Any:
+    """The value that a JSON text is. Unfit if it is none, nests too deeply, or has a number that nothing here can hold;
+    ``finite``: infinity and what is no number too.
+
+    What is no character (half of a surrogate pair) comes back as U+FFFD: it could be neither printed nor stored.
+    """
+    plain = decoded(written) if isinstance(written, bytes) else written
+    try:
+        real, constant = (_real, _no_number) if finite else (float, float)
+        found = json.loads(plain, parse_int=_integer, parse_float=real, parse_constant=constant)
+        return _checked(found)
+    except RecursionError:
+        raise Unfit("not JSON that can be read: it nests too deeply") from None
+    except ValueError as error:
+        raise Unfit(f"not JSON: {reason(error)}") from None
+
+
+def table(written: str) -> dict[str, Any]:
+    """The table that a TOML text is. Unfit as for :func:`document`, and for what :func:`sensible` refuses."""
+    if _LONG_KEY.search(written):
+        raise Unfit("not TOML that can be read: a key of more than 50 parts")
+    try:
+        found = tomllib.loads(written)
+    except RecursionError:
+        raise Unfit("not TOML that can be read: it nests too deeply") from None
+    except ValueError as error:
+        raise Unfit(f"not TOML: {reason(error)}") from None
+    sensible(found)
+    return found
+
+
+def sensible(value: Any) -> None:
+    """Unfit, with the key, for what no program, server or database takes: NUL and halves of characters in texts, numbers beyond
+    64 bits, tables within tables without end.
+    """
+    waiting: list[tuple[str, Any, int]] = [("", value, 0)]
+    while waiting:
+        place, one, depth = waiting.pop()
+        if depth > _DEEPEST:
+            raise Unfit(f"{place[:80]}…: nests too deeply")
+        match one:
+            case str():
+                _sensible_text(one, f"{place}: " if place else "")
+            case bool():
+                pass
+            case int() if not -(2**63) <= one < 2**63:
+                raise Unfit(f"{place}: a number that is too large")
+            case float() if not math.isfinite(one):
+                raise Unfit(f"{place}: {one} is no number to reckon with")
+            case list():
+                waiting += [(f"{place}[{i}]", item, depth + 1) for i, item in enumerate(one)]
+            case dict():
+                for key in one:
+                    _sensible_text(str(key), f"{place}: the key {shown(str(key))}: ".removeprefix(": "))
+                waiting += [(f"{place}.{key}".lstrip("."), item, depth + 1) for key, item in one.items()]
+
+
+def _sensible_text(written: str, before: str) -> None:
+    if "\0" in written:
+        raise Unfit(f"{before}{shown(written)} has a NUL character in it, which no program can be given")
+    if _SURROGATE.search(written):
+        raise Unfit(f"{before}{shown(written)} is not UTF-8, which it must be here")
+
+
+def shown(written: str, most: int = 60) -> str:
+    """A text as a message may have it: quoted, one line, not long."""
+    return ascii(written) if len(written) <= most else f"{written[:most]!a}…"
+
+
+def printable(written: str) -> str:
+    """The text without halves of characters, which nothing can print or store."""
+    return _SURROGATE.sub("\ufffd", written)
+
+
+def of_process(path: str | Path, most: int = 8 * MIB) -> bytes:
+    """A file below /proc. OSError as open has it, and EFBIG if there is more: a process decides how long its environment, its
+    arguments and its list of mappings are.
+    """
+    with open(path, "rb", buffering=0) as file:
+        parts, size = [], 0
+        while piece := file.read(_CHUNK):
+            parts.append(piece)
+            size += len(piece)
+            if size > most:
+                raise OSError(errno.EFBIG, f"it has more than {_size(most)} there, which is not read", os.fspath(path))
+    return b"".join(parts)
+
+
+def text_of_process(path: str | Path, most: int = 8 * MIB) -> str:
+    """The same as text; what is not UTF-8 comes back as U+FFFD."""
+    return of_process(path, most).decode(errors="replace")
+
+
+def rows(written: str) -> list[str]:
+    """The lines of a text of the kernel's, by newlines alone: in a name that a process chose those are escaped, and all else
+    that str.splitlines takes for the end of a line is not.
+    """
+    found = written.split("\n")
+    return found if found[-1] else found[:-1]
+
+
+def reason(error: Exception) -> str:
+    """One line of what an error says."""
+    said = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+    return " ".join(said.split())
+
+
+def first_complaint(error: ValidationError) -> str:
+    """Where and what, of the first thing that a model does not take; without the value, which may be long."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    place = ".".join(str(part)[:40] for part in first["loc"])
+    return f"{place}: {reason(ValueError(first['msg']))}" if place else reason(ValueError(first["msg"]))
+
+
+def regular(path: Path) -> bool:
+    """Whether it is there; Unfit if it is anything but a plain file, which to open may block for good."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError) as error:
+        raise Unfit(f"cannot be read: {reason(error)}") from None
+    if not stat.S_ISREG(mode):
+        raise Unfit("is no plain file")
+    return True
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    try:
+        with path.open("rb") as file:
+            while piece := file.read(_CHUNK):
+                yield piece
+    except (OSError, ValueError) as error:
+        raise Unfit(f"cannot be read: {reason(error)}") from None
+
+
+def _inflated(path: Path) -> Iterator[bytes]:
+    """In pieces, each of which is small however much the file swells: one member after the other (RFC 1952)."""
+    member, empty = _member(), True
+    for piece in _pieces(path):
+        while piece:
+            empty = False
+            try:
+                yield member.decompress(piece, _CHUNK)
+                while member.unconsumed_tail:
+                    yield member.decompress(member.unconsumed_tail, _CHUNK)
+            except zlib.error:
+                raise Unfit("not gzip, or damaged") from None
+            piece = b""
+            if member.eof:
+                piece, member, empty = member.unused_data.lstrip(b"\0"), _member(), True
+    if not empty:
+        raise Unfit("gzip that is cut short")
+
+
+def _member() -> Any:
+    return zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+
+
+def _limited(pieces: Iterator[bytes], most: int, complaint: str) -> Iterator[bytes]:
+    size = 0
+    for piece in pieces:
+        size += len(piece)
+        if size > most:
+            raise Unfit(f"{complaint} {_size(most)}, more than dballoc reads")
+        yield piece
+
+
+def _whole(pieces: Iterator[bytes], most: int, complaint: str) -> bytes:
+    return b"".join(_limited(pieces, most, complaint))
+
+
+def _size(size: int) -> str:
+    return f"{size // MIB} MiB" if size >= MIB else f"{size} bytes"
+
+
+def _integer(digits: str) -> int:
+    found = int(digits) if len(digits) <= 21 else _LARGEST
+    if not -_LARGEST < found < _LARGEST:
+        raise ValueError(f"the number {digits[:24]}… is too large")
+    return found
+
+
+def _real(digits: str) -> float:
+    found = float(digits)
+    return found if math.isfinite(found) else _no_number(digits)
+
+
+def _no_number(digits: str) -> float:
+    raise ValueError(f"{digits[:24]} is no number to reckon with")
+
+
+def _checked(value: Any, depth: int = 0) -> Any:
+    """The value with its texts made printable."""
+    if depth > _DEEPEST:
+        raise RecursionError
+    match value:
+        case str():
+            return printable(value)
+        case list():
+            return [_checked(item, depth + 1) for item in value]
+        case dict():
+            return {printable(key): _checked(item, depth + 1) for key, item in value.items()}
+    return value

@@ -1,0 +1,37 @@
+"""What the loadable function answers in a server: an allocator's books, through SQL."""
+
+import json
+
+from test_books import GPERFTOOLS, JEMALLOC
+
+from dballoc.explain import books
+from dballoc.explain.books import account
+
+OF = tuple(f"dballoc.explain.books.{name}" for name in ("account", "glibc", "gperftools", "jemalloc", "mimalloc", "scudo"))
+PRIVILEGED = True
+
+_MALLOC_INFO = """<malloc version="1"><heap nr="0"><sizes/><total type="fast" count="1" size="32"/></heap>
+<total type="fast" count="1" size="32"/><total type="rest" count="3" size="9000"/><total type="mmap" count="1" size="4096"/>
+<system type="current" size="135168"/></malloc>"""
+
+
+def seeds() -> list[bytes]:
+    said = [
+        JEMALLOC, GPERFTOOLS, {"format": 1, "allocator": "glibc", "malloc_info": _MALLOC_INFO},
+        {"format": 1, "allocator": "mimalloc", "current_commit": 9, "stats": json.dumps({"malloc_normal": {"current": 7}})},
+        {"format": 1, "allocator": "scudo", "allocated": 5, "free": 3}, {"format": 1, "called": "x"},
+    ]  # fmt: skip
+    return [json.dumps(one).encode() for one in said]
+
+
+def fuzz(data: bytes) -> None:
+    text = data.decode(errors="replace")
+    for read in (books.read, books.called):
+        try:
+            found = read(text)
+        except books.Unreadable as error:
+            assert "\n" not in str(error), error
+            continue
+        if isinstance(found, account.Account):
+            assert all(size >= 0 for _, size in account.resident(found, 2**30))
+            repr(found).encode()

@@ -1,0 +1,44 @@
+"""An ELF file of a target: what the sandbox's parser tells of it, and of its symbols."""
+
+import contextlib
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+
+from elftools.common.exceptions import ELFError
+
+from dballoc.host import elf_parser
+from dballoc.profile import image
+
+OF = ("dballoc.host.elf_parser", "dballoc.profile.image")
+PRIVILEGED = False  # root hands it to a child without rights
+
+_SYMBOLS = ("malloc", "free", "calloc", "_Znwm")
+
+
+def seeds() -> list[bytes]:
+    files = [Path(os.path.realpath(shutil.which("true") or sys.executable)), *Path("/usr/lib").glob("*/libdl.so.2")]
+    return [path.read_bytes() for path in files]
+
+
+def fuzz(data: bytes) -> None:
+    fd = os.memfd_create("elf")
+    try:
+        os.write(fd, data)
+        for read in (
+            lambda: elf_parser.list_slots(fd, _SYMBOLS),
+            lambda: elf_parser.find_export(fd, "malloc"),
+            lambda: elf_parser.read_returned_number(fd, "mi_version"),
+            lambda: elf_parser.find_text(fd, r"\b(\d+\.\d+\.\d+)-\d+-g[0-9a-f]+"),
+            lambda: elf_parser.list_texts(fd, r"\x00(mysqld-[0-9]{1,2}\.[0-9]{1,2})(?=\x00)", 4),
+        ):
+            with contextlib.suppress(elf_parser.ParseError):
+                read()
+        with contextlib.suppress(elf_parser.ParseError):
+            assert re.fullmatch("[0-9a-f]*", elf_parser.read_build_id(fd))
+        with contextlib.suppress(image.Unreadable, ELFError):
+            image.read(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,23 @@
+"""A saved look, made into the page of ``--html``."""
+
+import tempfile
+from pathlib import Path
+
+from dballoc.errors import UsageError
+from dballoc.explain import page, snapshot
+from targets import explain_snapshot
+
+OF = ("dballoc.explain.page", "dballoc.explain.charts")
+PRIVILEGED = False
+seeds = explain_snapshot.seeds
+
+
+def fuzz(data: bytes) -> None:
+    with tempfile.TemporaryDirectory() as home:
+        path = Path(home) / ("a.json.gz" if data[:2] == b"\x1f\x8b" else "a.json")
+        path.write_bytes(data)
+        try:
+            series = snapshot.load(path)
+        except UsageError:
+            return
+    page.render(series).encode()

@@ -1,0 +1,34 @@
+"""Figures in CSV, for ``dballoc import``, as far as an experiment and its trials."""
+
+from dballoc.errors import UsageError
+from dballoc.experiment import file
+from dballoc.intake import table
+from dballoc.intake.assemble import assemble
+from dballoc.intake.figures import check
+
+OF = ("dballoc.intake.table", "dballoc.intake.assemble")
+PRIVILEGED = False
+
+_GOOD = b"""workload,threads,variant,tps,block,qps,p95_ms,rss_mib,seconds,machine
+oltp_read_only,8,glibc,1234.5,1,19752,7.4,812.25,60,a
+oltp_read_only,8,jemalloc,1301,1,20816,7.1,655,60,a
+"oltp, read only",16,jemalloc,1301,2,20816,7.1,655,60,b
+oltp_read_only,8,glibc,1244.5,2,19752,7.4,812.25,60,b
+"""
+
+
+def seeds() -> list[bytes]:
+    return [_GOOD, b"\xef\xbb\xbf" + _GOOD.replace(b"\n", b"\r\n"), b"workload,threads,variant,tps\na,1,b,2\n"]
+
+
+def fuzz(data: bytes) -> None:
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return
+    try:
+        figures = table.parse(text, "f.csv")
+        check(figures)
+        file.dump(assemble(figures, "out", None).experiment).encode()
+    except UsageError as error:
+        assert "\n" not in str(error), error

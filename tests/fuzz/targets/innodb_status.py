@@ -1,0 +1,19 @@
+"""SHOW ENGINE INNODB STATUS, the section of the buffer pool."""
+
+from test_innodb_status import AFTER, BEFORE, MYSQL_55, PERCONA
+
+from dballoc.explain.innodb_status import parse
+from dballoc.explain.procedure import pool_rows
+
+OF = ("dballoc.explain.innodb_status",)
+PRIVILEGED = True
+
+
+def seeds() -> list[bytes]:
+    return [(BEFORE + text + AFTER).encode() for text in (MYSQL_55, PERCONA)]
+
+
+def fuzz(data: bytes) -> None:
+    found = parse(data.decode(errors="replace"))
+    if found:
+        repr(pool_rows(found, 16384))

@@ -1,0 +1,31 @@
+"""What the socket of a heap probe answers: a process that is taken over may answer anything."""
+
+from made_snapshots import MAPS, block, head, live, stack, timed, waited
+
+from dballoc.profile import heap, snapshot
+from dballoc.profile.snapshot import Block
+
+OF = ("dballoc.profile.snapshot", "dballoc.profile.heap")
+PRIVILEGED = True
+
+
+def seeds() -> list[bytes]:
+    whole = b"DBALLOCP" + b"".join([
+        head(), stack(1, [0x55D000001100, 0x7F0000010500], 1e6, 9), stack(2, [0x55D000002000], truncated=True),
+        live(Block(4096, 112, 100, 1024, 12.0, 1, 78)), live(Block(8192, 5000, 4999, 1024, 22.0, 2, 78)),
+        timed(0, 7, 20, 5, 900), timed(1, 0, 3, 2, 9), waited(1, 0, 4, 700, 1, 650),
+        block(b"BUID", b"aabbcc /usr/sbin/server"), block(b"MAPS", MAPS.encode()), block(b"END."),
+    ])  # fmt: skip
+    return [whole]
+
+
+def fuzz(data: bytes) -> None:
+    try:
+        found = snapshot.read(data)
+    except snapshot.Damaged:
+        return
+    maps = heap.mappings(found)
+    assert all(m.start <= m.end for m in maps)
+    stacks = heap.frames(found.stacks, lambda address: ())
+    made = heap.profile(found, stacks, "heap", {})
+    made.total(heap.LIVE)

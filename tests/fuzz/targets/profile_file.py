@@ -1,0 +1,42 @@
+"""A profile (``.profile.json.gz``), and what is made of it: tables, differences, flame graph, the four exports."""
+
+import gzip
+import tempfile
+from pathlib import Path
+
+from made_profiles import heap
+
+from dballoc.cli import profile_files
+from dballoc.errors import UsageError
+from dballoc.profile import export, flamegraph, load, table
+
+OF = ("dballoc.profile.load", "dballoc.profile.table", "dballoc.readers")
+PRIVILEGED = False
+
+
+def seeds() -> list[bytes]:
+    with tempfile.TemporaryDirectory() as home:
+        path = Path(home) / "p"
+        load.save(heap(), path)
+        packed = path.read_bytes()
+    return [packed, gzip.compress(gzip.decompress(packed)[:-40], mtime=0), packed + packed]
+
+
+def fuzz(data: bytes) -> None:
+    with tempfile.TemporaryDirectory() as home:
+        path, good = Path(home) / "p.profile.json.gz", Path(home) / "good"
+        path.write_bytes(data)
+        load.save(heap(), good)
+        try:
+            profiles, of = profile_files.read([path, good], None)
+        except UsageError as error:
+            assert "\n" not in str(error), error
+            return
+    table.growth(*profiles, of.key)
+    table.growth_by_function(*profiles, of.key)
+    flamegraph.difference(*profiles, of.key, "t").encode("utf-8", "backslashreplace")
+    for form in export.FORMATS:
+        try:
+            export.export(profiles[0], of.key, form)
+        except ValueError as error:
+            assert "holds" in str(error) or "bytes" in str(error), error

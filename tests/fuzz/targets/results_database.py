@@ -1,0 +1,42 @@
+"""results.sqlite: whatever a results directory holds is tables, or refused."""
+
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from made import build
+
+from dballoc.analysis.campaign import read
+from dballoc.analysis.comparison import compare
+from dballoc.errors import Failure, UsageError
+from dballoc.experiment.model import Experiment
+from dballoc.store.opening import FILE
+
+OF = ("dballoc.store.opening", "dballoc.store.cells", "dballoc.store.facts", "dballoc.analysis.consistency")
+PRIVILEGED = False
+
+
+@cache
+def _good() -> bytes:
+    chosen = Experiment.model_validate({
+        "name": "small", "baseline": "glibc", "workloads": ["oltp_read_only"], "threads": [1], "design": "both",
+        "time": {"warmup": "0s", "level": "2s", "idle": "1s"}, "variant": [{"name": "glibc"}, {"name": "tuned"}],
+    })  # fmt: skip
+    with tempfile.TemporaryDirectory() as home:
+        return (build(Path(home) / "r", chosen, 2, (), ()) / FILE).read_bytes()
+
+
+def seeds() -> list[bytes]:
+    return [_good()]
+
+
+def fuzz(data: bytes) -> None:
+    with tempfile.TemporaryDirectory() as home:
+        (Path(home) / FILE).write_bytes(data)
+        try:
+            campaign = read(Path(home))
+        except (UsageError, Failure) as error:
+            assert "\n" not in str(error), error
+            return
+        if campaign.trials.height:
+            compare(campaign)

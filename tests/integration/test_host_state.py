@@ -1,0 +1,168 @@
+"""The host's settings outlive nobody: not two campaigns at once, nor ``kill -9`` of dballoc and its guardian at any moment."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from harness import Cli, Experiment, processes_of, rows, server_pid, thp_mode, wait_until
+
+from dballoc.host import machine, thp
+from dballoc.host.setting import HostSetting, read_setting
+
+pytestmark = [pytest.mark.alone, pytest.mark.usefixtures("needs_root")]
+
+# Changes the setting to and fro, until it is killed or has lost its guardian.
+SWITCHING = """
+import random, sys
+from pathlib import Path
+from dballoc.errors import Failure
+from dballoc.host import machine
+from dballoc.host.custody import Custody
+from dballoc.host.setting import HostSetting
+
+home = Path(sys.argv[1])
+stand_in = machine.Machine(home / "run", {"thp": HostSetting(str(home / "enabled"), ("always", "madvise", "never"))})
+hold = machine.hold(stand_in, exclusive=True, what="a test")
+try:
+    with Custody(hold=hold, adopt=True) as custody:
+        custody.set("thp", "never")
+        print(custody._process.pid, flush=True)
+        while True:
+            custody.set("thp", random.choice(["never", "madvise"]))
+            if random.random() < 0.3:
+                custody.restore()
+except Failure:
+    pass
+"""
+
+
+def has_ended(pid: int) -> bool:
+    """Gone, or a zombie that init has not reaped yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+@pytest.mark.parametrize("victims", [("dballoc",), ("guardian",), ("dballoc", "guardian"), ("guardian", "dballoc")])
+def test_killed_at_any_moment_the_setting_is_put_back(tmp_path: Path, package_path: Path, victims: tuple[str, ...]) -> None:
+    seed = int(os.environ.get("DBALLOC_TEST_SEED", random.randrange(10**6)))
+    print(f"DBALLOC_TEST_SEED={seed}")
+    chance = random.Random(seed)
+    enabled = tmp_path / "enabled"
+    enabled.write_text("always")
+    stand_in = machine.Machine(tmp_path / "run", {"thp": HostSetting(str(enabled), ("always", "madvise", "never"))})
+    left: Counter[str] = Counter()
+    for _ in range(12):
+        with subprocess.Popen(
+            [sys.executable, "-c", SWITCHING, tmp_path], env={**os.environ, "PYTHONPATH": str(package_path)},
+            stdout=subprocess.PIPE, text=True,
+        ) as dballoc:  # fmt: skip
+            assert dballoc.stdout is not None
+            pids = {"dballoc": dballoc.pid, "guardian": int(dballoc.stdout.readline())}
+            time.sleep(chance.random() * 0.03)
+            for victim in victims:
+                os.kill(pids[victim], signal.SIGKILL)
+        # Who comes next waits for a guardian that cleans up, and puts back what nobody else has.
+        wait_until(lambda guardian=pids["guardian"]: has_ended(guardian))
+        left[read_setting(str(enabled))] += 1
+        if len(victims) == 1:
+            assert read_setting(str(enabled)) == "always", "the one that was not killed has put it back"
+        held = machine.hold(stand_in, exclusive=chance.random() < 0.5, what="the next")
+        assert held
+        held.release()
+        assert read_setting(str(enabled)) == "always"
+    assert sum(left.values()) == 12
+    if len(victims) == 2:
+        assert left["never"] + left["madvise"] > 0, "not one kill struck while it was changed: the test has shown nothing"
+
+
+# -- the real one --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def other_mode() -> str:
+    """A mode that the host does not have."""
+    if (mode := thp.mode()) is None:
+        pytest.skip("this kernel has no THP")
+    return "never" if mode != "never" else "madvise"
+
+
+def switched(other: str) -> bool:
+    return f"[{other}]" in thp_mode()
+
+
+def test_two_campaigns_at_once_do_not_meet(
+    run_cli: Cli, tiny_experiment: Experiment, out: Path, home: Path, other_mode: str
+) -> None:
+    before = thp_mode()
+    variants = [{"name": "glibc"}, {"name": "other", "thp": other_mode}]
+    first = run_cli.start("bench", tiny_experiment(variant=variants), "--out", out)
+    wait_until(lambda: switched(other_mode) or first.poll() is not None)
+    # One that switches too, and one that would merely be measured in the wrong mode.
+    seconds = {
+        name: run_cli.start("bench", tiny_experiment(variant=changed), "--out", out.with_name(name))
+        for name, changed in (("exclusive", variants), ("shared", [{"name": "glibc"}]))
+    }
+    for name, second in seconds.items():
+        done = run_cli.end(second)
+        assert done.status == 2, f"{name}: {done.text}"
+        assert f"(process {first.pid}, results in {out})" in done.stderr
+        assert f"kill {first.pid}" in done.stderr
+        assert not list((out.with_name(name) / "trials").iterdir())
+    done = run_cli.end(first)
+    assert done.status == 0, done.text
+    # "madvise, switched off by the process", where a server does that.
+    modes = {(r["variant"], r["thp"].partition(",")[0]) for r in rows(out, "SELECT * FROM trial")}
+    assert modes == {("glibc", thp.mode()), ("other", other_mode)}
+    assert thp_mode() == before
+    assert not list(machine.THIS.directory.glob("holder-*"))
+
+
+@pytest.mark.parametrize("who", ["doctor", "bench"])
+def test_killed_with_its_guardian_the_mode_is_put_back_by_the_next(
+    run_cli: Cli, tiny_experiment: Experiment, out: Path, home: Path, other_mode: str, who: str
+) -> None:
+    before = thp_mode()
+    file = tiny_experiment(variant=[{"name": "glibc"}, {"name": "other", "thp": other_mode}])
+    process = run_cli.start("bench", file, "--out", out)
+    wait_until(lambda: switched(other_mode) or process.poll() is not None)
+    guardian = next(pid for pid, words in processes_of(home).items() if "guardian.py" in words)
+    for pid in (guardian, process.pid):
+        os.kill(pid, signal.SIGKILL)
+    run_cli.end(process)
+    wait_until(lambda: not processes_of(home))
+    assert switched(other_mode), "it was left changed"
+    # What the guardian would have removed; the doctor tells of it.
+    for path in [*(home / "tmp").glob("dballoc-*"), *home.rglob("cache/scratch/*")]:
+        shutil.rmtree(path)
+    done = run_cli("doctor") if who == "doctor" else run_cli("bench", file, "--out", out)
+    assert thp_mode() == before
+    assert done.status == 0, done.text
+    assert f"{thp.ENABLED}" in done.stdout
+    assert f"from {other_mode} to {thp.mode()}" in " ".join(done.stdout.split())
+
+
+def test_a_trial_in_whose_time_somebody_else_has_switched_is_lost(
+    run_cli: Cli, tiny_experiment: Experiment, out: Path, home: Path, other_mode: str
+) -> None:
+    mode = thp.mode()
+    assert mode
+    process = run_cli.start("bench", tiny_experiment(variant=[{"name": "glibc"}]), "--out", out)
+    wait_until(lambda: server_pid(home) or process.poll() is not None)
+    try:
+        Path(thp.ENABLED).write_text(other_mode)
+        done = run_cli.end(process)
+    finally:
+        Path(thp.ENABLED).write_text(mode)
+    assert done.status == 1, done.text
+    assert f"somebody else has switched it from {mode} to {other_mode}" in done.stderr
+    assert rows(out, "SELECT * FROM trial") == []
+    assert run_cli("bench", out / "experiment.toml", "--out", out).status == 0

@@ -1,0 +1,266 @@
+"""The heap probe's socket beside a program that closes descriptors, loads libraries, or throws; and its worst clients."""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from programs import Start, compiled, probed, starting
+
+from dballoc.errors import Failure, UsageError
+from dballoc.profile import probe
+from dballoc.profile.probe import Probe
+
+HERE = Path(__file__).parent
+# Generous: what is waited for comes at once on a machine that has time.
+LONGEST = 60.0
+# Libraries that asked.c loads.
+LOADED = 128
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled("asked", tmp_path_factory.mktemp("asked"), "-ldl")
+
+
+@pytest.fixture
+def environ(native_library: Callable[[str], Path], tmp_path: Path) -> dict[str, str]:
+    """Of a program under the probe over glibc's malloc."""
+    return {"LD_PRELOAD": str(native_library("probe")), probe.VARIABLE: f"1024:{tmp_path}"}
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    with starting() as begin:
+        yield begin
+
+
+def socket_of(directory: Path) -> Probe:
+    """The one probe that listens there, once it does."""
+    deadline = time.monotonic() + LONGEST
+    while True:
+        try:
+            return probe.of_directory(directory)
+        except (UsageError, Failure):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def connected(path: Path) -> socket.socket:
+    talk = socket.socket(socket.AF_UNIX)
+    talk.settimeout(LONGEST)
+    talk.connect(str(path))
+    return talk
+
+
+def path_of(probe: Probe) -> Path:
+    return probe.root / probe.socket
+
+
+def said_to_the_end(talk: socket.socket) -> bytes:
+    parts = []
+    try:
+        while part := talk.recv(1 << 16):
+            parts.append(part)
+    except ConnectionResetError:
+        pass
+    return b"".join(parts)
+
+
+@dataclass
+class Poll:
+    """What asks the probe without end, and how often it was answered."""
+
+    directory: Path
+    over: threading.Event
+    answers: int = 0
+
+    def run(self) -> None:
+        while not self.over.is_set():
+            for path in list(self.directory.glob("*.sock")):
+                try:
+                    there = Probe(0, path.parent, path.name)
+                    self.answers += "pid" in there.status()
+                    self.answers += there.snapshot().pid > 0
+                except Failure:
+                    time.sleep(0.001)  # its listener has just gone, and comes again
+
+    def wait_for_answer(self) -> None:
+        """One more than there were: it listens, again if it was closed."""
+        before, deadline = self.answers, time.monotonic() + LONGEST
+        while self.answers == before:
+            assert time.monotonic() < deadline, "the probe answers no more"
+            time.sleep(0.001)
+
+
+@pytest.mark.parametrize("mode", ["closes", "filtered"])
+def test_a_program_that_closes_what_it_inherited_keeps_its_clients(
+    asked: Path, start: Start, environ: dict[str, str], tmp_path: Path, mode: str
+) -> None:
+    own = tmp_path / "program"
+    running = start(asked, mode, own, **environ)
+    stdin, stdout = running.process.stdin, running.process.stdout
+    assert stdin
+    assert stdout
+    poll, lost = Poll(tmp_path, threading.Event()), 0
+    asker = threading.Thread(target=poll.run)
+    asker.start()
+    try:
+        for _ in range(8):
+            poll.wait_for_answer()
+            stdin.write("x")
+            stdin.flush()
+            assert stdout.readline() == "closed\n"
+            for _ in range(50):
+                with connected(own) as talk:
+                    lost += said_to_the_end(talk) != b"program"
+        poll.wait_for_answer()
+    finally:
+        poll.over.set()
+        asker.join()
+    # With a table of its own none can be; else there is a moment between the look at a descriptor and its use.
+    assert lost <= (mode == "filtered")
+    assert socket_of(tmp_path).status()["pid"] == running.pid
+
+
+def test_its_files_are_not_the_programs(asked: Path, start: Start, environ: dict[str, str], tmp_path: Path) -> None:
+    """In a table of their own: a pipe that the program closes ends for whoever reads it, and no child has the listener."""
+    running = start(asked, "closes", tmp_path / "program", **environ)
+    [thread] = [
+        task for task in Path(f"/proc/{running.pid}/task").iterdir() if (task / "comm").read_text() == "dballoc-probe\n"
+    ]
+    inside = {os.readlink(link) for link in (thread / "fd").iterdir()}
+    outside = {os.readlink(link) for link in Path(f"/proc/{running.pid}/fd").iterdir()}
+    assert len(inside) == 1
+    assert not inside & outside
+
+
+def long_directory(base: Path) -> Path:
+    """Names of nearly 4096 bytes, so that a few objects are more than a socket holds."""
+    path = base
+    while len(str(path)) < 3700:
+        path = path / ("x" * 200)
+    path.mkdir(parents=True)
+    return path
+
+
+def test_a_client_that_does_not_read_holds_no_dlopen(
+    asked: Path, start: Start, environ: dict[str, str], tmp_path: Path
+) -> None:
+    directory = long_directory(tmp_path / "libraries")
+    [library] = list(Path("/lib").glob("*/libBrokenLocale.so.1"))[:1] or [Path("/lib64/libBrokenLocale.so.1")]
+    for number in range(LOADED):
+        shutil.copy(library, directory / str(number))
+    running = start(asked, "loads", directory, **environ)
+    stdin, stdout = running.process.stdin, running.process.stdout
+    assert stdin
+    assert stdout
+    with connected(path_of(socket_of(tmp_path))) as talk:
+        talk.sendall(b"snapshot\n")
+        assert talk.recv(8) == b"DBALLOCP"  # it is under way
+        stdin.write("x")
+        stdin.flush()
+        assert stdout.readline() == "loaded\n"
+        # Loaded while the probe still waited for us: what is left is all there.
+        rest = said_to_the_end(talk)
+    assert rest.endswith(b"END." + struct.pack("=I", 0))
+    named = re.findall(rb"BUID.{4}[0-9a-f]{40} " + re.escape(bytes(directory)) + rb"/\d+", rest, re.DOTALL)
+    assert len(named) == LOADED
+
+
+def test_silent_clients_hold_nobody_for_long(tmp_path: Path, start: Start, environ: dict[str, str]) -> None:
+    start(probed(tmp_path), "leak", **environ)
+    there = socket_of(tmp_path)
+    silent = [connected(path_of(there)) for _ in range(3)]
+    slow, _, idle = silent
+    for _ in range(200):
+        try:
+            slow.sendall(b"s")
+            time.sleep(0.1)
+        except (BrokenPipeError, ConnectionResetError):
+            break
+    else:
+        pytest.fail("a client with a byte now and then is waited for without end")
+    assert there.status()["pid"] > 0
+    assert said_to_the_end(idle) == b"error no line\n"
+    for talk in silent:
+        talk.close()
+
+
+def test_a_client_that_does_not_read_is_left_alone(tmp_path: Path, start: Start, environ: dict[str, str]) -> None:
+    start(probed(tmp_path), "known", **environ)
+    there = socket_of(tmp_path)
+    with connected(path_of(there)) as talk:
+        talk.sendall(b"snapshot\n")
+        assert talk.recv(8) == b"DBALLOCP"
+        assert there.status()["pid"] > 0
+        assert not said_to_the_end(talk).endswith(b"END." + struct.pack("=I", 0))
+
+
+@pytest.fixture(scope="module")
+def frames(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    program = tmp_path_factory.mktemp("frames") / "frames"
+    flags = ["-std=c++17", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
+    subprocess.run(["c++", *flags, "-o", program, HERE / "frames.cc"], check=True)
+    return program
+
+
+@pytest.mark.parametrize("runs", [8, pytest.param(50, marks=pytest.mark.slow)])
+def test_frames_that_are_registered_while_others_throw(frames: Path, environ: dict[str, str], runs: int) -> None:
+    """libgcc's unwinder sorts them under a lock, and allocates for it."""
+    for _ in range(runs):
+        done = subprocess.run(
+            [frames, "0.2"], env={"PATH": os.environ["PATH"], **environ}, capture_output=True, text=True, check=False,
+            timeout=LONGEST,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+NO_MEMORY = """
+#include <dlfcn.h>
+#include <stdint.h>
+#include <string.h>
+int main(void)
+{
+    void *(*new_one)(unsigned long);
+    void *address = dlsym(RTLD_DEFAULT, "_Znwm");
+    memcpy(&new_one, &address, sizeof address);
+    return new_one(SIZE_MAX / 2) != NULL;
+}
+"""
+
+
+def test_an_abort_says_why_first(environ: dict[str, str], tmp_path: Path) -> None:
+    """There is no std::bad_alloc to throw in a program of C."""
+    (tmp_path / "none.c").write_text(NO_MEMORY)
+    subprocess.run(["cc", "-D_GNU_SOURCE", "-o", tmp_path / "none", tmp_path / "none.c"], check=True)
+    done = subprocess.run([tmp_path / "none"], env=environ, capture_output=True, text=True, check=False, timeout=LONGEST)
+    assert done.returncode == -signal.SIGABRT
+    [line] = done.stderr.splitlines()
+    assert line.startswith("dballoc probe: malloc has no memory left for operator new, ")
+    assert "; give the process more memory, or " in line
+
+
+@pytest.mark.parametrize("mode", ["closes", "filtered"])
+def test_what_cannot_be_asked_says_so(asked: Path, environ: dict[str, str], tmp_path: Path, mode: str) -> None:
+    """On the program's standard error, from a thread whose files are its own."""
+    environ = {**environ, probe.VARIABLE: f"1024:{tmp_path}/nowhere"}
+    with subprocess.Popen([asked, mode, tmp_path / "x"], env=environ, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr
+            assert process.stderr.readline() == (
+                f"dballoc probe: {tmp_path}/nowhere/{process.pid}.sock: No such file or directory; it cannot be asked; "
+                "the program's user must be able to write there\n"
+            )
+        finally:
+            process.kill()

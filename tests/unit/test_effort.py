@@ -1,0 +1,239 @@
+"""A look has an end, whatever the process is like: bounds that are reached are said, and what is read adds up."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dballoc.explain import address_space, effort, glibc, mimalloc, outside, pagescan, smaps
+from dballoc.explain.effort import MOST, Effort, Work
+from dballoc.explain.ledger import ledger
+from dballoc.explain.memory import PAGE, Memory, Span
+from dballoc.explain.pages import Kind, classify
+
+HOSTILE = Path(__file__).parents[1] / "native" / "hostile.c"
+MIB = 1 << 20
+START = 0x7F0000000000
+
+
+def fewer(monkeypatch: pytest.MonkeyPatch, work: Work, most: int) -> None:
+    monkeypatch.setitem(MOST, work, most)
+
+
+@pytest.fixture
+def hostile(running_program: Callable[..., int]) -> Callable[[str, int], int]:
+    """``hostile("sparse", 1000)``: the PID of a process of that kind."""
+
+    def start(kind: str, count: int) -> int:
+        return running_program("hostile", HOSTILE.read_text(), "-D_GNU_SOURCE", "-pthread", arguments=(kind, str(count)))
+
+    return start
+
+
+def test_time_ends_by_our_own_work_and_by_the_clock() -> None:
+    for which in (0, 1):
+        now = [0.0, 0.0]
+        one = Effort(cpu=lambda now=now: now[0], clock=lambda now=now: now[1])  # type: ignore[misc]
+        assert not one.over
+        now[which] = [effort.SECONDS, effort.PATIENCE][which]
+        assert one.over
+        assert one.over
+        assert len(one.notes) == 1
+        assert "looking was stopped after 10 s of work" in one.notes[0]
+
+
+def test_what_is_cut_is_said_once() -> None:
+    one = Effort()
+    assert one.spend(Work.BLOCKS, MOST[Work.BLOCKS])
+    assert one.notes == []
+    assert not one.spend(Work.BLOCKS)
+    assert not one.spend(Work.BLOCKS)
+    assert one.left(Work.BLOCKS) == 0
+    [note] = one.notes
+    assert "it has more than 65,536 blocks with pages of their own" in note
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=60), st.data())
+def test_a_span_of_runs_answers_as_one_of_pages_would(present: list[bool], data: st.DataObject) -> None:
+    span = Span.of_pages(START, np.array(present))
+    edges = st.integers(START - PAGE, START + (len(present) + 1) * PAGE)
+
+    def told(start: int, end: int) -> int:
+        pages = [START + PAGE * i for i, there in enumerate(present) if there]
+        return sum(max(0, min(end, page + PAGE) - max(start, page)) for page in pages)
+
+    start, end = sorted([data.draw(edges), data.draw(edges)])
+    assert span.between(start, end) == told(start, end)
+    assert span.each(np.array([start]), np.array([end])).tolist() == [told(start, end)]
+    assert sum(b - a for a, b in span.within(start, end)) == told(start, end)
+    assert span.whole == all(present)
+    for pages in (1, 2, 4):
+        size = pages * PAGE
+        places = range(-(-START // size) * size, span.end, size)
+        assert list(span.multiples(size)) == [at for at in places if told(at, at + PAGE)]
+        assert list(span.multiples(size, whole=True)) == [at for at in places if told(at, at + size) == size]
+
+
+def test_a_tib_takes_as_much_as_is_in_it(hostile: Callable[[str, int], int]) -> None:
+    """Runs, not pages: 9 bytes for each page of the address range were 2.4 GB of a TiB."""
+    pid = hostile("sparse", 1000)
+    [tib] = [m for m in smaps.read(pid) if m.size == 1 << 40 and m.private]
+    with Memory(pid) as memory:
+        span = memory.span(tib.start, tib.end)
+        assert span.resident == tib.rss == 1000 * PAGE
+        assert span.runs.nbytes == 1000 * 16
+        assert len(list(span.multiples(2 * MIB))) <= 1000
+
+
+@pytest.mark.parametrize("scan", [True, False], ids=["PAGEMAP_SCAN", "pagemap"])
+def test_both_ways_to_find_what_is_present_agree(
+    hostile: Callable[[str, int], int], monkeypatch: pytest.MonkeyPatch, scan: bool
+) -> None:
+    def refuses(*_: object) -> object:
+        raise OSError(25, "Inappropriate ioctl for device")
+
+    pid = hostile("alternate", 3000)
+    [mapping] = [m for m in smaps.read(pid) if m.rss == 3000 * PAGE]
+    if not scan:
+        monkeypatch.setattr(pagescan, "runs", refuses)
+    with Memory(pid) as memory:
+        span = memory.span(mapping.start, mapping.end)
+    assert span.runs[:, 0].tolist() == list(range(mapping.start, mapping.end, 2 * PAGE))
+    assert (span.runs[:, 1] - span.runs[:, 0] == PAGE).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "count", "work", "most"),
+    [
+        ("alternate", 3000, Work.RUNS, 600),
+        ("mappings", 2000, Work.MAPPINGS, 500),
+        ("mappings", 2000, Work.TEXT, 1 << 20),
+        ("threads", 200, Work.THREADS, 50),
+        ("chunks", 2, Work.CHUNKS, 100_000),
+        ("chunks", 8, Work.HEAPS, 3),
+        ("chunks", 8, Work.PLACES, 3),
+        ("caches", 2, Work.CACHES, 1000),
+        ("bins", 2, Work.LINKS, 1000),
+        ("blocks", 3000, Work.BLOCKS, 1000),
+        ("alternate", 3000, Work.PAGES, 2048),
+    ],
+)
+def test_a_bound_that_is_reached_is_said_and_the_look_goes_on(
+    hostile: Callable[[str, int], int], monkeypatch: pytest.MonkeyPatch, kind: str, count: int, work: Work, most: int
+) -> None:
+    pid = hostile(kind, count)
+    fewer(monkeypatch, work, most)
+    look = outside.look(pid)
+    found = ledger(look)
+    assert [note for note in found.notes if f"it has more than {most:,} {work}" in note]
+    assert sum(line.resident for line in found.lines) + found.rest == found.rss == look.rss
+    assert found.rss > 0
+    assert min(line.resident for line in found.lines) >= 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "count"), [("chunks", 2), ("bins", 0), ("blocks", 3000), ("mappings", 2000), ("threads", 200)]
+)
+def test_without_a_bound_in_its_way_nothing_is_said(hostile: Callable[[str, int], int], kind: str, count: int) -> None:
+    found = outside.look(hostile(kind, count))
+    assert found.effort.notes == []
+    if kind == "chunks" and found.heap:
+        # 32 bytes each, of two heaps of 64 MiB but for their heads and tops.
+        assert sum(b.live_chunks for b in found.heap.arenas) > 2 * 2_000_000
+        assert all(b.unread == 0 for b in found.heap.arenas)
+
+
+def test_when_the_time_is_over_the_look_ends_and_adds_up(
+    hostile: Callable[[str, int], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid = hostile("chunks", 4)
+    monkeypatch.setattr(effort, "SECONDS", 0.05)
+    look = outside.look(pid)
+    found = ledger(look)
+    assert any("looking was stopped" in note for note in found.notes)
+    assert sum(line.resident for line in found.lines) + found.rest == found.rss
+
+
+def test_mimallocs_segments_end_too(monkeypatch: pytest.MonkeyPatch, hostile: Callable[[str, int], int]) -> None:
+    pid = hostile("segments", 40)
+    mappings = [m for m in smaps.read(pid) if m.private and m.size >= 40 * mimalloc.SEGMENT]
+    with Memory(pid) as memory:
+        whole = mimalloc.read(memory, mappings)
+    assert whole
+    assert whole.account.holdings[0].bytes == 40 * 511 * 512 * 64
+    fewer(monkeypatch, Work.SLICES, 5000)
+    with Memory(pid) as memory:
+        part = mimalloc.read(memory, mappings)
+        assert part
+        assert 0 < part.account.holdings[0].bytes < whole.account.holdings[0].bytes
+        assert any("slices of mimalloc's segments" in note for note in memory.effort.notes)
+
+
+def test_a_false_libc_is_not_read_without_end(monkeypatch: pytest.MonkeyPatch, hostile: Callable[[str, int], int]) -> None:
+    """A library's writable data may be a TiB: so much is never held."""
+    pid = hostile("sparse", 10)
+    [tib] = [m for m in smaps.read(pid) if m.size == 1 << 40 and m.private]
+    with Memory(pid) as memory:
+        assert glibc.find_main(memory, glibc.LAYOUTS[0], [tib, tib], None, []) is None
+        assert any("bytes of its malloc's data" in note for note in memory.effort.notes)
+
+
+@pytest.mark.parametrize("end", ["\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028"])
+def test_a_files_name_forges_no_mapping(end: str) -> None:
+    """The kernel escapes the newline in it, and nothing else that ends a line for Python."""
+    forged = f"{end}7f0000000000-7fffffffffff rw-p 00000000 00:00 0 {end}Rss: 99999999 kB{end}VmFlags: dd"
+    [one, two] = smaps.parse(
+        f"1000-2000 r--p 00000000 00:00 7 /tmp/a{forged}\nRss:                 4 kB\nVmFlags: rd mr\n"
+        "3000-4000 rw-p 00000000 00:00 0 \nRss:                 8 kB\n"
+    )
+    assert (one.start, one.end, one.rss, one.flags) == (0x1000, 0x2000, 4096, frozenset({"rd", "mr"}))
+    assert one.path == f"/tmp/a{forged}"
+    assert (two.start, two.rss) == (0x3000, 8192)
+
+
+def test_a_process_has_any_name_that_it_likes(running_program: Callable[..., int]) -> None:
+    """What is no UTF-8, and what ends a line for Python but not for the kernel."""
+    pid = running_program(
+        "named",
+        """
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <sys/prctl.h>
+        int main(void) {
+            void *volatile block = malloc(1);
+            prctl(PR_SET_NAME, "\\xff\\rVmRSS: 9 kB");
+            puts("ready");
+            fflush(stdout);
+            return getchar() == 0 && block;
+        }
+        """,
+    )
+    assert address_space.status(pid)["VmRSS"] > 9 * 1024
+    assert outside.look(pid).rss > 9 * 1024
+
+
+def test_threads_and_mappings_are_not_multiplied() -> None:
+    """32,000 stack pointers in 65,000 mappings: 2,000 million comparisons took minutes."""
+    mappings = smaps.parse("".join(f"{START + i * 8192:x}-{START + i * 8192 + 4096:x} rw-p 0 00:00 0\n" for i in range(65_000)))
+    pointers = [START + i * 16384 + 8 for i in range(32_000)] + [START - 8, START + 4096, 1 << 62]
+    steps = 0
+
+    class Counted(int):
+        def __le__(self, other: int) -> bool:
+            nonlocal steps
+            steps += 1
+            return int(self) <= int(other)
+
+        def __lt__(self, other: int) -> bool:
+            nonlocal steps
+            steps += 1
+            return int(self) < int(other)
+
+        __hash__ = int.__hash__
+
+    kinds = classify(mappings, [Counted(p) for p in pointers], (), own_malloc=False)
+    assert kinds.count(Kind.STACK) == 32_000
+    assert steps < 40 * len(pointers)

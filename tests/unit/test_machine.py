@@ -1,0 +1,311 @@
+"""The machine's lock and the journal of changed settings: who may have it, and what is put back."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dballoc.doctor import host_settings
+from dballoc.errors import UsageError
+from dballoc.host import journal, machine
+from dballoc.host.machine import Hold, Machine
+from dballoc.host.setting import HOST_SETTINGS, HostSetting, read_setting
+
+VALUES = ("always", "madvise", "never")
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path) -> Machine:
+    """A machine whose one setting is a file at ``always``."""
+    (tmp_path / "enabled").write_text("always")
+    return Machine(tmp_path / "run", {"thp": HostSetting(str(tmp_path / "enabled"), VALUES)})
+
+
+@pytest.fixture
+def hold(stand_in: Machine) -> Iterator[Hold]:
+    """Its lock, held alone."""
+    held = take(stand_in, exclusive=True)
+    yield held
+    held.release()
+
+
+def take(of: Machine, exclusive: bool, what: str = "results in /there") -> Hold:
+    held = machine.hold(of, exclusive=exclusive, what=what)
+    assert held
+    return held
+
+
+def value(of: Machine) -> str:
+    return read_setting(of.settings["thp"].path)
+
+
+def change(hold: Hold, *values: str) -> None:
+    for each in values:
+        journal.change_setting(hold.directory, hold.machine.settings, "thp", each)
+
+
+# -- who has it ----------------------------------------------------------------------------------------------------------------
+
+
+def test_runs_that_change_nothing_share_it(stand_in: Machine) -> None:
+    holds = [take(stand_in, exclusive=False) for _ in range(3)]
+    with pytest.raises(UsageError, match=r"in which others are being measured: .*wait for the end, stop it"):
+        machine.hold(stand_in, exclusive=True, what="mine")
+    for held in holds:
+        held.release()
+    take(stand_in, exclusive=True).release()
+
+
+@pytest.mark.parametrize("exclusive", [True, False])
+def test_the_second_is_refused_and_told_who_has_it(stand_in: Machine, hold: Hold, exclusive: bool) -> None:
+    with pytest.raises(UsageError) as refused:
+        machine.hold(stand_in, exclusive=exclusive, what="mine")
+    assert f"dballoc (process {os.getpid()}, results in /there)" in str(refused.value)
+    assert f"kill {os.getpid()}" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_it_is_free_when_the_last_that_has_it_is_gone(stand_in: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """dballoc is killed, and its guardian holds it a while longer: the next waits for that."""
+    script = (
+        "import os, subprocess, sys\nfrom pathlib import Path\nfrom dballoc.host import machine\n"
+        "held = machine.hold(machine.Machine(Path(sys.argv[1])), exclusive=True, what='x')\n"
+        "subprocess.Popen(['/bin/sh', '-c', 'read x'], pass_fds=held.descriptors)\n"
+        "print('locked', flush=True)\nos.kill(os.getpid(), 9)"
+    )
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    dead = subprocess.Popen(
+        [sys.executable, "-c", script, stand_in.directory], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env
+    )
+    assert dead.stdout is not None
+    assert dead.stdin is not None
+    assert dead.stdout.readline() == b"locked\n"
+    dead.wait()
+    waited: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        if len(waited) == 3:
+            dead.stdin.close()
+
+    monkeypatch.setattr(machine.time, "sleep", sleep)
+    take(stand_in, exclusive=True).release()
+    assert len(waited) >= 3
+    dead.stdout.close()
+
+
+def test_a_guardian_that_never_ends_is_told_of(stand_in: Machine, hold: Hold, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine.Holder, "is_alive", False)
+    monkeypatch.setattr(machine, "_PATIENCE", 0.1)
+    with pytest.raises(Exception, match=f"still locked by the guardian of dballoc .process {os.getpid()}, .*which has ended"):
+        machine.hold(stand_in, exclusive=False, what="mine")
+
+
+def test_a_process_with_the_pid_of_a_dead_one_is_another() -> None:
+    us = {"pid": os.getpid(), "namespace": machine._pid_namespace(), "exclusive": True, "what": ""}
+    assert machine.Holder(**us, started=machine._started(os.getpid())).is_alive
+    assert not machine.Holder(**us, started="1").is_alive
+    assert machine.Holder(**us | {"namespace": 1}, started="1").is_alive, "who knows"
+
+
+def test_notes_of_the_dead_and_things_that_are_none(stand_in: Machine, hold: Hold) -> None:
+    (stand_in.directory / "holder-0").write_text("{}")
+    os.mkfifo(stand_in.directory / "holder-1")
+    (stand_in.directory / "holder-2").symlink_to("/etc/passwd")
+    assert [h.pid for h in machine.holders(hold.directory)] == [os.getpid()]
+    assert not (stand_in.directory / "holder-0").exists()
+    assert Path("/etc/passwd").exists()
+
+
+# -- where it is ---------------------------------------------------------------------------------------------------------------
+
+
+def test_its_directory_is_ours_alone(stand_in: Machine, hold: Hold) -> None:
+    status = stand_in.directory.stat()
+    assert (status.st_uid, status.st_mode & 0o777) == (os.geteuid(), 0o700)
+
+
+@pytest.mark.parametrize("exclusive", [True, False])
+def test_a_link_or_a_file_in_its_place_is_refused(stand_in: Machine, tmp_path: Path, exclusive: bool) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    stand_in.directory.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UsageError, match="is no directory, where dballoc keeps its lock; remove it"):
+        machine.hold(stand_in, exclusive=exclusive, what="mine")
+    assert not list((tmp_path / "elsewhere").iterdir())
+    stand_in.directory.unlink()
+    stand_in.directory.write_text("")
+    with pytest.raises(UsageError, match="is no directory"):
+        machine.hold(stand_in, exclusive=exclusive, what="mine")
+
+
+def test_one_that_others_may_write_is_refused(stand_in: Machine) -> None:
+    stand_in.directory.mkdir()
+    stand_in.directory.chmod(0o777)
+    with pytest.raises(UsageError, match="may be written by others, so that no lock in there can be trusted; remove it"):
+        machine.hold(stand_in, exclusive=False, what="mine")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it gives a directory to another user")
+def test_another_users_is_refused(stand_in: Machine) -> None:
+    stand_in.directory.mkdir()
+    os.chown(stand_in.directory, 61580, 61580)
+    with pytest.raises(UsageError, match="belongs to user 61580"):
+        machine.hold(stand_in, exclusive=False, what="mine")
+    with pytest.raises(UsageError, match="belongs to user 61580"):
+        machine.put_back_leftovers(stand_in)
+
+
+def test_without_a_place_for_it_a_run_that_changes_nothing_goes_on(stand_in: Machine, tmp_path: Path) -> None:
+    nowhere = Machine(tmp_path / "no" / "such" / "run", stand_in.settings)
+    assert machine.hold(nowhere, exclusive=False, what="mine") is None
+    assert machine.put_back_leftovers(nowhere) == []
+    with pytest.raises(UsageError, match="without a lock in it no setting of the host is changed"):
+        machine.hold(nowhere, exclusive=True, what="mine")
+
+
+@pytest.mark.parametrize("name", ["lock", "putting-back", "journal.partial"])
+def test_a_link_among_its_files_leads_nowhere(stand_in: Machine, tmp_path: Path, name: str) -> None:
+    stand_in.directory.mkdir(mode=0o700)
+    (stand_in.directory / name).symlink_to(tmp_path / "victim")
+    try:
+        held = take(stand_in, exclusive=True)
+    except UsageError:
+        assert name != "journal.partial"
+    else:
+        change(held, "never")
+        held.put_back()
+        held.release()
+    assert not (tmp_path / "victim").exists()
+
+
+# -- the journal ---------------------------------------------------------------------------------------------------------------
+
+
+def test_the_journal_is_there_before_the_setting_is_changed(hold: Hold, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[dict[str, journal.Entry]] = []
+
+    def write(path: str, value: str) -> None:
+        seen.append(journal.read_journal(hold.directory, hold.machine.settings))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(journal, "write_setting", write)
+    with pytest.raises(KeyboardInterrupt):
+        change(hold, "never")
+    assert seen == [{"thp": journal.Entry("always", ("never",))}]
+
+
+def test_the_next_run_puts_back_what_a_dead_one_left(stand_in: Machine, hold: Hold) -> None:
+    change(hold, "never", "madvise")
+    hold.release()  # as the kernel does when all that have it are killed
+    assert value(stand_in) == "madvise"
+    take(stand_in, exclusive=False).release()
+    assert value(stand_in) == "always"
+    assert not (stand_in.directory / "journal").exists()
+
+
+def test_the_doctor_puts_back_what_a_dead_one_left(stand_in: Machine, hold: Hold) -> None:
+    change(hold, "never")
+    hold.release()
+    finding = host_settings.put_back(stand_in)
+    assert (finding.state, value(stand_in)) == ("note", "always")
+    assert finding.text == (
+        f"{stand_in.settings['thp'].path} put back from never to always: a run that was killed had left it so"
+    )
+    assert host_settings.put_back(stand_in).state == "ok"
+
+
+def test_the_doctor_leaves_that_of_a_living_one(stand_in: Machine, hold: Hold) -> None:
+    change(hold, "never")
+    finding = host_settings.put_back(stand_in)
+    assert (finding.state, value(stand_in)) == ("ok", "never")
+    assert re.search(rf"process {os.getpid()}, .* has changed .*enabled \(it was always\); it puts back", finding.text)
+
+
+def test_what_somebody_else_has_set_since_is_theirs(stand_in: Machine, hold: Hold) -> None:
+    change(hold, "never")
+    Path(stand_in.settings["thp"].path).write_text("madvise")
+    hold.release()
+    assert machine.put_back_leftovers(stand_in) == []
+    assert value(stand_in) == "madvise"
+    assert not (stand_in.directory / "journal").exists()
+
+
+def test_a_journal_of_an_earlier_boot_says_nothing(stand_in: Machine, hold: Hold) -> None:
+    change(hold, "never")
+    hold.release()
+    path = stand_in.directory / "journal"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"boot": "an earlier one"}))
+    assert machine.put_back_leftovers(stand_in) == []
+    assert value(stand_in) == "never"
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        {"/etc/passwd": {"before": "x", "written": ["never"]}},
+        {"thp": {"before": "root::0:0::/:/bin/sh", "written": ["never"]}},
+        {"thp": {"before": "always", "written": ["x"]}},
+        {"thp": {"before": "always"}},
+        {"thp": 5},
+        [],
+        "thp",
+    ],
+)
+def test_a_journal_that_dballoc_did_not_write_changes_nothing(stand_in: Machine, hold: Hold, entries: object) -> None:
+    change(hold, "never")
+    hold.release()
+    path = stand_in.directory / "journal"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"settings": entries}))
+    assert_refused(stand_in)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"\xff", b"[" * 60_000, b" " * (1 << 17), b"null"])
+def test_a_damaged_journal_is_told_of(stand_in: Machine, hold: Hold, data: bytes) -> None:
+    change(hold, "never")
+    hold.release()
+    (stand_in.directory / "journal").write_bytes(data)
+    assert_refused(stand_in)
+
+
+@pytest.mark.parametrize("what", ["fifo", "link", "directory"])
+def test_a_journal_that_is_no_file_is_told_of(stand_in: Machine, tmp_path: Path, hold: Hold, what: str) -> None:
+    change(hold, "never")
+    hold.release()
+    path = stand_in.directory / "journal"
+    path.rename(tmp_path / "kept")
+    {"fifo": lambda: os.mkfifo(path), "link": lambda: path.symlink_to(tmp_path / "kept"), "directory": path.mkdir}[what]()
+    assert_refused(stand_in)
+
+
+def assert_refused(of: Machine) -> None:
+    """By all that would put back; nothing is changed."""
+    for exclusive in (True, False):
+        with pytest.raises(UsageError, match=r"cannot be read: .* see to that, and remove the file"):
+            machine.hold(of, exclusive=exclusive, what="mine")
+    assert host_settings.put_back(of).state == "warn"
+    assert value(of) == "never"
+
+
+def test_one_that_cannot_be_put_back_stays_in_the_journal(
+    stand_in: Machine, hold: Hold, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change(hold, "never")
+
+    def write(path: str, value: str) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(journal, "write_setting", write)
+        with pytest.raises(OSError, match=r"cannot put .*enabled back to always: Input/output error"):
+            hold.put_back()
+    hold.release()
+    assert [was.before for was in machine.put_back_leftovers(stand_in)] == ["always"]
+
+
+def test_only_the_kernels_own_files_are_set() -> None:
+    assert {name: s.path for name, s in HOST_SETTINGS.items()} == {"thp": "/sys/kernel/mm/transparent_hugepage/enabled"}

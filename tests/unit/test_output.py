@@ -1,0 +1,165 @@
+"""What others call themselves, on a terminal and in a spreadsheet: shown, and obeyed by neither."""
+
+import csv
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import unicodedata
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from looks import look
+from rich.table import Table
+from rich.text import Text
+
+from dballoc.cli import explain_table, output
+from dballoc.cli.display import PlainDisplay
+from dballoc.experiment.schedule import Slot
+from dballoc.report import cells
+
+EVIL = "my\x1b[31msqld\x1b]0;title\x07\x9b2J\u202egnp.\nfake: line\r\x08[red]x[/red][link=http://x]y[/link]:bomb:\ud800\u2028"
+SHOWN = (
+    r"my\x1b[31msqld\x1b]0;title\x07\u009b2J\u202egnp.\nfake: line\r\x08[red]x[/red][link=http://x]y[/link]:bomb:\ud800\u2028"
+)
+OBEYED = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+
+
+def obeyed(text: str) -> set[str]:
+    return {c for c in text if unicodedata.category(c) in OBEYED and c not in "\n\t"}
+
+
+def test_the_name_of_a_foe() -> None:
+    assert output.safe(EVIL) == SHOWN
+    assert output.safe("Zürich – 中文 ✓ é") == "Zürich – 中文 ✓ é"
+    assert tomllib.loads(f'x = "{output.safe("a" + chr(0x85) + chr(0x202E))}"') == {"x": "a\x85\u202e"}
+
+
+@given(st.text())
+def test_whatever_it_is(text: str) -> None:
+    assert not obeyed(output.safe(text))
+    assert "\n" not in output.safe(text)
+    assert not obeyed(output.safe_lines(text))
+    output.safe(text).encode()
+
+
+@dataclass(frozen=True)
+class Named:
+    name: str
+    rows: list[tuple[str, int]]
+    more: dict[str, str]
+    later: str = field(default="", init=False)
+
+
+class Pair(NamedTuple):
+    one: str
+    other: int
+
+
+def test_everything_in_a_thing() -> None:
+    found = output.clean(Named(EVIL, [(EVIL, 3)], {EVIL: EVIL}))
+    assert found == Named(SHOWN, [(SHOWN, 3)], {SHOWN: SHOWN})
+    assert output.clean(Pair(EVIL, 1)) == Pair(SHOWN, 1)
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_console_lets_nothing_through(terminal: bool) -> None:
+    out = io.StringIO()
+    console = output.Console(file=out, force_terminal=terminal, width=400, color_system="truecolor" if terminal else None)
+    table = Table(EVIL)
+    table.add_row(EVIL)
+    table.add_row(Text(EVIL, style="bold"))
+    console.print(EVIL)
+    console.print(Text(EVIL, style="red"))
+    console.print(table)
+    text = re.sub(r"\x1b\[[\d;]*m", "", out.getvalue())
+    assert not obeyed(text)
+    assert text.count("[red]x[/red][link=http://x]y[/link]:bomb:") == 5
+    if terminal:
+        assert "\x1b[31mmy" in out.getvalue(), "our own colours stay"
+
+
+def test_an_explanation_of_a_foe() -> None:
+    found = look()
+    ledger = replace(found.ledger, executable=EVIL, lines=[replace(x, owner=EVIL) for x in found.ledger.lines], notes=[EVIL])
+    out = io.StringIO()
+    explain_table.print_all(output.Console(file=out, width=400), output.clean(replace(found, ledger=ledger, answer=EVIL)))
+    assert not obeyed(out.getvalue())
+    assert out.getvalue().count(SHOWN) == 3 + len(ledger.lines)
+    assert not [line for line in out.getvalue().splitlines() if line.startswith("fake: line")]
+
+
+def test_a_fault_is_one_line() -> None:
+    out = io.StringIO()
+    with PlainDisplay(output.Console(file=out, width=400)) as display:
+        display.trial_finished(Slot(1, 0, 0, "glibc", "A1"), EVIL, None, None)
+    assert out.getvalue().count("\n") == 1
+    assert SHOWN in out.getvalue()
+
+
+def test_a_process_by_a_foes_name(tmp_path: Path) -> None:
+    """The whole way: verify on a program that is called so, and an error that names such a file."""
+    # Without line ends, which /proc/PID/maps writes otherwise or which Python's splitlines takes for its own.
+    name = re.sub("[/\ud800\r\n\u2028]", "", EVIL)
+    program = tmp_path / name
+    shutil.copy(os.path.realpath(sys.executable), program)
+    process = subprocess.Popen(
+        [program, "-c", "import time; print(1, flush=True); time.sleep(600)"], stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONHOME": sys.base_prefix},
+    )  # fmt: skip
+    try:
+        assert process.stdout
+        assert process.stdout.readline() == b"1\n"
+        done = subprocess.run(
+            [sys.executable, "-m", "dballoc", "verify", str(process.pid)],
+            capture_output=True,
+            text=True,
+            env=os.environ,
+            check=False,
+        )
+    finally:
+        process.kill()
+        process.wait()
+    assert done.returncode == 0, done.stderr
+    assert not obeyed(done.stdout)
+    assert r"my\x1b[31msqld" in done.stdout
+    assert not [line for line in done.stdout.splitlines() if line.startswith("fake")]
+    done = subprocess.run([sys.executable, "-m", "dballoc", "report", name], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert not obeyed(done.stderr)
+    assert done.stderr.count("\n") == 1
+
+
+FORMULAS = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1", '=HYPERLINK("http://x")', "-", "--skip-x"]
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_a_formula_is_text(text: str) -> None:
+    assert cells.plain(text) == f"'{text}"
+
+
+@pytest.mark.parametrize("cell", [-1.5, 3, None, "-1.5", "+3", "-2e-3", "1=1", "glibc", ""])
+def test_numbers_and_words_stay(cell: object) -> None:
+    assert cells.plain(cell) == cell
+
+
+def test_a_table_of_formulas(tmp_path: Path) -> None:
+    frame = pl.DataFrame({"variant": FORMULAS, "=ratio": [-0.5] * len(FORMULAS)})
+    cells.plain_frame(frame).write_csv(tmp_path / "x.csv")
+    with (tmp_path / "x.csv").open(newline="") as f:
+        head, *rows = csv.reader(f)
+    assert head == ["variant", "'=ratio"]
+    assert rows == [[f"'{text}", "-0.5"] for text in FORMULAS]
+
+
+def test_json_stays_json() -> None:
+    assert not obeyed(json.dumps(EVIL))

@@ -1,0 +1,93 @@
+"""Commands that others made, run only to be asked: as whom, with what, and for how long."""
+
+import os
+import re
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import dballoc
+from dballoc.host.run_unprivileged import Unanswered, run_unprivileged
+from dballoc.host.user import owner_and_parent, server_user
+
+STATUS = ("/bin/cat", "/proc/self/status")
+
+
+def status_fields() -> dict[str, str]:
+    answer = run_unprivileged(STATUS)
+    assert answer.status == 0
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in answer.stdout.splitlines())}
+
+
+def test_it_runs_without_rights() -> None:
+    fields = status_fields()
+    assert fields["NoNewPrivs"] == "1"
+    if os.geteuid() == 0:
+        uid = str(server_user().uid)
+        assert set(fields["Uid"].split()) == set(fields["Gid"].split()) == {uid}
+        assert uid != "0"
+        assert fields["Groups"] == ""
+        assert int(fields["CapEff"], 16) == int(fields["CapPrm"], 16) == 0
+
+
+def test_it_sees_nothing_of_our_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_SECRET", "42")
+    answer = run_unprivileged(["/usr/bin/env"], {"GIVEN": "1"})
+    assert sorted(line.partition("=")[0] for line in answer.stdout.splitlines()) == ["GIVEN", "PATH"]
+
+
+def test_it_has_no_input_and_our_directory_is_not_its_own() -> None:
+    answer = run_unprivileged(["/bin/sh", "-c", "pwd; cat; ulimit -c"])
+    assert answer.stdout.split() == ["/", "0"]
+
+
+def test_what_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
+    began = time.monotonic()
+    with pytest.raises(Unanswered, match="no answer in"):
+        run_unprivileged(["/bin/sh", "-c", "sleep 1000 & sleep 1000"], patience=0.5)
+    assert time.monotonic() - began < 30
+
+
+def test_a_child_that_leaves_its_session_is_ended_too() -> None:
+    began = time.monotonic()
+    answer = run_unprivileged(["/bin/sh", "-c", "setsid sleep 1000 & echo $!"], patience=600)
+    assert time.monotonic() - began < 300
+    if os.geteuid() == 0:
+        assert owner_and_parent(int(answer.stdout)) is None
+
+
+def test_what_prints_without_end_is_ended() -> None:
+    with pytest.raises(Unanswered, match="prints more than"):
+        run_unprivileged([sys.executable, "-I", "-S", "-c", "import os\nwhile True: os.write(1, b'x' * 65536)"])
+
+
+def test_what_cannot_be_started_is_said() -> None:
+    with pytest.raises(Unanswered, match="No such file or directory"):
+        run_unprivileged(["/nowhere/server", "--version"])
+
+
+def test_its_end_and_both_streams_come_back() -> None:
+    answer = run_unprivileged(["/bin/sh", "-c", "echo out; echo err >&2; exit 3"])
+    assert (answer.status, answer.stdout, answer.stderr) == (3, "out\n", "err\n")
+
+
+# What starts processes in another way than by run_unprivileged or a guardian, and what.
+OTHER_WAYS = {
+    "allocators/find.py": "ldconfig",
+    "fetch/debian.py": "apt-config",
+    "load/hammerdb_run.py": "HammerDB; it runs as the server user itself",
+    "fetch/members.py": "dpkg-deb and zstd, as the parser user",
+}
+
+
+def test_nothing_of_others_is_run_past_it() -> None:
+    root = Path(dballoc.__file__).parent
+    rooms = ("allocators", "campaign", "experiment", "fetch", "load", "servers")
+    files = [path for room in rooms for path in (root / room).rglob("*.py")]
+    found = {str(path.relative_to(root)) for path in files if re.search(r"^import subprocess$", path.read_text(), re.MULTILINE)}
+    assert found <= set(OTHER_WAYS)
+    loads = {str(path.relative_to(root)) for path in files if "CDLL(" in path.read_text()}
+    # In the texts that a throwaway process gets, and prctl.
+    assert loads <= {"allocators/dump.py", "allocators/find.py", "load/hammerdb_run.py"}
