@@ -7,11 +7,13 @@ from typing import Any
 
 import tomli_w
 
-from dballoc.analysis.campaign import Campaign, load
+from dballoc.analysis.campaign_tables import Campaign, load
 
 
 def run(out: Path, table: dict[str, Any], *flags: str) -> Campaign:
-    """Run or resume it in ``out`` with the command that users have, and their ``flags``; its experiment file lies beside."""
+    """Run or resume it in ``out`` with the command that users have, and their ``flags``; its
+    experiment file lies beside.
+    """
     out.parent.mkdir(parents=True, exist_ok=True)
     path = out.with_name(f"{out.name}.toml")
     path.write_text(tomli_w.dumps(table))

@@ -2,8 +2,9 @@
 
     python benchmarks/demo_share.py DIR
 
-The rest is making data, copying it, starting, stopping, and the noise probe. A campaign that was interrupted and
-resumed counts its pause as wall time. The exit status is 1 if the target of 60 % is missed.
+The rest is making data, copying it, starting, stopping, and the noise probe. A campaign that was
+interrupted and resumed counts its pause as wall time. The exit status is 1 if the target of 60 % is
+missed.
 """
 
 import sys
@@ -22,7 +23,9 @@ def main() -> int:
     results = Results.open(Path(sys.argv[1]), read_only=True)
     trials, planned, in_trials, last = (
         results.connection()
-        .execute("SELECT count(*), sum(seconds_planned), sum(ended - started), max(ended) FROM trial")
+        .execute(
+            "SELECT count(*), sum(seconds_planned), sum(ended - started), max(ended) FROM trial"
+        )
         .fetchone()
     )
     began = float(results.facts()["started"])

@@ -1,16 +1,19 @@
-"""What the duet resolves on this machine, beside solo in the same time; known effects, found or not.
+"""What the duet resolves on this machine, beside solo in the same time; known effects, found or
+not.
 
-    python benchmarks/duet.py [--seeds 20] [--first 1] [--minutes 6] [--part aa|solo|effects|memory] [--out DIR]
+    python benchmarks/duet.py [--seeds 20] [--first 1] [--minutes 6] [--part aa|solo|effects|memory]
+    [--out DIR]
 
-aa       the baseline beside itself, oltp_read_only, 4 clients a side, once for each seed: how often the interval holds 1,
-         how wide it is, and how much a block scatters by each estimate; a campaign ends before its minutes at the look that
-         finds it no wider than ±1 %
-solo     the same, one server at a time, in the same minutes, for the first three seeds
-effects  a preload that spins in malloc: calibrated to 2 % of server CPU per transaction, and to 0.2 %
-memory   a preload that pads requests by 25 %, in the solo design
+aa       the baseline beside itself, oltp_read_only, 4 clients a side, once for each seed: how often
+the interval holds 1,
+         how wide it is, and how much a block scatters by each estimate; a campaign ends before its
+         minutes at the look that finds it no wider than ±1 %
+solo     the same, one server at a time, in the same minutes, for the first three seeds effects  a
+preload that spins in malloc: calibrated to 2 % of server CPU per transaction, and to 0.2 % memory
+a preload that pads requests by 25 %, in the solo design
 
-Every campaign's directory is kept below DIR, and an interrupted run goes on where it stopped. The machine must be quiet.
-Needs cc.
+Every campaign's directory is kept below DIR, and an interrupted run goes on where it stopped. The
+machine must be quiet. Needs cc.
 """
 
 import argparse
@@ -22,9 +25,9 @@ from typing import Any, get_args
 
 from campaigns import run
 
-from dballoc.analysis import duet
-from dballoc.analysis.campaign import Campaign
-from dballoc.analysis.comparison import Comparison, compare
+from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.statistics import duet_slices
+from dballoc.analysis.tables.baseline_comparison import Comparison, compare
 
 NATIVE = Path(__file__).parent.parent / "tests" / "native"
 SOLO_SEEDS = 3
@@ -34,10 +37,16 @@ SAID = re.compile(r"dballoc spin: \d+ calls, [\d.-]+ ns each, ([\d.-]+) s in all
 def experiment(name: str, variants: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
     """Read-only transactions on data that fit the pool."""
     return {
-        "name": name, "baseline": variants[0]["name"], "workloads": ["oltp_read_only"], "threads": [4],
-        "server": {"options": {"innodb_buffer_pool_size": "128M"}}, "data": {"tables": 4, "rows": 50_000},
-        "time": {"warmup": "2s", "level": "5s", "idle": "1s"}, "variant": variants, **more,
-    }  # fmt: skip
+        "name": name,
+        "baseline": variants[0]["name"],
+        "workloads": ["oltp_read_only"],
+        "threads": [4],
+        "server": {"options": {"innodb_buffer_pool_size": "128M"}},
+        "data": {"tables": 4, "rows": 50_000},
+        "time": {"warmup": "2s", "level": "5s", "idle": "1s"},
+        "variant": variants,
+        **more,
+    }
 
 
 def minutes(campaign: Campaign) -> float:
@@ -49,15 +58,25 @@ def words(c: Comparison) -> str:
     """Ratio, interval, half-width."""
     assert c.ratio
     r = c.ratio
-    return f"{r.estimate:.4f} [{r.low:.4f}, {r.high:.4f}] ±{(r.high - r.low) / 2:.2%} at {r.confidence:.2%}, {r.blocks} blocks"
+    return (
+        f"{r.estimate:.4f} [{r.low:.4f}, {r.high:.4f}] ±{(r.high - r.low) / 2:.2%} at "
+        f"{r.confidence:.2%}, {r.blocks} blocks"
+    )
 
 
 def aa(out: Path, seeds: range, budget: str) -> None:
     """The duet against itself."""
     held, narrow, halves = 0, 0, []
-    scatter: dict[str, list[float]] = {estimate: [] for estimate in get_args(duet.Estimate)}
+    scatter: dict[str, list[float]] = {estimate: [] for estimate in get_args(duet_slices.Estimate)}
     for seed in seeds:
-        table = experiment(f"aa-{seed}", [{"name": "glibc"}], design="duet", duet={"threads": 4}, budget=budget, seed=seed)
+        table = experiment(
+            f"aa-{seed}",
+            [{"name": "glibc"}],
+            design="duet",
+            duet={"threads": 4},
+            budget=budget,
+            seed=seed,
+        )
         campaign = run(out / f"aa-{seed}", table)
         [floor] = compare(campaign).floor
         assert floor.ratio
@@ -65,22 +84,40 @@ def aa(out: Path, seeds: range, budget: str) -> None:
         inside = floor.ratio.low <= 1 <= floor.ratio.high
         held, narrow, halves = held + inside, narrow + (half <= 0.01), [*halves, half]
         for estimate, each in scatter.items():
-            each.append(statistics.stdev(duet.blocks(campaign, estimate)["log"]))  # type: ignore[arg-type]
+            each.append(statistics.stdev(duet_slices.blocks(campaign, estimate)["log"]))  # type: ignore[arg-type]
         note = "" if inside else "  DOES NOT HOLD 1"
-        print(f"duet A/A, seed {seed:2}: {words(floor)}, {minutes(campaign):.1f} min{note}", flush=True)
-    print(f"duet A/A: the interval holds 1 at {held} of {len(seeds)} seeds; half-width at most 1 % at {narrow} of them,")
+        print(
+            f"duet A/A, seed {seed:2}: {words(floor)}, {minutes(campaign):.1f} min{note}",
+            flush=True,
+        )
+    print(
+        f"duet A/A: the interval holds 1 at {held} of {len(seeds)} seeds; half-width at most 1 % "
+        f"at {narrow} of them,"
+    )
     print(f"          median {statistics.median(halves):.2%}, widest {max(halves):.2%}", flush=True)
-    print("          standard deviation of a block's value, geometric mean over the seeds: ", end="")
-    print(", ".join(f"{name} {statistics.geometric_mean(each):.2%}" for name, each in scatter.items()), flush=True)
+    print(
+        "          standard deviation of a block's value, geometric mean over the seeds: ", end=""
+    )
+    print(
+        ", ".join(
+            f"{name} {statistics.geometric_mean(each):.2%}" for name, each in scatter.items()
+        ),
+        flush=True,
+    )
 
 
 def solo(out: Path, budget: str) -> None:
     """One server at a time, as long."""
     for seed in range(1, SOLO_SEEDS + 1):
-        table = experiment(f"solo-{seed}", [{"name": "glibc"}], design="solo", budget=budget, seed=seed)
+        table = experiment(
+            f"solo-{seed}", [{"name": "glibc"}], design="solo", budget=budget, seed=seed
+        )
         campaign = run(out / f"solo-{seed}", table)
         floor = next(c for c in compare(campaign).floor if c.metric.key.startswith("tps:"))
-        print(f"solo A/A, seed {seed:2}: throughput {words(floor)}, {minutes(campaign):.1f} min", flush=True)
+        print(
+            f"solo A/A, seed {seed:2}: throughput {words(floor)}, {minutes(campaign):.1f} min",
+            flush=True,
+        )
 
 
 def build(out: Path, name: str) -> str:
@@ -93,15 +130,26 @@ def build(out: Path, name: str) -> str:
 
 def spinning(name: str, library: str, rounds: int) -> dict[str, Any]:
     """A variant of glibc that spins so many rounds in each malloc."""
-    return {"name": name, "allocator": "glibc", "preload": [library], "env": {"DBALLOC_SPIN": str(rounds)}}
+    return {
+        "name": name,
+        "allocator": "glibc",
+        "preload": [library],
+        "env": {"DBALLOC_SPIN": str(rounds)},
+    }
 
 
 def added(out: Path, campaign: Campaign, name: str) -> float:
-    """The truth: the share of CPU that the preload added in a variant's duets, by its own account at the servers' exits."""
+    """The truth: the share of CPU that the preload added in a variant's duets, by its own account
+    at the servers' exits.
+    """
     mine = campaign.duet.filter(campaign.duet["variant"] == name)
     shares = []
-    for directory, role, user, system in mine.select("directory", "role", "server_user", "server_system").iter_rows():
-        log = out / "trials" / directory / ("baseline" if role == "A1" else "partner") / "server.log"
+    for directory, role, user, system in mine.select(
+        "directory", "role", "server_user", "server_system"
+    ).iter_rows():
+        log = (
+            out / "trials" / directory / ("baseline" if role == "A1" else "partner") / "server.log"
+        )
         found = SAID.search(log.read_text(errors="replace"))
         assert found, f"{log}: the preload has said nothing"
         spun = float(found[1])
@@ -113,11 +161,25 @@ def effects(out: Path, budget: str) -> None:
     """Known additions of CPU."""
     library = build(out, "spin")
     first = [spinning("none", library, 0), spinning("hundred", library, 100)]
-    table = experiment("calibration", first, design="duet", duet={"threads": 4, "slice": "2s", "pairs": 4}, blocks=2)
+    table = experiment(
+        "calibration",
+        first,
+        design="duet",
+        duet={"threads": 4, "slice": "2s", "pairs": 4},
+        blocks=2,
+    )
     share = added(out / "calibration", run(out / "calibration", table), "hundred")
     rounds = max(1, round(100 * 0.02 / share))
-    print(f"calibration: 100 rounds add {share:.2%}; {rounds} are to add 2 %, {max(1, rounds // 10)} 0.2 %", flush=True)
-    chosen = [spinning("none", library, 0), spinning("two", library, rounds), spinning("fifth", library, max(1, rounds // 10))]
+    print(
+        f"calibration: 100 rounds add {share:.2%}; {rounds} are to add 2 %, {max(1, rounds // 10)} "
+        "0.2 %",
+        flush=True,
+    )
+    chosen = [
+        spinning("none", library, 0),
+        spinning("two", library, rounds),
+        spinning("fifth", library, max(1, rounds // 10)),
+    ]
     table = experiment("effects", chosen, design="duet", duet={"threads": 4}, budget=budget)
     campaign = run(out / "effects", table)
     found = compare(campaign)
@@ -125,24 +187,37 @@ def effects(out: Path, budget: str) -> None:
         truth = 1 + added(out / "effects", campaign, comparison.variant)
         assert comparison.ratio
         where = "inside" if comparison.ratio.low <= truth <= comparison.ratio.high else "OUTSIDE"
-        print(f"{comparison.variant}: {words(comparison)}: {comparison.verdict.value}; truth {truth:.4f}, {where}")
+        print(
+            f"{comparison.variant}: {words(comparison)}: {comparison.verdict.value}; truth "
+            f"{truth:.4f}, {where}"
+        )
     print(f"A/A beside it: {words(found.floor[0])}; {minutes(campaign):.1f} min")
 
 
 def memory(out: Path) -> None:
     """Known padding."""
-    variants = [{"name": "glibc"}, {"name": "padded", "allocator": "glibc", "preload": [build(out, "pad")]}]
+    variants = [
+        {"name": "glibc"},
+        {"name": "padded", "allocator": "glibc", "preload": [build(out, "pad")]},
+    ]
     found = compare(run(out / "memory", experiment("memory", variants, design="solo", blocks=6)))
     for comparison in found.family:
         if comparison.metric.key.startswith("rss"):
-            print(f"padded by 25 %, {comparison.metric.title}: {words(comparison)}: {comparison.verdict.value}")
+            print(
+                f"padded by 25 %, {comparison.metric.title}: {words(comparison)}: "
+                f"{comparison.verdict.value}"
+            )
 
 
 def main() -> None:
     """Run the parts asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--first", type=int, default=1, help="the first seed, where some were run before")
+    parser.add_argument(
+        "--first", type=int, default=1, help="the first seed, where some were run before"
+    )
     parser.add_argument("--minutes", type=float, default=6)
     parser.add_argument("--part", choices=["aa", "solo", "effects", "memory"], action="append")
     parser.add_argument("--out", type=Path, default=Path("dballoc-results/benchmark-duet"))

@@ -8,7 +8,8 @@ own: wall seconds from its start to its end, Python's own start included, CPU se
 resident memory (getrusage(2)). The notes by which it says what it left out are printed below. The
 exit status is 1 if a target is missed: 5 s and 300 MiB.
 
-The machine needs 4 GiB for the largest of these processes; each is ended before the next one starts.
+The machine needs 4 GiB for the largest of these processes; each is ended before the next one
+starts.
 """
 
 import json
@@ -44,7 +45,8 @@ KINDS = {
 # A malloc that is mimalloc by its name alone.
 FALSE_MALLOC = """
 #include <stddef.h>
-void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t), __libc_free(void *);
+void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t);
+void *__libc_realloc(void *, size_t), __libc_free(void *);
 void *malloc(size_t size) { return __libc_malloc(size); }
 void *calloc(size_t count, size_t size) { return __libc_calloc(count, size); }
 void *realloc(void *old, size_t size) { return __libc_realloc(old, size); }
@@ -52,7 +54,7 @@ void free(void *old) { __libc_free(old); }
 """
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Cost:
     """Of one look."""
 
@@ -74,7 +76,10 @@ def compile_all(place: Path) -> tuple[Path, Path]:
     program, library = place / "hostile", place / "libmimalloc.so.2"
     subprocess.run(["cc", *flags, "-o", program, NATIVE / "hostile.c"], check=True)
     (place / "false.c").write_text(FALSE_MALLOC)
-    subprocess.run(["cc", "-O1", "-fno-builtin", "-shared", "-fPIC", "-o", library, place / "false.c"], check=True)
+    subprocess.run(
+        ["cc", "-O1", "-fno-builtin", "-shared", "-fPIC", "-o", library, place / "false.c"],
+        check=True,
+    )
     return program, library
 
 
@@ -84,9 +89,13 @@ def look(pid: int, place: Path) -> Cost:
     with (place / "out").open("wb") as out, (place / "errors").open("wb") as errors:
         child = subprocess.Popen(
             [sys.executable, "-m", "dballoc", "explain", "--pid", str(pid), "--no-sql", "--json"],
-            stdout=out, stderr=errors, stdin=subprocess.DEVNULL,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE)),
-        )  # fmt: skip
+            stdout=out,
+            stderr=errors,
+            stdin=subprocess.DEVNULL,
+            preexec_fn=lambda: resource.setrlimit(
+                resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE)
+            ),
+        )
     while True:
         ended, status, used = os.wait4(child.pid, os.WNOHANG)
         if ended:
@@ -96,9 +105,19 @@ def look(pid: int, place: Path) -> Cost:
         time.sleep(0.02)
     child.returncode = os.waitstatus_to_exitcode(status)
     wall = time.monotonic() - began
-    refused = "" if child.returncode == 0 else f"status {child.returncode}: {(place / 'errors').read_text()[-300:].strip()}"
+    refused = (
+        ""
+        if child.returncode == 0
+        else f"status {child.returncode}: {(place / 'errors').read_text()[-300:].strip()}"
+    )
     notes = [] if refused else json.loads((place / "out").read_text())["notes"]
-    return Cost(wall, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024, notes, refused)
+    return Cost(
+        wall=wall,
+        cpu=used.ru_utime + used.ru_stime,
+        peak=used.ru_maxrss * 1024,
+        notes=notes,
+        refused=refused,
+    )
 
 
 def measure(kind: str, place: Path, program: Path, library: Path) -> Cost:
@@ -106,7 +125,11 @@ def measure(kind: str, place: Path, program: Path, library: Path) -> Cost:
     preload = {"LD_PRELOAD": str(library)} if kind == "segments" else {}
     count, _ = KINDS[kind]
     with subprocess.Popen(
-        [program, kind, str(count)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **preload}
+        [program, kind, str(count)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **preload},
     ) as hostile:
         assert hostile.stdin
         assert hostile.stdout
@@ -131,7 +154,10 @@ def main() -> None:
             good = cost.good and good
             verdict = "ok" if cost.good else "MISSED"
             print(f"{kind}: {KINDS[kind][1]}")
-            print(f"    {cost.wall:.2f} s, {cost.cpu:.2f} s of CPU, peak {mebibytes(cost.peak)} MiB: {verdict}")
+            print(
+                f"    {cost.wall:.2f} s, {cost.cpu:.2f} s of CPU, peak {mebibytes(cost.peak)} MiB: "
+                f"{verdict}"
+            )
             for note in [cost.refused] if cost.refused else cost.notes:
                 print(f"    · {note}")
     sys.exit(0 if good else 1)

@@ -1,15 +1,19 @@
-"""What ``dballoc explain`` costs a server: its time, the longest read under the server's mmap lock, what the clients lose.
+"""What ``dballoc explain`` costs a server: its time, the longest read under the server's mmap lock,
+what the clients lose.
 
-    python benchmarks/explain_cost.py                   two MariaDB with full pools of 2 GB, 12 minutes of load
-    python benchmarks/explain_cost.py --pool 8G --minutes 0
+    python benchmarks/explain_cost.py                   two MariaDB with full pools of 2 GB, 12
+    minutes of load python benchmarks/explain_cost.py --pool 8G --minutes 0
 
-The reads are timed one by one: each takes the lock once or more often, so that none holds it for longer than it lasts. What one
-of smaps would take is printed beside it: it grows with what one mapping has resident, so the figure for 100 GB is reasoned.
+The reads are timed one by one: each takes the lock once or more often, so that none holds it for
+longer than it lasts. What one of smaps would take is printed beside it: it grows with what one
+mapping has resident, so the figure for 100 GB is reasoned.
 
-What clients lose is measured by a duet: two servers with their clients, each on a CPU of its own, which they exchange every 15
-seconds. In every minute one of them is looked at, once, by a process on the same CPU; of two neighbouring minutes each has one.
-The logarithm of the ratio of their transactions differs between those minutes by twice the loss: Student's interval of the
-pairs' mean. The exit status is 1 if a target is missed: 300 ms for 2 GB, 20 ms in a read, an interval within ±1 %.
+What clients lose is measured by a duet: two servers with their clients, each on a CPU of its own,
+which they exchange every 15 seconds. In every minute one of them is looked at, once, by a process
+on the same CPU; of two neighbouring minutes each has one. The logarithm of the ratio of their
+transactions differs between those minutes by twice the loss: Student's interval of the pairs' mean.
+The exit status is 1 if a target is missed: 300 ms for 2 GB, 20 ms in a read, an interval within ±1
+%.
 """
 
 import argparse
@@ -32,9 +36,10 @@ from typing import Any
 import pymysql
 from scipy import stats
 
-from dballoc.experiment.units import parse_size
-from dballoc.explain import address_space, explanation, memory, pagescan, smaps
-from dballoc.host import pinning
+from dballoc.experiment.durations_and_sizes import parse_size
+from dballoc.explain import explanation
+from dballoc.host.resources import pin_threads
+from dballoc.process_memory import address_space, memory_reader, pagemap_scan, smaps
 
 MOST_SECONDS, MOST_LOCKED, MOST_LOST = 0.3, 0.02, 0.01
 LOOKS = 7
@@ -63,13 +68,26 @@ def server(place: Path, pool: int) -> Iterator[tuple[int, str]]:
     with (place / "log").open("wb") as log:
         process = subprocess.Popen(
             [
-                executable, "--no-defaults", *as_root, f"--datadir={place / 'data'}", f"--socket={place / 's'}",
-                f"--pid-file={place / 'p'}", "--skip-networking", "--skip-grant-tables", "--skip-log-bin",
-                f"--innodb-buffer-pool-size={pool}", "--innodb-log-file-size=1G", "--innodb-flush-log-at-trx-commit=0",
-                "--innodb-doublewrite=0", "--innodb-flush-method=O_DIRECT", "--performance-schema=ON",
+                executable,
+                "--no-defaults",
+                *as_root,
+                f"--datadir={place / 'data'}",
+                f"--socket={place / 's'}",
+                f"--pid-file={place / 'p'}",
+                "--skip-networking",
+                "--skip-grant-tables",
+                "--skip-log-bin",
+                f"--innodb-buffer-pool-size={pool}",
+                "--innodb-log-file-size=1G",
+                "--innodb-flush-log-at-trx-commit=0",
+                "--innodb-doublewrite=0",
+                "--innodb-flush-method=O_DIRECT",
+                "--performance-schema=ON",
             ],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-        )  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
     try:
         while not (place / "s").exists():
             if process.poll() is not None:
@@ -83,12 +101,21 @@ def server(place: Path, pool: int) -> Iterator[tuple[int, str]]:
 
 def fill(socket: str, pool: int) -> None:
     """Pages to the pool's size and a little more: two rows fill one."""
-    with pymysql.connect(unix_socket=socket, autocommit=True) as connection, connection.cursor() as cursor:
+    with (
+        pymysql.connect(unix_socket=socket, autocommit=True) as connection,
+        connection.cursor() as cursor,
+    ):
         cursor.execute("CREATE DATABASE sbtest")
-        cursor.execute("CREATE TABLE sbtest.filler (id INT PRIMARY KEY, c VARCHAR(8100) CHARSET latin1) ENGINE=InnoDB")
+        cursor.execute(
+            "CREATE TABLE sbtest.filler (id INT PRIMARY KEY, c VARCHAR(8100) CHARSET latin1) "
+            "ENGINE=InnoDB"
+        )
         rows, step = int(2.06 * pool) // PAGE_16K, 10_000
         for at in range(0, rows, step):
-            cursor.execute(f"INSERT INTO sbtest.filler SELECT seq, REPEAT('x', 8100) FROM sbtest.seq_{at + 1}_to_{at + step}")
+            cursor.execute(
+                "INSERT INTO sbtest.filler SELECT seq, REPEAT('x', 8100) FROM "
+                f"sbtest.seq_{at + 1}_to_{at + step}"
+            )
 
 
 @contextmanager
@@ -108,12 +135,12 @@ def timed_reads() -> Iterator[list[tuple[float, str]]]:
         return wrapped
 
     smaps.read = timed("smaps", read)
-    memory.os.pread = timed("pagemap or mem", pread)  # type: ignore[attr-defined]
-    pagescan.fcntl.ioctl = timed("PAGEMAP_SCAN", ioctl)  # type: ignore[attr-defined]
+    memory_reader.os.pread = timed("pagemap or mem", pread)  # type: ignore[attr-defined]
+    pagemap_scan.fcntl.ioctl = timed("PAGEMAP_SCAN", ioctl)  # type: ignore[attr-defined]
     try:
         yield found
     finally:
-        smaps.read, memory.os.pread, pagescan.fcntl.ioctl = read, pread, ioctl  # type: ignore[attr-defined]
+        smaps.read, memory_reader.os.pread, pagemap_scan.fcntl.ioctl = read, pread, ioctl  # type: ignore[attr-defined]
 
 
 def read_by_smaps(pid: int) -> float:
@@ -130,7 +157,9 @@ def read_by_smaps(pid: int) -> float:
 
 def looked_at(pid: int) -> bool:
     """Print what a look costs; whether it is within the targets."""
-    explanation.explain(pid, None)  # what is imported and cached by the first one is not the server's
+    explanation.explain(
+        pid, None
+    )  # what is imported and cached by the first one is not the server's
     wall, cpu = [], []
     for _ in range(LOOKS):
         began, spent = time.perf_counter(), time.process_time()
@@ -139,22 +168,36 @@ def looked_at(pid: int) -> bool:
         cpu.append(time.process_time() - spent)
     with timed_reads() as reads:
         explanation.explain(pid, None)
-    longest = {what: max(s for s, w in reads if w == what) for what in sorted({w for _, w in reads})}
+    longest = {
+        what: max(s for s, w in reads if w == what) for what in sorted({w for _, w in reads})
+    }
     rss = found.ledger.rss
     largest = max(m.rss for m in address_space.read(pid))
     median = sorted(wall)[LOOKS // 2]
-    print(f"RSS {rss / 2**30:.2f} GiB, its largest mapping {largest / 2**30:.2f} GiB; from outside, {LOOKS} looks")
-    print(f"a look: median {median * 1e3:.0f} ms, most {max(wall) * 1e3:.0f} ms; CPU {sorted(cpu)[LOOKS // 2] * 1e3:.0f} ms")
+    print(
+        f"RSS {rss / 2**30:.2f} GiB, its largest mapping {largest / 2**30:.2f} GiB; from outside, "
+        f"{LOOKS} looks"
+    )
+    print(
+        f"a look: median {median * 1e3:.0f} ms, most {max(wall) * 1e3:.0f} ms; CPU "
+        f"{sorted(cpu)[LOOKS // 2] * 1e3:.0f} ms"
+    )
     for what, seconds in longest.items():
         mine = [s for s, w in reads if w == what]
-        print(f"longest read by {what}: {seconds * 1e3:.1f} ms, of {len(mine)} reads, {sum(mine) * 1e3:.0f} ms together")
+        print(
+            f"longest read by {what}: {seconds * 1e3:.1f} ms, of {len(mine)} reads, "
+            f"{sum(mine) * 1e3:.0f} ms together"
+        )
     worst = max(longest.values())
     scanned = sum(s for s, w in reads if w in ("smaps", "PAGEMAP_SCAN")) / (largest / 2**30)
     whole = read_by_smaps(pid)
     print(
-        f"smaps walks a mapping's page table in one go: its longest read takes {whole * 1e3:.1f} ms, so that a pool of 100 GB "
-        f"in one mapping (4 KiB pages) would hold the lock for {whole / (largest / 2**30) * 93.1 * 1e3:.0f} ms; a look at "
-        f"that takes about {median + scanned * 93.1:.1f} s, and no read longer than these; in huge pages a 512th of that"
+        f"smaps walks a mapping's page table in one go: its longest read takes {whole * 1e3:.1f} "
+        "ms, so that a pool of 100 GB "
+        "in one mapping (4 KiB pages) would hold the lock for "
+        f"{whole / (largest / 2**30) * 93.1 * 1e3:.0f} ms; a look at "
+        f"that takes about {median + scanned * 93.1:.1f} s, and no read longer than these; in huge "
+        "pages a 512th of that"
     )
     return median <= MOST_SECONDS and worst <= MOST_LOCKED
 
@@ -175,9 +218,17 @@ class Side:
         self.pid = pid
         self.tps: list[tuple[float, float]] = []
         self.clients = subprocess.Popen(
-            [*common, "--threads=4", f"--time={seconds:.0f}", "--report-interval=1", "--db-ps-mode=disable", "run"],
-            stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            [
+                *common,
+                "--threads=4",
+                f"--time={seconds:.0f}",
+                "--report-interval=1",
+                "--db-ps-mode=disable",
+                "run",
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
 
@@ -190,7 +241,7 @@ class Side:
     def move(self, cpu: int) -> None:
         """Server and clients."""
         for pid in (self.pid, self.clients.pid):
-            pinning.move(pid, {cpu})
+            pin_threads.move(pid, {cpu})
 
     def mean(self, slices: list[tuple[float, float]]) -> float:
         """Transactions a second of the seconds that lie in these slices."""
@@ -214,7 +265,9 @@ def lost(sides: tuple[Side, Side], minutes: int) -> bool:
     draw = random.Random(1)
     first, second = sorted(os.sched_getaffinity(0))[:2]
     ratios: list[float] = []
-    with subprocess.Popen([sys.executable, "-c", LOOKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as looker:
+    with subprocess.Popen(
+        [sys.executable, "-c", LOOKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as looker:
         assert looker.stdin
         assert looker.stdout
         for minute in range(-1, minutes):
@@ -246,7 +299,8 @@ def lost(sides: tuple[Side, Side], minutes: int) -> bool:
     reach = float(stats.t.ppf(0.975, len(pairs) - 1)) * float(stats.sem(pairs))
     low, high = math.exp(mean - reach), math.exp(mean + reach)
     print(
-        f"oltp_read_only, 4 threads a side, one look a minute: tps with ÷ without {math.exp(mean):.4f} "
+        "oltp_read_only, 4 threads a side, one look a minute: tps with ÷ without "
+        f"{math.exp(mean):.4f} "
         f"[{low:.4f}, {high:.4f}], {len(pairs)} pairs of minutes"
     )
     return max(1 - low, high - 1) <= MOST_LOST
@@ -254,16 +308,22 @@ def lost(sides: tuple[Side, Side], minutes: int) -> bool:
 
 def main() -> None:
     """Run it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--pool", default="2G", help="size of the buffer pool that is filled")
-    parser.add_argument("--minutes", type=int, default=12, help="of load, an even number of at least 4; 0: none")
+    parser.add_argument(
+        "--minutes", type=int, default=12, help="of load, an even number of at least 4; 0: none"
+    )
     given = parser.parse_args()
     if given.minutes and (given.minutes % 2 or given.minutes < 4):
         parser.error(f"--minutes {given.minutes}: give an even number of at least 4, or 0")
     if given.minutes and len(os.sched_getaffinity(0)) < 2:
         parser.error("a duet takes two CPUs; --minutes 0 leaves it out")
     with ExitStack() as stack:
-        place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dballoc-cost-", dir="/tmp")))
+        place = Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="dballoc-cost-", dir="/tmp"))
+        )
         pool = parse_size(given.pool)
         servers = []
         for name in ("a", "b") if given.minutes else ("a",):
@@ -273,7 +333,9 @@ def main() -> None:
         good = looked_at(servers[0][0])
         if given.minutes:
             seconds = (given.minutes + 2) * (SLICE * SLICES + 1)
-            one, other = (stack.enter_context(loaded(pid, socket, seconds)) for pid, socket in servers)
+            one, other = (
+                stack.enter_context(loaded(pid, socket, seconds)) for pid, socket in servers
+            )
             good = lost((one, other), given.minutes) and good
     sys.exit(0 if good else 1)
 

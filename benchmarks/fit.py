@@ -2,15 +2,15 @@
 
     python benchmarks/fit.py DIR
 
-A plain bisection needs log2 of the number of sizes, rounded up, and the repeats of its answer. The exit status is 1 if the
-searches that are over took more than that in all.
+A plain bisection needs log2 of the number of sizes, rounded up, and the repeats of its answer. The
+exit status is 1 if the searches that are over took more than that in all.
 """
 
 import math
 import sys
 from pathlib import Path
 
-from dballoc.analysis import fit
+from dballoc.analysis.tables import largest_cache
 
 
 def main() -> int:
@@ -18,12 +18,19 @@ def main() -> int:
     if len(sys.argv) != 2:
         print(__doc__)
         return 2
-    found = fit.load(Path(sys.argv[1]))
+    found = largest_cache.load(Path(sys.argv[1]))
     plain = math.ceil(math.log2(found.of.steps + 1)) + found.of.repeats - 1
     taken = allowed = 0
-    print(f"{found.of.steps} sizes up to {found.of.memory >> 20} MiB; a plain bisection takes {plain} trials")
+    print(
+        f"{found.of.steps} sizes up to {found.of.memory >> 20} MiB; a plain bisection takes "
+        f"{plain} trials"
+    )
     for one in found.fitted:
-        sizes = [f"{p.asked >> 20}{'' if p.outcome == 'survived' else '!'}" for p in found.probes if p.variant == one.variant]
+        sizes = [
+            f"{p.asked >> 20}{'' if p.outcome == 'survived' else '!'}"
+            for p in found.probes
+            if p.variant == one.variant
+        ]
         print(f"{one.trials:3} trials  {one.variant}: {' '.join(sizes)} (MiB; !: killed)")
         if one.state.next is None:
             taken, allowed = taken + one.trials, allowed + plain

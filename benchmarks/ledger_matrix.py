@@ -1,21 +1,24 @@
-"""How much of real servers' memory `dballoc explain` accounts for, beside what else is said of the same server.
+"""How much of real servers' memory `dballoc explain` accounts for, beside what else is said of the
+same server.
 
-    python benchmarks/ledger_matrix.py [--servers mariadb,mariadb@11.8:rocksdb,…] [--allocators glibc,jemalloc,…]
+    python benchmarks/ledger_matrix.py [--servers mariadb,mariadb@11.8:rocksdb,…] [--allocators
+    glibc,jemalloc,…]
                                        [--seconds 60] [--clients 16] [--rows 20000] [--cache 128M]
                                        [--instruments on|default|both] [--json FILE]
 
-Each cell is one start of a server under one malloc on a copy of the same data: looked at idle, and again after so many seconds
-of oltp_read_write. Columns, in MiB but for the shares of RSS:
+Each cell is one start of a server under one malloc on a copy of the same data: looked at idle, and
+again after so many seconds of oltp_read_write. Columns, in MiB but for the shares of RSS:
 
-rest, unowned      pages that no class claims; memory that no owner claims, live heap without a label included
-with the function  unowned, once another malloc than glibc's has told its own books, by our loadable function
-P_S total          the sum of performance_schema's memory instruments: requested, the buffer pool as allocated
-Memory_used        MariaDB's own count
-MySQLTuner         its "maximum reached": server buffers, performance_schema, buffers of a connection × Max_used_connections
-configuration      the same for max_connections, with one of each buffer (dballoc's "each with one of these")
+rest, unowned      pages that no class claims; memory that no owner claims, live heap without a
+label included with the function  unowned, once another malloc than glibc's has told its own books,
+by our loadable function P_S total          the sum of performance_schema's memory instruments:
+requested, the buffer pool as allocated Memory_used        MariaDB's own count MySQLTuner
+its "maximum reached": server buffers, performance_schema, buffers of a connection ×
+Max_used_connections configuration      the same for max_connections, with one of each buffer
+(dballoc's "each with one of these")
 
-A server that is not here, or does not run under a malloc, is a line that says why. The exit status is 1 if a cell misses the
-targets: rest at most 1 %, unowned at most 5 % with all instruments on.
+A server that is not here, or does not run under a malloc, is a line that says why. The exit status
+is 1 if a cell misses the targets: rest at most 1 %, unowned at most 5 % with all instruments on.
 """
 
 import argparse
@@ -29,32 +32,36 @@ from typing import Any
 
 import pymysql
 
-from dballoc.campaign import prepare, templates
-from dballoc.campaign.fault import Fault
-from dballoc.campaign.life import Context, Life
 from dballoc.campaign.observer import Observer
+from dballoc.campaign.preparation import data_templates, prepare
+from dballoc.campaign.trials.fault import Fault
+from dballoc.campaign.trials.server_in_trial import Context, Life
 from dballoc.errors import Failure, UsageError
-from dballoc.experiment import file
-from dballoc.explain import explanation, function
-from dballoc.host import places
-from dballoc.host.custody import Custody
+from dballoc.experiment import experiment_file
+from dballoc.explain import explanation
+from dballoc.explain.sources import loadable_function
+from dballoc.host import directories
+from dballoc.host.guardian.guardian_client import Custody
 from dballoc.load import client
-from dballoc.servers.credentials import Credentials
-from dballoc.servers.sql import USER
+from dballoc.servers.private.admin_connection import USER
+from dballoc.servers.running.credentials import Credentials
 
 SERVERS = "mariadb,mariadb@11.8,mariadb@10.11:rocksdb,mariadb@11.8:rocksdb,mysql@9.7,mysql@8.0.33"
 ALLOCATORS = "glibc,jemalloc,tcmalloc,mimalloc"
 CACHES = {"innodb": "innodb_buffer_pool_size", "rocksdb": "rocksdb_block_cache_size"}
 ON = {"performance_schema": "ON", "performance_schema_instrument": "memory/%=ON"}
-TOTAL = "SELECT SUM(CURRENT_NUMBER_OF_BYTES_USED) FROM performance_schema.memory_summary_global_by_event_name"
+TOTAL = (
+    "SELECT SUM(CURRENT_NUMBER_OF_BYTES_USED) FROM "
+    "performance_schema.memory_summary_global_by_event_name"
+)
 MOST_REST, MOST_UNOWNED = 0.01, 0.05
 MIB = 2**20
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One look. Bytes; ``booked``: what is unowned where malloc tells its books, None where it is not asked; ``schema`` and
-    ``memory_used``: None where the server does not count them.
+    """One look. Bytes; ``booked``: what is unowned where malloc tells its books, None where it is
+    not asked; ``schema`` and ``memory_used``: None where the server does not count them.
     """
 
     server: str
@@ -84,20 +91,37 @@ def experiment(server: str, allocator: str, given: argparse.Namespace, on: bool)
     name, _, engine = server.partition(":")
     engine = engine or "innodb"
     table = {
-        "name": "ledger", "design": "solo", "baseline": "it", "workloads": ["oltp_read_write"], "threads": [given.clients],
-        "server": {"use": name, "engine": engine, "options": {CACHES[engine]: given.cache, **(ON if on else {})}},
-        "data": {"tables": 4, "rows": given.rows}, "variant": [{"name": "it", "allocator": allocator}],
-    }  # fmt: skip
-    return file.build(table, "ledger")
+        "name": "ledger",
+        "design": "solo",
+        "baseline": "it",
+        "workloads": ["oltp_read_write"],
+        "threads": [given.clients],
+        "server": {
+            "use": name,
+            "engine": engine,
+            "options": {CACHES[engine]: given.cache, **(ON if on else {})},
+        },
+        "data": {"tables": 4, "rows": given.rows},
+        "variant": [{"name": "it", "allocator": allocator}],
+    }
+    return experiment_file.build(table, "ledger")
 
 
-def cells(server: str, allocator: str, given: argparse.Namespace, on: bool, custody: Custody) -> Iterator[Cell]:
+def cells(
+    server: str, allocator: str, given: argparse.Namespace, on: bool, custody: Custody
+) -> Iterator[Cell]:
     """Both looks at one start."""
     setting = prepare.settle(experiment(server, allocator, given, on))
-    directory = places.make_run_directory(custody.scratch)
+    directory = directories.make_run_directory(custody.scratch)
     context = Context(setting, custody, Observer(), lambda: False)
     try:
-        template = next(iter(templates.of_all_variants(setting, custody, Observer(), directory / "template.log").values()))
+        template = next(
+            iter(
+                data_templates.of_all_variants(
+                    setting, custody, Observer(), directory / "template.log"
+                ).values()
+            )
+        )
         life = Life(context, "it", template, directory)
         try:
             life.begin()
@@ -116,15 +140,17 @@ def load(life: Life, given: argparse.Namespace) -> None:
     """Sysbench against it. Failure in its words."""
     setting, prepared = life.context.setting, life.prepared
     job = client.Job(
-        "oltp_read_write",
-        given.clients,
-        given.seconds,
-        setting.experiment.data,
-        prepared.server.engine,
-        setting.experiment.load,
+        workload="oltp_read_write",
+        threads=given.clients,
+        seconds=given.seconds,
+        data=setting.experiment.data,
+        engine=prepared.server.engine,
+        load=setting.experiment.load,
     )
     connection = client.connection_file(life.run_directory, life.address, life.password)
-    running = client.start(life.context.custody, setting.sysbench, job, connection, life.directory, "load", None)
+    running = client.start(
+        life.context.custody, setting.sysbench, job, connection, life.directory, "load", None
+    )
     ended = running.wait(given.seconds + 60)
     if ended is None:
         running.kill()
@@ -137,7 +163,7 @@ def load(life: Life, given: argparse.Namespace) -> None:
 def look(life: Life, server: str, allocator: str, on: bool, when: str) -> Cell:
     """The ledger of this moment, and what else is said."""
     admin = life.running.admin
-    who = Credentials(USER, life.password)
+    who = Credentials(user=USER, password=life.password)
     found = explanation.explain(life.running.pid, who)
     if "SQL" not in found.ledger.tiers or found.bounds is None:
         raise Failure("; ".join(found.ledger.notes))
@@ -147,20 +173,30 @@ def look(life: Life, server: str, allocator: str, on: bool, when: str) -> Cell:
     schema = total_of_instruments(admin)
     books = found.ledger
     return Cell(
-        server, allocator, "on" if on else "default", when, books.rss, books.rest, books.unowned,
-        None if life.prepared.allocator.name == "glibc" else booked(life.running.pid, who), schema,
-        int(used) if used.isdigit() else None, tuner(variables, status, own_memory(admin)), found.bounds.worst,
-        found.seconds * 1e3, [asdict(line) for line in books.lines],
-    )  # fmt: skip
+        server=server,
+        allocator=allocator,
+        instruments="on" if on else "default",
+        when=when,
+        rss=books.rss,
+        rest=books.rest,
+        unowned=books.unowned,
+        booked=None if life.prepared.allocator.name == "glibc" else booked(life.running.pid, who),
+        schema=schema,
+        memory_used=int(used) if used.isdigit() else None,
+        tuner=tuner(variables, status, own_memory(admin)),
+        configuration=found.bounds.worst,
+        milliseconds=found.seconds * 1e3,
+        lines=[asdict(line) for line in books.lines],
+    )
 
 
 def booked(pid: int, who: Credentials) -> int:
     """What stays unowned where the loadable function is there, for as long as this takes."""
-    function.install(pid, who)
+    loadable_function.install(pid, who)
     try:
         return explanation.explain(pid, who).ledger.unowned
     finally:
-        function.remove(pid, who)
+        loadable_function.remove(pid, who)
 
 
 def total_of_instruments(admin: Any) -> int | None:
@@ -179,15 +215,26 @@ def own_memory(admin: Any) -> int:
 
 
 def tuner(variables: dict[str, str], status: dict[str, str], schema: int) -> int:
-    """MySQLTuner's "maximum reached", as newer releases have it: a packet and a temporary table for each connection."""
+    """MySQLTuner's "maximum reached", as newer releases have it: a packet and a temporary table for
+    each connection.
+    """
 
     def number(name: str, where: dict[str, str] = variables) -> int:
         return int(value) if (value := where.get(name, "")).isdigit() else 0
 
-    connection = sum(map(number, (
-        "read_buffer_size", "read_rnd_buffer_size", "sort_buffer_size", "thread_stack", "max_allowed_packet",
-        "join_buffer_size",
-    )))  # fmt: skip
+    connection = sum(
+        map(
+            number,
+            (
+                "read_buffer_size",
+                "read_rnd_buffer_size",
+                "sort_buffer_size",
+                "thread_stack",
+                "max_allowed_packet",
+                "join_buffer_size",
+            ),
+        )
+    )
     server = sum(map(number, (
         "key_buffer_size", "innodb_buffer_pool_size", "innodb_log_buffer_size", "query_cache_size",
         "aria_pagecache_buffer_size",
@@ -197,9 +244,20 @@ def tuner(variables: dict[str, str], status: dict[str, str], schema: int) -> int
 
 
 COLUMNS = (
-    "server", "malloc", "instruments", "when", "RSS", "rest", "unowned", "with the function", "P_S total", "Memory_used",
-    "MySQLTuner", "configuration", "looked at, ms",
-)  # fmt: skip
+    "server",
+    "malloc",
+    "instruments",
+    "when",
+    "RSS",
+    "rest",
+    "unowned",
+    "with the function",
+    "P_S total",
+    "Memory_used",
+    "MySQLTuner",
+    "configuration",
+    "looked at, ms",
+)
 HEAD = f"| {' | '.join(COLUMNS)} |\n|{' --- |' * 4}{' --: |' * (len(COLUMNS) - 4)}"
 
 
@@ -210,7 +268,10 @@ def row(cell: Cell) -> str:
         return "" if size is None else f"{size / MIB:,.1f}"
 
     told = "" if cell.booked is None else f"{cell.booked / cell.rss:.1%}"
-    shares = f"{cell.rest / cell.rss:.2%} | {cell.unowned / cell.rss:.1%}{' **misses**' if cell.misses else ''} | {told}"
+    shares = (
+        f"{cell.rest / cell.rss:.2%} | "
+        f"{cell.unowned / cell.rss:.1%}{' **misses**' if cell.misses else ''} | {told}"
+    )
     said = " | ".join(map(mib, (cell.schema, cell.memory_used, cell.tuner, cell.configuration)))
     who = f"{cell.server} | {cell.allocator} | {cell.instruments} | {cell.when}"
     return f"| {who} | {mib(cell.rss)} | {shares} | {said} | {cell.milliseconds:.0f} |"
@@ -218,7 +279,9 @@ def row(cell: Cell) -> str:
 
 def main() -> int:
     """Run and print, cell by cell."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--servers", default=SERVERS)
     parser.add_argument("--allocators", default=ALLOCATORS)
     parser.add_argument("--seconds", type=float, default=60.0)
@@ -233,13 +296,18 @@ def main() -> int:
     with Custody() as custody:
         for server in given.servers.split(","):
             for allocator in given.allocators.split(","):
-                for on in {"on": (True,), "default": (False,), "both": (True, False)}[given.instruments]:
+                for on in {"on": (True,), "default": (False,), "both": (True, False)}[
+                    given.instruments
+                ]:
                     try:
                         for cell in cells(server, allocator, given, on, custody):
                             found.append(cell)
                             print(row(cell), flush=True)
                     except (UsageError, Failure, Fault, client.ClientFailed) as error:
-                        print(f"| {server} | {allocator} | {'on' if on else 'default'} | {error} |", flush=True)
+                        print(
+                            f"| {server} | {allocator} | {'on' if on else 'default'} | {error} |",
+                            flush=True,
+                        )
     if given.json:
         given.json.write_text(json.dumps([asdict(cell) for cell in found], indent=1))
     return 1 if not found or any(cell.misses for cell in found) else 0

@@ -1,14 +1,17 @@
-"""What the heap probe costs: server CPU per transaction with it ÷ without, through the duet; beside it what others cost.
+"""What the heap probe costs: server CPU per transaction with it ÷ without, through the duet; beside
+it what others cost.
 
-    python benchmarks/probe.py [--minutes 6] [--engine innodb|rocksdb] [--use mariadb@11.8] [--threads 4] [--out DIR]
+    python benchmarks/probe.py [--minutes 6] [--engine innodb|rocksdb] [--use mariadb@11.8]
+    [--threads 4] [--out DIR]
 
-idle       the probe is loaded and samples nothing: the promise is 1.005
-probe      a sample every 512 KiB: the promise is 1.02, 1.03 with MyRocks and 64 clients
-prof       jemalloc with prof:true beside jemalloc without, if it is here and was built with the profiler
-heaptrack  heaptrack's preload, if it is here (its trace goes to a file that is removed)
+idle       the probe is loaded and samples nothing: the promise is 1.005 probe      a sample every
+512 KiB: the promise is 1.02, 1.03 with MyRocks and 64 clients prof       jemalloc with prof:true
+beside jemalloc without, if it is here and was built with the profiler heaptrack  heaptrack's
+preload, if it is here (its trace goes to a file that is removed)
 
-Every variant's baseline is the same malloc without a profiler, and stands beside itself too. The campaigns' directories are
-kept below DIR; an interrupted run goes on where it stopped. The machine must be quiet.
+Every variant's baseline is the same malloc without a profiler, and stands beside itself too. The
+campaigns' directories are kept below DIR; an interrupted run goes on where it stopped. The machine
+must be quiet.
 """
 
 import argparse
@@ -19,10 +22,10 @@ from typing import Any
 
 from campaigns import run
 
-from dballoc.allocators import find
-from dballoc.analysis.comparison import compare
+from dballoc.allocators import find_library
+from dballoc.analysis.tables.baseline_comparison import compare
 from dballoc.errors import UsageError
-from dballoc.profile import launch, probe
+from dballoc.profile.heap import probe_client, probe_launch
 
 PROMISED = {"idle": 1.005, "probe": 1.02}
 PROMISED_MYROCKS = 1.03
@@ -33,8 +36,8 @@ def under_probe(name: str, interval: int, sockets: Path) -> dict[str, Any]:
     return {
         "name": name,
         "allocator": "glibc",
-        "preload": [str(launch.library())],
-        "env": {probe.VARIABLE: f"{interval}:{sockets}"},
+        "preload": [str(probe_launch.library())],
+        "env": {probe_client.VARIABLE: f"{interval}:{sockets}"},
     }
 
 
@@ -50,11 +53,14 @@ def heaptrack() -> list[dict[str, Any]]:
 def profiling_jemalloc() -> bool:
     """Whether the jemalloc that is here has its profiler built in."""
     try:
-        library = find.find("jemalloc").libraries[0]
+        library = find_library.find("jemalloc").libraries[0]
     except UsageError:
         return False
     done = subprocess.run(
-        ["true"], env={"LD_PRELOAD": str(library), "MALLOC_CONF": "prof:true,abort_conf:true"}, capture_output=True, check=False
+        ["true"],
+        env={"LD_PRELOAD": str(library), "MALLOC_CONF": "prof:true,abort_conf:true"},
+        capture_output=True,
+        check=False,
     )
     return done.returncode == 0
 
@@ -63,7 +69,13 @@ def judged(low: float, high: float, promise: float | None) -> str:
     """Whether a promise is kept, as far as the interval tells."""
     if promise is None:
         return ""
-    word = "kept" if high <= promise else "BROKEN" if low > promise else "undecided, the interval holds both"
+    word = (
+        "kept"
+        if high <= promise
+        else "BROKEN"
+        if low > promise
+        else "undecided, the interval holds both"
+    )
     return f"; promised {promise}: {word}"
 
 
@@ -73,41 +85,64 @@ def measure(out: Path, name: str, variants: list[dict[str, Any]], args: argparse
     if args.engine == "innodb":
         server["options"] = {"innodb_buffer_pool_size": "128M"}
     table = {
-        "name": name, "design": "duet", "baseline": variants[0]["name"],
-        "workloads": [args.workload], "threads": [args.threads],
-        "server": server, "data": {"tables": 4, "rows": 50_000}, "time": {"warmup": "2s", "level": "5s", "idle": "1s"},
-        "duet": {"threads": args.threads}, "budget": f"{round(args.minutes * 60)}s", "variant": variants,
-    }  # fmt: skip
+        "name": name,
+        "design": "duet",
+        "baseline": variants[0]["name"],
+        "workloads": [args.workload],
+        "threads": [args.threads],
+        "server": server,
+        "data": {"tables": 4, "rows": 50_000},
+        "time": {"warmup": "2s", "level": "5s", "idle": "1s"},
+        "duet": {"threads": args.threads},
+        "budget": f"{round(args.minutes * 60)}s",
+        "variant": variants,
+    }
     found = compare(run(out / name, table, "--no-report"))
     promised = {**PROMISED, "probe": PROMISED_MYROCKS} if args.engine == "rocksdb" else PROMISED
     for comparison in [*found.floor, *found.family]:
         if comparison.metric.key.startswith("cpu") and comparison.ratio:
             r = comparison.ratio
             said = judged(r.low, r.high, promised.get(comparison.variant))
-            print(f"{comparison.variant}: {r.estimate:.4f} [{r.low:.4f}, {r.high:.4f}], {r.blocks} blocks{said}", flush=True)
+            print(
+                f"{comparison.variant}: {r.estimate:.4f} [{r.low:.4f}, {r.high:.4f}], {r.blocks} "
+                f"blocks{said}",
+                flush=True,
+            )
 
 
 def main() -> None:
     """Measure all that is here."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--minutes", type=float, default=6, help="for each campaign")
     parser.add_argument("--engine", default="innodb")
     parser.add_argument("--use", default="mariadb")
     parser.add_argument("--threads", type=int, default=4)
     parser.add_argument("--workload", default="oltp_read_only")
-    parser.add_argument("--only", action="append", metavar="NAME", help="idle, probe, heaptrack, prof")
+    parser.add_argument(
+        "--only", action="append", metavar="NAME", help="idle, probe, heaptrack, prof"
+    )
     parser.add_argument("--out", type=Path, default=Path("dballoc-results/benchmark-probe"))
     args = parser.parse_args()
     out = args.out.absolute()
     with tempfile.TemporaryDirectory(prefix="dbp-") as sockets:
         Path(sockets).chmod(0o777)  # the servers' user makes sockets there
-        variants = [under_probe("probe", 512 << 10, Path(sockets)), under_probe("idle", 0, Path(sockets)), *heaptrack()]
+        variants = [
+            under_probe("probe", 512 << 10, Path(sockets)),
+            under_probe("idle", 0, Path(sockets)),
+            *heaptrack(),
+        ]
         chosen = [v for v in variants if not args.only or v["name"] in args.only]
         if chosen:
             measure(out, "glibc", [{"name": "glibc", "allocator": "glibc"}, *chosen], args)
         if profiling_jemalloc() and (not args.only or "prof" in args.only):
             plain = {"name": "jemalloc", "allocator": "jemalloc"}
-            prof = {"name": "prof", "allocator": "jemalloc", "tunables": {"prof": "true", "prof_prefix": "/dev/null"}}
+            prof = {
+                "name": "prof",
+                "allocator": "jemalloc",
+                "tunables": {"prof": "true", "prof_prefix": "/dev/null"},
+            }
             measure(out, "jemalloc", [plain, prof], args)
 
 

@@ -1,11 +1,12 @@
 """What dballoc's sampler costs, beside the usual loop of `ps aux | grep PID` at the same rate.
 
-    python benchmarks/sampler.py                  a process with 2 GB and 100 threads, 20 samples a second
-    python benchmarks/sampler.py --rate 1         at the rate of a campaign (takes minutes)
+    python benchmarks/sampler.py                  a process with 2 GB and 100 threads, 20 samples a
+    second python benchmarks/sampler.py --rate 1         at the rate of a campaign (takes minutes)
     python benchmarks/sampler.py --pid 4242       any process that runs already
 
-Both are charged with all of their CPU time, the kernel's on their behalf included. The exit status is 1 if a target is
-missed: at one sample a second at most 0.5 % of one core, and at least 20 times less than the loop.
+Both are charged with all of their CPU time, the kernel's on their behalf included. The exit status
+is 1 if a target is missed: at one sample a second at most 0.5 % of one core, and at least 20 times
+less than the loop.
 """
 
 import argparse
@@ -16,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from dballoc.measure.process import ProcessSampler
+from dballoc.measure.process_sampler import ProcessSampler
 
 MOST_OF_A_CORE = 0.005
 LEAST_RATIO = 20
@@ -76,10 +77,14 @@ def cost_of_the_sampler(pid: int, rate: float, samples: int) -> float:
 
 
 def cost_of_ps(pid: int, rate: float, samples: int) -> float:
-    """CPU seconds a turn of the loop, in one shell that lives throughout; only what the shell and its children use."""
+    """CPU seconds a turn of the loop, in one shell that lives throughout; only what the shell and
+    its children use.
+    """
     before = cpu(resource.RUSAGE_CHILDREN)
     loop = f"while read turn; do ps aux | grep {pid} > /dev/null; echo; done"
-    with subprocess.Popen(["/bin/sh", "-c", loop], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as shell:
+    with subprocess.Popen(
+        ["/bin/sh", "-c", loop], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as shell:
         assert shell.stdin is not None
         assert shell.stdout is not None
 
@@ -95,7 +100,9 @@ def cost_of_ps(pid: int, rate: float, samples: int) -> float:
 
 def main() -> int:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rate", type=float, default=20.0, help="samples a second")
     parser.add_argument("--samples", type=int, default=200)
     parser.add_argument("--megabytes", type=int, default=2048)
@@ -113,10 +120,20 @@ def main() -> int:
     ratio = theirs / ours
     print(f"target   process {pid}: {seen.rss / 2**20:,.0f} MiB resident, {seen.threads} threads")
     print(f"each     {given.samples} samples, {given.rate:g} a second")
-    print(f"dballoc  {ours * 1e3:7.3f} ms of CPU a sample; at one a second {ours:.3%} of one core", end="  ")
-    print(f"(target: at most {MOST_OF_A_CORE:.1%}: {'met' if ours <= MOST_OF_A_CORE else 'MISSED'})")
-    print(f"ps|grep  {theirs * 1e3:7.3f} ms of CPU a sample; at one a second {theirs:.3%} of one core")
-    print(f"ratio    {ratio:7.1f}  (target: at least {LEAST_RATIO}: {'met' if ratio >= LEAST_RATIO else 'MISSED'})")
+    print(
+        f"dballoc  {ours * 1e3:7.3f} ms of CPU a sample; at one a second {ours:.3%} of one core",
+        end="  ",
+    )
+    print(
+        f"(target: at most {MOST_OF_A_CORE:.1%}: {'met' if ours <= MOST_OF_A_CORE else 'MISSED'})"
+    )
+    print(
+        f"ps|grep  {theirs * 1e3:7.3f} ms of CPU a sample; at one a second {theirs:.3%} of one core"
+    )
+    print(
+        f"ratio    {ratio:7.1f}  (target: at least {LEAST_RATIO}: "
+        f"{'met' if ratio >= LEAST_RATIO else 'MISSED'})"
+    )
     return 0 if ours <= MOST_OF_A_CORE and ratio >= LEAST_RATIO else 1
 
 

@@ -32,13 +32,17 @@ def c_library(tmp_path_factory: pytest.TempPathFactory) -> CompileLibrary:
     """``c_library(name, source)``: the shared library lib<name>.so, readable by everyone."""
     compiler = shutil.which("cc")
     if compiler is None:
-        pytest.skip("needs a C compiler, to make libraries that misbehave: apt-get install gcc libc6-dev")
+        pytest.skip(
+            "needs a C compiler, to make libraries that misbehave: apt-get install gcc libc6-dev"
+        )
 
     def compile_(name: str, source: str, directory: Path | None = None) -> Path:
         directory = directory or tmp_path_factory.mktemp("c")
         (directory / f"{name}.c").write_text(source)
         target = directory / f"lib{name}.so"
-        subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", target, directory / f"{name}.c"], check=True)
+        subprocess.run(
+            [compiler, "-shared", "-fPIC", "-O1", "-o", target, directory / f"{name}.c"], check=True
+        )
         return target
 
     return compile_

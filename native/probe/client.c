@@ -1,4 +1,5 @@
-/* Nothing here waits without an end: a client that says nothing, a byte now and then, or does not read, is left alone. */
+/* Nothing here waits without an end: a client that says nothing, a byte now and then, or does not
+ * read, is left alone. */
 #include "client.h"
 
 #include <errno.h>
@@ -10,9 +11,10 @@
 #include "probe.h"
 
 static const uint64_t MILLISECOND = 1000000;
-/* For the line, from those who are answered and from others; for a part of the answer, and for all of it. */
-static const uint64_t LINE = 2000 * MILLISECOND, LINE_OF_OTHERS = 100 * MILLISECOND, PART = 10000 * MILLISECOND,
-                      ANSWER = 60000 * MILLISECOND;
+/* For the line, from those who are answered and from others; for a part of the answer, and for all
+ * of it. */
+static const uint64_t LINE = 2000 * MILLISECOND, LINE_OF_OTHERS = 100 * MILLISECOND,
+                      PART = 10000 * MILLISECOND, ANSWER = 60000 * MILLISECOND;
 /* How often it is looked whether the program has closed our descriptor meanwhile. */
 static const uint64_t LOOK = 200 * MILLISECOND;
 
@@ -20,7 +22,8 @@ static bool is_welcome(int number)
 {
     struct ucred peer;
     socklen_t size = sizeof peer;
-    return getsockopt(number, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && (peer.uid == 0 || peer.uid == geteuid());
+    return getsockopt(number, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
+           (peer.uid == 0 || peer.uid == geteuid());
 }
 
 void client_begin(struct client *client, struct descriptor descriptor)
@@ -58,7 +61,8 @@ bool client_read_line(struct client *client, char line[LONGEST_LINE])
 {
     size_t length = 0;
     while (length < LONGEST_LINE && wait_for(client, POLLIN, client->deadline)) {
-        const ssize_t got = recv(client->descriptor.number, line + length, LONGEST_LINE - length, 0);
+        const ssize_t got =
+                recv(client->descriptor.number, line + length, LONGEST_LINE - length, 0);
         if (got < 0 && may_pass(errno))
             continue;
         if (got <= 0)

@@ -6,11 +6,13 @@
  *   start, stop          the interval that the probe was loaded with (or 512 KiB), 0
  *   reset                sets the sums (allocated, time in malloc) to 0; what is alive stays
  *
- * A client has two seconds for its line, and is left alone if it does not read its answer (see client.c). Answers other than snapshots begin with "ok" or "error"; an error is one line. The socket is the process's user's own
- * (0600), and only that user and root are answered.
+ * A client has two seconds for its line, and is left alone if it does not read its answer (see
+ * client.c). Answers other than snapshots begin with "ok" or "error"; an error is one line. The
+ * socket is the process's user's own (0600), and only that user and root are answered.
  *
- * The thread is not started by the constructor: a server that detaches forks first, and a thread does not follow. It is
- * started by the first allocation of a second thread, or of the first one after a moment.
+ * The thread is not started by the constructor: a server that detaches forks first, and a thread
+ * does not follow. It is started by the first allocation of a second thread, or of the first one
+ * after a moment.
  */
 #include "control.h"
 
@@ -51,10 +53,12 @@ static int bound_socket(void)
     const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (listener < 0)
         return -1;
-    /* One of our number that was killed. The mode is set before the name appears: bind(2) takes it from the socket. */
+    /* One of our number that was killed. The mode is set before the name appears: bind(2) takes it
+     * from the socket. */
     (void)unlink(address.sun_path);
     if (fchmod(listener, S_IRUSR | S_IWUSR) != 0 ||
-            bind(listener, (const struct sockaddr *)&address, sizeof address) != 0 || listen(listener, BACKLOG) != 0) {
+            bind(listener, (const struct sockaddr *)&address, sizeof address) != 0 ||
+            listen(listener, BACKLOG) != 0) {
         const int error = errno;
         (void)close(listener);
         errno = error;
@@ -67,15 +71,17 @@ static int bound_socket(void)
 static bool listen_there(struct descriptor *listener)
 {
     char why[256];
-    const int length =
-            snprintf(address.sun_path, sizeof address.sun_path, "%s/%d.sock", probe.directory, (int)probe.owner);
+    const int length = snprintf(address.sun_path, sizeof address.sun_path, "%s/%d.sock",
+            probe.directory, (int)probe.owner);
     if (length < 0 || (size_t)length >= sizeof address.sun_path) {
-        message_write("its directory's name is too long for a socket", "it cannot be asked; give it a shorter one");
+        message_write("its directory's name is too long for a socket",
+                "it cannot be asked; give it a shorter one");
         return false;
     }
     if (!descriptor_take(listener, bound_socket())) {
         const char *error = strerrordesc_np(errno);
-        (void)snprintf(why, sizeof why, "%s: %s", address.sun_path, error != NULL ? error : "an error without a name");
+        (void)snprintf(why, sizeof why, "%s: %s", address.sun_path,
+                error != NULL ? error : "an error without a name");
         message_write(why, "it cannot be asked; the program's user must be able to write there");
         return false;
     }
@@ -92,13 +98,14 @@ static void status(struct client *client)
 {
     char text[1024];
     (void)snprintf(text, sizeof text,
-            "ok\nversion %d\npid %d\ninterval %" PRIu64 "\nlive %.0f\npeak %.0f\nlost_blocks %" PRIu64
-            "\nlost_stacks %" PRIu64 "\noverwritten %" PRIu64 "\nby_pointers %" PRIu64 "\nby_cfi %" PRIu64
+            "ok\nversion %d\npid %d\ninterval %" PRIu64
+            "\nlive %.0f\npeak %.0f\nlost_blocks %" PRIu64 "\nlost_stacks %" PRIu64
+            "\noverwritten %" PRIu64 "\nby_pointers %" PRIu64 "\nby_cfi %" PRIu64
             "\nincomplete %" PRIu64 "\n",
             SNAPSHOT_VERSION, (int)probe.owner, (uint64_t)probe.interval, (double)live_totals.bytes,
             (double)live_totals.peak, (uint64_t)live_totals.lost, (uint64_t)stacks_lost,
-            (uint64_t)live_totals.overwritten, (uint64_t)unwind_counts.by_pointers, (uint64_t)unwind_counts.by_cfi,
-            (uint64_t)unwind_counts.incomplete);
+            (uint64_t)live_totals.overwritten, (uint64_t)unwind_counts.by_pointers,
+            (uint64_t)unwind_counts.by_cfi, (uint64_t)unwind_counts.incomplete);
     answer(client, text);
 }
 
@@ -157,14 +164,15 @@ void control_serve(struct descriptor descriptor)
     }
 }
 
-/* Whether a socket came from our listener: in a table of open files that is not our own, another may have had its number
- * for a moment (see descriptors.h). */
+/* Whether a socket came from our listener: in a table of open files that is not our own, another
+ * may have had its number for a moment (see descriptors.h). */
 static bool is_from_ours(int number)
 {
     struct sockaddr_un here;
     socklen_t size = sizeof here;
     memset(&here, 0, sizeof here);
-    return getsockname(number, (struct sockaddr *)&here, &size) == 0 && here.sun_family == AF_UNIX &&
+    return getsockname(number, (struct sockaddr *)&here, &size) == 0 &&
+           here.sun_family == AF_UNIX &&
            strncmp(here.sun_path, address.sun_path, sizeof here.sun_path) == 0;
 }
 
@@ -183,7 +191,8 @@ static void *run(void *nothing)
         if (!descriptor_is_ours(&listener) && !listen_there(&listener))
             return NULL;
         struct descriptor client;
-        if (!descriptor_take(&client, accept4(listener.number, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK))) {
+        if (!descriptor_take(
+                    &client, accept4(listener.number, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK))) {
             if (errno == EINVAL) /* somebody has shut it down */
                 descriptor_close(&listener);
             /* The program has no file left to give, or the client has gone: neither ends us. */
@@ -226,7 +235,8 @@ void control_consider(const struct thread *mine)
         (void)pthread_attr_destroy(&attributes);
     }
     if (error != 0)
-        message_write("the system gives it no thread to answer with", "it cannot be asked; raise the limit of tasks");
+        message_write("the system gives it no thread to answer with",
+                "it cannot be asked; raise the limit of tasks");
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 

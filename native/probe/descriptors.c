@@ -24,8 +24,8 @@
 #define CLOSE_RANGE_UNSHARE (1U << 1)
 #endif
 
-/* Where the probe's descriptors lie in a table that is the program's too: beyond what loops of 3 to 1023 close, and not so
- * high that the kernel's table grows by much. */
+/* Where the probe's descriptors lie in a table that is the program's too: beyond what loops of 3 to
+ * 1023 close, and not so high that the kernel's table grows by much. */
 enum { HIGHEST = 4096, ROOM = 64 };
 
 static bool close_from(unsigned first, unsigned flags)
@@ -33,8 +33,8 @@ static bool close_from(unsigned first, unsigned flags)
     return syscall(SYS_close_range, first, UINT_MAX, flags) == 0;
 }
 
-/* unshare(2) alone is not used: the copies of all of the program's files would have to be closed one by one, and until then
- * what the program closes would stay open. */
+/* unshare(2) alone is not used: the copies of all of the program's files would have to be closed
+ * one by one, and until then what the program closes would stay open. */
 void descriptors_begin(void)
 {
     thread.apart = close_from(STDERR_FILENO + 1, CLOSE_RANGE_UNSHARE);
@@ -64,8 +64,11 @@ bool descriptor_take(struct descriptor *descriptor, int number)
         return false;
     int kept = number;
     /* Apart, its number only has to be none of the standard ones, to which others may write. */
-    const int higher = thread.apart ? (number > STDERR_FILENO ? -1 : fcntl(number, F_DUPFD_CLOEXEC, STDERR_FILENO + 1))
-                                    : moved_high(number);
+    const int higher =
+            thread.apart
+                    ? (number > STDERR_FILENO ? -1
+                                              : fcntl(number, F_DUPFD_CLOEXEC, STDERR_FILENO + 1))
+                    : moved_high(number);
     if (higher >= 0) {
         kept = higher;
         (void)close(number);
@@ -84,8 +87,8 @@ bool descriptor_take(struct descriptor *descriptor, int number)
 bool descriptor_is_ours(const struct descriptor *descriptor)
 {
     struct stat file;
-    return descriptor->number >= 0 && fstat(descriptor->number, &file) == 0 && file.st_dev == descriptor->device &&
-           file.st_ino == descriptor->inode;
+    return descriptor->number >= 0 && fstat(descriptor->number, &file) == 0 &&
+           file.st_dev == descriptor->device && file.st_ino == descriptor->inode;
 }
 
 void descriptor_close(struct descriptor *descriptor)

@@ -1,10 +1,13 @@
-/* May this block be a sampled one? A load and a comparison, so that freeing the others costs nothing more.
+/* May this block be a sampled one? A load and a comparison, so that freeing the others costs
+ * nothing more.
  *
- * One counter of how many sampled blocks begin in each 256 bytes of the address space, folded to 2^20 counters. Blocks
- * that lie together have their counters together, so that the part in use stays in the cache. A counter that reaches 255
- * stays there: then the table of live blocks is asked once more than needed, and nothing is wrong.
+ * One counter of how many sampled blocks begin in each 256 bytes of the address space, folded to
+ * 2^20 counters. Blocks that lie together have their counters together, so that the part in use
+ * stays in the cache. A counter that reaches 255 stays there: then the table of live blocks is
+ * asked once more than needed, and nothing is wrong.
  *
- * No ordering is needed: whoever frees a block has it from whoever allocated it, in an order of the program's own making.
+ * No ordering is needed: whoever frees a block has it from whoever allocated it, in an order of the
+ * program's own making.
  */
 #ifndef DBALLOC_PROBE_FILTER_H
 #define DBALLOC_PROBE_FILTER_H

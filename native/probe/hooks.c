@@ -1,8 +1,9 @@
 /* What the program calls instead of the next allocator's functions.
  *
- * The short way is a subtraction or a load, and a jump to the next function. The long way, slow_…, is reached by a jump
- * too (a tail call: built with optimisation), so that its frame lies beside the caller's: its saved frame pointer is the
- * caller's own. Built with -fexceptions: operator new throws through it.
+ * The short way is a subtraction or a load, and a jump to the next function. The long way, slow_…,
+ * is reached by a jump too (a tail call: built with optimisation), so that its frame lies beside
+ * the caller's: its saved frame pointer is the caller's own. Built with -fexceptions: operator new
+ * throws through it.
  */
 #include <errno.h>
 #include <stdint.h>
@@ -10,7 +11,7 @@
 
 #include "filter.h"
 #include "live.h"
-#include "next.h"
+#include "next_allocator.h"
 #include "sample.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -23,61 +24,64 @@ static inline size_t product(size_t count, size_t size)
     return __builtin_mul_overflow(count, size, &bytes) ? SIZE_MAX - 1 : bytes;
 }
 
-#define ALLOCATION(name, parameters, arguments, requested, passes)                                                     \
-    SLOW void *slow_##name parameters                                                                                  \
-    {                                                                                                                  \
-        struct call call;                                                                                              \
-        call_begin(&call, ALLOCATING, requested);                                                                      \
-        if (passes)                                                                                                    \
-            return next                                                                                                \
-                    .name arguments; /* the bytes that went by are no loss: the gaps between samples have no memory */ \
-        void *block = next.name arguments;                                                                             \
-        call_end(&call, block, FRAME);                                                                                 \
-        return block;                                                                                                  \
-    }                                                                                                                  \
-    EXPORT void *name parameters;                                                                                      \
-    EXPORT void *name parameters                                                                                       \
-    {                                                                                                                  \
-        if (due(requested))                                                                                            \
-            return slow_##name arguments;                                                                              \
-        return next.name arguments;                                                                                    \
+/* Where `passes` holds, the bytes that went by are no loss: the gaps between samples have no
+ * memory. */
+#define ALLOCATION(name, parameters, arguments, requested, passes)                                 \
+    SLOW void *slow_##name parameters                                                              \
+    {                                                                                              \
+        struct call call;                                                                          \
+        call_begin(&call, ALLOCATING, requested);                                                  \
+        if (passes)                                                                                \
+            return next.name arguments;                                                            \
+        void *block = next.name arguments;                                                         \
+        call_end(&call, block, FRAME);                                                             \
+        return block;                                                                              \
+    }                                                                                              \
+    EXPORT void *name parameters;                                                                  \
+    EXPORT void *name parameters                                                                   \
+    {                                                                                              \
+        if (due(requested))                                                                        \
+            return slow_##name arguments;                                                          \
+        return next.name arguments;                                                                \
     }
-#define FAMILY(name, parameters, arguments, requested) ALLOCATION(name, parameters, arguments, requested, false)
+#define FAMILY(name, parameters, arguments, requested)                                             \
+    ALLOCATION(name, parameters, arguments, requested, false)
 ALLOCATING_FUNCTIONS(FAMILY)
 #undef FAMILY
-#define OPERATOR_NEW(name, parameters, arguments, called, its_arguments)                                               \
+#define OPERATOR_NEW(name, parameters, arguments, called, its_arguments)                           \
     ALLOCATION(name, parameters, arguments, size, next.passes.name)
 NEW_FUNCTIONS(OPERATOR_NEW)
 
-/* A sampled block leaves the table before it is freed: as soon as it is, another thread may get the same address. */
-#define RELEASE(name, parameters, arguments, passes)                                                                   \
-    SLOW void slow_##name parameters                                                                                   \
-    {                                                                                                                  \
-        if (next_is_early(block))                                                                                      \
-            return;                                                                                                    \
-        struct call call;                                                                                              \
-        call_begin(&call, FREEING, 0);                                                                                 \
-        if (passes) {                                                                                                  \
-            next.name arguments;                                                                                       \
-            return;                                                                                                    \
-        }                                                                                                              \
-        call_free(&call, block);                                                                                       \
-        next.name arguments;                                                                                           \
-        call_end(&call, NULL, FRAME);                                                                                  \
-    }                                                                                                                  \
-    EXPORT void name parameters;                                                                                       \
-    EXPORT void name parameters                                                                                        \
-    {                                                                                                                  \
-        if (filter_hit(block) || free_due()) {                                                                         \
-            slow_##name arguments;                                                                                     \
-            return;                                                                                                    \
-        }                                                                                                              \
-        next.name arguments;                                                                                           \
+/* A sampled block leaves the table before it is freed: as soon as it is, another thread may get the
+ * same address. */
+#define RELEASE(name, parameters, arguments, passes)                                               \
+    SLOW void slow_##name parameters                                                               \
+    {                                                                                              \
+        if (next_is_early(block))                                                                  \
+            return;                                                                                \
+        struct call call;                                                                          \
+        call_begin(&call, FREEING, 0);                                                             \
+        if (passes) {                                                                              \
+            next.name arguments;                                                                   \
+            return;                                                                                \
+        }                                                                                          \
+        call_free(&call, block);                                                                   \
+        next.name arguments;                                                                       \
+        call_end(&call, NULL, FRAME);                                                              \
+    }                                                                                              \
+    EXPORT void name parameters;                                                                   \
+    EXPORT void name parameters                                                                    \
+    {                                                                                              \
+        if (filter_hit(block) || free_due()) {                                                     \
+            slow_##name arguments;                                                                 \
+            return;                                                                                \
+        }                                                                                          \
+        next.name arguments;                                                                       \
     }
 #define FAMILY(name, parameters, arguments) RELEASE(name, parameters, arguments, false)
 FREEING_FUNCTIONS(FAMILY)
 #undef FAMILY
-#define OPERATOR_DELETE(name, parameters, arguments, called, its_arguments)                                            \
+#define OPERATOR_DELETE(name, parameters, arguments, called, its_arguments)                        \
     RELEASE(name, parameters, arguments, next.passes.name)
 DELETE_FUNCTIONS(OPERATOR_DELETE)
 
@@ -109,7 +113,8 @@ static void *grow_early(const void *block, size_t size)
     return copy;
 }
 
-/* The old block is freed and a new one allocated, as far as samples go; if it fails, the old one lives on. */
+/* The old block is freed and a new one allocated, as far as samples go; if it fails, the old one
+ * lives on. */
 SLOW void *slow_realloc(void *block, size_t size)
 {
     struct call call;
@@ -117,7 +122,8 @@ SLOW void *slow_realloc(void *block, size_t size)
     if (next_is_early(block))
         return grow_early(block, size);
     call_begin(&call, ALLOCATING, size);
-    const bool was_sampled = block != NULL && filter_hit(block) && live_remove((uintptr_t)block, &old);
+    const bool was_sampled =
+            block != NULL && filter_hit(block) && live_remove((uintptr_t)block, &old);
     void *moved = next.realloc(block, size);
     if (moved == NULL && size != 0 && was_sampled)
         live_insert(&old);

@@ -1,5 +1,5 @@
-/* How long malloc and free take: one call in LATENCY_PERIOD is timed. Of those that took LATENCY_STALLED ns or more all have
- * their stack taken, of the others one in LATENCY_STACKS. */
+/* How long malloc and free take: one call in LATENCY_PERIOD is timed. Of those that took
+ * LATENCY_STALLED ns or more all have their stack taken, of the others one in LATENCY_STACKS. */
 #ifndef DBALLOC_PROBE_LATENCY_H
 #define DBALLOC_PROBE_LATENCY_H
 
@@ -10,8 +10,15 @@
 
 #include "sample.h"
 
-/* Sizes: class 0 is 0 bytes, class k is 2^(k-1) to 2^k - 1. Times: bucket b < 4 is b ns; then four for each doubling. */
-enum { LATENCY_PERIOD = 1024, LATENCY_SIZES = 48, LATENCY_TIMES = 160, LATENCY_STACKS = 32, LATENCY_STALLED = 100000 };
+/* Sizes: class 0 is 0 bytes, class k is 2^(k-1) to 2^k - 1. Times: bucket b < 4 is b ns; then four
+ * for each doubling. */
+enum {
+    LATENCY_PERIOD = 1024,
+    LATENCY_SIZES = 48,
+    LATENCY_TIMES = 160,
+    LATENCY_STACKS = 32,
+    LATENCY_STALLED = 100000
+};
 
 struct latency {
     _Atomic uint64_t count, nanoseconds;

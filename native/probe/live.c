@@ -1,10 +1,14 @@
-/* Buckets of a cache line: seven addresses, and whether an eighth block had to go on to the next bucket.
+/* Buckets of a cache line: seven addresses, and whether an eighth block had to go on to the next
+ * bucket.
  *
- *   bucket  | key 0 | key 1 | … | key 6 | passed |      key: 0 free, 1 changing, else the block's address
- *   slot    | sequence | address … thread |             one for each key; odd while it is written
+ *   bucket  | key 0 | key 1 | … | key 6 | passed |
+ *           a key: 0 free, 1 changing, else the block's address
+ *   slot    | sequence | address … thread |
+ *           one for each key; odd while it is written
  *
- * No key is ever a tombstone: one that is taken out is free again, and a search goes on to the next bucket only where
- * one was passed. A reader of the whole table takes a slot whose sequence is even and the same before and after.
+ * No key is ever a tombstone: one that is taken out is free again, and a search goes on to the next
+ * bucket only where one was passed. A reader of the whole table takes a slot whose sequence is even
+ * and the same before and after.
  */
 #include "live.h"
 
@@ -73,23 +77,24 @@ static void count(double bytes)
     add_double(&live_totals.bytes, bytes);
     const double now = atomic_load_explicit(&live_totals.bytes, memory_order_relaxed);
     double peak = atomic_load_explicit(&live_totals.peak, memory_order_relaxed);
-    while (now > peak && !atomic_compare_exchange_weak_explicit(
-                                 &live_totals.peak, &peak, now, memory_order_relaxed, memory_order_relaxed)) {
+    while (now > peak && !atomic_compare_exchange_weak_explicit(&live_totals.peak, &peak, now,
+                                 memory_order_relaxed, memory_order_relaxed)) {
     }
 }
 
 void live_insert(const struct live_block *block)
 {
     struct live_block stale;
-    if (filter_hit((const void *)(uintptr_t)block->address) && live_remove((uintptr_t)block->address, &stale))
+    if (filter_hit((const void *)(uintptr_t)block->address) &&
+            live_remove((uintptr_t)block->address, &stale))
         atomic_fetch_add_explicit(&live_totals.overwritten, 1, memory_order_relaxed);
     const uint32_t first = first_bucket(block->address);
     for (uint32_t passed = 0; passed < MOST_PASSED; passed++) {
         const uint32_t at = (first + passed) % BUCKETS;
         for (uint32_t i = 0; i < KEYS; i++) {
             uint64_t key = atomic_load_explicit(&buckets[at].keys[i], memory_order_relaxed);
-            if (key != 0 || !atomic_compare_exchange_strong_explicit(
-                                    &buckets[at].keys[i], &key, CHANGING, memory_order_acquire, memory_order_relaxed))
+            if (key != 0 || !atomic_compare_exchange_strong_explicit(&buckets[at].keys[i], &key,
+                                    CHANGING, memory_order_acquire, memory_order_relaxed))
                 continue;
             write_slot(&slots[at * KEYS + i], block);
             atomic_store_explicit(&buckets[at].keys[i], block->address, memory_order_release);
@@ -110,8 +115,9 @@ bool live_remove(uintptr_t address, struct live_block *block)
         for (uint32_t i = 0; i < KEYS; i++) {
             uint64_t key = atomic_load_explicit(&buckets[at].keys[i], memory_order_acquire);
             /* The exchange fails where a program frees a block in two threads at once. */
-            if (key != address || !atomic_compare_exchange_strong_explicit(&buckets[at].keys[i], &key, CHANGING,
-                                          memory_order_acquire, memory_order_relaxed))
+            if (key != address ||
+                    !atomic_compare_exchange_strong_explicit(&buckets[at].keys[i], &key, CHANGING,
+                            memory_order_acquire, memory_order_relaxed))
                 continue;
             read_slot(&slots[at * KEYS + i], block);
             atomic_store_explicit(&buckets[at].keys[i], 0, memory_order_release);
@@ -137,8 +143,10 @@ bool live_next(uint32_t *cursor, struct live_block *block)
         read_slot(slot, block);
         atomic_thread_fence(memory_order_acquire);
         /* One that is just leaving or coming is not there yet, or not any more. */
-        if (sequence % 2 != 0 || sequence != atomic_load_explicit(&slot->sequence, memory_order_relaxed) ||
-                before != atomic_load_explicit(key, memory_order_relaxed) || block->address != before)
+        if (sequence % 2 != 0 ||
+                sequence != atomic_load_explicit(&slot->sequence, memory_order_relaxed) ||
+                before != atomic_load_explicit(key, memory_order_relaxed) ||
+                block->address != before)
             continue;
         (*cursor)++;
         return true;

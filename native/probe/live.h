@@ -1,4 +1,5 @@
-/* The table of sampled blocks that are alive. Lock-free; a block's own thread alone inserts it or takes it out. */
+/* The table of sampled blocks that are alive. Lock-free; a block's own thread alone inserts it or
+ * takes it out. */
 #ifndef DBALLOC_PROBE_LIVE_H
 #define DBALLOC_PROBE_LIVE_H
 
@@ -19,9 +20,10 @@ struct live_block {
 };
 
 struct live_totals {
-    _Atomic double bytes, peak;   /* estimates */
-    _Atomic uint64_t lost;        /* no room for them */
-    _Atomic uint64_t overwritten; /* the same address twice: freed by a way that the probe does not see */
+    _Atomic double bytes, peak; /* estimates */
+    _Atomic uint64_t lost;      /* no room for them */
+    _Atomic uint64_t
+            overwritten; /* the same address twice: freed by a way that the probe does not see */
 };
 
 extern struct live_totals live_totals;

@@ -4,7 +4,8 @@
 
 #include <stddef.h>
 
-/* Zeroed pages that cost nothing until they are touched; NULL with errno if the kernel gives none. */
+/* Zeroed pages that cost nothing until they are touched; NULL with errno if the kernel gives none.
+ */
 void *memory_map(size_t size);
 
 #endif

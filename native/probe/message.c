@@ -21,7 +21,8 @@ static struct iovec text(const char *words)
 void message_write(const char *why, const char *what_to_do)
 {
     const int error = errno;
-    const struct iovec line[] = {text("dballoc probe: "), text(why), text("; "), text(what_to_do), text("\n")};
+    const struct iovec line[] = {
+            text("dballoc probe: "), text(why), text("; "), text(what_to_do), text("\n")};
     struct descriptor standard_error;
     if (descriptor_of_standard_error(&standard_error)) {
         /* In one piece. If nobody listens there is nobody else to tell. */

@@ -1,4 +1,5 @@
-/* What the probe has to say, on the program's standard error: one line, "dballoc probe: WHY; WHAT TO DO". */
+/* What the probe has to say, on the program's standard error: one line, "dballoc probe: WHY; WHAT
+ * TO DO". */
 #ifndef DBALLOC_PROBE_MESSAGE_H
 #define DBALLOC_PROBE_MESSAGE_H
 

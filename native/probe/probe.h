@@ -7,7 +7,8 @@
 #include <sys/types.h>
 #include <time.h>
 
-/* NOT_YET: the constructor has not run. INERT: forwarding alone, for good: not asked for, or a forked child. */
+/* NOT_YET: the constructor has not run. INERT: forwarding alone, for good: not asked for, or a
+ * forked child. */
 enum state { NOT_YET, RUNNING, INERT };
 
 struct probe {
@@ -34,7 +35,8 @@ static inline uint64_t clock_ns(clockid_t clock)
 static inline void add_double(_Atomic double *sum, double value)
 {
     double old = atomic_load_explicit(sum, memory_order_relaxed);
-    while (!atomic_compare_exchange_weak_explicit(sum, &old, old + value, memory_order_relaxed, memory_order_relaxed)) {
+    while (!atomic_compare_exchange_weak_explicit(
+            sum, &old, old + value, memory_order_relaxed, memory_order_relaxed)) {
     }
 }
 

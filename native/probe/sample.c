@@ -1,9 +1,10 @@
 /* Sampling by bytes: a Poisson process over the bytes that a thread asks for.
  *
- * The gap to the next sampled byte is exponential with the interval as its mean, so a call for s bytes is sampled with
- * p = 1 - exp(-(s + 1) / interval), each on its own, and stands for 1 / p calls (Horvitz and Thompson's estimator:
- * unbiased for whatever is summed over the calls; here usable bytes). Because the process has no memory, a pending gap may be thrown
- * away and drawn anew at any time: that is how the interval changes while threads run.
+ * The gap to the next sampled byte is exponential with the interval as its mean, so a call for s
+ * bytes is sampled with p = 1 - exp(-(s + 1) / interval), each on its own, and stands for 1 / p
+ * calls (Horvitz and Thompson's estimator: unbiased for whatever is summed over the calls; here
+ * usable bytes). Because the process has no memory, a pending gap may be thrown away and drawn anew
+ * at any time: that is how the interval changes while threads run.
  */
 #include "sample.h"
 
@@ -16,7 +17,7 @@
 #include "filter.h"
 #include "latency.h"
 #include "live.h"
-#include "next.h"
+#include "next_allocator.h"
 #include "probe.h"
 #include "stacks.h"
 #include "unwind.h"
@@ -34,7 +35,8 @@ static uint64_t draw(struct thread *mine)
     return x * 0x2545F4914F6CDD1DU;
 }
 
-/* Bytes to the next sample: exponential. While nothing is sampled: never; the ticks look for a change. */
+/* Bytes to the next sample: exponential. While nothing is sampled: never; the ticks look for a
+ * change. */
 static size_t gap(struct thread *mine)
 {
     if (mine->interval == 0)
@@ -115,7 +117,8 @@ void call_free(struct call *call, void *block)
         return;
     }
     struct live_block old;
-    if (!thread.busy && filter_hit(block) && atomic_load_explicit(&probe.state, memory_order_relaxed) == RUNNING)
+    if (!thread.busy && filter_hit(block) &&
+            atomic_load_explicit(&probe.state, memory_order_relaxed) == RUNNING)
         (void)live_remove((uintptr_t)block, &old);
     if (call->start != 0) {
         call->bytes = next.malloc_usable_size(block);
@@ -152,7 +155,8 @@ static void sampled(const struct call *call, void *block, const uintptr_t *frame
 }
 
 /* Rare enough to walk a stack: a stall has lasted longer than that takes. */
-static void timed(struct thread *mine, const struct call *call, uint64_t nanoseconds, const uintptr_t *frame)
+static void timed(
+        struct thread *mine, const struct call *call, uint64_t nanoseconds, const uintptr_t *frame)
 {
     const bool stalled = nanoseconds >= LATENCY_STALLED;
     if (!stalled && draw(mine) >> 32 >= (1ULL << 32) / LATENCY_STACKS)
@@ -162,7 +166,8 @@ static void timed(struct thread *mine, const struct call *call, uint64_t nanosec
     const uint32_t depth = unwind(frame, pcs, &truncated);
     struct stack_times *times = &stacks_of(pcs, depth, truncated)->times[call->operation];
     atomic_fetch_add_explicit(stalled ? &times->stalls : &times->calls, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(stalled ? &times->stalled : &times->nanoseconds, nanoseconds, memory_order_relaxed);
+    atomic_fetch_add_explicit(
+            stalled ? &times->stalled : &times->nanoseconds, nanoseconds, memory_order_relaxed);
 }
 
 void call_end(const struct call *call, void *block, const uintptr_t *frame)

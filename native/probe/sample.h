@@ -10,7 +10,8 @@
 
 enum operation { ALLOCATING, FREEING, OPERATIONS };
 
-/* One call that left the short way. `start`: ns, 0 if the call is not timed. `interval`: 0 if it is not sampled. */
+/* One call that left the short way. `start`: ns, 0 if the call is not timed. `interval`: 0 if it is
+ * not sampled. */
 struct call {
     enum operation operation;
     size_t bytes;
@@ -18,8 +19,8 @@ struct call {
     uint64_t start;
 };
 
-/* Whether this call leaves the short way; else it is accounted for. A call counts as one byte more than it asks for, so
- * that malloc(0) is seen too. */
+/* Whether this call leaves the short way; else it is accounted for. A call counts as one byte more
+ * than it asks for, so that malloc(0) is seen too. */
 static inline bool due(size_t bytes)
 {
     struct thread *const mine = &thread;
@@ -43,7 +44,8 @@ static inline bool free_due(void)
 void call_begin(struct call *call, enum operation operation, size_t bytes);
 /* Before a block is freed: a sampled one is alive no more. */
 void call_free(struct call *call, void *block);
-/* `frame`: of the function that the program called; `[0]` its caller's frame pointer, `[1]` the return address. `block`: what an allocation gave, NULL if nothing or for a free. */
+/* `frame`: of the function that the program called; `[0]` its caller's frame pointer, `[1]` the
+ * return address. `block`: what an allocation gave, NULL if nothing or for a free. */
 void call_end(const struct call *call, void *block, const uintptr_t *frame);
 
 #endif

@@ -1,22 +1,27 @@
-/* A snapshot goes through the socket: the probe writes no file, so that nothing of the server's user's is left anywhere,
- * and no path has to be agreed on. Its reader is src/dballoc/profile/snapshot.py.
+/* A snapshot goes through the socket: the probe writes no file, so that nothing of the server's
+ * user's is left anywhere, and no path has to be agreed on. Its reader is
+ * src/dballoc/profile/heap/probe_snapshot.py.
  *
- *   "DBALLOCP"                                       8 bytes
- *   block*                                           each: tag (4 bytes), length of its payload (u32), payload
+ *   "DBALLOCP"   8 bytes
+ *   block*       each: tag (4 bytes), length of its payload (u32), payload
  *
  *   HEAD   version (u64) and 19 more u64, see head() below
- *   STAK   id, depth, truncated, 0 (u32 each); objects, bytes, variance (f64); samples (u64); depth × return address (u64),
- *          the innermost first. What was allocated there since the last reset, estimated.
- *   WAIT   stack's id, operation (0 malloc, 1 free), (u32 each); timed calls whose stack was taken: calls, ns in them; stalled
- *          calls, ns in those (u64 each). HEAD says for how many timed calls each of the former stands.
+ *   STAK   id, depth, truncated, 0 (u32 each); objects, bytes, variance (f64); samples (u64);
+ *          depth × return address (u64), the innermost first. What was allocated there since the
+ *          last reset, estimated.
+ *   WAIT   stack's id, operation (0 malloc, 1 free), (u32 each); timed calls whose stack was taken:
+ *          calls, ns in them; stalled calls, ns in those (u64 each). HEAD says for how many timed
+ *          calls each of the former stands.
  *   LIVE   struct live_block, one after the other: 5 u64, 1 f64, 2 u32
- *   TIME   operation (0 malloc, 1 free), size class, time bucket, 0 (u32 each); calls timed, ns in them (u64)
+ *   TIME   operation (0 malloc, 1 free), size class, time bucket, 0 (u32 each); calls timed, ns in
+ *          them (u64)
  *   BUID   lines "build-id path" of what is loaded
  *   MAPS   /proc/self/maps, in pieces
  *   END.   nothing: without it the snapshot is cut short
  *
- * Numbers are in the machine's own order. Blocks of one kind may be many, but STAK is one stack; readers skip tags that
- * they don't know. The tables change while they are read: every live block that was there all the time is in it, once.
+ * Numbers are in the machine's own order. Blocks of one kind may be many, but STAK is one stack;
+ * readers skip tags that they don't know. The tables change while they are read: every live block
+ * that was there all the time is in it, once.
  */
 #include "snapshot.h"
 
@@ -29,9 +34,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "build_id.h"
 #include "latency.h"
 #include "live.h"
-#include "notes.h"
 #include "probe.h"
 #include "stacks.h"
 #include "unwind.h"
@@ -119,7 +124,8 @@ static void wait_block(uint32_t stack, uint32_t operation, const struct stack_ti
 static void stack_blocks(void)
 {
     uint32_t cursor = 0;
-    for (struct stack *s = stacks_next(&cursor); s != NULL && !out.failed; s = stacks_next(&cursor)) {
+    for (struct stack *s = stacks_next(&cursor); s != NULL && !out.failed;
+            s = stacks_next(&cursor)) {
         const uint32_t words[] = {stacks_id(s), s->depth, s->truncated, 0};
         const double sums[] = {s->objects, s->bytes, s->variance};
         const uint64_t samples = s->samples;
@@ -149,11 +155,13 @@ static void time_block(uint32_t operation, uint32_t size_class, uint32_t bucket)
 static void time_blocks(void)
 {
     for (uint32_t i = 0; i < OPERATIONS * LATENCY_SIZES * LATENCY_TIMES; i++)
-        time_block(i / (LATENCY_SIZES * LATENCY_TIMES), i / LATENCY_TIMES % LATENCY_SIZES, i % LATENCY_TIMES);
+        time_block(i / (LATENCY_SIZES * LATENCY_TIMES), i / LATENCY_TIMES % LATENCY_SIZES,
+                i % LATENCY_TIMES);
 }
 
-/* What the loader tells of, collected under its lock: nothing is sent before that is free again, for a client that does not
- * read would hold the program's dlopen. Lines for some thousands of objects; those of more are left out. */
+/* What the loader tells of, collected under its lock: nothing is sent before that is free again,
+ * for a client that does not read would hold the program's dlopen. Lines for some thousands of
+ * objects; those of more are left out. */
 struct lines {
     size_t length;
     char bytes[1 << 19];
@@ -161,14 +169,17 @@ struct lines {
 static struct lines build_ids;
 
 /* Its notes, if they are mapped as they say. */
-static size_t build_id(const struct dl_phdr_info *object, const ElfW(Phdr) * notes, char digits[2 * LONGEST_BUILD_ID])
+static size_t build_id(const struct dl_phdr_info *object, const ElfW(Phdr) * notes,
+        char digits[2 * LONGEST_BUILD_ID])
 {
     for (int i = 0; i < object->dlpi_phnum; i++) {
         const ElfW(Phdr) *part = &object->dlpi_phdr[i];
-        if (part->p_type == PT_LOAD && (part->p_flags & PF_R) != 0 && notes->p_vaddr >= part->p_vaddr &&
+        if (part->p_type == PT_LOAD && (part->p_flags & PF_R) != 0 &&
+                notes->p_vaddr >= part->p_vaddr &&
                 notes->p_vaddr - part->p_vaddr <= part->p_filesz &&
                 notes->p_filesz <= part->p_filesz - (notes->p_vaddr - part->p_vaddr))
-            return notes_build_id((const unsigned char *)(object->dlpi_addr + notes->p_vaddr), notes->p_filesz, digits);
+            return notes_build_id((const unsigned char *)(object->dlpi_addr + notes->p_vaddr),
+                    notes->p_filesz, digits);
     }
     return 0;
 }
@@ -223,7 +234,8 @@ static void maps(void)
     off_t at = 0;
     while (!out.failed) {
         /* From a place of our own: whoever may have got the number has another. */
-        const ssize_t got = descriptor_is_ours(&file) ? pread(file.number, piece, sizeof piece, at) : -1;
+        const ssize_t got =
+                descriptor_is_ours(&file) ? pread(file.number, piece, sizeof piece, at) : -1;
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)

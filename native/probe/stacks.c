@@ -1,4 +1,5 @@
-/* Open addressing over an arena that grows by a counter; an entry is filled before its place is published, and stays. */
+/* Open addressing over an arena that grows by a counter; an entry is filled before its place is
+ * published, and stays. */
 #include "stacks.h"
 
 #include <stddef.h>
@@ -6,7 +7,8 @@
 
 #include "memory.h"
 
-/* The arena is 64 MiB of address space: 160,000 stacks of 36 frames, more than the index has room for. */
+/* The arena is 64 MiB of address space: 160,000 stacks of 36 frames, more than the index has room
+ * for. */
 enum { INDEX = 1 << 17, MOST_PROBES = 128, UNIT = 8 };
 static const uint64_t ARENA = 64U << 20;
 
@@ -45,7 +47,8 @@ static struct stack *at(uint32_t place)
     return (struct stack *)(void *)(arena + (size_t)place * UNIT);
 }
 
-static bool same(const struct stack *stack, uint64_t hash, const uintptr_t *pcs, uint32_t depth, bool truncated)
+static bool same(const struct stack *stack, uint64_t hash, const uintptr_t *pcs, uint32_t depth,
+        bool truncated)
 {
     return stack->hash == hash && stack->depth == depth && stack->truncated == truncated &&
            memcmp(stack->pcs, pcs, depth * sizeof *pcs) == 0;
@@ -76,7 +79,8 @@ struct stack *stacks_of(const uintptr_t *pcs, uint32_t depth, bool truncated)
         if (place == 0) {
             if (mine == 0 && (mine = keep(hash, pcs, depth, truncated)) == 0)
                 break;
-            if (atomic_compare_exchange_strong_explicit(slot, &place, mine, memory_order_release, memory_order_acquire))
+            if (atomic_compare_exchange_strong_explicit(
+                        slot, &place, mine, memory_order_release, memory_order_acquire))
                 return at(mine);
         }
         /* Another thread may just have kept the same stack; ours, if there is one, stays unused. */

@@ -1,4 +1,5 @@
-/* The table of call stacks, each kept once, with the sums of what was allocated there. It only grows. */
+/* The table of call stacks, each kept once, with the sums of what was allocated there. It only
+ * grows. */
 #ifndef DBALLOC_PROBE_STACKS_H
 #define DBALLOC_PROBE_STACKS_H
 
@@ -10,13 +11,14 @@
 
 enum { STACK_DEPTH = 256 };
 
-/* Timed calls of one operation, and the stalled ones among them: how many, and their nanoseconds. */
+/* Timed calls of one operation, and the stalled ones among them: how many, and their nanoseconds.
+ */
 struct stack_times {
     _Atomic uint64_t calls, nanoseconds, stalls, stalled;
 };
 
-/* pcs: return addresses, the innermost first. objects, bytes, variance (of bytes): estimates since the last reset; times: of
- * the timed calls whose stack was taken, since then. */
+/* pcs: return addresses, the innermost first. objects, bytes, variance (of bytes): estimates since
+ * the last reset; times: of the timed calls whose stack was taken, since then. */
 struct stack {
     uint64_t hash;
     uint32_t depth;
@@ -33,7 +35,8 @@ extern _Atomic uint64_t stacks_lost;
 /* False with errno if there is no memory for it. */
 bool stacks_begin(void);
 
-/* The entry of that stack. Where the table is full: one for all that has no room, without frames. */
+/* The entry of that stack. Where the table is full: one for all that has no room, without frames.
+ */
 struct stack *stacks_of(const uintptr_t *pcs, uint32_t depth, bool truncated);
 
 uint32_t stacks_id(const struct stack *stack);

@@ -1,4 +1,5 @@
-/* What each thread has of the probe: plain data in static TLS, so that a thread's end needs nothing. */
+/* What each thread has of the probe: plain data in static TLS, so that a thread's end needs
+ * nothing. */
 #ifndef DBALLOC_PROBE_THREAD_H
 #define DBALLOC_PROBE_THREAD_H
 
@@ -7,15 +8,16 @@
 #include <stdint.h>
 
 struct thread {
-    size_t left;        /* bytes to go before one is sampled */
-    uint32_t ticks;     /* calls to go before one is timed */
-    bool busy;          /* in the probe already: a signal's handler allocates */
-    bool begun;         /* the rest is set */
-    bool apart;         /* has a table of open files of its own, see descriptors.h */
-    int id;             /* as the kernel has it */
-    uint64_t interval;  /* mean of the distribution that `left` was drawn from; 0: nothing is sampled */
-    uint64_t random;    /* state of the generator */
-    uintptr_t top;      /* end of its stack */
+    size_t left;       /* bytes to go before one is sampled */
+    uint32_t ticks;    /* calls to go before one is timed */
+    bool busy;         /* in the probe already: a signal's handler allocates */
+    bool begun;        /* the rest is set */
+    bool apart;        /* has a table of open files of its own, see descriptors.h */
+    int id;            /* as the kernel has it */
+    uint64_t interval; /* mean of the distribution that `left` was drawn from; 0: nothing is sampled
+                        */
+    uint64_t random;   /* state of the generator */
+    uintptr_t top;     /* end of its stack */
     uintptr_t readable; /* from here to `top` the stack is known to be readable */
 };
 

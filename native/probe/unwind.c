@@ -1,21 +1,23 @@
 /* By frame pointers where they hold, by libgcc's unwinder (CFI, .eh_frame) where they don't.
  *
- * Frame pointers cost some 2 ns a frame, CFI some 200. But nothing in a stack says whether a function kept its frame
- * pointer: one in libstdc++ that doesn't leaves its caller out, without a trace. So each call site is tried once both
- * ways. If the frame pointers give what CFI gives, up to a thread's start, that site is walked by them from then on, and
- * where they ended is known as a thread's start. A later walk by frame pointers that ends elsewhere is not believed.
+ * Frame pointers cost some 2 ns a frame, CFI some 200. But nothing in a stack says whether a
+ * function kept its frame pointer: one in libstdc++ that doesn't leaves its caller out, without a
+ * trace. So each call site is tried once both ways. If the frame pointers give what CFI gives, up
+ * to a thread's start, that site is walked by them from then on, and where they ended is known as a
+ * thread's start. A later walk by frame pointers that ends elsewhere is not believed.
  *
- * libgcc's and not libunwind's: with glibc 2.35 and later it finds its tables without a lock (_dl_find_object), where
- * libunwind holds a lock of its own over dl_iterate_phdr, which can meet a dlopen that allocates; and every C++ server
- * has it loaded. A walk allocates nothing.
+ * libgcc's and not libunwind's: with glibc 2.35 and later it finds its tables without a lock
+ * (_dl_find_object), where libunwind holds a lock of its own over dl_iterate_phdr, which can meet a
+ * dlopen that allocates; and every C++ server has it loaded. A walk allocates nothing.
  *
- * It has a lock all the same where a program has registered frames (__register_frame: JIT compilers do), and allocates and
- * frees while it holds that. Such a call comes from the unwinder's own code; a walk from there would wait for that lock for
- * ever, so it goes by frame pointers alone. And only libgcc's own will do: a program that links another unwinder would
- * have us call that.
+ * It has a lock all the same where a program has registered frames (__register_frame: JIT compilers
+ * do), and allocates and frees while it holds that. Such a call comes from the unwinder's own code;
+ * a walk from there would wait for that lock for ever, so it goes by frame pointers alone. And only
+ * libgcc's own will do: a program that links another unwinder would have us call that.
  *
- * Reads of the stack are bounded by its end. On glibc a thread's descriptor lies at the top of its own stack, so all
- * between is mapped. On a foreign stack (a coroutine's, a signal's) every page is asked for first.
+ * Reads of the stack are bounded by its end. On glibc a thread's descriptor lies at the top of its
+ * own stack, so all between is mapped. On a foreign stack (a coroutine's, a signal's) every page is
+ * asked for first.
  */
 #include "unwind.h"
 
@@ -34,7 +36,14 @@
 #include "probe.h"
 #include "stacks.h"
 
-enum { SITES = 1 << 14, STARTS = 64, PAGE = 4096, MOST_PAGES = 4096, LONGEST_FRAME = 8 << 20, BEYOND_START = 3 };
+enum {
+    SITES = 1 << 14,
+    STARTS = 64,
+    PAGE = 4096,
+    MOST_PAGES = 4096,
+    LONGEST_FRAME = 8 << 20,
+    BEYOND_START = 3
+};
 
 /* A call site by its return address, shifted by one; the lowest bit: frame pointers hold there. */
 static _Atomic uint64_t sites[SITES];
@@ -104,7 +113,8 @@ void unwind_begin(struct thread *mine)
     mine->readable = mine->top;
 }
 
-/* Whether eight bytes can be read, without reading them: the kernel looks at the new mask before it refuses this `how`. */
+/* Whether eight bytes can be read, without reading them: the kernel looks at the new mask before it
+ * refuses this `how`. */
 static bool can_read(uintptr_t address)
 {
     return syscall(SYS_rt_sigprocmask, ~0, address, NULL, 8) != 0 && errno == EINVAL;
@@ -190,7 +200,8 @@ static void add_start(uintptr_t pc)
     }
 }
 
-/* What lies above a thread's start (clone, _start) is left out, so that both walks give the same stack. */
+/* What lies above a thread's start (clone, _start) is left out, so that both walks give the same
+ * stack. */
 static uint32_t up_to_start(const uintptr_t *pcs, uint32_t depth)
 {
     for (uint32_t beyond = 1; beyond <= BEYOND_START && beyond < depth; beyond++) {
@@ -211,7 +222,8 @@ static uint32_t by_cfi(uintptr_t *pcs, uint32_t pointers, _Atomic uint64_t *site
     uintptr_t found[STACK_DEPTH];
     struct walk walk = {.pcs = found};
     (void)backtrace(step, &walk);
-    const bool holds = walk.ended && pointers > 0 && pointers <= walk.depth && walk.depth - pointers <= BEYOND_START &&
+    const bool holds = walk.ended && pointers > 0 && pointers <= walk.depth &&
+                       walk.depth - pointers <= BEYOND_START &&
                        memcmp(pcs, found, pointers * sizeof *pcs) == 0;
     if (holds)
         add_start(pcs[pointers - 1]);

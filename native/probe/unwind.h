@@ -7,7 +7,8 @@
 
 #include "thread.h"
 
-/* How many stacks were walked by frame pointers alone, by CFI, and how many of all do not reach a thread's start. */
+/* How many stacks were walked by frame pointers alone, by CFI, and how many of all do not reach a
+ * thread's start. */
 struct unwind_counts {
     _Atomic uint64_t by_pointers, by_cfi, incomplete;
 };
@@ -20,8 +21,8 @@ void unwind_choose(void);
 /* Notes where this thread's stack ends. */
 void unwind_begin(struct thread *mine);
 
-/* Fills pcs (STACK_DEPTH of them at most), the innermost first, from the frame of a function that the program called.
- * `truncated`: the outermost are missing. */
+/* Fills pcs (STACK_DEPTH of them at most), the innermost first, from the frame of a function that
+ * the program called. `truncated`: the outermost are missing. */
 uint32_t unwind(const uintptr_t *frame, uintptr_t *pcs, bool *truncated);
 
 #endif

@@ -1,10 +1,12 @@
 /* Keeps transparent huge pages for a server that would switch them off for itself.
  *
- * MariaDB >= 10.11.12 (and 11.4.5, 11.8) calls prctl(PR_SET_THP_DISABLE, 1) at start, so that the host's THP mode says
- * nothing about it: an experiment that varies THP would compare "never" with "never". Preloaded, this library swallows
- * that one call and hands every other prctl to the kernel unchanged. It is preloaded only where a variant asks for THP.
+ * MariaDB >= 10.11.12 (and 11.4.5, 11.8) calls prctl(PR_SET_THP_DISABLE, 1) at start, so that the
+ * host's THP mode says nothing about it: an experiment that varies THP would compare "never" with
+ * "never". Preloaded, this library swallows that one call and hands every other prctl to the kernel
+ * unchanged. It is preloaded only where a variant asks for THP.
  *
- * It allocates nothing and calls no libc function but syscall(2)'s wrapper, so that it can stand before any malloc.
+ * It allocates nothing and calls no libc function but syscall(2)'s wrapper, so that it can stand
+ * before any malloc.
  */
 #include <stdarg.h>
 #include <sys/prctl.h>
@@ -13,9 +15,9 @@
 
 __attribute__((visibility("default"))) int prctl(int option, ...)
 {
-    /* prctl(2) takes four more arguments, each as wide as a register; callers leave out the trailing ones. Like libc's
-     * own wrapper, read all four: what was not passed is whatever the registers hold, and the kernel ignores it for
-     * every option that does not document it. */
+    /* prctl(2) takes four more arguments, each as wide as a register; callers leave out the
+     * trailing ones. Like libc's own wrapper, read all four: what was not passed is whatever the
+     * registers hold, and the kernel ignores it for every option that does not document it. */
     va_list list;
     va_start(list, option);
     const unsigned long argument2 = va_arg(list, unsigned long);

@@ -1,8 +1,9 @@
 /* The last text about malloc, and when the next one may be made.
  *
- * Every account of a server may call the function, in a loop and in many connections, and what it asks of malloc may
- * stop allocating threads: glibc's malloc_info takes the lock of every arena. So malloc is asked by one thread at a time,
- * ten times a second at most, and for a fiftieth of the time at most; all others have the last text, with its age.
+ * Every account of a server may call the function, in a loop and in many connections, and what it
+ * asks of malloc may stop allocating threads: glibc's malloc_info takes the lock of every arena. So
+ * malloc is asked by one thread at a time, ten times a second at most, and for a fiftieth of the
+ * time at most; all others have the last text, with its age.
  */
 #ifndef DBALLOC_UDF_CACHE_H
 #define DBALLOC_UDF_CACHE_H
@@ -19,8 +20,9 @@ struct kept {
     uint64_t age, took;
 };
 
-/* True: make a text, and hand it to cache_keep, whatever becomes of it; nobody else does meanwhile. False: the last one is
- * in `bytes`, of which there are CACHE_BYTES; of length 0 if there is none yet, and the first is long in the making.
+/* True: make a text, and hand it to cache_keep, whatever becomes of it; nobody else does meanwhile.
+ * False: the last one is in `bytes`, of which there are CACHE_BYTES; of length 0 if there is none
+ * yet, and the first is long in the making.
  */
 bool cache_take(char *bytes, struct kept *kept);
 

@@ -9,7 +9,8 @@ enum { TAIL = 64, END = 16 };
 
 static void put_before(struct text *text, size_t tail, const char *bytes, size_t length)
 {
-    if (text->full || text->size < tail || length > text->size - tail || text->length > text->size - tail - length) {
+    if (text->full || text->size < tail || length > text->size - tail ||
+            text->length > text->size - tail - length) {
         text->full = true;
         return;
     }

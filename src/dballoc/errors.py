@@ -2,7 +2,9 @@
 
 
 class UsageError(Exception):
-    """The user asked for something that cannot be started as asked: exit status 2, nothing was started."""
+    """The user asked for something that cannot be started as asked: exit status 2, nothing was
+    started.
+    """
 
     exit_status = 2
 

@@ -1,8 +1,9 @@
-"""Bounded reading of what others wrote: files, JSON, TOML, and what /proc says of a process that nobody trusts.
+"""Bounded reading of what others wrote: files, JSON, TOML, and what /proc says of a process that
+nobody trusts.
 
-Each reads so many bytes and no more, and takes only numbers that a server, a database and a data frame can hold. There is
-one error, :class:`Unfit`: a reason without the file's name, which the caller knows. For /proc it is OSError, as for any
-trouble there.
+Each reads so many bytes and no more, and takes only numbers that a server, a database and a data
+frame can hold. There is one error, :class:`Unfit`: a reason without the file's name, which the
+caller knows. For /proc it is OSError, as for any trouble there.
 """
 
 import errno
@@ -22,7 +23,8 @@ from pydantic import ValidationError
 MIB = 2**20
 # What people write by hand, and what is in a results directory beside the database.
 SMALL = 4 * MIB
-# /proc/PID/maps: the kernel allows 65,530 mappings by default, and a process chooses the names of the files in them.
+# /proc/PID/maps: the kernel allows 65,530 mappings by default, and a process chooses the names of
+# the files in them.
 MAPS = 64 * MIB
 # Brackets within brackets; what dballoc writes has fewer than ten.
 _DEEPEST = 64
@@ -39,7 +41,9 @@ class Unfit(Exception):
 
 
 def content(path: Path, most: int = SMALL) -> bytes:
-    """The bytes of a file that somebody named. Unfit if it cannot be read, or has more than ``most``."""
+    """The bytes of a file that somebody named. Unfit if it cannot be read, or has more than
+    ``most``.
+    """
     try:
         with path.open("rb") as file:
             return _whole(iter(lambda: file.read(_CHUNK), b""), most, "is larger than")
@@ -48,7 +52,9 @@ def content(path: Path, most: int = SMALL) -> bytes:
 
 
 def text(path: Path, most: int = SMALL, *, errors: str = "strict") -> str:
-    """The same as text. Unfit also if it is not UTF-8, unless ``errors`` (as bytes.decode has it) makes good for that."""
+    """The same as text. Unfit also if it is not UTF-8, unless ``errors`` (as bytes.decode has it)
+    makes good for that.
+    """
     return decoded(content(path, most), errors)
 
 
@@ -61,17 +67,24 @@ def decoded(data: bytes | bytearray, errors: str = "strict") -> str:
 
 
 def unpacked(path: Path, most: int) -> bytes:
-    """What a gzip file holds. Unfit if it is none, is damaged or cut short, or unpacks to more than ``most``."""
+    """What a gzip file holds. Unfit if it is none, is damaged or cut short, or unpacks to more than
+    ``most``.
+    """
     return _whole(_inflated(path), most, "unpacks to more than")
 
 
 def lines(path: Path, longest: int, most: int) -> Iterator[bytes]:
-    """The lines of a file, unpacked if its name ends in ``.gz``; the last one without an end if the file has none there.
+    """The lines of a file, unpacked if its name ends in ``.gz``; the last one without an end if the
+    file has none there.
 
     Unfit as for :func:`unpacked`, and if a line is longer than ``longest``.
     """
     begun = bytearray()
-    for piece in _limited(_inflated(path) if path.suffix == ".gz" else _pieces(path), most, "is, unpacked, larger than"):
+    for piece in _limited(
+        _inflated(path) if path.suffix == ".gz" else _pieces(path),
+        most,
+        "is, unpacked, larger than",
+    ):
         *ended, rest = piece.split(b"\n")
         for end in ended:
             yield bytes(begun + end + b"\n")
@@ -84,10 +97,11 @@ def lines(path: Path, longest: int, most: int) -> Iterator[bytes]:
 
 
 def document(written: str | bytes, finite: bool = True) -> Any:
-    """The value that a JSON text is. Unfit if it is none, nests too deeply, or has a number that nothing here can hold;
-    ``finite``: infinity and what is no number too.
+    """The value that a JSON text is. Unfit if it is none, nests too deeply, or has a number that
+    nothing here can hold; ``finite``: infinity and what is no number too.
 
-    What is no character (half of a surrogate pair) comes back as U+FFFD: it could be neither printed nor stored.
+    What is no character (half of a surrogate pair) comes back as U+FFFD: it could be neither
+    printed nor stored.
     """
     plain = decoded(written) if isinstance(written, bytes) else written
     try:
@@ -101,7 +115,9 @@ def document(written: str | bytes, finite: bool = True) -> Any:
 
 
 def table(written: str) -> dict[str, Any]:
-    """The table that a TOML text is. Unfit as for :func:`document`, and for what :func:`sensible` refuses."""
+    """The table that a TOML text is. Unfit as for :func:`document`, and for what :func:`sensible`
+    refuses.
+    """
     if _LONG_KEY.search(written):
         raise Unfit("not TOML that can be read: a key of more than 50 parts")
     try:
@@ -115,8 +131,8 @@ def table(written: str) -> dict[str, Any]:
 
 
 def sensible(value: Any) -> None:
-    """Unfit, with the key, for what no program, server or database takes: NUL and halves of characters in texts, numbers beyond
-    64 bits, tables within tables without end.
+    """Unfit, with the key, for what no program, server or database takes: NUL and halves of
+    characters in texts, numbers beyond 64 bits, tables within tables without end.
     """
     waiting: list[tuple[str, Any, int]] = [("", value, 0)]
     while waiting:
@@ -136,13 +152,19 @@ def sensible(value: Any) -> None:
                 waiting += [(f"{place}[{i}]", item, depth + 1) for i, item in enumerate(one)]
             case dict():
                 for key in one:
-                    _sensible_text(str(key), f"{place}: the key {shown(str(key))}: ".removeprefix(": "))
-                waiting += [(f"{place}.{key}".lstrip("."), item, depth + 1) for key, item in one.items()]
+                    _sensible_text(
+                        str(key), f"{place}: the key {shown(str(key))}: ".removeprefix(": ")
+                    )
+                waiting += [
+                    (f"{place}.{key}".lstrip("."), item, depth + 1) for key, item in one.items()
+                ]
 
 
 def _sensible_text(written: str, before: str) -> None:
     if "\0" in written:
-        raise Unfit(f"{before}{shown(written)} has a NUL character in it, which no program can be given")
+        raise Unfit(
+            f"{before}{shown(written)} has a NUL character in it, which no program can be given"
+        )
     if _SURROGATE.search(written):
         raise Unfit(f"{before}{shown(written)} is not UTF-8, which it must be here")
 
@@ -158,8 +180,8 @@ def printable(written: str) -> str:
 
 
 def of_process(path: str | Path, most: int = 8 * MIB) -> bytes:
-    """A file below /proc. OSError as open has it, and EFBIG if there is more: a process decides how long its environment, its
-    arguments and its list of mappings are.
+    """A file below /proc. OSError as open has it, and EFBIG if there is more: a process decides how
+    long its environment, its arguments and its list of mappings are.
     """
     with open(path, "rb", buffering=0) as file:
         parts, size = [], 0
@@ -167,7 +189,11 @@ def of_process(path: str | Path, most: int = 8 * MIB) -> bytes:
             parts.append(piece)
             size += len(piece)
             if size > most:
-                raise OSError(errno.EFBIG, f"it has more than {_size(most)} there, which is not read", os.fspath(path))
+                raise OSError(
+                    errno.EFBIG,
+                    f"it has more than {_size(most)} there, which is not read",
+                    os.fspath(path),
+                )
     return b"".join(parts)
 
 
@@ -177,8 +203,8 @@ def text_of_process(path: str | Path, most: int = 8 * MIB) -> str:
 
 
 def rows(written: str) -> list[str]:
-    """The lines of a text of the kernel's, by newlines alone: in a name that a process chose those are escaped, and all else
-    that str.splitlines takes for the end of a line is not.
+    """The lines of a text of the kernel's, by newlines alone: in a name that a process chose those
+    are escaped, and all else that str.splitlines takes for the end of a line is not.
     """
     found = written.split("\n")
     return found if found[-1] else found[:-1]
@@ -186,19 +212,31 @@ def rows(written: str) -> list[str]:
 
 def reason(error: Exception) -> str:
     """One line of what an error says."""
-    said = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+    said = (
+        (error.strerror if isinstance(error, OSError) else None)
+        or str(error)
+        or type(error).__name__
+    )
     return " ".join(said.split())
 
 
 def first_complaint(error: ValidationError) -> str:
-    """Where and what, of the first thing that a model does not take; without the value, which may be long."""
+    """Where and what, of the first thing that a model does not take; without the value, which may
+    be long.
+    """
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     place = ".".join(str(part)[:40] for part in first["loc"])
-    return f"{place}: {reason(ValueError(first['msg']))}" if place else reason(ValueError(first["msg"]))
+    return (
+        f"{place}: {reason(ValueError(first['msg']))}"
+        if place
+        else reason(ValueError(first["msg"]))
+    )
 
 
 def regular(path: Path) -> bool:
-    """Whether it is there; Unfit if it is anything but a plain file, which to open may block for good."""
+    """Whether it is there; Unfit if it is anything but a plain file, which to open may block for
+    good.
+    """
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
@@ -220,7 +258,9 @@ def _pieces(path: Path) -> Iterator[bytes]:
 
 
 def _inflated(path: Path) -> Iterator[bytes]:
-    """In pieces, each of which is small however much the file swells: one member after the other (RFC 1952)."""
+    """In pieces, each of which is small however much the file swells: one member after the other
+    (RFC 1952).
+    """
     member, empty = _member(), True
     for piece in _pieces(path):
         while piece:

@@ -14,8 +14,8 @@ import pytest
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-# Two workloads, two levels, one variant that works beside the baseline, and one whose server refuses to start and
-# writes what it was given into its log.
+# Two workloads, two levels, one variant that works beside the baseline, and one whose server
+# refuses to start and writes what it was given into its log.
 EXPERIMENT = """
 name = "browser"
 baseline = "glibc"
@@ -47,16 +47,26 @@ name = "refuses"
 server = { options = { default_storage_engine = "<script>alert('out')</script>" } }
 """
 
-_QUIET = ["--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run", "--disable-gpu"]
+_QUIET = [
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+    "--disable-gpu",
+]
 
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator["Browser"]:
     """The system's Chromium with a profile of its own. Skips where there is none."""
-    executable = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    executable = next(
+        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+    )
     if executable is None:
         pytest.skip("THE REPORT IS NOT LOOKED AT: no Chromium here; apt-get install chromium")
-    api = pytest.importorskip("playwright.sync_api", reason="THE REPORT IS NOT LOOKED AT: no Playwright here; make setup")
+    api = pytest.importorskip(
+        "playwright.sync_api", reason="THE REPORT IS NOT LOOKED AT: no Playwright here; make setup"
+    )
     with api.sync_playwright() as playwright:
         # Its sandbox needs a user that is not root.
         sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
@@ -69,7 +79,9 @@ def chromium() -> Iterator["Browser"]:
 def page_path(chromium: "Browser", package_path: Path) -> Iterator[Path]:
     """``report.html`` of a campaign with real servers, run by the command itself."""
     missing = [
-        p for p in ("mariadbd", "sysbench") if not shutil.which(p, path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
+        p
+        for p in ("mariadbd", "sysbench")
+        if not shutil.which(p, path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
     ]
     if missing:
         pytest.skip(f"needs {' and '.join(missing)}: run make setup")
@@ -79,9 +91,30 @@ def page_path(chromium: "Browser", package_path: Path) -> Iterator[Path]:
     (home / "tmp").mkdir()
     (home / "browser.toml").write_text(EXPERIMENT, encoding="utf-8")
     path = os.pathsep.join(filter(None, [str(package_path), os.environ.get("PYTHONPATH")]))
-    env = {**os.environ, "PYTHONPATH": path, "DBALLOC_CACHE": str(home / "cache"), "TMPDIR": str(home / "tmp")}
-    command = [sys.executable, "-m", "dballoc", "bench", home / "browser.toml", "--out", home / "results"]
-    done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=400, check=False)
+    env = {
+        **os.environ,
+        "PYTHONPATH": path,
+        "DBALLOC_CACHE": str(home / "cache"),
+        "TMPDIR": str(home / "tmp"),
+    }
+    command = [
+        sys.executable,
+        "-m",
+        "dballoc",
+        "bench",
+        home / "browser.toml",
+        "--out",
+        home / "results",
+    ]
+    done = subprocess.run(
+        command,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     yield home / "results" / "report.html"
     shutil.rmtree(home)

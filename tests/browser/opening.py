@@ -16,16 +16,30 @@ def charts_drawn(page: "Page") -> None:
 
 @contextmanager
 def opened(
-    browser: "Browser", path: Path, width: int, scheme: str, drawn: Callable[["Page"], None] = charts_drawn, **more: Any
+    browser: "Browser",
+    path: Path,
+    width: int,
+    scheme: str,
+    drawn: Callable[["Page"], None] = charts_drawn,
+    **more: Any,
 ) -> Iterator[tuple["Page", list[str]]]:
-    """The page once it is ``drawn``, and everything that went wrong or left it, filled while it is open."""
-    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, **more)
+    """The page once it is ``drawn``, and everything that went wrong or left it, filled while it is
+    open.
+    """
+    context = browser.new_context(
+        viewport={"width": width, "height": 900}, color_scheme=scheme, **more
+    )
     page = context.new_page()
     wrong: list[str] = []
     page.on("console", lambda message: wrong.append(f"{message.type}: {message.text}"))
     page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
     page.on("dialog", lambda dialog: (wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-    page.on("request", lambda request: wrong.append(f"request: {request.url[:200]}") if request.url != path.as_uri() else None)
+    page.on(
+        "request",
+        lambda request: (
+            wrong.append(f"request: {request.url[:200]}") if request.url != path.as_uri() else None
+        ),
+    )
     try:
         page.goto(path.as_uri())
         drawn(page)

@@ -1,4 +1,6 @@
-"""The page of ``dballoc explain --html`` as a reader sees it: of this very process, looked at a few times."""
+"""The page of ``dballoc explain --html`` as a reader sees it: of this very process, looked at a few
+times.
+"""
 
 import os
 from dataclasses import replace
@@ -8,8 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 from opening import opened
 
-from dballoc.explain import explanation, page
-from dballoc.explain.bounds import Bounds
+from dballoc.explain import explanation
+from dballoc.explain.attribution.configuration_limits import Bounds
+from dballoc.explain.output import page
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -24,7 +27,13 @@ _MARKS = """() => Object.fromEntries([...document.querySelectorAll(".chart")].ma
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = explanation.explain(os.getpid(), None)
-    found = replace(found, bounds=Bounds(1 << 30, 1 << 20, 1 << 22, 100, []), verdict="it fits")
+    found = replace(
+        found,
+        bounds=Bounds(
+            once=1 << 30, connection=1 << 20, statement=1 << 22, connections=100, caps=[]
+        ),
+        verdict="it fits",
+    )
     series = [replace(found, taken=found.taken + 10 * i) for i in range(8)]
     path = tmp_path_factory.mktemp("explained") / "page.html"
     path.write_text(page.render(series), encoding="utf-8")
@@ -32,7 +41,9 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
-def test_it_draws_fits_and_asks_nobody(chromium: "Browser", path: Path, screenshots: Path, width: int, scheme: str) -> None:
+def test_it_draws_fits_and_asks_nobody(
+    chromium: "Browser", path: Path, screenshots: Path, width: int, scheme: str
+) -> None:
     with opened(chromium, path, width, scheme) as (shown, wrong):
         shown.screenshot(path=screenshots / f"explained-{width}-{scheme}.png", full_page=True)
         marks = shown.evaluate(_MARKS)
@@ -56,4 +67,7 @@ def test_it_draws_fits_and_asks_nobody(chromium: "Browser", path: Path, screensh
 def test_it_prints_on_white(chromium: "Browser", path: Path) -> None:
     with opened(chromium, path, 1280, "dark") as (shown, _):
         shown.emulate_media(media="print", color_scheme="dark")
-        assert shown.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(255, 255, 255)"
+        assert (
+            shown.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+            == "rgb(255, 255, 255)"
+        )

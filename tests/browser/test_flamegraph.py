@@ -1,4 +1,6 @@
-"""A flame graph as a reader uses it: by mouse, by keyboard, on a phone, in the dark; alone and in another page."""
+"""A flame graph as a reader uses it: by mouse, by keyboard, on a phone, in the dark; alone and in
+another page.
+"""
 
 import re
 from collections.abc import Iterator
@@ -23,28 +25,47 @@ LIVE = (Value("live", "bytes", "live bytes"), Value("live.variance", "bytes²", 
 
 
 def frames(*names: str) -> tuple[Frame, ...]:
-    return tuple(Frame(name, "libc.so.6" if name == "malloc" else "mariadbd", named="+0x" not in name) for name in names)
+    return tuple(
+        Frame(name, "libc.so.6" if name == "malloc" else "mariadbd", named="+0x" not in name)
+        for name in names
+    )
 
 
 def heap(parse: float, tables: float) -> Profile:
     samples = [
-        (frames("main", "do_command(THD*)", "parse_sql(THD*, Parser_state*)", "alloc_root", "malloc"), parse),
-        (frames("main", "do_command(THD*)", "open_tables(THD*)", "mariadbd+0x1a2b", "malloc"), tables),
+        (
+            frames(
+                "main", "do_command(THD*)", "parse_sql(THD*, Parser_state*)", "alloc_root", "malloc"
+            ),
+            parse,
+        ),
+        (
+            frames("main", "do_command(THD*)", "open_tables(THD*)", "mariadbd+0x1a2b", "malloc"),
+            tables,
+        ),
         (frames("main", "plugin_init(int*)", "malloc"), 20.0),
         (frames("main", EVIL, "malloc"), 10.0),
-        (frames("main", "plugin_init(int*)", *(f"level_{i}(int)" for i in range(30)), "malloc"), 2.0),
+        (
+            frames("main", "plugin_init(int*)", *(f"level_{i}(int)" for i in range(30)), "malloc"),
+            2.0,
+        ),
     ]
     return Profile(
-        "mariadbd 10.11", LIVE, [Sample(stack, (size * MIB, (0.01 * size * MIB) ** 2)) for stack, size in samples], 1.7e9,
+        title="mariadbd 10.11",
+        values=LIVE,
+        samples=[Sample(stack, (size * MIB, (0.01 * size * MIB) ** 2)) for stack, size in samples],
+        taken=1.7e9,
         facts={"sampling interval": "512 KiB"},
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     home = tmp_path_factory.mktemp("flame")
     before, after = heap(50, 30), heap(110, 20)
-    both = flamegraph.fragment([("a", before)], "live", "One") + flamegraph.difference_fragment(before, after, "live", "Two")
+    both = flamegraph.fragment([("a", before)], "live", "One") + flamegraph.difference_fragment(
+        before, after, "live", "Two"
+    )
     texts = {
         "page": flamegraph.page([("glibc", before), ("jemalloc", after)], "live", "Live heap"),
         "difference": flamegraph.difference(before, after, "live", "What grew"),
@@ -60,9 +81,16 @@ def at_rest(page: "Page") -> None:
 
 
 @contextmanager
-def opened(browser: "Browser", path: Path, width: int = 1280, scheme: str = "light") -> Iterator["Page"]:
-    """The page once it is drawn and at rest. Afterwards: nothing was said on the console, and nothing asked for."""
-    with opening.opened(browser, path, width, scheme, at_rest, reduced_motion="reduce") as (page, wrong):
+def opened(
+    browser: "Browser", path: Path, width: int = 1280, scheme: str = "light"
+) -> Iterator["Page"]:
+    """The page once it is drawn and at rest. Afterwards: nothing was said on the console, and
+    nothing asked for.
+    """
+    with opening.opened(browser, path, width, scheme, at_rest, reduced_motion="reduce") as (
+        page,
+        wrong,
+    ):
         yield page
         assert not wrong
 
@@ -86,10 +114,20 @@ def details(page: "Page") -> str:
 
 @pytest.mark.parametrize(
     ("name", "width", "scheme"),
-    [("page", 1280, "light"), ("page", 390, "dark"), ("difference", 1280, "dark"), ("difference", 390, "light")],
+    [
+        ("page", 1280, "light"),
+        ("page", 390, "dark"),
+        ("difference", 1280, "dark"),
+        ("difference", 390, "light"),
+    ],
 )
 def test_it_fits_and_asks_nobody(
-    chromium: "Browser", pages: dict[str, Path], screenshots: Path, name: str, width: int, scheme: str
+    chromium: "Browser",
+    pages: dict[str, Path],
+    screenshots: Path,
+    name: str,
+    width: int,
+    scheme: str,
 ) -> None:
     with opened(chromium, pages[name], width, scheme) as page:
         page.screenshot(path=screenshots / f"flame-{name}-{width}-{scheme}.png")
@@ -111,7 +149,9 @@ def test_widths_are_the_shares(chromium: "Browser", pages: dict[str, Path]) -> N
         assert parse / whole == pytest.approx(50 / 112, abs=0.01)
 
 
-def test_pointing_at_a_frame_tells_its_name_value_and_share(chromium: "Browser", pages: dict[str, Path]) -> None:
+def test_pointing_at_a_frame_tells_its_name_value_and_share(
+    chromium: "Browser", pages: dict[str, Path]
+) -> None:
     with opened(chromium, pages["page"]) as page:
         page.locator("g.frame[name=parse_sql]").hover()
         assert details(page) == "parse_sql(THD*, Parser_state*)\nmariadbd · 50 MiB · 44.6 % of all"
@@ -119,7 +159,9 @@ def test_pointing_at_a_frame_tells_its_name_value_and_share(chromium: "Browser",
         assert details(page).startswith("Point at a frame")
 
 
-def test_a_click_zooms_and_a_button_shows_the_whole_again(chromium: "Browser", pages: dict[str, Path]) -> None:
+def test_a_click_zooms_and_a_button_shows_the_whole_again(
+    chromium: "Browser", pages: dict[str, Path]
+) -> None:
     with opened(chromium, pages["page"]) as page:
         (whole,) = rows(page, "all")
         button = page.get_by_role("button", name="Whole graph")
@@ -151,7 +193,9 @@ def test_search_marks_and_adds_up(chromium: "Browser", pages: dict[str, Path]) -
         assert page.locator(".flame-found").inner_text() == ""
 
 
-def test_the_switch_shows_another_profile_and_keeps_the_search(chromium: "Browser", pages: dict[str, Path]) -> None:
+def test_the_switch_shows_another_profile_and_keeps_the_search(
+    chromium: "Browser", pages: dict[str, Path]
+) -> None:
     with opened(chromium, pages["page"]) as page:
         page.get_by_role("searchbox").fill("parse_sql")
         page.get_by_role("button", name="jemalloc", exact=True).click()
@@ -195,7 +239,9 @@ def test_by_keyboard_alone(chromium: "Browser", pages: dict[str, Path]) -> None:
         assert page.evaluate("document.activeElement.className") == "flame-search"
 
 
-def test_a_difference_is_told_by_colour_and_words(chromium: "Browser", pages: dict[str, Path]) -> None:
+def test_a_difference_is_told_by_colour_and_words(
+    chromium: "Browser", pages: dict[str, Path]
+) -> None:
     def red_and_blue(name: str) -> tuple[int, int]:
         red, _, blue = re.findall(r"\d+", colour(page, name))
         return int(red), int(blue)
@@ -227,4 +273,7 @@ def test_two_in_another_page_are_independent(chromium: "Browser", pages: dict[st
         page.get_by_role("searchbox").first.fill("parse_sql")
         assert page.locator(".flame-found").all_inner_texts()[1] == ""
         page.get_by_role("button", name="what grew").click()
-        assert [e.get_attribute("data-drawn") for e in page.query_selector_all(".flame")] == ["0", "2"]
+        assert [e.get_attribute("data-drawn") for e in page.query_selector_all(".flame")] == [
+            "0",
+            "2",
+        ]

@@ -29,7 +29,9 @@ _LUMINANCE = """(selector) => {
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("width", WIDTHS)
-def test_it_draws_and_asks_nobody(chromium: "Browser", page_path: Path, screenshots: Path, width: int, scheme: str) -> None:
+def test_it_draws_and_asks_nobody(
+    chromium: "Browser", page_path: Path, screenshots: Path, width: int, scheme: str
+) -> None:
     with opened(chromium, page_path, width, scheme) as (page, wrong):
         page.screenshot(path=screenshots / f"report-{width}-{scheme}.png", full_page=True)
         marks = dict(page.evaluate(_MARKS))
@@ -58,7 +60,9 @@ def test_the_answer_is_what_one_sees_first(chromium: "Browser", page_path: Path)
 def test_the_charts_follow_the_reader_into_the_dark(chromium: "Browser", page_path: Path) -> None:
     with opened(chromium, page_path, 1280, "light") as (page, wrong):
         page.emulate_media(color_scheme="dark")
-        page.wait_for_function("document.documentElement.dataset.drawn.startsWith('true')", timeout=60_000)
+        page.wait_for_function(
+            "document.documentElement.dataset.drawn.startsWith('true')", timeout=60_000
+        )
         assert page.evaluate("document.documentElement.dataset.charts") == "dark"
         assert all(n for _, n in page.evaluate(_MARKS))
         assert wrong == []
@@ -81,6 +85,8 @@ def test_a_log_is_shown_and_not_run(chromium: "Browser", page_path: Path) -> Non
 
 def test_every_entry_of_the_contents_leads_somewhere(chromium: "Browser", page_path: Path) -> None:
     with opened(chromium, page_path, 390, "light") as (page, _):
-        targets = page.evaluate("[...document.querySelectorAll('nav a')].map((a) => a.getAttribute('href'))")
+        targets = page.evaluate(
+            "[...document.querySelectorAll('nav a')].map((a) => a.getAttribute('href'))"
+        )
         assert len(targets) > 10
         assert all(page.locator(target).count() == 1 for target in targets)

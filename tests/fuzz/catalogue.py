@@ -3,9 +3,9 @@
 A target has a docstring that begins with what is read, and
 
 ``OF``           the modules whose code is looked at for new ways through it, by their dotted names
-``PRIVILEGED``   True where this is read by root, of a process or server that may be hostile: it is fuzzed for longer
-``seeds()``      valid inputs, from which others are made
-``fuzz(data)``   read ``data``; return, or raise for a finding alone: what the reader declares is caught here
+``PRIVILEGED``   True where this is read by root, of a process or server that may be hostile: it is
+fuzzed for longer ``seeds()``      valid inputs, from which others are made ``fuzz(data)``   read
+``data``; return, or raise for a finding alone: what the reader declares is caught here
 """
 
 import hashlib
@@ -39,13 +39,18 @@ class Target:
 
     def version(self) -> str:
         """Of the target and of the code that it is of: another one makes older runs void."""
-        files = [HERE / "targets" / f"{self.name}.py", *(Path(str(sys.modules[m].__file__)) for m in self.module.OF)]
+        files = [
+            HERE / "targets" / f"{self.name}.py",
+            *(Path(str(sys.modules[m].__file__)) for m in self.module.OF),
+        ]
         return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
 
 
 def names() -> list[str]:
     """Of all targets."""
-    return sorted(path.stem for path in (HERE / "targets").glob("*.py") if not path.stem.startswith("_"))
+    return sorted(
+        path.stem for path in (HERE / "targets").glob("*.py") if not path.stem.startswith("_")
+    )
 
 
 def target(name: str) -> Target:

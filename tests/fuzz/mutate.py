@@ -1,4 +1,6 @@
-"""Valid files made invalid in the ways that readers stumble over: flipped, cut, spliced, nested, with huge numbers. Pure."""
+"""Valid files made invalid in the ways that readers stumble over: flipped, cut, spliced, nested,
+with huge numbers. Pure.
+"""
 
 import gzip
 import json
@@ -9,17 +11,83 @@ from random import Random
 from typing import Any
 
 NUMBERS = (
-    b"0", b"-1", b"1", b"2147483648", b"4294967295", b"9223372036854775807", b"9223372036854775808", b"18446744073709551616",
-    b"1e308", b"1e-320", b"-1e999", b"nan", b"inf", b"1" + b"0" * 400, b"9" * 5000, b"0.0", b"-0", b"1_000", "٣".encode(),
-)  # fmt: skip
+    b"0",
+    b"-1",
+    b"1",
+    b"2147483648",
+    b"4294967295",
+    b"9223372036854775807",
+    b"9223372036854775808",
+    b"18446744073709551616",
+    b"1e308",
+    b"1e-320",
+    b"-1e999",
+    b"nan",
+    b"inf",
+    b"1" + b"0" * 400,
+    b"9" * 5000,
+    b"0.0",
+    b"-0",
+    b"1_000",
+    "٣".encode(),
+)
 WORDS = (
-    b"\0", b"\xff\xfe", b"\\ud800", b"\xed\xa0\x80", b"\n", b"\r\n", b"\t", b")", b"(", b'"', b"'", b"\\", b"=", b"%s", b"../" * 9,
-    b"/" * 300, b"[" * 3000, b"{" * 3000, b'{"a":' * 2000, b"((((", b"\x1b[2J", b" " * 1000, b"a" * 70_000, b"!include ", b"\xe2\x80\xa8",
-)  # fmt: skip
+    b"\0",
+    b"\xff\xfe",
+    b"\\ud800",
+    b"\xed\xa0\x80",
+    b"\n",
+    b"\r\n",
+    b"\t",
+    b")",
+    b"(",
+    b'"',
+    b"'",
+    b"\\",
+    b"=",
+    b"%s",
+    b"../" * 9,
+    b"/" * 300,
+    b"[" * 3000,
+    b"{" * 3000,
+    b'{"a":' * 2000,
+    b"((((",
+    b"\x1b[2J",
+    b" " * 1000,
+    b"a" * 70_000,
+    b"!include ",
+    b"\xe2\x80\xa8",
+)
 VALUES: tuple[Any, ...] = (
-    None, True, False, 0, -1, 1, 2**31, 2**63, -(2**63), 2**64, 10**400, 1e308, -1e308, 5e-324, float("inf"), float("nan"), "", "\0",
-    "\ud800", "x" * 5000, "1", [], {}, [[]], [None], {"": None}, "2e5", "\n",
-)  # fmt: skip
+    None,
+    True,
+    False,
+    0,
+    -1,
+    1,
+    2**31,
+    2**63,
+    -(2**63),
+    2**64,
+    10**400,
+    1e308,
+    -1e308,
+    5e-324,
+    float("inf"),
+    float("nan"),
+    "",
+    "\0",
+    "\ud800",
+    "x" * 5000,
+    "1",
+    [],
+    {},
+    [[]],
+    [None],
+    {"": None},
+    "2e5",
+    "\n",
+)
 _NUMBER = re.compile(rb"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
@@ -83,9 +151,9 @@ def _flip(data: bytearray, random: Random, _: Sequence[bytes]) -> None:
 
 def _write_over(data: bytearray, random: Random, _: Sequence[bytes]) -> None:
     at = random.randint(0, len(data))
-    data[at : at + random.choice([1, 2, 4, 8, 64])] = random.choice([b"\xff", b"\0", b"\x7f", b"\x80"]) * random.choice(
-        [1, 2, 4, 8, 64]
-    )
+    data[at : at + random.choice([1, 2, 4, 8, 64])] = random.choice(
+        [b"\xff", b"\0", b"\x7f", b"\x80"]
+    ) * random.choice([1, 2, 4, 8, 64])
 
 
 def _cut(data: bytearray, random: Random, _: Sequence[bytes]) -> None:
@@ -103,7 +171,9 @@ def _double(data: bytearray, random: Random, _: Sequence[bytes]) -> None:
 def _splice(data: bytearray, random: Random, others: Sequence[bytes]) -> None:
     other = random.choice(others) if others else bytes(data)
     at, start = random.randint(0, len(data)), random.randint(0, len(other))
-    data[at : at + random.choice([0, 10, 100])] = other[start : start + random.choice([1, 10, 100, 1000])]
+    data[at : at + random.choice([0, 10, 100])] = other[
+        start : start + random.choice([1, 10, 100, 1000])
+    ]
 
 
 def _number(data: bytearray, random: Random, _: Sequence[bytes]) -> None:

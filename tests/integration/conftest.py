@@ -1,4 +1,6 @@
-"""Real servers: one place for all that a session makes, the command as users run it, and what it must leave behind."""
+"""Real servers: one place for all that a session makes, the command as users run it, and what it
+must leave behind.
+"""
 
 import os
 import shutil
@@ -17,7 +19,9 @@ from harness import Cli, Experiment, StartServer, leftovers, thp_mode, wait_unti
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Where the real parts are missing, say so and skip; `make test` installs them."""
     missing = [
-        p for p in ("mariadbd", "sysbench") if not shutil.which(p, path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
+        p
+        for p in ("mariadbd", "sysbench")
+        if not shutil.which(p, path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
     ]
     if missing:
         mark = pytest.mark.skip(reason=f"needs {' and '.join(missing)}: run make setup")
@@ -30,7 +34,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def needs_root() -> None:
     """For what only root may do."""
     if os.geteuid() != 0:
-        pytest.skip("needs root: it mounts a small file system, limits memory, switches THP or changes users")
+        pytest.skip(
+            "needs root: it mounts a small file system, limits memory, switches THP or changes users"
+        )
 
 
 @pytest.fixture(scope="session")
@@ -53,7 +59,9 @@ def run_cli(home: Path, package_path: Path) -> Iterator[Cli]:
 
 @pytest.fixture(scope="session")
 def fresh_directory(home: Path) -> Callable[[], Path]:
-    """Makes a new directory, for what outlives a test. Everybody may read it, as the user that own scripts run as must."""
+    """Makes a new directory, for what outlives a test. Everybody may read it, as the user that own
+    scripts run as must.
+    """
 
     def make() -> Path:
         path = Path(tempfile.mkdtemp(prefix="out-", dir=home))
@@ -78,19 +86,27 @@ def small_disk(home: Path) -> Iterator[Callable[[str], Path]]:
 
     def mount(size: str) -> Path:
         path = Path(tempfile.mkdtemp(prefix="disk-", dir=home))
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=755", "dballoc-test", path], check=True)
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={size},mode=755", "dballoc-test", path],
+            check=True,
+        )
         mounted.append(path)
         return path
 
     yield mount
     for path in mounted:
-        wait_until(lambda path=path: subprocess.run(["umount", path], capture_output=True, check=False).returncode == 0)
+        wait_until(
+            lambda path=path: (
+                subprocess.run(["umount", path], capture_output=True, check=False).returncode == 0
+            )
+        )
         path.rmdir()
 
 
 @pytest.fixture(scope="session")
 def tiny_experiment(fresh_directory: Callable[[], Path]) -> Experiment:
-    """``tiny_experiment(threads=[1], time={"idle": "0s"})``: a file of the smallest campaign, with these keys changed.
+    """``tiny_experiment(threads=[1], time={"idle": "0s"})``: a file of the smallest campaign, with
+    these keys changed.
 
     The data are the same for all, so that the template is made once a session.
     """
@@ -111,7 +127,9 @@ def tiny_experiment(fresh_directory: Callable[[], Path]) -> Experiment:
             "variant": [{"name": "glibc"}, {"name": "jemalloc", "allocator": "jemalloc"}],
         }
         for key, value in changes.items():
-            table[key] = {**table[key], **value} if isinstance(value, dict) and key in table else value
+            table[key] = (
+                {**table[key], **value} if isinstance(value, dict) and key in table else value
+            )
         path = fresh_directory() / "tiny.toml"
         path.write_text(tomli_w.dumps(table))
         return path
@@ -127,7 +145,9 @@ def thp_at_first() -> str:
 
 @pytest.fixture(autouse=True)
 def nothing_is_left(home: Path, run_cli: Cli, thp_at_first: str) -> Iterator[None]:
-    """After every test: no process, no scratch data, no socket directory of ours; the host as it was."""
+    """After every test: no process, no scratch data, no socket directory of ours; the host as it
+    was.
+    """
     yield
     run_cli.kill_what_is_left()
     deadline = time.monotonic() + 15
@@ -138,9 +158,11 @@ def nothing_is_left(home: Path, run_cli: Cli, thp_at_first: str) -> Iterator[Non
 
 @pytest.fixture(scope="module")
 def stock_server(home: Path) -> Iterator[StartServer]:
-    """``stock_server("--key=value", LD_PRELOAD="…")``: a stock MariaDB on a data directory of its own; its PID and socket.
+    """``stock_server("--key=value", LD_PRELOAD="…")``: a stock MariaDB on a data directory of its
+    own; its PID and socket.
 
-    It outlives tests until the module's end: such a module has a ``nothing_is_left`` of its own, which looks for nothing.
+    It outlives tests until the module's end: such a module has a ``nothing_is_left`` of its own,
+    which looks for nothing.
     """
     executable = shutil.which("mariadbd", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
     started: list[subprocess.Popen[bytes]] = []
@@ -151,15 +173,27 @@ def stock_server(home: Path) -> Iterator[StartServer]:
         with (place / "log").open("wb") as log:
             process = subprocess.Popen(
                 [
-                    str(executable), "--no-defaults", *(["--user=root"] if os.geteuid() == 0 else []),
-                    f"--datadir={place / 'data'}", f"--socket={place / 's'}", f"--pid-file={place / 'p'}", "--skip-networking",
-                    "--skip-log-bin", "--innodb-buffer-pool-size=16M", "--innodb-log-file-size=4M",
-                    "--skip-grant-tables", *options,
+                    str(executable),
+                    "--no-defaults",
+                    *(["--user=root"] if os.geteuid() == 0 else []),
+                    f"--datadir={place / 'data'}",
+                    f"--socket={place / 's'}",
+                    f"--pid-file={place / 'p'}",
+                    "--skip-networking",
+                    "--skip-log-bin",
+                    "--innodb-buffer-pool-size=16M",
+                    "--innodb-log-file-size=4M",
+                    "--skip-grant-tables",
+                    *options,
                 ],
-                # It must not look like one of dballoc's own to the other tests' check for leftovers.
-                env={"PATH": os.environ["PATH"], **variables}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                # It must not look like one of dballoc's own to the other tests' check for
+                # leftovers.
+                env={"PATH": os.environ["PATH"], **variables},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
                 start_new_session=True,
-            )  # fmt: skip
+            )
         started.append(process)
         wait_until(lambda: (place / "s").exists() or process.poll() is not None)
         assert process.poll() is None, (place / "log").read_text()

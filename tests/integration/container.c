@@ -1,5 +1,6 @@
-// Runs a program as a container does: in PID and mount namespaces of its own, with another root, and, if a user is given, in a
-// user namespace where that user is root. A test's own; the parent stays until the program ends.
+// Runs a program as a container does: in PID and mount namespaces of its own, with another root,
+// and, if a user is given, in a user namespace where that user is root. A test's own; the parent
+// stays until the program ends.
 //
 //   container pivot|chroot ROOT USER|- PROGRAM [ARGUMENT]...
 #define _GNU_SOURCE

@@ -1,4 +1,6 @@
-"""Servers in containers of the tests' own: namespaces and a root of their own, files that are nowhere else (container.c)."""
+"""Servers in containers of the tests' own: namespaces and a root of their own, files that are
+nowhere else (container.c).
+"""
 
 import os
 import re
@@ -34,7 +36,9 @@ def make_image(home: Path) -> Path:
         (root / directory).mkdir()
         os.chown(root / directory, A_USER, A_USER)
     shutil.copy(build.executable, root / "srv/mariadbd")
-    listing = subprocess.run(["ldd", build.executable], capture_output=True, text=True, check=True).stdout
+    listing = subprocess.run(
+        ["ldd", build.executable], capture_output=True, text=True, check=True
+    ).stdout
     for library in re.findall(r"=> (/\S+)", listing):
         shutil.copy(library, root / "inside/lib")
     shutil.copy("/lib64/ld-linux-x86-64.so.2", root / "lib64")
@@ -46,11 +50,17 @@ def make_image(home: Path) -> Path:
     return root
 
 
-def run_container(home: Path, image: Path, mode: str, user: str, preload: str = "") -> Iterator[Inside]:
-    """Run the image's server in a container until the generator is closed. ``mode``: pivot or chroot."""
+def run_container(
+    home: Path, image: Path, mode: str, user: str, preload: str = ""
+) -> Iterator[Inside]:
+    """Run the image's server in a container until the generator is closed. ``mode``: pivot or
+    chroot.
+    """
     helper = home / f"container-{mode}"
     source = Path(__file__).parent / "container.c"
-    subprocess.run(["cc", "-std=c17", "-Wall", "-Wextra", "-Werror", "-o", helper, source], check=True)
+    subprocess.run(
+        ["cc", "-std=c17", "-Wall", "-Wextra", "-Werror", "-o", helper, source], check=True
+    )
     environ = {"LD_LIBRARY_PATH": "/inside/lib", **({"LD_PRELOAD": preload} if preload else {})}
     words = [str(helper), mode, str(image), user, "/srv/mariadbd", "--defaults-file=/etc/my.cnf"]
     with (image / f"log-{mode}").open("wb") as log:

@@ -12,7 +12,8 @@ from typing import Any
 
 THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
-# Of the tests' own servers, and of commands without rights: no account, and not the user that dballoc's own servers run as.
+# Of the tests' own servers, and of commands without rights: no account, and not the user that
+# dballoc's own servers run as.
 A_USER = 12345
 
 # A tiny trial takes about three seconds; anything near this hangs.
@@ -37,14 +38,18 @@ class Done:
 
 
 class Cli:
-    """``dballoc`` as users run it: a process of its own, with its cache and temporary files below ``home``."""
+    """``dballoc`` as users run it: a process of its own, with its cache and temporary files below
+    ``home``.
+    """
 
     def __init__(self, home: Path, package: Path) -> None:
         self.home = home
         self.env = {
             **{k: v for k, v in os.environ.items() if k not in ("DBALLOC_CACHE", "TMPDIR")},
             "DBALLOC_STORE": str(home / "store"),
-            "PYTHONPATH": os.pathsep.join(filter(None, [str(package), os.environ.get("PYTHONPATH")])),
+            "PYTHONPATH": os.pathsep.join(
+                filter(None, [str(package), os.environ.get("PYTHONPATH")])
+            ),
             "DBALLOC_CACHE": str(home / "cache"),
             "TMPDIR": str(home / "tmp"),
             "COLUMNS": "200",
@@ -54,13 +59,21 @@ class Cli:
     def start(
         self, *args: str | Path, env: dict[str, str] | None = None, prefix: tuple[str, ...] = ()
     ) -> "subprocess.Popen[str]":
-        """Start it and go on. A report takes longer than a tiny campaign, so there is none unless a test asks for one."""
+        """Start it and go on. A report takes longer than a tiny campaign, so there is none unless a
+        test asks for one.
+        """
         if args[0] in ("bench", "aa") and not {"--report", "--print", "--dry-run"} & set(args):
             args = (*args, "--no-report")
         process = subprocess.Popen(
-            [*prefix, sys.executable, "-m", "dballoc", *map(str, args)], env={**self.env, **(env or {})}, cwd=self.home,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-        )  # fmt: skip
+            [*prefix, sys.executable, "-m", "dballoc", *map(str, args)],
+            env={**self.env, **(env or {})},
+            cwd=self.home,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
         self.running.append(process)
         return process
 
@@ -93,7 +106,9 @@ def rows(directory: Path, sql: str) -> list[dict[str, Any]]:
 
 
 def processes_of(home: Path) -> dict[int, str]:
-    """Every process that has ``home`` in its command line or environment, whoever its parent is by now."""
+    """Every process that has ``home`` in its command line or environment, whoever its parent is by
+    now.
+    """
     found = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
@@ -129,7 +144,9 @@ def leftovers(home: Path) -> list[str]:
     left = [f"process {pid}: {words}" for pid, words in processes_of(home).items()]
     left += [str(p) for p in (home / "tmp").iterdir() if p.name.startswith("dballoc-")]
     for cache in home.rglob("cache"):
-        left += [str(p) for p in cache.glob("scratch/*")] + [str(p) for p in cache.glob("templates/*.partial.*")]
+        left += [str(p) for p in cache.glob("scratch/*")] + [
+            str(p) for p in cache.glob("templates/*.partial.*")
+        ]
     for cgroups in (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/memory")):
         left += [str(p) for p in cgroups.glob("dballoc-*") if not (p / "cgroup.procs").read_text()]
     return left

@@ -1,7 +1,9 @@
-"""A program that says that it is a MySQL server, to get a client's password or to break the client: hostile_server.py MODE SOCKET RECORD.
+"""A program that says that it is a MySQL server, to get a client's password or to break the client:
+hostile_server.py MODE SOCKET RECORD.
 
-``password`` asks for the password in clear text, ``garbage`` answers with noise, ``endless`` lets in whoever comes and answers
-everything with rows that never end. All that clients send is appended to RECORD.
+``password`` asks for the password in clear text, ``garbage`` answers with noise, ``endless`` lets
+in whoever comes and answers everything with rows that never end. All that clients send is appended
+to RECORD.
 """
 
 import os
@@ -17,9 +19,14 @@ def packet(number: int, body: bytes) -> bytes:
 
 # Client/Server Protocol, "Protocol::HandshakeV10"; no TLS (0x0800).
 GREETING = (
-    b"\x0a8.0.99\0" + struct.pack("<I", 7) + b"saltsalt\0" + struct.pack("<HBHHB", 0xF7FF, 33, 2, 0xC1FF, 21) + bytes(10)
-    + b"saltsaltsalt\0" + b"mysql_native_password\0"
-)  # fmt: skip
+    b"\x0a8.0.99\0"
+    + struct.pack("<I", 7)
+    + b"saltsalt\0"
+    + struct.pack("<HBHHB", 0xF7FF, 33, 2, 0xC1FF, 21)
+    + bytes(10)
+    + b"saltsaltsalt\0"
+    + b"mysql_native_password\0"
+)
 ASK_FOR_PASSWORD = b"\xfemysql_clear_password\0"
 OK = b"\0\0\0\2\0\0\0"
 

@@ -1,5 +1,6 @@
-// A library that makes a server misbehave, in the way that DBT_FAULT names. Inert in `--version`, which is asked before
-// anything is started; only a server on a data directory is struck. "Under load" is seen by the sockets that it has.
+// A library that makes a server misbehave, in the way that DBT_FAULT names. Inert in `--version`,
+// which is asked before anything is started; only a server on a data directory is struck. "Under
+// load" is seen by the sockets that it has.
 
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -41,10 +42,11 @@ static void *strike_under_load(void *unused)
         kill(getpid(), SIGKILL);
     if (!strcmp(fault, "eat"))
         for (size_t size = 16 << 20;;) {
-            char *area = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            char *area =
+                    mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
             if (area != MAP_FAILED)
                 memset(area, 1, size);
-            usleep(1000);
+            usleep(80000); /* slow enough for the sampler to see it coming */
         }
     return NULL;
 }
@@ -64,7 +66,8 @@ __attribute__((constructor)) static void start(int argc, char **argv)
         for (;;)
             pause();
     if (!strcmp(fault, "complain"))
-        fprintf(stderr, "ERROR: ld.so: object 'libx.so' from LD_PRELOAD cannot be preloaded (as a test): ignored.\n");
+        fprintf(stderr, "ERROR: ld.so: object 'libx.so' from LD_PRELOAD cannot be preloaded (as a "
+                        "test): ignored.\n");
     if (!strcmp(fault, "another setting"))
         fprintf(stderr, "  opt.narenas: 9\n");
     pthread_t thread;

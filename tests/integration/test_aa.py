@@ -1,4 +1,6 @@
-"""dballoc aa on a real server: an ordinary campaign of twins, an ordinary report, and its own answer."""
+"""dballoc aa on a real server: an ordinary campaign of twins, an ordinary report, and its own
+answer.
+"""
 
 import json
 from collections.abc import Callable

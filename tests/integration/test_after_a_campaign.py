@@ -1,4 +1,6 @@
-"""What users do with results: compare them, deploy from them, read them by program; by the command itself, with its exit status."""
+"""What users do with results: compare them, deploy from them, read them by program; by the command
+itself, with its exit status.
+"""
 
 import json
 import shutil
@@ -13,7 +15,14 @@ from harness import Cli, Experiment
 def results(run_cli: Cli, tiny_experiment: Experiment, fresh_directory) -> Iterator[Path]:
     """Two blocks of glibc and jemalloc under a real server."""
     place = fresh_directory()
-    done = run_cli("bench", tiny_experiment(blocks=2, threads=[1]), "--out", place / "r", "--prefer", "rss<=1.5")
+    done = run_cli(
+        "bench",
+        tiny_experiment(blocks=2, threads=[1]),
+        "--out",
+        place / "r",
+        "--prefer",
+        "rss<=1.5",
+    )
     assert done.status == 0, done.text
     assert "Rule: of the variants that are not shown to break rss<=1.5" in done.stdout
     yield place / "r"
@@ -35,7 +44,10 @@ def test_compare(run_cli: Cli, results: Path) -> None:
 
 def test_what_cannot_be_compared_is_one_line_and_two(run_cli: Cli, results: Path) -> None:
     for words, line in (
-        ((results, results.parent), f"{results.parent}: not a results directory of dballoc: no results.sqlite"),
+        (
+            (results, results.parent),
+            f"{results.parent}: not a results directory of dballoc: no results.sqlite",
+        ),
         ((results, results, "--fail-if", "rss"), "--fail-if: 'rss' is not a condition"),
         ((results,), "Missing argument"),
     ):

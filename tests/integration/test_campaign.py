@@ -1,4 +1,6 @@
-"""One block on a real MariaDB: what is measured, proved and kept, and that the server was private and unprivileged."""
+"""One block on a real MariaDB: what is measured, proved and kept, and that the server was private
+and unprivileged.
+"""
 
 import itertools
 import json
@@ -20,17 +22,31 @@ VARIANTS: list[dict[str, Any]] = [
     {"name": "glibc"},
     {"name": "jemalloc", "allocator": "jemalloc"},
     {"name": "tcp", "server": {"connect": "tcp"}},
-    {"name": "tuned", "allocator": "jemalloc", "tunables": {"narenas": 2}, "env": {"DBT_MARK": "mark"}},
-    {"name": "option", "server": {"options": {"innodb_log_buffer_size": "3M"}}, "cpu": {"server": "0"}},
+    {
+        "name": "tuned",
+        "allocator": "jemalloc",
+        "tunables": {"narenas": 2},
+        "env": {"DBT_MARK": "mark"},
+    },
+    {
+        "name": "option",
+        "server": {"options": {"innodb_log_buffer_size": "3M"}},
+        "cpu": {"server": "0"},
+    },
 ]
-THP_VARIANT = {"name": "thp", "allocator": "jemalloc", "tunables": {"thp": "always"}, "thp": "always"}
+THP_VARIANT = {
+    "name": "thp",
+    "allocator": "jemalloc",
+    "tunables": {"thp": "always"},
+    "thp": "always",
+}
 
 
 def can_switch_thp() -> bool:
     return os.geteuid() == 0 and SHIM.exists() and bool(thp_mode())
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Campaign:
     """A finished one, and what was seen of its processes while it ran."""
 
@@ -51,7 +67,7 @@ def campaign(run_cli: Cli, tiny_experiment: Experiment, fresh_directory, home: P
     variants = [*VARIANTS, THP_VARIANT] if can_switch_thp() else VARIANTS
     before = thp_mode()
     process = run_cli.start("bench", tiny_experiment(variant=variants), "--out", out)
-    seen = Campaign(out, Done(0, "", ""), before, "")
+    seen = Campaign(out=out, done=Done(0, "", ""), thp_before=before, thp_after="")
 
     def look() -> bool:
         """True once a server under load was seen, and the campaign has ended."""
@@ -59,11 +75,17 @@ def campaign(run_cli: Cli, tiny_experiment: Experiment, fresh_directory, home: P
             try:
                 status = Path(f"/proc/{pid}/status").read_text()
                 found = processes_of(home)
-                clients = [p for p, words in found.items() if "sysbench" in words and " run" in words]
-                seen.client_environments += [Path(f"/proc/{p}/environ").read_text() for p in clients]
+                clients = [
+                    p for p, words in found.items() if "sysbench" in words and " run" in words
+                ]
+                seen.client_environments += [
+                    Path(f"/proc/{p}/environ").read_text() for p in clients
+                ]
             except OSError:
                 return False  # ended while we looked
-            seen.user_ids |= set(next(line for line in status.splitlines() if line.startswith("Uid:")).split()[1:])
+            seen.user_ids |= set(
+                next(line for line in status.splitlines() if line.startswith("Uid:")).split()[1:]
+            )
             seen.command_lines += "\n".join(found.values()) + "\n"
         return process.poll() is not None
 
@@ -76,7 +98,9 @@ def campaign(run_cli: Cli, tiny_experiment: Experiment, fresh_directory, home: P
 
 def trial(campaign: Campaign, variant: str, role: str = "V") -> dict[str, Any]:
     """The row of a variant's trial."""
-    [row] = rows(campaign.out, f"SELECT * FROM trial WHERE variant = '{variant}' AND role = '{role}'")
+    [row] = rows(
+        campaign.out, f"SELECT * FROM trial WHERE variant = '{variant}' AND role = '{role}'"
+    )
     return row
 
 
@@ -123,7 +147,8 @@ def test_steps(campaign: Campaign) -> None:
     # The server's own, over the window between the load's reports.
     assert 0 < level["cpu"] <= level["window"] * 2.5
     assert level["cpu_user"] + level["cpu_system"] == pytest.approx(level["cpu"], abs=0.1)
-    # A client that asks over a socket makes the server wait for it, or takes its CPU: which of the two is the scheduler's.
+    # A client that asks over a socket makes the server wait for it, or takes its CPU: which of the
+    # two is the scheduler's.
     assert level["voluntary"] + level["involuntary"] > level["window_events"]
     assert 60 * MIB < level["rss_start"] <= level["rss_peak"] < 400 * MIB
     assert (idle["tps"], idle["events"]) == (None, None)
@@ -138,11 +163,14 @@ def test_samples_intervals_and_the_histogram(campaign: Campaign) -> None:
     level = of(campaign, "step", row)[1]
     assert len([s for s in samples if s["step"] == 2]) >= 3
     times = [s["t"] for s in sorted(samples, key=lambda s: s["t"])]
-    assert max(b - a for a, b in itertools.pairwise(times)) < 5, "about one a second, whatever else the machine does"
+    assert max(b - a for a, b in itertools.pairwise(times)) < 5, (
+        "about one a second, whatever else the machine does"
+    )
     for counter in ("cpu", "minor_faults", "voluntary", "involuntary"):
         values = [s[counter] for s in sorted(samples, key=lambda s: s["t"])]
         assert values == sorted(values), counter
-    # MariaDB reserves eight terabytes for a pool that may grow; what is left is what it could touch.
+    # MariaDB reserves eight terabytes for a pool that may grow; what is left is what it could
+    # touch.
     assert all(0 < s["vsz"] - s["reserved"] < 4 << 30 for s in samples)
     assert all(s["rss"] <= s["vsz"] - s["reserved"] for s in samples)
     assert 1 <= len(intervals) <= 3
@@ -163,33 +191,48 @@ def test_marks(campaign: Campaign) -> None:
 
 
 def test_where_memory_was_adds_up_in_every_trial(campaign: Campaign) -> None:
-    sums = rows(campaign.out, "SELECT trial, sum(resident) AS resident, min(resident) AS least FROM ledger GROUP BY trial")
+    sums = rows(
+        campaign.out,
+        "SELECT trial, sum(resident) AS resident, min(resident) AS least FROM ledger GROUP BY trial",
+    )
     marks = {r["trial"]: r["rss"] for r in rows(campaign.out, "SELECT * FROM mark")}
     assert len(sums) == len(marks)
     for row in sums:
         assert row["resident"] == pytest.approx(marks[row["trial"]], rel=0.1)
     rest = rows(campaign.out, "SELECT resident FROM ledger WHERE owner = 'rest'")
     assert all(abs(r["resident"]) < 0.01 * min(marks.values()) for r in rest)
-    owners = rows(campaign.out, "SELECT DISTINCT owner FROM ledger JOIN trial USING (trial) WHERE variant = 'glibc'")
+    owners = rows(
+        campaign.out,
+        "SELECT DISTINCT owner FROM ledger JOIN trial USING (trial) WHERE variant = 'glibc'",
+    )
     assert {"live heap, small blocks", "free but held"} <= {r["owner"] for r in owners}
 
 
 def test_proof_of_use(campaign: Campaign) -> None:
     proofs = {v: json.loads(trial(campaign, v)["proof"]) for v in ("jemalloc", "tcp")}
-    assert {Path(p).name for p in proofs["jemalloc"]["bindings"].values()} <= {"libjemalloc.so.2", "libstdc++.so.6"}
+    assert {Path(p).name for p in proofs["jemalloc"]["bindings"].values()} <= {
+        "libjemalloc.so.2",
+        "libstdc++.so.6",
+    }
     assert proofs["jemalloc"]["bindings"]["malloc"].endswith("libjemalloc.so.2")
     assert proofs["jemalloc"]["version_malloc_library"].startswith("jemalloc")
     # Not only what the loader would do: what the running server calls.
     assert proofs["jemalloc"]["running"]["malloc"].endswith("libjemalloc.so.2")
     assert proofs["tcp"]["bindings"]["malloc"].endswith("libc.so.6")
     for variant, mapped in (("jemalloc", True), ("tcp", False)):
-        maps = (campaign.out / "trials" / trial(campaign, variant)["directory"] / "maps.txt").read_text()
+        maps = (
+            campaign.out / "trials" / trial(campaign, variant)["directory"] / "maps.txt"
+        ).read_text()
         assert ("libjemalloc" in maps) is mapped
 
 
 def test_variants_as_found_on_this_machine(campaign: Campaign) -> None:
     found = {r["name"]: r for r in rows(campaign.out, "SELECT * FROM variant")}
-    assert (found["glibc"]["allocator"], json.loads(found["glibc"]["libraries"]), found["glibc"]["environment"]) == (
+    assert (
+        found["glibc"]["allocator"],
+        json.loads(found["glibc"]["libraries"]),
+        found["glibc"]["environment"],
+    ) == (
         "glibc",
         [],
         "{}",
@@ -203,7 +246,9 @@ def test_variants_as_found_on_this_machine(campaign: Campaign) -> None:
 
 def test_tunables_reached_the_allocator(campaign: Campaign) -> None:
     # jemalloc's own dump at exit, in the server's log, is the allocator's word.
-    log = (campaign.out / "trials" / trial(campaign, "tuned")["directory"] / "server.log").read_text(errors="replace")
+    log = (
+        campaign.out / "trials" / trial(campaign, "tuned")["directory"] / "server.log"
+    ).read_text(errors="replace")
     assert "opt.narenas: 2" in log
 
 
@@ -224,9 +269,19 @@ def test_tcp_or_socket(campaign: Campaign) -> None:
 
 
 def test_the_raw_files_are_kept(campaign: Campaign) -> None:
-    names = {p.name for p in (campaign.out / "trials" / trial(campaign, "glibc", "A2")["directory"]).iterdir()}
-    assert {"server.log", "maps.txt", "variables.tsv", "status-02-before.tsv", "status-02-after.tsv",
-            "sysbench-02-level-oltp_read_only-2.txt", "intervals-02-level-oltp_read_only-2.jsonl"} <= names  # fmt: skip
+    names = {
+        p.name
+        for p in (campaign.out / "trials" / trial(campaign, "glibc", "A2")["directory"]).iterdir()
+    }
+    assert {
+        "server.log",
+        "maps.txt",
+        "variables.tsv",
+        "status-02-before.tsv",
+        "status-02-after.tsv",
+        "sysbench-02-level-oltp_read_only-2.txt",
+        "intervals-02-level-oltp_read_only-2.jsonl",
+    } <= names
 
 
 def test_what_the_sampler_cost(campaign: Campaign) -> None:
@@ -256,7 +311,9 @@ def test_no_option_file_of_the_users_was_read(campaign: Campaign) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it switches THP")
-@pytest.mark.skipif(not SHIM.exists(), reason=f"needs dballoc's native parts ({SHIM.name}): run make setup")
+@pytest.mark.skipif(
+    not SHIM.exists(), reason=f"needs dballoc's native parts ({SHIM.name}): run make setup"
+)
 def test_thp_was_really_switched_and_put_back(campaign: Campaign) -> None:
     row = trial(campaign, "thp")
     assert row["thp"] == "always"

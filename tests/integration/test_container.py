@@ -1,4 +1,6 @@
-"""``dballoc explain`` on a server in a container: namespaces of its own, another root, files that are nowhere else."""
+"""``dballoc explain`` on a server in a container: namespaces of its own, another root, files that
+are nowhere else.
+"""
 
 import json
 import os
@@ -12,7 +14,7 @@ import pytest
 from containers import Inside, make_image, run_container
 from harness import A_USER, Cli
 
-from dballoc.allocators import find
+from dballoc.allocators import find_library
 from dballoc.errors import UsageError
 
 USER = A_USER
@@ -42,10 +44,13 @@ def test_a_container_is_explained_from_the_host(run_cli: Cli, container: Inside)
     assert found["executable"] == "/srv/mariadbd"
     assert not Path(found["executable"]).exists(), "the host must not have it"
     assert found["tiers"] == ["outside", "SQL"]
-    assert found["malloc"] == f"glibc malloc {find.find('glibc').version}"
+    assert found["malloc"] == f"glibc malloc {find_library.find('glibc').version}"
     assert sum(line["resident"] for line in found["lines"]) + found["rest"] == found["rss"]
     assert abs(found["rest"]) <= 0.01 * found["rss"]
-    assert f"it has namespaces of its own: it is process 1 there, its user 0 is {USER} here" in found["notes"]
+    assert (
+        f"it has namespaces of its own: it is process 1 there, its user 0 is {USER} here"
+        in found["notes"]
+    )
     assert found["bounds"]["once"] > 32 * 2**20
 
 
@@ -63,25 +68,34 @@ def test_the_whole_procedure_from_the_host(run_cli: Cli, container: Inside) -> N
     assert dict(parts["process"]["rows"])["VmRSS"] > 2**20
 
 
-def test_another_malloc_in_a_chroot(run_cli: Cli, home: Path, image: Path, container: Inside) -> None:
+def test_another_malloc_in_a_chroot(
+    run_cli: Cli, home: Path, image: Path, container: Inside
+) -> None:
     """The kernel gives a chroot's paths as the host sees them."""
     try:
-        library = find.find("jemalloc").libraries[0]
+        library = find_library.find("jemalloc").libraries[0]
     except UsageError as error:
         pytest.skip(str(error))
     other = Path(
-        shutil.copytree(image, image.with_name("chroot"), ignore=lambda d, n: n if Path(d).name in ("data", "run") else [])
+        shutil.copytree(
+            image,
+            image.with_name("chroot"),
+            ignore=lambda d, n: n if Path(d).name in ("data", "run") else [],
+        )
     )
     for directory in ("data", "run", "tmp"):
         os.chown(other / directory, 0, 0)
     shutil.copy(library, other / "inside/lib/libjemalloc.so.2")
-    for needed in re.findall(r"=> (/\S+)", subprocess.run(["ldd", library], capture_output=True, text=True, check=True).stdout):
+    for needed in re.findall(
+        r"=> (/\S+)",
+        subprocess.run(["ldd", library], capture_output=True, text=True, check=True).stdout,
+    ):
         shutil.copy(needed, other / "inside/lib")
     for server in run_container(home, other, "chroot", "-", "/inside/lib/libjemalloc.so.2"):
         done = run_cli("explain", "--pid", str(server.pid), "--json")
         assert done.status == 0, done.stderr
         found = json.loads(done.stdout)
-        assert found["malloc"] == f"jemalloc {find.find('jemalloc').version}"
+        assert found["malloc"] == f"jemalloc {find_library.find('jemalloc').version}"
         assert found["tiers"] == ["outside", "SQL"]
         assert abs(found["rest"]) <= 0.01 * found["rss"]
     shutil.rmtree(other)

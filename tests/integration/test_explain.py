@@ -1,4 +1,6 @@
-"""``dballoc explain`` on a real server: every page on a line, the server's own labels on the heap, refusals of one line."""
+"""``dballoc explain`` on a real server: every page on a line, the server's own labels on the heap,
+refusals of one line.
+"""
 
 import json
 import os
@@ -10,9 +12,10 @@ import pymysql
 import pytest
 from harness import A_USER, Cli, StartServer
 
-from dballoc.explain import address_space, innodb_pages, labels, outside
-from dballoc.explain.ledger import Ledger, ledger
-from dballoc.explain.pages import Kind
+from dballoc.explain.attribution.ledger import Ledger, ledger
+from dballoc.explain.sources import server_memory
+from dballoc.process_memory import address_space, innodb_buffer_pool, process_snapshot
+from dballoc.process_memory.mapping_kind import Kind
 
 
 @pytest.fixture(autouse=True)
@@ -24,9 +27,14 @@ def nothing_is_left() -> None:
 def stock(stock_server: StartServer) -> tuple[int, Path]:
     """With a table that fills some of the pool, and performance_schema."""
     pid, path = stock_server(
-        "--innodb-buffer-pool-size=64M", "--performance-schema=ON", "--performance-schema-instrument=memory/%=ON"
+        "--innodb-buffer-pool-size=64M",
+        "--performance-schema=ON",
+        "--performance-schema-instrument=memory/%=ON",
     )
-    with pymysql.connect(unix_socket=str(path), autocommit=True) as connection, connection.cursor() as cursor:
+    with (
+        pymysql.connect(unix_socket=str(path), autocommit=True) as connection,
+        connection.cursor() as cursor,
+    ):
         cursor.execute("CREATE DATABASE t")
         cursor.execute("CREATE TABLE t.a (id INT PRIMARY KEY, c CHAR(200)) ENGINE=InnoDB")
         cursor.execute("INSERT INTO t.a SELECT seq, REPEAT('x', 200) FROM t.seq_1_to_50000")
@@ -57,13 +65,17 @@ def test_from_outside_every_page_is_on_a_line(run_cli: Cli, stock: tuple[int, Pa
 
 
 def test_with_sql_the_heap_has_owners(run_cli: Cli, stock: tuple[int, Path]) -> None:
-    outside, found = (explained(run_cli, "--socket", str(stock[1]), *more) for more in (["--no-sql"], []))
+    outside, found = (
+        explained(run_cli, "--socket", str(stock[1]), *more) for more in (["--no-sql"], [])
+    )
     assert found["pid"] == stock[0]
     assert found["tiers"] == ["outside", "SQL"]
     assert sum(line["resident"] for line in found["lines"]) + found["rest"] == found["rss"]
     with pymysql.connect(unix_socket=str(stock[1])) as connection, connection.cursor() as cursor:
         cursor.execute("SHOW ENGINE PERFORMANCE_SCHEMA STATUS")
-        schema = next(int(v) for _, name, v in cursor.fetchall() if name == "performance_schema.memory")
+        schema = next(
+            int(v) for _, name, v in cursor.fetchall() if name == "performance_schema.memory"
+        )
     assert resident(found, "performance_schema itself") == pytest.approx(schema, rel=0.05)
     assert any(line["owner"].startswith("memory/innodb") for line in found["lines"])
     # 10.11 keeps half a MiB, 11.8 twelve and a half.
@@ -82,7 +94,10 @@ def test_a_person_reads_a_table(run_cli: Cli, stock: tuple[int, Path]) -> None:
 
 
 def test_sessions_are_named(run_cli: Cli, stock: tuple[int, Path]) -> None:
-    with pymysql.connect(unix_socket=str(stock[1]), user="greedy") as connection, connection.cursor() as cursor:
+    with (
+        pymysql.connect(unix_socket=str(stock[1]), user="greedy") as connection,
+        connection.cursor() as cursor,
+    ):
         cursor.execute("SET @mine = REPEAT('x', 10 * 1024 * 1024)")
         found = explained(run_cli, "--pid", str(stock[0]))
     [sessions] = [line for line in found["lines"] if line["owner"] == "sessions"]
@@ -100,12 +115,18 @@ def test_the_whole_procedure(run_cli: Cli, stock: tuple[int, Path]) -> None:
     pool = rows["InnoDB: BUFFER POOL AND MEMORY"]
     with pymysql.connect(unix_socket=str(stock[1])) as connection, connection.cursor() as cursor:
         cursor.execute("SHOW GLOBAL STATUS LIKE 'Innodb_buffer_pool_pages_total'")
-        assert pool["pool, pages"] == [int(cursor.fetchall()[0][1]), int(pool["pool, pages"][0]) * 16384]
+        assert pool["pool, pages"] == [
+            int(cursor.fetchall()[0][1]),
+            int(pool["pool, pages"][0]) * 16384,
+        ]
     assert pool["database pages"][0] > 10 * 2**20 / 16384
     assert rows["variables"]["innodb_buffer_pool_size"] == [64 * 2**20]
     assert rows["process"]["VmRSS"][0] == pytest.approx(found["rss"], rel=0.05)
     # MariaDB reserves terabytes for a pool that grows.
-    assert rows["process"]["of VmSize reserved, and accessible to nobody"][0] < rows["process"]["VmSize"][0]
+    assert (
+        rows["process"]["of VmSize reserved, and accessible to nobody"][0]
+        < rows["process"]["VmSize"][0]
+    )
     assert "memory/innodb/buf_buf_pool" in rows["performance_schema: memory global"]
     assert rows["sessions"]
 
@@ -117,7 +138,9 @@ def test_the_procedure_for_a_person(run_cli: Cli, stock: tuple[int, Path]) -> No
     assert "--no-sql: not asked" in done.stdout
 
 
-def test_without_performance_schema_it_says_what_to_do(run_cli: Cli, stock_server: StartServer) -> None:
+def test_without_performance_schema_it_says_what_to_do(
+    run_cli: Cli, stock_server: StartServer
+) -> None:
     pid, _ = stock_server()
     found = explained(run_cli, "--pid", str(pid), "--procedure")
     assert abs(found["rest"]) <= 0.01 * found["rss"]
@@ -131,7 +154,12 @@ def test_without_performance_schema_it_says_what_to_do(run_cli: Cli, stock_serve
 def test_another_user_is_told_so(run_cli: Cli, stock: tuple[int, Path]) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root, to become somebody else")
-    done = run_cli("explain", "--pid", str(stock[0]), prefix=("setpriv", f"--reuid={A_USER}", "--clear-groups", "--"))
+    done = run_cli(
+        "explain",
+        "--pid",
+        str(stock[0]),
+        prefix=("setpriv", f"--reuid={A_USER}", "--clear-groups", "--"),
+    )
     assert (done.status, done.stdout) == (1, "")
     assert done.stderr.startswith(
         f"dballoc: process {stock[0]}: Permission denied; only root and its own user may look into it"
@@ -140,37 +168,51 @@ def test_another_user_is_told_so(run_cli: Cli, stock: tuple[int, Path]) -> None:
 
 
 def lines(made: Ledger) -> dict[str, int]:
-    """Resident bytes by owner; log buffers may lie beside the pool, and nothing tells them apart then."""
+    """Resident bytes by owner; log buffers may lie beside the pool, and nothing tells them apart
+    then.
+    """
     found: dict[str, int] = {}
     for line in made.lines:
-        owner = "pool" if line.owner in (labels.POOL, labels.LOGS, Kind.POOL) else line.owner
+        owner = (
+            "pool"
+            if line.owner in (server_memory.POOL, server_memory.LOGS, Kind.POOL)
+            else line.owner
+        )
         found[owner] = found.get(owner, 0) + line.resident
     return found
 
 
 @pytest.mark.parametrize("malloc", ["glibc", "jemalloc"])
-def test_a_server_too_large_for_smaps(stock_server: StartServer, monkeypatch: pytest.MonkeyPatch, malloc: str) -> None:
-    """The same lines without smaps' flags, the pool by its pages. What is too large is small here."""
+def test_a_server_too_large_for_smaps(
+    stock_server: StartServer, monkeypatch: pytest.MonkeyPatch, malloc: str
+) -> None:
+    """The same lines without smaps' flags, the pool by its pages. What is too large is
+    small here.
+    """
     preload = {} if malloc == "glibc" else {"LD_PRELOAD": "libjemalloc.so.2"}
     pid, path = stock_server("--innodb-buffer-pool-size=64M", **preload)
-    with pymysql.connect(unix_socket=str(path), autocommit=True) as connection, connection.cursor() as cursor:
+    with (
+        pymysql.connect(unix_socket=str(path), autocommit=True) as connection,
+        connection.cursor() as cursor,
+    ):
         cursor.execute("CREATE DATABASE t")
         cursor.execute("CREATE TABLE t.a (id INT PRIMARY KEY, c CHAR(200)) ENGINE=InnoDB")
         cursor.execute("INSERT INTO t.a SELECT seq, REPEAT('x', 200) FROM t.seq_1_to_100000")
     with pymysql.connect(unix_socket=str(path)) as connection, connection.cursor() as cursor:
-        said = labels.read(cursor)
+        said = server_memory.read(cursor)
 
-    def looks() -> tuple[outside.Outside, outside.Outside]:
+    def looks() -> tuple[process_snapshot.Outside, process_snapshot.Outside]:
         with monkeypatch.context() as patch:
             patch.setattr(address_space, "MOST", 4 << 20)
-            patch.setattr(innodb_pages, "_LEAST", 4 << 20)
-            seen = outside.look(pid)
-        return seen, outside.look(pid)
+            patch.setattr(innodb_buffer_pool, "_LEAST", 4 << 20)
+            seen = process_snapshot.look(pid)
+        return seen, process_snapshot.look(pid)
 
     if any(m.flags for m in looks()[0].mappings):
         pytest.skip("this kernel has no PAGEMAP_SCAN (Linux 6.7)")
     for _ in range(20):
-        # The server goes on in the background, so that the two may see different things of it; not always.
+        # The server goes on in the background, so that the two may see different things of it; not
+        # always.
         found, usual = (lines(ledger(seen, said)) for seen in looks())
         if found == pytest.approx(usual, abs=256 << 10):
             break
@@ -179,7 +221,9 @@ def test_a_server_too_large_for_smaps(stock_server: StartServer, monkeypatch: py
     assert found == pytest.approx(usual, abs=256 << 10)
 
 
-def test_another_malloc_has_what_nobody_else_claims(run_cli: Cli, stock_server: StartServer) -> None:
+def test_another_malloc_has_what_nobody_else_claims(
+    run_cli: Cli, stock_server: StartServer
+) -> None:
     pid, _ = stock_server("--innodb-buffer-pool-size=16M", LD_PRELOAD="libjemalloc.so.2")
     found = explained(run_cli, "--pid", str(pid), "--no-sql")
     assert "jemalloc" in found["malloc"]
@@ -204,12 +248,17 @@ def test_a_server_is_not_changed_by_being_looked_at(run_cli: Cli, stock: tuple[i
     ("arguments", "says"),
     [
         (["--pid", "999999999"], "process 999999999: No such process"),
-        (["--socket", "/nowhere/s"], "--socket /nowhere/s: No such file or directory; is the server running?"),
+        (
+            ["--socket", "/nowhere/s"],
+            "--socket /nowhere/s: No such file or directory; is the server running?",
+        ),
         (["--pid", "1", "--socket", "/s"], "give one of --pid, --socket and --service"),
         (["--pid", "2"], "it is the kernel's own"),
     ],
 )
-def test_what_cannot_be_explained_is_one_line(run_cli: Cli, arguments: list[str], says: str) -> None:
+def test_what_cannot_be_explained_is_one_line(
+    run_cli: Cli, arguments: list[str], says: str
+) -> None:
     done = run_cli("explain", *arguments)
     assert done.status in (1, 2)
     assert done.stdout == ""

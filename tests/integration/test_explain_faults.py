@@ -1,4 +1,6 @@
-"""Faults planted in a real MariaDB, one after the other, and what ``dballoc explain`` says of each."""
+"""Faults planted in a real MariaDB, one after the other, and what ``dballoc explain`` says
+of each.
+"""
 
 import json
 import os
@@ -31,9 +33,13 @@ def nothing_is_left() -> None:
 def server(stock_server: StartServer) -> Server:
     """With a key cache of 128 MiB, and a pool that is almost empty."""
     return stock_server(
-        "--innodb-buffer-pool-size=256M", "--key-buffer-size=128M", "--aria-pagecache-buffer-size=8M",
-        "--max-session-mem-used=1G", "--max-allowed-packet=64M", "--query-cache-size=0",
-    )  # fmt: skip
+        "--innodb-buffer-pool-size=256M",
+        "--key-buffer-size=128M",
+        "--aria-pagecache-buffer-size=8M",
+        "--max-session-mem-used=1G",
+        "--max-allowed-packet=64M",
+        "--query-cache-size=0",
+    )
 
 
 def connect(server: Server) -> pymysql.Connection:
@@ -60,7 +66,9 @@ def test_a_pool_that_fills(run_cli: Cli, server: Server) -> None:
     found = explained(run_cli, server)
     assert verdict(found, "pool")["headline"].startswith("Cache filling: the buffer pool is ")
     assert verdict(found, "growth")["level"] == "open"
-    assert not {"leak", "sessions", "fragmentation", "cache"} & {v["key"] for v in found["verdicts"]}
+    assert not {"leak", "sessions", "fragmentation", "cache"} & {
+        v["key"] for v in found["verdicts"]
+    }
     assert found["answer"].endswith(".")
 
 
@@ -87,8 +95,19 @@ def test_a_session_that_keeps_what_it_made(run_cli: Cli, server: Server, tmp_pat
 def test_a_session_leak_is_seen_over_time(run_cli: Cli, server: Server, tmp_path: Path) -> None:
     series = tmp_path / "series.jsonl"
     watching = run_cli.start(
-        "explain", "--pid", str(server[0]), "--watch", "--every", "250ms", "--cpu", "100", "--for", "6s", "--save-series", series
-    )  # fmt: skip
+        "explain",
+        "--pid",
+        str(server[0]),
+        "--watch",
+        "--every",
+        "250ms",
+        "--cpu",
+        "100",
+        "--for",
+        "6s",
+        "--save-series",
+        series,
+    )
     with connect(server) as connection, connection.cursor() as cursor:
         i = 0
         while watching.poll() is None:
@@ -127,16 +146,20 @@ def test_a_fragmented_heap(run_cli: Cli, server: Server) -> None:
 def test_a_key_cache_that_was_filled_and_forgotten(run_cli: Cli, server: Server) -> None:
     with connect(server) as connection, connection.cursor() as cursor:
         cursor.execute("CREATE DATABASE k")
-        cursor.execute("CREATE TABLE k.t (a CHAR(250) NOT NULL, KEY (a)) ENGINE=MyISAM CHARSET=latin1")
-        cursor.execute("INSERT INTO k.t SELECT CONCAT(MD5(seq), MD5(-seq), REPEAT(MD5(seq * 7), 5)) FROM k.seq_1_to_450000")
+        cursor.execute(
+            "CREATE TABLE k.t (a CHAR(250) NOT NULL, KEY (a)) ENGINE=MyISAM CHARSET=latin1"
+        )
+        cursor.execute(
+            "INSERT INTO k.t SELECT CONCAT(MD5(seq), MD5(-seq), REPEAT(MD5(seq * 7), 5)) FROM k.seq_1_to_450000"
+        )
         cursor.execute("CREATE TABLE k.i (a INT) ENGINE=MyISAM")
         cursor.execute("LOAD INDEX INTO CACHE k.t")
         found = explained(run_cli, server)
         cursor.execute("SHOW GLOBAL STATUS LIKE 'Key_blocks_%'")
         blocks = dict(cursor.fetchall())
-    assert resident(found, "key cache (MyISAM)") == pytest.approx(1024 * int(blocks["Key_blocks_used"]), rel=0.05), found[
-        "lines"
-    ]
+    assert resident(found, "key cache (MyISAM)") == pytest.approx(
+        1024 * int(blocks["Key_blocks_used"]), rel=0.05
+    ), found["lines"]
     said = verdict(found, "cache")
     assert "key cache (MyISAM)" in said["headline"], blocks
     assert "key_buffer_size=128 MiB" in " ".join(said["evidence"])
@@ -146,17 +169,34 @@ def test_a_scraper_reads_it(run_cli: Cli, server: Server) -> None:
     done = run_cli("explain", "--pid", str(server[0]), "--openmetrics")
     families = {f.name: f for f in text_string_to_metric_families(done.stdout)}
     memory = sum(s.value for s in families["dballoc_memory_bytes"].samples)
-    assert memory + families["dballoc_rest_bytes"].samples[0].value == families["dballoc_rss_bytes"].samples[0].value
+    assert (
+        memory + families["dballoc_rest_bytes"].samples[0].value
+        == families["dballoc_rss_bytes"].samples[0].value
+    )
     assert {s.labels["bound"] for s in families["dballoc_bound_bytes"].samples} >= {"once", "worst"}
 
 
 def test_q_ends_a_watch_on_a_terminal(run_cli: Cli, server: Server) -> None:
     ours, theirs = pty.openpty()
     watching = subprocess.Popen(
-        [sys.executable, "-m", "dballoc", "explain", "--pid", str(server[0]), "--watch", "--every", "1s"],
-        env={**run_cli.env, "TERM": "xterm", "COLUMNS": "100", "LINES": "40"}, cwd=run_cli.home, stdin=theirs, stdout=theirs,
-        stderr=theirs, start_new_session=True,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "dballoc",
+            "explain",
+            "--pid",
+            str(server[0]),
+            "--watch",
+            "--every",
+            "1s",
+        ],
+        env={**run_cli.env, "TERM": "xterm", "COLUMNS": "100", "LINES": "40"},
+        cwd=run_cli.home,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
     run_cli.running.append(watching)  # type: ignore[arg-type]  # to be killed if this test fails
     os.close(theirs)
     said = b""
@@ -181,12 +221,22 @@ def test_q_ends_a_watch_on_a_terminal(run_cli: Cli, server: Server) -> None:
     assert "nobody claims" in " ".join(said.decode(errors="replace").split())
 
 
-def test_a_server_that_ends_meanwhile_is_one_line_after_the_summary(run_cli: Cli, home: Path) -> None:
+def test_a_server_that_ends_meanwhile_is_one_line_after_the_summary(
+    run_cli: Cli, home: Path
+) -> None:
     """On a process that is no server, for which there is no start to wait."""
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     try:
         watching = run_cli.start(
-            "explain", "--pid", str(process.pid), "--no-sql", "--watch", "--every", "200ms", "--cpu", "100"
+            "explain",
+            "--pid",
+            str(process.pid),
+            "--no-sql",
+            "--watch",
+            "--every",
+            "200ms",
+            "--cpu",
+            "100",
         )
         assert watching.stdout
         assert "RSS" in watching.stdout.readline()

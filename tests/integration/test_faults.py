@@ -1,6 +1,8 @@
-"""A fault is a result: each way in which a server or a client can fail, with the words that are kept for it.
+"""A fault is a result: each way in which a server or a client can fail, with the words that are
+kept for it.
 
-Several at once in one campaign, which shows too that it goes on after each, and that the others are not touched.
+Several at once in one campaign, which shows too that it goes on after each, and that the others are
+not touched.
 """
 
 import json
@@ -18,30 +20,60 @@ MISBEHAVE = Path(__file__).with_name("misbehave.c")
 # mariadbd's own handler says so and then dies of the same signal, or aborts.
 CRASH = r"SIG(SEGV|ABRT)"
 
-# variant's changes -> kind of fault, its text, the server's exit status (None where it does not matter)
+# variant's changes -> kind of fault, its text, the server's exit status (None where it does not
+# matter)
 SERVER_FAULTS: dict[str, tuple[dict[str, Any], str, str, int | None]] = {
     "unknown-engine": (
         {"server": {"options": {"default_storage_engine": "no_such"}}},
-        "start", r"the server ended at start \(exit status \d+\): .*Unknown/unsupported storage engine: no_such", None,
+        "start",
+        r"the server ended at start \(exit status \d+\): .*Unknown/unsupported storage engine: no_such",
+        None,
     ),
-    "aborts": ({"env": {"DBT_FAULT": "abort"}}, "start", r"the server ended at start \(SIGABRT\): .*", -6),
-    "hangs": ({"env": {"DBT_FAULT": "hang"}}, "hang", r"the server does not answer 8 s after its start", None),
-    "complains": ({"env": {"DBT_FAULT": "complain"}}, "proof", r"ERROR: ld\.so: .* cannot be preloaded \(as a test\): ignored\.", None),
-    # The handler writes a backtrace for a second or two, and the other threads go on serving meanwhile: the level may
-    # end before the server does.
+    "aborts": (
+        {"env": {"DBT_FAULT": "abort"}},
+        "start",
+        r"the server ended at start \(SIGABRT\): .*",
+        -6,
+    ),
+    "hangs": (
+        {"env": {"DBT_FAULT": "hang"}},
+        "hang",
+        r"the server does not answer 8 s after its start",
+        None,
+    ),
+    "complains": (
+        {"env": {"DBT_FAULT": "complain"}},
+        "proof",
+        r"ERROR: ld\.so: .* cannot be preloaded \(as a test\): ignored\.",
+        None,
+    ),
+    # The handler writes a backtrace for a second or two, and the other threads go on serving
+    # meanwhile: the level may end before the server does.
     "crashes": (
         {"env": {"DBT_FAULT": "segv"}},
-        "died", rf"the server (died at level oltp_read_only 2|ended badly at its shutdown) \({CRASH}\): .* got signal 11 ;", None,
+        "died",
+        rf"the server (died at level oltp_read_only 2|ended badly at its shutdown) \({CRASH}\): .* got signal 11 ;",
+        None,
     ),
     "killed": (
         {"env": {"DBT_FAULT": "kill"}},
-        "died", r"the server got a SIGKILL that dballoc did not send; perhaps the OOM killer's: see dmesg", -9,
+        "died",
+        r"the server got a SIGKILL that dballoc did not send; perhaps the OOM killer's: see dmesg",
+        -9,
     ),
     "bad-end": (
-        {"env": {"DBT_FAULT": "bad end"}}, "died", r"the server ended badly at its shutdown \(exit status 3\): .*", 3,
+        {"env": {"DBT_FAULT": "bad end"}},
+        "died",
+        r"the server ended badly at its shutdown \(exit status 3\): .*",
+        3,
     ),
-    "no-end": ({"env": {"DBT_FAULT": "no end"}}, "hang", r"the server does not stop within 3 s", -9),
-}  # fmt: skip
+    "no-end": (
+        {"env": {"DBT_FAULT": "no end"}},
+        "hang",
+        r"the server does not stop within 3 s",
+        -9,
+    ),
+}
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +85,9 @@ def misbehaving(fresh_directory) -> str:
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("needs a C compiler, to make a server misbehave: apt-get install gcc libc6-dev")
-    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-pthread", "-o", library, MISBEHAVE], check=True)
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", "-O1", "-pthread", "-o", library, MISBEHAVE], check=True
+    )
     return str(library)
 
 
@@ -63,12 +97,21 @@ def variant(name: str, library: str, changes: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def faulty(run_cli: Cli, tiny_experiment: Experiment, fresh_directory, misbehaving: str) -> tuple[Path, str]:
-    """A campaign in which every variant but the baseline fails; its directory and what it printed."""
+def faulty(
+    run_cli: Cli, tiny_experiment: Experiment, fresh_directory, misbehaving: str
+) -> tuple[Path, str]:
+    """A campaign in which every variant but the baseline fails; its directory and what it
+    printed.
+    """
     out = fresh_directory() / "r"
-    variants = [{"name": "glibc"}, *(variant(name, misbehaving, f[0]) for name, f in SERVER_FAULTS.items())]
+    variants = [
+        {"name": "glibc"},
+        *(variant(name, misbehaving, f[0]) for name, f in SERVER_FAULTS.items()),
+    ]
     times = {"start": "8s", "stop": "3s", "idle": "0s"}
-    done = run_cli("bench", tiny_experiment(variant=variants, time=times, warmup_sql=[]), "--out", out)
+    done = run_cli(
+        "bench", tiny_experiment(variant=variants, time=times, warmup_sql=[]), "--out", out
+    )
     assert done.status == 0, done.text
     assert "Traceback" not in done.text
     return out, done.text
@@ -106,7 +149,8 @@ def test_the_last_samples_and_the_logs_end_of_a_crash_are_kept(faulty: tuple[Pat
     assert row["ended"] > row["started"]
 
 
-# A client that fails at one trial, is killed at another, and works at the third, told by the trial's directory.
+# A client that fails at one trial, is killed at another, and works at the third, told by the
+# trial's directory.
 FAILING_SYSBENCH = """#!/bin/sh
 case "$* $(readlink "/proc/self/fd/$DBALLOC_INTERVALS")" in
   *" run "*-A1/*) echo "FATAL: as a test" >&2; exit 1 ;;
@@ -116,7 +160,9 @@ esac
 """
 
 
-def test_a_client_that_fails_or_is_killed(run_cli: Cli, tiny_experiment: Experiment, out: Path) -> None:
+def test_a_client_that_fails_or_is_killed(
+    run_cli: Cli, tiny_experiment: Experiment, out: Path
+) -> None:
     out.parent.chmod(0o755)  # clients run as the server user
     wrapper = out.parent / "bin" / "sysbench"
     wrapper.parent.mkdir()
@@ -125,7 +171,11 @@ def test_a_client_that_fails_or_is_killed(run_cli: Cli, tiny_experiment: Experim
     path = f"{wrapper.parent}:{os.environ['PATH']}"
     done = run_cli("bench", tiny_experiment(time={"idle": "0s"}), "--out", out, env={"PATH": path})
     assert done.status == 0, done.text
-    failed, killed, sound = trial(out, "glibc", "A1"), trial(out, "glibc", "A2"), trial(out, "jemalloc")
+    failed, killed, sound = (
+        trial(out, "glibc", "A1"),
+        trial(out, "glibc", "A2"),
+        trial(out, "jemalloc"),
+    )
     assert (failed["fault"], failed["fault_text"]) == (
         "client", "level oltp_read_only 2: sysbench failed (exit status 1): FATAL: as a test",
     )  # fmt: skip
@@ -137,17 +187,26 @@ def test_a_client_that_fails_or_is_killed(run_cli: Cli, tiny_experiment: Experim
 
 
 @pytest.mark.usefixtures("needs_root")
-def test_a_server_that_eats_more_than_its_limit(run_cli: Cli, tiny_experiment: Experiment, out: Path, misbehaving: str) -> None:
+def test_a_server_that_eats_more_than_its_limit(
+    run_cli: Cli, tiny_experiment: Experiment, out: Path, misbehaving: str
+) -> None:
     variants = [{"name": "glibc"}, variant("eats", misbehaving, {"env": {"DBT_FAULT": "eat"}})]
     file = tiny_experiment(variant=variants, limits={"memory": "400M"}, time={"idle": "0s"})
     done = run_cli("bench", file, "--out", out)
     assert done.status == 0, done.text
     row = trial(out, "eats")
     assert (row["fault"], row["exit_status"]) == ("oom", -9), row["fault_text"]
-    assert row["fault_text"] == f"the kernel killed the server: over its memory limit of {400 << 20} bytes"
-    last = rows(out, f"SELECT max(rss) AS rss, max(step) AS step FROM sample WHERE trial = {row['trial']}")
+    assert (
+        row["fault_text"]
+        == f"the kernel killed the server: over its memory limit of {400 << 20} bytes"
+    )
+    last = rows(
+        out, f"SELECT max(rss) AS rss, max(step) AS step FROM sample WHERE trial = {row['trial']}"
+    )
     ended = rows(out, f"SELECT max(step) AS step FROM step WHERE trial = {row['trial']}")
-    assert last[0]["rss"] is not None, "the last samples before the kill are what the user wants to see"
+    assert last[0]["rss"] is not None, (
+        "the last samples before the kill are what the user wants to see"
+    )
     assert last[0]["step"] > ended[0]["step"], "those of the step that it did not survive too"
     assert row["rss_peak"] >= last[0]["rss"]
     assert trial(out, "glibc", "A1")["outcome"] == trial(out, "glibc", "A2")["outcome"] == "ok"
@@ -159,7 +218,10 @@ def test_a_server_that_eats_more_than_its_limit_in_a_duet(
 ) -> None:
     variants = [{"name": "glibc"}, variant("eats", misbehaving, {"env": {"DBT_FAULT": "eat"}})]
     file = tiny_experiment(
-        variant=variants, limits={"memory": "400M"}, design="duet", duet={"threads": 2, "slice": "1s", "pairs": 2}
+        variant=variants,
+        limits={"memory": "400M"},
+        design="duet",
+        duet={"threads": 2, "slice": "1s", "pairs": 2},
     )
     done = run_cli("bench", file, "--out", out, "--report")
     assert done.status == 0, done.text
@@ -170,22 +232,35 @@ def test_a_server_that_eats_more_than_its_limit_in_a_duet(
 
 
 @pytest.mark.usefixtures("needs_root")
-def test_no_room_for_the_data(run_cli: Cli, tiny_experiment: Experiment, out: Path, small_disk) -> None:
+def test_no_room_for_the_data(
+    run_cli: Cli, tiny_experiment: Experiment, out: Path, small_disk
+) -> None:
     # The disk holds one template and one copy of it, until somebody fills it up.
     out.parent.chmod(0o755)  # the server's user passes through it
     first = out.parent / "cache"
-    done = run_cli("bench", tiny_experiment(variant=[{"name": "glibc"}]), "--out", out.with_name("first"),
-                   env={"DBALLOC_CACHE": str(first)})  # fmt: skip
+    done = run_cli(
+        "bench",
+        tiny_experiment(variant=[{"name": "glibc"}]),
+        "--out",
+        out.with_name("first"),
+        env={"DBALLOC_CACHE": str(first)},
+    )
     assert done.status == 0, done.text
     cache = small_disk("420M") / "cache"
     cache.mkdir()
     subprocess.run(["cp", "-a", "-T", first / "templates", cache / "templates"], check=True)
-    file = tiny_experiment(workloads=["oltp_insert"], variant=[{"name": "glibc"}], time={"level": "10s", "idle": "0s"})
+    file = tiny_experiment(
+        workloads=["oltp_insert"], variant=[{"name": "glibc"}], time={"level": "10s", "idle": "0s"}
+    )
     process = run_cli.start("bench", file, "--out", out, env={"DBALLOC_CACHE": str(cache)})
-    wait_until(lambda: list(out.glob("trials/*/intervals-*.jsonl")) or process.poll() is not None, 120)
+    wait_until(
+        lambda: list(out.glob("trials/*/intervals-*.jsonl")) or process.poll() is not None, 120
+    )
     filler = cache / "filler"
     fill(filler)
-    wait_until(lambda: len(rows(out, "SELECT * FROM trial")) == 1 or process.poll() is not None, 120)
+    wait_until(
+        lambda: len(rows(out, "SELECT * FROM trial")) == 1 or process.poll() is not None, 120
+    )
     filler.unlink()
     done = run_cli.end(process)
     assert done.status == 0, done.text
@@ -198,7 +273,9 @@ def test_no_room_for_the_data(run_cli: Cli, tiny_experiment: Experiment, out: Pa
 
 def fill(path: Path) -> None:
     """Write until the disk is full."""
-    done = subprocess.run(["dd", "if=/dev/zero", f"of={path}", "bs=64K"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["dd", "if=/dev/zero", f"of={path}", "bs=64K"], capture_output=True, text=True, check=False
+    )
     assert "No space left on device" in done.stderr
 
 
@@ -209,12 +286,17 @@ def test_no_room_for_the_results(run_cli: Cli, tiny_experiment: Experiment, smal
     file = tiny_experiment(time={"idle": "0s"})
     process = run_cli.start("bench", file, "--out", out)
     store = out / "results.sqlite"
-    wait_until(lambda: (store.exists() and rows(out, "SELECT * FROM trial")) or process.poll() is not None, 120)
+    wait_until(
+        lambda: (store.exists() and rows(out, "SELECT * FROM trial")) or process.poll() is not None,
+        120,
+    )
     before = rows(out, "SELECT * FROM trial")
     fill(disk / "filler")
     done = run_cli.end(process)
     assert done.status == 1, done.text
-    assert re.search(r"(No space left on device|database or disk is full).*the same command resumes", done.stderr), done.text
+    assert re.search(
+        r"(No space left on device|database or disk is full).*the same command resumes", done.stderr
+    ), done.text
     assert "Traceback" not in done.text
     # What was finished is whole; with room again the same command does the rest.
     assert rows(out, "SELECT * FROM trial")[: len(before)] == before
@@ -225,15 +307,22 @@ def test_no_room_for_the_results(run_cli: Cli, tiny_experiment: Experiment, smal
 
 
 @pytest.mark.usefixtures("needs_root")
-def test_no_room_for_the_results_from_the_start(run_cli: Cli, tiny_experiment: Experiment, small_disk) -> None:
+def test_no_room_for_the_results_from_the_start(
+    run_cli: Cli, tiny_experiment: Experiment, small_disk
+) -> None:
     disk = small_disk("4M")
     done = run_cli("bench", tiny_experiment(), "--out", disk / "r")
     assert done.status == 1
-    assert done.stderr == f"dballoc: {disk / 'r'}: less than 16 MiB free; make room, or choose another --out\n"
+    assert (
+        done.stderr
+        == f"dballoc: {disk / 'r'}: less than 16 MiB free; make room, or choose another --out\n"
+    )
     assert list(disk.iterdir()) == []
 
 
-def test_a_guardian_that_is_killed(run_cli: Cli, tiny_experiment: Experiment, out: Path, home: Path) -> None:
+def test_a_guardian_that_is_killed(
+    run_cli: Cli, tiny_experiment: Experiment, out: Path, home: Path
+) -> None:
     process = run_cli.start("bench", tiny_experiment(), "--out", out)
     wait_until(lambda: list(out.glob("trials/*/intervals-*.jsonl")), 120)
     [guardian] = [

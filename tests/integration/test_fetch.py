@@ -1,4 +1,6 @@
-"""dballoc fetch where it goes wrong: one line each, nothing half-installed, nothing left running."""
+"""dballoc fetch where it goes wrong: one line each, nothing half-installed, nothing left
+running.
+"""
 
 import hashlib
 import http.server
@@ -78,7 +80,10 @@ def digest(path: Path) -> str:
         (("jemaloc",), "no server or allocator 'jemaloc'; did you mean 'jemalloc'?"),
         (("jemalloc@../x",), "'../x' is not a version; write NAME@VERSION"),
         (("mysql", "--from", "/nowhere.tar.gz"), "--from: say which version it is: mysql@VERSION"),
-        (("mysql@8.4", "mysql@8.0", "--from", "/nowhere.tar.gz"), "--from is one archive, of one NAME@VERSION"),
+        (
+            ("mysql@8.4", "mysql@8.0", "--from", "/nowhere.tar.gz"),
+            "--from is one archive, of one NAME@VERSION",
+        ),
         (("mysql@8.4", "--sha256", "0" * 64), "--sha256 is for --from"),
     ],
 )
@@ -86,20 +91,33 @@ def test_what_cannot_be_asked(run_cli: Cli, words: tuple[str, ...], message: str
     one_line(run_cli("fetch", *words), 2, message)
 
 
-def test_an_experiment_that_names_what_is_not_here(run_cli: Cli, tiny_experiment, out: Path) -> None:  # type: ignore[no-untyped-def]
-    file = tiny_experiment(variant=[{"name": "glibc"}, {"name": "old", "allocator": "jemalloc@5.2.1"}])
+def test_an_experiment_that_names_what_is_not_here(
+    run_cli: Cli, tiny_experiment, out: Path
+) -> None:  # type: ignore[no-untyped-def]
+    file = tiny_experiment(
+        variant=[{"name": "glibc"}, {"name": "old", "allocator": "jemalloc@5.2.1"}]
+    )
     one_line(
         run_cli("bench", file, "--out", out),
         2,
         "allocator 'jemalloc@5.2.1' is not here; fetch it: dballoc fetch jemalloc@5.2.1",
     )
     file = tiny_experiment(server={"use": "mysql@5.6"})
-    one_line(run_cli("bench", file, "--out", out), 2, "server 'mysql@5.6' is not here; fetch it: dballoc fetch mysql@5.6")
+    one_line(
+        run_cli("bench", file, "--out", out),
+        2,
+        "server 'mysql@5.6' is not here; fetch it: dballoc fetch mysql@5.6",
+    )
     file = tiny_experiment(server={"glibc": "2.41"})
-    one_line(run_cli("bench", file, "--out", out), 2, "glibc 2.41 is not here; fetch it: dballoc fetch glibc@2.41")
+    one_line(
+        run_cli("bench", file, "--out", out),
+        2,
+        "glibc 2.41 is not here; fetch it: dballoc fetch glibc@2.41",
+    )
     # All at once where there are several.
     file = tiny_experiment(
-        server={"use": "mysql@5.6"}, variant=[{"name": "glibc"}, {"name": "old", "allocator": "jemalloc@5.2.1"}]
+        server={"use": "mysql@5.6"},
+        variant=[{"name": "glibc"}, {"name": "old", "allocator": "jemalloc@5.2.1"}],
     )
     several = "2 things are not here; fetch them: dballoc fetch mysql@5.6.14 jemalloc@5.2.1"
     one_line(run_cli("bench", file, "--out", out), 2, several)
@@ -110,10 +128,14 @@ def test_a_client_that_is_missing(run_cli: Cli, tmp_path: Path, out: Path) -> No
     out.parent.chmod(0o755)  # builds run as the server user, who must be able to pass
     env = {"PATH": str(tmp_path), "DBALLOC_STORE": str(out.parent / "store")}
     one_line(
-        run_cli("fetch", "jemalloc@5.2.1", env=env), 2, "apt-get is not on this machine: Debian's packages come through apt"
+        run_cli("fetch", "jemalloc@5.2.1", env=env),
+        2,
+        "apt-get is not on this machine: Debian's packages come through apt",
     )
     one_line(
-        run_cli("fetch", "snmalloc", env=env), 2, "cargo is not on this machine: snmalloc@0.7.6 is built here from its sources"
+        run_cli("fetch", "snmalloc", env=env),
+        2,
+        "cargo is not on this machine: snmalloc@0.7.6 is built here from its sources",
     )
 
 
@@ -122,12 +144,20 @@ def test_an_archive_that_the_disk_has_no_room_for(
 ) -> None:
     disk = small_disk("24M")
     done = run_cli("fetch", "jemalloc@9", "--from", big, env={"DBALLOC_STORE": str(disk / "store")})
-    one_line(done, 2, "MB of disk needed to fetch jemalloc@9, 25 MB free; make room, or set DBALLOC_STORE")
+    one_line(
+        done,
+        2,
+        "MB of disk needed to fetch jemalloc@9, 25 MB free; make room, or set DBALLOC_STORE",
+    )
     shutil.rmtree(disk / "store")
 
 
 def test_a_disk_that_is_full_on_the_way(
-    run_cli: Cli, needs_root: None, small_disk: Callable[[str], Path], big: Path, web: Callable[[float], str]
+    run_cli: Cli,
+    needs_root: None,
+    small_disk: Callable[[str], Path],
+    big: Path,
+    web: Callable[[float], str],
 ) -> None:
     store = small_disk("24M") / "store"
     words = ("fetch", "jemalloc@9", "--from", web(0.0), "--sha256", digest(big))
@@ -135,10 +165,18 @@ def test_a_disk_that_is_full_on_the_way(
     assert not list(store.glob("jemalloc@*")) + list(store.glob(".partial/*"))
 
 
-def test_kill_leaves_nothing_but_the_download(run_cli: Cli, big: Path, web: Callable[[float], str], tmp_path: Path) -> None:
+def test_kill_leaves_nothing_but_the_download(
+    run_cli: Cli, big: Path, web: Callable[[float], str], tmp_path: Path
+) -> None:
     store = tmp_path / "store"
     process = run_cli.start(
-        "fetch", "jemalloc@9", "--from", web(0.2), "--sha256", digest(big), env={"DBALLOC_STORE": str(store)}
+        "fetch",
+        "jemalloc@9",
+        "--from",
+        web(0.2),
+        "--sha256",
+        digest(big),
+        env={"DBALLOC_STORE": str(store)},
     )
     part = store / "downloads/jemalloc@9/big.tar.part"
     wait_until(lambda: part.exists() and part.stat().st_size)
@@ -155,15 +193,23 @@ def test_the_list_says_what_is_here_and_what_can_be_fetched(run_cli: Cli) -> Non
     assert done.status == 0, done.text
     rows = {row["name"]: row for row in json.loads(done.stdout)}
     assert rows["jemalloc@5.2.1"]["here"] is None
-    assert rows["jemalloc@5.2.1"]["remedy"].startswith("dballoc fetch jemalloc@5.2.1 (1 MB, 1 MB on disk)")
+    assert rows["jemalloc@5.2.1"]["remedy"].startswith(
+        "dballoc fetch jemalloc@5.2.1 (1 MB, 1 MB on disk)"
+    )
     assert rows["builtin"]["what"] == "what the server was built with"
     done = run_cli("list", "servers", "mysql@9.7", "--json")
     assert [row["name"] for row in json.loads(done.stdout)] == ["mysql@9.7"]
 
 
 def test_nothing_to_prove(run_cli: Cli) -> None:
-    one_line(run_cli("list", "workloads", "--prove"), 2, "--prove is for allocators and servers, not for workloads")
     one_line(
-        run_cli("list", "servers", "mysql@9.7", "--prove"), 2, "--prove: none of these servers is here; dballoc fetch mysql@9.7"
+        run_cli("list", "workloads", "--prove"),
+        2,
+        "--prove is for allocators and servers, not for workloads",
+    )
+    one_line(
+        run_cli("list", "servers", "mysql@9.7", "--prove"),
+        2,
+        "--prove: none of these servers is here; dballoc fetch mysql@9.7",
     )
     one_line(run_cli("list", "allocators", "malloc"), 2, "no 'malloc' among the allocators")

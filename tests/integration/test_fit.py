@@ -11,7 +11,7 @@ import pytest
 from harness import Cli, Experiment, processes_of, rows, wait_until
 
 from dballoc.errors import UsageError
-from dballoc.host import cgroup
+from dballoc.host.resources import cgroup
 
 pytestmark = pytest.mark.alone
 
@@ -32,9 +32,12 @@ def _cgroups() -> None:
 def fit(run_cli: Cli, tiny_experiment: Experiment) -> Callable[..., Any]:
     """``fit(out, "--flag", …)`` starts it in 224 MiB, with data that fill any pool of these."""
     file = tiny_experiment(
-        variant=[{"name": "glibc"}], data={"tables": 2, "rows": 400_000}, time={"idle": "0s"}, limits={"memory": "224M"},
+        variant=[{"name": "glibc"}],
+        data={"tables": 2, "rows": 400_000},
+        time={"idle": "0s"},
+        limits={"memory": "224M"},
         fit={"tolerance": "32M"},
-    )  # fmt: skip
+    )
 
     def start(out: Path, *more: str) -> Any:
         return run_cli.start("fit", file, "--out", out, *more)
@@ -42,10 +45,16 @@ def fit(run_cli: Cli, tiny_experiment: Experiment) -> Callable[..., Any]:
     return start
 
 
-def test_it_finds_the_edge_and_can_be_stopped_on_the_way(run_cli: Cli, fit, out: Path, home: Path) -> None:
+def test_it_finds_the_edge_and_can_be_stopped_on_the_way(
+    run_cli: Cli, fit, out: Path, home: Path
+) -> None:
     process = fit(out, "--no-report")
     wait_until(
-        lambda: process.poll() is not None or ((out / "results.sqlite").exists() and rows(out, "SELECT * FROM trial")), 170
+        lambda: (
+            process.poll() is not None
+            or ((out / "results.sqlite").exists() and rows(out, "SELECT * FROM trial"))
+        ),
+        170,
     )
     os.kill(process.pid, signal.SIGKILL)
     run_cli.end(process)
@@ -68,20 +77,28 @@ def test_it_finds_the_edge_and_can_be_stopped_on_the_way(run_cli: Cli, fit, out:
     assert glibc["rss_at_kill"] is not None
 
     trials = rows(
-        out, "SELECT asked, probe.pool_bytes AS had, outcome, fault, rss_peak, exit_status FROM trial JOIN probe USING (trial)"
+        out,
+        "SELECT asked, probe.pool_bytes AS had, outcome, fault, rss_peak, exit_status FROM trial JOIN probe USING (trial)",
     )
     assert {t["fault"] for t in trials if t["outcome"] == "fault"} == {"oom"}
     assert all(t["outcome"] == "ok" for t in trials if t["asked"] <= glibc["largest"])
     assert all(t["exit_status"] == -9 for t in trials if t["asked"] >= glibc["smallest_killed"])
-    assert [t["had"] for t in trials if t["outcome"] == "ok"] == [t["asked"] for t in trials if t["outcome"] == "ok"]
-    assert len([t for t in trials if t["asked"] == glibc["largest"]]) == 2, "the answer has its repeat"
+    assert [t["had"] for t in trials if t["outcome"] == "ok"] == [
+        t["asked"] for t in trials if t["outcome"] == "ok"
+    ]
+    assert len([t for t in trials if t["asked"] == glibc["largest"]]) == 2, (
+        "the answer has its repeat"
+    )
 
     assert "survives up to" in (out / "report.html").read_text()
     assert json.loads((out / "fit.json").read_text()) == found
     again = run_cli("report", out)
     assert again.status == 0, again.text
     assert "largest that survives" in again.stdout
-    assert run_cli("compare", out, out).stderr == f"dballoc: {out}: results of dballoc fit; dballoc report shows them\n"
+    assert (
+        run_cli("compare", out, out).stderr
+        == f"dballoc: {out}: results of dballoc fit; dballoc report shows them\n"
+    )
 
 
 def test_what_it_refuses(run_cli: Cli, tiny_experiment: Experiment, out: Path) -> None:
@@ -90,7 +107,10 @@ def test_what_it_refuses(run_cli: Cli, tiny_experiment: Experiment, out: Path) -
             ("--engine", "aria", "--memory", "300M"),
             "variant 'glibc': fit knows no cache of engine 'aria'; it is for innodb and rocksdb",
         ),
-        ((), "fit: how much memory the server has is not said; give --memory SIZE, or limits.memory in the file"),
+        (
+            (),
+            "fit: how much memory the server has is not said; give --memory SIZE, or limits.memory in the file",
+        ),
     ):
         done = run_cli("fit", tiny_experiment(), *flags, "--out", out)
         assert (done.status, done.stderr) == (2, f"dballoc: {line}\n")
@@ -98,7 +118,17 @@ def test_what_it_refuses(run_cli: Cli, tiny_experiment: Experiment, out: Path) -
 
 
 def test_a_dry_run_says_the_most(run_cli: Cli, tiny_experiment: Experiment, out: Path) -> None:
-    done = run_cli("fit", tiny_experiment(), "--memory", "512M", "--tolerance", "32M", "--dry-run", "--out", out)
+    done = run_cli(
+        "fit",
+        tiny_experiment(),
+        "--memory",
+        "512M",
+        "--tolerance",
+        "32M",
+        "--dry-run",
+        "--out",
+        out,
+    )
     assert done.status == 0, done.text
     assert "sizes:   multiples of 32M up to it, 256M first" in done.stdout
     assert "trials:  34 at most" in done.stdout

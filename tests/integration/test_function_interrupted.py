@@ -1,4 +1,6 @@
-"""What --trim and --install-function leave behind when they are interrupted, time out, or are killed: nothing that is not said."""
+"""What --trim and --install-function leave behind when they are interrupted, time out, or are
+killed: nothing that is not said.
+"""
 
 import os
 import re
@@ -16,11 +18,11 @@ from harness import Cli, Done, wait_until
 from test_loadable_function import BIN, Server, account, data, nothing_is_left  # noqa: F401
 
 from dballoc.errors import Failure
-from dballoc.explain import function
-from dballoc.explain.function import LIBRARY, STATS, TRIM
-from dballoc.servers.credentials import Credentials
+from dballoc.explain.sources import loadable_function
+from dballoc.explain.sources.loadable_function import LIBRARY, STATS, TRIM
+from dballoc.servers.running.credentials import Credentials
 
-SLOW_BOOKS = Path(__file__).parents[1] / "native" / "slow_books.c"
+SLOW_STATISTICS = Path(__file__).parents[1] / "native" / "slow_statistics.c"
 
 
 class Slow:
@@ -46,22 +48,36 @@ class Slow:
         return any(TRIM in str(row[0]) and "SELECT" in str(row[0]) for row in self._running())
 
     def _running(self) -> list[tuple[Any, ...]]:
-        return self.server.ask("SELECT INFO FROM information_schema.PROCESSLIST WHERE ID <> CONNECTION_ID()")
+        return self.server.ask(
+            "SELECT INFO FROM information_schema.PROCESSLIST WHERE ID <> CONNECTION_ID()"
+        )
 
 
 @pytest.fixture(scope="module")
 def preload(home: Path) -> Path:
     """A malloc whose malloc_trim takes long."""
-    library = home / "libslow_books.so"
-    flags = ["-std=c17", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror", "-fno-builtin", "-fPIC", "-shared"]
-    subprocess.run(["cc", *flags, "-o", library, SLOW_BOOKS, "-ldl"], check=True)
+    library = home / "libslow_statistics.so"
+    flags = [
+        "-std=c17",
+        "-D_GNU_SOURCE",
+        "-O1",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-fno-builtin",
+        "-fPIC",
+        "-shared",
+    ]
+    subprocess.run(["cc", *flags, "-o", library, SLOW_STATISTICS, "-ldl"], check=True)
     library.chmod(0o755)
     return library
 
 
 @pytest.fixture(scope="module")
 def running(home: Path, data: Path, preload: Path) -> Iterator[Slow]:  # noqa: F811
-    assert Path(str(files("dballoc") / "_native" / f"lib{LIBRARY}")).exists(), "the tests run on the installed package"
+    assert Path(str(files("dballoc") / "_native" / f"lib{LIBRARY}")).exists(), (
+        "the tests run on the installed package"
+    )
     place = home / "slow"
     (place / "plugins").mkdir(parents=True)
     subprocess.run(["cp", "-a", data, place / "data"], check=True)
@@ -70,13 +86,30 @@ def running(home: Path, data: Path, preload: Path) -> Iterator[Slow]:  # noqa: F
     with (place / "log").open("wb") as log:
         process = subprocess.Popen(
             [
-                str(shutil.which("mariadbd", path=BIN)), "--no-defaults", f"--datadir={place / 'data'}",
-                f"--socket={place / 's'}", f"--pid-file={place / 'p'}", f"--plugin-dir={place / 'plugins'}",
-                "--skip-networking", "--innodb-buffer-pool-size=16M", "--innodb-log-file-size=4M", "--log-bin", "--server-id=1",
+                str(shutil.which("mariadbd", path=BIN)),
+                "--no-defaults",
+                f"--datadir={place / 'data'}",
+                f"--socket={place / 's'}",
+                f"--pid-file={place / 'p'}",
+                f"--plugin-dir={place / 'plugins'}",
+                "--skip-networking",
+                "--innodb-buffer-pool-size=16M",
+                "--innodb-log-file-size=4M",
+                "--log-bin",
+                "--server-id=1",
             ],
-            env={"PATH": os.environ["PATH"], "LD_PRELOAD": str(preload), "SLOW_TRIM": str(place / "go")},
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/", **account(),
-        )  # fmt: skip
+            env={
+                "PATH": os.environ["PATH"],
+                "LD_PRELOAD": str(preload),
+                "SLOW_TRIM": str(place / "go"),
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            cwd="/",
+            **account(),
+        )
     try:
         wait_until(lambda: (place / "s").exists() or process.poll() is not None)
         assert process.poll() is None, (place / "log").read_text()
@@ -87,7 +120,9 @@ def running(home: Path, data: Path, preload: Path) -> Iterator[Slow]:  # noqa: F
 
 
 @pytest.fixture
-def slow(running: Slow, command: Callable[..., "subprocess.Popen[str]"], run_cli: Cli) -> Iterator[Slow]:
+def slow(
+    running: Slow, command: Callable[..., "subprocess.Popen[str]"], run_cli: Cli
+) -> Iterator[Slow]:
     """With the function installed, and every trim waiting to be let."""
     running.again()
     installed = run_cli.end(command(running, "--install-function"))
@@ -104,7 +139,14 @@ def command(run_cli: Cli) -> Callable[..., "subprocess.Popen[str]"]:
     def start(slow: Slow, *words: str) -> "subprocess.Popen[str]":
         (run_cli.home / ".my.cnf").write_text("[client]\nuser=root\n")
         agreed = [] if "--json" in words else ["--yes"]
-        return run_cli.start("explain", "--pid", str(slow.server.pid), *words, *agreed, env={"HOME": str(run_cli.home)})
+        return run_cli.start(
+            "explain",
+            "--pid",
+            str(slow.server.pid),
+            *words,
+            *agreed,
+            env={"HOME": str(run_cli.home)},
+        )
 
     return start
 
@@ -115,7 +157,10 @@ def log_of(server: Server) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_trim_that_is_interrupted_drops_its_function(
-    slow: Slow, command: Callable[..., "subprocess.Popen[str]"], run_cli: Cli, number: signal.Signals
+    slow: Slow,
+    command: Callable[..., "subprocess.Popen[str]"],
+    run_cli: Cli,
+    number: signal.Signals,
 ) -> None:
     at_first = log_of(slow.server)
     trim = command(slow, "--trim")
@@ -150,18 +195,24 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pymysql, "connect", lambda **how: real(**{**how, "read_timeout": 2}))
 
 
-def test_a_trim_that_takes_longer_than_we_wait_drops_its_function(slow: Slow, impatient: None) -> None:
+def test_a_trim_that_takes_longer_than_we_wait_drops_its_function(
+    slow: Slow, impatient: None
+) -> None:
     at_first = log_of(slow.server)
     with pytest.raises(Failure, match=r"has not come to an end within \d+ s, and goes on"):
-        function.trim(slow.server.pid, Credentials("root"))
+        loadable_function.trim(slow.server.pid, Credentials(user="root"))
     assert slow.busy
     assert slow.server.functions == [STATS]
     assert log_of(slow.server) == at_first
 
 
-def test_what_cannot_be_dropped_is_said(slow: Slow, impatient: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that takes no more connections: in one line what stands, and the SQL that removes it."""
-    monkeypatch.setattr(function, "_PAUSE", 0.01)
+def test_what_cannot_be_dropped_is_said(
+    slow: Slow, impatient: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that takes no more connections: in one line what stands, and the SQL that removes
+    it.
+    """
+    monkeypatch.setattr(loadable_function, "_PAUSE", 0.01)
     real, connections = pymysql.connect, 0
 
     def once(**how: Any) -> Any:
@@ -173,7 +224,7 @@ def test_what_cannot_be_dropped_is_said(slow: Slow, impatient: None, monkeypatch
 
     monkeypatch.setattr(pymysql, "connect", once)
     with pytest.raises(Failure) as failure:
-        function.trim(slow.server.pid, Credentials("root"))
+        loadable_function.trim(slow.server.pid, Credentials(user="root"))
     said = str(failure.value)
     monkeypatch.undo()
     assert "Too many connections" in said
@@ -204,10 +255,12 @@ def test_what_a_killed_trim_leaves_is_said_by_the_next_look(
     assert "stands in the server" not in run_cli.end(command(slow, "--json")).stdout
 
 
-def test_an_interrupted_installation_leaves_nothing(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_installation_leaves_nothing(
+    slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Between CREATE FUNCTION and the end, and with the connection lost."""
-    who = Credentials("root")
-    function.remove(slow.server.pid, who)
+    who = Credentials(user="root")
+    loadable_function.remove(slow.server.pid, who)
     real = pymysql.cursors.Cursor.execute
 
     def interrupted(self: Any, sql: str, values: Any = None) -> int:
@@ -219,7 +272,7 @@ def test_an_interrupted_installation_leaves_nothing(slow: Slow, monkeypatch: pyt
 
     monkeypatch.setattr(pymysql.cursors.Cursor, "execute", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        function.install(slow.server.pid, who)
+        loadable_function.install(slow.server.pid, who)
     assert slow.server.functions == []
     assert list(slow.server.plugins.iterdir()) == []
     assert not slow.server.mapped

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from dballoc.errors import Failure
-from dballoc.host import custody as our_end
-from dballoc.host import guardian, machine, setting
-from dballoc.host.custody import Child, Custody, Exit
-from dballoc.host.setting import HostSetting
-from dballoc.host.user import server_user
+from dballoc.host.guardian import guardian
+from dballoc.host.guardian import guardian_client as our_end
+from dballoc.host.guardian.guardian_client import Child, Custody, Exit
+from dballoc.host.settings import machine_lock, writable_settings
+from dballoc.host.settings.writable_settings import HostSetting
+from dballoc.host.unprivileged.server_user import server_user
 
 pytestmark = pytest.mark.alone
 
@@ -26,13 +27,13 @@ LAST_PID = Path("/proc/sys/kernel/ns_last_pid")
 PARENT = """
 import sys
 from pathlib import Path
-from dballoc.host import machine
-from dballoc.host.custody import Custody
-from dballoc.host.setting import HostSetting
+from dballoc.host.settings import machine_lock
+from dballoc.host.guardian.guardian_client import Custody
+from dballoc.host.settings.writable_settings import HostSetting
 
 home = Path(sys.argv[1])
-stand_in = machine.Machine(home / "run", {"thp": HostSetting(str(home / "setting"), ("always", "madvise", "never"))})
-hold = machine.hold(stand_in, exclusive=True, what="a test")
+stand_in = machine_lock.Machine(home / "run", {"thp": HostSetting(str(home / "setting"), ("always", "madvise", "never"))})
+hold = machine_lock.hold(stand_in, exclusive=True, what="a test")
 custody = Custody(hold=hold, adopt=True)
 scratch = home / "scratch"
 custody.scratch(scratch)
@@ -49,7 +50,9 @@ sys.stdin.read()
 
 @dataclass(frozen=True)
 class Family:
-    """dballoc's stand-in with its guardian and two children of that, each a group with a child of its own."""
+    """dballoc's stand-in with its guardian and two children of that, each a group with a child of
+    its own.
+    """
 
     parent: "subprocess.Popen[str]"
     guardian: int
@@ -59,7 +62,7 @@ class Family:
     @property
     def setting(self) -> str:
         """The host setting, a file here."""
-        return setting.read_setting(str(self.home / "setting"))
+        return writable_settings.read_setting(str(self.home / "setting"))
 
 
 def alive(pid: int) -> bool:
@@ -99,9 +102,12 @@ def family(tmp_path: Path, package_path: Path) -> Iterator[Family]:
     """All of them, running."""
     (tmp_path / "setting").write_text("always")
     with subprocess.Popen(
-        [sys.executable, "-c", PARENT, tmp_path], env={**os.environ, "PYTHONPATH": str(package_path)},
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    ) as parent:  # fmt: skip
+        [sys.executable, "-c", PARENT, tmp_path],
+        env={**os.environ, "PYTHONPATH": str(package_path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as parent:
         assert parent.stdout is not None
         numbers = [int(word) for word in parent.stdout.readline().split()]
         made = Family(parent, numbers[0], numbers[1:], tmp_path)
@@ -116,7 +122,9 @@ def test_when_dballoc_is_killed_nothing_outlives_it(family: Family, number: sign
     family.parent.send_signal(number)
     family.parent.wait(10)
     assert until(lambda: not alive(family.guardian))
-    assert not any(group_of(child) for child in family.children), "children that ignore every polite signal, and theirs"
+    assert not any(group_of(child) for child in family.children), (
+        "children that ignore every polite signal, and theirs"
+    )
     assert family.setting == "always"
     assert not (family.home / "scratch").exists()
 
@@ -137,31 +145,38 @@ def test_what_a_terminal_sends_to_all_does_not_end_the_guardian(family: Family) 
 def test_when_the_guardian_itself_is_killed_the_kernel_kills_its_children(family: Family) -> None:
     os.kill(family.guardian, signal.SIGKILL)
     assert until(lambda: not any(alive(child) for child in family.children))
-    for child in family.children:  # the shells' own sleeps are dballoc's, once it sees that it has no guardian
+    for child in (
+        family.children
+    ):  # the shells' own sleeps are dballoc's, once it sees that it has no guardian
         for pid in group_of(child):
             os.kill(pid, signal.SIGKILL)
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Iterator[machine.Hold]:
+def host(tmp_path: Path) -> Iterator[machine_lock.Hold]:
     """The lock of a machine with a file for a setting, which is at ``always``."""
     (tmp_path / "enabled").write_text("always")
-    stand_in = machine.Machine(
-        tmp_path / "run", {"thp": HostSetting(str(tmp_path / "enabled"), ("always", "madvise", "never"))}
+    stand_in = machine_lock.Machine(
+        tmp_path / "run",
+        {"thp": HostSetting(str(tmp_path / "enabled"), ("always", "madvise", "never"))},
     )
-    made = machine.hold(stand_in, exclusive=True, what="a test")
+    made = machine_lock.hold(stand_in, exclusive=True, what="a test")
     assert made
     yield made
     made.release()
 
 
-def test_when_the_guardian_is_killed_dballoc_restores_the_host(host: machine.Hold, tmp_path: Path) -> None:
+def test_when_the_guardian_is_killed_dballoc_restores_the_host(
+    host: machine_lock.Hold, tmp_path: Path
+) -> None:
     with Custody(hold=host) as custody:
         custody.set("thp", "never")
         os.kill(custody._process.pid, signal.SIGKILL)
-        with pytest.raises(Failure, match="dballoc's guardian process was killed; its servers ended with it"):
+        with pytest.raises(
+            Failure, match="dballoc's guardian process was killed; its servers ended with it"
+        ):
             custody.scratch(tmp_path / "x")
-    assert setting.read_setting(str(tmp_path / "enabled")) == "always"
+    assert writable_settings.read_setting(str(tmp_path / "enabled")) == "always"
 
 
 ENV = {"PATH": "/usr/bin:/bin"}
@@ -176,9 +191,15 @@ def custody() -> Iterator[Custody]:
 
 @pytest.mark.parametrize(
     ("script", "status", "words"),
-    [("exit 3", 3, "exit status 3"), ("kill -SEGV $$", -11, "SIGSEGV"), ("true", 0, "exit status 0")],
+    [
+        ("exit 3", 3, "exit status 3"),
+        ("kill -SEGV $$", -11, "SIGSEGV"),
+        ("true", 0, "exit status 0"),
+    ],
 )
-def test_how_a_child_ended(custody: Custody, tmp_path: Path, script: str, status: int, words: str) -> None:
+def test_how_a_child_ended(
+    custody: Custody, tmp_path: Path, script: str, status: int, words: str
+) -> None:
     done = custody.spawn(["/bin/sh", "-c", script], ENV, tmp_path / "log").wait(20)
     assert done is not None
     assert (done.status, done.words) == (status, words)
@@ -198,9 +219,15 @@ def test_a_child_gets_the_environment_given_and_no_more(custody: Custody, tmp_pa
 
 
 def test_a_child_inherits_no_descriptor(custody: Custody, tmp_path: Path) -> None:
-    # The guardian's socket in a server's hands would keep it alive; the directory's lock would stay locked.
+    # The guardian's socket in a server's hands would keep it alive; the directory's lock would stay
+    # locked.
     custody.spawn(["/bin/ls", "/proc/self/fd"], ENV, tmp_path / "log").wait(20)
-    assert (tmp_path / "log").read_text().split() == ["0", "1", "2", "3"]  # 3: ls reads the directory
+    assert (tmp_path / "log").read_text().split() == [
+        "0",
+        "1",
+        "2",
+        "3",
+    ]  # 3: ls reads the directory
 
 
 def test_what_cannot_start_is_said(custody: Custody, tmp_path: Path) -> None:
@@ -209,20 +236,30 @@ def test_what_cannot_start_is_said(custody: Custody, tmp_path: Path) -> None:
 
 
 def test_a_stubborn_child_is_killed_after_its_time(custody: Custody, tmp_path: Path) -> None:
-    child = custody.spawn(["/bin/sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.01; done"], ENV, tmp_path / "log")
+    child = custody.spawn(
+        ["/bin/sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.01; done"],
+        ENV,
+        tmp_path / "log",
+    )
     assert until(lambda: (tmp_path / "log").read_text() == "up\n")
     assert child.poll() is None
     assert child.stop(signal.SIGTERM, 0.2).words == "SIGKILL"
 
 
 def test_a_polite_child_ends_by_itself(custody: Custody, tmp_path: Path) -> None:
-    child = custody.spawn(["/bin/sh", "-c", "trap 'exit 7' TERM; echo up; while :; do sleep 0.01; done"], ENV, tmp_path / "log")
+    child = custody.spawn(
+        ["/bin/sh", "-c", "trap 'exit 7' TERM; echo up; while :; do sleep 0.01; done"],
+        ENV,
+        tmp_path / "log",
+    )
     assert until(lambda: (tmp_path / "log").read_text() == "up\n")
     assert child.stop(signal.SIGTERM, 20).status == 7
 
 
 def test_a_child_that_has_ended_is_never_signalled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its number may be someone else's by now. Only a child that is not yet reaped is signalled: that number is taken."""
+    """Its number may be someone else's by now. Only a child that is not yet reaped is signalled:
+    that number is taken.
+    """
     sent: list[tuple[int, int]] = []
     monkeypatch.setattr(os, "killpg", lambda pid, number: sent.append((pid, number)))
     process = subprocess.Popen(["/bin/sleep", "1000"], start_new_session=True)
@@ -248,10 +285,15 @@ def test_stopping_a_child_that_has_ended_tells_how_it_did(custody: Custody, tmp_
 
 
 @pytest.mark.skipif(
-    not os.access(LAST_PID, os.W_OK), reason="needs to say which PID comes next: root, and a kernel with checkpoint/restore"
+    not os.access(LAST_PID, os.W_OK),
+    reason="needs to say which PID comes next: root, and a kernel with checkpoint/restore",
 )
-def test_a_child_with_the_pid_of_an_earlier_one_is_another(custody: Custody, tmp_path: Path) -> None:
-    """The kernel gives all PIDs and begins again, after 32,768 processes by default: a night's campaign comes round."""
+def test_a_child_with_the_pid_of_an_earlier_one_is_another(
+    custody: Custody, tmp_path: Path
+) -> None:
+    """The kernel gives all PIDs and begins again, after 32,768 processes by default: a night's
+    campaign comes round.
+    """
     first = custody.spawn(["/bin/sh", "-c", "exit 3"], ENV, tmp_path / "log")
     assert (done := first.wait(20)) is not None
     assert done.status == 3
@@ -272,41 +314,66 @@ def test_a_child_with_the_pid_of_an_earlier_one_is_another(custody: Custody, tmp
     assert first.poll() == done
 
 
-def test_settings_are_restored_on_demand_and_only_once(host: machine.Hold, tmp_path: Path) -> None:
+def test_settings_are_restored_on_demand_and_only_once(
+    host: machine_lock.Hold, tmp_path: Path
+) -> None:
     with Custody(hold=host) as custody:
         custody.set("thp", "never")
         custody.restore()
-        assert setting.read_setting(str(tmp_path / "enabled")) == "always"
+        assert writable_settings.read_setting(str(tmp_path / "enabled")) == "always"
         # What the user changes afterwards is the user's.
         (tmp_path / "enabled").write_text("madvise")
-    assert setting.read_setting(str(tmp_path / "enabled")) == "madvise"
+    assert writable_settings.read_setting(str(tmp_path / "enabled")) == "madvise"
 
 
 def test_a_setting_in_the_kernels_notation(tmp_path: Path) -> None:
     path = tmp_path / "enabled"
-    for text, value in (("always [madvise] never\n", "madvise"), ("[always] madvise never", "always"), ("42\n", "42")):
+    for text, value in (
+        ("always [madvise] never\n", "madvise"),
+        ("[always] madvise never", "always"),
+        ("42\n", "42"),
+    ):
         path.write_text(text)
-        assert setting.read_setting(str(path)) == value
+        assert writable_settings.read_setting(str(path)) == value
 
 
-def test_more_open_files_than_allowed_are_refused_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_open_files_than_allowed_are_refused_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(guardian.resource, "getrlimit", lambda what: (1024, 4096))
-    with pytest.raises(OSError, match=r"it needs 5000 open files, the hard limit is 4096; raise it \(ulimit -Hn"):
+    with pytest.raises(
+        OSError, match=r"it needs 5000 open files, the hard limit is 4096; raise it \(ulimit -Hn"
+    ):
         guardian.Guardian(sock=None).do_spawn(["/bin/true"], {}, str(tmp_path / "log"), nofile=5000)
 
 
 @pytest.mark.usefixtures("needs_root")
 def test_a_server_is_an_unprivileged_user_without_groups(custody: Custody, tmp_path: Path) -> None:
     done = custody.spawn(
-        ["/bin/cat", "/proc/self/status"], ENV, tmp_path / "log", uid=server_user().uid, gid=server_user().uid, cpus=[0], nofile=5000,
-        oom_score_adj=800, thp_disable=True,
-    ).wait(20)  # fmt: skip
+        ["/bin/cat", "/proc/self/status"],
+        ENV,
+        tmp_path / "log",
+        uid=server_user().uid,
+        gid=server_user().uid,
+        cpus=[0],
+        nofile=5000,
+        oom_score_adj=800,
+        thp_disable=True,
+    ).wait(20)
     assert done is not None
     assert done.status == 0
-    said = dict(line.split(":\t", 1) for line in (tmp_path / "log").read_text().splitlines() if ":\t" in line)
+    said = dict(
+        line.split(":\t", 1)
+        for line in (tmp_path / "log").read_text().splitlines()
+        if ":\t" in line
+    )
     assert set(said["Uid"].split()) == set(said["Gid"].split()) == {str(server_user().uid)}
-    assert (said["Groups"].strip(), int(said["CapEff"], 16), said["Cpus_allowed_list"]) == ("", 0, "0")
+    assert (said["Groups"].strip(), int(said["CapEff"], 16), said["Cpus_allowed_list"]) == (
+        "",
+        0,
+        "0",
+    )
     assert said.get("THP_enabled", "0") == "0"
     assert said["NoNewPrivs"].strip() == "1"
 
@@ -341,7 +408,9 @@ def test_what_no_program_can_be_given_is_one_line_and_ends_nothing(
 
 
 def test_an_environment_as_large_as_the_kernel_takes(custody: Custody, tmp_path: Path) -> None:
-    """A datagram between the two is refused from about 200 kB on; the kernel takes 2 MB, and 128 kB of each."""
+    """A datagram between the two is refused from about 200 kB on; the kernel takes 2 MB, and 128 kB
+    of each.
+    """
     large = {f"V{number:02}": "x" * 120_000 for number in range(15)}
     done = custody.spawn(["/usr/bin/env"], large, tmp_path / "log").wait(20)
     assert done is not None
@@ -358,38 +427,50 @@ def test_an_environment_as_large_as_the_kernel_takes(custody: Custody, tmp_path:
         b"[" * 50_000, b'{"id": 1000, "do": "spawn", "with": {"argv": ["/bin/true"], "env": {}, "stdout": "/a\\u0000b"}}',
     ],
 )  # fmt: skip
-def test_a_request_that_is_none_does_not_end_it(custody: Custody, tmp_path: Path, request_: bytes) -> None:
+def test_a_request_that_is_none_does_not_end_it(
+    custody: Custody, tmp_path: Path, request_: bytes
+) -> None:
     custody._sock.send(request_)
     done = custody.spawn(["/bin/sh", "-c", "exit 3"], ENV, tmp_path / "log").wait(20)
     assert done is not None
     assert done.status == 3
 
 
-def test_it_writes_no_setting_that_is_not_known(host: machine.Hold, tmp_path: Path) -> None:
+def test_it_writes_no_setting_that_is_not_known(host: machine_lock.Hold, tmp_path: Path) -> None:
     (tmp_path / "other").write_text("x")
     with Custody(hold=host) as custody:
-        for name, value in ((str(tmp_path / "other"), "never"), ("../other", "never"), ("thp", "no such mode")):
+        for name, value in (
+            (str(tmp_path / "other"), "never"),
+            ("../other", "never"),
+            ("thp", "no such mode"),
+        ):
             with pytest.raises(Failure, match="is nothing that dballoc sets"):
                 custody.set(name, value)
     assert (tmp_path / "other").read_text() == "x"
-    assert setting.read_setting(str(tmp_path / "enabled")) == "always"
+    assert writable_settings.read_setting(str(tmp_path / "enabled")) == "always"
 
 
-def test_without_the_lock_to_itself_it_changes_nothing(custody: Custody, tmp_path: Path, host: machine.Hold) -> None:
+def test_without_the_lock_to_itself_it_changes_nothing(
+    custody: Custody, tmp_path: Path, host: machine_lock.Hold
+) -> None:
     with pytest.raises(Failure, match="cannot set thp to never: the machine's lock is not held"):
         custody.set("thp", "never")
     host.release()
-    shared = machine.hold(host.machine, exclusive=False, what="a test")
-    with Custody(hold=shared) as another, pytest.raises(Failure, match="the machine's lock is not held"):
+    shared = machine_lock.hold(host.machine, exclusive=False, what="a test")
+    with (
+        Custody(hold=shared) as another,
+        pytest.raises(Failure, match="the machine's lock is not held"),
+    ):
         another.set("thp", "never")
     assert shared
     shared.release()
-    assert setting.read_setting(str(tmp_path / "enabled")) == "always"
+    assert writable_settings.read_setting(str(tmp_path / "enabled")) == "always"
 
 
 # -- children of children ------------------------------------------------------------------------------------------------------
 
-# A shell whose grandchild has a session of its own and ignores what is polite; the shell goes on until it is told to end.
+# A shell whose grandchild has a session of its own and ignores what is polite; the shell goes on
+# until it is told to end.
 DAEMON = """
 import os, signal, sys, time
 for n in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
@@ -434,7 +515,9 @@ def test_what_a_child_that_ends_by_itself_leaves_behind(custody: Custody, tmp_pa
     assert not alive(daemon)
 
 
-def test_what_dies_behind_a_living_child_is_no_zombie_of_the_guardian(custody: Custody, tmp_path: Path) -> None:
+def test_what_dies_behind_a_living_child_is_no_zombie_of_the_guardian(
+    custody: Custody, tmp_path: Path
+) -> None:
     child, daemon = daemon_of(custody, tmp_path, "first", "stay")
     os.kill(daemon, signal.SIGKILL)
     assert until(lambda: not alive(daemon))
@@ -443,13 +526,17 @@ def test_what_dies_behind_a_living_child_is_no_zombie_of_the_guardian(custody: C
     assert until(lambda: not Path(f"/proc/{daemon}").exists()), "reaped"
 
 
-def test_what_runs_away_from_its_child_by_forking_again_and_again(custody: Custody, tmp_path: Path) -> None:
+def test_what_runs_away_from_its_child_by_forking_again_and_again(
+    custody: Custody, tmp_path: Path
+) -> None:
     """Each is another process in another session, and its parent is gone at once."""
     runaway = (
         "import os, sys, time\nif os.fork() == 0:\n  while True:\n    os.setsid()\n"
         "    with open(sys.argv[1], 'a') as f: f.write('x')\n    if os.fork(): os._exit(0)\ntime.sleep(0.3)"
     )
-    assert custody.spawn([sys.executable, "-c", runaway, str(tmp_path / "beats")], ENV, tmp_path / "log").wait(20)
+    assert custody.spawn(
+        [sys.executable, "-c", runaway, str(tmp_path / "beats")], ENV, tmp_path / "log"
+    ).wait(20)
     beats = (tmp_path / "beats").stat().st_size
     assert beats > 10
     assert not until(lambda: (tmp_path / "beats").stat().st_size > beats, patience=0.3)
@@ -461,14 +548,18 @@ def test_at_the_end_nothing_of_any_child_is_left(tmp_path: Path) -> None:
     assert not any(map(alive, daemons))
 
 
-def test_when_dballoc_is_killed_no_grandchild_outlives_it(tmp_path: Path, package_path: Path) -> None:
+def test_when_dballoc_is_killed_no_grandchild_outlives_it(
+    tmp_path: Path, package_path: Path
+) -> None:
     parent, _, daemon = orphanage(tmp_path, package_path)
     parent.kill()
     parent.wait(20)
     assert until(lambda: not alive(daemon))
 
 
-def test_when_the_guardian_is_killed_dballoc_ends_its_grandchildren(tmp_path: Path, package_path: Path) -> None:
+def test_when_the_guardian_is_killed_dballoc_ends_its_grandchildren(
+    tmp_path: Path, package_path: Path
+) -> None:
     parent, guardian_, daemon = orphanage(tmp_path, package_path)
     os.kill(guardian_, signal.SIGKILL)
     assert parent.stdin is not None
@@ -482,7 +573,7 @@ ORPHANAGE = """
 import subprocess, sys, time
 from pathlib import Path
 from dballoc.errors import Failure
-from dballoc.host.custody import Custody
+from dballoc.host.guardian.guardian_client import Custody
 
 home, daemon = Path(sys.argv[1]), sys.argv[2]
 own = subprocess.Popen(["/bin/sleep", "1000"])
@@ -502,9 +593,12 @@ except Failure:
 def orphanage(home: Path, package_path: Path) -> "tuple[subprocess.Popen[str], int, int]":
     """dballoc's stand-in, its guardian, and a daemon of a child's."""
     parent = subprocess.Popen(
-        [sys.executable, "-c", ORPHANAGE, home, DAEMON], env={**os.environ, "PYTHONPATH": str(package_path)},
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [sys.executable, "-c", ORPHANAGE, home, DAEMON],
+        env={**os.environ, "PYTHONPATH": str(package_path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     assert parent.stdout is not None
     guardian_, daemon = (int(word) for word in parent.stdout.readline().split())
     assert alive(daemon)
@@ -515,7 +609,10 @@ def orphanage(home: Path, package_path: Path) -> "tuple[subprocess.Popen[str], i
 
 
 def test_a_guardian_that_hangs_at_its_end_does_not_hang_dballoc(
-    host: machine.Hold, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    host: machine_lock.Hold,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     for name in ("_END", "_ANSWER"):
         monkeypatch.setattr(our_end, name, 0.3)
@@ -529,27 +626,31 @@ def test_a_guardian_that_hangs_at_its_end_does_not_hang_dballoc(
     os.kill(custody._process.pid, signal.SIGSTOP)
     custody.close()
     assert "dballoc: its guardian process hangs, and is killed" in capsys.readouterr().err
-    assert setting.read_setting(str(tmp_path / "enabled")) == "always"
+    assert writable_settings.read_setting(str(tmp_path / "enabled")) == "always"
     assert not (tmp_path / "scratch").exists()
     assert until(lambda: not alive(child.pid))
 
 
 def test_a_guardian_that_does_not_answer_is_a_failure(
-    host: machine.Hold, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    host: machine_lock.Hold, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Custody(hold=host) as custody:
         custody.set("thp", "never")
         os.kill(custody._process.pid, signal.SIGSTOP)
         monkeypatch.setattr(our_end, "_ANSWER", 0.2)
-        with pytest.raises(Failure, match="guardian process did not answer for 0 s; run the same command to resume"):
+        with pytest.raises(
+            Failure, match="guardian process did not answer for 0 s; run the same command to resume"
+        ):
             custody.restore()
-        assert setting.read_setting(str(tmp_path / "enabled")) == "always"
+        assert writable_settings.read_setting(str(tmp_path / "enabled")) == "always"
 
 
 def test_host_state_is_restored_before_anyone_is_waited_for(
-    host: machine.Hold, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    host: machine_lock.Hold, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A child that is stuck in the kernel does not die of SIGKILL: here it is one that is never found dead."""
+    """A child that is stuck in the kernel does not die of SIGKILL: here it is one that is never
+    found dead.
+    """
     process = subprocess.Popen(["/bin/sleep", "1000"], start_new_session=True)
     ours = guardian.Guardian(None, host.directory, dict(host.machine.settings))
     monkeypatch.setattr(ours, "send", lambda message: None)
@@ -558,7 +659,9 @@ def test_host_state_is_restored_before_anyone_is_waited_for(
     at_the_wait: list[str] = []
     monkeypatch.setattr(guardian, "END_PATIENCE", 0.2)
     monkeypatch.setattr(
-        guardian.reaping, "reaped", lambda pid: at_the_wait.append(setting.read_setting(str(tmp_path / "enabled")))
+        guardian.reaping,
+        "reaped",
+        lambda pid: at_the_wait.append(writable_settings.read_setting(str(tmp_path / "enabled"))),
     )
     said: list[str] = []
     monkeypatch.setattr(guardian, "complain", said.append)
@@ -567,5 +670,7 @@ def test_host_state_is_restored_before_anyone_is_waited_for(
     ours.end()
     process.wait()
     assert set(at_the_wait) == {"always"}
-    assert said == [f"process {process.pid} does not die, SIGKILL included; it is stuck in the kernel"]
+    assert said == [
+        f"process {process.pid} does not die, SIGKILL included; it is stuck in the kernel"
+    ]
     assert not (tmp_path / "scratch").exists()

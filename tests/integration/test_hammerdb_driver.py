@@ -1,4 +1,6 @@
-"""TPC-C by HammerDB: the scripts in a real Tcl, against a real server, in front of a stand-in (hammerdbcli.tcl)."""
+"""TPC-C by HammerDB: the scripts in a real Tcl, against a real server, in front of a stand-in
+(hammerdbcli.tcl).
+"""
 
 import os
 import shutil
@@ -10,7 +12,12 @@ import pytest
 from harness import Cli, Experiment, rows, wait_until
 
 GLIBC = [{"name": "glibc"}]
-SMALL = {"workloads": ["tpcc"], "load": {"options": {"warehouses": "2"}}, "variant": GLIBC, "time": {"idle": "0s"}}
+SMALL = {
+    "workloads": ["tpcc"],
+    "load": {"options": {"warehouses": "2"}},
+    "variant": GLIBC,
+    "time": {"idle": "0s"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -26,14 +33,17 @@ def installed(home: Path) -> dict[str, str]:
     return {"PATH": f"{directory}:{os.environ['PATH']}"}
 
 
-def test_a_campaign(run_cli: Cli, tiny_experiment: Experiment, out: Path, installed: dict[str, str]) -> None:
+def test_a_campaign(
+    run_cli: Cli, tiny_experiment: Experiment, out: Path, installed: dict[str, str]
+) -> None:
     file_ = tiny_experiment(**SMALL, threads=[2, 3])
     done = run_cli("bench", file_, "--out", out, "--report", env=installed)
     assert done.status == 0, done.text
     levels = rows(out, "SELECT * FROM step WHERE kind = 'level' ORDER BY trial, step")
     assert [r["threads"] for r in levels] == [2, 3, 2, 3]
     for row in levels:
-        # The stand-in's client commits once and rolls back once a turn, with one update and one read.
+        # The stand-in's client commits once and rolls back once a turn, with one update and one
+        # read.
         assert row["events"] > 50
         assert row["queries"] == pytest.approx(3 * row["events"], rel=0.02)
         assert row["seconds"] < 2 + 10
@@ -56,7 +66,9 @@ def test_a_campaign(run_cli: Cli, tiny_experiment: Experiment, out: Path, instal
     assert "changed since its trials ran" in again.stderr
 
 
-def test_a_duet(run_cli: Cli, tiny_experiment: Experiment, out: Path, installed: dict[str, str]) -> None:
+def test_a_duet(
+    run_cli: Cli, tiny_experiment: Experiment, out: Path, installed: dict[str, str]
+) -> None:
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("a duet needs two CPUs")
     duet = {"warmup": "1s", "slice": "1s", "pairs": 2, "threads": 8}
@@ -91,7 +103,9 @@ def test_data_that_it_cannot_make(
     file_ = tiny_experiment(**{**SMALL, "load": {"options": {"warehouses": "5"}}})
     done = run_cli("bench", file_, "--out", out, env=installed)
     assert done.status == 2, done.text
-    assert done.stderr.startswith("dballoc: workload 'tpcc': Error in Virtual User 1: mysqlconnect/db server: Access denied")
+    assert done.stderr.startswith(
+        "dballoc: workload 'tpcc': Error in Virtual User 1: mysqlconnect/db server: Access denied"
+    )
     assert done.stderr.count("\n") == 1
 
 
@@ -104,7 +118,10 @@ def test_clients_that_do_nothing_are_a_fault(
     assert done.status == 1, done.text
     faults = rows(out, "SELECT fault, fault_text FROM trial")
     assert [f["fault"] for f in faults] == ["client"] * len(faults)
-    assert "2 of HammerDB's 2 clients were connected and did nothing after 45 s" in faults[0]["fault_text"]
+    assert (
+        "2 of HammerDB's 2 clients were connected and did nothing after 45 s"
+        in faults[0]["fault_text"]
+    )
 
 
 def test_nothing_of_it_is_left_when_dballoc_is_killed(
@@ -112,7 +129,10 @@ def test_nothing_of_it_is_left_when_dballoc_is_killed(
 ) -> None:
     file_ = tiny_experiment(**{**SMALL, "time": {"idle": "0s", "level": "60s"}})
     process = run_cli.start("bench", file_, "--out", out, env=installed)
-    wait_until(lambda: bool(_stand_ins()) and bool(list((out / "trials").glob("*/intervals-01-level*"))), 60)
+    wait_until(
+        lambda: bool(_stand_ins()) and bool(list((out / "trials").glob("*/intervals-01-level*"))),
+        60,
+    )
     process.kill()
     run_cli.end(process)
     wait_until(lambda: not _stand_ins(), 20)
@@ -120,7 +140,11 @@ def test_nothing_of_it_is_left_when_dballoc_is_killed(
 
 def _stand_ins() -> list[psutil.Process]:
     """Every hammerdbcli, and every client that it started."""
-    found = [p for p in psutil.process_iter(["cmdline"]) if any("hammerdbcli" in w for w in p.info["cmdline"] or [])]
+    found = [
+        p
+        for p in psutil.process_iter(["cmdline"])
+        if any("hammerdbcli" in w for w in p.info["cmdline"] or [])
+    ]
     return [q for p in found for q in (p, *_children(p))]
 
 

@@ -1,4 +1,6 @@
-"""The host's settings outlive nobody: not two campaigns at once, nor ``kill -9`` of dballoc and its guardian at any moment."""
+"""The host's settings outlive nobody: not two campaigns at once, nor ``kill -9`` of dballoc and its
+guardian at any moment.
+"""
 
 import os
 import random
@@ -13,8 +15,8 @@ from pathlib import Path
 import pytest
 from harness import Cli, Experiment, processes_of, rows, server_pid, thp_mode, wait_until
 
-from dballoc.host import machine, thp
-from dballoc.host.setting import HostSetting, read_setting
+from dballoc.host.settings import machine_lock, thp
+from dballoc.host.settings.writable_settings import HostSetting, read_setting
 
 pytestmark = [pytest.mark.alone, pytest.mark.usefixtures("needs_root")]
 
@@ -23,13 +25,13 @@ SWITCHING = """
 import random, sys
 from pathlib import Path
 from dballoc.errors import Failure
-from dballoc.host import machine
-from dballoc.host.custody import Custody
-from dballoc.host.setting import HostSetting
+from dballoc.host.settings import machine_lock
+from dballoc.host.guardian.guardian_client import Custody
+from dballoc.host.settings.writable_settings import HostSetting
 
 home = Path(sys.argv[1])
-stand_in = machine.Machine(home / "run", {"thp": HostSetting(str(home / "enabled"), ("always", "madvise", "never"))})
-hold = machine.hold(stand_in, exclusive=True, what="a test")
+stand_in = machine_lock.Machine(home / "run", {"thp": HostSetting(str(home / "enabled"), ("always", "madvise", "never"))})
+hold = machine_lock.hold(stand_in, exclusive=True, what="a test")
 try:
     with Custody(hold=hold, adopt=True) as custody:
         custody.set("thp", "never")
@@ -51,20 +53,28 @@ def has_ended(pid: int) -> bool:
         return True
 
 
-@pytest.mark.parametrize("victims", [("dballoc",), ("guardian",), ("dballoc", "guardian"), ("guardian", "dballoc")])
-def test_killed_at_any_moment_the_setting_is_put_back(tmp_path: Path, package_path: Path, victims: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "victims", [("dballoc",), ("guardian",), ("dballoc", "guardian"), ("guardian", "dballoc")]
+)
+def test_killed_at_any_moment_the_setting_is_put_back(
+    tmp_path: Path, package_path: Path, victims: tuple[str, ...]
+) -> None:
     seed = int(os.environ.get("DBALLOC_TEST_SEED", random.randrange(10**6)))
     print(f"DBALLOC_TEST_SEED={seed}")
     chance = random.Random(seed)
     enabled = tmp_path / "enabled"
     enabled.write_text("always")
-    stand_in = machine.Machine(tmp_path / "run", {"thp": HostSetting(str(enabled), ("always", "madvise", "never"))})
+    stand_in = machine_lock.Machine(
+        tmp_path / "run", {"thp": HostSetting(str(enabled), ("always", "madvise", "never"))}
+    )
     left: Counter[str] = Counter()
     for _ in range(12):
         with subprocess.Popen(
-            [sys.executable, "-c", SWITCHING, tmp_path], env={**os.environ, "PYTHONPATH": str(package_path)},
-            stdout=subprocess.PIPE, text=True,
-        ) as dballoc:  # fmt: skip
+            [sys.executable, "-c", SWITCHING, tmp_path],
+            env={**os.environ, "PYTHONPATH": str(package_path)},
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as dballoc:
             assert dballoc.stdout is not None
             pids = {"dballoc": dballoc.pid, "guardian": int(dballoc.stdout.readline())}
             time.sleep(chance.random() * 0.03)
@@ -74,14 +84,18 @@ def test_killed_at_any_moment_the_setting_is_put_back(tmp_path: Path, package_pa
         wait_until(lambda guardian=pids["guardian"]: has_ended(guardian))
         left[read_setting(str(enabled))] += 1
         if len(victims) == 1:
-            assert read_setting(str(enabled)) == "always", "the one that was not killed has put it back"
-        held = machine.hold(stand_in, exclusive=chance.random() < 0.5, what="the next")
+            assert read_setting(str(enabled)) == "always", (
+                "the one that was not killed has put it back"
+            )
+        held = machine_lock.hold(stand_in, exclusive=chance.random() < 0.5, what="the next")
         assert held
         held.release()
         assert read_setting(str(enabled)) == "always"
     assert sum(left.values()) == 12
     if len(victims) == 2:
-        assert left["never"] + left["madvise"] > 0, "not one kill struck while it was changed: the test has shown nothing"
+        assert left["never"] + left["madvise"] > 0, (
+            "not one kill struck while it was changed: the test has shown nothing"
+        )
 
 
 # -- the real one --------------------------------------------------------------------------------------------------------------
@@ -123,7 +137,7 @@ def test_two_campaigns_at_once_do_not_meet(
     modes = {(r["variant"], r["thp"].partition(",")[0]) for r in rows(out, "SELECT * FROM trial")}
     assert modes == {("glibc", thp.mode()), ("other", other_mode)}
     assert thp_mode() == before
-    assert not list(machine.THIS.directory.glob("holder-*"))
+    assert not list(machine_lock.THIS.directory.glob("holder-*"))
 
 
 @pytest.mark.parametrize("who", ["doctor", "bench"])

@@ -1,4 +1,6 @@
-"""A server in a user namespace whose root is hostile: every file that its process names becomes a trap while root looks at it."""
+"""A server in a user namespace whose root is hostile: every file that its process names becomes a
+trap while root looks at it.
+"""
 
 import os
 import resource
@@ -33,7 +35,9 @@ def nothing_is_left() -> None:
 
 @pytest.fixture(scope="module")
 def canary(home: Path, needs_root: None) -> Path:
-    """A directory of the host's that no container may read or write: a file, and what it is at first."""
+    """A directory of the host's that no container may read or write: a file, and what it is at
+    first.
+    """
     place = home / "host-only"
     place.mkdir(mode=0o755)
     (place / "canary").write_text(CANARY)
@@ -65,7 +69,11 @@ def trap(home: Path, canary: Path, request: pytest.FixtureRequest) -> Iterator[I
     with (image / "etc/my.cnf").open("a") as options:
         options.write("plugin-dir=/plugins\n")
     for server in run_container(home, image, "pivot", str(A_USER)):
-        for path in [image / "etc/my.cnf", image / "srv/mariadbd", *(image / "inside/lib").iterdir()]:
+        for path in [
+            image / "etc/my.cnf",
+            image / "srv/mariadbd",
+            *(image / "inside/lib").iterdir(),
+        ]:
             path.unlink()
             request.param(path, canary)
         request.param(image / "plugins/dballoc_udf.so", canary)
@@ -76,8 +84,12 @@ def trap(home: Path, canary: Path, request: pytest.FixtureRequest) -> Iterator[I
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)
-def test_no_verb_hangs_follows_or_tells(run_cli: Cli, trap: Inside, canary: Path, verb: tuple[str, ...]) -> None:
-    before = sorted((path.name, path.read_text(), path.stat().st_mtime_ns) for path in canary.iterdir())
+def test_no_verb_hangs_follows_or_tells(
+    run_cli: Cli, trap: Inside, canary: Path, verb: tuple[str, ...]
+) -> None:
+    before = sorted(
+        (path.name, path.read_text(), path.stat().st_mtime_ns) for path in canary.iterdir()
+    )
     began = time.monotonic()
     done = run_cli(*verb, str(trap.pid))
     assert time.monotonic() - began < PATIENCE
@@ -86,7 +98,10 @@ def test_no_verb_hangs_follows_or_tells(run_cli: Cli, trap: Inside, canary: Path
     assert CANARY not in done.text
     assert done.status in (0, 1, 2)
     assert done.status == 0 or len(done.stderr.splitlines()) == 1, done.stderr
-    assert sorted((path.name, path.read_text(), path.stat().st_mtime_ns) for path in canary.iterdir()) == before
+    assert (
+        sorted((path.name, path.read_text(), path.stat().st_mtime_ns) for path in canary.iterdir())
+        == before
+    )
     # KiB, of the largest child so far.
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 2 << 20
 

@@ -1,4 +1,5 @@
-"""A server that plants links, pipes and set-user-ID programs wherever it may write: what is root's stays as it was.
+"""A server that plants links, pipes and set-user-ID programs wherever it may write: what is root's
+stays as it was.
 
 The server is a script in front of the real one. It runs as the server user, once for each start.
 """
@@ -13,14 +14,12 @@ from pathlib import Path
 import pytest
 from harness import A_USER, Cli, Experiment, rows
 
-from dballoc.host.ownership import hand_over, remove, take_back, take_files
-from dballoc.host.user import ServerUser, server_user
+from dballoc.host.unprivileged.ownership import hand_over, remove, take_back, take_files
+from dballoc.host.unprivileged.server_user import ServerUser, server_user
 from dballoc.servers import build as find_build
 
 # What dballoc writes, or has written, beside a server's socket and its data.
-NAMES = (
-    "client.cnf sysbench.cnf init.sql rehearsal.txt printed.txt workload-own.lua copy.log server.log mysqld.log bootstrap.sql"
-)
+NAMES = "client.cnf sysbench.cnf init.sql rehearsal.txt printed.txt workload-own.lua copy.log server.log mysqld.log bootstrap.sql"
 HOSTILE = """#!/bin/sh
 case " $* " in *" --version "*|*" --help "*|*" --validate-config "*) exec {real} "$@";; esac
 for word; do
@@ -58,7 +57,9 @@ class Canary:
         for path in (self.file, self.directory, *sorted(self.directory.iterdir())):
             status = path.lstat()
             content = path.read_bytes() if path.is_file() else b""
-            found.append((str(path), status.st_uid, status.st_gid, status.st_mode, status.st_mtime, content))
+            found.append(
+                (str(path), status.st_uid, status.st_gid, status.st_mode, status.st_mtime, content)
+            )
         return found
 
 
@@ -84,8 +85,10 @@ def hostile(home: Path, canary: Canary) -> Iterator[Path]:
     (place / "share").symlink_to(real.share)
     script = place / "bin" / "mariadbd"
     script.write_text(
-        HOSTILE.format(real=real.executable, names=NAMES, canary=canary.file, directory=canary.directory)
-    )  # fmt: skip
+        HOSTILE.format(
+            real=real.executable, names=NAMES, canary=canary.file, directory=canary.directory
+        )
+    )
     script.chmod(0o755)
     yield place
     shutil.rmtree(place)
@@ -104,14 +107,21 @@ def others(place: Path) -> list[str]:
 
 
 def test_a_campaign_under_it(
-    run_cli: Cli, tiny_experiment: Experiment, fresh_directory: Callable[[], Path], canary: Canary, hostile: Path, out: Path
+    run_cli: Cli,
+    tiny_experiment: Experiment,
+    fresh_directory: Callable[[], Path],
+    canary: Canary,
+    hostile: Path,
+    out: Path,
 ) -> None:
     place = fresh_directory()
     (place / "own.sql").write_text("SELECT c FROM sbtest1 WHERE id = {int:1:1000};\n")
     file_ = tiny_experiment(
-        workloads=["oltp_read_only", "own"], workload={"own": {"sql": str(place / "own.sql")}}, variant=[{"name": "glibc"}],
+        workloads=["oltp_read_only", "own"],
+        workload={"own": {"sql": str(place / "own.sql")}},
+        variant=[{"name": "glibc"}],
         server={"basedir": str(hostile)},
-    )  # fmt: skip
+    )
     before = canary.state()
     cache = place / "cache"
     cache.mkdir()
@@ -125,11 +135,17 @@ def test_a_campaign_under_it(
 
 
 def test_a_campaign_leaves_nothing_to_a_later_owner(
-    needs_root: None, run_cli: Cli, tiny_experiment: Experiment, fresh_directory: Callable[[], Path], out: Path
+    needs_root: None,
+    run_cli: Cli,
+    tiny_experiment: Experiment,
+    fresh_directory: Callable[[], Path],
+    out: Path,
 ) -> None:
     cache = fresh_directory()
     cache.chmod(0o755)
-    file_ = tiny_experiment(profile="heap", design="both", duet={"warmup": "1s", "slice": "1s", "pairs": 1}, threads=[1])
+    file_ = tiny_experiment(
+        profile="heap", design="both", duet={"warmup": "1s", "slice": "1s", "pairs": 1}, threads=[1]
+    )
     done = run_cli("bench", file_, "--out", out, env={"DBALLOC_CACHE": str(cache)})
     assert done.status == 0, done.text
     assert list(cache.glob("templates/*/data/ibdata1"))
@@ -139,7 +155,11 @@ def test_a_campaign_leaves_nothing_to_a_later_owner(
 
 
 def test_a_data_directory_is_read_as_its_owner(
-    run_cli: Cli, tiny_experiment: Experiment, fresh_directory: Callable[[], Path], canary: Canary, out: Path
+    run_cli: Cli,
+    tiny_experiment: Experiment,
+    fresh_directory: Callable[[], Path],
+    canary: Canary,
+    out: Path,
 ) -> None:
     """One that its owner has put a link into, to a file that only root may read."""
     data = fresh_directory()
@@ -149,8 +169,13 @@ def test_a_data_directory_is_read_as_its_owner(
         os.chown(path, A_USER, A_USER)
     cache = fresh_directory()
     cache.chmod(0o755)
-    changes = {"data": {"directory": str(data), "database": "mysql"}, "variant": [{"name": "glibc"}]}
-    done = run_cli("bench", tiny_experiment(**changes), "--out", out, env={"DBALLOC_CACHE": str(cache)})
+    changes = {
+        "data": {"directory": str(data), "database": "mysql"},
+        "variant": [{"name": "glibc"}],
+    }
+    done = run_cli(
+        "bench", tiny_experiment(**changes), "--out", out, env={"DBALLOC_CACHE": str(cache)}
+    )
     assert done.status == 1, done.text
     assert f"{data} cannot be copied" in done.stderr
     assert "Permission denied" in done.stderr

@@ -1,5 +1,5 @@
-"""Processes that wait for root to look at them: what they prepare is neither loaded, executed nor followed, what they answer is
-bounded, and our password is not theirs.
+"""Processes that wait for root to look at them: what they prepare is neither loaded, executed nor
+followed, what they answer is bounded, and our password is not theirs.
 """
 
 import os
@@ -67,11 +67,15 @@ def place(needs_root: None, fresh_directory: Callable[[], Path]) -> Iterator[Pat
 
 
 @pytest.fixture(params=["", "own-mounts"])
-def trap(place: Path, c_library: Callable[..., Path], request: pytest.FixtureRequest) -> Iterator[int]:
-    """A process of an ordinary user, named as a server is, whose malloc is a library of its own; also in a mount namespace of
-    its own, as in a container.
+def trap(
+    place: Path, c_library: Callable[..., Path], request: pytest.FixtureRequest
+) -> Iterator[int]:
+    """A process of an ordinary user, named as a server is, whose malloc is a library of its own;
+    also in a mount namespace of its own, as in a container.
     """
-    library = c_library("jemalloc", LIBRARY.replace("RECORD", str(place / "record")), place).rename(place / "libjemalloc.so.2")
+    library = c_library("jemalloc", LIBRARY.replace("RECORD", str(place / "record")), place).rename(
+        place / "libjemalloc.so.2"
+    )
     (place / "p.c").write_text(PROGRAM.replace("RECORD", str(place / "record")))
     subprocess.run(["cc", "-fno-builtin", "-o", place / "mariadbd", place / "p.c"], check=True)
     (place / "etc").mkdir()
@@ -87,7 +91,9 @@ def trap(place: Path, c_library: Callable[..., Path], request: pytest.FixtureReq
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)
-def test_nothing_of_a_target_is_loaded_or_run(run_cli: Cli, place: Path, trap: int, verb: tuple[str, ...]) -> None:
+def test_nothing_of_a_target_is_loaded_or_run(
+    run_cli: Cli, place: Path, trap: int, verb: tuple[str, ...]
+) -> None:
     before = (place / "record").read_text()
     # env was preloaded too.
     assert set(before.split()) == {str(USER)}, "its own start is seen"
@@ -101,7 +107,9 @@ def test_nothing_of_a_target_is_loaded_or_run(run_cli: Cli, place: Path, trap: i
 
 @pytest.fixture
 def listen(place: Path) -> Iterator[Callable[[str], int]]:
-    """``listen("garbage")``: tests/integration/hostile_server.py in that mode, as an ordinary user's ``mysqld``; its PID."""
+    """``listen("garbage")``: tests/integration/hostile_server.py in that mode, as an ordinary
+    user's ``mysqld``; its PID.
+    """
     processes: list[subprocess.Popen[bytes]] = []
     program = Path(shutil.copy(os.path.realpath("/usr/bin/python3"), place / "mysqld"))
     script = shutil.copy(Path(__file__).with_name("hostile_server.py"), place / "s.py")
@@ -110,9 +118,12 @@ def listen(place: Path) -> Iterator[Callable[[str], int]]:
 
     def start(mode: str) -> int:
         process = subprocess.Popen(
-            [program, "-S", "-E", script, mode, place / "run/s.sock", place / "record"], user=USER, group=USER, extra_groups=[],
+            [program, "-S", "-E", script, mode, place / "run/s.sock", place / "record"],
+            user=USER,
+            group=USER,
+            extra_groups=[],
             stdout=subprocess.PIPE,
-        )  # fmt: skip
+        )
         processes.append(process)
         assert process.stdout
         assert process.stdout.readline() == b"ready\n"
@@ -137,7 +148,11 @@ def test_a_password_goes_to_no_stranger(
     run_cli: Cli, place: Path, listen: Callable[[str], int], settings: dict[str, str]
 ) -> None:
     pid = listen("password")
-    for words in (["explain", "--pid", str(pid)], ["explain", "--procedure", "--pid", str(pid)], ["bench", "--like", str(pid)]):
+    for words in (
+        ["explain", "--pid", str(pid)],
+        ["explain", "--procedure", "--pid", str(pid)],
+        ["bench", "--like", str(pid)],
+    ):
         done = run_cli(*words, env=settings)
         assert "Traceback" not in done.stderr
         assert PASSWORD not in done.text
@@ -151,7 +166,9 @@ def test_a_password_goes_where_ones_settings_say(
 ) -> None:
     """So that the test above can fail: named by the settings, this same server gets it."""
     pid = listen("password")
-    run_cli("explain", "--pid", str(pid), env={**settings, "MYSQL_UNIX_PORT": str(place / "run/s.sock")})
+    run_cli(
+        "explain", "--pid", str(pid), env={**settings, "MYSQL_UNIX_PORT": str(place / "run/s.sock")}
+    )
     assert PASSWORD.encode() in (place / "record").read_bytes()
 
 

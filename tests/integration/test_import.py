@@ -1,4 +1,6 @@
-"""Results made elsewhere, from files to the report: MDEV-38369's figures of Windows' heaps on two machines."""
+"""Results made elsewhere, from files to the report: MDEV-38369's figures of Windows' heaps on two
+machines.
+"""
 
 import csv
 import json
@@ -47,7 +49,9 @@ def reported(run_cli: Cli, fresh_directory) -> Path:
     out = fresh_directory() / "mdev"
     done = run_cli("import", FIGURES, "--out", out)
     assert done.status == 0, done.text
-    assert "131 figures, 3 workloads, 3 variants, 2 machines, 1 block; baseline nt-heap" in done.stdout
+    assert (
+        "131 figures, 3 workloads, 3 variants, 2 machines, 1 block; baseline nt-heap" in done.stdout
+    )
     said = run_cli("report", out)
     assert said.status == 0, said.text
     assert said.stdout.startswith(f"nt-heap and nt-heap-small-blocks collapse on {FIRST}\n")
@@ -55,7 +59,10 @@ def reported(run_cli: Cli, fresh_directory) -> Path:
 
 
 def test_the_figures_are_in_the_same_store(reported: Path) -> None:
-    counts = rows(reported, "SELECT variant, role, count(*) AS n FROM trial JOIN step USING (trial) GROUP BY 1, 2 ORDER BY 1")
+    counts = rows(
+        reported,
+        "SELECT variant, role, count(*) AS n FROM trial JOIN step USING (trial) GROUP BY 1, 2 ORDER BY 1",
+    )
     assert [(r["variant"], r["role"], r["n"]) for r in counts] == [
         ("nt-heap", "A1", 49), ("nt-heap-small-blocks", "V", 33), ("segment-heap", "V", 49),
     ]  # fmt: skip
@@ -63,7 +70,10 @@ def test_the_figures_are_in_the_same_store(reported: Path) -> None:
 
 def test_the_collapses_of_the_ticket_are_found_and_no_other(reported: Path) -> None:
     with (reported / "csv" / "collapses.csv").open(newline="", encoding="utf-8") as f:
-        found = {(r["machine"], r["variant"], r["workload"]): (int(r["before"]), int(r["at"])) for r in csv.DictReader(f)}
+        found = {
+            (r["machine"], r["variant"], r["workload"]): (int(r["before"]), int(r["at"]))
+            for r in csv.DictReader(f)
+        }
     assert found == COLLAPSES
 
 
@@ -71,15 +81,26 @@ def test_page_and_markdown_say_the_same(reported: Path) -> None:
     parser = Text()
     parser.feed((reported / "report.html").read_text(encoding="utf-8"))
     page = re.sub(r"\s+", " ", " ".join(parser.said))
-    markdown = re.sub(r"\s+", " ", (reported / "report.md").read_text(encoding="utf-8").replace("\\", "").replace("*", ""))
+    markdown = re.sub(
+        r"\s+",
+        " ",
+        (reported / "report.md").read_text(encoding="utf-8").replace("\\", "").replace("*", ""),
+    )
     for text in (page, markdown):
         text = text.replace("\u00a0", " ")
         assert f"nt-heap and nt-heap-small-blocks collapse on {FIRST}" in text
-        assert "oltp_read_only between 512 and 1024 (11 % of the best before) and oltp_read_write between 256 and 512" in text
+        assert (
+            "oltp_read_only between 512 and 1024 (11 % of the best before) and oltp_read_write between 256 and 512"
+            in text
+        )
         assert "oltp_read_write between 128 and 256 (35 % of the best before)" in text
         assert "Nothing was measured twice, so there are no intervals and no verdicts" in text
         assert text.index(f"Throughput: {FIRST}") < text.index(f"Throughput: {SECOND}")
-    tables = [line for line in (reported / "report.md").read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    tables = [
+        line
+        for line in (reported / "report.md").read_text(encoding="utf-8").splitlines()
+        if line.startswith("|")
+    ]
     assert "| 1024 | 523 | 4,621 | +783 | 842 | +61.0 |" in tables
     assert not any("[" in line for line in tables)
 
@@ -99,8 +120,13 @@ def test_redacted_and_elsewhere(reported: Path, run_cli: Cli, out: Path) -> None
     assert json.loads(done.stdout)["experiment"] == "mdev"
 
 
-@pytest.mark.parametrize("words", [("compare", "{0}", "{0}"), ("deploy", "{0}", "nt-heap"), ("report", "{0}", "--published")])
-def test_what_it_cannot_be_used_for_is_one_line(reported: Path, run_cli: Cli, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [("compare", "{0}", "{0}"), ("deploy", "{0}", "nt-heap"), ("report", "{0}", "--published")],
+)
+def test_what_it_cannot_be_used_for_is_one_line(
+    reported: Path, run_cli: Cli, words: tuple[str, ...]
+) -> None:
     done = run_cli(*(w.format(reported) for w in words))
     assert done.status == 2
     assert done.stderr.count("\n") == 1
@@ -109,9 +135,13 @@ def test_what_it_cannot_be_used_for_is_one_line(reported: Path, run_cli: Cli, wo
 
 def test_what_is_wrong_is_one_line_and_nothing_is_left(run_cli: Cli, home: Path, out: Path) -> None:
     bad = home / "bad.csv"
-    bad.write_text(FIGURES.read_text(encoding="utf-8").replace("37249.91", "fast"), encoding="utf-8")
+    bad.write_text(
+        FIGURES.read_text(encoding="utf-8").replace("37249.91", "fast"), encoding="utf-8"
+    )
     done = run_cli("import", bad, "--out", out)
     assert (done.status, done.stdout) == (2, "")
     assert done.stderr == f"dballoc: {bad}:6: tps: 'fast' is not a number like 1234.5\n"
     assert not list(out.parent.iterdir())
-    assert run_cli("import", home / "nothing", "--out", out).stderr.endswith("cannot be read: No such file or directory\n")
+    assert run_cli("import", home / "nothing", "--out", out).stderr.endswith(
+        "cannot be read: No such file or directory\n"
+    )

@@ -1,6 +1,8 @@
-"""``kill -9`` of dballoc at any moment: at most the trial under way is lost, and the same command resumes.
+"""``kill -9`` of dballoc at any moment: at most the trial under way is lost, and the same command
+resumes.
 
-The moments are random; the seed is printed, and DBALLOC_TEST_SEED repeats it (the machine's own timing does not repeat).
+The moments are random; the seed is printed, and DBALLOC_TEST_SEED repeats it (the machine's own
+timing does not repeat).
 """
 
 import os
@@ -17,14 +19,15 @@ from typing import Any
 import pytest
 from harness import Cli, Experiment, leftovers, rows, thp_mode, wait_until
 
-from dballoc.experiment import file, schedule
+from dballoc.experiment import experiment_file, schedule
 from dballoc.experiment.model import Experiment as Experiment_
-from dballoc.host import thp
+from dballoc.host.settings import thp
 
 pytestmark = pytest.mark.alone
 
 SHIM = Path(str(files("dballoc") / "_native" / "libdballoc_keep_thp.so"))
-# Longer than a command takes to come up and make its first trial under way; shorter than two trials.
+# Longer than a command takes to come up and make its first trial under way; shorter than two
+# trials.
 LATEST = 8.0
 
 # Design, block, position, role.
@@ -49,7 +52,12 @@ def variants() -> list[dict[str, Any]]:
         pytest.param(20, 5, "solo", marks=pytest.mark.slow),
         pytest.param(20, 3, "both", marks=pytest.mark.slow),
     ],
-    ids=["three moments", "three moments of a duet", "twenty moments", "twenty moments of both designs"],
+    ids=[
+        "three moments",
+        "three moments of a duet",
+        "twenty moments",
+        "twenty moments of both designs",
+    ],
 )
 @pytest.mark.timeout(1800)
 def test_killed_at_random_moments(
@@ -70,9 +78,16 @@ def test_killed_at_random_moments(
     cache, out = base / "cache", base / "r"
     columns = variants()
     if len(columns) == 2:
-        blocks += 1  # without the variants that need root a block is shorter, and must not end before the last kill
+        # without the variants that need root a block is shorter, and must not end before the last
+        # kill
+        blocks += 1
     path = tiny_experiment(
-        blocks=blocks, variant=columns, time={"idle": "0s"}, warmup_sql=[], design=design, duet={"slice": "1s", "pairs": 1}
+        blocks=blocks,
+        variant=columns,
+        time={"idle": "0s"},
+        warmup_sql=[],
+        design=design,
+        duet={"slice": "1s", "pairs": 1},
     )
     command, how = ("bench", path, "--out", out), {"env": {"DBALLOC_CACHE": str(cache)}}
     kept: dict[Place, int] = {}
@@ -83,7 +98,11 @@ def test_killed_at_random_moments(
     for number, moment in enumerate(moments):
         if number == max(1, kills // 6):
             # From here on the moments fall into trials.
-            shutil.copytree(made_elsewhere(run_cli, tiny_experiment, home), cache / "templates", dirs_exist_ok=True)
+            shutil.copytree(
+                made_elsewhere(run_cli, tiny_experiment, home),
+                cache / "templates",
+                dirs_exist_ok=True,
+            )
         process = run_cli.start(*command, **how)
         deadline = time.monotonic() + moment
         while process.poll() is None and time.monotonic() < deadline:
@@ -92,7 +111,8 @@ def test_killed_at_random_moments(
         process.kill()
         run_cli.end(process)
         if chance.random() < 0.5:
-            # Either the guardian is given its time, or the next one comes while it is still cleaning up.
+            # Either the guardian is given its time, or the next one comes while it is still
+            # cleaning up.
             wait_until(lambda: not leftovers(home), 30)
             assert thp_mode() == thp_before
         now = finished(out)
@@ -102,9 +122,11 @@ def test_killed_at_random_moments(
 
     done = run_cli(*command, **how)
     assert done.status == 0, done.text
-    model = file.load(path)
+    model = experiment_file.load(path)
     planned = planned_trials(model, blocks)
-    found = rows(out, "SELECT design, block, position, variant, role, outcome, fault_text FROM trial")
+    found = rows(
+        out, "SELECT design, block, position, variant, role, outcome, fault_text FROM trial"
+    )
     assert Counter(place(r) for r in found) == Counter(planned.keys())
     assert {place(r): r["variant"] for r in found} == planned
     assert [r["fault_text"] for r in found if r["outcome"] != "ok"] == []
@@ -112,8 +134,13 @@ def test_killed_at_random_moments(
     solo = ("step", "sample", "interval", "histogram", "mark") if design != "duet" else ()
     for table in (*solo, *(("slice",) if design != "solo" else ())):
         those = f"design {'=' if table == 'slice' else '!='} 'duet'"
-        stray = rows(out, f"SELECT count(*) AS n FROM {table} WHERE trial NOT IN (SELECT trial FROM trial)")
-        empty = rows(out, f"SELECT count(*) AS n FROM trial WHERE {those} AND trial NOT IN (SELECT trial FROM {table})")
+        stray = rows(
+            out, f"SELECT count(*) AS n FROM {table} WHERE trial NOT IN (SELECT trial FROM trial)"
+        )
+        empty = rows(
+            out,
+            f"SELECT count(*) AS n FROM trial WHERE {those} AND trial NOT IN (SELECT trial FROM {table})",
+        )
         assert (stray[0]["n"], empty[0]["n"]) == (0, 0), table
     assert rows(out, "PRAGMA integrity_check") == [{"integrity_check": "ok"}]
     raw = {r["directory"] for r in rows(out, "SELECT directory FROM trial")}
@@ -126,7 +153,12 @@ def made_elsewhere(run_cli: Cli, tiny_experiment: Experiment, home: Path) -> Pat
     """The session's templates; made by a short campaign if this is the first."""
     templates = home / "cache" / "templates"
     if not list(templates.glob("*/template.json")):
-        done = run_cli("bench", tiny_experiment(variant=[{"name": "glibc"}]), "--out", home / "for-the-template")
+        done = run_cli(
+            "bench",
+            tiny_experiment(variant=[{"name": "glibc"}]),
+            "--out",
+            home / "for-the-template",
+        )
         assert done.status == 0, done.text
     return templates
 
@@ -136,7 +168,11 @@ def planned_trials(model: Experiment_, blocks: int) -> dict[Place, str]:
     numbers = range(1, blocks + 1)
     found: dict[Place, str] = {}
     if model.design != "duet":
-        found |= {("solo", s.block, s.position, s.role): s.variant for n in numbers for s in schedule.block(model, n)}
+        found |= {
+            ("solo", s.block, s.position, s.role): s.variant
+            for n in numbers
+            for s in schedule.block(model, n)
+        }
     if model.design != "solo":
         # always beside the host's madvise cannot be had at once.
         playable = {v.name for v in model.variant if thp.together(None, v.thp, thp.mode())}
@@ -154,7 +190,10 @@ def place(row: dict[str, Any]) -> Place:
 def finished(out: Path) -> dict[Place, int]:
     """The row numbers of the trials in the store."""
     try:
-        return {place(r): r["trial"] for r in rows(out, "SELECT design, block, position, role, trial FROM trial")}
+        return {
+            place(r): r["trial"]
+            for r in rows(out, "SELECT design, block, position, role, trial FROM trial")
+        }
     except sqlite3.OperationalError:
         if (out / "results.sqlite").exists():
             raise

@@ -1,4 +1,6 @@
-"""The loadable function in real servers: installed when asked, used by the ledger, gone without a trace."""
+"""The loadable function in real servers: installed when asked, used by the ledger, gone without a
+trace.
+"""
 
 import json
 import os
@@ -17,10 +19,10 @@ import pytest
 from harness import Cli, Done, wait_until
 from typer.testing import CliRunner
 
-from dballoc.cli import verbs
+from dballoc.cli import verb_list
 from dballoc.errors import UsageError
-from dballoc.explain.function import LIBRARY, STATS, TRIM
-from dballoc.explain.ledger import UNACCOUNTED
+from dballoc.explain.attribution.ledger import UNACCOUNTED
+from dballoc.explain.sources.loadable_function import LIBRARY, STATS, TRIM
 
 MIB = 1 << 20
 BIN = f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin"
@@ -35,7 +37,10 @@ class Server:
 
     def ask(self, *statements: str, user: str = "root") -> list[tuple[Any, ...]]:
         """The last one's rows."""
-        with pymysql.connect(unix_socket=str(self.socket), user=user) as connection, connection.cursor() as cursor:
+        with (
+            pymysql.connect(unix_socket=str(self.socket), user=user) as connection,
+            connection.cursor() as cursor,
+        ):
             for statement in statements:
                 cursor.execute(statement)
             return list(cursor.fetchall())
@@ -60,7 +65,9 @@ def nothing_is_left() -> None:
 @pytest.fixture(autouse=True, scope="module")
 def native_parts() -> None:
     path = Path(str(files("dballoc") / "_native" / f"lib{LIBRARY}"))
-    assert path.exists(), f"{path} is not there: the tests run on the installed package (make setup)"
+    assert path.exists(), (
+        f"{path} is not there: the tests run on the installed package (make setup)"
+    )
 
 
 def account() -> dict[str, int]:
@@ -77,11 +84,20 @@ def data(home: Path) -> Path:
         os.chown(place, NOBODY, NOBODY)
     subprocess.run(
         [
-            "mariadb-install-db", "--no-defaults", f"--datadir={place}", "--skip-test-db", "--skip-name-resolve",
-            "--auth-root-authentication-method=normal", "--innodb-log-file-size=4M", "--innodb-buffer-pool-size=8M",
+            "mariadb-install-db",
+            "--no-defaults",
+            f"--datadir={place}",
+            "--skip-test-db",
+            "--skip-name-resolve",
+            "--auth-root-authentication-method=normal",
+            "--innodb-log-file-size=4M",
+            "--innodb-buffer-pool-size=8M",
         ],
-        check=True, capture_output=True, cwd="/", **account(),
-    )  # fmt: skip
+        check=True,
+        capture_output=True,
+        cwd="/",
+        **account(),
+    )
     return place
 
 
@@ -100,13 +116,26 @@ def server(home: Path, data: Path) -> Iterator[Start]:
         with (place / "log").open("wb") as log:
             process = subprocess.Popen(
                 [
-                    *before, str(executable), "--no-defaults", f"--datadir={place / 'data'}", f"--socket={place / 's'}",
-                    f"--pid-file={place / 'p'}", f"--plugin-dir={place / 'plugins'}", "--skip-networking",
-                    "--innodb-buffer-pool-size=16M", "--innodb-log-file-size=4M", *options,
+                    *before,
+                    str(executable),
+                    "--no-defaults",
+                    f"--datadir={place / 'data'}",
+                    f"--socket={place / 's'}",
+                    f"--pid-file={place / 'p'}",
+                    f"--plugin-dir={place / 'plugins'}",
+                    "--skip-networking",
+                    "--innodb-buffer-pool-size=16M",
+                    "--innodb-log-file-size=4M",
+                    *options,
                 ],
-                env={"PATH": os.environ["PATH"], **variables}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                start_new_session=True, cwd="/", **account(),
-            )  # fmt: skip
+                env={"PATH": os.environ["PATH"], **variables},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                cwd="/",
+                **account(),
+            )
         started.append(process)
         wait_until(lambda: (place / "s").exists() or process.poll() is not None)
         assert process.poll() is None, (place / "log").read_text()
@@ -131,7 +160,9 @@ def changed(run_cli: Cli) -> Callable[..., Done]:
     def change(server: Server, *words: str, yes: bool = True, user: str = "root") -> Done:
         (run_cli.home / ".my.cnf").write_text(f"[client]\nuser={user}\n")
         agreed = ["--yes"] if yes else []
-        return run_cli("explain", "--pid", str(server.pid), *words, *agreed, env={"HOME": str(run_cli.home)})
+        return run_cli(
+            "explain", "--pid", str(server.pid), *words, *agreed, env={"HOME": str(run_cli.home)}
+        )
 
     return change
 
@@ -144,7 +175,9 @@ def explained(changed: Callable[..., Done], server: Server) -> dict[str, Any]:
     return found
 
 
-def test_installed_used_trimmed_and_removed_without_a_trace(changed: Callable[..., Done], logging: Server) -> None:
+def test_installed_used_trimmed_and_removed_without_a_trace(
+    changed: Callable[..., Done], logging: Server
+) -> None:
     at_first = logging.ask("SHOW MASTER STATUS")
     done = changed(logging, "--install-function")
     assert done.status == 0, done.stderr
@@ -155,14 +188,16 @@ def test_installed_used_trimmed_and_removed_without_a_trace(changed: Callable[..
 
     found = explained(changed, logging)
     assert found["tiers"] == ["outside", "SQL", "function"]
-    # glibc's heap is walked from outside; its own word agrees to a per cent, or a note would say otherwise.
+    # glibc's heap is walked from outside; its own word agrees to a per cent, or a note would say
+    # otherwise.
     assert [note for note in found["notes"] if "itself says" in note] == []
     assert "installed already" in changed(logging, "--install-function").stdout
 
     done = changed(logging, "--trim")
     assert done.status == 0, done.stderr
     assert re.search(
-        r"malloc_trim\(0\) took \d+ ms: RSS [\d.]+ MiB before, [\d.]+ MiB after: [\d.]+ MiB (less|more)", done.stdout
+        r"malloc_trim\(0\) took \d+ ms: RSS [\d.]+ MiB before, [\d.]+ MiB after: [\d.]+ MiB (less|more)",
+        done.stdout,
     )
     assert logging.functions == [STATS]
 
@@ -179,7 +214,9 @@ def test_installed_used_trimmed_and_removed_without_a_trace(changed: Callable[..
 def test_nothing_is_done_unasked(changed: Callable[..., Done], logging: Server) -> None:
     done = changed(logging, "--install-function", yes=False)
     assert done.status == 2
-    assert done.stderr.splitlines() == ["dballoc: --install-function asks first, and there is nobody to ask; give --yes"]
+    assert done.stderr.splitlines() == [
+        "dballoc: --install-function asks first, and there is nobody to ask; give --yes"
+    ]
     assert (logging.functions, list(logging.plugins.iterdir())) == ([], [])
 
 
@@ -190,7 +227,9 @@ def test_who_may_not_is_told_so(changed: Callable[..., Done], logging: Server) -
     assert len(done.stderr.splitlines()) == 1
     assert "log in as an account that has them" in done.stderr
     # One that sees what is there, and may not add to it: what was copied is taken back.
-    logging.ask("GRANT SELECT ON mysql.* TO plain@localhost", "GRANT BINLOG ADMIN ON *.* TO plain@localhost")
+    logging.ask(
+        "GRANT SELECT ON mysql.* TO plain@localhost", "GRANT BINLOG ADMIN ON *.* TO plain@localhost"
+    )
     done = changed(logging, "--install-function", user="plain")
     assert done.status == 1
     assert "denied" in done.stderr
@@ -206,24 +245,36 @@ def test_trim_takes_the_function(changed: Callable[..., Done], logging: Server) 
 
 @pytest.mark.parametrize(
     ("library", "name"),
-    [("libjemalloc.so.2", "jemalloc"), pytest.param("libtcmalloc_minimal.so.4", "gperftools", marks=pytest.mark.slow)],
+    [
+        ("libjemalloc.so.2", "jemalloc"),
+        pytest.param("libtcmalloc_minimal.so.4", "gperftools", marks=pytest.mark.slow),
+    ],
 )
-def test_another_mallocs_books_are_lines(changed: Callable[..., Done], server: Start, library: str, name: str) -> None:
+def test_another_mallocs_books_are_lines(
+    changed: Callable[..., Done], server: Start, library: str, name: str
+) -> None:
     one = server("--max-allowed-packet=256M", LD_PRELOAD=library)
     assert changed(one, "--install-function").status == 0
 
     def live(found: dict[str, Any]) -> int:
         return sum(line["size"] for line in found["lines"] if line["owner"].startswith("live heap"))
 
-    with pymysql.connect(unix_socket=str(one.socket), user="root", max_allowed_packet=256 * MIB) as connection:
+    with pymysql.connect(
+        unix_socket=str(one.socket), user="root", max_allowed_packet=256 * MIB
+    ) as connection:
         before = explained(changed, one)
         with connection.cursor() as cursor:
             cursor.execute("SET @kept = REPEAT('x', 128 * 1024 * 1024)")
         after = explained(changed, one)
     assert after["tiers"] == ["outside", "SQL", "function"]
     assert any(line["source"] == f"{name}'s books" for line in after["lines"])
-    # What a session has kept is live, and is in memory: the server's own labels take a part of it. Sizes are rounded up.
-    named = {o["owner"]: o["size"] for o in after["lines"] if o["confidence"] == "labelled" and "books" not in o["source"]}
+    # What a session has kept is live, and is in memory: the server's own labels take a part of it.
+    # Sizes are rounded up.
+    named = {
+        o["owner"]: o["size"]
+        for o in after["lines"]
+        if o["confidence"] == "labelled" and "books" not in o["source"]
+    }
     more = live(after) - live(before) + named.get("sessions", 0)
     assert 128 * MIB <= more <= 1.3 * 128 * MIB
     assert after["rss"] - before["rss"] >= 127 * MIB
@@ -233,8 +284,11 @@ def test_another_mallocs_books_are_lines(changed: Callable[..., Done], server: S
     assert abs(after["rest"]) <= 0.01 * after["rss"]
     done = changed(one, "--trim")
     assert done.status == 0, done.stderr
-    before_trim, after_trim = (float(x) for x in re.findall(r"([\d.]+) MiB (?:before|after)", done.stdout))
-    # The session has ended, and its block is free: the malloc gives it back, if it had not done so by itself.
+    before_trim, after_trim = (
+        float(x) for x in re.findall(r"([\d.]+) MiB (?:before|after)", done.stdout)
+    )
+    # The session has ended, and its block is free: the malloc gives it back, if it had not done so
+    # by itself.
     assert after_trim <= before_trim + 1
     assert after_trim * MIB < after["rss"] - 100 * MIB
 
@@ -257,7 +311,9 @@ def test_a_server_that_loads_no_functions(changed: Callable[..., Done], server: 
     assert list(one.plugins.iterdir()) == []
 
 
-def test_a_server_that_was_started_through_the_loader(changed: Callable[..., Done], server: Start) -> None:
+def test_a_server_that_was_started_through_the_loader(
+    changed: Callable[..., Done], server: Start
+) -> None:
     [loader] = sorted(map(str, Path("/").glob("lib*/ld-linux-*.so.*")))[:1]
     one = server(before=(loader, "--inhibit-cache"))
     found = explained(changed, one)
@@ -267,8 +323,12 @@ def test_a_server_that_was_started_through_the_loader(changed: Callable[..., Don
 
 
 def test_words_that_do_not_go_together() -> None:
-    for words in (["--install-function", "--remove-function"], ["--trim", "--json"], ["--install-function", "--no-sql"]):
-        done = CliRunner().invoke(verbs.application(), ["explain", "--pid", "1", *words])
+    for words in (
+        ["--install-function", "--remove-function"],
+        ["--trim", "--json"],
+        ["--install-function", "--no-sql"],
+    ):
+        done = CliRunner().invoke(verb_list.application(), ["explain", "--pid", "1", *words])
         assert isinstance(done.exception, UsageError)
         assert "each given alone" in str(done.exception)
 
@@ -288,15 +348,34 @@ def test_mysql_too(run_cli: Cli, changed: Callable[..., Done], home: Path) -> No
     if os.geteuid() == 0:
         os.chown(place, NOBODY, NOBODY)
     common = [
-        executable, "--no-defaults", f"--basedir={root / 'usr'}", f"--datadir={place / 'data'}", "--mysqlx=OFF",
-        "--secure-file-priv=NULL", "--innodb-buffer-pool-size=64M", f"--plugin-dir={place / 'plugins'}",
-    ]  # fmt: skip
-    subprocess.run([*common, "--initialize-insecure"], check=True, capture_output=True, cwd="/", **account())
+        executable,
+        "--no-defaults",
+        f"--basedir={root / 'usr'}",
+        f"--datadir={place / 'data'}",
+        "--mysqlx=OFF",
+        "--secure-file-priv=NULL",
+        "--innodb-buffer-pool-size=64M",
+        f"--plugin-dir={place / 'plugins'}",
+    ]
+    subprocess.run(
+        [*common, "--initialize-insecure"], check=True, capture_output=True, cwd="/", **account()
+    )
     with (place / "log").open("wb") as log:
         process = subprocess.Popen(
-            [*common, f"--socket={place / 's'}", f"--pid-file={place / 'p'}", "--skip-networking", "--performance-schema=OFF"],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/", **account(),
-        )  # fmt: skip
+            [
+                *common,
+                f"--socket={place / 's'}",
+                f"--pid-file={place / 'p'}",
+                "--skip-networking",
+                "--performance-schema=OFF",
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            cwd="/",
+            **account(),
+        )
     try:
         wait_until(lambda: (place / "s").exists() or process.poll() is not None)
         assert process.poll() is None, (place / "log").read_text()

@@ -16,7 +16,12 @@ def test_doctor_json(run_cli: Callable) -> None:
 
 @pytest.mark.parametrize(
     ("what", "one"),
-    [("allocators", "jemalloc"), ("servers", "mariadb"), ("workloads", "oltp_read_only"), ("experiments", "demo")],
+    [
+        ("allocators", "jemalloc"),
+        ("servers", "mariadb"),
+        ("workloads", "oltp_read_only"),
+        ("experiments", "demo"),
+    ],
 )
 def test_list_json(run_cli: Callable, what: str, one: str) -> None:
     done = run_cli("list", what, "--json")

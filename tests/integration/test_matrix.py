@@ -1,5 +1,5 @@
-"""Servers × allocators: each started, proved in use, asked one query, stopped. What a moved source no longer gives is
-skipped, and said.
+"""Servers × allocators: each started, proved in use, asked one query, stopped. What a moved source
+no longer gives is skipped, and said.
 """
 
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from harness import Cli, Experiment, rows
 
-from dballoc.fetch import source
+from dballoc.fetch import fetch_sources
 
 MATRIX = Path(__file__).parents[2] / "benchmarks/matrix.py"
 
@@ -23,7 +23,9 @@ ALL_PATIENCE = 3000
 
 @pytest.fixture(scope="session")
 def store() -> dict[str, str]:
-    """Kept between runs, so that the same files are not downloaded each time; where a server's user may read it."""
+    """Kept between runs, so that the same files are not downloaded each time; where a server's user
+    may read it.
+    """
     path = Path(tempfile.gettempdir()) / f"dballoc-test-store-{os.getuid()}"
     path.mkdir(mode=0o755, exist_ok=True)
     return {"DBALLOC_STORE": str(path)}
@@ -36,14 +38,32 @@ def fetch(run_cli: Cli, store: dict[str, str], name: str) -> str | None:
 
 
 @pytest.mark.parametrize(
-    ("server", "engine"), [("mariadb", "innodb"), ("mysql@9.7", "innodb"), ("mariadb@11.8", "rocksdb")], ids=lambda v: v
+    ("server", "engine"),
+    [("mariadb", "innodb"), ("mysql@9.7", "innodb"), ("mariadb@11.8", "rocksdb")],
+    ids=lambda v: v,
 )
-def test_six_allocators_under_a_server(run_cli: Cli, store: dict[str, str], server: str, engine: str) -> None:
-    lacking = {name: why for name in (server, SIX[-1]) if "@" in name and (why := fetch(run_cli, store, name))}
+def test_six_allocators_under_a_server(
+    run_cli: Cli, store: dict[str, str], server: str, engine: str
+) -> None:
+    lacking = {
+        name: why
+        for name in (server, SIX[-1])
+        if "@" in name and (why := fetch(run_cli, store, name))
+    }
     if server in lacking:
         pytest.skip(lacking[server])
     names = [name for name in SIX if name not in lacking]
-    words = ("list", "allocators", *names, "--prove", "--server", server, "--engine", engine, "--json")
+    words = (
+        "list",
+        "allocators",
+        *names,
+        "--prove",
+        "--server",
+        server,
+        "--engine",
+        engine,
+        "--json",
+    )
     done = run_cli(*words, env=store)
     assert done.status == 0, done.text
     proofs = {row["name"]: row for row in json.loads(done.stdout)}
@@ -75,12 +95,21 @@ def test_a_campaign_tells_the_linked_malloc_from_glibc(
     file = tiny_experiment(variant=variants, baseline="plain", server={"use": "mysql@9.7"})
     done = run_cli("bench", file, "--out", out, env=store)
     assert done.status == 0, done.text
-    found = {r["name"]: r for r in rows(out, "SELECT name, allocator, allocator_version, server FROM variant")}
+    found = {
+        r["name"]: r
+        for r in rows(out, "SELECT name, allocator, allocator_version, server FROM variant")
+    }
     assert (found["plain"]["allocator"], found["glibc"]["allocator"]) == ("tcmalloc-full", "glibc")
     assert found["plain"]["allocator_version"].startswith("2.")
-    proofs = {r["variant"]: json.loads(r["proof"])["running"] for r in rows(out, "SELECT variant, proof FROM trial")}
+    proofs = {
+        r["variant"]: json.loads(r["proof"])["running"]
+        for r in rows(out, "SELECT variant, proof FROM trial")
+    }
     # libstdc++'s operator new calls malloc.
-    libraries = {name: {Path(lib).name.split(".")[0] for lib in of.values()} - {"libstdc++"} for name, of in proofs.items()}
+    libraries = {
+        name: {Path(lib).name.split(".")[0] for lib in of.values()} - {"libstdc++"}
+        for name, of in proofs.items()
+    }
     assert libraries == {"plain": {"libtcmalloc"}, "glibc": {"libc"}}
 
 
@@ -101,19 +130,35 @@ def test_one_that_needs_a_newer_glibc_is_refused_with_the_remedy(
 @pytest.mark.timeout(ALL_PATIENCE)
 def test_the_whole_matrix(run_cli: Cli, store: dict[str, str], tmp_path: Path) -> None:
     """Everything that can be fetched, under every server. Prints the table."""
-    lacking = {s.reference: why for s in source.every() if (why := fetch(run_cli, store, s.reference))}
+    lacking = {
+        s.reference: why
+        for s in fetch_sources.every()
+        if (why := fetch(run_cli, store, s.reference))
+    }
     out = tmp_path / "matrix.json"
     done = subprocess.run(
-        [sys.executable, MATRIX, "--json", out], env={**run_cli.env, **store}, cwd=run_cli.home, text=True,
-        stdout=subprocess.PIPE, timeout=ALL_PATIENCE, check=False,
-    )  # fmt: skip
+        [sys.executable, MATRIX, "--json", out],
+        env={**run_cli.env, **store},
+        cwd=run_cli.home,
+        text=True,
+        stdout=subprocess.PIPE,
+        timeout=ALL_PATIENCE,
+        check=False,
+    )
     print(done.stdout)
     for name, why in lacking.items():
         print(f"SKIPPED {name}: {why}")
     assert done.returncode == 0
     proofs = json.loads(out.read_text())
-    # Every allocator that is here runs under this machine's own server, on a newer C library where it needs one …
-    refused = {p["name"]: p["proof"] for p in proofs if p["server"] == "mariadb" and not p["proved"]}
+    # Every allocator that is here runs under this machine's own server, on a newer C library where
+    # it needs one …
+    refused = {
+        p["name"]: p["proof"] for p in proofs if p["server"] == "mariadb" and not p["proved"]
+    }
     assert {n: why for n, why in refused.items() if n != "glibc@2.31"} == {}
     # … and every server that is here as it was built, and with jemalloc.
-    assert {p["server"]: p["proof"] for p in proofs if p["name"] in ("builtin", "jemalloc@5.2.1") and not p["proved"]} == {}
+    assert {
+        p["server"]: p["proof"]
+        for p in proofs
+        if p["name"] in ("builtin", "jemalloc@5.2.1") and not p["proved"]
+    } == {}

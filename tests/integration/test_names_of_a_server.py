@@ -11,8 +11,8 @@ import pymysql
 import pytest
 from harness import StartServer
 
-from dballoc.profile import names
-from dballoc.profile.symbols import Mapped, Symbols
+from dballoc.profile.symbols import cpp_names
+from dballoc.profile.symbols.symbols import Mapped, Symbols
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,9 @@ def busy_server(stock_server: StartServer) -> Iterator[int]:
             connection.cursor() as cursor,
         ):
             while not ended.is_set():
-                cursor.execute("SELECT COUNT(DISTINCT MD5(seq), CONCAT(seq, 'x')) FROM test.seq_1_to_20000")
+                cursor.execute(
+                    "SELECT COUNT(DISTINCT MD5(seq), CONCAT(seq, 'x')) FROM test.seq_1_to_20000"
+                )
 
     with pymysql.connect(unix_socket=str(socket)) as connection, connection.cursor() as cursor:
         cursor.execute("CREATE DATABASE IF NOT EXISTS test")
@@ -57,12 +59,31 @@ def test_names_are_those_that_perf_finds(busy_server: int, tmp_path: Path) -> No
     if shutil.which("perf") is None:
         pytest.skip("NAMES ARE NOT COMPARED WITH PERF'S: no perf here; apt-get install linux-perf")
     data = tmp_path / "perf.data"
-    record = ["perf", "record", "-q", "-e", "cpu-clock", "-F", "499", "-p", str(busy_server), "-o", data, "--", "sleep", "2"]
+    record = [
+        "perf",
+        "record",
+        "-q",
+        "-e",
+        "cpu-clock",
+        "-F",
+        "499",
+        "-p",
+        str(busy_server),
+        "-o",
+        data,
+        "--",
+        "sleep",
+        "2",
+    ]
     done = subprocess.run(record, capture_output=True, text=True, timeout=60, check=False)
     if done.returncode != 0:
-        pytest.skip(f"NAMES ARE NOT COMPARED WITH PERF'S: perf may not record here: {done.stderr.strip()[:200]}")
+        pytest.skip(
+            f"NAMES ARE NOT COMPARED WITH PERF'S: perf may not record here: {done.stderr.strip()[:200]}"
+        )
     script = ["perf", "script", "-i", data, "-F", "ip,sym,dso", "--no-inline"]
-    lines = subprocess.run(script, capture_output=True, text=True, timeout=60, check=True).stdout.splitlines()
+    lines = subprocess.run(
+        script, capture_output=True, text=True, timeout=60, check=True
+    ).stdout.splitlines()
     found, maps = Symbols(Path(f"/proc/{busy_server}/root")), maps_of(busy_server)
     same = named = samples = 0
     for line in lines:
@@ -72,7 +93,11 @@ def test_names_are_those_that_perf_finds(busy_server: int, tmp_path: Path) -> No
             continue
         frame = found.resolve(maps, int(address, 16))[-1]
         samples, named = samples + 1, named + frame.named
-        same += names.short(name) == names.short(frame.function) if frame.named else name == "[unknown]"
+        same += (
+            cpp_names.short(name) == cpp_names.short(frame.function)
+            if frame.named
+            else name == "[unknown]"
+        )
     assert named > 50, lines[:20]
     # perf names the stubs that call other libraries (.plt) too, by what they call.
     assert same >= 0.95 * samples

@@ -1,4 +1,6 @@
-"""Own workloads and own SQL data: sysbench Lua, SQL files, a dump; each mistake one line before the first trial."""
+"""Own workloads and own SQL data: sysbench Lua, SQL files, a dump; each mistake one line before the
+first trial.
+"""
 
 import gzip
 import json
@@ -36,7 +38,10 @@ GLIBC = [{"name": "glibc"}]
 def outcomes(out: Path) -> list[tuple[str, str]]:
     return [
         (r["workload"], r["outcome"])
-        for r in rows(out, "SELECT step.workload, outcome FROM step JOIN trial USING (trial) WHERE kind = 'level'")
+        for r in rows(
+            out,
+            "SELECT step.workload, outcome FROM step JOIN trial USING (trial) WHERE kind = 'level'",
+        )
     ]
 
 
@@ -46,17 +51,27 @@ def test_lua_and_sql_side_by_side(run_cli: Cli, tiny_experiment: Experiment, out
     (here / "order.sql").write_text(SQL)
     file = tiny_experiment(variant=GLIBC, time={"idle": "0s"})
     shutil.copy(file, here / "x.toml")
-    done = run_cli("bench", here / "x.toml", "--workloads", f"{here}/mine.lua,{here}/order.sql", "--out", out)
+    done = run_cli(
+        "bench", here / "x.toml", "--workloads", f"{here}/mine.lua,{here}/order.sql", "--out", out
+    )
     assert done.status == 0, done.text
-    assert sorted(outcomes(out)) == [("mine", "ok"), ("mine", "ok"), ("order", "ok"), ("order", "ok")]
+    assert sorted(outcomes(out)) == [
+        ("mine", "ok"),
+        ("mine", "ok"),
+        ("order", "ok"),
+        ("order", "ok"),
+    ]
     (queries,) = {
-        r["queries"] / r["events"] for r in rows(out, "SELECT queries, events FROM step WHERE workload = 'order'")
+        r["queries"] / r["events"]
+        for r in rows(out, "SELECT queries, events FROM step WHERE workload = 'order'")
     } or {0}
     assert queries == pytest.approx(5, rel=0.05)
     assert (out / "own/order.sql").read_text() == SQL
     # The same command resumes with the same files only.
     (here / "order.sql").write_text(SQL + "SELECT 1;\n")
-    done = run_cli("bench", here / "x.toml", "--workloads", f"{here}/mine.lua,{here}/order.sql", "--out", out)
+    done = run_cli(
+        "bench", here / "x.toml", "--workloads", f"{here}/mine.lua,{here}/order.sql", "--out", out
+    )
     assert (done.status, done.stdout.count("\n")) == (2, 1), done.text
     assert (
         done.stderr
@@ -65,18 +80,43 @@ def test_lua_and_sql_side_by_side(run_cli: Cli, tiny_experiment: Experiment, out
 
 
 MISTAKES: list[tuple[str, str, str]] = [
-    ("x.sql", "BEGIN;\n\n\n\n\n\nSELECT {int:1};\n", "x.sql:7: {int:1}: int has two whole numbers, like {int:1:1000}"),
-    ("x.sql", "BEGIN;\n\n\n\n\nSELECT c\nFROM sbtest1 WHER id = 1;\n", "x.sql:7: You have an error in your SQL syntax; "),
-    ("x.sql", "BEGIN;\n\n\n\n\n\nSELECT c FROM nosuch;\n", "x.sql:7: Table 'sbtest.nosuch' doesn't exist\n"),
-    ("x.sql", "\n\n\n\n\n\nINSERT INTO sbtest1 VALUES (1000001, 1, '', '');", "x.sql:7: Duplicate entry '1000001' for key 'PRIMARY', when it runs again\n"),
-    ("x.lua", "function event()\n\n\n\n\n\n  x = = 1\nend", "x.lua:7: unexpected symbol near '='\n"),
-    ("x.lua", "local c\nfunction thread_init() c = sysbench.sql.driver():connect() end\nfunction event()\n\n\n\n c:query('SELECT 1 FROM nosuch')\nend",
-     "x.lua:7: SQL error, errno = 1146, state = '42S02': Table 'sbtest.nosuch' doesn't exist\n"),
-]  # fmt: skip
+    (
+        "x.sql",
+        "BEGIN;\n\n\n\n\n\nSELECT {int:1};\n",
+        "x.sql:7: {int:1}: int has two whole numbers, like {int:1:1000}",
+    ),
+    (
+        "x.sql",
+        "BEGIN;\n\n\n\n\nSELECT c\nFROM sbtest1 WHER id = 1;\n",
+        "x.sql:7: You have an error in your SQL syntax; ",
+    ),
+    (
+        "x.sql",
+        "BEGIN;\n\n\n\n\n\nSELECT c FROM nosuch;\n",
+        "x.sql:7: Table 'sbtest.nosuch' doesn't exist\n",
+    ),
+    (
+        "x.sql",
+        "\n\n\n\n\n\nINSERT INTO sbtest1 VALUES (1000001, 1, '', '');",
+        "x.sql:7: Duplicate entry '1000001' for key 'PRIMARY', when it runs again\n",
+    ),
+    (
+        "x.lua",
+        "function event()\n\n\n\n\n\n  x = = 1\nend",
+        "x.lua:7: unexpected symbol near '='\n",
+    ),
+    (
+        "x.lua",
+        "local c\nfunction thread_init() c = sysbench.sql.driver():connect() end\nfunction event()\n\n\n\n c:query('SELECT 1 FROM nosuch')\nend",
+        "x.lua:7: SQL error, errno = 1146, state = '42S02': Table 'sbtest.nosuch' doesn't exist\n",
+    ),
+]
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "message"), MISTAKES, ids=["syntax-ours", "syntax", "table", "twice", "lua", "lua-sql"]
+    ("name", "text", "message"),
+    MISTAKES,
+    ids=["syntax-ours", "syntax", "table", "twice", "lua", "lua-sql"],
 )
 def test_an_error_in_line_seven(
     run_cli: Cli, tiny_experiment: Experiment, out: Path, name: str, text: str, message: str
@@ -102,7 +142,12 @@ DELIMITER ;
 
 def dump_experiment(tiny_experiment: Experiment, here: Path, data: dict[str, Any]) -> Path:
     (here / "item.sql").write_text("SELECT name FROM item WHERE id = {int:1:2};")
-    written = tiny_experiment(variant=GLIBC, workloads=["./item.sql"], data={"database": "shop", **data}, time={"idle": "0s"})
+    written = tiny_experiment(
+        variant=GLIBC,
+        workloads=["./item.sql"],
+        data={"database": "shop", **data},
+        time={"idle": "0s"},
+    )
     return Path(shutil.copy(written, here / "x.toml"))  # paths in a file are from where it lies
 
 
@@ -119,8 +164,14 @@ def test_a_dump(run_cli: Cli, tiny_experiment: Experiment, out: Path) -> None:
     # A mistake in a script names its line; half an archive is one.
     (out.parent / "more.sql").write_text("\n\nINSERT INTO nosuch VALUES (3, 'c');\n")
     done = run_cli("bench", file, "--out", out.parent / "r2")
-    assert (done.status, done.stderr) == (2, f"dballoc: {out.parent.name}/more.sql:3: Table 'shop.nosuch' doesn't exist\n")
+    assert (done.status, done.stderr) == (
+        2,
+        f"dballoc: {out.parent.name}/more.sql:3: Table 'shop.nosuch' doesn't exist\n",
+    )
     whole = (out.parent / "dump.sql.gz").read_bytes()
     (out.parent / "dump.sql.gz").write_bytes(whole[: len(whole) - 12])
     done = run_cli("bench", file, "--out", out.parent / "r3")
-    assert (done.status, done.stderr) == (2, f"dballoc: {out.parent.name}/dump.sql.gz: unexpected end of file\n")
+    assert (done.status, done.stderr) == (
+        2,
+        f"dballoc: {out.parent.name}/dump.sql.gz: unexpected end of file\n",
+    )

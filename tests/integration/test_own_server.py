@@ -1,4 +1,6 @@
-"""`bench --like` and `--defaults-file`: a MariaDB of the test's own is started as users start theirs, and read."""
+"""`bench --like` and `--defaults-file`: a MariaDB of the test's own is started as users start
+theirs, and read.
+"""
 
 import os
 import re
@@ -14,7 +16,7 @@ import pymysql
 import pytest
 from harness import A_USER, Cli, Experiment, rows, wait_until
 
-from dballoc.allocators import find as find_allocator
+from dballoc.allocators import find_library as find_allocator
 from dballoc.errors import UsageError
 from dballoc.servers import build as find_build
 
@@ -29,13 +31,22 @@ class Running:
 
     def stop(self) -> None:
         os.kill(self.pid, 15)
-        wait_until(lambda: not Path(f"/proc/{self.pid}/stat").exists() or b" Z " in Path(f"/proc/{self.pid}/stat").read_bytes())
+        wait_until(
+            lambda: (
+                not Path(f"/proc/{self.pid}/stat").exists()
+                or b" Z " in Path(f"/proc/{self.pid}/stat").read_bytes()
+            )
+        )
 
 
 @pytest.fixture(scope="module")
 def theirs() -> Iterator[Running]:
-    """A server with an option file, arguments, a password, settings changed since, and jemalloc if there is one."""
-    home = Path(tempfile.mkdtemp(prefix="dbo-", dir="/tmp"))  # not below the session's: it is none of dballoc's leftovers
+    """A server with an option file, arguments, a password, settings changed since, and jemalloc if
+    there is one.
+    """
+    home = Path(
+        tempfile.mkdtemp(prefix="dbo-", dir="/tmp")
+    )  # not below the session's: it is none of dballoc's leftovers
     home.chmod(0o755)
     build = find_build.find("mariadb", None)
     (home / "data").mkdir()
@@ -57,24 +68,48 @@ def theirs() -> Iterator[Running]:
             os.chown(path, USER, USER)
     scripts = [find_build.script(build, s).read_text() for s in build.entry["scripts"]]
     subprocess.run(
-        [build.executable, "--no-defaults", "--bootstrap", f"--datadir={home}/data", f"--lc-messages-dir={build.share}"],
-        input="create database mysql;\nuse mysql;\n" + "\n".join(scripts), text=True, check=True, capture_output=True, **user,
-    )  # fmt: skip
+        [
+            build.executable,
+            "--no-defaults",
+            "--bootstrap",
+            f"--datadir={home}/data",
+            f"--lc-messages-dir={build.share}",
+        ],
+        input="create database mysql;\nuse mysql;\n" + "\n".join(scripts),
+        text=True,
+        check=True,
+        capture_output=True,
+        **user,
+    )
     env = {"PATH": os.environ["PATH"]}
     try:
-        env |= {"LD_PRELOAD": str(find_allocator.find("jemalloc").libraries[0]), "MALLOC_CONF": "narenas:2"}
+        env |= {
+            "LD_PRELOAD": str(find_allocator.find("jemalloc").libraries[0]),
+            "MALLOC_CONF": "narenas:2",
+        }
     except UsageError:
         env |= {"MALLOC_ARENA_MAX": "2"}
     with (home / "log").open("w") as log:
         process = subprocess.Popen(
-            [build.executable, f"--defaults-file={home}/my.cnf", "--key-buffer-size=16M", f"--init-file={home}/init.sql"],
-            env=env, stdout=log, stderr=log, **user,
-        )  # fmt: skip
+            [
+                build.executable,
+                f"--defaults-file={home}/my.cnf",
+                "--key-buffer-size=16M",
+                f"--init-file={home}/init.sql",
+            ],
+            env=env,
+            stdout=log,
+            stderr=log,
+            **user,
+        )
     running = Running(process.pid, home)
 
     def ready() -> bool:
         try:
-            with pymysql.connect(unix_socket=str(home / "s.sock"), user="app", password="pass") as c, c.cursor() as cursor:
+            with (
+                pymysql.connect(unix_socket=str(home / "s.sock"), user="app", password="pass") as c,
+                c.cursor() as cursor,
+            ):
                 cursor.execute("SET GLOBAL max_heap_table_size = 1048576")
                 return True
         except pymysql.Error:
@@ -98,13 +133,21 @@ def printed(run_cli: Cli, *args: str | Path, **how: object) -> tuple[dict, str]:
 def test_like_a_running_server(run_cli: Cli, theirs: Running, home: Path) -> None:
     client = theirs.home / "client"
     client.mkdir()
-    (client / ".my.cnf").write_text(f"[client]\nuser=app\npassword=pass\nsocket={theirs.home}/s.sock\n")
-    table, said = printed(run_cli, "--like", str(theirs.pid), "--allocators", "glibc", env={"HOME": str(client)})
+    (client / ".my.cnf").write_text(
+        f"[client]\nuser=app\npassword=pass\nsocket={theirs.home}/s.sock\n"
+    )
+    table, said = printed(
+        run_cli, "--like", str(theirs.pid), "--allocators", "glibc", env={"HOME": str(client)}
+    )
     options = table["server"]["options"]
     assert options.pop("max_heap_table_size") == "1048576", "what was set since its start"
     assert options == {
-        "sort_buffer_size": "1M", "sql_mode": "''", "innodb_buffer_pool_size": "32M", "skip_name_resolve": "", "key_buffer_size": "16M",
-    }  # fmt: skip
+        "sort_buffer_size": "1M",
+        "sql_mode": "''",
+        "innodb_buffer_pool_size": "32M",
+        "skip_name_resolve": "",
+        "key_buffer_size": "16M",
+    }
     assert table["baseline"] == "current"
     assert [v["name"] for v in table["variant"]] == ["current", "glibc"]
     assert table["variant"][0]["env"] in ({"MALLOC_CONF": "narenas:2"}, {"MALLOC_ARENA_MAX": "2"})
@@ -124,16 +167,22 @@ def test_like_without_credentials(run_cli: Cli, theirs: Running) -> None:
 
 
 def test_explain_with_a_wrong_password(run_cli: Cli, theirs: Running) -> None:
-    """It explains what it can from outside, says why it asked nothing, and keeps the password to itself."""
+    """It explains what it can from outside, says why it asked nothing, and keeps the password to
+    itself.
+    """
     client = theirs.home / "wrong"
     client.mkdir()
-    (client / ".my.cnf").write_text(f"[client]\nuser=app\npassword=notthisone\nsocket={theirs.home}/s.sock\n")
+    (client / ".my.cnf").write_text(
+        f"[client]\nuser=app\npassword=notthisone\nsocket={theirs.home}/s.sock\n"
+    )
     done = run_cli("explain", "--pid", str(theirs.pid), env={"HOME": str(client)})
     assert done.status == 0, done.text
     [line] = [line for line in done.stdout.splitlines() if "not asked by SQL" in line]
     assert "Access denied for user 'app'" in line
     assert "notthisone" not in done.text + (theirs.home / "log").read_text()
-    (client / ".my.cnf").write_text(f"[client]\nuser=app\npassword=pass\nsocket={theirs.home}/s.sock\n")
+    (client / ".my.cnf").write_text(
+        f"[client]\nuser=app\npassword=pass\nsocket={theirs.home}/s.sock\n"
+    )
     right = run_cli("explain", "--pid", str(theirs.pid), "--json", env={"HOME": str(client)})
     assert '"SQL"' in right.stdout
 
@@ -161,12 +210,16 @@ def test_what_is_printed_stands_alone(run_cli: Cli, theirs: Running, out: Path) 
     )
     done = run_cli("bench", out.parent / "mine.toml", *small, "--out", out)
     assert done.status == 0, done.text
-    assert {(r["variant"], r["outcome"]) for r in rows(out, "SELECT variant, outcome FROM trial")} == {
+    assert {
+        (r["variant"], r["outcome"]) for r in rows(out, "SELECT variant, outcome FROM trial")
+    } == {
         ("current", "ok"),
         ("glibc", "ok"),
     }
     variables = (next((out / "trials").iterdir()) / "variables.tsv").read_text().splitlines()
-    assert {"sql_mode\t", "sort_buffer_size\t1048576", "key_buffer_size\t16777216"} <= set(variables)
+    assert {"sql_mode\t", "sort_buffer_size\t1048576", "key_buffer_size\t16777216"} <= set(
+        variables
+    )
 
 
 @pytest.mark.parametrize("pid", [os.getpid(), 2**22 - 1], ids=["no-server", "not-there"])
@@ -174,15 +227,21 @@ def test_what_is_no_server(run_cli: Cli, pid: int) -> None:
     done = run_cli("bench", "--like", str(pid), "--print")
     assert (done.status, done.stdout) == (2, "")
     assert re.fullmatch(
-        rf"dballoc: --like {pid}: (\S+ \(\S+\) is not a MySQL-family server|there is no such process)\n", done.stderr
+        rf"dballoc: --like {pid}: (\S+ \(\S+\) is not a MySQL-family server|there is no such process)\n",
+        done.stderr,
     )
 
 
 def test_a_my_cnf(run_cli: Cli, theirs: Running) -> None:
-    table, said = printed(run_cli, "--defaults-file", theirs.home / "my.cnf", "--option", "sort_buffer_size=2M")
+    table, said = printed(
+        run_cli, "--defaults-file", theirs.home / "my.cnf", "--option", "sort_buffer_size=2M"
+    )
     assert table["server"]["options"] == {
-        "sort_buffer_size": "2M", "sql_mode": "''", "innodb_buffer_pool_size": "32M", "skip_name_resolve": "",
-    }  # fmt: skip
+        "sort_buffer_size": "2M",
+        "sql_mode": "''",
+        "innodb_buffer_pool_size": "32M",
+        "skip_name_resolve": "",
+    }
     assert "left out (network and identity): socket, skip_networking, server_id" in said
 
 
@@ -191,19 +250,25 @@ def test_a_my_cnf_that_is_bad(run_cli: Cli, out: Path) -> None:
     bad.write_text("sort_buffer_size=1M\n")
     done = run_cli("bench", "--defaults-file", bad)
     assert done.status == 2
-    assert re.fullmatch(rf"dballoc: --defaults-file {bad}: MariaDB [\d.]+ cannot read it: .* at line: 1\n", done.stderr), (
-        done.stderr
-    )
+    assert re.fullmatch(
+        rf"dballoc: --defaults-file {bad}: MariaDB [\d.]+ cannot read it: .* at line: 1\n",
+        done.stderr,
+    ), done.stderr
     bad.write_text("[mysqld]\nsort_bufer_size=1M\n")
     done = run_cli("bench", "--defaults-file", bad, "--dry-run")
     assert (done.status, done.stdout) == (2, "")
-    assert re.search(r"MariaDB [\d.]+ does not take its options: unknown variable 'sort-bufer-size=1M'", done.stderr), (
-        done.stderr
-    )
+    assert re.search(
+        r"MariaDB [\d.]+ does not take its options: unknown variable 'sort-bufer-size=1M'",
+        done.stderr,
+    ), done.stderr
 
 
-def test_its_data_directory(run_cli: Cli, tiny_experiment: Experiment, theirs: Running, out: Path) -> None:
-    """Last: the server is stopped. In use, killed, then at rest; its accounts and events are none of ours."""
+def test_its_data_directory(
+    run_cli: Cli, tiny_experiment: Experiment, theirs: Running, out: Path
+) -> None:
+    """Last: the server is stopped. In use, killed, then at rest; its accounts and events are none
+    of ours.
+    """
     data = theirs.home / "data"
     sql = out.parent / "item.sql"
     sql.write_text(
@@ -221,7 +286,9 @@ def test_its_data_directory(run_cli: Cli, tiny_experiment: Experiment, theirs: R
         == f"dballoc: data.directory {data}: a server (process {theirs.pid}) is running on it; stop it, or give a copy\n"
     )
     shutil.copytree(data, out.parent / "torn")
-    done = run_cli("bench", file, "--data-directory", out.parent / "torn", "--out", out.parent / "r2")
+    done = run_cli(
+        "bench", file, "--data-directory", out.parent / "torn", "--out", out.parent / "r2"
+    )
     assert done.status == 2
     assert "was not shut down cleanly" in done.stderr
     theirs.stop()
@@ -229,7 +296,11 @@ def test_its_data_directory(run_cli: Cli, tiny_experiment: Experiment, theirs: R
     done = run_cli("bench", file, "--out", out)
     assert done.status == 0, done.text
     assert [r["outcome"] for r in rows(out, "SELECT outcome FROM trial")] == ["ok", "ok"]
-    assert rows(out, "SELECT DISTINCT kind FROM step") == [{"kind": "level"}], "no scan of tables that nobody knows"
+    assert rows(out, "SELECT DISTINCT kind FROM step") == [{"kind": "level"}], (
+        "no scan of tables that nobody knows"
+    )
     assert {p: (p.stat().st_mtime_ns, p.stat().st_size) for p in data.rglob("*")} == before
     done = run_cli("bench", file, "--database", "shopp", "--out", out.parent / "r3")
-    assert done.stderr.endswith('data.database: the data have no table in "shopp"; there are tables in shop\n')
+    assert done.stderr.endswith(
+        'data.database: the data have no table in "shopp"; there are tables in shop\n'
+    )

@@ -18,9 +18,9 @@ import pymysql
 import pytest
 from harness import A_USER, Cli, Experiment, wait_until
 
-from dballoc.allocators import find
+from dballoc.allocators import find_library
 from dballoc.errors import UsageError
-from dballoc.profile.load import load
+from dballoc.profile.formats.profile_file import load
 
 pytestmark = pytest.mark.alone
 
@@ -34,34 +34,70 @@ def nothing_is_left() -> None:
 
 
 class Server:
-    """A MariaDB under the probe over jemalloc, which tells its own count of live bytes now and then."""
+    """A MariaDB under the probe over jemalloc, which tells its own count of live bytes now and
+    then.
+    """
 
     def __init__(self, home: Path, run_cli: Cli) -> None:
         self.place = home / "heap"
         (self.place / "data").mkdir(parents=True)
-        self.probe, self.socket, self.log = self.place / "probe", self.place / "s", self.place / "log"
-        executable = shutil.which("mariadbd", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
+        self.probe, self.socket, self.log = (
+            self.place / "probe",
+            self.place / "s",
+            self.place / "log",
+        )
+        executable = shutil.which(
+            "mariadbd", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin"
+        )
         as_user: dict[str, Any] = {}
         if os.geteuid() == 0:
             as_user = {"user": UID, "group": UID, "extra_groups": []}
             for path in (self.place, self.place / "data"):
                 os.chown(path, UID, UID)
-        # Statistics after every 16 MiB of activity, the totals alone. It counts what lies in its threads' caches as allocated.
+        # Statistics after every 16 MiB of activity, the totals alone. It counts what lies in its
+        # threads' caches as allocated.
         conf = "tcache:false,stats_interval:16777216,stats_interval_opts:mdablxeg"
-        jemalloc = find.find("jemalloc").libraries[0]
+        jemalloc = find_library.find("jemalloc").libraries[0]
         command = [
-            "dballoc", "exec", "--probe", "heap", "--out", self.probe, "--interval", "64K", "--",
-            executable, "--no-defaults", f"--datadir={self.place / 'data'}", f"--socket={self.socket}", "--skip-networking",
-            f"--pid-file={self.place / 'pid'}", "--skip-grant-tables", "--skip-log-bin", "--innodb-log-file-size=4M",
-            "--innodb-buffer-pool-size=64M", "--performance-schema=ON", "--performance-schema-consumer-events-statements-current=ON",
+            "dballoc",
+            "exec",
+            "--probe",
+            "heap",
+            "--out",
+            self.probe,
+            "--interval",
+            "64K",
+            "--",
+            executable,
+            "--no-defaults",
+            f"--datadir={self.place / 'data'}",
+            f"--socket={self.socket}",
+            "--skip-networking",
+            f"--pid-file={self.place / 'pid'}",
+            "--skip-grant-tables",
+            "--skip-log-bin",
+            "--innodb-log-file-size=4M",
+            "--innodb-buffer-pool-size=64M",
+            "--performance-schema=ON",
+            "--performance-schema-consumer-events-statements-current=ON",
             "--performance-schema-consumer-events-statements-history=ON",
-        ]  # fmt: skip
+        ]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", *map(str, command)],
-                env={**run_cli.env, "LD_PRELOAD": str(jemalloc), "MALLOC_CONF": conf, "TMPDIR": str(self.place)}, stdin=subprocess.DEVNULL, stdout=log,
-                stderr=log, start_new_session=True, cwd="/", **as_user,
-            )  # fmt: skip
+                env={
+                    **run_cli.env,
+                    "LD_PRELOAD": str(jemalloc),
+                    "MALLOC_CONF": conf,
+                    "TMPDIR": str(self.place),
+                },
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                cwd="/",
+                **as_user,
+            )
 
     def sysbench(self, *words: str) -> "subprocess.Popen[bytes]":
         connect = [
@@ -75,7 +111,9 @@ class Server:
 
     def jemallocs_word(self) -> int:
         """Its last count of allocated bytes."""
-        return int(re.findall(r"^Allocated: (\d+)", self.log.read_text(errors="replace"), re.MULTILINE)[-1])
+        return int(
+            re.findall(r"^Allocated: (\d+)", self.log.read_text(errors="replace"), re.MULTILINE)[-1]
+        )
 
 
 @pytest.fixture(scope="module")
@@ -83,14 +121,17 @@ def server(home: Path, run_cli: Cli) -> Iterator[Server]:
     if not PROBE.exists():
         pytest.skip("the native parts are not built: make setup")
     try:
-        find.find("jemalloc")
+        find_library.find("jemalloc")
     except UsageError as error:
         pytest.skip(str(error))
     running = Server(home, run_cli)
     try:
         wait_until(lambda: running.socket.exists() or running.process.poll() is not None)
         assert running.process.poll() is None, running.log.read_text()
-        with pymysql.connect(unix_socket=str(running.socket), autocommit=True) as connection, connection.cursor() as cursor:
+        with (
+            pymysql.connect(unix_socket=str(running.socket), autocommit=True) as connection,
+            connection.cursor() as cursor,
+        ):
             cursor.execute("CREATE DATABASE t")
         assert running.sysbench("oltp_read_write", "prepare").wait() == 0
         yield running
@@ -109,12 +150,24 @@ def profiled(run_cli: Cli, *arguments: str | Path) -> dict[str, Any]:
 def test_a_loaded_server_names_its_functions(run_cli: Cli, server: Server, tmp_path: Path) -> None:
     load_ = server.sysbench("--threads=4", "--time=5", "oltp_read_write", "run")
     time.sleep(1)
-    found = profiled(run_cli, "--pid", str(server.process.pid), "--out", tmp_path, "--period", "1s", "--count", "2")
+    found = profiled(
+        run_cli,
+        "--pid",
+        str(server.process.pid),
+        "--out",
+        tmp_path,
+        "--period",
+        "1s",
+        "--count",
+        "2",
+    )
     assert load_.wait() == 0
     assert found["complete"] >= 0.99
     assert found["lost"] == 0
     most = sorted(found["rows"], key=lambda row: -row["allocated"])[:5]
-    assert {"Filesort_buffer::alloc_sort_buffer", "handler::ha_write_tmp_row"} & {row["name"] for row in most}
+    assert {"Filesort_buffer::alloc_sort_buffer", "handler::ha_write_tmp_row"} & {
+        row["name"] for row in most
+    }
     assert found["malloc"]["timed"] > 10
     assert 0 < found["malloc"]["share"] < 0.5
     # What is kept is a profile like any other.
@@ -127,7 +180,10 @@ def test_a_loaded_server_names_its_functions(run_cli: Cli, server: Server, tmp_p
 def test_live_bytes_agree_with_jemallocs_own(run_cli: Cli, server: Server) -> None:
     assert server.sysbench("--threads=2", "--time=2", "oltp_read_write", "run").wait() == 0
     # One quiet connection, whose activity makes jemalloc speak with nothing else under way.
-    with pymysql.connect(unix_socket=str(server.socket), autocommit=True) as connection, connection.cursor() as cursor:
+    with (
+        pymysql.connect(unix_socket=str(server.socket), autocommit=True) as connection,
+        connection.cursor() as cursor,
+    ):
         for _ in range(600):
             cursor.execute("SELECT LENGTH(REPEAT('x', 100000))")
         live = profiled(run_cli, "--out-dir", server.probe)["live"]
@@ -139,7 +195,9 @@ def test_live_bytes_agree_with_jemallocs_own(run_cli: Cli, server: Server) -> No
 
 
 def test_memory_has_users_connections_and_statements(run_cli: Cli, server: Server) -> None:
-    with pymysql.connect(unix_socket=str(server.socket), user="tester", autocommit=True) as connection:
+    with pymysql.connect(
+        unix_socket=str(server.socket), user="tester", autocommit=True
+    ) as connection:
         cursor = connection.cursor()
         cursor.execute("SET @x = REPEAT('x', 12000000)")
         for by in ("user", "connection", "digest"):
@@ -163,21 +221,42 @@ def test_what_cannot_be_profiled_is_one_line(run_cli: Cli) -> None:
 
 
 def test_a_program_under_the_probe_is_itself(run_cli: Cli, home: Path) -> None:
-    done = run_cli("exec", "--probe", "heap", "--out", home / "exec-p", "--", "sh", "-c", "echo $0 $1; exit 7", "a", "--probe")
+    done = run_cli(
+        "exec",
+        "--probe",
+        "heap",
+        "--out",
+        home / "exec-p",
+        "--",
+        "sh",
+        "-c",
+        "echo $0 $1; exit 7",
+        "a",
+        "--probe",
+    )
     assert (done.status, done.stdout) == (7, "a --probe\n")
     assert "ask it: dballoc profile heap --out-dir" in done.stderr
     refused = run_cli("exec", "--probe", "heap", "--out", home / "exec-q", "--", "/nowhere/mysqld")
-    assert (refused.status, refused.stderr) == (2, "dballoc: /nowhere/mysqld: there is no such program\n")
+    assert (refused.status, refused.stderr) == (
+        2,
+        "dballoc: /nowhere/mysqld: there is no such program\n",
+    )
     assert not (home / "exec-q").exists()
 
 
 @pytest.mark.slow
-def test_a_campaign_with_heap_profiles(run_cli: Cli, tiny_experiment: Experiment, out: Path) -> None:
+def test_a_campaign_with_heap_profiles(
+    run_cli: Cli, tiny_experiment: Experiment, out: Path
+) -> None:
     variants = [{"name": "glibc"}, {"name": "jemalloc", "allocator": "jemalloc"}]
-    experiment = tiny_experiment(profile="heap", threads=[1, 8], time={"level": "3s", "idle": "0s"}, variant=variants)
+    experiment = tiny_experiment(
+        profile="heap", threads=[1, 8], time={"level": "3s", "idle": "0s"}, variant=variants
+    )
     done = run_cli("bench", experiment, "--out", out, "--report")
     assert done.status == 0, done.text
-    files = sorted(p.parent.parent.name for p in (out / "trials").glob("*/heap/heap-*.profile.json.gz"))
+    files = sorted(
+        p.parent.parent.name for p in (out / "trials").glob("*/heap/heap-*.profile.json.gz")
+    )
     assert len(files) == 2, done.text
     assert not any("A2" in f for f in files)
     page, text = (out / "report.html").read_text(), (out / "report.md").read_text()
@@ -186,4 +265,8 @@ def test_a_campaign_with_heap_profiles(run_cli: Cli, tiny_experiment: Experiment
     assert "What goes through malloc" in text
     # What was profiled is none of what was measured.
     with sqlite3.connect(out / "results.sqlite") as db:
-        assert {row[0] for row in db.execute("SELECT DISTINCT kind FROM step")} <= {"sql", "warmup", "level"}
+        assert {row[0] for row in db.execute("SELECT DISTINCT kind FROM step")} <= {
+            "sql",
+            "warmup",
+            "level",
+        }

@@ -1,4 +1,6 @@
-"""A published comparison, made small, on a real MariaDB; and its report with the post's figures beside ours."""
+"""A published comparison, made small, on a real MariaDB; and its report with the post's figures
+beside ours.
+"""
 
 import csv
 from pathlib import Path
@@ -14,7 +16,9 @@ def measured(run_cli: Cli, fresh_directory) -> Path:
     asked = ("--workloads", "oltp_read_only", "--threads", "3", "--level", "2s", "--blocks", "1")
     done = run_cli("bench", "--experiment", "mdev-38369", "--scale", "0.01", *asked, "--out", out)
     assert done.status == 0, done.text
-    assert "Scaled to 0.01 of mdev-38369: 1,000 rows a table instead of 100,000" in " ".join(done.stdout.split())
+    assert "Scaled to 0.01 of mdev-38369: 1,000 rows a table instead of 100,000" in " ".join(
+        done.stdout.split()
+    )
     return out
 
 
@@ -45,7 +49,9 @@ def test_the_report_has_the_posts_figures_beside_ours(measured: Path, run_cli: C
     cells = [c.strip() for c in line.strip("|").split("|")]
     assert cells[4] == "4,718"
     assert float(cells[3].replace(",", "")) > 10
-    assert "<h2>Published beside measured</h2>" in (measured / "report.html").read_text(encoding="utf-8")
+    assert "<h2>Published beside measured</h2>" in (measured / "report.html").read_text(
+        encoding="utf-8"
+    )
     with (measured / "csv" / "published.csv").open(newline="", encoding="utf-8") as f:
         figures = {(r["table"], r["row"], r["column"]): r for r in csv.DictReader(f)}
     assert float(figures["oltp_read_only", "8", "nt-heap"]["ours"]) > 10
@@ -55,15 +61,29 @@ def test_the_report_has_the_posts_figures_beside_ours(measured: Path, run_cli: C
 
 REFUSED = [
     (("--scale", "huge"), "--scale: 'huge' is neither small nor a number above 0 and up to 1"),
-    (("--experiment", "demo", "--scale", "small"), "experiment demo: it has no key small, which --scale small would take"),
-    (("--experiment", "mdev-38369", "--server-cpus", "900"), "cpu.server: CPU 900 is not here; there are"),
-    (("--experiment", "quick", "--option", "innodb_buffer_pool_size=4000G"), "available; lower the buffer pool or the threads; or give --scale small"),
-    (("--experiment", "quick", "--rows", "4000000000"), "or set DBALLOC_CACHE; or give --scale small"),
-]  # fmt: skip
+    (
+        ("--experiment", "demo", "--scale", "small"),
+        "experiment demo: it has no key small, which --scale small would take",
+    ),
+    (
+        ("--experiment", "mdev-38369", "--server-cpus", "900"),
+        "cpu.server: CPU 900 is not here; there are",
+    ),
+    (
+        ("--experiment", "quick", "--option", "innodb_buffer_pool_size=4000G"),
+        "available; lower the buffer pool or the threads; or give --scale small",
+    ),
+    (
+        ("--experiment", "quick", "--rows", "4000000000"),
+        "or set DBALLOC_CACHE; or give --scale small",
+    ),
+]
 
 
 @pytest.mark.parametrize(("asked", "message"), REFUSED, ids=[m for _, m in REFUSED])
-def test_what_does_not_fit_is_one_line_with_a_way_out(run_cli: Cli, out: Path, asked: tuple[str, ...], message: str) -> None:
+def test_what_does_not_fit_is_one_line_with_a_way_out(
+    run_cli: Cli, out: Path, asked: tuple[str, ...], message: str
+) -> None:
     done = run_cli("bench", *asked, "--design", "solo", "--out", out)
     assert (done.status, done.stderr.count("\n")) == (2, 1)
     assert message in done.stderr
@@ -71,7 +91,12 @@ def test_what_does_not_fit_is_one_line_with_a_way_out(run_cli: Cli, out: Path, a
 
 
 def test_a_build_that_is_in_no_registry_is_refused_with_its_recipe(run_cli: Cli, out: Path) -> None:
-    done = run_cli("bench", "--experiment", "myrocks-jemalloc-builds", "--scale", "small", "--out", out)
+    done = run_cli(
+        "bench", "--experiment", "myrocks-jemalloc-builds", "--scale", "small", "--out", out
+    )
     assert (done.status, done.stderr.count("\n")) == (2, 1)
-    assert "variant 'jemalloc-build': no registry has its build: build MariaDB or MySQL with MyRocks from source" in done.stderr
+    assert (
+        "variant 'jemalloc-build': no registry has its build: build MariaDB or MySQL with MyRocks from source"
+        in done.stderr
+    )
     assert "then name it by the variant's server.basedir" in done.stderr

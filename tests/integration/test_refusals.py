@@ -1,4 +1,6 @@
-"""What is refused before anything is started: one line with the remedy, exit status 2, nothing left, nothing lost."""
+"""What is refused before anything is started: one line with the remedy, exit status 2, nothing
+left, nothing lost.
+"""
 
 import os
 import re
@@ -15,7 +17,7 @@ import pytest
 from harness import Cli, Done, Experiment, processes_of, rows, server_pid, wait_until
 
 import dballoc
-from dballoc.host import thp
+from dballoc.host.settings import thp
 from dballoc.store.results import FORMAT
 
 ELF_AARCH64 = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x03\x00\xb7\x00" + bytes(44)
@@ -31,44 +33,93 @@ def refused(done: Done, message: str) -> None:
 
 # The second variant -> what is said. {0} is the directory that holds broken.so.
 VARIANTS: list[tuple[str, dict[str, Any], bytes | None, str]] = [
-    ("no-such-allocator", {"allocator": "jemaloc"}, None, r"variant 'other': no allocator 'jemaloc'; did you mean 'jemalloc'\?"),
-    ("file-missing", {"preload": ["{0}/broken.so"]}, None, r"variant 'other': preload {0}/broken\.so: No such file or directory"),
     (
-        "other-machine", {"preload": ["{0}/broken.so"]}, ELF_AARCH64,
+        "no-such-allocator",
+        {"allocator": "jemaloc"},
+        None,
+        r"variant 'other': no allocator 'jemaloc'; did you mean 'jemalloc'\?",
+    ),
+    (
+        "file-missing",
+        {"preload": ["{0}/broken.so"]},
+        None,
+        r"variant 'other': preload {0}/broken\.so: No such file or directory",
+    ),
+    (
+        "other-machine",
+        {"preload": ["{0}/broken.so"]},
+        ELF_AARCH64,
         r"variant 'other': preload {0}/broken\.so: built for aarch64, this machine is x86_64",
     ),
     (
-        "32-bit", {"preload": ["{0}/broken.so"]}, ELF_32_BIT,
+        "32-bit",
+        {"preload": ["{0}/broken.so"]},
+        ELF_32_BIT,
         r"variant 'other': preload {0}/broken\.so: built for i386 \(32 bit\), this machine is x86_64",
     ),
-    ("no-library", {"preload": ["{0}/broken.so"]}, b"#!/bin/sh\n", r"variant 'other': preload {0}/broken\.so: not a shared library"),
     (
-        "invalid-tunable", {"allocator": "jemalloc", "tunables": {"no_such_setting": 1}}, None,
+        "no-library",
+        {"preload": ["{0}/broken.so"]},
+        b"#!/bin/sh\n",
+        r"variant 'other': preload {0}/broken\.so: not a shared library",
+    ),
+    (
+        "invalid-tunable",
+        {"allocator": "jemalloc", "tunables": {"no_such_setting": 1}},
+        None,
         r"variant 'other': tunables: no_such_setting: jemalloc [\d.]+ has no such setting; see: dballoc list settings jemalloc",
     ),
     (
-        "invalid-environment", {"allocator": "jemalloc", "env": {"MALLOC_CONF": "narenas:many"}}, None,
+        "invalid-environment",
+        {"allocator": "jemalloc", "env": {"MALLOC_CONF": "narenas:many"}},
+        None,
         r"variant 'other': env MALLOC_CONF: narenas: 'many' is not a whole number of 1 or more or default",
     ),
     (
-        "reserved-option", {"server": {"options": {"data_dir": "/x", "DataDir": "/var/lib/mysql"}}}, None,
+        "reserved-option",
+        {"server": {"options": {"data_dir": "/x", "DataDir": "/var/lib/mysql"}}},
+        None,
         r"variant 'other': option 'DataDir' is set by dballoc itself, so that the server stays private",
     ),
     (
-        "no-server-there", {"server": {"basedir": "{0}"}}, None,
+        "no-server-there",
+        {"server": {"basedir": "{0}"}},
+        None,
         r"server 'mariadb': no mariadbd or mysqld in {0}/{{bin,sbin,libexec,usr/sbin,usr/bin}}; "
         r"give the directory that the server was unpacked or installed into",
     ),
-    ("no-such-server", {"server": {"use": "mariadbb"}}, None, r"no server 'mariadbb'; did you mean 'mariadb'\?"),
-    ("no-such-engine", {"server": {"use": "mysql", "engine": "aria"}}, None, r".*(no engine 'aria'|no MySQL Server on this machine).*"),
-    ("cpu-not-here", {"cpu": {"server": "4000"}}, None, r"cpu\.server: CPU 4000 is not here; there are [\d,-]+"),
-]  # fmt: skip
+    (
+        "no-such-server",
+        {"server": {"use": "mariadbb"}},
+        None,
+        r"no server 'mariadbb'; did you mean 'mariadb'\?",
+    ),
+    (
+        "no-such-engine",
+        {"server": {"use": "mysql", "engine": "aria"}},
+        None,
+        r".*(no engine 'aria'|no MySQL Server on this machine).*",
+    ),
+    (
+        "cpu-not-here",
+        {"cpu": {"server": "4000"}},
+        None,
+        r"cpu\.server: CPU 4000 is not here; there are [\d,-]+",
+    ),
+]
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the messages name x86-64")
-@pytest.mark.parametrize(("changes", "content", "message"), [v[1:] for v in VARIANTS], ids=[v[0] for v in VARIANTS])
+@pytest.mark.parametrize(
+    ("changes", "content", "message"), [v[1:] for v in VARIANTS], ids=[v[0] for v in VARIANTS]
+)
 def test_a_variant_that_cannot_be(
-    run_cli: Cli, tiny_experiment: Experiment, out: Path, changes: dict[str, Any], content: bytes | None, message: str
+    run_cli: Cli,
+    tiny_experiment: Experiment,
+    out: Path,
+    changes: dict[str, Any],
+    content: bytes | None,
+    message: str,
 ) -> None:
     here = out.parent
     if content is not None:
@@ -77,29 +128,43 @@ def test_a_variant_that_cannot_be(
     def place(value: Any) -> Any:
         if isinstance(value, dict):
             return {k: place(v) for k, v in value.items()}
-        return [place(v) for v in value] if isinstance(value, list) else value.format(here) if isinstance(value, str) else value
+        return (
+            [place(v) for v in value]
+            if isinstance(value, list)
+            else value.format(here)
+            if isinstance(value, str)
+            else value
+        )
 
     file = tiny_experiment(variant=[{"name": "glibc"}, {"name": "other", **place(changes)}])
     refused(run_cli("bench", file, "--out", out), message.format(re.escape(str(here))))
     assert not out.exists()
 
 
-def test_a_library_that_is_no_malloc(run_cli: Cli, tiny_experiment: Experiment, out: Path, c_library) -> None:
+def test_a_library_that_is_no_malloc(
+    run_cli: Cli, tiny_experiment: Experiment, out: Path, c_library
+) -> None:
     out.parent.chmod(0o755)
     library = c_library("harmless", "int harmless(void) { return 1; }", out.parent)
-    file = tiny_experiment(variant=[{"name": "glibc"}, {"name": "other", "preload": [str(library)]}])
+    file = tiny_experiment(
+        variant=[{"name": "glibc"}, {"name": "other", "preload": [str(library)]}]
+    )
     refused(
         run_cli("bench", file, "--out", out),
         r"variant 'other': MariaDB [\d.]+ does not use libharmless\.so: malloc comes from \S*libc\.so\.6",
     )
 
 
-def test_a_library_that_is_half_a_malloc(run_cli: Cli, tiny_experiment: Experiment, out: Path, c_library) -> None:
+def test_a_library_that_is_half_a_malloc(
+    run_cli: Cli, tiny_experiment: Experiment, out: Path, c_library
+) -> None:
     out.parent.chmod(0o755)
     # Frees through libc what it did not get there: the mixture that crashes at the worst moment.
     half = "#include <stddef.h>\nextern void *__libc_malloc(size_t);\nvoid *malloc(size_t n) { return __libc_malloc(n); }"
     library = c_library("half", half, out.parent)
-    file = tiny_experiment(variant=[{"name": "glibc"}, {"name": "other", "preload": [str(library)]}])
+    file = tiny_experiment(
+        variant=[{"name": "glibc"}, {"name": "other", "preload": [str(library)]}]
+    )
     refused(
         run_cli("bench", file, "--out", out),
         r"variant 'other': MariaDB [\d.]+ does not use libhalf\.so: (free|calloc|realloc|posix_memalign|aligned_alloc) comes from \S*libc\.so\.6",
@@ -108,29 +173,67 @@ def test_a_library_that_is_half_a_malloc(run_cli: Cli, tiny_experiment: Experime
 
 # Changes of the file or the command line -> what is said.
 COMMANDS: list[tuple[str, dict[str, Any], list[str], str]] = [
-    ("unknown-key", {"thread": [1]}, [], r"\S+/tiny\.toml: unknown key thread; did you mean \"threads\"\?"),
     (
-        "wrong-unit", {"time": {"level": "10 minutes"}}, [],
+        "unknown-key",
+        {"thread": [1]},
+        [],
+        r"\S+/tiny\.toml: unknown key thread; did you mean \"threads\"\?",
+    ),
+    (
+        "wrong-unit",
+        {"time": {"level": "10 minutes"}},
+        [],
         r"\S+/tiny\.toml: time\.level: '10 minutes' is not a duration; write it with its unit, like \"10s\", \"2m\" or \"500ms\"",
     ),
-    ("no-threads", {"threads": [0]}, [], r"\S+/tiny\.toml: threads\[0\]: input should be greater than or equal to 1, not 0"),
-    ("no-threads-flag", {}, ["--threads", "0"], r"\S+/tiny\.toml: threads\[0\]: input should be greater than or equal to 1, not 0"),
-    ("threads-in-words", {}, ["--threads", "a,b"], r"--threads: 'a,b' is not a list of numbers; write it like 1,16,64"),
-    ("no-such-workload", {"workloads": ["oltp"]}, [], r"no workload 'oltp'; (did you mean|there are) .*"),
     (
-        "more-memory-than-there-is", {"server": {"options": {"innodb_buffer_pool_size": "100T"}}}, [],
+        "no-threads",
+        {"threads": [0]},
+        [],
+        r"\S+/tiny\.toml: threads\[0\]: input should be greater than or equal to 1, not 0",
+    ),
+    (
+        "no-threads-flag",
+        {},
+        ["--threads", "0"],
+        r"\S+/tiny\.toml: threads\[0\]: input should be greater than or equal to 1, not 0",
+    ),
+    (
+        "threads-in-words",
+        {},
+        ["--threads", "a,b"],
+        r"--threads: 'a,b' is not a list of numbers; write it like 1,16,64",
+    ),
+    (
+        "no-such-workload",
+        {"workloads": ["oltp"]},
+        [],
+        r"no workload 'oltp'; (did you mean|there are) .*",
+    ),
+    (
+        "more-memory-than-there-is",
+        {"server": {"options": {"innodb_buffer_pool_size": "100T"}}},
+        [],
         r"server\.options: about 102400\.\d GiB of memory needed, [\d.]+ GiB available; lower the buffer pool or the threads",
     ),
     (
-        "more-data-than-the-disk-holds", {"data": {"rows": 10**12}}, [],
+        "more-data-than-the-disk-holds",
+        {"data": {"rows": 10**12}},
+        [],
         r"\S+/cache: about [\d.]+ GiB of disk needed for data, [\d.]+ GiB free; make room, lower data\.rows, or set DBALLOC_CACHE",
     ),
-]  # fmt: skip
+]
 
 
-@pytest.mark.parametrize(("changes", "flags", "message"), [c[1:] for c in COMMANDS], ids=[c[0] for c in COMMANDS])
+@pytest.mark.parametrize(
+    ("changes", "flags", "message"), [c[1:] for c in COMMANDS], ids=[c[0] for c in COMMANDS]
+)
 def test_a_command_that_makes_no_sense(
-    run_cli: Cli, tiny_experiment: Experiment, out: Path, changes: dict[str, Any], flags: list[str], message: str
+    run_cli: Cli,
+    tiny_experiment: Experiment,
+    out: Path,
+    changes: dict[str, Any],
+    flags: list[str],
+    message: str,
 ) -> None:
     refused(run_cli("bench", tiny_experiment(**changes), *flags, "--out", out), message)
     assert not out.exists()
@@ -146,19 +249,35 @@ def test_no_sysbench(run_cli: Cli, tiny_experiment: Experiment, out: Path) -> No
 def test_a_sysbench_that_does_not_run(run_cli: Cli, tiny_experiment: Experiment, out: Path) -> None:
     wrapper = out.parent / "bin" / "sysbench"
     wrapper.parent.mkdir()
-    wrapper.write_text("#!/bin/sh\necho 'error while loading shared libraries: libmysql' >&2\nexit 127\n")
+    wrapper.write_text(
+        "#!/bin/sh\necho 'error while loading shared libraries: libmysql' >&2\nexit 127\n"
+    )
     wrapper.chmod(0o755)
-    done = run_cli("bench", tiny_experiment(), "--out", out, env={"PATH": f"{wrapper.parent}:{os.environ['PATH']}"})
-    refused(done, rf"{re.escape(str(wrapper))} does not run: error while loading shared libraries: libmysql")
+    done = run_cli(
+        "bench",
+        tiny_experiment(),
+        "--out",
+        out,
+        env={"PATH": f"{wrapper.parent}:{os.environ['PATH']}"},
+    )
+    refused(
+        done,
+        rf"{re.escape(str(wrapper))} does not run: error while loading shared libraries: libmysql",
+    )
 
 
-def test_a_socket_path_that_is_too_long(run_cli: Cli, tiny_experiment: Experiment, out: Path, home: Path) -> None:
+def test_a_socket_path_that_is_too_long(
+    run_cli: Cli, tiny_experiment: Experiment, out: Path, home: Path
+) -> None:
     long = home / ("x" * 80)
     long.mkdir(mode=0o755)
     done = run_cli("bench", tiny_experiment(), "--out", out, env={"TMPDIR": str(long)})
     assert done.status == 2, done.text
     length = len(str(long / "dballoc-0123456789ab" / "mysqld.sock"))
-    assert f"{long}: a server's socket in there would have a path of {length} bytes, the kernel takes 107; " in done.stderr
+    assert (
+        f"{long}: a server's socket in there would have a path of {length} bytes, the kernel takes 107; "
+        in done.stderr
+    )
     assert done.stderr.endswith("set TMPDIR to a shorter one\n")
     assert list(long.iterdir()) == []
     # The directory is none the worse for it.
@@ -166,9 +285,14 @@ def test_a_socket_path_that_is_too_long(run_cli: Cli, tiny_experiment: Experimen
 
 
 @pytest.fixture(scope="module")
-def finished(run_cli: Cli, tiny_experiment: Experiment, fresh_directory: Callable[[], Path]) -> tuple[Path, Path]:
+def finished(
+    run_cli: Cli, tiny_experiment: Experiment, fresh_directory: Callable[[], Path]
+) -> tuple[Path, Path]:
     """A finished campaign and its experiment file; every test copies it."""
-    out, file = fresh_directory() / "r", tiny_experiment(variant=[{"name": "glibc"}], time={"idle": "0s"}, warmup_sql=[])
+    out, file = (
+        fresh_directory() / "r",
+        tiny_experiment(variant=[{"name": "glibc"}], time={"idle": "0s"}, warmup_sql=[]),
+    )
     done = run_cli("bench", file, "--out", out)
     assert done.status == 0, done.text
     return out, file
@@ -183,8 +307,16 @@ def results(finished: tuple[Path, Path], out: Path) -> tuple[Path, Path]:
 
 def change(out: Path, sql: str) -> None:
     """Spoil a store."""
-    subprocess.run([sys.executable, "-c", "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); db.execute(sys.argv[2]); db.commit()",
-                    out / "results.sqlite", sql], check=True)  # fmt: skip
+    subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); db.execute(sys.argv[2]); db.commit()",
+            out / "results.sqlite",
+            sql,
+        ],
+        check=True,
+    )
 
 
 def test_results_of_another_version(run_cli: Cli, results: tuple[Path, Path]) -> None:
@@ -218,7 +350,9 @@ def test_results_that_are_damaged(run_cli: Cli, results: tuple[Path, Path]) -> N
     )
 
 
-def test_a_directory_that_is_something_else(run_cli: Cli, tiny_experiment: Experiment, out: Path) -> None:
+def test_a_directory_that_is_something_else(
+    run_cli: Cli, tiny_experiment: Experiment, out: Path
+) -> None:
     out.mkdir()
     (out / "thesis.tex").write_text("x")
     refused(
@@ -229,7 +363,9 @@ def test_a_directory_that_is_something_else(run_cli: Cli, tiny_experiment: Exper
 
 
 def test_half_written_results_are_completed(run_cli: Cli, results: tuple[Path, Path]) -> None:
-    """As a kill leaves them: a trial's files without its row, a block without its end, a store half made elsewhere."""
+    """As a kill leaves them: a trial's files without its row, a block without its end, a store half
+    made elsewhere.
+    """
     out, file = results
     change(out, "DELETE FROM trial WHERE position = 2")
     change(out, "DELETE FROM step WHERE trial NOT IN (SELECT trial FROM trial)")
@@ -241,12 +377,17 @@ def test_half_written_results_are_completed(run_cli: Cli, results: tuple[Path, P
     first = rows(out, "SELECT * FROM trial")
     done = run_cli("bench", file, "--out", out)
     assert done.status == 0, done.text
-    assert [r["position"] for r in rows(out, "SELECT position FROM trial ORDER BY position")] == [1, 2]
+    assert [r["position"] for r in rows(out, "SELECT position FROM trial ORDER BY position")] == [
+        1,
+        2,
+    ]
     assert rows(out, "SELECT * FROM trial WHERE position = 1") == first
     assert not (out / "trials" / "b001-p009-stray").exists()
 
 
-def test_two_in_one_directory(run_cli: Cli, tiny_experiment: Experiment, out: Path, home: Path) -> None:
+def test_two_in_one_directory(
+    run_cli: Cli, tiny_experiment: Experiment, out: Path, home: Path
+) -> None:
     file = tiny_experiment(time={"idle": "0s"})
     first = run_cli.start("bench", file, "--out", out)
     wait_until(lambda: server_pid(home), 120)
@@ -256,7 +397,9 @@ def test_two_in_one_directory(run_cli: Cli, tiny_experiment: Experiment, out: Pa
     )
     os.kill(first.pid, signal.SIGINT)
     assert run_cli.end(first).status == 130
-    assert {r["outcome"] for r in rows(out, "SELECT outcome FROM trial")} <= {"ok"}, "the second disturbed the first"
+    assert {r["outcome"] for r in rows(out, "SELECT outcome FROM trial")} <= {"ok"}, (
+        "the second disturbed the first"
+    )
 
 
 OTHER_USER = 61999
@@ -267,7 +410,16 @@ def as_user(home: Path, package_path: Path) -> Callable[..., dict[str, Any]]:
     """How to run the command as a user without root, with a cache of its own."""
     for place in (package_path, Path(sys.executable), Path(sysconfig.get_paths()["purelib"])):
         seen = subprocess.run(
-            ["setpriv", f"--reuid={OTHER_USER}", f"--regid={OTHER_USER}", "--clear-groups", "test", "-r", place], check=False
+            [
+                "setpriv",
+                f"--reuid={OTHER_USER}",
+                f"--regid={OTHER_USER}",
+                "--clear-groups",
+                "test",
+                "-r",
+                place,
+            ],
+            check=False,
         )
         if seen.returncode != 0:
             pytest.skip(f"needs {place} where other users may read it, to run as one of them")
@@ -276,7 +428,13 @@ def as_user(home: Path, package_path: Path) -> Callable[..., dict[str, Any]]:
         path.mkdir(exist_ok=True)
         os.chown(path, OTHER_USER, OTHER_USER)
     return {
-        "prefix": ("setpriv", f"--reuid={OTHER_USER}", f"--regid={OTHER_USER}", "--clear-groups", "--bounding-set=-all"),
+        "prefix": (
+            "setpriv",
+            f"--reuid={OTHER_USER}",
+            f"--regid={OTHER_USER}",
+            "--clear-groups",
+            "--bounding-set=-all",
+        ),
         "env": {
             "DBALLOC_CACHE": str(base / "cache"),
             "TMPDIR": str(base / "tmp"),
@@ -287,7 +445,9 @@ def as_user(home: Path, package_path: Path) -> Callable[..., dict[str, Any]]:
 
 
 @pytest.mark.usefixtures("needs_root")
-def test_a_user_without_root(run_cli: Cli, tiny_experiment: Experiment, home: Path, as_user: dict[str, Any]) -> None:
+def test_a_user_without_root(
+    run_cli: Cli, tiny_experiment: Experiment, home: Path, as_user: dict[str, Any]
+) -> None:
     file = tiny_experiment(variant=[{"name": "glibc"}], time={"idle": "0s"})
     file.parent.chmod(0o755)
     out = home / "user" / "r"

@@ -1,4 +1,6 @@
-"""A results directory given relative to the current one: servers and clients run in directories of their own."""
+"""A results directory given relative to the current one: servers and clients run in directories of
+their own.
+"""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -9,12 +9,23 @@ from harness import Cli, Experiment, processes_of, rows, server_pid, wait_until
 ONE = [{"name": "glibc"}]
 
 
-def test_fresh_levels_give_each_a_start(run_cli: Cli, tiny_experiment: Experiment, out: Path) -> None:
-    file = tiny_experiment(levels="fresh", threads=[1, 3], variant=ONE, time={"idle": "0s"}, warmup_sql=[])
+def test_fresh_levels_give_each_a_start(
+    run_cli: Cli, tiny_experiment: Experiment, out: Path
+) -> None:
+    file = tiny_experiment(
+        levels="fresh", threads=[1, 3], variant=ONE, time={"idle": "0s"}, warmup_sql=[]
+    )
     done = run_cli("bench", file, "--out", out)
     assert done.status == 0, done.text
-    found = rows(out, "SELECT role, trial.level, step.threads, outcome FROM trial JOIN step USING (trial)")
-    assert {(r["role"], r["level"], r["threads"]) for r in found} == {("A1", 1, 1), ("A2", 1, 1), ("A1", 3, 3), ("A2", 3, 3)}
+    found = rows(
+        out, "SELECT role, trial.level, step.threads, outcome FROM trial JOIN step USING (trial)"
+    )
+    assert {(r["role"], r["level"], r["threads"]) for r in found} == {
+        ("A1", 1, 1),
+        ("A2", 1, 1),
+        ("A1", 3, 3),
+        ("A2", 3, 3),
+    }
     assert {r["outcome"] for r in found} == {"ok"}
 
 
@@ -22,7 +33,10 @@ def finished(out: Path) -> list[tuple[int, int]]:
     """(position, row number) of every trial in the store; none while there is no store."""
     if not (out / "results.sqlite").exists():
         return []
-    return [(r["position"], r["trial"]) for r in rows(out, "SELECT position, trial FROM trial ORDER BY position")]
+    return [
+        (r["position"], r["trial"])
+        for r in rows(out, "SELECT position, trial FROM trial ORDER BY position")
+    ]
 
 
 def test_ctrl_c_ends_cleanly_and_the_same_command_resumes(
@@ -40,7 +54,9 @@ def test_ctrl_c_ends_cleanly_and_the_same_command_resumes(
     assert "Traceback" not in done.text
     assert finished(out)[: len(before)] == before
     assert not processes_of(home)
-    assert len(list((out / "trials").iterdir())) == len(finished(out)), "the trial under way left its files"
+    assert len(list((out / "trials").iterdir())) == len(finished(out)), (
+        "the trial under way left its files"
+    )
 
     done = run_cli("bench", file, "--out", out)
     assert done.status == 0, done.text

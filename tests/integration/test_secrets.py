@@ -1,4 +1,6 @@
-"""Secrets of a running server: nothing that dballoc starts, keeps or prints has one, whatever it looks at the server for."""
+"""Secrets of a running server: nothing that dballoc starts, keeps or prints has one, whatever it
+looks at the server for.
+"""
 
 import gzip
 import os
@@ -24,14 +26,40 @@ USER = 61580
 CANARY = "CaNaRy7f3e91"
 
 NAMES = (
-    "loose-s3-secret-key", "loose_s3_access_key", "loose-s3-host-name", "loose-spider-remote-password", "LOOSE_X_TOKEN", "loose-x-tok",
-    "loose-plugin-y-secret", "loose-hashicorp-key-management-token", "loose-otlp-headers", "loose-wsrep_sst_auth", "report-passw",
-    "loose-federated-dsn", "loose-connect-java-wrapper",
-)  # fmt: skip
+    "loose-s3-secret-key",
+    "loose_s3_access_key",
+    "loose-s3-host-name",
+    "loose-spider-remote-password",
+    "LOOSE_X_TOKEN",
+    "loose-x-tok",
+    "loose-plugin-y-secret",
+    "loose-hashicorp-key-management-token",
+    "loose-otlp-headers",
+    "loose-wsrep_sst_auth",
+    "report-passw",
+    "loose-federated-dsn",
+    "loose-connect-java-wrapper",
+)
 SMALL = (
-    "--allocators", "glibc", "--design", "solo", "--blocks", "1", "--threads", "2", "--tables", "1", "--rows", "1000", "--warmup", "0s",
-    "--level", "2s", "--idle", "0s",
-)  # fmt: skip
+    "--allocators",
+    "glibc",
+    "--design",
+    "solo",
+    "--blocks",
+    "1",
+    "--threads",
+    "2",
+    "--tables",
+    "1",
+    "--rows",
+    "1000",
+    "--warmup",
+    "0s",
+    "--level",
+    "2s",
+    "--idle",
+    "0s",
+)
 
 
 @dataclass(frozen=True)
@@ -47,8 +75,12 @@ class Target:
 
 @pytest.fixture(scope="module")
 def target() -> Iterator[Target]:
-    """A server with secrets in its option file, its arguments and its environment; anybody may connect."""
-    home = Path(tempfile.mkdtemp(prefix="dbo-", dir="/tmp"))  # not below the session's: it is none of dballoc's leftovers
+    """A server with secrets in its option file, its arguments and its environment; anybody may
+    connect.
+    """
+    home = Path(
+        tempfile.mkdtemp(prefix="dbo-", dir="/tmp")
+    )  # not below the session's: it is none of dballoc's leftovers
     home.chmod(0o755)
     (home / "data").mkdir()
     secrets = "".join(f"{name}={CANARY}\n" for name in NAMES)
@@ -63,16 +95,32 @@ def target() -> Iterator[Target]:
             os.chown(path, USER, USER)
     with (home / "log").open("w") as log:
         process = subprocess.Popen(
-            [find_build.find("mariadb", None).executable, f"--defaults-file={home}/my.cnf", "--innodb-buffer-pool-size=16M",
-             f"--loose-s3-session-token={CANARY}", f"--report-password={CANARY}"],
-            env={"PATH": os.environ["PATH"], "MALLOC_ARENA_MAX": "2", "X_API_TOKEN": CANARY, "http_proxy": f"http://u:{CANARY}@h/",
-                 "MALLOC_SECRET_": CANARY},
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log, **user,
-        )  # fmt: skip
+            [
+                find_build.find("mariadb", None).executable,
+                f"--defaults-file={home}/my.cnf",
+                "--innodb-buffer-pool-size=16M",
+                f"--loose-s3-session-token={CANARY}",
+                f"--report-password={CANARY}",
+            ],
+            env={
+                "PATH": os.environ["PATH"],
+                "MALLOC_ARENA_MAX": "2",
+                "X_API_TOKEN": CANARY,
+                "http_proxy": f"http://u:{CANARY}@h/",
+                "MALLOC_SECRET_": CANARY,
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            **user,
+        )
 
     def has_the_secret() -> bool:
         try:
-            with pymysql.connect(unix_socket=str(home / "s.sock"), user="root") as c, c.cursor() as cursor:
+            with (
+                pymysql.connect(unix_socket=str(home / "s.sock"), user="root") as c,
+                c.cursor() as cursor,
+            ):
                 cursor.execute("SELECT @@report_password")
                 return cursor.fetchall() == ((CANARY,),)
         except pymysql.Error:
@@ -112,12 +160,18 @@ class Watch:
 
 def holders(*places: Path) -> list[str]:
     """The files that have the secret in them, compressed ones too."""
-    files = [path for place in places for path in ([place] if place.is_file() else place.rglob("*")) if path.is_file()]
+    files = [
+        path
+        for place in places
+        for path in ([place] if place.is_file() else place.rglob("*"))
+        if path.is_file()
+    ]
     assert files
     return [
         str(path)
         for path in files
-        if CANARY.encode() in (gzip.open(path).read() if path.suffix == ".gz" else path.read_bytes())
+        if CANARY.encode()
+        in (gzip.open(path).read() if path.suffix == ".gz" else path.read_bytes())
     ]
 
 
@@ -139,7 +193,10 @@ def test_a_printed_plan_has_none(run_cli: Cli, target: Target) -> None:
     ):
         assert re.search(rf"\b{name}\b", said), said
     assert "loose_federated_dsn" in printed.stderr
-    assert "left out (engines and plugins that talk to other hosts): loose_connect_java_wrapper" in printed.stderr
+    assert (
+        "left out (engines and plugins that talk to other hosts): loose_connect_java_wrapper"
+        in printed.stderr
+    )
 
 
 def test_an_option_file_gives_none(run_cli: Cli, target: Target) -> None:
@@ -151,10 +208,21 @@ def test_an_option_file_gives_none(run_cli: Cli, target: Target) -> None:
 
 def test_a_campaign_keeps_none(run_cli: Cli, target: Target, out: Path) -> None:
     with Watch(run_cli.home) as watch:
-        done = run_cli("bench", "--like", str(target.pid), "--defaults-file", target.option_file, *SMALL, "--out", out)
+        done = run_cli(
+            "bench",
+            "--like",
+            str(target.pid),
+            "--defaults-file",
+            target.option_file,
+            *SMALL,
+            "--out",
+            out,
+        )
     assert done.status == 0, done.text
     assert {row["outcome"] for row in rows(out, "SELECT outcome FROM trial")} == {"ok"}
-    assert any("--datadir=" in words and "--sort-buffer-size=1M" in words for words in watch.words), "no server was seen"
+    assert any(
+        "--datadir=" in words and "--sort-buffer-size=1M" in words for words in watch.words
+    ), "no server was seen"
     report = run_cli("report", out, "--redact", "--out", out.parent / "report")
     assert report.status == 0, report.text
     assert CANARY not in done.text + report.text + "\n".join(watch.words)
@@ -165,17 +233,24 @@ def test_explain_says_and_keeps_none(run_cli: Cli, target: Target, out: Path) ->
     out.mkdir()
     look = ("explain", "--pid", str(target.pid), "--procedure")
     forms = [
-        run_cli(*look), run_cli(*look, "--json"), run_cli(*look[:-1], "--openmetrics"), run_cli(*look[:-1], "--html", out / "e.html"),
+        run_cli(*look),
+        run_cli(*look, "--json"),
+        run_cli(*look[:-1], "--openmetrics"),
+        run_cli(*look[:-1], "--html", out / "e.html"),
         run_cli(*look[:-1], "--save", out / "e.json"),
-    ]  # fmt: skip
+    ]
     assert [done.status for done in forms] == [0] * 5, forms
     assert "sort_buffer_size" in forms[0].stdout
     assert not [done for done in forms if CANARY in done.text]
     assert holders(out) == []
 
 
-@pytest.mark.parametrize("name", ["loose_s3_secret_key", "LOOSE-X-TOKEN", "report-passw", "loose-spider-remote-host"])
-def test_ones_own_word_is_refused_before_anything_starts(run_cli: Cli, out: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["loose_s3_secret_key", "LOOSE-X-TOKEN", "report-passw", "loose-spider-remote-host"]
+)
+def test_ones_own_word_is_refused_before_anything_starts(
+    run_cli: Cli, out: Path, name: str
+) -> None:
     for how in ("--print", "--dry-run"):
         done = run_cli("bench", "--option", f"{name}={CANARY}", how, "--out", out)
         assert (done.status, done.stdout) == (2, "")

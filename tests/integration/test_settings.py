@@ -26,26 +26,45 @@ def here(run_cli: Cli) -> set[str]:
 TUNED: dict[str, dict[str, Any]] = {
     "one-arena": {"tunables": {"arena_max": "1", "tcache_count": "0"}},
     "old-form": {"env": {"MALLOC_ARENA_MAX": "1"}},
-    "jemalloc": {"allocator": "jemalloc", "tunables": {"narenas": "2", "dirty_decay_ms": "-1", "background_thread": "true"}},
-    "tcmalloc": {"allocator": "tcmalloc", "tunables": {"max_total_thread_cache_bytes": "2097152", "release_rate": "5"}},
-    "mimalloc": {"allocator": "mimalloc", "tunables": {"use_numa_nodes": "1"}, "env": {"MIMALLOC_OS_TAG": "101"}},
+    "jemalloc": {
+        "allocator": "jemalloc",
+        "tunables": {"narenas": "2", "dirty_decay_ms": "-1", "background_thread": "true"},
+    },
+    "tcmalloc": {
+        "allocator": "tcmalloc",
+        "tunables": {"max_total_thread_cache_bytes": "2097152", "release_rate": "5"},
+    },
+    "mimalloc": {
+        "allocator": "mimalloc",
+        "tunables": {"use_numa_nodes": "1"},
+        "env": {"MIMALLOC_OS_TAG": "101"},
+    },
     "tbbmalloc": {"allocator": "tbbmalloc", "tunables": {"use_huge_pages": "1"}},
 }
 
 
-def test_settings_are_taken(run_cli: Cli, tiny_experiment: Experiment, out: Path, here: set[str]) -> None:
+def test_settings_are_taken(
+    run_cli: Cli, tiny_experiment: Experiment, out: Path, here: set[str]
+) -> None:
     variants = [{"name": n, **v} for n, v in TUNED.items() if v.get("allocator", "glibc") in here]
     assert len(variants) >= 3
     done = run_cli(
         "bench",
-        tiny_experiment(variant=[{"name": "glibc"}, *variants], time={"idle": "0s"}, warmup_sql=[], threads=[8]),
+        tiny_experiment(
+            variant=[{"name": "glibc"}, *variants], time={"idle": "0s"}, warmup_sql=[], threads=[8]
+        ),
         "--out",
         out,
     )
     assert done.status == 0, done.text
-    found = rows(out, "SELECT variant, outcome, fault_text, directory FROM trial WHERE role IN ('A1', 'V')")
+    found = rows(
+        out, "SELECT variant, outcome, fault_text, directory FROM trial WHERE role IN ('A1', 'V')"
+    )
     assert [r["fault_text"] for r in found if r["outcome"] != "ok"] == []
-    logs = {r["variant"]: (out / "trials" / r["directory"] / "server.log").read_text(errors="replace") for r in found}
+    logs = {
+        r["variant"]: (out / "trials" / r["directory"] / "server.log").read_text(errors="replace")
+        for r in found
+    }
     if "jemalloc" in logs:
         assert re.search(r"^ +opt\.narenas: 2$", logs["jemalloc"], re.MULTILINE)
     if "mimalloc" in logs:
@@ -59,13 +78,17 @@ def test_settings_are_taken(run_cli: Cli, tiny_experiment: Experiment, out: Path
 
 
 def heaps(maps: Path) -> int:
-    """Heaps of arenas beside the first: 64 MiB at a multiple of it, of which the rest may not be touched yet."""
+    """Heaps of arenas beside the first: 64 MiB at a multiple of it, of which the rest may not be
+    touched yet.
+    """
     lines = [line.split() for line in maps.read_text().splitlines()]
     spans = [(*(int(x, 16) for x in p[0].split("-")), p[1]) for p in lines if len(p) == 5]
     return sum(
         1
         for (start, end, mine), (after, stop, its) in pairwise(spans)
-        if start % HEAP == 0 and (mine, its) == ("rw-p", "---p") and (after, stop) == (end, start + HEAP)
+        if start % HEAP == 0
+        and (mine, its) == ("rw-p", "---p")
+        and (after, stop) == (end, start + HEAP)
     )
 
 
@@ -88,7 +111,12 @@ def test_what_is_wrong_is_one_line_before_the_start(
 ) -> None:
     if variant.get("allocator", "glibc") not in here:
         pytest.skip(f"needs {variant['allocator']} on this machine")
-    done = run_cli("bench", tiny_experiment(variant=[{"name": "glibc"}, {"name": "v", **variant}]), "--out", out)
+    done = run_cli(
+        "bench",
+        tiny_experiment(variant=[{"name": "glibc"}, {"name": "v", **variant}]),
+        "--out",
+        out,
+    )
     assert done.status == 2, done.text
     assert re.fullmatch(rf"dballoc: variant 'v': {line}\n", done.stderr), done.stderr
     assert not out.exists()
@@ -103,27 +131,49 @@ def test_a_setting_that_the_running_server_has_otherwise_is_a_fault(
     directory = fresh_directory()
     directory.chmod(0o755)
     library = directory / "libmisbehave.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-pthread", "-o", library, MISBEHAVE], check=True)
-    # What it prints stands before jemalloc's own word, and only where a server runs, not where it is asked for its version.
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", "-O1", "-pthread", "-o", library, MISBEHAVE], check=True
+    )
+    # What it prints stands before jemalloc's own word, and only where a server runs, not where it
+    # is asked for its version.
     lies = {
-        "name": "lies", "allocator": "jemalloc", "preload": [str(library)], "tunables": {"narenas": "2"},
+        "name": "lies",
+        "allocator": "jemalloc",
+        "preload": [str(library)],
+        "tunables": {"narenas": "2"},
         "env": {"DBT_FAULT": "another setting"},
-    }  # fmt: skip
+    }
     done = run_cli(
-        "bench", tiny_experiment(variant=[{"name": "glibc"}, lies], time={"idle": "0s"}, warmup_sql=[]), "--out", out
+        "bench",
+        tiny_experiment(variant=[{"name": "glibc"}, lies], time={"idle": "0s"}, warmup_sql=[]),
+        "--out",
+        out,
     )
     assert done.status == 0, done.text
     [row] = rows(out, "SELECT * FROM trial WHERE variant = 'lies'")
-    assert (row["fault"], row["fault_text"]) == ("proof", "tunables: narenas = 2 was not taken: jemalloc itself says 9")
+    assert (row["fault"], row["fault_text"]) == (
+        "proof",
+        "tunables: narenas = 2 was not taken: jemalloc itself says 9",
+    )
 
 
-def test_a_sweep_from_the_command_line(run_cli: Cli, tiny_experiment: Experiment, out: Path) -> None:
+def test_a_sweep_from_the_command_line(
+    run_cli: Cli, tiny_experiment: Experiment, out: Path
+) -> None:
     file = tiny_experiment(variant=[{"name": "glibc"}])
-    sweep = ("--sweep", "MALLOC_ARENA_MAX=1,cores/100,3*cores", "--sweep", "server.key_buffer_size=8M,16M")
+    sweep = (
+        "--sweep",
+        "MALLOC_ARENA_MAX=1,cores/100,3*cores",
+        "--sweep",
+        "server.key_buffer_size=8M,16M",
+    )
     printed = run_cli("bench", file, "--cpus", "1", *sweep, "--print")
     assert printed.status == 0, printed.text
     names = re.findall(r'^name = "(glibc.*)"$', printed.stdout, re.MULTILINE)
-    assert names == ["glibc", *(f"glibc-MALLOC_ARENA_MAX={n}-key_buffer_size={s}" for n in (1, 3) for s in ("8M", "16M"))]
+    assert names == [
+        "glibc",
+        *(f"glibc-MALLOC_ARENA_MAX={n}-key_buffer_size={s}" for n in (1, 3) for s in ("8M", "16M")),
+    ]
     planned = run_cli("bench", file, "--cpus", "1", *sweep, "--dry-run", "--out", out)
     assert planned.status == 0, planned.text
     assert "MALLOC_ARENA_MAX=3, key_buffer_size=16M" in planned.stdout
@@ -134,5 +184,8 @@ def test_the_list_of_settings(run_cli: Cli) -> None:
     assert done.status == 0, done.text
     [found] = [r for r in json.loads(done.stdout) if r["name"] == "arena_max"]
     assert (found["variable"], found["here"], found["values"]) == ("MALLOC_ARENA_MAX", True, "1–")
-    assert run_cli("list", "settings", "jemaloc").stderr == "dballoc: no allocator 'jemaloc'; did you mean 'jemalloc'?\n"
+    assert (
+        run_cli("list", "settings", "jemaloc").stderr
+        == "dballoc: no allocator 'jemaloc'; did you mean 'jemalloc'?\n"
+    )
     assert run_cli("list", "servers", "glibc").status == 2

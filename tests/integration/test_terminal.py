@@ -12,16 +12,38 @@ from pathlib import Path
 from harness import Cli
 
 
-def test_live_display(run_cli: Cli, fresh_directory: Callable[[], Path], tiny_experiment: Callable[..., Path]) -> None:
+def test_live_display(
+    run_cli: Cli, fresh_directory: Callable[[], Path], tiny_experiment: Callable[..., Path]
+) -> None:
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "dballoc", "bench", tiny_experiment(), "--out", fresh_directory() / "r"]
+    command = [
+        sys.executable,
+        "-m",
+        "dballoc",
+        "bench",
+        tiny_experiment(),
+        "--out",
+        fresh_directory() / "r",
+    ]
     env = {**run_cli.env, "TERM": "xterm", "COLUMNS": "120", "LINES": "30"}
-    with subprocess.Popen(command, env=env, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True) as process:
+    with subprocess.Popen(
+        command, env=env, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+    ) as process:
         os.close(theirs)
         text = _read_all(ours, deadline=time.monotonic() + 120)
     os.close(ours)
     assert process.returncode == 0, text
-    for word in ("block", "variant", "step", "tps", "p95", "RSS", "time left", "level oltp_read_only", "jemalloc"):
+    for word in (
+        "block",
+        "variant",
+        "step",
+        "tps",
+        "p95",
+        "RSS",
+        "time left",
+        "level oltp_read_only",
+        "jemalloc",
+    ):
         assert word in text, word
     assert "Traceback" not in text
     assert "Report: " in text

@@ -1,4 +1,6 @@
-"""``dballoc verify`` on real servers: what it says is what was done to them, and what it cannot say is one line."""
+"""``dballoc verify`` on real servers: what it says is what was done to them, and what it cannot say
+is one line.
+"""
 
 import json
 import os
@@ -8,7 +10,7 @@ from pathlib import Path
 import pytest
 from harness import A_USER, Cli, StartServer
 
-from dballoc.allocators import find
+from dballoc.allocators import find_library
 from dballoc.errors import UsageError
 
 pytestmark = pytest.mark.unprivileged
@@ -26,7 +28,7 @@ def stock(stock_server: StartServer) -> int:
 
 def library(name: str) -> str:
     try:
-        return str(find.find(name).libraries[0])
+        return str(find_library.find(name).libraries[0])
     except UsageError as error:
         pytest.skip(str(error))
 
@@ -34,7 +36,10 @@ def library(name: str) -> str:
 def test_a_stock_server(run_cli: Cli, stock: int) -> None:
     done = run_cli("verify", str(stock))
     assert done.status == 0, done.text
-    assert f"mariadbd (process {stock}) uses glibc malloc {find.find('glibc').version}: " in done.stdout
+    assert (
+        f"mariadbd (process {stock}) uses glibc malloc {find_library.find('glibc').version}: "
+        in done.stdout
+    )
     assert "because:  nothing else was preloaded\n" in done.stdout
     assert "settings: none in its environment\n" in done.stdout
     assert "warning" not in done.stdout
@@ -48,17 +53,26 @@ def test_a_stock_server(run_cli: Cli, stock: int) -> None:
         ("mimalloc", "MIMALLOC_PURGE_DELAY", "0"),
     ],
 )
-def test_a_server_under_another_malloc(run_cli: Cli, stock_server: StartServer, name: str, variable: str, value: str) -> None:
+def test_a_server_under_another_malloc(
+    run_cli: Cli, stock_server: StartServer, name: str, variable: str, value: str
+) -> None:
     path = library(name)
     pid = str(stock_server(LD_PRELOAD=path, **{variable: value})[0])
     done = run_cli("verify", pid)
     assert done.status == 0, done.text
-    assert f"uses {find.find(name).entry['title']} {find.find(name).version}: " in done.stdout
+    assert (
+        f"uses {find_library.find(name).entry['title']} {find_library.find(name).version}: "
+        in done.stdout
+    )
     assert "because:  LD_PRELOAD in its environment\n" in done.stdout
     assert f"settings: {variable}={value}\n" in done.stdout
     assert "warning" not in done.stdout
     found = json.loads(run_cli("verify", pid, "--json").stdout)
-    assert (found["pid"], found["name"], found["version"]) == (int(pid), name, find.find(name).version)
+    assert (found["pid"], found["name"], found["version"]) == (
+        int(pid),
+        name,
+        find_library.find(name).version,
+    )
     assert Path(found["library"]).samefile(path)
     assert (found["settings"], found["mixed"], found["idle"]) == ({variable: value}, {}, {})
 
@@ -87,12 +101,18 @@ def test_any_process_has_a_malloc(run_cli: Cli) -> None:
     ("pid", "status", "line"),
     [
         ("4194303", 1, "dballoc: process 4194303: No such process\n"),
-        ("2", 1, "dballoc: process 2: it has no executable: it is the kernel's own, or is just ending\n"),
+        (
+            "2",
+            1,
+            "dballoc: process 2: it has no executable: it is the kernel's own, or is just ending\n",
+        ),
         ("0", 2, "dballoc: Invalid value for 'PID'"),
         ("mariadbd", 2, "dballoc: Invalid value for 'PID'"),
     ],
 )
-def test_what_cannot_be_looked_into_is_one_line(run_cli: Cli, needs_root: None, pid: str, status: int, line: str) -> None:
+def test_what_cannot_be_looked_into_is_one_line(
+    run_cli: Cli, needs_root: None, pid: str, status: int, line: str
+) -> None:
     if pid == "2" and Path("/proc/2/comm").read_text().strip() != "kthreadd":
         pytest.skip("no kernel threads to be seen from this container")
     done = run_cli("verify", pid)
@@ -101,7 +121,9 @@ def test_what_cannot_be_looked_into_is_one_line(run_cli: Cli, needs_root: None, 
 
 
 def test_a_server_of_another_user(run_cli: Cli, stock: int, needs_root: None) -> None:
-    done = run_cli("verify", str(stock), prefix=("setpriv", f"--reuid={A_USER}", "--clear-groups", "--"))
+    done = run_cli(
+        "verify", str(stock), prefix=("setpriv", f"--reuid={A_USER}", "--clear-groups", "--")
+    )
     assert (done.status, done.stdout) == (1, "")
     assert done.stderr == (
         f"dballoc: process {stock}: Permission denied; only root and its own user may look into it: run this as one of them\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
-from dballoc.load import sysbench
+from dballoc.load import sysbench_command
 from dballoc.load.workload import lua, of_catalogue
 
 SCRIPT = """
@@ -29,7 +29,7 @@ end
 def drawn(directory: Path, n: int, exponent: float, draws: int) -> dict[int, int]:
     script = directory / "draw.lua"
     script.write_text(SCRIPT)
-    bench = sysbench.find()
+    bench = sysbench_command.find()
     argv = [
         bench.executable,
         script,
@@ -40,15 +40,22 @@ def drawn(directory: Path, n: int, exponent: float, draws: int) -> dict[int, int
         "--rand-seed=7",
         "run",
     ]
-    env = sysbench.environment(bench, of_catalogue("oltp_read_only"), Path("/dev/null")) | {"LUA_PATH": f"{lua()}/?.lua;;"}
+    env = sysbench_command.environment(bench, of_catalogue("oltp_read_only"), Path("/dev/null")) | {
+        "LUA_PATH": f"{lua()}/?.lua;;"
+    }
     done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return {
-        int(k): int(count) for _, k, count in (line.split() for line in done.stdout.splitlines() if line.startswith("drawn"))
+        int(k): int(count)
+        for _, k, count in (
+            line.split() for line in done.stdout.splitlines() if line.startswith("drawn")
+        )
     }
 
 
-@pytest.mark.parametrize(("n", "exponent"), [(1, 0.8), (2, 0.8), (50, 0.8), (1000, 0.8), (50, 1.3), (50, 0.2)])
+@pytest.mark.parametrize(
+    ("n", "exponent"), [(1, 0.8), (2, 0.8), (50, 0.8), (1000, 0.8), (50, 1.3), (50, 0.2)]
+)
 def test_the_counts_are_zipfs(tmp_path: Path, n: int, exponent: float) -> None:
     draws = 300_000
     counts = drawn(tmp_path, n, exponent, draws)
@@ -65,4 +72,6 @@ def test_large_tables_need_no_large_table(tmp_path: Path) -> None:
     counts = drawn(tmp_path, 2**31 - 1, 0.8, 20_000)
     assert max(counts) > 10**8
     # Four of ten draws are of the first hundredth of the rows: (n / 100)^0.2 of n^0.2.
-    assert sum(c for k, c in counts.items() if k < 2**31 / 100) / 20_000 == pytest.approx(0.01**0.2, abs=0.02)
+    assert sum(c for k, c in counts.items() if k < 2**31 / 100) / 20_000 == pytest.approx(
+        0.01**0.2, abs=0.02
+    )

@@ -1,9 +1,11 @@
 // A program whose probe is asked while it does what is hard on that: asked MODE PATH.
 //
-// closes   closes all descriptors that it has not opened, as daemons do, again and again, and serves at the socket PATH with
+// closes   closes all descriptors that it has not opened, as daemons do, again and again, and
+// serves at the socket PATH with
 //          those numbers: to every client "program"
 // filtered the same where the kernel gives no thread a table of open files of its own
-// loads    loads libraries by the 128 long names PATH/0 to PATH/127; then for every byte of its input it loads and unloads
+// loads    loads libraries by the 128 long names PATH/0 to PATH/127; then for every byte of its
+// input it loads and unloads
 //          another fifty times, and says "loaded"
 #include <dirent.h>
 #include <dlfcn.h>
@@ -22,12 +24,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "line %d: %s: %s\n", __LINE__, #condition, strerror(errno));                               \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "line %d: %s: %s\n", __LINE__, #condition, strerror(errno));           \
+            exit(1);                                                                               \
+        }                                                                                          \
     } while (0)
 
 enum { MOST = 256, CLOSINGS = 5, LOADED = 128 };
@@ -78,7 +80,8 @@ static int numbers(int *open)
     int count = 0;
     DIR *directory = opendir("/proc/self/fd");
     CHECK(directory != NULL);
-    for (const struct dirent *entry = readdir(directory); entry != NULL && count < MOST; entry = readdir(directory)) {
+    for (const struct dirent *entry = readdir(directory); entry != NULL && count < MOST;
+            entry = readdir(directory)) {
         const int number = atoi(entry->d_name);
         if (number > STDERR_FILENO && number != dirfd(directory)) {
             open[count++] = number;
@@ -108,7 +111,8 @@ static void close_all(const char *path)
     snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
     wait_for_probe();
     const int first = socket(AF_UNIX, SOCK_STREAM, 0);
-    CHECK(first >= 0 && bind(first, (struct sockaddr *)&address, sizeof address) == 0 && listen(first, 100) == 0);
+    CHECK(first >= 0 && bind(first, (struct sockaddr *)&address, sizeof address) == 0 &&
+            listen(first, 100) == 0);
     listener = dup2(first, 700);
     CHECK(listener == 700);
     pthread_t thread;

@@ -1,5 +1,5 @@
-// Huge pages of which only some small pages are ever written. `bloat N`: N of 512. Prints "ready" and waits until standard
-// input ends.
+// Huge pages of which only some small pages are ever written. `bloat N`: N of 512. Prints "ready"
+// and waits until standard input ends.
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>

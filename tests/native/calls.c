@@ -1,4 +1,5 @@
-// So many pairs of malloc and free of a server's small sizes, from one thread; prints nanoseconds of CPU time a pair.
+// So many pairs of malloc and free of a server's small sizes, from one thread; prints nanoseconds
+// of CPU time a pair.
 
 #include <stdint.h>
 #include <stdio.h>

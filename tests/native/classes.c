@@ -1,5 +1,6 @@
-// A process of known memory, class by class: classes FILE. Prints a line "NAME BYTES" for each class, "ready", and waits until
-// standard input ends. Every class is large, so that what libc and the loader have beside it is well below half a per cent.
+// A process of known memory, class by class: classes FILE. Prints a line "NAME BYTES" for each
+// class, "ready", and waits until standard input ends. Every class is large, so that what libc and
+// the loader have beside it is well below half a per cent.
 #include <malloc.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -89,7 +90,8 @@ int main(int count, char **words)
     if (file == NULL || ftruncate(fileno(file), (off_t)OWN) != 0) {
         return 1;
     }
-    const volatile char *shared = mmap(NULL, OWN, PROT_READ, MAP_SHARED | MAP_POPULATE, fileno(file), 0);
+    const volatile char *shared =
+            mmap(NULL, OWN, PROT_READ, MAP_SHARED | MAP_POPULATE, fileno(file), 0);
     if (shared == MAP_FAILED) {
         return 1;
     }

@@ -1,6 +1,7 @@
-// Calls dballoc_malloc_stats as fast as it can, as accounts of a server may: hammer LIBRARY THREADS MILLISECONDS. Prints the
-// calls, malloc's own ones among them (slow_books.c counts them), the milliseconds, how often a thread that allocates went round
-// in that time, and in as long beside threads that do the same without the call itself; and then the last text.
+// Calls dballoc_malloc_stats as fast as it can, as accounts of a server may: hammer LIBRARY THREADS
+// MILLISECONDS. Prints the calls, malloc's own ones among them (slow_statistics.c counts them), the
+// milliseconds, how often a thread that allocates went round in that time, and in as long beside
+// threads that do the same without the call itself; and then the last text.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -17,8 +18,8 @@ enum { MOST = 16, BLOCKS = 4000 };
 
 static bool (*init)(struct udf *udf, struct udf_arguments *arguments, char *message);
 static void (*deinit)(struct udf *udf);
-static char *(*stats)(struct udf *udf, struct udf_arguments *arguments, char *result, unsigned long *length,
-        char *is_null, char *error);
+static char *(*stats)(struct udf *udf, struct udf_arguments *arguments, char *result,
+        unsigned long *length, char *is_null, char *error);
 static atomic_bool busy, calling, allocating;
 static atomic_long calls, rounds;
 static char *last;
@@ -76,7 +77,8 @@ static void *allocate(void *argument)
 static long went_round(long milliseconds)
 {
     const long before = atomic_load(&rounds);
-    const struct timespec time = {.tv_sec = milliseconds / 1000, .tv_nsec = milliseconds % 1000 * 1000000};
+    const struct timespec time = {
+            .tv_sec = milliseconds / 1000, .tv_nsec = milliseconds % 1000 * 1000000};
     nanosleep(&time, NULL);
     return atomic_load(&rounds) - before;
 }
@@ -92,7 +94,8 @@ int main(int count, char **words)
 {
     if (count != 4)
         return 2;
-    void *library = dlopen(words[1], RTLD_NOW | RTLD_LOCAL), *found = symbol(library, "dballoc_malloc_stats_init");
+    void *library = dlopen(words[1], RTLD_NOW | RTLD_LOCAL),
+         *found = symbol(library, "dballoc_malloc_stats_init");
     memcpy(&init, &found, sizeof found);
     found = symbol(library, "dballoc_malloc_stats");
     memcpy(&stats, &found, sizeof found);
@@ -117,7 +120,8 @@ int main(int count, char **words)
     const long took = now() - began;
     atomic_store(&allocating, false);
     pthread_join(allocator, NULL);
-    printf("%ld %d %ld %ld %ld\n", atomic_load(&calls), atomic_load(real_calls), took, beside, without);
+    printf("%ld %d %ld %ld %ld\n", atomic_load(&calls), atomic_load(real_calls), took, beside,
+            without);
     fwrite(last, 1, last_length, stdout);
     puts("\nready");
     fflush(stdout);

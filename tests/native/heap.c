@@ -1,5 +1,6 @@
-// A heap of known shape: threads with arenas of their own, blocks of many sizes, half of them freed, some mapped by
-// themselves. Prints malloc_info(3) on standard output, a line "ready", and waits until standard input ends.
+// A heap of known shape: threads with arenas of their own, blocks of many sizes, half of them
+// freed, some mapped by themselves. Prints malloc_info(3) on standard output, a line "ready", and
+// waits until standard input ends.
 #include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>

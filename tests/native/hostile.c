@@ -1,5 +1,6 @@
-// A process that makes itself expensive to look at: hostile KIND [COUNT]. Prints "ready" when it stands, and waits until standard
-// input ends. Each kind is one thing that a process can have without end; COUNT says how many of it.
+// A process that makes itself expensive to look at: hostile KIND [COUNT]. Prints "ready" when it
+// stands, and waits until standard input ends. Each kind is one thing that a process can have
+// without end; COUNT says how many of it.
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -8,8 +9,16 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { PAGE = 4096, NEXT = 2160 / 8, TOP = 96 / 8, SYSTEM = 2184 / 8, STATE = 2200, HEAP_INFO = 48 };
-static const size_t TIB = (size_t)1 << 40, MIB = 1 << 20, HEAP = (size_t)64 << 20, SEGMENT = (size_t)32 << 20;
+enum {
+    PAGE = 4096,
+    NEXT = 2160 / 8,
+    TOP = 96 / 8,
+    SYSTEM = 2184 / 8,
+    STATE = 2200,
+    HEAP_INFO = 48
+};
+static const size_t TIB = (size_t)1 << 40, MIB = 1 << 20, HEAP = (size_t)64 << 20,
+                    SEGMENT = (size_t)32 << 20;
 
 static void give_up(const char *what)
 {
@@ -80,7 +89,8 @@ static void threads(size_t count)
     }
 }
 
-// Where the main arena is: in the writable data of libc, the words of which the one at NEXT leads back to the first.
+// Where the main arena is: in the writable data of libc, the words of which the one at NEXT leads
+// back to the first.
 static uintptr_t *main_arena(void)
 {
     FILE *maps = fopen("/proc/self/maps", "r");
@@ -92,14 +102,16 @@ static uintptr_t *main_arena(void)
                 strstr(line, " rw-p") == NULL)
             continue;
         for (uintptr_t *words = (uintptr_t *)start; (uintptr_t)words + STATE <= end; words++)
-            if (words[NEXT] == (uintptr_t)words && words[TOP] < top_near && words[TOP] > top_near - 64 * MIB)
+            if (words[NEXT] == (uintptr_t)words && words[TOP] < top_near &&
+                    words[TOP] > top_near - 64 * MIB)
                 return fclose(maps), words;
     }
     give_up("no main arena");
     return NULL;
 }
 
-// Arenas of glibc's, each a heap of 64 MiB that is full of chunks of `size` bytes; their ring closes.
+// Arenas of glibc's, each a heap of 64 MiB that is full of chunks of `size` bytes; their ring
+// closes.
 static void arenas(size_t count, size_t size, void (*more)(uintptr_t *state, char *first))
 {
     uintptr_t *main_state = main_arena(), before = 0;
@@ -158,7 +170,8 @@ static void bins(size_t count)
     arenas(count, 32, in_a_bin);
 }
 
-// What malloc has mapped by itself, one block in every MiB, with a gap behind it that is somebody else's.
+// What malloc has mapped by itself, one block in every MiB, with a gap behind it that is somebody
+// else's.
 static void blocks(size_t count)
 {
     char *start = reserve(count * 2 * MIB, PROT_READ | PROT_WRITE);

@@ -1,8 +1,9 @@
 /* A test's preload: asks the malloc behind it for a quarter more than the caller asked for.
  *
- * The effect on memory is known, so that tests can tell whether dballoc finds it. The next library in the search order
- * does the work (dlsym(RTLD_NEXT)): preload it before an allocator, or alone over glibc's malloc. free, and what asks
- * for a block's size, need no wrapper: the block is the other's own.
+ * The effect on memory is known, so that tests can tell whether dballoc finds it. The next library
+ * in the search order does the work (dlsym(RTLD_NEXT)): preload it before an allocator, or alone
+ * over glibc's malloc. free, and what asks for a block's size, need no wrapper: the block is the
+ * other's own.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -11,8 +12,8 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* dlsym itself may call calloc before the real one is known. It gets a piece of this, which free never sees: glibc keeps
- * what it asks for there. */
+/* dlsym itself may call calloc before the real one is known. It gets a piece of this, which free
+ * never sees: glibc keeps what it asks for there. */
 static _Alignas(16) char early[4096];
 static size_t early_used;
 
@@ -26,8 +27,8 @@ static void resolve(void *pointer, const char *name)
         abort();
 }
 
-#define REAL(result, name, ...)                                                                                        \
-    static result (*real)(__VA_ARGS__);                                                                                \
+#define REAL(result, name, ...)                                                                    \
+    static result (*real)(__VA_ARGS__);                                                            \
     resolve(&real, #name)
 
 static size_t padded(size_t size)

@@ -1,11 +1,13 @@
-// A program for the heap probe to look at: probed MODE. Modes that leave something alive print it and wait on standard input.
+// A program for the heap probe to look at: probed MODE. Modes that leave something alive print it
+// and wait on standard input.
 //
-// known    forty call sites; of each what is alive, by malloc_usable_size: lines "site NAME BYTES BLOCKS", then "ready"
-// leak     allocates and frees without end; one call in a hundred, in leaking(), is never freed; "ready" at once
-// family   every function of the family, with what its manual promises
-// storm    256 threads that come and go, destructors of thread-specific data, fork, dlopen, a timer's signals, all at once
-// threads  the same without fork, for a malloc that hangs in the children of a process with threads (tbbmalloc does)
-// fork     children that free and allocate, and one that goes on as its parent
+// known    forty call sites; of each what is alive, by malloc_usable_size: lines "site NAME BYTES
+// BLOCKS", then "ready" leak     allocates and frees without end; one call in a hundred, in
+// leaking(), is never freed; "ready" at once family   every function of the family, with what its
+// manual promises storm    256 threads that come and go, destructors of thread-specific data, fork,
+// dlopen, a timer's signals, all at once threads  the same without fork, for a malloc that hangs in
+// the children of a process with threads (tbbmalloc does) fork     children that free and allocate,
+// and one that goes on as its parent
 #include <dlfcn.h>
 #include <errno.h>
 #include <malloc.h>
@@ -20,12 +22,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "line %d: %s\n", __LINE__, #condition);                                                    \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "line %d: %s\n", __LINE__, #condition);                                \
+            exit(1);                                                                               \
+        }                                                                                          \
     } while (0)
 
 /* C++'s operators, by the names that they have. */
@@ -48,18 +50,18 @@ __attribute__((constructor)) static void early(void)
 }
 
 // The addition keeps the compiler from a tail call, which would leave the site out of the stack.
-#define SITE(n)                                                                                                        \
-    __attribute__((noinline)) static void *site_##n(size_t size)                                                       \
-    {                                                                                                                  \
-        char *block = (n) % 4 == 0   ? malloc(size)                                                                    \
-                      : (n) % 4 == 1 ? calloc(1, size)                                                                 \
-                      : (n) % 4 == 2 ? _Znwm(size)                                                                     \
-                                     : realloc(malloc(8), size);                                                       \
-        __asm__ volatile("" : "+r"(block));                                                                            \
-        return block;                                                                                                  \
+#define SITE(n)                                                                                    \
+    __attribute__((noinline)) static void *site_##n(size_t size)                                   \
+    {                                                                                              \
+        char *block = (n) % 4 == 0   ? malloc(size)                                                \
+                      : (n) % 4 == 1 ? calloc(1, size)                                             \
+                      : (n) % 4 == 2 ? _Znwm(size)                                                 \
+                                     : realloc(malloc(8), size);                                   \
+        __asm__ volatile("" : "+r"(block));                                                        \
+        return block;                                                                              \
     }
-#define TEN(X, d)                                                                                                      \
-    X(d##0)                                                                                                            \
+#define TEN(X, d)                                                                                  \
+    X(d##0)                                                                                        \
     X(d##1) X(d##2) X(d##3) X(d##4) X(d##5) X(d##6) X(d##7) X(d##8) X(d##9)
 TEN(SITE, )
 TEN(SITE, 1)

@@ -1,4 +1,6 @@
-"""Programs to look at: compiled from the sources beside this file, started, and ended by the end of their input."""
+"""Programs to look at: compiled from the sources beside this file, started, and ended by the end of
+their input.
+"""
 
 import os
 import subprocess
@@ -35,12 +37,21 @@ def compiled(name: str, directory: Path, *flags: object) -> Path:
 
 def probed(directory: Path) -> Path:
     """``probed.c``, whose stacks can be walked, and whose calls of malloc are all made."""
-    return compiled("probed", directory, "-g", "-fno-omit-frame-pointer", "-fno-builtin-malloc", "-l:libstdc++.so.6")
+    return compiled(
+        "probed",
+        directory,
+        "-g",
+        "-fno-omit-frame-pointer",
+        "-fno-builtin-malloc",
+        "-l:libstdc++.so.6",
+    )
 
 
 @contextmanager
 def starting() -> Iterator[Start]:
-    """``start(*command, NAME=…)`` of a program and its arguments, with no other variables than these and PATH."""
+    """``start(*command, NAME=…)`` of a program and its arguments, with no other variables than
+    these and PATH.
+    """
     started: list[subprocess.Popen[str]] = []
 
     def start(*command: object, **variables: str) -> Ready:

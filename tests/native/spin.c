@@ -1,8 +1,9 @@
 /* A test's preload: adds CPU to every malloc, and says at exit how much it added.
  *
- * DBALLOC_SPIN is the number of rounds of a loop that each call makes first. The effect on the CPU of a transaction is
- * known, so that tests can tell whether dballoc finds it. Every 1024th spin is timed by the thread's own CPU clock, so
- * that what the loop costs on a busy machine is told, not what it costs on an idle one.
+ * DBALLOC_SPIN is the number of rounds of a loop that each call makes first. The effect on the CPU
+ * of a transaction is known, so that tests can tell whether dballoc finds it. Every 1024th spin is
+ * timed by the thread's own CPU clock, so that what the loop costs on a busy machine is told, not
+ * what it costs on an idle one.
  */
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -70,6 +71,6 @@ __attribute__((destructor)) static void end(void)
 {
     const unsigned long long n = atomic_load(&timed);
     const double each = n == 0 ? 0 : (double)atomic_load(&timed_ns) / (double)n;
-    fprintf(stderr, "dballoc spin: %llu calls, %.1f ns each, %.6f s in all\n", atomic_load(&calls), each,
-            (double)atomic_load(&calls) * each / 1e9);
+    fprintf(stderr, "dballoc spin: %llu calls, %.1f ns each, %.6f s in all\n", atomic_load(&calls),
+            each, (double)atomic_load(&calls) * each / 1e9);
 }

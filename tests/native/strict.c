@@ -1,5 +1,5 @@
-// A malloc_usable_size that ends the program if it is asked of a block that is the heap probe's own, as a malloc may that
-// looks for its own data beside a block.
+// A malloc_usable_size that ends the program if it is asked of a block that is the heap probe's
+// own, as a malloc may that looks for its own data beside a block.
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-// The probe's tables alone, under a sanitizer: threads that insert and take out their own blocks while another reads all.
+// The probe's tables alone, under a sanitizer: threads that insert and take out their own blocks
+// while another reads all.
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -57,7 +58,9 @@ static uint64_t count_all(void)
     uint64_t found = 0;
     struct live_block block;
     for (; live_next(&cursor, &block); found++)
-        check(block.time == block.address >> 32 && block.usable == (block.address & 0xffffffff) / 16, "a torn block");
+        check(block.time == block.address >> 32 &&
+                        block.usable == (block.address & 0xffffffff) / 16,
+                "a torn block");
     return found;
 }
 

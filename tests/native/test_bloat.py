@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from programs import compiled, starting
 
-from dballoc.explain import explanation, huge, outside
+from dballoc.explain import explanation
+from dballoc.explain.verdicts import thp_waste
+from dballoc.process_memory import process_snapshot
 
 THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 MIB = 1 << 20
@@ -16,7 +18,9 @@ Run = Callable[[int], int]
 
 @pytest.fixture
 def bloat(tmp_path: Path) -> Iterator[Run]:
-    """``bloat(n)``: the PID of a program with 96 MiB of huge pages, n of each 512 small ones written."""
+    """``bloat(n)``: the PID of a program with 96 MiB of huge pages, n of each 512 small ones
+    written.
+    """
     if not THP.exists() or "[never]" in THP.read_text():
         pytest.skip("NO HUGE PAGES ARE LOOKED AT: this kernel gives none")
     program = compiled("bloat", tmp_path)
@@ -26,7 +30,7 @@ def bloat(tmp_path: Path) -> Iterator[Run]:
 
 @pytest.mark.parametrize("written", [1, 128, 512])
 def test_what_was_never_written_is_told(bloat: Run, written: int) -> None:
-    found = huge.look(outside.look(bloat(written)))
+    found = thp_waste.look(process_snapshot.look(bloat(written)))
     assert found
     if found.bytes < 90 * MIB:
         pytest.skip("the kernel gave too few huge pages: memory is fragmented")
@@ -40,4 +44,6 @@ def test_it_is_named_and_not_made_worse(bloat: Run) -> None:
     [verdict] = [v for v in found.verdicts if v.key == "thp"]
     assert verdict.level == "problem"
     # A look maps nothing.
-    assert explanation.explain(pid, None).ledger.rss == pytest.approx(found.ledger.rss, abs=64 * 1024)
+    assert explanation.explain(pid, None).ledger.rss == pytest.approx(
+        found.ledger.rss, abs=64 * 1024
+    )

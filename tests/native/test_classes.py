@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from programs import compiled, starting
 
-from dballoc.explain import outside
-from dballoc.explain.ledger import LAZY, LIVE, MAPPED, UNNAMED, Ledger, ledger
-from dballoc.explain.outside import Outside
-from dballoc.explain.pages import Kind
+from dballoc.explain.attribution.ledger import LAZY, LIVE, MAPPED, UNNAMED, Ledger, ledger
+from dballoc.process_memory import process_snapshot
+from dballoc.process_memory.mapping_kind import Kind
+from dballoc.process_memory.process_snapshot import Outside
 
 Looked = tuple[dict[str, int], Outside, Ledger]
 
@@ -20,7 +20,7 @@ def looked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Looked]:
     directory = tmp_path_factory.mktemp("classes")
     with starting() as start:
         running = start(compiled("classes", directory), directory / "file")
-        found = outside.look(running.pid)
+        found = process_snapshot.look(running.pid)
         yield {name: int(size) for name, size in map(str.split, running.said)}, found, ledger(found)
 
 
@@ -38,7 +38,9 @@ def looked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Looked]:
 )
 def test_each_class_has_what_the_program_has(looked: Looked, name: str, owner: str) -> None:
     said, _, found = looked
-    assert sum(line.resident for line in found.lines if line.owner == owner) == pytest.approx(said[name], rel=0.005)
+    assert sum(line.resident for line in found.lines if line.owner == owner) == pytest.approx(
+        said[name], rel=0.005
+    )
 
 
 def test_what_is_lazily_freed_and_what_is_huge_is_known_by_mapping(looked: Looked) -> None:

@@ -1,4 +1,6 @@
-"""A program whose threads wait for one arena's mutex all the time: perf's stacks and /proc's addresses both say so."""
+"""A program whose threads wait for one arena's mutex all the time: perf's stacks and /proc's
+addresses both say so.
+"""
 
 import os
 import shutil
@@ -8,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.host.custody import Custody
-from dballoc.profile import contention
-from dballoc.profile.dominant import dominant
-from dballoc.profile.paths import into_malloc
-from dballoc.profile.split import split
-from dballoc.profile.waits import WAITED
+from dballoc.host.guardian.guardian_client import Custody
+from dballoc.profile.contention import contention
+from dballoc.profile.contention.dominant_frames import dominant
+from dballoc.profile.contention.malloc_paths import into_malloc
+from dballoc.profile.contention.wait_split import split
+from dballoc.profile.contention.waits import WAITED
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +24,9 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     if not shutil.which("cc"):
         pytest.skip("needs a C compiler: apt-get install gcc libc6-dev")
     target = tmp_path_factory.mktemp("contended") / "contended"
-    subprocess.run(["cc", "-O1", "-o", target, Path(__file__).parent / "contended.c", "-pthread"], check=True)
+    subprocess.run(
+        ["cc", "-O1", "-o", target, Path(__file__).parent / "contended.c", "-pthread"], check=True
+    )
     env = {**os.environ, "MALLOC_ARENA_MAX": "1"}
     process = subprocess.Popen([target], env=env, stdout=subprocess.PIPE, text=True)
     assert process.stdout
@@ -57,4 +61,7 @@ def test_by_addresses(program: int, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert found.switches.values == (WAITED,)
     assert found.switches.facts["arenas"] == "1"
     assert said.share(said.malloc["lock"]) > 0.3
-    assert "lock" not in said.elsewhere or said.elsewhere["lock"].waited < 0.2 * said.malloc["lock"].waited
+    assert (
+        "lock" not in said.elsewhere
+        or said.elsewhere["lock"].waited < 0.2 * said.malloc["lock"].waited
+    )

@@ -1,4 +1,6 @@
-"""The built native parts are hardened, a file that is not is told from them, and none of it is too early for a preload."""
+"""The built native parts are hardened, a file that is not is told from them, and none of it is too
+early for a preload.
+"""
 
 import subprocess
 import sys
@@ -7,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.profile import probe
+from dballoc.profile.heap import probe_client
 
 CHECK = Path(__file__).parents[2] / "tools" / "check-hardening"
 # What the shim is built from here: it says what it does by a protected stack and one export.
@@ -23,14 +25,25 @@ __attribute__((visibility("default"))) int prctl(int option, ...)
 }
 """
 HARD = [
-    "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-fstack-protector-strong", "-fcf-protection=full",
-    "-Wl,-z,relro,-z,now,-z,noexecstack,-z,separate-code,-z,ibt,-z,shstk", "-Wl,-init,none", "-Wl,-fini,none",
-]  # fmt: skip
-X86_64 = subprocess.run(["cc", "-dumpmachine"], capture_output=True, text=True, check=False).stdout.startswith("x86_64")
+    "-O2",
+    "-fPIC",
+    "-shared",
+    "-fvisibility=hidden",
+    "-fstack-protector-strong",
+    "-fcf-protection=full",
+    "-Wl,-z,relro,-z,now,-z,noexecstack,-z,separate-code,-z,ibt,-z,shstk",
+    "-Wl,-init,none",
+    "-Wl,-fini,none",
+]
+X86_64 = subprocess.run(
+    ["cc", "-dumpmachine"], capture_output=True, text=True, check=False
+).stdout.startswith("x86_64")
 
 
 def check(*paths: Path) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([sys.executable, CHECK, *paths], capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, CHECK, *paths], capture_output=True, text=True, check=False
+    )
 
 
 def built(directory: Path, *flags: str, source: str = SOURCE) -> Path:
@@ -100,10 +113,23 @@ int main(void) { free(from_resolver); free(realloc(from_constructor, 5000)); ret
 
 
 def test_nothing_of_it_is_too_early(native_library: Callable[[str], Path], tmp_path: Path) -> None:
-    """The first call of malloc comes before any constructor has run, from a resolver of the program's."""
+    """The first call of malloc comes before any constructor has run, from a resolver of the
+    program's.
+    """
     (tmp_path / "early.c").write_text(EARLY)
     subprocess.run(["cc", "-O1", "-o", tmp_path / "early", tmp_path / "early.c"], check=True)
     preload = ":".join(str(native_library(subject)) for subject in ("keep_thp", "probe"))
-    for environ in ({}, {"LD_PRELOAD": preload}, {"LD_PRELOAD": preload, probe.VARIABLE: f"1024:{tmp_path}"}):
-        done = subprocess.run([tmp_path / "early"], env=environ, capture_output=True, text=True, check=False, timeout=60)
+    for environ in (
+        {},
+        {"LD_PRELOAD": preload},
+        {"LD_PRELOAD": preload, probe_client.VARIABLE: f"1024:{tmp_path}"},
+    ):
+        done = subprocess.run(
+            [tmp_path / "early"],
+            env=environ,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
         assert (done.returncode, done.stderr) == (0, "")

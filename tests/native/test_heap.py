@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from programs import compiled, starting
 
-from dballoc.explain import outside
-from dballoc.explain.ledger import ledger
-from dballoc.explain.outside import Outside
-from dballoc.fetch import stock
+from dballoc.explain.attribution.ledger import ledger
+from dballoc.fetch import private_store
+from dballoc.process_memory import process_snapshot
+from dballoc.process_memory.process_snapshot import Outside
 
 Look = Callable[..., tuple[str, Outside]]
 
@@ -26,17 +26,21 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def look(program: Path) -> Iterator[Look]:
-    """``look(GLIBC_TUNABLES=…)``: what malloc_info says of the running program, and a look at it."""
+    """``look(GLIBC_TUNABLES=…)``: what malloc_info says of the running program, and a look
+    at it.
+    """
     with starting() as start:
 
         def looked(executable: Path = program, **variables: str) -> tuple[str, Outside]:
             running = start(executable, **variables)
-            return "".join(running.said), outside.look(running.pid)
+            return "".join(running.said), process_snapshot.look(running.pid)
 
         yield looked
 
 
-@pytest.mark.parametrize("arenas", [{}, {"GLIBC_TUNABLES": "glibc.malloc.arena_max=1"}], ids=["many arenas", "one arena"])
+@pytest.mark.parametrize(
+    "arenas", [{}, {"GLIBC_TUNABLES": "glibc.malloc.arena_max=1"}], ids=["many arenas", "one arena"]
+)
 def test_every_arena_is_as_malloc_info_says(look: Look, arenas: dict[str, str]) -> None:
     said, found = look(**arenas)
     assert found.heap
@@ -46,37 +50,60 @@ def test_every_arena_is_as_malloc_info_says(look: Look, arenas: dict[str, str]) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", ["2.41", "2.43"])
-def test_every_glibc_that_can_be_fetched(look: Look, version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DBALLOC_STORE", tempfile.gettempdir() + f"/dballoc-test-store-{os.getuid()}")
+def test_every_glibc_that_can_be_fetched(
+    look: Look, version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(
+        "DBALLOC_STORE", tempfile.gettempdir() + f"/dballoc-test-store-{os.getuid()}"
+    )
     Path(os.environ["DBALLOC_STORE"]).mkdir(mode=0o755, exist_ok=True)
     done = subprocess.run(
-        [sys.executable, "-m", "dballoc", "fetch", f"glibc@{version}"], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "dballoc", "fetch", f"glibc@{version}"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    kept = stock.find("glibc", version)
+    kept = private_store.find("glibc", version)
     if kept is None or kept.loader is None:
         pytest.skip(done.stderr)
-    program = compiled("heap", tmp_path, f"-Wl,-dynamic-linker,{kept.loader}", f"-Wl,-rpath,{kept.loader.parent}")
-    refused = subprocess.run([program], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    program = compiled(
+        "heap", tmp_path, f"-Wl,-dynamic-linker,{kept.loader}", f"-Wl,-rpath,{kept.loader.parent}"
+    )
+    refused = subprocess.run(
+        [program], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
     if refused.returncode:
-        pytest.skip(f"this system's compiler makes programs that glibc {version} is too old for: {refused.stderr.strip()}")
+        pytest.skip(
+            f"this system's compiler makes programs that glibc {version} is too old for: {refused.stderr.strip()}"
+        )
     said, found = look(program)
     assert found.heap
     assert found.malloc.version == version
     assert len(_same(said, found)) == 7
     made = ledger(found)
     assert abs(made.rest) <= 0.01 * found.rss
-    # Seven blocks of each size up to 1,032 bytes, or more since 2.43, of six threads that freed thousands.
-    assert sum(line.resident for line in made.lines if line.owner == "threads' caches (tcache)") > 6 * 7 * 32
+    # Seven blocks of each size up to 1,032 bytes, or more since 2.43, of six threads that freed
+    # thousands.
+    assert (
+        sum(line.resident for line in made.lines if line.owner == "threads' caches (tcache)")
+        > 6 * 7 * 32
+    )
 
 
 def _same(said: str, found: Outside) -> list[tuple[int, int, int]]:
-    """What malloc_info says of each arena: system, fast, free bytes. Fails where the walk says anything else."""
+    """What malloc_info says of each arena: system, fast, free bytes. Fails where the walk says
+    anything else.
+    """
     assert found.heap
     inside = []
     for part in re.findall(r'<heap nr="\d+">(.*?)</heap>', said, re.DOTALL):
-        numbers = {name: (int(n), int(size)) for name, n, size in re.findall(r'"(fast|rest)" count="(\d+)" size="(\d+)"', part)}
+        numbers = {
+            name: (int(n), int(size))
+            for name, n, size in re.findall(r'"(fast|rest)" count="(\d+)" size="(\d+)"', part)
+        }
         [system] = re.findall(r'<system type="current" size="(\d+)"', part)
-        # malloc_info adds up sizes with the flag in them that the chunk before is in use; but for the top chunk's.
+        # malloc_info adds up sizes with the flag in them that the chunk before is in use; but for
+        # the top chunk's.
         free = numbers["rest"][1] - (numbers["rest"][0] - 1)
         inside.append((int(system), numbers.get("fast", (0, 0))[1], free))
     assert sorted((b.system, b.fast, b.free) for b in found.heap.arenas) == sorted(inside)

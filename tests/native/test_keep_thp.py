@@ -1,4 +1,6 @@
-"""The preload that keeps a server from switching THP off: it swallows one call and changes no other."""
+"""The preload that keeps a server from switching THP off: it swallows one call and changes no
+other.
+"""
 
 import errno
 import subprocess
@@ -48,7 +50,9 @@ def test_without_it_the_call_works(calling):
 
 
 def test_what_was_disabled_before_can_be_enabled_again(shim, calling):
-    """dballoc itself disables THP before exec where a variant asks for that; enabling passes through."""
+    """dballoc itself disables THP before exec where a variant asks for that; enabling passes
+    through.
+    """
     code = """
 SYS_prctl = {"x86_64": 157, "aarch64": 167}[__import__("os").uname().machine]
 libc.syscall(SYS_prctl, PR_SET_THP_DISABLE, 1, 0, 0, 0)
@@ -77,5 +81,7 @@ def test_errors_pass_through(shim, calling):
 
 def test_only_prctl_is_exported(shim):
     """Anything more would slip under the server's own symbols."""
-    text = subprocess.run(["nm", "-D", "--defined-only", shim], capture_output=True, text=True, check=True).stdout
+    text = subprocess.run(
+        ["nm", "-D", "--defined-only", shim], capture_output=True, text=True, check=True
+    ).stdout
     assert [line.split()[-1] for line in text.splitlines()] == ["prctl"]

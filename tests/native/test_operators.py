@@ -1,4 +1,6 @@
-"""Programs that replace some of C++'s operators, under the heap probe: every block ends where it began, and counts once."""
+"""Programs that replace some of C++'s operators, under the heap probe: every block ends where it
+began, and counts once.
+"""
 
 import os
 import subprocess
@@ -9,9 +11,9 @@ from pathlib import Path
 import pytest
 from programs import starting
 
-from dballoc.allocators import find
+from dballoc.allocators import find_library
 from dballoc.errors import UsageError
-from dballoc.profile import heap, probe
+from dballoc.profile.heap import heap_profile, probe_client
 
 HERE = Path(__file__).parent
 # What is replaced, see replaced.cc; "": nothing.
@@ -25,7 +27,9 @@ BUILDS: dict[str, list[str]] = {
 }
 # Over a malloc with operators of its own many of the subsets break by themselves.
 CASES = [(how, "glibc") for how in BUILDS] + [
-    (how, allocator) for allocator in ("jemalloc", "tcmalloc", "mimalloc") for how in ("executable", "library")
+    (how, allocator)
+    for allocator in ("jemalloc", "tcmalloc", "mimalloc")
+    for how in ("executable", "library")
 ]
 
 
@@ -64,16 +68,22 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def environ(native_library: Callable[[str], Path], tmp_path: Path) -> Callable[[str], dict[str, str]]:
+def environ(
+    native_library: Callable[[str], Path], tmp_path: Path
+) -> Callable[[str], dict[str, str]]:
     """Of a program under the probe over that allocator."""
 
     def made(allocator: str) -> dict[str, str]:
         try:
-            libraries = find.find(allocator).libraries
+            libraries = find_library.find(allocator).libraries
         except UsageError as error:
             pytest.skip(str(error))
         preload = ":".join(map(str, [native_library("probe"), *libraries]))
-        return {"PATH": os.environ["PATH"], "LD_PRELOAD": preload, probe.VARIABLE: f"1024:{tmp_path}"}
+        return {
+            "PATH": os.environ["PATH"],
+            "LD_PRELOAD": preload,
+            probe_client.VARIABLE: f"1024:{tmp_path}",
+        }
 
     return made
 
@@ -81,7 +91,11 @@ def environ(native_library: Callable[[str], Path], tmp_path: Path) -> Callable[[
 @pytest.mark.parametrize(("how", "allocator"), CASES)
 @pytest.mark.parametrize("letters", SUBSETS)
 def test_what_a_program_replaces_is_called_as_without(
-    programs: Callable[..., Path], environ: Callable[[str], dict[str, str]], letters: str, how: str, allocator: str
+    programs: Callable[..., Path],
+    environ: Callable[[str], dict[str, str]],
+    letters: str,
+    how: str,
+    allocator: str,
 ) -> None:
     """What breaks by itself may break with the probe too, but does not hang."""
     program, with_probe = programs(letters, how), environ(allocator)
@@ -97,17 +111,33 @@ def test_what_a_program_replaces_is_called_as_without(
         assert by_itself.stdout.startswith(PLACES[letters])
 
 
-# Whose memory new, new nothrow, new[], new[] nothrow, new aligned, new[] aligned have: the program's pool, or malloc's.
+# Whose memory new, new nothrow, new[], new[] nothrow, new aligned, new[] aligned have: the
+# program's pool, or malloc's.
 PLACES = {
-    "": "mmmmmm", "n": "ppppmm", "a": "mmppmm", "t": "mmmmmm", "s": "mmmmmm", "l": "mmmmpp", "na": "ppppmm", "ns": "ppppmm",
-    "nt": "ppppmm", "at": "mmppmm", "nl": "pppppp", "nats": "ppppmm", "natsl": "pppppp",
-}  # fmt: skip
+    "": "mmmmmm",
+    "n": "ppppmm",
+    "a": "mmppmm",
+    "t": "mmmmmm",
+    "s": "mmmmmm",
+    "l": "mmmmpp",
+    "na": "ppppmm",
+    "ns": "ppppmm",
+    "nt": "ppppmm",
+    "at": "mmppmm",
+    "nl": "pppppp",
+    "nats": "ppppmm",
+    "natsl": "pppppp",
+}
 
 
 @pytest.mark.parametrize("how", BUILDS)
 @pytest.mark.parametrize("letters", ["", "n", "a", "t", "nats"])
 def test_a_block_is_counted_once(
-    programs: Callable[..., Path], environ: Callable[[str], dict[str, str]], tmp_path: Path, letters: str, how: str
+    programs: Callable[..., Path],
+    environ: Callable[[str], dict[str, str]],
+    tmp_path: Path,
+    letters: str,
+    how: str,
 ) -> None:
     """new[] that ends in the program's new, and that in malloc, is one allocation."""
     with starting() as start:
@@ -115,8 +145,8 @@ def test_a_block_is_counted_once(
         deadline = time.monotonic() + 30
         while not list(tmp_path.glob("*.sock")) and time.monotonic() < deadline:
             time.sleep(0.01)
-        snapshot = probe.of_directory(tmp_path).snapshot()
+        snapshot = probe_client.of_directory(tmp_path).snapshot()
         assert running.process.poll() is None
-    live = heap.whole([block for block in snapshot.blocks if block.usable >= 1000])
+    live = heap_profile.whole([block for block in snapshot.blocks if block.usable >= 1000])
     assert abs(live.bytes - 20000 * 1008) < 6 * live.error + 20000 * 16
     assert not snapshot.overwritten

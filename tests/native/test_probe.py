@@ -1,4 +1,6 @@
-"""The heap probe under real allocators: what it estimates against the truth, what it must survive, who may ask it."""
+"""The heap probe under real allocators: what it estimates against the truth, what it must survive,
+who may ask it.
+"""
 
 import math
 import os
@@ -13,12 +15,12 @@ from pathlib import Path
 import pytest
 from programs import probed, starting
 
-from dballoc.allocators import find
+from dballoc.allocators import find_library
 from dballoc.errors import UsageError
-from dballoc.profile import heap, latency, probe
-from dballoc.profile.probe import Probe
-from dballoc.profile.snapshot import Snapshot
-from dballoc.profile.symbols import Symbols
+from dballoc.profile.heap import heap_profile, malloc_latency, probe_client
+from dballoc.profile.heap.probe_client import Probe
+from dballoc.profile.heap.probe_snapshot import Snapshot
+from dballoc.profile.symbols.symbols import Symbols
 
 HERE = Path(__file__).parent
 SOURCES = HERE.parent.parent / "native" / "probe"
@@ -43,7 +45,7 @@ class Running:
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline and not list(self.directory.glob("*.sock")):
             time.sleep(0.01)
-        return probe.of_directory(self.directory)
+        return probe_client.of_directory(self.directory)
 
 
 Start = Callable[..., Running]
@@ -55,11 +57,15 @@ def environ(native_library: Callable[[str], Path], tmp_path: Path) -> Callable[.
 
     def made(allocator: str = "glibc", interval: int = 4096) -> dict[str, str]:
         try:
-            libraries = find.find(allocator).libraries
+            libraries = find_library.find(allocator).libraries
         except UsageError as error:
             pytest.skip(str(error))
         preload = ":".join(map(str, [native_library("probe"), *libraries]))
-        return {"PATH": os.environ["PATH"], "LD_PRELOAD": preload, probe.VARIABLE: f"{interval}:{tmp_path}"}
+        return {
+            "PATH": os.environ["PATH"],
+            "LD_PRELOAD": preload,
+            probe_client.VARIABLE: f"{interval}:{tmp_path}",
+        }
 
     return made
 
@@ -90,10 +96,12 @@ def errors(running: Running) -> list[float]:
     return missed
 
 
-def functions(found: Snapshot) -> list[heap.Row]:
-    maps, symbols = heap.mappings(found), Symbols(Path(f"/proc/{found.pid}/root"))
-    stacks = heap.frames(found.stacks, lambda address: symbols.resolve(maps, address))
-    return heap.by_function(found, {number: heap.dominant(stack, []) for number, stack in stacks.items()})
+def functions(found: Snapshot) -> list[heap_profile.Row]:
+    maps, symbols = heap_profile.mappings(found), Symbols(Path(f"/proc/{found.pid}/root"))
+    stacks = heap_profile.frames(found.stacks, lambda address: symbols.resolve(maps, address))
+    return heap_profile.by_function(
+        found, {number: heap_profile.dominant(stack, []) for number, stack in stacks.items()}
+    )
 
 
 @pytest.mark.parametrize("allocator", ALLOCATORS)
@@ -117,7 +125,9 @@ def test_nineteen_of_twenty_estimates_are_within_two_errors(start: Start) -> Non
         missed += errors(running)
         running.process.communicate("", timeout=10)
     inside = sum(abs(z) <= 2 for z in missed) / len(missed)
-    print(f"{inside:.1%} of {len(missed)} estimates within 2 standard errors, mean {sum(missed) / len(missed):+.3f}")
+    print(
+        f"{inside:.1%} of {len(missed)} estimates within 2 standard errors, mean {sum(missed) / len(missed):+.3f}"
+    )
     assert inside > 0.93
 
 
@@ -127,9 +137,13 @@ def test_a_leak_of_one_in_a_hundred_is_first(start: Start) -> None:
     before = asked.snapshot()
     time.sleep(2.5)
     after = asked.snapshot()
-    maps, symbols = heap.mappings(after), Symbols()
-    stacks = heap.frames(after.stacks, lambda address: symbols.resolve(maps, address))
-    grown = heap.growth(before, after, {number: heap.dominant(stack, []) for number, stack in stacks.items()})
+    maps, symbols = heap_profile.mappings(after), Symbols()
+    stacks = heap_profile.frames(after.stacks, lambda address: symbols.resolve(maps, address))
+    grown = heap_profile.growth(
+        before,
+        after,
+        {number: heap_profile.dominant(stack, []) for number, stack in stacks.items()},
+    )
     assert grown[0].name == "leaking"
     assert grown[0].change.bytes > 5 * grown[0].change.error
 
@@ -138,14 +152,22 @@ def test_a_leak_of_one_in_a_hundred_is_first(start: Start) -> None:
 def test_every_function_does_what_it_does_without(
     program: Path, environ: Callable[..., dict[str, str]], allocator: str
 ) -> None:
-    """mimalloc 2.0.9 breaks a promise of posix_memalign's by itself, and so it does with the probe."""
+    """mimalloc 2.0.9 breaks a promise of posix_memalign's by itself, and so it does with
+    the probe.
+    """
     with_probe = environ(allocator, 1024)
     without = {**with_probe, "LD_PRELOAD": with_probe["LD_PRELOAD"].partition(":")[2]}
     with_, by_itself = (
-        subprocess.run([program, "family"], env=env, capture_output=True, text=True, check=False, timeout=60)
+        subprocess.run(
+            [program, "family"], env=env, capture_output=True, text=True, check=False, timeout=60
+        )
         for env in (with_probe, without)
     )
-    assert (with_.returncode, with_.stdout, with_.stderr) == (by_itself.returncode, by_itself.stdout, by_itself.stderr)
+    assert (with_.returncode, with_.stdout, with_.stderr) == (
+        by_itself.returncode,
+        by_itself.stdout,
+        by_itself.stderr,
+    )
     assert by_itself.returncode == 0 or allocator == "mimalloc"
 
 
@@ -153,9 +175,16 @@ def test_every_function_does_what_it_does_without(
 def test_a_storm_of_threads_forks_libraries_and_signals(
     program: Path, environ: Callable[..., dict[str, str]], allocator: str
 ) -> None:
-    mode = "threads" if allocator == "tbbmalloc" else "storm"  # it hangs in forked children by itself
+    mode = (
+        "threads" if allocator == "tbbmalloc" else "storm"
+    )  # it hangs in forked children by itself
     done = subprocess.run(
-        [program, mode], env=environ(allocator, 1024), capture_output=True, text=True, check=False, timeout=60
+        [program, mode],
+        env=environ(allocator, 1024),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
@@ -165,8 +194,9 @@ def test_a_detached_child_takes_its_parents_place(start: Start) -> None:
     [said] = running.said
     found = running.probe().snapshot()
     assert found.pid == int(said.split()[1])
-    # What the parent had allocated before is the child's too, and what the child's own child freed is not free.
-    live = heap.whole(found.blocks)
+    # What the parent had allocated before is the child's too, and what the child's own child freed
+    # is not free.
+    live = heap_profile.whole(found.blocks)
     assert live.bytes == pytest.approx(64 * 50_000 + (1 << 20), rel=0.05)
     assert [path.name for path in running.directory.glob("*.sock")] == [f"{found.pid}.sock"]
 
@@ -175,14 +205,17 @@ def test_idle_until_asked_and_idle_again(start: Start) -> None:
     asked = start("leak", "glibc", 0).probe()
     time.sleep(0.3)
     assert asked.snapshot().blocks == []
-    assert latency.summary(asked.snapshot()).timed == 0
+    assert malloc_latency.summary(asked.snapshot()).timed == 0
     asked.set_interval(4096)
     time.sleep(0.5)
     assert len(asked.snapshot().blocks) > 20
     asked.reset()
     asked.set_interval(0)
     time.sleep(0.3)
-    samples = [sum(stack.samples for stack in asked.snapshot().stacks.values()) for _ in (time.sleep(0.2), None)]
+    samples = [
+        sum(stack.samples for stack in asked.snapshot().stacks.values())
+        for _ in (time.sleep(0.2), None)
+    ]
     assert samples[0] == samples[1]
 
 
@@ -190,30 +223,36 @@ def test_time_in_malloc_is_counted(start: Start) -> None:
     asked = start("leak").probe()
     time.sleep(1)
     found = asked.snapshot()
-    said = latency.summary(found)
+    said = malloc_latency.summary(found)
     assert said.timed > 20
     assert said.share
     assert 0.01 < said.share < 1.0
-    assert {row.operation for row in latency.rows(found)} == {"malloc", "free"}
-    assert all(0 < row.p50 <= row.p99 <= row.longest for row in latency.rows(found))
+    assert {row.operation for row in malloc_latency.rows(found)} == {"malloc", "free"}
+    assert all(0 < row.p50 <= row.p99 <= row.longest for row in malloc_latency.rows(found))
 
 
 def test_time_in_malloc_has_its_callers(start: Start) -> None:
     asked = start("leak").probe()
     time.sleep(3)
     found = asked.snapshot()
-    maps, symbols = heap.mappings(found), Symbols(Path(f"/proc/{found.pid}/root"))
-    stacks = heap.frames(found.stacks, lambda address: symbols.resolve(maps, address))
-    rows = heap.time_by_function(found, {number: heap.dominant(stack, []) for number, stack in stacks.items()})
+    maps, symbols = heap_profile.mappings(found), Symbols(Path(f"/proc/{found.pid}/root"))
+    stacks = heap_profile.frames(found.stacks, lambda address: symbols.resolve(maps, address))
+    rows = heap_profile.time_by_function(
+        found, {number: heap_profile.dominant(stack, []) for number, stack in stacks.items()}
+    )
     names = [row.name for row in rows]
     assert {"passing", "leak"} <= set(names)  # the one allocates, the other frees
     if "leaking" in names:  # one call in a hundred
         assert names.index("passing") < names.index("leaking")
     # Two estimates of the same: of all timed calls, and of one in 32 of them.
-    assert sum(row.seconds for row in rows) == pytest.approx(latency.summary(found).seconds, rel=0.7)
+    assert sum(row.seconds for row in rows) == pytest.approx(
+        malloc_latency.summary(found).seconds, rel=0.7
+    )
 
 
-def test_nobody_else_is_answered(program: Path, environ: Callable[..., dict[str, str]], tmp_path: Path) -> None:
+def test_nobody_else_is_answered(
+    program: Path, environ: Callable[..., dict[str, str]], tmp_path: Path
+) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root: it changes users")
     for part in (tmp_path, *tmp_path.parents, program.parent, *program.parent.parents):
@@ -224,12 +263,23 @@ def test_nobody_else_is_answered(program: Path, environ: Callable[..., dict[str,
 
     def as_user(uid: int) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
-            ["/usr/bin/python3", "-I", "-S", "-c", ask, path], user=uid, group=uid, extra_groups=[], capture_output=True,
-            text=True, check=False,
-        )  # fmt: skip
+            ["/usr/bin/python3", "-I", "-S", "-c", ask, path],
+            user=uid,
+            group=uid,
+            extra_groups=[],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
 
     with subprocess.Popen(
-        [program, "leak"], env=environ(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, user=12345, group=12345
+        [program, "leak"],
+        env=environ(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        user=12345,
+        group=12345,
     ) as process:
         assert process.stdout
         process.stdout.readline()
@@ -261,7 +311,9 @@ def attack(path: Path, seconds: float) -> int:
         with socket.socket(socket.AF_UNIX) as talk:
             talk.connect(str(path))
             try:
-                talk.sendall(draw.choice([*words, draw.randbytes(draw.randrange(200)), b"\0\n", b"\n", b""]))
+                talk.sendall(
+                    draw.choice([*words, draw.randbytes(draw.randrange(200)), b"\0\n", b"\n", b""])
+                )
                 talk.settimeout(0.05)
                 talk.recv(draw.choice([1, 10, 100_000]))
             except OSError:
@@ -281,23 +333,38 @@ def test_nonsense_does_no_harm(start: Start, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("said", ["", "1", "x:/tmp", "10:/tmp", "8192:relative", "-1:/tmp"])
-def test_a_wrong_request_is_one_line(program: Path, environ: Callable[..., dict[str, str]], said: str) -> None:
-    env = {**environ(), probe.VARIABLE: said}
+def test_a_wrong_request_is_one_line(
+    program: Path, environ: Callable[..., dict[str, str]], said: str
+) -> None:
+    env = {**environ(), probe_client.VARIABLE: said}
     done = subprocess.run([program, "family"], env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0
-    assert done.stderr == "dballoc probe: DBALLOC_PROBE is not INTERVAL:/DIRECTORY; it does nothing\n"
+    assert (
+        done.stderr == "dballoc probe: DBALLOC_PROBE is not INTERVAL:/DIRECTORY; it does nothing\n"
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])
 def test_the_tables_under_a_sanitizer(tmp_path: Path, sanitizer: str) -> None:
     sources = [SOURCES / name for name in ("live.c", "stacks.c", "filter.c", "memory.c")]
-    flags = ["-std=c17", "-D_GNU_SOURCE", "-O1", "-g", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", f"-I{SOURCES}"]
+    flags = [
+        "-std=c17",
+        "-D_GNU_SOURCE",
+        "-O1",
+        "-g",
+        f"-fsanitize={sanitizer}",
+        "-fno-sanitize-recover=all",
+        f"-I{SOURCES}",
+    ]
     if sanitizer == "thread":
         flags.append("-Wno-tsan")  # fences: what they order is atomic all the same
     built = tmp_path / "tables"
     made = subprocess.run(
-        ["cc", *flags, "-o", built, HERE / "tables.c", *sources, "-lm", "-pthread"], capture_output=True, text=True, check=False
+        ["cc", *flags, "-o", built, HERE / "tables.c", *sources, "-lm", "-pthread"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if "cannot find" in made.stderr:
         pytest.skip(f"this compiler has no sanitizer {sanitizer}")
@@ -313,9 +380,9 @@ def test_a_standard_error_is_what_it_says() -> None:
     truth = sum(sizes) * 200
     inside = 0
     for _ in range(400):
-        total = heap.Estimate()
+        total = heap_profile.Estimate()
         for size in sizes:
-            block = heap.Block(16, size, size, interval, 0.0, 1, 1)
+            block = heap_profile.Block(16, size, size, interval, 0.0, 1, 1)
             for _ in range(200):
                 if draw.random() < block.chance:
                     total.add(block)
@@ -331,10 +398,15 @@ def test_symbols_of_the_running_program(start: Start) -> None:
 def test_a_malloc_is_asked_of_its_own_blocks_alone(
     native_library: Callable[[str], Path], preload: Callable[[str], Path]
 ) -> None:
-    """While the probe looks for what C's programs have not, operator new, the loader allocates for its messages."""
+    """While the probe looks for what C's programs have not, operator new, the loader allocates for
+    its messages.
+    """
     libraries = f"{native_library('probe')}:{preload('strict')}"
     for _ in range(10):
         done = subprocess.run(
-            ["/usr/bin/env"], stdout=subprocess.DEVNULL, env={"LD_PRELOAD": libraries, probe.VARIABLE: "1024:/tmp"}, check=False
+            ["/usr/bin/env"],
+            stdout=subprocess.DEVNULL,
+            env={"LD_PRELOAD": libraries, probe_client.VARIABLE: "1024:/tmp"},
+            check=False,
         )
         assert done.returncode == 0

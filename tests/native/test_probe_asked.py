@@ -1,4 +1,6 @@
-"""The heap probe's socket beside a program that closes descriptors, loads libraries, or throws; and its worst clients."""
+"""The heap probe's socket beside a program that closes descriptors, loads libraries, or throws; and
+its worst clients.
+"""
 
 import os
 import re
@@ -17,8 +19,8 @@ import pytest
 from programs import Start, compiled, probed, starting
 
 from dballoc.errors import Failure, UsageError
-from dballoc.profile import probe
-from dballoc.profile.probe import Probe
+from dballoc.profile.heap import probe_client
+from dballoc.profile.heap.probe_client import Probe
 
 HERE = Path(__file__).parent
 # Generous: what is waited for comes at once on a machine that has time.
@@ -35,7 +37,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def environ(native_library: Callable[[str], Path], tmp_path: Path) -> dict[str, str]:
     """Of a program under the probe over glibc's malloc."""
-    return {"LD_PRELOAD": str(native_library("probe")), probe.VARIABLE: f"1024:{tmp_path}"}
+    return {"LD_PRELOAD": str(native_library("probe")), probe_client.VARIABLE: f"1024:{tmp_path}"}
 
 
 @pytest.fixture
@@ -49,7 +51,7 @@ def socket_of(directory: Path) -> Probe:
     deadline = time.monotonic() + LONGEST
     while True:
         try:
-            return probe.of_directory(directory)
+            return probe_client.of_directory(directory)
         except (UsageError, Failure):
             if time.monotonic() > deadline:
                 raise
@@ -128,16 +130,23 @@ def test_a_program_that_closes_what_it_inherited_keeps_its_clients(
     finally:
         poll.over.set()
         asker.join()
-    # With a table of its own none can be; else there is a moment between the look at a descriptor and its use.
+    # With a table of its own none can be; else there is a moment between the look at a descriptor
+    # and its use.
     assert lost <= (mode == "filtered")
     assert socket_of(tmp_path).status()["pid"] == running.pid
 
 
-def test_its_files_are_not_the_programs(asked: Path, start: Start, environ: dict[str, str], tmp_path: Path) -> None:
-    """In a table of their own: a pipe that the program closes ends for whoever reads it, and no child has the listener."""
+def test_its_files_are_not_the_programs(
+    asked: Path, start: Start, environ: dict[str, str], tmp_path: Path
+) -> None:
+    """In a table of their own: a pipe that the program closes ends for whoever reads it, and no
+    child has the listener.
+    """
     running = start(asked, "closes", tmp_path / "program", **environ)
     [thread] = [
-        task for task in Path(f"/proc/{running.pid}/task").iterdir() if (task / "comm").read_text() == "dballoc-probe\n"
+        task
+        for task in Path(f"/proc/{running.pid}/task").iterdir()
+        if (task / "comm").read_text() == "dballoc-probe\n"
     ]
     inside = {os.readlink(link) for link in (thread / "fd").iterdir()}
     outside = {os.readlink(link) for link in Path(f"/proc/{running.pid}/fd").iterdir()}
@@ -158,7 +167,9 @@ def test_a_client_that_does_not_read_holds_no_dlopen(
     asked: Path, start: Start, environ: dict[str, str], tmp_path: Path
 ) -> None:
     directory = long_directory(tmp_path / "libraries")
-    [library] = list(Path("/lib").glob("*/libBrokenLocale.so.1"))[:1] or [Path("/lib64/libBrokenLocale.so.1")]
+    [library] = list(Path("/lib").glob("*/libBrokenLocale.so.1"))[:1] or [
+        Path("/lib64/libBrokenLocale.so.1")
+    ]
     for number in range(LOADED):
         shutil.copy(library, directory / str(number))
     running = start(asked, "loads", directory, **environ)
@@ -174,11 +185,15 @@ def test_a_client_that_does_not_read_holds_no_dlopen(
         # Loaded while the probe still waited for us: what is left is all there.
         rest = said_to_the_end(talk)
     assert rest.endswith(b"END." + struct.pack("=I", 0))
-    named = re.findall(rb"BUID.{4}[0-9a-f]{40} " + re.escape(bytes(directory)) + rb"/\d+", rest, re.DOTALL)
+    named = re.findall(
+        rb"BUID.{4}[0-9a-f]{40} " + re.escape(bytes(directory)) + rb"/\d+", rest, re.DOTALL
+    )
     assert len(named) == LOADED
 
 
-def test_silent_clients_hold_nobody_for_long(tmp_path: Path, start: Start, environ: dict[str, str]) -> None:
+def test_silent_clients_hold_nobody_for_long(
+    tmp_path: Path, start: Start, environ: dict[str, str]
+) -> None:
     start(probed(tmp_path), "leak", **environ)
     there = socket_of(tmp_path)
     silent = [connected(path_of(there)) for _ in range(3)]
@@ -197,7 +212,9 @@ def test_silent_clients_hold_nobody_for_long(tmp_path: Path, start: Start, envir
         talk.close()
 
 
-def test_a_client_that_does_not_read_is_left_alone(tmp_path: Path, start: Start, environ: dict[str, str]) -> None:
+def test_a_client_that_does_not_read_is_left_alone(
+    tmp_path: Path, start: Start, environ: dict[str, str]
+) -> None:
     start(probed(tmp_path), "known", **environ)
     there = socket_of(tmp_path)
     with connected(path_of(there)) as talk:
@@ -216,13 +233,19 @@ def frames(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("runs", [8, pytest.param(50, marks=pytest.mark.slow)])
-def test_frames_that_are_registered_while_others_throw(frames: Path, environ: dict[str, str], runs: int) -> None:
+def test_frames_that_are_registered_while_others_throw(
+    frames: Path, environ: dict[str, str], runs: int
+) -> None:
     """libgcc's unwinder sorts them under a lock, and allocates for it."""
     for _ in range(runs):
         done = subprocess.run(
-            [frames, "0.2"], env={"PATH": os.environ["PATH"], **environ}, capture_output=True, text=True, check=False,
+            [frames, "0.2"],
+            env={"PATH": os.environ["PATH"], **environ},
+            capture_output=True,
+            text=True,
+            check=False,
             timeout=LONGEST,
-        )  # fmt: skip
+        )
         assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -243,8 +266,17 @@ int main(void)
 def test_an_abort_says_why_first(environ: dict[str, str], tmp_path: Path) -> None:
     """There is no std::bad_alloc to throw in a program of C."""
     (tmp_path / "none.c").write_text(NO_MEMORY)
-    subprocess.run(["cc", "-D_GNU_SOURCE", "-o", tmp_path / "none", tmp_path / "none.c"], check=True)
-    done = subprocess.run([tmp_path / "none"], env=environ, capture_output=True, text=True, check=False, timeout=LONGEST)
+    subprocess.run(
+        ["cc", "-D_GNU_SOURCE", "-o", tmp_path / "none", tmp_path / "none.c"], check=True
+    )
+    done = subprocess.run(
+        [tmp_path / "none"],
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LONGEST,
+    )
     assert done.returncode == -signal.SIGABRT
     [line] = done.stderr.splitlines()
     assert line.startswith("dballoc probe: malloc has no memory left for operator new, ")
@@ -252,10 +284,14 @@ def test_an_abort_says_why_first(environ: dict[str, str], tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("mode", ["closes", "filtered"])
-def test_what_cannot_be_asked_says_so(asked: Path, environ: dict[str, str], tmp_path: Path, mode: str) -> None:
+def test_what_cannot_be_asked_says_so(
+    asked: Path, environ: dict[str, str], tmp_path: Path, mode: str
+) -> None:
     """On the program's standard error, from a thread whose files are its own."""
-    environ = {**environ, probe.VARIABLE: f"1024:{tmp_path}/nowhere"}
-    with subprocess.Popen([asked, mode, tmp_path / "x"], env=environ, stderr=subprocess.PIPE, text=True) as process:
+    environ = {**environ, probe_client.VARIABLE: f"1024:{tmp_path}/nowhere"}
+    with subprocess.Popen(
+        [asked, mode, tmp_path / "x"], env=environ, stderr=subprocess.PIPE, text=True
+    ) as process:
         try:
             assert process.stderr
             assert process.stderr.readline() == (

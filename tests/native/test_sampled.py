@@ -1,4 +1,6 @@
-"""The ledger of a program under the heap probe: what is alive under any malloc, and which functions have it."""
+"""The ledger of a program under the heap probe: what is alive under any malloc, and which functions
+have it.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,24 +8,28 @@ from pathlib import Path
 import pytest
 from programs import probed, starting
 
-from dballoc.allocators import find
+from dballoc.allocators import find_library
 from dballoc.errors import UsageError
 from dballoc.explain import explanation
-from dballoc.explain.books.account import HELD, LIVE_ALL, LIVE_SMALL
-from dballoc.profile import probe
-from dballoc.profile.uncounted import Uncounted
+from dballoc.process_memory.heaps.allocator_account import HELD, LIVE_ALL, LIVE_SMALL
+from dballoc.profile.heap import probe_client
+from dballoc.profile.heap.live_heap import Uncounted
 
 
 @pytest.mark.parametrize("allocator", ["glibc", "jemalloc", "tcmalloc"])
-def test_what_is_alive_and_whose(native_library: Callable[[str], Path], tmp_path: Path, allocator: str) -> None:
+def test_what_is_alive_and_whose(
+    native_library: Callable[[str], Path], tmp_path: Path, allocator: str
+) -> None:
     try:
-        libraries = find.find(allocator).libraries
+        libraries = find_library.find(allocator).libraries
     except UsageError as error:
         pytest.skip(str(error))
     preload = ":".join(map(str, [native_library("probe"), *libraries]))
     program = probed(tmp_path)
     with starting() as start:
-        running = start(program, "known", LD_PRELOAD=preload, **{probe.VARIABLE: f"4096:{tmp_path}"})
+        running = start(
+            program, "known", LD_PRELOAD=preload, **{probe_client.VARIABLE: f"4096:{tmp_path}"}
+        )
         truth = {site: int(size) for _, site, size, _ in map(str.split, running.said)}
         asked = Uncounted(running.pid)
         found = explanation.explain(running.pid, None, sample=lambda _: asked.look()).ledger

@@ -9,17 +9,24 @@ from pathlib import Path
 
 import pytest
 
-# Blocks too large for Python's own allocator, each freed at once: what is timed is the calls, not the kernel's pages.
+# Blocks too large for Python's own allocator, each freed at once: what is timed is the calls, not
+# the kernel's pages.
 WORK = 'import time; one = b"x"\nfor i in range(300_000): one * 1000\nprint(time.process_time())'
 
 
 def run(library: Path, rounds: int) -> tuple[float, float]:
     """(CPU seconds of the process, CPU seconds that the preload says it added)."""
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", WORK], env={"LD_PRELOAD": str(library), "DBALLOC_SPIN": str(rounds)},
-        capture_output=True, text=True, check=True, timeout=60,
-    )  # fmt: skip
-    said = re.search(r"dballoc spin: (\d+) calls, ([\d.-]+) ns each, ([\d.-]+) s in all", done.stderr)
+        [sys.executable, "-I", "-S", "-c", WORK],
+        env={"LD_PRELOAD": str(library), "DBALLOC_SPIN": str(rounds)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    said = re.search(
+        r"dballoc spin: (\d+) calls, ([\d.-]+) ns each, ([\d.-]+) s in all", done.stderr
+    )
     assert said, done.stderr
     assert int(said[1]) > 250_000
     return float(done.stdout), float(said[3])

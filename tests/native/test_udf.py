@@ -1,4 +1,6 @@
-"""The loadable functions, called as a server calls them, under every malloc that is here: what it says is what was asked for."""
+"""The loadable functions, called as a server calls them, under every malloc that is here: what it
+says is what was asked for.
+"""
 
 import json
 import re
@@ -10,15 +12,17 @@ from typing import Any
 import pytest
 from programs import compiled, starting
 
-from dballoc.allocators import find
+from dballoc.allocators import find_library
 from dballoc.errors import UsageError
-from dballoc.explain import books, outside
-from dballoc.explain.books.account import CACHES, HELD
-from dballoc.explain.ledger import UNACCOUNTED, ledger
-from dballoc.explain.pages import Kind
+from dballoc.explain.attribution.ledger import UNACCOUNTED, ledger
+from dballoc.explain.sources import allocator_statistics
+from dballoc.process_memory import process_snapshot
+from dballoc.process_memory.heaps.allocator_account import CACHES, HELD
+from dballoc.process_memory.mapping_kind import Kind
 
 HERE = Path(__file__).parent
-# What the program asks for, beside what is rounded up to size classes: at most an eighth, and what libc and threads have.
+# What the program asks for, beside what is rounded up to size classes: at most an eighth, and what
+# libc and threads have.
 ROUNDING = 1.125
 
 Ran = tuple[int, list[str], int]
@@ -26,17 +30,19 @@ Ran = tuple[int, list[str], int]
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compiled("books", tmp_path_factory.mktemp("books"), "-ldl")
+    return compiled("udf_server", tmp_path_factory.mktemp("udf"), "-ldl")
 
 
 @pytest.fixture
 def run(program: Path, native_library: Callable[[str], Path]) -> Iterator[Callable[..., Ran]]:
-    """``run("jemalloc", "malloc_stats")``: the bytes that the program has asked for, what the functions say, its PID."""
+    """``run("jemalloc", "malloc_stats")``: the bytes that the program has asked for, what the
+    functions say, its PID.
+    """
     with starting() as start:
 
         def ran(allocator: str, *names: str) -> Ran:
             try:
-                preload = ":".join(map(str, find.find(allocator).libraries))
+                preload = ":".join(map(str, find_library.find(allocator).libraries))
             except UsageError as error:
                 pytest.skip(str(error))
             running = start(program, native_library("udf"), *names, LD_PRELOAD=preload)
@@ -45,23 +51,28 @@ def run(program: Path, native_library: Callable[[str], Path]) -> Iterator[Callab
         yield ran
 
 
-@pytest.mark.parametrize("allocator", ["glibc", "jemalloc", "tcmalloc", "tcmalloc-full", "google-tcmalloc", "scudo"])
+@pytest.mark.parametrize(
+    "allocator", ["glibc", "jemalloc", "tcmalloc", "tcmalloc-full", "google-tcmalloc", "scudo"]
+)
 def test_what_is_live_is_what_was_asked_for(run: Callable[..., Ran], allocator: str) -> None:
     asked, [text], pid = run(allocator, "malloc_stats")
-    found = books.read(text)
+    found = allocator_statistics.read(text)
     assert found.live is not None
     assert asked <= found.live <= asked * ROUNDING
-    # Half of what three threads asked for is given back: it is in a cache, or free in pages that stay.
+    # Half of what three threads asked for is given back: it is in a cache, or free in pages that
+    # stay.
     kept = sum(h.bytes for h in found.holdings if h.owner in (CACHES, HELD))
     assert kept >= 3 * 10000 * 1000
     # scudo counts as free what it has made ready, and nobody has had yet.
     assert kept <= 3 * 10000 * 1000 * (1.3 if allocator == "scudo" else 1.1)
-    look = outside.look(pid)
+    look = process_snapshot.look(pid)
     made = ledger(look, None, found)
     assert sum(line.resident for line in made.lines) + made.rest == made.rss == look.rss
     if allocator != "glibc":
         left_out = sum(line.resident for line in made.lines if line.owner == UNACCOUNTED)
-        whole = sum(m.rss for m, kind in zip(look.mappings, look.kinds, strict=True) if kind is Kind.MALLOC)
+        whole = sum(
+            m.rss for m, kind in zip(look.mappings, look.kinds, strict=True) if kind is Kind.MALLOC
+        )
         assert left_out < 0.02 * whole or allocator == "scudo"
     assert [note for note in made.notes if "itself says" in note] == []
 
@@ -69,15 +80,17 @@ def test_what_is_live_is_what_was_asked_for(run: Callable[..., Ran], allocator: 
 @pytest.mark.parametrize("allocator", ["mimalloc", "tbbmalloc"])
 def test_one_that_does_not_count_says_so(run: Callable[..., Ran], allocator: str) -> None:
     _, [text], _ = run(allocator, "malloc_stats")
-    found = books.read(text)
+    found = allocator_statistics.read(text)
     assert found.live is None
     assert found.notes
 
 
 @pytest.mark.parametrize("allocator", ["mimalloc", "mimalloc@2.3.2"])
-def test_what_it_does_not_count_is_walked_from_outside(run: Callable[..., Ran], allocator: str) -> None:
+def test_what_it_does_not_count_is_walked_from_outside(
+    run: Callable[..., Ran], allocator: str
+) -> None:
     asked, _, pid = run(allocator)
-    look = outside.look(pid)
+    look = process_snapshot.look(pid)
     assert look.books
     account = look.books.account
     assert account.live is not None
@@ -102,10 +115,12 @@ def test_what_it_does_not_count_is_walked_from_outside(run: Callable[..., Ran], 
         ("tbbmalloc", "scalable_allocation_command(TBBMALLOC_CLEAN_ALL_BUFFERS)"),
     ],
 )
-def test_memory_is_given_back_when_asked(run: Callable[..., Ran], allocator: str, called: str) -> None:
+def test_memory_is_given_back_when_asked(
+    run: Callable[..., Ran], allocator: str, called: str
+) -> None:
     _, [before, text, after], _ = run(allocator, "malloc_stats", "malloc_trim", "malloc_stats")
-    assert books.called(text) == called
-    one, other = (books.read(x) for x in (before, after))
+    assert allocator_statistics.called(text) == called
+    one, other = (allocator_statistics.read(x) for x in (before, after))
     if one.live is not None and other.live is not None:
         # Nothing that is in use goes.
         assert other.live == pytest.approx(one.live, rel=0.01)
@@ -115,7 +130,7 @@ def test_every_arena_is_told_and_no_list_of_sizes(run: Callable[..., Ran]) -> No
     _, [text], pid = run("glibc", "malloc_stats")
     said: dict[str, Any] = json.loads(text)
     assert "<size" not in said["malloc_info"]
-    heap = outside.look(pid).heap
+    heap = process_snapshot.look(pid).heap
     assert heap
     assert len(re.findall("<heap ", said["malloc_info"])) == len(heap.arenas)
     assert said["mallinfo2"]["hblkhd"] == sum(b.size for row in heap.mapped.values() for b in row)
@@ -123,18 +138,41 @@ def test_every_arena_is_told_and_no_list_of_sizes(run: Callable[..., Ran]) -> No
 
 def test_it_runs_on_every_glibc(native_library: Callable[[str], Path]) -> None:
     """The library is copied into containers of older systems."""
-    said = subprocess.run(["objdump", "-T", native_library("udf")], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(
+        ["objdump", "-T", native_library("udf")], capture_output=True, text=True, check=True
+    ).stdout
     versions = {tuple(map(int, v.split("."))) for v in re.findall(r"GLIBC_([\d.]+)", said)}
     assert versions
     assert max(versions) <= (2, 17)
     assert set(re.findall(r"\b(dballoc_\w+)$", said, re.MULTILINE)) == {
-        f"dballoc_malloc_{name}{suffix}" for name in ("stats", "trim") for suffix in ("", "_init", "_deinit")
+        f"dballoc_malloc_{name}{suffix}"
+        for name in ("stats", "trim")
+        for suffix in ("", "_init", "_deinit")
     }
 
 
 def test_what_does_not_fit_is_left_out_and_said(tmp_path: Path) -> None:
-    flags = ["-std=c17", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined"]
-    subprocess.run(["cc", *flags, "-o", tmp_path / "text", HERE / "text.c", HERE.parents[1] / "native/udf/text.c"], check=True)
+    flags = [
+        "-std=c17",
+        "-D_GNU_SOURCE",
+        "-O1",
+        "-g",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-fsanitize=address,undefined",
+    ]
+    subprocess.run(
+        [
+            "cc",
+            *flags,
+            "-o",
+            tmp_path / "text",
+            HERE / "text.c",
+            HERE.parents[1] / "native/udf/text.c",
+        ],
+        check=True,
+    )
     kept = []
     for size in [*range(110, 200), 500, 1000, 4000, 6000]:
         done = subprocess.run([tmp_path / "text", str(size)], capture_output=True, check=False)
@@ -155,12 +193,23 @@ def hammer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(("threads", "slow"), [(1, 0), (4, 0), (4, 20)])
 def test_malloc_is_asked_for_a_fiftieth_of_the_time(
-    hammer: Path, native_library: Callable[[str], Path], preload: Callable[[str], Path], threads: int, slow: int
+    hammer: Path,
+    native_library: Callable[[str], Path],
+    preload: Callable[[str], Path],
+    threads: int,
+    slow: int,
 ) -> None:
-    """However often any account calls it: malloc_info takes the lock of every arena, and threads that allocate wait for it."""
+    """However often any account calls it: malloc_info takes the lock of every arena, and threads
+    that allocate wait for it.
+    """
     with starting() as start:
         said = start(
-            hammer, native_library("udf"), threads, 2000, LD_PRELOAD=str(preload("slow_books")), SLOW_INFO=str(slow)
+            hammer,
+            native_library("udf"),
+            threads,
+            2000,
+            LD_PRELOAD=str(preload("slow_statistics")),
+            SLOW_INFO=str(slow),
         ).said
     calls, real, took, beside, without = map(int, said[0].split())
     print(
@@ -173,29 +222,50 @@ def test_malloc_is_asked_for_a_fiftieth_of_the_time(
     assert text["format"] == 1
     assert 0 <= text["age_ms"] <= took
     assert text["took_us"] >= 1000 * slow
-    found = books.read(said[1])
+    found = allocator_statistics.read(said[1])
     assert found.allocator == "glibc"
     assert found.age == text["age_ms"] / 1000
 
 
 def test_figures_that_are_old_say_so() -> None:
     text = {"format": 1, "age_ms": 2600, "took_us": 60_000, "allocator": "mimalloc"}
-    fresh = books.read(json.dumps(text | {"age_ms": 0}))
+    fresh = allocator_statistics.read(json.dumps(text | {"age_ms": 0}))
     assert (fresh.age, fresh.took) == (0, 0.06)
-    old = books.read(json.dumps(text))
+    old = allocator_statistics.read(json.dumps(text))
     assert (old.age, old.took) == (2.6, 0)
     assert len(old.notes) == len(fresh.notes) + 1
     assert "what mimalloc says of itself is 3 s old" in old.notes[-1]
-    with pytest.raises(books.Unreadable):
-        books.read(json.dumps(text | {"age_ms": "soon"}))
+    with pytest.raises(allocator_statistics.Unreadable):
+        allocator_statistics.read(json.dumps(text | {"age_ms": "soon"}))
 
 
 def test_a_buffer_too_small_for_anything_stays_what_it_is(tmp_path: Path) -> None:
     """Nothing is written beyond it, and what is there is JSON."""
-    flags = ["-std=c17", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined"]
-    subprocess.run(["cc", *flags, "-o", tmp_path / "text", HERE / "text.c", HERE.parents[1] / "native/udf/text.c"], check=True)
+    flags = [
+        "-std=c17",
+        "-D_GNU_SOURCE",
+        "-O1",
+        "-g",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-fsanitize=address,undefined",
+    ]
+    subprocess.run(
+        [
+            "cc",
+            *flags,
+            "-o",
+            tmp_path / "text",
+            HERE / "text.c",
+            HERE.parents[1] / "native/udf/text.c",
+        ],
+        check=True,
+    )
     for size in range(1, 110):
         environ = {"ASAN_OPTIONS": "detect_leaks=0"}  # the program ends early
-        done = subprocess.run([tmp_path / "text", str(size)], env=environ, capture_output=True, check=False)
+        done = subprocess.run(
+            [tmp_path / "text", str(size)], env=environ, capture_output=True, check=False
+        )
         assert done.stderr == b"", size
         assert done.returncode == 1 or not done.stdout or json.loads(done.stdout)["cut"] is True

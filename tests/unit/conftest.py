@@ -23,7 +23,11 @@ def experiment() -> MakeExperiment:
             "baseline": "glibc",
             "workloads": ["oltp_read_only"],
             "threads": [1, 4],
-            "variant": [{"name": "glibc"}, {"name": "jemalloc", "allocator": "jemalloc"}, {"name": "tuned"}],
+            "variant": [
+                {"name": "glibc"},
+                {"name": "jemalloc", "allocator": "jemalloc"},
+                {"name": "tuned"},
+            ],
         }
         return Experiment.model_validate(table | changes)
 
@@ -32,11 +36,18 @@ def experiment() -> MakeExperiment:
 
 @pytest.fixture
 def make(tmp_path: Path, experiment: MakeExperiment) -> Callable[..., Path]:
-    """``make("a", blocks=6, sql=("UPDATE …",), faulty=("tuned",), threads=[1])``: a results directory that no server made."""
+    """``make("a", blocks=6, sql=("UPDATE …",), faulty=("tuned",), threads=[1])``: a results
+    directory that no server made.
+    """
     from made import build
 
     def in_place(
-        name: str, *, blocks: int = 6, sql: tuple[str, ...] = (), faulty: tuple[str, ...] = (), **changes: Any
+        name: str,
+        *,
+        blocks: int = 6,
+        sql: tuple[str, ...] = (),
+        faulty: tuple[str, ...] = (),
+        **changes: Any,
     ) -> Path:
         chosen = experiment(**({"time": {"warmup": "2s", "level": "3s", "idle": "2s"}} | changes))
         return build(tmp_path / name, chosen, blocks, sql, faulty)
@@ -50,14 +61,28 @@ def running_program(tmp_path: Path) -> Iterator[Callable[..., int]]:
     started: list[subprocess.Popen[str]] = []
 
     def start(
-        name: str, source: str, *flags: str, preload: str = "", through_loader: bool = False, arguments: Sequence[str] = ()
+        name: str,
+        source: str,
+        *flags: str,
+        preload: str = "",
+        through_loader: bool = False,
+        arguments: Sequence[str] = (),
     ) -> int:
         (tmp_path / f"{name}.c").write_text(source)
-        subprocess.run(["cc", "-O0", "-fno-builtin", "-o", tmp_path / name, tmp_path / f"{name}.c", *flags], check=True)
+        subprocess.run(
+            ["cc", "-O0", "-fno-builtin", "-o", tmp_path / name, tmp_path / f"{name}.c", *flags],
+            check=True,
+        )
         env = {**os.environ, "LD_PRELOAD": preload}
-        loader = sorted(map(str, Path("/").glob("lib*/ld-linux-*.so.*")))[:1] if through_loader else []
+        loader = (
+            sorted(map(str, Path("/").glob("lib*/ld-linux-*.so.*")))[:1] if through_loader else []
+        )
         process = subprocess.Popen(
-            [*loader, tmp_path / name, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True
+            [*loader, tmp_path / name, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=env,
+            text=True,
         )
         started.append(process)
         assert process.stdout

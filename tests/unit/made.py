@@ -13,14 +13,21 @@ from dballoc.store.results import Results
 Make = Callable[..., Path]
 
 
-def build(directory: Path, chosen: Experiment, blocks: int, sql: tuple[str, ...], faulty: tuple[str, ...]) -> Path:
+def build(
+    directory: Path, chosen: Experiment, blocks: int, sql: tuple[str, ...], faulty: tuple[str, ...]
+) -> Path:
     """A whole campaign, then changed by ``sql`` behind dballoc's back."""
     directory.mkdir()
     designs = ["solo", "duet"] if chosen.design == "both" else [chosen.design or "solo"]
-    results = Results.create(directory, facts(chosen, blocks, designs), [variant(v.name) for v in chosen.variant])
+    results = Results.create(
+        directory, facts(chosen, blocks, designs), [variant(v.name) for v in chosen.variant]
+    )
     for block in range(1, blocks + 1):
         for p in schedule.duets(chosen, block) if "duet" in designs else []:
-            sides = [fault() if n in faulty else duet_record(chosen, p, i) for i, n in enumerate((chosen.baseline, p.variant))]
+            sides = [
+                fault() if n in faulty else duet_record(chosen, p, i)
+                for i, n in enumerate((chosen.baseline, p.variant))
+            ]
             results.add_duet(p, chosen.baseline, (sides[0], sides[1]))
         for slot in schedule.block(chosen, block) if "solo" in designs else []:
             results.add_trial(slot, fault() if slot.variant in faulty else record(chosen, slot))

@@ -28,7 +28,11 @@ def heap(leak: float = 1.0, taken: float = 1_700_000_000.0) -> Profile:
         values=VALUES,
         samples=[
             Sample((MAIN, PARSE, ITEM, NEW, MALLOC), (4 * MIB, MIB**2, 40.0, 0.25)),
-            Sample((MAIN, PARSE, PARSE, STATIC, MALLOC), (2 * MIB * leak, MIB**2, 2.0, 0.5), labels={"user": "app"}),
+            Sample(
+                (MAIN, PARSE, PARSE, STATIC, MALLOC),
+                (2 * MIB * leak, MIB**2, 2.0, 0.5),
+                labels={"user": "app"},
+            ),
             Sample((MAIN, MALLOC), (1 * MIB, 0.0, 1.0, 0.125)),
             Sample((ITEM, MALLOC), (0.5 * MIB, 0.0, 7.0, 0.0), truncated=True),
         ],
@@ -45,7 +49,9 @@ FRAMES = st.builds(Frame, TEXT, TEXT, st.booleans(), TEXT, st.integers(0, 10**6)
 
 @st.composite
 def profiles(draw: st.DrawFn) -> Profile:
-    kinds = draw(st.lists(st.sampled_from(["bytes", "objects", "seconds", "count"]), min_size=1, max_size=3))
+    kinds = draw(
+        st.lists(st.sampled_from(["bytes", "objects", "seconds", "count"]), min_size=1, max_size=3)
+    )
     values = tuple(Value(f"v{i}", unit, draw(TEXT)) for i, unit in enumerate(kinds))
     frames = draw(st.lists(FRAMES, min_size=1, max_size=6))
     samples = draw(
@@ -60,4 +66,11 @@ def profiles(draw: st.DrawFn) -> Profile:
             max_size=8,
         )
     )
-    return Profile(draw(TEXT), values, samples, draw(NUMBERS), draw(NUMBERS), draw(st.dictionaries(TEXT, TEXT, max_size=3)))
+    return Profile(
+        title=draw(TEXT),
+        values=values,
+        samples=samples,
+        taken=draw(NUMBERS),
+        seconds=draw(NUMBERS),
+        facts=draw(st.dictionaries(TEXT, TEXT, max_size=3)),
+    )

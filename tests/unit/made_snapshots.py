@@ -3,7 +3,7 @@
 import struct
 from collections.abc import Iterable, Mapping
 
-from dballoc.profile.snapshot import VERSION, Block
+from dballoc.profile.heap.probe_snapshot import VERSION, Block
 
 MAPS = """55d000000000-55d000001000 r--p 00000000 08:01 1 /usr/sbin/server
 55d000001000-55d000009000 r-xp 00001000 08:01 1 /usr/sbin/server
@@ -17,13 +17,31 @@ def block(tag: bytes, payload: bytes = b"") -> bytes:
 
 
 def head(version: int = VERSION, interval: int = 1024, reset: float = 10.0) -> bytes:
-    words = [version, 2_000_000_000_000_000_000, 30 * 10**9, 5 * 10**9, int(reset * 1e9), 9 * 10**9, 4 * 10**9, 77, interval]
+    words = [
+        version,
+        2_000_000_000_000_000_000,
+        30 * 10**9,
+        5 * 10**9,
+        int(reset * 1e9),
+        9 * 10**9,
+        4 * 10**9,
+        77,
+        interval,
+    ]
     return block(b"HEAD", struct.pack("=20Q", *words, 1, 2, 3, 90, 9, 1, 1024, 20, 5, 6, 32))
 
 
-def stack(number: int, addresses: Iterable[int], size: float = 0.0, samples: int = 0, truncated: bool = False) -> bytes:
+def stack(
+    number: int,
+    addresses: Iterable[int],
+    size: float = 0.0,
+    samples: int = 0,
+    truncated: bool = False,
+) -> bytes:
     pcs = list(addresses)
-    words = struct.pack("=4I3dQ", number, len(pcs), truncated, 0, size / 100, size, size * 10, samples)
+    words = struct.pack(
+        "=4I3dQ", number, len(pcs), truncated, 0, size / 100, size, size * 10, samples
+    )
     return block(b"STAK", words + struct.pack(f"={len(pcs)}Q", *pcs))
 
 
@@ -33,11 +51,17 @@ def live(b: Block) -> bytes:
 
 
 def timed(operation: int, size_class: int, bucket: int, calls: int, nanoseconds: int) -> bytes:
-    return block(b"TIME", struct.pack("=4I2Q", operation, size_class, bucket, 0, calls, nanoseconds))
+    return block(
+        b"TIME", struct.pack("=4I2Q", operation, size_class, bucket, 0, calls, nanoseconds)
+    )
 
 
-def waited(stack: int, operation: int, calls: int, nanoseconds: int, stalls: int, stalled: int) -> bytes:
-    return block(b"WAIT", struct.pack("=2I4Q", stack, operation, calls, nanoseconds, stalls, stalled))
+def waited(
+    stack: int, operation: int, calls: int, nanoseconds: int, stalls: int, stalled: int
+) -> bytes:
+    return block(
+        b"WAIT", struct.pack("=2I4Q", stack, operation, calls, nanoseconds, stalls, stalled)
+    )
 
 
 def snapshot(*parts: bytes, end: bool = True, build_ids: Mapping[str, str] | None = None) -> bytes:

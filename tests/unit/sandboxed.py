@@ -58,4 +58,7 @@ def fail() -> None:
     raise ValueError("first line\nsecond line")
 
 
-SANDBOXED = {f.__name__: f for f in (tell_who, read_all, try_everything, sleep, crash, take_memory, shout, fail)}
+SANDBOXED = {
+    f.__name__: f
+    for f in (tell_who, read_all, try_everything, sleep, crash, take_memory, shout, fail)
+}

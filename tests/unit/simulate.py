@@ -1,9 +1,10 @@
-"""Simulated campaigns: a host that drifts, jumps and has moods, met by the project's own schedule and judged by its own
-procedure. Thousands at a time, in numpy.
+"""Simulated campaigns: a host that drifts, jumps and has moods, met by the project's own schedule
+and judged by its own procedure. Thousands at a time, in numpy.
 
-What decides is the project's: `schedule.block` gives every trial its moment, `declare` the looks and the confidence.
-Ratios, intervals and verdicts are computed here a second time, for arrays; test_simulated_campaigns.py shows that
-`really_judged`, which calls the project's functions one campaign at a time, finds the same.
+What decides is the project's: `schedule.block` gives every trial its moment, `declare` the looks
+and the confidence. Ratios, intervals and verdicts are computed here a second time, for arrays;
+test_simulated_campaigns.py shows that `really_judged`, which calls the project's functions one
+campaign at a time, finds the same.
 
 Everything is in logarithms: 0.02 is 2 %.
 """
@@ -16,12 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from dballoc.analysis.comparison import Comparison, Comparisons, Metric
-from dballoc.analysis.duet import Estimate
-from dballoc.analysis.procedure import ERROR, MARGIN, Procedure, declare, family_size
-from dballoc.analysis.ratio import logs_to_baseline, ratio
-from dballoc.analysis.recommendation import recommend
-from dballoc.analysis.verdict import all_decided
+from dballoc.analysis.decisions.recommendation import recommend
+from dballoc.analysis.decisions.sequential_test import (
+    ERROR,
+    MARGIN,
+    Procedure,
+    declare,
+    family_size,
+)
+from dballoc.analysis.decisions.verdict import all_decided
+from dballoc.analysis.statistics.duet_slices import Estimate
+from dballoc.analysis.statistics.ratio_interval import logs_to_baseline, ratio
+from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
 from dballoc.experiment import schedule
 from dballoc.experiment.model import Experiment
 
@@ -29,20 +36,21 @@ Floats = NDArray[np.float64]
 Times = NDArray[np.int64]
 
 BASELINE = "glibc"
-TPS = Metric("tps:w", "w", "1/s", "higher", "w")
-PEAK = Metric("rss_peak", "peak RSS", "bytes", "lower")
-IDLE = Metric("rss_idle", "idle RSS", "bytes", "lower")
+TPS = Metric(key="tps:w", title="w", unit="1/s", better="higher", workload="w")
+PEAK = Metric(key="rss_peak", title="peak RSS", unit="bytes", better="lower")
+IDLE = Metric(key="rss_idle", title="idle RSS", unit="bytes", better="lower")
 METRICS = (TPS, PEAK, IDLE)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Host:
     """How one metric's logarithm varies.
 
-    ``luck``: SD from server start to server start. ``trend``: change over the whole campaign, along a straight line.
-    ``walk``: SD of a random walk's step from trial to trial. ``steps``: expected number of sudden changes in the
-    campaign, each of SD ``step`` and for good. ``spells``: share of blocks in which luck is three times as large.
-    ``unlike``: what luck is multiplied by, for A1, A2 and each variant.
+    ``luck``: SD from server start to server start. ``trend``: change over the whole campaign, along
+    a straight line. ``walk``: SD of a random walk's step from trial to trial. ``steps``: expected
+    number of sudden changes in the campaign, each of SD ``step`` and for good. ``spells``: share of
+    blocks in which luck is three times as large. ``unlike``: what luck is multiplied by, for A1, A2
+    and each variant.
     """
 
     luck: float = 0.02
@@ -64,7 +72,9 @@ class Host:
         return found
 
     def values(self, chance: np.random.Generator, times: Times) -> Floats:
-        """(campaign, member, block) of a baseline and variants that do not differ; ``times``: (campaign, block, member)."""
+        """(campaign, member, block) of a baseline and variants that do not differ; ``times``:
+        (campaign, block, member).
+        """
         campaigns, blocks, members = times.shape
         drift = self.drift(chance, campaigns, blocks * members)
         met = np.take_along_axis(drift, times.reshape(campaigns, -1), axis=1).reshape(times.shape)
@@ -124,7 +134,12 @@ def same_order(model: Experiment, blocks: int) -> list[list[int]]:
     return [[block * members + member for member in range(members)] for block in range(blocks)]
 
 
-def times(model: Experiment, campaigns: int, blocks: int, order: Callable[[Experiment, int], list[list[int]]] = drawn) -> Times:
+def times(
+    model: Experiment,
+    campaigns: int,
+    blocks: int,
+    order: Callable[[Experiment, int], list[list[int]]] = drawn,
+) -> Times:
     """(campaign, block, member): every campaign has a seed of its own, 1, 2, …"""
     seeds = (model.model_copy(update={"seed": seed}) for seed in range(1, campaigns + 1))
     return np.array([order(one, blocks) for one in seeds], dtype=np.int64)
@@ -154,10 +169,10 @@ def intervals(found: Floats, confidence: float) -> tuple[Floats, Floats, Floats]
 # -- the procedure -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Judged:
-    """(campaign, look, variant, metric) each; ``looked``: (campaign, look), False after the campaign has stopped.
-    ``effects``: (variant, metric), the truth as a logarithm.
+    """(campaign, look, variant, metric) each; ``looked``: (campaign, look), False after the
+    campaign has stopped. ``effects``: (variant, metric), the truth as a logarithm.
     """
 
     estimate: Floats
@@ -186,7 +201,9 @@ class Judged:
 
     @property
     def recommended(self) -> NDArray[np.int64]:
-        """`recommend` for arrays, at the end of each campaign: the variant, or −1 for the baseline."""
+        """`recommend` for arrays, at the end of each campaign: the variant, or −1 for the
+        baseline.
+        """
         at = np.arange(len(self.looked)), self.last
         estimate, high = self.estimate[at], self.high[at]
         slower = high[..., 0] < 1 - MARGIN
@@ -195,30 +212,44 @@ class Judged:
 
     @property
     def false_recommendations(self) -> float:
-        """The share of campaigns that recommend a variant that needs no less, or call one slower by more than 1 %
-        that is not.
+        """The share of campaigns that recommend a variant that needs no less, or call one slower by
+        more than 1 % that is not.
         """
         at = np.arange(len(self.looked)), self.last
-        less = np.append(self.effects[:, 1] < 0, True)  # the baseline, −1, comes last: staying with it claims nothing
+        less = np.append(
+            self.effects[:, 1] < 0, True
+        )  # the baseline, −1, comes last: staying with it claims nothing
         innocent = self.effects[:, 0] >= math.log(1 - MARGIN)
         slandered = ((self.high[at][..., 0] < 1 - MARGIN) & innocent).any(axis=1)
         return float((~less[self.recommended] | slandered).mean())
 
 
 def judge_all(
-    values: Floats, effects: Floats, procedure: Procedure, confidence: float | None = None, looks: Sequence[int] = ()
+    values: Floats,
+    effects: Floats,
+    procedure: Procedure,
+    confidence: float | None = None,
+    looks: Sequence[int] = (),
 ) -> Judged:
-    """Judge campaigns of (campaign, metric, member, block) at the procedure's looks; stop when all is decided.
+    """Judge campaigns of (campaign, metric, member, block) at the procedure's looks; stop when all
+    is decided.
 
-    ``confidence``: instead of the procedure's own, for showing what becomes of it. ``looks``: instead of those declared.
+    ``confidence``: instead of the procedure's own, for showing what becomes of it. ``looks``:
+    instead of those declared.
     """
     return judge_logs(logs(values), effects, procedure, confidence, looks)
 
 
 def judge_logs(
-    values: Floats, effects: Floats, procedure: Procedure, confidence: float | None = None, looks: Sequence[int] = ()
+    values: Floats,
+    effects: Floats,
+    procedure: Procedure,
+    confidence: float | None = None,
+    looks: Sequence[int] = (),
 ) -> Judged:
-    """As :func:`judge_all`, from blocks' values of variants that do not differ: (campaign, metric, variant, block)."""
+    """As :func:`judge_all`, from blocks' values of variants that do not differ: (campaign, metric,
+    variant, block).
+    """
     found = values + effects.T[..., None]
     looks = looks or procedure.looks
     levels = [confidence or procedure.after(look).confidence for look in looks]
@@ -228,11 +259,13 @@ def judge_logs(
     decided = ((low > 1) | (high < 1) | within).all(axis=(2, 3))
     over = np.logical_or.accumulate(decided, axis=1)
     looked = np.concatenate([np.ones((len(values), 1), bool), ~over[:, :-1]], axis=1)
-    return Judged(estimate, low, high, looked, effects)
+    return Judged(estimate=estimate, low=low, high=high, looked=looked, effects=effects)
 
 
 def really_judged(values: Floats, effects: Floats, model: Experiment) -> list[Comparisons]:
-    """One campaign of (metric, member, block), by the project's own functions: what it says at each look."""
+    """One campaign of (metric, member, block), by the project's own functions: what it says at each
+    look.
+    """
     blocks = values.shape[-1]
     declared = procedure_of(model, blocks)
     names = [v.name for v in model.variant if v.name != model.baseline]
@@ -241,10 +274,26 @@ def really_judged(values: Floats, effects: Floats, model: Experiment) -> list[Co
         procedure, family = declared.after(look), []
         for m, metric in enumerate(METRICS):
             for v, name in enumerate(names):
-                places = {(b, role): math.exp(values[m, r, b]) for b in range(look) for r, role in enumerate(("A1", "A2"))}
-                places |= {(b, "V"): math.exp(values[m, 2 + v, b] + effects[v, m]) for b in range(look)}
-                family.append(Comparison(name, metric, ratio(logs_to_baseline(places), procedure.confidence)))
-        said.append(Comparisons({"solo": procedure}, list(METRICS), family, [], {}))
+                places = {
+                    (b, role): math.exp(values[m, r, b])
+                    for b in range(look)
+                    for r, role in enumerate(("A1", "A2"))
+                }
+                places |= {
+                    (b, "V"): math.exp(values[m, 2 + v, b] + effects[v, m]) for b in range(look)
+                }
+                family.append(
+                    Comparison(name, metric, ratio(logs_to_baseline(places), procedure.confidence))
+                )
+        said.append(
+            Comparisons(
+                procedures={"solo": procedure},
+                metrics=list(METRICS),
+                family=family,
+                floor=[],
+                faulty={},
+            )
+        )
         if all_decided([c.ratio for c in family]):
             break
     return said
@@ -263,7 +312,9 @@ def violations(judged: Judged) -> list[str]:
     }
     if len(judged.effects[0]) > 1:
         found["false recommendations"] = judged.false_recommendations
-    return [f"{what}: {share:.1%} of campaigns fail" for what, share in found.items() if share > ERROR]
+    return [
+        f"{what}: {share:.1%} of campaigns fail" for what, share in found.items() if share > ERROR
+    ]
 
 
 @dataclass(frozen=True)
@@ -282,14 +333,15 @@ class Scenario:
 # -- the duet ------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Halves:
     """How the logarithm of a server's CPU per transaction varies from slice to slice of a duet.
 
-    ``start``: SD of each server's luck. ``white``: SD of each server's slices. ``common``: SD of what hits both servers at
-    once. ``apart``: by how much half 1 costs more than half 0; ``walk``: SD of that difference's step from slice to slice,
-    over the whole campaign. ``busy``: the share of time in which a neighbour slows a half down by ``slow``, each half by
-    itself, for ``spell`` slices on average; it comes and goes in the midst of slices. ``pairs`` of slices in a duet.
+    ``start``: SD of each server's luck. ``white``: SD of each server's slices. ``common``: SD of
+    what hits both servers at once. ``apart``: by how much half 1 costs more than half 0; ``walk``:
+    SD of that difference's step from slice to slice, over the whole campaign. ``busy``: the share
+    of time in which a neighbour slows a half down by ``slow``, each half by itself, for ``spell``
+    slices on average; it comes and goes in the midst of slices. ``pairs`` of slices in a duet.
     """
 
     start: float = 0.004
@@ -303,7 +355,9 @@ class Halves:
     pairs: int = 3
 
     def neighbours(self, chance: np.random.Generator, campaigns: int, slices: int) -> Floats:
-        """(campaign, half, slice): what neighbours add; four moments a slice, on which each is there or not."""
+        """(campaign, half, slice): what neighbours add; four moments a slice, on which each is
+        there or not.
+        """
         moments = np.empty((campaigns, 2, 4 * slices))
         there = chance.random((campaigns, 2)) < self.busy
         leaves = 1 / (4 * self.spell)
@@ -314,35 +368,49 @@ class Halves:
         return self.slow * moments.reshape(campaigns, 2, slices, 4).mean(axis=-1)
 
     def slices(self, chance: np.random.Generator, played: "Played") -> tuple[Floats, Floats]:
-        """(campaign, partner, block, slice) of the baselines and of partners that do not differ from them."""
+        """(campaign, partner, block, slice) of the baselines and of partners that do not differ
+        from them.
+        """
         campaigns, blocks, partners = played.when.shape
         each = 2 * self.pairs
         moments = (played.when * each)[..., None] + np.arange(each)
-        apart = self.apart + chance.normal(0, self.walk, (campaigns, blocks * partners * each)).cumsum(axis=1)
-        half = np.take_along_axis(apart, moments.reshape(campaigns, -1), axis=1).reshape(moments.shape) / 2
+        apart = self.apart + chance.normal(
+            0, self.walk, (campaigns, blocks * partners * each)
+        ).cumsum(axis=1)
+        half = (
+            np.take_along_axis(apart, moments.reshape(campaigns, -1), axis=1).reshape(moments.shape)
+            / 2
+        )
         common = chance.normal(0, self.common, moments.shape)
         sides = []
         for side in range(2):
-            own = chance.normal(0, self.start, (*played.when.shape, 1)) + chance.normal(0, self.white, moments.shape)
+            own = chance.normal(0, self.start, (*played.when.shape, 1)) + chance.normal(
+                0, self.white, moments.shape
+            )
             on = np.where(played.halves[..., :each, side] == 1, 1, -1)
             sides.append((common + own + on * half).swapaxes(1, 2))
         if self.busy:
             added = self.neighbours(chance, campaigns, blocks * partners * each)
             for side in range(2):
-                at = played.halves[..., :each, side].reshape(campaigns, -1), moments.reshape(campaigns, -1)
+                at = (
+                    played.halves[..., :each, side].reshape(campaigns, -1),
+                    moments.reshape(campaigns, -1),
+                )
                 mine = added[np.arange(campaigns)[:, None], *at].reshape(moments.shape)
                 sides[side] += mine.swapaxes(1, 2)
         return sides[0], sides[1]
 
-    def values(self, chance: np.random.Generator, played: "Played", how: Estimate = "paired") -> Floats:
+    def values(
+        self, chance: np.random.Generator, played: "Played", how: Estimate = "paired"
+    ) -> Floats:
         """(campaign, partner, block): what the blocks say by that estimate."""
         return block_logs(*self.slices(chance, played), how)
 
 
 @dataclass(frozen=True)
 class Played:
-    """``when``: (campaign, block, partner), the duet's number in the campaign, from 0; ``halves``: (…, slice, side).
-    The first partner is the baseline itself.
+    """``when``: (campaign, block, partner), the duet's number in the campaign, from 0; ``halves``:
+    (…, slice, side). The first partner is the baseline itself.
     """
 
     when: Times

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.explain import address_space, pagescan, smaps
+from dballoc.process_memory import address_space, pagemap_scan, smaps
 
 MIB = 1 << 20
 
-# Pages that were written, that were only read (the kernel's page of zeros), that have gone again; huge ones; a file's; and what
-# nobody may touch any more.
+# Pages that were written, that were only read (the kernel's page of zeros), that have gone again;
+# huge ones; a file's; and what nobody may touch any more.
 VARIED = """
 #include <fcntl.h>
 #include <stdio.h>
@@ -47,7 +47,7 @@ def program(running_program: Callable[..., int]) -> int:
     """The PID of one with all sorts of pages."""
     with open("/proc/self/pagemap", "rb") as pagemap:
         try:
-            pagescan.count(pagemap.fileno(), 0, MIB)
+            pagemap_scan.count(pagemap.fileno(), 0, MIB)
         except OSError:
             pytest.skip("this kernel has no PAGEMAP_SCAN (Linux 6.7)")
     return running_program("varied", VARIED)
@@ -75,7 +75,10 @@ def test_it_is_what_smaps_says(program: int, reading: Reading) -> None:
         if theirs == [m for m in smaps.read(program) if m.path != "[vsyscall]"]:
             break
     assert all(m.flags is None for m in ours)
-    assert sum(m.huge for m in theirs) or "[never]" in Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text()
+    assert (
+        sum(m.huge for m in theirs)
+        or "[never]" in Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text()
+    )
 
     def facts(mappings: list[smaps.Mapping]) -> list[tuple[object, ...]]:
         return [(m.start, m.end, m.permissions, m.path, m.rss, m.huge, m.swap) for m in mappings]
@@ -92,10 +95,10 @@ def test_smaps_tells_more_where_it_is_quick(program: int, reading: Reading) -> N
 
 
 def test_a_kernel_without_it_has_smaps(reading: Reading, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuses(*_: object) -> pagescan.Counts:
+    def refuses(*_: object) -> pagemap_scan.Counts:
         raise OSError(25, "Inappropriate ioctl for device")
 
-    monkeypatch.setattr(pagescan, "count", refuses)
+    monkeypatch.setattr(pagemap_scan, "count", refuses)
     assert any(m.flags for m in reading(16 * MIB))
 
 
@@ -106,7 +109,9 @@ def test_no_call_goes_on_for_long(program: int, monkeypatch: pytest.MonkeyPatch)
     try:
         for name, least in (("_MOST_PAGES", 7), ("_STEP", 4096 * 3), ("_REGIONS", 1)):
             with monkeypatch.context() as patch:
-                patch.setattr(pagescan, name, least)
-                assert pagescan.count(pagemap, mapping.start, mapping.end).resident == mapping.rss
+                patch.setattr(pagemap_scan, name, least)
+                assert (
+                    pagemap_scan.count(pagemap, mapping.start, mapping.end).resident == mapping.rss
+                )
     finally:
         os.close(pagemap)

@@ -26,7 +26,16 @@ ALLOWED = {
 # What a room must not import.
 FORBIDDEN = {
     "allocators": {"campaign", "analysis", "report", "store"},
-    "fetch": {"campaign", "analysis", "report", "store", "servers", "allocators", "load", "measure"},
+    "fetch": {
+        "campaign",
+        "analysis",
+        "report",
+        "store",
+        "servers",
+        "allocators",
+        "load",
+        "measure",
+    },
     "servers": {"campaign", "analysis", "report", "store", "load", "measure"},
     "load": {"campaign", "analysis", "report", "store", "measure"},
     "measure": {"campaign", "analysis", "report", "store", "servers", "load"},
@@ -69,7 +78,9 @@ def test_there_is_something_to_check() -> None:
 
 @pytest.mark.parametrize("room", ALLOWED)
 def test_a_room_imports_no_more_than_it_may(room: str) -> None:
-    beyond = {t: places for t, places in IMPORTS[room].items() if t not in ALLOWED[room] | OPEN | {room}}
+    beyond = {
+        t: places for t, places in IMPORTS[room].items() if t not in ALLOWED[room] | OPEN | {room}
+    }
     assert not beyond
 
 
@@ -79,7 +90,11 @@ def test_a_room_does_not_reach_up(room: str) -> None:
 
 
 def test_nothing_imports_the_command_line() -> None:
-    above = {room: targets["cli"] for room, targets in IMPORTS.items() if "cli" in targets and room not in ("cli", "")}
+    above = {
+        room: targets["cli"]
+        for room, targets in IMPORTS.items()
+        if "cli" in targets and room not in ("cli", "")
+    }
     assert not above
     # __main__.py is the one door.
     assert [p.partition(":")[0] for p in IMPORTS[""]["cli"]] == ["__main__.py"]

@@ -1,4 +1,6 @@
-"""The table of bad experiment files, each with the one line that it must give: file, key, remedy."""
+"""The table of bad experiment files, each with the one line that it must give: file, key,
+remedy.
+"""
 
 import re
 from pathlib import Path
@@ -6,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dballoc.errors import UsageError
-from dballoc.experiment import file
+from dballoc.experiment import experiment_file
 
 GOOD = """
 name = "x"
@@ -29,49 +31,161 @@ BAD = [
     # unknown keys
     ('name = "x"', 'naem = "x"', 'unknown key naem; did you mean "name"?'),
     ('level = "10s"', 'levle = "10s"', 'unknown key time.levle; did you mean "level"?'),
-    ('level = "10s"', 'zzz = "10s"', "unknown key time.zzz; known here: idle, level, start, stop, warmup"),
-    ('allocator = "jemalloc"', 'alocator = "jemalloc"', 'variant "jemalloc": unknown key alocator; did you mean "allocator"?'),
-    ('allocator = "jemalloc"', "server = { engin = 1 }", 'variant "jemalloc": unknown key server.engin; did you mean "engine"?'),
-    ('name = "jemalloc"', "bar = 1", 'variant 2: name is missing'),
+    (
+        'level = "10s"',
+        'zzz = "10s"',
+        "unknown key time.zzz; known here: idle, level, start, stop, warmup",
+    ),
+    (
+        'allocator = "jemalloc"',
+        'alocator = "jemalloc"',
+        'variant "jemalloc": unknown key alocator; did you mean "allocator"?',
+    ),
+    (
+        'allocator = "jemalloc"',
+        "server = { engin = 1 }",
+        'variant "jemalloc": unknown key server.engin; did you mean "engine"?',
+    ),
+    ('name = "jemalloc"', "bar = 1", "variant 2: name is missing"),
     # wrong units
-    ('level = "10s"', "level = 10", 'time.level: 10 is not a duration; write it with its unit, like "10s", "2m" or "500ms"'),
-    ('level = "10s"', "level = 10.5", 'time.level: 10.5 is not a duration; write it with its unit, like "10s", "2m" or "500ms"'),
-    ('level = "10s"', 'level = "10 parsecs"', "time.level: '10 parsecs' is not a duration; write it with its unit, like \"10s\", \"2m\" or \"500ms\""),
-    ('level = "10s"', 'level = "1s"', 'time.level: a level lasts at least "2s": there is one sample a second'),
-    ("[time]", "[limits]\nmemory = 1000\n[time]", 'limits.memory: 1000 is not a size; write it with its unit, like "256M" or "2G"'),
-    ("threads = [1]", 'threads = [1]\nbudget = "20"', "budget: '20' is not a duration; write it with its unit, like \"10s\", \"2m\" or \"500ms\""),
+    (
+        'level = "10s"',
+        "level = 10",
+        'time.level: 10 is not a duration; write it with its unit, like "10s", "2m" or "500ms"',
+    ),
+    (
+        'level = "10s"',
+        "level = 10.5",
+        'time.level: 10.5 is not a duration; write it with its unit, like "10s", "2m" or "500ms"',
+    ),
+    (
+        'level = "10s"',
+        'level = "10 parsecs"',
+        'time.level: \'10 parsecs\' is not a duration; write it with its unit, like "10s", "2m" or "500ms"',
+    ),
+    (
+        'level = "10s"',
+        'level = "1s"',
+        'time.level: a level lasts at least "2s": there is one sample a second',
+    ),
+    (
+        "[time]",
+        "[limits]\nmemory = 1000\n[time]",
+        'limits.memory: 1000 is not a size; write it with its unit, like "256M" or "2G"',
+    ),
+    (
+        "threads = [1]",
+        'threads = [1]\nbudget = "20"',
+        'budget: \'20\' is not a duration; write it with its unit, like "10s", "2m" or "500ms"',
+    ),
     # numbers out of range
-    ("threads = [1]", "threads = [0]", "threads[0]: input should be greater than or equal to 1, not 0"),
-    ("threads = [1]", "threads = []", "threads: list should have at least 1 item after validation, not 0, not []"),
-    ("threads = [1]", 'threads = ["many"]', "threads[0]: input should be a valid integer, unable to parse string as an integer, not 'many'"),
+    (
+        "threads = [1]",
+        "threads = [0]",
+        "threads[0]: input should be greater than or equal to 1, not 0",
+    ),
+    (
+        "threads = [1]",
+        "threads = []",
+        "threads: list should have at least 1 item after validation, not 0, not []",
+    ),
+    (
+        "threads = [1]",
+        'threads = ["many"]',
+        "threads[0]: input should be a valid integer, unable to parse string as an integer, not 'many'",
+    ),
     ("threads = [1]", "threads = [4, 4]", "threads: the same value twice"),
-    ("threads = [1]", "threads = [1]\nblocks = 0", "blocks: input should be greater than or equal to 1, not 0"),
-    ("[time]", "[data]\ntables = 0\n[time]", "data.tables: input should be greater than or equal to 1, not 0"),
-    ("[time]", "[data]\nrows = 0\n[time]", "data.rows: input should be greater than or equal to 1, not 0"),
-    ("[time]", "[noise]\nprobe = 1.0\n[time]", "noise.probe: input should be greater than 1, not 1.0"),
+    (
+        "threads = [1]",
+        "threads = [1]\nblocks = 0",
+        "blocks: input should be greater than or equal to 1, not 0",
+    ),
+    (
+        "[time]",
+        "[data]\ntables = 0\n[time]",
+        "data.tables: input should be greater than or equal to 1, not 0",
+    ),
+    (
+        "[time]",
+        "[data]\nrows = 0\n[time]",
+        "data.rows: input should be greater than or equal to 1, not 0",
+    ),
+    (
+        "[time]",
+        "[noise]\nprobe = 1.0\n[time]",
+        "noise.probe: input should be greater than 1, not 1.0",
+    ),
     # names
-    ('name = "jemalloc"', 'name = "glibc"', "two variants are called 'glibc'; give each a name of its own"),
-    ('baseline = "glibc"', 'baseline = "libc"', "baseline 'libc' is not a variant; there are glibc, jemalloc"),
+    (
+        'name = "jemalloc"',
+        'name = "glibc"',
+        "two variants are called 'glibc'; give each a name of its own",
+    ),
+    (
+        'baseline = "glibc"',
+        'baseline = "libc"',
+        "baseline 'libc' is not a variant; there are glibc, jemalloc",
+    ),
     ('baseline = "glibc"\n', "", "baseline is missing"),
-    ('name = "jemalloc"', 'name = "../up"', "variant \"../up\": name: '../up' is not a name; use letters, digits and ._+=@-, 64 at most"),
-    ('name = "x"', 'name = "a/b"', "name: 'a/b' is not a name; use letters, digits and ._+=@-, 64 at most"),
+    (
+        'name = "jemalloc"',
+        'name = "../up"',
+        "variant \"../up\": name: '../up' is not a name; use letters, digits and ._+=@-, 64 at most",
+    ),
+    (
+        'name = "x"',
+        'name = "a/b"',
+        "name: 'a/b' is not a name; use letters, digits and ._+=@-, 64 at most",
+    ),
     # one of several words
-    ('level = "10s"', 'level = "10s"\n[cpu]\nserver = "a"', "cpu.server: 'a' is not a list of CPUs; write it like \"0-3,8\""),
-    ('level = "10s"', 'level = "10s"\n[cpu]\nserver = "0"\ncount = 1', "cpu: give either count or the sets server and client, not both"),
-    ('allocator = "jemalloc"', 'thp = "on"', "variant \"jemalloc\": thp: 'on' is not known; use 'always', 'madvise' or 'never'"),
-    ("[server]", '[server]\nengine = "toku"', "server.engine: 'toku' is not known; use 'innodb', 'rocksdb', 'aria' or 'myisam'"),
-    ("[server]", '[server]\nconnect = "pipe"', "server.connect: 'pipe' is not known; use 'socket' or 'tcp'"),
-    ("threads = [1]", 'threads = [1]\nlevels = "falling"', "levels: 'falling' is not known; use 'rising' or 'fresh'"),
+    (
+        'level = "10s"',
+        'level = "10s"\n[cpu]\nserver = "a"',
+        "cpu.server: 'a' is not a list of CPUs; write it like \"0-3,8\"",
+    ),
+    (
+        'level = "10s"',
+        'level = "10s"\n[cpu]\nserver = "0"\ncount = 1',
+        "cpu: give either count or the sets server and client, not both",
+    ),
+    (
+        'allocator = "jemalloc"',
+        'thp = "on"',
+        "variant \"jemalloc\": thp: 'on' is not known; use 'always', 'madvise' or 'never'",
+    ),
+    (
+        "[server]",
+        '[server]\nengine = "toku"',
+        "server.engine: 'toku' is not known; use 'innodb', 'rocksdb', 'aria' or 'myisam'",
+    ),
+    (
+        "[server]",
+        '[server]\nconnect = "pipe"',
+        "server.connect: 'pipe' is not known; use 'socket' or 'tcp'",
+    ),
+    (
+        "threads = [1]",
+        'threads = [1]\nlevels = "falling"',
+        "levels: 'falling' is not known; use 'rising' or 'fresh'",
+    ),
     # kinds
-    ('options = { innodb_buffer_pool_size = "64M" }', "options = { a = [1] }", "server.options.a: input should be a valid string, not [1]"),
-    ('workloads = ["oltp_read_only"]', 'workloads = "oltp_read_only"', "workloads: input should be a valid list, not 'oltp_read_only'"),
-]  # fmt: skip
+    (
+        'options = { innodb_buffer_pool_size = "64M" }',
+        "options = { a = [1] }",
+        "server.options.a: input should be a valid string, not [1]",
+    ),
+    (
+        'workloads = ["oltp_read_only"]',
+        'workloads = "oltp_read_only"',
+        "workloads: input should be a valid list, not 'oltp_read_only'",
+    ),
+]
 
 
 def test_the_good_file_is_good(tmp_path: Path) -> None:
     path = tmp_path / "good.toml"
     path.write_text(GOOD)
-    assert [v.name for v in file.load(path).variant] == ["glibc", "jemalloc"]
+    assert [v.name for v in experiment_file.load(path).variant] == ["glibc", "jemalloc"]
 
 
 @pytest.mark.parametrize(("old", "new", "message"), BAD, ids=[b[2][:50] for b in BAD])
@@ -80,7 +194,7 @@ def test_bad_file(tmp_path: Path, old: str, new: str, message: str) -> None:
     path = tmp_path / "bad.toml"
     path.write_text(GOOD.replace(old, new, 1))
     with pytest.raises(UsageError) as caught:
-        file.load(path)
+        experiment_file.load(path)
     assert str(caught.value) == f"{path}: {message}"
 
 
@@ -97,12 +211,14 @@ def test_what_is_no_toml(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "bad.toml"
     path.write_bytes(content)
     with pytest.raises(UsageError) as caught:
-        file.load(path)
+        experiment_file.load(path)
     assert re.fullmatch(re.escape(f"{path}: ") + message, str(caught.value))
 
 
-@pytest.mark.parametrize(("name", "reason"), [("none.toml", "No such file or directory"), ("", "Is a directory")])
+@pytest.mark.parametrize(
+    ("name", "reason"), [("none.toml", "No such file or directory"), ("", "Is a directory")]
+)
 def test_what_cannot_be_read(tmp_path: Path, name: str, reason: str) -> None:
     with pytest.raises(UsageError) as caught:
-        file.load(tmp_path / name)
+        experiment_file.load(tmp_path / name)
     assert str(caught.value) == f"{tmp_path / name}: cannot read the experiment file: {reason}"

@@ -1,4 +1,6 @@
-"""What allocators say of themselves, as the loadable function hands it over, and what a ledger makes of it."""
+"""What allocators say of themselves, as the loadable function hands it over, and what a ledger
+makes of it.
+"""
 
 import json
 from dataclasses import replace
@@ -8,45 +10,92 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.allocators.identify import InUse
-from dballoc.explain import books, mimalloc, smaps
-from dballoc.explain.books import account as accounts
-from dballoc.explain.books.account import CACHES, HELD, LAZY, LIVE_ALL, LIVE_LARGE, LIVE_SMALL, OWN, Account, Holding, account
-from dballoc.explain.glibc import Block, Books, Heap
-from dballoc.explain.labels import POOL, Label, Labels
-from dballoc.explain.ledger import UNACCOUNTED, ledger
-from dballoc.explain.outside import Outside
-from dballoc.explain.pages import Kind
+from dballoc.explain.attribution.ledger import UNACCOUNTED, ledger
+from dballoc.explain.sources import allocator_statistics
+from dballoc.explain.sources.server_memory import POOL, Label, Labels
+from dballoc.process_memory import smaps
+from dballoc.process_memory.heaps import allocator_account as accounts
+from dballoc.process_memory.heaps import mimalloc_heap
+from dballoc.process_memory.heaps.allocator_account import (
+    CACHES,
+    HELD,
+    LAZY,
+    LIVE_ALL,
+    LIVE_LARGE,
+    LIVE_SMALL,
+    OWN,
+    Account,
+    Holding,
+    account,
+)
+from dballoc.process_memory.heaps.glibc_heap import Block, Books, Heap
+from dballoc.process_memory.identify_malloc import InUse
+from dballoc.process_memory.mapping_kind import Kind
+from dballoc.process_memory.process_snapshot import Outside
 
 MIB = 1 << 20
 
 JEMALLOC: dict[str, Any] = {
-    "format": 1, "malloc": "/usr/lib/libjemalloc.so.2", "allocator": "jemalloc", "version": "5.3.0-0-g54eaed1",
-    "stats.allocated": 30 * MIB, "stats.active": 36 * MIB, "stats.metadata": 3 * MIB, "stats.resident": 50 * MIB,
-    "stats.retained": 7 * MIB, "arenas.page": 4096,
+    "format": 1,
+    "malloc": "/usr/lib/libjemalloc.so.2",
+    "allocator": "jemalloc",
+    "version": "5.3.0-0-g54eaed1",
+    "stats.allocated": 30 * MIB,
+    "stats.active": 36 * MIB,
+    "stats.metadata": 3 * MIB,
+    "stats.resident": 50 * MIB,
+    "stats.retained": 7 * MIB,
+    "arenas.page": 4096,
     "arenas": [
-        {"arena": 0, "pdirty": 256, "pmuzzy": 0, "tcache_bytes": MIB, "small.allocated": 9 * MIB, "large.allocated": 12 * MIB},
-        {"arena": 3, "pdirty": 256, "pmuzzy": 512, "tcache_bytes": MIB, "small.allocated": 9 * MIB, "large.allocated": 0},
+        {
+            "arena": 0,
+            "pdirty": 256,
+            "pmuzzy": 0,
+            "tcache_bytes": MIB,
+            "small.allocated": 9 * MIB,
+            "large.allocated": 12 * MIB,
+        },
+        {
+            "arena": 3,
+            "pdirty": 256,
+            "pmuzzy": 512,
+            "tcache_bytes": MIB,
+            "small.allocated": 9 * MIB,
+            "large.allocated": 0,
+        },
     ],
     "bins": [
         {"size": 512, "nregs": 8, "slab_size": 4096, "curregs": 7, "curslabs": 1},
         {"size": 1024, "nregs": 4, "slab_size": 4096, "curregs": 1024, "curslabs": 1024},
         {"size": 1280, "nregs": 16, "slab_size": 20480},
     ],
-}  # fmt: skip
+}
 GPERFTOOLS = {
-    "format": 1, "malloc": "/usr/lib/libtcmalloc_minimal.so.4", "allocator": "gperftools",
-    "generic.current_allocated_bytes": 40 * MIB, "tcmalloc.pageheap_free_bytes": 2 * MIB,
-    "tcmalloc.pageheap_unmapped_bytes": 5 * MIB, "tcmalloc.current_total_thread_cache_bytes": 3 * MIB,
-    "tcmalloc.central_cache_free_bytes": 4 * MIB, "tcmalloc.transfer_cache_free_bytes": MIB,
+    "format": 1,
+    "malloc": "/usr/lib/libtcmalloc_minimal.so.4",
+    "allocator": "gperftools",
+    "generic.current_allocated_bytes": 40 * MIB,
+    "tcmalloc.pageheap_free_bytes": 2 * MIB,
+    "tcmalloc.pageheap_unmapped_bytes": 5 * MIB,
+    "tcmalloc.current_total_thread_cache_bytes": 3 * MIB,
+    "tcmalloc.central_cache_free_bytes": 4 * MIB,
+    "tcmalloc.transfer_cache_free_bytes": MIB,
     "report": "MALLOC: +      2883584 (    2.8 MiB) Bytes in malloc metadata\nMALLOC:   ------------\n",
-}  # fmt: skip
+}
 GOOGLE = {
-    "format": 1, "malloc": "/x/libgoogle_tcmalloc.so", "allocator": "google-tcmalloc",
-    "generic.current_allocated_bytes": 40 * MIB, "tcmalloc.pageheap_free_bytes": 2 * MIB, "tcmalloc.pageheap_unmapped_bytes": 0,
-    "tcmalloc.central_cache_free": MIB, "tcmalloc.transfer_cache_free": MIB, "tcmalloc.sharded_transfer_cache_free": MIB,
-    "tcmalloc.cpu_free": 2 * MIB, "tcmalloc.thread_cache_free": MIB, "tcmalloc.metadata_bytes": 3 * MIB,
-}  # fmt: skip
+    "format": 1,
+    "malloc": "/x/libgoogle_tcmalloc.so",
+    "allocator": "google-tcmalloc",
+    "generic.current_allocated_bytes": 40 * MIB,
+    "tcmalloc.pageheap_free_bytes": 2 * MIB,
+    "tcmalloc.pageheap_unmapped_bytes": 0,
+    "tcmalloc.central_cache_free": MIB,
+    "tcmalloc.transfer_cache_free": MIB,
+    "tcmalloc.sharded_transfer_cache_free": MIB,
+    "tcmalloc.cpu_free": 2 * MIB,
+    "tcmalloc.thread_cache_free": MIB,
+    "tcmalloc.metadata_bytes": 3 * MIB,
+}
 GLIBC = {
     "format": 1, "malloc": "/lib/libc.so.6", "allocator": "glibc",
     "malloc_info": """<malloc version="1">
@@ -71,7 +120,7 @@ GLIBC = {
 
 
 def read(said: dict[str, Any], **changes: Any) -> Account:
-    return books.read(json.dumps(said | changes))
+    return allocator_statistics.read(json.dumps(said | changes))
 
 
 def sizes(found: Account) -> dict[str, int]:
@@ -82,28 +131,51 @@ def test_jemalloc() -> None:
     found = read(JEMALLOC)
     # Threads' caches count as allocated, the free places of slabs as active.
     assert sizes(found) == {
-        LIVE_SMALL: 16 * MIB, LIVE_LARGE: 12 * MIB, CACHES: 2 * MIB, HELD: 8 * MIB, LAZY: 2 * MIB, OWN: 3 * MIB,
-    }  # fmt: skip
+        LIVE_SMALL: 16 * MIB,
+        LIVE_LARGE: 12 * MIB,
+        CACHES: 2 * MIB,
+        HELD: 8 * MIB,
+        LAZY: 2 * MIB,
+        OWN: 3 * MIB,
+    }
     assert (found.live, found.returned) == (28 * MIB, 7 * MIB)
     held = next(h for h in found.holdings if h.owner == HELD)
-    assert held.note == "6.0 MiB of pages in use, 2.0 MiB dirty; most of one size: 3.0 MiB in blocks of 1024"
+    assert (
+        held.note
+        == "6.0 MiB of pages in use, 2.0 MiB dirty; most of one size: 3.0 MiB in blocks of 1024"
+    )
 
 
 def test_a_jemalloc_of_before_5_calls_its_largest_blocks_huge() -> None:
-    old = [{"arena": 0, "small.allocated": MIB, "large.allocated": MIB, "huge.allocated": 8 * MIB, "pdirty": 0}]
+    old = [
+        {
+            "arena": 0,
+            "small.allocated": MIB,
+            "large.allocated": MIB,
+            "huge.allocated": 8 * MIB,
+            "pdirty": 0,
+        }
+    ]
     found = read(JEMALLOC, arenas=old, bins=[], **{"stats.allocated": 10 * MIB})
     assert sizes(found)[LIVE_LARGE] == 9 * MIB
     assert found.live == 10 * MIB
 
 
 def test_a_jemalloc_without_statistics_says_so() -> None:
-    found = books.read(json.dumps({k: v for k, v in JEMALLOC.items() if not k.startswith("stats.")}))
+    found = allocator_statistics.read(
+        json.dumps({k: v for k, v in JEMALLOC.items() if not k.startswith("stats.")})
+    )
     assert (found.holdings, found.live) == ([], None)
     assert found.notes == ["this jemalloc was built without statistics"]
 
 
 def test_gperftools() -> None:
-    assert sizes(read(GPERFTOOLS)) == {LIVE_ALL: 40 * MIB, CACHES: 3 * MIB, HELD: 7 * MIB, OWN: 2883584}
+    assert sizes(read(GPERFTOOLS)) == {
+        LIVE_ALL: 40 * MIB,
+        CACHES: 3 * MIB,
+        HELD: 7 * MIB,
+        OWN: 2883584,
+    }
     assert read(GPERFTOOLS).returned == 5 * MIB
 
 
@@ -119,17 +191,34 @@ def test_glibc_without_the_flags_that_it_adds_up() -> None:
 
 
 def test_mimalloc_counts_what_is_live_only_in_some_builds() -> None:
-    said = {"format": 1, "malloc": "/x/libmimalloc.so", "allocator": "mimalloc", "current_commit": 95 * MIB}
+    said = {
+        "format": 1,
+        "malloc": "/x/libmimalloc.so",
+        "allocator": "mimalloc",
+        "current_commit": 95 * MIB,
+    }
     plain = read(said)
     assert (plain.live, plain.holdings) == (None, [])
-    assert plain.notes == ["mimalloc has committed 95.0 MiB", "this build of mimalloc does not count what is live"]
+    assert plain.notes == [
+        "mimalloc has committed 95.0 MiB",
+        "this build of mimalloc does not count what is live",
+    ]
     stats = {"malloc_normal": {"total": 9, "current": 5 * MIB}, "malloc_huge": {"current": MIB}}
     assert read(said, stats=json.dumps(stats)).live == 6 * MIB
     assert read(said, stats="{ not JSON").live is None
 
 
 def test_an_old_scudo_counts_modulo() -> None:
-    found = read({"format": 1, "malloc": "/x", "allocator": "scudo", "allocated": 5, "free": 3, "modulo": 1 << 32})
+    found = read(
+        {
+            "format": 1,
+            "malloc": "/x",
+            "allocator": "scudo",
+            "allocated": 5,
+            "free": 3,
+            "modulo": 1 << 32,
+        }
+    )
     assert (found.live, sizes(found)) == (5, {LIVE_ALL: 5, HELD: 3})
     assert "4 GiB more" in found.notes[0]
 
@@ -150,35 +239,55 @@ def test_an_answer_that_was_cut_says_so() -> None:
         ('{"format": 1', "not JSON"),
         ("[1]", "another version"),
         ('{"format": 2}', "another version"),
-        ('{"format": 1, "malloc": "/opt/libhoard.so"}', "does not know the malloc in /opt/libhoard.so"),
+        (
+            '{"format": 1, "malloc": "/opt/libhoard.so"}',
+            "does not know the malloc in /opt/libhoard.so",
+        ),
         ('{"format": 1}', "does not know the malloc in use"),
         ('{"format": 1, "allocator": "jemalloc"}', "figures of jemalloc cannot be read"),
-        ('{"format": 1, "allocator": "glibc", "malloc_info": "<malloc/>"}', "figures of glibc cannot be read"),
-        ('{"format": 1, "allocator": "gperftools", "tcmalloc.central_cache_free_bytes": "x"}', "cannot be read"),
+        (
+            '{"format": 1, "allocator": "glibc", "malloc_info": "<malloc/>"}',
+            "figures of glibc cannot be read",
+        ),
+        (
+            '{"format": 1, "allocator": "gperftools", "tcmalloc.central_cache_free_bytes": "x"}',
+            "cannot be read",
+        ),
     ],
 )
 def test_what_is_not_understood_is_one_line(text: str, says: str) -> None:
-    with pytest.raises(books.Unreadable, match=says) as refused:
-        books.read(text)
+    with pytest.raises(allocator_statistics.Unreadable, match=says) as refused:
+        allocator_statistics.read(text)
     assert "\n" not in str(refused.value)
 
 
-@given(st.recursive(st.none() | st.integers() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x), max_leaves=9))
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text(),
+        lambda x: st.lists(x) | st.dictionaries(st.text(), x),
+        max_leaves=9,
+    )
+)
 def test_whatever_a_function_answers_nothing_else_is_raised(value: Any) -> None:
     for said in (JEMALLOC, GPERFTOOLS, GOOGLE, GLIBC):
         for key in said:
             try:
                 found = read(said, **{key: value})
-            except books.Unreadable:
+            except allocator_statistics.Unreadable:
                 continue
             assert all(h.bytes >= 0 for h in found.holdings)
 
 
 SIZES = st.integers(0, 1 << 40)
 ACCOUNTS = st.builds(
-    lambda parts, returned: account("x", [Holding(owner, size) for owner, size in parts.items()], returned),
-    st.dictionaries(st.sampled_from([LIVE_SMALL, LIVE_LARGE, LIVE_ALL, CACHES, HELD, LAZY, OWN]), SIZES), SIZES,
-)  # fmt: skip
+    lambda parts, returned: account(
+        "x", [Holding(owner, size) for owner, size in parts.items()], returned
+    ),
+    st.dictionaries(
+        st.sampled_from([LIVE_SMALL, LIVE_LARGE, LIVE_ALL, CACHES, HELD, LAZY, OWN]), SIZES
+    ),
+    SIZES,
+)
 
 
 @given(ACCOUNTS, SIZES)
@@ -193,7 +302,10 @@ def test_no_more_is_resident_than_the_pages_and_than_was_told(found: Account, pa
 
 
 def test_what_was_never_touched_is_live_or_free_and_in_no_cache() -> None:
-    found = account("x", [Holding(LIVE_SMALL, 10), Holding(LIVE_LARGE, 20), Holding(HELD, 30), Holding(CACHES, 5)])
+    found = account(
+        "x",
+        [Holding(LIVE_SMALL, 10), Holding(LIVE_LARGE, 20), Holding(HELD, 30), Holding(CACHES, 5)],
+    )
     assert [size for _, size in accounts.resident(found, 100)] == [10, 20, 30, 5]
     assert [size for _, size in accounts.resident(found, 35)] == [5, 10, 15, 5]
     assert [size for _, size in accounts.resident(found, 5)] == [0, 0, 0, 5]
@@ -211,9 +323,33 @@ VmFlags: rd wr mr mw me ac
 
 
 def look(rss: int, heap: Heap | None = None, name: str = "jemalloc") -> Outside:
-    in_use = InUse(1, "/usr/sbin/mariadbd", name, name, "5.3.0", f"/usr/lib/lib{name}.so.2", "", {}, {}, {}, "")
+    in_use = InUse(
+        pid=1,
+        executable="/usr/sbin/mariadbd",
+        name=name,
+        title=name,
+        version="5.3.0",
+        library=f"/usr/lib/lib{name}.so.2",
+        how="",
+        mixed={},
+        settings={},
+        idle={},
+        thp="",
+    )
     mappings = smaps.parse(SMAPS.format(rss=rss >> 10))
-    return Outside(1, 0.0, in_use, mappings, [Kind.CODE, Kind.MALLOC if heap is None else Kind.HEAP], heap, [], 1, 0, 0, 0.0)
+    return Outside(
+        pid=1,
+        taken=0.0,
+        malloc=in_use,
+        mappings=mappings,
+        kinds=[Kind.CODE, Kind.MALLOC if heap is None else Kind.HEAP],
+        heap=heap,
+        own=[],
+        threads=1,
+        page_tables=0,
+        swap=0,
+        seconds=0.0,
+    )
 
 
 def residents(found: Outside, labels: Labels | None, said: Account | None) -> dict[str, int]:
@@ -240,18 +376,38 @@ def test_what_is_told_and_not_in_memory_is_said() -> None:
     assert UNACCOUNTED not in lines
     assert (lines[LIVE_LARGE].resident, lines[LIVE_LARGE].size) == (12 * MIB * 35 // 38, 12 * MIB)
     assert (lines[CACHES].resident, lines[OWN].resident) == (2 * MIB, 3 * MIB)
-    assert any(note.startswith("3.0 MiB of what jemalloc accounts for are not in memory") for note in found.notes)
+    assert any(
+        note.startswith("3.0 MiB of what jemalloc accounts for are not in memory")
+        for note in found.notes
+    )
 
 
 def test_labels_take_from_the_mallocs_live_blocks() -> None:
-    labels = Labels("10.11-MariaDB", [Label("sessions", 4 * MIB, "processlist")], [], {}, {}, {})
+    labels = Labels(
+        version="10.11-MariaDB",
+        heap=[Label(owner="sessions", bytes=4 * MIB, source="processlist")],
+        tables=[],
+        own={},
+        variables={},
+        status={},
+    )
     found = residents(look(60 * MIB), labels, read(GPERFTOOLS))
     assert (found["sessions"], found[LIVE_ALL]) == (4 * MIB, 36 * MIB)
 
 
 def test_a_cache_among_the_mallocs_pages_is_none_of_its_blocks() -> None:
-    """As with MySQL's pool: the kernel has merged its mapping with the malloc's, whose books know nothing of it."""
-    labels = Labels("8.0", [], [], {POOL: 128 * MIB}, {}, {}, filled={POOL: 20 * MIB})
+    """As with MySQL's pool: the kernel has merged its mapping with the malloc's, whose books know
+    nothing of it.
+    """
+    labels = Labels(
+        version="8.0",
+        heap=[],
+        tables=[],
+        own={POOL: 128 * MIB},
+        variables={},
+        status={},
+        filled={POOL: 20 * MIB},
+    )
     alone = residents(look(60 * MIB), None, read(GPERFTOOLS))
     found = residents(look(80 * MIB), labels, read(GPERFTOOLS))
     assert found == alone | {POOL: 20 * MIB}
@@ -263,20 +419,50 @@ def walked(blocks: list[Block], small: int = 0) -> Outside:
         Holding(LIVE_SMALL, small, resident=small),
         Holding(LIVE_LARGE, sum(b.asked for b in blocks), resident=sum(b.resident for b in blocks)),
     ]
-    return replace(look(60 * MIB, name="mimalloc"), books=mimalloc.Books(account("mimalloc", holdings), blocks))
+    return replace(
+        look(60 * MIB, name="mimalloc"),
+        books=mimalloc_heap.Books(account("mimalloc", holdings), blocks),
+    )
 
 
 def test_what_malloc_was_asked_for_is_told_by_what_is_touched() -> None:
-    """A table of 2.6 MiB and one of 3 MiB take the same; a block that may have been half a MiB less is not one of 2 MiB."""
-    smaller, larger = Block(1, 3 * MIB, 26 * MIB // 10, MIB // 2), Block(2, 3 * MIB, 3 * MIB, MIB // 2)
+    """A table of 2.6 MiB and one of 3 MiB take the same; a block that may have been half a MiB less
+    is not one of 2 MiB.
+    """
+    smaller, larger = (
+        Block(1, 3 * MIB, 26 * MIB // 10, MIB // 2),
+        Block(2, 3 * MIB, 3 * MIB, MIB // 2),
+    )
     untouched = Block(3, 4 * MIB, 4096, MIB // 2)
-    assert [b.asked for b in (smaller, larger, untouched, Block(4, MIB, 9))] == [26 * MIB // 10, 3 * MIB, 35 * MIB // 10, MIB]
+    assert [b.asked for b in (smaller, larger, untouched, Block(4, MIB, 9))] == [
+        26 * MIB // 10,
+        3 * MIB,
+        35 * MIB // 10,
+        MIB,
+    ]
     for size, mine in ((26 * MIB // 10, smaller), (3 * MIB, larger), (36 * MIB // 10, untouched)):
-        labels = Labels("8.0", [Label("x", size, "P_S", whole=True)], [], {}, {}, {})
+        labels = Labels(
+            version="8.0",
+            heap=[Label(owner="x", bytes=size, source="P_S", whole=True)],
+            tables=[],
+            own={},
+            variables={},
+            status={},
+        )
         found = residents(walked([smaller, larger, untouched]), labels, None)
         assert found["x"] == mine.resident
-        assert found[LIVE_LARGE] == sum(b.resident for b in (smaller, larger, untouched)) - mine.resident
-    labels = Labels("8.0", [Label("x", 2 * MIB, "P_S", whole=True)], [], {}, {}, {})
+        assert (
+            found[LIVE_LARGE]
+            == sum(b.resident for b in (smaller, larger, untouched)) - mine.resident
+        )
+    labels = Labels(
+        version="8.0",
+        heap=[Label(owner="x", bytes=2 * MIB, source="P_S", whole=True)],
+        tables=[],
+        own={},
+        variables={},
+        status={},
+    )
     assert "x" not in residents(walked([smaller, larger, untouched]), labels, None)
 
 
@@ -291,8 +477,20 @@ def test_books_from_outside_are_no_functions() -> None:
 
 
 def test_what_is_not_in_memory_is_none_of_what_was_zeroed() -> None:
-    zeroed = Label("performance_schema itself", 11 * MIB, "SHOW ENGINE PERFORMANCE_SCHEMA STATUS", zeroed=True)
-    labels = Labels("10.11-MariaDB", [Label("sessions", 4 * MIB, "processlist"), zeroed], [], {}, {}, {})
+    zeroed = Label(
+        owner="performance_schema itself",
+        bytes=11 * MIB,
+        source="SHOW ENGINE PERFORMANCE_SCHEMA STATUS",
+        zeroed=True,
+    )
+    labels = Labels(
+        version="10.11-MariaDB",
+        heap=[Label(owner="sessions", bytes=4 * MIB, source="processlist"), zeroed],
+        tables=[],
+        own={},
+        variables={},
+        status={},
+    )
     alone = residents(look(30 * MIB), None, read(JEMALLOC))
     found = residents(look(30 * MIB), labels, read(JEMALLOC))
     large, small = alone[LIVE_LARGE], alone[LIVE_SMALL]
@@ -306,7 +504,14 @@ def test_what_is_not_in_memory_is_none_of_what_was_zeroed() -> None:
 
 def test_beyond_the_books_a_label_has_all_that_it_asks() -> None:
     """The size of what no book tells is that of the mappings, of which most is reserved."""
-    labels = Labels("10.11-MariaDB", [Label("sessions", 33 * MIB, "processlist")], [], {}, {}, {})
+    labels = Labels(
+        version="10.11-MariaDB",
+        heap=[Label(owner="sessions", bytes=33 * MIB, source="processlist")],
+        tables=[],
+        own={},
+        variables={},
+        status={},
+    )
     found = residents(look(60 * MIB), labels, read(JEMALLOC))
     assert (found["sessions"], found[UNACCOUNTED]) == (33 * MIB, (17 - 5) * MIB)
 
@@ -320,16 +525,34 @@ def test_glibcs_own_word_is_held_against_the_walk() -> None:
     live = read(GLIBC).live
     assert live is not None
     small = live - 12500992
-    agrees = Heap([Books(1, live=small - 1000, live_resident=0, tcache=1000)], {1: [Block(1, 12500992, 0)]}, [])
-    assert not [n for n in ledger(look(60 * MIB, agrees, "glibc"), None, read(GLIBC)).notes if "itself says" in n]
-    other = Heap([Books(1, live=small // 2)], {1: [Block(1, 12500992, 0)]}, [])
-    [note] = [n for n in ledger(look(60 * MIB, other, "glibc"), None, read(GLIBC)).notes if "itself says" in n]
+    agrees = Heap(
+        [Books(address=1, live=small - 1000, live_resident=0, tcache=1000)],
+        {1: [Block(1, 12500992, 0)]},
+        [],
+    )
+    assert not [
+        n
+        for n in ledger(look(60 * MIB, agrees, "glibc"), None, read(GLIBC)).notes
+        if "itself says" in n
+    ]
+    other = Heap([Books(address=1, live=small // 2)], {1: [Block(1, 12500992, 0)]}, [])
+    [note] = [
+        n
+        for n in ledger(look(60 * MIB, other, "glibc"), None, read(GLIBC)).notes
+        if "itself says" in n
+    ]
     assert "glibc itself says that 21.6 MiB are in use" in note
 
 
 def test_a_text_in_place_of_a_number_is_not_repeated() -> None:
     """Found by the fuzzer: a server's ``"x"`` times its 2,147,483,648 would be 2 GiB of ours."""
     bins = [{"size": 2, "slab_size": "x", "curregs": 7, "curslabs": 2**31}]
-    for wrong in ({"bins": bins}, {"bins": ["x"]}, {"stats.allocated": "x"}, {"arenas.page": 2**62}, {"stats.active": True}):
-        with pytest.raises(books.Unreadable, match="not all are whole numbers"):
-            books.read(json.dumps({**JEMALLOC, **wrong}))
+    for wrong in (
+        {"bins": bins},
+        {"bins": ["x"]},
+        {"stats.allocated": "x"},
+        {"arenas.page": 2**62},
+        {"stats.active": True},
+    ):
+        with pytest.raises(allocator_statistics.Unreadable, match="not all are whole numbers"):
+            allocator_statistics.read(json.dumps({**JEMALLOC, **wrong}))

@@ -6,9 +6,9 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from dballoc.explain import bss, outside, smaps
-from dballoc.explain.memory import PAGE
-from dballoc.explain.pages import Kind, classify
+from dballoc.process_memory import bss, process_snapshot, smaps
+from dballoc.process_memory.mapping_kind import Kind, classify
+from dballoc.process_memory.memory_reader import PAGE
 
 MAPS = """\
 774c52000000-774c52010000 r-xp 00000000 fe:00 7                          /lib/libx.so
@@ -22,18 +22,32 @@ Rss:                4096 kB
 
 def elf(*loads: tuple[int, int]) -> bytes:
     """The head of a file whose segments begin at these addresses, and are so large in memory."""
-    head = b"\x7fELF\x02\x01\x01" + bytes(25) + struct.pack("<QQIHHH", 64, 0, 0, 64, 56, len(loads) + 1) + bytes(6)
+    head = (
+        b"\x7fELF\x02\x01\x01"
+        + bytes(25)
+        + struct.pack("<QQIHHH", 64, 0, 0, 64, 56, len(loads) + 1)
+        + bytes(6)
+    )
     head = head.ljust(64, b"\0") + struct.pack("<IIQQQQQQ", 2, 6, 0, 0x900000, 0, 1, 1 << 40, 8)
-    return head + b"".join(struct.pack("<IIQQQQQQ", 1, 6, 0, start, 0, 1, size, 4096) for start, size in loads)
+    return head + b"".join(
+        struct.pack("<IIQQQQQQ", 1, 6, 0, start, 0, 1, size, 4096) for start, size in loads
+    )
 
 
 def test_what_lies_behind_is_somebody_elses() -> None:
     mappings = smaps.parse(MAPS)
-    found = bss.split(mappings, lambda path: elf((0, 0xFFF0), (0x10100, 0x3000)), lambda a, b: 12288)
+    found = bss.split(
+        mappings, lambda path: elf((0, 0xFFF0), (0x10100, 0x3000)), lambda a, b: 12288
+    )
     data, rest = found[2:]
     assert (data.end, data.rss) == (0x774C52014000, 12288)
     assert (rest.start, rest.end, rest.rss) == (data.end, mappings[2].end, 4096 * 1024 - 12288)
-    assert classify(found, [], (), own_malloc=True) == [Kind.CODE, Kind.DATA, Kind.DATA, Kind.MALLOC]
+    assert classify(found, [], (), own_malloc=True) == [
+        Kind.CODE,
+        Kind.DATA,
+        Kind.DATA,
+        Kind.MALLOC,
+    ]
     assert sum(m.rss for m in found) == sum(m.rss for m in mappings)
 
 
@@ -56,7 +70,11 @@ def test_what_cannot_be_read_stays_as_it_is() -> None:
 
 
 def test_our_own_executable_ends_where_its_mappings_say() -> None:
-    """The interpreter's .bss is at least as large as its headers say, and the walk of ourselves still adds up."""
+    """The interpreter's .bss is at least as large as its headers say, and the walk of ourselves
+    still adds up.
+    """
     assert bss.segments(Path(os.path.realpath(sys.executable)).read_bytes()[: bss.HEAD])
-    look = outside.look(os.getpid())
-    assert sum(m.rss for m, k in zip(look.mappings, look.kinds, strict=True) if k is Kind.DATA) > PAGE
+    look = process_snapshot.look(os.getpid())
+    assert (
+        sum(m.rss for m, k in zip(look.mappings, look.kinds, strict=True) if k is Kind.DATA) > PAGE
+    )

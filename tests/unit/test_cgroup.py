@@ -1,14 +1,21 @@
-"""Memory cgroups, from trees as the kernels make them: v1, v2, and what there is to say where there is neither."""
+"""Memory cgroups, from trees as the kernels make them: v1, v2, and what there is to say where there
+is neither.
+"""
 
 from pathlib import Path
 
 import pytest
 
 from dballoc.errors import UsageError
-from dballoc.host import cgroup
+from dballoc.host.resources import cgroup
 
 V2_FILES = ("cgroup.procs", "memory.max", "memory.swap.max", "memory.oom.group", "memory.events")
-V1_FILES = ("cgroup.procs", "memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "memory.oom_control")
+V1_FILES = (
+    "cgroup.procs",
+    "memory.limit_in_bytes",
+    "memory.memsw.limit_in_bytes",
+    "memory.oom_control",
+)
 
 
 class Custody:
@@ -23,7 +30,9 @@ class Custody:
 
 @pytest.fixture
 def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """``kernel({"cgroup.controllers": "memory"}, "0::/a")``: a tree, and what /proc/self/cgroup says; new groups get files."""
+    """``kernel({"cgroup.controllers": "memory"}, "0::/a")``: a tree, and what /proc/self/cgroup
+    says; new groups get files.
+    """
 
     def make(tree: dict[str, str], own: str, files: tuple[str, ...] = V2_FILES) -> Path:
         root = tmp_path / "cgroup"
@@ -50,26 +59,34 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 def test_v2_goes_up_to_the_group_that_hands_memory_down(kernel) -> None:
     root = kernel(
         {
-            "cgroup.controllers": "cpu memory", "cgroup.subtree_control": "cpu memory",
-            "user.slice/cgroup.subtree_control": "memory", "user.slice/session.scope/cgroup.subtree_control": "",
+            "cgroup.controllers": "cpu memory",
+            "cgroup.subtree_control": "cpu memory",
+            "user.slice/cgroup.subtree_control": "memory",
+            "user.slice/session.scope/cgroup.subtree_control": "",
         },
         "0::/user.slice/session.scope",
-    )  # fmt: skip
+    )
     custody = Custody()
     made = cgroup.create(custody, 400 << 20)
     assert (made.version, made.path.parent) == (2, root / "user.slice")
     assert custody.noted == [made.path]
     read = {f: (made.path / f).read_text() for f in V2_FILES}
     assert read == {
-        "cgroup.procs": "", "memory.max": str(400 << 20), "memory.swap.max": "0", "memory.oom.group": "0", "memory.events": "",
-    }  # fmt: skip
+        "cgroup.procs": "",
+        "memory.max": str(400 << 20),
+        "memory.swap.max": "0",
+        "memory.oom.group": "0",
+        "memory.events": "",
+    }
     assert made.procs == str(made.path / "cgroup.procs")
 
 
 def test_v2_counts_the_kills(kernel) -> None:
     kernel({"cgroup.controllers": "memory", "cgroup.subtree_control": "memory"}, "0::/")
     made = cgroup.create(Custody(), 2**30)
-    (made.path / "memory.events").write_text("low 0\nhigh 0\nmax 812\noom 3\noom_kill 1\noom_group_kill 0\n")
+    (made.path / "memory.events").write_text(
+        "low 0\nhigh 0\nmax 812\noom 3\noom_kill 1\noom_group_kill 0\n"
+    )
     assert made.oom_kills() == 1
 
 
@@ -89,7 +106,8 @@ def test_v2_that_hands_nothing_down_is_one_line(kernel, own: str) -> None:
     # A container's own root has processes in it, so it cannot hand anything down.
     kernel({"cgroup.controllers": "cpu memory", "cgroup.subtree_control": "cpu"}, own)
     with pytest.raises(
-        UsageError, match=r"^limits.memory: no cgroup above this process hands .*systemd-run --scope -p Delegate=yes$"
+        UsageError,
+        match=r"^limits.memory: no cgroup above this process hands .*systemd-run --scope -p Delegate=yes$",
     ):
         cgroup.check()
 

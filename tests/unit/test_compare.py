@@ -1,4 +1,6 @@
-"""Two campaigns against each other: what is paired, which ratio is judged, and what closes a gate."""
+"""Two campaigns against each other: what is paired, which ratio is judged, and what closes
+a gate.
+"""
 
 import json
 from pathlib import Path
@@ -7,14 +9,14 @@ from typing import Any
 import pytest
 from made import Make
 
-from dballoc.analysis.between import Between, Kind, between
-from dballoc.analysis.campaign import load
-from dballoc.analysis.condition import parse
-from dballoc.analysis.gate import judge
-from dballoc.analysis.verdict import Verdict
-from dballoc.cli import compare as verb
+from dballoc.analysis.campaign_tables import load
+from dballoc.analysis.decisions.fail_condition import parse
+from dballoc.analysis.decisions.regression_gate import judge
+from dballoc.analysis.decisions.verdict import Verdict
+from dballoc.analysis.tables.campaign_diff import Between, Kind, between
+from dballoc.cli.verbs import compare as verb
 from dballoc.errors import Failure, UsageError
-from dballoc.report import between as said
+from dballoc.report.wording import campaign_diff as said
 
 
 def compared(first: Path, second: Path, asked: Kind | None = None) -> Between:
@@ -23,7 +25,11 @@ def compared(first: Path, second: Path, asked: Kind | None = None) -> Between:
 
 def ratio(found: Between, variant: str, measure: str) -> tuple[float | None, float | None]:
     """(relative, absolute)"""
-    figure = next(f for f in [*found.figures, *found.moved] if (f.variant, f.measure.name) == (variant, measure))
+    figure = next(
+        f
+        for f in [*found.figures, *found.moved]
+        if (f.variant, f.measure.name) == (variant, measure)
+    )
     return tuple(c and round(c.estimate, 3) for c in (figure.relative, figure.absolute))  # type: ignore[return-value]
 
 
@@ -52,36 +58,68 @@ def test_the_family_shares_the_error_and_the_rest_has_plain_intervals(make: Make
     for figure in found.figures:
         assert figure.contrast
         assert figure.contrast.confidence == (found.confidence if figure.measure.primary else 0.95)
-    assert {f.measure.name for f in found.figures if f.measure.primary} == {"tps", "rss", "rss_idle"}
+    assert {f.measure.name for f in found.figures if f.measure.primary} == {
+        "tps",
+        "rss",
+        "rss_idle",
+    }
 
 
 def test_another_baseline_leaves_the_absolute_figures(make: Make) -> None:
-    found = compared(make("a"), make("b", sql=("UPDATE variant SET allocator_version = '2' WHERE name = 'glibc'",)))
+    found = compared(
+        make("a"),
+        make("b", sql=("UPDATE variant SET allocator_version = '2' WHERE name = 'glibc'",)),
+    )
     assert found.judged == "absolute"
     assert "the baseline glibc is not the same in both (allocator: glibc 1 → glibc 2)" in found.why
     assert {f.variant for f in found.figures} == {"glibc", "jemalloc", "tuned"}
     assert not found.moved
-    with pytest.raises(ValueError, match="the baseline is glibc in the first and jemalloc in the second"):
+    with pytest.raises(
+        ValueError, match="the baseline is glibc in the first and jemalloc in the second"
+    ):
         compared(make("c"), make("d", baseline="jemalloc"), "relative")
 
 
 def test_what_changed_is_said_and_paired_all_the_same(make: Make) -> None:
-    sql = ("UPDATE variant SET server = 'MariaDB 11.8.6'", "UPDATE variant SET thp = 'always' WHERE name = 'tuned'")
+    sql = (
+        "UPDATE variant SET server = 'MariaDB 11.8.6'",
+        "UPDATE variant SET thp = 'always' WHERE name = 'tuned'",
+    )
     found = compared(make("a"), make("b", sql=sql)).pairing
     assert [(c.variants, c.text) for c in found.changes] == [
-        (("glibc", "jemalloc", "tuned"), "server: MariaDB 10.11.1 (10.11.1) innodb → MariaDB 11.8.6 (10.11.1) innodb"),
+        (
+            ("glibc", "jemalloc", "tuned"),
+            "server: MariaDB 10.11.1 (10.11.1) innodb → MariaDB 11.8.6 (10.11.1) innodb",
+        ),
         (("tuned",), "THP: none → always"),
     ]
 
 
 def test_variants_workloads_and_levels_in_one_alone(make: Make) -> None:
     one = make("a", workloads=["oltp_read_only", "oltp_insert"], threads=[1, 4])
-    other = make("b", threads=[4, 8], variant=[{"name": "glibc"}, {"name": "jemalloc", "allocator": "jemalloc"}])
+    other = make(
+        "b",
+        threads=[4, 8],
+        variant=[{"name": "glibc"}, {"name": "jemalloc", "allocator": "jemalloc"}],
+    )
     found = compared(one, other)
-    assert found.pairing.unpaired == ["variant tuned: only in the first", "workload oltp_insert: only in the first"]
+    assert found.pairing.unpaired == [
+        "variant tuned: only in the first",
+        "workload oltp_insert: only in the first",
+    ]
     assert found.pairing.levels == {"oltp_read_only": 4}
-    assert "workloads: oltp_read_only, oltp_insert against oltp_read_only" in found.pairing.no_memory
-    assert {f.measure.name for f in found.figures} == {"tps", "qps", "p50", "p95", "p99", "p999", "cpu"}
+    assert (
+        "workloads: oltp_read_only, oltp_insert against oltp_read_only" in found.pairing.no_memory
+    )
+    assert {f.measure.name for f in found.figures} == {
+        "tps",
+        "qps",
+        "p50",
+        "p95",
+        "p99",
+        "p999",
+        "cpu",
+    }
 
 
 @pytest.mark.parametrize(
@@ -112,12 +150,18 @@ def test_other_durations_leave_speed(make: Make) -> None:
 
 
 def environment(**changes: Any) -> str:
-    pairs = ", ".join(f"'$.{k}', {json.dumps(v)!r}" if isinstance(v, str) else f"'$.{k}', {v}" for k, v in changes.items())
+    pairs = ", ".join(
+        f"'$.{k}', {json.dumps(v)!r}" if isinstance(v, str) else f"'$.{k}', {v}"
+        for k, v in changes.items()
+    )
     return f"UPDATE campaign SET value = json_set(value, {pairs}) WHERE key = 'environment'"
 
 
 def test_another_machine_needs_a_common_baseline(make: Make) -> None:
-    bigger, other = environment(cpus=64), "UPDATE variant SET allocator_version = '2' WHERE name = 'glibc'"
+    bigger, other = (
+        environment(cpus=64),
+        "UPDATE variant SET allocator_version = '2' WHERE name = 'glibc'",
+    )
     found = compared(make("a"), make("b", sql=(bigger,)))
     assert found.pairing.machine == ["cpus: 2 against 64"]
     assert not found.withheld
@@ -128,7 +172,9 @@ def test_another_machine_needs_a_common_baseline(make: Make) -> None:
 
 def test_a_baseline_alone_is_compared_with_itself(make: Make) -> None:
     alone = {"variant": [{"name": "glibc"}]}
-    found = compared(make("a", **alone), make("b", sql=("UPDATE trial SET rss_peak = rss_peak * 1.1",), **alone))
+    found = compared(
+        make("a", **alone), make("b", sql=("UPDATE trial SET rss_peak = rss_peak * 1.1",), **alone)
+    )
     assert found.judged == "absolute"
     assert ratio(found, "glibc", "rss") == (None, 1.1)
 
@@ -183,7 +229,9 @@ def test_the_verb(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_same_campaign_twice_is_said(make: Make) -> None:
     one = make("a")
     sides = said.Side(one, load(one)), said.Side(one, load(one))
-    assert ("note", "both are the same campaign: every ratio is 1") in said.about(compared(one, one), sides)
+    assert ("note", "both are the same campaign: every ratio is 1") in said.about(
+        compared(one, one), sides
+    )
 
 
 @pytest.mark.parametrize(

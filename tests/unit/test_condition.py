@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.analysis.condition import MEASURES, check, parse
+from dballoc.analysis.decisions.fail_condition import MEASURES, check, parse
 from dballoc.errors import UsageError
 
 
@@ -17,26 +17,55 @@ from dballoc.errors import UsageError
         ("rss>1.05", "rss", ">", 1.05, ()),
         ("  p999 <= .9 ", "p999", "<=", 0.9, ()),
         ("jemalloc:tps < 0.99", "tps", "<", 0.99, ("jemalloc",)),
-        ("je-5.3+x@y=1:oltp_read_only:p99>=1", "p99", ">=", 1.0, ("je-5.3+x@y=1", "oltp_read_only")),
+        (
+            "je-5.3+x@y=1:oltp_read_only:p99>=1",
+            "p99",
+            ">=",
+            1.0,
+            ("je-5.3+x@y=1", "oltp_read_only"),
+        ),
         ("jemalloc : cpu > 1.02", "cpu", ">", 1.02, ("jemalloc",)),
     ],
 )
-def test_parse(text: str, measure: str, operator: str, bound: float, within: tuple[str, ...]) -> None:
+def test_parse(
+    text: str, measure: str, operator: str, bound: float, within: tuple[str, ...]
+) -> None:
     found = parse(text, "--fail-if")
-    assert (found.measure, found.operator, found.bound, found.within) == (measure, operator, bound, within)
+    assert (found.measure, found.operator, found.bound, found.within) == (
+        measure,
+        operator,
+        bound,
+        within,
+    )
 
 
 @pytest.mark.parametrize(
-    "text", ["", "rss", "rss = 1", "rss == 1", "rss > x", "rss > 5%", "> 1.05", "rss > -1", "rss > 1.05 or tps < 1", "rss >> 1"]
+    "text",
+    [
+        "",
+        "rss",
+        "rss = 1",
+        "rss == 1",
+        "rss > x",
+        "rss > 5%",
+        "> 1.05",
+        "rss > -1",
+        "rss > 1.05 or tps < 1",
+        "rss >> 1",
+    ],
 )
 def test_what_is_no_condition_is_one_line(text: str) -> None:
-    with pytest.raises(UsageError, match=r"^--fail-if: .* is not a condition; write it like") as caught:
+    with pytest.raises(
+        UsageError, match=r"^--fail-if: .* is not a condition; write it like"
+    ) as caught:
         parse(text, "--fail-if")
     assert "\n" not in str(caught.value)
 
 
 def test_an_unknown_measure_names_those_that_there_are() -> None:
-    with pytest.raises(UsageError, match="no measure 'rsx' in 'rsx > 1'; there are rss, rss_idle, tps"):
+    with pytest.raises(
+        UsageError, match="no measure 'rsx' in 'rsx > 1'; there are rss, rss_idle, tps"
+    ):
         parse("rsx > 1", "--fail-if")
 
 
@@ -62,7 +91,9 @@ def test_an_interval_fulfils_it_wholly_or_not_at_all_or_lies_across(
 
 
 @given(st.sampled_from(["<", "<=", ">", ">="]), *[st.floats(0.1, 10) for _ in range(3)])
-def test_shown_means_true_of_every_value_within(operator: str, bound: float, one: float, other: float) -> None:
+def test_shown_means_true_of_every_value_within(
+    operator: str, bound: float, one: float, other: float
+) -> None:
     condition = parse(f"rss {operator} {bound:.3f}", "x")
     low, high = sorted((one, other))
     middle = (low + high) / 2
@@ -74,7 +105,10 @@ def test_shown_means_true_of_every_value_within(operator: str, bound: float, one
 
 
 def test_a_qualification_must_name_something() -> None:
-    with pytest.raises(UsageError, match=r"no variant or workload 'hoard' in 'hoard:rss > 1'; there are glibc, jemalloc, oltp"):
+    with pytest.raises(
+        UsageError,
+        match=r"no variant or workload 'hoard' in 'hoard:rss > 1'; there are glibc, jemalloc, oltp",
+    ):
         check(parse("hoard:rss > 1", "x"), ["glibc", "jemalloc"], ["oltp"], "--fail-if")
     with pytest.raises(UsageError, match="rss belongs to all workloads together, not to oltp"):
         check(parse("oltp:rss > 1", "x"), ["glibc"], ["oltp"], "--fail-if")

@@ -1,4 +1,6 @@
-"""A campaign's profiles of contention: which are found, what the report says of them, when a variant has none."""
+"""A campaign's profiles of contention: which are found, what the report says of them, when a
+variant has none.
+"""
 
 from pathlib import Path
 
@@ -7,31 +9,47 @@ import pytest
 from made import build
 from test_waits import CLIENT, FAULT, LOCK, UNLOCK, profile
 
-from dballoc.analysis import contention
-from dballoc.analysis.campaign import load as load_campaign
+from dballoc.analysis.campaign_tables import load as load_campaign
+from dballoc.analysis.tables import contention
 from dballoc.errors import UsageError
-from dballoc.experiment import file, schedule
-from dballoc.experiment.steps import cycle
-from dballoc.profile.load import save
+from dballoc.experiment import experiment_file, schedule
+from dballoc.experiment.trial_steps import cycle
+from dballoc.profile.contention.waits import WAKEUPS
+from dballoc.profile.formats.profile_file import save
 from dballoc.profile.model import Profile, Sample
-from dballoc.profile.waits import WAKEUPS
 from dballoc.report import write
 
 TABLE = {
-    "name": "t", "baseline": "glibc", "workloads": ["oltp_read_only"], "threads": [1, 16], "design": "solo", "profile": "contention",
-    "variant": [{"name": "glibc"}, {"name": "jemalloc", "allocator": "jemalloc"}, {"name": "tuned"}],
-}  # fmt: skip
+    "name": "t",
+    "baseline": "glibc",
+    "workloads": ["oltp_read_only"],
+    "threads": [1, 16],
+    "design": "solo",
+    "profile": "contention",
+    "variant": [
+        {"name": "glibc"},
+        {"name": "jemalloc", "allocator": "jemalloc"},
+        {"name": "tuned"},
+    ],
+}
 
 
 @pytest.fixture(scope="module")
 def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two blocks; glibc and jemalloc were watched, tuned was not, and it says why."""
-    directory = build(tmp_path_factory.mktemp("contention") / "r", file.build(TABLE, "t"), 2, (), ())
+    directory = build(
+        tmp_path_factory.mktemp("contention") / "r", experiment_file.build(TABLE, "t"), 2, (), ()
+    )
     trials = load_campaign(directory).trial.filter(pl.col("role") != "A2")
-    rows = {(r["block"], r["variant"]): directory / "trials" / r["directory"] for r in trials.iter_rows(named=True)}
+    rows = {
+        (r["block"], r["variant"]): directory / "trials" / r["directory"]
+        for r in trials.iter_rows(named=True)
+    }
     for raw in rows.values():
         raw.mkdir(parents=True)
-    wakeups = Profile("w", (WAKEUPS,), [Sample(UNLOCK, (10.0,), False, {"malloc": "free"})])
+    wakeups = Profile(
+        title="w", values=(WAKEUPS,), samples=[Sample(UNLOCK, (10.0,), False, {"malloc": "free"})]
+    )
     for name, of in (
         ("glibc", profile((LOCK, 60), (FAULT, 10), (CLIENT, 30))),
         ("jemalloc", profile((CLIENT, 99), (FAULT, 1))),
@@ -59,15 +77,23 @@ def test_the_report_shows_them(campaign: Path, tmp_path: Path) -> None:
     text = (tmp_path / "out" / "report.md").read_text()
     assert "__lll_lock_wait_private" in page
     assert page.count('class="flame-chart"') == 3
-    assert "https://" not in page[page.index('id="contention"') : page.index('id="contention"') + 2000]
-    row = next(line for line in text.splitlines() if line.startswith("| \\_\\_lll\\_lock\\_wait\\_private"))
+    assert (
+        "https://" not in page[page.index('id="contention"') : page.index('id="contention"') + 2000]
+    )
+    row = next(
+        line for line in text.splitlines() if line.startswith("| \\_\\_lll\\_lock\\_wait\\_private")
+    )
     assert row == "| \\_\\_lll\\_lock\\_wait\\_private | malloc | libc.so.6 | 60.00 % | – |"
-    split = next(line for line in text.splitlines() if line.startswith("| glibc |") and "page fault" in line)
+    split = next(
+        line for line in text.splitlines() if line.startswith("| glibc |") and "page fault" in line
+    )
     assert "70.0 % | 60.0 % | 10.0 % | page fault 10.0 %" in split
     assert "No profile of tuned under oltp\\_read\\_only: perf record does not answer." in text
     rows = pl.read_csv(tmp_path / "out" / "csv" / "contention-frames.csv")
     lock = rows.filter(pl.col("function") == "__lll_lock_wait_private")
-    assert dict(lock.select("variant", "share").iter_rows()) == pytest.approx({"glibc": 0.6, "jemalloc": 0.0})
+    assert dict(lock.select("variant", "share").iter_rows()) == pytest.approx(
+        {"glibc": 0.6, "jemalloc": 0.0}
+    )
     assert (tmp_path / "out" / "csv" / "contention-waits.csv").exists()
     for key in ("own-waits", "waits", "wakeups"):
         assert f"](charts/contention-{key}-oltp_read_only.html)" in text
@@ -76,13 +102,15 @@ def test_the_report_shows_them(campaign: Path, tmp_path: Path) -> None:
 
 def test_without_the_key_there_is_no_section(tmp_path: Path) -> None:
     plain = {key: value for key, value in TABLE.items() if key != "profile"}
-    directory = build(tmp_path / "r", file.build(plain, "t"), 1, (), ())
+    directory = build(tmp_path / "r", experiment_file.build(plain, "t"), 1, (), ())
     assert contention.load(directory, load_campaign(directory)) is None
     assert "flame" not in write(directory, tmp_path / "out").read_text()
 
 
 def test_each_variant_is_watched_once_after_everything_else() -> None:
-    experiment = file.build(TABLE | {"workloads": ["oltp_read_only", "oltp_point_select"]}, "t")
+    experiment = experiment_file.build(
+        TABLE | {"workloads": ["oltp_read_only", "oltp_point_select"]}, "t"
+    )
     watched = {}
     for number in (1, 2):
         for slot in schedule.block(experiment, number):
@@ -91,13 +119,15 @@ def test_each_variant_is_watched_once_after_everything_else() -> None:
             if "profile" in kinds:
                 assert kinds[-2:] == ["profile", "profile"]
                 assert kinds[-3] == "idle"
-                watched[slot.variant] = [(s.workload, s.threads, s.seconds) for s in steps if s.kind == "profile"]
+                watched[slot.variant] = [
+                    (s.workload, s.threads, s.seconds) for s in steps if s.kind == "profile"
+                ]
     expected = [("oltp_read_only", 16, 10.0), ("oltp_point_select", 16, 10.0)]
     assert watched == {"glibc": expected, "jemalloc": expected, "tuned": expected}
 
 
 def test_with_a_start_for_each_level_at_the_highest_alone() -> None:
-    experiment = file.build(TABLE | {"levels": "fresh"}, "t")
+    experiment = experiment_file.build(TABLE | {"levels": "fresh"}, "t")
     found = [
         (slot.level, slot.role)
         for slot in schedule.block(experiment, 1)
@@ -108,4 +138,4 @@ def test_with_a_start_for_each_level_at_the_highest_alone() -> None:
 
 def test_a_duet_alone_cannot_be_watched() -> None:
     with pytest.raises(UsageError, match="profile: variants are profiled in solo trials"):
-        file.build(TABLE | {"design": "duet"}, "t")
+        experiment_file.build(TABLE | {"design": "duet"}, "t")

@@ -6,7 +6,7 @@ import random
 import pytest
 from scipy import stats
 
-from dballoc.analysis.contrast import contrast
+from dballoc.analysis.statistics.welch import contrast
 
 
 def draw(rng: random.Random, n: int, mean: float, sd: float) -> list[float]:
@@ -50,8 +50,12 @@ def test_nothing_is_an_error() -> None:
         contrast([], [0.0], 0.95)
 
 
-def campaign(rng: random.Random, host: float, effect: float, n: int = 6) -> tuple[list[float], list[float]]:
-    """Per block (variant ÷ baseline, variant itself), on a host that is slower by ``host`` and wanders from block to block."""
+def campaign(
+    rng: random.Random, host: float, effect: float, n: int = 6
+) -> tuple[list[float], list[float]]:
+    """Per block (variant ÷ baseline, variant itself), on a host that is slower by ``host`` and
+    wanders from block to block.
+    """
     relative, absolute = [], []
     for _ in range(n):
         weather = host + rng.gauss(0, 0.02)
@@ -62,11 +66,16 @@ def campaign(rng: random.Random, host: float, effect: float, n: int = 6) -> tupl
 
 
 def test_what_moves_the_host_between_campaigns_cancels_in_relative_figures_alone() -> None:
-    """The host differs by some 3 % from campaign to campaign, the variant not at all: how often a difference is 'shown'."""
+    """The host differs by some 3 % from campaign to campaign, the variant not at all: how often a
+    difference is 'shown'.
+    """
     rng = random.Random(7)
     shown = [0, 0]
     for _ in range(1000):
-        before, after = campaign(rng, rng.gauss(0, 0.03), 0.1), campaign(rng, rng.gauss(0, 0.03), 0.1)
+        before, after = (
+            campaign(rng, rng.gauss(0, 0.03), 0.1),
+            campaign(rng, rng.gauss(0, 0.03), 0.1),
+        )
         for kind in (0, 1):
             found = contrast(before[kind], after[kind], 0.95)
             shown[kind] += not found.low <= 1 <= found.high

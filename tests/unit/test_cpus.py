@@ -5,13 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.errors import UsageError
-from dballoc.experiment.cpus import format_cpus, parse_cpus
+from dballoc.experiment.cpu_list import format_cpus, parse_cpus
 from dballoc.experiment.model import Cpu
-from dballoc.host import cpus
+from dballoc.host.resources import cpus
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"), [("0", {0}), ("0-3", {0, 1, 2, 3}), ("0-1,8", {0, 1, 8}), (" 2 , 5-5 ", {2, 5}), ("1,1", {1})]
+    ("text", "expected"),
+    [("0", {0}), ("0-3", {0, 1, 2, 3}), ("0-1,8", {0, 1, 8}), (" 2 , 5-5 ", {2, 5}), ("1,1", {1})],
 )
 def test_lists_are_read(text: str, expected: set[int]) -> None:
     assert parse_cpus(text) == expected

@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from dballoc.errors import UsageError
-from dballoc.servers import credentials
+from dballoc.servers.running import credentials
 
 
 def login_file(path: Path, text: str) -> None:
@@ -34,13 +34,22 @@ def home(tmp_path: Path) -> Path:
         "# mine\n[mysqldump]\nuser=dumper\n[client]\nuser = app  # not this\npassword='s;#\\'x'\n!include extra.cnf\n"
         '[mysql]\nsocket="/run/s.sock"\n[mysqld]\nuser=mysql\n'
     )
-    login_file(tmp_path / ".mylogin.cnf", '[prod]\nuser = "admin"\npassword = "p#w"\nhost = "db1"\n[client]\nhost = "db0"\n')
+    login_file(
+        tmp_path / ".mylogin.cnf",
+        '[prod]\nuser = "admin"\npassword = "p#w"\nhost = "db1"\n[client]\nhost = "db0"\n',
+    )
     return tmp_path
 
 
 def test_files_over_the_environment(home: Path) -> None:
     found = credentials.find(None, {"MYSQL_PWD": "env", "MYSQL_TCP_PORT": "1"}, home)
-    assert (found.user, found.password, found.host, found.port, found.socket) == ("app", "s;#'x", "db0", 3307, "/run/s.sock")
+    assert (found.user, found.password, found.host, found.port, found.socket) == (
+        "app",
+        "s;#'x",
+        "db0",
+        3307,
+        "/run/s.sock",
+    )
 
 
 def test_a_login_path_over_all(home: Path) -> None:
@@ -49,7 +58,9 @@ def test_a_login_path_over_all(home: Path) -> None:
 
 
 def test_a_login_path_that_is_not_there(home: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"--login-path nope: \S+/\.mylogin\.cnf has no such login path"):
+    with pytest.raises(
+        UsageError, match=r"--login-path nope: \S+/\.mylogin\.cnf has no such login path"
+    ):
         credentials.find("nope", {}, home)
     with pytest.raises(UsageError, match=r"--login-path prod: .*No such file or directory"):
         credentials.find("prod", {"MYSQL_TEST_LOGIN_FILE": str(tmp_path / "none")}, home)
@@ -57,7 +68,9 @@ def test_a_login_path_that_is_not_there(home: Path, tmp_path: Path) -> None:
 
 def test_the_environment_alone(tmp_path: Path) -> None:
     found = credentials.find(
-        None, {"MYSQL_PWD": "x", "MYSQL_HOST": "h", "MYSQL_UNIX_PORT": "/s", "MYSQL_TCP_PORT": "3308"}, tmp_path
+        None,
+        {"MYSQL_PWD": "x", "MYSQL_HOST": "h", "MYSQL_UNIX_PORT": "/s", "MYSQL_TCP_PORT": "3308"},
+        tmp_path,
     )
     assert (found.password, found.host, found.port, found.socket) == ("x", "h", 3308, "/s")
 
@@ -75,4 +88,4 @@ def test_a_damaged_login_file(home: Path) -> None:
 
 
 def test_the_password_is_not_shown() -> None:
-    assert "secret" not in repr(credentials.Credentials("u", "secret"))
+    assert "secret" not in repr(credentials.Credentials(user="u", password="secret"))

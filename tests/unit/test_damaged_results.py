@@ -1,4 +1,6 @@
-"""A results directory that is damaged, or that somebody made to do harm: the commands end in one line, or give a report."""
+"""A results directory that is damaged, or that somebody made to do harm: the commands end in one
+line, or give a report.
+"""
 
 import os
 import random
@@ -14,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dballoc.cli import main
-from dballoc.store.opening import FILE
+from dballoc.store.open_database import FILE
 
 Make = Callable[..., Path]
 Run = Callable[..., tuple[int, str]]
@@ -24,7 +26,9 @@ BIG = 10**400
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """``run("report", DIR)``: exit status, and what it says on standard error. An exception of ours is passed on."""
+    """``run("report", DIR)``: exit status, and what it says on standard error. An exception of ours
+    is passed on.
+    """
     monkeypatch.setenv("DBALLOC_TRACEBACK", "1")
 
     def call(*words: object) -> tuple[int, str]:
@@ -57,7 +61,9 @@ def copied(directory: Path, name: str) -> Path:
 
 
 def test_each_page_overwritten_is_one_line(whole: Path, run: Run) -> None:
-    """Every page of the file, with zeros and with noise. With another of its pages (an empty table's, say) it may be whole."""
+    """Every page of the file, with zeros and with noise. With another of its pages (an empty
+    table's, say) it may be whole.
+    """
     good = (whole / FILE).read_bytes()
     size = struct.unpack_from(">H", good, 16)[0]
     pages = len(good) // size
@@ -65,7 +71,11 @@ def test_each_page_overwritten_is_one_line(whole: Path, run: Run) -> None:
     random_ = random.Random(7)
     for page in range(pages):
         other = (page + 1) % pages
-        for content in (bytes(size), random_.randbytes(size), good[other * size : (other + 1) * size]):
+        for content in (
+            bytes(size),
+            random_.randbytes(size),
+            good[other * size : (other + 1) * size],
+        ):
             there = copied(whole, "damaged")
             (there / FILE).write_bytes(good[: page * size] + content + good[(page + 1) * size :])
             status, said = run("compare", whole, there)
@@ -93,20 +103,38 @@ def test_a_file_cut_short(whole: Path, run: Run, length: int) -> None:
 
 
 CELLS = [
-    ("UPDATE campaign SET value = '{' WHERE key = 'environment'", "campaign: environment: not JSON"),
-    ("UPDATE campaign SET value = '{\"host\": 7}' WHERE key = 'environment'", "campaign: environment: host: "),
-    (f"UPDATE campaign SET value = '{{\"memory\": {BIG}}}' WHERE key = 'environment'", "is too large"),
-    (f"UPDATE campaign SET value = '{'[' * 100_000}' WHERE key = 'environment'", "nests too deeply"),
+    (
+        "UPDATE campaign SET value = '{' WHERE key = 'environment'",
+        "campaign: environment: not JSON",
+    ),
+    (
+        "UPDATE campaign SET value = '{\"host\": 7}' WHERE key = 'environment'",
+        "campaign: environment: host: ",
+    ),
+    (
+        f"UPDATE campaign SET value = '{{\"memory\": {BIG}}}' WHERE key = 'environment'",
+        "is too large",
+    ),
+    (
+        f"UPDATE campaign SET value = '{'[' * 100_000}' WHERE key = 'environment'",
+        "nests too deeply",
+    ),
     (f"UPDATE campaign SET value = '{'9' * 5000}' WHERE key = 'environment'", "is too large"),
     ("UPDATE campaign SET value = '[1]' WHERE key = 'duet'", "campaign: duet: "),
     ("UPDATE campaign SET value = '{}' WHERE key = 'duet'", "campaign: duet: halves"),
-    ("UPDATE campaign SET value = '{}' WHERE key = 'planned_blocks'", "planned_blocks: solo is missing"),
+    (
+        "UPDATE campaign SET value = '{}' WHERE key = 'planned_blocks'",
+        "planned_blocks: solo is missing",
+    ),
     ("UPDATE campaign SET value = 'quartet' WHERE key = 'designs'", "are no designs"),
     ("UPDATE campaign SET value = 'soon' WHERE key = 'started'", "is no time"),
     ("UPDATE campaign SET value = '1e300' WHERE key = 'started'", "is no time"),
     ("DELETE FROM campaign WHERE key = 'experiment'", "experiment is missing"),
     ("UPDATE campaign SET value = 'a = ' WHERE key = 'experiment'", "not TOML"),
-    (f"UPDATE campaign SET value = 'a = {'[' * 50_000}' WHERE key = 'experiment'", "nests too deeply"),
+    (
+        f"UPDATE campaign SET value = 'a = {'[' * 50_000}' WHERE key = 'experiment'",
+        "nests too deeply",
+    ),
     ("UPDATE campaign SET value = x'ff00' WHERE key = 'experiment'", "is no text"),
     ("UPDATE campaign SET value = 7.5 WHERE key = 'dballoc'", None),
     ("UPDATE variant SET libraries = '[' WHERE name = 'glibc'", "variant.libraries: not JSON"),
@@ -144,11 +172,13 @@ CELLS = [
     ("DELETE FROM step", None),
     ("DELETE FROM slice WHERE slice > 0", None),
     ("DELETE FROM block", None),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("change", "says"), CELLS, ids=[change[:70] for change, _ in CELLS])
-def test_cells_that_cannot_be(make: Make, whole: Path, run: Run, change: str, says: str | None) -> None:
+def test_cells_that_cannot_be(
+    make: Make, whole: Path, run: Run, change: str, says: str | None
+) -> None:
     """``says`` None: it may be so, and what is made of it ends well."""
     directory = make("changed", blocks=2, threads=[1], design="both", sql=(change,))
     for words in (["report", directory, "--redact"], *verbs(directory, whole)):
@@ -174,29 +204,41 @@ SCHEMAS = [
     "DROP TABLE campaign",
     "DROP TABLE campaign; CREATE VIEW campaign AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
     "SELECT i AS key, i AS value FROM n",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("change", SCHEMAS)
 def test_another_schema_is_not_looked_at(make: Make, run: Run, change: str) -> None:
-    directory = make("changed", blocks=1, sql=tuple(change.split("; ")) if "TRIGGER" not in change else (change,))
+    directory = make(
+        "changed", blocks=1, sql=tuple(change.split("; ")) if "TRIGGER" not in change else (change,)
+    )
     status, said = run("report", directory)
     assert status == 2
     assert "not a results database of" in said
 
 
 def test_another_format_is_named_before_its_schema_is_looked_at(make: Make, run: Run) -> None:
-    directory = make("old", blocks=1, sql=("UPDATE campaign SET value = '2' WHERE key = 'format'", "DROP TABLE ledger"))
+    directory = make(
+        "old",
+        blocks=1,
+        sql=("UPDATE campaign SET value = '2' WHERE key = 'format'", "DROP TABLE ledger"),
+    )
     status, said = run("report", directory)
     assert status == 2
     assert "this dballoc reads format" in said
 
 
 def journal(of: Path, aim: Path) -> bytes:
-    """A journal without a page in it, which names another file, as SQLite writes it for several databases at once."""
+    """A journal without a page in it, which names another file, as SQLite writes it for several
+    databases at once.
+    """
     name = os.fsencode(aim)
-    head = bytes.fromhex("d9d505f920a163d7") + struct.pack(">5I", 0, 1, of.stat().st_size // 4096, 512, 4096)
-    tail = struct.pack(">I", 0x40000000 // 4096 + 1) + name + struct.pack(">2I", len(name), sum(name))
+    head = bytes.fromhex("d9d505f920a163d7") + struct.pack(
+        ">5I", 0, 1, of.stat().st_size // 4096, 512, 4096
+    )
+    tail = (
+        struct.pack(">I", 0x40000000 // 4096 + 1) + name + struct.pack(">2I", len(name), sum(name))
+    )
     return head.ljust(512, b"\0") + tail + bytes.fromhex("d9d505f920a163d7")
 
 
@@ -241,7 +283,7 @@ def test_a_database_in_another_mode(whole: Path, run: Run) -> None:
 @given(data=st.data())
 def test_a_mutated_file_is_read_or_refused(tmp_path: Path, make: Make, data: st.DataObject) -> None:
     """Flipped, spliced and cut: whatever opens gives tables, or UsageError or Failure."""
-    from dballoc.analysis.campaign import read
+    from dballoc.analysis.campaign_tables import read
     from dballoc.errors import Failure, UsageError
 
     good = tmp_path / "good"
@@ -251,7 +293,10 @@ def test_a_mutated_file_is_read_or_refused(tmp_path: Path, make: Make, data: st.
     for _ in range(data.draw(st.integers(1, 5))):
         at = data.draw(st.integers(0, len(content) - 1))
         piece = data.draw(
-            st.one_of(st.binary(min_size=1, max_size=8), st.integers(0, 4095).map(lambda n: bytes(content[n : n + 64])))
+            st.one_of(
+                st.binary(min_size=1, max_size=8),
+                st.integers(0, 4095).map(lambda n: bytes(content[n : n + 64])),
+            )
         )
         content[at : at + len(piece)] = piece
     there = tmp_path / "mutated"
@@ -265,7 +310,16 @@ def test_a_mutated_file_is_read_or_refused(tmp_path: Path, make: Make, data: st.
     assert "\n" not in refusal
 
 
-FIGURES = ["", "{", "[]", "{}", "[" * 100_000, '{"seconds": 1e999}', f'{{"seconds": {BIG}}}', '{"seconds": 0, "malloc": []}']
+FIGURES = [
+    "",
+    "{",
+    "[]",
+    "{}",
+    "[" * 100_000,
+    '{"seconds": 1e999}',
+    f'{{"seconds": {BIG}}}',
+    '{"seconds": 0, "malloc": []}',
+]
 
 
 @pytest.mark.parametrize("content", FIGURES, ids=lambda text: text[:20])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dballoc.errors import UsageError
-from dballoc.servers import datadir
+from dballoc.servers import user_datadir
 
 
 @pytest.fixture
@@ -22,12 +22,12 @@ def directory(tmp_path: Path) -> Path:
 
 def refused(path: Path) -> str:
     with pytest.raises(UsageError) as caught:
-        datadir.check(path, "data.directory")
+        user_datadir.check(path, "data.directory")
     return str(caught.value).removeprefix(f"data.directory {path}: ")
 
 
 def test_what_is_taken_and_what_is_not(directory: Path, tmp_path: Path) -> None:
-    datadir.check(directory, "data.directory")
+    user_datadir.check(directory, "data.directory")
     (directory / "t.isl").write_text("/elsewhere/t.ibd")
     assert refused(directory).startswith("t.isl leads to a table outside of it")
     assert refused(directory / "ibdata1") == "Not a directory"
@@ -36,15 +36,20 @@ def test_what_is_taken_and_what_is_not(directory: Path, tmp_path: Path) -> None:
 
 def test_a_server_that_runs_on_it(directory: Path) -> None:
     code = "import fcntl, sys, time; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print('ready', flush=True); time.sleep(60)"
-    holder = subprocess.Popen([sys.executable, "-c", code, directory / "ibdata1"], stdout=subprocess.PIPE)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, directory / "ibdata1"], stdout=subprocess.PIPE
+    )
     try:
         assert holder.stdout
         holder.stdout.readline()
-        assert refused(directory) == f"a server (process {holder.pid}) is running on it; stop it, or give a copy"
+        assert (
+            refused(directory)
+            == f"a server (process {holder.pid}) is running on it; stop it, or give a copy"
+        )
     finally:
         holder.kill()
         holder.communicate()
-    datadir.check(directory, "data.directory")
+    user_datadir.check(directory, "data.directory")
     with (directory / "ibdata1").open("r+") as f:
         fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB)  # nothing of ours is in the way
 
@@ -53,17 +58,17 @@ def test_a_backup_that_is_not_prepared(directory: Path) -> None:
     (directory / "xtrabackup_checkpoints").write_text("backup_type = full-backuped\n")
     assert refused(directory).startswith("a backup that is not prepared")
     (directory / "xtrabackup_checkpoints").write_text("backup_type = full-prepared\n")
-    datadir.check(directory, "data.directory")
+    user_datadir.check(directory, "data.directory")
 
 
 def test_identity_changes_with_every_file_that_is_copied(directory: Path) -> None:
-    first = datadir.identity(directory)
+    first = user_datadir.identity(directory)
     for name in ("binlog.000001", "host.pid", "ibtmp1", "auto.cnf", "mysqld-auto.cnf"):
         (directory / name).write_text("x")
-    assert datadir.identity(directory) == first
-    assert [p.name for p in datadir.parts(directory)] == ["ibdata1", "mysql"]
+    assert user_datadir.identity(directory) == first
+    assert [p.name for p in user_datadir.parts(directory)] == ["ibdata1", "mysql"]
     os.utime(directory / "mysql/db.frm", ns=(1, 1))
-    assert datadir.identity(directory) != first
+    assert user_datadir.identity(directory) != first
 
 
 @pytest.mark.parametrize("line", [
@@ -71,17 +76,19 @@ def test_identity_changes_with_every_file_that_is_copied(directory: Path) -> Non
     "InnoDB: Database was not shutdown normally!", "mysqld: Aria engine: starting recovery",
 ])  # fmt: skip
 def test_the_servers_words_for_an_unclean_shutdown(line: str) -> None:
-    assert datadir.recovered(f"a\n{line}\nb")
-    assert not datadir.recovered("InnoDB: log sequence number 46590; InnoDB: Initialization completed")
+    assert user_datadir.recovered(f"a\n{line}\nb")
+    assert not user_datadir.recovered(
+        "InnoDB: log sequence number 46590; InnoDB: Initialization completed"
+    )
 
 
 def test_what_its_owner_puts_there_instead_does_not_hang_us(tmp_path: Path) -> None:
     (tmp_path / "mysql").mkdir()
     for name in ("ibdata1", "xtrabackup_checkpoints"):
         os.mkfifo(tmp_path / name)
-    assert datadir.in_use(tmp_path) is None
+    assert user_datadir.in_use(tmp_path) is None
     with pytest.raises(UsageError, match="a backup that is not prepared"):
-        datadir.check(tmp_path, "data.directory")
+        user_datadir.check(tmp_path, "data.directory")
 
 
 def test_links_that_lead_in_a_circle(tmp_path: Path) -> None:
@@ -89,4 +96,4 @@ def test_links_that_lead_in_a_circle(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).symlink_to(tmp_path)
     with pytest.raises(UsageError, match="or a link that leads in a circle; no data directory"):
-        datadir.check(tmp_path, "data.directory")
+        user_datadir.check(tmp_path, "data.directory")

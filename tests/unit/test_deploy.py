@@ -1,4 +1,6 @@
-"""How to run one's own server with a variant: what is printed for each kind of variant, and how values are quoted."""
+"""How to run one's own server with a variant: what is printed for each kind of variant, and how
+values are quoted.
+"""
 
 import json
 import re
@@ -11,11 +13,11 @@ from typing import Any
 import pytest
 from test_report_write import facts, variant
 
-from dballoc.analysis.campaign import load
-from dballoc.cli import deploy as verb
-from dballoc.deploy import quote
-from dballoc.deploy.recipe import Recipe, recipe
-from dballoc.deploy.text import FORMS, render
+from dballoc.analysis.campaign_tables import load
+from dballoc.cli.verbs import deploy as verb
+from dballoc.deploy import quoting
+from dballoc.deploy.deployment import Recipe, recipe
+from dballoc.deploy.deployment_text import FORMS, render
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment
 from dballoc.store.results import Results
@@ -26,7 +28,11 @@ VARIANTS: list[dict[str, Any]] = [
     {"name": "arena1", "env": {"MALLOC_ARENA_MAX": "1"}},
     {"name": "glibc-tuned", "tunables": {"arena_max": 2, "tcache_count": 0}},
     {"name": "jemalloc", "allocator": "jemalloc"},
-    {"name": "je-tuned", "allocator": "jemalloc", "tunables": {"narenas": 2, "background_thread": True}},
+    {
+        "name": "je-tuned",
+        "allocator": "jemalloc",
+        "tunables": {"narenas": 2, "background_thread": True},
+    },
     {"name": "tbb", "allocator": "tbbmalloc"},
     {"name": "scudo", "allocator": "scudo"},
     {"name": "je-thp", "allocator": "jemalloc", "thp": "always"},
@@ -36,11 +42,13 @@ VARIANTS: list[dict[str, Any]] = [
     {"name": "own", "preload": ["/opt/my malloc/libmy.so"]},
 ]
 LIBRARIES = {
-    "jemalloc": [f"{LIB}/libjemalloc.so.2"], "je-tuned": [f"{LIB}/libjemalloc.so.2"],
+    "jemalloc": [f"{LIB}/libjemalloc.so.2"],
+    "je-tuned": [f"{LIB}/libjemalloc.so.2"],
     "tbb": [f"{LIB}/libtbbmalloc_proxy.so.2", f"{LIB}/libtbbmalloc.so.2"],
     "scudo": ["/usr/lib/llvm-14/lib/clang/14.0.6/lib/linux/libclang_rt.scudo_standalone-x86_64.so"],
-    "je-thp": ["/venv/dballoc/_native/libdballoc_keep_thp.so", f"{LIB}/libjemalloc.so.2"], "own": ["/opt/my malloc/libmy.so"],
-}  # fmt: skip
+    "je-thp": ["/venv/dballoc/_native/libdballoc_keep_thp.so", f"{LIB}/libjemalloc.so.2"],
+    "own": ["/opt/my malloc/libmy.so"],
+}
 
 
 @pytest.fixture
@@ -51,7 +59,13 @@ def directory(tmp_path: Path, experiment: Callable[..., Experiment]) -> Path:
         allocator = (v.allocator or "").partition("@")[0] or ("libmy.so" if v.preload else "glibc")
         libraries = json.dumps(LIBRARIES.get(v.name, []))
         rows.append(
-            variant(v.name) | {"allocator": allocator, "allocator_version": "5.3.0", "libraries": libraries, "thp": v.thp}
+            variant(v.name)
+            | {
+                "allocator": allocator,
+                "allocator_version": "5.3.0",
+                "libraries": libraries,
+                "thp": v.thp,
+            }
         )
     Results.create(tmp_path, facts(chosen, 6, ["solo"]), rows).close()
     return tmp_path
@@ -63,7 +77,10 @@ def of(directory: Path) -> Callable[[str], Recipe]:
 
 
 def test_another_c_library_cannot_be_deployed(of: Callable[[str], Recipe]) -> None:
-    with pytest.raises(UsageError, match=r"variant 'libc' runs its server on glibc 2\.41, which no environment can do"):
+    with pytest.raises(
+        UsageError,
+        match=r"variant 'libc' runs its server on glibc 2\.41, which no environment can do",
+    ):
         of("libc")
 
 
@@ -80,13 +97,24 @@ def test_a_fetched_version_comes_with_no_package(of: Callable[[str], Recipe]) ->
         ("glibc-tuned", {"GLIBC_TUNABLES": "glibc.malloc.arena_max=2:glibc.malloc.tcache_count=0"}),
         # Neither the statistics at exit nor abort_conf: those are a campaign's.
         ("jemalloc", {"LD_PRELOAD": f"/usr{LIB}/libjemalloc.so.2"}),
-        ("je-tuned", {"LD_PRELOAD": f"/usr{LIB}/libjemalloc.so.2", "MALLOC_CONF": "narenas:2,background_thread:true"}),
+        (
+            "je-tuned",
+            {
+                "LD_PRELOAD": f"/usr{LIB}/libjemalloc.so.2",
+                "MALLOC_CONF": "narenas:2,background_thread:true",
+            },
+        ),
         ("tbb", {"LD_PRELOAD": f"/usr{LIB}/libtbbmalloc_proxy.so.2:/usr{LIB}/libtbbmalloc.so.2"}),
         # Without it a server would be stopped for what every server does.
-        ("scudo", {"LD_PRELOAD": LIBRARIES["scudo"][0], "SCUDO_OPTIONS": "dealloc_type_mismatch=false"}),
+        (
+            "scudo",
+            {"LD_PRELOAD": LIBRARIES["scudo"][0], "SCUDO_OPTIONS": "dealloc_type_mismatch=false"},
+        ),
     ],
 )
-def test_what_a_variant_takes(of: Callable[[str], Recipe], name: str, environment: dict[str, str]) -> None:
+def test_what_a_variant_takes(
+    of: Callable[[str], Recipe], name: str, environment: dict[str, str]
+) -> None:
     assert of(name).environment == environment
 
 
@@ -105,7 +133,9 @@ def test_every_variant_has_a_text_for_every_form(directory: Path, name: str, fam
     assert "/lib/x86_64-linux-gnu" not in text.replace("/usr/lib/x86_64-linux-gnu", "")
     for value in found.environment.values():
         assert value in text
-    assert ("FROM mysql:9.7" if family == "mysql" else "FROM mariadb:10.11") in text or not found.libraries
+    assert (
+        "FROM mysql:9.7" if family == "mysql" else "FROM mariadb:10.11"
+    ) in text or not found.libraries
     assert not re.search(r"\n\n\n|[ \t]\n|\{[{%]", text.replace("{{.State.Pid}}", ""))
 
 
@@ -122,7 +152,10 @@ def test_systemd(of: Callable[[str], Recipe], directory: Path) -> None:
 
 def test_mysqld_safe(of: Callable[[str], Recipe], directory: Path) -> None:
     text = render(of("tbb"), ["mysqld_safe"], {}, directory)
-    assert re.search(r"\[mysqld_safe\]\n  malloc-lib = \S+libtbbmalloc_proxy.so.2\n  malloc-lib = \S+libtbbmalloc.so.2\n", text)
+    assert re.search(
+        r"\[mysqld_safe\]\n  malloc-lib = \S+libtbbmalloc_proxy.so.2\n  malloc-lib = \S+libtbbmalloc.so.2\n",
+        text,
+    )
     assert "! /" not in text
     text = render(of("scudo"), ["mysqld_safe"], {}, directory)
     assert f"! {LIBRARIES['scudo'][0]} is in none of them" in text
@@ -148,7 +181,9 @@ def test_plain_glibc_says_what_to_remove(of: Callable[[str], Recipe], directory:
     assert "go back" not in text
 
 
-def test_settings_of_glibc_must_not_meet_a_preload(of: Callable[[str], Recipe], directory: Path) -> None:
+def test_settings_of_glibc_must_not_meet_a_preload(
+    of: Callable[[str], Recipe], directory: Path
+) -> None:
     text = render(of("arena1"), ["systemd"], {}, directory)
     assert 'Environment="MALLOC_ARENA_MAX=1"\n  UnsetEnvironment=LD_PRELOAD\n' in text
 
@@ -181,6 +216,6 @@ def test_the_verb(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_values_with_characters_that_mean_something() -> None:
-    assert quote.systemd("A", 'x%y"z\\') == 'Environment="A=x%%y\\"z\\\\"'
-    assert quote.dockerfile("A", '$HOME "x"') == 'ENV A="\\$HOME \\"x\\""'
-    assert quote.yaml('a: "b" #c') == '"a: \\"b\\" #c"'
+    assert quoting.systemd("A", 'x%y"z\\') == 'Environment="A=x%%y\\"z\\\\"'
+    assert quoting.dockerfile("A", '$HOME "x"') == 'ENV A="\\$HOME \\"x\\""'
+    assert quoting.yaml('a: "b" #c') == '"a: \\"b\\" #c"'

@@ -1,4 +1,6 @@
-"""The results directory: ours alone while we work in it, and only for the experiment that it was made for."""
+"""The results directory: ours alone while we work in it, and only for the experiment that it was
+made for.
+"""
 
 import os
 import subprocess
@@ -7,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.campaign import directory
-from dballoc.campaign.directory import Directory
+from dballoc.campaign import results_directory
+from dballoc.campaign.results_directory import Directory
 from dballoc.errors import Failure, UsageError
 
 # Holds the lock as another process does, under its own number or another's.
@@ -33,7 +35,7 @@ def test_a_new_one_is_made(tmp_path: Path, experiment) -> None:
     path = tmp_path / "a" / "b"
     Directory.take(path, experiment()).release()
     assert sorted(p.name for p in path.iterdir()) == ["experiment.toml", "lock", "trials"]
-    assert directory.recorded_experiment(path) == experiment()
+    assert results_directory.recorded_experiment(path) == experiment()
 
 
 def test_the_same_experiment_may_come_back(tmp_path: Path, experiment) -> None:
@@ -44,14 +46,17 @@ def test_the_same_experiment_may_come_back(tmp_path: Path, experiment) -> None:
 def test_another_experiment_is_refused_and_lets_go(tmp_path: Path, experiment) -> None:
     Directory.take(tmp_path, experiment()).release()
     said = refused(tmp_path, experiment(seed=2))
-    assert said == f"{tmp_path}: holds another experiment (experiment.toml there); choose a new --out"
+    assert (
+        said == f"{tmp_path}: holds another experiment (experiment.toml there); choose a new --out"
+    )
     Directory.take(tmp_path, experiment()).release()
 
 
 def test_a_directory_with_something_else_is_refused(tmp_path: Path, experiment) -> None:
     (tmp_path / "thesis.tex").touch()
     assert (
-        refused(tmp_path, experiment()) == f"{tmp_path}: not empty and not a results directory of dballoc; choose a new --out"
+        refused(tmp_path, experiment())
+        == f"{tmp_path}: not empty and not a results directory of dballoc; choose a new --out"
     )
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
 
@@ -60,7 +65,7 @@ def test_a_half_made_one_is_completed(tmp_path: Path, experiment) -> None:
     (tmp_path / "experiment.toml.partial").write_text("bas")
     (tmp_path / "lock").touch()
     Directory.take(tmp_path, experiment()).release()
-    assert directory.recorded_experiment(tmp_path) == experiment()
+    assert results_directory.recorded_experiment(tmp_path) == experiment()
 
 
 def test_a_file_in_its_place(tmp_path: Path, experiment) -> None:
@@ -76,8 +81,10 @@ def test_an_experiment_that_no_longer_reads_names_its_file(tmp_path: Path, exper
 
 
 def test_no_results_directory_to_report_from(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"not a results directory of dballoc: no experiment\.toml"):
-        directory.recorded_experiment(tmp_path)
+    with pytest.raises(
+        UsageError, match=r"not a results directory of dballoc: no experiment\.toml"
+    ):
+        results_directory.recorded_experiment(tmp_path)
 
 
 def test_a_second_one_is_refused_and_told_who(tmp_path: Path, experiment) -> None:
@@ -88,20 +95,29 @@ def test_a_second_one_is_refused_and_told_who(tmp_path: Path, experiment) -> Non
         holder.stdout.readline()
         said = refused(tmp_path, experiment())
         holder.communicate(timeout=10)
-    assert said == f"{tmp_path}: another dballoc (process {holder.pid}) works in it; wait, or choose a new --out"
+    assert (
+        said
+        == f"{tmp_path}: another dballoc (process {holder.pid}) works in it; wait, or choose a new --out"
+    )
     Directory.take(tmp_path, experiment()).release()
 
 
-def test_the_guardian_of_a_dead_one_is_waited_for(tmp_path: Path, experiment, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(directory, "_PATIENCE", 0.3)
+def test_the_guardian_of_a_dead_one_is_waited_for(
+    tmp_path: Path, experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results_directory, "_PATIENCE", 0.3)
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     with subprocess.Popen(
-        [sys.executable, "-c", HOLDER, tmp_path, str(gone.pid)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", HOLDER, tmp_path, str(gone.pid)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     ) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
-        with pytest.raises(Failure, match="still locked by the guardian of a dballoc that has ended"):
+        with pytest.raises(
+            Failure, match="still locked by the guardian of a dballoc that has ended"
+        ):
             Directory.take(tmp_path, experiment())
         holder.communicate(timeout=10)
     taken = Directory.take(tmp_path, experiment())

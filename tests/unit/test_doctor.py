@@ -4,7 +4,7 @@ import pytest
 
 from dballoc.doctor import examine
 from dballoc.doctor.finding import Finding
-from dballoc.host.packages import parse_policy
+from dballoc.host.package_names import parse_policy
 
 POLICY = """libmimalloc2.0:
   Installed: 2.0.9
@@ -22,7 +22,9 @@ def test_packages_with_a_candidate() -> None:
     assert parse_policy(POLICY) == {"libmimalloc2.0", "sysbench"}
 
 
-@pytest.mark.parametrize(("state", "can"), [("ok", True), ("note", True), ("warn", True), ("missing", False)])
+@pytest.mark.parametrize(
+    ("state", "can"), [("ok", True), ("note", True), ("warn", True), ("missing", False)]
+)
 def test_only_what_is_missing_keeps_bench_from_running(state: str, can: bool) -> None:
     findings = [Finding("python", "ok", "3.11"), Finding("sysbench", state, "…", "install it")]
     assert examine.can_bench(findings) is can

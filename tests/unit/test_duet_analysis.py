@@ -9,21 +9,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.analysis.components import LENGTHS, MOST_PAIRS, Components, Costs, Wishes, components, interquartile_gain, plan
-from dballoc.analysis.duet import Estimate, Piece, block_log
-from dballoc.analysis.procedure import declare
-from dballoc.campaign.pilot import log_ratios
-from dballoc.campaign.run import interleaved, overall
+from dballoc.analysis.decisions.sequential_test import declare
+from dballoc.analysis.statistics.duet_slices import Estimate, Piece, block_log
+from dballoc.analysis.statistics.variance_components import (
+    LENGTHS,
+    MOST_PAIRS,
+    Components,
+    Costs,
+    Wishes,
+    components,
+    interquartile_gain,
+    plan,
+)
+from dballoc.campaign.duet_pilot import log_ratios
+from dballoc.campaign.run_blocks import interleaved, overall
 from dballoc.experiment import schedule
 
 SLOWDOWNS = st.floats(-0.5, 0.5)
 
 
 def sides(
-    effect: float, halves: tuple[float, float], common: list[float], own: list[float], start: int = 0
+    effect: float,
+    halves: tuple[float, float],
+    common: list[float],
+    own: list[float],
+    start: int = 0,
 ) -> tuple[list[Piece], list[Piece]]:
-    """Slices of three pieces of a baseline and a partner that costs ``effect`` more. Each half and each slice has a slowdown,
-    and each piece of both servers one of its ``own`` (all ln).
+    """Slices of three pieces of a baseline and a partner that costs ``effect`` more. Each half and
+    each slice has a slowdown, and each piece of both servers one of its ``own`` (all ln).
     """
     found: tuple[list[Piece], list[Piece]] = ([], [])
     for n, hit in enumerate(common):
@@ -45,14 +58,24 @@ COMMON = st.lists(SLOWDOWNS, min_size=2, max_size=9)
     own=st.lists(SLOWDOWNS, min_size=3, max_size=3), start=st.integers(0, 1),
 )  # fmt: skip
 def test_pairs_do_not_see_what_hits_both_nor_what_halves_differ_by(
-    how: Estimate, effect: float, halves: tuple[float, float], common: list[float], own: list[float], start: int
+    how: Estimate,
+    effect: float,
+    halves: tuple[float, float],
+    common: list[float],
+    own: list[float],
+    start: int,
 ) -> None:
     found = block_log(how, *sides(effect, halves, common, own, start))
     assert found is not None
     assert math.isclose(found, effect, abs_tol=1e-9)
 
 
-@given(SLOWDOWNS, st.tuples(SLOWDOWNS, SLOWDOWNS), st.lists(SLOWDOWNS, min_size=3, max_size=3), st.integers(2, 9))
+@given(
+    SLOWDOWNS,
+    st.tuples(SLOWDOWNS, SLOWDOWNS),
+    st.lists(SLOWDOWNS, min_size=3, max_size=3),
+    st.integers(2, 9),
+)
 def test_undisturbed_does_not_see_what_halves_differ_by(
     effect: float, halves: tuple[float, float], own: list[float], slices: int
 ) -> None:
@@ -78,7 +101,8 @@ def test_undisturbed_does_not_see_bursts_on_most_of_the_time(seed: int) -> None:
 
 def test_middle_does_not_see_where_a_disturbance_begins_and_ends() -> None:
     baseline, partner = sides(0.02, (0.0, 0.1), [0.0] * 24, OWN)
-    # One half is twice as slow from the second slice of a pair to the first of another one: both servers meet it alike.
+    # One half is twice as slow from the second slice of a pair to the first of another one: both
+    # servers meet it alike.
     slow = [p._replace(cpu=2 * p.cpu) if p.half == 1 and 5 <= p.slice < 15 else p for p in partner]
     same = [p._replace(cpu=2 * p.cpu) if p.half == 1 and 5 <= p.slice < 15 else p for p in baseline]
     found = block_log("middle", same, slow)
@@ -86,7 +110,10 @@ def test_middle_does_not_see_where_a_disturbance_begins_and_ends() -> None:
     assert math.isclose(found, 0.02, abs_tol=1e-9)
 
 
-PIECES = st.lists(st.builds(Piece, st.integers(0, 5), st.integers(0, 1), st.floats(0.001, 1), st.floats(1, 1000)), max_size=30)
+PIECES = st.lists(
+    st.builds(Piece, st.integers(0, 5), st.integers(0, 1), st.floats(0.001, 1), st.floats(1, 1000)),
+    max_size=30,
+)
 
 
 @pytest.mark.parametrize("how", get_args(Estimate))
@@ -111,10 +138,20 @@ def test_what_is_not_enough_for_a_value() -> None:
         assert block_log(how, whole, whole) == 0
         assert block_log(how, [], []) is None
         assert block_log(how, whole, whole[:1]) is None
-        assert block_log(how, whole, [whole[0], Piece(1, 1, 1.0, 0.0)]) is None  # nothing was done in it
+        assert (
+            block_log(how, whole, [whole[0], Piece(1, 1, 1.0, 0.0)]) is None
+        )  # nothing was done in it
 
 
-def pilot(rng: random.Random, start: float, slice_: float, piece: float, starts: int, slices: int, pieces: int) -> list:
+def pilot(
+    rng: random.Random,
+    start: float,
+    slice_: float,
+    piece: float,
+    starts: int,
+    slices: int,
+    pieces: int,
+) -> list:
     """ln ratios of a pilot with known components, on halves that differ by 10 %."""
     found = []
     for _ in range(starts):
@@ -127,7 +164,9 @@ def pilot(rng: random.Random, start: float, slice_: float, piece: float, starts:
 
 
 def test_the_components_are_found() -> None:
-    found = components(pilot(random.Random(1), 0.02, 0.01, 0.03, starts=400, slices=8, pieces=6), 0.5)
+    found = components(
+        pilot(random.Random(1), 0.02, 0.01, 0.03, starts=400, slices=8, pieces=6), 0.5
+    )
     assert math.isclose(found.start, 0.02, rel_tol=0.1)
     assert math.isclose(found.slice, 0.01, rel_tol=0.15)
     assert math.isclose(found.piece, 0.03, rel_tol=0.03)
@@ -135,14 +174,23 @@ def test_the_components_are_found() -> None:
 
 
 @given(st.integers(2, 4), st.sampled_from([4, 6]), st.integers(2, 4), st.integers(0, 2**32))
-def test_a_small_pilot_gives_finite_components(starts: int, slices: int, pieces: int, seed: int) -> None:
+def test_a_small_pilot_gives_finite_components(
+    starts: int, slices: int, pieces: int, seed: int
+) -> None:
     found = components(pilot(random.Random(seed), 0.004, 0.01, 0.02, starts, slices, pieces), 0.5)
     assert all(0 <= value < 1 for value in (found.start, found.slice, found.piece))
     assert found.start > 0
 
 
 @pytest.mark.parametrize(
-    "starts", [[], [[[0.1, 0.2]] * 4], [[[0.1, 0.2]] * 3] * 2, [[[0.1]] * 4] * 2, [[[0.1, 0.2]] * 4, [[0.1, 0.2]] * 5]]
+    "starts",
+    [
+        [],
+        [[[0.1, 0.2]] * 4],
+        [[[0.1, 0.2]] * 3] * 2,
+        [[[0.1]] * 4] * 2,
+        [[[0.1, 0.2]] * 4, [[0.1, 0.2]] * 5],
+    ],
 )
 def test_a_pilot_that_is_not_whole_is_refused(starts: list) -> None:
     with pytest.raises(ValueError, match="a pilot has two starts or more"):
@@ -150,17 +198,31 @@ def test_a_pilot_that_is_not_whole_is_refused(starts: list) -> None:
 
 
 def pilot_rows(stalled: set[tuple[int, int, int]]) -> list[dict]:
-    """Two starts of six slices in four readings; at ``stalled`` (start, slice, reading) the partner did nothing."""
+    """Two starts of six slices in four readings; at ``stalled`` (start, slice, reading) the partner
+    did nothing.
+    """
     return [
-        {"position": start, "slice": n, "role": role, "cpu": 0.01 if works else 0.0, "events": 10.0 if works else 0.0}
-        for start in range(2) for n in range(6) for reading in range(4) for role in ("A1", "A2")
+        {
+            "position": start,
+            "slice": n,
+            "role": role,
+            "cpu": 0.01 if works else 0.0,
+            "events": 10.0 if works else 0.0,
+        }
+        for start in range(2)
+        for n in range(6)
+        for reading in range(4)
+        for role in ("A1", "A2")
         for works in [role == "A1" or (start, n, reading) not in stalled]
-    ]  # fmt: skip
+    ]
 
 
 def test_a_server_that_stood_still_costs_the_pilot_a_pair_of_slices() -> None:
     assert [len(start) for start in log_ratios(pilot_rows(set()))] == [6, 6]
-    assert [len(start) for start in log_ratios(pilot_rows({(0, 3, 0)}))] == [6, 6]  # for a moment: half of it worked
+    assert [len(start) for start in log_ratios(pilot_rows({(0, 3, 0)}))] == [
+        6,
+        6,
+    ]  # for a moment: half of it worked
     found = log_ratios(pilot_rows({(0, 3, 0), (0, 3, 1)}))
     assert [len(start) for start in found] == [4, 4]
     assert all(len(parts) == 2 for start in found for parts in start)
@@ -171,16 +233,20 @@ def test_a_server_that_stood_still_costs_the_pilot_a_pair_of_slices() -> None:
 def test_what_the_interquartile_mean_leaves_of_the_scatter() -> None:
     rng = random.Random(4)
     calm = [[rng.gauss(start, 0.01) for _ in range(2_000)] for start in (0, 0.5)]
-    # Of a normal distribution's 0.838 is the efficiency of this mean (Tukey and McLaughlin's table): √(1 ÷ 0.838).
+    # Of a normal distribution's 0.838 is the efficiency of this mean (Tukey and McLaughlin's
+    # table): √(1 ÷ 0.838).
     assert math.isclose(interquartile_gain(calm), 1.09, rel_tol=0.02)
-    bursts = [[value * (20 if i % 10 == 0 else 1) for i, value in enumerate(values)] for values in calm[:1]]
+    bursts = [
+        [value * (20 if i % 10 == 0 else 1) for i, value in enumerate(values)]
+        for values in calm[:1]
+    ]
     assert interquartile_gain(bursts) < 0.3
     assert interquartile_gain([[0.1, 0.1], []]) == 1.0
     assert interquartile_gain([]) == 1.0
 
 
 LEVELS = {n: declare(n, 4).confidence for n in range(1, 41)}
-USUAL = Components(0.005, 0.02, 0.02, 0.1, 0.25)
+USUAL = Components(start=0.005, slice=0.02, piece=0.02, halves=0.1, seconds=0.25)
 COSTS = Costs(0.5, 3.0, 5, 1)
 
 
@@ -210,20 +276,47 @@ def test_more_time_gives_narrower_intervals() -> None:
 
 
 def test_where_starts_scatter_pairs_are_few_and_where_slices_do_they_are_many() -> None:
-    lucky = plan(Components(0.02, 0.001, 0.002, 0.1, 0.5), COSTS, wishes(), LEVELS)
-    shaky = plan(Components(0.001, 0.03, 0.02, 0.1, 0.5), COSTS, wishes(), LEVELS)
+    lucky = plan(
+        Components(start=0.02, slice=0.001, piece=0.002, halves=0.1, seconds=0.5),
+        COSTS,
+        wishes(),
+        LEVELS,
+    )
+    shaky = plan(
+        Components(start=0.001, slice=0.03, piece=0.02, halves=0.1, seconds=0.5),
+        COSTS,
+        wishes(),
+        LEVELS,
+    )
     assert lucky.pairs < shaky.pairs
     assert lucky.blocks == shaky.blocks == 6
 
 
 def test_noise_within_slices_makes_them_long_and_noise_between_them_makes_them_short() -> None:
-    long = plan(Components(0.002, 0.0, 0.05, 0, 0.5), COSTS, wishes(), LEVELS)
-    short = plan(Components(0.002, 0.05, 0.001, 0, 0.5), COSTS, wishes(), LEVELS)
+    long = plan(
+        Components(start=0.002, slice=0.0, piece=0.05, halves=0, seconds=0.5),
+        COSTS,
+        wishes(),
+        LEVELS,
+    )
+    short = plan(
+        Components(start=0.002, slice=0.05, piece=0.001, halves=0, seconds=0.5),
+        COSTS,
+        wishes(),
+        LEVELS,
+    )
     assert long.slice > short.slice
 
 
 def test_designs_go_side_by_side() -> None:
-    assert interleaved({"solo": 2, "duet": 4}) == [("duet", 1), ("solo", 1), ("duet", 2), ("duet", 3), ("solo", 2), ("duet", 4)]
+    assert interleaved({"solo": 2, "duet": 4}) == [
+        ("duet", 1),
+        ("solo", 1),
+        ("duet", 2),
+        ("duet", 3),
+        ("solo", 2),
+        ("duet", 4),
+    ]
     assert interleaved({"solo": 2}) == [("solo", 1), ("solo", 2)]
 
 
@@ -243,14 +336,23 @@ def test_why_it_ended(endings: dict[str, str], why: str) -> None:
 def test_duets_of_a_block(experiment) -> None:
     for number in range(1, 30):
         found = schedule.duets(experiment(), number)
-        assert Counter((p.variant, p.role) for p in found) == Counter([("glibc", "A2"), ("jemalloc", "V"), ("tuned", "V")])
+        assert Counter((p.variant, p.role) for p in found) == Counter(
+            [("glibc", "A2"), ("jemalloc", "V"), ("tuned", "V")]
+        )
         assert [p.position for p in found] == [1, 2, 3]
-    assert len({p.label for n in (1, 2) for a in (0, 1) for p in schedule.duets(experiment(), n, a)}) == 12
+    assert (
+        len({p.label for n in (1, 2) for a in (0, 1) for p in schedule.duets(experiment(), n, a)})
+        == 12
+    )
 
 
 def test_the_order_of_duets_is_the_seeds_forever(experiment) -> None:
-    # Written out, as for solo: a release that drew otherwise would resume an older campaign in another order.
-    found = [" ".join(f"{p.variant}{p.half}{p.first}" for p in schedule.duets(experiment(), n)) for n in (1, 2)]
+    # Written out, as for solo: a release that drew otherwise would resume an older campaign in
+    # another order.
+    found = [
+        " ".join(f"{p.variant}{p.half}{p.first}" for p in schedule.duets(experiment(), n))
+        for n in (1, 2)
+    ]
     assert found == ["glibc10 tuned10 jemalloc00", "glibc10 tuned01 jemalloc11"]
 
 

@@ -1,4 +1,6 @@
-"""A look has an end, whatever the process is like: bounds that are reached are said, and what is read adds up."""
+"""A look has an end, whatever the process is like: bounds that are reached are said, and what is
+read adds up.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.explain import address_space, effort, glibc, mimalloc, outside, pagescan, smaps
-from dballoc.explain.effort import MOST, Effort, Work
-from dballoc.explain.ledger import ledger
-from dballoc.explain.memory import PAGE, Memory, Span
-from dballoc.explain.pages import Kind, classify
+from dballoc.explain.attribution.ledger import ledger
+from dballoc.process_memory import address_space, pagemap_scan, process_snapshot, read_limits, smaps
+from dballoc.process_memory.heaps import glibc_heap, mimalloc_heap
+from dballoc.process_memory.mapping_kind import Kind, classify
+from dballoc.process_memory.memory_reader import PAGE, Memory, Span
+from dballoc.process_memory.read_limits import MOST, Effort, Work
 
 HOSTILE = Path(__file__).parents[1] / "native" / "hostile.c"
 MIB = 1 << 20
@@ -28,7 +31,13 @@ def hostile(running_program: Callable[..., int]) -> Callable[[str, int], int]:
     """``hostile("sparse", 1000)``: the PID of a process of that kind."""
 
     def start(kind: str, count: int) -> int:
-        return running_program("hostile", HOSTILE.read_text(), "-D_GNU_SOURCE", "-pthread", arguments=(kind, str(count)))
+        return running_program(
+            "hostile",
+            HOSTILE.read_text(),
+            "-D_GNU_SOURCE",
+            "-pthread",
+            arguments=(kind, str(count)),
+        )
 
     return start
 
@@ -38,7 +47,7 @@ def test_time_ends_by_our_own_work_and_by_the_clock() -> None:
         now = [0.0, 0.0]
         one = Effort(cpu=lambda now=now: now[0], clock=lambda now=now: now[1])  # type: ignore[misc]
         assert not one.over
-        now[which] = [effort.SECONDS, effort.PATIENCE][which]
+        now[which] = [read_limits.SECONDS, read_limits.PATIENCE][which]
         assert one.over
         assert one.over
         assert len(one.notes) == 1
@@ -57,7 +66,9 @@ def test_what_is_cut_is_said_once() -> None:
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=60), st.data())
-def test_a_span_of_runs_answers_as_one_of_pages_would(present: list[bool], data: st.DataObject) -> None:
+def test_a_span_of_runs_answers_as_one_of_pages_would(
+    present: list[bool], data: st.DataObject
+) -> None:
     span = Span.of_pages(START, np.array(present))
     edges = st.integers(START - PAGE, START + (len(present) + 1) * PAGE)
 
@@ -74,7 +85,9 @@ def test_a_span_of_runs_answers_as_one_of_pages_would(present: list[bool], data:
         size = pages * PAGE
         places = range(-(-START // size) * size, span.end, size)
         assert list(span.multiples(size)) == [at for at in places if told(at, at + PAGE)]
-        assert list(span.multiples(size, whole=True)) == [at for at in places if told(at, at + size) == size]
+        assert list(span.multiples(size, whole=True)) == [
+            at for at in places if told(at, at + size) == size
+        ]
 
 
 def test_a_tib_takes_as_much_as_is_in_it(hostile: Callable[[str, int], int]) -> None:
@@ -98,7 +111,7 @@ def test_both_ways_to_find_what_is_present_agree(
     pid = hostile("alternate", 3000)
     [mapping] = [m for m in smaps.read(pid) if m.rss == 3000 * PAGE]
     if not scan:
-        monkeypatch.setattr(pagescan, "runs", refuses)
+        monkeypatch.setattr(pagemap_scan, "runs", refuses)
     with Memory(pid) as memory:
         span = memory.span(mapping.start, mapping.end)
     assert span.runs[:, 0].tolist() == list(range(mapping.start, mapping.end, 2 * PAGE))
@@ -122,11 +135,16 @@ def test_both_ways_to_find_what_is_present_agree(
     ],
 )
 def test_a_bound_that_is_reached_is_said_and_the_look_goes_on(
-    hostile: Callable[[str, int], int], monkeypatch: pytest.MonkeyPatch, kind: str, count: int, work: Work, most: int
+    hostile: Callable[[str, int], int],
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    count: int,
+    work: Work,
+    most: int,
 ) -> None:
     pid = hostile(kind, count)
     fewer(monkeypatch, work, most)
-    look = outside.look(pid)
+    look = process_snapshot.look(pid)
     found = ledger(look)
     assert [note for note in found.notes if f"it has more than {most:,} {work}" in note]
     assert sum(line.resident for line in found.lines) + found.rest == found.rss == look.rss
@@ -135,10 +153,13 @@ def test_a_bound_that_is_reached_is_said_and_the_look_goes_on(
 
 
 @pytest.mark.parametrize(
-    ("kind", "count"), [("chunks", 2), ("bins", 0), ("blocks", 3000), ("mappings", 2000), ("threads", 200)]
+    ("kind", "count"),
+    [("chunks", 2), ("bins", 0), ("blocks", 3000), ("mappings", 2000), ("threads", 200)],
 )
-def test_without_a_bound_in_its_way_nothing_is_said(hostile: Callable[[str, int], int], kind: str, count: int) -> None:
-    found = outside.look(hostile(kind, count))
+def test_without_a_bound_in_its_way_nothing_is_said(
+    hostile: Callable[[str, int], int], kind: str, count: int
+) -> None:
+    found = process_snapshot.look(hostile(kind, count))
     assert found.effort.notes == []
     if kind == "chunks" and found.heap:
         # 32 bytes each, of two heaps of 64 MiB but for their heads and tops.
@@ -150,34 +171,38 @@ def test_when_the_time_is_over_the_look_ends_and_adds_up(
     hostile: Callable[[str, int], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pid = hostile("chunks", 4)
-    monkeypatch.setattr(effort, "SECONDS", 0.05)
-    look = outside.look(pid)
+    monkeypatch.setattr(read_limits, "SECONDS", 0.05)
+    look = process_snapshot.look(pid)
     found = ledger(look)
     assert any("looking was stopped" in note for note in found.notes)
     assert sum(line.resident for line in found.lines) + found.rest == found.rss
 
 
-def test_mimallocs_segments_end_too(monkeypatch: pytest.MonkeyPatch, hostile: Callable[[str, int], int]) -> None:
+def test_mimallocs_segments_end_too(
+    monkeypatch: pytest.MonkeyPatch, hostile: Callable[[str, int], int]
+) -> None:
     pid = hostile("segments", 40)
-    mappings = [m for m in smaps.read(pid) if m.private and m.size >= 40 * mimalloc.SEGMENT]
+    mappings = [m for m in smaps.read(pid) if m.private and m.size >= 40 * mimalloc_heap.SEGMENT]
     with Memory(pid) as memory:
-        whole = mimalloc.read(memory, mappings)
+        whole = mimalloc_heap.read(memory, mappings)
     assert whole
     assert whole.account.holdings[0].bytes == 40 * 511 * 512 * 64
     fewer(monkeypatch, Work.SLICES, 5000)
     with Memory(pid) as memory:
-        part = mimalloc.read(memory, mappings)
+        part = mimalloc_heap.read(memory, mappings)
         assert part
         assert 0 < part.account.holdings[0].bytes < whole.account.holdings[0].bytes
         assert any("slices of mimalloc's segments" in note for note in memory.effort.notes)
 
 
-def test_a_false_libc_is_not_read_without_end(monkeypatch: pytest.MonkeyPatch, hostile: Callable[[str, int], int]) -> None:
+def test_a_false_libc_is_not_read_without_end(
+    monkeypatch: pytest.MonkeyPatch, hostile: Callable[[str, int], int]
+) -> None:
     """A library's writable data may be a TiB: so much is never held."""
     pid = hostile("sparse", 10)
     [tib] = [m for m in smaps.read(pid) if m.size == 1 << 40 and m.private]
     with Memory(pid) as memory:
-        assert glibc.find_main(memory, glibc.LAYOUTS[0], [tib, tib], None, []) is None
+        assert glibc_heap.find_main(memory, glibc_heap.LAYOUTS[0], [tib, tib], None, []) is None
         assert any("bytes of its malloc's data" in note for note in memory.effort.notes)
 
 
@@ -189,7 +214,12 @@ def test_a_files_name_forges_no_mapping(end: str) -> None:
         f"1000-2000 r--p 00000000 00:00 7 /tmp/a{forged}\nRss:                 4 kB\nVmFlags: rd mr\n"
         "3000-4000 rw-p 00000000 00:00 0 \nRss:                 8 kB\n"
     )
-    assert (one.start, one.end, one.rss, one.flags) == (0x1000, 0x2000, 4096, frozenset({"rd", "mr"}))
+    assert (one.start, one.end, one.rss, one.flags) == (
+        0x1000,
+        0x2000,
+        4096,
+        frozenset({"rd", "mr"}),
+    )
     assert one.path == f"/tmp/a{forged}"
     assert (two.start, two.rss) == (0x3000, 8192)
 
@@ -212,12 +242,17 @@ def test_a_process_has_any_name_that_it_likes(running_program: Callable[..., int
         """,
     )
     assert address_space.status(pid)["VmRSS"] > 9 * 1024
-    assert outside.look(pid).rss > 9 * 1024
+    assert process_snapshot.look(pid).rss > 9 * 1024
 
 
 def test_threads_and_mappings_are_not_multiplied() -> None:
     """32,000 stack pointers in 65,000 mappings: 2,000 million comparisons took minutes."""
-    mappings = smaps.parse("".join(f"{START + i * 8192:x}-{START + i * 8192 + 4096:x} rw-p 0 00:00 0\n" for i in range(65_000)))
+    mappings = smaps.parse(
+        "".join(
+            f"{START + i * 8192:x}-{START + i * 8192 + 4096:x} rw-p 0 00:00 0\n"
+            for i in range(65_000)
+        )
+    )
     pointers = [START + i * 16384 + 8 for i in range(32_000)] + [START - 8, START + 4096, 1 << 62]
     steps = 0
 

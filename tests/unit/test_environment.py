@@ -1,17 +1,25 @@
-"""The environment of a server under an allocator: all of what was asked, none of what the shell had."""
+"""The environment of a server under an allocator: all of what was asked, none of what the shell
+had.
+"""
 
 from pathlib import Path
 
 import pytest
 
-from dballoc.allocators.environment import clean, environment
-from dballoc.allocators.find import Allocator
+from dballoc.allocators.find_library import Allocator
+from dballoc.allocators.server_environment import clean, environment
 
-GLIBC = Allocator("glibc", (), "2.36")
-JEMALLOC = Allocator("jemalloc", (Path("/l/libjemalloc.so.2"),), "5.3.0")
-TCMALLOC = Allocator("tcmalloc", (Path("/l/libtcmalloc_minimal.so.4"),), "2.10")
-TBB = Allocator("tbbmalloc", (Path("/l/libtbbmalloc_proxy.so.2"), Path("/l/libtbbmalloc.so.2")), "2.8")
-UNKNOWN = Allocator("libhoard.so", (Path("/l/libhoard.so"),), "")
+GLIBC = Allocator(name="glibc", libraries=(), version="2.36")
+JEMALLOC = Allocator(name="jemalloc", libraries=(Path("/l/libjemalloc.so.2"),), version="5.3.0")
+TCMALLOC = Allocator(
+    name="tcmalloc", libraries=(Path("/l/libtcmalloc_minimal.so.4"),), version="2.10"
+)
+TBB = Allocator(
+    name="tbbmalloc",
+    libraries=(Path("/l/libtbbmalloc_proxy.so.2"), Path("/l/libtbbmalloc.so.2")),
+    version="2.8",
+)
+UNKNOWN = Allocator(name="libhoard.so", libraries=(Path("/l/libhoard.so"),), version="")
 
 
 @pytest.mark.parametrize(
@@ -37,7 +45,11 @@ def test_glibc_tunables_are_joined() -> None:
 def test_jemalloc_aborts_on_a_bad_setting() -> None:
     made = environment({}, JEMALLOC, {"narenas": "2"}, {})
     assert made["LD_PRELOAD"] == "/l/libjemalloc.so.2"
-    assert set(made["MALLOC_CONF"].split(",")) == {"narenas:2", "stats_print:true", "abort_conf:true"}
+    assert set(made["MALLOC_CONF"].split(",")) == {
+        "narenas:2",
+        "stats_print:true",
+        "abort_conf:true",
+    }
 
 
 def test_the_users_own_setting_is_joined_and_comes_last() -> None:
@@ -48,8 +60,14 @@ def test_the_users_own_setting_is_joined_and_comes_last() -> None:
 
 
 def test_an_allocator_with_a_variable_per_setting() -> None:
-    made = environment({}, TCMALLOC, {"release_rate": "5"}, {"TCMALLOC_RELEASE_RATE": "9", "MALLOCSTATS": "2"})
-    assert made == {"LD_PRELOAD": "/l/libtcmalloc_minimal.so.4", "TCMALLOC_RELEASE_RATE": "9", "MALLOCSTATS": "2"}
+    made = environment(
+        {}, TCMALLOC, {"release_rate": "5"}, {"TCMALLOC_RELEASE_RATE": "9", "MALLOCSTATS": "2"}
+    )
+    assert made == {
+        "LD_PRELOAD": "/l/libtcmalloc_minimal.so.4",
+        "TCMALLOC_RELEASE_RATE": "9",
+        "MALLOCSTATS": "2",
+    }
 
 
 def test_preloads_keep_their_order() -> None:
@@ -58,7 +76,10 @@ def test_preloads_keep_their_order() -> None:
 
 
 def test_an_allocator_given_by_path() -> None:
-    assert environment({}, UNKNOWN, {}, {"HOARD_X": "1"}) == {"LD_PRELOAD": "/l/libhoard.so", "HOARD_X": "1"}
+    assert environment({}, UNKNOWN, {}, {"HOARD_X": "1"}) == {
+        "LD_PRELOAD": "/l/libhoard.so",
+        "HOARD_X": "1",
+    }
 
 
 def test_the_base_is_not_changed() -> None:

@@ -7,13 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc import catalogue
-from dballoc.experiment import file
+from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
 
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._+=@-]{0,20}", fullmatch=True)
 TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), max_size=12)
-DURATIONS = st.integers(min_value=2, max_value=10_000).map(lambda n: f"{n}s") | st.sampled_from(["2500ms", "1m30s", "2h"])
-OPTIONS = st.dictionaries(st.from_regex(r"[a-z_]{1,12}", fullmatch=True), TEXTS | st.integers() | st.booleans(), max_size=3)
+DURATIONS = st.integers(min_value=2, max_value=10_000).map(lambda n: f"{n}s") | st.sampled_from(
+    ["2500ms", "1m30s", "2h"]
+)
+OPTIONS = st.dictionaries(
+    st.from_regex(r"[a-z_]{1,12}", fullmatch=True),
+    TEXTS | st.integers() | st.booleans(),
+    max_size=3,
+)
 
 
 @st.composite
@@ -26,8 +32,16 @@ def experiments(draw: st.DrawFn) -> Experiment:
             "tunables": draw(OPTIONS),
             "env": draw(OPTIONS),
             "preload": draw(st.lists(TEXTS, max_size=2)),
-            "server": draw(st.fixed_dictionaries({}, optional={"options": OPTIONS, "connect": st.just("tcp"), "use": TEXTS})),
-            **draw(st.fixed_dictionaries({}, optional={"thp": st.sampled_from(["always", "madvise", "never"])})),
+            "server": draw(
+                st.fixed_dictionaries(
+                    {}, optional={"options": OPTIONS, "connect": st.just("tcp"), "use": TEXTS}
+                )
+            ),
+            **draw(
+                st.fixed_dictionaries(
+                    {}, optional={"thp": st.sampled_from(["always", "madvise", "never"])}
+                )
+            ),
         }
         for name in names
     ]
@@ -36,7 +50,11 @@ def experiments(draw: st.DrawFn) -> Experiment:
             "name": draw(NAMES),
             "baseline": draw(st.sampled_from(names)),
             "workloads": draw(st.lists(TEXTS, min_size=1, max_size=3, unique=True)),
-            "threads": draw(st.lists(st.integers(min_value=1, max_value=5000), min_size=1, max_size=4, unique=True)),
+            "threads": draw(
+                st.lists(
+                    st.integers(min_value=1, max_value=5000), min_size=1, max_size=4, unique=True
+                )
+            ),
             "seed": draw(st.integers(min_value=-(2**62), max_value=2**62)),
             "time": {"level": draw(DURATIONS), "idle": draw(DURATIONS)},
             "server": {"options": draw(OPTIONS)},
@@ -62,22 +80,24 @@ def experiments(draw: st.DrawFn) -> Experiment:
 def test_what_is_written_is_read_back(model: Experiment) -> None:
     import tomllib
 
-    again = file.build(tomllib.loads(file.dump(model)), "here")
+    again = experiment_file.build(tomllib.loads(experiment_file.dump(model)), "here")
     assert again == model
-    assert file.identity(again) == file.identity(model)
+    assert experiment_file.identity(again) == experiment_file.identity(model)
 
 
 def test_every_shipped_experiment_is_valid(tmp_path: Path) -> None:
     for name, text in catalogue.experiments().items():
         path = tmp_path / f"{name}.toml"
         path.write_text(text)
-        assert file.load(path).name == name
+        assert experiment_file.load(path).name == name
 
 
 def test_identity_tells_experiments_apart(experiment) -> None:
-    assert file.identity(experiment()) == file.identity(experiment())
+    assert experiment_file.identity(experiment()) == experiment_file.identity(experiment())
     for change in ({"seed": 2}, {"threads": [1]}, {"blocks": 3}, {"variant": [{"name": "glibc"}]}):
-        assert file.identity(experiment(**change)) != file.identity(experiment())
+        assert experiment_file.identity(experiment(**change)) != experiment_file.identity(
+            experiment()
+        )
 
 
 def test_the_order_of_threads_does_not_matter(experiment) -> None:
@@ -96,6 +116,8 @@ def test_a_variant_changes_the_server_for_itself_alone(experiment) -> None:
     assert (other.use, other.basedir) == ("mysql", None)
 
 
-@pytest.mark.parametrize(("written", "read"), [(1, "1"), (True, "true"), (False, "false"), (0.5, "0.5"), ("1G", "1G")])
+@pytest.mark.parametrize(
+    ("written", "read"), [(1, "1"), (True, "true"), (False, "false"), (0.5, "0.5"), ("1G", "1G")]
+)
 def test_options_may_be_written_as_toml_numbers(experiment, written: object, read: str) -> None:
     assert experiment(server={"options": {"x": written}}).server.options == {"x": read}

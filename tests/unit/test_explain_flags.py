@@ -1,4 +1,6 @@
-"""Flags of ``dballoc explain`` that do not go together, or say nothing: one line before anything is looked at."""
+"""Flags of ``dballoc explain`` that do not go together, or say nothing: one line before anything is
+looked at.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -6,9 +8,9 @@ from typing import Any
 import pytest
 from looks import look
 
-from dballoc.cli.explain import explain
+from dballoc.cli.verbs.explain import explain
 from dballoc.errors import UsageError
-from dballoc.explain import snapshot
+from dballoc.explain.output import saved_looks
 
 NOWHERE = Path("/nowhere/x")
 
@@ -36,8 +38,10 @@ def test_what_cannot_be_asked_for(flags: dict[str, Any], says: str) -> None:
     assert "\n" not in str(refused.value)
 
 
-def test_a_saved_look_is_printed_as_a_live_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    snapshot.save(look(), tmp_path / "x.json")
+def test_a_saved_look_is_printed_as_a_live_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved_looks.save(look(), tmp_path / "x.json")
     explain(saved=tmp_path / "x.json")
     said = capsys.readouterr().out
     assert "Most of the 987 MiB is buffer pool and log buffers" in " ".join(said.split())

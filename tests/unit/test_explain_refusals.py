@@ -1,4 +1,6 @@
-"""What explain says of processes that end, are no servers, or run on a glibc that it does not know: one line each."""
+"""What explain says of processes that end, are no servers, or run on a glibc that it does not know:
+one line each.
+"""
 
 import os
 import signal
@@ -10,10 +12,12 @@ from typing import Any
 import pytest
 
 from dballoc.errors import Failure
-from dballoc.explain import explanation, glibc, outside
-from dballoc.explain.ledger import ledger
-from dballoc.explain.pages import Kind
-from dballoc.servers.credentials import Credentials
+from dballoc.explain import explanation
+from dballoc.explain.attribution.ledger import ledger
+from dballoc.process_memory import process_snapshot
+from dballoc.process_memory.heaps import glibc_heap
+from dballoc.process_memory.mapping_kind import Kind
+from dballoc.servers.running.credentials import Credentials
 
 WAITS = """
 #include <stdio.h>
@@ -45,10 +49,17 @@ def killed_before(pid: int, function: Callable[..., Any]) -> Callable[..., Any]:
 
 @pytest.mark.parametrize(
     ("module", "name"),
-    [("identify", "identify"), ("address_space", "read"), ("threads", "pointers"), ("glibc", "read")],
+    [
+        ("identify_malloc", "identify"),
+        ("address_space", "read"),
+        ("thread_stacks", "pointers"),
+        ("glibc_heap", "read"),
+    ],
 )
-def test_one_that_ends_while_it_is_looked_at(program: int, monkeypatch: pytest.MonkeyPatch, module: str, name: str) -> None:
-    where = getattr(outside, module)
+def test_one_that_ends_while_it_is_looked_at(
+    program: int, monkeypatch: pytest.MonkeyPatch, module: str, name: str
+) -> None:
+    where = getattr(process_snapshot, module)
     monkeypatch.setattr(where, name, killed_before(program, getattr(where, name)))
     with pytest.raises(Failure, match=rf"^process {program}: .*end") as caught:
         explanation.explain(program, None, whole=True)
@@ -57,15 +68,17 @@ def test_one_that_ends_while_it_is_looked_at(program: int, monkeypatch: pytest.M
 
 def test_one_that_ends_before_it_is_asked(program: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The look at it is good; the note says why it was not asked."""
-    monkeypatch.setattr(explanation.process, "look", killed_before(program, explanation.process.look))
-    found = explanation.explain(program, Credentials("root"))
+    monkeypatch.setattr(
+        explanation.running_server, "look", killed_before(program, explanation.running_server.look)
+    )
+    found = explanation.explain(program, Credentials(user="root"))
     assert found.ledger.rss > 0
     [note] = [note for note in found.ledger.notes if "not asked by SQL" in note]
     assert "\n" not in note
 
 
 def test_no_server_is_explained_from_outside(program: int) -> None:
-    found = explanation.explain(program, Credentials("root"), whole=True)
+    found = explanation.explain(program, Credentials(user="root"), whole=True)
     assert found.ledger.tiers == ["outside"]
     assert any("is not a MySQL-family server" in note for note in found.ledger.notes)
     [server] = [part for part in found.sections if part.missing]
@@ -74,9 +87,9 @@ def test_no_server_is_explained_from_outside(program: int) -> None:
 
 
 def test_a_glibc_of_an_unknown_layout(program: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    known = ledger(outside.look(program))
-    monkeypatch.setattr(glibc, "LAYOUTS", ())
-    found = ledger(outside.look(program))
+    known = ledger(process_snapshot.look(program))
+    monkeypatch.setattr(glibc_heap, "LAYOUTS", ())
+    found = ledger(process_snapshot.look(program))
     assert found.notes == ["no arena was found: glibc of an unknown layout; its heap is one line"]
     assert sum(line.resident for line in found.lines) + found.rest == found.rss
     [heap] = [line for line in found.lines if line.owner == Kind.MALLOC]
@@ -103,7 +116,7 @@ int main(void) {
 
 
 def test_what_the_program_has_given_back_lazily(running_program: Callable[..., int]) -> None:
-    found = ledger(outside.look(running_program("lazy", LAZY)))
+    found = ledger(process_snapshot.look(running_program("lazy", LAZY)))
     lines = {line.owner: line.resident for line in found.lines}
     # The kernel may have taken some of it already, and batches what it counts.
     assert 5 << 20 <= lines["lazily freed"] <= 6 << 20
@@ -129,11 +142,13 @@ int main(void) {
 """
 
 
-def test_memory_that_was_read_and_never_written_is_not_resident(running_program: Callable[..., int]) -> None:
+def test_memory_that_was_read_and_never_written_is_not_resident(
+    running_program: Callable[..., int],
+) -> None:
     """The kernel has its one page of zeros there, which it does not count."""
     if os.geteuid() != 0:
         pytest.skip("needs root: only it may see the frames of pages")
-    found = ledger(outside.look(running_program("read", READ)))
+    found = ledger(process_snapshot.look(running_program("read", READ)))
     [own] = [line for line in found.lines if line.owner == "mapped by the server itself"]
     assert (own.resident, own.size) == (4 << 20, 8 << 20)
     assert abs(found.rest) <= 0.02 * found.rss

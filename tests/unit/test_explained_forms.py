@@ -13,20 +13,24 @@ from hypothesis import strategies as st
 from looks import KEYS, MIB, look
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from dballoc.cli.plot import plot
+from dballoc.cli.explain_parts.text_plot import plot
 from dballoc.errors import Failure, UsageError
-from dballoc.explain import explanation, openmetrics, page, snapshot
+from dballoc.explain import explanation
+from dballoc.explain.attribution.ledger import LIVE
 from dballoc.explain.difference import difference
 from dballoc.explain.explanation import Explanation
-from dballoc.explain.huge import Huge
-from dballoc.explain.ledger import LIVE
+from dballoc.explain.output import openmetrics, page, saved_looks
+from dballoc.explain.verdicts.thp_waste import Huge
 from dballoc.explain.watch import Pace, pause, thinned, watch
 
 OWNERS = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=12)
 LOOKS = st.builds(
-    look, st.dictionaries(OWNERS, st.floats(0, 4096), max_size=5), st.floats(1e9, 2e9), st.integers(-(1 << 29), 1 << 30),
+    look,
+    st.dictionaries(OWNERS, st.floats(0, 4096), max_size=5),
+    st.floats(1e9, 2e9),
+    st.integers(-(1 << 29), 1 << 30),
     huge=st.none() | st.builds(Huge, st.integers(0, 1 << 40), st.just(1024), st.integers(0, 1024)),
-)  # fmt: skip
+)
 
 
 @given(LOOKS, LOOKS)
@@ -34,7 +38,9 @@ def test_a_difference_adds_up_to_what_rss_changed(before: Explanation, after: Ex
     found = difference(before, after)
     assert sum(c.change for c in found.changes) == found.rss == after.ledger.rss - before.ledger.rss
     back = difference(after, before)
-    assert {(c.group, c.owner): -c.change for c in found.changes} == {(c.group, c.owner): c.change for c in back.changes}
+    assert {(c.group, c.owner): -c.change for c in found.changes} == {
+        (c.group, c.owner): c.change for c in back.changes
+    }
 
 
 @given(LOOKS)
@@ -47,32 +53,37 @@ def test_a_look_differs_from_itself_by_nothing(found: Explanation) -> None:
 
 def test_what_grew_most_is_in_one_sentence() -> None:
     found = difference(look(taken=100), look({LIVE: 140, KEYS: 20}, taken=700))
-    assert found.sentence == "RSS grew by 120 MiB in 10 min; most of it is live heap, small blocks, 100 MiB (83 %)."
+    assert (
+        found.sentence
+        == "RSS grew by 120 MiB in 10 min; most of it is live heap, small blocks, 100 MiB (83 %)."
+    )
     assert found.as_json()["rss"]["change"] == 120 * MIB
-    assert difference(look({LIVE: 140}), look()).sentence.startswith("RSS shrank by 100 MiB; most of it is live heap")
+    assert difference(look({LIVE: 140}), look()).sentence.startswith(
+        "RSS shrank by 100 MiB; most of it is live heap"
+    )
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.json.gz"])
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
 @given(found=LOOKS)
 def test_a_saved_look_reads_back(tmp_path: Path, name: str, found: Explanation) -> None:
-    snapshot.save(found, tmp_path / name)
-    assert snapshot.load(tmp_path / name) == [found]
+    saved_looks.save(found, tmp_path / name)
+    assert saved_looks.load(tmp_path / name) == [found]
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
 def test_a_series_reads_back_without_what_a_kill_cut_off(tmp_path: Path, name: str) -> None:
     looks = [look(taken=1e9 + i) for i in range(3)]
     for i, found in enumerate(looks):
-        snapshot.append(found, tmp_path / name, first=i == 0)
-    assert snapshot.load(tmp_path / name) == looks
+        saved_looks.append(found, tmp_path / name, first=i == 0)
+    assert saved_looks.load(tmp_path / name) == looks
     if name.endswith("l"):
         whole = (tmp_path / name).read_text()
         (tmp_path / name).write_text(whole[:-100])
-        assert snapshot.load(tmp_path / name) == looks[:2]
+        assert saved_looks.load(tmp_path / name) == looks[:2]
 
 
-GOOD = snapshot.document(look())
+GOOD = saved_looks.document(look())
 
 
 @pytest.mark.parametrize(
@@ -83,7 +94,10 @@ GOOD = snapshot.document(look())
         (b"[1, 2]", "is no snapshot"),
         (b"\xff\xfe", "not UTF-8"),
         (b'{"format": "dball', "is no snapshot"),
-        (json.dumps(GOOD | {"version": 99}).encode(), "version 99 of the form; this dballoc reads 1"),
+        (
+            json.dumps(GOOD | {"version": 99}).encode(),
+            "version 99 of the form; this dballoc reads 1",
+        ),
         (json.dumps(GOOD | {"rss": "much"}).encode(), "rss: "),
         (json.dumps({k: v for k, v in GOOD.items() if k != "room"}).encode(), "'room' is missing"),
         (json.dumps(GOOD | {"lines": [{"owner": 1}]}).encode(), "lines.0."),
@@ -92,7 +106,7 @@ GOOD = snapshot.document(look())
 def test_a_bad_file_is_one_line(tmp_path: Path, content: bytes, says: str) -> None:
     (tmp_path / "x").write_bytes(content)
     with pytest.raises(UsageError) as refused:
-        snapshot.load(tmp_path / "x")
+        saved_looks.load(tmp_path / "x")
     assert says in str(refused.value)
     assert str(tmp_path / "x") in str(refused.value)
     assert "\n" not in str(refused.value)
@@ -100,12 +114,12 @@ def test_a_bad_file_is_one_line(tmp_path: Path, content: bytes, says: str) -> No
 
 def test_no_file_and_a_broken_gzip_are_one_line_too(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="No such file"):
-        snapshot.load(tmp_path / "none")
+        saved_looks.load(tmp_path / "none")
     (tmp_path / "x.gz").write_bytes(gzip.compress(json.dumps(GOOD).encode())[:-20])
     with pytest.raises(UsageError, match=r"x\.gz: "):
-        snapshot.load(tmp_path / "x.gz")
+        saved_looks.load(tmp_path / "x.gz")
     with pytest.raises(Failure, match="No such file"):
-        snapshot.save(look(), tmp_path / "none" / "x")
+        saved_looks.save(look(), tmp_path / "none" / "x")
 
 
 @given(LOOKS)
@@ -113,15 +127,22 @@ def test_openmetrics_reads_back(found: Explanation) -> None:
     said = openmetrics.text(found)
     families = {f.name: f for f in text_string_to_metric_families(said)}
     assert said.endswith("# EOF\n")
-    memory = {(s.labels["group"], s.labels["owner"]): s.value for s in families["dballoc_memory_bytes"].samples}
+    memory = {
+        (s.labels["group"], s.labels["owner"]): s.value
+        for s in families["dballoc_memory_bytes"].samples
+    }
     wanted: dict[tuple[str, str], int] = {}
     for line in found.ledger.lines:
-        wanted[line.group, str(line.owner)] = wanted.get((line.group, str(line.owner)), 0) + line.resident
+        wanted[line.group, str(line.owner)] = (
+            wanted.get((line.group, str(line.owner)), 0) + line.resident
+        )
     assert memory == wanted
     assert families["dballoc_memory_bytes"].unit == "bytes"
     [rss], [rest] = (families[name].samples for name in ("dballoc_rss_bytes", "dballoc_rest_bytes"))
     assert sum(memory.values()) + rest.value == rss.value == found.ledger.rss
-    assert {s.labels["key"] for s in families["dballoc_verdict"].samples} == {v.key for v in found.verdicts}
+    assert {s.labels["key"] for s in families["dballoc_verdict"].samples} == {
+        v.key for v in found.verdicts
+    }
 
 
 def test_a_page_is_self_contained_and_says_what_the_look_says() -> None:
@@ -134,9 +155,13 @@ def test_a_page_is_self_contained_and_says_what_the_look_says() -> None:
     # Vega's code has addresses in its strings, of its own documentation.
     ours = re.sub(r"(?s)<script>.*?</script>", "", text)
     assert not re.search(r"(?:src|href)=[\"'](?!data:|#)", ours)
-    data = json.loads(re.search(r'(?s)<script type="application/json" id="data">(.*?)</script>', text)[1])  # type: ignore[index]
+    data = json.loads(
+        re.search(r'(?s)<script type="application/json" id="data">(.*?)</script>', text)[1]
+    )  # type: ignore[index]
     assert set(data["figures"]) == {"series", "waterfall", "treemap", "bounds"}
-    assert set(json.loads(re.search(r'id="data">(.*?)</script>', page.render(series[:1]))[1])["figures"]) == {
+    assert set(
+        json.loads(re.search(r'id="data">(.*?)</script>', page.render(series[:1]))[1])["figures"]
+    ) == {
         "waterfall",
         "treemap",
         "bounds",
@@ -146,14 +171,18 @@ def test_a_page_is_self_contained_and_says_what_the_look_says() -> None:
 def test_a_waterfall_ends_where_rss_does() -> None:
     text = page.render([look(rest=-5 * MIB)])
     found = json.loads(re.search(r'id="data">(.*?)</script>', text)[1])["figures"]["waterfall"]  # type: ignore[index]
-    rows = next(iter(found["datasets"].values())) if "datasets" in found else found["data"]["values"]
+    rows = (
+        next(iter(found["datasets"].values())) if "datasets" in found else found["data"]["values"]
+    )
     *steps, whole = rows
     assert [b["from"] for b in steps[1:]] == [a["to"] for a in steps[:-1]]
     assert steps[-1]["owner"] == "rest"
     assert steps[-1]["to"] == pytest.approx(whole["to"])
 
 
-@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=300), st.integers(20, 200), st.integers(2, 12))
+@given(
+    st.lists(st.floats(0, 1e6), min_size=1, max_size=300), st.integers(20, 200), st.integers(2, 12)
+)
 def test_a_plot_has_its_size_and_its_ends(values: list[float], width: int, height: int) -> None:
     lines = plot([float(i) for i in range(len(values))], values, width, height, "MiB")
     assert len(lines) == height + 1
@@ -173,7 +202,9 @@ def test_a_long_watch_keeps_few_looks_and_its_ends() -> None:
     assert [e.taken for e in thinned(looks, 8)] == [0, 2, 4, 6, 8]
 
 
-def test_what_the_function_takes_in_the_server_counts_in_the_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_function_takes_in_the_server_counts_in_the_pace(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Its threads may wait for it, whatever CPU we take ourselves."""
     monkeypatch.setattr(explanation, "explain", lambda *_, **__: replace(look(), within=3.0))
     waited: list[float] = []

@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from dballoc.errors import Failure, UsageError
-from dballoc.fetch import archive, run, stock
-from dballoc.fetch.stock import Kept
+from dballoc.fetch import fetch_one, private_store
+from dballoc.fetch.clients import archive
+from dballoc.fetch.private_store import Kept
 
 SERVER = 'int printf(const char *, ...); int main(void) {{ printf("mysqld  Ver {} for Linux on x86_64 (Ours)\\n"); return 0; }}'
 
@@ -51,7 +52,9 @@ def tarball(tmp_path: Path, c_library: Callable[[str, str], Path]) -> Path:
 
 @dataclass
 class Web:
-    """``url`` serves ``content``; ``cut``: of the next replies each breaks off after so many bytes."""
+    """``url`` serves ``content``; ``cut``: of the next replies each breaks off after so
+    many bytes.
+    """
 
     url: str
     content: bytes
@@ -89,8 +92,10 @@ def sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def fetch(at: str | Path, digest: str | None = None, name: str = "jemalloc", version: str = "9.9") -> tuple[Kept, bool]:
-    return run.fetch(archive.source(name, version, str(at), digest), quiet)
+def fetch(
+    at: str | Path, digest: str | None = None, name: str = "jemalloc", version: str = "9.9"
+) -> tuple[Kept, bool]:
+    return fetch_one.fetch(archive.source(name, version, str(at), digest), quiet)
 
 
 def test_a_url_comes_into_the_store_once(store: Path, web: Web) -> None:
@@ -99,7 +104,12 @@ def test_a_url_comes_into_the_store_once(store: Path, web: Web) -> None:
     assert (kept.reference, kept.version) == ("jemalloc@9.9", "9.9")
     assert [p.name for p in kept.libraries] == ["libjemalloc.so.2"]
     assert kept.manifest["files"] == [
-        {"name": "jemalloc-9.9.tar.gz", "bytes": len(web.content), "sha256": sha256(web.content), "from": web.url}
+        {
+            "name": "jemalloc-9.9.tar.gz",
+            "bytes": len(web.content),
+            "sha256": sha256(web.content),
+            "from": web.url,
+        }
     ]
     again, fetched = fetch(web.url, sha256(web.content))
     assert (again.place, fetched) == (kept.place, False)
@@ -108,18 +118,24 @@ def test_a_url_comes_into_the_store_once(store: Path, web: Web) -> None:
 
 def test_a_download_that_broke_goes_on_where_it_stopped(store: Path, web: Web) -> None:
     web.cut = [70_000]
-    with pytest.raises(Failure, match=r"the connection broke after 0\.1 of 0\.2 MB; the next try goes on from there"):
+    with pytest.raises(
+        Failure,
+        match=r"the connection broke after 0\.1 of 0\.2 MB; the next try goes on from there",
+    ):
         fetch(web.url, sha256(web.content))
-    assert stock.kept() == []
+    assert private_store.kept() == []
     kept, _ = fetch(web.url, sha256(web.content))
     assert web.ranges == [None, "bytes=70000-"]
     assert kept.manifest["files"][0]["sha256"] == sha256(web.content)
 
 
 def test_a_wrong_hash_leaves_nothing(store: Path, web: Web) -> None:
-    with pytest.raises(Failure, match=rf"has the sha256 {sha256(web.content)}, not {'0' * 64}: .*; nothing was kept"):
+    with pytest.raises(
+        Failure,
+        match=rf"has the sha256 {sha256(web.content)}, not {'0' * 64}: .*; nothing was kept",
+    ):
         fetch(web.url, "0" * 64)
-    assert stock.kept() == []
+    assert private_store.kept() == []
     assert [p for p in store.rglob("*") if p.is_file() and p.name != ".lock"] == []
 
 
@@ -143,19 +159,26 @@ def test_a_server_that_is_not_there(store: Path) -> None:
 
 def test_an_archive_that_is_broken(store: Path, tarball: Path) -> None:
     tarball.write_bytes(tarball.read_bytes()[:5000])
-    with pytest.raises(Failure, match=r"jemalloc@9\.9: jemalloc-9\.9\.tar\.gz cannot be unpacked: "):
+    with pytest.raises(
+        Failure, match=r"jemalloc@9\.9: jemalloc-9\.9\.tar\.gz cannot be unpacked: "
+    ):
         fetch(tarball)
     assert not list(store.glob("jemalloc@*")) + list(store.glob(".partial/*"))
 
 
 def test_an_archive_without_the_library(store: Path, tarball: Path) -> None:
-    with pytest.raises(Failure, match=r"mimalloc@9\.9: no libmimalloc\.so\.3 or libmimalloc\.so\.2 in what was fetched"):
+    with pytest.raises(
+        Failure,
+        match=r"mimalloc@9\.9: no libmimalloc\.so\.3 or libmimalloc\.so\.2 in what was fetched",
+    ):
         fetch(tarball, name="mimalloc")
 
 
 @pytest.fixture
 def server_zip(tmp_path: Path) -> Callable[[str], Path]:
-    """A zip with a program in it that says it is that version of mysqld, without modes, as jars have it."""
+    """A zip with a program in it that says it is that version of mysqld, without modes, as jars
+    have it.
+    """
 
     def make(version: str) -> Path:
         source, program = tmp_path / "server.c", tmp_path / "mysqld"
@@ -170,29 +193,43 @@ def server_zip(tmp_path: Path) -> Callable[[str], Path]:
     return make
 
 
-def test_a_server_lies_at_the_root_whatever_is_above_it(store: Path, server_zip: Callable[[str], Path]) -> None:
+def test_a_server_lies_at_the_root_whatever_is_above_it(
+    store: Path, server_zip: Callable[[str], Path]
+) -> None:
     kept, _ = fetch(server_zip("8.4.3"), name="mysql", version="8.4")
     assert kept.version == "8.4.3"
     assert (kept.root / "bin/mysqld").exists()
     assert (kept.root / "share/english/errmsg.sys").exists()
 
 
-def test_a_server_that_does_not_run_is_not_kept(store: Path, server_zip: Callable[[str], Path]) -> None:
+def test_a_server_that_does_not_run_is_not_kept(
+    store: Path, server_zip: Callable[[str], Path]
+) -> None:
     with pytest.raises(Failure, match=r"mysql@8\.4: its server does not run here"):
         fetch(server_zip("no version"), name="mysql", version="8.4")
-    assert not stock.kept()
+    assert not private_store.kept()
 
 
 @pytest.mark.parametrize(
     ("at", "digest", "message"),
     [
-        ("http://h.example/a.tar.gz", None, "give its hash, as its publisher states it: --sha256 HASH"),
+        (
+            "http://h.example/a.tar.gz",
+            None,
+            "give its hash, as its publisher states it: --sha256 HASH",
+        ),
         ("http://h.example/a.rpm", "0" * 64, "not an archive that dballoc can unpack"),
-        ("http://h.example/a.tar.gz", "abc", "--sha256 abc: not a SHA-256; that has 64 hexadecimal digits"),
+        (
+            "http://h.example/a.tar.gz",
+            "abc",
+            "--sha256 abc: not a SHA-256; that has 64 hexadecimal digits",
+        ),
         ("/nowhere/a.tar.gz", None, "--from /nowhere/a.tar.gz: No such file or directory"),
     ],
 )
-def test_what_is_refused_before_anything_is_done(store: Path, at: str, digest: str | None, message: str) -> None:
+def test_what_is_refused_before_anything_is_done(
+    store: Path, at: str, digest: str | None, message: str
+) -> None:
     with pytest.raises(UsageError) as caught:
         fetch(at, digest)
     assert message in str(caught.value)
@@ -200,24 +237,30 @@ def test_what_is_refused_before_anything_is_done(store: Path, at: str, digest: s
 
 
 def test_no_room(store: Path, tarball: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run.places, "free_bytes", lambda path: 1000)
-    with pytest.raises(UsageError, match=r"about 1 MB of disk needed to fetch jemalloc@9\.9, 0 MB free; make room, or set"):
+    monkeypatch.setattr(fetch_one.directories, "free_bytes", lambda path: 1000)
+    with pytest.raises(
+        UsageError,
+        match=r"about 1 MB of disk needed to fetch jemalloc@9\.9, 0 MB free; make room, or set",
+    ):
         fetch(tarball)
-    assert stock.kept() == []
+    assert private_store.kept() == []
 
 
 def test_a_directory_that_was_never_finished_counts_for_nothing(store: Path, tarball: Path) -> None:
     (store / "jemalloc@9.9/lib").mkdir(parents=True)
-    assert stock.find("jemalloc", None) is None
+    assert private_store.find("jemalloc", None) is None
     kept, fetched = fetch(tarball)
     assert fetched
     shutil.rmtree(kept.place)
-    assert stock.kept() == []
+    assert private_store.kept() == []
 
 
 def test_two_at_once_are_one_after_the_other(store: Path, web: Web) -> None:
     done: list[bool] = []
-    both = [threading.Thread(target=lambda: done.append(fetch(web.url, sha256(web.content))[1])) for _ in range(2)]
+    both = [
+        threading.Thread(target=lambda: done.append(fetch(web.url, sha256(web.content))[1]))
+        for _ in range(2)
+    ]
     for each in both:
         each.start()
     for each in both:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from dballoc.errors import UsageError
-from dballoc.fetch import debian
+from dballoc.fetch.clients import debian_apt
 
 DEB822 = """Types: deb
 # a comment with URIs: in it
@@ -26,30 +26,45 @@ Components: main
     [
         (DEB822, ["http://mirror.example/debian"]),
         ("deb http://a.example/debian trixie main contrib\n", ["http://a.example/debian"]),
-        ("deb [signed-by=/k.gpg arch=amd64] https://b.example/d sid main\n", ["https://b.example/d"]),
+        (
+            "deb [signed-by=/k.gpg arch=amd64] https://b.example/d sid main\n",
+            ["https://b.example/d"],
+        ),
         ("deb cdrom:[Debian 12]/ bookworm main\n", []),
-        ("# deb http://a.example/debian trixie main\ndeb-src http://a.example/debian trixie main\n", []),
+        (
+            "# deb http://a.example/debian trixie main\ndeb-src http://a.example/debian trixie main\n",
+            [],
+        ),
         ("deb http://security.example/debian-security trixie-security main\n", []),
-        ("deb https://other.example/apt bookworm stable\n", []),  # another's, with components of its own
+        (
+            "deb https://other.example/apt bookworm stable\n",
+            [],
+        ),  # another's, with components of its own
         ("deb http://archive.example/ubuntu noble main universe\n", []),
-        ("Types: deb\nURIs: http://c.example/debian\nSuites: trixie\nComponents: main\nEnabled: no\n", []),
+        (
+            "Types: deb\nURIs: http://c.example/debian\nSuites: trixie\nComponents: main\nEnabled: no\n",
+            [],
+        ),
         ("", []),
     ],
 )
 def test_the_mirror_is_the_one_of_apts_own_sources(text: str, found: list[str]) -> None:
-    assert debian.mirrors(text) == found
+    assert debian_apt.mirrors(text) == found
 
 
 def test_the_mirror_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(debian.MIRROR, "http://mine.example/debian")
-    assert debian.mirror() == "http://mine.example/debian"
+    monkeypatch.setenv(debian_apt.MIRROR, "http://mine.example/debian")
+    assert debian_apt.mirror() == "http://mine.example/debian"
 
 
 def test_no_mirror_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(debian.MIRROR, raising=False)
-    monkeypatch.setattr(debian, "mirrors", lambda text: [])
-    with pytest.raises(UsageError, match="no mirror of Debian in apt's sources; name one: DBALLOC_DEBIAN_MIRROR=URL"):
-        debian.mirror()
+    monkeypatch.delenv(debian_apt.MIRROR, raising=False)
+    monkeypatch.setattr(debian_apt, "mirrors", lambda text: [])
+    with pytest.raises(
+        UsageError,
+        match="no mirror of Debian in apt's sources; name one: DBALLOC_DEBIAN_MIRROR=URL",
+    ):
+        debian_apt.mirror()
 
 
 DUMP = """APT "";
@@ -61,7 +76,9 @@ Dir::State "var/lib/apt";
 
 
 def test_of_the_machines_configuration_only_the_way_to_the_mirrors_is_taken() -> None:
-    text = debian.configuration(DUMP, Path("/s/apt"), Path("/s/sources.list"), Path("/s/archives"))
+    text = debian_apt.configuration(
+        DUMP, Path("/s/apt"), Path("/s/sources.list"), Path("/s/archives")
+    )
     lines = text.splitlines()
     assert 'Acquire::http::Proxy "http://proxy.example:3128";' in lines
     assert "Post-Invoke" not in text
@@ -77,10 +94,11 @@ URIS = """Reading package lists...
 
 
 def test_what_apt_would_download() -> None:
-    found = debian.parse_uris(URIS)
+    found = debian_apt.parse_uris(URIS)
     assert [(name, size) for _, name, size in found] == [
-        ("libjemalloc2_5.2.1-3_amd64.deb", 265668), ("mariadb-server-core_1%3a11.8.6-1_amd64.deb", 9),
-    ]  # fmt: skip
+        ("libjemalloc2_5.2.1-3_amd64.deb", 265668),
+        ("mariadb-server-core_1%3a11.8.6-1_amd64.deb", 9),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -94,8 +112,8 @@ def test_what_apt_would_download() -> None:
     ],
 )
 def test_the_upstreams_version(file: str, package: str, version: str) -> None:
-    assert debian.upstream([Path("/a/other_1_all.deb"), Path("/a") / file], package) == version
+    assert debian_apt.upstream([Path("/a/other_1_all.deb"), Path("/a") / file], package) == version
 
 
 def test_the_version_of_a_source_package() -> None:
-    assert debian.upstream([Path("musl_1.2.5-3.dsc")], "musl") == "1.2.5"
+    assert debian_apt.upstream([Path("musl_1.2.5-3.dsc")], "musl") == "1.2.5"

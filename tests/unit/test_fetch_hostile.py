@@ -1,4 +1,6 @@
-"""Archives that somebody has made to harm: nothing is written outside their tree, and nothing but files, directories and links."""
+"""Archives that somebody has made to harm: nothing is written outside their tree, and nothing but
+files, directories and links.
+"""
 
 import bz2
 import gzip
@@ -19,7 +21,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from dballoc.errors import Failure, UsageError
-from dballoc.fetch import archive, members, run, stock, tree
+from dballoc.fetch import fetch_one, private_store
+from dballoc.fetch.clients import archive
+from dballoc.fetch.unpack import archive_members, archive_tree
 
 Make = Callable[[tarfile.TarFile], None]
 LIBRARY = "jemalloc/lib/libjemalloc.so.2"
@@ -46,8 +50,12 @@ def library(c_library: Callable[[str, str], Path]) -> Path:
 
 
 def entry(
-    name: str, kind: bytes = tarfile.REGTYPE, content: bytes = b"", link: str = "", mode: int = 0o644
-) -> tuple[tarfile.TarInfo, bytes]:  # fmt: skip
+    name: str,
+    kind: bytes = tarfile.REGTYPE,
+    content: bytes = b"",
+    link: str = "",
+    mode: int = 0o644,
+) -> tuple[tarfile.TarInfo, bytes]:
     info = tarfile.TarInfo(name)
     info.type, info.size, info.linkname, info.mode = kind, len(content), link, mode
     return info, content
@@ -79,25 +87,33 @@ def everything(below: Path) -> dict[str, tuple[int, bytes | str]]:
     found: dict[str, tuple[int, bytes | str]] = {}
     for path in sorted(below.rglob("*")):
         mode = path.lstat().st_mode
-        content = os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() else b""
+        content = (
+            os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() else b""
+        )
         found[str(path.relative_to(below))] = (mode, content)
     return found
 
 
 def outcome(place: Path, path: Path) -> str:
-    """Fetch it; the failure's line, or nothing. Whatever it is: nothing outside, nothing in the store but what may be there."""
+    """Fetch it; the failure's line, or nothing. Whatever it is: nothing outside, nothing in the
+    store but what may be there.
+    """
     outside = everything(place / "outside")
     line = ""
     try:
-        kept, _ = run.fetch(archive.source("jemalloc", "9.9", str(path), None), quiet)
+        kept, _ = fetch_one.fetch(archive.source("jemalloc", "9.9", str(path), None), quiet)
     except (Failure, UsageError) as error:
         line = str(error)
     else:
         assert_harmless(kept.place)
     if line:
         assert line.isprintable(), "one line, with nothing in it that a terminal obeys"
-        assert not stock.kept()
-        left = [p for p in (place / "store").rglob("*") if p.name not in (".lock", ".partial", "downloads") and p.is_file()]
+        assert not private_store.kept()
+        left = [
+            p
+            for p in (place / "store").rglob("*")
+            if p.name not in (".lock", ".partial", "downloads") and p.is_file()
+        ]
         assert left == []
     assert everything(place / "outside") == outside
     assert {p.name for p in place.iterdir()} <= {"outside", "store", path.name}
@@ -119,11 +135,16 @@ def assert_harmless(root: Path) -> None:
 
 
 DEEP = "p/p/p/p/p/p/p/p"
-# Links (name, where to) and then a file. UP is as many ../ as reach what is beside the store, from wherever it is unpacked.
+# Links (name, where to) and then a file. UP is as many ../ as reach what is beside the store, from
+# wherever it is unpacked.
 OUT = {
     "file through a link": (("d", "UPoutside"), "d/file"),
     "file through an absolute link": (("d", "/OUTSIDE"), "d/file"),
-    "link within a link": ((f"{DEEP}/top", "../../../../../../../.."), ("a", f"{DEEP}/top/UPoutside"), "a/file"),
+    "link within a link": (
+        (f"{DEEP}/top", "../../../../../../../.."),
+        ("a", f"{DEEP}/top/UPoutside"),
+        "a/file",
+    ),
     "links one behind another": (("up", "x/.."), ("x", "."), ("top", "up/UP"), "top/outside/file"),
     "overwritten link": (("link", "UPoutside/file"), "link"),
 }
@@ -144,13 +165,20 @@ def test_no_file_is_written_outside(place: Path, library: Path, kind: str, trick
                 aim = part[1].replace("/OUTSIDE", str(place / "outside")).replace("UP", "../" * up)
                 tars.append(entry(part[0], tarfile.SYMTYPE, link=aim))
                 zips.append((part[0], aim.encode(), stat.S_IFLNK | 0o777))
-        outcome(place, tar(path, *tars, library=library) if kind == "tar" else zipped(path, *zips, library=library))
+        outcome(
+            place,
+            tar(path, *tars, library=library)
+            if kind == "tar"
+            else zipped(path, *zips, library=library),
+        )
         shutil.rmtree(place / "store")
 
 
 def test_a_library_that_is_a_link_to_elsewhere_is_none(place: Path) -> None:
     """Else the file behind it would be copied into the store, readable for everybody."""
-    for number, aim in enumerate(("../../../../outside/file", "../" * 20 + str(place).lstrip("/") + "/outside/file")):
+    for number, aim in enumerate(
+        ("../../../../outside/file", "../" * 20 + str(place).lstrip("/") + "/outside/file")
+    ):
         path = tar(place / f"x{number}.tar.gz", entry(LIBRARY, tarfile.SYMTYPE, link=aim))
         assert "no libjemalloc.so.2 in what was fetched" in outcome(place, path)
         path.unlink()
@@ -158,25 +186,33 @@ def test_a_library_that_is_a_link_to_elsewhere_is_none(place: Path) -> None:
 
 def test_links_that_stay_inside_are_kept(place: Path, library: Path) -> None:
     path = tar(
-        place / "x.tar.gz", entry("jemalloc/lib/a", tarfile.SYMTYPE, link="../b/../lib/./libjemalloc.so.2"),
-        entry("jemalloc/b", tarfile.DIRTYPE), entry("out", tarfile.SYMTYPE, link="/etc/passwd"), entry("loop", tarfile.SYMTYPE, link="loop"),
+        place / "x.tar.gz",
+        entry("jemalloc/lib/a", tarfile.SYMTYPE, link="../b/../lib/./libjemalloc.so.2"),
+        entry("jemalloc/b", tarfile.DIRTYPE),
+        entry("out", tarfile.SYMTYPE, link="/etc/passwd"),
+        entry("loop", tarfile.SYMTYPE, link="loop"),
         library=library,
-    )  # fmt: skip
-    members.unpack(path, place / "t")
+    )
+    archive_members.unpack(path, place / "t")
     assert (place / "t/jemalloc/lib/a").resolve() == place / "t" / LIBRARY
     assert not os.path.lexists(place / "t/out")
     assert not os.path.lexists(place / "t/loop")
-    tree.check(place / "t")
+    archive_tree.check(place / "t")
 
 
 @pytest.mark.parametrize("mode", [0o4755, 0o2755, 0o1755, 0o7777, 0o0777, 0o0000])
 def test_no_bits_of_a_mode_are_kept(place: Path, library: Path, mode: int) -> None:
-    path = tar(place / "x.tar.gz", entry("jemalloc/d", tarfile.DIRTYPE, mode=mode), entry("jemalloc/lib/su", content=b"x", mode=mode), library=library)  # fmt: skip
-    members.unpack(path, place / "t")
+    path = tar(
+        place / "x.tar.gz",
+        entry("jemalloc/d", tarfile.DIRTYPE, mode=mode),
+        entry("jemalloc/lib/su", content=b"x", mode=mode),
+        library=library,
+    )
+    archive_members.unpack(path, place / "t")
     assert stat.S_IMODE((place / "t/jemalloc/lib/su").lstat().st_mode) & 0o7022 == 0
     assert stat.S_IMODE((place / "t/jemalloc/d").lstat().st_mode) & 0o7022 == 0
     other = zipped(place / "x.zip", ("jemalloc/su", b"x", stat.S_IFREG | mode))
-    members.unpack(other, place / "z")
+    archive_members.unpack(other, place / "z")
     assert stat.S_IMODE((place / "z/jemalloc/su").lstat().st_mode) & 0o7022 == 0
     other.unlink()
     shutil.rmtree(place / "t"), shutil.rmtree(place / "z")
@@ -193,11 +229,20 @@ def test_no_bits_of_a_mode_are_kept(place: Path, library: Path, mode: int) -> No
         (entry("x/pipe", tarfile.FIFOTYPE), "x/pipe is neither file nor directory nor link"),
         (entry("x/what", b"Z"), "x/what is neither file nor directory nor link"),
         (entry("x/hard", tarfile.LNKTYPE, link="/etc/passwd"), "/etc/passwd is an absolute path"),
-        (entry("x/hard", tarfile.LNKTYPE, link="../../outside/file"), "../../outside/file leads out of the archive"),
-        (entry("x/hard", tarfile.LNKTYPE, link="x/later"), "x/hard is a hard link to what is no file of the archive before it"),
+        (
+            entry("x/hard", tarfile.LNKTYPE, link="../../outside/file"),
+            "../../outside/file leads out of the archive",
+        ),
+        (
+            entry("x/hard", tarfile.LNKTYPE, link="x/later"),
+            "x/hard is a hard link to what is no file of the archive before it",
+        ),
         (entry("/x/abs", content=b"x"), "/x/abs is an absolute path"),
         (entry("x/../../up", content=b"x"), "x/../../up leads out of the archive"),
-        (entry("jemalloc/lib", content=b"x"), "jemalloc/lib is there twice, once as something else"),
+        (
+            entry("jemalloc/lib", content=b"x"),
+            "jemalloc/lib is there twice, once as something else",
+        ),
         (entry(f"{LIBRARY}/x", content=b"x"), f"{LIBRARY}/x lies below what is no directory"),
         (entry("x/\x1b[31mred", content=b"x"), r"a member called 'x/\x1b[31mred'"),
         (entry("x/\u202ecod", content=b"x"), r"a member called 'x/\u202ecod'"),
@@ -207,7 +252,9 @@ def test_no_bits_of_a_mode_are_kept(place: Path, library: Path, mode: int) -> No
         (entry("y/" * 150 + "z", content=b"x"), "a path as long as y/y/"),
     ],
 )
-def test_what_no_archive_needs_is_refused(place: Path, library: Path, kind: tuple[tarfile.TarInfo, bytes], words: str) -> None:
+def test_what_no_archive_needs_is_refused(
+    place: Path, library: Path, kind: tuple[tarfile.TarInfo, bytes], words: str
+) -> None:
     line = outcome(place, tar(place / "x.tar.gz", kind, library=library))
     assert line.startswith(f"jemalloc@9.9: x.tar.gz cannot be unpacked: {words}"), line
 
@@ -223,7 +270,9 @@ def test_what_no_archive_needs_is_refused(place: Path, library: Path, kind: tupl
         (f"{LIBRARY}/x", 0o644, f"{LIBRARY}/x lies below what is no directory"),
     ],
 )
-def test_what_no_zip_needs_is_refused(place: Path, library: Path, name: str, mode: int, words: str) -> None:
+def test_what_no_zip_needs_is_refused(
+    place: Path, library: Path, name: str, mode: int, words: str
+) -> None:
     line = outcome(place, zipped(place / "x.zip", (name, b"x", mode), library=library))
     assert line == f"jemalloc@9.9: x.zip cannot be unpacked: {words}"
 
@@ -259,8 +308,8 @@ def used(below: Path) -> int:
 def test_a_bomb_of_a_declared_size_writes_nothing(place: Path, ten_gigabytes: Path) -> None:
     path = place / "bomb.tar.gz"
     path.symlink_to(ten_gigabytes)
-    with pytest.raises(tree.Refused, match=r"it would expand to more than [\d,]+ MB"):
-        members.unpack(path, place / "t")
+    with pytest.raises(archive_tree.Refused, match=r"it would expand to more than [\d,]+ MB"):
+        archive_members.unpack(path, place / "t")
     assert used(place / "t") < 10**6
 
 
@@ -275,7 +324,11 @@ def test_a_bomb_that_is_not_declared_stops(place: Path, form: str) -> None:
         with tarfile.open(path, "w:gz", format=tarfile.PAX_FORMAT) as made:
             for n in range(1000):
                 info = entry(f"f{n}")[0]
-                info.pax_headers = {"comment": "x" * 15_000, "path": "p" * 200 + "/" + "q" * 200 + f"/{n}", "size": str(2**20)}
+                info.pax_headers = {
+                    "comment": "x" * 15_000,
+                    "path": "p" * 200 + "/" + "q" * 200 + f"/{n}",
+                    "size": str(2**20),
+                }
                 made.addfile(info, io.BytesIO(content))
     else:
         zipped(path, *((f"f{n}", content, 0o644) for n in range(100)))
@@ -287,9 +340,9 @@ def test_a_bomb_that_is_not_declared_stops(place: Path, form: str) -> None:
             raw[at + 42 : at + 46] = bytes(4)
             at = raw.find(b"PK\x01\x02", at + 46)
         path.write_bytes(raw)
-    with pytest.raises(tree.Refused):
-        members.unpack(path, place / "t")
-    assert used(place / "t") <= tree.FLOOR + 2**22
+    with pytest.raises(archive_tree.Refused):
+        archive_members.unpack(path, place / "t")
+    assert used(place / "t") <= archive_tree.FLOOR + 2**22
 
 
 def test_a_zip_that_says_less_than_it_has(place: Path) -> None:
@@ -299,22 +352,22 @@ def test_a_zip_that_says_less_than_it_has(place: Path) -> None:
         at = raw.find(signature)
         raw[at + offset : at + offset + 4] = (1000).to_bytes(4, "little")
     path.write_bytes(raw)
-    with pytest.raises(tree.Refused, match="CRC"):
-        members.unpack(path, place / "t")
+    with pytest.raises(archive_tree.Refused, match="CRC"):
+        archive_members.unpack(path, place / "t")
     assert used(place / "t") < 2**20
 
 
 def test_a_million_members(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer are taken here, so that it does not take a minute."""
-    monkeypatch.setattr(tree, "MEMBERS", 10_000)
+    monkeypatch.setattr(archive_tree, "MEMBERS", 10_000)
     path = place / "x.tar.gz"
     block = b"".join(entry(f"d/{n}", tarfile.DIRTYPE)[0].tobuf() for n in range(1000))
     with gzip.open(path, "wb", 1) as file:
         for _ in range(1000):
             file.write(block)
     tracemalloc.start()
-    with pytest.raises(tree.Refused, match=r"it has more than 10,000 members"):
-        members.unpack(path, place / "t")
+    with pytest.raises(archive_tree.Refused, match=r"it has more than 10,000 members"):
+        archive_members.unpack(path, place / "t")
     assert tracemalloc.get_traced_memory()[1] < 10 * 2**20
     assert len(list((place / "t/d").iterdir())) <= 10_000
     tracemalloc.stop()
@@ -330,14 +383,21 @@ def test_a_zip_of_a_million_members(place: Path) -> None:
     raw[end + 12 : end + 16] = len(directory).to_bytes(4, "little")
     path.write_bytes(bytes(raw[:start]) + directory + bytes(raw[end:]))
     tracemalloc.start()
-    with pytest.raises(tree.Refused, match="too many members"):
-        members.unpack(path, place / "t")
+    with pytest.raises(archive_tree.Refused, match="too many members"):
+        archive_members.unpack(path, place / "t")
     assert tracemalloc.get_traced_memory()[1] < 50 * 2**20
     tracemalloc.stop()
 
 
 @pytest.mark.parametrize(
-    "kind", [tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_SPARSE]
+    "kind",
+    [
+        tarfile.GNUTYPE_LONGNAME,
+        tarfile.GNUTYPE_LONGLINK,
+        tarfile.XHDTYPE,
+        tarfile.XGLTYPE,
+        tarfile.GNUTYPE_SPARSE,
+    ],
 )
 def test_a_header_that_would_fill_the_memory(place: Path, kind: bytes) -> None:
     path = place / "x.tar.gz"
@@ -346,21 +406,29 @@ def test_a_header_that_would_fill_the_memory(place: Path, kind: bytes) -> None:
     with gzip.open(path, "wb", 1) as file:
         file.write(info.tobuf() + bytes(2**26))
     tracemalloc.start()
-    with pytest.raises(tree.Refused):
-        members.unpack(path, place / "t")
+    with pytest.raises(archive_tree.Refused):
+        archive_members.unpack(path, place / "t")
     assert tracemalloc.get_traced_memory()[1] < 2**20
     tracemalloc.stop()
 
 
 def test_an_xz_that_wants_gigabytes_of_memory(place: Path) -> None:
     path = place / "x.tar.xz"
-    filters = [{"id": lzma.FILTER_LZMA2, "dict_size": 1536 * 2**20 - 1, "mode": lzma.MODE_FAST, "mf": lzma.MF_HC3, "depth": 1}]
+    filters = [
+        {
+            "id": lzma.FILTER_LZMA2,
+            "dict_size": 1536 * 2**20 - 1,
+            "mode": lzma.MODE_FAST,
+            "mf": lzma.MF_HC3,
+            "depth": 1,
+        }
+    ]
     try:
         path.write_bytes(lzma.compress(bytes(2**10), lzma.FORMAT_XZ, filters=filters))
     except MemoryError:
         pytest.skip("no memory here to make one")
-    with pytest.raises(tree.Refused, match=r"[Mm]emory"):
-        members.unpack(path, place / "t")
+    with pytest.raises(archive_tree.Refused, match=r"[Mm]emory"):
+        archive_members.unpack(path, place / "t")
 
 
 def compressed(data: bytes, form: str) -> bytes:
@@ -370,7 +438,9 @@ def compressed(data: bytes, form: str) -> bytes:
 
 
 @pytest.mark.parametrize("form", ["gz", "xz", "bz2", "zst"])
-def test_every_compression_is_read_and_its_breaks_are_one_line(place: Path, library: Path, form: str) -> None:
+def test_every_compression_is_read_and_its_breaks_are_one_line(
+    place: Path, library: Path, form: str
+) -> None:
     if form == "zst" and shutil.which("zstd") is None:
         pytest.skip("needs zstd")
     plain = io.BytesIO()
@@ -379,7 +449,12 @@ def test_every_compression_is_read_and_its_breaks_are_one_line(place: Path, libr
         made.addfile(*((i := entry("ballast", content=os.urandom(300_000)))[0], io.BytesIO(i[1])))
     packed = compressed(plain.getvalue(), form)
     path = place / f"x.tar.{form}"
-    for broken in (packed[: len(packed) // 2], b"nonsense" * 100, b"", packed[:200] + bytes(100) + packed[300:]):
+    for broken in (
+        packed[: len(packed) // 2],
+        b"nonsense" * 100,
+        b"",
+        packed[:200] + bytes(100) + packed[300:],
+    ):
         path.write_bytes(broken)
         assert outcome(place, path).startswith(f"jemalloc@9.9: x.tar.{form} cannot be unpacked: ")
     path.write_bytes(packed)
@@ -399,14 +474,23 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Callable[[Pat
             "Package: x\nVersion: 1\nArchitecture: all\nMaintainer: x <x@x>\nDescription: x\n"
         )
         fill(home / "t")
-        subprocess.run(["dpkg-deb", "--build", "--root-owner-group", "t", "x.deb"], cwd=home, check=True, capture_output=True)
+        subprocess.run(
+            ["dpkg-deb", "--build", "--root-owner-group", "t", "x.deb"],
+            cwd=home,
+            check=True,
+            capture_output=True,
+        )
         return home / "x.deb"
 
     return make
 
 
-def test_a_package(place: Path, library: Path, package: Callable[[Callable[[Path], None]], Path]) -> None:
-    """Absolute links are meant within it; its set-user-ID program is a program; what another one's links say does not lead out."""
+def test_a_package(
+    place: Path, library: Path, package: Callable[[Callable[[Path], None]], Path]
+) -> None:
+    """Absolute links are meant within it; its set-user-ID program is a program; what another one's
+    links say does not lead out.
+    """
 
     def first(top: Path) -> None:
         (top / "usr/lib").mkdir(parents=True)
@@ -425,12 +509,14 @@ def test_a_package(place: Path, library: Path, package: Callable[[Callable[[Path
 
     outside = everything(place / "outside")
     for fill in (first, second):
-        members.unpack(package(fill), place / "t")
+        archive_members.unpack(package(fill), place / "t")
     assert everything(place / "outside") == outside
-    tree.settle(place / "t")
+    archive_tree.settle(place / "t")
     assert_harmless(place / "t")
     assert (place / "t/absolute").resolve() == place / "t/usr/lib/libjemalloc.so.2"
-    assert (place / "t/usr/lib/more").exists(), "a link of the first package that stays inside leads the second's file"
+    assert (place / "t/usr/lib/more").exists(), (
+        "a link of the first package that stays inside leads the second's file"
+    )
     shutil.rmtree(place / "t")
     shutil.copy(package(first), place / "x.deb")
     assert outcome(place, place / "x.deb") == ""
@@ -440,30 +526,41 @@ def test_a_package(place: Path, library: Path, package: Callable[[Callable[[Path
 def bad_trees(place: Path) -> dict[str, Callable[[Path], object]]:
     return {
         "pipe is neither file": lambda top: os.mkfifo(top / "pipe"),
-        "hard is a hard link to a file elsewhere": lambda top: os.link(place / "outside/file", top / "hard"),
+        "hard is a hard link to a file elsewhere": lambda top: os.link(
+            place / "outside/file", top / "hard"
+        ),
         "up is a link that leads out": lambda top: (top / "up").symlink_to("../outside"),
         "absolute is a link that leads out": lambda top: (top / "absolute").symlink_to(str(top)),
-        "b is a link that leads out": lambda top: ((top / "a").symlink_to("."), (top / "b").symlink_to("a/..")),
+        "b is a link that leads out": lambda top: (
+            (top / "a").symlink_to("."),
+            (top / "b").symlink_to("a/.."),
+        ),
     }
 
 
-def test_the_last_look_refuses_what_a_build_may_leave(place: Path, bad_trees: dict[str, Callable[[Path], object]]) -> None:
+def test_the_last_look_refuses_what_a_build_may_leave(
+    place: Path, bad_trees: dict[str, Callable[[Path], object]]
+) -> None:
     outside = everything(place / "outside")
     for number, (words, fill) in enumerate(bad_trees.items()):
         top = place / f"tree{number}"
         top.mkdir()
         fill(top)
-        with pytest.raises(tree.Refused, match=words):
-            tree.settle(top)
+        with pytest.raises(archive_tree.Refused, match=words):
+            archive_tree.settle(top)
     assert everything(place / "outside") == outside
 
 
 BASE = io.BytesIO()
 with tarfile.open(fileobj=BASE, mode="w") as _made:
     for _entry in (
-        entry("a/b", content=b"x" * 700), entry("a/l", tarfile.SYMTYPE, link="b"), entry("a/h", tarfile.LNKTYPE, link="a/b"),
-        entry("long" * 40 + "/x", content=b"y"), entry("ü" * 60, content=b"z"), entry("d", tarfile.DIRTYPE),
-    ):  # fmt: skip
+        entry("a/b", content=b"x" * 700),
+        entry("a/l", tarfile.SYMTYPE, link="b"),
+        entry("a/h", tarfile.LNKTYPE, link="a/b"),
+        entry("long" * 40 + "/x", content=b"y"),
+        entry("ü" * 60, content=b"z"),
+        entry("d", tarfile.DIRTYPE),
+    ):
         _made.addfile(_entry[0], io.BytesIO(_entry[1]))
 
 
@@ -475,7 +572,11 @@ with tarfile.open(fileobj=BASE, mode="w") as _made:
 )  # fmt: skip
 @example(".zip", [(0, b"x")], 40, True)
 def test_broken_bytes_are_one_line(
-    tmp_path_factory: pytest.TempPathFactory, suffix: str, changes: list[tuple[int, bytes]], length: int, inner: bool
+    tmp_path_factory: pytest.TempPathFactory,
+    suffix: str,
+    changes: list[tuple[int, bytes]],
+    length: int,
+    inner: bool,
 ) -> None:
     """Of the tar within, or of what is around it."""
     home = tmp_path_factory.mktemp("fuzz")
@@ -489,7 +590,11 @@ def test_broken_bytes_are_one_line(
         change()
         del raw[length:]
     if suffix == ".zip":
-        raw = bytearray(zipped(home / "made.zip", ("a/b", bytes(raw), 0o644), ("a/l", b"b", stat.S_IFLNK | 0o777)).read_bytes())
+        raw = bytearray(
+            zipped(
+                home / "made.zip", ("a/b", bytes(raw), 0o644), ("a/l", b"b", stat.S_IFLNK | 0o777)
+            ).read_bytes()
+        )
     elif suffix != ".tar":
         raw = bytearray(compressed(bytes(raw), suffix.rpartition(".")[2]))
     if not inner:
@@ -499,15 +604,15 @@ def test_broken_bytes_are_one_line(
     path.write_bytes(raw)
     words = "unpacked"
     try:
-        members.unpack(path, home / "t")
-        tree.settle(home / "t")
-    except tree.Refused as error:
+        archive_members.unpack(path, home / "t")
+        archive_tree.settle(home / "t")
+    except archive_tree.Refused as error:
         words = str(error)
     assert words
     assert words.isprintable()
     if (home / "t").exists():
-        tree.drop_links_out(home / "t")
-        tree.settle(home / "t")
+        archive_tree.drop_links_out(home / "t")
+        archive_tree.settle(home / "t")
         assert_harmless_with_links(home / "t")
     assert {p.name for p in home.iterdir()} <= {"made.zip", "t", path.name}
     shutil.rmtree(home)
@@ -516,6 +621,10 @@ def test_broken_bytes_are_one_line(
 def assert_harmless_with_links(root: Path) -> None:
     for path in root.rglob("*"):
         status = path.lstat()
-        assert stat.S_ISDIR(status.st_mode) or stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)
+        assert (
+            stat.S_ISDIR(status.st_mode)
+            or stat.S_ISREG(status.st_mode)
+            or stat.S_ISLNK(status.st_mode)
+        )
         if not stat.S_ISLNK(status.st_mode):
             assert stat.S_IMODE(status.st_mode) in (0o755, 0o644)

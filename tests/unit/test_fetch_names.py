@@ -4,21 +4,27 @@ import pytest
 
 from dballoc import catalogue
 from dballoc.errors import UsageError
-from dballoc.fetch import reference, run, source
+from dballoc.fetch import fetch_one, fetch_sources, name_and_version
 
 
 @pytest.mark.parametrize(
     ("words", "parts"),
-    [("jemalloc", ("jemalloc", None)), ("jemalloc@5.2.1", ("jemalloc", "5.2.1")), ("mysql@8.0.33", ("mysql", "8.0.33"))],
+    [
+        ("jemalloc", ("jemalloc", None)),
+        ("jemalloc@5.2.1", ("jemalloc", "5.2.1")),
+        ("mysql@8.0.33", ("mysql", "8.0.33")),
+    ],
 )
 def test_name_and_version(words: str, parts: tuple[str, str | None]) -> None:
-    assert reference.split(words) == parts
+    assert name_and_version.split(words) == parts
 
 
-@pytest.mark.parametrize("words", ["jemalloc@", "jemalloc@../x", "mysql@-1", "mysql@8.0/33", "a@b@c"])
+@pytest.mark.parametrize(
+    "words", ["jemalloc@", "jemalloc@../x", "mysql@-1", "mysql@8.0/33", "a@b@c"]
+)
 def test_what_is_no_version(words: str) -> None:
     with pytest.raises(UsageError, match="is not a version; write NAME@VERSION"):
-        reference.split(words)
+        name_and_version.split(words)
 
 
 @pytest.mark.parametrize(
@@ -29,24 +35,24 @@ def test_what_is_no_version(words: str) -> None:
     ],
 )  # fmt: skip
 def test_a_version_stands_for_its_line(asked: str, version: str, fits: bool) -> None:
-    assert reference.fits(asked, version) is fits
+    assert name_and_version.fits(asked, version) is fits
 
 
 def test_versions_are_sorted_as_numbers() -> None:
-    assert reference.newest(["2.9", "2.18.1", "2.10"]) == "2.18.1"
-    assert reference.newest([]) is None
+    assert name_and_version.newest(["2.9", "2.18.1", "2.10"]) == "2.18.1"
+    assert name_and_version.newest([]) is None
 
 
 def test_a_name_alone_is_its_first_source() -> None:
-    assert source.find("mariadb").reference == "mariadb@11.8"
+    assert fetch_sources.find("mariadb").reference == "mariadb@11.8"
 
 
 def test_a_line_is_its_newest_source() -> None:
-    assert source.find("mimalloc@3").version == "3.6.0"
+    assert fetch_sources.find("mimalloc@3").version == "3.6.0"
 
 
 def test_a_moving_source_may_be_asked_for_what_it_gives_today() -> None:
-    assert source.find("mariadb@11.8.6").version == "11.8"
+    assert fetch_sources.find("mariadb@11.8.6").version == "11.8"
 
 
 @pytest.mark.parametrize(
@@ -60,27 +66,27 @@ def test_a_moving_source_may_be_asked_for_what_it_gives_today() -> None:
 )  # fmt: skip
 def test_what_no_source_has(words: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
-        source.find(words)
+        fetch_sources.find(words)
     assert str(caught.value).startswith(message)
 
 
 def test_every_source_can_be_brought() -> None:
     known = {**catalogue.servers(), **catalogue.allocators()}
-    for each in source.every():
+    for each in fetch_sources.every():
         assert each.name in known
-        assert each.client in run.CLIENTS
+        assert each.client in fetch_one.CLIENTS
         assert each.download > 0 < each.room
-        reference.split(each.reference)
+        name_and_version.split(each.reference)
 
 
-PINNED = [s for s in source.every() if s.client != "debian"]
+PINNED = [s for s in fetch_sources.every() if s.client != "debian"]
 
 
 @pytest.mark.parametrize("each", PINNED, ids=[s.reference for s in PINNED])
-def test_what_does_not_move_is_pinned(each: source.Source) -> None:
+def test_what_does_not_move_is_pinned(each: fetch_sources.Source) -> None:
     assert len(each.row["sha256"]) == 64
     assert "moves" not in each.row
 
 
 def test_a_suite_moves() -> None:
-    assert all(s.row["moves"] for s in source.every() if s.client == "debian")
+    assert all(s.row["moves"] for s in fetch_sources.every() if s.client == "debian")

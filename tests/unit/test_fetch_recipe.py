@@ -1,4 +1,6 @@
-"""Builds from sources: as the server user, and of what they make only regular files come into the store."""
+"""Builds from sources: as the server user, and of what they make only regular files come into the
+store.
+"""
 
 import os
 import shutil
@@ -9,17 +11,20 @@ from pathlib import Path
 import pytest
 
 from dballoc.errors import Failure, UsageError
-from dballoc.fetch import recipe, run
-from dballoc.fetch.job import Job
-from dballoc.fetch.source import Source
-from dballoc.host.custody import Custody
-from dballoc.host.user import server_user
+from dballoc.fetch import fetch_one
+from dballoc.fetch.clients import build_from_source
+from dballoc.fetch.fetch_job import Job
+from dballoc.fetch.fetch_sources import Source
+from dballoc.host.guardian.guardian_client import Custody
+from dballoc.host.unprivileged.server_user import server_user
 
 Build = Callable[[str], list[str]]
 
 
 def source(script: str) -> Source:
-    return Source("jemalloc", "9.9", {"from": "crate", "tools": [], "build": script, "megabytes": [0, 1]})
+    return Source(
+        "jemalloc", "9.9", {"from": "crate", "tools": [], "build": script, "megabytes": [0, 1]}
+    )
 
 
 @pytest.fixture
@@ -45,9 +50,15 @@ def build(place: Path) -> Iterator[Build]:
 
         def run_recipe(script: str) -> list[str]:
             job = Job(
-                source(script), place / "job", place / "final", place / "d", place / "s", custody, lambda what, share: None
+                source=source(script),
+                place=place / "job",
+                final=place / "final",
+                downloads=place / "d",
+                shared=place / "s",
+                custody=custody,
+                progress=lambda what, share: None,
             )
-            return recipe.build(job, sources)
+            return build_from_source.build(job, sources)
 
         yield run_recipe
 
@@ -78,7 +89,9 @@ def test_only_regular_files_of_ours_come_out(build: Build, place: Path) -> None:
 
 def test_sources_with_a_link_that_leads_out_are_not_built(build: Build, place: Path) -> None:
     (place / "sources/link").symlink_to(place / "secret")
-    with pytest.raises(Failure, match=r"jemalloc@9\.9: its sources are not taken: link is a link that leads out"):
+    with pytest.raises(
+        Failure, match=r"jemalloc@9\.9: its sources are not taken: link is a link that leads out"
+    ):
         build("./configure")
 
 
@@ -95,5 +108,7 @@ def test_a_store_that_is_closed_is_said_first(place: Path, monkeypatch: pytest.M
     closed = place / "closed"
     closed.mkdir(mode=0o700)
     monkeypatch.setenv("DBALLOC_STORE", str(closed / "store"))
-    with pytest.raises(UsageError, match=rf"builds run as .*, which may not pass {closed}; set DBALLOC_STORE"):
-        run.fetch(source("true"), lambda what, share: None)
+    with pytest.raises(
+        UsageError, match=rf"builds run as .*, which may not pass {closed}; set DBALLOC_STORE"
+    ):
+        fetch_one.fetch(source("true"), lambda what, share: None)

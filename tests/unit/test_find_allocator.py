@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.allocators import find
+from dballoc.allocators import find_library
 from dballoc.errors import UsageError
 
 X86_64, I386, AARCH64, SHARED, EXECUTABLE = 62, 3, 183, 3, 2
 
-needs_x86 = pytest.mark.skipif(os.uname().machine != "x86_64", reason="the table is written for x86-64")
+needs_x86 = pytest.mark.skipif(
+    os.uname().machine != "x86_64", reason="the table is written for x86-64"
+)
 
 
 def elf(machine: int = X86_64, bits: int = 2, kind: int = SHARED) -> bytes:
@@ -37,34 +39,36 @@ def test_what_cannot_be_preloaded(tmp_path: Path, content: bytes, reason: str) -
     path = tmp_path / "lib.so"
     path.write_bytes(content)
     with pytest.raises(UsageError) as caught:
-        find.check_library(path)
+        find_library.check_library(path)
     assert str(caught.value) == f"preload {path}: {reason}"
 
 
-@pytest.mark.parametrize(("name", "reason"), [("none.so", "No such file or directory"), ("", "Is a directory")])
+@pytest.mark.parametrize(
+    ("name", "reason"), [("none.so", "No such file or directory"), ("", "Is a directory")]
+)
 def test_what_is_not_there(tmp_path: Path, name: str, reason: str) -> None:
     with pytest.raises(UsageError) as caught:
-        find.by_path((tmp_path / name,))
+        find_library.by_path((tmp_path / name,))
     assert str(caught.value) == f"preload {tmp_path / name}: {reason}"
 
 
 def test_a_library_just_built_is_one(c_library) -> None:
     path = c_library("mine", "int mine(void) { return 1; }")
-    assert find.by_path((path,)).providers == (str(path),)
+    assert find_library.by_path((path,)).providers == (str(path),)
 
 
 def test_glibc_is_always_here() -> None:
-    glibc = find.find("glibc")
+    glibc = find_library.find("glibc")
     assert (glibc.libraries, glibc.providers) == ((), ("libc.so.6",))
     assert glibc.version == os.confstr("CS_GNU_LIBC_VERSION").split()[1]
 
 
 def test_one_that_is_not_here_comes_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(find, "_library", lambda soname: None)
-    find.find.cache_clear()
+    monkeypatch.setattr(find_library, "_library", lambda soname: None)
+    find_library.find.cache_clear()
     with pytest.raises(UsageError) as caught:
-        find.find("jemalloc")
-    find.find.cache_clear()
+        find_library.find("jemalloc")
+    find_library.find.cache_clear()
     assert str(caught.value) == (
         "allocator 'jemalloc' is not on this machine: no libjemalloc.so.2; install it: apt-get install libjemalloc2, or dballoc fetch jemalloc"
     )
@@ -72,4 +76,4 @@ def test_one_that_is_not_here_comes_with_its_package(monkeypatch: pytest.MonkeyP
 
 def test_one_that_nobody_knows() -> None:
     with pytest.raises(UsageError, match=r"no allocator 'jemaloc'; did you mean 'jemalloc'\?"):
-        find.find("jemaloc")
+        find_library.find("jemaloc")

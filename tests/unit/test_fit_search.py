@@ -1,4 +1,6 @@
-"""``dballoc fit`` without a server: its experiment, its plan, its results in words, tables and files."""
+"""``dballoc fit`` without a server: its experiment, its plan, its results in words, tables and
+files.
+"""
 
 import dataclasses
 import json
@@ -9,17 +11,18 @@ import pytest
 from rich.console import Console
 from test_report_write import facts, variant
 
-from dballoc.analysis import campaign as campaigns
-from dballoc.analysis import fit as analysis
-from dballoc.campaign import fit as campaign
-from dballoc.campaign.prepare import Prepared
-from dballoc.cli import options
+from dballoc.analysis import campaign_tables as campaigns
+from dballoc.analysis.tables import largest_cache as analysis
+from dballoc.campaign import fit_search as campaign
+from dballoc.campaign.preparation.prepare import Prepared
+from dballoc.cli.shared import experiment_options
 from dballoc.errors import UsageError
-from dballoc.experiment import search
+from dballoc.experiment import cache_size_search
 from dballoc.experiment.model import Experiment, Server
 from dballoc.experiment.schedule import Slot
-from dballoc.report import fit as said
-from dballoc.report import terminal, write
+from dballoc.report import fit_report as said
+from dballoc.report import write
+from dballoc.report.outputs import terminal
 from dballoc.store.results import Results, TrialRecord
 
 MIB = 2**20
@@ -29,48 +32,81 @@ BESIDE = {"glibc": 120, "jemalloc": 60}
 
 def model(**changes: Any) -> Experiment:
     given = {"limits.memory": "512M", "fit.tolerance": "16M", **changes}
-    return options.experiment(None, "fit", given)
+    return experiment_options.experiment(None, "fit", given)
 
 
 def trial(size: int, beside: int, memory: int) -> TrialRecord:
     need = size + beside * MIB
     row: dict[str, Any] = {
-        "started": 1.0, "ended": 2.0, "seconds_planned": 1.0, "outcome": "ok", "fault": None, "fault_text": None,
-        "exit_status": 0, "log_tail": None, "rss_peak": need, "sampler_cpu": 0.0, "samples": 1,
-    }  # fmt: skip
+        "started": 1.0,
+        "ended": 2.0,
+        "seconds_planned": 1.0,
+        "outcome": "ok",
+        "fault": None,
+        "fault_text": None,
+        "exit_status": 0,
+        "log_tail": None,
+        "rss_peak": need,
+        "sampler_cpu": 0.0,
+        "samples": 1,
+    }
     if need > memory:
-        row |= {"outcome": "fault", "fault": "oom", "fault_text": "the kernel killed it", "exit_status": -9, "log_tail": "<b>",
-                "rss_peak": memory - MIB}  # fmt: skip
-    found = TrialRecord(row)
+        row |= {
+            "outcome": "fault",
+            "fault": "oom",
+            "fault_text": "the kernel killed it",
+            "exit_status": -9,
+            "log_tail": "<b>",
+            "rss_peak": memory - MIB,
+        }
+    found = TrialRecord(trial=row)
     if need <= memory:
-        found.steps.append({
-            "step": 1, "kind": "level", "workload": "oltp_read_write", "threads": 32, "t": 0.0, "seconds": 1.0, "tps": 100.0,
-        })  # fmt: skip
+        found.steps.append(
+            {
+                "step": 1,
+                "kind": "level",
+                "workload": "oltp_read_write",
+                "threads": 32,
+                "t": 0.0,
+                "seconds": 1.0,
+                "tps": 100.0,
+            }
+        )
     found.probes.append({"asked": size, "pool_bytes": size})
     return found
 
 
 @pytest.fixture
 def fitted(tmp_path: Path):
-    """``fitted(rounds=…, **changes)``: results as a campaign would leave them, until every search is over."""
+    """``fitted(rounds=…, **changes)``: results as a campaign would leave them, until every search
+    is over.
+    """
 
     def make(rounds: int = 99, beside: dict[str, int] = BESIDE, **changes: Any) -> Path:
         chosen = model(**changes)
-        of = search.of_experiment(chosen)
+        of = cache_size_search.of_experiment(chosen)
         out = tmp_path / "r"
         out.mkdir()
         names = {v.name: "innodb-buffer-pool-size" for v in chosen.variant}
-        known = facts(chosen, 1, ["solo"]) | {"kind": "fit", "options": json.dumps(names), "ending": "planned"}
-        results = Results.create(out, known, [variant(name) | {"pool_bytes": None} for name in names])
-        seen: dict[str, list[search.Trial]] = {name: [] for name in names}
+        known = facts(chosen, 1, ["solo"]) | {
+            "kind": "fit",
+            "options": json.dumps(names),
+            "ending": "planned",
+        }
+        results = Results.create(
+            out, known, [variant(name) | {"pool_bytes": None} for name in names]
+        )
+        seen: dict[str, list[cache_size_search.Trial]] = {name: [] for name in names}
         for number in range(1, rounds + 1):
             for position, name in enumerate(names, 1):
-                if (size := search.state(of, seen[name]).next) is None:
+                if (size := cache_size_search.state(of, seen[name]).next) is None:
                     continue
                 record = trial(size, beside[name], of.memory)
-                results.add_trial(Slot(number, 0, position, name, "V"), record)
+                results.add_trial(
+                    Slot(block=number, attempt=0, position=position, variant=name, role="V"), record
+                )
                 outcome = "survived" if record.trial["outcome"] == "ok" else "killed"
-                seen[name].append(search.Trial(size, outcome, record.trial["rss_peak"]))
+                seen[name].append(cache_size_search.Trial(size, outcome, record.trial["rss_peak"]))
         results.close()
         return out
 
@@ -90,14 +126,18 @@ def test_the_answer(fitted) -> None:
     assert answer.headline == (
         "With 512 MiB for the server, innodb_buffer_pool_size survives up to 448M under jemalloc and 384M under glibc"
     )
-    assert answer.reason == "Each survived 2 trials without an OOM kill, and the next size, 16M more, was killed."
+    assert (
+        answer.reason
+        == "Each survived 2 trials without an OOM kill, and the next size, 16M more, was killed."
+    )
     assert answer.variants[0].text == (
         "innodb_buffer_pool_size = 384M: peak RSS 504 MiB, 1.31 times the cache; 400M was killed, at 511 MiB of RSS"
     )
 
 
 def test_every_kind_of_end(fitted) -> None:
-    # Nothing fits beside glibc's 600 MiB; jemalloc's server takes nothing at all, so the cache cannot have been filled.
+    # Nothing fits beside glibc's 600 MiB; jemalloc's server takes nothing at all, so the cache
+    # cannot have been filled.
     out = fitted(beside={"glibc": 600, "jemalloc": 0})
     glibc, jemalloc = (found := analysis.load(out)).fitted
     assert glibc.state.why == "none"
@@ -105,7 +145,10 @@ def test_every_kind_of_end(fitted) -> None:
     assert jemalloc.state.why == "all"
     assert said.advice(jemalloc).endswith("no larger size was tried: it is all the memory")
     assert said.answer(found).headline.endswith("survives up to 512M under jemalloc")
-    assert said.answer(found).reason == "What survived did so in 2 trials without an OOM kill; not every search found an edge."
+    assert (
+        said.answer(found).reason
+        == "What survived did so in 2 trials without an OOM kill; not every search found an edge."
+    )
     assert said.as_json(found)["variants"][0]["largest"] is None
 
 
@@ -146,7 +189,9 @@ def test_other_verbs_leave_a_fit_alone(fitted) -> None:
 
 
 def test_a_fit_leaves_other_results_alone(make) -> None:
-    with pytest.raises(UsageError, match="results of another verb than dballoc fit; choose a new --out"):
+    with pytest.raises(
+        UsageError, match="results of another verb than dballoc fit; choose a new --out"
+    ):
         analysis.load(make("a", blocks=1))
 
 
@@ -159,11 +204,17 @@ def test_a_directory_without_a_trial(fitted) -> None:
 
 
 def test_the_range_of_an_experiment() -> None:
-    assert search.of_experiment(model()) == search.Range(512 * MIB, 16 * MIB, 256 * MIB, 2)
-    plain = options.experiment(None, "fit", {"limits.memory": "2G", "fit.start": "1500M", "fit.repeats": 3})
-    assert search.of_experiment(plain) == search.Range(2048 * MIB, 40 * MIB, 1500 * MIB, 3)
-    tiny = options.experiment(None, "fit", {"limits.memory": "20M"})
-    assert search.of_experiment(tiny).tolerance == MIB
+    assert cache_size_search.of_experiment(model()) == cache_size_search.Range(
+        512 * MIB, 16 * MIB, 256 * MIB, 2
+    )
+    plain = experiment_options.experiment(
+        None, "fit", {"limits.memory": "2G", "fit.start": "1500M", "fit.repeats": 3}
+    )
+    assert cache_size_search.of_experiment(plain) == cache_size_search.Range(
+        2048 * MIB, 40 * MIB, 1500 * MIB, 3
+    )
+    tiny = experiment_options.experiment(None, "fit", {"limits.memory": "20M"})
+    assert cache_size_search.of_experiment(tiny).tolerance == MIB
 
 
 @pytest.mark.parametrize(
@@ -181,10 +232,12 @@ def test_what_cannot_be_searched(changes, line) -> None:
         campaign.settle(chosen)
 
 
-@pytest.mark.parametrize(("key", "value"), [("fit.repeats", 0), ("fit.tolerance", "1K"), ("fit.start", "1")])
+@pytest.mark.parametrize(
+    ("key", "value"), [("fit.repeats", 0), ("fit.tolerance", "1K"), ("fit.start", "1")]
+)
 def test_values_that_make_no_sense_are_one_line(key, value) -> None:
     with pytest.raises(UsageError, match=rf"^command line: {key}: "):
-        options.experiment(None, None, {"limits.memory": "512M", key: value})
+        experiment_options.experiment(None, None, {"limits.memory": "512M", key: value})
 
 
 # -- a trial's server ----------------------------------------------------------------------------------------------------
@@ -193,11 +246,13 @@ def test_values_that_make_no_sense_are_one_line(key, value) -> None:
 def prepared(engine: str, **more: str) -> Prepared:
     nothing: Any = None
     known = {f.name: nothing for f in dataclasses.fields(Prepared)}
-    return Prepared(**{**known, "server": Server(engine=engine), "options": {"max-connections": "151", **more}})
+    return Prepared(
+        **{**known, "server": Server(engine=engine), "options": {"max-connections": "151", **more}}
+    )
 
 
 def test_a_size_becomes_the_engines_option() -> None:
-    of = search.Range(2048 * MIB, 40 * MIB, 1024 * MIB, 2)
+    of = cache_size_search.Range(2048 * MIB, 40 * MIB, 1024 * MIB, 2)
     found = campaign.at_size(prepared("innodb", **{"innodb-buffer-pool-size": "1G"}), of, 640 * MIB)
     assert found.options == {
         "max-connections": "151", "innodb-buffer-pool-size": str(640 * MIB),
@@ -209,6 +264,8 @@ def test_a_size_becomes_the_engines_option() -> None:
 
 
 def test_the_users_own_chunks_stay() -> None:
-    of = search.Range(2048 * MIB, 40 * MIB, 1024 * MIB, 2)
-    found = campaign.at_size(prepared("innodb", **{"innodb-buffer-pool-chunk-size": "2M"}), of, 640 * MIB)
+    of = cache_size_search.Range(2048 * MIB, 40 * MIB, 1024 * MIB, 2)
+    found = campaign.at_size(
+        prepared("innodb", **{"innodb-buffer-pool-chunk-size": "2M"}), of, 640 * MIB
+    )
     assert "loose-innodb-buffer-pool-chunk-size" not in found.options

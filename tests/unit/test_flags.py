@@ -2,7 +2,7 @@
 
 import pytest
 
-from dballoc.cli import options
+from dballoc.cli.shared import experiment_options
 from dballoc.errors import UsageError
 
 TABLE = {
@@ -16,40 +16,47 @@ TABLE = {
 
 
 def test_no_flag_leaves_the_file_alone() -> None:
-    assert options.overlay(TABLE, {}) == TABLE
+    assert experiment_options.overlay(TABLE, {}) == TABLE
 
 
 def test_allocators_replace_the_variants() -> None:
-    result = options.overlay(TABLE, {"allocators": ["jemalloc", "glibc"]})
+    result = experiment_options.overlay(TABLE, {"allocators": ["jemalloc", "glibc"]})
     assert result["variant"] == [{"name": "jemalloc", "allocator": "jemalloc"}, {"name": "glibc"}]
     assert result["baseline"] == "glibc"
 
 
 def test_without_glibc_the_first_is_the_baseline() -> None:
-    assert options.overlay(TABLE, {"allocators": ["mimalloc", "jemalloc"]})["baseline"] == "mimalloc"
+    assert (
+        experiment_options.overlay(TABLE, {"allocators": ["mimalloc", "jemalloc"]})["baseline"]
+        == "mimalloc"
+    )
 
 
 def test_dotted_flags_reach_into_sections_and_merge_tables() -> None:
-    result = options.overlay(TABLE, {"server.use": "mysql", "server.options": {"b": "2"}, "data.rows": 10})
+    result = experiment_options.overlay(
+        TABLE, {"server.use": "mysql", "server.options": {"b": "2"}, "data.rows": 10}
+    )
     assert result["server"] == {"use": "mysql", "options": {"a": "1", "b": "2"}}
     assert result["data"] == {"rows": 10}
 
 
 def test_the_table_given_is_not_changed() -> None:
     before = repr(TABLE)
-    options.overlay(TABLE, {"server.options": {"b": "2"}, "threads": [8], "allocators": ["glibc"]})
+    experiment_options.overlay(
+        TABLE, {"server.options": {"b": "2"}, "threads": [8], "allocators": ["glibc"]}
+    )
     assert repr(TABLE) == before
 
 
 def test_time_asked_for_beats_the_files_blocks_and_the_other_way_round() -> None:
-    assert "blocks" not in options.overlay(TABLE, {"budget": "1m"})
-    assert "budget" not in options.overlay(TABLE, {"blocks": 2})
-    both = options.overlay(TABLE, {"budget": "1m", "blocks": 2})
+    assert "blocks" not in experiment_options.overlay(TABLE, {"budget": "1m"})
+    assert "budget" not in experiment_options.overlay(TABLE, {"blocks": 2})
+    both = experiment_options.overlay(TABLE, {"budget": "1m", "blocks": 2})
     assert (both["budget"], both["blocks"]) == ("1m", 2)
 
 
 def test_with_no_argument_it_is_the_demo() -> None:
-    model = options.experiment(None, None, {})
+    model = experiment_options.experiment(None, None, {})
     assert (model.name, model.baseline) == ("demo", "glibc")
 
 
@@ -63,24 +70,34 @@ def test_with_no_argument_it_is_the_demo() -> None:
 )  # fmt: skip
 def test_bad_flags_name_the_command_line(flags: dict, message: str) -> None:
     with pytest.raises(UsageError) as caught:
-        options.experiment(None, None, flags)
+        experiment_options.experiment(None, None, flags)
     assert str(caught.value) == message
 
 
 def test_a_shipped_experiment_that_is_not_there() -> None:
     with pytest.raises(UsageError, match=r"no experiment 'demmo'; did you mean 'demo'\?"):
-        options.experiment(None, "demmo", {})
+        experiment_options.experiment(None, "demmo", {})
 
 
 def test_lists_and_pairs() -> None:
-    assert options.words("a, b,,c ") == ["a", "b", "c"]
-    assert options.numbers("1, 16", "--threads") == [1, 16]
-    assert options.pairs(["a=1", "b = x=y"], "--option") == {"a": "1", "b": "x=y"}
-    assert options.words(None) is options.numbers(None, "--threads") is options.pairs(None, "--option") is None
+    assert experiment_options.words("a, b,,c ") == ["a", "b", "c"]
+    assert experiment_options.numbers("1, 16", "--threads") == [1, 16]
+    assert experiment_options.pairs(["a=1", "b = x=y"], "--option") == {"a": "1", "b": "x=y"}
+    assert (
+        experiment_options.words(None)
+        is experiment_options.numbers(None, "--threads")
+        is experiment_options.pairs(None, "--option")
+        is None
+    )
 
 
 def test_what_is_no_number_or_pair_is_refused() -> None:
-    with pytest.raises(UsageError, match="--threads: '1,many' is not a list of numbers; write it like 1,16,64"):
-        options.numbers("1,many", "--threads")
-    with pytest.raises(UsageError, match="--option: 'a' has no '='; write it like --option innodb_buffer_pool_size=1G"):
-        options.pairs(["a"], "--option")
+    with pytest.raises(
+        UsageError, match="--threads: '1,many' is not a list of numbers; write it like 1,16,64"
+    ):
+        experiment_options.numbers("1,many", "--threads")
+    with pytest.raises(
+        UsageError,
+        match="--option: 'a' has no '='; write it like --option innodb_buffer_pool_size=1G",
+    ):
+        experiment_options.pairs(["a"], "--option")

@@ -1,12 +1,14 @@
-"""When the loadable function may be installed, and that nothing is written outside of a server's own file system."""
+"""When the loadable function may be installed, and that nothing is written outside of a server's
+own file system.
+"""
 
 import os
 from pathlib import Path
 
 import pytest
 
-from dballoc.explain import function, plugin_directory
-from dballoc.explain.function import LIBRARY, STATS, Standing
+from dballoc.explain.sources import loadable_function, plugin_directory
+from dballoc.explain.sources.loadable_function import LIBRARY, STATS, Standing
 
 
 @pytest.mark.parametrize(
@@ -19,18 +21,24 @@ from dballoc.explain.function import LIBRARY, STATS, Standing
     ],
 )
 def test_where_it_is_refused(variables: dict[str, str], members: int, says: str) -> None:
-    reason = function.refusal({"plugin_dir": "/usr/lib/mysql/plugin/"} | variables, members)
+    reason = loadable_function.refusal(
+        {"plugin_dir": "/usr/lib/mysql/plugin/"} | variables, members
+    )
     assert reason
     assert says in reason
 
 
-@pytest.mark.parametrize("variables", [{}, {"wsrep_on": "OFF"}, {"log_bin": "ON", "read_only": "OFF"}])
+@pytest.mark.parametrize(
+    "variables", [{}, {"wsrep_on": "OFF"}, {"log_bin": "ON", "read_only": "OFF"}]
+)
 def test_where_it_is_not(variables: dict[str, str]) -> None:
-    assert function.refusal({"plugin_dir": "/usr/lib/mysql/plugin/"} | variables, 0) is None
+    assert (
+        loadable_function.refusal({"plugin_dir": "/usr/lib/mysql/plugin/"} | variables, 0) is None
+    )
 
 
 def standing(rows: dict[str, str], file: bool, same: bool = True) -> Standing:
-    return Standing(1, "/p", rows, file, same, {}, 0)
+    return Standing(pid=1, directory="/p", rows=rows, file=file, same=same, variables={}, members=0)
 
 
 def test_what_there_is() -> None:
@@ -44,10 +52,11 @@ def test_what_there_is() -> None:
 
 def test_what_is_going_to_be_done_is_said() -> None:
     assert any(
-        "sql_log_bin = 0" in step and "CREATE FUNCTION" in step for step in function.steps_to_install(standing({}, False))
+        "sql_log_bin = 0" in step and "CREATE FUNCTION" in step
+        for step in loadable_function.steps_to_install(standing({}, False))
     )
-    assert function.steps_to_remove(standing({}, True)) == [f"remove /p/{LIBRARY}"]
-    assert len(function.steps_to_remove(standing({STATS: LIBRARY}, True))) == 2
+    assert loadable_function.steps_to_remove(standing({}, True)) == [f"remove /p/{LIBRARY}"]
+    assert len(loadable_function.steps_to_remove(standing({STATS: LIBRARY}, True))) == 2
 
 
 @pytest.fixture
@@ -78,7 +87,12 @@ def test_a_file_is_written_and_removed(root: Path) -> None:
 
 @pytest.mark.parametrize(
     ("link", "target"),
-    [("lib", "usr/lib"), ("lib", "/usr/lib"), ("lib", "../../../usr/lib"), ("lib", "./usr/../usr/lib")],
+    [
+        ("lib", "usr/lib"),
+        ("lib", "/usr/lib"),
+        ("lib", "../../../usr/lib"),
+        ("lib", "./usr/../usr/lib"),
+    ],
 )
 def test_links_are_followed_inside(root: Path, link: str, target: str) -> None:
     (root / link).symlink_to(target)
@@ -92,7 +106,10 @@ def test_no_link_leads_out(root: Path, tmp_path: Path) -> None:
     (root / "way").symlink_to(tmp_path / "outside")
     (root / "up").symlink_to("../outside")
     for path in ("/way", "/up", "/../outside"):
-        with pytest.raises(plugin_directory.Closed, match="No such file"), plugin_directory.directory(1, path) as directory:
+        with (
+            pytest.raises(plugin_directory.Closed, match="No such file"),
+            plugin_directory.directory(1, path) as directory,
+        ):
             plugin_directory.write(directory, "f", b"x")
     assert list((tmp_path / "outside").iterdir()) == []
 
@@ -119,7 +136,10 @@ def test_a_pipe_of_the_files_name_is_not_waited_for(root: Path) -> None:
 def test_links_in_a_circle_end(root: Path) -> None:
     (root / "a").symlink_to("b")
     (root / "b").symlink_to("a")
-    with pytest.raises(plugin_directory.Closed, match="symbolic links"), plugin_directory.directory(1, "/a"):
+    with (
+        pytest.raises(plugin_directory.Closed, match="symbolic links"),
+        plugin_directory.directory(1, "/a"),
+    ):
         pass
 
 

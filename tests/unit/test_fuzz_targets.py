@@ -1,4 +1,6 @@
-"""Every fuzz target (tests/fuzz), for a moment: valid inputs are read, changed ones are read or refused as the reader says."""
+"""Every fuzz target (tests/fuzz), for a moment: valid inputs are read, changed ones are read or
+refused as the reader says.
+"""
 
 import sys
 from pathlib import Path
@@ -25,7 +27,11 @@ def test_valid_inputs_are_no_findings(name: str) -> None:
 
 @pytest.mark.parametrize("name", names())
 # Not shrunk: what is left of an input is as good a start, and `make fuzz` finds more.
-@settings(max_examples=40, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(
+    max_examples=40,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+)
 @given(random=st.randoms(use_true_random=False))
 def test_changed_inputs_are_read_or_refused(name: str, random: Random) -> None:
     one = target(name)

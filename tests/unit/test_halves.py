@@ -7,14 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.errors import UsageError
-from dballoc.host.halves import Core, halves
+from dballoc.host.resources.cpu_halves import Core, halves
 
 
-def machine(nodes: int = 1, cores: int = 4, threads: int = 1, kinds: tuple[int, ...] = (0,)) -> list[Core]:
+def machine(
+    nodes: int = 1, cores: int = 4, threads: int = 1, kinds: tuple[int, ...] = (0,)
+) -> list[Core]:
     """Cores of ``threads`` CPUs each, dealt to nodes in runs, to kinds in turns."""
     count = nodes * cores
     return [
-        Core(frozenset(core + count * t for t in range(threads)), core // cores, kinds[core % len(kinds)])
+        Core(
+            frozenset(core + count * t for t in range(threads)),
+            core // cores,
+            kinds[core % len(kinds)],
+        )
         for core in range(count)
     ]
 
@@ -39,8 +45,14 @@ def test_halves(cores: list[Core], expected: tuple[set[int], set[int]]) -> None:
     ("cores", "reason"),
     [
         (machine(cores=1), "a duet needs two cores, there is one (CPU 0); use --design solo"),
-        (machine(cores=1, threads=2), "a duet needs two cores, there is one (CPU 0-1); use --design solo"),
-        (machine(cores=2, kinds=(1024, 512)), "a duet needs two halves of like cores; the cores of CPUs 0-1 are unlike; use"),
+        (
+            machine(cores=1, threads=2),
+            "a duet needs two cores, there is one (CPU 0-1); use --design solo",
+        ),
+        (
+            machine(cores=2, kinds=(1024, 512)),
+            "a duet needs two halves of like cores; the cores of CPUs 0-1 are unlike; use",
+        ),
     ],
 )
 def test_where_there_are_no_halves(cores: list[Core], reason: str) -> None:
@@ -49,7 +61,12 @@ def test_where_there_are_no_halves(cores: list[Core], reason: str) -> None:
     assert str(caught.value).startswith(reason)
 
 
-@given(st.integers(1, 3), st.integers(2, 9), st.integers(1, 2), st.lists(st.integers(0, 2), min_size=1, max_size=4))
+@given(
+    st.integers(1, 3),
+    st.integers(2, 9),
+    st.integers(1, 2),
+    st.lists(st.integers(0, 2), min_size=1, max_size=4),
+)
 def test_halves_are_alike_and_apart(nodes: int, cores: int, threads: int, kinds: list[int]) -> None:
     every = machine(nodes, cores, threads, tuple(kinds))
     try:

@@ -1,4 +1,6 @@
-"""The walk of glibc's heap on made images: as they should be, torn while they are read, and hostile."""
+"""The walk of glibc's heap on made images: as they should be, torn while they are read, and
+hostile.
+"""
 
 import struct
 from collections.abc import Callable, Iterator
@@ -10,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dballoc.explain import glibc
-from dballoc.explain.glibc import HEAP, LAYOUTS, Books, Heap, Layout
-from dballoc.explain.memory import PAGE, Memory, Span
-from dballoc.explain.smaps import Mapping
+from dballoc.process_memory.heaps import glibc_heap
+from dballoc.process_memory.heaps.glibc_heap import HEAP, LAYOUTS, Books, Heap, Layout
+from dballoc.process_memory.memory_reader import PAGE, Memory, Span
+from dballoc.process_memory.smaps import Mapping
 
 LIBC = "/lib/libc.so.6"
 DATA, BRK, ARENA, LARGE = 0x7F0000100000, 0x555500000000, 0x7F0004000000, 0x7F0010000000
@@ -22,9 +24,15 @@ MUTEX_AND_FLAGS = 0
 
 
 class Image(Memory):
-    """A process's memory that is made up. ``absent``: pages that are not resident; ``meanwhile``: called before each read."""
+    """A process's memory that is made up. ``absent``: pages that are not resident; ``meanwhile``:
+    called before each read.
+    """
 
-    def __init__(self, absent: frozenset[int] = frozenset(), meanwhile: Callable[["Image"], None] | None = None) -> None:
+    def __init__(
+        self,
+        absent: frozenset[int] = frozenset(),
+        meanwhile: Callable[["Image"], None] | None = None,
+    ) -> None:
         self.parts = {start: bytearray(pages * PAGE) for start, pages in PAGES.items()}
         self.absent = absent
         self.meanwhile = meanwhile
@@ -43,7 +51,9 @@ class Image(Memory):
                 struct.pack_into(f"<{len(words)}Q", part, at, *(w % 2**64 for w in words))
 
     def _there(self, page: int) -> bool:
-        return page not in self.absent and any(s <= page < s + len(p) for s, p in self.parts.items())
+        return page not in self.absent and any(
+            s <= page < s + len(p) for s, p in self.parts.items()
+        )
 
     def _bytes(self, start: int, count: int) -> bytes:
         self.reads += 1
@@ -88,13 +98,29 @@ def mappings(image: Image) -> list[Mapping]:
     def one(start: int, path: str, permissions: str = "rw-p", inode: int = 0) -> Mapping:
         end = start + PAGES[start] * PAGE
         rss = image.span(start, end).resident
-        return Mapping(start, end, permissions, 0, inode, path, rss, rss, 0, 0, 0, 0, frozenset())
+        return Mapping(
+            start=start,
+            end=end,
+            permissions=permissions,
+            offset=0,
+            inode=inode,
+            path=path,
+            rss=rss,
+            lazy=rss,
+            swap=0,
+            huge=0,
+            hugetlb=0,
+            flags=0,
+            behind=frozenset(),
+        )
 
     return [one(BRK, "[heap]"), one(DATA, LIBC, inode=7), one(ARENA, ""), one(LARGE, "")]
 
 
 def sound(layout: Layout, caches: bool = True, **how: Any) -> Image:
-    """Two arenas of 100 chunks each, every fourth free, a cache with two chunks, and a block of 64 pages mapped by itself."""
+    """Two arenas of 100 chunks each, every fourth free, a cache with two chunks, and a block of 64
+    pages mapped by itself.
+    """
     image = Image(**how)
     main = DATA + 0x80
     other = ARENA + 0x30
@@ -137,8 +163,8 @@ def _chunks(image: Image, layout: Layout, at: int, caches: bool) -> int:
 
 
 def read(image: Image) -> Heap:
-    parts = glibc.split(image, mappings(image))
-    return glibc.read(image, parts, LIBC, {DATA})
+    parts = glibc_heap.split(image, mappings(image))
+    return glibc_heap.read(image, parts, LIBC, {DATA})
 
 
 FREE = sum(64 + 16 * (i % 8) for i in range(3, 100, 4))
@@ -172,11 +198,20 @@ def check(found: Heap, image: Image) -> None:
     assert all(0 <= b.resident <= b.size for b in blocks)
     edges = [edge for b in blocks for edge in (b.address, b.address + b.size)]
     assert edges == sorted(edges)
-    assert sum(b.resident for b in blocks) <= sum(PAGES[start] * PAGE for start in (ARENA, LARGE, BRK))
+    assert sum(b.resident for b in blocks) <= sum(
+        PAGES[start] * PAGE for start in (ARENA, LARGE, BRK)
+    )
 
 
 def _residents(books: Books) -> list[int]:
-    return [books.live_resident, books.tcache, books.fast, books.free_resident, books.own_resident, books.unread]
+    return [
+        books.live_resident,
+        books.tcache,
+        books.fast,
+        books.free_resident,
+        books.own_resident,
+        books.unread,
+    ]
 
 
 # Addresses that matter to a walk, and some around them.
@@ -185,17 +220,39 @@ PLACES = st.sampled_from([DATA, BRK, ARENA, LARGE]).flatmap(
 )
 NEAR = st.builds(
     lambda base, more: base + 8 * more,
-    st.sampled_from([DATA + 0x80, ARENA, ARENA + 0x30, BRK, LARGE, ARENA + HEAP]), st.integers(0, 300),
-)  # fmt: skip
+    st.sampled_from([DATA + 0x80, ARENA, ARENA + 0x30, BRK, LARGE, ARENA + HEAP]),
+    st.integers(0, 300),
+)
 WHERE = PLACES | NEAR
 WORDS = (
     st.integers(0, 2**64 - 1)
     | WHERE
-    | st.sampled_from([0, 1, 2, 7, 16, 17, 32, 33, 0x291, 0x301, 0x311, PAGE | 2, HEAP, HEAP | 1, 2**63, 2**64 - 16])
+    | st.sampled_from(
+        [
+            0,
+            1,
+            2,
+            7,
+            16,
+            17,
+            32,
+            33,
+            0x291,
+            0x301,
+            0x311,
+            PAGE | 2,
+            HEAP,
+            HEAP | 1,
+            2**63,
+            2**64 - 16,
+        ]
+    )
     | st.integers(0, 1 << 17)
 )
 DAMAGE = st.lists(st.tuples(WHERE, WORDS), max_size=12)
-ABSENT = st.frozensets(st.sampled_from([s + PAGE * i for s, count in PAGES.items() for i in range(count)]), max_size=20)
+ABSENT = st.frozensets(
+    st.sampled_from([s + PAGE * i for s, count in PAGES.items() for i in range(count)]), max_size=20
+)
 WHICH = st.sampled_from(LAYOUTS)
 
 
@@ -212,7 +269,9 @@ def test_a_hostile_image_neither_crashes_nor_hangs_nor_adds_up_to_more(
 
 @settings(max_examples=80)
 @given(WHICH, st.lists(st.tuples(WHERE, WORDS), min_size=1, max_size=40), st.integers(1, 30))
-def test_one_that_changes_while_it_is_read(layout: Layout, changes: list[tuple[int, int]], every: int) -> None:
+def test_one_that_changes_while_it_is_read(
+    layout: Layout, changes: list[tuple[int, int]], every: int
+) -> None:
     left = iter(changes)
 
     def meanwhile(image: Image) -> None:
@@ -229,7 +288,9 @@ def test_noise(layout: Layout, random: Any, words: int) -> None:
     image = sound(layout)
     for _ in range(words):
         start = random.choice(list(PAGES))
-        image.put(start + 8 * random.randrange(PAGES[start] * PAGE // 8), random.getrandbits(64) & ~8)
+        image.put(
+            start + 8 * random.randrange(PAGES[start] * PAGE // 8), random.getrandbits(64) & ~8
+        )
     check(read(image), image)
 
 
@@ -260,9 +321,13 @@ def _loops() -> Iterator[tuple[str, Callable[[Image, Layout], None]]]:
     yield "cache that claims more than there is", cache
 
 
-@pytest.mark.parametrize(("name", "harm"), list(_loops()), ids=lambda x: x if isinstance(x, str) else "")
+@pytest.mark.parametrize(
+    ("name", "harm"), list(_loops()), ids=lambda x: x if isinstance(x, str) else ""
+)
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.versions)
-def test_what_is_made_to_have_no_end(layout: Layout, name: str, harm: Callable[[Image, Layout], None]) -> None:
+def test_what_is_made_to_have_no_end(
+    layout: Layout, name: str, harm: Callable[[Image, Layout], None]
+) -> None:
     image = sound(layout)
     harm(image, layout)
     check(read(image), image)
@@ -271,4 +336,4 @@ def test_what_is_made_to_have_no_end(layout: Layout, name: str, harm: Callable[[
 def test_a_mapping_of_no_size_is_none() -> None:
     image = sound(LAYOUTS[0])
     empty = [replace(m, end=m.start, rss=0) for m in mappings(image)]
-    assert glibc.read(image, glibc.split(image, empty), LIBC, {DATA}).arenas == []
+    assert glibc_heap.read(image, glibc_heap.split(image, empty), LIBC, {DATA}).arenas == []

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import pymysql
 import pytest
 
-from dballoc.profile import owners
-from dballoc.profile.owners import UNKNOWN, Session, Statement
-from dballoc.profile.snapshot import Block
+from dballoc.profile.heap import session_owners
+from dballoc.profile.heap.probe_snapshot import Block
+from dballoc.profile.heap.session_owners import UNKNOWN, Session, Statement
 
 
 def block(thread: int, time: float) -> Block:
@@ -16,9 +16,13 @@ def block(thread: int, time: float) -> Block:
 
 SESSIONS = {
     5: Session(
-        "app", 11, "thread/sql/one_connection", 10.0, [Statement(12.0, 13.0, "SELECT ?"), Statement(14.0, 20.0, "INSERT")]
+        user="app",
+        connection=11,
+        name="thread/sql/one_connection",
+        born=10.0,
+        statements=[Statement(12.0, 13.0, "SELECT ?"), Statement(14.0, 20.0, "INSERT")],
     ),
-    6: Session(None, None, "thread/innodb/io_read", 1.0),
+    6: Session(user=None, connection=None, name="thread/innodb/io_read", born=1.0),
 }
 
 
@@ -38,7 +42,7 @@ SESSIONS = {
     ],
 )
 def test_who(what: str, thread: int, time: float, expected: str) -> None:
-    assert owners.BY[what](SESSIONS, block(thread, time)) == expected
+    assert session_owners.BY[what](SESSIONS, block(thread, time)) == expected
 
 
 class Cursor:
@@ -58,8 +62,13 @@ class Cursor:
 
 
 def test_without_performance_schema_the_process_list_tells() -> None:
-    cursor = Cursor({"performance_schema.threads": [], "PROCESSLIST WHERE TID": [(123456789, None, "app", 3, "Query")]})
-    sessions, notes = owners.read(cursor, 1)  # type: ignore[arg-type]
+    cursor = Cursor(
+        {
+            "performance_schema.threads": [],
+            "PROCESSLIST WHERE TID": [(123456789, None, "app", 3, "Query")],
+        }
+    )
+    sessions, notes = session_owners.read(cursor, 1)  # type: ignore[arg-type]
     assert sessions[123456789].user == "app"
     assert "performance_schema is off" in notes[0]
 
@@ -77,7 +86,7 @@ def test_statements_run_on_our_clock() -> None:
             "performance_schema.threads": [(123456789, 7, "app", 3, "thread/sql/one_connection")],
         }
     )
-    sessions, notes = owners.read(cursor, 1)  # type: ignore[arg-type]
+    sessions, notes = session_owners.read(cursor, 1)  # type: ignore[arg-type]
     now = time.monotonic()
     running, ended = sessions[123456789].statements
     assert (running.digest, ended.digest) == ("SELECT ? FROM t", "BEGIN")

@@ -1,4 +1,6 @@
-"""A campaign's heap profiles: which are found, what the report says of them, when a variant has none."""
+"""A campaign's heap profiles: which are found, what the report says of them, when a variant has
+none.
+"""
 
 import json
 from pathlib import Path
@@ -8,30 +10,45 @@ import polars as pl
 import pytest
 from made import build
 
-from dballoc.analysis import heap as heaps
-from dballoc.analysis.campaign import load as load_campaign
-from dballoc.experiment import file
-from dballoc.profile import heap
-from dballoc.profile.load import save
+from dballoc.analysis.campaign_tables import load as load_campaign
+from dballoc.analysis.tables import heap_profiles as heaps
+from dballoc.experiment import experiment_file
+from dballoc.profile.formats.profile_file import save
+from dballoc.profile.heap import heap_profile
+from dballoc.profile.heap.probe_snapshot import Block, read
 from dballoc.profile.model import Frame
-from dballoc.profile.snapshot import Block, read
 from dballoc.report import write
 
 TABLE = {
-    "name": "t", "baseline": "glibc", "workloads": ["oltp_read_only"], "threads": [1, 16], "design": "solo", "profile": "heap",
-    "variant": [{"name": "glibc"}, {"name": "jemalloc", "allocator": "jemalloc"}, {"name": "tuned"}],
-}  # fmt: skip
+    "name": "t",
+    "baseline": "glibc",
+    "workloads": ["oltp_read_only"],
+    "threads": [1, 16],
+    "design": "solo",
+    "profile": "heap",
+    "variant": [
+        {"name": "glibc"},
+        {"name": "jemalloc", "allocator": "jemalloc"},
+        {"name": "tuned"},
+    ],
+}
 STACKS = {
     8: (Frame("main", "server"), Frame("fill_cache", "server"), Frame("my_malloc", "server")),
     9: (Frame("main", "server"), Frame("sort_rows", "server")),
 }
 SIZES = [
     {
-        "operation": operation, "sizes": [64, 128], "calls": 2048, "timed": 20, "mean": mean, "p50": 30, "p99": 400,
+        "operation": operation,
+        "sizes": [64, 128],
+        "calls": 2048,
+        "timed": 20,
+        "mean": mean,
+        "p50": 30,
+        "p99": 400,
         "longest": 5000,
     }
     for operation, mean in (("malloc", 40.0), ("free", 20.0))
-]  # fmt: skip
+]
 
 
 def keep(raw: Path, blocks: int) -> None:
@@ -39,25 +56,48 @@ def keep(raw: Path, blocks: int) -> None:
     live = [Block(4096 * i, 2**20, 2**20, 1024, 20.0, 8, 5) for i in range(1, blocks + 1)]
     snapshot = read(
         made.snapshot(
-            *map(made.live, live), made.stack(8, [1], 5e6, 3), made.stack(9, [2], 9e6, 3), made.waited(9, 0, 2, 100, 1, 10**6)
+            *map(made.live, live),
+            made.stack(8, [1], 5e6, 3),
+            made.stack(9, [2], 9e6, 3),
+            made.waited(9, 0, 2, 100, 1, 10**6),
         )
     )
     raw.mkdir()
-    save(heap.profile(snapshot, STACKS, "heap", {}), raw / "heap-oltp_read_only.profile.json.gz")
+    save(
+        heap_profile.profile(snapshot, STACKS, "heap", {}),
+        raw / "heap-oltp_read_only.profile.json.gz",
+    )
     figures = {
-        "seconds": 5.0, "live": blocks * 2.0**20, "live_error": 2.0**18, "objects": blocks, "allocated": 100 * 2.0**20,
-        "allocations": 5e5, "sizes": SIZES,
-        "malloc": {"seconds": 0.5, "share": 0.08, "stalls": 1000, "stalled_seconds": 1.0, "timed": 40},
-    }  # fmt: skip
+        "seconds": 5.0,
+        "live": blocks * 2.0**20,
+        "live_error": 2.0**18,
+        "objects": blocks,
+        "allocated": 100 * 2.0**20,
+        "allocations": 5e5,
+        "sizes": SIZES,
+        "malloc": {
+            "seconds": 0.5,
+            "share": 0.08,
+            "stalls": 1000,
+            "stalled_seconds": 1.0,
+            "timed": 40,
+        },
+    }
     (raw / "heap-oltp_read_only.json").write_text(json.dumps(figures))
 
 
 @pytest.fixture(scope="module")
 def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two blocks; glibc and jemalloc have a profile, tuned has none, and says why."""
-    directory = build(tmp_path_factory.mktemp("heap") / "r", file.build(TABLE, "t"), 2, (), ())
-    trials = load_campaign(directory).trial.filter((pl.col("role") != "A2") & (pl.col("block") == 1))
-    raw = {r["variant"]: directory / "trials" / r["directory"] for r in trials.iter_rows(named=True)}
+    directory = build(
+        tmp_path_factory.mktemp("heap") / "r", experiment_file.build(TABLE, "t"), 2, (), ()
+    )
+    trials = load_campaign(directory).trial.filter(
+        (pl.col("role") != "A2") & (pl.col("block") == 1)
+    )
+    raw = {
+        r["variant"]: directory / "trials" / r["directory"] for r in trials.iter_rows(named=True)
+    }
     for path in raw.values():
         path.mkdir(parents=True)
     keep(raw["glibc"] / "heap", 30)
@@ -81,8 +121,12 @@ def test_the_report_shows_them(campaign: Path, tmp_path: Path) -> None:
     assert 'id="heap"' in page
     assert page.count('class="flame-chart"') == 3
     [holder] = [line for line in text.splitlines() if line.startswith("| fill\\_cache |")]
-    assert holder == "| fill\\_cache | 30.0 ± 0.0 | 20.0 ± 0.0 |"  # far larger than the interval: none was missed
-    [turnover] = [line for line in text.splitlines() if line.startswith("| glibc |") and "8.0 %" in line]
+    assert (
+        holder == "| fill\\_cache | 30.0 ± 0.0 | 20.0 ± 0.0 |"
+    )  # far larger than the interval: none was missed
+    [turnover] = [
+        line for line in text.splitlines() if line.startswith("| glibc |") and "8.0 %" in line
+    ]
     assert turnover == "| glibc | 30.0 | 0.2 | 20.0 | 100,000 | 8.0 % | 40.0 | 20.0 | 200 | 40 |"
     assert "No heap profile of tuned under oltp\\_read\\_only: the server does not start." in text
     rows = pl.read_csv(tmp_path / "out" / "csv" / "heap-functions.csv")
@@ -96,5 +140,5 @@ def test_the_report_shows_them(campaign: Path, tmp_path: Path) -> None:
 
 def test_without_the_key_there_is_no_section(tmp_path: Path) -> None:
     plain = {key: value for key, value in TABLE.items() if key != "profile"}
-    directory = build(tmp_path / "r", file.build(plain, "t"), 1, (), ())
+    directory = build(tmp_path / "r", experiment_file.build(plain, "t"), 1, (), ())
     assert heaps.load(directory, load_campaign(directory)) is None

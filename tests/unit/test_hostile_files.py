@@ -1,4 +1,6 @@
-"""Files that are damaged or made to do harm, given to the real command: one line, exit status 1 or 2, and little memory."""
+"""Files that are damaged or made to do harm, given to the real command: one line, exit status 1 or
+2, and little memory.
+"""
 
 import copy
 import gzip
@@ -16,9 +18,9 @@ from looks import look
 from made_profiles import heap
 
 from dballoc.cli import main
-from dballoc.experiment import file
-from dballoc.explain import snapshot
-from dballoc.profile import load
+from dballoc.experiment import experiment_file
+from dballoc.explain.output import saved_looks
+from dballoc.profile.formats import profile_file
 
 
 class Done(NamedTuple):
@@ -31,13 +33,22 @@ class Done(NamedTuple):
 
 Command = Callable[..., Done]
 MIB = 1 << 20
-GOOD = snapshot.document(look())
+GOOD = saved_looks.document(look())
 
 
 @pytest.fixture
-def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    """``command("report", DIR)``: the real command in this process. What it does not expect comes out as an exception."""
-    environment = {"HOME": tmp_path / "home", "TMPDIR": tmp_path, "DBALLOC_CACHE": tmp_path, "DBALLOC_TRACEBACK": "1"}
+def command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Command:
+    """``command("report", DIR)``: the real command in this process. What it does not expect comes
+    out as an exception.
+    """
+    environment = {
+        "HOME": tmp_path / "home",
+        "TMPDIR": tmp_path,
+        "DBALLOC_CACHE": tmp_path,
+        "DBALLOC_TRACEBACK": "1",
+    }
     for name, value in environment.items():
         monkeypatch.setenv(name, str(value))
 
@@ -56,14 +67,21 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 
 @pytest.fixture
 def limited(package_path: Path, tmp_path: Path) -> Command:
-    """``limited(BYTES, "explain", …)``: the same in a process of its own, with no more address space than that."""
+    """``limited(BYTES, "explain", …)``: the same in a process of its own, with no more address
+    space than that.
+    """
     env = {**os.environ, "PYTHONPATH": str(package_path), "TMPDIR": str(tmp_path)}
 
     def run(most: int, *words: object) -> Done:
         ended = subprocess.run(
-            [sys.executable, "-m", "dballoc", *map(str, words)], env=env, capture_output=True, text=True, check=False, timeout=300,
+            [sys.executable, "-m", "dballoc", *map(str, words)],
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (most, most)),
-        )  # fmt: skip
+        )
         return Done(ended.returncode, ended.stdout, ended.stderr)
 
     return run
@@ -91,23 +109,39 @@ def changed(*path: object, to: Any) -> dict[str, Any]:
 LOOKS: list[tuple[str, bytes, str]] = [
     ("no memory", json.dumps(changed("rss", to=0)).encode(), "rss: 0"),
     ("10^400", json.dumps(changed("rss", to=10**400)).encode(), "is too large"),
-    ("5000 digits", json.dumps(GOOD).encode().replace(b'"rss": ', b'"rss": ' + b"9" * 5000), "is too large"),
+    (
+        "5000 digits",
+        json.dumps(GOOD).encode().replace(b'"rss": ', b'"rss": ' + b"9" * 5000),
+        "is too large",
+    ),
     ("2^63", json.dumps(changed("rss", to=2**63)).encode(), "larger than any memory"),
-    ("float overflow", json.dumps(GOOD).encode().replace(b'"seconds": ', b'"seconds": 1e999, "s": '), "is no number"),
+    (
+        "float overflow",
+        json.dumps(GOOD).encode().replace(b'"seconds": ', b'"seconds": 1e999, "s": '),
+        "is no number",
+    ),
     ("infinity", json.dumps(changed("taken", to=float("inf"))).encode(), "is no number"),
     ("a date beyond all", json.dumps(changed("taken", to=1e300)).encode(), "is no time"),
     ("deep", b"[" * 100_000, "nests too deeply"),
-    ("deep within", json.dumps(GOOD).encode().replace(b'"answer": ', b'"x": ' + b"[" * 900 + b"]" * 900 + b', "answer": '), "nests too deeply"),
+    (
+        "deep within",
+        json.dumps(GOOD)
+        .encode()
+        .replace(b'"answer": ', b'"x": ' + b"[" * 900 + b"]" * 900 + b', "answer": '),
+        "nests too deeply",
+    ),
     ("another kind", json.dumps(changed("lines", to={"a": 1})).encode(), "lines: "),
     ("no list of bounds", json.dumps(changed("bounds", to=[1])).encode(), "bounds"),
     ("a page of zeros", bytes(4096), "no snapshot"),
     ("not UTF-8", json.dumps(GOOD, ensure_ascii=False).encode("utf-16"), "not UTF-8"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("gzipped", [False, True])
 @pytest.mark.parametrize(("content", "says"), [pytest.param(c, s, id=i) for i, c, s in LOOKS])
-def test_a_saved_look(command: Command, tmp_path: Path, content: bytes, says: str, gzipped: bool) -> None:
+def test_a_saved_look(
+    command: Command, tmp_path: Path, content: bytes, says: str, gzipped: bool
+) -> None:
     path = tmp_path / ("a.json.gz" if gzipped else "a.json")
     path.write_bytes(gzip.compress(content) if gzipped else content)
     refused(command("explain", "--from", path), str(path), says, status=(2,))
@@ -118,9 +152,19 @@ def test_the_look_that_the_refusals_change_is_shown(command: Command, tmp_path: 
     assert command("explain", "--from", tmp_path / "a").returncode == 0
 
 
-def test_half_a_character_in_a_look_is_printed_as_what_it_is_not(command: Command, tmp_path: Path) -> None:
-    (tmp_path / "a").write_text(json.dumps(changed("executable", to="/usr/\ud800/mariadbd") | {"answer": "\udfff!"}))
-    for more in ([], ["--json"], ["--openmetrics"], ["--html", tmp_path / "a.html"], ["--save", tmp_path / "b"]):
+def test_half_a_character_in_a_look_is_printed_as_what_it_is_not(
+    command: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "a").write_text(
+        json.dumps(changed("executable", to="/usr/\ud800/mariadbd") | {"answer": "\udfff!"})
+    )
+    for more in (
+        [],
+        ["--json"],
+        ["--openmetrics"],
+        ["--html", tmp_path / "a.html"],
+        ["--save", tmp_path / "b"],
+    ):
         done = command("explain", "--from", tmp_path / "a", *more)
         assert (done.returncode, done.stderr) == (0, "")
 
@@ -140,7 +184,9 @@ BOMBS = {
 
 @pytest.mark.parametrize("kind", BOMBS)
 def test_a_bomb_takes_little_memory(limited: Command, tmp_path: Path, kind: str) -> None:
-    """300 KB that unpack to 300 MB: read under a limit of address space that the command by itself nearly fills."""
+    """300 KB that unpack to 300 MB: read under a limit of address space that the command by itself
+    nearly fills.
+    """
     packed = gzip.compress(BOMBS[kind], 9, mtime=0)
     assert len(packed) < 400_000
     look_, profile = tmp_path / "a.json.gz", tmp_path / "a.profile.json.gz"
@@ -148,7 +194,12 @@ def test_a_bomb_takes_little_memory(limited: Command, tmp_path: Path, kind: str)
     profile.write_bytes(packed)
     most = 1400 * MIB
     refused(limited(most, "explain", "--from", look_), str(look_), status=(2,))
-    refused(limited(most, "profile", "diff", profile, profile), str(profile), "unpacks to more than", status=(2,))
+    refused(
+        limited(most, "profile", "diff", profile, profile),
+        str(profile),
+        "unpacks to more than",
+        status=(2,),
+    )
 
 
 def profile_cases() -> list[tuple[str, bytes, str]]:
@@ -156,9 +207,15 @@ def profile_cases() -> list[tuple[str, bytes, str]]:
         return gzip.compress(json.dumps(document).encode())
 
     whole: dict[str, Any] = {
-        "format": "dballoc profile 1", "title": "t", "values": [["live", "bytes", "live bytes"]], "taken": 0, "seconds": 0,
-        "facts": {}, "frames": [["main", "m", True, "", 0]], "samples": [[[0], [1.0], False, {}]],
-    }  # fmt: skip
+        "format": "dballoc profile 1",
+        "title": "t",
+        "values": [["live", "bytes", "live bytes"]],
+        "taken": 0,
+        "seconds": 0,
+        "facts": {},
+        "frames": [["main", "m", True, "", 0]],
+        "samples": [[[0], [1.0], False, {}]],
+    }
     good = packed(whole)
     return [
         ("corrupt gzip", good[:30] + b"\xff" * 20 + good[50:], "gzip"),
@@ -170,15 +227,21 @@ def profile_cases() -> list[tuple[str, bytes, str]]:
         ("10^400", packed(whole | {"seconds": 10**400}), "seconds"),
         ("2^63", packed(whole | {"frames": [["main", "m", True, "", 2**63]]}), "frames.0.4"),
         ("a huge value", packed(whole | {"samples": [[[0], [1e308], False, {}]]}), "samples.0.1.0"),
-        ("a surrogate", gzip.compress(json.dumps(whole | {"title": "\ud800"}).encode()), "not a profile"),
-    ]  # fmt: skip
+        (
+            "a surrogate",
+            gzip.compress(json.dumps(whole | {"title": "\ud800"}).encode()),
+            "not a profile",
+        ),
+    ]
 
 
-@pytest.mark.parametrize(("content", "says"), [pytest.param(c, s, id=i) for i, c, s in profile_cases()])
+@pytest.mark.parametrize(
+    ("content", "says"), [pytest.param(c, s, id=i) for i, c, s in profile_cases()]
+)
 def test_a_profile(command: Command, tmp_path: Path, content: bytes, says: str) -> None:
     path, good = tmp_path / "bad.profile.json.gz", tmp_path / "good.profile.json.gz"
     path.write_bytes(content)
-    load.save(heap(), good)
+    profile_file.save(heap(), good)
     refused(command("profile", "diff", good, path), str(path), says, status=(2,))
     refused(command("profile", "export", path, "--format", "collapsed"), str(path), status=(2,))
 
@@ -238,7 +301,9 @@ def test_flags(command: Command, flags: list[object]) -> None:
     refused(command("bench", *flags, "--print" if "--prefer" not in flags else "--dry-run"))
 
 
-def test_a_directory_whose_name_is_no_utf_8(command: Command, tmp_path: Path, make: Callable[..., Path]) -> None:
+def test_a_directory_whose_name_is_no_utf_8(
+    command: Command, tmp_path: Path, make: Callable[..., Path]
+) -> None:
     directory = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
     make("whole", blocks=2, threads=[1]).rename(directory)
     for words in (
@@ -250,7 +315,7 @@ def test_a_directory_whose_name_is_no_utf_8(command: Command, tmp_path: Path, ma
         done = command(*words)
         assert (done.returncode, done.stderr) == (0, ""), words
     look_ = directory / "a.json"
-    snapshot.save(look(), look_)
+    saved_looks.save(look(), look_)
     assert command("explain", "--from", look_, "--html", directory / "a.html").returncode == 0
     refused(command("explain", "--from", directory / "none"), "No such file")
 
@@ -279,7 +344,9 @@ def test_figures_to_import(command: Command, tmp_path: Path, line: str, says: st
 def test_outputs_to_import(command: Command, tmp_path: Path) -> None:
     there = tmp_path / "outputs"
     there.mkdir()
-    (there / "import.toml").write_text("files = '{variant}-{threads}.txt'\nworkload = 'x'\na = " + "[" * 50_000)
+    (there / "import.toml").write_text(
+        "files = '{variant}-{threads}.txt'\nworkload = 'x'\na = " + "[" * 50_000
+    )
     refused(command("import", there, "--out", tmp_path / "out"), "nests too deeply", status=(2,))
     (there / "import.toml").write_text("files = '{variant}-{threads}.txt'\nworkload = 'x'\n")
     (there / f"a-{'9' * 200}.txt").write_text("sysbench")
@@ -300,12 +367,15 @@ def test_option_files(command: Command, tmp_path: Path, text: str) -> None:
 
 
 def test_an_option_file_that_is_a_fifo_is_passed_over(tmp_path: Path) -> None:
-    from dballoc.servers import credentials
+    from dballoc.servers.running import credentials
 
     os.mkfifo(tmp_path / ".my.cnf")
     assert credentials.find(None, {"HOME": str(tmp_path)}, tmp_path).password is None
 
 
 def test_the_same_experiment_is_read_back() -> None:
-    experiment = file.build(file.parse(EXPERIMENT % "", "x"), "x")
-    assert file.build(file.parse(file.dump(experiment), "y"), "y") == experiment
+    experiment = experiment_file.build(experiment_file.parse(EXPERIMENT % "", "x"), "x")
+    assert (
+        experiment_file.build(experiment_file.parse(experiment_file.dump(experiment), "y"), "y")
+        == experiment
+    )

@@ -1,4 +1,6 @@
-"""A process that chooses its name, its environment, its files and what its probe says: nothing of that is taken for the kernel's."""
+"""A process that chooses its name, its environment, its files and what its probe says: nothing of
+that is taken for the kernel's.
+"""
 
 import errno
 import os
@@ -12,16 +14,20 @@ from pathlib import Path
 import pytest
 
 from dballoc import readers
-from dballoc.allocators import identify
 from dballoc.errors import Failure, UsageError
-from dballoc.explain import address_space, smaps, watch
-from dballoc.host import inside, limits, loader, thp
-from dballoc.measure import marks
-from dballoc.measure.process import ProcessSampler
-from dballoc.profile import probe
-from dballoc.servers import process
+from dballoc.explain import watch
+from dballoc.host import process_root
+from dballoc.host.elf import loader
+from dballoc.host.resources import process_limits
+from dballoc.host.settings import thp
+from dballoc.measure import memory_marks
+from dballoc.measure.process_sampler import ProcessSampler
+from dballoc.process_memory import address_space, identify_malloc, smaps
+from dballoc.profile.heap import probe_client
+from dballoc.servers.running import running_server
 
-# It names itself (prctl(2), PR_SET_NAME: 15 bytes), maps a file whose name has all that ends a line but a newline, and waits.
+# It names itself (prctl(2), PR_SET_NAME: 15 bytes), maps a file whose name has all that ends a line
+# but a newline, and waits.
 PROGRAM = """
 import ctypes, mmap, os, sys
 ctypes.CDLL(None).prctl(15, sys.argv[1].encode("utf-8", "surrogateescape"), 0, 0, 0)
@@ -33,17 +39,31 @@ print("ready", flush=True)
 sys.stdin.read()
 """
 NAMES = [
-    "a) R 1 1 (b", "x\x0bUid:\t0\t0", "\udcff\udcfe\x85\r", "\x0cVmRSS:\t 1 kB", "\x1b[2J\u2028Uid:\t0",
-    "a\nVmRSS:\t1 kB", "", " ", ")))))",
-]  # fmt: skip
+    "a) R 1 1 (b",
+    "x\x0bUid:\t0\t0",
+    "\udcff\udcfe\x85\r",
+    "\x0cVmRSS:\t 1 kB",
+    "\x1b[2J\u2028Uid:\t0",
+    "a\nVmRSS:\t1 kB",
+    "",
+    " ",
+    ")))))",
+]
 
 
 @pytest.fixture(params=NAMES, ids=ascii)
 def hostile(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[int]:
     """Its PID. Its environment has 1.9 MB, nearly all that the kernel lets a program start with."""
-    environment = {**os.environ, **{f"V{i}": "x" * 100_000 for i in range(19)}, "B": "\udcff\n=", "DBALLOC_PROBE": "1:/\udcff"}
+    environment = {
+        **os.environ,
+        **{f"V{i}": "x" * 100_000 for i in range(19)},
+        "B": "\udcff\n=",
+        "DBALLOC_PROBE": "1:/\udcff",
+    }
     words = [sys.executable, "-c", PROGRAM, request.param, os.fspath(tmp_path)]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as child:
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    ) as child:
         assert child.stdout
         assert child.stdout.readline() == "ready\n"
         yield child.pid
@@ -53,26 +73,30 @@ def hostile(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[int]:
 def test_what_is_said_of_it_is_the_kernels_word(hostile: int) -> None:
     status = address_space.status(hostile)
     assert 2**20 < status["VmRSS"] < 2**32
-    assert inside.words(hostile) is None  # in our namespaces, and our user
+    assert process_root.words(hostile) is None  # in our namespaces, and our user
     sampler = ProcessSampler(hostile)
     try:
         assert 2**20 < sampler.sample(whole=True).rss < 2**32
     finally:
         sampler.close()
     found = smaps.read(hostile)
-    kernels = subprocess.run(["wc", "-l", f"/proc/{hostile}/maps"], capture_output=True, text=True, check=True).stdout
+    kernels = subprocess.run(
+        ["wc", "-l", f"/proc/{hostile}/maps"], capture_output=True, text=True, check=True
+    ).stdout
     assert len(found) == int(kernels.split()[0])
     assert sum(mapping.path.count("VmRSS") for mapping in found) == 1
-    assert marks.classify(readers.text_of_process(f"/proc/{hostile}/maps", readers.MAPS))[2] == len(found)
+    assert memory_marks.classify(readers.text_of_process(f"/proc/{hostile}/maps", readers.MAPS))[
+        2
+    ] == len(found)
     assert watch._born(hostile).isdigit()
-    assert limits.read(hostile).cpus > 0
+    assert process_limits.read(hostile).cpus > 0
     thp.achieved(hostile)
     loader.program(hostile)
-    identify.preloaded(hostile)
+    identify_malloc.preloaded(hostile)
 
 
 def test_verbs_that_do_not_want_it_say_so_in_one_line(hostile: int) -> None:
-    for ask in (process.look, probe.of_process):
+    for ask in (running_server.look, probe_client.of_process):
         with pytest.raises(UsageError) as refused:
             ask(hostile)
         said = str(refused.value)
@@ -90,7 +114,7 @@ def test_no_more_is_read_than_a_process_has_by_right(tmp_path: Path) -> None:
         readers.of_process("/dev/zero")
 
 
-Serve = Callable[[Callable[[socket.socket], None]], probe.Probe]
+Serve = Callable[[Callable[[socket.socket], None]], probe_client.Probe]
 
 
 @pytest.fixture
@@ -99,7 +123,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
     listener = socket.socket(socket.AF_UNIX)
     threads: list[threading.Thread] = []
 
-    def start(answer: Callable[[socket.socket], None]) -> probe.Probe:
+    def start(answer: Callable[[socket.socket], None]) -> probe_client.Probe:
         listener.bind(os.fspath(tmp_path / "s"))
         listener.listen()
 
@@ -114,7 +138,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
 
         threads.append(threading.Thread(target=run, daemon=True))
         threads[0].start()
-        return probe.Probe(1, tmp_path, "s")
+        return probe_client.Probe(1, tmp_path, "s")
 
     yield start
     for thread in threads:
@@ -131,18 +155,18 @@ def endless(piece: bytes) -> Callable[[socket.socket], None]:
 
 
 def test_a_probe_that_does_not_stop(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "_MOST", 1 << 20)
+    monkeypatch.setattr(probe_client, "_MOST", 1 << 20)
     with pytest.raises(Failure, match="says more than a probe would"):
         serve(endless(b"x" * 65536)).snapshot()
 
 
 def test_a_probe_that_goes_on_and_on(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "_LONGEST", -1.0)
+    monkeypatch.setattr(probe_client, "_LONGEST", -1.0)
     with pytest.raises(Failure, match="goes on for longer"):
         serve(lambda talk: talk.sendall(b"x")).snapshot()
 
 
 def test_a_probe_whose_figures_are_none(serve: Serve) -> None:
-    assert serve(lambda talk: talk.sendall(b"ok\nlive " + b"9" * 5000 + b"\npeak \xd9\xa3\ninterval 7\n")).status() == {
-        "interval": 7
-    }
+    assert serve(
+        lambda talk: talk.sendall(b"ok\nlive " + b"9" * 5000 + b"\npeak \xd9\xa3\ninterval 7\n")
+    ).status() == {"interval": 7}

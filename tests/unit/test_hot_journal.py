@@ -8,7 +8,8 @@ from pathlib import Path
 
 from dballoc.store.results import FILE, Results
 
-# Writes more than SQLite's page cache holds, so that pages of the open transaction reach the file, then dies.
+# Writes more than SQLite's page cache holds, so that pages of the open transaction reach the file,
+# then dies.
 WRITER = """
 import os, signal, sqlite3, sys
 db = sqlite3.connect(sys.argv[1], isolation_level=None)

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.allocators import find, identify
+from dballoc.allocators import find_library
 from dballoc.errors import UsageError
+from dballoc.process_memory import identify_malloc
 
 USES_MALLOC = """
 #include <stdio.h>
@@ -30,22 +31,35 @@ int main(void) { free(malloc(10)); puts("ready"); fflush(stdout); return getchar
     ],
 )
 def test_catalogue_name(library: str, name: str | None) -> None:
-    assert identify.catalogue_name(library) == name
+    assert identify_malloc.catalogue_name(library) == name
 
 
 def test_settings_are_those_of_this_malloc() -> None:
-    environ = {"MALLOC_CONF": "a", "MALLOC_ARENA_MAX": "1", "GLIBC_TUNABLES": "b", "MIMALLOC_PURGE_DELAY": "0", "HOME": "/"}
-    assert identify.settings(environ, "GLIBC_TUNABLES") == {"MALLOC_ARENA_MAX": "1", "GLIBC_TUNABLES": "b"}
-    assert identify.settings(environ, "MALLOC_CONF") == {"MALLOC_CONF": "a"}
-    assert identify.settings(environ, "MIMALLOC_{NAME}") == {"MIMALLOC_PURGE_DELAY": "0"}
-    assert identify.settings(environ, None) == {}
+    environ = {
+        "MALLOC_CONF": "a",
+        "MALLOC_ARENA_MAX": "1",
+        "GLIBC_TUNABLES": "b",
+        "MIMALLOC_PURGE_DELAY": "0",
+        "HOME": "/",
+    }
+    assert identify_malloc.settings(environ, "GLIBC_TUNABLES") == {
+        "MALLOC_ARENA_MAX": "1",
+        "GLIBC_TUNABLES": "b",
+    }
+    assert identify_malloc.settings(environ, "MALLOC_CONF") == {"MALLOC_CONF": "a"}
+    assert identify_malloc.settings(environ, "MIMALLOC_{NAME}") == {"MIMALLOC_PURGE_DELAY": "0"}
+    assert identify_malloc.settings(environ, None) == {}
 
 
 @pytest.mark.parametrize(
     ("environ", "mapped", "words"),
     [
         ({}, (), {}),
-        ({"LD_PRELOAD": "/opt/shim.so:/usr/lib/libc.so.6"}, ("/opt/shim.so", "/usr/lib/libc.so.6"), {}),
+        (
+            {"LD_PRELOAD": "/opt/shim.so:/usr/lib/libc.so.6"},
+            ("/opt/shim.so", "/usr/lib/libc.so.6"),
+            {},
+        ),
         ({"LD_PRELOAD": "/opt/libjemalloc.so.2"}, (), {"/opt/libjemalloc.so.2": "not loaded"}),
         (
             {"LD_PRELOAD": "libjemalloc.so.2 /x.so"},
@@ -56,42 +70,56 @@ def test_settings_are_those_of_this_malloc() -> None:
         ({"MALLOC_ARENA_MAX": "1", "GLIBC_TUNABLES": "glibc.malloc.arena_max=1"}, (), {}),
     ],
 )
-def test_what_an_environment_asks_for_in_vain(environ: dict[str, str], mapped: tuple[str, ...], words: dict[str, str]) -> None:
-    found = identify.idle(environ, "/usr/lib/libc.so.6", set(mapped))
+def test_what_an_environment_asks_for_in_vain(
+    environ: dict[str, str], mapped: tuple[str, ...], words: dict[str, str]
+) -> None:
+    found = identify_malloc.idle(environ, "/usr/lib/libc.so.6", set(mapped))
     assert set(found) == set(words)
     assert all(words[what] in why for what, why in found.items())
 
 
 def test_settings_of_glibcs_other_parts_are_not_idle() -> None:
-    assert not identify.idle({"GLIBC_TUNABLES": "glibc.pthread.rseq=0"}, "/x/libjemalloc.so.2", set())
-    assert identify.idle({"GLIBC_TUNABLES": "glibc.malloc.arena_max=1"}, "/x/libjemalloc.so.2", set())
+    assert not identify_malloc.idle(
+        {"GLIBC_TUNABLES": "glibc.pthread.rseq=0"}, "/x/libjemalloc.so.2", set()
+    )
+    assert identify_malloc.idle(
+        {"GLIBC_TUNABLES": "glibc.malloc.arena_max=1"}, "/x/libjemalloc.so.2", set()
+    )
 
 
 def test_glibc(running_program: Callable[..., int]) -> None:
-    found = identify.identify(running_program("plain", USES_MALLOC))
+    found = identify_malloc.identify(running_program("plain", USES_MALLOC))
     assert (found.name, found.mixed) == ("glibc", {})
-    assert found.version == find.find("glibc").version
+    assert found.version == find_library.find("glibc").version
     assert found.how == "nothing else was preloaded"
 
 
 def test_a_preloaded_one(running_program: Callable[..., int]) -> None:
     try:
-        allocator = find.find("jemalloc")
+        allocator = find_library.find("jemalloc")
     except UsageError as error:
         pytest.skip(str(error))
-    found = identify.identify(running_program("preloaded", USES_MALLOC, preload=str(allocator.libraries[0])))
-    assert (found.name, found.version, found.how) == ("jemalloc", allocator.version, "LD_PRELOAD in its environment")
+    found = identify_malloc.identify(
+        running_program("preloaded", USES_MALLOC, preload=str(allocator.libraries[0]))
+    )
+    assert (found.name, found.version, found.how) == (
+        "jemalloc",
+        allocator.version,
+        "LD_PRELOAD in its environment",
+    )
 
 
-def test_half_a_malloc_is_called_mixed(running_program: Callable[..., int], c_library: Callable[[str, str], Path]) -> None:
+def test_half_a_malloc_is_called_mixed(
+    running_program: Callable[..., int], c_library: Callable[[str, str], Path]
+) -> None:
     half = c_library("half", "#include <stddef.h>\nvoid free(void *p) { (void)p; }\n")
-    found = identify.identify(running_program("mixed", USES_MALLOC, preload=str(half)))
+    found = identify_malloc.identify(running_program("mixed", USES_MALLOC, preload=str(half)))
     assert found.name == "glibc"
     assert found.mixed == {"free": str(half)}
 
 
 def test_behind_the_probe_is_the_malloc_that_it_hands_calls_on_to() -> None:
     probe, glibc, jemalloc = "/p/libdballoc_probe.so", "/lib/libc.so.6", "/lib/libjemalloc.so.2"
-    assert identify.behind(probe, [probe, glibc, jemalloc]) == jemalloc
-    assert identify.behind(probe, [glibc, probe]) == glibc
-    assert identify.behind(glibc, [glibc, jemalloc]) == glibc
+    assert identify_malloc.behind(probe, [probe, glibc, jemalloc]) == jemalloc
+    assert identify_malloc.behind(probe, [glibc, probe]) == glibc
+    assert identify_malloc.behind(glibc, [glibc, jemalloc]) == glibc

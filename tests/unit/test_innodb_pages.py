@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.explain import innodb_pages, smaps
-from dballoc.explain.pages import Kind, classify
-from dballoc.explain.pagescan import Counts
+from dballoc.process_memory import innodb_buffer_pool, smaps
+from dballoc.process_memory.mapping_kind import Kind, classify
+from dballoc.process_memory.pagemap_scan import Counts
 
 MIB = 1 << 20
 START = 0x774C00000000
@@ -24,7 +24,9 @@ def header(number: int, kind: int = 17855) -> bytes:
 
 
 def mapping(size: int) -> smaps.Mapping:
-    [found] = smaps.parse(f"{START:x}-{START + size:x} rw-p 00000000 00:00 0\nRss: {size >> 10} kB\n")
+    [found] = smaps.parse(
+        f"{START:x}-{START + size:x} rw-p 00000000 00:00 0\nRss: {size >> 10} kB\n"
+    )
     return replace(found, flags=None)
 
 
@@ -47,12 +49,19 @@ def whole(start: int, end: int) -> Counts:
     ],
 )
 def test_a_page_is_known_by_its_header(text: bytes, is_one: bool) -> None:
-    assert innodb_pages.is_page(text) is is_one
+    assert innodb_buffer_pool.is_page(text) is is_one
 
 
-@given(before=st.integers(0, 400), pool=st.integers(256, 4000), after=st.integers(0, 400), filled=st.floats(0.5, 1))
+@given(
+    before=st.integers(0, 400),
+    pool=st.integers(256, 4000),
+    after=st.integers(0, 400),
+    filled=st.floats(0.5, 1),
+)
 def test_it_is_found_between_others(before: int, pool: int, after: int, filled: float) -> None:
-    """Chunks of 128 MiB that begin with descriptors; what was never used is not there; a heap on both sides."""
+    """Chunks of 128 MiB that begin with descriptors; what was never used is not there; a heap on
+    both sides.
+    """
     begin, end = START + before * MIB, START + (before + pool) * MIB
     used = begin + int(pool * MIB * filled)
     noise = random.Random(before)
@@ -65,7 +74,9 @@ def test_it_is_found_between_others(before: int, pool: int, after: int, filled: 
             return POINTERS
         return header(at // PAGE & 0xFFFF) if at < used else b""
 
-    found = innodb_pages.split([mapping((before + pool + after) * MIB)], head, whole, alone=False)
+    found = innodb_buffer_pool.split(
+        [mapping((before + pool + after) * MIB)], head, whole, alone=False
+    )
     assert sum(m.rss for m in found) == (before + pool + after) * MIB
     [mine] = [m for m in found if m.innodb]
     # Little of something else, and a copy near by, may be taken for a part of it.
@@ -82,11 +93,11 @@ def test_a_pool_that_is_alone_is_the_whole_mapping() -> None:
         place = at - START
         return POINTERS if place % (32 * MIB) < MIB else header(1) if place < 256 * MIB else b""
 
-    [found] = innodb_pages.split([mapping(1000 * MIB)], head, whole, alone=True)
+    [found] = innodb_buffer_pool.split([mapping(1000 * MIB)], head, whole, alone=True)
     assert (found.innodb, found.size) == (True, 1000 * MIB)
-    assert len(innodb_pages.split([mapping(1000 * MIB)], head, whole, alone=False)) == 2
+    assert len(innodb_buffer_pool.split([mapping(1000 * MIB)], head, whole, alone=False)) == 2
     heap = mapping(1000 * MIB)
-    assert innodb_pages.split([heap], lambda at: POINTERS, whole, alone=True) == [heap]
+    assert innodb_buffer_pool.split([heap], lambda at: POINTERS, whole, alone=True) == [heap]
 
 
 def test_a_heap_with_copies_is_no_pool() -> None:
@@ -96,11 +107,13 @@ def test_a_heap_with_copies_is_no_pool() -> None:
         return noise.choices([header(1), b"\x01" * 38], [1, 9])[0]
 
     heap = mapping(1000 * MIB)
-    assert innodb_pages.split([heap], head, whole, alone=False) == [heap]
+    assert innodb_buffer_pool.split([heap], head, whole, alone=False) == [heap]
 
 
 def test_flags_are_believed() -> None:
     told = replace(mapping(1000 * MIB), flags=frozenset({"rd", "wr"}))
-    assert innodb_pages.split([told], lambda at: header(1), whole, alone=False) == [told]
-    [found] = innodb_pages.split([mapping(1000 * MIB)], lambda at: header(1), whole, alone=False)
+    assert innodb_buffer_pool.split([told], lambda at: header(1), whole, alone=False) == [told]
+    [found] = innodb_buffer_pool.split(
+        [mapping(1000 * MIB)], lambda at: header(1), whole, alone=False
+    )
     assert (found.innodb, found.size) == (True, told.size)

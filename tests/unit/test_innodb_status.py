@@ -2,8 +2,8 @@
 
 import pytest
 
-from dballoc.explain.innodb_status import parse
-from dballoc.explain.procedure import pool_rows
+from dballoc.explain.checklist.checklist import pool_rows
+from dballoc.explain.sources.innodb_status import parse
 
 # What follows the section in every version.
 AFTER = """--------------
@@ -48,7 +48,8 @@ LRU len: 155, unzip_LRU len: 0
 I/O sum[0]:cur[0], unzip sum[0]:cur[0]
 """
 
-# Percona Server 5.5 to 5.7, "Extended SHOW ENGINE INNODB STATUS"; MariaDB up to 10.1 (XtraDB) prints the same.
+# Percona Server 5.5 to 5.7, "Extended SHOW ENGINE INNODB STATUS"; MariaDB up to 10.1 (XtraDB)
+# prints the same.
 PERCONA = """Total memory allocated 137363456; in additional pool allocated 0
 Total memory allocated by read views 88
 Internal hash tables (constant factor + variable factor)
@@ -142,7 +143,11 @@ PAGES = ("pages", "free", "database", "old", "modified")
             (8191, 7481, 707, 280, 0),
             {"allocated": 137363456, "read_views": 88, "dictionary": 174695, "bytes": 134201344},
         ),
-        (MYSQL_8, (262112, 42066, 217290, 80219, 7), {"allocated": 0, "dictionary": 4701186, "read": 217217, "written": 32681}),
+        (
+            MYSQL_8,
+            (262112, 42066, 217290, 80219, 7),
+            {"allocated": 0, "dictionary": 4701186, "read": 217217, "written": 32681},
+        ),
         (
             MARIADB,
             (8112, 7834, 278, 0, 147),
@@ -162,9 +167,13 @@ def test_hash_tables_of_percona() -> None:
     found = parse(BEFORE + PERCONA + AFTER)
     assert found
     assert found.tables == {
-        "Adaptive hash index": (2266736, 2213368), "Page hash": (139112, 139112), "Dictionary cache": (729463, 554768),
-        "File system": (824800, 812272), "Lock system": (333248, 332872), "Recovery system": (0, 0),
-    }  # fmt: skip
+        "Adaptive hash index": (2266736, 2213368),
+        "Page hash": (139112, 139112),
+        "Dictionary cache": (729463, 554768),
+        "File system": (824800, 812272),
+        "Lock system": (333248, 332872),
+        "Recovery system": (0, 0),
+    }
     assert found.hit_rate == 0.998
 
 

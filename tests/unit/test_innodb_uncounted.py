@@ -1,22 +1,30 @@
-"""What InnoDB's instruments leave out, by the size of the pool: as seen in MySQL 8.0.33 and MariaDB 10.11.19."""
+"""What InnoDB's instruments leave out, by the size of the pool: as seen in MySQL 8.0.33 and MariaDB
+10.11.19.
+"""
 
 import pytest
 
-from dballoc.explain import innodb_uncounted
-from dballoc.explain.labels import POOL_EVENT, Label, Labels
+from dballoc.explain.sources import innodb_uncounted
+from dballoc.explain.sources.server_memory import POOL_EVENT, Label, Labels
 
 MIB = 1 << 20
 
 
 def said(pool: int, version: str = "8.0.33", events: int = 6628) -> Labels:
     variables = {
-        "innodb_buffer_pool_size": str(pool), "innodb_adaptive_hash_index_parts": "8", "innodb_page_size": "16384",
-    }  # fmt: skip
+        "innodb_buffer_pool_size": str(pool),
+        "innodb_adaptive_hash_index_parts": "8",
+        "innodb_page_size": "16384",
+    }
     counted = {POOL_EVENT: (1, pool + 3 * MIB), "memory/innodb/os0event": (events, events * 136)}
-    return Labels(version, [], [], {}, variables, {}, counted=counted)
+    return Labels(
+        version=version, heap=[], tables=[], own={}, variables=variables, status={}, counted=counted
+    )
 
 
-@pytest.mark.parametrize(("pool", "index", "locks"), [(128 * MIB, 278528, 335872), (2048 * MIB, 4427776, 5316608)])
+@pytest.mark.parametrize(
+    ("pool", "index", "locks"), [(128 * MIB, 278528, 335872), (2048 * MIB, 4427776, 5316608)]
+)
 def test_hash_tables_have_a_size_that_tells_them(pool: int, index: int, locks: int) -> None:
     """glibc's blocks of them, whole pages."""
     tables, events = innodb_uncounted.labels(said(pool))
@@ -36,28 +44,54 @@ def test_what_is_counted_is_not_told_twice() -> None:
     assert [label.owner for label in innodb_uncounted.labels(found)] == [innodb_uncounted.EVENTS]
 
 
-@pytest.mark.parametrize(("pages", "locks", "own"), [(64896, 3010560, None), (129792, 6017024, 2678784)])
+@pytest.mark.parametrize(
+    ("pages", "locks", "own"), [(64896, 3010560, None), (129792, 6017024, 2678784)]
+)
 def test_mariadbs_tables_have_latches(pages: int, locks: int, own: int | None) -> None:
     """Pools of 1 and 2 GiB."""
     status = {"innodb_buffer_pool_pages_total": str(pages)}
 
     def of(version: str) -> list[Label]:
         return innodb_uncounted.labels(
-            Labels(version, [], [], {}, {}, status, counted={"memory/innodb/hash0hash": (6, 50 * MIB)})
+            Labels(
+                version=version,
+                heap=[],
+                tables=[],
+                own={},
+                variables={},
+                status=status,
+                counted={"memory/innodb/hash0hash": (6, 50 * MIB)},
+            )
         )
 
     [tables] = of("10.11.19-MariaDB")
     for size, block in zip(tables.sizes, [locks] * 3 + [own or 0], strict=True):
-        assert not block or size * (1 - tables.near) <= block <= size * (1 + tables.near) + 4096 + 80
+        assert (
+            not block or size * (1 - tables.near) <= block <= size * (1 + tables.near) + 4096 + 80
+        )
     assert of("5.5.5-10.6.1-MariaDB") == [tables]
     assert of("10.5.28-MariaDB") == []
 
 
 def test_nothing_is_known_of_others() -> None:
     assert innodb_uncounted.labels(said(128 * MIB, "10.11.19-MariaDB")) == []  # no such status
-    assert innodb_uncounted.labels(Labels("8.0.33", [Label("x", 1, "y")], [], {}, {}, {})) == []
+    assert (
+        innodb_uncounted.labels(
+            Labels(
+                version="8.0.33",
+                heap=[Label(owner="x", bytes=1, source="y")],
+                tables=[],
+                own={},
+                variables={},
+                status={},
+            )
+        )
+        == []
+    )
 
 
-@pytest.mark.parametrize(("number", "factor"), [(1 << 19, 1.055), (5 << 17, 1.0133), ((1 << 20) - 9000, 1.128)])
+@pytest.mark.parametrize(
+    ("number", "factor"), [(1 << 19, 1.055), (5 << 17, 1.0133), ((1 << 20) - 9000, 1.128)]
+)
 def test_a_table_is_not_near_a_power_of_2(number: int, factor: float) -> None:
     assert innodb_uncounted.cells(number) == pytest.approx(factor * number, rel=0.001)

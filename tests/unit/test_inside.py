@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.host import inside
+from dballoc.host import process_root
 
 NET_UNIX = """Num       RefCount Protocol Flags    Type St Inode Path
 0000000000000000: 00000002 00000000 00010000 0001 01 4711 /run/mysqld/mysqld.sock
@@ -19,7 +19,7 @@ NET_UNIX = """Num       RefCount Protocol Flags    Type St Inode Path
 
 
 def test_sockets_that_listen() -> None:
-    assert inside.sockets(NET_UNIX, {"4711", "4712", "4713", "4714", "4716"}) == [
+    assert process_root.sockets(NET_UNIX, {"4711", "4712", "4713", "4714", "4716"}) == [
         "/run/mysqld/mysqld.sock",
         "/run/with a space/s",
     ]
@@ -29,9 +29,9 @@ def test_our_own_socket(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as ours:
         path = os.path.relpath(tmp_path / "s")
         ours.bind(path)
-        assert path not in inside.listening(os.getpid())
+        assert path not in process_root.listening(os.getpid())
         ours.listen()
-        assert path in inside.listening(os.getpid())
+        assert path in process_root.listening(os.getpid())
 
 
 @pytest.mark.parametrize(
@@ -44,8 +44,8 @@ def test_our_own_socket(tmp_path: Path) -> None:
     ],
 )
 def test_a_user_in_its_namespace(text: str, uid: int, there: int | None) -> None:
-    assert inside.mapped(text, uid) == there
+    assert process_root.mapped(text, uid) == there
 
 
 def test_our_own_files_are_where_we_see_them() -> None:
-    assert inside.own(os.getpid(), "/etc/passwd") == "/etc/passwd"
+    assert process_root.own(os.getpid(), "/etc/passwd") == "/etc/passwd"

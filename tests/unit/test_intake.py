@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.analysis import curves
-from dballoc.analysis.campaign import load, load_own
-from dballoc.analysis.comparison import compare
-from dballoc.analysis.machines import split
+from dballoc.analysis.campaign_tables import load, load_own
+from dballoc.analysis.published.machines import split
+from dballoc.analysis.tables import level_curves
+from dballoc.analysis.tables.baseline_comparison import compare
 from dballoc.errors import UsageError
-from dballoc.intake import rawoutput, table
-from dballoc.intake.assemble import plain
-from dballoc.intake.bring import bring
-from dballoc.report import imported
-from dballoc.report.content import gather
+from dballoc.intake import csv_figures, sysbench_totals
+from dballoc.intake.assemble_campaign import plain
+from dballoc.intake.import_results import bring
+from dballoc.report.report_content import gather
+from dballoc.report.sections import imported
 
 GOOD = """workload,threads,variant,tps
 ro,1,nt-heap,100
@@ -121,8 +121,12 @@ def test_a_table_becomes_a_results_directory(tmp_path: Path) -> None:
     campaign = load(tmp_path / "out")
     assert campaign.imported
     assert campaign.names == ["nt-heap", "segment-heap-tuned"]
-    assert (campaign.experiment.workloads, campaign.experiment.threads, campaign.experiment.levels) == (["ro"], [1, 2], "fresh")
-    ratios = curves.relative(campaign, "tps")
+    assert (
+        campaign.experiment.workloads,
+        campaign.experiment.threads,
+        campaign.experiment.levels,
+    ) == (["ro"], [1, 2], "fresh")
+    ratios = level_curves.relative(campaign, "tps")
     assert ratios.select("threads", "ratio", "low", "n").rows() == [
         (1, pytest.approx(1.105), None, 1),
         (2, pytest.approx(220 / 180), None, 1),
@@ -161,9 +165,17 @@ def test_machines_stay_apart_and_each_has_a_baseline(tmp_path: Path) -> None:
     text = "machine,workload,threads,variant,tps\nbig,ro,1,a,100\nbig,ro,1,b,300\nbig,ro,64,a,900\nsmall,rw,1,b,50\nsmall,rw,1,c,60\n"
     bring([write(tmp_path / "a.csv", text)], tmp_path / "out")
     big, small = split(load(tmp_path / "out"))
-    assert (big.name, big.campaign.names, big.campaign.experiment.threads) == ("big", ["a", "b"], [1, 64])
-    assert (small.name, small.campaign.names, small.campaign.experiment.workloads) == ("small", ["b", "c"], ["rw"])
-    assert curves.relative(small.campaign, "tps")["ratio"].to_list() == [pytest.approx(1.2)]
+    assert (big.name, big.campaign.names, big.campaign.experiment.threads) == (
+        "big",
+        ["a", "b"],
+        [1, 64],
+    )
+    assert (small.name, small.campaign.names, small.campaign.experiment.workloads) == (
+        "small",
+        ["b", "c"],
+        ["rw"],
+    )
+    assert level_curves.relative(small.campaign, "tps")["ratio"].to_list() == [pytest.approx(1.2)]
     content = gather(load(tmp_path / "out"))
     titles = [s.title for s in content.sections]
     assert titles == [
@@ -184,7 +196,13 @@ def test_without_repeats_nothing_is_said_to_be_shown(tmp_path: Path) -> None:
     assert "has not proved which malloc was in use" in said
     assert content.recommendation.variant is None
     assert not [s for s in content.sections if s.key.startswith(("verdicts", "floor", "noise"))]
-    assert all("[" not in cell for s in content.sections for t in s.tables for row in t.rows for cell in row)
+    assert all(
+        "[" not in cell
+        for s in content.sections
+        for t in s.tables
+        for row in t.rows
+        for cell in row
+    )
 
 
 def test_a_collapse_is_found_and_its_place_said(tmp_path: Path) -> None:
@@ -210,14 +228,22 @@ def test_outputs_of_sysbench_become_figures(runs: Path, tmp_path: Path) -> None:
     assert campaign.experiment.workloads == ["read-only"]
     rows = campaign.step.sort("tps").select("threads", "tps", "qps", "p95", "seconds").rows()
     assert rows[0] == (4, 402.0, 15990.25, 7.84, 10.0061)
-    assert curves.relative(campaign, "tps")["ratio"].to_list() == [pytest.approx(2)] * 2
+    assert level_curves.relative(campaign, "tps")["ratio"].to_list() == [pytest.approx(2)] * 2
     names = {f["name"] for f in json.loads(campaign.facts["imported"])["files"]}
-    assert names == {"runs/import.toml", *(f"runs/{v}/ro-{n}.txt" for v in ("je", "gl") for n in (4, 8))}
+    assert names == {
+        "runs/import.toml",
+        *(f"runs/{v}/ro-{n}.txt" for v in ("je", "gl") for n in (4, 8)),
+    }
 
 
 def test_an_older_sysbenchs_output_is_read_too() -> None:
-    found = rawoutput.parse(OLD, "x")
-    assert (found.threads, found.tps, found.qps, found.p95) == (8, 999.39, pytest.approx(15990.25), 12.84)
+    found = sysbench_totals.parse(OLD, "x")
+    assert (found.threads, found.tps, found.qps, found.p95) == (
+        8,
+        999.39,
+        pytest.approx(15990.25),
+        12.84,
+    )
 
 
 def test_tables_and_directories_go_together(runs: Path, tmp_path: Path) -> None:
@@ -235,23 +261,45 @@ BAD = [
     ("ro,1,nt-heap,100", "ro,1,nt-heap,fast", "a.csv:2: tps: 'fast' is not a number like 1234.5"),
     ("ro,1,nt-heap,100", "ro,1,nt-heap,nan", "a.csv:2: tps: 'nan' is not a number like 1234.5"),
     ("ro,1,nt-heap,100", "ro,1,nt-heap,-5", "a.csv:2: tps: '-5' is not a number like 1234.5"),
-    ("ro,1,nt-heap,100", "ro,1,nt-heap,0", "a.csv:2: 0 transactions per second: there is nothing to compare"),
+    (
+        "ro,1,nt-heap,100",
+        "ro,1,nt-heap,0",
+        "a.csv:2: 0 transactions per second: there is nothing to compare",
+    ),
     ("ro,1,nt-heap,100", "ro,1,nt-heap,1_000", "a.csv:2: tps: '1_000' is not a number like 1234.5"),
     ("ro,1,nt-heap,100", "ro,1,nt-heap,", "a.csv:2: tps is empty"),
     ("ro,1,nt-heap,100", "ro,1,,100", "a.csv:2: variant is empty"),
-    ("ro,1,nt-heap,100", "ro,1.5,nt-heap,100", "a.csv:2: threads: '1.5' is not a whole number from 1 on"),
-    ("ro,1,nt-heap,100", "ro,0,nt-heap,100", "a.csv:2: threads: '0' is not a whole number from 1 on"),
+    (
+        "ro,1,nt-heap,100",
+        "ro,1.5,nt-heap,100",
+        "a.csv:2: threads: '1.5' is not a whole number from 1 on",
+    ),
+    (
+        "ro,1,nt-heap,100",
+        "ro,0,nt-heap,100",
+        "a.csv:2: threads: '0' is not a whole number from 1 on",
+    ),
     ("ro,1,nt-heap,100", "ro,1,nt-heap,100,7", "a.csv:2: 5 columns, and 4 in the heading"),
-    ("ro,2,nt-heap,180", "ro,1,nt-heap,180", "a.csv:4: nt-heap, ro at level 1 is there already, in A/a.csv:2; number repeats by block"),
-    ("ro,2,nt-heap", "ro,2,nt heap", "variants 'nt-heap' and 'nt heap' would both be called 'nt-heap'; rename one"),
+    (
+        "ro,2,nt-heap,180",
+        "ro,1,nt-heap,180",
+        "a.csv:4: nt-heap, ro at level 1 is there already, in A/a.csv:2; number repeats by block",
+    ),
+    (
+        "ro,2,nt-heap",
+        "ro,2,nt heap",
+        "variants 'nt-heap' and 'nt heap' would both be called 'nt-heap'; rename one",
+    ),
     ('"segment heap, tuned",110.5', '"segment heap, tuned,110.5', "not CSV: "),
     (GOOD, "workload,threads,variant,tps\n", "a.csv:1: no figures below the heading"),
     (GOOD, "", "a.csv:1: column 'workload' is missing"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("was", "now", "message"), BAD, ids=[m for _, _, m in BAD])
-def test_a_bad_table_is_one_line_and_nothing_is_written(tmp_path: Path, was: str, now: str, message: str) -> None:
+def test_a_bad_table_is_one_line_and_nothing_is_written(
+    tmp_path: Path, was: str, now: str, message: str
+) -> None:
     path = write(tmp_path / "A" / "a.csv", GOOD.replace(was, now, 1))
     message = message.replace("A/a.csv", str(path))
     with pytest.raises(UsageError, match=re.escape(message)) as caught:
@@ -261,25 +309,65 @@ def test_a_bad_table_is_one_line_and_nothing_is_written(tmp_path: Path, was: str
 
 
 BAD_RUNS = [
-    ("import.toml", None, "import.toml: not there; a directory of sysbench's outputs needs it, see docs/import.md"),
+    (
+        "import.toml",
+        None,
+        "import.toml: not there; a directory of sysbench's outputs needs it, see docs/import.md",
+    ),
     ("import.toml", "files = 1 2", "import.toml: not TOML: "),
     ("import.toml", 'pattern = "x"', "import.toml: files: field required"),
-    ("import.toml", 'files = "x"\nfoo = 1', "import.toml: unknown key foo; known here: files, workload, variant, machine,"),
-    ("import.toml", 'files = "{what}.txt"', "import.toml: files: unknown field {what}; known are workload, threads,"),
+    (
+        "import.toml",
+        'files = "x"\nfoo = 1',
+        "import.toml: unknown key foo; known here: files, workload, variant, machine,",
+    ),
+    (
+        "import.toml",
+        'files = "{what}.txt"',
+        "import.toml: files: unknown field {what}; known are workload, threads,",
+    ),
     ("import.toml", 'files = "{threads}{threads}"', "import.toml: files: {threads} is there twice"),
     ("import.toml", 'files = "{}.txt"', "import.toml: files: '{' stands alone"),
     ("import.toml", 'files = "{threads"', "import.toml: files: '{' stands alone"),
-    ("import.toml", 'files = "{variant}.out"\nworkload = "x"', "import.toml: files: no file fits '{variant}.out'; the first of 5 is gl/ro-4.txt"),
-    ("import.toml", 'files = "{variant}/ro-{threads}.txt"', "import.toml: workload: neither the pattern nor a key says it"),
-    ("import.toml", 'files = "{variant}/*.txt"\nworkload = "x"\nthreads = 4', "gl/ro-8.txt:1: of 4 threads by"),
-    ("import.toml", 'files = "*/{workload}-*.txt"\nvariant = "x"', "je/ro-4.txt:1: x, ro at level 4 is there already, in"),
-    ("gl/ro-4.txt", OUTPUT[:400], "gl/ro-4.txt:15: sysbench's output is cut short here, before its totals"),
-    ("gl/ro-4.txt", OUTPUT.split("Threads fairness")[0], "sysbench's output is cut short here, before its totals"),
+    (
+        "import.toml",
+        'files = "{variant}.out"\nworkload = "x"',
+        "import.toml: files: no file fits '{variant}.out'; the first of 5 is gl/ro-4.txt",
+    ),
+    (
+        "import.toml",
+        'files = "{variant}/ro-{threads}.txt"',
+        "import.toml: workload: neither the pattern nor a key says it",
+    ),
+    (
+        "import.toml",
+        'files = "{variant}/*.txt"\nworkload = "x"\nthreads = 4',
+        "gl/ro-8.txt:1: of 4 threads by",
+    ),
+    (
+        "import.toml",
+        'files = "*/{workload}-*.txt"\nvariant = "x"',
+        "je/ro-4.txt:1: x, ro at level 4 is there already, in",
+    ),
+    (
+        "gl/ro-4.txt",
+        OUTPUT[:400],
+        "gl/ro-4.txt:15: sysbench's output is cut short here, before its totals",
+    ),
+    (
+        "gl/ro-4.txt",
+        OUTPUT.split("Threads fairness")[0],
+        "sysbench's output is cut short here, before its totals",
+    ),
     ("gl/ro-4.txt", "", "gl/ro-4.txt:1: not an output of sysbench"),
     ("gl/ro-4.txt", "hello\n", "gl/ro-4.txt:1: not an output of sysbench"),
-    ("gl/ro-4.txt", OUTPUT.replace("Threads started!", "FATAL: error 1040: too many connections"), "gl/ro-4.txt:9: sysbench failed: FATAL: error 1040"),
+    (
+        "gl/ro-4.txt",
+        OUTPUT.replace("Threads started!", "FATAL: error 1040: too many connections"),
+        "gl/ro-4.txt:9: sysbench failed: FATAL: error 1040",
+    ),
     ("gl/ro-4.txt", OUTPUT.format(threads=5, tps=1), "gl/ro-4.txt:1: of 4 threads by"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "text", "message"), BAD_RUNS, ids=[m for _, _, m in BAD_RUNS])
@@ -304,7 +392,11 @@ def test_other_ways_to_go_wrong(runs: Path, tmp_path: Path) -> None:
     for paths, how, message in (
         ([tmp_path / "b.csv"], {}, "b.csv: cannot be read: No such file or directory"),
         ([empty], {}, "empty: empty: no output of sysbench in it"),
-        ([good], {"baseline": "glibc"}, "--baseline: no variant 'glibc'; there are nt-heap, segment heap, tuned"),
+        (
+            [good],
+            {"baseline": "glibc"},
+            "--baseline: no variant 'glibc'; there are nt-heap, segment heap, tuned",
+        ),
         ([good], {"chosen": good}, "it is for directories, and there is none among the paths"),
         ([good, good], {}, "is there already, in"),
     ):
@@ -321,7 +413,10 @@ def test_other_ways_to_go_wrong(runs: Path, tmp_path: Path) -> None:
 
 def test_what_only_own_campaigns_can_do_is_refused(tmp_path: Path) -> None:
     bring([write(tmp_path / "a.csv", GOOD)], tmp_path / "out")
-    with pytest.raises(UsageError, match="out: its results were made elsewhere and imported; dballoc can report them, no more"):
+    with pytest.raises(
+        UsageError,
+        match="out: its results were made elsewhere and imported; dballoc can report them, no more",
+    ):
         load_own(tmp_path / "out")
 
 
@@ -332,7 +427,10 @@ def test_the_store_is_the_same_one(tmp_path: Path) -> None:
         "SELECT variant, role, level, step.workload, threads, tps FROM trial JOIN step USING (trial) ORDER BY trial"
     ).fetchall()
     db.close()
-    assert rows[:2] == [("nt-heap", "A1", 1, "ro", 1, 100.0), ("segment-heap-tuned", "V", 1, "ro", 1, 110.5)]
+    assert rows[:2] == [
+        ("nt-heap", "A1", 1, "ro", 1, 100.0),
+        ("segment-heap-tuned", "V", 1, "ro", 1, 110.5),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -345,4 +443,4 @@ def test_names_become_plain(text: str, name: str) -> None:
 def test_a_byte_order_mark_and_blank_lines_do_no_harm(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("\ufeff" + GOOD.replace("\n", "\r\n") + "\r\n,,,\r\n", encoding="utf-8")
-    assert len(table.read(path)) == 4
+    assert len(csv_figures.read(path)) == 4

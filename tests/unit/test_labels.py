@@ -4,8 +4,19 @@ from typing import Any, cast
 
 import pymysql
 
-from dballoc.explain import labels
-from dballoc.explain.labels import DICTIONARY, LOGS, POOL, POOL_EVENT, SESSIONS, Label, biggest, by_owner, by_user, filled
+from dballoc.explain.sources import server_memory
+from dballoc.explain.sources.server_memory import (
+    DICTIONARY,
+    LOGS,
+    POOL,
+    POOL_EVENT,
+    SESSIONS,
+    Label,
+    biggest,
+    by_owner,
+    by_user,
+    filled,
+)
 
 MIB = 1 << 20
 
@@ -23,25 +34,46 @@ COUNTED = {
 
 
 def test_each_byte_has_one_owner() -> None:
-    found = {label.owner: label.bytes for label in by_owner(COUNTED, {"memory/sql/thd::main_mem_root": 3 * MIB}, 0)}
+    found = {
+        label.owner: label.bytes
+        for label in by_owner(COUNTED, {"memory/sql/thd::main_mem_root": 3 * MIB}, 0)
+    }
     assert found == {
-        LOGS: 16 * MIB, "memory/innodb": 9 * MIB, SESSIONS: 3 * MIB, "memory/sql": MIB, DICTIONARY: MIB,
-        "temporary tables": 2 * MIB, "key cache (MyISAM)": 8 * MIB,
-    }  # fmt: skip
+        LOGS: 16 * MIB,
+        "memory/innodb": 9 * MIB,
+        SESSIONS: 3 * MIB,
+        "memory/sql": MIB,
+        DICTIONARY: MIB,
+        "temporary tables": 2 * MIB,
+        "key cache (MyISAM)": 8 * MIB,
+    }
 
 
 def test_large_blocks_are_known_by_their_sizes() -> None:
-    """A single one; one of a few, which may be all but the whole; InnoDB's buffers of links, as 8.0.33 counts them."""
+    """A single one; one of a few, which may be all but the whole; InnoDB's buffers of links, as
+    8.0.33 counts them.
+    """
     links = {"memory/innodb/ut0link_buf": (2, 25165888), "memory/innodb/std": (2027, 499496)}
     sizes = {label.owner: label.sizes for label in by_owner(COUNTED | links, {}, 0) if label.sizes}
     assert sizes == {
-        LOGS: (16 * MIB,), "key cache (MyISAM)": (8 * MIB,), "temporary tables": (2 * MIB,), "memory/innodb": (16 * MIB, 8 * MIB),
-    }  # fmt: skip
+        LOGS: (16 * MIB,),
+        "key cache (MyISAM)": (8 * MIB,),
+        "temporary tables": (2 * MIB,),
+        "memory/innodb": (16 * MIB, 8 * MIB),
+    }
 
 
 def test_what_the_caches_have_filled() -> None:
-    status = {"innodb_buffer_pool_pages_total": "100", "innodb_buffer_pool_pages_free": "90", "key_blocks_used": "3"}
-    variables = {"innodb_page_size": "16384", "key_cache_block_size": "1024", "aria_block_size": "8192"}
+    status = {
+        "innodb_buffer_pool_pages_total": "100",
+        "innodb_buffer_pool_pages_free": "90",
+        "key_blocks_used": "3",
+    }
+    variables = {
+        "innodb_page_size": "16384",
+        "key_cache_block_size": "1024",
+        "aria_block_size": "8192",
+    }
     found = filled(variables, status, {})
     assert found == {POOL: 10 * 16384, "key cache (MyISAM)": 3072, "Aria page cache": 0}
     # MySQL counts what describes the pages with them.
@@ -50,7 +82,11 @@ def test_what_the_caches_have_filled() -> None:
 
 
 def test_what_is_freed_elsewhere_makes_no_session_larger_than_its_event() -> None:
-    sessions = {"memory/sql/thd::main_mem_root": 50 * MIB, "memory/innodb/memory": -5 * MIB, "memory/gone": MIB}
+    sessions = {
+        "memory/sql/thd::main_mem_root": 50 * MIB,
+        "memory/innodb/memory": -5 * MIB,
+        "memory/gone": MIB,
+    }
     found = {label.owner: label.bytes for label in by_owner(COUNTED, sessions, 0)}
     assert (found[SESSIONS], found["memory/sql"], found["memory/innodb"]) == (4 * MIB, 0, 9 * MIB)
 
@@ -62,7 +98,7 @@ def test_headers_that_no_instrument_counts() -> None:
 
 
 def test_a_dictionary_in_heaps_that_have_no_instrument_of_their_own() -> None:
-    said = [Label(DICTIONARY, 5 * MIB, "status")]
+    said = [Label(owner=DICTIONARY, bytes=5 * MIB, source="status")]
     found = {label.owner: label.bytes for label in by_owner(COUNTED, {}, 0, said)}
     assert (found[DICTIONARY], found["memory/innodb"]) == (5 * MIB, 5 * MIB)
 
@@ -99,4 +135,4 @@ def test_memtables_that_are_kept_after_they_were_flushed() -> None:
         (Answers(*others), 0),
         (Answers(refuses=True), 0),
     ):
-        assert labels._memtables(cast(Any, answers)) == size
+        assert server_memory._memtables(cast(Any, answers)) == size

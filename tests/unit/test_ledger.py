@@ -6,20 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.allocators.identify import InUse
 from dballoc.catalogue import bounds as catalogue
-from dballoc.explain import smaps
-from dballoc.explain.bounds import Room, bounds, verdict
-from dballoc.explain.glibc import Block, Books, Heap
-from dballoc.explain.labels import LOGS, POOL, Label, Labels
-from dballoc.explain.ledger import LAZY, LIVE, MAPPED, ledger
-from dballoc.explain.outside import Outside, Own
-from dballoc.explain.pages import Kind, classify
+from dballoc.explain.attribution.configuration_limits import Room, bounds, verdict
+from dballoc.explain.attribution.ledger import LAZY, LIVE, MAPPED, ledger
+from dballoc.explain.sources.server_memory import LOGS, POOL, Label, Labels
+from dballoc.process_memory import smaps
+from dballoc.process_memory.heaps.glibc_heap import Block, Books, Heap
+from dballoc.process_memory.identify_malloc import InUse
+from dballoc.process_memory.mapping_kind import Kind, classify
+from dballoc.process_memory.process_snapshot import Outside, Own
 
 MIB = 1 << 20
 
-# As a MariaDB's: a program with its data and .bss, the break, an arena, a stack behind its guard, one that nobody has, the
-# pool, a block that malloc mapped, a library, io_uring.
+# As a MariaDB's: a program with its data and .bss, the break, an arena, a stack behind its guard,
+# one that nobody has, the pool, a block that malloc mapped, a library, io_uring.
 SMAPS = """\
 55e511d6c000-55e51269d000 r-xp 00682000 fe:00 10706945                   /usr/sbin/mariadbd
 Rss:                4096 kB
@@ -91,21 +91,48 @@ def test_every_mapping_has_a_kind() -> None:
     kinds = classify(found, [0x774C33FFF000], heaps, own_malloc=False)
     said = [kind for mapping, kind in zip(found, kinds, strict=True) if mapping.rss]
     assert said == [
-        Kind.CODE, Kind.DATA, Kind.CODE, Kind.DATA, Kind.HEAP, Kind.HEAP, Kind.STACK, Kind.OLD_STACK, Kind.POOL, Kind.HEAP,
-        Kind.KERNEL, Kind.FILE, Kind.STACK,
-    ]  # fmt: skip
+        Kind.CODE,
+        Kind.DATA,
+        Kind.CODE,
+        Kind.DATA,
+        Kind.HEAP,
+        Kind.HEAP,
+        Kind.STACK,
+        Kind.OLD_STACK,
+        Kind.POOL,
+        Kind.HEAP,
+        Kind.KERNEL,
+        Kind.FILE,
+        Kind.STACK,
+    ]
 
 
 def test_under_another_malloc_what_nobody_else_claims_is_its_own() -> None:
     found = smaps.parse(SMAPS)
-    kinds = dict(zip((m.start for m in found), classify(found, [], (), own_malloc=True), strict=True))
+    kinds = dict(
+        zip((m.start for m in found), classify(found, [], (), own_malloc=True), strict=True)
+    )
     assert kinds[0x7F4C640C6000] is kinds[0x55E518C87000] is Kind.MALLOC
     assert kinds[0x774C52000000] is Kind.POOL
-    kinds = dict(zip((m.start for m in found), classify(found, [], (), own_malloc=False), strict=True))
+    kinds = dict(
+        zip((m.start for m in found), classify(found, [], (), own_malloc=False), strict=True)
+    )
     assert kinds[0x7F4C640C6000] is Kind.REST
 
 
-IN_USE = InUse(1, "/usr/sbin/mariadbd", "glibc", "glibc malloc", "2.36", "/lib/libc.so.6", "", {}, {}, {}, "")
+IN_USE = InUse(
+    pid=1,
+    executable="/usr/sbin/mariadbd",
+    name="glibc",
+    title="glibc malloc",
+    version="2.36",
+    library="/lib/libc.so.6",
+    how="",
+    mixed={},
+    settings={},
+    idle={},
+    thp="",
+)
 SIZES = st.integers(0, 1 << 36)
 
 
@@ -119,23 +146,54 @@ def looks(draw: st.DrawFn) -> Outside:
     arenas = []
     for address in range(draw(st.integers(0, 3))):
         live, free, own = (whole_and_part(draw) for _ in range(3))
-        arenas.append(Books(
-            address, live=live[0], live_resident=live[1], free=free[0], free_resident=free[1], own=own[0], own_resident=own[1],
-        ))  # fmt: skip
+        arenas.append(
+            Books(
+                address=address,
+                live=live[0],
+                live_resident=live[1],
+                free=free[0],
+                free_resident=free[1],
+                own=own[0],
+                own_resident=own[1],
+            )
+        )
     blocks = [Block(i, *whole_and_part(draw)) for i in range(draw(st.integers(0, 4)))]
     own_maps = [Own(i, *whole_and_part(draw)) for i in range(draw(st.integers(0, 3)))]
     mappings = [replace(m, rss=draw(st.integers(0, m.size))) for m in smaps.parse(SMAPS)]
     kinds = classify(mappings, [], (), own_malloc=False)
-    return Outside(1, 0.0, IN_USE, mappings, kinds, Heap(arenas, {1: blocks}, []), own_maps, 1, 0, 0, 0.0)
+    return Outside(
+        pid=1,
+        taken=0.0,
+        malloc=IN_USE,
+        mappings=mappings,
+        kinds=kinds,
+        heap=Heap(arenas, {1: blocks}, []),
+        own=own_maps,
+        threads=1,
+        page_tables=0,
+        swap=0,
+        seconds=0.0,
+    )
 
 
 LABELS = st.lists(
-    st.builds(Label, st.sampled_from(["performance_schema itself", "query cache", "sessions"]), SIZES, st.just("x")), max_size=4
+    st.builds(
+        Label,
+        owner=st.sampled_from(["performance_schema itself", "query cache", "sessions"]),
+        bytes=SIZES,
+        source=st.just("x"),
+    ),
+    max_size=4,
 )
 SAID = st.builds(
-    Labels, st.just("10.11-MariaDB"), LABELS, st.lists(SIZES, max_size=3),
-    st.dictionaries(st.sampled_from([POOL, "key cache (MyISAM)", "Aria page cache"]), SIZES), st.just({}), st.just({}),
-)  # fmt: skip
+    Labels,
+    version=st.just("10.11-MariaDB"),
+    heap=LABELS,
+    tables=st.lists(SIZES, max_size=3),
+    own=st.dictionaries(st.sampled_from([POOL, "key cache (MyISAM)", "Aria page cache"]), SIZES),
+    variables=st.just({}),
+    status=st.just({}),
+)
 
 
 @given(looks(), st.none() | SAID)
@@ -151,10 +209,29 @@ def test_a_ledger_adds_up_whatever_the_server_says(look: Outside, labels: Labels
 
 def test_a_table_of_performance_schema_is_found_by_its_size() -> None:
     blocks = [Block(1 << 30, 2820 * 1024, 2000 * 1024), Block(2 << 30, 5 * MIB, 5 * MIB)]
-    heap = Heap([Books(1, live=MIB, live_resident=MIB)], {1: blocks}, [])
+    heap = Heap([Books(address=1, live=MIB, live_resident=MIB)], {1: blocks}, [])
     mappings = smaps.parse(SMAPS)
-    look = Outside(1, 0.0, IN_USE, mappings, classify(mappings, [], (), own_malloc=False), heap, [], 1, 0, 0, 0.0)
-    labels = Labels("MariaDB", [Label("performance_schema itself", 2887680 + 1000, "x")], [2883584], {}, {}, {})
+    look = Outside(
+        pid=1,
+        taken=0.0,
+        malloc=IN_USE,
+        mappings=mappings,
+        kinds=classify(mappings, [], (), own_malloc=False),
+        heap=heap,
+        own=[],
+        threads=1,
+        page_tables=0,
+        swap=0,
+        seconds=0.0,
+    )
+    labels = Labels(
+        version="MariaDB",
+        heap=[Label(owner="performance_schema itself", bytes=2887680 + 1000, source="x")],
+        tables=[2883584],
+        own={},
+        variables={},
+        status={},
+    )
     lines = {line.owner: line for line in ledger(look, labels).lines}
     # Its block, as far as it is resident, and 1,000 bytes of the small blocks.
     assert lines["performance_schema itself"].resident == 2000 * 1024 + 1000
@@ -162,25 +239,61 @@ def test_a_table_of_performance_schema_is_found_by_its_size() -> None:
     assert lines[MAPPED].resident == 5 * MIB
 
 
-@pytest.mark.parametrize(("size", "owner"), [(105 * MIB, "key cache (MyISAM)"), (60 * MIB, "mapped by the server itself")])
+@pytest.mark.parametrize(
+    ("size", "owner"),
+    [(105 * MIB, "key cache (MyISAM)"), (60 * MIB, "mapped by the server itself")],
+)
 def test_a_cache_is_known_by_its_size(size: int, owner: str) -> None:
     mappings = smaps.parse(SMAPS)
     look = Outside(
-        1, 0.0, IN_USE, mappings, classify(mappings, [], (), own_malloc=False), None, [Own(1, size, MIB)], 1, 0, 0, 0.0
+        pid=1,
+        taken=0.0,
+        malloc=IN_USE,
+        mappings=mappings,
+        kinds=classify(mappings, [], (), own_malloc=False),
+        heap=None,
+        own=[Own(1, size, MIB)],
+        threads=1,
+        page_tables=0,
+        swap=0,
+        seconds=0.0,
     )
-    labels = Labels("MariaDB", [], [], {"key cache (MyISAM)": 128 * MIB, POOL: 105 * MIB}, {}, {})
+    labels = Labels(
+        version="MariaDB",
+        heap=[],
+        tables=[],
+        own={"key cache (MyISAM)": 128 * MIB, POOL: 105 * MIB},
+        variables={},
+        status={},
+    )
     assert [line.resident for line in ledger(look, labels).lines if line.owner == owner] == [MIB]
 
 
 def test_a_pool_in_pieces() -> None:
-    """As MySQL 9.7 maps one of 2 GiB: 16 chunks of 128 MiB, each with the descriptors of its pages."""
+    """As MySQL 9.7 maps one of 2 GiB: 16 chunks of 128 MiB, each with the descriptors of
+    its pages.
+    """
     chunk = 128 * MIB
     variables = {"innodb_buffer_pool_chunk_size": str(chunk)}
-    labels = Labels("9.7.4", [], [], {POOL: 16 * chunk}, variables, {})
+    labels = Labels(
+        version="9.7.4", heap=[], tables=[], own={POOL: 16 * chunk}, variables=variables, status={}
+    )
     piece, other = Own(1, chunk + 3 * MIB, 20 * MIB), Own(2, 5 * MIB, 4 * MIB)
     # Two of them lie side by side.
     own = [piece] * 14 + [replace(piece, size=2 * piece.size, resident=2 * piece.resident), other]
-    look = Outside(1, 0.0, IN_USE, [], [], None, own, 1, 0, 0, 0.0)
+    look = Outside(
+        pid=1,
+        taken=0.0,
+        malloc=IN_USE,
+        mappings=[],
+        kinds=[],
+        heap=None,
+        own=own,
+        threads=1,
+        page_tables=0,
+        swap=0,
+        seconds=0.0,
+    )
     found = {line.owner: line.resident for line in ledger(look, labels).lines}
     assert found == {POOL: 16 * 20 * MIB, "mapped by the server itself": 4 * MIB}
     # Half of a pool is none.
@@ -192,45 +305,112 @@ def test_a_pool_that_its_pages_tell_in_part() -> None:
     """MySQL counts descriptors with it, which are no pages."""
     pool = replace(smaps.parse(SMAPS)[11], flags=None, innodb=True, rss=40 * MIB)
     rest = replace(pool, start=1 << 40, end=(1 << 40) + 200 * MIB, rss=30 * MIB, innodb=False)
-    look = Outside(1, 0.0, IN_USE, [pool, rest], [Kind.POOL, Kind.MALLOC], None, [], 1, 0, 0, 0.0)
-    labels = Labels("8.0", [], [], {POOL: 128 * MIB}, {}, {}, filled={POOL: 45 * MIB})
+    look = Outside(
+        pid=1,
+        taken=0.0,
+        malloc=IN_USE,
+        mappings=[pool, rest],
+        kinds=[Kind.POOL, Kind.MALLOC],
+        heap=None,
+        own=[],
+        threads=1,
+        page_tables=0,
+        swap=0,
+        seconds=0.0,
+    )
+    labels = Labels(
+        version="8.0",
+        heap=[],
+        tables=[],
+        own={POOL: 128 * MIB},
+        variables={},
+        status={},
+        filled={POOL: 45 * MIB},
+    )
     found = {line.owner: line.resident for line in ledger(look, labels).lines}
     assert found == {Kind.POOL: 40 * MIB, POOL: 5 * MIB, Kind.MALLOC: 25 * MIB}
     # Some more than there is: it goes on filling.
     more = replace(labels, filled={POOL: 71 * MIB})
-    assert {line.owner: line.resident for line in ledger(look, more).lines} == {Kind.POOL: 40 * MIB, POOL: 30 * MIB}
+    assert {line.owner: line.resident for line in ledger(look, more).lines} == {
+        Kind.POOL: 40 * MIB,
+        POOL: 30 * MIB,
+    }
 
 
 def test_log_buffers_are_apart_from_the_pool_where_their_size_tells_them() -> None:
     pool, logs = smaps.parse(SMAPS)[11], smaps.parse(SMAPS)[11]
     logs = replace(logs, start=1 << 40, end=(1 << 40) + 16 * MIB, rss=5 * MIB)
-    look = Outside(1, 0.0, IN_USE, [pool, logs], [Kind.POOL, Kind.POOL], None, [], 1, 0, 0, 0.0)
+    look = Outside(
+        pid=1,
+        taken=0.0,
+        malloc=IN_USE,
+        mappings=[pool, logs],
+        kinds=[Kind.POOL, Kind.POOL],
+        heap=None,
+        own=[],
+        threads=1,
+        page_tables=0,
+        swap=0,
+        seconds=0.0,
+    )
     variables = {"innodb_log_buffer_size": str(16 * MIB), "innodb_buffer_pool_size": str(128 * MIB)}
-    labels = Labels("MariaDB", [], [], {}, variables, {})
-    assert {line.owner: line.resident for line in ledger(look, labels).lines} == {POOL: pool.rss, LOGS: 5 * MIB}
+    labels = Labels(version="MariaDB", heap=[], tables=[], own={}, variables=variables, status={})
+    assert {line.owner: line.resident for line in ledger(look, labels).lines} == {
+        POOL: pool.rss,
+        LOGS: 5 * MIB,
+    }
     # A pool of that size is no log buffer, and without SQL nothing tells them apart.
-    small = Labels("MariaDB", [], [], {}, variables | {"innodb_log_buffer_size": str(pool.size)}, {})
+    small = Labels(
+        version="MariaDB",
+        heap=[],
+        tables=[],
+        own={},
+        variables=variables | {"innodb_log_buffer_size": str(pool.size)},
+        status={},
+    )
     for said in (small, None):
         assert [line.owner for line in ledger(look, said).lines] == [Kind.POOL]
 
 
 def test_log_buffers_that_no_flags_tell() -> None:
-    """As with a server that smaps would hold for too long: the pool by its pages, the log buffers by their size."""
+    """As with a server that smaps would hold for too long: the pool by its pages, the log buffers
+    by their size.
+    """
     pool = replace(smaps.parse(SMAPS)[11], flags=None, innodb=True)
     logs = replace(pool, start=1 << 40, end=(1 << 40) + 16 * MIB, rss=5 * MIB, innodb=False)
     variables = {"innodb_log_buffer_size": str(16 * MIB), "innodb_buffer_pool_size": str(128 * MIB)}
-    labels = Labels("MariaDB", [], [], {}, variables, {})
+    labels = Labels(version="MariaDB", heap=[], tables=[], own={}, variables=variables, status={})
     both = {POOL: pool.rss, LOGS: 5 * MIB}
-    look = Outside(1, 0.0, IN_USE, [pool, logs], [Kind.POOL, Kind.MALLOC], None, [], 1, 0, 0, 0.0)
+    look = Outside(
+        pid=1,
+        taken=0.0,
+        malloc=IN_USE,
+        mappings=[pool, logs],
+        kinds=[Kind.POOL, Kind.MALLOC],
+        heap=None,
+        own=[],
+        threads=1,
+        page_tables=0,
+        swap=0,
+        seconds=0.0,
+    )
     assert {line.owner: line.resident for line in ledger(look, labels).lines} == both
     # Beside glibc's books it is the server's own.
     own = [Own(logs.start, logs.size, logs.rss)]
-    walked = replace(look, kinds=[Kind.POOL, Kind.REST], own=own, heap=Heap([Books(1, live=1)], {}, []))
+    walked = replace(
+        look, kinds=[Kind.POOL, Kind.REST], own=own, heap=Heap([Books(address=1, live=1)], {}, [])
+    )
     found = ledger(walked, labels)
     assert ({line.owner: line.resident for line in found.lines}, found.rest) == (both, 0)
     # Three of that size are not log buffers; nor is one that flags have told.
-    three = replace(look, mappings=[pool, *(replace(logs, start=n << 40, end=(n << 40) + logs.size) for n in (1, 2, 3))],
-                    kinds=[Kind.POOL, *[Kind.MALLOC] * 3])  # fmt: skip
+    three = replace(
+        look,
+        mappings=[
+            pool,
+            *(replace(logs, start=n << 40, end=(n << 40) + logs.size) for n in (1, 2, 3)),
+        ],
+        kinds=[Kind.POOL, *[Kind.MALLOC] * 3],
+    )
     told = replace(look, mappings=[pool, replace(logs, flags=frozenset({"rd"}))])
     for other in (three, told):
         assert LOGS not in {line.owner for line in ledger(other, labels).lines}
@@ -238,7 +418,20 @@ def test_log_buffers_that_no_flags_tell() -> None:
 
 def test_what_is_not_known_without_smaps_is_said() -> None:
     mapping = replace(smaps.parse(SMAPS)[11], flags=None)
-    look = Outside(1, 0.0, IN_USE, [mapping], [Kind.MALLOC], None, [], 1, 0, 0, 0.0, given_back=3 * MIB)
+    look = Outside(
+        pid=1,
+        taken=0.0,
+        malloc=IN_USE,
+        mappings=[mapping],
+        kinds=[Kind.MALLOC],
+        heap=None,
+        own=[],
+        threads=1,
+        page_tables=0,
+        swap=0,
+        seconds=0.0,
+        given_back=3 * MIB,
+    )
     [note] = ledger(look).notes
     assert note.startswith("3.0 MiB were lazily freed")
     assert ledger(replace(look, given_back=0)).notes == []
@@ -248,56 +441,159 @@ def test_a_stack_without_a_thread_has_the_size_of_the_others() -> None:
     """Kernels before 6.7 do not mark them, and MariaDB's are not of 8 MiB."""
     small = 292 << 10
     mappings = [
-        replace(m, flags=None, end=m.start + small if m.size == 8 * MIB else m.end) for m in smaps.parse(SMAPS)
-    ]  # fmt: skip
-    assert classify(mappings, [0x774C33800000 + 4096], (), own_malloc=True).count(Kind.OLD_STACK) == 1
+        replace(m, flags=None, end=m.start + small if m.size == 8 * MIB else m.end)
+        for m in smaps.parse(SMAPS)
+    ]
+    assert (
+        classify(mappings, [0x774C33800000 + 4096], (), own_malloc=True).count(Kind.OLD_STACK) == 1
+    )
     assert classify(mappings, [], (), own_malloc=True).count(Kind.OLD_STACK) == 0
 
 
 def test_a_block_known_by_its_size_alone_is_nothing_without_one() -> None:
-    heap = Heap([Books(1, live=MIB, live_resident=MIB)], {1: [Block(1 << 30, 16 * MIB + 4096, 2 * MIB)]}, [])
-    look = Outside(1, 0.0, IN_USE, smaps.parse(SMAPS), [Kind.REST] * 16, heap, [], 1, 0, 0, 0.0)
+    heap = Heap(
+        [Books(address=1, live=MIB, live_resident=MIB)],
+        {1: [Block(1 << 30, 16 * MIB + 4096, 2 * MIB)]},
+        [],
+    )
+    look = Outside(
+        pid=1,
+        taken=0.0,
+        malloc=IN_USE,
+        mappings=smaps.parse(SMAPS),
+        kinds=[Kind.REST] * 16,
+        heap=heap,
+        own=[],
+        threads=1,
+        page_tables=0,
+        swap=0,
+        seconds=0.0,
+    )
     for size, there in ((16 * MIB, 2 * MIB), (64 * MIB, 0)):
-        found = ledger(look, Labels("8.0", [Label(LOGS, size, "x", whole=True)], [], {}, {}, {}))
+        found = ledger(
+            look,
+            Labels(
+                version="8.0",
+                heap=[Label(owner=LOGS, bytes=size, source="x", whole=True)],
+                tables=[],
+                own={},
+                variables={},
+                status={},
+            ),
+        )
         assert sum(line.resident for line in found.lines if line.owner == LOGS) == there
         assert sum(line.resident for line in found.lines if line.owner == LIVE) == MIB
 
 
 def test_links_and_hash_of_a_cache() -> None:
-    """Of MariaDB 10.11 with 128 MiB each: blocks of 24,485,888 and 6,033,408 bytes, all resident."""
-    heap = Heap([Books(1, live=MIB, live_resident=MIB)], {1: [Block(1 << 30, s, s) for s in (24485888, 6033408, 4198400)]}, [])
-    look = Outside(1, 0.0, IN_USE, smaps.parse(SMAPS), [Kind.REST] * 16, heap, [], 1, 0, 0, 0.0)
+    """Of MariaDB 10.11 with 128 MiB each: blocks of 24,485,888 and 6,033,408 bytes, all
+    resident.
+    """
+    heap = Heap(
+        [Books(address=1, live=MIB, live_resident=MIB)],
+        {1: [Block(1 << 30, s, s) for s in (24485888, 6033408, 4198400)]},
+        [],
+    )
+    look = Outside(
+        pid=1,
+        taken=0.0,
+        malloc=IN_USE,
+        mappings=smaps.parse(SMAPS),
+        kinds=[Kind.REST] * 16,
+        heap=heap,
+        own=[],
+        threads=1,
+        page_tables=0,
+        swap=0,
+        seconds=0.0,
+    )
     own = {"key cache (MyISAM)": 128 * MIB, "Aria page cache": 128 * MIB}
-    lines = {line.owner: line.resident for line in ledger(look, Labels("10.11-MariaDB", [], [], own, {}, {})).lines}
+    lines = {
+        line.owner: line.resident
+        for line in ledger(
+            look,
+            Labels(version="10.11-MariaDB", heap=[], tables=[], own=own, variables={}, status={}),
+        ).lines
+    }
     assert lines["key cache (MyISAM), links and hash"] == 24485888
     assert lines["Aria page cache, links and hash"] == 6033408
     assert (lines[MAPPED], lines[LIVE]) == (4198400, MIB)
 
 
 def test_a_cache_that_no_size_tells_has_what_it_has_filled() -> None:
-    """As with MySQL's pool under another malloc: the kernel has merged its mapping with the malloc's."""
+    """As with MySQL's pool under another malloc: the kernel has merged its mapping with the
+    malloc's.
+    """
     mapping = replace(smaps.parse(SMAPS)[11], rss=90 * MIB)
-    look = Outside(1, 0.0, IN_USE, [mapping], [Kind.MALLOC], None, [], 1, 0, 0, 0.0)
-    labels = Labels("8.0", [], [], {POOL: 128 * MIB}, {}, {}, filled={POOL: 40 * MIB, "Aria page cache": 100 * MIB})
+    look = Outside(
+        pid=1,
+        taken=0.0,
+        malloc=IN_USE,
+        mappings=[mapping],
+        kinds=[Kind.MALLOC],
+        heap=None,
+        own=[],
+        threads=1,
+        page_tables=0,
+        swap=0,
+        seconds=0.0,
+    )
+    labels = Labels(
+        version="8.0",
+        heap=[],
+        tables=[],
+        own={POOL: 128 * MIB},
+        variables={},
+        status={},
+        filled={POOL: 40 * MIB, "Aria page cache": 100 * MIB},
+    )
     found = ledger(look, labels)
-    assert {line.owner: line.resident for line in found.lines} == {POOL: 40 * MIB, Kind.MALLOC: 50 * MIB}
+    assert {line.owner: line.resident for line in found.lines} == {
+        POOL: 40 * MIB,
+        Kind.MALLOC: 50 * MIB,
+    }
     assert found.unowned == 50 * MIB
     # A pool that its flags have told has its line already.
-    marked = replace(look, mappings=[mapping, replace(mapping, start=1 << 40, end=1 << 41)], kinds=[Kind.MALLOC, Kind.POOL])
+    marked = replace(
+        look,
+        mappings=[mapping, replace(mapping, start=1 << 40, end=1 << 41)],
+        kinds=[Kind.MALLOC, Kind.POOL],
+    )
     assert POOL not in {line.owner for line in ledger(marked, labels).lines}
 
 
 def test_lazily_freed_pages_are_a_line_of_their_own() -> None:
     mapping = replace(smaps.parse(SMAPS)[11], lazy=4 * MIB, rss=20 * MIB)
-    look = Outside(1, 0.0, IN_USE, [mapping], [Kind.MALLOC], None, [], 1, 0, 0, 0.0)
-    assert {line.owner: line.resident for line in ledger(look).lines} == {LAZY: 4 * MIB, Kind.MALLOC: 16 * MIB}
+    look = Outside(
+        pid=1,
+        taken=0.0,
+        malloc=IN_USE,
+        mappings=[mapping],
+        kinds=[Kind.MALLOC],
+        heap=None,
+        own=[],
+        threads=1,
+        page_tables=0,
+        swap=0,
+        seconds=0.0,
+    )
+    assert {line.owner: line.resident for line in ledger(look).lines} == {
+        LAZY: 4 * MIB,
+        Kind.MALLOC: 16 * MIB,
+    }
 
 
 VARIABLES = {
-    "innodb_buffer_pool_size": str(1024 * MIB), "max_connections": "100", "thread_stack": str(MIB), "sort_buffer_size": str(2 * MIB),
-    "tmp_table_size": str(64 * MIB), "max_heap_table_size": str(16 * MIB), "global_connection_memory_limit": str(512 * MIB),
-    "connection_memory_limit": "18446744073709551615", "version": "8.0.33",
-}  # fmt: skip
+    "innodb_buffer_pool_size": str(1024 * MIB),
+    "max_connections": "100",
+    "thread_stack": str(MIB),
+    "sort_buffer_size": str(2 * MIB),
+    "tmp_table_size": str(64 * MIB),
+    "max_heap_table_size": str(16 * MIB),
+    "global_connection_memory_limit": str(512 * MIB),
+    "connection_memory_limit": "18446744073709551615",
+    "version": "8.0.33",
+}
 
 
 def test_what_the_configuration_allows() -> None:
@@ -320,8 +616,13 @@ def test_limits_in_force_bound_the_worst_case() -> None:
     assert found.capped == (1024 + 512) * MIB < found.worst
     found = bounds(VARIABLES | {"max_session_mem_used": str(4 * MIB)}, catalogue())
     assert found.capped == (1024 + 100 * 4) * MIB
-    assert verdict(found, Room(2 * 2**30, None), MIB).startswith("the server's own limits keep one of each")
-    assert bounds(VARIABLES | {"max_session_mem_used": "9223372036854775807"}, catalogue()).each is None
+    assert verdict(found, Room(2 * 2**30, None), MIB).startswith(
+        "the server's own limits keep one of each"
+    )
+    assert (
+        bounds(VARIABLES | {"max_session_mem_used": "9223372036854775807"}, catalogue()).each
+        is None
+    )
 
 
 def test_temptable_has_one_store_for_all_connections() -> None:
@@ -332,8 +633,15 @@ def test_temptable_has_one_store_for_all_connections() -> None:
     }
     found = bounds(VARIABLES | theirs, catalogue())
     assert (found.shared, found.statement) == (500 * MIB, 2 * MIB)
-    assert bounds(VARIABLES | theirs | {"temptable_use_mmap": "OFF"}, catalogue()).shared == 300 * MIB
-    assert bounds(VARIABLES | theirs | {"internal_tmp_mem_storage_engine": "MEMORY"}, catalogue()).shared == 0
+    assert (
+        bounds(VARIABLES | theirs | {"temptable_use_mmap": "OFF"}, catalogue()).shared == 300 * MIB
+    )
+    assert (
+        bounds(
+            VARIABLES | theirs | {"internal_tmp_mem_storage_engine": "MEMORY"}, catalogue()
+        ).shared
+        == 0
+    )
 
 
 def test_what_a_server_can_still_grow_to() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.host import limits
+from dballoc.host.resources import process_limits
 
 
 @pytest.fixture
@@ -26,30 +26,44 @@ CPUS = len(os.sched_getaffinity(0))
 
 def test_v2_the_narrowest_of_all_groups(proc: Path, tmp_path: Path) -> None:
     (proc / "7/cgroup").write_text("0::/system.slice/db.service\n")
-    root = tree(tmp_path / "cg", {
-        "cgroup.controllers": "cpu memory", "system.slice/cpu.max": "150000 100000", "system.slice/memory.max": "max",
-        "system.slice/db.service/cpu.max": "max 100000", "system.slice/db.service/memory.max": "1073741824",
-    })  # fmt: skip
-    found = limits.read(7, proc, root)
+    root = tree(
+        tmp_path / "cg",
+        {
+            "cgroup.controllers": "cpu memory",
+            "system.slice/cpu.max": "150000 100000",
+            "system.slice/memory.max": "max",
+            "system.slice/db.service/cpu.max": "max 100000",
+            "system.slice/db.service/memory.max": "1073741824",
+        },
+    )
+    found = process_limits.read(7, proc, root)
     assert (found.cpus, found.quota, found.memory) == (CPUS, 1.5, 2**30)
     assert found.cpu_count == min(CPUS, 2)
 
 
 def test_v1(proc: Path, tmp_path: Path) -> None:
     (proc / "7/cgroup").write_text("4:memory:/a\n2:cpu,cpuacct:/b\n0::/\n")
-    root = tree(tmp_path / "cg", {
-        "memory/a/memory.limit_in_bytes": "536870912", "memory/memory.limit_in_bytes": "9223372036854771712",
-        "cpu/b/cpu.cfs_quota_us": "50000", "cpu/b/cpu.cfs_period_us": "100000", "cpu/cpu.cfs_quota_us": "-1",
-        "cpu/cpu.cfs_period_us": "100000",
-    })  # fmt: skip
-    assert limits.read(7, proc, root) == limits.Limits(CPUS, 0.5, 2**29)
+    root = tree(
+        tmp_path / "cg",
+        {
+            "memory/a/memory.limit_in_bytes": "536870912",
+            "memory/memory.limit_in_bytes": "9223372036854771712",
+            "cpu/b/cpu.cfs_quota_us": "50000",
+            "cpu/b/cpu.cfs_period_us": "100000",
+            "cpu/cpu.cfs_quota_us": "-1",
+            "cpu/cpu.cfs_period_us": "100000",
+        },
+    )
+    assert process_limits.read(7, proc, root) == process_limits.Limits(CPUS, 0.5, 2**29)
 
 
 def test_no_limits(proc: Path, tmp_path: Path) -> None:
     (proc / "7/cgroup").write_text("0::/../elsewhere\n")
-    assert limits.read(7, proc, tree(tmp_path / "cg", {"cgroup.controllers": ""})) == limits.Limits(CPUS, None, None)
-    assert limits.Limits(4, None, None).cpu_count == 4
-    assert limits.Limits(4, 0.2, None).cpu_count == 1
+    assert process_limits.read(
+        7, proc, tree(tmp_path / "cg", {"cgroup.controllers": ""})
+    ) == process_limits.Limits(CPUS, None, None)
+    assert process_limits.Limits(4, None, None).cpu_count == 4
+    assert process_limits.Limits(4, 0.2, None).cpu_count == 1
 
 
 def test_what_its_own_group_is_charged_with(proc: Path, tmp_path: Path) -> None:
@@ -60,17 +74,29 @@ def test_what_its_own_group_is_charged_with(proc: Path, tmp_path: Path) -> None:
         "memory/c/memory.usage_in_bytes": "7",
     }
     root = tree(tmp_path / "cg", files)
-    for group, size in (("0::/a/b", 4096), ("0::/a/b/hidden", None), ("4:memory:/c\n0::/a/b", 7), ("0::/", None)):
+    for group, size in (
+        ("0::/a/b", 4096),
+        ("0::/a/b/hidden", None),
+        ("4:memory:/c\n0::/a/b", 7),
+        ("0::/", None),
+    ):
         (proc / "7/cgroup").write_text(f"{group}\n")
-        assert limits.usage(7, proc, root) == size
-    assert limits.usage(8, proc, root) is None
+        assert process_limits.usage(7, proc, root) == size
+    assert process_limits.usage(8, proc, root) is None
 
 
 def test_what_was_lazily_freed(tmp_path: Path) -> None:
     proc = tree(tmp_path / "proc", {"7/cgroup": "0::/a"})
     said = "anon 9\npglazyfree 3\npglazyfreed 2\n"
-    root = tree(tmp_path / "cg", {"cgroup.controllers": "memory", "a/memory.stat": said, "memory/c/memory.stat": "cache 7\n"})
-    assert limits.given_back(7, proc, root) == 3 * os.sysconf("SC_PAGE_SIZE")
-    assert limits.given_back(8, proc, root) == 0
+    root = tree(
+        tmp_path / "cg",
+        {
+            "cgroup.controllers": "memory",
+            "a/memory.stat": said,
+            "memory/c/memory.stat": "cache 7\n",
+        },
+    )
+    assert process_limits.given_back(7, proc, root) == 3 * os.sysconf("SC_PAGE_SIZE")
+    assert process_limits.given_back(8, proc, root) == 0
     (proc / "7/cgroup").write_text("4:memory:/c\n0::/a\n")
-    assert limits.given_back(7, proc, root) == 0
+    assert process_limits.given_back(7, proc, root) == 0

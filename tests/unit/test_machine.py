@@ -12,9 +12,9 @@ import pytest
 
 from dballoc.doctor import host_settings
 from dballoc.errors import UsageError
-from dballoc.host import journal, machine
-from dballoc.host.machine import Hold, Machine
-from dballoc.host.setting import HOST_SETTINGS, HostSetting, read_setting
+from dballoc.host.settings import machine_lock, settings_journal
+from dballoc.host.settings.machine_lock import Hold, Machine
+from dballoc.host.settings.writable_settings import HOST_SETTINGS, HostSetting, read_setting
 
 VALUES = ("always", "madvise", "never")
 
@@ -35,7 +35,7 @@ def hold(stand_in: Machine) -> Iterator[Hold]:
 
 
 def take(of: Machine, exclusive: bool, what: str = "results in /there") -> Hold:
-    held = machine.hold(of, exclusive=exclusive, what=what)
+    held = machine_lock.hold(of, exclusive=exclusive, what=what)
     assert held
     return held
 
@@ -46,7 +46,7 @@ def value(of: Machine) -> str:
 
 def change(hold: Hold, *values: str) -> None:
     for each in values:
-        journal.change_setting(hold.directory, hold.machine.settings, "thp", each)
+        settings_journal.change_setting(hold.directory, hold.machine.settings, "thp", each)
 
 
 # -- who has it ----------------------------------------------------------------------------------------------------------------
@@ -54,33 +54,42 @@ def change(hold: Hold, *values: str) -> None:
 
 def test_runs_that_change_nothing_share_it(stand_in: Machine) -> None:
     holds = [take(stand_in, exclusive=False) for _ in range(3)]
-    with pytest.raises(UsageError, match=r"in which others are being measured: .*wait for the end, stop it"):
-        machine.hold(stand_in, exclusive=True, what="mine")
+    with pytest.raises(
+        UsageError, match=r"in which others are being measured: .*wait for the end, stop it"
+    ):
+        machine_lock.hold(stand_in, exclusive=True, what="mine")
     for held in holds:
         held.release()
     take(stand_in, exclusive=True).release()
 
 
 @pytest.mark.parametrize("exclusive", [True, False])
-def test_the_second_is_refused_and_told_who_has_it(stand_in: Machine, hold: Hold, exclusive: bool) -> None:
+def test_the_second_is_refused_and_told_who_has_it(
+    stand_in: Machine, hold: Hold, exclusive: bool
+) -> None:
     with pytest.raises(UsageError) as refused:
-        machine.hold(stand_in, exclusive=exclusive, what="mine")
+        machine_lock.hold(stand_in, exclusive=exclusive, what="mine")
     assert f"dballoc (process {os.getpid()}, results in /there)" in str(refused.value)
     assert f"kill {os.getpid()}" in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
-def test_it_is_free_when_the_last_that_has_it_is_gone(stand_in: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_free_when_the_last_that_has_it_is_gone(
+    stand_in: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """dballoc is killed, and its guardian holds it a while longer: the next waits for that."""
     script = (
-        "import os, subprocess, sys\nfrom pathlib import Path\nfrom dballoc.host import machine\n"
-        "held = machine.hold(machine.Machine(Path(sys.argv[1])), exclusive=True, what='x')\n"
+        "import os, subprocess, sys\nfrom pathlib import Path\nfrom dballoc.host.settings import machine_lock\n"
+        "held = machine_lock.hold(machine_lock.Machine(Path(sys.argv[1])), exclusive=True, what='x')\n"
         "subprocess.Popen(['/bin/sh', '-c', 'read x'], pass_fds=held.descriptors)\n"
         "print('locked', flush=True)\nos.kill(os.getpid(), 9)"
     )
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     dead = subprocess.Popen(
-        [sys.executable, "-c", script, stand_in.directory], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env
+        [sys.executable, "-c", script, stand_in.directory],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=env,
     )
     assert dead.stdout is not None
     assert dead.stdin is not None
@@ -93,31 +102,41 @@ def test_it_is_free_when_the_last_that_has_it_is_gone(stand_in: Machine, monkeyp
         if len(waited) == 3:
             dead.stdin.close()
 
-    monkeypatch.setattr(machine.time, "sleep", sleep)
+    monkeypatch.setattr(machine_lock.time, "sleep", sleep)
     take(stand_in, exclusive=True).release()
     assert len(waited) >= 3
     dead.stdout.close()
 
 
-def test_a_guardian_that_never_ends_is_told_of(stand_in: Machine, hold: Hold, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine.Holder, "is_alive", False)
-    monkeypatch.setattr(machine, "_PATIENCE", 0.1)
-    with pytest.raises(Exception, match=f"still locked by the guardian of dballoc .process {os.getpid()}, .*which has ended"):
-        machine.hold(stand_in, exclusive=False, what="mine")
+def test_a_guardian_that_never_ends_is_told_of(
+    stand_in: Machine, hold: Hold, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine_lock.Holder, "is_alive", False)
+    monkeypatch.setattr(machine_lock, "_PATIENCE", 0.1)
+    with pytest.raises(
+        Exception,
+        match=f"still locked by the guardian of dballoc .process {os.getpid()}, .*which has ended",
+    ):
+        machine_lock.hold(stand_in, exclusive=False, what="mine")
 
 
 def test_a_process_with_the_pid_of_a_dead_one_is_another() -> None:
-    us = {"pid": os.getpid(), "namespace": machine._pid_namespace(), "exclusive": True, "what": ""}
-    assert machine.Holder(**us, started=machine._started(os.getpid())).is_alive
-    assert not machine.Holder(**us, started="1").is_alive
-    assert machine.Holder(**us | {"namespace": 1}, started="1").is_alive, "who knows"
+    us = {
+        "pid": os.getpid(),
+        "namespace": machine_lock._pid_namespace(),
+        "exclusive": True,
+        "what": "",
+    }
+    assert machine_lock.Holder(**us, started=machine_lock._started(os.getpid())).is_alive
+    assert not machine_lock.Holder(**us, started="1").is_alive
+    assert machine_lock.Holder(**us | {"namespace": 1}, started="1").is_alive, "who knows"
 
 
 def test_notes_of_the_dead_and_things_that_are_none(stand_in: Machine, hold: Hold) -> None:
     (stand_in.directory / "holder-0").write_text("{}")
     os.mkfifo(stand_in.directory / "holder-1")
     (stand_in.directory / "holder-2").symlink_to("/etc/passwd")
-    assert [h.pid for h in machine.holders(hold.directory)] == [os.getpid()]
+    assert [h.pid for h in machine_lock.holders(hold.directory)] == [os.getpid()]
     assert not (stand_in.directory / "holder-0").exists()
     assert Path("/etc/passwd").exists()
 
@@ -131,23 +150,30 @@ def test_its_directory_is_ours_alone(stand_in: Machine, hold: Hold) -> None:
 
 
 @pytest.mark.parametrize("exclusive", [True, False])
-def test_a_link_or_a_file_in_its_place_is_refused(stand_in: Machine, tmp_path: Path, exclusive: bool) -> None:
+def test_a_link_or_a_file_in_its_place_is_refused(
+    stand_in: Machine, tmp_path: Path, exclusive: bool
+) -> None:
     (tmp_path / "elsewhere").mkdir()
     stand_in.directory.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(UsageError, match="is no directory, where dballoc keeps its lock; remove it"):
-        machine.hold(stand_in, exclusive=exclusive, what="mine")
+    with pytest.raises(
+        UsageError, match="is no directory, where dballoc keeps its lock; remove it"
+    ):
+        machine_lock.hold(stand_in, exclusive=exclusive, what="mine")
     assert not list((tmp_path / "elsewhere").iterdir())
     stand_in.directory.unlink()
     stand_in.directory.write_text("")
     with pytest.raises(UsageError, match="is no directory"):
-        machine.hold(stand_in, exclusive=exclusive, what="mine")
+        machine_lock.hold(stand_in, exclusive=exclusive, what="mine")
 
 
 def test_one_that_others_may_write_is_refused(stand_in: Machine) -> None:
     stand_in.directory.mkdir()
     stand_in.directory.chmod(0o777)
-    with pytest.raises(UsageError, match="may be written by others, so that no lock in there can be trusted; remove it"):
-        machine.hold(stand_in, exclusive=False, what="mine")
+    with pytest.raises(
+        UsageError,
+        match="may be written by others, so that no lock in there can be trusted; remove it",
+    ):
+        machine_lock.hold(stand_in, exclusive=False, what="mine")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it gives a directory to another user")
@@ -155,17 +181,19 @@ def test_another_users_is_refused(stand_in: Machine) -> None:
     stand_in.directory.mkdir()
     os.chown(stand_in.directory, 61580, 61580)
     with pytest.raises(UsageError, match="belongs to user 61580"):
-        machine.hold(stand_in, exclusive=False, what="mine")
+        machine_lock.hold(stand_in, exclusive=False, what="mine")
     with pytest.raises(UsageError, match="belongs to user 61580"):
-        machine.put_back_leftovers(stand_in)
+        machine_lock.put_back_leftovers(stand_in)
 
 
-def test_without_a_place_for_it_a_run_that_changes_nothing_goes_on(stand_in: Machine, tmp_path: Path) -> None:
+def test_without_a_place_for_it_a_run_that_changes_nothing_goes_on(
+    stand_in: Machine, tmp_path: Path
+) -> None:
     nowhere = Machine(tmp_path / "no" / "such" / "run", stand_in.settings)
-    assert machine.hold(nowhere, exclusive=False, what="mine") is None
-    assert machine.put_back_leftovers(nowhere) == []
+    assert machine_lock.hold(nowhere, exclusive=False, what="mine") is None
+    assert machine_lock.put_back_leftovers(nowhere) == []
     with pytest.raises(UsageError, match="without a lock in it no setting of the host is changed"):
-        machine.hold(nowhere, exclusive=True, what="mine")
+        machine_lock.hold(nowhere, exclusive=True, what="mine")
 
 
 @pytest.mark.parametrize("name", ["lock", "putting-back", "journal.partial"])
@@ -186,17 +214,19 @@ def test_a_link_among_its_files_leads_nowhere(stand_in: Machine, tmp_path: Path,
 # -- the journal ---------------------------------------------------------------------------------------------------------------
 
 
-def test_the_journal_is_there_before_the_setting_is_changed(hold: Hold, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[dict[str, journal.Entry]] = []
+def test_the_journal_is_there_before_the_setting_is_changed(
+    hold: Hold, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[dict[str, settings_journal.Entry]] = []
 
     def write(path: str, value: str) -> None:
-        seen.append(journal.read_journal(hold.directory, hold.machine.settings))
+        seen.append(settings_journal.read_journal(hold.directory, hold.machine.settings))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(journal, "write_setting", write)
+    monkeypatch.setattr(settings_journal, "write_setting", write)
     with pytest.raises(KeyboardInterrupt):
         change(hold, "never")
-    assert seen == [{"thp": journal.Entry("always", ("never",))}]
+    assert seen == [{"thp": settings_journal.Entry("always", ("never",))}]
 
 
 def test_the_next_run_puts_back_what_a_dead_one_left(stand_in: Machine, hold: Hold) -> None:
@@ -223,14 +253,17 @@ def test_the_doctor_leaves_that_of_a_living_one(stand_in: Machine, hold: Hold) -
     change(hold, "never")
     finding = host_settings.put_back(stand_in)
     assert (finding.state, value(stand_in)) == ("ok", "never")
-    assert re.search(rf"process {os.getpid()}, .* has changed .*enabled \(it was always\); it puts back", finding.text)
+    assert re.search(
+        rf"process {os.getpid()}, .* has changed .*enabled \(it was always\); it puts back",
+        finding.text,
+    )
 
 
 def test_what_somebody_else_has_set_since_is_theirs(stand_in: Machine, hold: Hold) -> None:
     change(hold, "never")
     Path(stand_in.settings["thp"].path).write_text("madvise")
     hold.release()
-    assert machine.put_back_leftovers(stand_in) == []
+    assert machine_lock.put_back_leftovers(stand_in) == []
     assert value(stand_in) == "madvise"
     assert not (stand_in.directory / "journal").exists()
 
@@ -240,7 +273,7 @@ def test_a_journal_of_an_earlier_boot_says_nothing(stand_in: Machine, hold: Hold
     hold.release()
     path = stand_in.directory / "journal"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"boot": "an earlier one"}))
-    assert machine.put_back_leftovers(stand_in) == []
+    assert machine_lock.put_back_leftovers(stand_in) == []
     assert value(stand_in) == "never"
 
 
@@ -256,7 +289,9 @@ def test_a_journal_of_an_earlier_boot_says_nothing(stand_in: Machine, hold: Hold
         "thp",
     ],
 )
-def test_a_journal_that_dballoc_did_not_write_changes_nothing(stand_in: Machine, hold: Hold, entries: object) -> None:
+def test_a_journal_that_dballoc_did_not_write_changes_nothing(
+    stand_in: Machine, hold: Hold, entries: object
+) -> None:
     change(hold, "never")
     hold.release()
     path = stand_in.directory / "journal"
@@ -273,20 +308,28 @@ def test_a_damaged_journal_is_told_of(stand_in: Machine, hold: Hold, data: bytes
 
 
 @pytest.mark.parametrize("what", ["fifo", "link", "directory"])
-def test_a_journal_that_is_no_file_is_told_of(stand_in: Machine, tmp_path: Path, hold: Hold, what: str) -> None:
+def test_a_journal_that_is_no_file_is_told_of(
+    stand_in: Machine, tmp_path: Path, hold: Hold, what: str
+) -> None:
     change(hold, "never")
     hold.release()
     path = stand_in.directory / "journal"
     path.rename(tmp_path / "kept")
-    {"fifo": lambda: os.mkfifo(path), "link": lambda: path.symlink_to(tmp_path / "kept"), "directory": path.mkdir}[what]()
+    {
+        "fifo": lambda: os.mkfifo(path),
+        "link": lambda: path.symlink_to(tmp_path / "kept"),
+        "directory": path.mkdir,
+    }[what]()
     assert_refused(stand_in)
 
 
 def assert_refused(of: Machine) -> None:
     """By all that would put back; nothing is changed."""
     for exclusive in (True, False):
-        with pytest.raises(UsageError, match=r"cannot be read: .* see to that, and remove the file"):
-            machine.hold(of, exclusive=exclusive, what="mine")
+        with pytest.raises(
+            UsageError, match=r"cannot be read: .* see to that, and remove the file"
+        ):
+            machine_lock.hold(of, exclusive=exclusive, what="mine")
     assert host_settings.put_back(of).state == "warn"
     assert value(of) == "never"
 
@@ -300,12 +343,16 @@ def test_one_that_cannot_be_put_back_stays_in_the_journal(
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patched:
-        patched.setattr(journal, "write_setting", write)
-        with pytest.raises(OSError, match=r"cannot put .*enabled back to always: Input/output error"):
+        patched.setattr(settings_journal, "write_setting", write)
+        with pytest.raises(
+            OSError, match=r"cannot put .*enabled back to always: Input/output error"
+        ):
             hold.put_back()
     hold.release()
-    assert [was.before for was in machine.put_back_leftovers(stand_in)] == ["always"]
+    assert [was.before for was in machine_lock.put_back_leftovers(stand_in)] == ["always"]
 
 
 def test_only_the_kernels_own_files_are_set() -> None:
-    assert {name: s.path for name, s in HOST_SETTINGS.items()} == {"thp": "/sys/kernel/mm/transparent_hugepage/enabled"}
+    assert {name: s.path for name, s in HOST_SETTINGS.items()} == {
+        "thp": "/sys/kernel/mm/transparent_hugepage/enabled"
+    }

@@ -4,19 +4,28 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.allocators.proof import NotProved
-from dballoc.campaign import malloc
-from dballoc.campaign.malloc import GlibcTooOld
+from dballoc.allocators.proof_of_use import NotProved
+from dballoc.campaign.preparation import variant_malloc
+from dballoc.campaign.preparation.variant_malloc import GlibcTooOld
 from dballoc.servers.build import Build
 
-BUILD = Build("mariadb", "10.5.23-MariaDB", Path("/s/usr/sbin/mariadbd"), Path("/s"), Path("/s/share"), None)
+BUILD = Build(
+    family="mariadb",
+    version="10.5.23-MariaDB",
+    executable=Path("/s/usr/sbin/mariadbd"),
+    basedir=Path("/s"),
+    share=Path("/s/share"),
+    plugins=None,
+)
 TOO_OLD = "the server does not run under it: /s/mariadbd: /s/libc.so.6: version `GLIBC_{}' not found (required by {})"
 REMEDY = 'dballoc fetch glibc@2.41, and let the server run on it: server = { glibc = "2.41" }'
 
 
 @pytest.mark.parametrize("who", ["/usr/lib/libjemalloc.so.2", "/s/usr/sbin/mariadbd"])
 def test_a_c_library_that_is_too_old(who: str) -> None:
-    error = malloc.refused("variant 'new'", NotProved(TOO_OLD.format("2.38", who)), BUILD, "libjemalloc.so.2")
+    error = variant_malloc.refused(
+        "variant 'new'", NotProved(TOO_OLD.format("2.38", who)), BUILD, "libjemalloc.so.2"
+    )
     assert isinstance(error, GlibcTooOld)
     assert error.needs == "2.38"
     assert str(error) == (
@@ -25,10 +34,17 @@ def test_a_c_library_that_is_too_old(who: str) -> None:
 
 
 def test_one_that_no_source_has_comes_without_remedy() -> None:
-    error = malloc.refused("variant 'new'", NotProved(TOO_OLD.format("9.9", "/x.so")), BUILD, "x.so")
+    error = variant_malloc.refused(
+        "variant 'new'", NotProved(TOO_OLD.format("9.9", "/x.so")), BUILD, "x.so"
+    )
     assert str(error).endswith("would run on an older one")
 
 
 def test_anything_else_is_said_as_it_is() -> None:
-    error = malloc.refused("variant 'new'", NotProved("malloc comes from /lib/libc.so.6"), BUILD, "libjemalloc.so.2")
-    assert str(error) == "variant 'new': MariaDB 10.5.23 does not use libjemalloc.so.2: malloc comes from /lib/libc.so.6"
+    error = variant_malloc.refused(
+        "variant 'new'", NotProved("malloc comes from /lib/libc.so.6"), BUILD, "libjemalloc.so.2"
+    )
+    assert (
+        str(error)
+        == "variant 'new': MariaDB 10.5.23 does not use libjemalloc.so.2: malloc comes from /lib/libc.so.6"
+    )

@@ -1,4 +1,6 @@
-"""The walk of mimalloc's segments on made images: as they should be, of both layouts, torn and hostile."""
+"""The walk of mimalloc's segments on made images: as they should be, of both layouts, torn and
+hostile.
+"""
 
 import struct
 
@@ -6,12 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.explain import mimalloc
-from dballoc.explain.mimalloc import LAYOUTS, SLICE, Layout, Page, Segment, parse
+from dballoc.process_memory.heaps import mimalloc_heap
+from dballoc.process_memory.heaps.mimalloc_heap import LAYOUTS, SLICE, Layout, Page, Segment, parse
 
-PAGES = [Page(1, 1, 112, 581, 580), Page(2, 8, 20480, 25, 10), Page(10, 48, 3 << 20, 1, 1), Page(58, 454, 0, 0, 0)]
+PAGES = [
+    Page(first=1, slices=1, block=112, capacity=581, used=580),
+    Page(first=2, slices=8, block=20480, capacity=25, used=10),
+    Page(first=10, slices=48, block=3 << 20, capacity=1, used=1),
+    Page(first=58, slices=454, block=0, capacity=0, used=0),
+]
 WHOLE = Segment(512, 1, PAGES)
-LARGE = Segment(641, 1, [Page(1, 640, 40 << 20, 1, 1)])
+LARGE = Segment(641, 1, [Page(first=1, slices=640, block=40 << 20, capacity=1, used=1)])
 
 
 def image(segment: Segment, layout: Layout, words_before: int = 28) -> bytearray:
@@ -21,7 +28,10 @@ def image(segment: Segment, layout: Layout, words_before: int = 28) -> bytearray
     tail = segment.slices, segment.info, kind, min(segment.slices, 512), 0x7F8D3B3E3740
     struct.pack_into("<5Q", found, 8 * words_before, *tail)
     start = 8 * (words_before + 5)
-    for page in (Page(0, segment.info, segment.info * SLICE, 0, 0), *segment.pages):
+    for page in (
+        Page(first=0, slices=segment.info, block=segment.info * SLICE, capacity=0, used=0),
+        *segment.pages,
+    ):
         at = start + page.first * layout.bytes
         struct.pack_into("<2I", found, at, page.slices, 0)
         struct.pack_into("<2H", found, at + 10, page.capacity, page.capacity)
@@ -35,7 +45,9 @@ def image(segment: Segment, layout: Layout, words_before: int = 28) -> bytearray
 def test_a_segment_is_read_in_its_own_layout(segment: Segment, layout: Layout) -> None:
     for words in (22, 28, 31):
         made = bytes(image(segment, layout, words))
-        assert [parse(made, other) for other in LAYOUTS] == [segment if other is layout else None for other in LAYOUTS]
+        assert [parse(made, other) for other in LAYOUTS] == [
+            segment if other is layout else None for other in LAYOUTS
+        ]
 
 
 @pytest.mark.parametrize(
@@ -59,14 +71,23 @@ def test_what_contradicts_itself_is_no_segment(at: int, text: bytes) -> None:
     assert parse(bytes(made), LAYOUTS[0]) is None
 
 
-@given(st.binary(max_size=2048), st.integers(0, SLICE - 2048), st.sampled_from(LAYOUTS), st.sampled_from([WHOLE, LARGE]))
-def test_a_hostile_one_never_has_more_than_its_slices(noise: bytes, at: int, layout: Layout, segment: Segment) -> None:
+@given(
+    st.binary(max_size=2048),
+    st.integers(0, SLICE - 2048),
+    st.sampled_from(LAYOUTS),
+    st.sampled_from([WHOLE, LARGE]),
+)
+def test_a_hostile_one_never_has_more_than_its_slices(
+    noise: bytes, at: int, layout: Layout, segment: Segment
+) -> None:
     made = image(segment, layout)
     made[at : at + len(noise)] = noise
     found = parse(bytes(made), layout)
     if found:
         assert sum(page.slices for page in found.pages) + found.info == found.slices
-        assert all(page.used <= page.capacity and page.block <= page.slices * SLICE for page in found.pages)
+        assert all(
+            page.used <= page.capacity and page.block <= page.slices * SLICE for page in found.pages
+        )
 
 
 def test_everything_else_is_none() -> None:
@@ -83,4 +104,4 @@ def test_everything_else_is_none() -> None:
 )  # fmt: skip
 def test_what_it_makes_of_large_blocks(asked: int, given: int) -> None:
     """Of 2.0.9, seen in MySQL 8.0.33."""
-    assert given - mimalloc.rounded(given) < asked <= given
+    assert given - mimalloc_heap.rounded(given) < asked <= given

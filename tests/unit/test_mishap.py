@@ -1,4 +1,6 @@
-"""The last resort: what nobody expected is one line and a file of details that only we can read, and never a traceback."""
+"""The last resort: what nobody expected is one line and a file of details that only we can read,
+and never a traceback.
+"""
 
 import errno
 import os
@@ -11,20 +13,20 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.cli import mishap
+from dballoc.cli import unexpected_error
 
 Ends = Callable[..., subprocess.CompletedProcess[str]]
 
 # A verb that ends as the test wants it to.
 VERB = """
 import sys
-from dballoc.cli import main, verbs
-import dballoc.cli.units as somewhere
+from dballoc.cli import main, verb_list
+import dballoc.cli.verbs.doctor as somewhere
 def verb(word: str = "") -> None:
     password = "hunter2"
     {body}
 somewhere.verb = verb
-verbs.VERBS["break"] = ("units", "verb")
+verb_list.VERBS["break"] = ("doctor", "verb")
 sys.argv = ["dballoc", "break", "--word", "correct-horse"]
 main.main()
 """
@@ -36,10 +38,20 @@ def ends(package_path: Path, tmp_path: Path) -> Ends:
 
     def run(body: str, **environment: str) -> subprocess.CompletedProcess[str]:
         (tmp_path / "tmp").mkdir(exist_ok=True)
-        known = {k: v for k, v in os.environ.items() if k != mishap.VARIABLE}
-        env = {**known, "PYTHONPATH": str(package_path), "TMPDIR": str(tmp_path / "tmp"), **environment}
+        known = {k: v for k, v in os.environ.items() if k != unexpected_error.VARIABLE}
+        env = {
+            **known,
+            "PYTHONPATH": str(package_path),
+            "TMPDIR": str(tmp_path / "tmp"),
+            **environment,
+        }
         return subprocess.run(
-            [sys.executable, "-c", VERB.format(body=body)], env=env, capture_output=True, text=True, check=False, timeout=60
+            [sys.executable, "-c", VERB.format(body=body)],
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
         )
 
     return run
@@ -54,7 +66,10 @@ def one_line(done: subprocess.CompletedProcess[str]) -> str:
 
 def test_what_nobody_expected_is_one_line_and_a_private_file(ends: Ends, tmp_path: Path) -> None:
     said = one_line(ends("raise ZeroDivisionError('by\\n0')"))
-    match = re.fullmatch(r"dballoc: internal error: ZeroDivisionError: by 0; details are in (\S+); please report it\n", said)
+    match = re.fullmatch(
+        r"dballoc: internal error: ZeroDivisionError: by 0; details are in (\S+); please report it\n",
+        said,
+    )
     assert match, said
     path = Path(match[1])
     assert path.parent.parent == tmp_path / "tmp"
@@ -77,8 +92,8 @@ def test_nowhere_to_write_the_details(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> str:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(mishap.tempfile, "mkdtemp", full)
-    assert mishap.words(KeyError("x")) == (
+    monkeypatch.setattr(unexpected_error.tempfile, "mkdtemp", full)
+    assert unexpected_error.words(KeyError("x")) == (
         "internal error: KeyError: 'x'; set DBALLOC_TRACEBACK=1 and run it again for details; please report it"
     )
 
@@ -87,9 +102,15 @@ def test_nowhere_to_write_the_details(monkeypatch: pytest.MonkeyPatch) -> None:
     ("body", "says"),
     [
         ("raise MemoryError", "out of memory"),
-        ("raise OSError(28, 'No space left on device', '/a/b')", "/a/b: no space is left there; make room"),
+        (
+            "raise OSError(28, 'No space left on device', '/a/b')",
+            "/a/b: no space is left there; make room",
+        ),
         ("verb()", "nests more deeply than can be followed"),
-        ("raise ExceptionGroup('two', [ValueError(1), KeyError(2)])", "internal error: ExceptionGroup: two"),
+        (
+            "raise ExceptionGroup('two', [ValueError(1), KeyError(2)])",
+            "internal error: ExceptionGroup: two",
+        ),
         (r"raise OSError(5, 'Input/output error', b'/a/\xff')", "internal error: OSError: "),
         (r"raise ValueError('a name: \udcff')", r"internal error: ValueError: a name: \udcff"),
         ("raise ValueError('x' * 10**6)", "internal error: ValueError: xxx"),
@@ -121,7 +142,12 @@ def test_a_full_disk_for_its_output(package_path: Path, verb: list[str], tmp_pat
     env = {**os.environ, "PYTHONPATH": str(package_path), "TMPDIR": str(tmp_path)}
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "dballoc", *verb], env=env, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+            [sys.executable, "-m", "dballoc", *verb],
+            env=env,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
         )
     assert "no space is left there" in one_line(done)
     assert list(tmp_path.iterdir()) == []
@@ -133,7 +159,11 @@ def test_a_reader_that_goes_away(package_path: Path) -> None:
     os.close(reading)
     with open(writing, "wb") as gone:
         done = subprocess.run(
-            [sys.executable, "-m", "dballoc", "list", "experiments"], env=env, stdout=gone, stderr=subprocess.PIPE,
-            text=True, check=False,
-        )  # fmt: skip
+            [sys.executable, "-m", "dballoc", "list", "experiments"],
+            env=env,
+            stdout=gone,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
     assert (done.returncode, done.stderr) == (1, "")

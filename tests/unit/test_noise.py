@@ -3,34 +3,41 @@
 import pytest
 
 from dballoc.experiment.model import Noise
-from dballoc.measure import noise
-from dballoc.measure.noise import BlockNoise, Reading
+from dballoc.measure import noise_guard
+from dballoc.measure.noise_guard import BlockNoise, Reading
 
 STAT = "cpu  1000 200 300 4000 50 10 20 70 500 60\ncpu0 1 2 3 4\n"
 
 
 def test_a_reading_of_proc_stat() -> None:
     # user + nice + system + irq + softirq; guest (500, 60) is in user and nice already.
-    assert noise.parse(STAT, 100) == Reading(*map(pytest.approx, (56.5, 15.3, 0.7)))
+    assert noise_guard.parse(STAT, 100) == Reading(*map(pytest.approx, (56.5, 15.3, 0.7)))
 
 
 def test_the_real_proc_stat_moves_forward() -> None:
-    first, second = noise.read(), noise.read()
+    first, second = noise_guard.read(), noise_guard.read()
     assert second.total >= first.total > 0
 
 
 def test_what_we_used_ourselves_is_not_others() -> None:
     before, after = Reading(100, 40, 1), Reading(120, 52, 2)
-    found = noise.between(before, after, ours=9.0, probes=(0.1, 0.2))
-    assert found == BlockNoise(steal=0.05, others=pytest.approx(3 / 20), probe_before=0.1, probe_after=0.2)
+    found = noise_guard.between(before, after, ours=9.0, probes=(0.1, 0.2))
+    assert found == BlockNoise(
+        steal=0.05, others=pytest.approx(3 / 20), probe_before=0.1, probe_after=0.2
+    )
 
 
 def test_rounding_never_makes_others_negative() -> None:
-    assert noise.between(Reading(100, 40, 0), Reading(110, 45, 0), ours=5.1, probes=(1, 1)).others == 0
+    assert (
+        noise_guard.between(
+            Reading(100, 40, 0), Reading(110, 45, 0), ours=5.1, probes=(1, 1)
+        ).others
+        == 0
+    )
 
 
 def test_no_time_between_readings_is_no_division_by_zero() -> None:
-    assert noise.between(Reading(100, 40, 0), Reading(100, 40, 0), 0, (1, 1)).steal == 0
+    assert noise_guard.between(Reading(100, 40, 0), Reading(100, 40, 0), 0, (1, 1)).steal == 0
 
 
 @pytest.mark.parametrize(
@@ -40,13 +47,19 @@ def test_no_time_between_readings_is_no_division_by_zero() -> None:
         (BlockNoise(0.05, 0.10, 0.1, 0.13), None),
         (BlockNoise(0.06, 0.02, 0.1, 0.1), "steal 6.0% > 5.0%"),
         (BlockNoise(0.01, 0.25, 0.1, 0.1), "other processes used 25.0% of the CPUs > 10.0%"),
-        (BlockNoise(0.01, 0.02, 0.1, 0.14), "the fixed probe ran 1.40 times slower than usual > 1.30"),
-        (BlockNoise(0.01, 0.02, 0.14, 0.1), "the fixed probe ran 1.40 times slower than usual > 1.30"),
+        (
+            BlockNoise(0.01, 0.02, 0.1, 0.14),
+            "the fixed probe ran 1.40 times slower than usual > 1.30",
+        ),
+        (
+            BlockNoise(0.01, 0.02, 0.14, 0.1),
+            "the fixed probe ran 1.40 times slower than usual > 1.30",
+        ),
     ],
 )
 def test_disturbed_or_not(found: BlockNoise, why: str | None) -> None:
-    assert noise.disturbance(found, Noise(), usual_probe=0.1) == why
+    assert noise_guard.disturbance(found, Noise(), usual_probe=0.1) == why
 
 
 def test_the_probe_takes_some_time() -> None:
-    assert 0.001 < noise.probe() < 10
+    assert 0.001 < noise_guard.probe() < 10

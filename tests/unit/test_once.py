@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.explain import once
+from dballoc.explain.sources import my_once_alloc
 
 ROOT = 0x1000
 BLOCKS = st.lists(st.tuples(st.integers(24, 2**32 - 1), st.floats(0, 1)), max_size=20)
 
 
-def words(image: bytes, base: int = ROOT) -> once.Words:
+def words(image: bytes, base: int = ROOT) -> my_once_alloc.Words:
     """Memory that holds an image and nothing else."""
 
     def read(address: int, count: int) -> Sequence[int]:
@@ -26,7 +26,9 @@ def words(image: bytes, base: int = ROOT) -> once.Words:
 
 
 def chained(blocks: list[tuple[int, float]], form: str) -> bytes:
-    """The root and the heads of blocks of so many bytes, of which a share is left; the last one's next is 0."""
+    """The root and the heads of blocks of so many bytes, of which a share is left; the last one's
+    next is 0.
+    """
     heads = [ROOT + 8 + 24 * i for i in range(len(blocks))] + [0]
     image = struct.pack("<Q", heads[0])
     for (size, share), after in zip(blocks, heads[1:], strict=True):
@@ -35,21 +37,25 @@ def chained(blocks: list[tuple[int, float]], form: str) -> bytes:
 
 
 @given(BLOCKS, st.sampled_from(["<QQQ", "<QII"]))
-def test_the_sizes_of_all_blocks_of_both_servers(blocks: list[tuple[int, float]], form: str) -> None:
-    assert list(once.chain(words(chained(blocks, form)), ROOT)) == [size for size, _ in blocks]
+def test_the_sizes_of_all_blocks_of_both_servers(
+    blocks: list[tuple[int, float]], form: str
+) -> None:
+    assert list(my_once_alloc.chain(words(chained(blocks, form)), ROOT)) == [
+        size for size, _ in blocks
+    ]
 
 
 @given(st.binary(min_size=8, max_size=400), st.integers(0, 1))
 def test_anything_else_ends(image: bytes, leads: int) -> None:
     torn = struct.pack("<Q", ROOT + 8) + image if leads else image
     try:
-        sizes = list(once.chain(words(torn), ROOT))
-    except (once.Broken, OSError):
+        sizes = list(my_once_alloc.chain(words(torn), ROOT))
+    except (my_once_alloc.Broken, OSError):
         return
     assert all(0 < size < 2**32 for size in sizes)
 
 
 def test_a_ring_is_no_chain() -> None:
     image = struct.pack("<4Q", ROOT + 8, ROOT + 8, 0, 4096)
-    with pytest.raises(once.Broken):
-        list(once.chain(words(image), ROOT))
+    with pytest.raises(my_once_alloc.Broken):
+        list(my_once_alloc.chain(words(image), ROOT))

@@ -1,8 +1,10 @@
-"""A server that the kernel killed for its memory is a row of the report's tables, as k of n, with the last RSS seen."""
+"""A server that the kernel killed for its memory is a row of the report's tables, as k of n, with
+the last RSS seen.
+"""
 
-from dballoc.analysis.campaign import load
-from dballoc.analysis.comparison import compare
-from dballoc.report import tables
+from dballoc.analysis.campaign_tables import load
+from dballoc.analysis.tables.baseline_comparison import compare
+from dballoc.report.sections import tables
 
 KILLED = "UPDATE trial SET fault = 'oom', exit_status = -9, rss_peak = 400 * 1048576 + block * 1048576 WHERE outcome = 'fault'"
 
@@ -13,7 +15,11 @@ def test_a_variant_that_never_survived(make) -> None:
     assert row == ["tuned", "12 of 12", "oom (12)", "406 MiB"]
     memory = tables.memory_table(campaign)
     # The baseline has two trials in each of the six blocks.
-    assert [(r[0], r[-1]) for r in memory.rows] == [("glibc", "12"), ("jemalloc", "6"), ("tuned", "0 of 6")]
+    assert [(r[0], r[-1]) for r in memory.rows] == [
+        ("glibc", "12"),
+        ("jemalloc", "6"),
+        ("tuned", "0 of 6"),
+    ]
     assert memory.rows[-1][2] == "killed for memory at 406.0 or more"
     assert {len(r) for r in memory.rows} == {len(memory.columns)}
     listed = tables.fault_list(campaign).rows
@@ -28,7 +34,9 @@ def test_a_variant_that_survived_now_and_then(make) -> None:
         "WHERE variant = 'tuned' AND block = 2 AND design = 'solo'"
     )
     campaign = load(make("a", design="solo", sql=(once,)))
-    assert tables.faults(campaign, compare(campaign)).rows == [["tuned", "1 of 6", "oom (1)", "256 MiB"]]
+    assert tables.faults(campaign, compare(campaign)).rows == [
+        ["tuned", "1 of 6", "oom (1)", "256 MiB"]
+    ]
     assert tables.memory_table(campaign).rows[-1][-1] == "5 of 6"
 
 
@@ -36,4 +44,7 @@ def test_fresh_levels(make) -> None:
     campaign = load(make("a", faulty=("tuned",), design="solo", levels="fresh", sql=(KILLED,)))
     memory = tables.memory_table(campaign)
     assert {len(r) for r in memory.rows} == {len(memory.columns)}
-    assert [r[:2] for r in memory.rows if r[-1].startswith("0 of")] == [["1", "tuned"], ["4", "tuned"]]
+    assert [r[:2] for r in memory.rows if r[-1].startswith("0 of")] == [
+        ["1", "tuned"],
+        ["4", "tuned"],
+    ]

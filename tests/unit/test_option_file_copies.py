@@ -1,4 +1,6 @@
-"""Option files copied for a server that may not read them: nothing of them is lost, nothing of others is taken in."""
+"""Option files copied for a server that may not read them: nothing of them is lost, nothing of
+others is taken in.
+"""
 
 import os
 from pathlib import Path
@@ -6,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dballoc.errors import UsageError
-from dballoc.host.user import ServerUser
-from dballoc.servers.option_file_copies import Copies
+from dballoc.host.unprivileged.server_user import ServerUser
+from dballoc.servers.private.option_file_copies import Copies
 
 OTHER = 12345
 
@@ -30,8 +32,11 @@ def flat(path: Path) -> str:
 def test_what_is_included_comes_along_in_its_place(copies: Copies, tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     files = {
-        "d/b.cnf": "[mysqld]\nb=1\n", "d/a.cnf": "[mysqld]\na=1\n", "d/no.txt": "x", "one": "[mysqld]\none=1\n",
-    }  # fmt: skip
+        "d/b.cnf": "[mysqld]\nb=1\n",
+        "d/a.cnf": "[mysqld]\na=1\n",
+        "d/no.txt": "x",
+        "one": "[mysqld]\none=1\n",
+    }
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     main = tmp_path / "my.cnf"
@@ -42,9 +47,19 @@ def test_what_is_included_comes_along_in_its_place(copies: Copies, tmp_path: Pat
     )
     copy = copies.add(main)
     assert flat(copy).splitlines() == [
-        "[client]", "password=p", "[mysqld]", "one=1", "[mysqld]", "a=1", "[mysqld]", "b=1", f"!include {tmp_path}/gone",
-        f"!includedir {tmp_path}/nowhere", "[mysqld]", "last=caf\udce9",
-    ]  # fmt: skip
+        "[client]",
+        "password=p",
+        "[mysqld]",
+        "one=1",
+        "[mysqld]",
+        "a=1",
+        "[mysqld]",
+        "b=1",
+        f"!include {tmp_path}/gone",
+        f"!includedir {tmp_path}/nowhere",
+        "[mysqld]",
+        "last=caf\udce9",
+    ]
     assert {path.stat().st_mode & 0o777 for path in copies.directory.iterdir()} == {0o600}
     assert copies.as_written(f"error in {copy} at line: 1") == f"error in {main} at line: 1"
 
@@ -69,7 +84,9 @@ def test_what_is_refused(copies: Copies, tmp_path: Path, text: str, says: str) -
         copies.add(tmp_path / "my.cnf")
 
 
-def test_a_file_of_others_is_not_taken_in_by_a_file_of_theirs(copies: Copies, tmp_path: Path) -> None:
+def test_a_file_of_others_is_not_taken_in_by_a_file_of_theirs(
+    copies: Copies, tmp_path: Path
+) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root: it gives files away")
     main, secret, fine = tmp_path / "my.cnf", tmp_path / "secret", tmp_path / "fine"
@@ -81,5 +98,7 @@ def test_a_file_of_others_is_not_taken_in_by_a_file_of_theirs(copies: Copies, tm
         os.chown(path, OTHER, OTHER)
     assert flat(copies.add(main)) == "[mysqld]\nfine=1"
     main.write_text(f"!include {secret}\n")
-    with pytest.raises(UsageError, match=f"secret: an option file of user {OTHER} includes it, and it is user 0's"):
+    with pytest.raises(
+        UsageError, match=f"secret: an option file of user {OTHER} includes it, and it is user 0's"
+    ):
         copies.add(main)

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.host import target_files
-from dballoc.servers import option_files
-from dballoc.servers.option_files import Build
+from dballoc.servers.running import option_files
+from dballoc.servers.running.option_files import Build
 
 pytestmark = pytest.mark.unprivileged
 
@@ -42,8 +42,15 @@ def test_all_of_its_files_in_their_order(root: Path) -> None:
     (root / "extra").write_text("[mysqld]\na=3\n[mysqldone]\ne=1\n")
     files = read("--defaults-extra-file=/extra", "--defaults-group-suffix=one")
     assert files.options == [
-        ("a", "1"), ("loose-b-c", ""), ("sql-mode", "''"), ("d", "1"), ("d", "2"), ("a", "2"), ("a", "3"), ("e", "1"),
-    ]  # fmt: skip
+        ("a", "1"),
+        ("loose-b-c", ""),
+        ("sql-mode", "''"),
+        ("d", "1"),
+        ("d", "2"),
+        ("a", "2"),
+        ("a", "3"),
+        ("e", "1"),
+    ]
     assert files.notes == []
 
 
@@ -66,7 +73,9 @@ def test_what_cannot_be_read_is_said(root: Path) -> None:
     assert "/nowhere was not read: No such file or directory" in files.notes
     assert "/etc/no.d was not read: No such file or directory" in files.notes
     assert "/everybodys was not read: everybody may write it, so servers ignore it" in files.notes
-    assert any("files within each other" in note for note in files.notes), "a file that includes itself ends"
+    assert any("files within each other" in note for note in files.notes), (
+        "a file that includes itself ends"
+    )
     (root / "etc/mysql/my.cnf").symlink_to(root.parent / "secret")
     (root.parent / "secret").write_text("[mysqld]\nsecret=1\n")
     assert "secret" not in dict(read().options)
@@ -86,7 +95,9 @@ def test_files_that_multiply_end(root: Path) -> None:
 
 def test_a_version_that_is_not_known_is_said(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        option_files, "_look_at_build", lambda pid, executable: Build(mariadb=False, version="", directories=())
+        option_files,
+        "_look_at_build",
+        lambda pid, executable: Build(mariadb=False, version="", directories=()),
     )
     assert "version" in read().notes[0]
 
@@ -96,18 +107,31 @@ def test_the_groups_of_each_family() -> None:
     assert set(option_files.list_groups(MARIADB, "")) == set(
         "mysqld server mysqld-10.11 mariadb mariadb-10.11 mariadbd mariadbd-10.11 client-server galera".split()
     )
-    assert option_files.list_groups(MYSQL, "x") == ["mysqld", "server", "mysqld-8.0", "mysqldx", "serverx", "mysqld-8.0x"]
+    assert option_files.list_groups(MYSQL, "x") == [
+        "mysqld",
+        "server",
+        "mysqld-8.0",
+        "mysqldx",
+        "serverx",
+        "mysqld-8.0x",
+    ]
 
 
 def test_homes_and_the_place_that_it_was_built_for() -> None:
     environ = {"HOME": "/var/lib/mysql", "MYSQL_HOME": "/opt/a", "MARIADB_HOME": "/opt/b"}
     assert [path for path, _ in option_files.list_files(MARIADB, (), environ)] == [
-        "/etc/my.cnf", "/etc/mysql/my.cnf", "/usr/local/mysql/etc/my.cnf", "/opt/b/my.cnf", "/var/lib/mysql/.my.cnf",
-    ]  # fmt: skip
+        "/etc/my.cnf",
+        "/etc/mysql/my.cnf",
+        "/usr/local/mysql/etc/my.cnf",
+        "/opt/b/my.cnf",
+        "/var/lib/mysql/.my.cnf",
+    ]
 
 
 @given(st.binary(max_size=300), st.binary(max_size=100))
-def test_no_text_at_all_breaks_the_reader(tmp_path_factory: pytest.TempPathFactory, text: bytes, included: bytes) -> None:
+def test_no_text_at_all_breaks_the_reader(
+    tmp_path_factory: pytest.TempPathFactory, text: bytes, included: bytes
+) -> None:
     place = tmp_path_factory.mktemp("r")
     (place / "etc").mkdir()
     (place / "etc/my.cnf").write_bytes(b"[mysqld]\n" + text + b"\n!include " + included)

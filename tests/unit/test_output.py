@@ -22,15 +22,14 @@ from looks import look
 from rich.table import Table
 from rich.text import Text
 
-from dballoc.cli import explain_table, output
-from dballoc.cli.display import PlainDisplay
+from dballoc.cli.explain_parts import ledger_table
+from dballoc.cli.shared import safe_output
+from dballoc.cli.shared.campaign_display import PlainDisplay
 from dballoc.experiment.schedule import Slot
-from dballoc.report import cells
+from dballoc.report.outputs import csv_cells
 
 EVIL = "my\x1b[31msqld\x1b]0;title\x07\x9b2J\u202egnp.\nfake: line\r\x08[red]x[/red][link=http://x]y[/link]:bomb:\ud800\u2028"
-SHOWN = (
-    r"my\x1b[31msqld\x1b]0;title\x07\u009b2J\u202egnp.\nfake: line\r\x08[red]x[/red][link=http://x]y[/link]:bomb:\ud800\u2028"
-)
+SHOWN = r"my\x1b[31msqld\x1b]0;title\x07\u009b2J\u202egnp.\nfake: line\r\x08[red]x[/red][link=http://x]y[/link]:bomb:\ud800\u2028"
 OBEYED = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 
@@ -39,17 +38,19 @@ def obeyed(text: str) -> set[str]:
 
 
 def test_the_name_of_a_foe() -> None:
-    assert output.safe(EVIL) == SHOWN
-    assert output.safe("Zürich – 中文 ✓ é") == "Zürich – 中文 ✓ é"
-    assert tomllib.loads(f'x = "{output.safe("a" + chr(0x85) + chr(0x202E))}"') == {"x": "a\x85\u202e"}
+    assert safe_output.safe(EVIL) == SHOWN
+    assert safe_output.safe("Zürich – 中文 ✓ é") == "Zürich – 中文 ✓ é"
+    assert tomllib.loads(f'x = "{safe_output.safe("a" + chr(0x85) + chr(0x202E))}"') == {
+        "x": "a\x85\u202e"
+    }
 
 
 @given(st.text())
 def test_whatever_it_is(text: str) -> None:
-    assert not obeyed(output.safe(text))
-    assert "\n" not in output.safe(text)
-    assert not obeyed(output.safe_lines(text))
-    output.safe(text).encode()
+    assert not obeyed(safe_output.safe(text))
+    assert "\n" not in safe_output.safe(text)
+    assert not obeyed(safe_output.safe_lines(text))
+    safe_output.safe(text).encode()
 
 
 @dataclass(frozen=True)
@@ -66,15 +67,17 @@ class Pair(NamedTuple):
 
 
 def test_everything_in_a_thing() -> None:
-    found = output.clean(Named(EVIL, [(EVIL, 3)], {EVIL: EVIL}))
+    found = safe_output.clean(Named(EVIL, [(EVIL, 3)], {EVIL: EVIL}))
     assert found == Named(SHOWN, [(SHOWN, 3)], {SHOWN: SHOWN})
-    assert output.clean(Pair(EVIL, 1)) == Pair(SHOWN, 1)
+    assert safe_output.clean(Pair(EVIL, 1)) == Pair(SHOWN, 1)
 
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_a_console_lets_nothing_through(terminal: bool) -> None:
     out = io.StringIO()
-    console = output.Console(file=out, force_terminal=terminal, width=400, color_system="truecolor" if terminal else None)
+    console = safe_output.Console(
+        file=out, force_terminal=terminal, width=400, color_system="truecolor" if terminal else None
+    )
     table = Table(EVIL)
     table.add_row(EVIL)
     table.add_row(Text(EVIL, style="bold"))
@@ -90,9 +93,17 @@ def test_a_console_lets_nothing_through(terminal: bool) -> None:
 
 def test_an_explanation_of_a_foe() -> None:
     found = look()
-    ledger = replace(found.ledger, executable=EVIL, lines=[replace(x, owner=EVIL) for x in found.ledger.lines], notes=[EVIL])
+    ledger = replace(
+        found.ledger,
+        executable=EVIL,
+        lines=[replace(x, owner=EVIL) for x in found.ledger.lines],
+        notes=[EVIL],
+    )
     out = io.StringIO()
-    explain_table.print_all(output.Console(file=out, width=400), output.clean(replace(found, ledger=ledger, answer=EVIL)))
+    ledger_table.print_all(
+        safe_output.Console(file=out, width=400),
+        safe_output.clean(replace(found, ledger=ledger, answer=EVIL)),
+    )
     assert not obeyed(out.getvalue())
     assert out.getvalue().count(SHOWN) == 3 + len(ledger.lines)
     assert not [line for line in out.getvalue().splitlines() if line.startswith("fake: line")]
@@ -100,22 +111,26 @@ def test_an_explanation_of_a_foe() -> None:
 
 def test_a_fault_is_one_line() -> None:
     out = io.StringIO()
-    with PlainDisplay(output.Console(file=out, width=400)) as display:
-        display.trial_finished(Slot(1, 0, 0, "glibc", "A1"), EVIL, None, None)
+    with PlainDisplay(safe_output.Console(file=out, width=400)) as display:
+        display.trial_finished(
+            Slot(block=1, attempt=0, position=0, variant="glibc", role="A1"), EVIL, None, None
+        )
     assert out.getvalue().count("\n") == 1
     assert SHOWN in out.getvalue()
 
 
 def test_a_process_by_a_foes_name(tmp_path: Path) -> None:
     """The whole way: verify on a program that is called so, and an error that names such a file."""
-    # Without line ends, which /proc/PID/maps writes otherwise or which Python's splitlines takes for its own.
+    # Without line ends, which /proc/PID/maps writes otherwise or which Python's splitlines takes
+    # for its own.
     name = re.sub("[/\ud800\r\n\u2028]", "", EVIL)
     program = tmp_path / name
     shutil.copy(os.path.realpath(sys.executable), program)
     process = subprocess.Popen(
-        [program, "-c", "import time; print(1, flush=True); time.sleep(600)"], stdout=subprocess.PIPE,
+        [program, "-c", "import time; print(1, flush=True); time.sleep(600)"],
+        stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONHOME": sys.base_prefix},
-    )  # fmt: skip
+    )
     try:
         assert process.stdout
         assert process.stdout.readline() == b"1\n"
@@ -133,28 +148,43 @@ def test_a_process_by_a_foes_name(tmp_path: Path) -> None:
     assert not obeyed(done.stdout)
     assert r"my\x1b[31msqld" in done.stdout
     assert not [line for line in done.stdout.splitlines() if line.startswith("fake")]
-    done = subprocess.run([sys.executable, "-m", "dballoc", "report", name], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "dballoc", "report", name],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 2
     assert not obeyed(done.stderr)
     assert done.stderr.count("\n") == 1
 
 
-FORMULAS = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1", '=HYPERLINK("http://x")', "-", "--skip-x"]
+FORMULAS = [
+    "=1+1",
+    "+cmd|' /C calc'!A0",
+    "-2+3",
+    "@SUM(A1)",
+    "\t=1",
+    "\r=1",
+    '=HYPERLINK("http://x")',
+    "-",
+    "--skip-x",
+]
 
 
 @pytest.mark.parametrize("text", FORMULAS)
 def test_a_formula_is_text(text: str) -> None:
-    assert cells.plain(text) == f"'{text}"
+    assert csv_cells.plain(text) == f"'{text}"
 
 
 @pytest.mark.parametrize("cell", [-1.5, 3, None, "-1.5", "+3", "-2e-3", "1=1", "glibc", ""])
 def test_numbers_and_words_stay(cell: object) -> None:
-    assert cells.plain(cell) == cell
+    assert csv_cells.plain(cell) == cell
 
 
 def test_a_table_of_formulas(tmp_path: Path) -> None:
     frame = pl.DataFrame({"variant": FORMULAS, "=ratio": [-0.5] * len(FORMULAS)})
-    cells.plain_frame(frame).write_csv(tmp_path / "x.csv")
+    csv_cells.plain_frame(frame).write_csv(tmp_path / "x.csv")
     with (tmp_path / "x.csv").open(newline="") as f:
         head, *rows = csv.reader(f)
     assert head == ["variant", "'=ratio"]

@@ -6,24 +6,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.cli import options
+from dballoc.cli.shared import experiment_options
 from dballoc.errors import UsageError
-from dballoc.experiment.paths import anchor
+from dballoc.experiment.experiment_paths import anchor
 
 BASE = Path("/base")
 
 
 def test_every_path_is_taken_from_the_base() -> None:
     table = {
-        "server": {"basedir": "b", "use": "mysql"}, "data": {"directory": "../d", "sql": ["x.sql", "/abs.sql"]},
+        "server": {"basedir": "b", "use": "mysql"},
+        "data": {"directory": "../d", "sql": ["x.sql", "/abs.sql"]},
         "workload": {"w": {"script": "w.lua", "prepared": 3}},
         "variant": [{"name": "v", "preload": ["./m.so"], "server": {"basedir": "c"}}],
-    }  # fmt: skip
+    }
     assert anchor(table, BASE) == {
-        "server": {"basedir": "/base/b", "use": "mysql"}, "data": {"directory": "/d", "sql": ["/base/x.sql", "/abs.sql"]},
+        "server": {"basedir": "/base/b", "use": "mysql"},
+        "data": {"directory": "/d", "sql": ["/base/x.sql", "/abs.sql"]},
         "workload": {"w": {"script": "/base/w.lua", "prepared": 3}},
         "variant": [{"name": "v", "preload": ["/base/m.so"], "server": {"basedir": "/base/c"}}],
-    }  # fmt: skip
+    }
 
 
 def test_a_second_time_changes_nothing() -> None:
@@ -39,7 +41,11 @@ def test_what_is_of_the_wrong_type_is_left_for_the_model(table: dict) -> None:
 
 
 def test_workloads_by_path() -> None:
-    table = anchor({"workloads": ["oltp_read_only", "./my.sql", "sub/my.lua", "oltp_read_only.lua"]}, BASE, {"oltp_read_only"})
+    table = anchor(
+        {"workloads": ["oltp_read_only", "./my.sql", "sub/my.lua", "oltp_read_only.lua"]},
+        BASE,
+        {"oltp_read_only"},
+    )
     assert table["workloads"] == ["oltp_read_only", "my", "my.lua", "oltp_read_only.lua"]
     assert table["workload"] == {
         "my": {"sql": "/base/my.sql"}, "my.lua": {"script": "/base/sub/my.lua"},
@@ -48,13 +54,19 @@ def test_workloads_by_path() -> None:
 
 
 def test_a_path_of_another_kind() -> None:
-    with pytest.raises(UsageError, match=r"workload '\./x\.txt' is neither a \.lua nor a \.sql file"):
+    with pytest.raises(
+        UsageError, match=r"workload '\./x\.txt' is neither a \.lua nor a \.sql file"
+    ):
         anchor({"workloads": ["./x.txt"]}, BASE)
 
 
-def test_flags_take_their_own_workloads_without_the_demos_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flags_take_their_own_workloads_without_the_demos_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    model = options.experiment(None, None, {"workloads": ["./my.sql"]})
+    model = experiment_options.experiment(None, None, {"workloads": ["./my.sql"]})
     assert (model.workloads, model.workload["my"].sql) == (["my"], str(tmp_path / "my.sql"))
     assert model.load.options == {}
-    assert options.experiment(None, None, {"workloads": ["oltp_read_only"]}).load.options == {"range_size": "1000"}
+    assert experiment_options.experiment(
+        None, None, {"workloads": ["oltp_read_only"]}
+    ).load.options == {"range_size": "1000"}

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dballoc.profile.contention.perf_frames import PerfFrames
+from dballoc.profile.contention.perf_script import Lost, Sampled, Switch, parse, parse_frame
 from dballoc.profile.model import Frame
-from dballoc.profile.perf_frames import PerfFrames
-from dballoc.profile.perf_script import Lost, Sampled, Switch, parse, parse_frame
 
 TEXT = """\
 16440/16443 36498.245564687: PERF_RECORD_SWITCH IN         
@@ -36,7 +36,12 @@ def test_the_lines_of_every_kind() -> None:
     into, waking, wakeup, switch, out, lost = parse(TEXT.splitlines(keepends=True), name)
     assert into == Switch(36498_245564687, 16443, out=False, preempted=False)
     assert isinstance(waking, Sampled)
-    assert (waking.event, waking.pid, waking.tid, waking.target) == ("sched:sched_waking", 16440, 16443, 16445)
+    assert (waking.event, waking.pid, waking.tid, waking.target) == (
+        "sched:sched_waking",
+        16440,
+        16443,
+        16445,
+    )
     assert [f.function for f in waking.stack] == ["1098eb", "86193", "ffffffff813a88b4"]
     assert waking.stack[-1].module == "[kernel.kallsyms]"
     assert isinstance(wakeup, Sampled)
@@ -72,16 +77,24 @@ def test_the_kernels_frames_have_the_kernels_names() -> None:
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 2**64 - 2), st.text(st.sampled_from("ab ()/"), min_size=1)), max_size=5),
+    st.lists(
+        st.tuples(st.integers(0, 2**64 - 2), st.text(st.sampled_from("ab ()/"), min_size=1)),
+        max_size=5,
+    ),
     st.integers(0, 10**15),
     st.booleans(),
 )
 def test_whatever_files_are_called(places: list[tuple[int, str]], time: int, out: bool) -> None:
     seconds = f"{time // 10**9}.{time % 10**9:09}"
-    lines = [f"7/8 {seconds}: context-switches: \n", *(f"\t  {address:x} ({file})\n" for address, file in places)]
+    lines = [
+        f"7/8 {seconds}: context-switches: \n",
+        *(f"\t  {address:x} ({file})\n" for address, file in places),
+    ]
     lines += ["\n", f"7/8 {seconds}: PERF_RECORD_SWITCH {'OUT' if out else 'IN'}\n"]
     sample, switch = parse(lines, name)
-    assert sample == Sampled(time, 7, 8, "context-switches", 0, tuple(name(*place) for place in reversed(places)))
+    assert sample == Sampled(
+        time, 7, 8, "context-switches", 0, tuple(name(*place) for place in reversed(places))
+    )
     assert switch == Switch(time, 8, out, preempted=False)
 
 
@@ -95,4 +108,11 @@ def test_no_line_is_a_surprise(lines: list[str]) -> None:
 def test_nor_is_a_line_that_was_broken(data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(TEXT)))
     gone = data.draw(st.integers(0, 40))
-    list(parse((TEXT[:at] + data.draw(st.text(max_size=5)) + TEXT[at + gone :]).splitlines(keepends=True), name))
+    list(
+        parse(
+            (TEXT[:at] + data.draw(st.text(max_size=5)) + TEXT[at + gone :]).splitlines(
+                keepends=True
+            ),
+            name,
+        )
+    )

@@ -7,7 +7,7 @@ import time
 
 import psutil
 
-from dballoc.host import pinning
+from dballoc.host.resources import pin_threads
 
 PROGRAM = """
 import subprocess, sys, threading, time
@@ -20,7 +20,9 @@ child.wait()
 
 def test_every_thread_of_it_and_of_its_descendants_moves() -> None:
     one = {min(os.sched_getaffinity(0))}
-    process = subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, start_new_session=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, start_new_session=True
+    )
     try:
         assert process.stdout
         process.stdout.readline()
@@ -30,7 +32,7 @@ def test_every_thread_of_it_and_of_its_descendants_moves() -> None:
             time.sleep(0.02)
         threads = [t.id for p in (of, *descendants) for t in p.threads()]
         assert len(threads) >= 5  # two of its own, the shell, two that sleep
-        pinning.move(process.pid, one)
+        pin_threads.move(process.pid, one)
         assert [os.sched_getaffinity(t) for t in threads] == [one] * len(threads)
     finally:
         os.killpg(process.pid, 9)
@@ -40,4 +42,4 @@ def test_every_thread_of_it_and_of_its_descendants_moves() -> None:
 def test_one_that_has_ended_is_left_alone() -> None:
     process = subprocess.Popen(["true"])
     process.wait()
-    pinning.move(process.pid, os.sched_getaffinity(0))
+    pin_threads.move(process.pid, os.sched_getaffinity(0))

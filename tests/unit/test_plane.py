@@ -6,12 +6,19 @@ import polars as pl
 import pytest
 from test_report_answer import EQUAL, HIGHER, LOWER, PEAK, TPS, comparisons, ratio
 
-from dballoc.analysis.comparison import Comparison, Comparisons, Metric
+from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
 from dballoc.report.charts.matrix import matrix
 from dballoc.report.charts.plane import _box, _overlap, labels, plane
 from dballoc.report.charts.theme import Figure, Variants
 
-CPU = Metric("cpu:oltp", "oltp, CPU per transaction", "µs", "lower", "oltp", "duet")
+CPU = Metric(
+    key="cpu:oltp",
+    title="oltp, CPU per transaction",
+    unit="µs",
+    better="lower",
+    workload="oltp",
+    design="duet",
+)
 
 
 def data(spec: dict, layer: dict) -> list[dict]:
@@ -27,7 +34,9 @@ def points(figure: Figure) -> dict[str, dict]:
 
 
 def test_speed_to_the_right_and_memory_upwards_with_the_baseline_in_the_middle() -> None:
-    figure = plane(comparisons({"a": (HIGHER, LOWER), "broken": None}), TPS, Variants(["glibc", "a", "broken"]))
+    figure = plane(
+        comparisons({"a": (HIGHER, LOWER), "broken": None}), TPS, Variants(["glibc", "a", "broken"])
+    )
     found = points(figure)
     assert set(found) == {"glibc", "a"}
     assert (found["glibc"]["x"], found["glibc"]["y"]) == (1, 1)
@@ -41,36 +50,68 @@ def test_what_costs_less_is_faster() -> None:
     found = comparisons({"a": (LOWER, EQUAL)}, metrics=(TPS, CPU, PEAK))
     drawn = points(plane(found, CPU, Variants(["glibc", "a"])))["a"]
     assert (drawn["xlow"], drawn["xhigh"]) == pytest.approx((1 / 0.98, 1 / 0.96), rel=1e-5)
-    assert "transactions per CPU second" in str(plane(found, CPU, Variants(["glibc", "a"])).chart.to_dict())
+    assert "transactions per CPU second" in str(
+        plane(found, CPU, Variants(["glibc", "a"])).chart.to_dict()
+    )
 
 
 def test_one_block_has_points_without_bars() -> None:
-    drawn = points(plane(comparisons({"a": (LOWER, EQUAL)}, blocks=1), TPS, Variants(["glibc", "a"])))["a"]
+    drawn = points(
+        plane(comparisons({"a": (LOWER, EQUAL)}, blocks=1), TPS, Variants(["glibc", "a"]))
+    )["a"]
     assert "xlow" not in drawn
 
 
 def test_an_interval_without_end_stays_in_the_frame() -> None:
     found = comparisons({"a": (LOWER, EQUAL)})
     wide = [Comparison(c.variant, c.metric, ratio((1e-9, 1e9))) for c in found.family]
-    plane(Comparisons(found.procedures, found.metrics, wide, found.floor, {}), TPS, Variants(["glibc", "a"])).chart.to_json()
+    plane(
+        Comparisons(
+            procedures=found.procedures,
+            metrics=found.metrics,
+            family=wide,
+            floor=found.floor,
+            faulty={},
+        ),
+        TPS,
+        Variants(["glibc", "a"]),
+    ).chart.to_json()
 
 
 def test_labels_of_neighbours_do_not_meet() -> None:
-    crowd = [("glibc", 300.0, 200.0), ("jemalloc", 304.0, 200.0), ("mimalloc", 300.0, 206.0), ("edge", 635.0, 5.0)]
+    crowd = [
+        ("glibc", 300.0, 200.0),
+        ("jemalloc", 304.0, 200.0),
+        ("mimalloc", 300.0, 206.0),
+        ("edge", 635.0, 5.0),
+    ]
     sides = labels(crowd)
-    boxes = [_box(name, x, y, s["right"], s["below"]) for (name, x, y), s in zip(crowd, sides, strict=True)]
+    boxes = [
+        _box(name, x, y, s["right"], s["below"])
+        for (name, x, y), s in zip(crowd, sides, strict=True)
+    ]
     assert all(_overlap(a, b) == 0 for i, a in enumerate(boxes) for b in boxes[:i])
     assert sides[3] == {"right": -1, "below": 1}
 
 
 def test_a_label_avoids_a_bar() -> None:
     assert labels([("glibc", 300.0, 200.0)]) == [{"right": 1, "below": -1}]
-    assert labels([("glibc", 300.0, 200.0)], [(310.0, 0.0, 313.0, 196.0)]) == [{"right": 1, "below": 1}]
+    assert labels([("glibc", 300.0, 200.0)], [(310.0, 0.0, 313.0, 196.0)]) == [
+        {"right": 1, "below": 1}
+    ]
 
 
 def test_every_pair_both_ways_and_coloured_where_it_is_shown() -> None:
-    schema = {"first": pl.String, "second": pl.String, "measure": pl.String, "workload": pl.String, "ratio": pl.Float64,
-              "low": pl.Float64, "high": pl.Float64, "n": pl.Int64}  # fmt: skip
+    schema = {
+        "first": pl.String,
+        "second": pl.String,
+        "measure": pl.String,
+        "workload": pl.String,
+        "ratio": pl.Float64,
+        "low": pl.Float64,
+        "high": pl.Float64,
+        "n": pl.Int64,
+    }
     found = pl.DataFrame(
         [
             ("glibc", "a", "rss_peak", None, 1.25, 1.2, 1.3, 6),
@@ -83,7 +124,9 @@ def test_every_pair_both_ways_and_coloured_where_it_is_shown() -> None:
 
     def cells(figure: Figure) -> dict[tuple[str, str], tuple[str, str]]:
         spec = figure.chart.to_dict()
-        return {(r["row"], r["column"]): (r["text"], r["shown"]) for r in data(spec, spec["layer"][0])}
+        return {
+            (r["row"], r["column"]): (r["text"], r["shown"]) for r in data(spec, spec["layer"][0])
+        }
 
     peak = cells(matrix(found, "rss_peak", None, ["glibc", "a", "b"]))
     assert len(peak) == 6

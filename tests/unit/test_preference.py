@@ -1,36 +1,66 @@
-"""The rule of the recommendation, as the user would have it: how it is written, what it chooses, how it is told."""
+"""The rule of the recommendation, as the user would have it: how it is written, what it chooses,
+how it is told.
+"""
 
 import json
 import math
 
 import pytest
 from made import Make
-from test_report_answer import EQUAL, HIGHER, LOWER, OPEN, PEAK, READS, TPS, Progress, comparisons, ratio
+from test_report_answer import (
+    EQUAL,
+    HIGHER,
+    LOWER,
+    OPEN,
+    PEAK,
+    READS,
+    TPS,
+    Progress,
+    comparisons,
+    ratio,
+)
 
-from dballoc.analysis import speed
-from dballoc.analysis.campaign import load
-from dballoc.analysis.comparison import Comparison, Comparisons, Metric
-from dballoc.analysis.preference import MEMORY, check, parse
-from dballoc.analysis.recommendation import constrained, recommend
-from dballoc.cli import report as verb
+from dballoc.analysis.campaign_tables import load
+from dballoc.analysis.decisions.recommendation import constrained, recommend
+from dballoc.analysis.decisions.recommendation_rule import MEMORY, check, parse
+from dballoc.analysis.tables import speed_metric
+from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
+from dballoc.cli.verbs import report as verb
 from dballoc.errors import UsageError
-from dballoc.report.answer import Answer, answer
-from dballoc.report.content import judge
+from dballoc.report.report_content import judge
+from dballoc.report.wording.answer import Answer, answer
 
-CPU = Metric("cpu:oltp", "oltp, CPU per transaction", "µs", "lower", "oltp", "duet")
+CPU = Metric(
+    key="cpu:oltp",
+    title="oltp, CPU per transaction",
+    unit="µs",
+    better="lower",
+    workload="oltp",
+    design="duet",
+)
 MUCH_LOWER, MUCH_HIGHER = (0.90, 0.94), (1.08, 1.12)
 
 
 def say(found: Comparisons, prefer: str) -> Answer:
     return answer(
-        found, recommend(found, "glibc", parse(prefer)), "glibc", Progress(*[dict.fromkeys(found.procedures, 6)] * 2, "planned")
+        found,
+        recommend(found, "glibc", parse(prefer)),
+        "glibc",
+        Progress(
+            blocks=dict.fromkeys(found.procedures, 6),
+            planned=dict.fromkeys(found.procedures, 6),
+            ending="planned",
+        ),
     )
 
 
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
-        (None, "of the variants that are not shown to be slower by more than 1 %, the one with the least peak RSS; ties go to"),
+        (
+            None,
+            "of the variants that are not shown to be slower by more than 1 %, the one with the least peak RSS; ties go to",
+        ),
         (
             "memory",
             "of the variants that are not shown to be slower by more than 1 %, the one with the least peak RSS; ties go",
@@ -39,12 +69,18 @@ def say(found: Comparisons, prefer: str) -> Answer:
             "speed",
             "of the variants that are not shown to need more than 1 % more peak RSS, the fastest one; ties go to the base",
         ),
-        ("p99<=1.05", "of the variants that are not shown to break p99<=1.05, the one with the least peak RSS; ties go to"),
+        (
+            "p99<=1.05",
+            "of the variants that are not shown to break p99<=1.05, the one with the least peak RSS; ties go to",
+        ),
         (
             "p99 <= 1.05, rss<=1.1",
             "of the variants that are not shown to break p99 <= 1.05 or rss<=1.1, the one with the least",
         ),
-        ("speed,rss<=1.1", "of the variants that are not shown to break rss<=1.1, the fastest one; ties go to the baseline"),
+        (
+            "speed,rss<=1.1",
+            "of the variants that are not shown to break rss<=1.1, the fastest one; ties go to the baseline",
+        ),
     ],
 )
 def test_the_rule_in_words(text: str | None, rule: str) -> None:
@@ -80,37 +116,53 @@ def test_a_preference_must_fit_the_campaign() -> None:
 
 
 def test_the_speed_of_a_workload_is_its_cpu_where_that_is_a_primary_metric() -> None:
-    assert speed.metrics([TPS, READS, PEAK]) == [TPS, READS]
-    assert speed.metrics([TPS, CPU, READS, PEAK]) == [CPU, READS]
-    assert speed.metrics([CPU, TPS, PEAK]) == [CPU]
+    assert speed_metric.metrics([TPS, READS, PEAK]) == [TPS, READS]
+    assert speed_metric.metrics([TPS, CPU, READS, PEAK]) == [CPU, READS]
+    assert speed_metric.metrics([CPU, TPS, PEAK]) == [CPU]
     cheaper = Comparison("a", CPU, ratio(MUCH_LOWER))
-    found = speed.speed(cheaper)
+    found = speed_metric.speed(cheaper)
     assert found
     assert (found.low, found.high) == pytest.approx((1 / 0.94, 1 / 0.90))
-    assert speed.shown_faster(cheaper)
-    assert not speed.shown_slower(cheaper)
-    assert speed.shown_slower(Comparison("a", CPU, ratio(MUCH_HIGHER)), 0.01)
-    unknown = speed.speed(Comparison("a", CPU, ratio(EQUAL, blocks=1)))
+    assert speed_metric.shown_faster(cheaper)
+    assert not speed_metric.shown_slower(cheaper)
+    assert speed_metric.shown_slower(Comparison("a", CPU, ratio(MUCH_HIGHER)), 0.01)
+    unknown = speed_metric.speed(Comparison("a", CPU, ratio(EQUAL, blocks=1)))
     assert unknown
     assert (unknown.low, unknown.high) == (0.0, math.inf)
 
 
 def test_cpu_shown_higher_is_slower_too() -> None:
     found = comparisons({"a": (OPEN, LOWER)}, metrics=(TPS, CPU, PEAK))
-    family = [Comparison(c.variant, c.metric, ratio(MUCH_HIGHER)) if c.metric == CPU else c for c in found.family]
-    changed = Comparisons(found.procedures, found.metrics, family, found.floor, {})
+    family = [
+        Comparison(c.variant, c.metric, ratio(MUCH_HIGHER)) if c.metric == CPU else c
+        for c in found.family
+    ]
+    changed = Comparisons(
+        procedures=found.procedures,
+        metrics=found.metrics,
+        family=family,
+        floor=found.floor,
+        faulty={},
+    )
     assert recommend(found, "glibc").variant == "a"
     assert recommend(changed, "glibc").excluded == {"a": "shown to be slower by more than 1 %"}
 
 
 def test_the_fastest_of_those_that_do_not_need_more() -> None:
-    found = comparisons({"a": (HIGHER, LOWER), "b": (MUCH_HIGHER, EQUAL), "c": (MUCH_HIGHER, HIGHER)})
+    found = comparisons(
+        {"a": (HIGHER, LOWER), "b": (MUCH_HIGHER, EQUAL), "c": (MUCH_HIGHER, HIGHER)}
+    )
     assert recommend(found, "glibc").variant == "a"
     said = say(found, "speed")
     assert said.headline == "Recommended: b"
-    assert said.reason.startswith("Of the variants that are not shown to need more than 1 % more peak RSS, b is the fastest: ")
+    assert said.reason.startswith(
+        "Of the variants that are not shown to need more than 1 % more peak RSS, b is the fastest: "
+    )
     assert "throughput 1.100 [1.080, 1.120] of glibc's." in said.reason
-    assert any(note.startswith("Rule: of the variants that are not shown to need more than 1 % more") for note in said.notes)
+    assert any(
+        note.startswith("Rule: of the variants that are not shown to need more than 1 % more")
+        for note in said.notes
+    )
 
 
 def test_without_a_faster_one_the_baseline_stays() -> None:
@@ -123,19 +175,33 @@ def test_without_a_faster_one_the_baseline_stays() -> None:
     assert said.headline == "Undecided: stay with glibc"
     assert said.reason.endswith("Speed is undecided for a.")
     said = say(comparisons({"a": (HIGHER, HIGHER)}), "speed")
-    assert "More speed is shown for a (shown to need more than 1 % more peak RSS) alone" in said.reason
+    assert (
+        "More speed is shown for a (shown to need more than 1 % more peak RSS) alone" in said.reason
+    )
 
 
 def test_faster_here_and_slower_there_is_not_faster() -> None:
     found = comparisons({"a": (HIGHER, LOWER)}, metrics=(TPS, READS, PEAK))
-    family = [Comparison(c.variant, c.metric, ratio((0.991, 0.998))) if c.metric == READS else c for c in found.family]
-    mixed = Comparisons(found.procedures, found.metrics, family, found.floor, {})
+    family = [
+        Comparison(c.variant, c.metric, ratio((0.991, 0.998))) if c.metric == READS else c
+        for c in found.family
+    ]
+    mixed = Comparisons(
+        procedures=found.procedures,
+        metrics=found.metrics,
+        family=family,
+        floor=found.floor,
+        faulty={},
+    )
     assert recommend(found, "glibc", parse("speed")).variant == "a"
     assert recommend(mixed, "glibc", parse("speed")).variant == "glibc"
 
 
 def test_what_is_open_of_the_fastest_ones_memory_is_said() -> None:
-    assert "Its peak RSS is undecided: between −3.0 % and +5.0 %." in say(comparisons({"a": (HIGHER, OPEN)}), "speed").reason
+    assert (
+        "Its peak RSS is undecided: between −3.0 % and +5.0 %."
+        in say(comparisons({"a": (HIGHER, OPEN)}), "speed").reason
+    )
 
 
 # jemalloc needs the least memory; here its 99th percentile is worse by a tenth.
@@ -152,7 +218,10 @@ def test_a_constraint_on_a_descriptive_figure(make: Make) -> None:
     _, found, said = judge(campaign, parse("p99<=1.05"))
     assert found.excluded == {"jemalloc": "shown to break p99<=1.05"}
     assert found.variant == "tuned"
-    assert "Of the variants that are not shown to break p99<=1.05, tuned has the least peak RSS" in said.reason
+    assert (
+        "Of the variants that are not shown to break p99<=1.05, tuned has the least peak RSS"
+        in said.reason
+    )
     assert "p99<=1.05 in oltp_read_only holds: 1.00" in said.reason
     _, found, _ = judge(campaign, parse("p99<=1.2"))
     assert found.variant == "jemalloc"
@@ -176,7 +245,12 @@ def test_for_programs(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out
     assert printed == (directory / "recommendation.json").read_text(encoding="utf-8")
     found = json.loads(printed)
-    assert (found["recommended"], found["final"], found["prefer"], found["baseline"]) == ("tuned", True, "p99<=1.05", "glibc")
+    assert (found["recommended"], found["final"], found["prefer"], found["baseline"]) == (
+        "tuned",
+        True,
+        "p99<=1.05",
+        "glibc",
+    )
     assert found["rule"] == parse("p99<=1.05").rule
     baseline, jemalloc, tuned = found["candidates"]
     assert (baseline["variant"], baseline["baseline"]) == ("glibc", True)
@@ -184,18 +258,20 @@ def test_for_programs(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
     assert jemalloc["constraints"][0]["holds"] is False
     figures = {f["metric"]: f for f in tuned["figures"]}
     assert figures["rss_peak"]["verdict"] == "lower"
-    assert figures["rss_peak"]["low"] < figures["rss_peak"]["ratio"] < figures["rss_peak"]["high"] < 1
-    assert {f["metric"] for f in found["floor"]} == {"tps", "rss_peak", "rss_idle"}
-    assert parse("p99<=1.05").rule in (directory / "report.html").read_text(encoding="utf-8").replace("&lt;", "<").replace(
-        "\u00a0", " "
+    assert (
+        figures["rss_peak"]["low"] < figures["rss_peak"]["ratio"] < figures["rss_peak"]["high"] < 1
     )
+    assert {f["metric"] for f in found["floor"]} == {"tps", "rss_peak", "rss_idle"}
+    assert parse("p99<=1.05").rule in (directory / "report.html").read_text(
+        encoding="utf-8"
+    ).replace("&lt;", "<").replace("\u00a0", " ")
 
 
 def test_one_block_recommends_nothing(make: Make) -> None:
-    from dballoc.report import recommendation
-    from dballoc.report.content import gather
+    from dballoc.report.outputs import recommendation_json
+    from dballoc.report.report_content import gather
 
-    data = recommendation.as_data(gather(load(make("a", blocks=1))))
+    data = recommendation_json.as_data(gather(load(make("a", blocks=1))))
     assert (data["recommended"], data["tie"]) == (None, None)
     assert all(f["low"] is None for c in data["candidates"] for f in c["figures"])
     assert MEMORY.text == data["prefer"] == "memory"

@@ -6,25 +6,33 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.cli.profile_heap import heap_
+from dballoc.cli.profile_verbs.heap import heap_
 from dballoc.errors import UsageError
-from dballoc.profile import launch, probe
+from dballoc.profile.heap import probe_client, probe_launch
 
 
 @pytest.fixture(autouse=True)
 def built(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "library", lambda: Path("/opt/libdballoc_probe.so"))
+    monkeypatch.setattr(probe_launch, "library", lambda: Path("/opt/libdballoc_probe.so"))
 
 
 def test_the_probe_goes_before_what_is_preloaded() -> None:
-    found = launch.under_probe(
-        ["true", "x"], Path("/tmp/p"), 1024, {"PATH": "/usr/bin:/bin", "LD_PRELOAD": "/a.so:/b.so", "HOME": "/h"}
+    found = probe_launch.under_probe(
+        ["true", "x"],
+        Path("/tmp/p"),
+        1024,
+        {"PATH": "/usr/bin:/bin", "LD_PRELOAD": "/a.so:/b.so", "HOME": "/h"},
     )
     assert found.environ == {
-        "PATH": "/usr/bin:/bin", "LD_PRELOAD": "/opt/libdballoc_probe.so:/a.so:/b.so", "HOME": "/h", "DBALLOC_PROBE": "1024:/tmp/p",
-    }  # fmt: skip
+        "PATH": "/usr/bin:/bin",
+        "LD_PRELOAD": "/opt/libdballoc_probe.so:/a.so:/b.so",
+        "HOME": "/h",
+        "DBALLOC_PROBE": "1024:/tmp/p",
+    }
     assert (
-        launch.under_probe(["true"], Path("/tmp/p"), 0, {"PATH": "/usr/bin:/bin"}).environ["LD_PRELOAD"]
+        probe_launch.under_probe(["true"], Path("/tmp/p"), 0, {"PATH": "/usr/bin:/bin"}).environ[
+            "LD_PRELOAD"
+        ]
         == "/opt/libdballoc_probe.so"
     )
 
@@ -39,7 +47,7 @@ def test_the_probe_goes_before_what_is_preloaded() -> None:
 )
 def test_refusals(command: str, out: str, interval: int, says: str) -> None:
     with pytest.raises(UsageError, match=says.replace("+", r"\+")):
-        launch.under_probe([command], Path(out), interval, {"PATH": "/usr/bin:/bin"})
+        probe_launch.under_probe([command], Path(out), interval, {"PATH": "/usr/bin:/bin"})
 
 
 @pytest.mark.parametrize(
@@ -52,17 +60,21 @@ def test_refusals(command: str, out: str, interval: int, says: str) -> None:
         ("static void *malloc_(void) { return 0; } int main(void) { return malloc_() != 0; }", ["-rdynamic"], None),
     ],
 )  # fmt: skip
-def test_a_malloc_that_no_preload_can_stand_before(tmp_path: Path, source: str, flags: list[str], says: str | None) -> None:
+def test_a_malloc_that_no_preload_can_stand_before(
+    tmp_path: Path, source: str, flags: list[str], says: str | None
+) -> None:
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("needs a C compiler")
     (tmp_path / "p.c").write_text(source)
-    subprocess.run([compiler, "-fno-builtin", "-o", tmp_path / "p", tmp_path / "p.c", *flags], check=True)
+    subprocess.run(
+        [compiler, "-fno-builtin", "-o", tmp_path / "p", tmp_path / "p.c", *flags], check=True
+    )
     if says is None:
-        launch.check(tmp_path / "p")
+        probe_launch.check(tmp_path / "p")
         return
     with pytest.raises(UsageError, match=says):
-        launch.check(tmp_path / "p")
+        probe_launch.check(tmp_path / "p")
     (tmp_path / "p").chmod(0o4755)
 
 
@@ -71,31 +83,32 @@ def test_a_set_user_id_program_and_a_script(tmp_path: Path) -> None:
     shutil.copy("/bin/true", copy)
     copy.chmod(0o4755)
     with pytest.raises(UsageError, match="ignores LD_PRELOAD"):
-        launch.check(copy)
+        probe_launch.check(copy)
     (tmp_path / "mysqld_safe").write_text("#!/bin/sh\n")
-    launch.check(tmp_path / "mysqld_safe")
+    probe_launch.check(tmp_path / "mysqld_safe")
     (tmp_path / "broken").write_bytes(b"\x7fELF" + b"\xff" * 60)
     with pytest.raises(UsageError, match="not a whole ELF file"):
-        launch.check(tmp_path / "broken")
+        probe_launch.check(tmp_path / "broken")
 
 
 def test_a_process_without_a_probe_is_told_how_to_get_one() -> None:
     with subprocess.Popen(["sleep", "60"]) as process:
         try:
             with pytest.raises(
-                UsageError, match=r"\(sleep\) has no heap probe; start the server under one: dballoc exec --probe"
+                UsageError,
+                match=r"\(sleep\) has no heap probe; start the server under one: dballoc exec --probe",
             ):
-                probe.of_process(process.pid)
+                probe_client.of_process(process.pid)
         finally:
             process.kill()
     with pytest.raises(UsageError, match="process 999999999: No such file"):
-        probe.of_process(999999999)
+        probe_client.of_process(999999999)
 
 
 def test_nobody_listens(tmp_path: Path) -> None:
     (tmp_path / "12.sock").touch()
     with pytest.raises(UsageError, match="no probe listens there"):
-        probe.of_directory(tmp_path)
+        probe_client.of_directory(tmp_path)
 
 
 @pytest.mark.parametrize(

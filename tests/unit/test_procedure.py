@@ -7,24 +7,43 @@ import pymysql
 import pytest
 
 from dballoc import catalogue
-from dballoc.explain import procedure
-from dballoc.explain.hostsummary import host, meminfo
-from dballoc.explain.labels import Labels
-from dballoc.explain.section import Bytes, Section
-from dballoc.explain.serversummary import counters, settings, summary
+from dballoc.explain.checklist import checklist
+from dballoc.explain.checklist.host_summary import host, meminfo
+from dballoc.explain.checklist.section import Bytes, Section
+from dballoc.explain.checklist.server_summary import counters, settings, summary
+from dballoc.explain.sources.server_memory import Labels
 
 MIB = 1 << 20
 VARIABLES = {
-    "version": "10.11.19-MariaDB", "innodb_buffer_pool_size": str(64 * MIB), "max_connections": "151", "have_query_cache": "YES",
-    "innodb_page_size": "16384", "table_open_cache": "2000", "sort_buffer_size": str(2 * MIB), "performance_schema": "ON",
-    "wait_timeout": "28800", "key_buffer_size": str(8 * MIB), "key_cache_block_size": "1024", "query_cache_size": str(MIB),
-}  # fmt: skip
+    "version": "10.11.19-MariaDB",
+    "innodb_buffer_pool_size": str(64 * MIB),
+    "max_connections": "151",
+    "have_query_cache": "YES",
+    "innodb_page_size": "16384",
+    "table_open_cache": "2000",
+    "sort_buffer_size": str(2 * MIB),
+    "performance_schema": "ON",
+    "wait_timeout": "28800",
+    "key_buffer_size": str(8 * MIB),
+    "key_cache_block_size": "1024",
+    "query_cache_size": str(MIB),
+}
 STATUS = {
-    "uptime": "3660", "questions": "7320", "threads_connected": "3", "max_used_connections": "9", "open_tables": "500",
-    "memory_used": str(90 * MIB), "innodb_buffer_pool_pages_total": "4096", "innodb_buffer_pool_pages_free": "1024",
-    "key_blocks_used": "1024", "qcache_free_memory": str(MIB // 2), "created_tmp_tables": "0",
-}  # fmt: skip
-LABELS = Labels(VARIABLES["version"], [], [], {}, VARIABLES, STATUS)
+    "uptime": "3660",
+    "questions": "7320",
+    "threads_connected": "3",
+    "max_used_connections": "9",
+    "open_tables": "500",
+    "memory_used": str(90 * MIB),
+    "innodb_buffer_pool_pages_total": "4096",
+    "innodb_buffer_pool_pages_free": "1024",
+    "key_blocks_used": "1024",
+    "qcache_free_memory": str(MIB // 2),
+    "created_tmp_tables": "0",
+}
+LABELS = Labels(
+    version=VARIABLES["version"], heap=[], tables=[], own={}, variables=VARIABLES, status=STATUS
+)
 
 
 class Cursor:
@@ -48,8 +67,10 @@ class Cursor:
 
 
 def asked(cursor: Any, variables: dict[str, str] = VARIABLES) -> dict[str, Section]:
-    said = Labels(VARIABLES["version"], [], [], {}, variables, STATUS)
-    return {part.title: part for part in procedure.asked(cursor, said)}
+    said = Labels(
+        version=VARIABLES["version"], heap=[], tables=[], own={}, variables=variables, status=STATUS
+    )
+    return {part.title: part for part in checklist.asked(cursor, said)}
 
 
 def test_a_server_that_refuses_everything_says_so_in_every_section() -> None:
@@ -70,15 +91,26 @@ def test_the_five_summaries() -> None:
     }
     parts = asked(Cursor({k: v for k, v in events.items() if v} | {"memory_summary_by_thread": []}))
     assert parts["performance_schema: memory global"].rows == [("memory/sql/TABLE", 3, 900, 1000)]
-    assert parts["performance_schema: memory by account"].columns == ("user", "host", "event", "blocks", "bytes", "most bytes")
+    assert parts["performance_schema: memory by account"].columns == (
+        "user",
+        "host",
+        "event",
+        "blocks",
+        "bytes",
+        "most bytes",
+    )
     assert isinstance(parts["performance_schema: memory by user"].rows[0][-1], Bytes)
-    assert "for the next start: performance_schema = ON" in str(parts["performance_schema: memory by thread"].missing)
+    assert "for the next start: performance_schema = ON" in str(
+        parts["performance_schema: memory by thread"].missing
+    )
 
 
 def test_without_performance_schema_nothing_of_it_is_asked() -> None:
     cursor = Cursor({})
     parts = asked(cursor, VARIABLES | {"performance_schema": "OFF"})
-    assert "performance_schema is off; for the next start" in str(parts["performance_schema: memory by host"].missing)
+    assert "performance_schema is off; for the next start" in str(
+        parts["performance_schema: memory by host"].missing
+    )
     assert not [sql for sql in cursor.asked if "performance_schema." in sql]
     assert "this version has no performance_schema" in str(
         asked(cursor, {k: v for k, v in VARIABLES.items() if k != "performance_schema"})[
@@ -97,7 +129,7 @@ def test_sessions_of_an_older_version() -> None:
 
 def test_a_lost_connection_is_not_a_section() -> None:
     with pytest.raises(pymysql.err.OperationalError):
-        procedure.asked(Cursor({}, lost=True), LABELS)  # type: ignore[arg-type]
+        checklist.asked(Cursor({}, lost=True), LABELS)  # type: ignore[arg-type]
 
 
 def test_statements_only_read() -> None:

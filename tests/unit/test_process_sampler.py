@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from dballoc.measure import process
-from dballoc.measure.process import Gone, ProcessSampler, Sample
+from dballoc.measure import process_sampler
+from dballoc.measure.process_sampler import Gone, ProcessSampler, Sample
 
 # Does what a line on its standard input says, then answers "done".
 WORKER = """
@@ -51,8 +51,12 @@ Do = Callable[[str, int], Sample]
 
 @pytest.fixture
 def worker() -> Iterator[tuple[ProcessSampler, Do]]:
-    """The sampler of a fresh worker, and ``do(what, amount)``, which gives a sample after it is done."""
-    with subprocess.Popen([sys.executable, "-c", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+    """The sampler of a fresh worker, and ``do(what, amount)``, which gives a sample after it is
+    done.
+    """
+    with subprocess.Popen(
+        [sys.executable, "-c", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
         assert child.stdin is not None
         assert child.stdout is not None
 
@@ -101,7 +105,9 @@ def test_cpu_time(worker: tuple[ProcessSampler, Do]) -> None:
     before, after = sampler.sample(), do("burn", 300)
     assert after.cpu - before.cpu == pytest.approx(0.3, abs=0.1)
     # The kernel's ticks are 10 ms.
-    assert after.cpu_user + after.cpu_system - before.cpu_user - before.cpu_system == pytest.approx(0.3, abs=0.12)
+    assert after.cpu_user + after.cpu_system - before.cpu_user - before.cpu_system == pytest.approx(
+        0.3, abs=0.12
+    )
     assert after.clock > before.clock
 
 
@@ -152,8 +158,10 @@ def test_with_many_threads_a_sample_in_passing_reads_a_share_and_the_next_ones_t
         (b"", None),
     ],
 )  # fmt: skip
-def test_context_switches_wherever_they_stand(status: bytes, counts: tuple[int, int] | None) -> None:
-    assert process._switches(status) == counts
+def test_context_switches_wherever_they_stand(
+    status: bytes, counts: tuple[int, int] | None
+) -> None:
+    assert process_sampler._switches(status) == counts
 
 
 def test_its_own_cost_is_counted(worker: tuple[ProcessSampler, Do]) -> None:
@@ -178,8 +186,12 @@ def test_a_process_that_has_ended_is_gone() -> None:
 
 
 def test_a_zombie_is_gone_too() -> None:
-    """A server that has died stays a zombie until the guardian reaps it; it has no sizes any more."""
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+    """A server that has died stays a zombie until the guardian reaps it; it has no sizes
+    any more.
+    """
+    with subprocess.Popen(
+        [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
         sampler = ProcessSampler(child.pid)
         assert child.stdin is not None
         assert child.stdout is not None
@@ -188,7 +200,9 @@ def test_a_zombie_is_gone_too() -> None:
         child.stdout.read()  # ends with the process; Popen has not waited for it yet
         deadline = time.monotonic() + 10
         gone = False
-        while not gone and time.monotonic() < deadline:  # between closing its files and being dead it still is one
+        while (
+            not gone and time.monotonic() < deadline
+        ):  # between closing its files and being dead it still is one
             try:
                 sampler.sample()
             except Gone:

@@ -19,7 +19,9 @@ EVIL = '</script><script>alert("out")</script><!--&amp;'
 
 
 def data(text: str) -> list[dict[str, Any]]:
-    found = re.findall(r'<script type="application/json" class="flame-data">(.*?)</script>', text, re.DOTALL)
+    found = re.findall(
+        r'<script type="application/json" class="flame-data">(.*?)</script>', text, re.DOTALL
+    )
     return [json.loads(html.unescape(part)) for part in found]
 
 
@@ -29,7 +31,11 @@ def near(numbers: Any) -> Any:
 
 
 def test_the_libraries_are_what_their_licences_file_says() -> None:
-    said = re.findall(r"^(\S+\.js): \S+ [\d.]+\nsha256 ([0-9a-f]{64})$", (STATIC / "LICENSES").read_text(), re.MULTILINE)
+    said = re.findall(
+        r"^(\S+\.js): \S+ [\d.]+\nsha256 ([0-9a-f]{64})$",
+        (STATIC / "LICENSES").read_text(),
+        re.MULTILINE,
+    )
     assert {name for name, _ in said} == {"d3.min.js", "d3-flamegraph.umd.min.js"}
     for name, digest in said:
         assert hashlib.sha256((STATIC / name).read_bytes()).hexdigest() == digest
@@ -38,17 +44,31 @@ def test_the_libraries_are_what_their_licences_file_says() -> None:
 
 
 def test_nothing_of_ours_ends_the_element_that_it_stands_in() -> None:
-    for name in ("d3.min.js", "d3-flamegraph.umd.min.js", "flamegraph.js", "flamegraph.css", "page.css"):
+    for name in (
+        "d3.min.js",
+        "d3-flamegraph.umd.min.js",
+        "flamegraph.js",
+        "flamegraph.css",
+        "page.css",
+    ):
         text = (STATIC / name).read_text(encoding="utf-8").lower()
         assert not re.search(r"</(script|style)|<!--", text), name
 
 
 def test_a_page_holds_every_profile() -> None:
-    (found,) = data(flamegraph.page([("glibc", heap()), ("jemalloc", heap(leak=3))], "live", "Heap"))
+    (found,) = data(
+        flamegraph.page([("glibc", heap()), ("jemalloc", heap(leak=3))], "live", "Heap")
+    )
     assert [view["name"] for view in found["views"]] == ["glibc", "jemalloc"]
-    assert [view["nodes"][0] for view in found["views"]] == [near([0, -1, 7.5 * MIB]), near([0, -1, 11.5 * MIB])]
+    assert [view["nodes"][0] for view in found["views"]] == [
+        near([0, -1, 7.5 * MIB]),
+        near([0, -1, 11.5 * MIB]),
+    ]
     names = [row[1] for row in found["names"]]
-    first = [(level, names[name] if name >= 0 else None, width) for level, name, width in found["views"][0]["nodes"]]
+    first = [
+        (level, names[name] if name >= 0 else None, width)
+        for level, name, width in found["views"][0]["nodes"]
+    ]
     assert [row[:2] for row in first[1:4]] == [(1, "main"), (2, "parse_sql"), (3, "Item::copy<…>")]
     assert [row[2] for row in first[1:4]] == near([7 * MIB, 6 * MIB, 4 * MIB])
 
@@ -72,16 +92,25 @@ def test_a_difference_without_errors_says_none() -> None:
 def test_names_cannot_leave_their_place() -> None:
     frame = Frame(EVIL, EVIL, file=EVIL)
     profile = Profile(
-        EVIL, (Value("live", "bytes", EVIL),), [Sample((frame,), (5.0,), labels={EVIL: EVIL})], facts={EVIL: EVIL}
+        title=EVIL,
+        values=(Value("live", "bytes", EVIL),),
+        samples=[Sample((frame,), (5.0,), labels={EVIL: EVIL})],
+        facts={EVIL: EVIL},
     )
-    for text in (flamegraph.page([(EVIL, profile)] * 2, "live", EVIL), flamegraph.difference(profile, profile, "live", EVIL)):
+    for text in (
+        flamegraph.page([(EVIL, profile)] * 2, "live", EVIL),
+        flamegraph.difference(profile, profile, "live", EVIL),
+    ):
         assert "alert(" not in re.sub(r"alert\(&#34;|alert\(\\&#34;|alert\(\\\"", "", text)
         assert text.count("</script>") == 4
         assert data(text)[0]["names"][0][0] == EVIL
 
 
 def test_fragments_share_the_library() -> None:
-    parts = [flamegraph.fragment([("a", heap())], "live", "A"), flamegraph.difference_fragment(heap(), heap(2), "live", "B")]
+    parts = [
+        flamegraph.fragment([("a", heap())], "live", "A"),
+        flamegraph.difference_fragment(heap(), heap(2), "live", "B"),
+    ]
     assert all(len(part) < 10_000 for part in parts)
     assert len(flamegraph.library()) > 250_000
     assert len(data("".join(parts))) == 2
@@ -89,8 +118,11 @@ def test_fragments_share_the_library() -> None:
 
 def test_a_profile_of_very_many_stacks_makes_no_large_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flamegraph, "_MOST", 1000)
-    samples = [Sample((Frame("main"), Frame(f"f{i}"), Frame(f"g{i % 7}")), (1.0 + i % 3,)) for i in range(2000)]
-    profile = Profile("p", (Value("live", "bytes", "b"),), samples)
+    samples = [
+        Sample((Frame("main"), Frame(f"f{i}"), Frame(f"g{i % 7}")), (1.0 + i % 3,))
+        for i in range(2000)
+    ]
+    profile = Profile(title="p", values=(Value("live", "bytes", "b"),), samples=samples)
     (found,) = data(flamegraph.page([("p", profile)], "live", "p"))
     (view,) = found["views"]
     assert len(view["nodes"]) == 1000
@@ -98,7 +130,11 @@ def test_a_profile_of_very_many_stacks_makes_no_large_page(monkeypatch: pytest.M
 
 
 def test_a_very_deep_stack_is_written() -> None:
-    profile = Profile("p", (Value("live", "bytes", "b"),), [Sample(tuple(Frame(f"f{i}") for i in range(3000)), (1.0,))])
+    profile = Profile(
+        title="p",
+        values=(Value("live", "bytes", "b"),),
+        samples=[Sample(tuple(Frame(f"f{i}") for i in range(3000)), (1.0,))],
+    )
     (found,) = data(flamegraph.page([("p", profile)], "live", "p"))
     assert found["views"][0]["nodes"][-1][0] == 3000
 
@@ -120,7 +156,8 @@ def cells(text: str) -> dict[str, list[list[str]]]:
     found = {}
     for part in text.split("<details")[1:]:
         rows = [
-            re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL) for row in re.findall(r"<tr>(.*?)</tr>", part, re.DOTALL)
+            re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL)
+            for row in re.findall(r"<tr>(.*?)</tr>", part, re.DOTALL)
         ]
         found[html.unescape(re.findall(r"<summary>(.*?)</summary>", part)[0])] = [
             [html.unescape(c) for c in row] for row in rows
@@ -131,10 +168,19 @@ def cells(text: str) -> dict[str, list[list[str]]]:
 def test_a_page_has_its_figures_as_tables_too() -> None:
     tables = cells(flamegraph.page([("glibc", heap()), ("jemalloc", heap(leak=3))], "live", "Heap"))
     assert list(tables) == [
-        "glibc: functions", "glibc: call stacks", "jemalloc: functions", "jemalloc: call stacks", "How it was measured",
-    ]  # fmt: skip
+        "glibc: functions",
+        "glibc: call stacks",
+        "jemalloc: functions",
+        "jemalloc: call stacks",
+        "How it was measured",
+    ]
     assert tables["glibc: functions"][2] == ["main", "7 MiB", "93.3%", "0 B", "mariadbd"]
-    assert tables["glibc: call stacks"][1] == ["Item::copy<…> ← parse_sql ← main", "4 MiB", "1 MiB", "53.3%"]
+    assert tables["glibc: call stacks"][1] == [
+        "Item::copy<…> ← parse_sql ← main",
+        "4 MiB",
+        "1 MiB",
+        "53.3%",
+    ]
 
 
 def test_a_leak_is_the_first_line_of_a_difference() -> None:
@@ -145,4 +191,8 @@ def test_a_leak_is_the_first_line_of_a_difference() -> None:
     ]
     assert not any(name.startswith("What shrank") for name in tables)
     without = cells(flamegraph.difference(heap(), heap(leak=0), "live", "Heap"))
-    assert list(without) == ["What shrank, by call stack", "What shrank, by function", "How it was measured"]
+    assert list(without) == [
+        "What shrank, by call stack",
+        "What shrank, by function",
+        "How it was measured",
+    ]

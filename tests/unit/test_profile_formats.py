@@ -13,10 +13,15 @@ import pytest
 from hypothesis import given, settings
 from made_profiles import MIB, VALUES, heap, profiles
 
-from dballoc.profile import export, tree
+from dballoc.profile import call_tree
+from dballoc.profile.formats import export
 from dballoc.profile.model import Frame, Profile, Sample, Value
 
-SCHEMA = json.loads((Path(__file__).parents[1] / "data" / "speedscope-file-format-schema.json").read_text(encoding="utf-8"))
+SCHEMA = json.loads(
+    (Path(__file__).parents[1] / "data" / "speedscope-file-format-schema.json").read_text(
+        encoding="utf-8"
+    )
+)
 
 COLLAPSED = """\
 [truncated];Item::copy<int>(List<Item> const&);malloc 524288
@@ -93,7 +98,9 @@ def test_speedscope_keeps_to_its_schema(profile: Profile) -> None:
     assert sum(view["weights"]) == view["endValue"]
     names = [frame["name"] for frame in document["shared"]["frames"]]
     assert [[names[i] for i in stack] for stack in view["samples"]] == [
-        [frame.function for frame in tree.frames(s)] for s in profile.samples if tree.frames(s) and s.values[-1] > 0
+        [frame.function for frame in call_tree.frames(s)]
+        for s in profile.samples
+        if call_tree.frames(s) and s.values[-1] > 0
     ]
 
 
@@ -107,7 +114,11 @@ def test_massif_by_the_letter() -> None:
 
 def test_massif_counts_what_is_below_its_threshold() -> None:
     stacks = [Sample((Frame(f"small{i}"),), (1.0,)) for i in range(3)]
-    profile = Profile("p", (Value("live", "bytes", "b"),), [Sample((Frame("large"),), (997.0,)), *stacks])
+    profile = Profile(
+        title="p",
+        values=(Value("live", "bytes", "b"),),
+        samples=[Sample((Frame("large"),), (997.0,)), *stacks],
+    )
     lines = export.export(profile, "live", "massif").decode().splitlines()
     assert lines[-3:] == [
         "n2: 1000 (heap allocation functions) malloc/new/new[], --alloc-fns, etc.",
@@ -138,7 +149,7 @@ def test_pprof_holds_together(profile: Profile) -> None:
             assert locations[location][2][0] in modules
             function = functions[decoded(locations[location][4][0])[1][0]]
             names.append(strings[function.get(2, [0])[0]])
-        assert names == [frame.function for frame in reversed(tree.frames(sample))]
+        assert names == [frame.function for frame in reversed(call_tree.frames(sample))]
         assert len(packed(decoded(data)[2][0])) == len(profile.values)
 
 
@@ -209,10 +220,16 @@ def test_pprof_reads_it(tmp_path: Path) -> None:
     done = subprocess.run(
         [go, "tool", "pprof", "-top", "-nodecount=0", "-unit=MB", file],
         # Newer versions of go build the tool when it is asked for first.
-        env={**os.environ, "PPROF_TMPDIR": str(tmp_path)}, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+        env={**os.environ, "PPROF_TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
-    rows = {row[-1]: row for line in done.stdout.splitlines() if len(row := line.split(maxsplit=5)) == 6}
+    rows = {
+        row[-1]: row for line in done.stdout.splitlines() if len(row := line.split(maxsplit=5)) == 6
+    }
     assert "Type: live" in done.stdout
     assert rows["malloc"][0] == "7.50MB"
     assert rows["main"][3] == "7MB"
@@ -228,7 +245,14 @@ def test_ms_print_reads_it(tmp_path: Path) -> None:
     for count in (1, 3):
         file = tmp_path / "massif.out"
         file.write_bytes(export.export(series[:count], "live", "massif"))
-        done = subprocess.run(["ms_print", file], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            ["ms_print", file],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr
         assert not done.stderr
         assert f"Number of snapshots: {count}" in done.stdout
@@ -239,5 +263,9 @@ def test_ms_print_reads_it(tmp_path: Path) -> None:
 def test_a_variance_is_no_value_of_an_export() -> None:
     assert VALUES[1].key == "live.variance"
     document = json.loads(export.export(heap(), "live", "speedscope"))
-    assert [view["name"] for view in document["profiles"]] == ["live bytes", "live objects", "time in malloc"]
+    assert [view["name"] for view in document["profiles"]] == [
+        "live bytes",
+        "live objects",
+        "time in malloc",
+    ]
     assert b"live.variance" not in gzip.decompress(export.export(heap(), "live", "pprof"))

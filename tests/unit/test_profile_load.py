@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from made_profiles import heap, profiles
 
 from dballoc.errors import UsageError
-from dballoc.profile.load import load, save
+from dballoc.profile.formats.profile_file import load, save
 from dballoc.profile.model import Frame, Profile, Sample, Value
 
 shared = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
@@ -33,7 +33,14 @@ def test_the_same_profile_makes_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_a_name_that_is_no_unicode_gets_a_question_mark(tmp_path: Path) -> None:
-    save(Profile("p", (Value("n", "count", "n"),), [Sample((Frame("caf\udce9"),), (1.0,))]), tmp_path / "p")
+    save(
+        Profile(
+            title="p",
+            values=(Value("n", "count", "n"),),
+            samples=[Sample((Frame("caf\udce9"),), (1.0,))],
+        ),
+        tmp_path / "p",
+    )
     assert load(tmp_path / "p").samples[0].stack[0].function == "caf?"
 
 
@@ -42,15 +49,26 @@ def test_a_number_that_is_none_is_not_written(tmp_path: Path) -> None:
     save(heap(), path)
     before = path.read_bytes()
     with pytest.raises(ValueError, match="Out of range"):
-        save(Profile("p", (Value("n", "count", "n"),), [Sample((), (float("nan"),))]), path)
+        save(
+            Profile(
+                title="p", values=(Value("n", "count", "n"),), samples=[Sample((), (float("nan"),))]
+            ),
+            path,
+        )
     assert path.read_bytes() == before
 
 
 def document(**changes: Any) -> dict[str, Any]:
     whole = {
-        "format": "dballoc profile 1", "title": "t", "values": [["live", "bytes", "live bytes"]], "taken": 0, "seconds": 0,
-        "facts": {}, "frames": [["main", "m", True, "", 0]], "samples": [[[0], [1.0], False, {}]],
-    }  # fmt: skip
+        "format": "dballoc profile 1",
+        "title": "t",
+        "values": [["live", "bytes", "live bytes"]],
+        "taken": 0,
+        "seconds": 0,
+        "facts": {},
+        "frames": [["main", "m", True, "", 0]],
+        "samples": [[[0], [1.0], False, {}]],
+    }
     return whole | changes
 
 
@@ -75,7 +93,9 @@ def test_the_document_that_the_refusals_change_is_taken(tmp_path: Path) -> None:
         ({"seconds": 1e999}, "seconds"),
     ],
 )
-def test_another_document_is_refused_in_one_line(changes: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_another_document_is_refused_in_one_line(
+    changes: dict[str, Any], said: str, tmp_path: Path
+) -> None:
     path = tmp_path / "p"
     path.write_bytes(gzip.compress(json.dumps(document(**changes)).encode()))
     with pytest.raises(UsageError) as caught:
@@ -87,7 +107,13 @@ def test_another_document_is_refused_in_one_line(changes: dict[str, Any], said: 
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"plain", gzip.compress(b"", mtime=0), gzip.compress(b"[" * 100_000, mtime=0), gzip.compress(b"\xff", mtime=0)],
+    [
+        b"",
+        b"plain",
+        gzip.compress(b"", mtime=0),
+        gzip.compress(b"[" * 100_000, mtime=0),
+        gzip.compress(b"\xff", mtime=0),
+    ],
 )
 def test_another_file_is_refused_in_one_line(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "p"
@@ -104,7 +130,7 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_that_swells_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dballoc.profile.load._LIMIT", 2**16)
+    monkeypatch.setattr("dballoc.profile.formats.profile_file._LIMIT", 2**16)
     (tmp_path / "p").write_bytes(gzip.compress(b" " * 2**17))
     with pytest.raises(UsageError, match="unpacks to more than"):
         load(tmp_path / "p")

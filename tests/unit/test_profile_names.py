@@ -4,24 +4,40 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.profile.names import public, readable, short
+from dballoc.profile.symbols.cpp_names import public, readable, short
 
 
 @pytest.mark.parametrize(
     ("mangled", "whole", "label"),
     [
         ("main", "main", "main"),
-        ("_ZN11ha_innobase4openEPKcij", "ha_innobase::open(char const*, int, unsigned int)", "ha_innobase::open"),
+        (
+            "_ZN11ha_innobase4openEPKcij",
+            "ha_innobase::open(char const*, int, unsigned int)",
+            "ha_innobase::open",
+        ),
         ("_ZSt4sortIPiEvT_S1_", "void std::sort<int*>(int*, int*)", "std::sort<…>"),
         ("_ZN12_GLOBAL__N_11fEv", "(anonymous namespace)::f()", "(anonymous namespace)::f"),
-        ("_ZnwmRKSt9nothrow_t", "operator new(unsigned long, std::nothrow_t const&)", "operator new"),
-        ("_ZNKSt8functionIFvvEEclEv", "std::function<void ()>::operator()() const", "std::function<…>::operator()"),
+        (
+            "_ZnwmRKSt9nothrow_t",
+            "operator new(unsigned long, std::nothrow_t const&)",
+            "operator new",
+        ),
+        (
+            "_ZNKSt8functionIFvvEEclEv",
+            "std::function<void ()>::operator()() const",
+            "std::function<…>::operator()",
+        ),
         ("_ZlsRSoRK3Foo", "operator<<(std::ostream&, Foo const&)", "operator<<"),
         ("_ZN3FoocvbEv", "Foo::operator bool()", "Foo::operator bool"),
         ("_ZN3FooptEv", "Foo::operator->()", "Foo::operator->"),
         ("_ZN3FoogtERKS_", "Foo::operator>(Foo const&)", "Foo::operator>"),
         ("_Z1fv.cold", "f() [clone .cold]", "f [.cold]"),
-        ("_ZZN3foo3barEvENKUlvE_clEv", "foo::bar()::{lambda()#1}::operator()() const", "foo::bar::{lambda#1}::operator()"),
+        (
+            "_ZZN3foo3barEvENKUlvE_clEv",
+            "foo::bar()::{lambda()#1}::operator()() const",
+            "foo::bar::{lambda#1}::operator()",
+        ),
         ("_ZThn8_N3FooD0Ev", "non-virtual thunk to Foo::~Foo()", "non-virtual thunk to Foo::~Foo"),
         ("_ZTV3Foo", "vtable for Foo", "vtable for Foo"),
         ("_ZN3Foo3getB5cxx11Ev", "Foo::get[abi:cxx11]()", "Foo::get"),

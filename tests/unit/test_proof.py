@@ -2,8 +2,8 @@
 
 import pytest
 
-from dballoc.allocators import proof
-from dballoc.allocators.proof import Bindings, NotProved
+from dballoc.allocators import proof_of_use
+from dballoc.allocators.proof_of_use import Bindings, NotProved
 
 SERVER = "/usr/sbin/mariadbd"
 GLIBC = "/lib/x86_64-linux-gnu/libc.so.6"
@@ -17,25 +17,37 @@ def line(user: str, provider: str, symbol: str) -> str:
 
 
 def loader_text(provider: str, new: str = STDCXX, **changed: str) -> str:
-    """What LD_DEBUG=bindings prints when ``provider`` answers for all of malloc, but for ``changed``."""
+    """What LD_DEBUG=bindings prints when ``provider`` answers for all of malloc, but for
+    ``changed``.
+    """
     text = "".join(line(SERVER, changed.get(symbol, provider), symbol) for symbol in MAIN)
-    text += line(SERVER, new, "_Znwm") + line(SERVER, new, "_Znam") + line(STDCXX, provider, "malloc")
-    text += line(SERVER, "/lib/x86_64-linux-gnu/libz.so.1", "deflate") + line("/lib/libz.so.1", "/other.so", "malloc")
+    text += (
+        line(SERVER, new, "_Znwm") + line(SERVER, new, "_Znam") + line(STDCXX, provider, "malloc")
+    )
+    text += line(SERVER, "/lib/x86_64-linux-gnu/libz.so.1", "deflate") + line(
+        "/lib/libz.so.1", "/other.so", "malloc"
+    )
     return text
 
 
 def check(text: str, *providers: str, complaints: list[str] | None = None) -> None:
-    proof.check_bindings(Bindings(proof.parse_bindings(text, SERVER), ""), providers, complaints or [])
+    proof_of_use.check_bindings(
+        Bindings(proof_of_use.parse_bindings(text, SERVER), ""), providers, complaints or []
+    )
 
 
 def test_the_servers_own_bindings_count() -> None:
-    found = proof.parse_bindings(loader_text(JEMALLOC, JEMALLOC), SERVER)
+    found = proof_of_use.parse_bindings(loader_text(JEMALLOC, JEMALLOC), SERVER)
     assert found == dict.fromkeys([*MAIN, "_Znwm", "_Znam"], JEMALLOC)
 
 
 def test_where_the_server_imports_no_operator_new_libstdcxx_stands_in() -> None:
-    text = line(SERVER, JEMALLOC, "malloc") + line(STDCXX, GLIBC, "malloc") + line(STDCXX, GLIBC, "aligned_alloc")
-    assert proof.parse_bindings(text, SERVER) == {"malloc": JEMALLOC, "aligned_alloc": GLIBC}
+    text = (
+        line(SERVER, JEMALLOC, "malloc")
+        + line(STDCXX, GLIBC, "malloc")
+        + line(STDCXX, GLIBC, "aligned_alloc")
+    )
+    assert proof_of_use.parse_bindings(text, SERVER) == {"malloc": JEMALLOC, "aligned_alloc": GLIBC}
 
 
 @pytest.mark.parametrize("provider", [JEMALLOC, "libjemalloc.so.2"])
@@ -48,13 +60,13 @@ def test_libstdcxxs_operator_new_calls_the_malloc_that_was_checked() -> None:
 
 
 def test_a_servers_own_operator_new_calls_malloc() -> None:
-    own = proof.parse_bindings(loader_text(JEMALLOC, SERVER), SERVER)
-    proof.check_bindings(Bindings(own, "", SERVER), (JEMALLOC,), [])
+    own = proof_of_use.parse_bindings(loader_text(JEMALLOC, SERVER), SERVER)
+    proof_of_use.check_bindings(Bindings(own, "", SERVER), (JEMALLOC,), [])
     with pytest.raises(NotProved, match=f"operator new comes from {SERVER}"):
-        proof.check_bindings(Bindings(own, "", "/usr/sbin/another"), (JEMALLOC,), [])
+        proof_of_use.check_bindings(Bindings(own, "", "/usr/sbin/another"), (JEMALLOC,), [])
     # Its malloc is another matter.
     with pytest.raises(NotProved, match=f"malloc comes from {SERVER}"):
-        proof.check_bindings(Bindings(own | {"malloc": SERVER}, "", SERVER), (JEMALLOC,), [])
+        proof_of_use.check_bindings(Bindings(own | {"malloc": SERVER}, "", SERVER), (JEMALLOC,), [])
 
 
 @pytest.mark.parametrize(
@@ -62,9 +74,18 @@ def test_a_servers_own_operator_new_calls_malloc() -> None:
     [
         (loader_text(GLIBC), f"malloc comes from {GLIBC}"),
         (loader_text(JEMALLOC, aligned_alloc=GLIBC), f"aligned_alloc comes from {GLIBC}"),
-        (loader_text(JEMALLOC, new="/x/libtcmalloc.so.4"), "operator new comes from /x/libtcmalloc.so.4"),
-        ("", "the server does not import malloc; it carries or exports its own, which no preload can replace"),
-        ("garbage\n", "the server does not import malloc; it carries or exports its own, which no preload can replace"),
+        (
+            loader_text(JEMALLOC, new="/x/libtcmalloc.so.4"),
+            "operator new comes from /x/libtcmalloc.so.4",
+        ),
+        (
+            "",
+            "the server does not import malloc; it carries or exports its own, which no preload can replace",
+        ),
+        (
+            "garbage\n",
+            "the server does not import malloc; it carries or exports its own, which no preload can replace",
+        ),
     ],
 )
 def test_what_is_not_proved(text: str, message: str) -> None:
@@ -86,38 +107,43 @@ IGNORED = "ERROR: ld.so: object '/x.so' from LD_PRELOAD cannot be preloaded (can
     ("text", "said"),
     [
         (f"harmless\n  {IGNORED}\nmore", IGNORED),
-        ("x: cannot allocate memory in static TLS block\n", "x: cannot allocate memory in static TLS block"),
+        (
+            "x: cannot allocate memory in static TLS block\n",
+            "x: cannot allocate memory in static TLS block",
+        ),
         ("<jemalloc>: Invalid conf pair: foo:bar\n", "<jemalloc>: Invalid conf pair: foo:bar"),
         ("all is well\n", None),
         ("", None),
     ],
 )
 def test_complaints(text: str, said: str | None) -> None:
-    assert proof.complaint(text, ["<jemalloc>: Invalid conf"]) == said
+    assert proof_of_use.complaint(text, ["<jemalloc>: Invalid conf"]) == said
 
 
 def test_a_complaint_beats_good_bindings() -> None:
-    bindings = Bindings(proof.parse_bindings(loader_text(JEMALLOC), SERVER), IGNORED)
+    bindings = Bindings(proof_of_use.parse_bindings(loader_text(JEMALLOC), SERVER), IGNORED)
     with pytest.raises(NotProved, match="cannot be preloaded"):
-        proof.check_bindings(bindings, (JEMALLOC,), [])
+        proof_of_use.check_bindings(bindings, (JEMALLOC,), [])
 
 
 def test_a_wrapper_may_answer_for_the_allocator_behind_it_and_nobody_else() -> None:
     bindings = Bindings({"malloc": "/tmp/libpad.so", "free": JEMALLOC}, "", SERVER)
-    proof.check_bindings(bindings, (JEMALLOC,), [], ("/tmp/libpad.so",))
+    proof_of_use.check_bindings(bindings, (JEMALLOC,), [], ("/tmp/libpad.so",))
     for wrappers in ((), ("/tmp/libother.so",)):
         with pytest.raises(NotProved, match=r"malloc comes from /tmp/libpad\.so"):
-            proof.check_bindings(bindings, (JEMALLOC,), [], wrappers)
+            proof_of_use.check_bindings(bindings, (JEMALLOC,), [], wrappers)
 
 
 MAPS = f"7f00-7f01 r--p 00000000 fe:00 1 {JEMALLOC}\n7f02-7f03 rw-p 00000000 00:00 0 \n7f04-7f05 rw-p 0 00:00 0 [heap]\n"
 
 
 def test_the_running_server() -> None:
-    proof.check_running(MAPS, "jemalloc 5.3.0", "jemalloc", (JEMALLOC,))
-    proof.check_running(MAPS, None, "jemalloc", (JEMALLOC,))  # MySQL has no such variable
-    proof.check_running(MAPS, "system", None, ("libjemalloc.so.2",))
-    with pytest.raises(NotProved, match=r"^/l/libmimalloc.so.2 is not in the running server's maps$"):
-        proof.check_running(MAPS, None, None, ("/l/libmimalloc.so.2",))
+    proof_of_use.check_running(MAPS, "jemalloc 5.3.0", "jemalloc", (JEMALLOC,))
+    proof_of_use.check_running(MAPS, None, "jemalloc", (JEMALLOC,))  # MySQL has no such variable
+    proof_of_use.check_running(MAPS, "system", None, ("libjemalloc.so.2",))
+    with pytest.raises(
+        NotProved, match=r"^/l/libmimalloc.so.2 is not in the running server's maps$"
+    ):
+        proof_of_use.check_running(MAPS, None, None, ("/l/libmimalloc.so.2",))
     with pytest.raises(NotProved, match=r"^the server says version_malloc_library = 'system'$"):
-        proof.check_running(MAPS, "system", "jemalloc", (JEMALLOC,))
+        proof_of_use.check_running(MAPS, "system", "jemalloc", (JEMALLOC,))

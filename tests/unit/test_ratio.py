@@ -8,7 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dballoc.analysis.ratio import logs_between_baselines, logs_to_baseline, ratio
+from dballoc.analysis.statistics.ratio_interval import (
+    logs_between_baselines,
+    logs_to_baseline,
+    ratio,
+)
 
 logs = st.lists(st.floats(-0.5, 0.5), min_size=2, max_size=40)
 
@@ -61,7 +65,15 @@ def test_what_a_whole_block_shares_cancels(effect: float, drift: float, more: fl
 
 
 def test_a_block_that_lacks_one_is_left_out() -> None:
-    values = {(1, "A1"): 1.0, (1, "A2"): 1.0, (1, "V"): 2.0, (2, "A1"): 1.0, (2, "V"): 2.0, (3, "A1"): 2.0, (3, "A2"): 4.0}
+    values = {
+        (1, "A1"): 1.0,
+        (1, "A2"): 1.0,
+        (1, "V"): 2.0,
+        (2, "A1"): 1.0,
+        (2, "V"): 2.0,
+        (3, "A1"): 2.0,
+        (3, "A2"): 4.0,
+    }
     assert logs_to_baseline(values) == [math.log(2)]
     assert logs_between_baselines(values) == [0.0, math.log(2)]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dballoc.errors import UsageError
-from dballoc.host import elf
+from dballoc.host.elf import elf_exports
 from dballoc.servers import relink
 from dballoc.servers.build import Build
 
@@ -16,7 +16,9 @@ PROGRAM = "int printf(const char *, ...); int own(void) __attribute__((weak)); i
 
 @pytest.fixture
 def build(tmp_path: Path, c_library: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> Build:
-    """A program that is linked against libown.so, which it can do without, in a directory next to it."""
+    """A program that is linked against libown.so, which it can do without, in a directory next to
+    it.
+    """
     monkeypatch.setenv("DBALLOC_CACHE", str(tmp_path / "cache"))
     (tmp_path / "bin").mkdir()
     (tmp_path / "lib").mkdir()
@@ -24,10 +26,26 @@ def build(tmp_path: Path, c_library: Callable[..., Path], monkeypatch: pytest.Mo
     source, program = tmp_path / "p.c", tmp_path / "bin/mysqld"
     source.write_text(PROGRAM)
     subprocess.run(
-        ["cc", "-o", program, source, "-Wl,--no-as-needed", tmp_path / "lib/libown.so", "-Wl,-rpath,$ORIGIN/../lib"], check=True
+        [
+            "cc",
+            "-o",
+            program,
+            source,
+            "-Wl,--no-as-needed",
+            tmp_path / "lib/libown.so",
+            "-Wl,-rpath,$ORIGIN/../lib",
+        ],
+        check=True,
     )
-    elf.relink(program, None, ["$ORIGIN/../lib"])
-    return Build("mysql", "8.0.1", program, tmp_path, tmp_path / "share", None)
+    elf_exports.relink(program, None, ["$ORIGIN/../lib"])
+    return Build(
+        family="mysql",
+        version="8.0.1",
+        executable=program,
+        basedir=tmp_path,
+        share=tmp_path / "share",
+        plugins=None,
+    )
 
 
 def status(build: Build) -> int:
@@ -39,26 +57,29 @@ def test_nothing_to_change_is_the_build_itself(build: Build) -> None:
 
 
 def test_a_copy_without_a_library(build: Build) -> None:
-    soname = next(n for n in elf.needed(build.executable) if "libown" in n)
+    soname = next(n for n in elf_exports.needed(build.executable) if "libown" in n)
     copy = relink.relinked(build, None, [soname])
-    assert soname not in elf.needed(copy.executable)
-    assert soname in elf.needed(build.executable)
+    assert soname not in elf_exports.needed(copy.executable)
+    assert soname in elf_exports.needed(build.executable)
     assert (status(build), status(copy)) == (7, 0)
     assert (copy.executable.name, copy.basedir) == ("mysqld", build.basedir)
 
 
 def test_a_copy_on_another_loader_finds_the_libraries_where_they_were(build: Build) -> None:
-    found = elf.interpreter(build.executable)
+    found = elf_exports.interpreter(build.executable)
     assert found
     loader = Path(found).resolve()
     copy = relink.relinked(build, loader)
-    assert elf.interpreter(copy.executable) == str(loader)
-    assert elf.search_path(copy.executable) == [str(loader.parent), f"{build.executable.parent}/../lib"]
+    assert elf_exports.interpreter(copy.executable) == str(loader)
+    assert elf_exports.search_path(copy.executable) == [
+        str(loader.parent),
+        f"{build.executable.parent}/../lib",
+    ]
     assert status(copy) == 7
 
 
 def test_a_copy_is_made_once_for_the_same_executable(build: Build) -> None:
-    found = elf.interpreter(build.executable)
+    found = elf_exports.interpreter(build.executable)
     assert found
     loader = Path(found).resolve()
     first = relink.relinked(build, loader).executable
@@ -70,15 +91,17 @@ def test_a_copy_is_made_once_for_the_same_executable(build: Build) -> None:
 
 
 def test_a_library_that_it_does_not_name_cannot_be_taken_away(build: Build) -> None:
-    with pytest.raises(UsageError, match=r"its malloc comes from libtcmalloc\.so\.4 by way of another library"):
+    with pytest.raises(
+        UsageError, match=r"its malloc comes from libtcmalloc\.so\.4 by way of another library"
+    ):
         relink.relinked(build, None, ["libtcmalloc.so.4"])
 
 
 def test_what_is_no_executable(tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text("#!/bin/sh\n")
-    assert not elf.is_elf(script)
-    assert not elf.is_elf(tmp_path / "none")
+    assert not elf_exports.is_elf(script)
+    assert not elf_exports.is_elf(tmp_path / "none")
     link = tmp_path / "link"
     link.symlink_to("/bin/sh")
-    assert not elf.is_elf(link)
+    assert not elf_exports.is_elf(link)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from dballoc.report import numbers
+from dballoc.report.wording import ratios_as_text
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from dballoc.report import numbers
     ],
 )
 def test_number(value: float | None, text: str) -> None:
-    assert numbers.number(value) == text
+    assert ratios_as_text.number(value) == text
 
 
 @pytest.mark.parametrize(
@@ -32,24 +32,45 @@ def test_number(value: float | None, text: str) -> None:
     ],
 )  # fmt: skip
 def test_a_ratio(found: tuple, text: str) -> None:
-    assert numbers.times(*found) == text
+    assert ratios_as_text.times(*found) == text
 
 
 @pytest.mark.parametrize(
     ("found", "text"),
-    [((0.97, 0.962, 0.978), "−3.0 [−3.8, −2.2]"), ((1.0,), "0.0"), ((2.5,), "+150"), ((None,), "–")],
+    [
+        ((0.97, 0.962, 0.978), "−3.0 [−3.8, −2.2]"),
+        ((1.0,), "0.0"),
+        ((2.5,), "+150"),
+        ((None,), "–"),
+    ],
 )
 def test_a_difference(found: tuple, text: str) -> None:
-    assert numbers.change(*found) == text
+    assert ratios_as_text.change(*found) == text
 
 
 def test_sizes_have_units() -> None:
-    assert [numbers.with_unit(n) for n in (0, 512, 3 * 2**20, 23.5 * 2**30)] == ["none", "512 bytes", "3.00 MiB", "23.5 GiB"]
+    assert [ratios_as_text.with_unit(n) for n in (0, 512, 3 * 2**20, 23.5 * 2**30)] == [
+        "none",
+        "512 bytes",
+        "3.00 MiB",
+        "23.5 GiB",
+    ]
 
 
 def test_how_a_process_ended() -> None:
-    assert [numbers.exit_words(n) for n in (None, 0, 7, -9, -99)] == ["–", "status 0", "status 7", "SIGKILL", "signal 99"]
+    assert [ratios_as_text.exit_words(n) for n in (None, 0, 7, -9, -99)] == [
+        "–",
+        "status 0",
+        "status 7",
+        "SIGKILL",
+        "signal 99",
+    ]
 
 
 def test_words_in_a_row() -> None:
-    assert [numbers.listing(list(w)) for w in ("", "a", "ab", "abc")] == ["", "a", "a and b", "a, b and c"]
+    assert [ratios_as_text.listing(list(w)) for w in ("", "a", "ab", "abc")] == [
+        "",
+        "a",
+        "a and b",
+        "a, b and c",
+    ]

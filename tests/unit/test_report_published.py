@@ -7,16 +7,16 @@ import pytest
 from test_report_write import SIZES
 
 from dballoc import catalogue
-from dballoc.analysis import published
-from dballoc.analysis.beside import beside
-from dballoc.analysis.campaign import load
-from dballoc.analysis.published import Published
-from dballoc.analysis.shape import Shape
-from dballoc.cli import posts
+from dballoc.analysis.campaign_tables import load
+from dballoc.analysis.published import published_figures
+from dballoc.analysis.published.published_comparison import beside
+from dballoc.analysis.published.published_figures import Published
+from dballoc.analysis.published.shape_agreement import Shape
+from dballoc.cli.shared import published_posts
 from dballoc.errors import UsageError
-from dballoc.report import scaled
-from dballoc.report.content import gather
-from dballoc.report.published import frames, section
+from dballoc.report.report_content import gather
+from dballoc.report.sections import scaled
+from dballoc.report.sections.published import frames, section
 
 Make = Callable[..., Path]
 
@@ -25,7 +25,7 @@ SCALED = {"factor": 0.01, "rows": 50_000_000, "threads": [256], "level": "20m", 
 
 
 def post(name: str) -> Published:
-    return published.parse(name, *catalogue.published()[name])
+    return published_figures.parse(name, *catalogue.published()[name])
 
 
 @pytest.fixture
@@ -37,13 +37,22 @@ def small(make: Make) -> Path:
         {"name": "tuned", "stands_for": "something else"},
     ]
     return make(
-        "small", blocks=3, workloads=POINTS, threads=[81], published="smalldatum-2025-myrocks", scaled=SCALED, variant=variants,
-        server={"stands_for": "Facebook's MySQL 8.0.32", "options": {"innodb_buffer_pool_size": "100M"}},
+        "small",
+        blocks=3,
+        workloads=POINTS,
+        threads=[81],
+        published="smalldatum-2025-myrocks",
+        scaled=SCALED,
+        variant=variants,
+        server={
+            "stands_for": "Facebook's MySQL 8.0.32",
+            "options": {"innodb_buffer_pool_size": "100M"},
+        },
         sql=(
             "UPDATE trial SET rss_peak = rss_peak * 0.75 WHERE variant = 'jemalloc'",
             "UPDATE step SET qps = 1000 + trial % 3, tps = 1000 + trial % 3",
         ),
-    )  # fmt: skip
+    )
 
 
 def test_ours_stand_beside_the_posts_own_figures(small: Path) -> None:
@@ -57,7 +66,9 @@ def test_ours_stand_beside_the_posts_own_figures(small: Path) -> None:
     rss = memory.figures["glibc", "peak RSS, GB"]
     assert rss.cell.value == 36.2
     assert rss.value == pytest.approx(160 * 2**20 / 1e9, rel=0.02)
-    assert memory.figures["glibc", "peak RSS ÷ block cache"].value == pytest.approx(160 / 128, rel=0.02)
+    assert memory.figures["glibc", "peak RSS ÷ block cache"].value == pytest.approx(
+        160 / 128, rel=0.02
+    )
 
 
 def test_the_shape_is_that_of_the_pairs_of_a_row(small: Path) -> None:
@@ -68,14 +79,20 @@ def test_the_shape_is_that_of_the_pairs_of_a_row(small: Path) -> None:
     assert qps.shapes["point-query_range=100"] is Shape.DIFFERS
     assert "insert_range=100" not in qps.shapes
     assert memory.shapes["peak RSS, GB"] is Shape.AGREES
-    pair = next(p for p in memory.pairs if (p.group, p.first, p.second) == ("peak RSS, GB", "jemalloc", "glibc"))
+    pair = next(
+        p
+        for p in memory.pairs
+        if (p.group, p.first, p.second) == ("peak RSS, GB", "jemalloc", "glibc")
+    )
     assert pair.published == pytest.approx(12.2 / 36.2)
     assert pair.ours is not None
     assert pair.ours.high < 1
 
 
 def test_one_block_decides_nothing(make: Make) -> None:
-    path = make("one", blocks=1, workloads=POINTS, threads=[256], published="smalldatum-2025-myrocks")
+    path = make(
+        "one", blocks=1, workloads=POINTS, threads=[256], published="smalldatum-2025-myrocks"
+    )
     for table in beside(load(path), post("smalldatum-2025-myrocks")):
         assert set(table.shapes.values()) == {Shape.UNDECIDED}
 
@@ -83,7 +100,10 @@ def test_one_block_decides_nothing(make: Make) -> None:
 def test_the_section_says_where_it_differs_and_why(small: Path) -> None:
     found = section(load(small), post("smalldatum-2025-myrocks"))
     text = " ".join(found.text)
-    assert "Of 35 rows, 5 were measured here: the shape agrees in 3, differs in 2 and is open in 0." in text
+    assert (
+        "Of 35 rows, 5 were measured here: the shape agrees in 3, differs in 2 and is open in 0."
+        in text
+    )
     assert "It differs in point-query_range=100 (Relative QPS)" in text
     assert "48 CPUs there, 2 here" in text
     assert "Scaled to 0.01" in text
@@ -110,7 +130,9 @@ def test_scale_and_stand_ins_are_said_at_the_top(small: Path) -> None:
     content = gather(campaign)
     assert content.answer.notes[:2] == notes
     assert content.subtitle.startswith("scaled to 0.01 · ")
-    assert gather(campaign, published=post("smalldatum-2025-myrocks")).sections[0].key == "published"
+    assert (
+        gather(campaign, published=post("smalldatum-2025-myrocks")).sections[0].key == "published"
+    )
 
 
 def test_levels_have_changes_and_collapses(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,14 +140,20 @@ def test_levels_have_changes_and_collapses(make: Make, monkeypatch: pytest.Monke
         monkeypatch.setitem(SIZES, name, 2**27)
     threads = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
     path = make(
-        "mdev", blocks=2, workloads=["oltp_read_only"], threads=threads, levels="fresh", published="mdev-38369",
-        baseline="nt-heap", variant=[{"name": "nt-heap"}, {"name": "segment-heap"}],
+        "mdev",
+        blocks=2,
+        workloads=["oltp_read_only"],
+        threads=threads,
+        levels="fresh",
+        published="mdev-38369",
+        baseline="nt-heap",
+        variant=[{"name": "nt-heap"}, {"name": "segment-heap"}],
         sql=(
             "UPDATE step SET tps = 5000 WHERE kind = 'level'",
             "UPDATE step SET tps = 1000 WHERE kind = 'level' AND threads = 1024 AND trial IN "
             "(SELECT trial FROM trial WHERE variant = 'nt-heap')",
         ),
-    )  # fmt: skip
+    )
     found = {b.table.name: b for b in beside(load(path), post("mdev-38369"))}["oltp_read_only"]
     falls = {f.column: f for f in found.falls}
     assert (falls["nt-heap"].published, falls["nt-heap"].ours) == ((512, 1024), (512, 1024))
@@ -147,8 +175,9 @@ def test_the_tables_are_there_as_csv(small: Path) -> None:
 
 def test_an_experiment_that_repeats_no_post_is_one_line(make: Make) -> None:
     with pytest.raises(
-        UsageError, match=r"own: its experiment repeats no post \(no key published\); those that do: chinaunix-2013"
+        UsageError,
+        match=r"own: its experiment repeats no post \(no key published\); those that do: chinaunix-2013",
     ):
-        posts.of(make("own", blocks=1))
+        published_posts.of(make("own", blocks=1))
     with pytest.raises(UsageError, match="no published figures 'nobody'"):
-        posts.of(make("other", blocks=1, published="nobody"))
+        published_posts.of(make("other", blocks=1, published="nobody"))

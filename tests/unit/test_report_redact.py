@@ -4,9 +4,11 @@ import json
 
 import pytest
 
-from dballoc.report.redact import Redaction
+from dballoc.report.wording.redact import Redaction
 
-REDACTION = Redaction(["db7.acme.example"], ["jane", "CORP\\jroe"], ["/srv/Jane's builds/mysql 9/lib"])
+REDACTION = Redaction(
+    ["db7.acme.example"], ["jane", "CORP\\jroe"], ["/srv/Jane's builds/mysql 9/lib"]
+)
 
 
 @pytest.mark.parametrize(
@@ -27,7 +29,10 @@ REDACTION = Redaction(["db7.acme.example"], ["jane", "CORP\\jroe"], ["/srv/Jane'
         ("/usr/sbin/mariadbd: ready", "/usr/sbin/mariadbd: ready"),
         ("/lib/x86_64-linux-gnu/libjemalloc.so.2", "/lib/x86_64-linux-gnu/libjemalloc.so.2"),
         ("and/or 10/100", "and/or 10/100"),
-        ("Linux version 6.18.1 (rob@buildbox.lan) (gcc 12)", "Linux version 6.18.1 (USER@HOST) (gcc 12)"),
+        (
+            "Linux version 6.18.1 (rob@buildbox.lan) (gcc 12)",
+            "Linux version 6.18.1 (USER@HOST) (gcc 12)",
+        ),
         ("report to dba@acme.example", "report to USER@DOMAIN"),
         ("jemalloc@5.3.0", "jemalloc@5.3.0"),
     ],
@@ -37,7 +42,10 @@ def test_text(text: str, redacted: str) -> None:
 
 
 def test_names_that_say_nothing_stay() -> None:
-    assert Redaction(["localhost"], ["root", "mysql"]).text("mysql as root on localhost") == "mysql as root on localhost"
+    assert (
+        Redaction(["localhost"], ["root", "mysql"]).text("mysql as root on localhost")
+        == "mysql as root on localhost"
+    )
 
 
 def test_values_of_json_change_and_its_keys_stay() -> None:
@@ -51,17 +59,22 @@ def test_without_any_name_paths_go_all_the_same() -> None:
 
 
 def test_values_of_secrets_go_everywhere() -> None:
-    hidden = REDACTION.values({
-        "server": {"options": {"s3_secret_key": "CANARY", "sort_buffer_size": "1M"}},
-        "command": ["mariadbd", "--s3-secret-key=a CANARY", "--flush=1"],
-        "log": "unknown variable 'loose-x-token=CANARY b'", "proxy": "http://jane:CANARY@proxy:3128/",
-    })  # fmt: skip
+    hidden = REDACTION.values(
+        {
+            "server": {"options": {"s3_secret_key": "CANARY", "sort_buffer_size": "1M"}},
+            "command": ["mariadbd", "--s3-secret-key=a CANARY", "--flush=1"],
+            "log": "unknown variable 'loose-x-token=CANARY b'",
+            "proxy": "http://jane:CANARY@proxy:3128/",
+        }
+    )
     assert "CANARY" not in str(hidden)
     assert hidden["server"]["options"] == {"s3_secret_key": "(hidden)", "sort_buffer_size": "1M"}
     assert hidden["command"] == ["mariadbd", "--s3-secret-key=(hidden)", "--flush=1"]
 
 
 def test_a_document_stays_one() -> None:
-    document = REDACTION.document('{"x": {"spider_remote_host": "CANARY", "at": "/home/jane/x"}, "n": 1}')
+    document = REDACTION.document(
+        '{"x": {"spider_remote_host": "CANARY", "at": "/home/jane/x"}, "n": 1}'
+    )
     assert json.loads(document) == {"x": {"spider_remote_host": "(hidden)", "at": "…/x"}, "n": 1}
     assert REDACTION.document("[x] s3_secret_key=CANARY") == "[x] s3_secret_key=(hidden)"

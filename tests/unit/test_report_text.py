@@ -2,9 +2,9 @@
 
 import json
 
-from dballoc.report import markdown
-from dballoc.report.content import Listing
-from dballoc.report.markdown import escape
+from dballoc.report.outputs import markdown
+from dballoc.report.outputs.markdown import escape
+from dballoc.report.report_content import Listing
 from dballoc.webpage import script
 
 HOSTILE = "</script><script>alert(1)</script><!-- | `x` \u2028 *b* [l](javascript:1)"

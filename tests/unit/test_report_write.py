@@ -1,4 +1,6 @@
-"""The whole report of results that no server made: every kind of campaign gives one, and nothing leaks or breaks out."""
+"""The whole report of results that no server made: every kind of campaign gives one, and nothing
+leaks or breaks out.
+"""
 
 import csv
 import io
@@ -12,29 +14,50 @@ import polars as pl
 import pytest
 from rich.console import Console
 
-from dballoc.analysis import ledger, sampling
-from dballoc.analysis.campaign import load
-from dballoc.analysis.overtime import over_time
-from dballoc.analysis.pairs import pairs
+from dballoc.analysis.campaign_tables import load
+from dballoc.analysis.tables import memory_ledger, sampler_cost
+from dballoc.analysis.tables.all_pairs import pairs
+from dballoc.analysis.tables.time_series import over_time
 from dballoc.errors import Failure, UsageError
-from dballoc.experiment import file, schedule
+from dballoc.experiment import experiment_file, schedule
 from dballoc.experiment.model import Experiment
-from dballoc.experiment.steps import cycle
+from dballoc.experiment.trial_steps import cycle
 from dballoc.report import write
-from dballoc.report.terminal import print_answer
+from dballoc.report.outputs.terminal import print_answer
 from dballoc.store.results import Results, TrialRecord
 
-HOSTILE = "<script>alert(1)</script> at /home/jane/build/dbhost7/x.so on dbhost7.acme.example | jane"
+HOSTILE = (
+    "<script>alert(1)</script> at /home/jane/build/dbhost7/x.so on dbhost7.acme.example | jane"
+)
 MIB = 2**20
 SIZES = {"glibc": 160 * MIB, "jemalloc": 150 * MIB, "tuned": 170 * MIB}
 
 # What a pilot leaves.
 DUET = {
-    "halves": ["0", "1"], "threads": 4, "left_out": {}, "estimate": "middle",
+    "halves": ["0", "1"],
+    "threads": 4,
+    "left_out": {},
+    "estimate": "middle",
     "scatter": {"paired": 0.02, "undisturbed": 0.01},
-    "components": {"oltp_read_only": {"start": 0.004, "slice": 0.01, "piece": 0.02, "halves": 0.1, "seconds": 0.5}},
-    "plan": {"slice": 2.0, "discard": 0.5, "pairs": 2, "blocks": 6, "block_seconds": 20.0, "half_width": 0.01, "confidence": 0.99},
-}  # fmt: skip
+    "components": {
+        "oltp_read_only": {
+            "start": 0.004,
+            "slice": 0.01,
+            "piece": 0.02,
+            "halves": 0.1,
+            "seconds": 0.5,
+        }
+    },
+    "plan": {
+        "slice": 2.0,
+        "discard": 0.5,
+        "pairs": 2,
+        "blocks": 6,
+        "block_seconds": 20.0,
+        "half_width": 0.01,
+        "confidence": 0.99,
+    },
+}
 
 Campaign = Callable[..., Path]
 
@@ -50,29 +73,56 @@ def facts(experiment: Experiment, planned: int, designs: list[str]) -> dict[str,
         "swap": 0,
     }
     return {
-        "dballoc": "0.1.0", "identity": "x", "experiment": file.dump(experiment), "seed": "1", "planned_blocks": json.dumps(dict.fromkeys(designs, planned)),
-        "started": "1e9", "environment": json.dumps(environment), "sysbench": "1.0.20", "server_user": "jane",
-        "designs": " ".join(designs), "duet": json.dumps(DUET if "duet" in designs else {}),
-    }  # fmt: skip
+        "dballoc": "0.1.0",
+        "identity": "x",
+        "experiment": experiment_file.dump(experiment),
+        "seed": "1",
+        "planned_blocks": json.dumps(dict.fromkeys(designs, planned)),
+        "started": "1e9",
+        "environment": json.dumps(environment),
+        "sysbench": "1.0.20",
+        "server_user": "jane",
+        "designs": " ".join(designs),
+        "duet": json.dumps(DUET if "duet" in designs else {}),
+    }
 
 
 def variant(name: str) -> dict[str, Any]:
     return {
-        "name": name, "allocator": name, "allocator_version": "1", "libraries": json.dumps(["/home/jane/lib/lib.so"]),
-        "environment": json.dumps({"LD_PRELOAD": "/home/jane/lib/lib.so", "A": "/home/jane/a"}), "server": "MariaDB 10.11.1",
-        "server_version": "10.11.1", "engine": "innodb", "command": json.dumps(["/opt/acme/mariadbd", "--datadir=DATA"]),
-        "pool_bytes": 128 * MIB, "thp": None,
-    }  # fmt: skip
+        "name": name,
+        "allocator": name,
+        "allocator_version": "1",
+        "libraries": json.dumps(["/home/jane/lib/lib.so"]),
+        "environment": json.dumps({"LD_PRELOAD": "/home/jane/lib/lib.so", "A": "/home/jane/a"}),
+        "server": "MariaDB 10.11.1",
+        "server_version": "10.11.1",
+        "engine": "innodb",
+        "command": json.dumps(["/opt/acme/mariadbd", "--datadir=DATA"]),
+        "pool_bytes": 128 * MIB,
+        "thp": None,
+    }
 
 
 def record(experiment: Experiment, slot: schedule.Slot) -> TrialRecord:
     """A trial as a server would leave it, with figures that differ a little from block to block."""
     wobble = 1 + 0.002 * ((slot.block * 7 + slot.position * 3) % 5)
     size = int(SIZES[slot.variant] * wobble)
-    found = TrialRecord({
-        "started": 1.0, "ended": 20.0, "seconds_planned": 9.0, "outcome": "ok", "thp": "madvise", "cpus": "0-1",
-        "rss_start": 100 * MIB, "rss_peak": size, "rss_idle": size - MIB, "sampler_cpu": 0.01, "samples": 12, "exit_status": 0,
-    })  # fmt: skip
+    found = TrialRecord(
+        trial={
+            "started": 1.0,
+            "ended": 20.0,
+            "seconds_planned": 9.0,
+            "outcome": "ok",
+            "thp": "madvise",
+            "cpus": "0-1",
+            "rss_start": 100 * MIB,
+            "rss_peak": size,
+            "rss_idle": size - MIB,
+            "sampler_cpu": 0.01,
+            "samples": 12,
+            "exit_status": 0,
+        }
+    )
     clock = 1.0
     for step in cycle(experiment, slot):
         if step.kind == "profile":
@@ -80,60 +130,140 @@ def record(experiment: Experiment, slot: schedule.Slot) -> TrialRecord:
         seconds = step.seconds or 0.1
         load = step.kind in ("warmup", "level")
         tps = 1000.0 * wobble * (step.threads or 0)
-        found.steps.append({
-            "step": step.number, "kind": step.kind, "workload": step.workload, "threads": step.threads, "t": clock,
-            "seconds": seconds, "tps": tps if load else None, "qps": tps * 16 if load else None,
-            **dict.fromkeys(("p50", "p95", "p99", "p999"), 3.0 * wobble if load else None), "window": seconds,
-            "window_events": int(tps * seconds) if load else None, "cpu": 1.0, "cpu_user": 0.8, "cpu_system": 0.2,
-            "voluntary": 100, "involuntary": 5, "rss_start": size, "rss_mean": float(size), "rss_peak": size, "rss_end": size,
-        })  # fmt: skip
+        found.steps.append(
+            {
+                "step": step.number,
+                "kind": step.kind,
+                "workload": step.workload,
+                "threads": step.threads,
+                "t": clock,
+                "seconds": seconds,
+                "tps": tps if load else None,
+                "qps": tps * 16 if load else None,
+                **dict.fromkeys(("p50", "p95", "p99", "p999"), 3.0 * wobble if load else None),
+                "window": seconds,
+                "window_events": int(tps * seconds) if load else None,
+                "cpu": 1.0,
+                "cpu_user": 0.8,
+                "cpu_system": 0.2,
+                "voluntary": 100,
+                "involuntary": 5,
+                "rss_start": size,
+                "rss_mean": float(size),
+                "rss_peak": size,
+                "rss_end": size,
+            }
+        )
         for second in range(int(seconds) + 1):
-            found.samples.append({
-                "step": step.number, "t": clock + second, "rss": size, "vsz": 9 * size, "reserved": size, "swap": 0,
-                "cpu": clock + second, "cpu_user": clock + second, "cpu_system": 0.0, "minor_faults": 0, "major_faults": 0,
-                "threads": 9, "voluntary": 0, "involuntary": 0,
-            })  # fmt: skip
+            found.samples.append(
+                {
+                    "step": step.number,
+                    "t": clock + second,
+                    "rss": size,
+                    "vsz": 9 * size,
+                    "reserved": size,
+                    "swap": 0,
+                    "cpu": clock + second,
+                    "cpu_user": clock + second,
+                    "cpu_system": 0.0,
+                    "minor_faults": 0,
+                    "major_faults": 0,
+                    "threads": 9,
+                    "voluntary": 0,
+                    "involuntary": 0,
+                }
+            )
             if load and second:
-                found.intervals.append({
-                    "step": step.number, "t": clock + second, "seconds": 1.0, "threads": step.threads, "events": int(tps),
-                    "queries": int(tps * 16), "latency": 3.0, "errors": 0, "reconnects": 0,
-                })  # fmt: skip
+                found.intervals.append(
+                    {
+                        "step": step.number,
+                        "t": clock + second,
+                        "seconds": 1.0,
+                        "threads": step.threads,
+                        "events": int(tps),
+                        "queries": int(tps * 16),
+                        "latency": 3.0,
+                        "errors": 0,
+                        "reconnects": 0,
+                    }
+                )
         clock += seconds + 1.5
-        found.marks.append({
-            "step": step.number, "t": clock - 0.1, "rss": size, "pss": size, "anon_huge": 0, "reserved": 0, "read_only": 0,
-            "mappings": 99,
-        })  # fmt: skip
+        found.marks.append(
+            {
+                "step": step.number,
+                "t": clock - 0.1,
+                "rss": size,
+                "pss": size,
+                "anon_huge": 0,
+                "reserved": 0,
+                "read_only": 0,
+                "mappings": 99,
+            }
+        )
     live = int((0.5 if slot.variant == "glibc" else 0.0) * size)
     found.ledger = [
         {"line": n, "part": part, "owner": owner, "resident": resident, "size": resident}
-        for n, (part, owner, resident) in enumerate([
-            ("heap", "live heap, small blocks", live), ("heap", "allocator, and unnamed mappings", size // 2 - live),
-            ("server", "buffer pool and log buffers", size // 2), ("rest", "rest", size - 2 * (size // 2)),
-        ]) if resident or part == "rest"
-    ]  # fmt: skip
+        for n, (part, owner, resident) in enumerate(
+            [
+                ("heap", "live heap, small blocks", live),
+                ("heap", "allocator, and unnamed mappings", size // 2 - live),
+                ("server", "buffer pool and log buffers", size // 2),
+                ("rest", "rest", size - 2 * (size // 2)),
+            ]
+        )
+        if resident or part == "rest"
+    ]
     return found
 
 
 def duet_record(experiment: Experiment, pairing: schedule.Pairing, side: int) -> TrialRecord:
-    """One side of a duet; the partner costs 3 % less and a little more or less from block to block."""
-    found = record(experiment, schedule.Slot(pairing.block, 0, pairing.position, "glibc", "A1"))
+    """One side of a duet; the partner costs 3 % less and a little more or less from block
+    to block.
+    """
+    found = record(
+        experiment,
+        schedule.Slot(
+            block=pairing.block, attempt=0, position=pairing.position, variant="glibc", role="A1"
+        ),
+    )
     found.steps, found.samples, found.intervals, found.marks, found.ledger = [], [], [], [], []
     cost = 0.97 + 0.002 * (pairing.block % 3) if side else 1.0
     for workload in experiment.workloads:
         for number in range(4):
             half = (side + number + pairing.half) % 2
-            found.slices += [{
-                "workload": workload, "slice": number, "piece": piece, "half": half, "t": 3.0 + 2 * number + piece / 2,
-                "seconds": 0.5, "queries": 800, "events": 50.0, "cpu": 0.2 * cost * (1 + 0.1 * half), "idle": 0.01,
-            } for piece in range(3)]  # fmt: skip
+            found.slices += [
+                {
+                    "workload": workload,
+                    "slice": number,
+                    "piece": piece,
+                    "half": half,
+                    "t": 3.0 + 2 * number + piece / 2,
+                    "seconds": 0.5,
+                    "queries": 800,
+                    "events": 50.0,
+                    "cpu": 0.2 * cost * (1 + 0.1 * half),
+                    "idle": 0.01,
+                }
+                for piece in range(3)
+            ]
     return found
 
 
 def fault() -> TrialRecord:
-    return TrialRecord({
-        "started": 1.0, "ended": 2.0, "seconds_planned": 0.0, "outcome": "fault", "fault": "died", "fault_text": HOSTILE,
-        "exit_status": -11, "log_tail": HOSTILE, "sampler_cpu": 0.0, "samples": 0,
-    })  # fmt: skip
+    return TrialRecord(
+        trial={
+            "started": 1.0,
+            "ended": 2.0,
+            "seconds_planned": 0.0,
+            "outcome": "fault",
+            "fault": "died",
+            "fault_text": HOSTILE,
+            "exit_status": -11,
+            "log_tail": HOSTILE,
+            "sampler_cpu": 0.0,
+            "samples": 0,
+        }
+    )
 
 
 def block_row(number: int) -> dict[str, Any]:
@@ -145,22 +275,39 @@ def block_row(number: int) -> dict[str, Any]:
 
 @pytest.fixture
 def campaign(tmp_path: Path, experiment: Callable[..., Experiment]) -> Campaign:
-    """``campaign(blocks=2, faulty=("tuned",), stop_after=3, …)``: a results directory; the rest changes the experiment."""
+    """``campaign(blocks=2, faulty=("tuned",), stop_after=3, …)``: a results directory; the rest
+    changes the experiment.
+    """
 
-    def make(blocks: int = 2, faulty: tuple[str, ...] = (), stop_after: int = 999, **changes: Any) -> Path:
+    def make(
+        blocks: int = 2, faulty: tuple[str, ...] = (), stop_after: int = 999, **changes: Any
+    ) -> Path:
         time = {"warmup": "2s", "level": "3s", "idle": "2s"}
         chosen = experiment(**({"time": time, "warmup_sql": ["SELECT 1"]} | changes))
         directory = tmp_path / "results"
         directory.mkdir()
         designs = ["solo", "duet"] if chosen.design == "both" else [chosen.design or "solo"]
-        results = Results.create(directory, facts(chosen, blocks, designs), [variant(v.name) for v in chosen.variant])
-        duets = [p for b in range(1, blocks + 1) for p in schedule.duets(chosen, b)] if "duet" in designs else []
+        results = Results.create(
+            directory, facts(chosen, blocks, designs), [variant(v.name) for v in chosen.variant]
+        )
+        duets = (
+            [p for b in range(1, blocks + 1) for p in schedule.duets(chosen, b)]
+            if "duet" in designs
+            else []
+        )
         for p in duets:
-            sides = [fault() if n in faulty else duet_record(chosen, p, i) for i, n in enumerate((chosen.baseline, p.variant))]
+            sides = [
+                fault() if n in faulty else duet_record(chosen, p, i)
+                for i, n in enumerate((chosen.baseline, p.variant))
+            ]
             results.add_duet(p, chosen.baseline, (sides[0], sides[1]))
         for number in {p.block for p in duets}:
             results.add_block({"design": "duet", **block_row(number)})
-        slots = [s for b in range(1, blocks + 1) for s in schedule.block(chosen, b)] if "solo" in designs else []
+        slots = (
+            [s for b in range(1, blocks + 1) for s in schedule.block(chosen, b)]
+            if "solo" in designs
+            else []
+        )
         for done, slot in enumerate(slots[:stop_after], 1):
             results.add_trial(slot, fault() if slot.variant in faulty else record(chosen, slot))
             if done == len(slots) or slots[done].block != slot.block:
@@ -193,7 +340,9 @@ def campaign(tmp_path: Path, experiment: Callable[..., Experiment]) -> Campaign:
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )  # fmt: skip
-def test_every_kind_of_campaign_has_a_report(campaign: Campaign, how: dict[str, Any], headline: str) -> None:
+def test_every_kind_of_campaign_has_a_report(
+    campaign: Campaign, how: dict[str, Any], headline: str
+) -> None:
     page = write(campaign(**how))
     assert f"<h1>{headline}</h1>" in page.read_text(encoding="utf-8")
     assert f"**{headline}.**" in page.with_suffix(".md").read_text(encoding="utf-8")
@@ -206,27 +355,57 @@ def test_every_kind_of_campaign_has_a_report(campaign: Campaign, how: dict[str, 
         assert len({len(row) for row in rows}) == 1, path
 
 
-MANY = ["load", "update-index_range=100", "scan_range=100", "read-only_range=10", "read-only_range=100", "hot-points_range=100"]
-MANY += ["range-covered-pk_range=100", "insert_range=100", "delete_range=100", "point-query_range=100"]
+MANY = [
+    "load",
+    "update-index_range=100",
+    "scan_range=100",
+    "read-only_range=10",
+    "read-only_range=100",
+    "hot-points_range=100",
+]
+MANY += [
+    "range-covered-pk_range=100",
+    "insert_range=100",
+    "delete_range=100",
+    "point-query_range=100",
+]
 
 
 @pytest.mark.parametrize("sequence", ["cycle", "fresh"])
 def test_many_workloads_stay_readable(campaign: Campaign, sequence: str) -> None:
-    directory = campaign(blocks=3, workloads=MANY, warm=["scan_range=100"], threads=[4], sequence=sequence)
-    group = {"update-index_range=100": "writes", "scan_range=100": "range", "point-query_range=100": "point"}
+    directory = campaign(
+        blocks=3, workloads=MANY, warm=["scan_range=100"], threads=[4], sequence=sequence
+    )
+    group = {
+        "update-index_range=100": "writes",
+        "scan_range=100": "range",
+        "point-query_range=100": "point",
+    }
     known = {
-        name: {"title": f"what {name} does", "group": group.get(name, ""), "script": "dballoc_micro", "options": {"range": "100"},
-               "prepared_statements": False, "whole": name.startswith("scan")}
+        name: {
+            "title": f"what {name} does",
+            "group": group.get(name, ""),
+            "script": "dballoc_micro",
+            "options": {"range": "100"},
+            "prepared_statements": False,
+            "whole": name.startswith("scan"),
+        }
         for name in MANY
-    }  # fmt: skip
+    }
     results = Results.open(directory)
     results.set_fact("workloads", json.dumps(known))
     results.close()
     page = write(directory)
     text = page.with_suffix(".md").read_text(encoding="utf-8")
     # A row for each workload, groups in the published order, a column for each variant.
-    rows = [line for line in text.split("**Relative QPS.**")[1].splitlines() if line.startswith("| ")][2:12]
-    assert [row.split(" | ")[0].removeprefix("| ") for row in rows[:3]] == ["point queries", "range queries", "writes"]
+    rows = [
+        line for line in text.split("**Relative QPS.**")[1].splitlines() if line.startswith("| ")
+    ][2:12]
+    assert [row.split(" | ")[0].removeprefix("| ") for row in rows[:3]] == [
+        "point queries",
+        "range queries",
+        "writes",
+    ]
     assert all(len(row.split(" | ")) == 5 for row in rows)
     scanned = text.split("**Rows a second.**")[1].split("**")[0]
     # Four clients, each a thousand times a second the 100,000 rows of a table.
@@ -245,9 +424,24 @@ def test_many_workloads_stay_readable(campaign: Campaign, sequence: str) -> None
 def test_the_files_that_others_script_against(campaign: Campaign, tmp_path: Path) -> None:
     directory, out = campaign(), tmp_path / "elsewhere" / "deep"
     assert write(directory, out) == out / "report.html"
-    assert {p.name for p in out.iterdir()} == {"report.html", "report.md", "recommendation.json", "csv", "charts"}
+    assert {p.name for p in out.iterdir()} == {
+        "report.html",
+        "report.md",
+        "recommendation.json",
+        "csv",
+        "charts",
+    }
     tables = {p.stem for p in (out / "csv").iterdir()}
-    assert tables >= {"trials", "levels", "relative", "memory", "timeline", "comparisons", "floor", "faults"}
+    assert tables >= {
+        "trials",
+        "levels",
+        "relative",
+        "memory",
+        "timeline",
+        "comparisons",
+        "floor",
+        "faults",
+    }
     assert {p.name for p in directory.iterdir()} == {"results.sqlite"}
     assert (out / "report.html").stat().st_size < 3 * MIB
 
@@ -257,7 +451,11 @@ def test_text_from_results_stays_text(campaign: Campaign) -> None:
     text = page.read_text(encoding="utf-8")
     assert "<script>alert(1)" not in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
-    cells = [line for line in page.with_suffix(".md").read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    cells = [
+        line
+        for line in page.with_suffix(".md").read_text(encoding="utf-8").splitlines()
+        if line.startswith("|")
+    ]
     assert not any("<script>" in line for line in cells)
     assert any("\\| jane" in line for line in cells)
 
@@ -267,7 +465,9 @@ def test_redacted_everywhere(campaign: Campaign) -> None:
     for path in page.parent.rglob("*"):
         if path.suffix in (".html", ".md", ".csv", ".svg", ".json"):
             text = path.read_text(encoding="utf-8").lower()
-            assert not [word for word in ("dbhost7", "jane", "acme", "/home/") if word in text], path
+            assert not [word for word in ("dbhost7", "jane", "acme", "/home/") if word in text], (
+                path
+            )
     text = page.with_suffix(".md").read_text(encoding="utf-8")
     assert "…/x.so on HOST" in text
     assert "USER" in text
@@ -300,14 +500,19 @@ def test_pairs_are_of_all_with_all(campaign: Campaign) -> None:
 
 def test_where_the_memory_was(campaign: Campaign) -> None:
     directory = campaign(blocks=3)
-    found = ledger.table(load(directory))
+    found = memory_ledger.table(load(directory))
     assert found["owner"].unique(maintain_order=True).to_list() == [
-        "buffer pool and log buffers", "allocator, and unnamed mappings", "live heap, small blocks", "rest",
-    ]  # fmt: skip
+        "buffer pool and log buffers",
+        "allocator, and unnamed mappings",
+        "live heap, small blocks",
+        "rest",
+    ]
     sums = dict(found.group_by("variant").agg(pl.col("resident").sum()).iter_rows())
     assert sums["jemalloc"] == pytest.approx(150 * MIB, rel=0.01)
     text = write(directory).with_suffix(".md").read_text(encoding="utf-8")
-    assert "| sum | 160 | 150 | 170 |" in re.sub(r"(\d+)\.\d", r"\1", text.split("**Where the memory was.**")[1])
+    assert "| sum | 160 | 150 | 170 |" in re.sub(
+        r"(\d+)\.\d", r"\1", text.split("**Where the memory was.**")[1]
+    )
 
 
 def test_pairs_of_a_duet_meet_through_their_baselines(campaign: Campaign) -> None:
@@ -316,11 +521,13 @@ def test_pairs_of_a_duet_meet_through_their_baselines(campaign: Campaign) -> Non
     to_baseline = found.filter(first="glibc", second="jemalloc").row(0, named=True)
     # The partner costs 3 % less.
     assert to_baseline["low"] < 1 / 0.97 < to_baseline["high"]
-    assert found.filter(first="jemalloc", second="tuned").row(0, named=True)["ratio"] == pytest.approx(1, abs=0.02)
+    assert found.filter(first="jemalloc", second="tuned").row(0, named=True)[
+        "ratio"
+    ] == pytest.approx(1, abs=0.02)
 
 
 def test_the_samplers_cost(campaign: Campaign) -> None:
-    row = sampling.cost(load(campaign())).row(0, named=True)
+    row = sampler_cost.cost(load(campaign())).row(0, named=True)
     assert (row["variant"], row["trials"], row["samples"]) == ("glibc", 4, 48)
     assert row["each"] == pytest.approx(0.01 / 12 * 1e6)
     assert 0 < row["share"] < 0.01

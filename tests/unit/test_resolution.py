@@ -8,10 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dballoc.analysis import resolution
-from dballoc.analysis.procedure import declare
-from dballoc.analysis.ratio import ratio
-from dballoc.analysis.resolution import Scatter, blocks_needed, detectable, half_width, need, pool
+from dballoc.analysis.decisions.sequential_test import declare
+from dballoc.analysis.statistics import detectable_difference
+from dballoc.analysis.statistics.detectable_difference import (
+    Scatter,
+    blocks_needed,
+    detectable,
+    half_width,
+    need,
+    pool,
+)
+from dballoc.analysis.statistics.ratio_interval import ratio
 
 scatters = st.floats(1e-5, 0.3)
 blocks = st.integers(2, 200)
@@ -28,7 +35,9 @@ def declared(family: int):
 
 
 @given(st.lists(st.floats(-0.2, 0.2), min_size=2, max_size=40), levels)
-def test_the_half_width_is_that_of_the_printed_interval(logs: list[float], confidence: float) -> None:
+def test_the_half_width_is_that_of_the_printed_interval(
+    logs: list[float], confidence: float
+) -> None:
     found = ratio(logs, confidence)
     assert found.high / found.estimate - 1 == pytest.approx(
         half_width(found.scatter, len(logs), confidence), abs=1e-9, rel=1e-9
@@ -36,7 +45,9 @@ def test_the_half_width_is_that_of_the_printed_interval(logs: list[float], confi
 
 
 @given(scatters, blocks, levels)
-def test_more_blocks_less_scatter_and_lower_levels_resolve_more(scatter: float, n: int, confidence: float) -> None:
+def test_more_blocks_less_scatter_and_lower_levels_resolve_more(
+    scatter: float, n: int, confidence: float
+) -> None:
     for reach in (half_width, detectable):
         here = reach(scatter, n, confidence)
         assert 0 < reach(scatter, n + 1, confidence) < here
@@ -45,7 +56,9 @@ def test_more_blocks_less_scatter_and_lower_levels_resolve_more(scatter: float, 
 
 
 @given(scatters, st.integers(3, 200), st.floats(0.9, 0.9999))
-def test_a_difference_as_large_as_the_half_width_is_not_yet_detectable(scatter: float, n: int, confidence: float) -> None:
+def test_a_difference_as_large_as_the_half_width_is_not_yet_detectable(
+    scatter: float, n: int, confidence: float
+) -> None:
     assert detectable(scatter, n, confidence) > half_width(scatter, n, confidence)
 
 
@@ -55,11 +68,18 @@ def test_one_block_resolves_nothing(n: int) -> None:
 
 
 @given(scatters, st.sampled_from([0.01, 0.02, 0.05]), st.integers(1, 40))
-def test_the_blocks_needed_are_enough_and_one_less_is_not(scatter: float, difference: float, family: int) -> None:
+def test_the_blocks_needed_are_enough_and_one_less_is_not(
+    scatter: float, difference: float, family: int
+) -> None:
     level = declared(family)
     n = blocks_needed(scatter, difference, level)
     if n is None:
-        assert half_width(scatter, resolution.MOST_BLOCKS, level(resolution.MOST_BLOCKS)) > difference
+        assert (
+            half_width(
+                scatter, detectable_difference.MOST_BLOCKS, level(detectable_difference.MOST_BLOCKS)
+            )
+            > difference
+        )
         return
     assert half_width(scatter, n, level(n)) <= difference
     assert n == 2 or half_width(scatter, n - 1, level(n - 1)) > difference
@@ -69,7 +89,7 @@ def test_the_blocks_needed_are_enough_and_one_less_is_not(scatter: float, differ
 def test_less_scatter_and_larger_differences_need_no_more_blocks(
     s: float, t: float, d: float, e: float, confidence: float
 ) -> None:
-    beyond = resolution.MOST_BLOCKS + 1
+    beyond = detectable_difference.MOST_BLOCKS + 1
     few = blocks_needed(min(s, t), max(d, e), at(confidence)) or beyond
     many = blocks_needed(max(s, t), min(d, e), at(confidence)) or beyond
     assert few <= many
@@ -78,7 +98,9 @@ def test_less_scatter_and_larger_differences_need_no_more_blocks(
 @given(st.integers(2, 60), scatters, levels)
 def test_what_n_blocks_resolve_takes_n_blocks(n: int, scatter: float, confidence: float) -> None:
     # A hair more, for the way there and back.
-    assert blocks_needed(scatter, half_width(scatter, n, confidence) * (1 + 1e-9), at(confidence)) == n
+    assert (
+        blocks_needed(scatter, half_width(scatter, n, confidence) * (1 + 1e-9), at(confidence)) == n
+    )
 
 
 def test_no_scatter_needs_two_blocks_and_too_much_is_out_of_reach() -> None:
@@ -87,13 +109,19 @@ def test_no_scatter_needs_two_blocks_and_too_much_is_out_of_reach() -> None:
 
 
 def test_textbook_values() -> None:
-    # Two-sided 5 %, s = 1 %, difference 1 %: half-width t(0.975; 6)·0.01/√7 = 0.925 %, and 1.049 % with six blocks.
-    assert half_width(0.01, 7, 0.95) == pytest.approx(math.expm1(2.44691 * 0.01 / math.sqrt(7)), rel=1e-5)
+    # Two-sided 5 %, s = 1 %, difference 1 %: half-width t(0.975; 6)·0.01/√7 = 0.925 %, and 1.049 %
+    # with six blocks.
+    assert half_width(0.01, 7, 0.95) == pytest.approx(
+        math.expm1(2.44691 * 0.01 / math.sqrt(7)), rel=1e-5
+    )
     assert blocks_needed(0.01, 0.01, at(0.95)) == 7
-    # One sample, two-sided 5 %, power 80 %: a difference of one standard deviation takes ten blocks.
+    # One sample, two-sided 5 %, power 80 %: a difference of one standard deviation takes ten
+    # blocks.
     assert detectable(0.01, 10, 0.95) < math.expm1(0.01) < detectable(0.01, 9, 0.95)
     # The 90 % interval of a standard deviation with ten degrees of freedom.
-    assert Scatter(1.0, 10).range == pytest.approx((math.sqrt(10 / 18.307), math.sqrt(10 / 3.940)), rel=1e-4)
+    assert Scatter(1.0, 10).range == pytest.approx(
+        (math.sqrt(10 / 18.307), math.sqrt(10 / 3.940)), rel=1e-4
+    )
 
 
 @pytest.mark.parametrize("n", [3, 6, 10, 20])
@@ -101,15 +129,21 @@ def test_textbook_values() -> None:
 def test_four_of_five_campaigns_show_what_is_detectable(n: int, confidence: float) -> None:
     """20 000 campaigns: a standard error of 0.28 percentage points."""
     scatter = 0.02
-    logs = np.random.default_rng(n).normal(math.log1p(detectable(scatter, n, confidence)), scatter, (20_000, n))
-    low = logs.mean(axis=1) - stats.t.ppf((1 + confidence) / 2, n - 1) * logs.std(axis=1, ddof=1) / math.sqrt(n)
+    logs = np.random.default_rng(n).normal(
+        math.log1p(detectable(scatter, n, confidence)), scatter, (20_000, n)
+    )
+    low = logs.mean(axis=1) - stats.t.ppf((1 + confidence) / 2, n - 1) * logs.std(
+        axis=1, ddof=1
+    ) / math.sqrt(n)
     assert abs((low > 0).mean() - 0.8) < 4 * math.sqrt(0.8 * 0.2 / 20_000)
 
 
 def test_the_range_holds_the_true_scatter_as_often_as_it_says() -> None:
     logs = np.random.default_rng(1).normal(0, 0.02, (2_000, 8))
-    held = [low <= 0.02 <= high for low, high in (Scatter(s, 7).range for s in logs.std(axis=1, ddof=1))]
-    assert abs(np.mean(held) - resolution.LEVEL) < 4 * math.sqrt(0.09 / 2_000)
+    held = [
+        low <= 0.02 <= high for low, high in (Scatter(s, 7).range for s in logs.std(axis=1, ddof=1))
+    ]
+    assert abs(np.mean(held) - detectable_difference.LEVEL) < 4 * math.sqrt(0.09 / 2_000)
 
 
 @given(st.lists(st.tuples(scatters, st.integers(0, 30)), max_size=5))
@@ -127,7 +161,7 @@ def test_pooled_scatter_lies_between_its_parts(parts: list[tuple[float, int]]) -
 @given(scatters, st.integers(1, 60))
 def test_a_need_has_its_range_around_it(scatter: float, freedom: int) -> None:
     found = need(Scatter(scatter, freedom), 0.02, declared(3))
-    beyond = resolution.MOST_BLOCKS + 1
+    beyond = detectable_difference.MOST_BLOCKS + 1
     low, blocks_, high = (n or beyond for n in (found.low, found.blocks, found.high))
     assert low <= blocks_ <= high
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import dballoc
-from dballoc.host.run_unprivileged import Unanswered, run_unprivileged
-from dballoc.host.user import owner_and_parent, server_user
+from dballoc.host.unprivileged.run_unprivileged import Unanswered, run_unprivileged
+from dballoc.host.unprivileged.server_user import owner_and_parent, server_user
 
 STATUS = ("/bin/cat", "/proc/self/status")
 
@@ -18,7 +18,10 @@ STATUS = ("/bin/cat", "/proc/self/status")
 def status_fields() -> dict[str, str]:
     answer = run_unprivileged(STATUS)
     assert answer.status == 0
-    return {name: value.strip() for name, _, value in (line.partition(":") for line in answer.stdout.splitlines())}
+    return {
+        name: value.strip()
+        for name, _, value in (line.partition(":") for line in answer.stdout.splitlines())
+    }
 
 
 def test_it_runs_without_rights() -> None:
@@ -35,7 +38,10 @@ def test_it_runs_without_rights() -> None:
 def test_it_sees_nothing_of_our_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_SECRET", "42")
     answer = run_unprivileged(["/usr/bin/env"], {"GIVEN": "1"})
-    assert sorted(line.partition("=")[0] for line in answer.stdout.splitlines()) == ["GIVEN", "PATH"]
+    assert sorted(line.partition("=")[0] for line in answer.stdout.splitlines()) == [
+        "GIVEN",
+        "PATH",
+    ]
 
 
 def test_it_has_no_input_and_our_directory_is_not_its_own() -> None:
@@ -60,7 +66,9 @@ def test_a_child_that_leaves_its_session_is_ended_too() -> None:
 
 def test_what_prints_without_end_is_ended() -> None:
     with pytest.raises(Unanswered, match="prints more than"):
-        run_unprivileged([sys.executable, "-I", "-S", "-c", "import os\nwhile True: os.write(1, b'x' * 65536)"])
+        run_unprivileged(
+            [sys.executable, "-I", "-S", "-c", "import os\nwhile True: os.write(1, b'x' * 65536)"]
+        )
 
 
 def test_what_cannot_be_started_is_said() -> None:
@@ -75,10 +83,10 @@ def test_its_end_and_both_streams_come_back() -> None:
 
 # What starts processes in another way than by run_unprivileged or a guardian, and what.
 OTHER_WAYS = {
-    "allocators/find.py": "ldconfig",
-    "fetch/debian.py": "apt-config",
-    "load/hammerdb_run.py": "HammerDB; it runs as the server user itself",
-    "fetch/members.py": "dpkg-deb and zstd, as the parser user",
+    "allocators/find_library.py": "ldconfig",
+    "fetch/clients/debian_apt.py": "apt-config",
+    "load/hammerdb_driver.py": "HammerDB; it runs as the server user itself",
+    "fetch/unpack/archive_members.py": "dpkg-deb and zstd, as the parser user",
 }
 
 
@@ -86,8 +94,16 @@ def test_nothing_of_others_is_run_past_it() -> None:
     root = Path(dballoc.__file__).parent
     rooms = ("allocators", "campaign", "experiment", "fetch", "load", "servers")
     files = [path for room in rooms for path in (root / room).rglob("*.py")]
-    found = {str(path.relative_to(root)) for path in files if re.search(r"^import subprocess$", path.read_text(), re.MULTILINE)}
+    found = {
+        str(path.relative_to(root))
+        for path in files
+        if re.search(r"^import subprocess$", path.read_text(), re.MULTILINE)
+    }
     assert found <= set(OTHER_WAYS)
     loads = {str(path.relative_to(root)) for path in files if "CDLL(" in path.read_text()}
     # In the texts that a throwaway process gets, and prctl.
-    assert loads <= {"allocators/dump.py", "allocators/find.py", "load/hammerdb_run.py"}
+    assert loads <= {
+        "allocators/reported_tunables.py",
+        "allocators/find_library.py",
+        "load/hammerdb_driver.py",
+    }

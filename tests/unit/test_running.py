@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.allocators import running
-from dballoc.host import loader
+from dballoc.host.elf import loader
+from dballoc.process_memory import malloc_bindings
 
 pytestmark = pytest.mark.unprivileged
 
@@ -27,37 +27,41 @@ void free(void *p) { (void)p; }
 
 @pytest.mark.parametrize("binding", ["now", "lazy"])
 def test_leads_to_libc(running_program: Callable[..., int], binding: str) -> None:
-    found = running.bindings(running_program("uses", USES_MALLOC, f"-Wl,-z,{binding}"))
+    found = malloc_bindings.bindings(running_program("uses", USES_MALLOC, f"-Wl,-z,{binding}"))
     assert {Path(found[name]).name for name in ("malloc", "free")} == {"libc.so.6"}
     assert "calloc" not in found
 
 
-def test_leads_to_a_preloaded_library(running_program: Callable[..., int], c_library: Callable[[str, str], Path]) -> None:
+def test_leads_to_a_preloaded_library(
+    running_program: Callable[..., int], c_library: Callable[[str, str], Path]
+) -> None:
     library = c_library("own", OWN_MALLOC)
-    found = running.bindings(running_program("uses", USES_MALLOC, preload=str(library)))
+    found = malloc_bindings.bindings(running_program("uses", USES_MALLOC, preload=str(library)))
     assert Path(found["malloc"]) == library
 
 
 def test_a_program_with_its_own_malloc_says_so(running_program: Callable[..., int]) -> None:
-    found = running.bindings(running_program("owns", USES_MALLOC + OWN_MALLOC, "-rdynamic", "-fPIC"))
+    found = malloc_bindings.bindings(
+        running_program("owns", USES_MALLOC + OWN_MALLOC, "-rdynamic", "-fPIC")
+    )
     # Called directly, or through a slot that leads to itself; never to libc.
     assert Path(found.get("malloc", "owns")).name == "owns"
 
 
 def test_a_static_program_is_refused(running_program: Callable[..., int]) -> None:
-    with pytest.raises(running.Unreadable, match="static"):
-        running.bindings(running_program("static", USES_MALLOC, "-static"))
+    with pytest.raises(malloc_bindings.Unreadable, match="static"):
+        malloc_bindings.bindings(running_program("static", USES_MALLOC, "-static"))
 
 
 def test_no_such_process() -> None:
-    with pytest.raises(running.Unreadable, match="No such"):
-        running.bindings(2**22 + 1)
+    with pytest.raises(malloc_bindings.Unreadable, match="No such"):
+        malloc_bindings.bindings(2**22 + 1)
 
 
 def test_what_the_loader_was_given_is_the_program(running_program: Callable[..., int]) -> None:
     pid = running_program("uses", USES_MALLOC, through_loader=True)
     assert Path(os.readlink(f"/proc/{pid}/exe")).name.startswith("ld-linux")
-    assert Path(running.bindings(pid)["malloc"]).name == "libc.so.6"
+    assert Path(malloc_bindings.bindings(pid)["malloc"]).name == "libc.so.6"
     assert Path(loader.program(pid)).name == "uses"
 
 
@@ -65,14 +69,27 @@ def test_what_the_loader_was_given_is_the_program(running_program: Callable[...,
     ("words", "at"),
     [
         (["ld.so", "/sbin/mariadbd", "--no-defaults"], 1),
-        (["ld.so", "--library-path", "/a:/b", "--inhibit-cache", "--preload", "/x.so", "/sbin/mysqld"], 6),
+        (
+            [
+                "ld.so",
+                "--library-path",
+                "/a:/b",
+                "--inhibit-cache",
+                "--preload",
+                "/x.so",
+                "/sbin/mysqld",
+            ],
+            6,
+        ),
         (["ld.so", "--argv0", "mysqld", "/sbin/mysqld", "--preload", "x"], 3),
         (["ld.so", "--help"], None),
         (["ld.so", "--preload"], None),
         (["ld.so"], None),
     ],
 )
-def test_the_program_stands_behind_the_loaders_own_options(words: list[str], at: int | None) -> None:
+def test_the_program_stands_behind_the_loaders_own_options(
+    words: list[str], at: int | None
+) -> None:
     assert loader.program_at(words) == at
 
 

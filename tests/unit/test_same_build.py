@@ -1,4 +1,6 @@
-"""A running server's build is taken only if it is root's, or ours, and the very same; its libraries alike."""
+"""A running server's build is taken only if it is root's, or ours, and the very same; its libraries
+alike.
+"""
 
 import os
 import shutil
@@ -9,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.allocators import find, library_version
-from dballoc.campaign import like
+from dballoc.allocators import find_library, library_version
+from dballoc.campaign.preparation import like_running_server
 from dballoc.errors import UsageError
-from dballoc.host import elf_parser
-from dballoc.servers import connection, process, same_build
-from dballoc.servers.process import Process
+from dballoc.host.elf import elf_parser
+from dballoc.servers.running import connection, running_server, same_build
+from dballoc.servers.running.running_server import Process
 
 pytestmark = pytest.mark.unprivileged
 
@@ -28,27 +30,37 @@ def running(tmp_path: Path) -> Iterator[Callable[[], Process]]:
     started = subprocess.Popen([program, "1000"])
     while os.readlink(f"/proc/{started.pid}/exe") != str(program):  # until it has executed it
         pass
-    yield lambda: process.look(started.pid)
+    yield lambda: running_server.look(started.pid)
     started.kill()
     started.wait()
 
 
-def test_a_build_of_somebody_elses_is_not_run(running: Callable[[], Process], tmp_path: Path) -> None:
+def test_a_build_of_somebody_elses_is_not_run(
+    running: Callable[[], Process], tmp_path: Path
+) -> None:
     server = running()
     tmp_path.chmod(0o777)
-    with pytest.raises(UsageError, match=rf"{tmp_path} may be changed by others than root, so .* is not run"):
+    with pytest.raises(
+        UsageError, match=rf"{tmp_path} may be changed by others than root, so .* is not run"
+    ):
         same_build.find_same_build(server)
     tmp_path.chmod(0o755)
     if os.geteuid() == 0:
         os.chown(tmp_path / "mariadbd", STRANGER, STRANGER)
-        with pytest.raises(UsageError, match=r"mariadbd may be changed by others than root, so .* is not run"):
+        with pytest.raises(
+            UsageError, match=r"mariadbd may be changed by others than root, so .* is not run"
+        ):
             same_build.find_same_build(server)
 
 
-def test_another_build_at_that_place_is_not_run(running: Callable[[], Process], tmp_path: Path) -> None:
+def test_another_build_at_that_place_is_not_run(
+    running: Callable[[], Process], tmp_path: Path
+) -> None:
     server = running()
     (tmp_path / "mariadbd").unlink()
-    with pytest.raises(UsageError, match="is not there any more; give the build to run with --basedir"):
+    with pytest.raises(
+        UsageError, match="is not there any more; give the build to run with --basedir"
+    ):
         same_build.find_same_build(server)
     shutil.copy("/bin/cat", tmp_path / "mariadbd")
     with pytest.raises(UsageError, match="is another build than the one that runs"):
@@ -65,24 +77,32 @@ def test_one_of_a_container_is_not_run(running: Callable[[], Process]) -> None:
         same_build.find_same_build(replace(running(), elsewhere=True))
 
 
-def test_a_library_of_somebody_elses_is_not_preloaded(running: Callable[[], Process], tmp_path: Path) -> None:
+def test_a_library_of_somebody_elses_is_not_preloaded(
+    running: Callable[[], Process], tmp_path: Path
+) -> None:
     pid = running().pid
     library = tmp_path / "libmine.so"
     library.write_bytes(b"x")
-    like._check_library(pid, str(library))
+    like_running_server._check_library(pid, str(library))
     library.chmod(0o666)
-    with pytest.raises(UsageError, match=r"libmine\.so may be changed by others than root, so .* is not loaded"):
-        like._check_library(pid, str(library))
+    with pytest.raises(
+        UsageError, match=r"libmine\.so may be changed by others than root, so .* is not loaded"
+    ):
+        like_running_server._check_library(pid, str(library))
     with pytest.raises(UsageError, match="No such file"):
-        like._check_library(pid, str(tmp_path / "libnone.so"))
+        like_running_server._check_library(pid, str(tmp_path / "libnone.so"))
 
 
 def test_a_unit_is_known_by_its_cgroup() -> None:
     assert connection.is_unit("0::/system.slice/mariadb.service\n")
     assert connection.is_unit("4:memory:/x\n1:name=systemd:/system.slice/mysqld.service/payload\n")
     assert connection.is_unit("0::/system.slice/system-mariadb.slice/mariadb@one.service\n")
-    assert not connection.is_unit("0::/user.slice/user-1000.slice/user@1000.service/mariadb.service\n")
-    assert not connection.is_unit("0::/system.slice/docker-4711.scope/system.slice/mariadb.service\n")
+    assert not connection.is_unit(
+        "0::/user.slice/user-1000.slice/user@1000.service/mariadb.service\n"
+    )
+    assert not connection.is_unit(
+        "0::/system.slice/docker-4711.scope/system.slice/mariadb.service\n"
+    )
     assert not connection.is_unit("0::/system.slice/evil.service\n")
     assert not connection.is_unit("0::/x/system.slice/mariadb.service\n")
 
@@ -90,15 +110,19 @@ def test_a_unit_is_known_by_its_cgroup() -> None:
 @pytest.mark.parametrize("name", ["jemalloc", "tcmalloc", "mimalloc", "tbbmalloc"])
 def test_a_version_is_read_from_bytes(name: str) -> None:
     try:
-        here = find.find(name)
+        here = find_library.find(name)
     except UsageError as error:
         pytest.skip(str(error))
     assert here.version[0].isdigit(), here
     assert here.version != library_version.UNKNOWN
 
 
-def test_a_number_is_read_from_code_that_returns_it_alone(c_library: Callable[[str, str], Path]) -> None:
-    library = c_library("n", "int mi_version(void) { return 20309; } int more(int n) { return n + 1; }")
+def test_a_number_is_read_from_code_that_returns_it_alone(
+    c_library: Callable[[str, str], Path],
+) -> None:
+    library = c_library(
+        "n", "int mi_version(void) { return 20309; } int more(int n) { return n + 1; }"
+    )
     with library.open("rb") as file:
         assert elf_parser.read_returned_number(file.fileno(), "mi_version") == 20309
         assert elf_parser.read_returned_number(file.fileno(), "more") is None

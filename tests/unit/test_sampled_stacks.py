@@ -2,17 +2,30 @@
 
 import pytest
 
+from dballoc.profile.heap.live_heap import is_counted
 from dballoc.profile.model import Frame
-from dballoc.profile.uncounted import is_counted
 
 
 @pytest.mark.parametrize(
     ("functions", "expected"),
     [
         (["do_command", "THD::init(bool)", "my_malloc"], True),
-        (["buf_pool_init()", "ut_allocator<unsigned char, true>::allocate(unsigned long, unsigned char const*)"], True),
+        (
+            [
+                "buf_pool_init()",
+                "ut_allocator<unsigned char, true>::allocate(unsigned long, unsigned char const*)",
+            ],
+            True,
+        ),
         (["ssl_start", "SSL_CTX_new", "CRYPTO_malloc"], False),
-        (["main", "std::string::_M_create(unsigned long&, unsigned long)", "operator new(unsigned long)"], False),
+        (
+            [
+                "main",
+                "std::string::_M_create(unsigned long&, unsigned long)",
+                "operator new(unsigned long)",
+            ],
+            False,
+        ),
         ([], False),
     ],
 )

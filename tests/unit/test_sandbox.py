@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.host import sandbox
-from dballoc.host.sandbox import Sandbox, SandboxError
-from dballoc.profile import perf
+from dballoc.host.unprivileged import sandbox
+from dballoc.host.unprivileged.sandbox import Sandbox, SandboxError
+from dballoc.profile.contention import perf_record
 
 pytestmark = pytest.mark.unprivileged
 
@@ -19,7 +19,9 @@ pytestmark = pytest.mark.unprivileged
 def child(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
     """A sandbox that runs tests/unit/sandboxed.py."""
     here = os.fspath(Path(__file__).parent)
-    monkeypatch.setattr(sandbox, "_START", f"import sys; sys.path.insert(0, {here!r})\n{sandbox._START}")
+    monkeypatch.setattr(
+        sandbox, "_START", f"import sys; sys.path.insert(0, {here!r})\n{sandbox._START}"
+    )
     made = Sandbox("sandboxed")
     yield made
     made.close()
@@ -48,9 +50,17 @@ def test_without_root_it_starts_nothing(child: Sandbox) -> None:
 
 @pytest.mark.parametrize(
     ("function", "words"),
-    [("crash", "ended"), ("shout", "too large"), ("take_memory", "memory"), ("fail", "^first line$"), ("nothing", "nothing")],
+    [
+        ("crash", "ended"),
+        ("shout", "too large"),
+        ("take_memory", "memory"),
+        ("fail", "^first line$"),
+        ("nothing", "nothing"),
+    ],
 )
-def test_its_end_is_one_line_and_the_next_call_is_answered(child: Sandbox, function: str, words: str) -> None:
+def test_its_end_is_one_line_and_the_next_call_is_answered(
+    child: Sandbox, function: str, words: str
+) -> None:
     with pytest.raises(SandboxError, match=words):
         child.call(function, [])
     assert child.call("tell_who", [])
@@ -84,7 +94,7 @@ def test_perf_reads_a_recording_without_rights(monkeypatch: pytest.MonkeyPatch) 
         (place / "scratch").mkdir()
         file = place / "scratch/switches.data"
         file.write_bytes(b"")
-        with perf.script(file) as lines:
+        with perf_record.script(file) as lines:
             words, who = (line.split() for line in lines)
     assert int(who[0]) not in (0, os.geteuid())
     fields = words[words.index("--fields") + 1].split(",")

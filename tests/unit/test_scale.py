@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dballoc import catalogue
 from dballoc.errors import UsageError
-from dballoc.experiment import file, scale
+from dballoc.experiment import experiment_file, scale
 from dballoc.experiment.model import Experiment
 
 TWO = {0, 1}
@@ -31,11 +31,19 @@ def test_rows_memory_times_and_levels_shrink_together(experiment: Make) -> None:
     assert (small.time.warmup, small.time.level, small.time.idle) == (6.0, 12.0, 0.0)
     was = small.scaled
     assert was is not None
-    assert (was.factor, was.rows, was.threads, was.level, was.memory) == (0.01, 50_000_000, [8, 64, 256], 1200.0, 80 * 2**30)
+    assert (was.factor, was.rows, was.threads, was.level, was.memory) == (
+        0.01,
+        50_000_000,
+        [8, 64, 256],
+        1200.0,
+        80 * 2**30,
+    )
 
 
 def test_what_cannot_be_measured_or_started_is_not_made(experiment: Make) -> None:
-    tiny = scale.scaled(experiment(**BIG | {"limits": {"memory": "2G"}, "budget": "1h"}), 1e-6, TWO, "x")
+    tiny = scale.scaled(
+        experiment(**BIG | {"limits": {"memory": "2G"}, "budget": "1h"}), 1e-6, TWO, "x"
+    )
     assert tiny.data.rows == scale.FEWEST_ROWS
     assert tiny.server.options["innodb-buffer-pool-size"] == "16M"
     assert (tiny.time.warmup, tiny.time.level, tiny.time.idle, tiny.budget) == (1.0, 3.0, 0.0, 60.0)
@@ -56,9 +64,17 @@ def test_rocksdbs_files_follow_its_cache(experiment: Make) -> None:
         server = {"engine": "rocksdb", "options": options}
         return scale.scaled(experiment(server=server), share, TWO, "x").server.options[scale.FILES]
 
-    assert files({}, 0.5) == "write_buffer_size=32M;target_file_size_base=32M;max_bytes_for_level_base=128M"
-    assert files({}, 1e-6) == "write_buffer_size=1M;target_file_size_base=1M;max_bytes_for_level_base=1M"
-    own = {"rocksdb_default_cf_options": "compression=kLZ4Compression; target_file_size_base=32m;x={write_buffer_size=9}"}
+    assert (
+        files({}, 0.5)
+        == "write_buffer_size=32M;target_file_size_base=32M;max_bytes_for_level_base=128M"
+    )
+    assert (
+        files({}, 1e-6)
+        == "write_buffer_size=1M;target_file_size_base=1M;max_bytes_for_level_base=1M"
+    )
+    own = {
+        "rocksdb_default_cf_options": "compression=kLZ4Compression; target_file_size_base=32m;x={write_buffer_size=9}"
+    }
     assert files(own, 0.5) == (
         "compression=kLZ4Compression; target_file_size_base=16M;x={write_buffer_size=9};write_buffer_size=32M;"
         "max_bytes_for_level_base=128M"
@@ -69,8 +85,13 @@ def test_rocksdbs_files_follow_its_cache(experiment: Make) -> None:
 
 def test_what_myrocks_sorts_in_follows_its_cache(experiment: Make) -> None:
     options = {"rocksdb_block_cache_size": "10G", "rocksdb-merge-buf-size": "128M"}
-    small = scale.scaled(experiment(server={"engine": "rocksdb", "options": options}), 0.25, TWO, "x").server.options
-    assert (small["rocksdb-merge-buf-size"], small["rocksdb_merge_combine_read_size"]) == ("32M", "256M")
+    small = scale.scaled(
+        experiment(server={"engine": "rocksdb", "options": options}), 0.25, TWO, "x"
+    ).server.options
+    assert (small["rocksdb-merge-buf-size"], small["rocksdb_merge_combine_read_size"]) == (
+        "32M",
+        "256M",
+    )
 
 
 def test_a_variants_own_files_shrink_too(experiment: Make) -> None:
@@ -85,25 +106,39 @@ def test_a_variants_own_files_shrink_too(experiment: Make) -> None:
 def test_innodb_beside_rocksdb_is_not_told_of_its_files(experiment: Make) -> None:
     rocks = {"engine": "rocksdb", "options": {"rocksdb_block_cache_size": "10G"}}
     small = scale.scaled(
-        experiment(baseline="innodb", variant=[{"name": "innodb"}, {"name": "rocksdb", "server": rocks}]), 0.5, TWO, "x"
+        experiment(
+            baseline="innodb", variant=[{"name": "innodb"}, {"name": "rocksdb", "server": rocks}]
+        ),
+        0.5,
+        TWO,
+        "x",
     )
     assert not [name for name in small.server.options if name.startswith("rocksdb")]
     assert small.find("rocksdb").server.options[scale.FILES].startswith("write_buffer_size=32M")
 
 
 @given(share=st.floats(1e-4, 1), threads=st.lists(st.integers(1, 4096), min_size=1, unique=True))
-def test_levels_keep_their_order_and_never_grow(experiment: Make, share: float, threads: list[int]) -> None:
+def test_levels_keep_their_order_and_never_grow(
+    experiment: Make, share: float, threads: list[int]
+) -> None:
     small = scale.scaled(experiment(threads=threads), share, TWO, "x")
     assert small.threads == sorted({scale.level(n, share) for n in threads})
     assert len(small.threads) <= len(threads)
     assert max(small.threads) <= max(threads)
-    assert file.build(file.parse(file.dump(small), "x"), "x") == small
+    assert (
+        experiment_file.build(experiment_file.parse(experiment_file.dump(small), "x"), "x") == small
+    )
 
 
 def test_the_whole_share_changes_no_figure(experiment: Make) -> None:
     one = experiment(**BIG)
     whole = scale.scaled(one, 1.0, TWO, "x")
-    assert (whole.data, whole.threads, whole.time, whole.server) == (one.data, one.threads, one.time, one.server)
+    assert (whole.data, whole.threads, whole.time, whole.server) == (
+        one.data,
+        one.threads,
+        one.time,
+        one.server,
+    )
 
 
 @pytest.mark.parametrize(
@@ -118,7 +153,9 @@ def test_the_whole_share_changes_no_figure(experiment: Make) -> None:
         ({"count": 2}, {0, 1, 2}, {"count": 2}),
     ],
 )
-def test_cpus_become_those_that_are_here(experiment: Make, asked: dict, have: set[int], got: dict) -> None:
+def test_cpus_become_those_that_are_here(
+    experiment: Make, asked: dict, have: set[int], got: dict
+) -> None:
     small = scale.scaled(experiment(cpu=asked), 0.5, have, "x")
     assert small.cpu.model_dump(exclude_none=True) == got
 
@@ -151,9 +188,11 @@ def test_twice_and_own_data_are_refused(experiment: Make) -> None:
         scale.scaled(experiment(data={"directory": "/backup"}), 0.5, TWO, "x")
 
 
-@pytest.mark.parametrize("name", [n for n, text in catalogue.experiments().items() if "\nsmall = " in text])
+@pytest.mark.parametrize(
+    "name", [n for n, text in catalogue.experiments().items() if "\nsmall = " in text]
+)
 def test_every_shipped_experiment_is_small_enough_for_a_laptop(name: str) -> None:
-    one = file.build(file.parse(catalogue.experiments()[name], name), name)
+    one = experiment_file.build(experiment_file.parse(catalogue.experiments()[name], name), name)
     small = scale.scaled(one, one.small or math.nan, TWO, name)
     assert small.data.tables * small.data.rows <= 4_000_000
     caches = [scale._size(v) or 0 for k, v in small.server.options.items() if k in scale.CACHES]

@@ -1,4 +1,6 @@
-"""The order of trials. A small language reads it: ``"A1 jemalloc A2 tuned"`` is one block, the baseline by its role."""
+"""The order of trials. A small language reads it: ``"A1 jemalloc A2 tuned"`` is one block, the
+baseline by its role.
+"""
 
 from collections import Counter
 
@@ -15,7 +17,8 @@ from dballoc.experiment.schedule import Slot
 def words(slots: list[Slot]) -> str:
     """A block in the small language; a level is written behind its variant, ``tuned@4``."""
     return " ".join(
-        (slot.role if slot.role != "V" else slot.variant) + (f"@{slot.level}" if slot.level is not None else "")
+        (slot.role if slot.role != "V" else slot.variant)
+        + (f"@{slot.level}" if slot.level is not None else "")
         for slot in slots
     )
 
@@ -37,7 +40,9 @@ def test_every_variant_once_and_the_baseline_twice(experiment) -> None:
 
 def test_fresh_levels_give_every_cell_a_start(experiment) -> None:
     slots = schedule.block(experiment(levels="fresh"), 1)
-    assert members(slots) == Counter("A1@1 A2@1 jemalloc@1 tuned@1 A1@4 A2@4 jemalloc@4 tuned@4".split())
+    assert members(slots) == Counter(
+        "A1@1 A2@1 jemalloc@1 tuned@1 A1@4 A2@4 jemalloc@4 tuned@4".split()
+    )
 
 
 def test_a_fresh_sequence_gives_every_workload_a_start(experiment) -> None:
@@ -46,13 +51,16 @@ def test_a_fresh_sequence_gives_every_workload_a_start(experiment) -> None:
     cells = {(s.role, s.variant, s.workload, s.level) for s in slots}
     roles = [("A1", "glibc"), ("A2", "glibc"), ("V", "jemalloc"), ("V", "tuned")]
     # The tables are loaded at the highest level only.
-    assert cells == {(*r, *w) for r in roles for w in (("load", 4), ("oltp_insert", 1), ("oltp_insert", 4))}
+    assert cells == {
+        (*r, *w) for r in roles for w in (("load", 4), ("oltp_insert", 1), ("oltp_insert", 4))
+    }
     assert len(slots) == len(cells)
     assert len({s.label for s in slots}) == len(slots)
 
 
 def test_the_order_is_the_seeds_forever(experiment) -> None:
-    # Written out: a release that shuffles otherwise would resume an older campaign in another order.
+    # Written out: a release that shuffles otherwise would resume an older campaign in another
+    # order.
     assert orders(experiment(), 3) == [
         "A1 tuned jemalloc A2",
         "A1 tuned A2 jemalloc",
@@ -60,18 +68,28 @@ def test_the_order_is_the_seeds_forever(experiment) -> None:
     ]
 
 
-@given(seed=st.integers(), number=st.integers(min_value=1, max_value=10**6), attempt=st.integers(min_value=0, max_value=5))
+@given(
+    seed=st.integers(),
+    number=st.integers(min_value=1, max_value=10**6),
+    attempt=st.integers(min_value=0, max_value=5),
+)
 def test_a_resume_finds_the_same_order(experiment, seed: int, number: int, attempt: int) -> None:
-    assert schedule.block(experiment(seed=seed), number, attempt) == schedule.block(experiment(seed=seed), number, attempt)
+    assert schedule.block(experiment(seed=seed), number, attempt) == schedule.block(
+        experiment(seed=seed), number, attempt
+    )
 
 
 @given(
-    names=st.lists(st.from_regex(r"[a-z][a-z0-9]{0,8}", fullmatch=True), min_size=1, max_size=8, unique=True),
+    names=st.lists(
+        st.from_regex(r"[a-z][a-z0-9]{0,8}", fullmatch=True), min_size=1, max_size=8, unique=True
+    ),
     threads=st.lists(st.integers(min_value=1, max_value=999), min_size=1, max_size=4, unique=True),
     fresh=st.booleans(),
     seed=st.integers(),
 )
-def test_any_block_holds_every_cell_once(experiment, names: list[str], threads: list[int], fresh: bool, seed: int) -> None:
+def test_any_block_holds_every_cell_once(
+    experiment, names: list[str], threads: list[int], fresh: bool, seed: int
+) -> None:
     model = experiment(
         variant=[{"name": n} for n in names],
         baseline=names[0],
@@ -93,13 +111,18 @@ def test_any_block_holds_every_cell_once(experiment, names: list[str], threads: 
 def test_blocks_repeats_and_seeds_are_drawn_afresh(experiment) -> None:
     many = [{"name": "glibc"}] + [{"name": f"v{i}"} for i in range(10)]
     model, other = experiment(variant=many), experiment(variant=many, seed=2)
-    drawn = [*orders(model, 20), *(words(schedule.block(model, n, 1)) for n in range(1, 21)), *orders(other, 20)]
+    drawn = [
+        *orders(model, 20),
+        *(words(schedule.block(model, n, 1)) for n in range(1, 21)),
+        *orders(other, 20),
+    ]
     assert len(set(drawn)) == len(drawn)
 
 
 @pytest.mark.parametrize("who", ["A1", "A2", "jemalloc", "tuned"])
 def test_nobody_has_a_favourite_position(experiment, who: str) -> None:
-    # Under drift, a variant that always came first would look faster than it is. The seed is fixed: this cannot flake.
+    # Under drift, a variant that always came first would look faster than it is. The seed is fixed:
+    # this cannot flake.
     seen = Counter(order.split().index(who) for order in orders(experiment(), 800))
     assert stats.chisquare([seen[i] for i in range(4)]).pvalue > 0.001
 
@@ -107,10 +130,27 @@ def test_nobody_has_a_favourite_position(experiment, who: str) -> None:
 @pytest.mark.parametrize(
     ("slot", "label"),
     [
-        (Slot(1, 0, 2, "jemalloc", "V"), "b001-p002-jemalloc"),
-        (Slot(12, 2, 3, "glibc", "A2"), "b012-again2-p003-glibc-A2"),
-        (Slot(1, 0, 1, "glibc", "A1", 64), "b001-p001-glibc-A1-64"),
-        (Slot(1, 0, 1, "glibc", "V", 64, "scan_range=100"), "b001-p001-glibc-scan_range=100-64"),
+        (Slot(block=1, attempt=0, position=2, variant="jemalloc", role="V"), "b001-p002-jemalloc"),
+        (
+            Slot(block=12, attempt=2, position=3, variant="glibc", role="A2"),
+            "b012-again2-p003-glibc-A2",
+        ),
+        (
+            Slot(block=1, attempt=0, position=1, variant="glibc", role="A1", level=64),
+            "b001-p001-glibc-A1-64",
+        ),
+        (
+            Slot(
+                block=1,
+                attempt=0,
+                position=1,
+                variant="glibc",
+                role="V",
+                level=64,
+                workload="scan_range=100",
+            ),
+            "b001-p001-glibc-scan_range=100-64",
+        ),
     ],
 )
 def test_labels(slot: Slot, label: str) -> None:

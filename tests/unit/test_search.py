@@ -1,4 +1,6 @@
-"""The search for the largest size that survives: it finds it, in few trials, whatever the machine does on the way."""
+"""The search for the largest size that survives: it finds it, in few trials, whatever the machine
+does on the way.
+"""
 
 import math
 import random
@@ -7,13 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.experiment.search import MOST_FAULTS, Range, State, Trial, at_most, state
+from dballoc.experiment.cache_size_search import MOST_FAULTS, Range, State, Trial, at_most, state
 
 MIB = 2**20
 
 
 def play(of: Range, server, most: int = 500) -> tuple[list[Trial], State]:
-    """Try what the search asks for until it is over. ``server(size)`` gives an outcome and a peak."""
+    """Try what the search asks for until it is over. ``server(size)`` gives an outcome and
+    a peak.
+    """
     trials: list[Trial] = []
     while (now := state(of, trials)).next is not None:
         assert len(trials) < most, "it does not end"
@@ -32,20 +36,29 @@ def steady(limit: float, beside: int, slope: float = 1.0):
 
 
 ranges = st.builds(
-    lambda memory, steps, start, repeats: Range(memory * MIB, max(1, memory // steps) * MIB, int(start * memory) * MIB, repeats),
-    st.integers(64, 1 << 16), st.integers(1, 200), st.floats(0, 1.2), st.integers(1, 5),
-)  # fmt: skip
+    lambda memory, steps, start, repeats: Range(
+        memory * MIB, max(1, memory // steps) * MIB, int(start * memory) * MIB, repeats
+    ),
+    st.integers(64, 1 << 16),
+    st.integers(1, 200),
+    st.floats(0, 1.2),
+    st.integers(1, 5),
+)
 
 
 @given(ranges, st.integers(0, 1 << 14), st.floats(0.3, 3.0))
-def test_a_server_that_always_does_the_same_is_found_out_exactly(of: Range, beside: int, slope: float) -> None:
+def test_a_server_that_always_does_the_same_is_found_out_exactly(
+    of: Range, beside: int, slope: float
+) -> None:
     server = steady(of.memory, beside * MIB, slope)
     trials, now = play(of, server)
     sizes = [n * of.tolerance for n in range(1, of.steps + 1)]
     surviving = [s for s in sizes if server(s)[0] == "survived"]
     assert now.low == max(surviving, default=0)
     assert now.high == min((s for s in sizes if s not in surviving), default=None)
-    assert now.why == ("none" if not surviving else "all" if len(surviving) == len(sizes) else "found")
+    assert now.why == (
+        "none" if not surviving else "all" if len(surviving) == len(sizes) else "found"
+    )
     assert len(trials) <= 3 * math.ceil(math.log2(of.steps + 1)) + of.repeats
     # The repeats are spent on the answer alone.
     again = [t.size for t in trials if sum(1 for u in trials if u.size == t.size) > 1]
@@ -67,7 +80,9 @@ def test_what_is_left_never_takes_longer_than_it_says(of: Range, beside: int, se
 
 @given(ranges, st.floats(0, 1), st.floats(0, 0.3), st.integers(0, 2**32))
 def test_luck_near_the_edge(of: Range, edge: float, width: float, seed: int) -> None:
-    """Near the edge a size now survives and now does not: the answer survived every trial that it had, and enough of them."""
+    """Near the edge a size now survives and now does not: the answer survived every trial that it
+    had, and enough of them.
+    """
     draw = random.Random(seed)
 
     def server(size: int):
@@ -86,7 +101,9 @@ def test_luck_near_the_edge(of: Range, edge: float, width: float, seed: int) -> 
 
 
 @given(ranges, st.integers(0, 1 << 14), st.integers(0, MOST_FAULTS), st.integers(0, 2**32))
-def test_faults_of_another_kind_are_tried_again_and_not_for_ever(of: Range, beside: int, faults: int, seed: int) -> None:
+def test_faults_of_another_kind_are_tried_again_and_not_for_ever(
+    of: Range, beside: int, faults: int, seed: int
+) -> None:
     draw, left = random.Random(seed), [faults]
     server = steady(of.memory, beside * MIB)
 
@@ -112,7 +129,8 @@ def test_a_resume_goes_on_where_it_stopped(of: Range, beside: int, cut: int) -> 
 
 
 def test_a_guess_from_the_first_peak_saves_trials() -> None:
-    # 200 MiB beside the cache in 1 GiB, to 16 MiB: the middle alone would take six sizes and a repeat.
+    # 200 MiB beside the cache in 1 GiB, to 16 MiB: the middle alone would take six sizes and a
+    # repeat.
     of = Range(1024 * MIB, 16 * MIB, 512 * MIB, 2)
     trials, now = play(of, steady(of.memory, 200 * MIB))
     assert [t.size // MIB for t in trials] == [512, 816, 832, 816]
@@ -123,7 +141,9 @@ def test_fewer_trials_than_the_middle_alone() -> None:
     draw, taken = random.Random(1), []
     for _ in range(300):
         of = Range(1024 * MIB, 20 * MIB, 512 * MIB, 2)
-        server = steady(of.memory, int(draw.uniform(20, 400)) * MIB, draw.choice([1, 1.05, 1.3, 1.8]))
+        server = steady(
+            of.memory, int(draw.uniform(20, 400)) * MIB, draw.choice([1, 1.05, 1.3, 1.8])
+        )
         taken.append(len(play(of, server)[0]))
     middle = math.ceil(math.log2(of.steps + 1)) + of.repeats - 1
     assert sum(taken) / len(taken) < 0.85 * middle
@@ -138,7 +158,12 @@ def test_the_start_is_brought_into_the_range(start: int, first: int) -> None:
 
 def test_a_size_that_is_killed_in_its_repeat_is_too_large() -> None:
     of = Range(100, 10, 50, 2)
-    trials = [Trial(50, "survived", 60), Trial(90, "survived", 100), Trial(100, "killed", 100), Trial(90, "killed", 100)]
+    trials = [
+        Trial(50, "survived", 60),
+        Trial(90, "survived", 100),
+        Trial(100, "killed", 100),
+        Trial(90, "killed", 100),
+    ]
     now = state(of, trials)
     assert (now.low, now.high) == (50, 90)
     assert now.next is not None

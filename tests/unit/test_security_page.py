@@ -21,4 +21,8 @@ def test_every_test_that_it_names_is_there() -> None:
 def test_every_file_that_it_names_is_there() -> None:
     paths = set(re.findall(r"`((?:tests|tools)/[\w/.-]+|host/\w+\.py)`", PAGE))
     assert len(paths) > 10
-    assert not [path for path in paths if not (ROOT / path).exists() and not (ROOT / "src/dballoc" / path).exists()]
+    assert not [
+        path
+        for path in paths
+        if not (ROOT / path).exists() and not (ROOT / "src/dballoc" / path).exists()
+    ]

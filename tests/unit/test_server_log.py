@@ -4,12 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.servers.server import ending, first_error, last_word
+from dballoc.servers.private.private_server import ending, first_error, last_word
 
 STARTED = "2026-11-21 22:11:47 0 [Warning] Could not increase number of max_open_files to more than 13016\n"
 REFUSED = "/usr/sbin/mariadbd: Can't change dir to '/d/' (Errcode: 13 \"Permission denied\")\n"
 ABORTING = "2026-11-21 22:11:47 0 [ERROR] Aborting\n"
-JEMALLOC = "___ Begin jemalloc statistics ___\n" + 1000 * "  opt.prof_leak_error: false\n" + "--- End jemalloc statistics ---\n"
+JEMALLOC = (
+    "___ Begin jemalloc statistics ___\n"
+    + 1000 * "  opt.prof_leak_error: false\n"
+    + "--- End jemalloc statistics ---\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -17,9 +21,15 @@ JEMALLOC = "___ Begin jemalloc statistics ___\n" + 1000 * "  opt.prof_leak_error
     [
         (STARTED + REFUSED + ABORTING + JEMALLOC, REFUSED),
         (STARTED + JEMALLOC, STARTED),
-        (STARTED + "[ERROR] unknown variable 'x=1'\n" + ABORTING, "[ERROR] unknown variable 'x=1'\n"),
+        (
+            STARTED + "[ERROR] unknown variable 'x=1'\n" + ABORTING,
+            "[ERROR] unknown variable 'x=1'\n",
+        ),
         ("FATAL: no room\nbye\n", "FATAL: no room\n"),
-        ("mariadbd got signal 11 ;\nThis could be an error\n" + JEMALLOC, "mariadbd got signal 11 ;\n"),
+        (
+            "mariadbd got signal 11 ;\nThis could be an error\n" + JEMALLOC,
+            "mariadbd got signal 11 ;\n",
+        ),
     ],
     ids=["refused", "nothing wrong", "option", "fatal", "crash"],
 )

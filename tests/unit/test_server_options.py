@@ -6,12 +6,17 @@ from pathlib import Path
 import pytest
 
 from dballoc.errors import UsageError
-from dballoc.servers import options
 from dballoc.servers.build import Build
-from dballoc.servers.options import RESERVED, Address
+from dballoc.servers.private import command_line
+from dballoc.servers.private.command_line import RESERVED, Address
 
 BUILD = Build(
-    "mariadb", "10.11.19-MariaDB", Path("/usr/sbin/mariadbd"), Path("/usr"), Path("/usr/share/mysql"), Path("/usr/lib/plugin")
+    family="mariadb",
+    version="10.11.19-MariaDB",
+    executable=Path("/usr/sbin/mariadbd"),
+    basedir=Path("/usr"),
+    share=Path("/usr/share/mysql"),
+    plugins=Path("/usr/lib/plugin"),
 )
 
 
@@ -24,16 +29,17 @@ BUILD = Build(
 )  # fmt: skip
 def test_reserved_options_are_refused_in_every_spelling(option: str, spell) -> None:
     with pytest.raises(UsageError) as caught:
-        options.check({spell(option): "x"}, "variant 'v'")
+        command_line.check({spell(option): "x"}, "variant 'v'")
     assert (
-        str(caught.value) == f"variant 'v': option {spell(option)!r} is set by dballoc itself, so that the server stays private"
+        str(caught.value)
+        == f"variant 'v': option {spell(option)!r} is set by dballoc itself, so that the server stays private"
     )
 
 
 @pytest.mark.parametrize("name", ["", "a=b", "datadir=/x --y", "a b", "x\ny", "-"])
 def test_what_is_no_options_name_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="is not an option's name"):
-        options.check({name: "x"}, "here")
+        command_line.check({name: "x"}, "here")
 
 
 @pytest.mark.parametrize(
@@ -42,11 +48,13 @@ def test_what_is_no_options_name_is_refused(name: str) -> None:
      "socket-x", "loose-innodb_numa_interleave", "performance_schema", "plugin-load-add", "maximum-sort-buffer-size", "log_warnings"],
 )  # fmt: skip
 def test_ordinary_options_are_taken(option: str) -> None:
-    options.check({option: "x"}, "here")
+    command_line.check({option: "x"}, "here")
 
 
 def argv(given: dict[str, str], port: int | None = None) -> list[str]:
-    return options.command(BUILD, Path("/data"), Address(Path("/run/d/mysqld.sock"), port), given)
+    return command_line.command(
+        BUILD, Path("/data"), Address(Path("/run/d/mysqld.sock"), port), given
+    )
 
 
 def test_no_option_file_is_read() -> None:
@@ -56,7 +64,12 @@ def test_no_option_file_is_read() -> None:
 
 def test_everything_lies_in_our_own_directories() -> None:
     made = argv({})
-    for wanted in ("--datadir=/data", "--socket=/run/d/mysqld.sock", "--pid-file=/run/d/mysqld.pid", "--tmpdir=/run/d"):
+    for wanted in (
+        "--datadir=/data",
+        "--socket=/run/d/mysqld.sock",
+        "--pid-file=/run/d/mysqld.pid",
+        "--tmpdir=/run/d",
+    ):
         assert wanted in made
 
 
@@ -70,18 +83,20 @@ def test_a_socket_alone_unless_tcp_is_asked() -> None:
 
 def test_the_users_word_replaces_the_catalogues_in_any_spelling() -> None:
     made = argv({"innodb_buffer_pool_dump_at_shutdown": "ON", "skip-log-bin": "", "flag": ""})
-    assert [a for a in made if "dump-at-shutdown" in a] == ["--innodb-buffer-pool-dump-at-shutdown=ON"]
+    assert [a for a in made if "dump-at-shutdown" in a] == [
+        "--innodb-buffer-pool-dump-at-shutdown=ON"
+    ]
     assert "--flag" in made
 
 
 def test_limits_are_wide_enough() -> None:
-    limits = options.capacity(clients=1024, statements=100_000, tables=8)
+    limits = command_line.capacity(clients=1024, statements=100_000, tables=8)
     assert int(limits["max-connections"]) > 1024
     assert int(limits["max-prepared-stmt-count"]) > 100_000
     assert int(limits["table-open-cache"]) >= 8 * 1024
-    assert options.open_files(1024, 8) > int(limits["table-open-cache"]) + 1024
+    assert command_line.open_files(1024, 8) > int(limits["table-open-cache"]) + 1024
     # Never below the server's own defaults.
-    assert {int(v) for v in options.capacity(1, 0, 1).values()} == {151, 16_382, 2_000, 80}
+    assert {int(v) for v in command_line.capacity(1, 0, 1).values()} == {151, 16_382, 2_000, 80}
 
 
 def test_an_engine_that_is_a_plugin_is_there_with_its_file(tmp_path: Path) -> None:

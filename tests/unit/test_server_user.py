@@ -8,24 +8,36 @@ from pathlib import Path
 import pytest
 
 from dballoc.errors import UsageError
-from dballoc.host import user
-from dballoc.host.custody import Custody
-from dballoc.host.user import UNUSED, ServerUser, by_login, choose, mapped_ranges, server_user, subordinate
+from dballoc.host.guardian.guardian_client import Custody
+from dballoc.host.unprivileged import server_user as server_user_module
+from dballoc.host.unprivileged.server_user import (
+    UNUSED,
+    ServerUser,
+    by_login,
+    choose,
+    mapped_ranges,
+    server_user,
+    subordinate,
+)
 
 ALONE = ServerUser(UNUSED[-1])
 
 
 def test_the_range_is_nobodys() -> None:
-    # systemd, "Users, Groups, UIDs and GIDs on systemd Systems": ordinary users end at 60000, homed's at 60513, the map of
-    # systemd-nspawn at 60705; dynamic users begin at 61184.
+    # systemd, "Users, Groups, UIDs and GIDs on systemd Systems": ordinary users end at 60000,
+    # homed's at 60513, the map of systemd-nspawn at 60705; dynamic users begin at 61184.
     assert UNUSED[0] > 60705
     assert UNUSED[-1] < 61184
 
 
 def test_what_others_hand_out_is_passed_over() -> None:
     assert choose(UNUSED, [], 1) == [60706]
-    assert choose(UNUSED, subordinate("# made by hand\nann:60700:10\nbob:100000:65536\nbroken:x:y\n"), 1) == [60710]
-    assert choose(UNUSED, by_login("UID_MIN 1000\nUID_MAX\t60900\n# UID_MAX 70000\nSYS_UID_MIN 100\n"), 1) == [60901]
+    assert choose(
+        UNUSED, subordinate("# made by hand\nann:60700:10\nbob:100000:65536\nbroken:x:y\n"), 1
+    ) == [60710]
+    assert choose(
+        UNUSED, by_login("UID_MIN 1000\nUID_MAX\t60900\n# UID_MAX 70000\nSYS_UID_MIN 100\n"), 1
+    ) == [60901]
     assert choose(UNUSED, by_login("UID_MIN 1000\nUID_MAX 70000\n"), 1) == []
     assert choose(UNUSED, mapped_ranges("         0     100000      65536\n"), 1) == []
     assert mapped_ranges("0 100000 1000\n") == [range(0, 1000)]
@@ -33,17 +45,17 @@ def test_what_others_hand_out_is_passed_over() -> None:
 
 def test_one_with_an_account_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = {60706, 60707}
-    monkeypatch.setattr(user, "_has_account", lambda uid: uid in taken)
+    monkeypatch.setattr(server_user_module, "_has_account", lambda uid: uid in taken)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    user._choose_users.cache_clear()
+    server_user_module._choose_users.cache_clear()
     try:
         assert server_user().uid == 60708
         taken |= set(UNUSED)
-        user._choose_users.cache_clear()
+        server_user_module._choose_users.cache_clear()
         with pytest.raises(UsageError, match="no two users for servers and parsers to run as"):
             server_user()
     finally:
-        user._choose_users.cache_clear()
+        server_user_module._choose_users.cache_clear()
 
 
 def test_this_machine_s_own_files_are_read() -> None:
@@ -56,16 +68,22 @@ def test_this_machine_s_own_files_are_read() -> None:
 
 @pytest.fixture
 def stranger() -> Iterator[int]:
-    """A process of a user that was not started by a dballoc: an init process is its parent. Not the user of other tests' servers,
-    which would be refused meanwhile.
+    """A process of a user that was not started by a dballoc: an init process is its parent. Not the
+    user of other tests' servers, which would be refused meanwhile.
     """
     if os.geteuid() != 0:
         pytest.skip("needs root: it runs a process as another user")
     uid = str(ALONE.uid)
     started = subprocess.run(
-        ["sh", "-c", f"setsid setpriv --reuid={uid} --clear-groups sleep 600 >/dev/null 2>&1 & echo $!"],
-        stdout=subprocess.PIPE, text=True, check=True,
-    )  # fmt: skip
+        [
+            "sh",
+            "-c",
+            f"setsid setpriv --reuid={uid} --clear-groups sleep 600 >/dev/null 2>&1 & echo $!",
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
     pid = int(started.stdout)
     while f"Uid:\t{uid}\t" not in (text := Path(f"/proc/{pid}/status").read_text()):
         assert "zombie" not in text

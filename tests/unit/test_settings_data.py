@@ -1,4 +1,6 @@
-"""The settings of allocators: which there are, what they may be, and whether the allocator's own word agrees."""
+"""The settings of allocators: which there are, what they may be, and whether the allocator's own
+word agrees.
+"""
 
 import re
 from pathlib import Path
@@ -6,28 +8,39 @@ from pathlib import Path
 import pytest
 
 from dballoc import catalogue
-from dballoc.allocators import dump, settings
-from dballoc.allocators.environment import environment
-from dballoc.allocators.find import Allocator
+from dballoc.allocators import reported_tunables, tunables as tunables_module
+from dballoc.allocators.find_library import Allocator
+from dballoc.allocators.server_environment import environment
 from dballoc.errors import UsageError
 
-GLIBC = Allocator("glibc", (), "2.36")
-OLD_GLIBC = Allocator("glibc", (), "2.31")
-JEMALLOC = Allocator("jemalloc", (Path("/l/libjemalloc.so.2"),), "5.3.0")
-OLD_JEMALLOC = Allocator("jemalloc@5.2.1", (Path("/l/libjemalloc.so.2"),), "5.2.1")
-TCMALLOC = Allocator("tcmalloc", (Path("/l/libtcmalloc_minimal.so.4"),), "2.10")
-MIMALLOC = Allocator("mimalloc", (Path("/l/libmimalloc.so.2"),), "2.0.9")
-NEW_MIMALLOC = Allocator("mimalloc", (Path("/l/libmimalloc.so.3"),), "3.3.2")
-TBB = Allocator("tbbmalloc", (Path("/l/libtbbmalloc_proxy.so.2"),), "2021.8")
-SCUDO = Allocator("scudo", (Path("/l/libscudo.so"),), "14.0.6")
-RPMALLOC = Allocator("rpmalloc", (Path("/l/librpmalloc.so"),), "1.4")
-UNKNOWN = Allocator("libhoard.so", (Path("/l/libhoard.so"),), "")
+GLIBC = Allocator(name="glibc", libraries=(), version="2.36")
+OLD_GLIBC = Allocator(name="glibc", libraries=(), version="2.31")
+JEMALLOC = Allocator(name="jemalloc", libraries=(Path("/l/libjemalloc.so.2"),), version="5.3.0")
+OLD_JEMALLOC = Allocator(
+    name="jemalloc@5.2.1", libraries=(Path("/l/libjemalloc.so.2"),), version="5.2.1"
+)
+TCMALLOC = Allocator(
+    name="tcmalloc", libraries=(Path("/l/libtcmalloc_minimal.so.4"),), version="2.10"
+)
+MIMALLOC = Allocator(name="mimalloc", libraries=(Path("/l/libmimalloc.so.2"),), version="2.0.9")
+NEW_MIMALLOC = Allocator(name="mimalloc", libraries=(Path("/l/libmimalloc.so.3"),), version="3.3.2")
+TBB = Allocator(name="tbbmalloc", libraries=(Path("/l/libtbbmalloc_proxy.so.2"),), version="2021.8")
+SCUDO = Allocator(name="scudo", libraries=(Path("/l/libscudo.so"),), version="14.0.6")
+RPMALLOC = Allocator(name="rpmalloc", libraries=(Path("/l/librpmalloc.so"),), version="1.4")
+UNKNOWN = Allocator(name="libhoard.so", libraries=(Path("/l/libhoard.so"),), version="")
 
 
 def refused(allocator, tunables, env=None, here=None) -> str | None:
-    """The line that such a variant gets, without the variant; None if there is nothing wrong with it."""
+    """The line that such a variant gets, without the variant; None if there is nothing wrong with
+    it.
+    """
     try:
-        settings.check(allocator, settings.given(allocator, tunables, env or {}, "variant 'v'"), here, "variant 'v'")
+        tunables_module.check(
+            allocator,
+            tunables_module.given(allocator, tunables, env or {}, "variant 'v'"),
+            here,
+            "variant 'v'",
+        )
     except UsageError as error:
         text = str(error)
         assert "\n" not in text
@@ -94,8 +107,12 @@ def test_what_is_a_setting(allocator, tunables, env) -> None:
 )  # fmt: skip
 def test_what_is_none(allocator, tunables, env, line, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = catalogue.allocators()
-    entries = {**rows, "rpmalloc": {"title": "rpmalloc", "tunables": {}}, "jemalloc@5.2.1": rows["jemalloc"]}
-    monkeypatch.setattr("dballoc.allocators.find.allocators", lambda: entries)
+    entries = {
+        **rows,
+        "rpmalloc": {"title": "rpmalloc", "tunables": {}},
+        "jemalloc@5.2.1": rows["jemalloc"],
+    }
+    monkeypatch.setattr("dballoc.allocators.find_library.allocators", lambda: entries)
     assert refused(allocator, tunables, env) == line
 
 
@@ -113,10 +130,10 @@ def test_the_library_that_is_here_knows_better_than_the_catalogue() -> None:
 
 def test_a_malloc_without_settings_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = {**catalogue.allocators(), "rpmalloc": {"title": "rpmalloc", "tunables": {}}}
-    monkeypatch.setattr("dballoc.allocators.find.allocators", lambda: rows)
+    monkeypatch.setattr("dballoc.allocators.find_library.allocators", lambda: rows)
     assert refused(RPMALLOC, {}, {"TZ": "UTC", "GLIBC_TUNABLES": "glibc.pthread.rseq=0"}) is None
-    assert dump.names(RPMALLOC, ["/bin/true"], {}) is None
-    assert dump.read(RPMALLOC, ["/bin/true"], {}) == {}
+    assert reported_tunables.names(RPMALLOC, ["/bin/true"], {}) is None
+    assert reported_tunables.read(RPMALLOC, ["/bin/true"], {}) == {}
 
 
 def test_an_old_glibc_without_a_list_takes_other_parts_of_glibc_at_their_word() -> None:
@@ -167,22 +184,28 @@ mimalloc: option 'page_reset': 1
     ],
 )  # fmt: skip
 def test_what_the_allocator_itself_says(allocator, text, tunables, said) -> None:
-    found = settings.given(allocator, tunables, {}, "v")
-    assert settings.not_taken(allocator, found, dump.in_text(allocator, text)) == said
+    found = tunables_module.given(allocator, tunables, {}, "v")
+    assert (
+        tunables_module.not_taken(allocator, found, reported_tunables.in_text(allocator, text))
+        == said
+    )
 
 
 def test_the_real_loader_shows_what_it_takes_and_what_it_passes_over() -> None:
     argv = ["/bin/true"]
-    if not dump.loader("/bin/true"):
+    if not reported_tunables.loader("/bin/true"):
         pytest.skip("no loader of its own, a static system")
-    names = dump.names(GLIBC, argv, {})
+    names = reported_tunables.names(GLIBC, argv, {})
     if not names:
         pytest.skip("this glibc has no --list-tunables")
     assert {"arena_max", "tcache_count"} <= names
     env = environment({}, GLIBC, {"arena_max": "3", "perturb": "300"}, {})
-    found = settings.given(GLIBC, {"arena_max": "3", "perturb": "300"}, {}, "v")
-    assert settings.not_taken(GLIBC, found[:1], dump.read(GLIBC, argv, env)) is None
-    said = settings.not_taken(GLIBC, found, dump.read(GLIBC, argv, env))
+    found = tunables_module.given(GLIBC, {"arena_max": "3", "perturb": "300"}, {}, "v")
+    assert (
+        tunables_module.not_taken(GLIBC, found[:1], reported_tunables.read(GLIBC, argv, env))
+        is None
+    )
+    said = tunables_module.not_taken(GLIBC, found, reported_tunables.read(GLIBC, argv, env))
     assert said == "tunables: perturb = 300 was not taken: glibc itself says 0"
 
 
@@ -190,9 +213,13 @@ def test_the_catalogue_hangs_together() -> None:
     rows = catalogue.tunables()
     everyone = [name for f in rows.values() for name in f["allocators"]]
     assert len(everyone) == len(set(everyone))
-    assert set(catalogue.allocators()) <= set(everyone), "an allocator without an entry in tunables.toml"
+    assert set(catalogue.allocators()) <= set(everyone), (
+        "an allocator without an entry in tunables.toml"
+    )
     for family in rows.values():
-        assert "line" not in family.get("dump", {}) or re.compile(family["dump"]["line"], re.MULTILINE).groupindex.keys() == {
+        assert "line" not in family.get("dump", {}) or re.compile(
+            family["dump"]["line"], re.MULTILINE
+        ).groupindex.keys() == {
             "name",
             "value",
         }

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc import catalogue
-from dballoc.analysis import published
-from dballoc.analysis.shape import BAND, Shape, judge, together
-from dballoc.experiment import file
+from dballoc.analysis.published import published_figures
+from dballoc.analysis.published.shape_agreement import BAND, Shape, judge, together
+from dballoc.experiment import experiment_file
 
 A, D, U = Shape.AGREES, Shape.DIFFERS, Shape.UNDECIDED
 
@@ -35,12 +35,16 @@ A, D, U = Shape.AGREES, Shape.DIFFERS, Shape.UNDECIDED
         (1.50, 0.0, math.inf, U),
     ],
 )  # fmt: skip
-def test_what_an_interval_says_to_a_published_ratio(theirs: float, low: float | None, high: float | None, shape: Shape) -> None:
+def test_what_an_interval_says_to_a_published_ratio(
+    theirs: float, low: float | None, high: float | None, shape: Shape
+) -> None:
     assert judge(theirs, low, high) is shape
 
 
 @given(st.floats(0.2, 5), st.floats(0.2, 5), st.floats(1, 2))
-def test_the_order_of_the_two_does_not_matter_but_at_the_bands_edge(theirs: float, middle: float, width: float) -> None:
+def test_the_order_of_the_two_does_not_matter_but_at_the_bands_edge(
+    theirs: float, middle: float, width: float
+) -> None:
     low, high = middle / width, middle * width
     # The band is ±2 % of the ratio, which is not quite symmetrical when that is turned round.
     edges = (1 - BAND, 1 + BAND, 1 / (1 - BAND), 1 / (1 + BAND))
@@ -57,8 +61,10 @@ def test_a_row_differs_if_any_two_of_its_figures_do(shapes: list[Shape], whole: 
 
 @pytest.mark.parametrize("name", catalogue.published())
 def test_every_published_figure_has_its_place_in_the_shipped_experiment(name: str) -> None:
-    found = published.parse(name, *catalogue.published()[name])
-    experiment = file.build(file.parse(catalogue.experiments()[name], name), name)
+    found = published_figures.parse(name, *catalogue.published()[name])
+    experiment = experiment_file.build(
+        experiment_file.parse(catalogue.experiments()[name], name), name
+    )
     assert experiment.published == name
     variants = {v.name for v in experiment.variant}
     for table in found.tables:

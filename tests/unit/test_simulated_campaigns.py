@@ -1,8 +1,9 @@
-"""Simulated campaigns: the method keeps its promises on hosts that drift, jump and have moods, and the same check
-fails when the schedule is made sequential or the looks are left unadjusted.
+"""Simulated campaigns: the method keeps its promises on hosts that drift, jump and have moods, and
+the same check fails when the schedule is made sequential or the looks are left unadjusted.
 
-Magnitudes are those of shared machines: throughput scatters by 1 to 6 % from start to start, the host drifts by 10 %
-over a campaign, walks by 0.5 % a trial, changes for good twice a campaign by about 5 %.
+Magnitudes are those of shared machines: throughput scatters by 1 to 6 % from start to start, the
+host drifts by 10 % over a campaign, walks by 0.5 % a trial, changes for good twice a campaign by
+about 5 %.
 """
 
 import math
@@ -35,17 +36,24 @@ from simulate import (
     violations,
 )
 
-from dballoc.analysis.procedure import declare
-from dballoc.analysis.ratio import logs_between_baselines, logs_to_baseline, ratio
+from dballoc.analysis.decisions.sequential_test import declare
+from dballoc.analysis.statistics.ratio_interval import (
+    logs_between_baselines,
+    logs_to_baseline,
+    ratio,
+)
 
 NOISY = Host(luck=0.02, trend=0.10, walk=0.005, steps=2)
-# On a host as quiet as this, campaigns are decided at every look, so that the stop rule has something to choose.
+# On a host as quiet as this, campaigns are decided at every look, so that the stop rule has
+# something to choose.
 QUIET = Host(luck=0.006, trend=0.10, walk=0.001, steps=1, step=0.02)
 
 VARIANTS = 4
 NOTHING = np.zeros((VARIANTS, 3))
 # Throughput, peak and idle RSS of each variant: 1 and 3 %, and two that are as the baseline.
-ONE_AND_THREE = np.array([[0.01, 0.03, 0.03], [0.03, -0.01, -0.03], [-0.03, -0.03, 0.0], [0.0, 0.01, 0.01]])
+ONE_AND_THREE = np.array(
+    [[0.01, 0.03, 0.03], [0.03, -0.01, -0.03], [-0.03, -0.03, 0.0], [0.0, 0.01, 0.01]]
+)
 THREE = np.full((VARIANTS, 3), 0.03)
 
 CAMPAIGNS = 8000
@@ -59,32 +67,58 @@ def moments(variants: int, blocks: int, order: object = drawn) -> Times:
 
 
 def judged(
-    scenario: Scenario, effects: Floats, blocks: int = 40, order: object = drawn, confidence: float | None = None,
-    looks: Sequence[int] = (), campaigns: int = CAMPAIGNS,
-) -> Judged:  # fmt: skip
-    """Campaigns of that many planned blocks. The same seed gives every kind of campaign the same hosts."""
+    scenario: Scenario,
+    effects: Floats,
+    blocks: int = 40,
+    order: object = drawn,
+    confidence: float | None = None,
+    looks: Sequence[int] = (),
+    campaigns: int = CAMPAIGNS,
+) -> Judged:
+    """Campaigns of that many planned blocks. The same seed gives every kind of campaign the same
+    hosts.
+    """
     chance = np.random.default_rng(3)
     when = moments(len(effects), blocks, order)
     declared = procedure_of(experiment(len(effects)), blocks)
-    parts = [judge_all(scenario.values(chance, when), effects, declared, confidence, looks) for _ in range(campaigns // SEEDS)]
-    whole = (np.concatenate([getattr(p, name) for p in parts]) for name in ("estimate", "low", "high", "looked"))
-    return Judged(*whole, effects)
+    parts = [
+        judge_all(scenario.values(chance, when), effects, declared, confidence, looks)
+        for _ in range(campaigns // SEEDS)
+    ]
+    joined = {
+        name: np.concatenate([getattr(p, name) for p in parts])
+        for name in ("estimate", "low", "high", "looked")
+    }
+    return Judged(**joined, effects=effects)
 
 
 # -- the arrays say what the project says --------------------------------------------------------------------------------
 
 hosts = st.builds(
     Host,
-    luck=st.floats(0.002, 0.06), trend=st.floats(-0.2, 0.2), walk=st.floats(0, 0.01), steps=st.floats(0, 4),
+    luck=st.floats(0.002, 0.06),
+    trend=st.floats(-0.2, 0.2),
+    walk=st.floats(0, 0.01),
+    steps=st.floats(0, 4),
     spells=st.floats(0, 0.5),
-)  # fmt: skip
+)
 effect = st.sampled_from([-0.03, -0.01, 0.0, 0.01, 0.03])
 
 
 @settings(max_examples=60)
-@given(st.data(), st.integers(1, 3), st.integers(2, 24), st.builds(Scenario, hosts, hosts), st.integers(0, 2**32))
-def test_as_the_project_judges(data: st.DataObject, variants: int, blocks: int, scenario: Scenario, seed: int) -> None:
-    effects = np.array(data.draw(st.lists(st.tuples(effect, effect, effect), min_size=variants, max_size=variants)))
+@given(
+    st.data(),
+    st.integers(1, 3),
+    st.integers(2, 24),
+    st.builds(Scenario, hosts, hosts),
+    st.integers(0, 2**32),
+)
+def test_as_the_project_judges(
+    data: st.DataObject, variants: int, blocks: int, scenario: Scenario, seed: int
+) -> None:
+    effects = np.array(
+        data.draw(st.lists(st.tuples(effect, effect, effect), min_size=variants, max_size=variants))
+    )
     model = experiment(variants)
     values = scenario.values(np.random.default_rng(seed), times(model, 3, blocks))
     found = judge_all(values, effects, procedure_of(model, blocks))
@@ -96,20 +130,35 @@ def test_as_the_project_judges(data: st.DataObject, variants: int, blocks: int, 
                 at = campaign, look, place % variants, place // variants
                 assert c.ratio is not None
                 ours = found.estimate[at], found.low[at], found.high[at]
-                assert ours == pytest.approx((c.ratio.estimate, c.ratio.low, c.ratio.high), rel=1e-12)
+                assert ours == pytest.approx(
+                    (c.ratio.estimate, c.ratio.low, c.ratio.high), rel=1e-12
+                )
                 assert (ours[1] > 1, ours[2] < 1) == (c.verdict == "higher", c.verdict == "lower")
         chosen = found.recommended[campaign]
         assert (BASELINE if chosen < 0 else f"v{chosen + 1}") == really_recommended(said[-1])
 
 
-@given(st.lists(st.tuples(*[st.floats(0.01, 1e6)] * 3), min_size=2, max_size=40), st.floats(0.5, 0.9999))
-def test_as_the_project_takes_ratios(values: list[tuple[float, float, float]], confidence: float) -> None:
-    places = {(b, role): x for b, block in enumerate(values) for role, x in zip(("A1", "A2", "V"), block, strict=True)}
+@given(
+    st.lists(st.tuples(*[st.floats(0.01, 1e6)] * 3), min_size=2, max_size=40),
+    st.floats(0.5, 0.9999),
+)
+def test_as_the_project_takes_ratios(
+    values: list[tuple[float, float, float]], confidence: float
+) -> None:
+    places = {
+        (b, role): x
+        for b, block in enumerate(values)
+        for role, x in zip(("A1", "A2", "V"), block, strict=True)
+    }
     arrays = np.log(np.array(values)).T
-    for mine, theirs in ((logs(arrays)[0], logs_to_baseline(places)), (logs_of_floor(arrays), logs_between_baselines(places))):
+    for mine, theirs in (
+        (logs(arrays)[0], logs_to_baseline(places)),
+        (logs_of_floor(arrays), logs_between_baselines(places)),
+    ):
         assert mine == pytest.approx(theirs, rel=1e-12, abs=1e-12)
         found = ratio(theirs, confidence)
-        # Logarithms, of what a double holds with all its digits: the ends of an interval of two blocks may lie anywhere.
+        # Logarithms, of what a double holds with all its digits: the ends of an interval of two
+        # blocks may lie anywhere.
         with np.errstate(over="ignore", under="ignore"):
             ours = np.clip(intervals(np.array(theirs), confidence), 1e-300, 1e300)
         real = np.clip([found.estimate, found.low, found.high], 1e-300, 1e300)
@@ -118,8 +167,9 @@ def test_as_the_project_takes_ratios(values: list[tuple[float, float, float]], c
 
 # -- a fixed number of blocks --------------------------------------------------------------------------------------------
 
-# 20 000 campaigns: a standard error of 0.15 percentage points, so that a true coverage of 94.1 to 95.9 % passes with
-# four of them. Luck beside a drift that is as large is no normal distribution any more; that is what this is about.
+# 20 000 campaigns: a standard error of 0.15 percentage points, so that a true coverage of 94.1 to
+# 95.9 % passes with four of them. Luck beside a drift that is as large is no normal distribution
+# any more; that is what this is about.
 FIXED = {
     "luck": Host(),
     "trend": Host(trend=0.10),
@@ -155,18 +205,23 @@ def test_coverage_of_a_fixed_number_of_blocks(host: Host, blocks: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "host", [Host(spells=0.25), Host(luck=0.005, steps=2, step=0.10)], ids=["moods", "steps twenty times the luck"]
+    "host",
+    [Host(spells=0.25), Host(luck=0.005, steps=2, step=0.10)],
+    ids=["moods", "steps twenty times the luck"],
 )
 def test_outliers_make_intervals_wider_than_need_be_and_never_too_narrow(host: Host) -> None:
-    """A few wild blocks among calm ones: the tails are heavy, and Student's t errs on the safe side."""
+    """A few wild blocks among calm ones: the tails are heavy, and Student's t errs on the safe
+    side.
+    """
     for blocks in (6, 10, 20):
         assert all(0.945 <= held <= 0.99 for held in coverage(host, blocks))
 
 
 # -- looks and the stop rule ---------------------------------------------------------------------------------------------
 
-# 8 000 campaigns: a standard error of 0.24 percentage points at 5 %. Bonferroni's bound is what is promised, and with
-# comparisons that hardly depend on each other it is nearly reached: 4.3 to 4.7 % are found where 5 % are allowed.
+# 8 000 campaigns: a standard error of 0.24 percentage points at 5 %. Bonferroni's bound is what is
+# promised, and with comparisons that hardly depend on each other it is nearly reached: 4.3 to 4.7 %
+# are found where 5 % are allowed.
 KEPT = {
     "no difference": (NOISY, NOTHING),
     "no difference, a quiet host": (QUIET, NOTHING),
@@ -184,12 +239,16 @@ def test_promises_under_the_stop_rule(host: Host, effects: Floats) -> None:
 @pytest.mark.parametrize("blocks", [6, 10, 20])
 def test_promises_of_shorter_campaigns(blocks: int) -> None:
     # With a single look Bonferroni gives little away: more campaigns where they are short.
-    assert violations(judged(Scenario(NOISY), NOTHING, blocks, campaigns=160 // blocks * 1000)) == []
+    assert (
+        violations(judged(Scenario(NOISY), NOTHING, blocks, campaigns=160 // blocks * 1000)) == []
+    )
 
 
 def test_the_stop_rule_is_tried_at_every_look() -> None:
     """Else the tests above would say nothing of it. Differences of 3 and of 5 %."""
-    last = np.concatenate([judged(Scenario(QUIET), effects).last for effects in (THREE, THREE * 5 / 3)])
+    last = np.concatenate(
+        [judged(Scenario(QUIET), effects).last for effects in (THREE, THREE * 5 / 3)]
+    )
     ends = np.bincount(last, minlength=4) / len(last)
     assert (ends[:3] > 0.005).all()
     assert ends[3] < 0.01
@@ -221,7 +280,11 @@ def test_real_differences_are_found() -> None:
 
 @pytest.mark.parametrize(
     ("host", "least"),
-    [(NOISY, 0.6), (Host(luck=0.06, trend=0.10, walk=0.005, steps=2), 0.3), (Host(luck=0.03, trend=0.10), 0.3)],
+    [
+        (NOISY, 0.6),
+        (Host(luck=0.06, trend=0.10, walk=0.005, steps=2), 0.3),
+        (Host(luck=0.03, trend=0.10), 0.3),
+    ],
     ids=["noisy host", "much luck", "trend alone"],
 )
 def test_one_variant_after_another_breaks_them(host: Host, least: float) -> None:
@@ -243,7 +306,12 @@ def test_unadjusted_looks_break_them() -> None:
     speed = Host(luck=0.03, trend=0.10, walk=0.005, steps=2)
     shares = {}
     for blocks in (10, 20, 40):
-        values = np.concatenate([speed.values(np.random.default_rng(i), moments(1, blocks)) for i in range(CAMPAIGNS // SEEDS)])
+        values = np.concatenate(
+            [
+                speed.values(np.random.default_rng(i), moments(1, blocks))
+                for i in range(CAMPAIGNS // SEEDS)
+            ]
+        )
         one, declared = values[:, None], declare(blocks, 1)
         adjusted = judge_all(one, np.zeros((1, 1)), declared)
         unadjusted = judge_all(one, np.zeros((1, 1)), declared, 0.95)

@@ -1,7 +1,9 @@
-"""Simulated duets: what the halves of the CPUs, the host and the servers' luck do to a block's value, and to verdicts.
+"""Simulated duets: what the halves of the CPUs, the host and the servers' luck do to a block's
+value, and to verdicts.
 
-Magnitudes: halves that differ by 3 % and wander by 0.2 % a slice, noise of 5 % that hits both servers at once, 1.5 % a
-slice and server, 0.4 % from start to start: block values then scatter by 1 %, as on a shared machine of two cores.
+Magnitudes: halves that differ by 3 % and wander by 0.2 % a slice, noise of 5 % that hits both
+servers at once, 1.5 % a slice and server, 0.4 % from start to start: block values then scatter by 1
+%, as on a shared machine of two cores.
 """
 
 from collections.abc import Callable
@@ -29,8 +31,8 @@ from simulate import (
     violations,
 )
 
-from dballoc.analysis.duet import Estimate, Piece, block_log
-from dballoc.analysis.procedure import declare, family_size
+from dballoc.analysis.decisions.sequential_test import declare, family_size
+from dballoc.analysis.statistics.duet_slices import Estimate, Piece, block_log
 
 # 4 000 campaigns: a standard error of 0.34 percentage points at 5 %.
 VARIANTS, SEEDS, CAMPAIGNS = 3, 1000, 4000
@@ -45,7 +47,8 @@ HALVES = {
     "one pair of slices": Halves(pairs=1),
     "quiet": Halves(start=0.002, white=0.004, apart=0.01, walk=0.0005),
 }
-# Neighbours that slow a half down by 30 % for two seconds, a quarter of the time; 24 pairs of slices of 0.4 s.
+# Neighbours that slow a half down by 30 % for two seconds, a quarter of the time; 24 pairs of
+# slices of 0.4 s.
 NEIGHBOURS = Halves(start=0.003, busy=0.25, slow=0.3, spell=5, pairs=24)
 
 
@@ -55,7 +58,13 @@ def duets(variants: int, blocks: int, how: Callable[[object, int, int], Played] 
     return how(experiment(variants), SEEDS, blocks)
 
 
-def judged(halves: Halves, effects: Floats, blocks: int = 40, how: object = played, confidence: float | None = None) -> Judged:
+def judged(
+    halves: Halves,
+    effects: Floats,
+    blocks: int = 40,
+    how: object = played,
+    confidence: float | None = None,
+) -> Judged:
     chance, model = np.random.default_rng(4), experiment(len(effects))
     procedure = declare(blocks, family_size(["duet"], len(model.variant), 1))
     when = duets(len(effects), blocks, how)  # type: ignore[arg-type]
@@ -72,8 +81,12 @@ def judged(halves: Halves, effects: Floats, blocks: int = 40, how: object = play
     ),
     st.sampled_from(["paired", "middle"]),
 )  # fmt: skip
-def test_a_blocks_value_is_the_projects(seed: int, variants: int, halves: Halves, how: Estimate) -> None:
-    baseline, partner = halves.slices(np.random.default_rng(seed), played(experiment(variants), 1, 2, 2 * halves.pairs))
+def test_a_blocks_value_is_the_projects(
+    seed: int, variants: int, halves: Halves, how: Estimate
+) -> None:
+    baseline, partner = halves.slices(
+        np.random.default_rng(seed), played(experiment(variants), 1, 2, 2 * halves.pairs)
+    )
     found = block_logs(baseline, partner, how)
     for at in np.ndindex(found.shape):
         # CPU seconds and transactions of a slice: how many there were must not matter.
@@ -86,14 +99,18 @@ def test_a_blocks_value_is_the_projects(seed: int, variants: int, halves: Halves
 
 def test_what_hits_both_at_once_and_what_the_halves_differ_by_cancel() -> None:
     when = duets(VARIANTS, 10)
-    wild = Halves(start=0, white=0, common=0.5, apart=0.3, walk=0).values(np.random.default_rng(1), when)
+    wild = Halves(start=0, white=0, common=0.5, apart=0.3, walk=0).values(
+        np.random.default_rng(1), when
+    )
     assert np.abs(wild).max() < 1e-12
 
 
 @pytest.mark.parametrize("blocks", [6, 10, 20])
 @pytest.mark.parametrize("halves", HALVES.values(), ids=HALVES)
 def test_coverage_of_a_fixed_number_of_blocks(halves: Halves, blocks: int) -> None:
-    """Of plain 95 % intervals, of the A/A pair and a variant; 20 000 campaigns: a standard error of 0.15 points."""
+    """Of plain 95 % intervals, of the A/A pair and a variant; 20 000 campaigns: a standard error of
+    0.15 points.
+    """
     chance, when = np.random.default_rng(blocks), duets(VARIANTS, blocks)
     values = np.concatenate([halves.values(chance, when)[:, :2] for _ in range(20)])
     _, low, high = intervals(values, 0.95)
@@ -105,8 +122,13 @@ def test_coverage_of_a_fixed_number_of_blocks(halves: Halves, blocks: int) -> No
 @cache
 def beside_neighbours(estimate: Estimate, blocks: int) -> Floats:
     """(campaign, block) of one variant that does not differ."""
-    chance, when = np.random.default_rng(7), played(experiment(1), SEEDS, blocks, 2 * NEIGHBOURS.pairs)
-    return np.concatenate([NEIGHBOURS.values(chance, when, estimate)[:, 1] for _ in range(CAMPAIGNS // SEEDS)])
+    chance, when = (
+        np.random.default_rng(7),
+        played(experiment(1), SEEDS, blocks, 2 * NEIGHBOURS.pairs),
+    )
+    return np.concatenate(
+        [NEIGHBOURS.values(chance, when, estimate)[:, 1] for _ in range(CAMPAIGNS // SEEDS)]
+    )
 
 
 @pytest.mark.parametrize("blocks", [6, 10])
@@ -128,7 +150,9 @@ def test_promises_under_the_stop_rule_beside_neighbours() -> None:
 
 
 @pytest.mark.parametrize("effects", [NOTHING, ONE_AND_THREE], ids=["no difference", "1 and 3 %"])
-@pytest.mark.parametrize("halves", [HALVES["the usual"], HALVES["quiet"]], ids=["the usual", "quiet"])
+@pytest.mark.parametrize(
+    "halves", [HALVES["the usual"], HALVES["quiet"]], ids=["the usual", "quiet"]
+)
 def test_promises_under_the_stop_rule(halves: Halves, effects: Floats) -> None:
     assert violations(judged(halves, effects)) == []
 
@@ -148,9 +172,16 @@ def test_promises_of_a_campaign_of_both_designs() -> None:
     host = Scenario(Host(luck=0.02, trend=0.1, walk=0.005, steps=2))
     wrong = []
     for _ in range(CAMPAIGNS // SEEDS):
-        solo = judge_all(host.values(chance, solo_times), np.zeros((VARIANTS, 3)), declare(20, family))
-        duet = judge_logs(halves.values(chance, duets(VARIANTS, 40))[:, None, 1:], NOTHING, declare(40, family))
-        missed = [(((j.low > 1) | (j.high < 1)) & j.looked[..., None, None]).any(axis=(1, 2, 3)) for j in (solo, duet)]
+        solo = judge_all(
+            host.values(chance, solo_times), np.zeros((VARIANTS, 3)), declare(20, family)
+        )
+        duet = judge_logs(
+            halves.values(chance, duets(VARIANTS, 40))[:, None, 1:], NOTHING, declare(40, family)
+        )
+        missed = [
+            (((j.low > 1) | (j.high < 1)) & j.looked[..., None, None]).any(axis=(1, 2, 3))
+            for j in (solo, duet)
+        ]
         wrong.append(missed[0] | missed[1])
     assert np.mean(wrong) <= 0.05
 
@@ -162,7 +193,8 @@ def test_halves_that_are_never_swapped_break_them() -> None:
     found = judged(HALVES["the usual"], NOTHING, 10, never_swapped)
     assert any("false differences" in v for v in violations(found))
     assert found.false_differences > 0.8
-    # Where the halves wander less far than they are apart, that is. The whole difference is taken for one of the servers.
+    # Where the halves wander less far than they are apart, that is. The whole difference is taken
+    # for one of the servers.
     assert np.log(found.estimate[:, -1]).mean() == pytest.approx(0.03, abs=0.002)
     assert violations(judged(HALVES["the usual"], NOTHING, 10)) == []
 
@@ -174,7 +206,9 @@ def test_unadjusted_looks_break_them() -> None:
 
 
 def test_slices_taken_for_replicates_break_them() -> None:
-    """Slices of one start share its luck: as many intervals as there are pairs of slices are much too narrow."""
+    """Slices of one start share its luck: as many intervals as there are pairs of slices are much
+    too narrow.
+    """
     halves, blocks = Halves(start=0.01, white=0.01), 6
     baseline, partner = halves.slices(np.random.default_rng(6), duets(1, blocks))
     each = partner[:, 1] - baseline[:, 1]

@@ -1,4 +1,6 @@
-"""The language of SQL workloads: what is a statement, what a parameter, and in which line something is wrong."""
+"""The language of SQL workloads: what is a statement, what a parameter, and in which line something
+is wrong.
+"""
 
 import re
 
@@ -6,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.load import sqlfile
-from dballoc.load.sqlfile import Choice, Int, Parameter, SqlError, Statement, String
+from dballoc.load import sql_workload
+from dballoc.load.sql_workload import Choice, Int, Parameter, SqlError, Statement, String
 
 
 def texts(source: str, round_: int = 0) -> list[str]:
-    return sqlfile.example(sqlfile.parse(source), round_)
+    return sql_workload.example(sql_workload.parse(source), round_)
 
 
 def test_statements_comments_and_texts() -> None:
@@ -20,8 +22,12 @@ BEGIN;   # three; "four
 SELECT '-- no; # comment', "it''s; \\" here", `a;b` /* nor ; 'this */ FROM t
 ;
 SELECT 1 -- the last one may lack its end"""
-    assert texts(source) == ["BEGIN", "SELECT '-- no; # comment', \"it''s; \\\" here\", `a;b`   FROM t", "SELECT 1"]
-    assert [s.line for s in sqlfile.parse(source)] == [2, 3, 5]
+    assert texts(source) == [
+        "BEGIN",
+        "SELECT '-- no; # comment', \"it''s; \\\" here\", `a;b`   FROM t",
+        "SELECT 1",
+    ]
+    assert [s.line for s in sql_workload.parse(source)] == [2, 3, 5]
 
 
 def test_what_looks_like_a_comment_and_is_none() -> None:
@@ -31,15 +37,26 @@ def test_what_looks_like_a_comment_and_is_none() -> None:
 
 
 def test_parameters() -> None:
-    statement = sqlfile.parse("UPDATE t SET a = '{string:3}', b = {n=int:-5:7} WHERE b = {n} ORDER BY {choice:a|b DESC|}")[0]
+    statement = sql_workload.parse(
+        "UPDATE t SET a = '{string:3}', b = {n=int:-5:7} WHERE b = {n} ORDER BY {choice:a|b DESC|}"
+    )[0]
     assert statement.pieces == (
-        "UPDATE t SET a = '", Parameter(None, String(3)), "', b = ", Parameter("n", Int(-5, 7)), " WHERE b = ", Parameter("n", None),
-        " ORDER BY ", Parameter(None, Choice(("a", "b DESC", ""))),
-    )  # fmt: skip
+        "UPDATE t SET a = '",
+        Parameter(None, String(3)),
+        "', b = ",
+        Parameter("n", Int(-5, 7)),
+        " WHERE b = ",
+        Parameter("n", None),
+        " ORDER BY ",
+        Parameter(None, Choice(("a", "b DESC", ""))),
+    )
 
 
 def test_a_name_lasts_for_the_whole_event() -> None:
-    assert texts("SELECT {id=int:3:9}; DELETE FROM t WHERE id = {id}", 1) == ["SELECT 9", "DELETE FROM t WHERE id = 9"]
+    assert texts("SELECT {id=int:3:9}; DELETE FROM t WHERE id = {id}", 1) == [
+        "SELECT 9",
+        "DELETE FROM t WHERE id = 9",
+    ]
 
 
 def test_braces_that_are_none_of_ours() -> None:
@@ -70,13 +87,16 @@ def test_braces_that_are_none_of_ours() -> None:
 )  # fmt: skip
 def test_what_is_wrong_and_where(source: str, line: int, message: str) -> None:
     with pytest.raises(SqlError) as caught:
-        sqlfile.parse(source)
+        sql_workload.parse(source)
     assert caught.value.line == line
     assert str(caught.value).startswith(message)
 
 
 PLAIN = st.text(
-    st.characters(blacklist_characters="{}'\"`;#-/*\\\n\r\ufeff", blacklist_categories=("Cs", "Z", "Cc")), min_size=1
+    st.characters(
+        blacklist_characters="{}'\"`;#-/*\\\n\r\ufeff", blacklist_categories=("Cs", "Z", "Cc")
+    ),
+    min_size=1,
 )
 LITERAL = st.text(st.characters(blacklist_characters="\r\ufeff", blacklist_categories=("Cs",)))
 
@@ -84,7 +104,7 @@ LITERAL = st.text(st.characters(blacklist_characters="\r\ufeff", blacklist_categ
 @given(st.lists(PLAIN, min_size=1), st.integers(0, 5))
 def test_plain_statements_come_out_as_they_went_in(statements: list[str], blank: int) -> None:
     statements = [f"S{s}" for s in statements]  # none is the client's DELIMITER
-    parsed = sqlfile.parse("\n" * blank + ";\n".join(statements))
+    parsed = sql_workload.parse("\n" * blank + ";\n".join(statements))
     assert [s.pieces for s in parsed] == [(s,) for s in statements]
     assert [s.line for s in parsed] == [blank + 1 + i for i in range(len(statements))]
 
@@ -92,7 +112,7 @@ def test_plain_statements_come_out_as_they_went_in(statements: list[str], blank:
 @given(LITERAL)
 def test_any_text_can_be_written_in_quotes(text: str) -> None:
     quoted = "SELECT '" + text.replace("\\", "\\\\").replace("'", "''").replace("{", "{{") + "'"
-    (statement,) = sqlfile.parse(quoted + "; SELECT 2")[:-1]
+    (statement,) = sql_workload.parse(quoted + "; SELECT 2")[:-1]
     assert "".join(map(str, statement.pieces)) == quoted.replace("{{", "{")
 
 
@@ -100,33 +120,36 @@ def test_any_text_can_be_written_in_quotes(text: str) -> None:
 def test_nothing_makes_it_fall_over(text: str) -> None:
     wrong: SqlError | None = None
     try:
-        parsed = sqlfile.parse(text)
+        parsed = sql_workload.parse(text)
     except SqlError as error:
         wrong = error
     if wrong:
         assert 1 <= wrong.line <= text.count("\n") + 1
         return
     for round_ in range(3):
-        assert len(sqlfile.example(parsed, round_)) == len(parsed)
+        assert len(sql_workload.example(parsed, round_)) == len(parsed)
 
 
 @given(st.integers(-(2**53), 2**53), st.integers(0, 2**32 - 2))
 def test_numbers_stay_within_their_bounds(low: int, width: int) -> None:
     high = min(low + width, 2**53)
-    statements = sqlfile.parse(f"SELECT {{int:{low}:{high}}}")
-    assert [sqlfile.example(statements, r) for r in (0, 1)] == [[f"SELECT {low}"], [f"SELECT {high}"]]
+    statements = sql_workload.parse(f"SELECT {{int:{low}:{high}}}")
+    assert [sql_workload.example(statements, r) for r in (0, 1)] == [
+        [f"SELECT {low}"],
+        [f"SELECT {high}"],
+    ]
 
 
 def test_every_choice_is_shown() -> None:
-    statements = sqlfile.parse("SELECT {choice:a|b|c}, {choice:x|y}")
-    shown = {sqlfile.example(statements, r)[0] for r in range(sqlfile.rounds(statements))}
+    statements = sql_workload.parse("SELECT {choice:a|b|c}, {choice:x|y}")
+    shown = {sql_workload.example(statements, r)[0] for r in range(sql_workload.rounds(statements))}
     assert {s[7] for s in shown} == set("abc")
-    assert sqlfile.rounds(sqlfile.parse("SELECT 1")) == 2  # what works once only
+    assert sql_workload.rounds(sql_workload.parse("SELECT 1")) == 2  # what works once only
 
 
 @given(LITERAL)
 def test_compiled_texts_are_plain_and_lose_nothing(text: str) -> None:
-    made = sqlfile.compile_lua((Statement(1, (text or "x",)),))
+    made = sql_workload.compile_lua((Statement(1, (text or "x",)),))
     assert made.isascii()
     inner = re.fullmatch(r'return \{\n  \{"(.*)"\},\n\}\n', made)
     assert inner
@@ -135,6 +158,13 @@ def test_compiled_texts_are_plain_and_lose_nothing(text: str) -> None:
 
 
 def test_reading_and_writing() -> None:
-    assert [s.reads for s in sqlfile.parse("SELECT 1; (SELECT 2); BEGIN; UPDATE t SET a=1; {choice:a|b}")] == [
-        True, True, True, False, False,
-    ]  # fmt: skip
+    assert [
+        s.reads
+        for s in sql_workload.parse("SELECT 1; (SELECT 2); BEGIN; UPDATE t SET a=1; {choice:a|b}")
+    ] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]

@@ -1,4 +1,6 @@
-"""A look at /proc: states of threads, arenas' mutexes, what perf's windows last; jemalloc's own statistics."""
+"""A look at /proc: states of threads, arenas' mutexes, what perf's windows last; jemalloc's own
+statistics.
+"""
 
 from collections import Counter
 
@@ -7,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.catalogue import waits as catalogue
-from dballoc.profile import perf, states
-from dballoc.profile.jemalloc_mutexes import Mutex, parse
-from dballoc.profile.split import split
-from dballoc.profile.states import FAULT, RUNNING, States
-from dballoc.profile.wait_rules import Rules
+from dballoc.profile.contention import perf_record, thread_states
+from dballoc.profile.contention.jemalloc_mutexes import Mutex, parse
+from dballoc.profile.contention.thread_states import FAULT, RUNNING, States
+from dballoc.profile.contention.wait_rules import Rules
+from dballoc.profile.contention.wait_split import split
 
 NAMES = {number: name for name, number in catalogue()["syscalls"]["x86_64"].items()}
 ARENA = 0x7F0000000030
@@ -29,20 +31,36 @@ ARENA = 0x7F0000000030
     ],
 )
 def test_a_threads_state(text: str, state: tuple[str, int]) -> None:
-    assert states.read(text, NAMES) == state
+    assert thread_states.read(text, NAMES) == state
 
 
-@given(st.text() | st.lists(st.sampled_from(["202", "7", "-1", "0x1f", "zz", "running"])).map(" ".join))
+@given(
+    st.text() | st.lists(st.sampled_from(["202", "7", "-1", "0x1f", "zz", "running"])).map(" ".join)
+)
 def test_no_text_is_a_surprise(text: str) -> None:
-    name, _ = states.read(text, NAMES)
+    name, _ = thread_states.read(text, NAMES)
     assert name
 
 
 def test_shares_of_the_threads_that_wait() -> None:
-    seen = Counter({
-        ("futex", ARENA): 30, ("futex", 0x1234): 10, (FAULT, 0): 5, ("munmap", 0): 5, ("poll", 0): 50, (RUNNING, 0): 900,
-    })  # fmt: skip
-    found = states.profile(States(seen, 10, 1.0, 100, "syscall"), {ARENA}, Rules(catalogue()), "t", 0, {})
+    seen = Counter(
+        {
+            ("futex", ARENA): 30,
+            ("futex", 0x1234): 10,
+            (FAULT, 0): 5,
+            ("munmap", 0): 5,
+            ("poll", 0): 50,
+            (RUNNING, 0): 900,
+        }
+    )
+    found = thread_states.profile(
+        States(seen=seen, sweeps=10, seconds=1.0, threads=100, source="syscall"),
+        {ARENA},
+        Rules(catalogue()),
+        "t",
+        0,
+        {},
+    )
     said = split(found)
     assert not said.counted
     assert said.total.waited == pytest.approx(10)
@@ -52,14 +70,18 @@ def test_shares_of_the_threads_that_wait() -> None:
     )
 
 
-@pytest.mark.parametrize(("expected", "every"), [(0, 1), (900, 1), (1001, 2), (8000, 11), (16_000, 17), (100_000, 101)])
+@pytest.mark.parametrize(
+    ("expected", "every"), [(0, 1), (900, 1), (1001, 2), (8000, 11), (16_000, 17), (100_000, 101)]
+)
 def test_every_which_switch_has_a_stack(expected: float, every: int) -> None:
-    assert perf.period(expected, 1000) == every
+    assert perf_record.period(expected, 1000) == every
 
 
-@pytest.mark.parametrize(("number", "kibibytes"), [(1, 16384), (4, 16384), (6, 8192), (64, 1024), (5000, 256)])
+@pytest.mark.parametrize(
+    ("number", "kibibytes"), [(1, 16384), (4, 16384), (6, 8192), (64, 1024), (5000, 256)]
+)
 def test_buffers_are_powers_of_two(number: int, kibibytes: int) -> None:
-    assert perf.buffer(number) == kibibytes << 10
+    assert perf_record.buffer(number) == kibibytes << 10
 
 
 HEADING = "   n_lock_ops (#/sec)  n_waiting (#/sec)  n_spin_acq (#/sec)  n_owner_switch (#/sec)  total_wait_ns (#/sec)  max_wait_ns  max_n_thds"
@@ -87,9 +109,12 @@ large 20 2 3 0 4 0 1 1 2000000 1 1 2
 def test_jemallocs_own_mutexes() -> None:
     found = parse(STATISTICS.splitlines())
     assert found == [
-        Mutex("bins", 10, 2, 4, 0.004), Mutex("large", 20, 3, 4, 0.002), Mutex("prof", 7, 1, 0, 0.0005),
-        Mutex("base", 9, 0, 0, 0), Mutex("ctl", 2, 0, 0, 0),
-    ]  # fmt: skip
+        Mutex(name="bins", locked=10, waited=2, spun=4, seconds=0.004),
+        Mutex(name="large", locked=20, waited=3, spun=4, seconds=0.002),
+        Mutex(name="prof", locked=7, waited=1, spun=0, seconds=0.0005),
+        Mutex(name="base", locked=9, waited=0, spun=0, seconds=0),
+        Mutex(name="ctl", locked=2, waited=0, spun=0, seconds=0),
+    ]
 
 
 @given(st.lists(st.text() | st.sampled_from(STATISTICS.splitlines())))

@@ -1,9 +1,9 @@
 """What happens inside one trial, in order, read as a line of words."""
 
 from dballoc.experiment.schedule import Slot
-from dballoc.experiment.steps import cycle, idle_or_load_seconds, under_probe
+from dballoc.experiment.trial_steps import cycle, idle_or_load_seconds, under_probe
 
-ONE_START = Slot(1, 0, 1, "glibc", "A1")
+ONE_START = Slot(block=1, attempt=0, position=1, variant="glibc", role="A1")
 TIMES = {"warmup": "5s", "level": "10s", "idle": "3s"}
 
 
@@ -25,7 +25,9 @@ def test_levels_rise_and_idle_comes_last(experiment) -> None:
 
 
 def test_every_workload_has_its_own_warmup(experiment) -> None:
-    model = experiment(workloads=["oltp_read_only", "oltp_insert"], threads=[2], time=TIMES, warmup_sql=[])
+    model = experiment(
+        workloads=["oltp_read_only", "oltp_insert"], threads=[2], time=TIMES, warmup_sql=[]
+    )
     assert titles(model) == [
         "warmup oltp_read_only 2",
         "level oltp_read_only 2",
@@ -37,7 +39,13 @@ def test_every_workload_has_its_own_warmup(experiment) -> None:
 
 def test_a_fresh_start_runs_its_own_level_alone(experiment) -> None:
     model = experiment(threads=[1, 8], levels="fresh", time=TIMES, warmup_sql=[])
-    assert titles(model, Slot(1, 0, 1, "glibc", "A1", 8)) == ["warmup oltp_read_only 8", "level oltp_read_only 8", "idle"]
+    assert titles(
+        model, Slot(block=1, attempt=0, position=1, variant="glibc", role="A1", level=8)
+    ) == [
+        "warmup oltp_read_only 8",
+        "level oltp_read_only 8",
+        "idle",
+    ]
 
 
 def test_what_lasts_no_time_is_left_out(experiment) -> None:
@@ -57,13 +65,18 @@ def test_time_on_purpose_counts_loads_and_idling(experiment) -> None:
 
 def test_the_warmup_scans_every_table_unless_told_otherwise(experiment) -> None:
     scans = [s.sql for s in cycle(experiment(data={"tables": 2}), ONE_START) if s.kind == "sql"]
-    assert scans == ["SELECT AVG(id) FROM sbtest1 FORCE KEY (PRIMARY)", "SELECT AVG(id) FROM sbtest2 FORCE KEY (PRIMARY)"]
+    assert scans == [
+        "SELECT AVG(id) FROM sbtest1 FORCE KEY (PRIMARY)",
+        "SELECT AVG(id) FROM sbtest2 FORCE KEY (PRIMARY)",
+    ]
     own = cycle(experiment(warmup_sql=["SELECT 1"]), ONE_START)
     assert [s.sql for s in own if s.kind == "sql"] == ["SELECT 1"]
 
 
 def test_the_load_comes_first_and_ends_by_itself(experiment) -> None:
-    model = experiment(workloads=["load", "oltp_read_only"], threads=[1, 8], time=TIMES, data={"tables": 1})
+    model = experiment(
+        workloads=["load", "oltp_read_only"], threads=[1, 8], time=TIMES, data={"tables": 1}
+    )
     assert titles(model) == [
         "level load 8",
         "sql",
@@ -76,19 +89,39 @@ def test_the_load_comes_first_and_ends_by_itself(experiment) -> None:
 
 
 def test_the_experiment_says_what_warms_the_server_up(experiment) -> None:
-    model = experiment(workloads=["oltp_insert", "oltp_delete"], warm=["oltp_read_only"], threads=[4], time=TIMES)
-    assert titles(model) == ["warmup oltp_read_only 4", "level oltp_insert 4", "level oltp_delete 4", "idle"]
+    model = experiment(
+        workloads=["oltp_insert", "oltp_delete"], warm=["oltp_read_only"], threads=[4], time=TIMES
+    )
+    assert titles(model) == [
+        "warmup oltp_read_only 4",
+        "level oltp_insert 4",
+        "level oltp_delete 4",
+        "idle",
+    ]
 
 
 def test_a_start_for_each_workload_runs_that_one_alone(experiment) -> None:
-    model = experiment(workloads=["load", "oltp_insert"], sequence="fresh", threads=[4], time=TIMES, warmup_sql=[])
-    assert titles(model, Slot(1, 0, 1, "glibc", "A1", workload="load")) == ["level load 4", "idle"]
-    only = Slot(1, 0, 2, "glibc", "A1", workload="oltp_insert")
+    model = experiment(
+        workloads=["load", "oltp_insert"], sequence="fresh", threads=[4], time=TIMES, warmup_sql=[]
+    )
+    assert titles(
+        model, Slot(block=1, attempt=0, position=1, variant="glibc", role="A1", workload="load")
+    ) == [
+        "level load 4",
+        "idle",
+    ]
+    only = Slot(block=1, attempt=0, position=2, variant="glibc", role="A1", workload="oltp_insert")
     assert titles(model, only) == ["warmup oltp_insert 4", "level oltp_insert 4", "idle"]
 
 
 def test_under_the_probe_nothing_is_measured(experiment) -> None:
-    model = experiment(workloads=["load", "oltp_read_only"], threads=[1, 8], time=TIMES, data={"tables": 1}, profile="heap")
+    model = experiment(
+        workloads=["load", "oltp_read_only"],
+        threads=[1, 8],
+        time=TIMES,
+        data={"tables": 1},
+        profile="heap",
+    )
     steps = under_probe(model, ONE_START)
     assert [s.title for s in steps if s.kind != "sql"] == [
         "level load 8", "warmup oltp_read_only 8", "profile oltp_read_only 8",
@@ -98,4 +131,6 @@ def test_under_the_probe_nothing_is_measured(experiment) -> None:
 
 
 def test_without_sysbenchs_tables_there_is_nothing_to_scan(experiment) -> None:
-    assert [s.kind for s in cycle(experiment(threads=[1], time=TIMES), ONE_START, tables=False)] == ["warmup", "level", "idle"]
+    assert [
+        s.kind for s in cycle(experiment(threads=[1], time=TIMES), ONE_START, tables=False)
+    ] == ["warmup", "level", "idle"]

@@ -1,4 +1,6 @@
-"""results.sqlite: whole or not at all, one transaction a trial, and clear words for what is not ours."""
+"""results.sqlite: whole or not at all, one transaction a trial, and clear words for what is not
+ours.
+"""
 
 import sqlite3
 from pathlib import Path
@@ -11,12 +13,30 @@ from dballoc.experiment.schedule import Slot
 from dballoc.store.results import FILE, FORMAT, Results, TrialRecord
 
 VARIANT = {
-    "name": "glibc", "allocator": "glibc", "allocator_version": "2.36", "libraries": "[]", "environment": "{}",
-    "server": "MariaDB 10.11", "server_version": "10.11", "engine": "innodb", "command": "[]", "pool_bytes": None, "thp": None,
-}  # fmt: skip
-SLOT = Slot(1, 0, 1, "glibc", "A1")
+    "name": "glibc",
+    "allocator": "glibc",
+    "allocator_version": "2.36",
+    "libraries": "[]",
+    "environment": "{}",
+    "server": "MariaDB 10.11",
+    "server_version": "10.11",
+    "engine": "innodb",
+    "command": "[]",
+    "pool_bytes": None,
+    "thp": None,
+}
+SLOT = Slot(block=1, attempt=0, position=1, variant="glibc", role="A1")
 TRIAL = {"started": 1.0, "ended": 2.0, "seconds_planned": 1.0, "outcome": "ok"}
-MARK = {"step": 0, "t": 0.1, "rss": 1, "pss": 1, "anon_huge": 0, "reserved": 0, "read_only": 0, "mappings": 9}
+MARK = {
+    "step": 0,
+    "t": 0.1,
+    "rss": 1,
+    "pss": 1,
+    "anon_huge": 0,
+    "reserved": 0,
+    "read_only": 0,
+    "mappings": 9,
+}
 
 
 def create(directory: Path) -> Results:
@@ -24,14 +44,26 @@ def create(directory: Path) -> Results:
 
 
 def record(**more: Any) -> TrialRecord:
-    return TrialRecord(dict(TRIAL), **more)
+    return TrialRecord(trial=dict(TRIAL), **more)
 
 
 def test_what_is_written_is_found_again(tmp_path: Path) -> None:
     results = create(tmp_path)
     results.add_trial(SLOT, record(marks=[MARK], histograms=[{"step": 1, "ms": 0.5, "count": 3}]))
-    results.add_block({"design": "solo", "block": 1, "attempt": 0, "started": 1, "ended": 2, "steal": 0, "others": 0, "probe_before": 0.1,
-                       "probe_after": 0.2, "disturbed": None})  # fmt: skip
+    results.add_block(
+        {
+            "design": "solo",
+            "block": 1,
+            "attempt": 0,
+            "started": 1,
+            "ended": 2,
+            "steal": 0,
+            "others": 0,
+            "probe_before": 0.1,
+            "probe_after": 0.2,
+            "disturbed": None,
+        }
+    )
     results.set_fact("ending", "planned")
     results.close()
     again = Results.open(tmp_path, read_only=True)
@@ -45,7 +77,9 @@ def test_what_is_written_is_found_again(tmp_path: Path) -> None:
 def test_read_only_is_read_only(tmp_path: Path) -> None:
     create(tmp_path).close()
     results = Results.open(tmp_path, read_only=True)
-    with pytest.raises(Failure, match="cannot write the results: attempt to write a readonly database"):
+    with pytest.raises(
+        Failure, match="cannot write the results: attempt to write a readonly database"
+    ):
         results.set_fact("x", "y")
     results.close()
 
@@ -78,13 +112,18 @@ def test_a_creation_that_was_killed_leaves_no_database(tmp_path: Path) -> None:
 
 
 def test_where_nothing_can_be_written(tmp_path: Path) -> None:
-    with pytest.raises(Failure, match=r"results\.sqlite: cannot be written: unable to open database file"):
+    with pytest.raises(
+        Failure, match=r"results\.sqlite: cannot be written: unable to open database file"
+    ):
         create(tmp_path / "none")
 
 
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [(b"not a database at all, only text\n" * 40, "file is not a database"), (b"", "it has no table 'campaign'")],
+    [
+        (b"not a database at all, only text\n" * 40, "file is not a database"),
+        (b"", "it has no table 'campaign'"),
+    ],
 )
 def test_what_is_no_database_of_ours(tmp_path: Path, content: bytes, reason: str) -> None:
     (tmp_path / FILE).write_bytes(content)

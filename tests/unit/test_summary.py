@@ -4,36 +4,78 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.campaign.summary import Gathered, at, step_row, window
-from dballoc.experiment.steps import Step
-from dballoc.load.output import Interval, Total
-from dballoc.measure.process import Sample
+from dballoc.campaign.trials.trial_rows import Gathered, at, step_row, window
+from dballoc.experiment.trial_steps import Step
+from dballoc.load.client_output import Interval, Total
+from dballoc.measure.process_sampler import Sample
 
-LEVEL = Step(3, "level", 4.0, "oltp_read_only", 8)
-IDLE = Step(4, "idle", 4.0)
+LEVEL = Step(number=3, kind="level", seconds=4.0, workload="oltp_read_only", threads=8)
+IDLE = Step(number=4, kind="idle", seconds=4.0)
 
 
 def sample(clock: float, cpu: float = 0.0, rss: int = 100, voluntary: int = 0) -> Sample:
-    return Sample(clock, rss, rss, 1000, 900, 0, cpu, cpu * 0.75, cpu * 0.25, int(cpu * 10), 0, 4, voluntary, 0)
+    return Sample(
+        clock=clock,
+        rss=rss,
+        peak=rss,
+        vsz=1000,
+        accessible=900,
+        swap=0,
+        cpu=cpu,
+        cpu_user=cpu * 0.75,
+        cpu_system=cpu * 0.25,
+        minor_faults=int(cpu * 10),
+        major_faults=0,
+        threads=4,
+        voluntary=voluntary,
+        involuntary=0,
+    )
 
 
 def interval(clock: float, events: int) -> Interval:
-    return Interval(clock, clock, 1.0, 8, events, events * 16, 0.002, 0, 0)
+    return Interval(
+        clock=clock,
+        elapsed=clock,
+        seconds=1.0,
+        threads=8,
+        events=events,
+        queries=events * 16,
+        latency=0.002,
+        errors=0,
+        reconnects=0,
+    )
 
 
-def gathered(step: Step = LEVEL, intervals: tuple[Interval, ...] = (), total: Total | None = None, **more) -> Gathered:
-    samples = more.pop("samples", (sample(10.0), sample(12.0, 4.0, 300, 50), sample(15.0, 7.0, 200, 80)))
-    return Gathered(step, 10.0, 15.0, samples, intervals, total, more.pop("histogram", ()), 310)
+def gathered(
+    step: Step = LEVEL, intervals: tuple[Interval, ...] = (), total: Total | None = None, **more
+) -> Gathered:
+    samples = more.pop(
+        "samples", (sample(10.0), sample(12.0, 4.0, 300, 50), sample(15.0, 7.0, 200, 80))
+    )
+    return Gathered(
+        step=step,
+        started=10.0,
+        ended=15.0,
+        samples=samples,
+        intervals=intervals,
+        total=total,
+        histogram=more.pop("histogram", ()),
+        rss_peak=310,
+    )
 
 
 @pytest.mark.parametrize(
-    ("clock", "cpu"), [(10.0, 0.0), (11.0, 2.0), (12.0, 4.0), (13.0, 5.0), (15.0, 7.0), (9.0, 0.0), (99.0, 7.0)]
+    ("clock", "cpu"),
+    [(10.0, 0.0), (11.0, 2.0), (12.0, 4.0), (13.0, 5.0), (15.0, 7.0), (9.0, 0.0), (99.0, 7.0)],
 )
 def test_a_counter_between_samples_is_interpolated(clock: float, cpu: float) -> None:
     assert at(gathered().samples, clock, "cpu") == pytest.approx(cpu)
 
 
-@given(st.lists(st.integers(min_value=0, max_value=1000), min_size=2, max_size=10), st.floats(min_value=-1, max_value=12))
+@given(
+    st.lists(st.integers(min_value=0, max_value=1000), min_size=2, max_size=10),
+    st.floats(min_value=-1, max_value=12),
+)
 def test_interpolation_stays_between_its_neighbours(steps: list[int], clock: float) -> None:
     counts = [sum(steps[: i + 1]) for i in range(len(steps))]
     samples = [sample(float(i), float(count)) for i, count in enumerate(counts)]
@@ -55,15 +97,40 @@ def test_no_load_has_no_window() -> None:
 
 
 def test_the_row_of_a_level() -> None:
-    total = Total(15.0, 4.0, 400, 6400, 0.001, 0.002, 0.05, 1, 2)
+    total = Total(
+        clock=15.0,
+        seconds=4.0,
+        events=400,
+        queries=6400,
+        latency_min=0.001,
+        latency_avg=0.002,
+        latency_max=0.05,
+        errors=1,
+        reconnects=2,
+    )
     row = step_row(
-        gathered(intervals=(interval(12.0, 100), interval(13.0, 110)), total=total, histogram=[(1.0, 90), (2.0, 9), (9.0, 1)]),
+        gathered(
+            intervals=(interval(12.0, 100), interval(13.0, 110)),
+            total=total,
+            histogram=[(1.0, 90), (2.0, 9), (9.0, 1)],
+        ),
         t0=8.0,
     )
     assert {k: row[k] for k in ("step", "kind", "workload", "threads", "t", "seconds")} == {
-        "step": 3, "kind": "level", "workload": "oltp_read_only", "threads": 8, "t": 2.0, "seconds": 5.0,
-    }  # fmt: skip
-    assert (row["events"], row["tps"], row["qps"], row["errors"], row["reconnects"]) == (400, 100, 1600, 1, 2)
+        "step": 3,
+        "kind": "level",
+        "workload": "oltp_read_only",
+        "threads": 8,
+        "t": 2.0,
+        "seconds": 5.0,
+    }
+    assert (row["events"], row["tps"], row["qps"], row["errors"], row["reconnects"]) == (
+        400,
+        100,
+        1600,
+        1,
+        2,
+    )
     assert (row["latency_min"], row["latency_avg"], row["latency_max"]) == (1.0, 2.0, 50.0)
     assert (row["p50"], row["p95"], row["p99"], row["p999"]) == (1.0, 2.0, 2.0, 9.0)
     # Between the reports at 12 and 13: cpu from 4 to 5, switches from 50 to 60.
@@ -73,15 +140,36 @@ def test_the_row_of_a_level() -> None:
         pytest.approx(1.0),
         pytest.approx(10),
     )
-    assert (row["rss_start"], row["rss_mean"], row["rss_peak"], row["rss_end"]) == (100, 200, 310, 200)
+    assert (row["rss_start"], row["rss_mean"], row["rss_peak"], row["rss_end"]) == (
+        100,
+        200,
+        310,
+        200,
+    )
 
 
 def test_the_row_of_an_idle_step_covers_all_of_it() -> None:
     row = step_row(gathered(IDLE), t0=0.0)
-    assert (row["window"], row["window_events"], row["cpu"], row["tps"], row["workload"]) == (5.0, None, 7.0, None, None)
+    assert (row["window"], row["window_events"], row["cpu"], row["tps"], row["workload"]) == (
+        5.0,
+        None,
+        7.0,
+        None,
+        None,
+    )
 
 
 def test_both_rows_have_the_same_columns() -> None:
-    total = Total(15.0, 4.0, 400, 6400, 0.001, 0.002, 0.05, 1, 2)
+    total = Total(
+        clock=15.0,
+        seconds=4.0,
+        events=400,
+        queries=6400,
+        latency_min=0.001,
+        latency_avg=0.002,
+        latency_max=0.05,
+        errors=1,
+        reconnects=2,
+    )
     level = step_row(gathered(intervals=(interval(12.0, 1),), total=total, histogram=[(1.0, 1)]), 0)
     assert list(level) == list(step_row(gathered(IDLE), 0))

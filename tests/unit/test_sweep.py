@@ -1,4 +1,6 @@
-"""Sweeps: a variant for each value, with names that fit, values over cores, and one line for what makes no sense."""
+"""Sweeps: a variant for each value, with names that fit, values over cores, and one line for what
+makes no sense.
+"""
 
 import itertools
 import re
@@ -7,20 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.cli import options
+from dballoc.cli.shared import experiment_options
 from dballoc.errors import UsageError
-from dballoc.experiment import file, sweep
+from dballoc.experiment import experiment_file, sweep
 
 BASE = {"baseline": "glibc", "workloads": ["oltp_read_only"], "threads": [1]}
 
 
 def build(*variants, cores=12, **more):
-    return file.build({**BASE, **more, "variant": list(variants)}, "x.toml", cores)
+    return experiment_file.build({**BASE, **more, "variant": list(variants)}, "x.toml", cores)
 
 
 def swept(values, name="MALLOC_ARENA_MAX", cores=12, **more):
     """The variants, but for the baseline, of a sweep of one setting."""
-    return build({"name": "glibc"}, {"name": "v", "sweep": {name: values}}, cores=cores, **more).variant[1:]
+    return build(
+        {"name": "glibc"}, {"name": "v", "sweep": {name: values}}, cores=cores, **more
+    ).variant[1:]
 
 
 def test_a_variant_of_each_value() -> None:
@@ -34,11 +38,15 @@ def test_a_variant_of_each_value() -> None:
 
 
 def test_what_comes_out_the_same_is_one_variant() -> None:
-    assert [v.env["MALLOC_ARENA_MAX"] for v in swept(["1", "cores/6", "cores", "2*cores"], cores=2)] == ["1", "2", "4"]
+    assert [
+        v.env["MALLOC_ARENA_MAX"] for v in swept(["1", "cores/6", "cores", "2*cores"], cores=2)
+    ] == ["1", "2", "4"]
 
 
 def test_the_servers_own_cpus_are_the_cores() -> None:
-    assert [v.env["MALLOC_ARENA_MAX"] for v in swept(["cores"], cpu={"server": "0-2,7", "client": "8"})] == ["4"]
+    assert [
+        v.env["MALLOC_ARENA_MAX"] for v in swept(["cores"], cpu={"server": "0-2,7", "client": "8"})
+    ] == ["4"]
     assert [v.env["MALLOC_ARENA_MAX"] for v in swept(["cores"], cpu={"count": 3})] == ["3"]
 
 
@@ -46,12 +54,20 @@ def test_env_tunables_and_server_options_and_every_combination() -> None:
     found = build(
         {"name": "glibc"},
         {
-            "name": "j", "allocator": "jemalloc", "tunables": {"thp": "never"}, "server": {"options": {"a": "1"}},
-            "sweep": {"narenas": [1, "cores"], "server": {"innodb_buffer_pool_size": ["64M", "128M"]}, "TZ": ["UTC"]},
+            "name": "j",
+            "allocator": "jemalloc",
+            "tunables": {"thp": "never"},
+            "server": {"options": {"a": "1"}},
+            "sweep": {
+                "narenas": [1, "cores"],
+                "server": {"innodb_buffer_pool_size": ["64M", "128M"]},
+                "TZ": ["UTC"],
+            },
         },
-    ).variant[1:]  # fmt: skip
+    ).variant[1:]
     assert [v.name for v in found] == [
-        f"j-narenas={n}-innodb_buffer_pool_size={size}-TZ=UTC" for n, size in itertools.product(("1", "12"), ("64M", "128M"))
+        f"j-narenas={n}-innodb_buffer_pool_size={size}-TZ=UTC"
+        for n, size in itertools.product(("1", "12"), ("64M", "128M"))
     ]
     last = found[-1]
     assert last.tunables == {"thp": "never", "narenas": "12"}
@@ -61,25 +77,41 @@ def test_env_tunables_and_server_options_and_every_combination() -> None:
 
 
 def test_an_option_of_the_server_in_quotes_is_the_same() -> None:
-    assert swept(["64M"], "server.innodb_buffer_pool_size") == swept(["64M"], "server.innodb_buffer_pool_size")
-    assert swept(["64M"], "server.innodb_buffer_pool_size")[0].server.options == {"innodb_buffer_pool_size": "64M"}
+    assert swept(["64M"], "server.innodb_buffer_pool_size") == swept(
+        ["64M"], "server.innodb_buffer_pool_size"
+    )
+    assert swept(["64M"], "server.innodb_buffer_pool_size")[0].server.options == {
+        "innodb_buffer_pool_size": "64M"
+    }
 
 
 def test_the_baseline_stays_beside_its_sweep() -> None:
     found = build({"name": "glibc", "sweep": {"MALLOC_ARENA_MAX": [1, 2]}})
-    assert [v.name for v in found.variant] == ["glibc", "glibc-MALLOC_ARENA_MAX=1", "glibc-MALLOC_ARENA_MAX=2"]
+    assert [v.name for v in found.variant] == [
+        "glibc",
+        "glibc-MALLOC_ARENA_MAX=1",
+        "glibc-MALLOC_ARENA_MAX=2",
+    ]
     assert found.variant[0].env == {}
-    one = build({"name": "glibc", "sweep": {"MALLOC_ARENA_MAX": [1, 2]}}, baseline="glibc-MALLOC_ARENA_MAX=2")
+    one = build(
+        {"name": "glibc", "sweep": {"MALLOC_ARENA_MAX": [1, 2]}},
+        baseline="glibc-MALLOC_ARENA_MAX=2",
+    )
     assert [v.name for v in one.variant] == ["glibc-MALLOC_ARENA_MAX=1", "glibc-MALLOC_ARENA_MAX=2"]
 
 
 def test_a_dumped_experiment_needs_no_cores() -> None:
     model = build({"name": "glibc", "sweep": {"MALLOC_ARENA_MAX": ["cores"]}})
-    assert file.build(file.parse(file.dump(model), "y"), "y") == model
+    assert (
+        experiment_file.build(experiment_file.parse(experiment_file.dump(model), "y"), "y") == model
+    )
 
 
 def test_names_that_do_not_fit() -> None:
-    assert [v.name for v in swept(["a,b:c", "d e"], "SOME_VARIABLE")] == ["v-SOME_VARIABLE=a_b_c", "v-SOME_VARIABLE=d_e"]
+    assert [v.name for v in swept(["a,b:c", "d e"], "SOME_VARIABLE")] == [
+        "v-SOME_VARIABLE=a_b_c",
+        "v-SOME_VARIABLE=d_e",
+    ]
     long = swept(["1", "2"], "A_VARIABLE_" + "OF_A_VERY_LONG_NAME" * 4)
     assert [v.name for v in long] == ["v-1", "v-2"]
     assert [v.name for v in swept(["a,b", "a:b"], "X_Y")] == ["v-1", "v-2"]
@@ -116,7 +148,9 @@ def test_any_text_is_a_number_of_one_at_least_or_refused(text, cores) -> None:
 
 
 # What a program can be given as a variable.
-WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20)
+WORDS = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20
+)
 
 
 @given(
@@ -167,8 +201,11 @@ def test_what_is_no_table_is_left_for_the_model() -> None:
 
 
 def test_flags_sweep_the_baseline_or_the_variant_named() -> None:
-    given = {"allocators": ["glibc", "jemalloc"], "sweep": options.sweeps(["MALLOC_ARENA_MAX=1,2", "jemalloc:narenas=1,2"])}
-    names = [v.name for v in options.experiment(None, "demo", given).variant]
+    given = {
+        "allocators": ["glibc", "jemalloc"],
+        "sweep": experiment_options.sweeps(["MALLOC_ARENA_MAX=1,2", "jemalloc:narenas=1,2"]),
+    }
+    names = [v.name for v in experiment_options.experiment(None, "demo", given).variant]
     assert names == [
         "glibc",
         "glibc-MALLOC_ARENA_MAX=1",
@@ -181,9 +218,11 @@ def test_flags_sweep_the_baseline_or_the_variant_named() -> None:
 @pytest.mark.parametrize("text", ["", "MALLOC_ARENA_MAX", "=1", "A=", "A=,", "a b=1"])
 def test_a_flag_of_another_form(text) -> None:
     with pytest.raises(UsageError, match=r"--sweep: .* is not of the form \[VARIANT:\]NAME=VALUE"):
-        options.sweeps([text])
+        experiment_options.sweeps([text])
 
 
 def test_a_flag_for_nobody() -> None:
     with pytest.raises(UsageError, match=r"--sweep A: there is no variant 'none'; there are glibc"):
-        options.experiment(None, "demo", {"allocators": ["glibc"], "sweep": [("none", "A", ["1"])]})
+        experiment_options.experiment(
+            None, "demo", {"allocators": ["glibc"], "sweep": [("none", "A", ["1"])]}
+        )

@@ -1,4 +1,6 @@
-"""How sysbench is asked: everything that its version leaves to a default is said, no password is an argument."""
+"""How sysbench is asked: everything that its version leaves to a default is said, no password is an
+argument.
+"""
 
 import shlex
 from pathlib import Path
@@ -7,78 +9,122 @@ import pytest
 
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Data, Load
-from dballoc.host.user import ServerUser
-from dballoc.load import client, sysbench
+from dballoc.host.unprivileged.server_user import ServerUser
+from dballoc.load import client, sysbench_command
 from dballoc.load.workload import of_catalogue
-from dballoc.servers.options import Address
+from dballoc.servers.private.command_line import Address
 
 DATA = Data(tables=3, rows=500)
-BENCH = sysbench.Sysbench(Path("/usr/bin/sysbench"), "1.0.20", Path("/usr/share/sysbench"))
+BENCH = sysbench_command.Sysbench(Path("/usr/bin/sysbench"), "1.0.20", Path("/usr/share/sysbench"))
 
 
 def test_the_options_of_a_run() -> None:
-    options = sysbench.run_options(
-        of_catalogue("oltp_read_only"), 16, 10, DATA, "innodb", Load(random="pareto", options={"skip_trx": "on"})
+    options = sysbench_command.run_options(
+        of_catalogue("oltp_read_only"),
+        16,
+        10,
+        DATA,
+        "innodb",
+        Load(random="pareto", options={"skip_trx": "on"}),
     )
     wanted = {
-        "tables": "3", "table-size": "500", "threads": "16", "time": "10", "events": "0", "report-interval": "1",
-        "rand-type": "pareto", "mysql-db": "sbtest", "db-ps-mode": "auto", "histogram": "on", "percentile": "95", "skip-trx": "on",
-    }  # fmt: skip
+        "tables": "3",
+        "table-size": "500",
+        "threads": "16",
+        "time": "10",
+        "events": "0",
+        "report-interval": "1",
+        "rand-type": "pareto",
+        "mysql-db": "sbtest",
+        "db-ps-mode": "auto",
+        "histogram": "on",
+        "percentile": "95",
+        "skip-trx": "on",
+    }
     assert wanted.items() <= options.items()
     assert (
-        sysbench.run_options(of_catalogue("oltp_read_only"), 1, 10, DATA, "innodb", Load(prepared_statements=False))[
-            "db-ps-mode"
-        ]
+        sysbench_command.run_options(
+            of_catalogue("oltp_read_only"), 1, 10, DATA, "innodb", Load(prepared_statements=False)
+        )["db-ps-mode"]
         == "disable"
     )
 
 
 def test_the_password_is_in_a_file_of_ours_alone(tmp_path: Path) -> None:
-    options = sysbench.connection_options(Address(Path("/run/s.sock")), "secret")
-    config = sysbench.write_config(tmp_path / "s.cnf", options, ServerUser(None))
+    options = sysbench_command.connection_options(Address(Path("/run/s.sock")), "secret")
+    config = sysbench_command.write_config(tmp_path / "s.cnf", options, ServerUser(None))
     assert config.stat().st_mode & 0o777 == 0o600
     assert "mysql-password=secret" in config.read_text().splitlines()
-    assert not any("secret" in word for word in sysbench.command(BENCH, config, "run", {"threads": "1"}))
+    assert not any(
+        "secret" in word
+        for word in sysbench_command.command(BENCH, config, "run", {"threads": "1"})
+    )
 
 
 def test_socket_or_tcp() -> None:
-    socket = sysbench.connection_options(Address(Path("/run/s.sock")), "")
-    tcp = sysbench.connection_options(Address(Path("/run/s.sock"), 3307), "")
+    socket = sysbench_command.connection_options(Address(Path("/run/s.sock")), "")
+    tcp = sysbench_command.connection_options(Address(Path("/run/s.sock"), 3307), "")
     assert (socket.get("mysql-socket"), socket.get("mysql-port")) == ("/run/s.sock", None)
-    assert (tcp.get("mysql-socket"), tcp.get("mysql-host"), tcp.get("mysql-port")) == (None, "127.0.0.1", "3307")
+    assert (tcp.get("mysql-socket"), tcp.get("mysql-host"), tcp.get("mysql-port")) == (
+        None,
+        "127.0.0.1",
+        "3307",
+    )
 
 
 def test_the_client_gets_nothing_of_the_variant(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("LD_PRELOAD", "MALLOC_CONF", "GLIBC_TUNABLES"):
         monkeypatch.setenv(name, "x")
-    made = sysbench.environment(BENCH, of_catalogue("oltp_read_only"), Path("/out.jsonl"))
+    made = sysbench_command.environment(BENCH, of_catalogue("oltp_read_only"), Path("/out.jsonl"))
     assert set(made) == {"PATH", "LUA_PATH", "DBALLOC_SCRIPT", "DBALLOC_INTERVALS"}
 
 
 def test_prepared_statements_are_counted() -> None:
-    assert sysbench.statements(of_catalogue("oltp_read_only"), 256, 8, Load()) == 256 * (8 * 5 + 2)
-    assert sysbench.statements(of_catalogue("oltp_read_only"), 256, 8, Load(prepared_statements=False)) == 0
+    assert sysbench_command.statements(of_catalogue("oltp_read_only"), 256, 8, Load()) == 256 * (
+        8 * 5 + 2
+    )
+    assert (
+        sysbench_command.statements(
+            of_catalogue("oltp_read_only"), 256, 8, Load(prepared_statements=False)
+        )
+        == 0
+    )
 
 
 def test_statements_go_as_the_workload_has_them_unless_told_otherwise() -> None:
     def mode(name: str, load: Load) -> str:
-        return sysbench.run_options(of_catalogue(name), 1, 10, DATA, "innodb", load)["db-ps-mode"]
+        return sysbench_command.run_options(of_catalogue(name), 1, 10, DATA, "innodb", load)[
+            "db-ps-mode"
+        ]
 
     micro = "point-query_range=100"
     assert (mode("oltp_point_select", Load()), mode(micro, Load())) == ("auto", "disable")
     assert mode(micro, Load(prepared_statements=True)) == "auto"
-    assert sysbench.statements(of_catalogue(micro), 256, 16, Load()) == 0
-    assert sysbench.statements(of_catalogue(micro), 256, 16, Load(prepared_statements=True)) == 256 * (16 + 2)
+    assert sysbench_command.statements(of_catalogue(micro), 256, 16, Load()) == 0
+    assert sysbench_command.statements(
+        of_catalogue(micro), 256, 16, Load(prepared_statements=True)
+    ) == 256 * (16 + 2)
 
 
 def test_the_load_has_no_time() -> None:
-    assert sysbench.run_options(of_catalogue("load"), 4, 0, DATA, "innodb", Load())["time"] == "0"
+    assert (
+        sysbench_command.run_options(of_catalogue("load"), 4, 0, DATA, "innodb", Load())["time"]
+        == "0"
+    )
 
 
 def test_a_dump_is_told_to_sysbench_as_words_of_a_shell(tmp_path: Path) -> None:
     address = Address(tmp_path / "s.sock")
     connection = client.connection_file(tmp_path, address, "secret", ServerUser(None))
-    job = client.Job("dump-churn", 1, 5, Data(database="my shop"), "innodb", Load(), Path("/opt/my sql/mariadb-dump"))
+    job = client.Job(
+        workload="dump-churn",
+        threads=1,
+        seconds=5,
+        data=Data(database="my shop"),
+        engine="innodb",
+        load=Load(),
+        program=Path("/opt/my sql/mariadb-dump"),
+    )
     words = client.dump_command(job, connection)
     assert words is not None
     assert shlex.split(words)[0] == "/opt/my sql/mariadb-dump"
@@ -91,5 +137,7 @@ def test_a_dump_is_told_to_sysbench_as_words_of_a_shell(tmp_path: Path) -> None:
 
 
 def test_a_workload_that_is_not_there() -> None:
-    with pytest.raises(UsageError, match="no workload 'oltp_readonly'; did you mean 'oltp_read_only'"):
+    with pytest.raises(
+        UsageError, match="no workload 'oltp_readonly'; did you mean 'oltp_read_only'"
+    ):
         of_catalogue("oltp_readonly")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.load.output import Follower, Interval, parse_histogram, percentile, reason
+from dballoc.load.client_output import Follower, Interval, parse_histogram, percentile, reason
 
 # sysbench 1.0.20, oltp_read_only, 2 threads (shortened).
 PRINTED = """sysbench 1.0.20 (using system LuaJIT 2.1.0-beta3)
@@ -29,10 +29,22 @@ SQL statistics:
 def record(kind: str = "interval", **changes: float) -> str:
     """One line of the hook."""
     fields = {
-        "kind": kind, "clock": 100.5, "threads_running": 2, "time_interval": 1.0, "time_total": 3.0, "latency_pct": 0.002,
-        "events": 500, "reads": 7000, "writes": 10, "other": 1000, "errors": 1, "reconnects": 2, "latency_min": 0.001,
-        "latency_avg": 0.0015, "latency_max": 0.03,
-    }  # fmt: skip
+        "kind": kind,
+        "clock": 100.5,
+        "threads_running": 2,
+        "time_interval": 1.0,
+        "time_total": 3.0,
+        "latency_pct": 0.002,
+        "events": 500,
+        "reads": 7000,
+        "writes": 10,
+        "other": 1000,
+        "errors": 1,
+        "reconnects": 2,
+        "latency_min": 0.001,
+        "latency_avg": 0.0015,
+        "latency_max": 0.03,
+    }
     return json.dumps(fields | changes) + "\n"
 
 
@@ -47,7 +59,8 @@ def test_buckets_that_print_alike_are_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "ms"), [(0.001, 0.787), (0.003, 0.787), (0.0031, 0.802), (0.044, 0.802), (0.5, 1.618), (1.0, 1.618)]
+    ("share", "ms"),
+    [(0.001, 0.787), (0.003, 0.787), (0.0031, 0.802), (0.044, 0.802), (0.5, 1.618), (1.0, 1.618)],
 )
 def test_percentiles(share: float, ms: float) -> None:
     assert percentile(parse_histogram(PRINTED), share) == ms
@@ -75,13 +88,39 @@ def test_intervals_and_the_total(tmp_path: Path) -> None:
     path = tmp_path / "intervals.jsonl"
     path.write_text(record() + record(kind="total", events=1500))
     follower = Follower(path)
-    assert list(follower.new()) == [Interval(100.5, 3.0, 1.0, 2, 500, 8010, 0.002, 1, 2)]
+    assert list(follower.new()) == [
+        Interval(
+            clock=100.5,
+            elapsed=3.0,
+            seconds=1.0,
+            threads=2,
+            events=500,
+            queries=8010,
+            latency=0.002,
+            errors=1,
+            reconnects=2,
+        )
+    ]
     assert follower.total is not None
-    assert (follower.total.events, follower.total.seconds, follower.total.latency_max) == (1500, 3.0, 0.03)
+    assert (follower.total.events, follower.total.seconds, follower.total.latency_max) == (
+        1500,
+        3.0,
+        0.03,
+    )
 
 
 def test_rates_are_per_second_of_the_interval() -> None:
-    interval = Interval(1.0, 1.0, 0.5, 2, 500, 8000, 0.002, 0, 0)
+    interval = Interval(
+        clock=1.0,
+        elapsed=1.0,
+        seconds=0.5,
+        threads=2,
+        events=500,
+        queries=8000,
+        latency=0.002,
+        errors=0,
+        reconnects=0,
+    )
     assert (interval.tps, interval.qps) == (1000, 16000)
 
 
@@ -92,8 +131,13 @@ def test_a_file_that_is_not_there_yet(tmp_path: Path) -> None:
     assert len(list(follower.new())) == 1
 
 
-@given(st.integers(min_value=1, max_value=5), st.lists(st.integers(min_value=1, max_value=200), max_size=12))
-def test_torn_lines_are_read_once_and_whole(tmp_path_factory: pytest.TempPathFactory, lines: int, cuts: list[int]) -> None:
+@given(
+    st.integers(min_value=1, max_value=5),
+    st.lists(st.integers(min_value=1, max_value=200), max_size=12),
+)
+def test_torn_lines_are_read_once_and_whole(
+    tmp_path_factory: pytest.TempPathFactory, lines: int, cuts: list[int]
+) -> None:
     """However the writer's bytes arrive, every line comes exactly once, in order."""
     text = "".join(record(events=i, clock=100.5 + i) for i in range(lines)).encode()
     path = tmp_path_factory.mktemp("torn") / "intervals.jsonl"
@@ -107,10 +151,14 @@ def test_torn_lines_are_read_once_and_whole(tmp_path_factory: pytest.TempPathFac
     assert seen == list(range(lines))
 
 
-@pytest.mark.parametrize("line", ["{\n", "[]\n", "7\n", record().replace("reads", "rea"), record().replace("500", '"x"')])
+@pytest.mark.parametrize(
+    "line", ["{\n", "[]\n", "7\n", record().replace("reads", "rea"), record().replace("500", '"x"')]
+)
 def test_what_two_threads_wrote_at_once_is_left_out(tmp_path: Path, line: str) -> None:
     path = tmp_path / "intervals.jsonl"
-    path.write_text(record(clock=1) + line + record(clock=2) + record(clock=2) + record(kind="total", events=9))
+    path.write_text(
+        record(clock=1) + line + record(clock=2) + record(clock=2) + record(kind="total", events=9)
+    )
     follower = Follower(path)
     assert [i.clock for i in follower.new()] == [1, 2]
     assert follower.total is not None
@@ -119,7 +167,10 @@ def test_what_two_threads_wrote_at_once_is_left_out(tmp_path: Path, line: str) -
 @pytest.mark.parametrize(
     ("printed", "why"),
     [
-        ("Running\nFATAL: error 1114: The table is full\nFATAL: thread ended\nbye\n", "FATAL: thread ended"),
+        (
+            "Running\nFATAL: error 1114: The table is full\nFATAL: thread ended\nbye\n",
+            "FATAL: thread ended",
+        ),
         ("something\nlast line\n\n", "last line"),
         ("", "it printed nothing"),
     ],

@@ -1,4 +1,6 @@
-"""Files that a hostile process names: nothing outside its root, nothing that waits, nothing without end."""
+"""Files that a hostile process names: nothing outside its root, nothing that waits, nothing without
+end.
+"""
 
 import os
 import time
@@ -39,12 +41,16 @@ def read(place: Path, path: str, most: int = 1000) -> str:
     return target_files.read_file(place / "root", path, most).decode()
 
 
-@pytest.mark.parametrize("path", ["/etc/absolute", "/etc/up", "/../canary", "/etc/../../canary", "canary"])
+@pytest.mark.parametrize(
+    "path", ["/etc/absolute", "/etc/up", "/../canary", "/etc/../../canary", "canary"]
+)
 def test_links_and_dots_stay_inside(place: Path, path: str) -> None:
     assert read(place, path) == "its own"
 
 
-@pytest.mark.parametrize("path", ["/etc/host", "/etc/magic", "/etc/loop", "/nowhere", "/etc/my.cnf/x", "/etc/\0"])
+@pytest.mark.parametrize(
+    "path", ["/etc/host", "/etc/magic", "/etc/loop", "/nowhere", "/etc/my.cnf/x", "/etc/\0"]
+)
 def test_what_leads_out_or_nowhere_is_an_error(place: Path, path: str) -> None:
     with pytest.raises(OSError):  # noqa: PT011  # whatever the number
         read(place, path)
@@ -89,7 +95,9 @@ def test_sizes_and_numbers_are_bounded(place: Path) -> None:
     assert len(target_files.list_directory(place / "root", "/etc", 3)) == 3
 
 
-def test_a_file_system_that_does_not_answer_is_not_waited_for(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_that_does_not_answer_is_not_waited_for(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(target_files, "_PATIENCE", 0.05)
     monkeypatch.setattr(target_files, "_walk", lambda root, path: time.sleep(5))
     with pytest.raises(TimeoutError, match="does not answer"):
@@ -107,7 +115,12 @@ def test_no_descriptor_is_left_open(place: Path) -> None:
 
 
 @given(
-    parts=st.lists(st.sampled_from(["..", ".", "", "etc", "absolute", "up", "host", "loop", "magic", "canary"]), max_size=12)
+    parts=st.lists(
+        st.sampled_from(
+            ["..", ".", "", "etc", "absolute", "up", "host", "loop", "magic", "canary"]
+        ),
+        max_size=12,
+    )
 )
 def test_no_path_at_all_reads_the_host(place: Path, parts: list[str]) -> None:
     try:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dballoc.host.thp import together
+from dballoc.host.settings.thp import together
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,9 @@ from dballoc.host.thp import together
     ],
 )
 def test_the_widest_is_the_hosts_and_prctl_narrows(
-    first: str | None, second: str | None, host: str | None, expected: tuple[str | None, bool, bool] | None
+    first: str | None,
+    second: str | None,
+    host: str | None,
+    expected: tuple[str | None, bool, bool] | None,
 ) -> None:
     assert together(first, second, host) == expected

@@ -8,36 +8,57 @@ import pytest
 import simulate
 from simulate import Host, logs, logs_of_floor, times
 
-from dballoc.analysis.aa import _FLOOR_TO_VARIANT, DIFFERENCES, Resolution, Resolved
-from dballoc.analysis.comparison import Comparison, Metric
-from dballoc.analysis.ratio import Ratio
-from dballoc.analysis.resolution import Need, Scatter
-from dballoc.cli import options
+from dballoc.analysis.decisions.aa_check import _FLOOR_TO_VARIANT, DIFFERENCES, Resolution, Resolved
+from dballoc.analysis.statistics.detectable_difference import Need, Scatter
+from dballoc.analysis.statistics.ratio_interval import Ratio
+from dballoc.analysis.tables.baseline_comparison import Comparison, Metric
+from dballoc.cli.shared import experiment_options
 from dballoc.errors import UsageError
+from dballoc.experiment.identical_variants import twins
 from dballoc.experiment.model import Experiment
-from dballoc.experiment.twins import twins
-from dballoc.report import resolution
+from dballoc.report.wording import detectable_difference
 
-TPS = Metric("tps:reads", "reads, transactions per second at 16 clients", "1/s", "higher", "reads")
-WRITES = Metric("tps:writes", "writes, transactions per second at 16 clients", "1/s", "higher", "writes")
-PEAK = Metric("rss_peak", "peak RSS", "bytes", "lower")
+TPS = Metric(
+    key="tps:reads",
+    title="reads, transactions per second at 16 clients",
+    unit="1/s",
+    better="higher",
+    workload="reads",
+)
+WRITES = Metric(
+    key="tps:writes",
+    title="writes, transactions per second at 16 clients",
+    unit="1/s",
+    better="higher",
+    workload="writes",
+)
+PEAK = Metric(key="rss_peak", title="peak RSS", unit="bytes", better="lower")
 
 
 # -- the experiment ------------------------------------------------------------------------------------------------------
 
 
 def test_the_baselines_twin_has_all_that_the_baseline_has(experiment) -> None:
-    tuned = {"name": "tuned", "allocator": "jemalloc", "tunables": {"narenas": "2"}, "server": {"options": {"a": "1"}}}
+    tuned = {
+        "name": "tuned",
+        "allocator": "jemalloc",
+        "tunables": {"narenas": "2"},
+        "server": {"options": {"a": "1"}},
+    }
     found = twins(experiment(baseline="tuned", variant=[{"name": "glibc"}, tuned], seed=7), "here")
     assert [v.name for v in found.variant] == ["tuned", "tuned-again"]
-    assert found.variant[1].model_copy(update={"name": "tuned"}) == found.variant[0] == Experiment.model_validate(
-        {"baseline": "tuned", "workloads": ["w"], "threads": [1], "variant": [tuned]}
-    ).variant[0]  # fmt: skip
+    assert (
+        found.variant[1].model_copy(update={"name": "tuned"})
+        == found.variant[0]
+        == Experiment.model_validate(
+            {"baseline": "tuned", "workloads": ["w"], "threads": [1], "variant": [tuned]}
+        ).variant[0]
+    )
     assert (found.seed, found.baseline, found.threads) == (7, "tuned", [1, 4])
 
 
 def test_the_shipped_experiment_is_its_own_twins() -> None:
-    model = options.experiment(None, "aa", {})
+    model = experiment_options.experiment(None, "aa", {})
     assert twins(model, "here") == model
 
 
@@ -65,92 +86,186 @@ def test_the_floor_tells_as_much_of_the_scatter_as_the_twin_and_something_else()
 
 def compared(metric: Metric, low: float, high: float, blocks: int = 6) -> Comparison:
     found = (
-        Ratio(math.sqrt(low * high), low, high, blocks, 0.99, 0.02)
+        Ratio(
+            estimate=math.sqrt(low * high),
+            low=low,
+            high=high,
+            blocks=blocks,
+            confidence=0.99,
+            scatter=0.02,
+        )
         if blocks > 1
-        else Ratio(1.0, 0.0, math.inf, 1, 0.99, math.nan)
+        else Ratio(
+            estimate=1.0, low=0.0, high=math.inf, blocks=1, confidence=0.99, scatter=math.nan
+        )
     )
     return Comparison("glibc-again", metric, found)
 
 
-def resolved(metric: Metric, low: float = 0.98, high: float = 1.02, half_width: float = 0.021, blocks: int = 6) -> Resolved:
+def resolved(
+    metric: Metric,
+    low: float = 0.98,
+    high: float = 1.02,
+    half_width: float = 0.021,
+    blocks: int = 6,
+) -> Resolved:
     twin = compared(metric, low, high, blocks)
     if blocks < 2:
-        return Resolved(twin, twin, None, math.inf, math.inf, [], 20.0)
+        return Resolved(
+            twin=twin,
+            floor=twin,
+            scatter=None,
+            half_width=math.inf,
+            detectable=math.inf,
+            needs=[],
+            block_seconds=20.0,
+        )
     needs = [Need(0.01, 41, 25, 90), Need(0.02, 12, 8, 25), Need(0.05, 1, 1, 5)]
-    return Resolved(twin, twin, Scatter(0.02, 10), half_width, half_width * 1.4, needs, 20.0)
+    return Resolved(
+        twin=twin,
+        floor=twin,
+        scatter=Scatter(0.02, 10),
+        half_width=half_width,
+        detectable=half_width * 1.4,
+        needs=needs,
+        block_seconds=20.0,
+    )
 
 
 def said(*metrics: Resolved, faulty: dict | None = None, disturbed: int = 0) -> Resolution:
     blocks = max((m.blocks for m in metrics), default=0)
-    return Resolution("glibc", "glibc-again", list(metrics), 361.0, blocks, disturbed, faulty or {})
+    return Resolution(
+        baseline="glibc",
+        twin="glibc-again",
+        metrics=list(metrics),
+        seconds=361.0,
+        blocks=blocks,
+        disturbed=disturbed,
+        faulty=faulty or {},
+    )
 
 
 def test_what_this_host_resolves_in_words() -> None:
     found = said(resolved(TPS), resolved(PEAK, 0.996, 1.004, 0.004))
-    assert resolution.headline(found) == "This host resolves ±2.1 % in throughput and ±0.4 % in peak RSS in 6 min"
-    assert resolution.reason(found) == "glibc and glibc-again are the same, and are not seen to differ."
+    assert (
+        detectable_difference.headline(found)
+        == "This host resolves ±2.1 % in throughput and ±0.4 % in peak RSS in 6 min"
+    )
+    assert (
+        detectable_difference.reason(found)
+        == "glibc and glibc-again are the same, and are not seen to differ."
+    )
 
 
 def test_workloads_are_named_where_there_are_several() -> None:
     found = said(resolved(TPS), resolved(WRITES))
-    assert "in throughput in reads and ±2.1 % in throughput in writes" in resolution.headline(found)
+    assert (
+        "in throughput in reads and ±2.1 % in throughput in writes"
+        in detectable_difference.headline(found)
+    )
 
 
 def test_an_interval_that_says_nothing_is_not_printed_as_a_resolution() -> None:
     found = said(resolved(TPS, 0.3, 4.0, 3.0), resolved(PEAK, half_width=0.004))
-    assert resolution.headline(found) == "This host resolves ±0.4 % in peak RSS and nothing yet in throughput in 6 min"
-    assert resolution.rows(found)[0][-2:] == ("–", "–")
+    assert (
+        detectable_difference.headline(found)
+        == "This host resolves ±0.4 % in peak RSS and nothing yet in throughput in 6 min"
+    )
+    assert detectable_difference.rows(found)[0][-2:] == ("–", "–")
 
 
 def test_identical_variants_that_differ_are_a_clear_warning() -> None:
     found = said(resolved(TPS, 1.01, 1.04), resolved(PEAK))
     assert [m.metric for m in found.differing] == [TPS]
-    words = resolution.reason(found)
+    words = detectable_difference.reason(found)
     assert words.startswith(
         "WARNING: glibc and glibc-again are the same, and yet are seen to differ: throughput 1.025 [1.010, 1.040]."
     )
     assert "cannot be trusted" in words
     assert "dballoc doctor" in words
     assert "another --seed" in words
-    assert resolution.as_json(found)["same"] is False
+    assert detectable_difference.as_json(found)["same"] is False
 
 
 def test_what_it_takes() -> None:
-    (row,) = resolution.needs(said(resolved(TPS)))
-    assert row == ("throughput", "41 blocks, 14 min\n(25 to 90)", "12 blocks, 4 min\n(8 to 25)", "1 block, 20 s\n(1 to 5)")
-    assert resolution.NEED_COLUMNS == ("To resolve", "±1 %", "±2 %", "±5 %")
+    (row,) = detectable_difference.needs(said(resolved(TPS)))
+    assert row == (
+        "throughput",
+        "41 blocks, 14 min\n(25 to 90)",
+        "12 blocks, 4 min\n(8 to 25)",
+        "1 block, 20 s\n(1 to 5)",
+    )
+    assert detectable_difference.NEED_COLUMNS == ("To resolve", "±1 %", "±2 %", "±5 %")
 
 
 def test_what_is_out_of_reach() -> None:
-    needs = [Need(0.01, None, None, None), Need(0.02, 9000, 5000, None), Need(0.05, 1500, 900, 4000)]
+    needs = [
+        Need(0.01, None, None, None),
+        Need(0.02, 9000, 5000, None),
+        Need(0.05, 1500, 900, 4000),
+    ]
     twin = compared(TPS, 0.3, 4.0)
-    (row,) = resolution.needs(said(Resolved(twin, twin, Scatter(0.8, 4), 3.0, 4.0, needs, 20.0)))
-    assert row[1:] == ("out of reach", "9,000 blocks, 2 days\n(5,000 or many more)", "1,500 blocks, 8.3 h\n(900 to 4,000)")
+    (row,) = detectable_difference.needs(
+        said(
+            Resolved(
+                twin=twin,
+                floor=twin,
+                scatter=Scatter(0.8, 4),
+                half_width=3.0,
+                detectable=4.0,
+                needs=needs,
+                block_seconds=20.0,
+            )
+        )
+    )
+    assert row[1:] == (
+        "out of reach",
+        "9,000 blocks, 2 days\n(5,000 or many more)",
+        "1,500 blocks, 8.3 h\n(900 to 4,000)",
+    )
 
 
 def test_one_block_says_nothing() -> None:
     found = said(resolved(TPS, blocks=1))
-    assert resolution.headline(found) == "This campaign does not say what this host resolves"
-    assert resolution.reason(found) == "Scatter takes two blocks, and there is 1; give it more time."
-    assert resolution.rows(found) == [("throughput", "1.000", "1", "–", "–", "–")]
-    assert resolution.needs(found) == []
+    assert (
+        detectable_difference.headline(found)
+        == "This campaign does not say what this host resolves"
+    )
+    assert (
+        detectable_difference.reason(found)
+        == "Scatter takes two blocks, and there is 1; give it more time."
+    )
+    assert detectable_difference.rows(found) == [("throughput", "1.000", "1", "–", "–", "–")]
+    assert detectable_difference.needs(found) == []
 
 
 def test_faults_are_said_before_anything_else() -> None:
     found = said(resolved(TPS), faulty={"glibc-again": (2, 6)})
-    assert resolution.reason(found).startswith("2 of 6 trials of glibc-again ended in a fault: ")
+    assert detectable_difference.reason(found).startswith(
+        "2 of 6 trials of glibc-again ended in a fault: "
+    )
 
 
 def test_disturbed_blocks_are_counted() -> None:
-    assert "Disturbed by other work on the machine: 2 of 6 blocks." in resolution.notes(said(resolved(TPS), disturbed=2))
+    assert "Disturbed by other work on the machine: 2 of 6 blocks." in detectable_difference.notes(
+        said(resolved(TPS), disturbed=2)
+    )
 
 
 @pytest.mark.parametrize("blocks", [1, 6])
 def test_json_is_json(blocks: int) -> None:
     # NaN and Infinity are none.
-    found = json.loads(json.dumps(resolution.as_json(said(resolved(TPS, blocks=blocks))), allow_nan=False))
+    found = json.loads(
+        json.dumps(
+            detectable_difference.as_json(said(resolved(TPS, blocks=blocks))), allow_nan=False
+        )
+    )
     (metric,) = found["metrics"]
-    assert (metric["key"], metric["design"], metric["twin"]["blocks"]) == ("tps:reads", "solo", blocks)
+    assert (metric["key"], metric["design"], metric["twin"]["blocks"]) == (
+        "tps:reads",
+        "solo",
+        blocks,
+    )
     if blocks > 1:
         assert [n["difference"] for n in metric["resolve"]] == list(DIFFERENCES)
         assert metric["resolve"][0]["seconds"] == 41 * 20.0

@@ -1,10 +1,17 @@
-"""Durations and sizes: what people write is read, what is ambiguous is refused, what we write is read back."""
+"""Durations and sizes: what people write is read, what is ambiguous is refused, what we write is
+read back.
+"""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.experiment.units import format_duration, format_size, parse_duration, parse_size
+from dballoc.experiment.durations_and_sizes import (
+    format_duration,
+    format_size,
+    parse_duration,
+    parse_size,
+)
 
 
 @pytest.mark.parametrize(
@@ -24,8 +31,11 @@ def test_durations_are_read(text: str, seconds: float) -> None:
     assert parse_duration(text) == pytest.approx(seconds)
 
 
-# A bare number is refused: 30 could be seconds or minutes, and a campaign would silently be 60 times too long.
-@pytest.mark.parametrize("text", ["", "10", "s", "10 sec", "10x", "-3s", "1s foo", "1m,30s", 10, 10.0, None, ["10s"]])
+# A bare number is refused: 30 could be seconds or minutes, and a campaign would silently be 60
+# times too long.
+@pytest.mark.parametrize(
+    "text", ["", "10", "s", "10 sec", "10x", "-3s", "1s foo", "1m,30s", 10, 10.0, None, ["10s"]]
+)
 def test_what_is_no_duration_is_refused(text: object) -> None:
     with pytest.raises(ValueError, match="is not a duration; write it with its unit"):
         parse_duration(text)
@@ -33,7 +43,9 @@ def test_what_is_no_duration_is_refused(text: object) -> None:
 
 @given(st.integers(min_value=0, max_value=10**9))
 def test_durations_survive_being_written(milliseconds: int) -> None:
-    assert parse_duration(format_duration(milliseconds / 1000)) == pytest.approx(milliseconds / 1000, abs=1e-6)
+    assert parse_duration(format_duration(milliseconds / 1000)) == pytest.approx(
+        milliseconds / 1000, abs=1e-6
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,19 +6,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.analysis.collapse import shape
-from dballoc.analysis.comparison import Comparison, Comparisons, Metric
-from dballoc.analysis.procedure import declare, family_size
-from dballoc.analysis.ratio import Ratio
-from dballoc.analysis.recommendation import recommend
-from dballoc.analysis.verdict import Verdict, all_decided, decided, judge, narrow
+from dballoc.analysis.decisions.recommendation import recommend
+from dballoc.analysis.decisions.sequential_test import declare, family_size
+from dballoc.analysis.decisions.throughput_collapse import shape
+from dballoc.analysis.decisions.verdict import Verdict, all_decided, decided, judge, narrow
+from dballoc.analysis.statistics.ratio_interval import Ratio
+from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
 
-SPEED = Metric("tps:w", "w", "1/s", "higher", "w")
-PEAK = Metric("rss_peak", "peak RSS", "bytes", "lower")
+SPEED = Metric(key="tps:w", title="w", unit="1/s", better="higher", workload="w")
+PEAK = Metric(key="rss_peak", title="peak RSS", unit="bytes", better="lower")
 
 
 def interval(low: float, high: float) -> Ratio:
-    return Ratio(math.sqrt(low * high) if low and high < math.inf else 1.0, low, high, 6, 0.95, 0.01)
+    return Ratio(
+        estimate=math.sqrt(low * high) if low and high < math.inf else 1.0,
+        low=low,
+        high=high,
+        blocks=6,
+        confidence=0.95,
+        scatter=0.01,
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,13 +93,19 @@ def test_between_two_looks_the_level_is_that_of_the_next() -> None:
 
 
 @given(st.integers(2, 60), st.integers(1, 40))
-def test_no_campaign_ends_at_a_lower_level_than_one_of_a_single_look(planned: int, family: int) -> None:
-    """What :func:`dballoc.analysis.resolution.blocks_needed` begins its search with."""
+def test_no_campaign_ends_at_a_lower_level_than_one_of_a_single_look(
+    planned: int, family: int
+) -> None:
+    """What :func:`dballoc.analysis.statistics.detectable_difference.blocks_needed` begins its
+    search with.
+    """
     assert declare(planned, family).confidence >= declare(2, family).confidence
 
 
 @given(st.integers(1, 60), st.integers(1, 60), st.integers(2, 10), st.integers(1, 40))
-def test_all_errors_together_stay_within_five_per_cent(solo: int, duet: int, variants: int, workloads: int) -> None:
+def test_all_errors_together_stay_within_five_per_cent(
+    solo: int, duet: int, variants: int, workloads: int
+) -> None:
     error = 0.0
     both = family_size(["solo", "duet"], variants, workloads)
     for design, planned in (("solo", solo), ("duet", duet)):
@@ -102,15 +115,30 @@ def test_all_errors_together_stay_within_five_per_cent(solo: int, duet: int, var
     assert error == pytest.approx(0.05)
 
 
-def comparisons(faulty: dict[str, tuple[int, int]] | None = None, **variants: tuple[Ratio, Ratio]) -> Comparisons:
+def comparisons(
+    faulty: dict[str, tuple[int, int]] | None = None, **variants: tuple[Ratio, Ratio]
+) -> Comparisons:
     """``name=(speed, peak)``."""
     family = [
-        c for name, (speed, peak) in variants.items() for c in (Comparison(name, SPEED, speed), Comparison(name, PEAK, peak))
+        c
+        for name, (speed, peak) in variants.items()
+        for c in (Comparison(name, SPEED, speed), Comparison(name, PEAK, peak))
     ]
-    return Comparisons({"solo": declare(6, 3)}, [SPEED, PEAK], family, [], faulty or {})
+    return Comparisons(
+        procedures={"solo": declare(6, 3)},
+        metrics=[SPEED, PEAK],
+        family=family,
+        floor=[],
+        faulty=faulty or {},
+    )
 
 
-SAME, LESS, LEAST, MORE = interval(0.98, 1.02), interval(0.9, 0.95), interval(0.8, 0.85), interval(1.05, 1.1)
+SAME, LESS, LEAST, MORE = (
+    interval(0.98, 1.02),
+    interval(0.9, 0.95),
+    interval(0.8, 0.85),
+    interval(1.05, 1.1),
+)
 
 
 def test_the_least_memory_of_those_not_slower() -> None:

@@ -1,4 +1,6 @@
-"""Verdicts: planted faults are named, a healthy server has none, and one look does not tell a leak."""
+"""Verdicts: planted faults are named, a healthy server has none, and one look does not tell
+a leak.
+"""
 
 from typing import Any
 
@@ -7,13 +9,13 @@ import pytest
 from looks import KEYS, MIB, judged, look
 
 from dballoc.catalogue import verdicts as limits
+from dballoc.explain.attribution.ledger import LIVE
 from dballoc.explain.explanation import Explanation
-from dballoc.explain.growth import growth
-from dballoc.explain.huge import Huge
-from dballoc.explain.labels import SCHEMA
-from dballoc.explain.ledger import LIVE
-from dballoc.explain.pages import Kind
-from dballoc.explain.verdicts import HELD, Verdict
+from dballoc.explain.sources.server_memory import SCHEMA
+from dballoc.explain.verdicts.growth import growth
+from dballoc.explain.verdicts.thp_waste import Huge
+from dballoc.explain.verdicts.verdicts import HELD, Verdict
+from dballoc.process_memory.mapping_kind import Kind
 
 
 def levels(found: list[Verdict]) -> dict[str, str]:
@@ -27,7 +29,10 @@ def text(found: list[Verdict], key: str) -> str:
 
 def series(sizes: list[dict[str, float]], **evidence: list[Any]) -> list[Explanation]:
     """A look every 10 s; lists of evidence have a value for each."""
-    return [look(s, taken=1e9 + 10 * i, **{k: v[i] for k, v in evidence.items()}) for i, s in enumerate(sizes)]
+    return [
+        look(s, taken=1e9 + 10 * i, **{k: v[i] for k, v in evidence.items()})
+        for i, s in enumerate(sizes)
+    ]
 
 
 def noisy(seed: int, n: int, at: float, rise: float, noise: float) -> list[float]:
@@ -110,12 +115,18 @@ def test_sessions_that_grow_on_the_same_connections_leak() -> None:
     assert "Session leak" in text(found, "sessions")
     assert "leak" not in levels(found)
     more = [[("app", 10 + i, int((4 + 0.5 * i) * MIB))] for i in range(40)]
-    assert "sessions" not in levels(judged(series([{"sessions": 4 + 0.5 * i} for i in range(40)], sessions=more)))
+    assert "sessions" not in levels(
+        judged(series([{"sessions": 4 + 0.5 * i} for i in range(40)], sessions=more))
+    )
 
 
 def test_a_pool_that_fills_is_why_rss_grows() -> None:
     figures = [
-        {"innodb_page_size": 16384, "innodb_buffer_pool_pages_total": 51200, "innodb_buffer_pool_pages_free": 50000 - 640 * i}
+        {
+            "innodb_page_size": 16384,
+            "innodb_buffer_pool_pages_total": 51200,
+            "innodb_buffer_pool_pages_free": 50000 - 640 * i,
+        }
         for i in range(40)
     ]
     found = judged(series([{Kind.POOL: 100 + 10 * i} for i in range(40)], figures=figures))
@@ -133,7 +144,10 @@ def test_what_does_not_grow_is_steady_or_bounded() -> None:
 
 def rates(make: Any, tries: int) -> float:
     """How often growth is said to be shown."""
-    found = [growth([10.0 * i for i in range(60)], make(np.random.default_rng(seed)), 8, 6) for seed in range(tries)]
+    found = [
+        growth([10.0 * i for i in range(60)], make(np.random.default_rng(seed)), 8, 6)
+        for seed in range(tries)
+    ]
     return sum(g is not None and g.grows for g in found) / tries
 
 
@@ -147,7 +161,12 @@ def test_a_leak_within_noise_is_found_with_the_truth_inside_the_interval() -> No
     rise, inside, shown = 0.025, 0, 0
     for seed in range(300):
         draw = np.random.default_rng(seed)
-        found = growth([float(i) for i in range(120)], [rise * i + float(draw.normal(0, 0.5)) for i in range(120)], 8, 6)
+        found = growth(
+            [float(i) for i in range(120)],
+            [rise * i + float(draw.normal(0, 0.5)) for i in range(120)],
+            8,
+            6,
+        )
         assert found
         inside += found.low <= rise <= found.high
         shown += found.grows
@@ -163,4 +182,6 @@ def test_the_answer_is_one_sentence() -> None:
     assert look().answer.startswith(
         "Most of the 987 MiB is buffer pool and log buffers (81 %); then performance_schema itself (6 %)"
     )
-    assert look({Kind.POOL: 60}).answer.startswith("No owner has most of the 247 MiB: the largest are")
+    assert look({Kind.POOL: 60}).answer.startswith(
+        "No owner has most of the 247 MiB: the largest are"
+    )

@@ -1,4 +1,6 @@
-"""From perf's events to waits, their kinds, their split and the table of frames: recordings made by hand."""
+"""From perf's events to waits, their kinds, their split and the table of frames: recordings made by
+hand.
+"""
 
 from collections.abc import Iterator
 
@@ -7,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.catalogue import waits as catalogue
-from dballoc.profile import waits
-from dballoc.profile.dominant import dominant
+from dballoc.profile.contention import waits
+from dballoc.profile.contention.dominant_frames import dominant
+from dballoc.profile.contention.malloc_paths import into_malloc
+from dballoc.profile.contention.perf_script import Event, Lost, Sampled, Switch
+from dballoc.profile.contention.wait_rules import Rules
+from dballoc.profile.contention.wait_split import split
+from dballoc.profile.contention.waits import SWITCHES, WAKEUP, WAKING
 from dballoc.profile.model import Frame, Profile, Sample
-from dballoc.profile.paths import into_malloc
-from dballoc.profile.perf_script import Event, Lost, Sampled, Switch
-from dballoc.profile.split import split
-from dballoc.profile.wait_rules import Rules
-from dballoc.profile.waits import SWITCHES, WAKEUP, WAKING
 
 RULES = Rules(catalogue())
 PID, MS = 1, 1_000_000
@@ -30,15 +32,40 @@ def stack(*functions: str) -> tuple[Frame, ...]:
     return tuple(found)
 
 
-LOCK = stack("do_command", "my_malloc", "malloc@libc.so.6", "__lll_lock_wait_private@libc.so.6", "[do_futex]", "[schedule]")
-UNLOCK = stack("do_command", "free@libc.so.6", "__lll_lock_wake_private@libc.so.6", "[try_to_wake_up]")
-FAULT = stack("do_command", "my_malloc", "malloc@libc.so.6", "sysmalloc@libc.so.6", "[asm_exc_page_fault]", "[schedule]")
+LOCK = stack(
+    "do_command",
+    "my_malloc",
+    "malloc@libc.so.6",
+    "__lll_lock_wait_private@libc.so.6",
+    "[do_futex]",
+    "[schedule]",
+)
+UNLOCK = stack(
+    "do_command", "free@libc.so.6", "__lll_lock_wake_private@libc.so.6", "[try_to_wake_up]"
+)
+FAULT = stack(
+    "do_command",
+    "my_malloc",
+    "malloc@libc.so.6",
+    "sysmalloc@libc.so.6",
+    "[asm_exc_page_fault]",
+    "[schedule]",
+)
 CLIENT = stack("do_command", "vio_read", "recv@libc.so.6", "[unix_stream_recvmsg]", "[schedule]")
 WORK = stack("do_command", "row_search_mvcc")
 
 
-def away(tid: int, at: int, for_: int, why: tuple[Frame, ...] | None, preempted: bool = False, woken: int = 0) -> list[Event]:
-    """A thread that leaves its CPU for so many ns; with a stack if it was in a window; woken after so many by thread 99."""
+def away(
+    tid: int,
+    at: int,
+    for_: int,
+    why: tuple[Frame, ...] | None,
+    preempted: bool = False,
+    woken: int = 0,
+) -> list[Event]:
+    """A thread that leaves its CPU for so many ns; with a stack if it was in a window; woken after
+    so many by thread 99.
+    """
     events: list[Event] = [Switch(at, tid, True, preempted), Switch(at + for_, tid, False, False)]
     if why:
         events.insert(0, Sampled(at - 1000, PID, tid, SWITCHES, 0, why))
@@ -61,19 +88,35 @@ def test_kinds_by_stack() -> None:
     assert RULES.kind(CLIENT) == ("client", "client", "")
     assert RULES.kind(WORK, preempted=True) == ("preempted", "preempted", "")
     assert RULES.kind(stack("f", "pthread_cond_timedwait", "[do_futex]")).group == "condition"
-    assert RULES.kind(stack("buf_page_get", "pthread_mutex_lock", "[do_futex]")) == ("lock", "lock", "")
-    assert RULES.kind(stack("f", "operator delete(void*)@libjemalloc.so.2", "munmap@libc.so.6")).call == "munmap"
+    assert RULES.kind(stack("buf_page_get", "pthread_mutex_lock", "[do_futex]")) == (
+        "lock",
+        "lock",
+        "",
+    )
+    assert (
+        RULES.kind(stack("f", "operator delete(void*)@libjemalloc.so.2", "munmap@libc.so.6")).call
+        == "munmap"
+    )
     assert RULES.kind(stack("f", "something_nobody_knows")).group == "other"
 
 
 @pytest.mark.parametrize(
     ("functions", "entry"),
     [
-        (("f", "operator new[](unsigned long)@libstdc++.so.6", "malloc@libc.so.6"), "operator new[](unsigned long)"),
+        (
+            ("f", "operator new[](unsigned long)@libstdc++.so.6", "malloc@libc.so.6"),
+            "operator new[](unsigned long)",
+        ),
         (("f", "libjemalloc.so.2+0x12@libjemalloc.so.2", "x"), "libjemalloc.so.2+0x12"),
         (("f", "scalable_malloc@libtbbmalloc.so.2"), "scalable_malloc"),
-        (("background_thread_entry@libjemalloc.so.2", "pthread_cond_timedwait"), ""),  # jemalloc's own thread
-        (("mi_rkey", "tc_log_open", "Foo::free", "my_malloc"), ""),  # MyISAM, the transaction coordinator, a method, a wrapper
+        (
+            ("background_thread_entry@libjemalloc.so.2", "pthread_cond_timedwait"),
+            "",
+        ),  # jemalloc's own thread
+        (
+            ("mi_rkey", "tc_log_open", "Foo::free", "my_malloc"),
+            "",
+        ),  # MyISAM, the transaction coordinator, a method, a wrapper
     ],
 )
 def test_where_malloc_is_entered(functions: tuple[str, ...], entry: str) -> None:
@@ -81,7 +124,12 @@ def test_where_malloc_is_entered(functions: tuple[str, ...], entry: str) -> None
 
 
 def test_durations_and_queues() -> None:
-    found = made([*away(2, 10 * MS, 6 * MS, LOCK, woken=2 * MS), *away(3, 11 * MS, 3 * MS, WORK, preempted=True)])
+    found = made(
+        [
+            *away(2, 10 * MS, 6 * MS, LOCK, woken=2 * MS),
+            *away(3, 11 * MS, 3 * MS, WORK, preempted=True),
+        ]
+    )
     preempted, lock = sorted(found.samples, key=lambda s: s.values)
     assert lock.values == pytest.approx((1, 0.006, 0.004, 0))
     assert lock.labels == {"wait": "lock", "call": "lock", "malloc": "malloc"}
@@ -93,16 +141,28 @@ def test_stacks_stand_for_those_that_were_not_recorded() -> None:
     # Ten waits, two of them in a window; four preemptions, one of them in a window.
     events = [e for i in range(8) for e in away(2, (10 + 10 * i) * MS, MS, None)]
     events += [*away(3, 10 * MS, MS, LOCK), *away(3, 20 * MS, 3 * MS, CLIENT)]
-    events += [e for i in range(4) for e in away(4, (10 + 10 * i) * MS, MS, WORK if i == 2 else None, preempted=True)]
+    events += [
+        e
+        for i in range(4)
+        for e in away(4, (10 + 10 * i) * MS, MS, WORK if i == 2 else None, preempted=True)
+    ]
     found = made(events)
     assert found.total("waits") == pytest.approx(10)
     assert found.total("waited") == pytest.approx(5 * 0.004)
     assert found.total("preempted") == pytest.approx(4)
-    assert (found.facts["switches"], found.facts["preemptions"], found.facts["stacks"]) == ("14", "4", "3")
+    assert (found.facts["switches"], found.facts["preemptions"], found.facts["stacks"]) == (
+        "14",
+        "4",
+        "3",
+    )
 
 
 def test_a_wait_that_goes_on_at_the_end_lasts_until_then() -> None:
-    events = [Sampled(MS - 10, PID, 2, SWITCHES, 0, LOCK), Switch(MS, 2, True, False), *away(3, 2 * MS, 3 * MS, None)]
+    events = [
+        Sampled(MS - 10, PID, 2, SWITCHES, 0, LOCK),
+        Switch(MS, 2, True, False),
+        *away(3, 2 * MS, 3 * MS, None),
+    ]
     assert made(events).total("waited") == pytest.approx(2 * 0.004)
 
 
@@ -116,7 +176,9 @@ def test_wakeups_by_the_servers_own_threads() -> None:
     events: list[Event] = [Sampled(i, PID, 2, WAKEUP, 3, ()) for i in range(10)]
     events += [Sampled(20, PID, 2, WAKING, 3, UNLOCK), Sampled(21, 999, 2, WAKING, 3, CLIENT)]
     found = waits.wakeups(waits.gather(iter(events), PID), RULES, "t", 0, 1, {})
-    assert [(s.stack, s.values, s.labels) for s in found.samples] == [(UNLOCK, (10.0,), {"malloc": "free"})]
+    assert [(s.stack, s.values, s.labels) for s in found.samples] == [
+        (UNLOCK, (10.0,), {"malloc": "free"})
+    ]
 
 
 def test_losses_are_counted() -> None:
@@ -126,11 +188,16 @@ def test_losses_are_counted() -> None:
 EVENTS = st.one_of(
     st.builds(Switch, st.integers(0, 10**9), st.integers(1, 4), st.booleans(), st.booleans()),
     st.builds(
-        Sampled, st.integers(0, 10**9), st.integers(1, 2), st.integers(1, 4), st.sampled_from([SWITCHES, WAKING, WAKEUP]),
-        st.integers(0, 4), st.sampled_from([(), LOCK, FAULT, CLIENT, WORK]),
+        Sampled,
+        st.integers(0, 10**9),
+        st.integers(1, 2),
+        st.integers(1, 4),
+        st.sampled_from([SWITCHES, WAKING, WAKEUP]),
+        st.integers(0, 4),
+        st.sampled_from([(), LOCK, FAULT, CLIENT, WORK]),
     ),
     st.builds(Lost, st.integers(0, 10**9), st.integers(0, 5)),
-)  # fmt: skip
+)
 
 
 @given(st.lists(EVENTS, max_size=60))
@@ -148,9 +215,15 @@ def profile(*rows: tuple[tuple[Frame, ...], float]) -> Profile:
     samples = []
     for functions, count in rows:
         kind = RULES.kind(functions)
-        labels = {"wait": kind.group, "call": kind.call} | ({"malloc": kind.entry} if kind.entry else {})
+        labels = {"wait": kind.group, "call": kind.call} | (
+            {"malloc": kind.entry} if kind.entry else {}
+        )
         samples.append(Sample(functions, (count, count / 1000, 0.0, 0.0), False, labels))
-    return Profile("t", (waits.WAITS, waits.WAITED, waits.QUEUED, waits.PREEMPTED), samples)
+    return Profile(
+        title="t",
+        values=(waits.WAITS, waits.WAITED, waits.QUEUED, waits.PREEMPTED),
+        samples=samples,
+    )
 
 
 def test_the_split() -> None:
@@ -162,7 +235,11 @@ def test_the_split() -> None:
 
 
 def test_the_table_of_frames() -> None:
-    one = profile((LOCK, 60), (stack("do_command", "free@libc.so.6", "__lll_lock_wait_private@libc.so.6"), 20), (CLIENT, 20))
+    one = profile(
+        (LOCK, 60),
+        (stack("do_command", "free@libc.so.6", "__lll_lock_wait_private@libc.so.6"), 20),
+        (CLIENT, 20),
+    )
     other = profile((CLIENT, 79), (WORK, 20), (LOCK, 1))
     rows = dominant({"arena": one, "jemalloc": other}, "waits")
     assert [r.function for r in rows[:2]] == ["__lll_lock_wait_private", "recv"]
@@ -190,7 +267,16 @@ def test_an_idle_server_waits_for_its_clients() -> None:
 
 
 def test_the_ways_into_malloc() -> None:
-    deep = stack("a", "b", "c", "d", "e", "malloc@libc.so.6", "__lll_lock_wait_private@libc.so.6", "[do_futex]")
+    deep = stack(
+        "a",
+        "b",
+        "c",
+        "d",
+        "e",
+        "malloc@libc.so.6",
+        "__lll_lock_wait_private@libc.so.6",
+        "[do_futex]",
+    )
     first, second = into_malloc(profile((deep, 30), (FAULT, 10), (CLIENT, 60)), "waits")
     assert first.functions == ("b", "c", "d", "e", "malloc", "__lll_lock_wait_private")
     assert (first.wait, first.share) == ("lock", pytest.approx(0.3))

@@ -7,16 +7,26 @@ import pytest
 from pydantic import ValidationError
 
 from dballoc import catalogue
-from dballoc.cli import options
+from dballoc.cli.shared import experiment_options
 from dballoc.errors import UsageError
 from dballoc.load import workload
-from dballoc.load.cycles import expand
+from dballoc.load.workload_cycles import expand
 
 MICRO = catalogue.cycles()["microbenchmarks"]
 KEYS = {
-    "title", "script", "group", "options", "prepared", "text", "writes", "brings", "ends", "whole", "program",
+    "title",
+    "script",
+    "group",
+    "options",
+    "prepared",
+    "text",
+    "writes",
+    "brings",
+    "ends",
+    "whole",
+    "program",
     "hammerdb",
-}  # fmt: skip
+}
 
 
 def test_every_key_is_explained_and_every_option_is_text() -> None:
@@ -32,7 +42,12 @@ def test_the_published_set_is_whole() -> None:
     assert MICRO["workloads"][0] == "load"
     assert len(names) == len(set(names)) == 32
     groups = [catalogue.workloads()[name]["group"] for name in names]
-    assert {g: groups.count(g) for g in groups} == {"point": 9, "range": 5, "range-agg": 8, "writes": 10}
+    assert {g: groups.count(g) for g in groups} == {
+        "point": 9,
+        "range": 5,
+        "range-agg": 8,
+        "writes": 10,
+    }
     # The number in the name is the range of the script; nothing is prepared in the server.
     for name in names:
         row = catalogue.workloads()[name]
@@ -51,15 +66,17 @@ def test_a_cycle_stands_for_its_workloads() -> None:
 
 
 def test_a_cycle_on_the_command_line() -> None:
-    model = options.experiment(None, None, {"workloads": ["microbenchmarks"]})
+    model = experiment_options.experiment(None, None, {"workloads": ["microbenchmarks"]})
     assert (model.workloads, model.warm) == (MICRO["workloads"], MICRO["warm"])
     # Other workloads on the command line have nothing to do with what warms up for the file's.
-    assert options.experiment(None, None, {"workloads": ["oltp_insert"]}).warm == []
+    assert experiment_options.experiment(None, None, {"workloads": ["oltp_insert"]}).warm == []
 
 
 def test_a_workload_with_other_options(experiment) -> None:
     own = {"wide": {"use": "tpcc", "options": {"warehouses": 3, "items": "50"}}}
-    model = experiment(workloads=["wide", "oltp_insert"], workload=own, load={"options": {"customers": "7"}})
+    model = experiment(
+        workloads=["wide", "oltp_insert"], workload=own, load={"options": {"customers": "7"}}
+    )
     found = workload.settle(model)["wide"]
     assert (found.name, found.script, found.brings) == ("wide", "dballoc_tpcc", True)
     # What sizes its data is told to its prepare too.
@@ -73,7 +90,10 @@ def test_a_workload_with_other_options(experiment) -> None:
         ({"x": {"use": "tpc-c"}}, "no workload 'tpc-c'; did you mean 'tpcc'"),
         ({"x": {"use": "load"}}, "workload 'x': load is used by its own name alone"),
         ({"tpcc": {"use": "tpcc"}}, "workload.tpcc: dballoc has a workload of that name"),
-        ({"microbenchmarks": {"use": "tpcc"}}, "workload.microbenchmarks: dballoc has a workload of that name"),
+        (
+            {"microbenchmarks": {"use": "tpcc"}},
+            "workload.microbenchmarks: dballoc has a workload of that name",
+        ),
     ],
 )
 def test_what_an_own_workload_cannot_be(experiment, own, message) -> None:

@@ -1,11 +1,12 @@
-"""Which version of an allocator a file holds, by the file's bytes alone: nothing is loaded or executed.
+"""Which version of an allocator a file holds, by the file's bytes alone: nothing is loaded or
+executed.
 
 How each tells is data: ``version`` in catalogue/allocators.toml.
 """
 
 from typing import Any
 
-from dballoc.host.sandbox import ELF_PARSER, SandboxError
+from dballoc.host.unprivileged.sandbox import ELF_PARSER, SandboxError
 
 UNKNOWN = "unknown"
 
@@ -30,7 +31,9 @@ def read_version(entry: dict[str, Any], fd: int, path: str) -> str:
 
 
 def _in_words(number: int | None) -> str:
-    """mimalloc's: 209 is 2.0.9, from 10000 on two digits a part: 30300 is 3.3.0 (mimalloc.h, MI_MALLOC_VERSION)."""
+    """mimalloc's: 209 is 2.0.9, from 10000 on two digits a part: 30300 is 3.3.0 (mimalloc.h,
+    MI_MALLOC_VERSION).
+    """
     if not number:
         return UNKNOWN
     if number < 10_000:

@@ -1,1 +1,3 @@
-"""Pure, on data frames: ratios, intervals, verdicts, growth, collapse. Sees results through the store alone."""
+"""Pure, on data frames: ratios, intervals, verdicts, growth, collapse. Sees results through the
+store alone.
+"""

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 
 from dballoc.experiment.schedule import Pairing, Slot
-from dballoc.experiment.steps import Step
+from dballoc.experiment.trial_steps import Step
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What is ahead. ``blocks`` and ``trials_per_block`` by design; ``trials`` counts what is left to run in the planned
-    blocks; ``percentile``: of ticks' latency.
+    """What is ahead. ``blocks`` and ``trials_per_block`` by design; ``trials`` counts what is left
+    to run in the planned blocks; ``percentile``: of ticks' latency.
     """
 
     name: str
@@ -40,7 +40,9 @@ class Observer:
     def plan(self, plan: Plan) -> None:
         """Once, before the first trial."""
 
-    def block_started(self, design: str, block: int, attempt: int, blocks: int, seconds_left: float) -> None:
+    def block_started(
+        self, design: str, block: int, attempt: int, blocks: int, seconds_left: float
+    ) -> None:
         """A block begins."""
 
     def trial_started(self, slot: Slot) -> None:
@@ -52,20 +54,30 @@ class Observer:
     def tick(self, tick: Tick) -> None:
         """Figures within a step."""
 
-    def trial_finished(self, slot: Slot, fault: str | None, rss_peak: int | None, tps: float | None) -> None:
+    def trial_finished(
+        self, slot: Slot, fault: str | None, rss_peak: int | None, tps: float | None
+    ) -> None:
         """A trial is in the store. ``tps``: of its last level."""
 
     def duet_started(self, pairing: Pairing) -> None:
         """Two servers start."""
 
     def duet_finished(self, pairing: Pairing, faults: list[str], ratio: float | None) -> None:
-        """Both their trials are in the store. ``ratio``: CPU per transaction, partner ÷ baseline, of the last workload."""
+        """Both their trials are in the store. ``ratio``: CPU per transaction, partner ÷ baseline,
+        of the last workload.
+        """
 
-    def block_finished(self, design: str, block: int, disturbed: str | None, repeated: bool) -> None:
+    def block_finished(
+        self, design: str, block: int, disturbed: str | None, repeated: bool
+    ) -> None:
         """A block is in the store."""
 
     def round_started(self, number: int, left: int, seconds: float) -> None:
-        """A round of ``dballoc fit`` begins; it takes ``left`` trials and so many seconds at most, this one included."""
+        """A round of ``dballoc fit`` begins; it takes ``left`` trials and so many seconds at most,
+        this one included.
+        """
 
     def probe_finished(self, variant: str, size: int, outcome: str, rss_peak: int | None) -> None:
-        """A size was tried, and the trial is in the store. ``outcome``: ``survived``, ``killed``, or the fault's text."""
+        """A size was tried, and the trial is in the store. ``outcome``: ``survived``, ``killed``,
+        or the fault's text.
+        """

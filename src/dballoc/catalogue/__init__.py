@@ -1,4 +1,6 @@
-"""Data, not code: allocators, servers, their sources, workloads, experiments. Adding one is adding to a TOML file here."""
+"""Data, not code: allocators, servers, their sources, workloads, experiments. Adding one is adding
+to a TOML file here.
+"""
 
 import difflib
 import tomllib
@@ -64,7 +66,9 @@ def wrappers() -> list[str]:
 
 
 def counted() -> list[str]:
-    """Functions by which performance_schema's instruments count memory, as patterns; see wrappers.toml."""
+    """Functions by which performance_schema's instruments count memory, as patterns; see
+    wrappers.toml.
+    """
     found: list[str] = _read("wrappers")["counted"]  # type: ignore[assignment]
     return found
 
@@ -97,9 +101,13 @@ def experiments() -> dict[str, str]:
 
 
 def published() -> dict[str, tuple[str, str]]:
-    """Published figures by name: what they are of (TOML) and the figures (CSV); see :mod:`dballoc.analysis.published`."""
+    """Published figures by name: what they are of (TOML) and the figures (CSV); see
+    :mod:`dballoc.analysis.published.published_figures`.
+    """
     folder = files(__name__) / "published"
-    names = sorted(e.name.removesuffix(".toml") for e in folder.iterdir() if e.name.endswith(".toml"))
+    names = sorted(
+        e.name.removesuffix(".toml") for e in folder.iterdir() if e.name.endswith(".toml")
+    )
     return {n: (_text(folder, f"{n}.toml"), _text(folder, f"{n}.csv")) for n in names}
 
 
@@ -112,4 +120,7 @@ def look_up(entries: dict[str, Any], name: str, what: str) -> Any:
     if name in entries:
         return entries[name]
     near = difflib.get_close_matches(name, entries, 1)
-    raise UsageError(f"no {what} {name!r}; " + (f"did you mean {near[0]!r}?" if near else f"there are {', '.join(entries)}"))
+    raise UsageError(
+        f"no {what} {name!r}; "
+        + (f"did you mean {near[0]!r}?" if near else f"there are {', '.join(entries)}")
+    )

@@ -6,9 +6,9 @@ import sys
 
 import typer
 
-from dballoc.cli import mishap
-from dballoc.cli.output import Console, safe
-from dballoc.cli.verbs import VERBS, application
+from dballoc.cli import unexpected_error
+from dballoc.cli.shared.safe_output import Console, safe
+from dballoc.cli.verb_list import VERBS, application
 from dballoc.errors import Failure, UsageError
 
 # Typer's own errors about words of the command line. It has no public name for their base class.
@@ -16,7 +16,9 @@ _WordError: type[Exception] = typer.BadParameter.__mro__[2]
 
 
 def main() -> None:
-    """Run a verb. One line on stderr and exit status 2 (usage) or 1 (failure, or a fault of ours); 130 after Ctrl-C."""
+    """Run a verb. One line on stderr and exit status 2 (usage) or 1 (failure, or a fault of ours);
+    130 after Ctrl-C.
+    """
     _print_anything()
     try:
         asked = [verb for verb in sys.argv[1:2] if verb in VERBS]
@@ -37,23 +39,27 @@ def main() -> None:
         _give_up_printing()
         sys.exit(1)
     except Exception as error:
-        if os.environ.get(mishap.VARIABLE):
+        if os.environ.get(unexpected_error.VARIABLE):
             raise
         if isinstance(error, OSError):
             _give_up_printing()
-        _complain(mishap.words(error))
+        _complain(unexpected_error.words(error))
         sys.exit(1)
 
 
 def _print_anything() -> None:
-    """A name that is no UTF-8 (of a file, of an argument) is printed with escapes, instead of ending what prints it."""
+    """A name that is no UTF-8 (of a file, of an argument) is printed with escapes, instead of
+    ending what prints it.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
 def _give_up_printing() -> None:
-    """What is left unprinted goes nowhere: Python would try again at its end, and complain in lines of its own."""
+    """What is left unprinted goes nowhere: Python would try again at its end, and complain in lines
+    of its own.
+    """
     try:
         nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
         os.dup2(nowhere, sys.stdout.fileno())

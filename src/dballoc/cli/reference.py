@@ -1,5 +1,5 @@
 """All verbs as one application, for what writes their reference (``make docs``)."""
 
-from dballoc.cli.verbs import application
+from dballoc.cli.verb_list import application
 
 app = application()

@@ -1,1 +1,3 @@
-"""What of the catalogue is on this host, and what is missing or wrong here for benchmarking. Changes nothing."""
+"""What of the catalogue is on this host, and what is missing or wrong here for benchmarking.
+Changes nothing.
+"""

@@ -3,15 +3,24 @@
 import tomllib
 
 from dballoc import catalogue
-from dballoc.campaign import prepare
-from dballoc.doctor import host_settings, kernel, leftovers, quiet, room, software
+from dballoc.campaign.preparation import prepare
+from dballoc.doctor import (
+    cpus_memory_disk,
+    host_settings,
+    kernel,
+    leftovers,
+    machine_noise,
+    software,
+)
 from dballoc.doctor.finding import Finding, from_error
 from dballoc.errors import Failure, UsageError
-from dballoc.experiment import file
+from dballoc.experiment import experiment_file
 
 
 def examine() -> list[Finding]:
-    """Everything that the doctor looks at; takes some seconds, one of which it spends looking at the load."""
+    """Everything that the doctor looks at; takes some seconds, one of which it spends looking at
+    the load.
+    """
     return [
         software.python(),
         software.client(),
@@ -20,26 +29,30 @@ def examine() -> list[Finding]:
         software.unprivileged(),
         software.native(),
         software.perf(),
-        *room.processors(),
-        *room.memory(),
-        *room.cache(),
-        room.sockets(),
+        *cpus_memory_disk.processors(),
+        *cpus_memory_disk.memory(),
+        *cpus_memory_disk.cache(),
+        cpus_memory_disk.sockets(),
         host_settings.put_back(),
         kernel.huge_pages(),
         kernel.memory_cgroup(),
         kernel.peaks(),
         kernel.descriptors(),
         kernel.address_space(),
-        *quiet.look(),
+        *machine_noise.look(),
         *leftovers.look(),
         demo(),
     ]
 
 
 def demo() -> Finding:
-    """Would ``dballoc bench`` start? Everything that it checks before its first start is checked."""
+    """Would ``dballoc bench`` start? Everything that it checks before its first start is
+    checked.
+    """
     try:
-        prepare.settle(file.build(tomllib.loads(catalogue.experiments()["demo"]), "experiment demo"))
+        prepare.settle(
+            experiment_file.build(tomllib.loads(catalogue.experiments()["demo"]), "experiment demo")
+        )
     except (UsageError, Failure) as error:
         return from_error("the demo", "warn", error)
     return Finding("the demo", "ok", "dballoc bench can start")

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-# missing: bench cannot run. warn: it can, but results suffer or something fails later. note: optional, and not here.
+# missing: bench cannot run. warn: it can, but results suffer or something fails later. note:
+# optional, and not here.
 State = Literal["ok", "note", "warn", "missing"]
 
 

@@ -1,20 +1,24 @@
-"""What a run has changed of the host: put back if the run was killed, left alone while it is alive."""
+"""What a run has changed of the host: put back if the run was killed, left alone while it
+is alive.
+"""
 
 import os
 
 from dballoc.doctor.finding import Finding, from_error
 from dballoc.errors import UsageError
-from dballoc.host import machine
-from dballoc.host.machine import Machine
+from dballoc.host.settings import machine_lock
+from dballoc.host.settings.machine_lock import Machine
 
 _NAME = "host settings"
 
 
-def put_back(of: Machine = machine.THIS) -> Finding:
-    """Put back what a run left changed that was killed together with its guardian: the one thing that the doctor changes."""
+def put_back(of: Machine = machine_lock.THIS) -> Finding:
+    """Put back what a run left changed that was killed together with its guardian: the one thing
+    that the doctor changes.
+    """
     try:
-        os.close(machine.open_directory(of.directory, make=False))
-        restored = machine.put_back_leftovers(of)
+        os.close(machine_lock.open_directory(of.directory, make=False))
+        restored = machine_lock.put_back_leftovers(of)
     except FileNotFoundError:
         return Finding(_NAME, "ok", "no run has left one changed")
     except OSError:
@@ -23,9 +27,17 @@ def put_back(of: Machine = machine.THIS) -> Finding:
     except UsageError as error:
         return from_error(_NAME, "warn", error)
     if restored:
-        text = ", ".join(f"{was.path} put back from {was.after} to {was.before}" for was in restored)
+        text = ", ".join(
+            f"{was.path} put back from {was.after} to {was.before}" for was in restored
+        )
         return Finding(_NAME, "note", f"{text}: a run that was killed had left it so")
-    if changing := machine.changed_by_others(of):
-        text = " and ".join(f"{holder.words} has changed {changed}" for holder, changed in changing if changed)
-        return Finding(_NAME, "ok", f"{text or 'a run may change them'}; it puts back what it changes at its end")
+    if changing := machine_lock.changed_by_others(of):
+        text = " and ".join(
+            f"{holder.words} has changed {changed}" for holder, changed in changing if changed
+        )
+        return Finding(
+            _NAME,
+            "ok",
+            f"{text or 'a run may change them'}; it puts back what it changes at its end",
+        )
     return Finding(_NAME, "ok", "no run has left one changed")

@@ -7,26 +7,28 @@ from pathlib import Path
 from typing import Any
 
 from dballoc import catalogue
-from dballoc.allocators import find as find_allocator
-from dballoc.allocators import settings as known
+from dballoc.allocators import find_library as find_allocator
+from dballoc.allocators import tunables as known
 from dballoc.errors import UsageError
-from dballoc.experiment import file
+from dballoc.experiment import experiment_file
 from dballoc.experiment.model import BUILTIN, Experiment
-from dballoc.fetch import reference, source, stock
-from dballoc.fetch.source import Kind, Source
-from dballoc.fetch.stock import Kept
-from dballoc.host import cpus
-from dballoc.host.packages import Packages
-from dballoc.load import hammerdb, sysbench
-from dballoc.load.cycles import expand
+from dballoc.fetch import fetch_sources, name_and_version, private_store
+from dballoc.fetch.fetch_sources import Kind, Source
+from dballoc.fetch.private_store import Kept
+from dballoc.host.package_names import Packages
+from dballoc.host.resources import cpus
+from dballoc.load import hammerdb_command, sysbench_command
 from dballoc.load.workload import lua
+from dballoc.load.workload_cycles import expand
 from dballoc.servers import build as find_build
 from dballoc.servers.build import Build
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Item:
-    """An allocator or a server family. ``version`` is None if it is not here; ``package`` then brings it, if any does."""
+    """An allocator or a server family. ``version`` is None if it is not here; ``package`` then
+    brings it, if any does.
+    """
 
     name: str
     title: str
@@ -37,8 +39,14 @@ class Item:
 
     @property
     def remedy(self) -> str:
-        """How to get it. One server's package may conflict with another's, which must not be taken off the machine."""
-        return f"apt-get install --no-remove {self.package}" if self.package else self.more["otherwise"]
+        """How to get it. One server's package may conflict with another's, which must not be taken
+        off the machine.
+        """
+        return (
+            f"apt-get install --no-remove {self.package}"
+            if self.package
+            else self.more["otherwise"]
+        )
 
 
 @dataclass(frozen=True)
@@ -53,7 +61,9 @@ class Workload:
 
 @dataclass(frozen=True)
 class Shipped:
-    """An experiment that comes with dballoc. ``lacking``: allocators and servers that it needs and that are not here."""
+    """An experiment that comes with dballoc. ``lacking``: allocators and servers that it needs and
+    that are not here.
+    """
 
     name: str
     title: str
@@ -61,9 +71,11 @@ class Shipped:
     lacking: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One setting of an allocator. ``here``: whether the version on this machine has it; None where there is none."""
+    """One setting of an allocator. ``here``: whether the version on this machine has it; None where
+    there is none.
+    """
 
     allocator: str
     name: str
@@ -88,31 +100,43 @@ def servers() -> list[Item]:
 
 def fetched(kind: Kind) -> list[Item]:
     """Every version that can be fetched, and those that were, a vendor's archive included."""
-    here = {k.reference: k for k in stock.kept() if k.manifest["kind"] == kind}
-    known = {s.reference: s for s in source.every() if s.kind == kind}
-    return [_fetched(word, here.get(word), known.get(word)) for word in dict.fromkeys([*known, *here])]
+    here = {k.reference: k for k in private_store.kept() if k.manifest["kind"] == kind}
+    known = {s.reference: s for s in fetch_sources.every() if s.kind == kind}
+    return [
+        _fetched(word, here.get(word), known.get(word)) for word in dict.fromkeys([*known, *here])
+    ]
 
 
 def workloads() -> list[Workload]:
     """Every workload of the catalogue."""
     directories = [lua()]
     try:
-        directories.append(sysbench.find().share)
+        directories.append(sysbench_command.find().share)
         here = True
     except UsageError:
         here = False
     found = [_workload(name, row, directories, here) for name, row in catalogue.workloads().items()]
     scripts = {workload.name: workload for workload in found}
     return found + [
-        Workload(name, row["title"], any(scripts[w].writes for w in row["workloads"]), scripts[row["workloads"][0]].script)
+        Workload(
+            name,
+            row["title"],
+            any(scripts[w].writes for w in row["workloads"]),
+            scripts[row["workloads"][0]].script,
+        )
         for name, row in catalogue.cycles().items()
     ]
 
 
 def _workload(name: str, row: dict[str, Any], directories: list[Path], here: bool) -> Workload:
-    if row.get("hammerdb") and (found := hammerdb.find()):
+    if row.get("hammerdb") and (found := hammerdb_command.find()):
         return Workload(name, found.does, row.get("writes", False), found.executable)
-    return Workload(name, row["title"], row.get("writes", False), _script(row["script"], directories) if here else None)
+    return Workload(
+        name,
+        row["title"],
+        row.get("writes", False),
+        _script(row["script"], directories) if here else None,
+    )
 
 
 def experiments() -> list[Shipped]:
@@ -121,8 +145,8 @@ def experiments() -> list[Shipped]:
 
 
 def settings(name: str | None) -> list[Setting]:
-    """The settings of one allocator (``NAME`` or ``NAME@VERSION``), or of all. UsageError for one that the catalogue does
-    not know.
+    """The settings of one allocator (``NAME`` or ``NAME@VERSION``), or of all. UsageError for one
+    that the catalogue does not know.
     """
     bare, _, version = (name or "").partition("@")
     if bare:
@@ -140,12 +164,18 @@ def _settings(name: str, family: dict[str, Any], version: str | None) -> list[Se
     style = catalogue.allocators().get(name, {}).get("tunables", {}).get("env", "")
     return [
         Setting(
-            name, key, known.values(family, row, version or ""), row["default"], row.get("unit", ""),
-            ", ".join(row.get("versions", [])), None if version is None else known.exists(row, version),
-            row.get("variable") or style.format(NAME=key.upper()), row["effect"],
+            allocator=name,
+            name=key,
+            values=known.values(family, row, version or ""),
+            default=row["default"],
+            unit=row.get("unit", ""),
+            versions=", ".join(row.get("versions", [])),
+            here=None if version is None else known.exists(row, version),
+            variable=row.get("variable") or style.format(NAME=key.upper()),
+            effect=row["effect"],
         )
         for key, row in family["settings"].items()
-    ]  # fmt: skip
+    ]
 
 
 def _version(name: str) -> str | None:
@@ -156,7 +186,9 @@ def _version(name: str) -> str | None:
 
 
 def build(name: str) -> Build | None:
-    """The build of a server that is on this machine, or was fetched; None if there is none that runs."""
+    """The build of a server that is on this machine, or was fetched; None if there is none that
+    runs.
+    """
     try:
         return find_build.find(name, None)
     except UsageError:
@@ -172,45 +204,94 @@ def _allocator(name: str, row: dict[str, Any], packages: Packages) -> Item:
     more = {
         "url": row["url"],
         "settings": row["tunables"].get("env", "none"),
-        "otherwise": f"dballoc fetch {name}" if source.of(name) else "give its file: preload = [PATH] in a variant",
+        "otherwise": f"dballoc fetch {name}"
+        if fetch_sources.of(name)
+        else "give its file: preload = [PATH] in a variant",
     }
     package = packages.choose(row["packages"]) if "packages" in row else None
     try:
         found = find_allocator.find(name)
     except UsageError:
-        return Item(name, row["title"], None, (), package, more)
-    return Item(name, row["title"], found.version, found.libraries, package, more)
+        return Item(
+            name=name, title=row["title"], version=None, paths=(), package=package, more=more
+        )
+    return Item(
+        name=name,
+        title=row["title"],
+        version=found.version,
+        paths=found.libraries,
+        package=package,
+        more=more,
+    )
 
 
 def _server(name: str, row: dict[str, Any], packages: Packages) -> Item:
-    more = {"engines": list(row["engines"]), "otherwise": "unpack one and give its directory: server.basedir"}
+    more = {
+        "engines": list(row["engines"]),
+        "otherwise": "unpack one and give its directory: server.basedir",
+    }
     package = packages.choose(row["packages"])
     if (found := build(name)) is None:
-        return Item(name, row["title"], None, (), package, more)
-    return Item(name, row["title"], found.version, (found.executable,), package, more | {"engines": found.engines})
+        return Item(
+            name=name, title=row["title"], version=None, paths=(), package=package, more=more
+        )
+    return Item(
+        name=name,
+        title=row["title"],
+        version=found.version,
+        paths=(found.executable,),
+        package=package,
+        more=more | {"engines": found.engines},
+    )
 
 
 def _fetched(word: str, here: Kept | None, known: Source | None) -> Item:
-    name = reference.split(word)[0]
+    name = name_and_version.split(word)[0]
     row = {**catalogue.allocators(), **catalogue.servers()}[name]
-    size = f" ({known.download / 10**6:,.0f} MB, {known.room / 10**6:,.0f} MB on disk)" if known else ""
+    size = (
+        f" ({known.download / 10**6:,.0f} MB, {known.room / 10**6:,.0f} MB on disk)"
+        if known
+        else ""
+    )
     more = {
-        "engines": list(row.get("engines", [])), "settings": row.get("tunables", {}).get("env", "none"),
+        "engines": list(row.get("engines", [])),
+        "settings": row.get("tunables", {}).get("env", "none"),
         "otherwise": f"dballoc fetch {word}{size}",
-    }  # fmt: skip
+    }
     if here is not None:
         if name in catalogue.servers() and (found := build(word)):
             more["engines"] = found.engines
-        return Item(word, row["title"], here.version, here.libraries or (here.root,), None, more)
+        return Item(
+            name=word,
+            title=row["title"],
+            version=here.version,
+            paths=here.libraries or (here.root,),
+            package=None,
+            more=more,
+        )
     # This machine's own may be of that very version.
     try:
         if name in catalogue.servers():
             own = find_build.find(word, None)
-            return Item(word, row["title"], own.version, (own.executable,), None, more | {"engines": own.engines})
+            return Item(
+                name=word,
+                title=row["title"],
+                version=own.version,
+                paths=(own.executable,),
+                package=None,
+                more=more | {"engines": own.engines},
+            )
         library = find_allocator.find(word)
-        return Item(word, row["title"], library.version, library.libraries, None, more)
+        return Item(
+            name=word,
+            title=row["title"],
+            version=library.version,
+            paths=library.libraries,
+            package=None,
+            more=more,
+        )
     except UsageError:
-        return Item(word, row["title"], None, (), None, more)
+        return Item(name=word, title=row["title"], version=None, paths=(), package=None, more=more)
 
 
 def _script(module: str, directories: list[Path]) -> Path | None:
@@ -218,7 +299,9 @@ def _script(module: str, directories: list[Path]) -> Path | None:
 
 
 def _shipped(name: str, text: str) -> Shipped:
-    experiment = file.build(expand(tomllib.loads(text)), f"experiment {name}", len(cpus.available()))
+    experiment = experiment_file.build(
+        expand(tomllib.loads(text)), f"experiment {name}", len(cpus.available())
+    )
     allocators = [v.allocator for v in experiment.variant if v.allocator not in (None, BUILTIN)]
     builds = [s.use for s in map(experiment.server_of, experiment.variant) if s.basedir is None]
     lacking = [word for word in allocators if word and not _finds(find_allocator.find, word)]

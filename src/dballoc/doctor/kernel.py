@@ -6,10 +6,11 @@ from pathlib import Path
 
 from dballoc.doctor.finding import Finding, from_error
 from dballoc.errors import Failure, UsageError
-from dballoc.host import cgroup, thp
-from dballoc.host.custody import Custody
-from dballoc.measure.process import Gone, ProcessSampler
-from dballoc.servers.options import open_files
+from dballoc.host.guardian.guardian_client import Custody
+from dballoc.host.resources import cgroup
+from dballoc.host.settings import thp
+from dballoc.measure.process_sampler import Gone, ProcessSampler
+from dballoc.servers.private.command_line import open_files
 
 # What an experiment of some size opens: for the warning.
 _CLIENTS, _TABLES = 256, 8
@@ -50,7 +51,12 @@ def peaks() -> Finding:
         sampler.sample()
         permitted = sampler.reset_peak()
     except Gone:
-        return Finding(name, "missing", "/proc does not tell what is asked of a process", "mount /proc without restrictions")
+        return Finding(
+            name,
+            "missing",
+            "/proc does not tell what is asked of a process",
+            "mount /proc without restrictions",
+        )
     finally:
         sampler.close()
     if not permitted:
@@ -72,7 +78,9 @@ def descriptors() -> Finding:
 
 
 def address_space() -> Finding:
-    """Limits of address space: several allocators reserve hundreds of gigabytes that they never touch."""
+    """Limits of address space: several allocators reserve hundreds of gigabytes that they never
+    touch.
+    """
     name = "address space"
     if (limit := resource.getrlimit(resource.RLIMIT_AS)[0]) != resource.RLIM_INFINITY:
         text = f"limited to {limit / 2**30:.1f} GiB: allocators that reserve more fail"

@@ -1,7 +1,7 @@
 """What an earlier run may have left, and runs under way. Reported, never touched.
 
-The guardian cleans up even after ``kill -9`` of dballoc; what is found here is from a power failure, or from a guardian
-that was killed as well.
+The guardian cleans up even after ``kill -9`` of dballoc; what is found here is from a power
+failure, or from a guardian that was killed as well.
 """
 
 import os
@@ -15,8 +15,10 @@ import psutil
 
 from dballoc.doctor.finding import Finding
 from dballoc.errors import UsageError
-from dballoc.host import cgroup, guardian, places
-from dballoc.host.user import server_user
+from dballoc.host import directories
+from dballoc.host.guardian import guardian
+from dballoc.host.resources import cgroup
+from dballoc.host.unprivileged.server_user import server_user
 
 _RUN_DIRECTORY = re.compile(r"dballoc-[0-9a-f]{12}")
 _SOCKET = re.compile(rf"--socket=.*/{_RUN_DIRECTORY.pattern}/[^/]+")
@@ -51,20 +53,28 @@ def look() -> list[Finding]:
 def sort(processes: Iterable[Process]) -> Sorted:
     """Pick ours from all. A server of ours whose parent is no guardian is an orphan."""
     processes = list(processes)
-    guardians = tuple(p for p in processes if any(a.endswith(_guardian_name()) for a in p.command[:5]))
+    guardians = tuple(
+        p for p in processes if any(a.endswith(_guardian_name()) for a in p.command[:5])
+    )
     watched = {g.pid for g in guardians}
-    orphans = (p for p in processes if p.parent not in watched and any(_SOCKET.fullmatch(a) for a in p.command))
+    orphans = (
+        p
+        for p in processes
+        if p.parent not in watched and any(_SOCKET.fullmatch(a) for a in p.command)
+    )
     return Sorted(guardians, tuple(orphans))
 
 
 def _guardian_name() -> str:
-    return os.path.join("dballoc", "host", os.path.basename(guardian.__file__))
+    return os.path.join("dballoc", "host", "guardian", os.path.basename(guardian.__file__))
 
 
 def _processes() -> Iterable[Process]:
     for found in psutil.process_iter(["pid", "ppid", "cmdline", "create_time"]):
         info = found.info
-        yield Process(info["pid"], info["ppid"] or 0, tuple(info["cmdline"] or ()), info["create_time"] or 0.0)
+        yield Process(
+            info["pid"], info["ppid"] or 0, tuple(info["cmdline"] or ()), info["create_time"] or 0.0
+        )
 
 
 def _runs(ours: Sorted) -> Finding:
@@ -80,7 +90,9 @@ def _servers(ours: Sorted) -> Finding:
     if not ours.orphans:
         return Finding(name, "ok", "none")
     pids = " ".join(str(p.pid) for p in ours.orphans)
-    return Finding(name, "warn", f"servers of an earlier run are alive (process {pids})", f"kill {pids}")
+    return Finding(
+        name, "warn", f"servers of an earlier run are alive (process {pids})", f"kill {pids}"
+    )
 
 
 def _directories(since: float) -> Finding:
@@ -88,15 +100,26 @@ def _directories(since: float) -> Finding:
     left = [path for path in _candidates() if _ours_before(path, since)]
     if not left:
         return Finding(name, "ok", "none")
-    listed = " ".join(map(str, left[:_SHOWN])) + (f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else "")
+    listed = " ".join(map(str, left[:_SHOWN])) + (
+        f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
+    )
     size = sum(f.lstat().st_blocks * 512 for path in left for f in path.rglob("*"))
-    return Finding(name, "warn", f"{listed}: of an earlier run, {size / 2**20:,.0f} MiB", f"rm -r {' '.join(map(str, left))}")
+    return Finding(
+        name,
+        "warn",
+        f"{listed}: of an earlier run, {size / 2**20:,.0f} MiB",
+        f"rm -r {' '.join(map(str, left))}",
+    )
 
 
 def _candidates() -> list[Path]:
-    run = [path for path in Path(tempfile.gettempdir()).glob("dballoc-*") if _RUN_DIRECTORY.fullmatch(path.name)]
+    run = [
+        path
+        for path in Path(tempfile.gettempdir()).glob("dballoc-*")
+        if _RUN_DIRECTORY.fullmatch(path.name)
+    ]
     try:
-        cache = places.cache()
+        cache = directories.cache()
     except UsageError:
         return run
     return [*cache.glob("scratch/*"), *cache.glob("templates/*.partial.*"), *run]
@@ -113,10 +136,19 @@ def _ours_before(path: Path, since: float) -> bool:
 
 def _cgroups() -> Finding:
     name = "leftover cgroups"
-    left = [path for path in sorted(cgroup.ROOT.glob("**/dballoc-*")) if path.is_dir() and not _populated(path)]
+    left = [
+        path
+        for path in sorted(cgroup.ROOT.glob("**/dballoc-*"))
+        if path.is_dir() and not _populated(path)
+    ]
     if not left:
         return Finding(name, "ok", "none")
-    return Finding(name, "warn", f"{', '.join(map(str, left))}: of an earlier run", f"rmdir {' '.join(map(str, left))}")
+    return Finding(
+        name,
+        "warn",
+        f"{', '.join(map(str, left))}: of an earlier run",
+        f"rmdir {' '.join(map(str, left))}",
+    )
 
 
 def _populated(path: Path) -> bool:

@@ -12,12 +12,13 @@ from dballoc.doctor import inventory
 from dballoc.doctor.finding import Finding, State, from_error
 from dballoc.doctor.inventory import Item
 from dballoc.errors import UsageError
-from dballoc.host.user import server_user
-from dballoc.load import sysbench
+from dballoc.host.unprivileged.server_user import server_user
+from dballoc.load import sysbench_command
 
 _PYTHON = (3, 11)
 
-# Up to this level an ordinary user may profile processes of their own, kernel included (perf_event_open(2)).
+# Up to this level an ordinary user may profile processes of their own, kernel included
+# (perf_event_open(2)).
 _PARANOID_FOR_OWN = 1
 
 
@@ -25,17 +26,24 @@ def python() -> Finding:
     """The interpreter that runs us."""
     text = f"{platform.python_version()} ({sys.executable})"
     if sys.version_info < _PYTHON:
-        return Finding("Python", "missing", text, "install Python 3.11 or later and run make setup PYTHON=/path/to/it")
+        return Finding(
+            "Python",
+            "missing",
+            text,
+            "install Python 3.11 or later and run make setup PYTHON=/path/to/it",
+        )
     return Finding("Python", "ok", text)
 
 
 def client() -> Finding:
     """The load driver, sysbench."""
     try:
-        found = sysbench.find()
+        found = sysbench_command.find()
     except UsageError as error:
         return from_error("sysbench", "missing", error)
-    return Finding("sysbench", "ok", f"{found.version} ({found.executable}, scripts in {found.share})")
+    return Finding(
+        "sysbench", "ok", f"{found.version} ({found.executable}, scripts in {found.share})"
+    )
 
 
 def servers() -> list[Finding]:
@@ -47,8 +55,12 @@ def servers() -> list[Finding]:
 
 def _server(item: Item, none_at_all: bool) -> Finding:
     if item.version is None:
-        return Finding(item.title, "missing" if none_at_all else "note", "not on this machine", item.remedy)
-    return _blocked(item, "missing") or Finding(item.title, "ok", f"{item.version} ({item.paths[0]})")
+        return Finding(
+            item.title, "missing" if none_at_all else "note", "not on this machine", item.remedy
+        )
+    return _blocked(item, "missing") or Finding(
+        item.title, "ok", f"{item.version} ({item.paths[0]})"
+    )
 
 
 def allocators() -> list[Finding]:
@@ -88,7 +100,9 @@ def native() -> Finding:
     directory = Path(str(files("dballoc") / "_native"))
     built = sorted(path.name for path in directory.glob("*.so")) if directory.is_dir() else []
     if not built:
-        return Finding("native parts", "warn", "not built: variants with thp cannot run", "make setup")
+        return Finding(
+            "native parts", "warn", "not built: variants with thp cannot run", "make setup"
+        )
     return Finding("native parts", "ok", ", ".join(built))
 
 
@@ -101,11 +115,18 @@ def perf() -> Finding:
     # Ubuntu's /usr/bin/perf is a script that looks for one that fits the kernel.
     done = subprocess.run([found, "--version"], capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        return Finding(name, "note", f"{found} does not run on kernel {os.uname().release}", f"apt-get install {package}")
+        return Finding(
+            name,
+            "note",
+            f"{found} does not run on kernel {os.uname().release}",
+            f"apt-get install {package}",
+        )
     text = f"{done.stdout.strip().removeprefix('perf version ')} ({found})"
     if os.geteuid() != 0 and (level := _paranoid()) > _PARANOID_FOR_OWN:
         remedy = f"run as root, or sysctl kernel.perf_event_paranoid={_PARANOID_FOR_OWN}"
-        return Finding(name, "note", f"{text}, refused by kernel.perf_event_paranoid = {level}", remedy)
+        return Finding(
+            name, "note", f"{text}, refused by kernel.perf_event_paranoid = {level}", remedy
+        )
     return Finding(name, "ok", text)
 
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Collection
 from typing import Any
 
-from dballoc.experiment.cpus import format_cpus, parse_cpus
+from dballoc.experiment.cpu_list import format_cpus, parse_cpus
 from dballoc.experiment.model import Cpu, Experiment
 
 Table = dict[str, Any]
@@ -13,8 +13,9 @@ Table = dict[str, Any]
 def on_fewer(table: Table, have: Collection[int]) -> Table:
     """An experiment's table with its CPUs taken from ``have``, where it asks for others.
 
-    Sets of server and client keep their proportion; with one CPU they share it. Numbers of CPUs shrink so that the highest is
-    all of them; of variants that differ by their number alone and come out alike, the first stays.
+    Sets of server and client keep their proportion; with one CPU they share it. Numbers of CPUs
+    shrink so that the highest is all of them; of variants that differ by their number alone and
+    come out alike, the first stays.
     """
     most = max((cpu["count"] for cpu in _cpus(table) if "count" in cpu), default=0)
     result = table | {"variant": [dict(v) for v in table["variant"]]}
@@ -25,7 +26,9 @@ def on_fewer(table: Table, have: Collection[int]) -> Table:
 
 
 def in_words(experiment: Experiment, have: Collection[int]) -> str | None:
-    """How an experiment asks for CPUs that are not here, ``server 0-7, client 8-15``, ``4, 8, 16, 32``; None if all are."""
+    """How an experiment asks for CPUs that are not here, ``server 0-7, client 8-15``, ``4, 8, 16,
+    32``; None if all are.
+    """
     every = [experiment.cpu, *(v.cpu for v in experiment.variant if v.cpu)]
     counts = sorted({cpu.count for cpu in every if cpu.count})
     if counts and counts[-1] > len(have):
@@ -61,6 +64,8 @@ def _without_twins(table: Table) -> Table:
     kept: dict[str, Table] = {}
     stays = {}
     for variant in table["variant"]:
-        what = json.dumps({k: v for k, v in variant.items() if k not in ("name", "stands_for")}, sort_keys=True)
+        what = json.dumps(
+            {k: v for k, v in variant.items() if k not in ("name", "stands_for")}, sort_keys=True
+        )
         stays[variant["name"]] = kept.setdefault(what, variant)["name"]
     return table | {"variant": list(kept.values()), "baseline": stays[table["baseline"]]}

@@ -3,14 +3,27 @@
 import re
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
 
-from dballoc.experiment.cpus import parse_cpus
-from dballoc.experiment.units import Duration, Size
+from dballoc.experiment.cpu_list import parse_cpus
+from dballoc.experiment.durations_and_sizes import Duration, Size
 
 # Option and tunable values may be written as TOML numbers; servers and allocators read text.
 Text = Annotated[
-    str, BeforeValidator(lambda v: str(v).lower() if isinstance(v, bool) else str(v) if isinstance(v, int | float) else v)
+    str,
+    BeforeValidator(
+        lambda v: (
+            str(v).lower() if isinstance(v, bool) else str(v) if isinstance(v, int | float) else v
+        )
+    ),
 ]
 Options = dict[str, Text]
 Engine = Literal["innodb", "rocksdb", "aria", "myisam"]
@@ -18,11 +31,12 @@ ThpMode = Literal["always", "madvise", "never"]
 Design = Literal["solo", "duet"]
 Profiled = Literal["contention", "heap"]
 
-# The allocator that a variant names to have the malloc that the server was built with; the same as naming none.
+# The allocator that a variant names to have the malloc that the server was built with; the same as
+# naming none.
 BUILTIN = "builtin"
 
-# The workload that fills sysbench's tables from nothing. It ends when they are full, so it has no time and no warm-up, and what
-# runs after it in the same server start works on what it has filled.
+# The workload that fills sysbench's tables from nothing. It ends when they are full, so it has no
+# time and no warm-up, and what runs after it in the same server start works on what it has filled.
 LOAD = "load"
 
 # A load's clients are threads of one process; Linux has 4,194,304 of all at most.
@@ -46,8 +60,8 @@ class _Table(BaseModel):
 
 
 class Server(_Table):
-    """Which build runs, and with what. ``glibc``: the version of the C library to run it on; None: its own. ``stands_for``: the
-    server that it takes the place of, which cannot be had.
+    """Which build runs, and with what. ``glibc``: the version of the C library to run it on; None:
+    its own. ``stands_for``: the server that it takes the place of, which cannot be had.
     """
 
     use: str = "mariadb"
@@ -63,7 +77,8 @@ class Server(_Table):
 class ServerOverride(_Table):
     """What a variant changes of ``[server]``; a key left out stays as it is, options are merged.
 
-    ``recipe``: how to make the build that ``basedir`` must name; without one the variant is refused with it.
+    ``recipe``: how to make the build that ``basedir`` must name; without one the variant is refused
+    with it.
     """
 
     use: str | None = None
@@ -99,13 +114,17 @@ class Cpu(_Table):
 
 
 class Data(_Table):
-    """The data that every trial starts from: sysbench's tables, a copy of a data directory, or what SQL files make."""
+    """The data that every trial starts from: sysbench's tables, a copy of a data directory, or what
+    SQL files make.
+    """
 
     tables: Annotated[int, Field(ge=1, le=1000)] = 8
     rows: Annotated[int, Field(ge=1, le=10**12)] = 100_000
     directory: str | None = None
     sql: list[str] = []
-    database: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^`/\\\x00]*$")] = "sbtest"
+    database: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^`/\\\x00]*$")] = (
+        "sbtest"
+    )
 
     @property
     def own(self) -> bool:
@@ -120,7 +139,9 @@ class Data(_Table):
 
 
 class Workload(_Table):
-    """A workload of the user's own: a sysbench script, a file of SQL statements, or another workload with other options."""
+    """A workload of the user's own: a sysbench script, a file of SQL statements, or another
+    workload with other options.
+    """
 
     script: str | None = None
     sql: str | None = None
@@ -133,7 +154,8 @@ class Workload(_Table):
     def _one_source(self) -> Self:
         if sum(source is not None for source in (self.script, self.sql, self.use)) != 1:
             raise ValueError(
-                "give a script (Lua), sql (a file of statements) or use (a workload by name), and one of them only"
+                "give a script (Lua), sql (a file of statements) or use (a workload by name), and "
+                "one of them only"
             )
         return self
 
@@ -168,11 +190,13 @@ class Time(_Table):
 
 
 class Duet(_Table):
-    """The duet: two servers at once, each with its own client on its own half of the CPUs, swapped every slice.
+    """The duet: two servers at once, each with its own client on its own half of the CPUs, swapped
+    every slice.
 
-    ``threads``: clients a side; None: four for each CPU of a half, 64 at most. ``slice`` and ``pairs`` (of slices, in
-    each block) come from a pilot where they are None. ``discard``: the start of each slice that does not count.
-    ``warmup``: before the first slice; None: as ``time.warmup``. ``estimate``: see docs/method.md.
+    ``threads``: clients a side; None: four for each CPU of a half, 64 at most. ``slice`` and
+    ``pairs`` (of slices, in each block) come from a pilot where they are None. ``discard``: the
+    start of each slice that does not count. ``warmup``: before the first slice; None: as
+    ``time.warmup``. ``estimate``: see docs/method.md.
     """
 
     threads: Annotated[int, Field(ge=1, le=MOST_CLIENTS)] | None = None
@@ -196,8 +220,9 @@ class Limits(_Table):
 
 
 class Fit(_Table):
-    """``dballoc fit``: the first size of the cache that is tried (None: half of ``limits.memory``), how far the answer may be
-    from a size that is killed (None: a fiftieth of it), and trials without a kill until a size counts as surviving.
+    """``dballoc fit``: the first size of the cache that is tried (None: half of ``limits.memory``),
+    how far the answer may be from a size that is killed (None: a fiftieth of it), and trials
+    without a kill until a size counts as surviving.
     """
 
     start: Size | None = None
@@ -206,7 +231,9 @@ class Fit(_Table):
 
 
 class Noise(_Table):
-    """When a block counts as disturbed: shares of all CPU time, and the slow-down of a fixed probe."""
+    """When a block counts as disturbed: shares of all CPU time, and the slow-down of a
+    fixed probe.
+    """
 
     steal: Annotated[float, Field(gt=0)] = 0.05
     others: Annotated[float, Field(gt=0)] = 0.10
@@ -217,8 +244,8 @@ class Noise(_Table):
 class Variant(_Table):
     """One column of the tables: an allocator with its settings on a server.
 
-    ``preload`` without ``allocator`` is an allocator by path; with one, libraries that go before it. ``stands_for``: the
-    allocator that it takes the place of, which cannot be had.
+    ``preload`` without ``allocator`` is an allocator by path; with one, libraries that go before
+    it. ``stands_for``: the allocator that it takes the place of, which cannot be had.
     """
 
     name: Name
@@ -237,7 +264,8 @@ Share = Annotated[float, Field(gt=0, le=1)]
 
 
 class Scaled(_Table):
-    """What the experiment was before it was made smaller by ``factor``; see :mod:`dballoc.experiment.scale`.
+    """What the experiment was before it was made smaller by ``factor``; see
+    :mod:`dballoc.experiment.scale`.
 
     ``memory``: the largest of its caches. ``cpus``: how CPUs were asked for, in words.
     """
@@ -251,17 +279,21 @@ class Scaled(_Table):
 
 
 class Experiment(_Table):
-    """Everything that decides what a campaign does. ``design`` None: both, or solo where a duet cannot be played.
+    """Everything that decides what a campaign does. ``design`` None: both, or solo where a duet
+    cannot be played.
 
-    ``warm``: workloads that run unmeasured before the first, in place of each workload's own warm-up. ``published``: the
-    figures of the catalogue that it repeats. ``profile``: what each variant is profiled for, once, after it was measured.
-    ``small``: what ``--scale small`` is for it.
+    ``warm``: workloads that run unmeasured before the first, in place of each workload's own
+    warm-up. ``published``: the figures of the catalogue that it repeats. ``profile``: what each
+    variant is profiled for, once, after it was measured. ``small``: what ``--scale small`` is for
+    it.
     """
 
     name: Name = "experiment"
     baseline: str
     workloads: Annotated[list[str], Field(min_length=1, max_length=1000)]
-    threads: Annotated[list[Annotated[int, Field(ge=1, le=MOST_CLIENTS)]], Field(min_length=1, max_length=1000)]
+    threads: Annotated[
+        list[Annotated[int, Field(ge=1, le=MOST_CLIENTS)]], Field(min_length=1, max_length=1000)
+    ]
     levels: Literal["rising", "fresh"] = "rising"
     sequence: Literal["cycle", "fresh"] = "cycle"
     warm: list[str] = []
@@ -305,13 +337,17 @@ class Experiment(_Table):
             if names.count(name) > 1:
                 raise ValueError(f"two variants are called {name!r}; give each a name of its own")
         if self.baseline not in names:
-            raise ValueError(f"baseline {self.baseline!r} is not a variant; there are {', '.join(names)}")
+            raise ValueError(
+                f"baseline {self.baseline!r} is not a variant; there are {', '.join(names)}"
+            )
         return self
 
     @model_validator(mode="after")
     def _profiles_are_solo(self) -> Self:
         if self.profile and self.design == "duet":
-            raise ValueError("profile: variants are profiled in solo trials; design is duet, make it both")
+            raise ValueError(
+                "profile: variants are profiled in solo trials; design is duet, make it both"
+            )
         return self
 
     @model_validator(mode="after")
@@ -321,7 +357,9 @@ class Experiment(_Table):
         if LOAD not in self.workloads:
             return self
         if self.data.own:
-            raise ValueError(f"workloads: {LOAD} fills sysbench's tables; it is not for data of your own")
+            raise ValueError(
+                f"workloads: {LOAD} fills sysbench's tables; it is not for data of your own"
+            )
         if self.sequence == "cycle" and self.workloads[0] != LOAD:
             raise ValueError(f"workloads: {LOAD} comes first, for the others work on what it fills")
         return self

@@ -1,9 +1,9 @@
 """An experiment made smaller: rows, memory, times, levels and CPUs shrink together. Pure.
 
-One number decides: the share of the rows. Memory and RocksDB's files shrink with it, so that data ÷ cache stays; so do the
-times, down to the shortest that can be measured. The levels shrink by its fourth root: that takes a comparison made on some
-fifty CPUs to what two CPUs can serve, and leaves enough clients to show what they do to a malloc. CPUs shrink to those that are
-here.
+One number decides: the share of the rows. Memory and RocksDB's files shrink with it, so that data ÷
+cache stays; so do the times, down to the shortest that can be measured. The levels shrink by its
+fourth root: that takes a comparison made on some fifty CPUs to what two CPUs can serve, and leaves
+enough clients to show what they do to a malloc. CPUs shrink to those that are here.
 """
 
 import math
@@ -12,24 +12,34 @@ from collections.abc import Collection
 from typing import Any
 
 from dballoc.errors import UsageError
-from dballoc.experiment import file
+from dballoc.experiment import experiment_file
+from dballoc.experiment.durations_and_sizes import format_duration, format_size, parse_size
 from dballoc.experiment.fewer_cpus import in_words, on_fewer
 from dballoc.experiment.model import Experiment
-from dballoc.experiment.units import format_duration, format_size, parse_size
 
 Table = dict[str, Any]
 
 # The server options that follow the data.
-CACHES = frozenset({
-    "innodb_buffer_pool_size", "innodb_log_file_size", "innodb_redo_log_capacity", "rocksdb_block_cache_size",
-    "aria_pagecache_buffer_size", "key_buffer_size",
-})  # fmt: skip
+CACHES = frozenset(
+    {
+        "innodb_buffer_pool_size",
+        "innodb_log_file_size",
+        "innodb_redo_log_capacity",
+        "rocksdb_block_cache_size",
+        "aria_pagecache_buffer_size",
+        "key_buffer_size",
+    }
+)
 
-# What follows RocksDB's cache, as it and MyRocks have it by default (options.h, rdb_sysvars): files and memtables, for where a
-# file's index is larger than a shard of the cache, every read of a row unpacks it anew; and what each thread that builds an
-# index sorts in.
+# What follows RocksDB's cache, as it and MyRocks have it by default (options.h, rdb_sysvars): files
+# and memtables, for where a file's index is larger than a shard of the cache, every read of a row
+# unpacks it anew; and what each thread that builds an index sorts in.
 FILES = "rocksdb_default_cf_options"
-SIZES_OF_FILES = {"write_buffer_size": "64M", "target_file_size_base": "64M", "max_bytes_for_level_base": "256M"}
+SIZES_OF_FILES = {
+    "write_buffer_size": "64M",
+    "target_file_size_base": "64M",
+    "max_bytes_for_level_base": "256M",
+}
 SORTS = {"rocksdb_merge_buf_size": "64M", "rocksdb_merge_combine_read_size": "1G"}
 
 LEVEL_POWER = 0.25
@@ -46,10 +56,15 @@ SMALL = "small"
 
 
 def parse(text: str, small: float | None, origin: str) -> float:
-    """The share that ``--scale`` asks for. ``small``: what the experiment says of itself. UsageError in one line."""
+    """The share that ``--scale`` asks for. ``small``: what the experiment says of itself.
+    UsageError in one line.
+    """
     if text == SMALL:
         if small is None:
-            raise UsageError(f"{origin}: it has no key small, which --scale small would take; give a number, like --scale 0.01")
+            raise UsageError(
+                f"{origin}: it has no key small, which --scale small would take; give a number, "
+                "like --scale 0.01"
+            )
         return small
     try:
         share = float(text)
@@ -66,26 +81,36 @@ def level(threads: int, factor: float) -> int:
 
 
 def scaled(experiment: Experiment, factor: float, have: Collection[int], origin: str) -> Experiment:
-    """The experiment at that share, on the CPUs ``have``. UsageError that begins with ``origin`` where that cannot be."""
-    return file.build(_shrink(experiment, factor, have, origin), origin)
+    """The experiment at that share, on the CPUs ``have``. UsageError that begins with ``origin``
+    where that cannot be.
+    """
+    return experiment_file.build(_shrink(experiment, factor, have, origin), origin)
 
 
 def lay(table: Table, text: str, have: Collection[int], origin: str) -> Table:
-    """The same on a file's table, so that flags can be laid over the result; ``text`` as ``--scale`` has it. UsageError."""
-    experiment = file.build(table, origin)
+    """The same on a file's table, so that flags can be laid over the result; ``text`` as
+    ``--scale`` has it. UsageError.
+    """
+    experiment = experiment_file.build(table, origin)
     return _shrink(experiment, parse(text, experiment.small, origin), have, origin)
 
 
 def _shrink(experiment: Experiment, factor: float, have: Collection[int], origin: str) -> Table:
     if experiment.scaled is not None:
-        raise UsageError(f"{origin}: --scale: it is scaled already, to {experiment.scaled.factor:g}")
+        raise UsageError(
+            f"{origin}: --scale: it is scaled already, to {experiment.scaled.factor:g}"
+        )
     if experiment.data.own:
-        raise UsageError(f"{origin}: --scale: the data are your own; only sysbench's tables can be made smaller")
+        raise UsageError(
+            f"{origin}: --scale: the data are your own; only sysbench's tables can be made smaller"
+        )
     table = experiment.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     table.pop(SMALL, None)
     table["scaled"] = _was(experiment, factor, have)
     table["threads"] = sorted({level(n, factor) for n in experiment.threads})
-    table["data"] = table.get("data", {}) | {"rows": max(FEWEST_ROWS, round(experiment.data.rows * factor))}
+    table["data"] = table.get("data", {}) | {
+        "rows": max(FEWEST_ROWS, round(experiment.data.rows * factor))
+    }
     table["time"] = table.get("time", {}) | {
         key: format_duration(max(least, getattr(experiment.time, key) * factor))
         for key, least in SHORTEST.items()
@@ -121,7 +146,9 @@ def _all_caches(experiment: Experiment) -> list[str]:
 
 
 def _lay_defaults(experiment: Experiment, table: Table) -> None:
-    """Into the options of RocksDB's servers whose cache is said: of all variants, else of some; other engines know no such."""
+    """Into the options of RocksDB's servers whose cache is said: of all variants, else of some;
+    other engines know no such.
+    """
     common = experiment.server
     if common.engine == "rocksdb" and _has_cache(common.options):
         table["server"]["options"] = _with_defaults(common.options)
@@ -139,9 +166,15 @@ def _with_defaults(options: dict[str, str]) -> dict[str, str]:
     """With what follows RocksDB's cache, where the options do not say it."""
     there = {_plain(name): name for name in options}
     given = options.get(there.get(FILES, ""), "")
-    missing = [f"{key}={size}" for key, size in SIZES_OF_FILES.items() if not re.search(_item(key), given)]
+    missing = [
+        f"{key}={size}" for key, size in SIZES_OF_FILES.items() if not re.search(_item(key), given)
+    ]
     files = ";".join(filter(None, [given, *missing]))
-    return options | {there.get(FILES, FILES): files} | {name: size for name, size in SORTS.items() if name not in there}
+    return (
+        options
+        | {there.get(FILES, FILES): files}
+        | {name: size for name, size in SORTS.items() if name not in there}
+    )
 
 
 def _smaller(options: dict[str, str], factor: float) -> dict[str, str]:
@@ -151,7 +184,9 @@ def _smaller(options: dict[str, str], factor: float) -> dict[str, str]:
 def _value(name: str, value: str, factor: float) -> str:
     if name == FILES:
         every = _item("|".join(SIZES_OF_FILES))
-        return re.sub(every, lambda item: item[1] + _smaller_size(item[2], factor, LEAST_FILE), value)
+        return re.sub(
+            every, lambda item: item[1] + _smaller_size(item[2], factor, LEAST_FILE), value
+        )
     if name in CACHES:
         return _smaller_size(value, factor, LEAST_CACHE)
     return _smaller_size(value, factor, LEAST_FILE) if name in SORTS else value

@@ -1,4 +1,6 @@
-"""The seeded order of trials. The same experiment gives the same order, today and after a resume."""
+"""The seeded order of trials. The same experiment gives the same order, today and after a
+resume.
+"""
 
 import random
 from dataclasses import dataclass
@@ -9,10 +11,10 @@ from dballoc.experiment.model import LOAD, Experiment
 Role = Literal["A1", "A2", "V"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Slot:
-    """One trial's place. ``attempt`` counts the repeats of a noisy block; ``level`` is set with ``levels = "fresh"``,
-    ``workload`` with ``sequence = "fresh"``.
+    """One trial's place. ``attempt`` counts the repeats of a noisy block; ``level`` is set with
+    ``levels = "fresh"``, ``workload`` with ``sequence = "fresh"``.
     """
 
     block: int
@@ -32,12 +34,13 @@ class Slot:
         return f"b{self.block:03}{again}-p{self.position:03}-{self.variant}{twin}{own}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Pairing:
     """One duet's place: a fresh start of the baseline beside a fresh start of ``variant``.
 
-    ``half``: the half of the CPUs, 0 or 1, that the baseline has in the first slice; ``first``: the side that is started
-    first, 0 for the baseline. Both are drawn, so that neither side is ever the favoured one.
+    ``half``: the half of the CPUs, 0 or 1, that the baseline has in the first slice; ``first``: the
+    side that is started first, 0 for the baseline. Both are drawn, so that neither side is ever the
+    favoured one.
     """
 
     block: int
@@ -57,42 +60,87 @@ class Pairing:
         return f"{self.design}{self.block:03}{again}-p{self.position:03}-{self.variant}{twin}"
 
     def halves(self, number: int) -> tuple[int, int]:
-        """The halves that baseline and partner have in slice ``number`` (from 0): swapped from one to the next."""
+        """The halves that baseline and partner have in slice ``number`` (from 0): swapped from one
+        to the next.
+        """
         first = (self.half + number) % 2
         return first, 1 - first
 
 
 def block(experiment: Experiment, number: int, attempt: int = 0) -> list[Slot]:
-    """All trials of block ``number`` (from 1) in their order: every variant once, the baseline twice."""
+    """All trials of block ``number`` (from 1) in their order: every variant once, the baseline
+    twice.
+    """
     members: list[tuple[str, Role]] = [(experiment.baseline, "A1"), (experiment.baseline, "A2")]
     members += [(v.name, "V") for v in experiment.variant if v.name != experiment.baseline]
     levels: list[int | None] = list(experiment.threads) if experiment.levels == "fresh" else [None]
-    workloads: list[str | None] = list(experiment.workloads) if experiment.sequence == "fresh" else [None]
+    workloads: list[str | None] = (
+        list(experiment.workloads) if experiment.sequence == "fresh" else [None]
+    )
     cells = [
-        (name, role, level, w) for w in workloads for level in levels if _runs(experiment, w, level) for name, role in members
+        (name, role, level, w)
+        for w in workloads
+        for level in levels
+        if _runs(experiment, w, level)
+        for name, role in members
     ]
     random.Random(f"{experiment.seed}:{number}:{attempt}").shuffle(cells)
-    return [Slot(number, attempt, i, *cell) for i, cell in enumerate(cells, 1)]
+    return [
+        Slot(
+            block=number,
+            attempt=attempt,
+            position=i,
+            variant=name,
+            role=role,
+            level=level,
+            workload=workload,
+        )
+        for i, (name, role, level, workload) in enumerate(cells, 1)
+    ]
 
 
 def _runs(experiment: Experiment, workload: str | None, level: int | None) -> bool:
-    """Alone, the load of the tables has a start at the highest level only, as it has one step in a cycle."""
+    """Alone, the load of the tables has a start at the highest level only, as it has one step in a
+    cycle.
+    """
     return workload != LOAD or level in (None, experiment.threads[-1])
 
 
 def duets(experiment: Experiment, number: int, attempt: int = 0) -> list[Pairing]:
-    """All pairings of duet block ``number`` (from 1) in their order: every variant, and the baseline again, each against
-    a baseline of its own, so that both servers of a pairing are of the same age.
+    """All pairings of duet block ``number`` (from 1) in their order: every variant, and the
+    baseline again, each against a baseline of its own, so that both servers of a pairing are of the
+    same age.
     """
     partners: list[tuple[str, Role]] = [(experiment.baseline, "A2")]
     partners += [(v.name, "V") for v in experiment.variant if v.name != experiment.baseline]
     draw = random.Random(f"{experiment.seed}:duet:{number}:{attempt}")
     draw.shuffle(partners)
     return [
-        Pairing(number, attempt, i, n, role, draw.randrange(2), draw.randrange(2)) for i, (n, role) in enumerate(partners, 1)
+        Pairing(
+            block=number,
+            attempt=attempt,
+            position=i,
+            variant=n,
+            role=role,
+            half=draw.randrange(2),
+            first=draw.randrange(2),
+        )
+        for i, (n, role) in enumerate(partners, 1)
     ]
 
 
 def pilot(experiment: Experiment, starts: int) -> list[Pairing]:
     """The pilot's pairings: the baseline beside itself, ``starts`` times."""
-    return [Pairing(0, 0, i, experiment.baseline, "A2", i % 2, i // 2 % 2, "pilot") for i in range(1, starts + 1)]
+    return [
+        Pairing(
+            block=0,
+            attempt=0,
+            position=i,
+            variant=experiment.baseline,
+            role="A2",
+            half=i % 2,
+            first=i // 2 % 2,
+            design="pilot",
+        )
+        for i in range(1, starts + 1)
+    ]

@@ -1,7 +1,7 @@
 """Sweeps: one variant of an experiment's table becomes one for each value of a setting. Pure.
 
-A name in capitals is a variable of ``env``, one in small letters a setting of ``tunables``, ``server.NAME`` an option of the
-server. Of several names every combination is a variant.
+A name in capitals is a variable of ``env``, one in small letters a setting of ``tunables``,
+``server.NAME`` an option of the server. Of several names every combination is a variant.
 """
 
 import ast
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dballoc.errors import UsageError
-from dballoc.experiment.cpus import parse_cpus
+from dballoc.experiment.cpu_list import parse_cpus
 
 Table = dict[str, Any]
 
@@ -29,13 +29,17 @@ _OPERATORS: dict[type, Callable[[float, float], float]] = {
 
 
 def expand(table: Table, cores: int | None, origin: str) -> Table:
-    """The table with every ``sweep`` made into variants. A swept variant stays beside them if it is the baseline.
+    """The table with every ``sweep`` made into variants. A swept variant stays beside them if it is
+    the baseline.
 
-    ``cores``: the CPUs of this machine, where ``[cpu]`` does not say how many the server has; None where an expression over
-    them has no meaning. UsageError that begins with ``origin`` for a sweep that makes no sense.
+    ``cores``: the CPUs of this machine, where ``[cpu]`` does not say how many the server has; None
+    where an expression over them has no meaning. UsageError that begins with ``origin`` for a sweep
+    that makes no sense.
     """
     variants = table.get("variant")
-    if not isinstance(variants, list) or not any(isinstance(v, dict) and KEY in v for v in variants):
+    if not isinstance(variants, list) or not any(
+        isinstance(v, dict) and KEY in v for v in variants
+    ):
         return table
     found: list[Any] = []
     for variant in variants:
@@ -65,7 +69,10 @@ def _cores(table: Table, variant: Table, cores: int | None) -> int | None:
 
 def _swept(variant: Table, sweep: Any, cores: int | None, where: str) -> list[Table]:
     settings = _flat(sweep, where)
-    axes = [[(name, value) for value in _values(name, texts, cores, where)] for name, texts in settings.items()]
+    axes = [
+        [(name, value) for value in _values(name, texts, cores, where)]
+        for name, texts in settings.items()
+    ]
     number = 1
     for axis in axes:
         number *= len(axis)
@@ -73,7 +80,9 @@ def _swept(variant: Table, sweep: Any, cores: int | None, where: str) -> list[Ta
         raise UsageError(f"{where}: {number} variants; give fewer values, {_MOST} variants at most")
     combinations = list(itertools.product(*axes))
     names = _names(str(variant.get("name", "")), combinations)
-    return [_with(variant, dict(chosen), name) for chosen, name in zip(combinations, names, strict=True)]
+    return [
+        _with(variant, dict(chosen), name) for chosen, name in zip(combinations, names, strict=True)
+    ]
 
 
 def _flat(sweep: Any, where: str) -> dict[str, list[Any]]:
@@ -99,7 +108,9 @@ def _values(name: str, values: list[Any], cores: int | None, where: str) -> list
         text = str(value).lower() if isinstance(value, bool) else str(value)
         if _EXPRESSION.search(text):
             if cores is None:
-                raise UsageError(f"{where}: {name}: how many cores there are is not known here; write numbers")
+                raise UsageError(
+                    f"{where}: {name}: how many cores there are is not known here; write numbers"
+                )
             try:
                 text = str(whole(text, cores))
             except ValueError as error:
@@ -109,7 +120,8 @@ def _values(name: str, values: list[Any], cores: int | None, where: str) -> list
 
 
 def whole(expression: str, cores: int) -> int:
-    """The value of an expression of numbers, ``cores``, ``+ - * /`` and brackets, to the nearest whole number, 1 at least.
+    """The value of an expression of numbers, ``cores``, ``+ - * /`` and brackets, to the nearest
+    whole number, 1 at least.
 
     ValueError for anything else.
     """
@@ -142,13 +154,18 @@ def whole(expression: str, cores: int) -> int:
 
 
 def _names(name: str, combinations: list[tuple[tuple[str, str], ...]]) -> list[str]:
-    """A name each: with the settings' names and values, with the values alone where those are too long, else numbers."""
+    """A name each: with the settings' names and values, with the values alone where those are too
+    long, else numbers.
+    """
 
     def fit(words: list[str]) -> str:
         return "-".join([name, *(_UNFIT.sub("_", word) for word in words)])
 
     forms = [
-        [fit([f"{key.removeprefix(_SERVER)}={value}" for key, value in chosen]) for chosen in combinations],
+        [
+            fit([f"{key.removeprefix(_SERVER)}={value}" for key, value in chosen])
+            for chosen in combinations
+        ],
         [fit([value for _, value in chosen]) for chosen in combinations],
     ]
     for form in forms:
@@ -168,7 +185,9 @@ def _with(variant: Table, chosen: dict[str, str], name: str) -> Table:
 
 
 def _set(table: Table, places: tuple[str, ...], key: str, value: str) -> None:
-    """``table.a.b.key = value`` in copies of what is on the way. What is no table there is left for the model to refuse."""
+    """``table.a.b.key = value`` in copies of what is on the way. What is no table there is left for
+    the model to refuse.
+    """
     for place in places:
         inner = table.get(place, {})
         if not isinstance(inner, dict):

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from dballoc.explain.attribution.ledger import Ledger
 from dballoc.explain.explanation import Explanation
-from dballoc.explain.ledger import Ledger
 from dballoc.numbers import duration, percent, with_unit
 
 REST = "rest: pages that no class claims"
@@ -26,10 +26,11 @@ class Change:
         return self.after - self.before
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Difference:
-    """``changes``: every line of both, the rest included, the largest rise first; they add up to RSS's change. ``beside``: what
-    RSS does not count, before and after. ``notes``: what makes the two less comparable.
+    """``changes``: every line of both, the rest included, the largest rise first; they add up to
+    RSS's change. ``beside``: what RSS does not count, before and after. ``notes``: what makes the
+    two less comparable.
     """
 
     before: Explanation
@@ -60,19 +61,31 @@ class Difference:
         found = f"RSS {verb} by {with_unit(abs(whole))}{over}"
         if best.change * whole <= 0:
             return f"{found}."
-        return f"{found}; most of it is {best.owner}, {with_unit(abs(best.change))} ({percent(best.change / whole, 0)})."
+        return (
+            f"{found}; most of it is {best.owner}, {with_unit(abs(best.change))} "
+            f"({percent(best.change / whole, 0)})."
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Bytes; ``share``: of RSS's change, None where that is none."""
         return {
-            "sentence": self.sentence, "seconds": self.seconds,
-            "rss": {"before": self.before.ledger.rss, "after": self.after.ledger.rss, "change": self.rss},
+            "sentence": self.sentence,
+            "seconds": self.seconds,
+            "rss": {
+                "before": self.before.ledger.rss,
+                "after": self.after.ledger.rss,
+                "change": self.rss,
+            },
             "changes": [
-                asdict(c) | {"change": c.change, "share": c.change / self.rss if self.rss else None} for c in self.changes
+                asdict(c) | {"change": c.change, "share": c.change / self.rss if self.rss else None}
+                for c in self.changes
             ],
-            "beside": {what: {"before": a, "after": b, "change": b - a} for what, (a, b) in self.beside.items()},
+            "beside": {
+                what: {"before": a, "after": b, "change": b - a}
+                for what, (a, b) in self.beside.items()
+            },
             "notes": self.notes,
-        }  # fmt: skip
+        }
 
 
 def difference(before: Explanation, after: Explanation) -> Difference:
@@ -84,7 +97,13 @@ def difference(before: Explanation, after: Explanation) -> Difference:
         what: (before.ledger.beside.get(what, 0), after.ledger.beside.get(what, 0))
         for what in {**before.ledger.beside, **after.ledger.beside}
     }
-    return Difference(before, after, changes, beside, _notes(before.ledger, after.ledger))
+    return Difference(
+        before=before,
+        after=after,
+        changes=changes,
+        beside=beside,
+        notes=_notes(before.ledger, after.ledger),
+    )
 
 
 def _sizes(ledger: Ledger) -> Mapping[tuple[str, str], int]:
@@ -106,6 +125,7 @@ def _notes(before: Ledger, after: Ledger) -> list[str]:
         found.append(f"two mallocs: {before.malloc} and {after.malloc}")
     if before.tiers != after.tiers:
         found.append(
-            f"known from {', '.join(before.tiers)} before and from {', '.join(after.tiers)} after: lines differ by that alone"
+            f"known from {', '.join(before.tiers)} before and from {', '.join(after.tiers)} after: "
+            "lines differ by that alone"
         )
     return found

@@ -1,4 +1,6 @@
-"""A live server explained: the ledger of what is there, and beside it what its configuration allows."""
+"""A live server explained: the ledger of what is there, and beside it what its configuration
+allows.
+"""
 
 import os
 from collections.abc import Sequence
@@ -8,44 +10,43 @@ from typing import Any
 import pymysql
 from pymysql.cursors import Cursor
 
-from dballoc.allocators import running
 from dballoc.catalogue import bounds as catalogue
 from dballoc.catalogue import verdicts as limits_of_verdicts
 from dballoc.errors import Failure, UsageError
-from dballoc.explain import (
-    books,
-    bounds,
+from dballoc.explain.attribution import configuration_limits
+from dballoc.explain.attribution.configuration_limits import Bounds, Room
+from dballoc.explain.attribution.ledger import Ledger, ledger
+from dballoc.explain.checklist import checklist
+from dballoc.explain.checklist.section import Section
+from dballoc.explain.sources import (
+    allocator_statistics,
     doublewrite,
-    evidence,
-    function,
-    huge,
     innodb_uncounted,
-    labels,
-    once,
-    outside,
-    procedure,
-    verdicts,
+    loadable_function,
+    my_once_alloc,
+    server_memory,
 )
-from dballoc.explain.books.account import Account
-from dballoc.explain.bounds import Bounds, Room
-from dballoc.explain.evidence import Evidence
-from dballoc.explain.labels import Labels
-from dballoc.explain.ledger import Ledger, ledger
-from dballoc.explain.outside import Outside
-from dballoc.explain.sampled import Sample, Sampled, nobody
-from dballoc.explain.section import Section
-from dballoc.explain.verdicts import Moment, Verdict
-from dballoc.host import inside, limits
-from dballoc.servers import process
-from dballoc.servers.credentials import Credentials
+from dballoc.explain.sources.server_memory import Labels
+from dballoc.explain.verdicts import evidence, thp_waste, verdicts
+from dballoc.explain.verdicts.evidence import Evidence
+from dballoc.explain.verdicts.verdicts import Moment, Verdict
+from dballoc.host import process_root
+from dballoc.host.resources import process_limits
+from dballoc.process_memory import malloc_bindings, process_snapshot
+from dballoc.process_memory.heaps.allocator_account import Account
+from dballoc.process_memory.heaps.heap_probe_estimate import Sample, Sampled, nobody
+from dballoc.process_memory.process_snapshot import Outside
+from dballoc.servers.running import running_server
+from dballoc.servers.running.credentials import Credentials
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """``bounds`` and ``verdict`` are None where the server was not asked. ``seconds``: what looking took; ``taken``: when, Unix
-    time; ``answer``: what most of the memory is for, in a sentence; ``verdicts``: what it means, the problems first;
-    ``sections``: what else one looks up, if it was asked for; ``reach``: bytes of RSS that its settings let it still grow to;
-    ``within``: seconds that the loadable function has taken in the server.
+    """``bounds`` and ``verdict`` are None where the server was not asked. ``seconds``: what looking
+    took; ``taken``: when, Unix time; ``answer``: what most of the memory is for, in a sentence;
+    ``verdicts``: what it means, the problems first; ``sections``: what else one looks up, if it was
+    asked for; ``reach``: bytes of RSS that its settings let it still grow to; ``within``: seconds
+    that the loadable function has taken in the server.
     """
 
     ledger: Ledger
@@ -67,47 +68,80 @@ class Explanation:
         return Moment(self.taken, self.ledger, self.evidence)
 
     def as_json(self) -> dict[str, Any]:
-        """The ledger's own keys (``rss``, ``lines``, ``rest``, ``unowned``, …), the bounds and the verdicts, in bytes."""
-        found = {"taken": self.taken, "seconds": self.seconds, "answer": self.answer} | asdict(self.ledger)
+        """The ledger's own keys (``rss``, ``lines``, ``rest``, ``unowned``, …), the bounds and the
+        verdicts, in bytes.
+        """
+        found = {"taken": self.taken, "seconds": self.seconds, "answer": self.answer} | asdict(
+            self.ledger
+        )
         found |= {"verdicts": [asdict(v) for v in self.verdicts], "evidence": asdict(self.evidence)}
         found |= {"room": asdict(self.room), "bounds": None}
         if self.bounds:
             found["bounds"] = asdict(self.bounds) | {
-                "plain": self.bounds.plain, "worst": self.bounds.worst, "capped": self.bounds.capped, "reach": self.reach,
+                "plain": self.bounds.plain,
+                "worst": self.bounds.worst,
+                "capped": self.bounds.capped,
+                "reach": self.reach,
                 "verdict": self.verdict,
-            }  # fmt: skip
+            }
         if self.sections:
             found["procedure"] = [asdict(part) for part in self.sections]
         return found
 
 
-def explain(pid: int, who: Credentials | None, whole: bool = False, sample: Sample = nobody) -> Explanation:
-    """Look at a live server, ask it if ``who`` is given, and ``sample`` its heap probe if it has one. Failure in one line if it
-    cannot be looked at.
+def explain(
+    pid: int, who: Credentials | None, whole: bool = False, sample: Sample = nobody
+) -> Explanation:
+    """Look at a live server, ask it if ``who`` is given, and ``sample`` its heap probe if it has
+    one. Failure in one line if it cannot be looked at.
 
-    ``whole``: with all that one looks up by hand besides (:mod:`dballoc.explain.procedure`).
+    ``whole``: with all that one looks up by hand besides
+    (:mod:`dballoc.explain.checklist.checklist`).
     """
-    look = outside.look(pid)
+    look = process_snapshot.look(pid)
     empty = _huge(look)
     notes: list[str] = []
-    said, account, sections = _ask(pid, who, whole, notes) if who else (None, None, procedure.unasked("--no-sql: not asked"))
+    said, account, sections = (
+        _ask(pid, who, whole, notes)
+        if who
+        else (None, None, checklist.unasked("--no-sql: not asked"))
+    )
     if said:
         said.heap.extend(
-            filter(None, (doublewrite.label(pid, said.variables), once.label(look), *innodb_uncounted.labels(said)))
+            filter(
+                None,
+                (
+                    doublewrite.label(pid, said.variables),
+                    my_once_alloc.label(look),
+                    *innodb_uncounted.labels(said),
+                ),
+            )
         )
     found = ledger(look, said, account, _sampled(look, sample, notes))
     found.notes.extend([*notes, *_apart(pid)])
     room = Room(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), _limit(pid))
-    allowed = bounds.bounds(said.variables, catalogue()) if said else None
+    allowed = configuration_limits.bounds(said.variables, catalogue()) if said else None
     if whole:
         sections = [*_outside(look), *sections]
-    verdict = bounds.verdict(allowed, room, found.rss) if allowed else None
+    verdict = configuration_limits.verdict(allowed, room, found.rss) if allowed else None
     reach = _reach(allowed, found, said) if allowed and said else None
     known = evidence.gather(look, said, empty, limits_of_verdicts())
-    return judged([Explanation(
-        found, room, allowed, verdict, look.seconds, look.taken, known, sections=sections if whole else [], reach=reach,
-        within=account.took if account else 0.0,
-    )])  # fmt: skip
+    return judged(
+        [
+            Explanation(
+                ledger=found,
+                room=room,
+                bounds=allowed,
+                verdict=verdict,
+                seconds=look.seconds,
+                taken=look.taken,
+                evidence=known,
+                sections=sections if whole else [],
+                reach=reach,
+                within=account.took if account else 0.0,
+            )
+        ]
+    )
 
 
 def judged(series: Sequence[Explanation]) -> Explanation:
@@ -133,7 +167,7 @@ def _sampled(look: Outside, sample: Sample, notes: list[str]) -> Sampled | None:
 
 def _apart(pid: int) -> list[str]:
     try:
-        said = inside.words(pid)
+        said = process_root.words(pid)
     except OSError:
         return []
     return [said] if said else []
@@ -141,36 +175,42 @@ def _apart(pid: int) -> list[str]:
 
 def _outside(look: Outside) -> list[Section]:
     try:
-        return procedure.outside(look)
+        return checklist.outside(look)
     except OSError as error:
-        raise Failure(running.refusal(look.pid, error)) from None
+        raise Failure(malloc_bindings.refusal(look.pid, error)) from None
 
 
-def _huge(look: Outside) -> huge.Huge | None:
+def _huge(look: Outside) -> thp_waste.Huge | None:
     try:
-        return huge.look(look)
+        return thp_waste.look(look)
     except OSError as error:
-        raise Failure(running.refusal(look.pid, error)) from None
+        raise Failure(malloc_bindings.refusal(look.pid, error)) from None
 
 
-def _ask(pid: int, who: Credentials, whole: bool, notes: list[str]) -> tuple[Labels | None, Account | None, list[Section]]:
-    """The server's own labels, its malloc's account if the loadable function is there, and what else was asked for."""
+def _ask(
+    pid: int, who: Credentials, whole: bool, notes: list[str]
+) -> tuple[Labels | None, Account | None, list[Section]]:
+    """The server's own labels, its malloc's account if the loadable function is there, and what
+    else was asked for.
+    """
     try:
-        server = process.look(pid, "process")
+        server = running_server.look(pid, "process")
         # Where it listens tells more than its options do, and needs nothing of it to be run.
-        with process.talking(server, [] if process.listening(pid) else process.given(server), who) as cursor:
-            said = labels.read(cursor)
-            notes.extend(filter(None, [function.leftover(cursor)]))
-            return said, _account(cursor, notes), procedure.asked(cursor, said) if whole else []
-    except (process.NoWord, UsageError) as error:
+        with running_server.talking(
+            server, [] if running_server.listening(pid) else running_server.given(server), who
+        ) as cursor:
+            said = server_memory.read(cursor)
+            notes.extend(filter(None, [loadable_function.leftover(cursor)]))
+            return said, _account(cursor, notes), checklist.asked(cursor, said) if whole else []
+    except (running_server.NoWord, UsageError) as error:
         notes.append(f"not asked by SQL: {error}")
-        return None, None, procedure.unasked(notes[-1])
+        return None, None, checklist.unasked(notes[-1])
 
 
 def _account(cursor: Cursor, notes: list[str]) -> Account | None:
     try:
-        return function.ask(cursor)
-    except books.Unreadable as error:
+        return loadable_function.ask(cursor)
+    except allocator_statistics.Unreadable as error:
         notes.append(str(error))
     except pymysql.Error as error:
         notes.append(f"the loadable function cannot be called: {error.args[-1]}")
@@ -179,6 +219,6 @@ def _account(cursor: Cursor, notes: list[str]) -> Account | None:
 
 def _limit(pid: int) -> int | None:
     try:
-        return limits.read(pid).memory
+        return process_limits.read(pid).memory
     except OSError:
         return None

@@ -9,15 +9,18 @@ from dballoc import readers
 from dballoc.errors import Failure
 from dballoc.explain import explanation
 from dballoc.explain.explanation import Explanation
-from dballoc.explain.sampled import Sample, nobody
-from dballoc.servers.credentials import Credentials
+from dballoc.process_memory.heaps.heap_probe_estimate import Sample, nobody
+from dballoc.servers.running.credentials import Credentials
 
-# More looks than this are not kept: every second one of them goes, so that a watch of days stays small.
+# More looks than this are not kept: every second one of them goes, so that a watch of days stays
+# small.
 _MOST = 1024
 
 
 class Pace(NamedTuple):
-    """A look ``every`` so many seconds, for ``span`` seconds (None: no end), for a ``share`` of a CPU at most."""
+    """A look ``every`` so many seconds, for ``span`` seconds (None: no end), for a ``share`` of a
+    CPU at most.
+    """
 
     every: float
     span: float | None
@@ -26,9 +29,9 @@ class Pace(NamedTuple):
 
 @dataclass(frozen=True)
 class Look:
-    """``found``: judged in the light of the series; ``cost``: seconds of looking: of CPU, ours and the kernel's for us, and
-    those in which the loadable function has asked the server's malloc, whose threads may wait for it; ``pause``: seconds until
-    the next look.
+    """``found``: judged in the light of the series; ``cost``: seconds of looking: of CPU, ours and
+    the kernel's for us, and those in which the loadable function has asked the server's malloc,
+    whose threads may wait for it; ``pause``: seconds until the next look.
     """
 
     found: Explanation
@@ -43,9 +46,14 @@ def pause(every: float, cost: float, share: float) -> float:
 
 
 def watch(
-    pid: int, who: Credentials | None, pace: Pace, wait: Callable[[float], bool], sample: Sample = nobody
+    pid: int,
+    who: Credentials | None,
+    pace: Pace,
+    wait: Callable[[float], bool],
+    sample: Sample = nobody,
 ) -> Iterator[Look]:
-    """A look, and another one after each pause. ``wait``: sleeps for so many seconds; False if the user has had enough.
+    """A look, and another one after each pause. ``wait``: sleeps for so many seconds; False if the
+    user has had enough.
 
     Failure when the process ends, or another one has its PID.
     """

@@ -1,1 +1,3 @@
-"""Servers and allocators brought into a private store, through the clients of the ecosystems that have them."""
+"""Servers and allocators brought into a private store, through the clients of the ecosystems that
+have them.
+"""

@@ -1,1 +1,3 @@
-"""The machine that we run on: our processes' guardian, THP, cgroups, CPUs, the unprivileged user, its description."""
+"""The machine that we run on: our processes' guardian, THP, cgroups, CPUs, the unprivileged user,
+its description.
+"""

@@ -1,4 +1,5 @@
-"""Open files that another process names: inside that process's root, regular files only, never for long.
+"""Open files that another process names: inside that process's root, regular files only, never for
+long.
 
 The process may be hostile and we may be root, so a path of its is text that it chose. The kernel
 resolves an absolute link below /proc/PID/root from our own root, which would lead anywhere; so each
@@ -53,7 +54,9 @@ def open_link(link: str) -> int:
 
 
 def read_file(root: Path, path: str, most: int) -> bytes:
-    """Read a whole file of at most ``most`` bytes. OSError as :func:`open_file`, or if it is larger."""
+    """Read a whole file of at most ``most`` bytes. OSError as :func:`open_file`, or if it is
+    larger.
+    """
 
     def read() -> bytes:
         with open(_open_file(root, path), "rb", buffering=0) as file:
@@ -63,7 +66,9 @@ def read_file(root: Path, path: str, most: int) -> bytes:
 
 
 def read_beginning(root: Path, path: str, count: int) -> bytes:
-    """Read the first ``count`` bytes of a file, or all that it has. OSError as :func:`open_file`."""
+    """Read the first ``count`` bytes of a file, or all that it has. OSError as
+    :func:`open_file`.
+    """
 
     def read() -> bytes:
         with open(_open_file(root, path), "rb", buffering=0) as file:
@@ -80,7 +85,9 @@ def list_directory(root: Path, path: str, most: int) -> list[str]:
             listing = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
             try:
                 with os.scandir(listing) as entries:
-                    return sorted(entry.name for entry, _ in zip(entries, range(most), strict=False))
+                    return sorted(
+                        entry.name for entry, _ in zip(entries, range(most), strict=False)
+                    )
             finally:
                 os.close(listing)
 
@@ -99,7 +106,8 @@ def measure_file(root: Path, path: str) -> os.stat_result:
 
 @contextlib.contextmanager
 def open_socket(root: Path, path: str) -> Iterator[str]:
-    """Give a path by which a socket file can be connected to, whatever happens to its name meanwhile.
+    """Give a path by which a socket file can be connected to, whatever happens to its name
+    meanwhile.
 
     OSError if it is not there, or is no socket.
     """
@@ -111,7 +119,9 @@ def open_socket(root: Path, path: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def open_directory(root: Path, path: str) -> Iterator[int]:
-    """Hold a directory open (O_PATH). OSError if there is none, or a link leads nowhere in the root."""
+    """Hold a directory open (O_PATH). OSError if there is none, or a link leads nowhere in the
+    root.
+    """
     with _walk(root, path) as fd:
         if not stat.S_ISDIR(os.fstat(fd).st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
@@ -119,7 +129,9 @@ def open_directory(root: Path, path: str) -> Iterator[int]:
 
 
 def open_name(directory: int, name: str) -> int:
-    """Open a regular file of an open directory for reading. A link is refused, as is all but a plain name."""
+    """Open a regular file of an open directory for reading. A link is refused, as is all but a
+    plain name.
+    """
     if "/" in name or name in ("", ".", ".."):
         raise OSError(errno.EINVAL, "not a plain file name", name)
     fd = os.open(name, _STEP, dir_fd=directory)
@@ -223,5 +235,7 @@ def _answer_in_time(path: str, work: Callable[[], Result]) -> Result:
     if errors:
         raise errors[0]
     if not results:
-        raise TimeoutError(errno.ETIMEDOUT, f"its file system does not answer in {_PATIENCE:.0f} s", path)
+        raise TimeoutError(
+            errno.ETIMEDOUT, f"its file system does not answer in {_PATIENCE:.0f} s", path
+        )
     return results[0]

@@ -7,23 +7,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dballoc.experiment.model import Data, Load
-from dballoc.host.custody import Child, Custody, Exit
-from dballoc.host.private_file import write_private
-from dballoc.host.user import ServerUser
-from dballoc.load import hammerdb, output, sqlfile, sysbench
-from dballoc.load.output import Follower, Interval
+from dballoc.host.guardian.guardian_client import Child, Custody, Exit
+from dballoc.host.unprivileged.private_file import write_private
+from dballoc.host.unprivileged.server_user import ServerUser
+from dballoc.load import client_output, hammerdb_command, sql_workload, sysbench_command
+from dballoc.load.client_output import Follower, Interval
 from dballoc.load.workload import Workload
-from dballoc.servers.options import Address
-from dballoc.servers.sql import USER
+from dballoc.servers.private.admin_connection import USER
+from dballoc.servers.private.command_line import Address
 
 _OPTION_FILE = "client.cnf"
 # The variable by which a client is told where its reports go.
 INTERVALS = "DBALLOC_INTERVALS"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Job:
-    """What one client is to do. ``seconds`` 0: until its workload ends by itself; ``program``: what its workload runs."""
+    """What one client is to do. ``seconds`` 0: until its workload ends by itself; ``program``: what
+    its workload runs.
+    """
 
     workload: str
     threads: int
@@ -36,7 +38,9 @@ class Job:
 
 @dataclass(frozen=True)
 class Places:
-    """``connection``: see :func:`connection_file`; ``work``: where a client may make files of its own."""
+    """``connection``: see :func:`connection_file`; ``work``: where a client may make files of its
+    own.
+    """
 
     connection: Path
     work: Path
@@ -46,7 +50,7 @@ class Places:
 class Result:
     """A run that ended well. ``histogram``: (milliseconds, count) per bucket."""
 
-    total: output.Total
+    total: client_output.Total
     histogram: list[tuple[float, int]]
 
 
@@ -81,35 +85,55 @@ class Client:
         self._child.stop(signal.SIGKILL, 0)
 
     def result(self, ended: Exit) -> Result:
-        """Of a run that has ended and whose reports were read. ClientFailed, in its own words, if there is none."""
+        """Of a run that has ended and whose reports were read. ClientFailed, in its own words, if
+        there is none.
+        """
         text = self._printed.read_text(errors="replace")
         if ended.status != 0:
-            raise ClientFailed(f"{self.program} failed ({ended.words}): {output.reason(text)}")
+            raise ClientFailed(
+                f"{self.program} failed ({ended.words}): {client_output.reason(text)}"
+            )
         if self._follower.total is None:
-            raise ClientFailed(f"{self.program} wrote no totals: {output.reason(text)}")
-        return Result(self._follower.total, output.parse_histogram(text))
+            raise ClientFailed(f"{self.program} wrote no totals: {client_output.reason(text)}")
+        return Result(self._follower.total, client_output.parse_histogram(text))
 
 
 def start(
-    custody: Custody, user: ServerUser, bench: sysbench.Sysbench, job: Job, places: Places, raw: Path, name: str,
+    custody: Custody,
+    user: ServerUser,
+    bench: sysbench_command.Sysbench,
+    job: Job,
+    places: Places,
+    raw: Path,
+    name: str,
     cpus: frozenset[int] | None,
-) -> Client:  # fmt: skip
-    """Start a run as the server user. Raw files go to ``raw`` as ``*-name.*``: they stay ours, it may only add to them."""
+) -> Client:
+    """Start a run as the server user. Raw files go to ``raw`` as ``*-name.*``: they stay ours, it
+    may only add to them.
+    """
     connection = places.connection
     work = bench.workload(job.workload)
     printed = raw / f"{work.driver}-{name}.txt"
     follower = Follower(raw / f"intervals-{name}.jsonl")
     if work.driver == "hammerdb":
         account, prepared = connection.parent / _OPTION_FILE, work.prepares(job.load)
-        task = hammerdb.run(work, job.threads, job.seconds, job.engine, prepared, account, places.work)
-        argv, env = hammerdb.command(task), hammerdb.environment(places.work)
+        task = hammerdb_command.run(
+            work, job.threads, job.seconds, job.engine, prepared, account, places.work
+        )
+        argv, env = hammerdb_command.command(task), hammerdb_command.environment(places.work)
     else:
-        options = sysbench.run_options(work, job.threads, job.seconds, job.data, job.engine, job.load)
-        argv = sysbench.command(bench, connection, "run", options)
+        options = sysbench_command.run_options(
+            work, job.threads, job.seconds, job.data, job.engine, job.load
+        )
+        argv = sysbench_command.command(bench, connection, "run", options)
         program = program_file(connection.parent, work, user)
-        env = sysbench.environment(bench, work, follower.path, program, dump_command(job, connection))
+        env = sysbench_command.environment(
+            bench, work, follower.path, program, dump_command(job, connection)
+        )
     limits = {"cpus": sorted(cpus) if cpus else None, "nofile": max(1024, job.threads + 200)}
-    child = custody.spawn(argv, env, printed, handed={INTERVALS: str(follower.path)}, **limits, **user.as_spawn())
+    child = custody.spawn(
+        argv, env, printed, handed={INTERVALS: str(follower.path)}, **limits, **user.as_spawn()
+    )
     return Client(work.driver, child, printed, follower)
 
 
@@ -117,26 +141,43 @@ def program_file(directory: Path, work: Workload, user: ServerUser) -> Path | No
     """The compiled file of a SQL workload, for the client to read; None for a script."""
     if not work.statements:
         return None
-    return write_private(directory / f"workload-{work.name}.lua", sqlfile.compile_lua(work.statements), user)
+    return write_private(
+        directory / f"workload-{work.name}.lua", sql_workload.compile_lua(work.statements), user
+    )
 
 
 def dump_command(job: Job, connection: Path) -> str | None:
     """The dump of the load's database, as words of a shell; None for a job without a program."""
     if job.program is None:
         return None
-    # MySQL's asks for statistics that no other server has; MariaDB's does not know that it could be told not to.
+    # MySQL's asks for statistics that no other server has; MariaDB's does not know that it could be
+    # told not to.
     options = ["--single-transaction", "--quick", "--loose-column-statistics=0", job.data.database]
-    return shlex.join([str(job.program), f"--defaults-file={connection.parent / _OPTION_FILE}", *options])
+    return shlex.join(
+        [str(job.program), f"--defaults-file={connection.parent / _OPTION_FILE}", *options]
+    )
 
 
 def option_file(directory: Path, address: Address, password: str, user: ServerUser) -> Path:
     """An option file that leads the server's own client programs to it."""
-    where = {"socket": str(address.socket)} if address.port is None else {"host": "127.0.0.1", "port": str(address.port)}
+    where = (
+        {"socket": str(address.socket)}
+        if address.port is None
+        else {"host": "127.0.0.1", "port": str(address.port)}
+    )
     lines = {"user": USER, "password": password, **where}
-    return write_private(directory / _OPTION_FILE, "[client]\n" + "".join(f"{k}={v}\n" for k, v in lines.items()), user)
+    return write_private(
+        directory / _OPTION_FILE,
+        "[client]\n" + "".join(f"{k}={v}\n" for k, v in lines.items()),
+        user,
+    )
 
 
 def connection_file(directory: Path, address: Address, password: str, user: ServerUser) -> Path:
-    """The configuration file that leads sysbench to a server; an option file for what it runs itself lies beside it."""
+    """The configuration file that leads sysbench to a server; an option file for what it runs
+    itself lies beside it.
+    """
     option_file(directory, address, password, user)
-    return sysbench.write_config(directory / "sysbench.cnf", sysbench.connection_options(address, password), user)
+    return sysbench_command.write_config(
+        directory / "sysbench.cnf", sysbench_command.connection_options(address, password), user
+    )

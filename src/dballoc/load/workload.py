@@ -11,8 +11,8 @@ from typing import Any
 from dballoc.catalogue import cycles, look_up, workloads
 from dballoc.errors import UsageError
 from dballoc.experiment import model
-from dballoc.load import sqlfile
-from dballoc.load.sqlfile import SqlError, Statement
+from dballoc.load import sql_workload
+from dballoc.load.sql_workload import SqlError, Statement
 
 
 def lua() -> Path:
@@ -20,11 +20,12 @@ def lua() -> Path:
     return Path(str(files("dballoc.load") / "lua"))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Workload:
-    """``script``: the module that sysbench loads, or the path of one. ``file``: the user's own file; ``content``: the hash of
-    what makes its data, the user's file or our scripts; ``statements`` of a SQL file; ``driver``: sysbench or hammerdb, whose
-    ``script`` is hammerdbcli. The rest as in catalogue/workloads.toml.
+    """``script``: the module that sysbench loads, or the path of one. ``file``: the user's own
+    file; ``content``: the hash of what makes its data, the user's file or our scripts;
+    ``statements`` of a SQL file; ``driver``: sysbench or hammerdb, whose ``script`` is hammerdbcli.
+    The rest as in catalogue/workloads.toml.
     """
 
     name: str
@@ -54,29 +55,47 @@ def of_catalogue(name: str) -> Workload:
     """The catalogue's workload. UsageError if there is none of that name."""
     row: dict[str, Any] = look_up(workloads(), name, "workload")
     content = _scripts() if row.get("brings") else ""
-    more = {key: row[key] for key in ("group", "writes", "text", "brings", "ends", "whole", "hammerdb") if key in row}
+    more = {
+        key: row[key]
+        for key in ("group", "writes", "text", "brings", "ends", "whole", "hammerdb")
+        if key in row
+    }
     return Workload(
-        name, row["script"], row.get("options", {}), row["prepared"], content=content, title=row["title"],
-        program=tuple(row.get("program", ())), **more,
-    )  # fmt: skip
+        name=name,
+        script=row["script"],
+        options=row.get("options", {}),
+        prepared=row["prepared"],
+        content=content,
+        title=row["title"],
+        program=tuple(row.get("program", ())),
+        **more,
+    )
 
 
 def _scripts() -> str:
     """A hash of our own scripts: data that they make are made anew when they change."""
-    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(lua().glob("*.lua")))).hexdigest()
+    return hashlib.sha256(
+        b"".join(path.read_bytes() for path in sorted(lua().glob("*.lua")))
+    ).hexdigest()
 
 
 def settle(experiment: model.Experiment) -> dict[str, Workload]:
-    """Every workload that an experiment runs, its files read and checked. UsageError, ``FILE:LINE: …`` where it has one."""
+    """Every workload that an experiment runs, its files read and checked. UsageError, ``FILE:LINE:
+    …`` where it has one.
+    """
     for name in experiment.workload:
         if name in workloads() or name in cycles():
-            raise UsageError(f"workload.{name}: dballoc has a workload of that name; choose another")
+            raise UsageError(
+                f"workload.{name}: dballoc has a workload of that name; choose another"
+            )
     names = dict.fromkeys([*experiment.workloads, *experiment.warm])
     return {n: _settle(n, experiment) for n in names}
 
 
 def _settle(name: str, experiment: model.Experiment) -> Workload:
-    found = own(name, experiment.workload[name]) if name in experiment.workload else of_catalogue(name)
+    found = (
+        own(name, experiment.workload[name]) if name in experiment.workload else of_catalogue(name)
+    )
     if not found.brings:
         return found
     # These size its data, so what a run is told its prepare must be told too.
@@ -88,7 +107,9 @@ def _bare(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def own(name: str, table: model.Workload) -> Workload:
-    """A workload of the user's. UsageError for a file that cannot be read, what is wrong in it, and an unknown ``use``."""
+    """A workload of the user's. UsageError for a file that cannot be read, what is wrong in it, and
+    an unknown ``use``.
+    """
     if table.use is not None:
         base = of_catalogue(table.use)
         if base.ends:
@@ -102,16 +123,33 @@ def own(name: str, table: model.Workload) -> Workload:
         raise UsageError(f"workload {name!r}: {shown(path)}: {error.strerror}") from None
     digest = hashlib.sha256(content).hexdigest()
     if table.script is not None:
-        return Workload(name, os.fspath(path), table.options, table.prepared, table.writes, path, digest)
+        return Workload(
+            name=name,
+            script=os.fspath(path),
+            options=table.options,
+            prepared=table.prepared,
+            writes=table.writes,
+            file=path,
+            content=digest,
+        )
     try:
-        statements = sqlfile.parse(content.decode())
+        statements = sql_workload.parse(content.decode())
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         raise UsageError(f"{shown(path)}:{line}: not UTF-8") from None
     except SqlError as error:
         raise UsageError(f"{shown(path)}:{error.line}: {error}") from None
     writes = table.writes or not all(s.reads for s in statements)
-    return Workload(name, "dballoc_sql", table.options, table.prepared, writes, path, digest, statements)
+    return Workload(
+        name=name,
+        script="dballoc_sql",
+        options=table.options,
+        prepared=table.prepared,
+        writes=writes,
+        file=path,
+        content=digest,
+        statements=statements,
+    )
 
 
 def shown(path: Path) -> str:

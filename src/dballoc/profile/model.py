@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 
 class Frame(NamedTuple):
-    """A function on a stack. ``function``: readable, or ``module+0x…`` where no symbol covers the address; ``named``: one does.
-    ``module``: the file's base name, ``[kernel]`` for the kernel's; ``file``, ``line``: of the source, where it is known.
+    """A function on a stack. ``function``: readable, or ``module+0x…`` where no symbol covers the
+    address; ``named``: one does. ``module``: the file's base name, ``[kernel]`` for the kernel's;
+    ``file``, ``line``: of the source, where it is known.
     """
 
     function: str
@@ -18,8 +19,9 @@ class Frame(NamedTuple):
 
 
 class Value(NamedTuple):
-    """What a number of a sample is: ``key`` (live, waited, …), ``unit`` (bytes, objects, seconds, count), ``title``. An
-    estimate ``live`` may come with ``live.variance``, which is the variance of each sample's number (see ``table.VARIANCE``).
+    """What a number of a sample is: ``key`` (live, waited, …), ``unit`` (bytes, objects, seconds,
+    count), ``title``. An estimate ``live`` may come with ``live.variance``, which is the variance
+    of each sample's number (see ``table.VARIANCE``).
     """
 
     key: str
@@ -29,8 +31,9 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True)
 class Sample:
-    """``stack``: the thread's start first, the innermost frame last. ``values``: one for each of the profile's, scaled to the
-    whole already (no count of samples). ``truncated``: the outermost frames are missing. ``labels``: thread, user, kind, … .
+    """``stack``: the thread's start first, the innermost frame last. ``values``: one for each of
+    the profile's, scaled to the whole already (no count of samples). ``truncated``: the outermost
+    frames are missing. ``labels``: thread, user, kind, … .
     """
 
     stack: tuple[Frame, ...]
@@ -39,10 +42,10 @@ class Sample:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Profile:
-    """``title`` says of what; ``facts``: period, losses, sampling interval, … for the reader; ``taken``: Unix time;
-    ``seconds`` that it covers, 0 for a state.
+    """``title`` says of what; ``facts``: period, losses, sampling interval, … for the reader;
+    ``taken``: Unix time; ``seconds`` that it covers, 0 for a state.
     """
 
     title: str
@@ -53,7 +56,9 @@ class Profile:
     facts: Mapping[str, str] = field(default_factory=dict)
 
     def column(self, key: str) -> int:
-        """The index of a value in every sample's ``values``; KeyError if the profile has none of that name."""
+        """The index of a value in every sample's ``values``; KeyError if the profile has none of
+        that name.
+        """
         for i, value in enumerate(self.values):
             if value.key == key:
                 return i

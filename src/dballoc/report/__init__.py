@@ -2,22 +2,23 @@
 
 from pathlib import Path
 
-from dballoc.analysis.fit import is_fit
-from dballoc.analysis.preference import MEMORY, Preference
-from dballoc.analysis.published import Published
+from dballoc.analysis.decisions.recommendation_rule import MEMORY, Preference
+from dballoc.analysis.published.published_figures import Published
+from dballoc.analysis.tables.largest_cache import is_fit
 
 
 def write(
     directory: Path, out: Path | None = None, redact: bool = False, preference: Preference = MEMORY,
     published: Published | None = None,
 ) -> Path:  # fmt: skip
-    """Write ``report.html``, ``report.md``, ``recommendation.json`` (of a fit ``fit.json``), ``csv/`` and ``charts/`` of a
-    results directory into ``out``, or into the directory itself; returns the page's path. UsageError if there is nothing to
-    report, or not what ``preference`` asks for; Failure if it cannot be written. ``published``: the post to set beside.
+    """Write ``report.html``, ``report.md``, ``recommendation.json`` (of a fit ``fit.json``),
+    ``csv/`` and ``charts/`` of a results directory into ``out``, or into the directory itself;
+    returns the page's path. UsageError if there is nothing to report, or not what ``preference``
+    asks for; Failure if it cannot be written. ``published``: the post to set beside.
     """
     # Altair and vl-convert take most of a second to import, which no other verb should wait for.
-    from dballoc.report import writer
+    from dballoc.report import write_report
 
     if is_fit(directory):
-        return writer.write_fit(directory, out or directory, redact)
-    return writer.write(directory, out or directory, redact, preference, published)
+        return write_report.write_fit(directory, out or directory, redact)
+    return write_report.write(directory, out or directory, redact, preference, published)

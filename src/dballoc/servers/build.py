@@ -10,16 +10,28 @@ from typing import Any
 
 from dballoc.catalogue import look_up, servers
 from dballoc.errors import UsageError
-from dballoc.fetch import reference, source, stock
-from dballoc.host.run_unprivileged import Unanswered, run_unprivileged
-from dballoc.host.user import server_user
+from dballoc.fetch import fetch_sources, name_and_version, private_store
+from dballoc.host.unprivileged.run_unprivileged import Unanswered, run_unprivileged
+from dballoc.host.unprivileged.server_user import server_user
 
-_SYSTEM_DIRECTORIES = ("/usr/sbin", "/usr/libexec", "/usr/local/sbin", "/usr/local/bin", "/usr/local/mysql/bin")
+_SYSTEM_DIRECTORIES = (
+    "/usr/sbin",
+    "/usr/libexec",
+    "/usr/local/sbin",
+    "/usr/local/bin",
+    "/usr/local/mysql/bin",
+)
 _BASEDIR_DIRECTORIES = ("bin", "sbin", "libexec", "usr/sbin", "usr/bin")
-_SHARE_DIRECTORIES = ("share/mysql", "share/mariadb", "share", "usr/share/mysql", "usr/share/mariadb")
+_SHARE_DIRECTORIES = (
+    "share/mysql",
+    "share/mariadb",
+    "share",
+    "usr/share/mysql",
+    "usr/share/mariadb",
+)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Build:
     """An executable server: family (a catalogue name), version, and where its parts lie."""
 
@@ -32,10 +44,14 @@ class Build:
 
     @property
     def entry(self) -> dict[str, Any]:
-        """Its family's row of the catalogue, with what is different for releases as old as this one."""
+        """Its family's row of the catalogue, with what is different for releases as old as this
+        one.
+        """
         row = servers()[self.family]
-        for bound in sorted(row.get("before", {}), key=reference.order, reverse=True):
-            if reference.order(self.version.partition("-")[0]) < reference.order(bound):
+        for bound in sorted(row.get("before", {}), key=name_and_version.order, reverse=True):
+            if name_and_version.order(self.version.partition("-")[0]) < name_and_version.order(
+                bound
+            ):
                 row = row | row["before"][bound]
         return row
 
@@ -47,12 +63,19 @@ class Build:
     @property
     def engines(self) -> list[str]:
         """The storage engines that it has: built in, or as a plugin that is there."""
-        return [name for name, options in self.entry["engines"].items() if self._has(options.get("plugin-load-add"))]
+        return [
+            name
+            for name, options in self.entry["engines"].items()
+            if self._has(options.get("plugin-load-add"))
+        ]
 
     def _has(self, plugin: str | None) -> bool:
         if plugin is None:
             return True
-        return self.plugins is not None and (self.plugins / f"{plugin.removesuffix('.so')}.so").exists()
+        return (
+            self.plugins is not None
+            and (self.plugins / f"{plugin.removesuffix('.so')}.so").exists()
+        )
 
     @property
     def key(self) -> str:
@@ -63,33 +86,49 @@ class Build:
 
 @cache
 def find(use: str, basedir: str | None) -> Build:
-    """The build to run: of a basedir, or by its family's name: this machine's, else one that was fetched; by
-    ``NAME@VERSION`` one that was fetched, else this machine's if it is that. UsageError if there is none.
+    """The build to run: of a basedir, or by its family's name: this machine's, else one that was
+    fetched; by ``NAME@VERSION`` one that was fetched, else this machine's if it is that. UsageError
+    if there is none.
     """
-    name, version = reference.split(use)
+    name, version = name_and_version.split(use)
     entry = look_up(servers(), name, "server")
     if basedir is not None:
         if version is not None:
-            raise UsageError(f"server {use!r} and basedir {basedir}: give either a version or a directory, not both")
+            raise UsageError(
+                f"server {use!r} and basedir {basedir}: give either a version or a directory, not "
+                "both"
+            )
         root = Path(basedir).expanduser().resolve()
         if (build := _in(root, _any_binary(entry))) is None:
-            where = f"no {' or '.join(_any_binary(entry))} in {root}/{{{','.join(_BASEDIR_DIRECTORIES)}}}"
-            raise UsageError(f"server {name!r}: {where}; give the directory that the server was unpacked or installed into")
+            where = (
+                f"no {' or '.join(_any_binary(entry))} in "
+                f"{root}/{{{','.join(_BASEDIR_DIRECTORIES)}}}"
+            )
+            raise UsageError(
+                f"server {name!r}: {where}; give the directory that the server was unpacked or "
+                "installed into"
+            )
         return build
     if version is None and (build := _of_machine(name, entry)):
         return build
-    if kept := stock.find(name, version):
+    if kept := private_store.find(name, version):
         if (build := _in(kept.root, _any_binary(entry))) is None:
-            raise UsageError(f"server {use!r}: what was fetched does not run; remove {kept.place}, and fetch it again")
+            raise UsageError(
+                f"server {use!r}: what was fetched does not run; remove {kept.place}, and fetch it "
+                "again"
+            )
         return build
     if version is None:
         raise UsageError(
-            f"server {use!r}: no {entry['title']} on this machine; install it: apt-get install {entry['packages'][0]}, or "
+            f"server {use!r}: no {entry['title']} on this machine; install it: apt-get install "
+            f"{entry['packages'][0]}, or "
             f"bring it into a private store: dballoc fetch {name}, or give server.basedir"
         )
-    if (build := _of_machine(name, entry)) and reference.fits(version, build.version.partition("-")[0]):
+    if (build := _of_machine(name, entry)) and name_and_version.fits(
+        version, build.version.partition("-")[0]
+    ):
         return build
-    raise source.NotHere(f"server {use!r}", use)
+    raise fetch_sources.NotHere(f"server {use!r}", use)
 
 
 def _of_machine(name: str, entry: dict[str, Any]) -> Build | None:
@@ -107,7 +146,8 @@ def _first(candidates: Iterable[Path], root: Path | None, family: str | None) ->
         if os.access(candidate, os.X_OK) and candidate.is_file():
             if blocked := user.blocked_at(candidate):
                 closed = closed or (
-                    f"{candidate}: the server runs as {user.name}, which may not read {blocked}; open it, or move the server"
+                    f"{candidate}: the server runs as {user.name}, which may not read {blocked}; "
+                    "open it, or move the server"
                 )
                 continue
             build = _identify(candidate.resolve(), root)
@@ -120,7 +160,9 @@ def _first(candidates: Iterable[Path], root: Path | None, family: str | None) ->
 
 def _any_binary(entry: dict[str, Any]) -> list[str]:
     """In a basedir the family need not be told."""
-    return list(dict.fromkeys([*entry["binaries"], *(b for e in servers().values() for b in e["binaries"])]))
+    return list(
+        dict.fromkeys([*entry["binaries"], *(b for e in servers().values() for b in e["binaries"])])
+    )
 
 
 def _identify(executable: Path, basedir: Path | None) -> Build | None:
@@ -136,10 +178,27 @@ def _identify(executable: Path, basedir: Path | None) -> Build | None:
     if family is None:
         return None
     root = basedir or executable.parent.parent
-    share = next((root / d for d in _SHARE_DIRECTORIES if (root / d / "english/errmsg.sys").exists()), root / "share")
-    places = ("lib/plugin", "lib/mysql/plugin", "lib/*/*/plugin", "usr/lib/*/plugin", "lib64/plugin", "lib64/*/plugin")
+    share = next(
+        (root / d for d in _SHARE_DIRECTORIES if (root / d / "english/errmsg.sys").exists()),
+        root / "share",
+    )
+    places = (
+        "lib/plugin",
+        "lib/mysql/plugin",
+        "lib/*/*/plugin",
+        "usr/lib/*/plugin",
+        "lib64/plugin",
+        "lib64/*/plugin",
+    )
     plugins = next((p for pattern in places for p in root.glob(pattern) if p.is_dir()), None)
-    return Build(family, found[1], executable, root, share, plugins)
+    return Build(
+        family=family,
+        version=found[1],
+        executable=executable,
+        basedir=root,
+        share=share,
+        plugins=plugins,
+    )
 
 
 def script(build: Build, names: str) -> Path:
@@ -148,4 +207,7 @@ def script(build: Build, names: str) -> Path:
         for directory in (build.share, *(build.basedir / d for d in _SHARE_DIRECTORIES)):
             if (directory / name).exists():
                 return directory / name
-    raise UsageError(f"{build.executable}: its system tables' script {names.replace('|', ' or ')} is not in {build.share}")
+    raise UsageError(
+        f"{build.executable}: its system tables' script {names.replace('|', ' or ')} is not in "
+        f"{build.share}"
+    )

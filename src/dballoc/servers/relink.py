@@ -1,7 +1,9 @@
-"""A copy of a server's executable that the loader runs on another C library, or without a malloc that it is linked against.
+"""A copy of a server's executable that the loader runs on another C library, or without a malloc
+that it is linked against.
 
-A copy, and not the loader's own command line (``ld.so --library-path … mysqld``): /proc/PID/exe, maps, symbols and the place
-of the heap are then those of any server, and what looks at a process from outside needs to know nothing of it.
+A copy, and not the loader's own command line (``ld.so --library-path … mysqld``): /proc/PID/exe,
+maps, symbols and the place of the heap are then those of any server, and what looks at a process
+from outside needs to know nothing of it.
 """
 
 import fcntl
@@ -14,10 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dballoc.allocators import proof
+from dballoc.allocators import proof_of_use
 from dballoc.errors import Failure, UsageError
-from dballoc.host import elf
-from dballoc.host.places import cache
+from dballoc.host.directories import cache
+from dballoc.host.elf import elf_exports
 from dballoc.servers.build import Build
 
 _GLIBC = re.compile(rb"GNU C Library .*? version ([\d.]+)")
@@ -27,7 +29,9 @@ _FORMAT = 1
 
 @dataclass(frozen=True)
 class Linked:
-    """The library that an executable gets its malloc from when nobody asks for another; the real file."""
+    """The library that an executable gets its malloc from when nobody asks for another; the real
+    file.
+    """
 
     library: Path
     soname: str
@@ -39,9 +43,15 @@ class Linked:
 
 
 def linked(build: Build) -> Linked | None:
-    """Where the build's malloc comes from; None if the executable carries its own. NotProved if it does not run."""
-    bindings = proof.read_bindings([os.fspath(build.executable)], {"PATH": os.environ.get("PATH", "/usr/bin:/bin")})
-    if (provider := bindings.provider.get("malloc")) is None or os.path.realpath(provider) == os.fspath(build.executable):
+    """Where the build's malloc comes from; None if the executable carries its own. NotProved if it
+    does not run.
+    """
+    bindings = proof_of_use.read_bindings(
+        [os.fspath(build.executable)], {"PATH": os.environ.get("PATH", "/usr/bin:/bin")}
+    )
+    if (provider := bindings.provider.get("malloc")) is None or os.path.realpath(
+        provider
+    ) == os.fspath(build.executable):
         return None
     return Linked(Path(os.path.realpath(provider)), Path(provider).name)
 
@@ -49,8 +59,8 @@ def linked(build: Build) -> Linked | None:
 def relinked(build: Build, loader: Path | None = None, without: Sequence[str] = ()) -> Build:
     """The build with such a copy as its executable. It is made once, in the cache.
 
-    ``loader``: of the C library to run on; ``without``: sonames of libraries that it shall no longer need. UsageError if the
-    executable cannot be changed so.
+    ``loader``: of the C library to run on; ``without``: sonames of libraries that it shall no
+    longer need. UsageError if the executable cannot be changed so.
     """
     if loader is None and not without:
         return build
@@ -73,13 +83,20 @@ def relinked(build: Build, loader: Path | None = None, without: Sequence[str] = 
 def _make(build: Build, copy: Path, loader: Path | None, without: Sequence[str]) -> None:
     partial = copy.with_name("partial")
     try:
-        if lacking := [soname for soname in without if soname not in elf.needed(build.executable)]:
+        if lacking := [
+            soname for soname in without if soname not in elf_exports.needed(build.executable)
+        ]:
             raise UsageError(
-                f"{build.executable}: its malloc comes from {lacking[0]} by way of another library, which cannot be undone"
+                f"{build.executable}: its malloc comes from {lacking[0]} by way of another "
+                "library, which cannot be undone"
             )
         shutil.copy2(build.executable, partial)
-        before = elf.resolved(elf.search_path(build.executable), build.executable.parent)
-        elf.relink(partial, loader, [*([loader.parent] if loader else []), *before], without)
+        before = elf_exports.resolved(
+            elf_exports.search_path(build.executable), build.executable.parent
+        )
+        elf_exports.relink(
+            partial, loader, [*([loader.parent] if loader else []), *before], without
+        )
     except Failure as error:
         partial.unlink(missing_ok=True)
         raise UsageError(str(error)) from None

@@ -9,12 +9,11 @@ from typing import Any, Self
 from dballoc import readers
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment.schedule import Pairing, Slot
-from dballoc.store import cells, facts, opening
-from dballoc.store.opening import FILE as FILE
-from dballoc.store.opening import FORMAT as FORMAT
+from dballoc.store import campaign_facts, column_types, open_database
+from dballoc.store.open_database import FILE, FORMAT
 
 # The fact that tells the results of another verb than bench.
-KIND = facts.OF_FIT
+KIND = campaign_facts.OF_FIT
 
 # Of one table: a sample a second of two servers for a month.
 _MOST_ROWS = 5_000_000
@@ -22,7 +21,7 @@ _MOST_ROWS = 5_000_000
 Row = Mapping[str, Any]
 
 
-@dataclass
+@dataclass(kw_only=True)
 class TrialRecord:
     """Everything that belongs to one trial, gathered until it is finished."""
 
@@ -51,8 +50,12 @@ class Results:
         partial.unlink(missing_ok=True)
         try:
             db = sqlite3.connect(partial, isolation_level=None)
-            db.executescript("BEGIN;\n" + opening.script())
-            _insert(db, "campaign", [{"key": k, "value": v} for k, v in {"format": str(FORMAT), **facts}.items()])
+            db.executescript("BEGIN;\n" + open_database.script())
+            _insert(
+                db,
+                "campaign",
+                [{"key": k, "value": v} for k, v in {"format": str(FORMAT), **facts}.items()],
+            )
             _insert(db, "variant", variants)
             db.execute("COMMIT")
             db.close()
@@ -67,7 +70,7 @@ class Results:
         """An existing one. UsageError if it is not one, or of another format."""
         if not (directory / FILE).exists():
             raise UsageError(f"{directory}: not a results directory of dballoc: no {FILE}")
-        db = opening.connect(directory, read_only)
+        db = open_database.connect(directory, read_only)
         db.row_factory = sqlite3.Row
         return cls(db, directory / FILE)
 
@@ -77,26 +80,38 @@ class Results:
 
     def facts(self) -> dict[str, str]:
         """The campaign table. Failure if it says what it cannot say."""
-        found = {row["key"]: row["value"] for row in self._rows("SELECT key, value FROM campaign LIMIT 1000")}
+        found = {
+            row["key"]: row["value"]
+            for row in self._rows("SELECT key, value FROM campaign LIMIT 1000")
+        }
         for key, value in found.items():
             if not isinstance(key, str) or not isinstance(value, str):
-                raise Failure(f"{self._path}: damaged: campaign: {readers.shown(str(key))} is no text")
+                raise Failure(
+                    f"{self._path}: damaged: campaign: {readers.shown(str(key))} is no text"
+                )
         return found
 
     def checked_facts(self) -> dict[str, str]:
         """The same with their JSON looked at: each is there and has its form. Failure if not."""
         try:
-            return facts.check(self.facts())
+            return campaign_facts.check(self.facts())
         except readers.Unfit as error:
             raise Failure(f"{self._path}: damaged: {error}") from None
 
     def set_fact(self, key: str, value: str) -> None:
         """Write one row of the campaign table."""
-        self._transaction(lambda: self._db.execute("INSERT OR REPLACE INTO campaign VALUES (?, ?)", (key, value)))
+        self._transaction(
+            lambda: self._db.execute("INSERT OR REPLACE INTO campaign VALUES (?, ?)", (key, value))
+        )
 
     def finished(self, design: str) -> set[tuple[int, int, int]]:
         """(block, attempt, position) of every trial of a design that there is."""
-        return {tuple(r) for r in self._rows("SELECT block, attempt, position FROM trial WHERE design = ?", (design,))}
+        return {
+            tuple(r)
+            for r in self._rows(
+                "SELECT block, attempt, position FROM trial WHERE design = ?", (design,)
+            )
+        }
 
     def directories(self) -> set[str]:
         """The directories of raw files, below trials/, of all trials there are."""
@@ -108,7 +123,10 @@ class Results:
 
     def slices(self, design: str) -> list[Row]:
         """The slices of all trials of a design, with the trial's ``position`` and ``role``."""
-        sql = "SELECT slice.*, position, role FROM slice JOIN trial USING (trial) WHERE design = ? ORDER BY trial, slice, piece"
+        sql = (
+            "SELECT slice.*, position, role FROM slice JOIN trial USING (trial) WHERE design = ? "
+            "ORDER BY trial, slice, piece"
+        )
         return [dict(row) for row in self._rows(sql, (design,))]
 
     def good_trials(self) -> int:
@@ -129,8 +147,13 @@ class Results:
         return sum(float(row[0]) for row in rows)
 
     def tried(self) -> list[sqlite3.Row]:
-        """Of every trial of a fit what was tried, how it ended, and the transactions per second of its last level."""
-        last_level = "SELECT tps FROM step WHERE step.trial = trial.trial AND kind = 'level' ORDER BY step DESC LIMIT 1"
+        """Of every trial of a fit what was tried, how it ended, and the transactions per second of
+        its last level.
+        """
+        last_level = (
+            "SELECT tps FROM step WHERE step.trial = trial.trial AND kind = 'level' ORDER BY step "
+            "DESC LIMIT 1"
+        )
         return self._rows(
             "SELECT variant, block, asked, probe.pool_bytes, outcome, fault, fault_text, rss_peak, "
             f"({last_level}) AS tps FROM trial JOIN probe USING (trial) ORDER BY block, position"
@@ -141,7 +164,8 @@ class Results:
         return {row["name"]: row["type"] for row in self._rows(f"PRAGMA table_info({name})")}
 
     def table(self, name: str, most: int = _MOST_ROWS) -> list[tuple]:
-        """All rows of a table of schema.sql, with values of its columns' types. Failure if there are others, or too many rows.
+        """All rows of a table of schema.sql, with values of its columns' types. Failure if there
+        are others, or too many rows.
 
         What is an INTEGER may be a number with a fraction: SQLite stores what it is given.
         """
@@ -150,8 +174,10 @@ class Results:
         if len(found) > most:
             raise Failure(f"{self._path}: {name}: more than {most:,} rows, which no campaign has")
         try:
-            for values, (column, kind) in zip(zip(*found, strict=True), columns.items(), strict=bool(found)):
-                cells.check(values, kind, column)
+            for values, (column, kind) in zip(
+                zip(*found, strict=True), columns.items(), strict=bool(found)
+            ):
+                column_types.check(values, kind, column)
         except readers.Unfit as error:
             raise Failure(f"{self._path}: damaged: {name}.{error}") from None
         return found
@@ -166,24 +192,41 @@ class Results:
         def write() -> None:
             for slot, record in trials:
                 place = {
-                    "design": "solo", "block": slot.block, "attempt": slot.attempt, "position": slot.position,
-                    "variant": slot.variant, "role": slot.role, "level": slot.level, "workload": slot.workload,
+                    "design": "solo",
+                    "block": slot.block,
+                    "attempt": slot.attempt,
+                    "position": slot.position,
+                    "variant": slot.variant,
+                    "role": slot.role,
+                    "level": slot.level,
+                    "workload": slot.workload,
                     "directory": slot.label,
-                }  # fmt: skip
+                }
                 self._write_trial(place, record)
 
         self._transaction(write)
 
-    def add_duet(self, pairing: Pairing, baseline: str, records: tuple[TrialRecord, TrialRecord]) -> None:
-        """Write both finished trials of a duet, the baseline's first. Failure if the disk is full."""
+    def add_duet(
+        self, pairing: Pairing, baseline: str, records: tuple[TrialRecord, TrialRecord]
+    ) -> None:
+        """Write both finished trials of a duet, the baseline's first. Failure if the disk
+        is full.
+        """
         place = {
-            "design": pairing.design, "block": pairing.block, "attempt": pairing.attempt, "position": pairing.position,
-            "level": None, "workload": None, "directory": pairing.label,
-        }  # fmt: skip
+            "design": pairing.design,
+            "block": pairing.block,
+            "attempt": pairing.attempt,
+            "position": pairing.position,
+            "level": None,
+            "workload": None,
+            "directory": pairing.label,
+        }
 
         def write() -> None:
             self._write_trial({**place, "variant": baseline, "role": "A1"}, records[0])
-            self._write_trial({**place, "variant": pairing.variant, "role": pairing.role}, records[1])
+            self._write_trial(
+                {**place, "variant": pairing.variant, "role": pairing.role}, records[1]
+            )
 
         self._transaction(write)
 
@@ -191,10 +234,15 @@ class Results:
         _insert(self._db, "trial", [{**place, **record.trial}])
         number = self._db.execute("SELECT last_insert_rowid()").fetchone()[0]
         for table, rows in (
-            ("step", record.steps), ("sample", record.samples), ("interval", record.intervals),
-            ("histogram", record.histograms), ("mark", record.marks), ("slice", record.slices), ("probe", record.probes),
+            ("step", record.steps),
+            ("sample", record.samples),
+            ("interval", record.intervals),
+            ("histogram", record.histograms),
+            ("mark", record.marks),
+            ("slice", record.slices),
+            ("probe", record.probes),
             ("ledger", record.ledger),
-        ):  # fmt: skip
+        ):
             _insert(self._db, table, [{"trial": number, **row} for row in rows])
 
     def add_block(self, row: Row) -> None:
@@ -205,7 +253,7 @@ class Results:
         try:
             return self._db.execute(sql, values).fetchall()
         except (sqlite3.Error, UnicodeError) as error:
-            raise Failure(f"{self._path}: {opening.damaged(error)}") from None
+            raise Failure(f"{self._path}: {open_database.damaged(error)}") from None
 
     def _transaction(self, write: Any) -> None:
         try:
@@ -213,11 +261,15 @@ class Results:
             write()
             self._db.execute("COMMIT")
         except sqlite3.OperationalError as error:
-            raise Failure(f"cannot write the results: {error}; make room, then the same command resumes") from None
+            raise Failure(
+                f"cannot write the results: {error}; make room, then the same command resumes"
+            ) from None
         except sqlite3.IntegrityError:
             raise  # ours: a trial twice
         except (sqlite3.Error, OverflowError, UnicodeError) as error:
-            raise Failure(f"{self._path}: cannot write the results: {readers.reason(error)}") from None
+            raise Failure(
+                f"{self._path}: cannot write the results: {readers.reason(error)}"
+            ) from None
         finally:
             # Whatever went wrong, Ctrl-C included; a full disk may have rolled back already.
             if self._db.in_transaction:

@@ -1,4 +1,6 @@
-"""What a page's charts need in the page: Vega's code and their data, in forms that can stand in a script element."""
+"""What a page's charts need in the page: Vega's code and their data, in forms that can stand in a
+script element.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -19,8 +21,9 @@ _LEGEND_ENTRY, _LETTER = 44, 7
 
 
 def library() -> str:
-    """Vega, Vega-Lite and vega-embed, in a function of their own: their short names, ``d3`` among them, would hide those of the
-    flame graphs' library. In their strings alone could there be an end of the element.
+    """Vega, Vega-Lite and vega-embed, in a function of their own: their short names, ``d3`` among
+    them, would hide those of the flame graphs' library. In their strings alone could there be an
+    end of the element.
     """
     code: str = vl_convert.javascript_bundle(vl_version=VEGA_LITE)  # type: ignore[call-arg]  # its stub lacks the default
     code = code.replace("</script", "<\\/script").replace("<!--", "<\\!--")
@@ -28,7 +31,9 @@ def library() -> str:
 
 
 def json_text(value: Any) -> str:
-    """JSON that may stand in a script element: nothing in it can end that element or begin a comment."""
+    """JSON that may stand in a script element: nothing in it can end that element or begin a
+    comment.
+    """
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.translate(_ESCAPES)
 
@@ -39,9 +44,15 @@ def drawing() -> str:
 
 
 def data(figures: Mapping[str, dict[str, Any]], legend: Sequence[str]) -> str:
-    """The text of the element ``data``: specifications in Vega-Lite or Vega by key, and both themes. ``legend``: the names in
-    it; the longest one says how many of them go into a line.
+    """The text of the element ``data``: specifications in Vega-Lite or Vega by key, and both
+    themes. ``legend``: the names in it; the longest one says how many of them go into a line.
     """
     themes = {"light": theme.config(dark=False), "dark": theme.config(dark=True)}
     longest = max(map(len, legend), default=0)
-    return json_text({"figures": dict(figures), "themes": themes, "legendEntry": _LEGEND_ENTRY + _LETTER * longest})
+    return json_text(
+        {
+            "figures": dict(figures),
+            "themes": themes,
+            "legendEntry": _LEGEND_ENTRY + _LETTER * longest,
+        }
+    )

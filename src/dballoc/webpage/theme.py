@@ -2,7 +2,8 @@
 
 from typing import Any
 
-# Okabe and Ito's palette, which colour-blind readers can tell apart; the baseline is grey. The dark one is lighter.
+# Okabe and Ito's palette, which colour-blind readers can tell apart; the baseline is grey. The dark
+# one is lighter.
 _LIGHT = ("#4d4d4d", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b58900", "#56b4e9", "#8c564b")
 _DARK = ("#c8c8c8", "#56a8e8", "#ff8a3d", "#2fc99a", "#e59ac4", "#f0c541", "#9ad2ff", "#c9998c")
 
@@ -11,22 +12,45 @@ _FONT = "system-ui, -apple-system, 'Segoe UI', 'Liberation Sans', Arial, sans-se
 
 def config(dark: bool) -> dict[str, Any]:
     """The Vega-Lite config of a theme. Marks without a variant take their colour from here too."""
-    ink, faint, grid = ("#e6e6e6", "#a0a0a0", "#3a3a3a") if dark else ("#222222", "#6b6b6b", "#e3e3e3")
+    ink, faint, grid = (
+        ("#e6e6e6", "#a0a0a0", "#3a3a3a") if dark else ("#222222", "#6b6b6b", "#e3e3e3")
+    )
     return {
         "background": "transparent" if dark else "#ffffff",
         "font": _FONT,
         "view": {"stroke": None},
         "range": {"category": list(_DARK if dark else _LIGHT)},
         "axis": {
-            "labelColor": ink, "titleColor": ink, "gridColor": grid, "domainColor": faint, "tickColor": faint,
-            "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal", "titlePadding": 8,
-            "labelLimit": 160, "labelPadding": 6,
+            "labelColor": ink,
+            "titleColor": ink,
+            "gridColor": grid,
+            "domainColor": faint,
+            "tickColor": faint,
+            "labelFontSize": 12,
+            "titleFontSize": 12,
+            "titleFontWeight": "normal",
+            "titlePadding": 8,
+            "labelLimit": 160,
+            "labelPadding": 6,
         },
         "legend": {
-            "orient": "top", "direction": "horizontal", "labelColor": ink, "labelFontSize": 12, "symbolSize": 80,
-            "symbolStrokeWidth": 2, "labelLimit": 240, "columnPadding": 16, "symbolOpacity": 1,
+            "orient": "top",
+            "direction": "horizontal",
+            "labelColor": ink,
+            "labelFontSize": 12,
+            "symbolSize": 80,
+            "symbolStrokeWidth": 2,
+            "labelLimit": 240,
+            "columnPadding": 16,
+            "symbolOpacity": 1,
         },
-        "title": {"color": ink, "subtitleColor": faint, "anchor": "start", "fontSize": 15, "subtitleFontSize": 12},
+        "title": {
+            "color": ink,
+            "subtitleColor": faint,
+            "anchor": "start",
+            "fontSize": 15,
+            "subtitleFontSize": 12,
+        },
         "style": {
             "reference": {"color": ink, "opacity": 0.7},
             "margin": {"color": ink, "opacity": 0.1},
@@ -35,4 +59,4 @@ def config(dark: bool) -> dict[str, Any]:
             "note": {"color": faint, "fontSize": 12},
             "label": {"color": ink, "fontSize": 12},
         },
-    }  # fmt: skip
+    }

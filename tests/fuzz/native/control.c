@@ -56,7 +56,8 @@ static void begin(void)
         struct stack *stack = stacks_of(pcs, 3, i % 2 == 0);
         stack->times[FREEING].calls = i;
         (void)latency_add(ALLOCATING, i * 100, i * 1000);
-        live_insert(&(struct live_block){.address = i << 8, .usable = i, .bytes = i, .stack = stacks_id(stack)});
+        live_insert(&(struct live_block){
+                .address = i << 8, .usable = i, .bytes = i, .stack = stacks_id(stack)});
     }
 }
 
@@ -81,6 +82,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check(close(ends[0]) == 0);
     check(answered == 0 || memcmp(answer, "ok\n", 3) == 0 || memcmp(answer, "error ", 6) == 0 ||
             memcmp(answer, "DBALLOCP", 8) == 0);
-    check(probe.interval == 0 || (probe.interval >= LEAST_INTERVAL && probe.interval <= MOST_INTERVAL));
+    check(probe.interval == 0 ||
+            (probe.interval >= LEAST_INTERVAL && probe.interval <= MOST_INTERVAL));
     return 0;
 }

@@ -1,4 +1,5 @@
-// Whether a text is JSON as native/udf/text.c may write it: ASCII alone, unsigned numbers, nothing after the value.
+// Whether a text is JSON as native/udf/text.c may write it: ASCII alone, unsigned numbers, nothing
+// after the value.
 #ifndef DBALLOC_FUZZ_JSON_H
 #define DBALLOC_FUZZ_JSON_H
 

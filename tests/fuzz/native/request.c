@@ -1,5 +1,5 @@
-// What DBALLOC_PROBE says: native/probe/begin.c.
-#include "../../../native/probe/begin.c"
+// What DBALLOC_PROBE says: native/probe/startup.c.
+#include "../../../native/probe/startup.c"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -12,8 +12,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     request[size] = '\0';
     const bool good = read_request(request);
     const uint64_t interval = probe.interval;
-    if (good && (probe.directory[0] != '/' || probe.first_interval < LEAST_INTERVAL || interval > MOST_INTERVAL ||
-                        (interval != 0 && interval < LEAST_INTERVAL))) {
+    if (good && (probe.directory[0] != '/' || probe.first_interval < LEAST_INTERVAL ||
+                        interval > MOST_INTERVAL || (interval != 0 && interval < LEAST_INTERVAL))) {
         abort();
     }
     free(request);

@@ -4,10 +4,16 @@ import json
 
 from test_books import GPERFTOOLS, JEMALLOC
 
-from dballoc.explain import books
-from dballoc.explain.books import account
+from dballoc.explain.sources import allocator_statistics
+from dballoc.process_memory.heaps import allocator_account
 
-OF = tuple(f"dballoc.explain.books.{name}" for name in ("account", "glibc", "gperftools", "jemalloc", "mimalloc", "scudo"))
+OF = (
+    "dballoc.process_memory.heaps.allocator_account",
+    *(
+        f"dballoc.explain.sources.allocator_statistics.{name}"
+        for name in ("glibc", "gperftools", "jemalloc", "mimalloc", "scudo")
+    ),
+)
 PRIVILEGED = True
 
 _MALLOC_INFO = """<malloc version="1"><heap nr="0"><sizes/><total type="fast" count="1" size="32"/></heap>
@@ -17,21 +23,29 @@ _MALLOC_INFO = """<malloc version="1"><heap nr="0"><sizes/><total type="fast" co
 
 def seeds() -> list[bytes]:
     said = [
-        JEMALLOC, GPERFTOOLS, {"format": 1, "allocator": "glibc", "malloc_info": _MALLOC_INFO},
-        {"format": 1, "allocator": "mimalloc", "current_commit": 9, "stats": json.dumps({"malloc_normal": {"current": 7}})},
-        {"format": 1, "allocator": "scudo", "allocated": 5, "free": 3}, {"format": 1, "called": "x"},
-    ]  # fmt: skip
+        JEMALLOC,
+        GPERFTOOLS,
+        {"format": 1, "allocator": "glibc", "malloc_info": _MALLOC_INFO},
+        {
+            "format": 1,
+            "allocator": "mimalloc",
+            "current_commit": 9,
+            "stats": json.dumps({"malloc_normal": {"current": 7}}),
+        },
+        {"format": 1, "allocator": "scudo", "allocated": 5, "free": 3},
+        {"format": 1, "called": "x"},
+    ]
     return [json.dumps(one).encode() for one in said]
 
 
 def fuzz(data: bytes) -> None:
     text = data.decode(errors="replace")
-    for read in (books.read, books.called):
+    for read in (allocator_statistics.read, allocator_statistics.called):
         try:
             found = read(text)
-        except books.Unreadable as error:
+        except allocator_statistics.Unreadable as error:
             assert "\n" not in str(error), error
             continue
-        if isinstance(found, account.Account):
-            assert all(size >= 0 for _, size in account.resident(found, 2**30))
+        if isinstance(found, allocator_account.Account):
+            assert all(size >= 0 for _, size in allocator_account.resident(found, 2**30))
             repr(found).encode()

@@ -9,17 +9,20 @@ from pathlib import Path
 
 from elftools.common.exceptions import ELFError
 
-from dballoc.host import elf_parser
-from dballoc.profile import image
+from dballoc.host.elf import elf_parser
+from dballoc.profile.symbols import elf_notes
 
-OF = ("dballoc.host.elf_parser", "dballoc.profile.image")
+OF = ("dballoc.host.elf.elf_parser", "dballoc.profile.symbols.elf_notes")
 PRIVILEGED = False  # root hands it to a child without rights
 
 _SYMBOLS = ("malloc", "free", "calloc", "_Znwm")
 
 
 def seeds() -> list[bytes]:
-    files = [Path(os.path.realpath(shutil.which("true") or sys.executable)), *Path("/usr/lib").glob("*/libdl.so.2")]
+    files = [
+        Path(os.path.realpath(shutil.which("true") or sys.executable)),
+        *Path("/usr/lib").glob("*/libdl.so.2"),
+    ]
     return [path.read_bytes() for path in files]
 
 
@@ -38,7 +41,7 @@ def fuzz(data: bytes) -> None:
                 read()
         with contextlib.suppress(elf_parser.ParseError):
             assert re.fullmatch("[0-9a-f]*", elf_parser.read_build_id(fd))
-        with contextlib.suppress(image.Unreadable, ELFError):
-            image.read(fd)
+        with contextlib.suppress(elf_notes.Unreadable, ELFError):
+            elf_notes.read(fd)
     finally:
         os.close(fd)

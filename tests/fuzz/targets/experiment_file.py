@@ -2,13 +2,13 @@
 
 from dballoc import catalogue
 from dballoc.errors import UsageError
-from dballoc.experiment import file
+from dballoc.experiment import experiment_file
 
 OF = (
-    "dballoc.experiment.file",
+    "dballoc.experiment.experiment_file",
     "dballoc.experiment.model",
     "dballoc.experiment.sweep",
-    "dballoc.experiment.units",
+    "dballoc.experiment.durations_and_sizes",
     "dballoc.readers",
 )
 PRIVILEGED = False
@@ -24,10 +24,12 @@ def fuzz(data: bytes) -> None:
     except UnicodeDecodeError:
         return
     try:
-        experiment = file.build(file.parse(text, "x.toml"), "x.toml", 4)
+        experiment = experiment_file.build(experiment_file.parse(text, "x.toml"), "x.toml", 4)
     except UsageError as error:
         assert "\n" not in str(error), error
         return
-    again = file.dump(experiment)
+    again = experiment_file.dump(experiment)
     again.encode()
-    assert file.identity(file.build(file.parse(again, "y"), "y")) == file.identity(experiment)
+    assert experiment_file.identity(
+        experiment_file.build(experiment_file.parse(again, "y"), "y")
+    ) == experiment_file.identity(experiment)

@@ -4,10 +4,10 @@ import tempfile
 from pathlib import Path
 
 from dballoc.errors import UsageError
-from dballoc.explain import page, snapshot
+from dballoc.explain.output import page, saved_looks
 from targets import explain_snapshot
 
-OF = ("dballoc.explain.page", "dballoc.explain.charts")
+OF = ("dballoc.explain.output.page", "dballoc.explain.output.charts")
 PRIVILEGED = False
 seeds = explain_snapshot.seeds
 
@@ -17,7 +17,7 @@ def fuzz(data: bytes) -> None:
         path = Path(home) / ("a.json.gz" if data[:2] == b"\x1f\x8b" else "a.json")
         path.write_bytes(data)
         try:
-            series = snapshot.load(path)
+            series = saved_looks.load(path)
         except UsageError:
             return
     page.render(series).encode()

@@ -1,12 +1,14 @@
-"""A target's memory as the walk of glibc's heap reads it: words of a made image are overwritten, 12 bytes each."""
+"""A target's memory as the walk of glibc's heap reads it: words of a made image are overwritten, 12
+bytes each.
+"""
 
 import struct
 
 from test_heap_image import Image, check, read, sound
 
-from dballoc.explain import glibc
+from dballoc.process_memory.heaps import glibc_heap
 
-OF = ("dballoc.explain.glibc",)
+OF = ("dballoc.process_memory.heaps.glibc_heap",)
 PRIVILEGED = True
 
 _CHANGE = struct.Struct("<IQ")
@@ -19,12 +21,18 @@ def seeds() -> list[bytes]:
 
 
 def fuzz(data: bytes) -> None:
-    """The first byte is the layout; of each change, where it goes in all parts together, and the word."""
-    layout = glibc.LAYOUTS[data[0] % len(glibc.LAYOUTS)] if data else glibc.LAYOUTS[0]
+    """The first byte is the layout; of each change, where it goes in all parts together, and the
+    word.
+    """
+    layout = (
+        glibc_heap.LAYOUTS[data[0] % len(glibc_heap.LAYOUTS)] if data else glibc_heap.LAYOUTS[0]
+    )
     image: Image = sound(layout)
     parts = sorted(image.parts.items())
     words = sum(len(part) for _, part in parts) // 8
-    for at, value in list(_CHANGE.iter_unpack(data[1 : 1 + (len(data) - 1) // 12 * 12]))[:_MOST] if data else []:
+    for at, value in (
+        list(_CHANGE.iter_unpack(data[1 : 1 + (len(data) - 1) // 12 * 12]))[:_MOST] if data else []
+    ):
         word = at % words
         for start, part in parts:
             if word < len(part) // 8:

@@ -1,12 +1,12 @@
 """Figures in CSV, for ``dballoc import``, as far as an experiment and its trials."""
 
 from dballoc.errors import UsageError
-from dballoc.experiment import file
-from dballoc.intake import table
-from dballoc.intake.assemble import assemble
-from dballoc.intake.figures import check
+from dballoc.experiment import experiment_file
+from dballoc.intake import csv_figures
+from dballoc.intake.assemble_campaign import assemble
+from dballoc.intake.imported_figure import check
 
-OF = ("dballoc.intake.table", "dballoc.intake.assemble")
+OF = ("dballoc.intake.csv_figures", "dballoc.intake.assemble_campaign")
 PRIVILEGED = False
 
 _GOOD = b"""workload,threads,variant,tps,block,qps,p95_ms,rss_mib,seconds,machine
@@ -18,7 +18,11 @@ oltp_read_only,8,glibc,1244.5,2,19752,7.4,812.25,60,b
 
 
 def seeds() -> list[bytes]:
-    return [_GOOD, b"\xef\xbb\xbf" + _GOOD.replace(b"\n", b"\r\n"), b"workload,threads,variant,tps\na,1,b,2\n"]
+    return [
+        _GOOD,
+        b"\xef\xbb\xbf" + _GOOD.replace(b"\n", b"\r\n"),
+        b"workload,threads,variant,tps\na,1,b,2\n",
+    ]
 
 
 def fuzz(data: bytes) -> None:
@@ -27,8 +31,8 @@ def fuzz(data: bytes) -> None:
     except UnicodeDecodeError:
         return
     try:
-        figures = table.parse(text, "f.csv")
+        figures = csv_figures.parse(text, "f.csv")
         check(figures)
-        file.dump(assemble(figures, "out", None).experiment).encode()
+        experiment_file.dump(assemble(figures, "out", None).experiment).encode()
     except UsageError as error:
         assert "\n" not in str(error), error

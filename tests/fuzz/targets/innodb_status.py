@@ -2,10 +2,10 @@
 
 from test_innodb_status import AFTER, BEFORE, MYSQL_55, PERCONA
 
-from dballoc.explain.innodb_status import parse
-from dballoc.explain.procedure import pool_rows
+from dballoc.explain.checklist.checklist import pool_rows
+from dballoc.explain.sources.innodb_status import parse
 
-OF = ("dballoc.explain.innodb_status",)
+OF = ("dballoc.explain.sources.innodb_status",)
 PRIVILEGED = True
 
 

@@ -2,19 +2,23 @@
 
 from test_mimalloc import LARGE, WHOLE, image
 
-from dballoc.explain import mimalloc
+from dballoc.process_memory.heaps import mimalloc_heap
 
-OF = ("dballoc.explain.mimalloc",)
+OF = ("dballoc.process_memory.heaps.mimalloc_heap",)
 PRIVILEGED = True
 
 
 def seeds() -> list[bytes]:
-    return [bytes(image(segment, layout)) for segment in (WHOLE, LARGE) for layout in mimalloc.LAYOUTS]
+    return [
+        bytes(image(segment, layout))
+        for segment in (WHOLE, LARGE)
+        for layout in mimalloc_heap.LAYOUTS
+    ]
 
 
 def fuzz(data: bytes) -> None:
-    head = data[: mimalloc.SLICE].ljust(mimalloc.SLICE, b"\0")
-    for layout in mimalloc.LAYOUTS:
-        segment = mimalloc.parse(head, layout)
+    head = data[: mimalloc_heap.SLICE].ljust(mimalloc_heap.SLICE, b"\0")
+    for layout in mimalloc_heap.LAYOUTS:
+        segment = mimalloc_heap.parse(head, layout)
         if segment:
             assert sum(page.slices for page in segment.pages) <= segment.slices

@@ -1,12 +1,14 @@
-"""An option file of MySQL's clients (``~/.my.cnf``): groups, quotes, escapes, comments, !include."""
+"""An option file of MySQL's clients (``~/.my.cnf``): groups, quotes, escapes, comments,
+!include.
+"""
 
 import tempfile
 from pathlib import Path
 
 from dballoc.errors import UsageError
-from dballoc.servers import credentials
+from dballoc.servers.running import credentials
 
-OF = ("dballoc.servers.credentials",)
+OF = ("dballoc.servers.running.credentials",)
 PRIVILEGED = False
 
 _GOOD = b"""[client]

@@ -2,10 +2,10 @@
 
 from test_perf_script import TEXT
 
-from dballoc.profile import perf_script
+from dballoc.profile.contention import perf_script
 from dballoc.profile.model import Frame
 
-OF = ("dballoc.profile.perf_script",)
+OF = ("dballoc.profile.contention.perf_script",)
 PRIVILEGED = True
 
 

@@ -2,30 +2,39 @@
 
 from made_snapshots import MAPS, block, head, live, stack, timed, waited
 
-from dballoc.profile import heap, snapshot
-from dballoc.profile.snapshot import Block
+from dballoc.profile.heap import heap_profile, probe_snapshot
+from dballoc.profile.heap.probe_snapshot import Block
 
-OF = ("dballoc.profile.snapshot", "dballoc.profile.heap")
+OF = ("dballoc.profile.heap.probe_snapshot", "dballoc.profile.heap.heap_profile")
 PRIVILEGED = True
 
 
 def seeds() -> list[bytes]:
-    whole = b"DBALLOCP" + b"".join([
-        head(), stack(1, [0x55D000001100, 0x7F0000010500], 1e6, 9), stack(2, [0x55D000002000], truncated=True),
-        live(Block(4096, 112, 100, 1024, 12.0, 1, 78)), live(Block(8192, 5000, 4999, 1024, 22.0, 2, 78)),
-        timed(0, 7, 20, 5, 900), timed(1, 0, 3, 2, 9), waited(1, 0, 4, 700, 1, 650),
-        block(b"BUID", b"aabbcc /usr/sbin/server"), block(b"MAPS", MAPS.encode()), block(b"END."),
-    ])  # fmt: skip
+    whole = b"DBALLOCP" + b"".join(
+        [
+            head(),
+            stack(1, [0x55D000001100, 0x7F0000010500], 1e6, 9),
+            stack(2, [0x55D000002000], truncated=True),
+            live(Block(4096, 112, 100, 1024, 12.0, 1, 78)),
+            live(Block(8192, 5000, 4999, 1024, 22.0, 2, 78)),
+            timed(0, 7, 20, 5, 900),
+            timed(1, 0, 3, 2, 9),
+            waited(1, 0, 4, 700, 1, 650),
+            block(b"BUID", b"aabbcc /usr/sbin/server"),
+            block(b"MAPS", MAPS.encode()),
+            block(b"END."),
+        ]
+    )
     return [whole]
 
 
 def fuzz(data: bytes) -> None:
     try:
-        found = snapshot.read(data)
-    except snapshot.Damaged:
+        found = probe_snapshot.read(data)
+    except probe_snapshot.Damaged:
         return
-    maps = heap.mappings(found)
+    maps = heap_profile.mappings(found)
     assert all(m.start <= m.end for m in maps)
-    stacks = heap.frames(found.stacks, lambda address: ())
-    made = heap.profile(found, stacks, "heap", {})
-    made.total(heap.LIVE)
+    stacks = heap_profile.frames(found.stacks, lambda address: ())
+    made = heap_profile.profile(found, stacks, "heap", {})
+    made.total(heap_profile.LIVE)

@@ -1,10 +1,18 @@
-"""/proc/PID/stat, status, cgroup, uid_map, net/unix, environ and cmdline: the process chooses its name and its arguments."""
+"""/proc/PID/stat, status, cgroup, uid_map, net/unix, environ and cmdline: the process chooses its
+name and its arguments.
+"""
 
-from dballoc.allocators import identify
-from dballoc.host import inside, limits
-from dballoc.measure import process
+from dballoc.host import process_root
+from dballoc.host.resources import process_limits
+from dballoc.measure import process_sampler
+from dballoc.process_memory import identify_malloc
 
-OF = ("dballoc.measure.process", "dballoc.host.inside", "dballoc.host.limits", "dballoc.allocators.identify")
+OF = (
+    "dballoc.measure.process_sampler",
+    "dballoc.host.process_root",
+    "dballoc.host.resources.process_limits",
+    "dballoc.process_memory.identify_malloc",
+)
 PRIVILEGED = True
 
 _STATUS = b"""Name:\tmariadbd
@@ -25,14 +33,20 @@ _CGROUP = b"4:memory:/system.slice/mariadb.service\n1:cpu,cpuacct:/a\n0::/user.s
 
 
 def seeds() -> list[bytes]:
-    return [_STATUS, _UNIX, _CGROUP, b"         0       1000          1\n", b"A=1\0LD_PRELOAD=/a.so:/b.so\0MALLOC_CONF=x\0"]
+    return [
+        _STATUS,
+        _UNIX,
+        _CGROUP,
+        b"         0       1000          1\n",
+        b"A=1\0LD_PRELOAD=/a.so:/b.so\0MALLOC_CONF=x\0",
+    ]
 
 
 def fuzz(data: bytes) -> None:
     text = data.decode(errors="replace")
-    process._sizes(data)
-    process._switches(data)
-    inside.mapped(text, 1000)
-    inside.sockets(text, {"27653"})
-    limits._groups(text)
-    identify._environment(data)
+    process_sampler._sizes(data)
+    process_sampler._switches(data)
+    process_root.mapped(text, 1000)
+    process_root.sockets(text, {"27653"})
+    process_limits._groups(text)
+    identify_malloc._environment(data)

@@ -1,4 +1,6 @@
-"""A profile (``.profile.json.gz``), and what is made of it: tables, differences, flame graph, the four exports."""
+"""A profile (``.profile.json.gz``), and what is made of it: tables, differences, flame graph, the
+four exports.
+"""
 
 import gzip
 import tempfile
@@ -6,18 +8,19 @@ from pathlib import Path
 
 from made_profiles import heap
 
-from dballoc.cli import profile_files
+from dballoc.cli.profile_verbs import profile_files
 from dballoc.errors import UsageError
-from dballoc.profile import export, flamegraph, load, table
+from dballoc.profile import flamegraph, profile_tables
+from dballoc.profile.formats import export, profile_file
 
-OF = ("dballoc.profile.load", "dballoc.profile.table", "dballoc.readers")
+OF = ("dballoc.profile.formats.profile_file", "dballoc.profile.profile_tables", "dballoc.readers")
 PRIVILEGED = False
 
 
 def seeds() -> list[bytes]:
     with tempfile.TemporaryDirectory() as home:
         path = Path(home) / "p"
-        load.save(heap(), path)
+        profile_file.save(heap(), path)
         packed = path.read_bytes()
     return [packed, gzip.compress(gzip.decompress(packed)[:-40], mtime=0), packed + packed]
 
@@ -26,14 +29,14 @@ def fuzz(data: bytes) -> None:
     with tempfile.TemporaryDirectory() as home:
         path, good = Path(home) / "p.profile.json.gz", Path(home) / "good"
         path.write_bytes(data)
-        load.save(heap(), good)
+        profile_file.save(heap(), good)
         try:
             profiles, of = profile_files.read([path, good], None)
         except UsageError as error:
             assert "\n" not in str(error), error
             return
-    table.growth(*profiles, of.key)
-    table.growth_by_function(*profiles, of.key)
+    profile_tables.growth(*profiles, of.key)
+    profile_tables.growth_by_function(*profiles, of.key)
     flamegraph.difference(*profiles, of.key, "t").encode("utf-8", "backslashreplace")
     for form in export.FORMATS:
         try:

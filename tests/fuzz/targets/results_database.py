@@ -6,22 +6,34 @@ from pathlib import Path
 
 from made import build
 
-from dballoc.analysis.campaign import read
-from dballoc.analysis.comparison import compare
+from dballoc.analysis.campaign_tables import read
+from dballoc.analysis.tables.baseline_comparison import compare
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment.model import Experiment
-from dballoc.store.opening import FILE
+from dballoc.store.open_database import FILE
 
-OF = ("dballoc.store.opening", "dballoc.store.cells", "dballoc.store.facts", "dballoc.analysis.consistency")
+OF = (
+    "dballoc.store.open_database",
+    "dballoc.store.column_types",
+    "dballoc.store.campaign_facts",
+    "dballoc.analysis.results_consistency",
+)
 PRIVILEGED = False
 
 
 @cache
 def _good() -> bytes:
-    chosen = Experiment.model_validate({
-        "name": "small", "baseline": "glibc", "workloads": ["oltp_read_only"], "threads": [1], "design": "both",
-        "time": {"warmup": "0s", "level": "2s", "idle": "1s"}, "variant": [{"name": "glibc"}, {"name": "tuned"}],
-    })  # fmt: skip
+    chosen = Experiment.model_validate(
+        {
+            "name": "small",
+            "baseline": "glibc",
+            "workloads": ["oltp_read_only"],
+            "threads": [1],
+            "design": "both",
+            "time": {"warmup": "0s", "level": "2s", "idle": "1s"},
+            "variant": [{"name": "glibc"}, {"name": "tuned"}],
+        }
+    )
     with tempfile.TemporaryDirectory() as home:
         return (build(Path(home) / "r", chosen, 2, (), ()) / FILE).read_bytes()
 

@@ -1,8 +1,8 @@
 """/proc/PID/smaps and maps: the paths, and how many there are, are the process's own."""
 
-from dballoc.explain import smaps
+from dballoc.process_memory import smaps
 
-OF = ("dballoc.explain.smaps",)
+OF = ("dballoc.process_memory.smaps",)
 PRIVILEGED = True
 
 _GOOD = b"""55d000000000-55d000001000 r--p 00000000 08:01 1 /usr/sbin/mariadbd

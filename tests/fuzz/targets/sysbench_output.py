@@ -1,10 +1,10 @@
 """What sysbench printed: totals for ``dballoc import``, the histogram, the reason of its end."""
 
 from dballoc.errors import UsageError
-from dballoc.intake import rawoutput
-from dballoc.load import output
+from dballoc.intake import sysbench_totals
+from dballoc.load import client_output
 
-OF = ("dballoc.intake.rawoutput", "dballoc.load.output")
+OF = ("dballoc.intake.sysbench_totals", "dballoc.load.client_output")
 PRIVILEGED = False
 
 _GOOD = b"""sysbench 1.0.20 (using system LuaJIT 2.1.0-beta3)
@@ -35,9 +35,9 @@ def seeds() -> list[bytes]:
 def fuzz(data: bytes) -> None:
     text = data.decode(errors="replace")
     try:
-        rawoutput.parse(text, "x")
+        sysbench_totals.parse(text, "x")
     except UsageError as error:
         assert "\n" not in str(error), error
-    histogram = output.parse_histogram(text)
-    output.percentile(histogram, 0.95)
-    output.reason(text)
+    histogram = client_output.parse_histogram(text)
+    client_output.percentile(histogram, 0.95)
+    client_output.reason(text)

@@ -4,9 +4,13 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from dballoc.servers import option_files
+from dballoc.servers.running import option_files
 
-OF = ("dballoc.servers.option_files", "dballoc.servers.credentials", "dballoc.host.target_files")
+OF = (
+    "dballoc.servers.running.option_files",
+    "dballoc.servers.running.credentials",
+    "dballoc.host.target_files",
+)
 PRIVILEGED = True
 
 _BUILD = option_files.Build(mariadb=True, version="10.11", directories=())

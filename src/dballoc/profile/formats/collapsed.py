@@ -1,10 +1,10 @@
-"""Collapsed stacks: a line each, ``outermost;…;innermost NUMBER``, as FlameGraph's stackcollapse scripts write and its
-flamegraph.pl, inferno and speedscope read.
+"""Collapsed stacks: a line each, ``outermost;…;innermost NUMBER``, as FlameGraph's stackcollapse
+scripts write and its flamegraph.pl, inferno and speedscope read.
 """
 
 from collections import defaultdict
 
-from dballoc.profile import tree
+from dballoc.profile import call_tree
 from dballoc.profile.model import Profile
 
 # The numbers are whole; seconds would lose too much.
@@ -12,16 +12,20 @@ _SCALE = {"seconds": 1e6}
 
 
 def write(profile: Profile, value: str) -> bytes:
-    """One value by call stack, sorted; seconds as microseconds. What rounds to nothing is left out. KeyError if the profile has
-    no such value.
+    """One value by call stack, sorted; seconds as microseconds. What rounds to nothing is left out.
+    KeyError if the profile has no such value.
     """
     column = profile.column(value)
     scale = _SCALE.get(profile.values[column].unit, 1)
     sums: dict[str, float] = defaultdict(float)
     for sample in profile.samples:
         if sample.stack:
-            sums[";".join(_plain(frame.function) for frame in tree.frames(sample))] += sample.values[column] * scale
-    lines = [f"{stack} {round(number)}\n" for stack, number in sorted(sums.items()) if round(number) > 0]
+            sums[";".join(_plain(frame.function) for frame in call_tree.frames(sample))] += (
+                sample.values[column] * scale
+            )
+    lines = [
+        f"{stack} {round(number)}\n" for stack, number in sorted(sums.items()) if round(number) > 0
+    ]
     return "".join(lines).encode("utf-8", "backslashreplace")
 
 

@@ -1,14 +1,15 @@
-"""massif.out: the text that valgrind's massif writes, and ms_print and massif-visualizer read (valgrind's manual, "Massif: a
-heap profiler"; ms_print itself says what it takes).
+"""massif.out: the text that valgrind's massif writes, and ms_print and massif-visualizer read
+(valgrind's manual, "Massif: a heap profiler"; ms_print itself says what it takes).
 """
 
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dballoc.profile import kinds, names, tree
+from dballoc.profile import call_tree, frame_kinds
+from dballoc.profile.call_tree import Node
 from dballoc.profile.model import Frame, Profile
-from dballoc.profile.tree import Node
+from dballoc.profile.symbols import cpp_names
 
 # A tree's branch below this share of the snapshot is counted, not shown: massif's own default.
 _THRESHOLD = 0.01
@@ -17,8 +18,9 @@ _RULE = "#-----------"
 
 
 def write(profiles: Sequence[Profile], value: str) -> bytes:
-    """A snapshot for each profile, in the order of time, with the tree of callers at the peak and at the end. KeyError if a
-    profile has no such value; ValueError if it is not of bytes, or there is no profile.
+    """A snapshot for each profile, in the order of time, with the tree of callers at the peak and
+    at the end. KeyError if a profile has no such value; ValueError if it is not of bytes, or there
+    is no profile.
     """
     if not profiles or any(p.values[p.column(value)].unit != "bytes" for p in profiles):
         raise ValueError("it holds bytes")
@@ -33,16 +35,20 @@ def write(profiles: Sequence[Profile], value: str) -> bytes:
             lines.append("heap_tree=empty")
             continue
         lines.append(f"heap_tree={'peak' if i == peak else 'detailed'}")
-        lines += _tree(tree.build([(_without_malloc(profile), value)], innermost_first=True), total)
+        lines += _tree(
+            call_tree.build([(_without_malloc(profile), value)], innermost_first=True), total
+        )
     return ("\n".join(lines) + "\n").encode("utf-8", "backslashreplace")
 
 
 def _without_malloc(profile: Profile) -> Profile:
-    """Its stacks without the functions of malloc that they end in: massif's tree begins with who called them."""
+    """Its stacks without the functions of malloc that they end in: massif's tree begins with who
+    called them.
+    """
     samples = []
     for sample in profile.samples:
         end = len(sample.stack)
-        while end > 1 and kinds.is_malloc(names.short(sample.stack[end - 1].function)):
+        while end > 1 and frame_kinds.is_malloc(cpp_names.short(sample.stack[end - 1].function)):
             end -= 1
         samples.append(replace(sample, stack=sample.stack[:end]))
     return replace(profile, samples=samples)
@@ -60,25 +66,41 @@ def _tree(root: Node, whole: int) -> list[str]:
         if isinstance(node, str):
             lines.append(" " * level + node)
             continue
-        shown = [child for child in node.children.values() if child.total[0] >= _THRESHOLD * whole > 0]
+        shown = [
+            child for child in node.children.values() if child.total[0] >= _THRESHOLD * whole > 0
+        ]
         shown.sort(key=lambda child: -child.total[0])
         rest = [child for child in node.children.values() if child.total[0] < _THRESHOLD * whole]
-        said = "(heap allocation functions) malloc/new/new[], --alloc-fns, etc." if node is root else _place(node.frame)
-        lines.append(f"{' ' * level}n{len(shown) + bool(rest)}: {min(whole, round(node.total[0]))} {said}")
+        said = (
+            "(heap allocation functions) malloc/new/new[], --alloc-fns, etc."
+            if node is root
+            else _place(node.frame)
+        )
+        lines.append(
+            f"{' ' * level}n{len(shown) + bool(rest)}: {min(whole, round(node.total[0]))} {said}"
+        )
         if rest:
             small = round(sum(child.total[0] for child in rest))
             places = "1 place, " if len(rest) == 1 else f"{len(rest)} places, all "
-            waiting.append((level + 1, f"n0: {small} in {places}below massif's threshold ({_THRESHOLD:.2%})"))
+            waiting.append(
+                (level + 1, f"n0: {small} in {places}below massif's threshold ({_THRESHOLD:.2%})")
+            )
         waiting += [(level + 1, child) for child in reversed(shown)]
     return lines
 
 
 def _place(frame: Frame) -> str:
-    """``0xADDRESS: function (file:line)``; our profiles keep an address only where there is no name."""
+    """``0xADDRESS: function (file:line)``; our profiles keep an address only where there is no
+    name.
+    """
     address = re.fullmatch(r".*\+(0x[0-9a-f]+)", frame.function)
     if not frame.named and address:
         return f"{address[1]}: ??? (in {_one_line(frame.module)})"
-    where = f"{frame.file.rpartition('/')[2]}:{frame.line}" if frame.file else f"in {frame.module or 'nowhere'}"
+    where = (
+        f"{frame.file.rpartition('/')[2]}:{frame.line}"
+        if frame.file
+        else f"in {frame.module or 'nowhere'}"
+    )
     return _one_line(f"0x0: {frame.function} ({where})")
 
 

@@ -1,14 +1,16 @@
-"""pprof: the gzipped protocol buffer of github.com/google/pprof, proto/profile.proto, whose field numbers these are.
+"""pprof: the gzipped protocol buffer of github.com/google/pprof, proto/profile.proto, whose field
+numbers these are.
 
-Encoded here: the file has two kinds of fields alone, numbers and strings of bytes, and writing them takes fewer lines than the
-descriptor that the protobuf library would want, which no package brings for Python.
+Encoded here: the file has two kinds of fields alone, numbers and strings of bytes, and writing them
+takes fewer lines than the descriptor that the protobuf library would want, which no package brings
+for Python.
 """
 
 import gzip
 from collections.abc import Hashable, Iterable
 from typing import TypeVar
 
-from dballoc.profile import table, tree
+from dballoc.profile import call_tree, profile_tables
 from dballoc.profile.model import Frame, Profile
 
 # pprof's numbers are whole, and it knows units by these names.
@@ -20,8 +22,8 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 
 def write(profile: Profile, value: str) -> bytes:
-    """Every value of the profile by call stack; ``value`` is the one that pprof shows unless asked for another. KeyError if
-    the profile has no such value.
+    """Every value of the profile by call stack; ``value`` is the one that pprof shows unless asked
+    for another. KeyError if the profile has no such value.
     """
     profile.column(value)
     strings = _Numbers([""])
@@ -29,24 +31,40 @@ def write(profile: Profile, value: str) -> bytes:
     functions: dict[tuple[str, str], int] = {}
     locations: dict[Frame, int] = {}
     out: list[bytes] = []
-    for kind in table.shown(profile):
-        out.append(_message(1, _number(1, strings[kind.key]), _number(2, strings[_unit(kind.unit)[0]])))
+    for kind in profile_tables.shown(profile):
+        out.append(
+            _message(1, _number(1, strings[kind.key]), _number(2, strings[_unit(kind.unit)[0]]))
+        )
     for sample in profile.samples:
         # The innermost frame comes first here.
-        stack = [_one_of(locations, frame) for frame in reversed(tree.frames(sample))]
-        numbers = [_whole(sample.values[profile.column(v.key)] * _unit(v.unit)[1]) for v in table.shown(profile)]
-        labels = [_message(3, _number(1, strings[k]), _number(2, strings[text])) for k, text in sample.labels.items()]
+        stack = [_one_of(locations, frame) for frame in reversed(call_tree.frames(sample))]
+        numbers = [
+            _whole(sample.values[profile.column(v.key)] * _unit(v.unit)[1])
+            for v in profile_tables.shown(profile)
+        ]
+        labels = [
+            _message(3, _number(1, strings[k]), _number(2, strings[text]))
+            for k, text in sample.labels.items()
+        ]
         out.append(_message(2, _packed(1, stack), _packed(2, numbers), *labels))
     for frame, number in locations.items():
         function = _one_of(functions, (frame.function, frame.file))
         line = _message(4, _number(1, function), _number(2, frame.line))
-        out.append(_message(4, _number(1, number), _number(2, _one_of(modules, frame.module)), line))
+        out.append(
+            _message(4, _number(1, number), _number(2, _one_of(modules, frame.module)), line)
+        )
     for module, number in modules.items():
         # has_functions: pprof need not look for symbols itself.
         out.append(_message(3, _number(1, number), _number(5, strings[module]), _number(7, 1)))
     for (name, file), number in functions.items():
         out.append(
-            _message(5, _number(1, number), _number(2, strings[name]), _number(3, strings[name]), _number(4, strings[file]))
+            _message(
+                5,
+                _number(1, number),
+                _number(2, strings[name]),
+                _number(3, strings[name]),
+                _number(4, strings[file]),
+            )
         )
     comments = [profile.title, *(f"{name}: {text}" for name, text in profile.facts.items())]
     out.append(_packed(13, [strings[text] for text in comments if text]))

@@ -1,9 +1,11 @@
-"""The JSON that speedscope calls its own, as its file-format-schema.json says (github.com/jlfwong/speedscope)."""
+"""The JSON that speedscope calls its own, as its file-format-schema.json says
+(github.com/jlfwong/speedscope).
+"""
 
 import json
 
 import dballoc
-from dballoc.profile import table, tree
+from dballoc.profile import call_tree, profile_tables
 from dballoc.profile.model import Frame, Profile
 
 # Its units; it has none for counts.
@@ -11,17 +13,24 @@ _UNITS = {"bytes": "bytes", "seconds": "seconds"}
 
 
 def write(profile: Profile, value: str) -> bytes:
-    """Every value of the profile as a view of its own; ``value`` is the first that is shown. KeyError if the profile has no
-    such value.
+    """Every value of the profile as a view of its own; ``value`` is the first that is shown.
+    KeyError if the profile has no such value.
     """
     profile.column(value)
     numbers: dict[Frame, int] = {}
-    stacks = [[numbers.setdefault(frame, len(numbers)) for frame in tree.frames(sample)] for sample in profile.samples]
+    stacks = [
+        [numbers.setdefault(frame, len(numbers)) for frame in call_tree.frames(sample)]
+        for sample in profile.samples
+    ]
     views = []
-    for kind in table.shown(profile):
+    for kind in profile_tables.shown(profile):
         column = profile.column(kind.key)
         weights = [sample.values[column] for sample in profile.samples]
-        pairs = [(stack, weight) for stack, weight in zip(stacks, weights, strict=True) if stack and weight > 0]
+        pairs = [
+            (stack, weight)
+            for stack, weight in zip(stacks, weights, strict=True)
+            if stack and weight > 0
+        ]
         views.append(
             {
                 "type": "sampled",
@@ -37,11 +46,13 @@ def write(profile: Profile, value: str) -> bytes:
         "$schema": "https://www.speedscope.app/file-format-schema.json",
         "name": profile.title,
         "exporter": f"dballoc {dballoc.__version__}",
-        "activeProfileIndex": [kind.key for kind in table.shown(profile)].index(value),
+        "activeProfileIndex": [kind.key for kind in profile_tables.shown(profile)].index(value),
         "shared": {"frames": [_frame(frame) for frame in numbers]},
         "profiles": views,
     }
-    return json.dumps(document, ensure_ascii=False, allow_nan=False, indent=None).encode("utf-8", "backslashreplace")
+    return json.dumps(document, ensure_ascii=False, allow_nan=False, indent=None).encode(
+        "utf-8", "backslashreplace"
+    )
 
 
 def _frame(frame: Frame) -> dict[str, str | int]:

@@ -6,13 +6,14 @@ from typing import Any
 
 import altair as alt
 
-from dballoc.analysis.procedure import MARGIN
+from dballoc.analysis.decisions.sequential_test import MARGIN
 from dballoc.report.charts.theme import frame
 
 # An interval beyond these is cut: two blocks may give one of many powers of ten.
 CUT = (0.5, 2.0)
 
-# The frame shows at least this much on both sides of 1, so that a difference of nothing looks like nothing.
+# The frame shows at least this much on both sides of 1, so that a difference of nothing looks like
+# nothing.
 _LEAST = 0.03
 
 
@@ -28,12 +29,19 @@ def extent(rows: Iterable[dict[str, Any]]) -> tuple[float, float]:
 
 
 def scale(channel: str, title: str, low: float, high: float) -> Any:
-    """An axis for ratios from ``low`` to ``high``: logarithmic where they are far apart. ``channel``: x or y."""
+    """An axis for ratios from ``low`` to ``high``: logarithmic where they are far apart.
+    ``channel``: x or y.
+    """
     kind = alt.X if channel == "x" else alt.Y
     wide = high / low > 2
     kind_of = {"type": "log"} if wide else {"zero": False}
     ends = alt.Scale(domain=[low, high], nice=False, **kind_of)
-    return kind("ratio:Q", title=title, scale=ends, axis=alt.Axis(tickCount=6, format=".2~f" if wide else ".3~f"))
+    return kind(
+        "ratio:Q",
+        title=title,
+        scale=ends,
+        axis=alt.Axis(tickCount=6, format=".2~f" if wide else ".3~f"),
+    )
 
 
 def like(channel: Any, field: str) -> Any:
@@ -52,4 +60,8 @@ def band(channel: str, axis: Any) -> alt.Chart:
 
 def line(channel: str, axis: Any) -> alt.Chart:
     """The baseline's place."""
-    return alt.Chart(frame([{"one": 1.0}])).mark_rule(style="reference").encode(**{channel: like(axis, "one")})
+    return (
+        alt.Chart(frame([{"one": 1.0}]))
+        .mark_rule(style="reference")
+        .encode(**{channel: like(axis, "one")})
+    )

@@ -6,16 +6,20 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from dballoc.analysis.procedure import MARGIN
-from dballoc.analysis.ratio import ratio
+from dballoc.analysis.decisions.sequential_test import MARGIN
+from dballoc.analysis.statistics.ratio_interval import ratio
 from dballoc.report.charts.theme import Figure, Variants, frame
-from dballoc.report.numbers import percent, times
+from dballoc.report.wording.ratios_as_text import percent, times
 
 _ROW = 44
 
 
-def figure(found: pl.DataFrame, workload: str, names: list[str], variants: Variants, confidence: float) -> Figure:
-    """From :func:`dballoc.analysis.duet.blocks`: CPU per transaction, variant ÷ baseline, block by block."""
+def figure(
+    found: pl.DataFrame, workload: str, names: list[str], variants: Variants, confidence: float
+) -> Figure:
+    """From :func:`dballoc.analysis.statistics.duet_slices.blocks`: CPU per transaction, variant ÷
+    baseline, block by block.
+    """
     rows: list[dict[str, Any]] = []
     order = []
     for name in [*names[1:], names[0]]:
@@ -26,7 +30,12 @@ def figure(found: pl.DataFrame, workload: str, names: list[str], variants: Varia
         order.append(label)
         logs = mine["log"].to_list()
         r = ratio(logs, confidence)
-        whole = {"variant": name, "row": label, "words": times(r.estimate, r.low, r.high), "estimate": r.estimate}
+        whole = {
+            "variant": name,
+            "row": label,
+            "words": times(r.estimate, r.low, r.high),
+            "estimate": r.estimate,
+        }
         rows.append(whole | ({"low": r.low, "high": r.high} if r.blocks > 1 else {}))
         rows += [
             {"variant": name, "row": label, "block": block, "value": math.exp(log)}
@@ -36,17 +45,26 @@ def figure(found: pl.DataFrame, workload: str, names: list[str], variants: Varia
     low, high = min([0.98, *values]), max([1.02, *values])
     scale = alt.Scale(domain=[low * 0.997, high * 1.003], nice=False, zero=False)
     x = alt.X(
-        "value:Q", title=f"CPU per transaction, ratio to {names[0]}", scale=scale, axis=alt.Axis(tickCount=6, format=".3~f")
+        "value:Q",
+        title=f"CPU per transaction, ratio to {names[0]}",
+        scale=scale,
+        axis=alt.Axis(tickCount=6, format=".3~f"),
     )
     y = alt.Y("row:N", sort=order, title=None, axis=alt.Axis(grid=False, ticks=False, domain=False))
     base = alt.Chart(frame(rows))
     whole_tip = [alt.Tooltip("row:N", title="variant"), alt.Tooltip("words:N", title="ratio")]
-    block_tip = [alt.Tooltip("row:N", title="variant"), "block:Q", alt.Tooltip("value:Q", title="ratio", format=".4f")]
+    block_tip = [
+        alt.Tooltip("row:N", title="variant"),
+        "block:Q",
+        alt.Tooltip("value:Q", title="ratio", format=".4f"),
+    ]
     color, shape = variants.color(None), variants.shape(None)
     margin = alt.Chart(frame([{"low": 1 - MARGIN, "high": 1 + MARGIN}])).mark_rect(style="margin")
     layers = [
         margin.encode(x=alt.X("low:Q", scale=scale), x2="high:Q"),
-        alt.Chart(frame([{"one": 1.0}])).mark_rule(style="reference").encode(x=alt.X("one:Q", scale=scale)),
+        alt.Chart(frame([{"one": 1.0}]))
+        .mark_rule(style="reference")
+        .encode(x=alt.X("one:Q", scale=scale)),
         base.mark_rule(strokeWidth=2.5, clip=True)
         .encode(x=alt.X("low:Q", scale=scale), x2="high:Q", y=y, color=color, tooltip=whole_tip)
         .transform_filter("isValid(datum.low)"),
@@ -54,12 +72,17 @@ def figure(found: pl.DataFrame, workload: str, names: list[str], variants: Varia
         .encode(x=x, y=y, color=color, shape=shape, tooltip=block_tip)
         .transform_filter("isValid(datum.value)"),
         base.mark_point(filled=True, size=120, opacity=1)
-        .encode(x=alt.X("estimate:Q", scale=scale), y=y, color=color, shape=shape, tooltip=whole_tip)
+        .encode(
+            x=alt.X("estimate:Q", scale=scale), y=y, color=color, shape=shape, tooltip=whole_tip
+        )
         .transform_filter("isValid(datum.estimate)"),
-    ]  # fmt: skip
+    ]
     caption = (
-        f"Full points with intervals at {percent(confidence, 2)}; the open points under them are the blocks that they come "
+        f"Full points with intervals at {percent(confidence, 2)}; the open points under them are "
+        "the blocks that they come "
         "from; the band is ±1 %. Better is lower. The last row is the baseline against itself."
     )
     chart = alt.layer(*layers).properties(height=_ROW * max(1, len(order)))
-    return Figure(f"duet-{workload}", f"CPU per transaction, block by block, {workload}", caption, chart)
+    return Figure(
+        f"duet-{workload}", f"CPU per transaction, block by block, {workload}", caption, chart
+    )

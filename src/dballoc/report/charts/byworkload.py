@@ -4,8 +4,8 @@ import altair as alt
 
 from dballoc.report.charts.axes import band, extent, like, line, scale
 from dballoc.report.charts.theme import POINTS, Figure, Variants, frame
-from dballoc.report.glance import Cell
-from dballoc.report.numbers import times
+from dballoc.report.sections.workload_groups import Cell
+from dballoc.report.wording.ratios_as_text import times
 
 # Pixels for each variant of a row, and between rows.
 _POINT, _GAP = 9, 8
@@ -25,7 +25,12 @@ def figure(cells: list[Cell], threads: int, variants: Variants) -> Figure:
         row["low"] = None if row["low"] is None else max(row["low"], low)
         row["high"] = None if row["high"] is None else min(row["high"], high)
     names = list(dict.fromkeys(c.workload for c in cells if c.threads == threads))
-    y = alt.Y("row:N", sort=names, title=None, axis=alt.Axis(grid=True, ticks=False, domain=False, labelLimit=220))
+    y = alt.Y(
+        "row:N",
+        sort=names,
+        title=None,
+        axis=alt.Axis(grid=True, ticks=False, domain=False, labelLimit=220),
+    )
     offset = alt.YOffset("variant:N", sort=variants.names[1:])
     x = scale("x", f"QPS, ratio to {variants.names[0]}", low, high)
     tip = [
@@ -38,12 +43,22 @@ def figure(cells: list[Cell], threads: int, variants: Variants) -> Figure:
     layers = [
         band("x", x),
         line("x", x),
-        base.mark_rule(strokeWidth=1.5).encode(x=like(x, "low"), x2="high:Q").transform_filter("isValid(datum.low)"),
-        base.mark_point(filled=True, size=45, opacity=1).encode(x=like(x, "ratio"), shape=variants.shape(POINTS), tooltip=tip),
+        base.mark_rule(strokeWidth=1.5)
+        .encode(x=like(x, "low"), x2="high:Q")
+        .transform_filter("isValid(datum.low)"),
+        base.mark_point(filled=True, size=45, opacity=1).encode(
+            x=like(x, "ratio"), shape=variants.shape(POINTS), tooltip=tip
+        ),
     ]
     height = len(names) * (_GAP + _POINT * max(1, len(variants.names) - 1))
     caption = (
-        f"QPS with the variant ÷ QPS with {variants.names[0]} at {threads} client threads, with 95 % intervals where there are "
+        f"QPS with the variant ÷ QPS with {variants.names[0]} at {threads} client threads, with 95 "
+        "% intervals where there are "
         "two blocks or more; descriptive. The band is ±1 %."
     )
-    return Figure("relative-qps", "Relative QPS of every workload", caption, alt.layer(*layers).properties(height=height))
+    return Figure(
+        "relative-qps",
+        "Relative QPS of every workload",
+        caption,
+        alt.layer(*layers).properties(height=height),
+    )

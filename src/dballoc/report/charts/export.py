@@ -1,4 +1,6 @@
-"""A chart as a specification for the page, and as SVG and PNG files. No browser and no network is needed."""
+"""A chart as a specification for the page, and as SVG and PNG files. No browser and no network is
+needed.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -18,11 +20,17 @@ def specification(figure: Figure) -> dict[str, Any]:
     spec = figure.chart.to_dict()
     for key in ("$schema", "config"):
         spec.pop(key, None)
-    return spec | {"width": "container", "autosize": {"type": "fit-x", "contains": "padding"}, "padding": 2}
+    return spec | {
+        "width": "container",
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        "padding": 2,
+    }
 
 
 def write(figure: Figure, origin: str, directory: Path) -> None:
-    """``KEY.svg`` and ``KEY.png`` in the light theme. ``origin`` is written under the title. OSError if that fails."""
+    """``KEY.svg`` and ``KEY.png`` in the light theme. ``origin`` is written under the title.
+    OSError if that fails.
+    """
     title = {"text": figure.title, "subtitle": origin, "offset": 10}
     spec = specification(figure) | {"width": WIDTH, "padding": 12, "title": title}
     svg = vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE, config=config(dark=False))

@@ -1,10 +1,12 @@
-"""Every trial of ``dballoc fit``: the size of the cache against peak RSS, whether it survived, and the memory limit."""
+"""Every trial of ``dballoc fit``: the size of the cache against peak RSS, whether it survived, and
+the memory limit.
+"""
 
 import altair as alt
 
-from dballoc.analysis.fit import Fits
+from dballoc.analysis.tables.largest_cache import Fits
 from dballoc.report.charts.theme import POINTS, Figure, Variants, frame
-from dballoc.report.numbers import mebibytes
+from dballoc.report.wording.ratios_as_text import mebibytes
 
 _HEIGHT = 320
 _WORDS = {"survived": "survived", "killed": "killed", "other": "another fault"}
@@ -17,16 +19,34 @@ def figure(fits: Fits, variants: Variants) -> Figure:
     """A trial without any sample has no place in it."""
     rows = [
         {
-            "variant": p.variant, "size": p.size / 2**20, "rss": p.peak / 2**20, "outcome": _WORDS[p.outcome],
-            "words": f"{mebibytes(p.peak)} MiB with {mebibytes(p.size)} MiB of cache, {_WORDS[p.outcome]}",
+            "variant": p.variant,
+            "size": p.size / 2**20,
+            "rss": p.peak / 2**20,
+            "outcome": _WORDS[p.outcome],
+            "words": f"{mebibytes(p.peak)} MiB with {mebibytes(p.size)} MiB of cache, "
+            f"{_WORDS[p.outcome]}",
         }
-        for p in fits.probes if p.peak is not None
-    ]  # fmt: skip
+        for p in fits.probes
+        if p.peak is not None
+    ]
     limit = fits.of.memory / 2**20
-    x = alt.X("size:Q", title="cache, MiB", scale=alt.Scale(zero=True), axis=alt.Axis(format=",~r", tickCount=6))
-    y = alt.Y("rss:Q", title="peak RSS, MiB", scale=alt.Scale(zero=True), axis=alt.Axis(format=",~r", tickCount=6))
+    x = alt.X(
+        "size:Q",
+        title="cache, MiB",
+        scale=alt.Scale(zero=True),
+        axis=alt.Axis(format=",~r", tickCount=6),
+    )
+    y = alt.Y(
+        "rss:Q",
+        title="peak RSS, MiB",
+        scale=alt.Scale(zero=True),
+        axis=alt.Axis(format=",~r", tickCount=6),
+    )
     shape = alt.Shape(
-        "outcome:N", title=None, scale=alt.Scale(domain=list(_SHAPES), range=list(_SHAPES.values())), legend=_OUTCOMES
+        "outcome:N",
+        title=None,
+        scale=alt.Scale(domain=list(_SHAPES), range=list(_SHAPES.values())),
+        legend=_OUTCOMES,
     )
     points = (
         alt.Chart(frame(rows))
@@ -38,4 +58,9 @@ def figure(fits: Fits, variants: Variants) -> Figure:
     )  # fmt: skip
     bound = alt.Chart(frame([{"rss": limit}])).mark_rule(style="reference").encode(y=y)
     caption = f"A point is a trial. The line is the memory limit, {mebibytes(fits.of.memory)} MiB."
-    return Figure("fit", "Cache against peak RSS", caption, alt.layer(bound, points).properties(height=_HEIGHT))
+    return Figure(
+        "fit",
+        "Cache against peak RSS",
+        caption,
+        alt.layer(bound, points).properties(height=_HEIGHT),
+    )

@@ -4,7 +4,7 @@ from typing import Any
 
 import altair as alt
 
-from dballoc.analysis.heap import Seen
+from dballoc.analysis.tables.heap_profiles import Seen
 from dballoc.report.charts.theme import POINTS, Figure, Variants, frame
 
 # Of fewer timed calls a mean says little.
@@ -17,29 +17,52 @@ def figures(seen: dict[str, Seen], workload: str, variants: Variants, after: str
     return [_figure(seen, operation, workload, variants, after) for operation in ("malloc", "free")]
 
 
-def _figure(seen: dict[str, Seen], operation: str, workload: str, variants: Variants, after: str) -> Figure:
+def _figure(
+    seen: dict[str, Seen], operation: str, workload: str, variants: Variants, after: str
+) -> Figure:
     rows: list[dict[str, Any]] = [
-        {"variant": name, "bytes": max(size["sizes"][0], 1), **{key: size[key] for key in ("mean", "p99", "timed")}}
+        {
+            "variant": name,
+            "bytes": max(size["sizes"][0], 1),
+            **{key: size[key] for key in ("mean", "p99", "timed")},
+        }
         for name, one in seen.items()
         for size in one.figures["sizes"]
         if size["operation"] == operation and size["timed"] >= _LEAST
     ]
     x = alt.X(
-        "bytes:Q", title="size of the block, bytes (log scale)", scale=alt.Scale(type="log", base=2, nice=False),
-        axis=alt.Axis(tickCount=8, labelExpr="datum.value >= 1024 ? datum.value / 1024 + ' Ki' : datum.value"),
-    )  # fmt: skip
+        "bytes:Q",
+        title="size of the block, bytes (log scale)",
+        scale=alt.Scale(type="log", base=2, nice=False),
+        axis=alt.Axis(
+            tickCount=8, labelExpr="datum.value >= 1024 ? datum.value / 1024 + ' Ki' : datum.value"
+        ),
+    )
     y = alt.Y(
-        "mean:Q", title=f"mean time of {operation}, ns (log scale)", scale=alt.Scale(type="log", nice=True),
+        "mean:Q",
+        title=f"mean time of {operation}, ns (log scale)",
+        scale=alt.Scale(type="log", nice=True),
         axis=alt.Axis(format=",~r", tickCount=6),
-    )  # fmt: skip
-    tip = ["variant:N", "bytes:Q", alt.Tooltip("mean:Q", format=",.0f"), "p99:Q", alt.Tooltip("timed:Q", title="calls timed")]
+    )
+    tip = [
+        "variant:N",
+        "bytes:Q",
+        alt.Tooltip("mean:Q", format=",.0f"),
+        "p99:Q",
+        alt.Tooltip("timed:Q", title="calls timed"),
+    ]
     base = alt.Chart(frame(rows)).encode(x=x, y=y, color=variants.color(POINTS))
     chart = alt.layer(
         base.mark_line(strokeWidth=1.8).encode(strokeDash=variants.dash(POINTS)),
-        base.mark_point(filled=True, size=60, opacity=1).encode(shape=variants.shape(POINTS), tooltip=tip),
+        base.mark_point(filled=True, size=60, opacity=1).encode(
+            shape=variants.shape(POINTS), tooltip=tip
+        ),
     ).properties(height=_HEIGHT)
     caption = (
-        f"Elapsed time, stalls included, where {_LEAST} calls or more were timed. Size classes double: 64 stands for 64 to 127 "
+        f"Elapsed time, stalls included, where {_LEAST} calls or more were timed. Size classes "
+        "double: 64 stands for 64 to 127 "
         "bytes."
     )
-    return Figure(f"{operation}-time-{workload}", f"How long {operation} takes{after}", caption, chart)
+    return Figure(
+        f"{operation}-time-{workload}", f"How long {operation} takes{after}", caption, chart
+    )

@@ -4,28 +4,39 @@ import altair as alt
 import polars as pl
 
 from dballoc.report.charts.theme import Figure, frame
-from dballoc.report.numbers import mebibytes
+from dballoc.report.wording.ratios_as_text import mebibytes
 
-# What is smaller than this share of the largest RSS has no colour of its own, and there are no more colours than these.
+# What is smaller than this share of the largest RSS has no colour of its own, and there are no more
+# colours than these.
 _SMALL = 0.01
 _MOST = 7
 _OTHER = "other"
 
 
 def figure(found: pl.DataFrame, names: list[str]) -> Figure:
-    """``found``: :func:`dballoc.analysis.ledger.table`; ``names``: the variants in their order."""
+    """``found``: :func:`dballoc.analysis.tables.memory_ledger.table`; ``names``: the variants in
+    their order.
+    """
     largest = found.group_by("variant").agg(pl.col("resident").sum())["resident"].max()
     by_owner = found.group_by("owner", maintain_order=True).agg(pl.col("resident").max())
-    shown = by_owner.filter(pl.col("resident") >= _SMALL * largest).sort("resident", descending=True)["owner"].head(_MOST)  # type: ignore[operator]
+    shown = (
+        by_owner.filter(pl.col("resident") >= _SMALL * largest)  # type: ignore[operator]
+        .sort("resident", descending=True)["owner"]
+        .head(_MOST)
+    )
     owners = [owner for owner in by_owner["owner"] if owner in set(shown)]
     rows = [
         {
-            "variant": variant, "owner": owner if owner in owners else _OTHER, "piece": owner, "mib": resident / 2**20,
-            "words": f"{mebibytes(resident)} MiB", "place": owners.index(owner) if owner in owners else len(owners),
+            "variant": variant,
+            "owner": owner if owner in owners else _OTHER,
+            "piece": owner,
+            "mib": resident / 2**20,
+            "words": f"{mebibytes(resident)} MiB",
+            "place": owners.index(owner) if owner in owners else len(owners),
         }
         for owner, variant, resident in found.select("owner", "variant", "resident").iter_rows()
         if resident > 0
-    ]  # fmt: skip
+    ]
     here = [name for name in names if name in set(found["variant"])]
     domain = [*owners, *([_OTHER] if any(row["owner"] == _OTHER for row in rows) else [])]
     bars = (
@@ -33,11 +44,25 @@ def figure(found: pl.DataFrame, names: list[str]) -> Figure:
         .mark_bar(height={"band": 0.7})
         .encode(
             x=alt.X("mib:Q", title="resident, MiB", axis=alt.Axis(format=",~r", tickCount=6)),
-            y=alt.Y("variant:N", sort=here, title=None, axis=alt.Axis(grid=False, ticks=False, domain=False)),
+            y=alt.Y(
+                "variant:N",
+                sort=here,
+                title=None,
+                axis=alt.Axis(grid=False, ticks=False, domain=False),
+            ),
             color=alt.Color("owner:N", title=None, scale=alt.Scale(domain=domain)),
             order=alt.Order("place:Q"),
-            tooltip=["variant:N", alt.Tooltip("piece:N", title="owner"), alt.Tooltip("words:N", title="resident")],
+            tooltip=[
+                "variant:N",
+                alt.Tooltip("piece:N", title="owner"),
+                alt.Tooltip("words:N", title="resident"),
+            ],
         )
-    )  # fmt: skip
+    )
     caption = "At the end of the load, means over trials. The pieces add up to RSS."
-    return Figure("ledger", "Where the memory was", caption, alt.layer(bars).properties(height=30 * max(2, len(here))))
+    return Figure(
+        "ledger",
+        "Where the memory was",
+        caption,
+        alt.layer(bars).properties(height=30 * max(2, len(here))),
+    )

@@ -8,14 +8,15 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from dballoc.analysis.procedure import MARGIN
+from dballoc.analysis.decisions.sequential_test import MARGIN
 from dballoc.report.charts.theme import POINTS, Figure, Variants, frame
-from dballoc.report.numbers import spread
+from dballoc.report.wording.ratios_as_text import spread
 
 # A latency that grows by more than this over the levels is drawn on a logarithmic axis.
 _WIDE = 30.0
 
-# An interval that reaches beyond this many times the highest mean is cut: with two blocks it may be anything.
+# An interval that reaches beyond this many times the highest mean is cut: with two blocks it may be
+# anything.
 _CUT = 2.0
 
 # How far the points of a level are spread, as a share of the way to the next level.
@@ -27,9 +28,11 @@ _HEIGHT = 280
 _AIR = 0.02
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Measure:
-    """``key`` of :data:`dballoc.analysis.curves.MEASURES`; the axis says ``title``; values are multiplied by ``scale``."""
+    """``key`` of :data:`dballoc.analysis.tables.level_curves.MEASURES`; the axis says ``title``;
+    values are multiplied by ``scale``.
+    """
 
     key: str
     name: str
@@ -38,23 +41,38 @@ class Measure:
     may_be_logarithmic: bool = False
 
 
-TPS = Measure("tps", "Throughput", "transactions per second")
-P95 = Measure("p95", "Response time, p95", "p95 response time, ms", may_be_logarithmic=True)
-P99 = Measure("p99", "Response time, p99", "p99 response time, ms", may_be_logarithmic=True)
-USER = Measure("user", "User CPU", "user CPU of the server, % of one CPU")
-SYSTEM = Measure("system", "System CPU", "system CPU of the server, % of one CPU")
-CPU_PER_OP = Measure("cpu_per_op", "CPU per operation (cpu/o)", "server CPU per transaction, µs")
-SWITCHES_PER_OP = Measure("switches_per_op", "Context switches per operation (cs/o)", "context switches per transaction")
-RSS_PEAK = Measure("rss_peak", "Peak RSS", "peak RSS of the level, MiB", 2.0**-20)
+TPS = Measure(key="tps", name="Throughput", title="transactions per second")
+P95 = Measure(
+    key="p95", name="Response time, p95", title="p95 response time, ms", may_be_logarithmic=True
+)
+P99 = Measure(
+    key="p99", name="Response time, p99", title="p99 response time, ms", may_be_logarithmic=True
+)
+USER = Measure(key="user", name="User CPU", title="user CPU of the server, % of one CPU")
+SYSTEM = Measure(key="system", name="System CPU", title="system CPU of the server, % of one CPU")
+CPU_PER_OP = Measure(
+    key="cpu_per_op", name="CPU per operation (cpu/o)", title="server CPU per transaction, µs"
+)
+SWITCHES_PER_OP = Measure(
+    key="switches_per_op",
+    name="Context switches per operation (cs/o)",
+    title="context switches per transaction",
+)
+RSS_PEAK = Measure(
+    key="rss_peak", name="Peak RSS", title="peak RSS of the level, MiB", scale=2.0**-20
+)
 
 
 def known(found: pl.DataFrame, workload: str, measure: Measure) -> bool:
     """Whether anything is known of a measure: a client may tell no response times."""
-    return found.filter((pl.col("measure") == measure.key) & (pl.col("workload") == workload)).height > 0
+    return (
+        found.filter((pl.col("measure") == measure.key) & (pl.col("workload") == workload)).height
+        > 0
+    )
 
 
 def curve(found: pl.DataFrame, workload: str, measure: Measure, variants: Variants) -> Figure:
-    """From :func:`dballoc.analysis.curves.summary`: a measure against threads."""
+    """From :func:`dballoc.analysis.tables.level_curves.summary`: a measure against threads."""
     mine = found.filter((pl.col("measure") == measure.key) & (pl.col("workload") == workload))
     rows = [
         {
@@ -74,16 +92,20 @@ def curve(found: pl.DataFrame, workload: str, measure: Measure, variants: Varian
     else:
         scale = alt.Scale(domain=[0, top], nice=True)
     title = measure.title + (" (log scale)" if logarithmic else "")
-    caption = "Mean over blocks with its 95 % interval; the points of a level are set a little apart."
+    caption = (
+        "Mean over blocks with its 95 % interval; the points of a level are set a little apart."
+    )
     caption += " Intervals that leave the frame are cut." if highest > top else ""
     y = alt.Y("mean:Q", title=title, scale=scale, axis=alt.Axis(format=",~r", tickCount=6))
     chart = alt.layer(*_curves(rows, y, variants)).properties(height=_HEIGHT)
-    return Figure(f"{measure.key.replace('_', '-')}-{workload}", f"{measure.name}, {workload}", caption, chart)
+    return Figure(
+        f"{measure.key.replace('_', '-')}-{workload}", f"{measure.name}, {workload}", caption, chart
+    )
 
 
 def relative(found: pl.DataFrame, workload: str, variants: Variants, what: str = "QPS") -> Figure:
-    """From :func:`dballoc.analysis.curves.relative`: QPS of every variant ÷ QPS of the baseline, against threads; or TPS,
-    where ``what`` says so.
+    """From :func:`dballoc.analysis.tables.level_curves.relative`: QPS of every variant ÷ QPS of the
+    baseline, against threads; or TPS, where ``what`` says so.
     """
     rows = [
         {**{k: r[k] for k in ("variant", "threads", "n", "low", "high")}, "mean": r["ratio"]}
@@ -93,9 +115,11 @@ def relative(found: pl.DataFrame, workload: str, variants: Variants, what: str =
     low = min([*means, *(max(r["low"], 1 / _CUT) for r in rows if r["low"] is not None)])
     high = max([*means, *(min(r["high"], _CUT) for r in rows if r["high"] is not None)])
     y = alt.Y(
-        "mean:Q", title=f"{what}, ratio to {variants.names[0]}", axis=alt.Axis(format=".2f", tickCount=6),
+        "mean:Q",
+        title=f"{what}, ratio to {variants.names[0]}",
+        axis=alt.Axis(format=".2f", tickCount=6),
         scale=alt.Scale(domain=[low - _AIR, high + _AIR], nice=False, zero=False),
-    )  # fmt: skip
+    )
     edges = frame([{"low": 1 - MARGIN, "high": 1 + MARGIN}])
     band = alt.Chart(edges).mark_rect(style="margin").encode(y=_like(y, "low"), y2="high:Q")
     line = alt.Chart(frame([{"one": 1.0}])).mark_rule(style="reference").encode(y=_like(y, "one"))
@@ -104,26 +128,39 @@ def relative(found: pl.DataFrame, workload: str, variants: Variants, what: str =
         f"Ratio to {variants.names[0]}, block by block, with its 95 % interval; the band is ±1 %. "
         "The axis does not begin at zero."
     )
-    return Figure(f"relative-{what.lower()}-{workload}", f"Relative {what}, {workload}", caption, chart)
+    return Figure(
+        f"relative-{what.lower()}-{workload}", f"Relative {what}, {workload}", caption, chart
+    )
 
 
 def _curves(rows: list[dict[str, Any]], y: alt.Y, variants: Variants) -> list[alt.Chart]:
     levels = sorted({r["threads"] for r in rows})
     for r in rows:
-        r["x"] = r["threads"] * _nudge(levels, variants.names.index(r["variant"]), len(variants.names))
+        r["x"] = r["threads"] * _nudge(
+            levels, variants.names.index(r["variant"]), len(variants.names)
+        )
         r["words"] = spread(r["mean"], r["low"], r["high"])
     ends = [levels[0] / 1.5, levels[-1] * 1.5] if levels else [1, 2]
     x = alt.X(
-        "x:Q", title="client threads (log scale)", scale=alt.Scale(type="log", base=2, domain=ends, nice=False),
+        "x:Q",
+        title="client threads (log scale)",
+        scale=alt.Scale(type="log", base=2, domain=ends, nice=False),
         axis=alt.Axis(values=levels, format="d", grid=False),
-    )  # fmt: skip
-    tip = ["variant:N", "threads:Q", alt.Tooltip("words:N", title="mean and interval"), alt.Tooltip("n:Q", title="blocks")]
+    )
+    tip = [
+        "variant:N",
+        "threads:Q",
+        alt.Tooltip("words:N", title="mean and interval"),
+        alt.Tooltip("n:Q", title="blocks"),
+    ]
     base = alt.Chart(frame(rows)).encode(x=x, color=variants.color(POINTS))
     interval = base.mark_rule(strokeWidth=1.5, clip=True).encode(y=_like(y, "low"), y2="high:Q")
     return [
         base.mark_line(strokeWidth=1.8, clip=True).encode(y=y, strokeDash=variants.dash(POINTS)),
         interval.transform_filter("isValid(datum.low)"),
-        base.mark_point(filled=True, size=60, opacity=1).encode(y=y, shape=variants.shape(POINTS), tooltip=tip),
+        base.mark_point(filled=True, size=60, opacity=1).encode(
+            y=y, shape=variants.shape(POINTS), tooltip=tip
+        ),
     ]
 
 

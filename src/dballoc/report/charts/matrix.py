@@ -4,20 +4,26 @@ import altair as alt
 import polars as pl
 
 from dballoc.report.charts.theme import Figure, frame
-from dballoc.report.numbers import times
+from dballoc.report.wording.ratios_as_text import times
 
 _ROW = 34
 
 # Okabe and Ito's blue and orange, thin enough for text on them in the light and in the dark.
 _SHOWN = {"better": "#0072b2", "worse": "#d55e00", "not shown": "#888888"}
-_TITLES = {"tps": ("throughput", True), "rss_peak": ("peak RSS", False), "cpu": ("CPU per transaction", False)}
+_TITLES = {
+    "tps": ("throughput", True),
+    "rss_peak": ("peak RSS", False),
+    "cpu": ("CPU per transaction", False),
+}
 
 # With more letters than this the names above the columns would meet on a phone.
 _LETTERS = 30
 
 
 def matrix(pairs: pl.DataFrame, measure: str, workload: str | None, names: list[str]) -> Figure:
-    """``pairs``: :func:`dballoc.analysis.pairs.pairs`; ``names``: the variants in their order."""
+    """``pairs``: :func:`dballoc.analysis.tables.all_pairs.pairs`; ``names``: the variants in their
+    order.
+    """
     title, more_is_better = _TITLES[measure]
     mine = pairs.filter((pl.col("measure") == measure) & pl.col("workload").eq_missing(workload))
     rows = []
@@ -25,12 +31,18 @@ def matrix(pairs: pl.DataFrame, measure: str, workload: str | None, names: list[
         ratio, low, high = row["ratio"], row["low"], row["high"]
         back = (1 / high, 1 / low) if low and high else (None, None)
         for first, second, r, ends in (
-            (row["first"], row["second"], ratio, (low, high)), (row["second"], row["first"], 1 / ratio, back),
-        ):  # fmt: skip
-            rows.append({
-                "row": first, "column": second, "text": f"{r:.3f}" if 0.001 < r < 1000 else "", "words": times(r, *ends),
-                "shown": _shown(ends[0], ends[1], more_is_better),
-            })  # fmt: skip
+            (row["first"], row["second"], ratio, (low, high)),
+            (row["second"], row["first"], 1 / ratio, back),
+        ):
+            rows.append(
+                {
+                    "row": first,
+                    "column": second,
+                    "text": f"{r:.3f}" if 0.001 < r < 1000 else "",
+                    "words": times(r, *ends),
+                    "shown": _shown(ends[0], ends[1], more_is_better),
+                }
+            )
     upright = sum(map(len, names)) > _LETTERS
     top = alt.Axis(orient="top", ticks=False, domain=False, labelAngle=-90 if upright else 0)
     x = alt.X("column:N", sort=names, scale=alt.Scale(domain=names), title=None, axis=top)
@@ -46,13 +58,22 @@ def matrix(pairs: pl.DataFrame, measure: str, workload: str | None, names: list[
         alt.Tooltip("words:N", title="ratio"),
     ]
     base = alt.Chart(frame(rows)).encode(x=x, y=y, tooltip=tip)
-    layers = [base.mark_rect(opacity=0.3).encode(color=color), base.mark_text(style="label").encode(text="text:N")]
+    layers = [
+        base.mark_rect(opacity=0.3).encode(color=color),
+        base.mark_text(style="label").encode(text="text:N"),
+    ]
     where = f", {workload}" if workload else ""
     better = "more" if more_is_better else "less"
-    caption = f"The row's {title} ÷ the column's; {better} is better. Coloured where the 95 % interval excludes 1; descriptive."
+    caption = (
+        f"The row's {title} ÷ the column's; {better} is better. Coloured where the 95 % interval "
+        "excludes 1; descriptive."
+    )
     chart = alt.layer(*layers).properties(height=_ROW * len(names))
     return Figure(
-        f"pairs-{measure}-{workload}" if workload else f"pairs-{measure}", f"Every pair: {title}{where}", caption, chart
+        f"pairs-{measure}-{workload}" if workload else f"pairs-{measure}",
+        f"Every pair: {title}{where}",
+        caption,
+        chart,
     )
 
 

@@ -3,9 +3,9 @@
 import altair as alt
 import polars as pl
 
-from dballoc.analysis.campaign import Campaign
+from dballoc.analysis.campaign_tables import Campaign
 from dballoc.report.charts.theme import Figure, Variants, frame
-from dballoc.report.numbers import mebibytes
+from dballoc.report.wording.ratios_as_text import mebibytes
 
 # The store's column: its name, and how opaque its bar is.
 _KINDS = {"rss_peak": ("peak", 0.55), "rss_idle": ("idle", 0.25)}
@@ -21,32 +21,65 @@ def figure(campaign: Campaign, variants: Variants) -> Figure:
         for column, (kind, shade) in _KINDS.items():
             # With a start for each workload, the highest of a block's starts.
             mine = (
-                good.filter(pl.col("variant") == name).group_by("block", "role", maintain_order=True).agg(pl.col(column).max())
+                good.filter(pl.col("variant") == name)
+                .group_by("block", "role", maintain_order=True)
+                .agg(pl.col(column).max())
             )
             values = mine[column].drop_nulls().to_list()
             if values:
                 mean = sum(values) / len(values)
                 place = {"variant": name, "row": f"{name}, {kind}"}
                 means.append(
-                    {**place, "shade": shade, "mib": mean / 2**20, "words": f"{mebibytes(mean)} MiB", "n": len(values)}
+                    {
+                        **place,
+                        "shade": shade,
+                        "mib": mean / 2**20,
+                        "words": f"{mebibytes(mean)} MiB",
+                        "n": len(values),
+                    }
                 )
-                trials += [{**place, "mib": v / 2**20, "words": f"{mebibytes(v)} MiB"} for v in values]
-    y = alt.Y("row:N", sort=[m["row"] for m in means], title=None, axis=alt.Axis(grid=False, ticks=False, domain=False))
-    x = alt.X("mib:Q", title="RSS, MiB", scale=alt.Scale(zero=True), axis=alt.Axis(format=",~r", tickCount=6))
+                trials += [
+                    {**place, "mib": v / 2**20, "words": f"{mebibytes(v)} MiB"} for v in values
+                ]
+    y = alt.Y(
+        "row:N",
+        sort=[m["row"] for m in means],
+        title=None,
+        axis=alt.Axis(grid=False, ticks=False, domain=False),
+    )
+    x = alt.X(
+        "mib:Q",
+        title="RSS, MiB",
+        scale=alt.Scale(zero=True),
+        axis=alt.Axis(format=",~r", tickCount=6),
+    )
     color = variants.color(None)
     bars = (
         alt.Chart(frame(means))
         .mark_bar(height={"band": 0.7})
         .encode(
-            x=x, y=y, color=color,
+            x=x,
+            y=y,
+            color=color,
             opacity=alt.Opacity("shade:Q", scale=None),
-            tooltip=["row:N", alt.Tooltip("words:N", title="mean"), alt.Tooltip("n:Q", title="trials")],
+            tooltip=[
+                "row:N",
+                alt.Tooltip("words:N", title="mean"),
+                alt.Tooltip("n:Q", title="trials"),
+            ],
         )
-    )  # fmt: skip
+    )
     ticks = (
         alt.Chart(frame(trials))
         .mark_tick(thickness=1.5, height={"band": 0.9}, orient="vertical")
         .encode(x=x, y=y, color=color, tooltip=["row:N", alt.Tooltip("words:N", title="a trial")])
     )
-    caption = "Bar: mean over trials; strokes: trials." + (f" Starts at {top} threads." if fresh else "")
-    return Figure("memory", "Peak and idle RSS", caption, alt.layer(bars, ticks).properties(height=22 * max(2, len(means))))
+    caption = "Bar: mean over trials; strokes: trials." + (
+        f" Starts at {top} threads." if fresh else ""
+    )
+    return Figure(
+        "memory",
+        "Peak and idle RSS",
+        caption,
+        alt.layer(bars, ticks).properties(height=22 * max(2, len(means))),
+    )

@@ -5,7 +5,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from dballoc.analysis.overtime import OverTime
+from dballoc.analysis.tables.time_series import OverTime
 from dballoc.report.charts.theme import Figure, Variants, frame
 
 _HEIGHT = 240
@@ -22,15 +22,22 @@ _MEASURES = {
     "user": ("User CPU over time", "user CPU of the server, % of one CPU", 1.0, ""),
     "rss": ("RSS over time", "RSS, MiB", 2.0**-20, ""),
     "usable": (
-        "VSZ over time", "VSZ without reserved address space, MiB", 2.0**-20,
-        " Address space that is reserved but cannot be touched is left out: it costs nothing and would hide the rest.",
+        "VSZ over time",
+        "VSZ without reserved address space, MiB",
+        2.0**-20,
+        " Address space that is reserved but cannot be touched is left out: it costs nothing and "
+        "would hide the rest.",
     ),
-}  # fmt: skip
+}
 
 
 def figures(found: OverTime, variants: Variants, each: bool = True) -> list[Figure]:
-    """One for each measure; throughput for each workload, whose transactions differ in size, if ``each``."""
-    workloads = found.steps["workload"].drop_nulls().unique(maintain_order=True).to_list() if each else []
+    """One for each measure; throughput for each workload, whose transactions differ in size, if
+    ``each``.
+    """
+    workloads = (
+        found.steps["workload"].drop_nulls().unique(maintain_order=True).to_list() if each else []
+    )
     speed = [_figure(_part(found, w), "tps", variants, f"-{w}", f", {w}") for w in workloads]
     return [*speed, *(_figure(found, key, variants) for key in ("user", "rss", "usable"))]
 
@@ -40,7 +47,9 @@ def _part(found: OverTime, workload: str) -> OverTime:
     return OverTime(steps, found.series.join(steps, on=["start", "step"], how="semi"))
 
 
-def _figure(found: OverTime, key: str, variants: Variants, suffix: str = "", of: str = "") -> Figure:
+def _figure(
+    found: OverTime, key: str, variants: Variants, suffix: str = "", of: str = ""
+) -> Figure:
     name, title, scale, more = _MEASURES[key]
     # Throughput and CPU begin anew with each step; memory goes on, as long as the server does.
     broken = key in ("tps", "user")
@@ -51,25 +60,36 @@ def _figure(found: OverTime, key: str, variants: Variants, suffix: str = "", of:
         }
         for r in found.series.filter(pl.col("measure") == key).iter_rows(named=True)
     ]  # fmt: skip
-    ends = [float(end) for row in found.steps.select("begin", "end").iter_rows() for end in row] or [0.0, 1.0]
+    ends = [
+        float(end) for row in found.steps.select("begin", "end").iter_rows() for end in row
+    ] or [0.0, 1.0]
     x = alt.X(
-        "second:Q", title="seconds since the trial's first step", axis=alt.Axis(grid=False, tickMinStep=1, format="d"),
+        "second:Q",
+        title="seconds since the trial's first step",
+        axis=alt.Axis(grid=False, tickMinStep=1, format="d"),
         scale=alt.Scale(domain=[min(ends), max(ends)], nice=False),
-    )  # fmt: skip
-    y = alt.Y("value:Q", title=title, scale=alt.Scale(zero=True), axis=alt.Axis(format=",~r", tickCount=5))
+    )
+    y = alt.Y(
+        "value:Q", title=title, scale=alt.Scale(zero=True), axis=alt.Axis(format=",~r", tickCount=5)
+    )
     borders = _steps(found.steps, x)
     # Above the frame stand the levels, and the workloads where there are several.
     legend = alt.Legend(offset=6 + _LINE * max(0, len(borders) - 2))
     line = (
         alt.Chart(frame(rows))
         .mark_line(strokeWidth=1.7)
-        .encode(x=x, y=y, color=variants.color(legend), strokeDash=variants.dash(legend), detail="run:N")
+        .encode(
+            x=x, y=y, color=variants.color(legend), strokeDash=variants.dash(legend), detail="run:N"
+        )
     )
-    on_top = "Numbers on top are client threads; grey" if _room(found.steps) else "Dotted lines part the levels; grey"
-    caption = (
-        f"Mean over trials, all laid onto one clock. {on_top} is warming up and idling."
-        f"{' The starts of the levels lie one after the other.' if found.steps['start'].n_unique() > 1 else ''}{more}"
+    on_top = (
+        "Numbers on top are client threads; grey"
+        if _room(found.steps)
+        else "Dotted lines part the levels; grey"
     )
+    if found.steps["start"].n_unique() > 1:
+        more = f" The starts of the levels lie one after the other.{more}"
+    caption = f"Mean over trials, all laid onto one clock. {on_top} is warming up and idling.{more}"
     chart = alt.layer(*borders, line).properties(height=_HEIGHT)
     return Figure(f"time-{key}{suffix}", name + of, caption, chart)
 
@@ -100,12 +120,16 @@ def _steps(steps: pl.DataFrame, x: alt.X) -> list[alt.Chart]:
     layers = [
         alt.Chart(frame(pauses)).mark_rect(style="pause").encode(x=x, x2="until:Q"),
         alt.Chart(frame(borders)).mark_rule(style="border").encode(x=x),
-        alt.Chart(frame(levels + idle)).mark_text(**text).encode(x=x, y=alt.value(-5), text="text:N"),
+        alt.Chart(frame(levels + idle))
+        .mark_text(**text)
+        .encode(x=x, y=alt.value(-5), text="text:N"),
     ]
     if not _room(steps):
         return layers[:2]
     if workloads and sum(len(w["text"]) for w in workloads) <= _LETTERS:
         layers.append(
-            alt.Chart(frame(workloads)).mark_text(**text, align="left").encode(x=x, y=alt.value(-5 - _LINE), text="text:N")
+            alt.Chart(frame(workloads))
+            .mark_text(**text, align="left")
+            .encode(x=x, y=alt.value(-5 - _LINE), text="text:N")
         )
     return layers

@@ -1,4 +1,6 @@
-"""Speed against memory: every variant as a point with its intervals both ways, the baseline at (1, 1)."""
+"""Speed against memory: every variant as a point with its intervals both ways, the baseline at (1,
+1).
+"""
 
 import math
 from collections.abc import Sequence
@@ -6,12 +8,12 @@ from typing import Any
 
 import altair as alt
 
-from dballoc.analysis import speed
-from dballoc.analysis.comparison import Comparisons, Metric
-from dballoc.report.answer import verdict_words
+from dballoc.analysis.tables import speed_metric
+from dballoc.analysis.tables.baseline_comparison import Comparisons, Metric
 from dballoc.report.charts.axes import band, extent, like, line, scale
 from dballoc.report.charts.theme import POINTS, WIDTH, Figure, Variants, frame
-from dballoc.report.numbers import percent, times
+from dballoc.report.wording.answer import verdict_words
+from dballoc.report.wording.ratios_as_text import percent, times
 
 _HEIGHT = 380
 
@@ -30,19 +32,32 @@ def plane(comparisons: Comparisons, metric: Metric, variants: Variants) -> Figur
     peak = next(m for m in comparisons.metrics if m.key == "rss_peak")
     baseline = comparisons.floor[0].variant
     rows: list[dict[str, Any]] = [
-        {"variant": baseline, "x": 1.0, "y": 1.0, "speed": "1, the baseline", "memory": "1, the baseline"}
+        {
+            "variant": baseline,
+            "x": 1.0,
+            "y": 1.0,
+            "speed": "1, the baseline",
+            "memory": "1, the baseline",
+        }
     ]
     for name in variants.names[1:]:
         fast, small = comparisons.find(name, metric), comparisons.find(name, peak)
-        ratio, found = small.ratio, speed.speed(fast)
+        ratio, found = small.ratio, speed_metric.speed(fast)
         if ratio and found and fast.ratio:
             ends = {"xlow": found.low, "xhigh": found.high} if fast.ratio.blocks > 1 else {}
             ends |= {"ylow": ratio.low, "yhigh": ratio.high} if ratio.blocks > 1 else {}
-            rows.append({
-                "variant": name, "x": found.estimate, "y": ratio.estimate, **ends,
-                "speed": f"{times(found.estimate, found.low, found.high)}, {verdict_words(fast, comparisons)}",
-                "memory": f"{times(ratio.estimate, ratio.low, ratio.high)}, {verdict_words(small, comparisons)}",
-            })  # fmt: skip
+            rows.append(
+                {
+                    "variant": name,
+                    "x": found.estimate,
+                    "y": ratio.estimate,
+                    **ends,
+                    "speed": f"{times(found.estimate, found.low, found.high)}, "
+                    f"{verdict_words(fast, comparisons)}",
+                    "memory": f"{times(ratio.estimate, ratio.low, ratio.high)}, "
+                    f"{verdict_words(small, comparisons)}",
+                }
+            )
     ends_x, ends_y = (extent(_along(rows, axis)) for axis in "xy")
     what = "throughput" if metric.better == "higher" else "transactions per CPU second"
     x = scale("x", f"{what}, ratio to {baseline} (faster →)", *ends_x)
@@ -52,22 +67,36 @@ def plane(comparisons: Comparisons, metric: Metric, variants: Variants) -> Figur
     lines = [(across - 1, 0.0, across + 1, float(_HEIGHT)), (0.0, up - 1, float(WIDTH), up + 1)]
     placed = labels(points, [*lines, *(bar for r in rows for bar in _bars(r, ends_x, ends_y))])
     base = alt.Chart(frame([row | place for row, place in zip(rows, placed, strict=True)]))
-    tip = ["variant:N", alt.Tooltip("speed:N", title=what), alt.Tooltip("memory:N", title="peak RSS")]
+    tip = [
+        "variant:N",
+        alt.Tooltip("speed:N", title=what),
+        alt.Tooltip("memory:N", title="peak RSS"),
+    ]
     color = variants.color(POINTS)
     layers = [
-        band("x", x), band("y", y), line("x", x), line("y", y), *_corners(),
-        base.mark_rule(strokeWidth=2, clip=True).encode(x=like(x, "xlow"), x2="xhigh:Q", y=like(y, "y"), color=color)
+        band("x", x),
+        band("y", y),
+        line("x", x),
+        line("y", y),
+        *_corners(),
+        base.mark_rule(strokeWidth=2, clip=True)
+        .encode(x=like(x, "xlow"), x2="xhigh:Q", y=like(y, "y"), color=color)
         .transform_filter("isValid(datum.xlow)"),
-        base.mark_rule(strokeWidth=2, clip=True).encode(y=like(y, "ylow"), y2="yhigh:Q", x=like(x, "x"), color=color)
+        base.mark_rule(strokeWidth=2, clip=True)
+        .encode(y=like(y, "ylow"), y2="yhigh:Q", x=like(x, "x"), color=color)
         .transform_filter("isValid(datum.ylow)"),
-        base.mark_point(filled=True, size=110, opacity=1)
-        .encode(x=like(x, "x"), y=like(y, "y"), color=color, shape=variants.shape(POINTS), tooltip=tip),
+        base.mark_point(filled=True, size=110, opacity=1).encode(
+            x=like(x, "x"), y=like(y, "y"), color=color, shape=variants.shape(POINTS), tooltip=tip
+        ),
         *(_label(base, x, y, right, below) for right, below in _SIDES),
-    ]  # fmt: skip
-    levels = " and ".join(dict.fromkeys(percent(comparisons.confidence(m), 2) for m in (metric, peak)))
+    ]
+    levels = " and ".join(
+        dict.fromkeys(percent(comparisons.confidence(m), 2) for m in (metric, peak))
+    )
     caption = (
         f"{metric.title}, against peak RSS. Bars: intervals at {levels}; the bands are "
-        f"±1 % around {baseline}. Below and to the right is better. The way from one point to another is their ratio, "
+        f"±1 % around {baseline}. Below and to the right is better. The way from one point to "
+        "another is their ratio, "
         "whose interval is under Every pair."
     )
     chart = alt.layer(*layers).properties(height=_HEIGHT)
@@ -75,8 +104,12 @@ def plane(comparisons: Comparisons, metric: Metric, variants: Variants) -> Figur
     return Figure(key, f"Speed against memory, {metric.workload}", caption, chart)
 
 
-def labels(points: list[tuple[str, float, float]], bars: Sequence[_Box] = ()) -> list[dict[str, int]]:
-    """For each (name, x, y in pixels) the side of the point where its label meets least of other points, labels and bars."""
+def labels(
+    points: list[tuple[str, float, float]], bars: Sequence[_Box] = ()
+) -> list[dict[str, int]]:
+    """For each (name, x, y in pixels) the side of the point where its label meets least of other
+    points, labels and bars.
+    """
     taken = [(x - 6, y - 6, x + 6, y + 6) for _, x, y in points] + list(bars)
     found = []
     for name, x, y in points:
@@ -100,15 +133,26 @@ def _overlap(a: _Box, b: _Box) -> float:
 
 def _outside(box: _Box) -> float:
     """What would be cut off, weighed so that it comes last."""
-    return 100 * (max(0.0, -box[0]) + max(0.0, box[2] - WIDTH) + max(0.0, -box[1]) + max(0.0, box[3] - _HEIGHT))
+    return 100 * (
+        max(0.0, -box[0])
+        + max(0.0, box[2] - WIDTH)
+        + max(0.0, -box[1])
+        + max(0.0, box[3] - _HEIGHT)
+    )
 
 
 def _along(rows: list[dict[str, Any]], axis: str) -> list[dict[str, Any]]:
-    return [{"ratio": r[axis], "low": r.get(f"{axis}low"), "high": r.get(f"{axis}high")} for r in rows]
+    return [
+        {"ratio": r[axis], "low": r.get(f"{axis}low"), "high": r.get(f"{axis}high")} for r in rows
+    ]
 
 
-def _pixels(x: float, y: float, ends_x: tuple[float, float], ends_y: tuple[float, float]) -> tuple[float, float]:
-    """About where a ratio comes to lie; the axes take some of the width. One beyond the frame lies on its edge."""
+def _pixels(
+    x: float, y: float, ends_x: tuple[float, float], ends_y: tuple[float, float]
+) -> tuple[float, float]:
+    """About where a ratio comes to lie; the axes take some of the width. One beyond the frame lies
+    on its edge.
+    """
     across, up = (
         min(1.0, max(0.0, math.log(max(value, low) / low) / math.log(high / low)))
         for value, (low, high) in ((x, ends_x), (y, ends_y))
@@ -116,7 +160,9 @@ def _pixels(x: float, y: float, ends_x: tuple[float, float], ends_y: tuple[float
     return across * (WIDTH - 60), (1 - up) * _HEIGHT
 
 
-def _bars(row: dict[str, Any], ends_x: tuple[float, float], ends_y: tuple[float, float]) -> list[_Box]:
+def _bars(
+    row: dict[str, Any], ends_x: tuple[float, float], ends_y: tuple[float, float]
+) -> list[_Box]:
     """A point's two bars, as thin boxes."""
     spans = []
     if "xlow" in row:
@@ -125,14 +171,23 @@ def _bars(row: dict[str, Any], ends_x: tuple[float, float], ends_y: tuple[float,
         spans.append((row["x"], row["yhigh"], row["x"], row["ylow"]))
     found = []
     for x, y, to_x, to_y in spans:
-        (left, top), (right, bottom) = _pixels(x, y, ends_x, ends_y), _pixels(to_x, to_y, ends_x, ends_y)
+        (left, top), (right, bottom) = (
+            _pixels(x, y, ends_x, ends_y),
+            _pixels(to_x, to_y, ends_x, ends_y),
+        )
         found.append((left - 1.5, top - 1.5, right + 1.5, bottom + 1.5))
     return found
 
 
 def _label(base: alt.Chart, x: Any, y: Any, right: int, below: int) -> alt.Chart:
     return (
-        base.mark_text(style="label", align="left" if right > 0 else "right", baseline="middle", dx=10 * right, dy=12 * below)
+        base.mark_text(
+            style="label",
+            align="left" if right > 0 else "right",
+            baseline="middle",
+            dx=10 * right,
+            dy=12 * below,
+        )
         .encode(x=like(x, "x"), y=like(y, "y"), text="variant:N")
         .transform_filter(f"datum.right === {right} && datum.below === {below}")
     )
@@ -143,11 +198,18 @@ def _corners() -> list[alt.Chart]:
     corners = [
         ("better: faster, less memory", "right", "width", "height", "label"),
         ("faster, more memory", "right", "width", 12, "note"),
-        ("slower, less memory", "left", 6, "height", "note"), ("slower, more memory", "left", 6, 12, "note"),
-    ]  # fmt: skip
+        ("slower, less memory", "left", 6, "height", "note"),
+        ("slower, more memory", "left", 6, 12, "note"),
+    ]
     return [
         alt.Chart(frame([{}]))
-        .mark_text(style=style, text=text, align=align, dx=-6 if align == "right" else 0, dy=-8 if y == "height" else 0)  # type: ignore[arg-type]
+        .mark_text(
+            style=style,
+            text=text,
+            align=align,  # type: ignore[arg-type]
+            dx=-6 if align == "right" else 0,
+            dy=-8 if y == "height" else 0,
+        )
         .encode(x=alt.value(x), y=alt.value(y))
         for text, align, x, y, style in corners
     ]

@@ -4,11 +4,11 @@ from typing import Any
 
 import altair as alt
 
-from dballoc.analysis.comparison import Comparison, Comparisons, Metric
-from dballoc.report.answer import ratio_words, verdict_words
+from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
 from dballoc.report.charts.axes import band, extent, like, line, scale
 from dballoc.report.charts.theme import Figure, Variants, frame
-from dballoc.report.numbers import percent
+from dballoc.report.wording.answer import ratio_words, verdict_words
+from dballoc.report.wording.ratios_as_text import percent
 
 _ROW = 34
 
@@ -26,23 +26,39 @@ def forest(comparisons: Comparisons, metric: Metric, variants: Variants) -> Figu
     data = frame([_cut(row, low, high) for row in rows])
     y = alt.Y("row:N", sort=names, title=None, axis=alt.Axis(grid=False, ticks=False, domain=False))
     x = scale("x", f"ratio to {floor.variant}", low, high)
-    tip = [alt.Tooltip("row:N", title="variant"), alt.Tooltip("words:N", title="ratio"), "verdict:N"]
+    tip = [
+        alt.Tooltip("row:N", title="variant"),
+        alt.Tooltip("words:N", title="ratio"),
+        "verdict:N",
+    ]
     base = alt.Chart(data)
     layers = [
         band("x", x),
         line("x", x),
-        base.mark_rule(strokeWidth=2.5).encode(x=like(x, "low"), x2="high:Q", y=y, color=variants.color(None), tooltip=tip)
+        base.mark_rule(strokeWidth=2.5)
+        .encode(x=like(x, "low"), x2="high:Q", y=y, color=variants.color(None), tooltip=tip)
         .transform_filter("isValid(datum.low)"),
         *_arrows(base, x, y, variants),
-        base.mark_point(filled=True, size=110, opacity=1)
-        .encode(x=like(x, "ratio"), y=y, color=variants.color(None), shape=variants.shape(None), tooltip=tip),
-    ]  # fmt: skip
+        base.mark_point(filled=True, size=110, opacity=1).encode(
+            x=like(x, "ratio"),
+            y=y,
+            color=variants.color(None),
+            shape=variants.shape(None),
+            tooltip=tip,
+        ),
+    ]
     caption = (
-        f"Better is {metric.better}. Point and interval at {percent(comparisons.confidence(metric), 2)}; the band is ±1 %. "
+        f"Better is {metric.better}. Point and interval at "
+        f"{percent(comparisons.confidence(metric), 2)}; the band is ±1 %. "
         "The last row is the baseline against itself."
     )
     key = metric.key.replace(":", "-")
-    return Figure(f"verdict-{key}", _title(metric), caption, alt.layer(*layers).properties(height=_ROW * max(1, len(names))))
+    return Figure(
+        f"verdict-{key}",
+        _title(metric),
+        caption,
+        alt.layer(*layers).properties(height=_ROW * max(1, len(names))),
+    )
 
 
 def _title(metric: Metric) -> str:

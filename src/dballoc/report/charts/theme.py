@@ -6,7 +6,16 @@ from typing import Any
 import altair as alt
 
 # So that colour is never alone: these differ by shape and dash too.
-_SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
+_SHAPES = (
+    "circle",
+    "square",
+    "triangle-up",
+    "diamond",
+    "cross",
+    "triangle-down",
+    "triangle-right",
+    "triangle-left",
+)
 _DASHES = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [4, 2], [12, 4], [1, 3], [6, 2, 1, 2, 1, 2])
 
 # Pixels; a chart in the page takes its container's width instead.
@@ -15,7 +24,9 @@ WIDTH = 640
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart with its key (the file's name), its title, what to know about it, and what a screen reader says."""
+    """A chart with its key (the file's name), its title, what to know about it, and what a screen
+    reader says.
+    """
 
     key: str
     title: str
@@ -29,7 +40,9 @@ POINTS = alt.Legend(symbolStrokeWidth=0)
 
 @dataclass(frozen=True)
 class Variants:
-    """How the variants are told apart, in the same way in every chart. The baseline is the first."""
+    """How the variants are told apart, in the same way in every chart. The baseline is the
+    first.
+    """
 
     names: list[str]
 
@@ -62,4 +75,8 @@ def rounded(value: float | None) -> float | None:
 
 def frame(rows: list[dict[str, Any]]) -> alt.InlineData:
     """Rows as a chart's own data."""
-    return alt.InlineData(values=[{k: rounded(v) if isinstance(v, float) else v for k, v in row.items()} for row in rows])
+    return alt.InlineData(
+        values=[
+            {k: rounded(v) if isinstance(v, float) else v for k, v in row.items()} for row in rows
+        ]
+    )

@@ -1,0 +1,207 @@
+"""A results directory as data frames."""
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from dballoc.analysis import results_consistency
+from dballoc.errors import UsageError
+from dballoc.experiment import experiment_file
+from dballoc.experiment.model import Experiment
+from dballoc.store.results import KIND, Results
+
+_TABLES = (
+    "variant",
+    "block",
+    "trial",
+    "step",
+    "sample",
+    "interval",
+    "histogram",
+    "mark",
+    "slice",
+    "ledger",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Campaign:
+    """The tables of store/schema.sql. ``trial`` and ``block`` are those of the solo design,
+    ``duet`` and ``duet_block`` those of the other, ``pilot`` the trials that sized it. ``counted``
+    says whether a trial enters the figures: of a block that was repeated because the machine was
+    disturbed, only the last attempt does.
+    """
+
+    facts: dict[str, str]
+    experiment: Experiment
+    environment: dict[str, Any]
+    variant: pl.DataFrame
+    block: pl.DataFrame
+    trial: pl.DataFrame
+    duet_block: pl.DataFrame
+    duet: pl.DataFrame
+    pilot: pl.DataFrame
+    step: pl.DataFrame
+    sample: pl.DataFrame
+    interval: pl.DataFrame
+    histogram: pl.DataFrame
+    mark: pl.DataFrame
+    slice: pl.DataFrame
+    ledger: pl.DataFrame
+
+    @property
+    def imported(self) -> bool:
+        """Whether it was made elsewhere: then there is no A/A pair, no proof, no noise guard, and
+        mostly no repeat.
+        """
+        return "imported" in self.facts
+
+    @property
+    def baseline_roles(self) -> tuple[str, str]:
+        """The baseline's runs of a block, whose mean the others are relative to: A1 and A2;
+        elsewhere there is one.
+        """
+        return ("A1", "A1") if self.imported else ("A1", "A2")
+
+    @property
+    def starts(self) -> list[tuple[int | None, str | None]]:
+        """The starts of a variant in a block, by (level, workload): None where one start runs all
+        of them.
+        """
+        e = self.experiment
+        levels: list[int | None] = list(e.threads) if e.levels == "fresh" else [None]
+        return [
+            (level, w)
+            for w in (e.workloads if e.sequence == "fresh" else [None])
+            for level in levels
+        ]
+
+    def blocks(self, design: str) -> int:
+        """How many of them there are, finished."""
+        if self.imported:
+            return self.trial["block"].n_unique() if design == "solo" else 0
+        return (self.block if design == "solo" else self.duet_block)["block"].n_unique()
+
+    def part(self, start: tuple[int | None, str | None]) -> "Campaign":
+        """The same, reduced to the solo trials of one of :attr:`starts`."""
+        level, workload = start
+        mine = pl.col("level").eq_missing(level) & pl.col("workload").eq_missing(workload)
+        return replace(self, trial=self.trial.filter(mine))
+
+    @property
+    def names(self) -> list[str]:
+        """Variants in the experiment's order, the baseline first."""
+        others = [v.name for v in self.experiment.variant if v.name != self.experiment.baseline]
+        return [self.experiment.baseline, *others]
+
+    @property
+    def designs(self) -> list[str]:
+        """Which of "solo" and "duet" the campaign runs."""
+        return self.facts["designs"].split()
+
+    @property
+    def trials(self) -> pl.DataFrame:
+        """The trials of all designs, the pilot's included."""
+        return pl.concat([self.trial, self.duet, self.pilot])
+
+    @property
+    def good(self) -> pl.DataFrame:
+        """Counted solo trials without a fault."""
+        return self.trial.filter(pl.col("counted") & (pl.col("outcome") == "ok"))
+
+    def of(self, table: pl.DataFrame) -> pl.DataFrame:
+        """A table's rows of good solo trials, with the trial's variant, role, block and level."""
+        places = self.good.select(
+            "trial", "variant", "role", "block", pl.col("level", "workload").name.prefix("trial_")
+        )
+        return table.join(places, on="trial", how="inner", maintain_order="left")
+
+
+def load(directory: Path) -> Campaign:
+    """Read the results of a campaign. UsageError if there are none, of another format, or of
+    another verb.
+    """
+    found = read(directory)
+    if KIND in found.facts:
+        raise UsageError(
+            f"{directory}: results of dballoc {found.facts[KIND]}; dballoc report shows them"
+        )
+    return found
+
+
+def read(directory: Path) -> Campaign:
+    """Read a results directory, whatever verb made it. UsageError if it is none, or of another
+    format.
+    """
+    results = Results.open(directory, read_only=True)
+    try:
+        facts = results.checked_facts()
+        experiment = experiment_file.build(
+            experiment_file.parse(facts["experiment"], str(directory)), str(directory)
+        )
+        tables = {name: _frame(results, name) for name in _TABLES}
+    finally:
+        results.close()
+    tables = results_consistency.checked(directory, facts, experiment, tables)
+    every_trial, every_block = tables.pop("trial"), tables.pop("block")
+    block, duet_block = (
+        every_block.filter(pl.col("design") == design) for design in ("solo", "duet")
+    )
+    trial, duet, pilot = (
+        every_trial.filter(pl.col("design") == design) for design in ("solo", "duet", "pilot")
+    )
+    return Campaign(
+        facts=facts,
+        experiment=experiment,
+        environment=json.loads(facts["environment"]),
+        block=block,
+        duet_block=duet_block,
+        trial=trial.with_columns(_counted(trial, block)),
+        duet=duet.with_columns(_counted(duet, duet_block)),
+        pilot=pilot.with_columns(counted=pl.lit(False)),
+        **tables,
+    )
+
+
+def load_own(directory: Path) -> Campaign:
+    """The same of a campaign that dballoc ran. UsageError also for results made elsewhere."""
+    campaign = load(directory)
+    if campaign.imported:
+        raise UsageError(
+            f"{directory}: its results were made elsewhere and imported; dballoc can report them, "
+            "no more"
+        )
+    return campaign
+
+
+# SQLite's declared types; a column that is all NULL would otherwise have none.
+_TYPES = {"INTEGER": pl.Int64, "REAL": pl.Float64, "TEXT": pl.String}
+
+
+def _frame(results: Results, table: str) -> pl.DataFrame:
+    schema = {name: _TYPES[kind] for name, kind in results.columns(table).items()}
+    rows = results.table(table)
+    # SQLite stores what it is given: a whole number in a REAL column comes back as an int, and the
+    # reverse.
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
+    return pl.DataFrame(
+        {
+            name: pl.Series(name, column, dtype=kind, strict=False)
+            for (name, kind), column in zip(schema.items(), columns, strict=True)
+        }
+    )
+
+
+def _counted(trial: pl.DataFrame, block: pl.DataFrame) -> pl.Series:
+    """The last finished attempt at each block; of a block with none, the last attempt begun."""
+    finished = dict(block.group_by("block").agg(pl.col("attempt").max()).iter_rows())
+    begun = dict(trial.group_by("block").agg(pl.col("attempt").max()).iter_rows())
+    attempts = {**begun, **finished}
+    return pl.Series(
+        "counted",
+        [attempts[b] == a for b, a in trial.select("block", "attempt").iter_rows()],
+        dtype=pl.Boolean,
+    )

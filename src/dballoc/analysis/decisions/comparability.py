@@ -1,0 +1,266 @@
+"""What of two campaigns can stand against each other, what cannot, and why; and what differs
+although it does. Pure.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+import polars as pl
+
+from dballoc.analysis.campaign_tables import Campaign
+from dballoc.experiment.cpu_list import parse_cpus
+from dballoc.experiment.model import Experiment
+
+# What makes a machine another one: there is no sense in a server's speed on one against that on the
+# other.
+_MACHINE = ("cpu", "cpus", "cores", "numa_nodes", "memory", "machine")
+# What may move a server on the same machine.
+_STATE = (
+    "kernel",
+    "os",
+    "libc",
+    "thp",
+    "thp_defrag",
+    "governor",
+    "aslr",
+    "overcommit",
+    "hypervisor",
+)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What differs between the two campaigns' variants of the same names: what the comparison may
+    be about.
+    """
+
+    variants: tuple[str, ...]
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pairing:
+    """``first`` and ``second``: all names of each; ``variants``: those in both, the first's
+    baseline in front.
+
+    ``levels``: the highest common one of each of the common ``workloads``. ``no_speed``,
+    ``no_memory``, ``no_idle``, ``no_duet``: why solo's throughput and response time, peak RSS, idle
+    RSS, or the duet's CPU per transaction cannot be compared; empty if they can. ``machine``: in
+    what the machines differ; ``state``: in what the same machine does. ``baseline``: the baseline
+    that both have, unchanged; None: there is none, ``no_baseline`` says why.
+    """
+
+    first: tuple[str, ...]
+    second: tuple[str, ...]
+    variants: tuple[str, ...]
+    levels: dict[str, int]
+    unpaired: list[str] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+    no_speed: list[str] = field(default_factory=list)
+    no_memory: list[str] = field(default_factory=list)
+    no_idle: list[str] = field(default_factory=list)
+    no_duet: list[str] = field(default_factory=list)
+    machine: list[str] = field(default_factory=list)
+    state: list[str] = field(default_factory=list)
+    baseline: str | None = None
+    no_baseline: str = ""
+    workloads: tuple[str, ...] = ()
+
+
+def pair(first: Campaign, second: Campaign) -> Pairing:
+    """Look at both experiments, at what the variants were, and at both machines."""
+    a, b = first.experiment, second.experiment
+    both = tuple(name for name in first.names if name in second.names)
+    unpaired = [f"variant {n}: only in the first" for n in first.names if n not in both]
+    unpaired += [f"variant {n}: only in the second" for n in second.names if n not in both]
+    levels: dict[str, int] = {}
+    for workload in a.workloads:
+        common = [t for t in a.threads if t in b.threads]
+        if workload not in b.workloads:
+            unpaired.append(f"workload {workload}: only in the first")
+        elif not common:
+            unpaired.append(
+                f"workload {workload}: no level in both: {_list(a.threads)} against "
+                f"{_list(b.threads)} clients"
+            )
+        else:
+            levels[workload] = max(common)
+    unpaired += [f"workload {w}: only in the second" for w in b.workloads if w not in a.workloads]
+    differences = {name: _differences(first, second, name) for name in both}
+    load = _of_load(first, second)
+    no_speed = [*_of_design(first, second, "solo"), *load]
+    if a.levels != b.levels:
+        no_speed.append(_against("levels", a.levels, b.levels))
+    no_memory = [*no_speed, *_of_history(a, b)]
+    idle = (
+        [] if a.time.idle == b.time.idle else [f"idle {a.time.idle:g} s against {b.time.idle:g} s"]
+    )
+    baseline, why = _baseline(a, b, differences)
+    return Pairing(
+        first=tuple(first.names),
+        second=tuple(second.names),
+        variants=both,
+        levels=levels,
+        unpaired=unpaired,
+        changes=_grouped(differences),
+        no_speed=no_speed,
+        no_memory=no_memory,
+        no_idle=[*no_memory, *idle],
+        no_duet=[*_of_design(first, second, "duet"), *load, *_of_duet(first, second)],
+        machine=_environment(first, second, _MACHINE),
+        state=_environment(first, second, _STATE),
+        baseline=baseline,
+        no_baseline=why,
+        workloads=tuple(w for w in a.workloads if w in b.workloads),
+    )
+
+
+def _of_design(first: Campaign, second: Campaign, design: str) -> list[str]:
+    lacking = [
+        which for which, c in (("first", first), ("second", second)) if design not in c.designs
+    ]
+    return [f"no {design} design in the {' and the '.join(lacking)}"] if lacking else []
+
+
+def _of_duet(first: Campaign, second: Campaign) -> list[str]:
+    """The width: how many clients each side had, on how many CPUs."""
+    one, other = (json.loads(c.facts["duet"]) for c in (first, second))
+    widths = [[len(parse_cpus(half)) for half in duet.get("halves", [])] for duet in (one, other)]
+    pairs = [
+        ("clients a side", one.get("threads"), other.get("threads")),
+        ("CPUs of the halves", widths[0], widths[1]),
+    ]
+    both = "duet" in first.designs and "duet" in second.designs
+    return [_against(what, x, y) for what, x, y in pairs if x != y] if both else []
+
+
+def _of_load(first: Campaign, second: Campaign) -> list[str]:
+    """What both campaigns must have in common for any figure of theirs."""
+    a, b = first.experiment, second.experiment
+    pairs: list[tuple[str, Any, Any]] = [
+        ("tables", a.data.tables, b.data.tables),
+        ("rows", a.data.rows, b.data.rows),
+        ("random numbers", a.load.random, b.load.random),
+        ("prepared statements", *_prepared(first, second)),
+        ("load options", _words(a.load.options), _words(b.load.options)),
+        ("memory limit", a.limits.memory, b.limits.memory),
+        ("warm-up SQL", a.warmup_sql, b.warmup_sql),
+    ]
+    return [_against(what, x, y) for what, x, y in pairs if x != y]
+
+
+def _prepared(first: Campaign, second: Campaign) -> tuple[str, str]:
+    """The workloads of both campaigns whose statements are prepared in the one and sent as text in
+    the other, for each.
+    """
+    found = [json.loads(c.facts.get("workloads", "{}")) for c in (first, second)]
+    differing = [
+        w
+        for w in found[0]
+        if w in found[1]
+        and found[0][w]["prepared_statements"] != found[1][w]["prepared_statements"]
+    ]
+    one, other = (
+        ", ".join(f"{w} {'on' if f[w]['prepared_statements'] else 'off'}" for w in differing)
+        for f in found
+    )
+    return one, other
+
+
+def _of_history(a: Experiment, b: Experiment) -> list[str]:
+    """What memory depends on beside: all that a server start does, and for how long."""
+    pairs: list[tuple[str, Any, Any]] = [
+        ("workloads", _list(a.workloads), _list(b.workloads)),
+        ("sequence", a.sequence, b.sequence),
+        ("warm-up workloads", _list(a.warm), _list(b.warm)),
+        ("clients", _list(a.threads), _list(b.threads)),
+        ("warm-up, s", a.time.warmup, b.time.warmup),
+        ("level, s", a.time.level, b.time.level),
+    ]
+    return [_against(what, x, y) for what, x, y in pairs if x != y]
+
+
+def _differences(first: Campaign, second: Campaign, name: str) -> list[str]:
+    one, other = _definition(first, name), _definition(second, name)
+    return [
+        _against(what, one.get(what), other.get(what), "→")
+        for what in one | other
+        if one.get(what) != other.get(what)
+    ]
+
+
+def _definition(campaign: Campaign, name: str) -> dict[str, Any]:
+    """What a variant was, without where its files lay."""
+    e = campaign.experiment
+    row = campaign.variant.row(by_predicate=pl.col("name") == name, named=True)
+    server, cpu = e.server_of(e.find(name)), e.cpu_of(e.find(name))
+    environment = {k: v for k, v in json.loads(row["environment"]).items() if k != "LD_PRELOAD"}
+    return {
+        "allocator": " ".join(filter(None, [row["allocator"], row["allocator_version"]])),
+        "preloaded": " ".join(PurePosixPath(p).name for p in json.loads(row["libraries"])),
+        "environment": _words(environment),
+        "server": f"{row['server']} ({row['server_version']}) {row['engine']}",
+        "server options": _words({**server.init_options, **server.options}),
+        "connection": server.connect,
+        "THP": row["thp"],
+        "CPUs": _words({k: str(v) for k, v in cpu.model_dump(exclude_none=True).items()}),
+    }
+
+
+def _baseline(
+    a: Experiment, b: Experiment, differences: Mapping[str, list[str]]
+) -> tuple[str | None, str]:
+    if a.baseline != b.baseline:
+        return None, f"the baseline is {a.baseline} in the first and {b.baseline} in the second"
+    if changed := differences[a.baseline]:
+        return None, f"the baseline {a.baseline} is not the same in both ({'; '.join(changed)})"
+    return a.baseline, ""
+
+
+def _grouped(differences: Mapping[str, list[str]]) -> list[Change]:
+    """The same change of several variants once."""
+    by_text: dict[str, list[str]] = {}
+    for name, texts in differences.items():
+        for text in texts:
+            by_text.setdefault(text, []).append(name)
+    return [Change(tuple(names), text) for text, names in by_text.items()]
+
+
+def _environment(first: Campaign, second: Campaign, keys: tuple[str, ...]) -> list[str]:
+    one, other = first.environment, second.environment
+    found = []
+    for key in keys:
+        x, y = one.get(key), other.get(key)
+        # The kernel's own share of the memory changes with its version.
+        if key == "memory" and x and y:
+            x, y = f"{round(x / 2**30)} GiB", f"{round(y / 2**30)} GiB"
+        if x != y:
+            found.append(_against(key.replace("_", " "), x, y))
+    return found
+
+
+def _against(what: str, one: Any, other: Any, joint: str = "against") -> str:
+    return f"{what}: {_shown(one)} {joint} {_shown(other)}"
+
+
+def _shown(value: Any) -> str:
+    match value:
+        case None | "":
+            return "none"
+        case bool():
+            return "yes" if value else "no"
+        case list():
+            return _list(value)
+        case _:
+            return str(value)
+
+
+def _list(values: Any) -> str:
+    return ", ".join(map(str, values))
+
+
+def _words(options: Mapping[str, str]) -> str:
+    return " ".join(f"{k}={v}" if v else k for k, v in sorted(options.items()))

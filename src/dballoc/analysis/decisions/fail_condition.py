@@ -1,0 +1,115 @@
+"""Conditions on ratios, as people write them: ``rss > 1.05``, ``jemalloc:oltp_read_only:p99 <=
+1.1``. Pure.
+"""
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from dballoc.errors import UsageError
+
+# What a condition can name, and whether more of it is better. All are ratios; a workload's are
+# those at its highest level.
+MEASURES = {
+    "rss": "lower",
+    "rss_idle": "lower",
+    "tps": "higher",
+    "qps": "higher",
+    "p50": "lower",
+    "p95": "lower",
+    "p99": "lower",
+    "p999": "lower",
+    "cpu": "lower",
+}
+
+# Those of a whole trial, which no workload has for itself.
+OF_TRIAL = ("rss", "rss_idle")
+
+_FORM = re.compile(
+    r"\s*((?:[^:\s]+\s*:\s*)*)([A-Za-z_]\w*)\s*(<=|>=|<|>)\s*(\d+(?:\.\d*)?|\.\d+)\s*"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condition:
+    """``text`` as it was written; ``within``: what stood before the measure, names of a variant or
+    a workload.
+    """
+
+    text: str
+    measure: str
+    operator: str
+    bound: float
+    within: tuple[str, ...] = ()
+
+    def holds(self, low: float, high: float) -> bool | None:
+        """True if it holds in the whole interval, False if nowhere in it, None if the interval lies
+        across the bound.
+        """
+        ends = [_true(self.operator, end, self.bound) for end in (low, high)]
+        return ends[0] if ends[0] == ends[1] else None
+
+    def holds_of(self, value: float) -> bool:
+        """Whether a number fulfils it."""
+        return _true(self.operator, value, self.bound)
+
+    def concerns(self, variant: str, workload: str | None) -> bool:
+        """Whether its qualification, if it has one, means this variant and workload."""
+        return all(word in (variant, workload) for word in self.within)
+
+
+def parse(text: str, where: str) -> Condition:
+    """``[VARIANT:][WORKLOAD:]MEASURE OPERATOR NUMBER``. UsageError that begins with ``where`` for
+    anything else.
+    """
+    found = _FORM.fullmatch(text)
+    if found is None:
+        raise UsageError(
+            f"{where}: {text!r} is not a condition; write it like 'rss > 1.05' or 'jemalloc:p99 >= "
+            "1.1': a measure, one of "
+            "< <= > >=, and a number"
+        )
+    before, measure, operator, bound = found.groups()
+    if measure not in MEASURES:
+        raise UsageError(
+            f"{where}: no measure {measure!r} in {text!r}; there are {', '.join(MEASURES)}"
+        )
+    within = tuple(word.strip() for word in before.split(":") if word.strip())
+    return Condition(
+        text=" ".join(text.split()),
+        measure=measure,
+        operator=operator,
+        bound=float(bound),
+        within=within,
+    )
+
+
+def check(
+    condition: Condition, variants: Collection[str], workloads: Collection[str], where: str
+) -> None:
+    """UsageError if its qualification names neither a variant nor a workload, or a workload for the
+    server's memory.
+    """
+    for word in condition.within:
+        if word not in variants and word not in workloads:
+            known = ", ".join([*variants, *workloads])
+            raise UsageError(
+                f"{where}: no variant or workload {word!r} in {condition.text!r}; there are {known}"
+            )
+        if condition.measure in OF_TRIAL and word not in variants:
+            raise UsageError(
+                f"{where}: {condition.text!r}: {condition.measure} belongs to all workloads "
+                f"together, not to {word}"
+            )
+
+
+def _true(operator: str, value: float, bound: float) -> bool:
+    match operator:
+        case ">":
+            return value > bound
+        case ">=":
+            return value >= bound
+        case "<":
+            return value < bound
+        case _:
+            return value <= bound

@@ -1,0 +1,220 @@
+"""The stated rule applied: see :mod:`dballoc.analysis.decisions.recommendation_rule`. Pure, but for
+what a constraint's figures take.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.decisions.fail_condition import Condition
+from dballoc.analysis.decisions.recommendation_rule import MEMORY, Preference
+from dballoc.analysis.decisions.sequential_test import MARGIN
+from dballoc.analysis.decisions.verdict import Verdict
+from dballoc.analysis.tables import level_curves, speed_metric
+from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
+
+# The key of a primary metric is its name here, with the workload behind it where it has one.
+_KEYS = {"rss": "rss_peak"}
+
+# What is no primary metric is descriptive: its name in :mod:`dballoc.analysis.tables.level_curves`.
+_CURVES = {"cpu": "cpu_per_op"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bound:
+    """A variant's figure under a constraint. ``low`` and ``high`` are None where there is no
+    interval.
+    """
+
+    constraint: Condition
+    workload: str | None
+    ratio: float
+    low: float | None
+    high: float | None
+    confidence: float
+    primary: bool
+
+    @property
+    def broken(self) -> bool:
+        """Whether it is shown to be: the whole interval lies beyond."""
+        return (
+            self.low is not None
+            and self.high is not None
+            and self.constraint.holds(self.low, self.high) is False
+        )
+
+
+# By variant.
+Bounds = Mapping[str, list[Bound]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recommendation:
+    """``variant`` is None when the baseline itself had faults: then nothing has been compared.
+
+    ``tie``: the chosen one is the baseline because nothing is shown to be better. ``excluded``: the
+    variants that the rule leaves out, with the reason. ``bounds``: the figures under the
+    constraints.
+    """
+
+    variant: str | None
+    tie: bool
+    excluded: dict[str, str]
+    faulty: list[str]
+    preference: Preference
+    bounds: Bounds
+
+
+def recommend(
+    comparisons: Comparisons,
+    baseline: str,
+    preference: Preference = MEMORY,
+    bounds: Bounds | None = None,
+) -> Recommendation:
+    """Apply the rule. A variant with faults is never recommended."""
+    bounds = bounds or {}
+    variants = list(dict.fromkeys(c.variant for c in comparisons.family))
+    excluded = {
+        v: why
+        for v in variants
+        if (why := _excluded(comparisons, v, preference, bounds.get(v, [])))
+    }
+    faulty = sorted(comparisons.faulty)
+    if baseline in faulty:
+        return Recommendation(
+            variant=None,
+            tie=False,
+            excluded=excluded,
+            faulty=faulty,
+            preference=preference,
+            bounds=bounds,
+        )
+    score = _memory if preference.objective == "memory" else _speed
+    scores = {
+        v: found
+        for v in variants
+        if v not in excluded
+        and v not in comparisons.faulty
+        and (found := score(comparisons, v)) is not None
+    }
+    if not scores:
+        return Recommendation(
+            variant=baseline,
+            tie=True,
+            excluded=excluded,
+            faulty=faulty,
+            preference=preference,
+            bounds=bounds,
+        )
+    best = min(scores, key=lambda v: (scores[v], v))
+    return Recommendation(
+        variant=best,
+        tie=False,
+        excluded=excluded,
+        faulty=faulty,
+        preference=preference,
+        bounds=bounds,
+    )
+
+
+def constrained(campaign: Campaign, comparisons: Comparisons, preference: Preference) -> Bounds:
+    """Every variant's figures under every constraint: the primary metric's own interval where it is
+    one, a plain 95 % interval at the highest level where it is not.
+    """
+    found: dict[str, list[Bound]] = {}
+    for constraint in preference.constraints:
+        key = _KEYS.get(constraint.measure, constraint.measure)
+        primary = [c for c in comparisons.family if c.metric.key.partition(":")[0] == key]
+        for name, bound in (
+            _primary(constraint, primary) if primary else _descriptive(campaign, constraint)
+        ):
+            if constraint.concerns(name, bound.workload):
+                found.setdefault(name, []).append(bound)
+    return found
+
+
+def _primary(constraint: Condition, comparisons: list[Comparison]) -> list[tuple[str, Bound]]:
+    found = []
+    for c in comparisons:
+        if c.ratio:
+            low, high = (c.ratio.low, c.ratio.high) if c.ratio.blocks > 1 else (None, None)
+            found.append(
+                (
+                    c.variant,
+                    Bound(
+                        constraint=constraint,
+                        workload=c.metric.workload,
+                        ratio=c.ratio.estimate,
+                        low=low,
+                        high=high,
+                        confidence=c.ratio.confidence,
+                        primary=True,
+                    ),
+                )
+            )
+    return found
+
+
+def _descriptive(campaign: Campaign, constraint: Condition) -> list[tuple[str, Bound]]:
+    top = max(campaign.experiment.threads)
+    rows = level_curves.relative(
+        campaign, _CURVES.get(constraint.measure, constraint.measure)
+    ).filter(threads=top)
+    return [
+        (
+            name,
+            Bound(
+                constraint=constraint,
+                workload=workload,
+                ratio=ratio,
+                low=low,
+                high=high,
+                confidence=level_curves.CONFIDENCE,
+                primary=False,
+            ),
+        )
+        for name, workload, ratio, low, high in rows.select(
+            "variant", "workload", "ratio", "low", "high"
+        ).iter_rows()
+    ]
+
+
+def _excluded(
+    comparisons: Comparisons, variant: str, preference: Preference, bounds: list[Bound]
+) -> str:
+    if preference.constraints:
+        broken = dict.fromkeys(b.constraint.text for b in bounds if b.broken)
+        return f"shown to break {' and '.join(broken)}" if broken else ""
+    mine = [c for c in comparisons.family if c.variant == variant]
+    if preference.objective == "memory":
+        out = any(
+            speed_metric.shown_slower(c, MARGIN) for c in mine if c.metric.workload is not None
+        )
+    else:
+        out = any(
+            c.ratio is not None and c.ratio.low > 1 + MARGIN
+            for c in mine
+            if c.metric.key == "rss_peak"
+        )
+    return preference.own_reason if out else ""
+
+
+def _memory(comparisons: Comparisons, variant: str) -> float | None:
+    """Peak RSS of one that is shown to need less."""
+    peak = next(
+        (c for c in comparisons.family if c.variant == variant and c.metric.key == "rss_peak"), None
+    )
+    return peak.ratio.estimate if peak and peak.ratio and peak.verdict is Verdict.LOWER else None
+
+
+def _speed(comparisons: Comparisons, variant: str) -> float | None:
+    """How slow one is that is shown to be faster in some workload and slower in none: the less the
+    better.
+    """
+    mine = speed_metric.of(comparisons, variant)
+    if not any(map(speed_metric.shown_faster, mine)) or any(map(speed_metric.shown_slower, mine)):
+        return None
+    return -math.fsum(math.log(s.estimate) for c in mine if (s := speed_metric.speed(c))) / len(
+        mine
+    )

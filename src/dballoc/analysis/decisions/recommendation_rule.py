@@ -1,0 +1,109 @@
+"""What the user would have: the rule by which a variant is recommended, as ``--prefer`` states it.
+Pure.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Literal
+
+from dballoc.analysis.decisions import fail_condition
+from dballoc.analysis.decisions.fail_condition import Condition
+from dballoc.errors import UsageError
+
+Objective = Literal["memory", "speed"]
+
+_AIMS: tuple[Objective, ...] = ("memory", "speed")
+_AIM = {"memory": "the one with the least peak RSS", "speed": "the fastest one"}
+_CLAUSE = {"memory": "be slower by more than 1 %", "speed": "need more than 1 % more peak RSS"}
+_REASON = {
+    "memory": "shown to be slower by more than 1 %",
+    "speed": "shown to need more than 1 % more peak RSS",
+}
+
+
+@dataclass(frozen=True)
+class Preference:
+    """``objective``: what is best. ``constraints``: what must not be shown to be broken; without
+    any, the objective's own.
+    """
+
+    objective: Objective = "memory"
+    constraints: tuple[Condition, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """As ``--prefer`` takes it."""
+        if not self.constraints:
+            return self.objective
+        aim = [] if self.objective == "memory" else [self.objective]
+        return ",".join([*aim, *(c.text for c in self.constraints)])
+
+    @property
+    def clause(self) -> str:
+        """What a variant must not be shown to do."""
+        if not self.constraints:
+            return _CLAUSE[self.objective]
+        return "break " + " or ".join(c.text for c in self.constraints)
+
+    @property
+    def rule(self) -> str:
+        """The whole rule, in one sentence without its full stop."""
+        return (
+            f"of the variants that are not shown to {self.clause}, {_AIM[self.objective]}; ties "
+            "go to the baseline"
+        )
+
+    @property
+    def own_reason(self) -> str:
+        """Why a variant is left out by the objective's own constraint."""
+        return _REASON[self.objective]
+
+
+MEMORY = Preference()
+
+
+def parse(text: str | None) -> Preference:
+    """``memory``, ``speed``, conditions such as ``p99 <= 1.05``, or one of the words and
+    conditions, joined by commas.
+
+    None is the default. UsageError in one line for anything else, and for a condition that the
+    baseline itself, whose ratios are 1, does not fulfil.
+    """
+    if text is None:
+        return MEMORY
+    words = [w.strip() for w in text.split(",") if w.strip()]
+    aims: list[Objective] = [known for w in words for known in _AIMS if w == known]
+    if len(aims) > 1 or not words:
+        raise UsageError(
+            f"--prefer: {text!r}: give memory or speed, conditions such as 'p99<=1.05', or one and "
+            "the others"
+        )
+    constraints = []
+    for word in (w for w in words if w not in aims):
+        if not any(sign in word for sign in "<>="):
+            raise UsageError(
+                f"--prefer: {word!r} is not memory, speed, or a condition such as 'p99<=1.05'"
+            )
+        found = fail_condition.parse(word, "--prefer")
+        if not found.holds_of(1.0):
+            raise UsageError(
+                f"--prefer: {found.text!r} excludes the baseline, whose ratio to itself is 1; "
+                "state what may be lost"
+            )
+        constraints.append(found)
+    return Preference(aims[0] if aims else "memory", tuple(constraints))
+
+
+def check(
+    preference: Preference, variants: Collection[str], workloads: Collection[str], idle: bool
+) -> None:
+    """UsageError if a constraint names what the campaign does not have. ``idle``: whether idle RSS
+    is measured.
+    """
+    for constraint in preference.constraints:
+        fail_condition.check(constraint, variants, workloads, "--prefer")
+        if constraint.measure == "rss_idle" and not idle:
+            raise UsageError(
+                f"--prefer: {constraint.text!r}: the experiment has no idle step (time.idle) to "
+                "measure it in"
+            )

@@ -1,0 +1,76 @@
+"""Whether conditions hold between two campaigns: what a build's pipeline asks. Pure.
+
+A condition describes what must not be (``rss > 1.05``). It has come true where the whole interval
+fulfils it, not where the estimate does: noise alone moves an estimate across any bound now and
+then. A strict gate asks for the opposite proof, that the whole interval does not. What cannot be
+judged at all fails either: a gate that measured nothing must not be open.
+"""
+
+from dataclasses import dataclass
+
+from dballoc.analysis.decisions.fail_condition import OF_TRIAL, Condition
+from dballoc.analysis.tables.campaign_diff import Between, Figure
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One figure under a condition. ``holds``: shown to, shown not to, or None: not shown, or
+    ``problem`` says why not.
+    """
+
+    figure: Figure
+    holds: bool | None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A condition with all that it concerns; ``problem``: why that is nothing."""
+
+    condition: Condition
+    findings: list[Finding]
+    problem: str = ""
+
+    def failures(self, strict: bool) -> list[Finding]:
+        """The findings that fail the gate."""
+        return [f for f in self.findings if f.holds or f.problem or (strict and f.holds is None)]
+
+    def failed(self, strict: bool) -> bool:
+        """Whether the gate is closed."""
+        return bool(self.problem or self.failures(strict))
+
+
+def judge(between: Between, condition: Condition) -> Outcome:
+    """Look at every figure that the condition concerns. The baseline, whose relative ratio is 1 by
+    definition, is judged by its absolute one, and only when the condition names it.
+    """
+    named = [f for f in between.moved if f.variant in condition.within]
+    figures = [
+        f for f in [*between.figures, *named]
+        if f.measure.name == condition.measure and condition.concerns(f.variant, f.measure.workload)
+    ]  # fmt: skip
+    if not figures:
+        return Outcome(condition, [], _nothing(between, condition))
+    return Outcome(condition, [_look(between, condition, f) for f in figures])
+
+
+def _look(between: Between, condition: Condition, figure: Figure) -> Finding:
+    if problem := between.no_verdict(figure):
+        return Finding(figure, None, problem)
+    assert figure.contrast
+    return Finding(figure, condition.holds(figure.contrast.low, figure.contrast.high))
+
+
+def _nothing(between: Between, condition: Condition) -> str:
+    pairing = between.pairing
+    reasons = {"rss": pairing.no_memory, "rss_idle": pairing.no_idle}.get(
+        condition.measure, pairing.no_speed
+    )
+    if condition.measure == "cpu" and pairing.no_speed:
+        reasons = [*pairing.no_duet, *(r for r in pairing.no_speed if r not in pairing.no_duet)]
+    if reasons:
+        return "; ".join(reasons)
+    of_load = condition.measure not in OF_TRIAL
+    return "; ".join(pairing.unpaired) or (
+        "no workload is in both" if of_load else "neither campaign has it, or no variant is in both"
+    )

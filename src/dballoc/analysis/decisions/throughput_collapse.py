@@ -1,0 +1,41 @@
+"""Where throughput peaks, and where it collapses. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+# A level below this share of the best at a lower level is a collapse.
+SHARE = 0.6
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A variant's curve over levels. ``collapse``: the first collapsed level, with its share of the
+    best before it.
+    """
+
+    peak_threads: int
+    peak: float
+    collapse_threads: int | None
+    collapse_share: float | None
+
+
+def shape(throughput: Mapping[int, float]) -> Shape:
+    """From throughput by threads. ValueError when empty."""
+    if not throughput:
+        raise ValueError("no level")
+    levels = sorted(throughput)
+    best = max(levels, key=lambda n: throughput[n])
+    so_far = 0.0
+    for threads in levels:
+        if so_far and throughput[threads] < SHARE * so_far:
+            return Shape(best, throughput[best], threads, throughput[threads] / so_far)
+        so_far = max(so_far, throughput[threads])
+    return Shape(best, throughput[best], None, None)
+
+
+def between(throughput: Mapping[int, float]) -> tuple[int, int] | None:
+    """The level before a collapse and the first collapsed one; None where there is none. ValueError
+    when empty.
+    """
+    fell = shape(throughput).collapse_threads
+    return None if fell is None else (max(n for n in throughput if n < fell), fell)

@@ -1,0 +1,63 @@
+"""Results made elsewhere, machine by machine: what ran on one says nothing about what ran on
+another. Pure.
+"""
+
+import json
+from dataclasses import dataclass, replace
+
+import polars as pl
+
+from dballoc.analysis.campaign_tables import Campaign
+from dballoc.experiment.model import Experiment
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Its ``name``, empty where the figures named none, and its part of the campaign."""
+
+    name: str
+    campaign: Campaign
+
+
+def split(campaign: Campaign) -> list[Machine]:
+    """In the order of the files. Of each the experiment has what ran there alone; without the
+    baseline its first variant is.
+    """
+    found, first = [], 1
+    for entry in json.loads(campaign.facts["imported"])["machines"]:
+        trials = campaign.trial.filter(
+            pl.col("trial").is_between(first, first + entry["trials"] - 1)
+        )
+        first += entry["trials"]
+        step = campaign.step.filter(pl.col("trial").is_in(trials["trial"].to_list()))
+        experiment = _experiment(campaign.experiment, trials, step)
+        if experiment.baseline != campaign.experiment.baseline:
+            trials = trials.with_columns(
+                role=pl.when(pl.col("variant") == experiment.baseline)
+                .then(pl.lit("A1"))
+                .otherwise(pl.lit("V"))
+            )
+        found.append(
+            Machine(
+                entry["name"], replace(campaign, trial=trials, step=step, experiment=experiment)
+            )
+        )
+    return found
+
+
+def repeated(campaign: Campaign) -> bool:
+    """Whether anything was measured more than once."""
+    return int(campaign.trial["block"].n_unique()) > 1
+
+
+def _experiment(whole: Experiment, trials: pl.DataFrame, step: pl.DataFrame) -> Experiment:
+    names, workloads, threads = set(trials["variant"]), set(step["workload"]), set(step["threads"])
+    variants = [v for v in whole.variant if v.name in names]
+    return whole.model_copy(
+        update={
+            "variant": variants,
+            "workloads": [w for w in whole.workloads if w in workloads],
+            "threads": [n for n in whole.threads if n in threads],
+            "baseline": whole.baseline if whole.baseline in names else variants[0].name,
+        }
+    )

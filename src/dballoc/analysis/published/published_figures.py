@@ -1,0 +1,122 @@
+"""Published figures as data: what a post measured, on what, and its tables. Pure.
+
+Of each there are two files in catalogue/published/. NAME.toml:
+
+source, machine, server, method   where the figures are from and what they are of, in words
+cpus           of its server
+host_wide_cpu  true if its CPU figures are the whole host's, client included
+remarks        what its text says beside the figures
+[[table]]      name, title, caption; and
+  across       "columns": figures of a row are compared with each other; "rows": those of a column
+  ratios       the figures are ratios to ``baseline``, a variant of ours
+  change       show Δ % against the column ``baseline`` too
+  collapse     a table of collapses follows
+  units        by measure, what a figure is multiplied with to give our unit (bytes, 1/s)
+
+NAME.csv has a line a figure: ``table``; ``row`` and ``column``, as the post has them; ``workload``
+and ``threads`` (a number; "best" or "largest" for those over all levels; empty for a figure of the
+whole run or of its only level); ``variant``: of ours, empty where none stands for it; ``measure``;
+``value``.
+"""
+
+import csv
+import io
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Level = int | Literal["best", "largest"] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One figure. ``measure``: a name of :mod:`dballoc.analysis.published.measured_figures`;
+    ``variant`` is None where none of ours is it.
+    """
+
+    row: str
+    column: str
+    workload: str | None
+    threads: Level
+    variant: str | None
+    measure: str
+    value: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table of the post, its cells in its own order."""
+
+    name: str
+    title: str
+    caption: str
+    cells: tuple[Cell, ...]
+    across: Literal["columns", "rows"] = "columns"
+    baseline: str | None = None
+    ratios: bool = False
+    change: bool = False
+    collapse: bool = False
+    units: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> list[str]:
+        """Labels, each once."""
+        return list(dict.fromkeys(c.row for c in self.cells))
+
+    @property
+    def columns(self) -> list[str]:
+        """Labels, each once."""
+        return list(dict.fromkeys(c.column for c in self.cells))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """A post."""
+
+    name: str
+    source: str
+    machine: str
+    cpus: int
+    server: str
+    method: str
+    host_wide_cpu: bool
+    remarks: tuple[str, ...]
+    tables: tuple[Table, ...]
+
+
+def parse(name: str, text: str, figures: str) -> Published:
+    """From the two files' texts. KeyError and ValueError for what is not as the module says."""
+    top = tomllib.loads(text)
+    cells: dict[str, list[Cell]] = {}
+    for line in csv.DictReader(io.StringIO(figures)):
+        cells.setdefault(line["table"], []).append(_cell(line))
+    tables = [Table(**table, cells=tuple(cells.pop(table["name"]))) for table in top.pop("table")]
+    if cells:
+        raise ValueError(f"{name}: figures of tables that are not described: {', '.join(cells)}")
+    more: dict[str, Any] = {"host_wide_cpu": False} | top
+    return Published(
+        name=name, tables=tuple(tables), **{**more, "remarks": tuple(top.get("remarks", ()))}
+    )
+
+
+def _cell(line: dict[str, str]) -> Cell:
+    threads = line["threads"]
+    level: Level = (
+        int(threads)
+        if threads.isdigit()
+        else "best"
+        if threads == "best"
+        else "largest"
+        if threads
+        else None
+    )
+    return Cell(
+        row=line["row"],
+        column=line["column"],
+        workload=line["workload"] or None,
+        threads=level,
+        variant=line["variant"] or None,
+        measure=line["measure"],
+        value=float(line["value"]),
+    )

@@ -1,0 +1,114 @@
+"""Whether the tables of a results directory hang together: what one names, another has."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from pydantic import TypeAdapter
+
+from dballoc import readers
+from dballoc.errors import Failure
+from dballoc.experiment.model import Experiment
+from dballoc.store import campaign_facts as forms
+from dballoc.store.open_database import FILE
+
+Tables = Mapping[str, pl.DataFrame]
+
+_ROLES = {"A1", "A2"}
+_JSON: dict[str, TypeAdapter[Any]] = {
+    "libraries": forms.LIBRARIES,
+    "environment": forms.ENVIRONMENT,
+    "command": forms.COMMAND,
+}
+
+
+def checked(
+    directory: Path, facts: Mapping[str, str], experiment: Experiment, tables: Tables
+) -> dict[str, pl.DataFrame]:
+    """The tables, with the JSON of variants written anew. Failure in one line for the first thing
+    that does not fit.
+    """
+    try:
+        variant = _variants(experiment, tables["variant"])
+        _check_trials(facts, experiment, tables)
+        _check_loads(experiment, tables)
+        if "imported" in facts:
+            _check_machines(json.loads(facts["imported"]), tables["trial"])
+        return {**tables, "variant": variant}
+    except readers.Unfit as error:
+        raise Failure(
+            f"{directory / FILE}: damaged: {error}; take a copy of the directory from before, or "
+            "run the campaign again"
+        ) from None
+
+
+def _variants(experiment: Experiment, variants: pl.DataFrame) -> pl.DataFrame:
+    if set(variants["name"]) != {v.name for v in experiment.variant}:
+        raise readers.Unfit("variant: other ones than the experiment has")
+    columns = [
+        pl.Series(
+            column,
+            [forms.form(text, of, f"variant.{column}") for text in variants[column]],
+            dtype=pl.String,
+        )
+        for column, of in _JSON.items()
+    ]
+    return variants.with_columns(columns)
+
+
+def _check_trials(facts: Mapping[str, str], experiment: Experiment, tables: Tables) -> None:
+    trials, names = tables["trial"], {v.name for v in experiment.variant}
+    _known(trials["variant"], names.__contains__, "trial.variant: not in the experiment")
+    designs = facts["designs"].split()
+    for row in trials.select(
+        "trial", "variant", "role", "design", "block", "attempt", "proof", "level"
+    ).iter_rows(named=True):
+        place = f"trial {row['trial']}"
+        of_baseline = row["variant"] == experiment.baseline
+        if (
+            row["design"] == "solo"
+            and (row["role"] in _ROLES) != of_baseline
+            and forms.OF_FIT not in facts
+        ):
+            raise readers.Unfit(f"{place}: {row['variant']} cannot have the role {row['role']}")
+        if row["design"] == "solo" and "solo" not in designs:
+            raise readers.Unfit(f"{place}: of a design that the campaign has not")
+        if not 0 <= row["block"] < 10**6 or not 0 <= row["attempt"] < 10**6:
+            raise readers.Unfit(
+                f"{place}: block {row['block']}, attempt {row['attempt']} cannot be"
+            )
+        if row["proof"] is not None:
+            forms.form(row["proof"], forms.PROOF, f"{place}: proof")
+    blocks = tables["block"]
+    _known(blocks["block"], lambda n: 0 <= n < 10**6, "block.block: cannot be")
+
+
+def _check_loads(experiment: Experiment, tables: Tables) -> None:
+    workloads = {*experiment.workloads, *experiment.warm}
+    for table in ("trial", "step", "slice"):
+        _known(
+            tables[table]["workload"].drop_nulls(),
+            workloads.__contains__,
+            f"{table}.workload: not in the experiment",
+        )
+    _known(
+        tables["step"].filter(pl.col("kind") == "level")["threads"],
+        experiment.threads.__contains__,
+        "step.threads: not in the experiment",
+    )
+
+
+def _check_machines(imported: Any, trials: pl.DataFrame) -> None:
+    numbers = sorted(trials["trial"].to_list())
+    if numbers != list(range(1, len(numbers) + 1)):
+        raise readers.Unfit("trial: the numbers of imported trials have gaps")
+    if sum(machine["trials"] for machine in imported["machines"]) != len(numbers):
+        raise readers.Unfit("campaign: imported: machines: another number of trials than there are")
+
+
+def _known(values: pl.Series, known: Callable[[Any], bool], complaint: str) -> None:
+    for value in values.unique():
+        if value is None or not known(value):
+            raise readers.Unfit(f"{complaint}: {readers.shown(str(value))}")

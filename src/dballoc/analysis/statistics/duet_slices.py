@@ -1,0 +1,207 @@
+"""From the slices of a duet to one figure a block. Pure.
+
+Both servers are loaded at the same time, each on one half of the CPUs, and in the next slice on the
+other. Three estimates of ln(partner's CPU per transaction ÷ baseline's) are free of what the halves
+differ by; all change sign when the servers change names, so that of two identical ones neither is
+favoured:
+
+paired       the mean over pairs of swapped slices of what both servers showed at the same moment.
+What hits both at once
+             cancels, and so does what slows one half down for longer than a pair.
+middle       the interquartile mean over all neighbouring slices, each with the one before and the
+one after it: the quarter
+             at either end, in which a disturbance of one half began or ended, weighs nothing. Of
+             204 blocks of one allocator beside itself on a restless machine it scattered least of
+             the three (docs/method.md).
+undisturbed  for each half, the partner's least disturbed pieces less the baseline's on the same
+half: of all pieces of a block
+             the cheapest fifth. It is the better one where other tenants of the machine slow one
+             CPU down for seconds now and then, which nothing reports: that can only add to a cost,
+             never take from it.
+"""
+
+import json
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
+
+import polars as pl
+
+from dballoc.analysis.campaign_tables import Campaign
+
+Estimate = Literal["middle", "paired", "undisturbed"]
+
+# Of the pieces of a server on a half, those that count as undisturbed.
+CHEAPEST = 0.2
+
+
+class Piece(NamedTuple):
+    """A fraction of a second of one server: the ``slice`` it is of, the ``half`` it was on, CPU
+    seconds, transactions.
+    """
+
+    slice: int
+    half: int
+    cpu: float
+    events: float
+
+
+def block_log(
+    estimate: Estimate, baseline: Sequence[Piece], partner: Sequence[Piece]
+) -> float | None:
+    """A block's value; None where there is not enough for one: a whole pair of slices, or both
+    servers on both halves.
+    """
+    return _ESTIMATES[estimate](baseline, partner)
+
+
+def paired(baseline: Sequence[Piece], partner: Sequence[Piece]) -> float | None:
+    """See the module; half a pair of slices is left out."""
+    pairs = _pairs(baseline, partner)
+    return statistics.fmean(pairs) if pairs else None
+
+
+def middle(baseline: Sequence[Piece], partner: Sequence[Piece]) -> float | None:
+    """See the module; of three or fewer, the mean of all."""
+    means = sorted(neighbours(baseline, partner))
+    end = len(means) // 4
+    return statistics.fmean(means[end : len(means) - end]) if means else None
+
+
+def neighbours(baseline: Sequence[Piece], partner: Sequence[Piece]) -> list[float]:
+    """The mean ln ratio of every slice and the next, between which the halves are swapped."""
+    logs = _logs(baseline, partner)
+    return [(logs[n] + logs[n + 1]) / 2 for n in sorted(logs) if n + 1 in logs]
+
+
+def _pairs(baseline: Sequence[Piece], partner: Sequence[Piece]) -> list[float]:
+    logs = _logs(baseline, partner)
+    return [(logs[n] + logs[n + 1]) / 2 for n in sorted(logs) if n % 2 == 0 and n + 1 in logs]
+
+
+def _logs(baseline: Sequence[Piece], partner: Sequence[Piece]) -> dict[int, float]:
+    """The ln ratio by slice."""
+    first, second = _by_slice(baseline), _by_slice(partner)
+    return {n: second[n] - first[n] for n in first.keys() & second.keys()}
+
+
+def undisturbed(baseline: Sequence[Piece], partner: Sequence[Piece]) -> float | None:
+    """See the module."""
+    first, second = _by_half(baseline), _by_half(partner)
+    if len(first.keys() & second.keys()) < 2:
+        return None
+    return statistics.fmean(_cheapest(second[half]) - _cheapest(first[half]) for half in first)
+
+
+def _cheapest(logs: Sequence[float]) -> float:
+    """The mean of the lowest fifth, of one at least."""
+    return statistics.fmean(sorted(logs)[: max(1, round(CHEAPEST * len(logs)))])
+
+
+_ESTIMATES: dict[Estimate, Callable[[Sequence[Piece], Sequence[Piece]], float | None]] = {
+    "middle": middle,
+    "paired": paired,
+    "undisturbed": undisturbed,
+}
+
+
+def _working(pieces: Sequence[Piece]) -> list[Piece]:
+    """Without those in which nothing was done."""
+    return [p for p in pieces if p.cpu > 0 and p.events > 0]
+
+
+def _by_slice(pieces: Sequence[Piece]) -> dict[int, float]:
+    sums: dict[int, tuple[float, float]] = {}
+    for piece in _working(pieces):
+        cpu, events = sums.get(piece.slice, (0.0, 0.0))
+        sums[piece.slice] = cpu + piece.cpu, events + piece.events
+    return {n: math.log(cpu / events) for n, (cpu, events) in sums.items()}
+
+
+def _by_half(pieces: Sequence[Piece]) -> dict[int, list[float]]:
+    logs = defaultdict(list)
+    for piece in _working(pieces):
+        logs[piece.half].append(math.log(piece.cpu / piece.events))
+    return logs
+
+
+def chosen(campaign: Campaign) -> Estimate:
+    """The estimate that the campaign declared before its first block."""
+    found: Estimate = json.loads(campaign.facts["duet"])["estimate"]
+    return found
+
+
+def blocks(
+    campaign: Campaign,
+    estimate: Estimate | None = None,
+    measure: str = "cpu",
+    workload: str | None = None,
+) -> pl.DataFrame:
+    """One row a duet: block, variant, role ("A2" for the baseline beside itself), workload, ``log``
+    (ln partner ÷ baseline). ``estimate``: another than the declared one; ``measure``: "cpu" per
+    transaction, or "seconds" per transaction; ``workload``: of this one alone. Only duets whose two
+    servers both ended well, of the attempt that counts.
+    """
+    how = estimate or chosen(campaign)
+    good = campaign.duet.filter(pl.col("counted") & (pl.col("outcome") == "ok"))
+    slices = (
+        campaign.slice
+        if workload is None
+        else campaign.slice.filter(pl.col("workload") == workload)
+    )
+    rows = slices.join(
+        good.select("trial", "block", "position", "variant", "role"), on="trial", how="inner"
+    )
+    sides: dict[tuple[int, int, str], dict[str, list[Piece]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    variants = {}
+    columns = (
+        "block",
+        "position",
+        "workload",
+        "variant",
+        "role",
+        "slice",
+        "half",
+        measure,
+        "events",
+    )
+    for block, position, name, variant, role, *piece in rows.select(columns).iter_rows():
+        side = "baseline" if role == "A1" else "partner"
+        sides[block, position, name][side].append(Piece(*piece))
+        if side == "partner":
+            variants[block, position] = variant, role
+    found = []
+    for (block, position, name), both in sides.items():
+        value = block_log(how, both["baseline"], both["partner"])
+        if value is not None:
+            found.append((block, *variants[block, position], name, value))
+    schema: dict[str, pl.DataType | type[pl.DataType]] = {
+        "block": pl.Int64,
+        "variant": pl.String,
+        "role": pl.String,
+        "workload": pl.String,
+        "log": pl.Float64,
+    }
+    return pl.DataFrame(found, schema=schema, orient="row").sort(
+        "workload", "block", "variant", "role"
+    )
+
+
+def absolute(campaign: Campaign) -> pl.DataFrame:
+    """One row a workload and variant: ``cpu`` microseconds per transaction and ``tps``, means over
+    all its slices that count; the baseline's of all duets.
+    """
+    good = campaign.duet.filter(pl.col("counted") & (pl.col("outcome") == "ok"))
+    return (
+        campaign.slice.join(good.select("trial", "variant"), on="trial", how="inner")
+        .group_by("workload", "variant")
+        .agg(
+            cpu=pl.col("cpu").sum() / pl.col("events").sum() * 1e6,
+            tps=pl.col("events").sum() / pl.col("seconds").sum(),
+        )
+        .sort("workload", "variant")
+    )

@@ -1,0 +1,85 @@
+"""Two campaigns' blocks against each other: Welch's interval for two unpaired samples of
+logarithms. Pure.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scipy.special import stdtrit
+
+from dballoc.analysis.statistics.detectable_difference import detectable_by
+from dballoc.analysis.statistics.ratio_interval import end
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contrast:
+    """second ÷ first. ``low`` and ``high`` are 0 and infinity with fewer than two blocks on a side;
+    ``blocks`` of both.
+    """
+
+    estimate: float
+    low: float
+    high: float
+    blocks: tuple[int, int]
+    confidence: float
+    error: float
+    freedom: float
+
+    @property
+    def known(self) -> bool:
+        """Whether there is an interval."""
+        return min(self.blocks) > 1
+
+    @property
+    def detectable(self) -> float:
+        """The smallest relative difference that as many blocks would show with 80 % power; infinite
+        without an interval.
+        """
+        if not self.known:
+            return math.inf
+        return detectable_by(self.error, self.freedom, self.confidence)
+
+
+def contrast(first: Sequence[float], second: Sequence[float], confidence: float) -> Contrast:
+    """From a logarithm per block of each: exp(mean second − mean first), with Welch's *t* interval.
+
+    Blocks of different campaigns ran at different times, so nothing pairs them. ValueError if a
+    side is empty.
+    """
+    if not first or not second:
+        raise ValueError("a campaign without a block")
+    (n, mean, variance), (m, other, another) = _moments(first), _moments(second)
+    difference = other - mean
+    if min(n, m) < 2:
+        return Contrast(
+            estimate=end(difference),
+            low=0.0,
+            high=math.inf,
+            blocks=(n, m),
+            confidence=confidence,
+            error=math.nan,
+            freedom=math.nan,
+        )
+    one, two = variance / n, another / m
+    error = math.sqrt(one + two)
+    # Without any scatter at all the degrees of freedom are 0 ÷ 0, and do not matter.
+    freedom = (
+        (one + two) ** 2 / (one**2 / (n - 1) + two**2 / (m - 1)) if error else float(n + m - 2)
+    )
+    half = float(stdtrit(freedom, (1 + confidence) / 2)) * error
+    return Contrast(
+        estimate=end(difference),
+        low=end(difference - half),
+        high=end(difference + half),
+        blocks=(n, m),
+        confidence=confidence,
+        error=error,
+        freedom=freedom,
+    )
+
+
+def _moments(values: Sequence[float]) -> tuple[int, float, float]:
+    n = len(values)
+    mean = math.fsum(values) / n
+    return n, mean, math.fsum((v - mean) ** 2 for v in values) / (n - 1) if n > 1 else math.nan

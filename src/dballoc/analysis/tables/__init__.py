@@ -1,0 +1,1 @@
+"""The tables that reports show, each from a campaign's data frames."""

@@ -1,0 +1,213 @@
+"""Every variant against the baseline in the primary metrics, and the A/A floor beside them."""
+
+import json
+from dataclasses import dataclass
+
+import polars as pl
+
+from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.decisions.sequential_test import Procedure, declare, family_size
+from dballoc.analysis.decisions.verdict import Verdict, judge
+from dballoc.analysis.statistics import duet_slices
+from dballoc.analysis.statistics.ratio_interval import (
+    Ratio,
+    logs_between_baselines,
+    logs_to_baseline,
+    ratio,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """A primary metric of a ``design``. ``workload`` is None for one of the whole trial;
+    ``better``: "higher" or "lower".
+    """
+
+    key: str
+    title: str
+    unit: str
+    better: str
+    workload: str | None = None
+    design: str = "solo"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A variant against the baseline in one metric. ``ratio`` is None when not one block
+    has both.
+    """
+
+    variant: str
+    metric: Metric
+    ratio: Ratio | None
+
+    @property
+    def verdict(self) -> Verdict:
+        """Undecided without a ratio."""
+        return judge(self.ratio) if self.ratio else Verdict.UNDECIDED
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparisons:
+    """The declared family, and the baseline against itself; the procedure of each design. In a
+    campaign with faults of a variant its comparisons are computed from the blocks that it survived,
+    and it is in ``faulty``: no verdict for it.
+    """
+
+    procedures: dict[str, Procedure]
+    metrics: list[Metric]
+    family: list[Comparison]
+    floor: list[Comparison]
+    faulty: dict[str, tuple[int, int]]
+
+    def confidence(self, metric: Metric) -> float:
+        """The level of a metric's intervals."""
+        return self.procedures[metric.design].confidence
+
+    def find(self, variant: str, metric: Metric) -> Comparison:
+        """The one of that variant and metric; KeyError if there is none."""
+        for comparison in self.family:
+            if comparison.variant == variant and comparison.metric == metric:
+                return comparison
+        raise KeyError(variant, metric.key)
+
+
+def metrics(campaign: Campaign) -> list[Metric]:
+    """The primary metrics: solo throughput at the highest level, peak and idle RSS; duet CPU per
+    transaction.
+    """
+    duet = [
+        Metric(
+            key=f"cpu:{w}",
+            title=f"{w}, server CPU per transaction at half width",
+            unit="µs",
+            better="lower",
+            workload=w,
+            design="duet",
+        )
+        for w in campaign.experiment.workloads
+        if "duet" in campaign.designs
+    ]
+    return [*duet, *(_solo_metrics(campaign) if "solo" in campaign.designs else [])]
+
+
+def _solo_metrics(campaign: Campaign) -> list[Metric]:
+    speed = []
+    for w in campaign.experiment.workloads:
+        top = top_level(campaign, w)
+        unit = "client" if top == 1 else "clients"
+        speed.append(
+            Metric(
+                key=f"tps:{w}",
+                title=f"{w}, transactions per second at {top} {unit}",
+                unit="1/s",
+                better="higher",
+                workload=w,
+            )
+        )
+    if campaign.imported and not campaign.good["rss_peak"].is_not_null().any():
+        return speed
+    memory = [Metric(key="rss_peak", title="peak RSS", unit="bytes", better="lower")]
+    if campaign.experiment.time.idle:
+        memory.append(
+            Metric(key="rss_idle", title="idle RSS after the load", unit="bytes", better="lower")
+        )
+    return [*speed, *memory]
+
+
+def top_level(campaign: Campaign, workload: str) -> int:
+    """The highest level at which a workload is judged: the experiment's; of results made elsewhere,
+    its own highest.
+    """
+    if not campaign.imported:
+        return max(campaign.experiment.threads)
+    levels = campaign.step.filter(pl.col("workload") == workload)["threads"].to_list()
+    return max(levels, default=max(campaign.experiment.threads))
+
+
+def procedures(campaign: Campaign) -> dict[str, Procedure]:
+    """What was declared at the start for each design, after the blocks that there are."""
+    planned = json.loads(campaign.facts["planned_blocks"])
+    family = family_size(campaign.designs, len(campaign.names), len(campaign.experiment.workloads))
+    if campaign.imported:
+        family = max(1, len(campaign.names) - 1) * len(_solo_metrics(campaign))
+    return {
+        design: declare(planned[design], family).after(campaign.blocks(design))
+        for design in campaign.designs
+    }
+
+
+def compare(campaign: Campaign) -> Comparisons:
+    """Judge the campaign by its declared procedure."""
+    declared = procedures(campaign)
+    chosen = metrics(campaign)
+    family: list[Comparison] = []
+    floor: list[Comparison] = []
+    for metric in chosen:
+        logs = (
+            duet_logs(campaign, metric) if metric.design == "duet" else _solo_logs(campaign, metric)
+        )
+        confidence = declared[metric.design].confidence
+        for name in campaign.names:
+            found = logs.get(name, [])
+            one = Comparison(name, metric, ratio(found, confidence) if found else None)
+            (floor if name == campaign.experiment.baseline else family).append(one)
+    return Comparisons(
+        procedures=declared, metrics=chosen, family=family, floor=floor, faulty=faults(campaign)
+    )
+
+
+def duet_logs(campaign: Campaign, metric: Metric) -> dict[str, list[float]]:
+    """The blocks' values by variant; the baseline's are those of the A/A pair."""
+    rows = duet_slices.blocks(campaign, workload=metric.workload)
+    return {
+        name: rows.filter(pl.col("variant") == name)["log"].to_list() for name in campaign.names
+    }
+
+
+def _solo_logs(campaign: Campaign, metric: Metric) -> dict[str, list[float]]:
+    values = _values(campaign, metric)
+    found = {}
+    for name in campaign.names:
+        mine = values.filter((pl.col("role") != "V") | (pl.col("variant") == name))
+        by_place = {
+            (block, role): value
+            for block, role, value in mine.select("block", "role", "value").iter_rows()
+        }
+        if name == campaign.experiment.baseline:
+            found[name] = logs_between_baselines(by_place)
+        else:
+            found[name] = logs_to_baseline(by_place, campaign.baseline_roles)
+    return found
+
+
+def faults(campaign: Campaign) -> dict[str, tuple[int, int]]:
+    """Per variant with faults: (trials with a fault, trials), repeated blocks included: a crash is
+    not noise.
+    """
+    counts = campaign.trials.group_by("variant").agg(
+        (pl.col("outcome") == "fault").sum().alias("k"), pl.len()
+    )
+    return {name: (k, n) for name, k, n in counts.iter_rows() if k}
+
+
+def _values(campaign: Campaign, metric: Metric) -> pl.DataFrame:
+    """(block, variant, role, value): one row a trial, or with fresh levels one for all its levels
+    together.
+    """
+    if metric.workload is not None:
+        top = top_level(campaign, metric.workload)
+        steps = campaign.of(campaign.step).filter(
+            (pl.col("kind") == "level")
+            & (pl.col("workload") == metric.workload)
+            & (pl.col("threads") == top)
+        )
+        return steps.select("block", "variant", "role", pl.col("tps").alias("value")).drop_nulls(
+            "value"
+        )
+    # With a start for each level, the highest peak of the starts, and the idle RSS after the
+    # highest level; with one for each workload, the highest of both.
+    rows = campaign.good.drop_nulls(metric.key)
+    if metric.key == "rss_idle" and campaign.experiment.levels == "fresh":
+        rows = rows.filter(pl.col("level") == max(campaign.experiment.threads))
+    return rows.group_by("block", "variant", "role").agg(pl.col(metric.key).max().alias("value"))

@@ -1,0 +1,307 @@
+"""Two campaigns against each other: each variant's second figure ÷ its first.
+
+Two ratios answer two questions. *Relative*: each campaign's variant ÷ its own baseline, block by
+block, and then the second ÷ the first. Whatever moved between the campaigns and moved the baseline
+too cancels. *Absolute*: the variant's figure ÷ its earlier one, with all that happened to the
+machine between them; its interval knows the scatter within each campaign and nothing of that. The
+relative one is judged where both campaigns have the same baseline. The baseline itself has the
+absolute one alone: it shows what moved.
+"""
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import polars as pl
+
+from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.decisions.comparability import Pairing, pair
+from dballoc.analysis.decisions.fail_condition import MEASURES
+from dballoc.analysis.decisions.sequential_test import ERROR
+from dballoc.analysis.decisions.verdict import Verdict, judge
+from dballoc.analysis.statistics.ratio_interval import logs_to_baseline
+from dballoc.analysis.statistics.welch import Contrast, contrast
+from dballoc.analysis.tables import baseline_comparison, level_curves
+
+Kind = Literal["relative", "absolute"]
+
+# Per campaign and variant, one value a trial: by block and role.
+_Values = dict[str, dict[tuple[int, str], float]]
+
+_PRIMARY = ("tps", "rss", "rss_idle")
+_COLUMNS = {"rss": "rss_peak", "rss_idle": "rss_idle", "cpu": "cpu_per_op"}
+_TITLES = {
+    "tps": "transactions per second",
+    "rss": "peak RSS",
+    "rss_idle": "idle RSS after the load",
+    "qps": "queries per second",
+    "cpu": "CPU per transaction",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """``name`` is one of :data:`dballoc.analysis.decisions.fail_condition.MEASURES`; ``primary``
+    ones share the family's error, the rest have plain 95 % intervals. ``workload`` and ``threads``
+    are None for one of the whole trial. CPU per transaction is the duet's, where both campaigns
+    have it.
+    """
+
+    name: str
+    title: str
+    better: str
+    primary: bool
+    workload: str | None = None
+    threads: int | None = None
+    design: str = "solo"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A variant in one measure, second ÷ first. None where no block has what it takes. ``faults``:
+    (k, n) of each campaign that had any: no verdict from survivors.
+    """
+
+    variant: str
+    measure: Measure
+    relative: Contrast | None
+    absolute: Contrast | None
+    judged: Kind
+    faults: tuple[tuple[int, int] | None, tuple[int, int] | None] = (None, None)
+
+    @property
+    def contrast(self) -> Contrast | None:
+        """The one that is judged."""
+        return self.relative if self.judged == "relative" else self.absolute
+
+    @property
+    def verdict(self) -> Verdict:
+        """By the interval that is judged; undecided without one."""
+        return judge(self.contrast) if self.contrast else Verdict.UNDECIDED
+
+
+@dataclass(frozen=True, kw_only=True)
+class Between:
+    """``judged``: which ratio the verdicts are about, ``why``; ``confidence`` of the primary
+    measures' intervals; ``moved``: the common baseline's own absolute figures, where the relative
+    ones are judged; ``withheld``: why there is no verdict at all, empty if there is one.
+    """
+
+    pairing: Pairing
+    judged: Kind
+    why: str
+    confidence: float
+    measures: list[Measure]
+    figures: list[Figure]
+    moved: list[Figure]
+    withheld: str = ""
+
+    def no_verdict(self, figure: Figure) -> str:
+        """Why a figure has no verdict; empty if it has one."""
+        if self.withheld:
+            return self.withheld
+        for k_of_n, which in zip(figure.faults, ("first", "second"), strict=True):
+            if k_of_n:
+                return f"{k_of_n[0]} of {k_of_n[1]} trials ended in a fault in the {which}"
+        if figure.contrast is None:
+            return "no figures"
+        return "" if figure.contrast.known else "one block has no interval"
+
+    def of(self, measure: Measure) -> list[Figure]:
+        """All variants in one measure."""
+        return [f for f in self.figures if f.measure == measure]
+
+
+def between(first: Campaign, second: Campaign, asked: Kind | None = None) -> Between:
+    """Compare two campaigns. ``asked``: which ratio to judge; default: the relative one where there
+    is a common baseline.
+
+    ValueError for ``asked="relative"`` without one.
+    """
+    pairing = pair(first, second)
+    judged, why = _choose(pairing, asked)
+    relative = judged == "relative"
+    names = [n for n in pairing.variants if not (relative and n == pairing.baseline)]
+    measures = _measures(first, pairing)
+    family = len(names) * sum(m.primary for m in measures)
+    primary = 1 - ERROR / max(1, family)
+    faults = baseline_comparison.faults(first), baseline_comparison.faults(second)
+
+    figures: list[Figure] = []
+    moved: list[Figure] = []
+    for measure in measures:
+        confidence = primary if measure.primary else level_curves.CONFIDENCE
+        values = _values(first, measure), _values(second, measure)
+        duets = _duets(first, measure), _duets(second, measure)
+        for name in pairing.variants:
+            if measure.design == "duet":
+                ratio, itself = _of_duets(duets, name, pairing, confidence), None
+            else:
+                ratio, itself = (
+                    _relative(values, name, pairing, confidence),
+                    _absolute(values, name, confidence),
+                )
+            is_moved = relative and name == pairing.baseline
+            # The baseline's faults take its verdict from every ratio that it is in.
+            mine = [
+                f.get(name) or (f.get(pairing.baseline or "") if relative else None) for f in faults
+            ]
+            figure = Figure(
+                variant=name,
+                measure=measure,
+                relative=ratio,
+                absolute=itself,
+                judged="absolute" if is_moved else judged,
+                faults=(mine[0], mine[1]),
+            )
+            (moved if is_moved else figures).append(figure)
+    withheld = (
+        f"other machines ({'; '.join(pairing.machine)}), and nothing in common"
+        if pairing.machine and not relative
+        else ""
+    )
+    return Between(
+        pairing=pairing,
+        judged=judged,
+        why=why,
+        confidence=primary,
+        measures=measures,
+        figures=figures,
+        moved=moved,
+        withheld=withheld,
+    )
+
+
+def _choose(pairing: Pairing, asked: Kind | None) -> tuple[Kind, str]:
+    if asked == "relative" and pairing.baseline is None:
+        raise ValueError(pairing.no_baseline)
+    if asked == "absolute":
+        return "absolute", "as asked"
+    if pairing.baseline is None:
+        return "absolute", pairing.no_baseline
+    if len(pairing.variants) == 1:
+        return "absolute", f"{pairing.baseline}, the baseline, is the only variant in both"
+    return "relative", f"both campaigns have the same baseline, {pairing.baseline}"
+
+
+def _measures(first: Campaign, pairing: Pairing) -> list[Measure]:
+    found = []
+    for name in ("cpu", "tps", "rss", "rss_idle", "qps", "p50", "p95", "p99", "p999"):
+        title, better = _TITLES.get(name, f"response time, {name}"), MEASURES[name]
+        primary = name in _PRIMARY
+        if name == "rss":
+            found += (
+                []
+                if pairing.no_memory
+                else [Measure(name=name, title=title, better=better, primary=primary)]
+            )
+        elif name == "rss_idle":
+            idle = first.experiment.time.idle
+            found += (
+                []
+                if pairing.no_idle or not idle
+                else [Measure(name=name, title=title, better=better, primary=primary)]
+            )
+        elif name == "cpu" and not pairing.no_duet:
+            clients = json.loads(first.facts["duet"])["threads"]
+            found += [
+                Measure(
+                    name=name,
+                    title=f"server {title} at half width",
+                    better=better,
+                    primary=True,
+                    workload=w,
+                    threads=clients,
+                    design="duet",
+                )
+                for w in pairing.workloads
+            ]
+        elif not pairing.no_speed:
+            found += [
+                Measure(
+                    name=name,
+                    title=title,
+                    better=better,
+                    primary=primary,
+                    workload=w,
+                    threads=threads,
+                )
+                for w, threads in pairing.levels.items()
+            ]
+    return sorted(found, key=lambda m: not m.primary)
+
+
+def _values(campaign: Campaign, measure: Measure) -> _Values:
+    """Solo's."""
+    column = _COLUMNS.get(measure.name, measure.name)
+    if measure.workload is not None:
+        rows = level_curves.levels(campaign).filter(
+            (pl.col("workload") == measure.workload) & (pl.col("threads") == measure.threads)
+        )
+    else:
+        rows = campaign.good
+        # With a start for each level: the highest peak of the starts, and the idle RSS after the
+        # highest level.
+        if measure.name == "rss_idle" and campaign.experiment.levels == "fresh":
+            rows = rows.filter(pl.col("level") == max(campaign.experiment.threads))
+    rows = (
+        rows.filter(pl.col(column) > 0)
+        .group_by("variant", "block", "role")
+        .agg(pl.col(column).cast(pl.Float64).max())
+    )
+    found: _Values = {}
+    for variant, block, role, value in rows.iter_rows():
+        found.setdefault(variant, {})[block, role] = value
+    return found
+
+
+def _duets(campaign: Campaign, measure: Measure) -> dict[str, list[float]]:
+    """The blocks' ln ratios to the baseline that was loaded at the same time, by variant."""
+    if measure.design != "duet":
+        return {}
+    return next(
+        baseline_comparison.duet_logs(campaign, m)
+        for m in baseline_comparison.metrics(campaign)
+        if m.design == "duet" and m.workload == measure.workload
+    )
+
+
+def _of_duets(
+    duets: tuple[dict[str, list[float]], dict[str, list[float]]],
+    name: str,
+    pairing: Pairing,
+    confidence: float,
+) -> Contrast | None:
+    """A duet has relative figures alone: what a transaction costs by itself is not free of the half
+    that it ran on.
+    """
+    if pairing.baseline is None or name == pairing.baseline:
+        return None
+    return _contrast(duets[0].get(name, []), duets[1].get(name, []), confidence)
+
+
+def _relative(
+    values: tuple[_Values, _Values], name: str, pairing: Pairing, confidence: float
+) -> Contrast | None:
+    if pairing.baseline is None or name == pairing.baseline:
+        return None
+    logs = [logs_to_baseline(v.get(pairing.baseline, {}) | v.get(name, {})) for v in values]
+    return _contrast(logs[0], logs[1], confidence)
+
+
+def _absolute(values: tuple[_Values, _Values], name: str, confidence: float) -> Contrast | None:
+    logs = [_by_block(v.get(name, {})) for v in values]
+    return _contrast(logs[0], logs[1], confidence)
+
+
+def _by_block(values: dict[tuple[int, str], float]) -> list[float]:
+    """One logarithm a block: the baseline's two runs are averaged, for they share the block."""
+    blocks: dict[int, list[float]] = {}
+    for (block, _), value in values.items():
+        blocks.setdefault(block, []).append(math.log(value))
+    return [math.fsum(logs) / len(logs) for _, logs in sorted(blocks.items())]
+
+
+def _contrast(first: list[float], second: list[float], confidence: float) -> Contrast | None:
+    return contrast(first, second, confidence) if first and second else None

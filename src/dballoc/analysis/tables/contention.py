@@ -1,0 +1,105 @@
+"""What each variant's server waited for: the profiles that a campaign took after it had
+measured.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from dballoc import readers
+from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.tables import profiled_trials
+from dballoc.errors import UsageError
+from dballoc.profile.contention import jemalloc_mutexes
+from dballoc.profile.contention.jemalloc_mutexes import Mutex
+from dballoc.profile.formats.profile_file import load as load_profile
+from dballoc.profile.model import Profile
+
+# Bytes of a server's log.
+_LOG = 64 * readers.MIB
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watched:
+    """A variant under a workload. ``switches`` is None where there is no profile: ``missing`` says
+    why.
+    """
+
+    variant: str
+    workload: str
+    switches: Profile | None
+    wakeups: Profile | None
+    missing: str = ""
+
+
+@dataclass(frozen=True)
+class Contention:
+    """``watched``: by variant and workload; ``mutexes``: by variant, what its malloc says itself at
+    the trial's end.
+    """
+
+    watched: list[Watched]
+    mutexes: dict[str, list[Mutex]]
+
+    def of(self, workload: str) -> dict[str, Watched]:
+        """The profiles under a workload, by variant."""
+        return {w.variant: w for w in self.watched if w.workload == workload and w.switches}
+
+
+def load(directory: Path, campaign: Campaign) -> Contention | None:
+    """From a results directory; None where the experiment asks for no such profile."""
+    if campaign.experiment.profile != "contention":
+        return None
+    found: list[Watched] = []
+    mutexes: dict[str, list[Mutex]] = {}
+    for row, workloads in profiled_trials.profiled(campaign):
+        raw = directory / "trials" / row["directory"]
+        found += [_watched(raw, row, name) for name in workloads]
+        if said := _mutexes(raw / "server.log"):
+            mutexes[row["variant"]] = said
+    return Contention(found, mutexes)
+
+
+def _watched(raw: Path, trial: dict[str, object], workload: str) -> Watched:
+    variant = str(trial["variant"])
+    files = [raw / f"contention-{workload}{part}.profile.json.gz" for part in ("", "-wakeups")]
+    if not files[0].exists():
+        return Watched(
+            variant=variant,
+            workload=workload,
+            switches=None,
+            wakeups=None,
+            missing=_reason(raw / f"contention-{workload}.txt", trial),
+        )
+    try:
+        return Watched(
+            variant=variant,
+            workload=workload,
+            switches=load_profile(files[0]),
+            wakeups=load_profile(files[1]) if files[1].exists() else None,
+        )
+    except UsageError:
+        return Watched(
+            variant=variant,
+            workload=workload,
+            switches=None,
+            wakeups=None,
+            missing="its file cannot be read",
+        )
+
+
+def _reason(note: Path, trial: dict[str, object]) -> str:
+    if note.exists():
+        return profiled_trials.note(note)
+    return (
+        f"its trial ended in a fault: {trial['fault']}"
+        if trial["outcome"] == "fault"
+        else "its file is not there"
+    )
+
+
+def _mutexes(log: Path) -> list[Mutex]:
+    try:
+        lines = readers.text(log, _LOG, errors="replace").splitlines(keepends=True)
+        return [mutex for mutex in jemalloc_mutexes.parse(lines) if mutex.waited or mutex.spun]
+    except readers.Unfit:
+        return []

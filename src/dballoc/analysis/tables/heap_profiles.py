@@ -1,0 +1,153 @@
+"""What each variant's server allocated: the heap profiles that a campaign took of starts of their
+own.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from dballoc import readers
+from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.tables import profiled_trials
+from dballoc.errors import UsageError
+from dballoc.profile.formats.profile_file import load as load_profile
+from dballoc.profile.heap.heap_profile import ALLOCATED, LIVE, STALLED, TIME
+from dballoc.profile.model import Profile
+from dballoc.profile.profile_tables import VARIANCE
+
+_Amount = Annotated[float, Field(ge=0, le=1e18)]
+_Count = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+class _Size(BaseModel):
+    """A row of :mod:`dballoc.profile.heap.malloc_latency`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    operation: str
+    sizes: Annotated[list[Annotated[int, Field(ge=0, le=2**64)]], Field(min_length=2, max_length=2)]
+    calls: _Amount
+    timed: _Count
+    mean: _Amount
+    p50: _Amount
+    p99: _Amount
+    longest: _Amount
+
+
+class _Malloc(BaseModel):
+    """Its summary."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    seconds: _Amount
+    share: _Amount | None
+    stalls: _Amount
+    stalled_seconds: _Amount
+    timed: _Count
+
+
+class _Figures(BaseModel):
+    """What :mod:`dballoc.campaign.trials.profiling` keeps."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    seconds: _Amount
+    live: _Amount
+    live_error: _Amount
+    allocated: _Amount
+    allocations: _Amount
+    malloc: _Malloc
+    sizes: Annotated[list[_Size], Field(max_length=1000)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """A variant under a workload. ``profile`` is None where there is none: ``missing`` says why.
+    ``figures``: as
+    :mod:`dballoc.campaign.trials.profiling` keeps them.
+    """
+
+    variant: str
+    workload: str
+    profile: Profile | None
+    figures: dict[str, Any]
+    missing: str = ""
+
+
+@dataclass(frozen=True)
+class Heaps:
+    """By variant and workload."""
+
+    seen: list[Seen]
+
+    def of(self, workload: str) -> dict[str, Seen]:
+        """Those with a profile, by variant."""
+        return {s.variant: s for s in self.seen if s.workload == workload and s.profile}
+
+
+def load(directory: Path, campaign: Campaign) -> Heaps | None:
+    """From a results directory; None where the experiment asks for no such profile."""
+    if campaign.experiment.profile != "heap":
+        return None
+    trials = directory / "trials"
+    return Heaps(
+        [
+            _seen(trials / row["directory"] / "heap", row, w)
+            for row, workloads in profiled_trials.profiled(campaign)
+            for w in workloads
+        ]
+    )
+
+
+def _whole(profile: Profile) -> Profile:
+    """A heap's profile, with all that is made of it. Unfit if something is missing, or
+    cannot be.
+    """
+    missing = {LIVE, LIVE + VARIANCE, ALLOCATED, TIME, STALLED} - {
+        value.key for value in profile.values
+    }
+    if missing or any(
+        sample.values[profile.column(LIVE + VARIANCE)] < 0 for sample in profile.samples
+    ):
+        raise readers.Unfit("no profile of a heap")
+    return profile
+
+
+def _seen(raw: Path, trial: dict[str, Any], workload: str) -> Seen:
+    variant, stem = trial["variant"], raw / f"heap-{workload}"
+    for note in (raw / "heap.txt", stem.with_suffix(".txt")):
+        if note.exists():
+            return Seen(
+                variant=variant,
+                workload=workload,
+                profile=None,
+                figures={},
+                missing=profiled_trials.note(note),
+            )
+    if trial["outcome"] == "fault":
+        return Seen(
+            variant=variant,
+            workload=workload,
+            profile=None,
+            figures={},
+            missing=f"its trial ended in a fault: {trial['fault']}",
+        )
+    try:
+        figures = readers.document(readers.content(stem.with_suffix(".json")), finite=False)
+        _Figures.model_validate(figures)
+        return Seen(
+            variant=variant,
+            workload=workload,
+            profile=_whole(load_profile(raw / f"{stem.name}.profile.json.gz")),
+            figures=figures,
+        )
+    except (readers.Unfit, ValidationError, UsageError):
+        return Seen(
+            variant=variant,
+            workload=workload,
+            profile=None,
+            figures={},
+            missing="its files are not there, or cannot be read",
+        )

@@ -1,0 +1,116 @@
+"""What every level showed: throughput, latency, CPU and switches per operation, and ratios to the
+baseline.
+"""
+
+import math
+
+import polars as pl
+from scipy.special import stdtrit
+
+from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.statistics.ratio_interval import logs_to_baseline, ratio
+
+# Descriptive intervals, outside the declared family, are plain 95 % ones.
+CONFIDENCE = 0.95
+
+# What is averaged over blocks for a level. cpu_share: of one CPU; per_op in microseconds of the
+# server's CPU.
+MEASURES = (
+    "tps",
+    "qps",
+    "p50",
+    "p95",
+    "p99",
+    "p999",
+    "user",
+    "system",
+    "cpu_per_op",
+    "switches_per_op",
+    "rss_peak",
+    "rss_mean",
+)
+
+
+def levels(campaign: Campaign) -> pl.DataFrame:
+    """One row a trial and level: block, variant, role, workload, threads and :data:`MEASURES`.
+
+    ``user`` and ``system`` in % of one CPU, ``cpu_per_op`` in µs of the server's CPU, latencies in
+    ms, RSS in bytes.
+    """
+    window, events = pl.col("window"), pl.col("window_events")
+    return (
+        campaign.of(campaign.step)
+        .filter(pl.col("kind") == "level")
+        .with_columns(
+            user=pl.col("cpu_user") / window * 100,
+            system=pl.col("cpu_system") / window * 100,
+            cpu_per_op=pl.col("cpu") / events * 1e6,
+            switches_per_op=(pl.col("voluntary") + pl.col("involuntary")) / events,
+            rss_peak=pl.col("rss_peak").cast(pl.Float64),
+        )
+        .select("block", "variant", "role", "workload", "threads", *MEASURES)
+    )
+
+
+def summary(campaign: Campaign) -> pl.DataFrame:
+    """One row a variant, workload, threads and measure: ``mean`` with a 95 % t interval over blocks
+    (``low``, ``high``: null below two blocks), ``n`` blocks. The baseline's two runs of a block are
+    averaged first.
+    """
+    rows = (
+        levels(campaign)
+        .group_by("block", "variant", "workload", "threads")
+        .agg(pl.col(m).mean() for m in MEASURES)
+        .unpivot(
+            MEASURES, index=["block", "variant", "workload", "threads"], variable_name="measure"
+        )
+        .drop_nulls("value")
+        .group_by("variant", "workload", "threads", "measure", maintain_order=True)
+        .agg(mean=pl.col("value").mean(), deviation=pl.col("value").std(), n=pl.len())
+    )
+    half = [
+        float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * deviation / math.sqrt(n) if n > 1 else None
+        for deviation, n in rows.select("deviation", "n").iter_rows()
+    ]
+    rows = rows.with_columns(half=pl.Series(half, dtype=pl.Float64))
+    order = {name: i for i, name in enumerate(campaign.names)}
+    return (
+        rows.with_columns(
+            low=(pl.col("mean") - pl.col("half")).clip(0), high=pl.col("mean") + pl.col("half"),
+            order=pl.col("variant").replace_strict(order, return_dtype=pl.Int64),
+        )
+        .sort("workload", "measure", "threads", "order")
+        .drop("half", "deviation", "order")
+    )  # fmt: skip
+
+
+def relative(campaign: Campaign, measure: str = "qps") -> pl.DataFrame:
+    """One row a variant (not the baseline), workload and threads: ``ratio`` to the baseline with
+    ``low``, ``high`` (95 %; null below two blocks) and ``n``.
+    """
+    rows = levels(campaign)
+    found = []
+    for workload in campaign.experiment.workloads:
+        for threads in campaign.experiment.threads:
+            here = rows.filter((pl.col("workload") == workload) & (pl.col("threads") == threads))
+            for name in campaign.names[1:]:
+                mine = here.filter((pl.col("role") != "V") | (pl.col("variant") == name))
+                values = {
+                    (b, r): v
+                    for b, r, v in mine.select("block", "role", measure).iter_rows()
+                    if v is not None
+                }
+                if logs := logs_to_baseline(values, campaign.baseline_roles):
+                    r = ratio(logs, CONFIDENCE)
+                    low, high = (r.low, r.high) if r.blocks > 1 else (None, None)
+                    found.append((name, workload, threads, r.estimate, low, high, r.blocks))
+    schema = {
+        "variant": pl.String,
+        "workload": pl.String,
+        "threads": pl.Int64,
+        "ratio": pl.Float64,
+        "low": pl.Float64,
+        "high": pl.Float64,
+        "n": pl.Int64,
+    }
+    return pl.DataFrame(found, schema=schema, orient="row")

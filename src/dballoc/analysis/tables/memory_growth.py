@@ -1,0 +1,75 @@
+"""The memory table: start, peak, mean under load, idle, growth, peak ÷ cache."""
+
+import polars as pl
+
+from dballoc.analysis.campaign_tables import Campaign
+
+
+def table(campaign: Campaign) -> pl.DataFrame:
+    """One row a variant, bytes, means over its good trials: ``start``, ``peak``, ``load_mean``,
+    ``idle``, ``growth`` (the end of the load less the start), ``vsz_growth`` (without reserved
+    address space), ``peak_to_pool`` (null without a cache), ``pss``, ``anon_huge`` (both at the end
+    of the load), ``n`` trials.
+    """
+    pool = campaign.variant.select(variant="name", pool="pool_bytes")
+    rows = (
+        per_trial(campaign)
+        .group_by("variant")
+        .agg(
+            pl.col(
+                "start", "peak", "load_mean", "idle", "pss", "anon_huge", "growth", "vsz_growth"
+            ).mean(),
+            n=pl.len(),
+        )
+        .join(pool, on="variant", how="left")
+        .with_columns(peak_to_pool=pl.col("peak") / pl.col("pool"))
+        .drop("pool")
+    )
+    order = pl.Enum(campaign.names)
+    return (
+        rows.with_columns(pl.col("variant").cast(order))
+        .sort("variant")
+        .with_columns(pl.col("variant").cast(pl.String))
+    )
+
+
+def per_trial(campaign: Campaign) -> pl.DataFrame:
+    """One row a good trial: block, variant, role and the columns of :func:`table` but for the
+    pool's, and ``vsz_peak``.
+    """
+    samples = campaign.of(campaign.sample)
+    levels = campaign.of(campaign.step).filter(pl.col("kind") == "level").select("trial", "step")
+    load = samples.join(levels, on=["trial", "step"], how="semi")
+    usable = pl.col("vsz") - pl.col("reserved")
+    of_samples = (
+        load.group_by("trial")
+        .agg(
+            load_mean=pl.col("rss").mean(),
+            load_end=pl.col("rss").sort_by("t").last(),
+            usable_end=usable.sort_by("t").last(),
+        )
+        .join(
+            samples.group_by("trial").agg(
+                usable_start=usable.sort_by("t").first(), vsz_peak=usable.max()
+            ),
+            on="trial",
+        )
+        .join(_last_marks(campaign, levels), on="trial", how="left")
+    )
+    return (
+        campaign.good.select(
+            "trial", "block", "variant", "role", start="rss_start", peak="rss_peak", idle="rss_idle"
+        )
+        .join(of_samples, on="trial", how="left")
+        .with_columns(
+            growth=pl.col("load_end") - pl.col("start"),
+            vsz_growth=pl.col("usable_end") - pl.col("usable_start"),
+        )
+    )
+
+
+def _last_marks(campaign: Campaign, levels: pl.DataFrame) -> pl.DataFrame:
+    marks = campaign.of(campaign.mark).join(levels, on=["trial", "step"], how="semi")
+    return marks.group_by("trial").agg(
+        pss=pl.col("pss").sort_by("t").last(), anon_huge=pl.col("anon_huge").sort_by("t").last()
+    )

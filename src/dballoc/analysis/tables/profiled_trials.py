@@ -1,0 +1,38 @@
+"""The trials whose variants were profiled, and under which workloads."""
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from dballoc import readers
+from dballoc.analysis.campaign_tables import Campaign
+from dballoc.experiment.model import LOAD
+
+# Characters of a note.
+_LONGEST = 2000
+
+
+def profiled(campaign: Campaign) -> list[tuple[dict[str, Any], list[str]]]:
+    """Of each (:func:`dballoc.experiment.trial_steps.is_profiled`) its row and its workloads, in
+    the order of the variants.
+    """
+    rows = campaign.trial.filter(
+        pl.col("counted") & (pl.col("block") == 1) & (pl.col("role") != "A2")
+        & pl.col("level").is_in([None, campaign.experiment.threads[-1]], nulls_equal=True)
+    )  # fmt: skip
+    ordered = sorted(
+        rows.iter_rows(named=True), key=lambda row: campaign.names.index(row["variant"])
+    )
+    return [
+        (row, [name for name in campaign.experiment.runs(row["workload"]) if name != LOAD])
+        for row in ordered
+    ]
+
+
+def note(path: Path) -> str:
+    """The words that a trial left in place of a profile, or that they cannot be read."""
+    try:
+        return readers.text(path, errors="replace").strip()[:_LONGEST]
+    except readers.Unfit as error:
+        return f"{path.name}: {error}"

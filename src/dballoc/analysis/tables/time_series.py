@@ -1,0 +1,129 @@
+"""Figures over time, with the steps of all trials laid onto one clock so that level borders fall
+together.
+"""
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from dballoc.analysis.campaign_tables import Campaign
+
+# A line needs no more points than this; longer trials are averaged over wider bins.
+POINTS = 300
+
+# Samples closer than this say nothing about CPU: ticks are 10 ms.
+_SHORTEST_GAP = 0.5
+
+_STEP = ["start", "step"]
+
+
+@dataclass(frozen=True)
+class OverTime:
+    """``steps``: one row a step of the nominal trial: start, step, kind, workload, threads,
+    ``begin`` and ``end`` in seconds, each as long as the median over all trials; the starts of
+    fresh levels lie one after the other.
+
+    ``series``: one row a variant, measure and bin, means over trials: ``second`` on the clock of
+    ``steps``, ``value``. Measures: ``tps``; ``user`` in % of one CPU; ``rss`` and ``usable`` (VSZ
+    less reserved address space) in bytes.
+    """
+
+    steps: pl.DataFrame
+    series: pl.DataFrame
+
+
+def over_time(campaign: Campaign) -> OverTime:
+    """All good trials of the campaign. A bin that fewer than half of a variant's trials reached is
+    left out.
+    """
+    every = _of(campaign, campaign.step)
+    steps = _nominal(every)
+    length = steps["end"].max() if steps.height else 0.0
+    width = max(1.0, float(length or 0.0) / POINTS)  # type: ignore[arg-type]
+    points = pl.concat([_throughput(campaign), _server(campaign)])
+    begun = every.select("trial", "step", began="t")
+    good = _numbered(campaign, campaign.good, "level", "workload").select("variant", "start")
+    trials = good.group_by("variant", "start").agg(trials=pl.len())
+    series = (
+        points.join(begun, on=["trial", "step"], how="inner")
+        .join(steps.select(*_STEP, "begin", "end"), on=_STEP, how="inner")
+        .with_columns(bin=((pl.col("t") - pl.col("began")).clip(0) / width).floor())
+        .group_by("variant", "measure", *_STEP, "bin")
+        .agg(
+            pl.col("value").mean(),
+            pl.col("begin", "end").first(),
+            reached=pl.col("trial").n_unique(),
+        )
+        .join(trials, on=["variant", "start"])
+        .filter(pl.col("reached") * 2 >= pl.col("trials"))
+        # A trial may be slower than the median one; what is beyond the step's end there has no
+        # place on the clock.
+        .filter(pl.col("begin") + pl.col("bin") * width < pl.col("end"))
+        .with_columns(
+            second=pl.min_horizontal(pl.col("begin") + (pl.col("bin") + 0.5) * width, pl.col("end"))
+        )
+        .select("variant", "measure", *_STEP, "second", "value")
+        .sort("measure", "variant", "second")
+    )
+    return OverTime(steps, series)
+
+
+def _of(campaign: Campaign, table: pl.DataFrame) -> pl.DataFrame:
+    return _numbered(campaign, campaign.of(table), "trial_level", "trial_workload")
+
+
+def _numbered(campaign: Campaign, rows: pl.DataFrame, level: str, workload: str) -> pl.DataFrame:
+    """With ``start``: which of the variant's starts in a block the trial is, from 0; only fresh
+    levels or a fresh sequence give more than one.
+    """
+    schema = {level: pl.Int64, workload: pl.String}
+    places = pl.DataFrame(campaign.starts, schema=schema, orient="row").with_row_index("start")
+    places = places.with_columns(pl.col("start").cast(pl.Int64))
+    return rows.join(
+        places, on=[level, workload], how="inner", nulls_equal=True, maintain_order="left"
+    )
+
+
+def _nominal(every: pl.DataFrame) -> pl.DataFrame:
+    return (
+        every.group_by(*_STEP)
+        .agg(pl.col("kind", "workload", "threads").first(), seconds=pl.col("seconds").median())
+        .sort(*_STEP)
+        .with_columns(end=pl.col("seconds").cum_sum())
+        .with_columns(begin=pl.col("end") - pl.col("seconds"))
+        .drop("seconds")
+    )
+
+
+def _throughput(campaign: Campaign) -> pl.DataFrame:
+    # sysbench may end with a report of a few milliseconds, whose rate says nothing.
+    return _of(campaign, campaign.interval).filter(pl.col("seconds") > _SHORTEST_GAP).select(
+        "trial", "variant", "start", "step", measure=pl.lit("tps"),
+        t=pl.col("t") - pl.col("seconds") / 2, value=pl.col("events") / pl.col("seconds"),
+    )  # fmt: skip
+
+
+def _server(campaign: Campaign) -> pl.DataFrame:
+    within = ["trial", "step"]
+    samples = (
+        _of(campaign, campaign.sample)
+        .sort("trial", "t")
+        .with_columns(
+            gap=pl.col("t").diff().over(within), used=pl.col("cpu_user").diff().over(within)
+        )
+    )
+    place = ["trial", "variant", "start", "step"]
+    user = samples.filter(pl.col("gap") > _SHORTEST_GAP).select(
+        *place,
+        measure=pl.lit("user"),
+        t=pl.col("t") - pl.col("gap") / 2,
+        value=pl.col("used") / pl.col("gap") * 100,
+    )
+    rss = samples.select(*place, measure=pl.lit("rss"), t="t", value=pl.col("rss").cast(pl.Float64))
+    usable = samples.select(
+        *place,
+        measure=pl.lit("usable"),
+        t="t",
+        value=(pl.col("vsz") - pl.col("reserved")).cast(pl.Float64),
+    )
+    return pl.concat([user, rss, usable])

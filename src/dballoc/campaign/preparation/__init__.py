@@ -1,0 +1,1 @@
+"""What is made ready before the first start: builds, allocators, data, proof."""

@@ -1,0 +1,186 @@
+"""Before the first trial: each workload of the user's own once, on a copy of the data that is
+thrown away.
+
+A mistake in a file is then one line at once, and not a fault in every trial.
+"""
+
+import os
+import re
+import signal
+import time
+from pathlib import Path
+
+import pymysql
+
+from dballoc.campaign.preparation.prepare import Prepared, Setting
+from dballoc.errors import Failure, UsageError
+from dballoc.host import directories
+from dballoc.host.guardian.guardian_client import Custody
+from dballoc.host.unprivileged.ownership import remove
+from dballoc.load import client, sql_workload, sysbench_command
+from dballoc.load.workload import Workload, shown
+from dballoc.servers.private import command_line as server_options
+from dballoc.servers.private import private_server
+from dballoc.servers.private.admin_connection import Admin
+from dballoc.servers.private.data_template import Template
+
+# Rounds after the first, which show every alternative and what only works once, end with this.
+_ENOUGH = 10.0
+_EVENTS = 2
+# sysbench reads one result of a statement.
+_OUT_OF_STEP = "errno = 2014"
+# What sysbench ignores by default, and then tries the event again.
+_TRANSIENT = (1213, 1020, 1205)
+_AT_LINE = re.compile(r" at line (\d+)\Z")
+
+
+def rehearse(
+    setting: Setting, custody: Custody, templates: dict[str, Template], directory: Path
+) -> None:
+    """Try the user's own workloads on every kind of data. UsageError, ``FILE:LINE: …`` where that
+    is known, for one that fails.
+
+    ``directory`` is that of the results; a log is left there if a server does not come up, which
+    its trials will tell.
+    """
+    named = [
+        setting.sysbench.workload(name)
+        for name in setting.experiment.workloads
+        if name in setting.experiment.workload
+    ]
+    works = [work for work in named if not work.program]
+    if not works:
+        return
+    first = {p.recipe.key: p for p in reversed(setting.variants.values())}
+    for key, prepared in first.items():
+        _on_one(setting, custody, prepared, templates[key], works, directory / "rehearsal.log")
+
+
+def _on_one(
+    setting: Setting,
+    custody: Custody,
+    prepared: Prepared,
+    template: Template,
+    works: list[Workload],
+    log: Path,
+) -> None:
+    log.unlink(missing_ok=True)
+    scratch, run = (
+        directories.make_scratch(custody.scratch),
+        directories.make_run_directory(custody.scratch),
+    )
+    private = directories.make_run_directory(custody.scratch)
+    scratch.chmod(0o711)
+    setting.user.share(run)
+    setting.user.show(private)
+    running = None
+    try:
+        template.copy(custody, scratch / "data", log, setting.user)
+        address = server_options.Address(run / "mysqld.sock")
+        launch = private_server.Launch(
+            argv=server_options.command(
+                prepared.build, scratch / "data", address, prepared.options
+            ),
+            env={"PATH": os.environ.get("PATH", "/usr/bin:/bin")},
+            address=address,
+            log=log,
+            password=template.password,
+            user=setting.user,
+        )
+        try:
+            running = private_server.start(
+                custody, launch, setting.experiment.time.start, setting.experiment.data.database
+            )
+        except private_server.StartFailed:
+            return
+        config = client.connection_file(private, address, template.password, setting.user)
+        for work in works:
+            if work.statements:
+                _statements(running.admin, work)
+            _events(setting, custody, prepared, work, config)
+        log.unlink(missing_ok=True)
+    except OSError as error:
+        raise Failure(f"the data cannot be copied to {scratch}: {error}") from None
+    finally:
+        if running:
+            running.admin.close()
+            running.child.stop(signal.SIGKILL, 0)
+        for path in (scratch, run, private):
+            remove(path)
+
+
+def _statements(admin: Admin, work: Workload) -> None:
+    """One by one over our own connection, which tells the line of what fails."""
+    assert work.file
+    ignored = _ignored(work)
+    began = time.monotonic()
+    for round_ in range(sql_workload.rounds(work.statements)):
+        if round_ and time.monotonic() - began > _ENOUGH:
+            return
+        for statement, text in zip(
+            work.statements, sql_workload.example(work.statements, round_), strict=True
+        ):
+            try:
+                admin.scan(text)
+            except pymysql.Error as error:
+                number, words = error.args[0], str(error.args[-1])
+                if number in ignored or ignored == "all":
+                    continue
+                # The server counts from the statement's first line.
+                line = statement.line + (
+                    int(at[1]) - 1 if number == 1064 and (at := _AT_LINE.search(words)) else 0
+                )
+                again = (
+                    ""
+                    if round_ == 0
+                    else ", when it runs again"
+                    if number == 1062
+                    else f", with {text!r}"
+                )
+                raise UsageError(
+                    f"{shown(work.file)}:{line}: {_AT_LINE.sub('', words)}{again}"
+                ) from None
+
+
+def _ignored(work: Workload) -> tuple[int, ...] | str:
+    given = {k.replace("_", "-"): v for k, v in work.options.items()}.get("mysql-ignore-errors")
+    if given is None or given == "all":
+        return given or _TRANSIENT
+    return tuple(int(w) for w in given.split(",") if w.strip().isdigit())
+
+
+def _events(
+    setting: Setting, custody: Custody, prepared: Prepared, work: Workload, config: Path
+) -> None:
+    """As in a trial, with sysbench: one client, and a second event, for what the first leaves
+    behind.
+    """
+    experiment, bench = setting.experiment, setting.sysbench
+    options = sysbench_command.run_options(
+        work, 1, 60, experiment.data, prepared.server.engine, experiment.load
+    )
+    private = config.parent
+    printed = private / "rehearsal.txt"
+    printed.unlink(missing_ok=True)
+    program = client.program_file(private, work, setting.user)
+    child = custody.spawn(
+        sysbench_command.command(bench, config, "run", {**options, "events": str(_EVENTS)}),
+        sysbench_command.environment(bench, work, Path(os.devnull), program),
+        printed,
+        **setting.user.as_spawn(),
+    )
+    done = child.wait(300)
+    if done is None:
+        child.stop(signal.SIGKILL, 0)
+        raise UsageError(
+            f"{shown(work.file) if work.file else work.name}: two events take more than five "
+            "minutes"
+        )
+    if done.status != 0:
+        said = sysbench_command.script_error(work, printed.read_text(errors="replace"))
+        if _OUT_OF_STEP in said and (calls := [s.line for s in work.statements if s.calls]):
+            said = (
+                f"{shown(work.file or printed)}:{calls[0]}: sysbench cannot call a procedure that "
+                "returns rows"
+            )
+        raise UsageError(said)

@@ -1,0 +1,150 @@
+"""The results directory: made, locked, and found fit for a resume."""
+
+import fcntl
+import os
+import shutil
+import time
+from pathlib import Path
+
+from dballoc.errors import Failure, UsageError
+from dballoc.experiment import experiment_file
+from dballoc.experiment.model import Experiment
+from dballoc.store.open_database import FILE
+from dballoc.store.results import Results
+
+EXPERIMENT = "experiment.toml"
+TRIALS = "trials"
+_LOCK = "lock"
+
+# How long the guardian of a dballoc that was killed may take to clean up.
+_PATIENCE = 60.0
+
+# Less than this free at the start, and a trial's raw files will not fit.
+ROOM = 16 * 2**20
+
+
+class Directory:
+    """A results directory that this process alone may write."""
+
+    def __init__(self, path: Path, lock: int) -> None:
+        self.path = path
+        self.lock = lock
+
+    @classmethod
+    def take(cls, path: Path, experiment: Experiment) -> "Directory":
+        """Make or reopen ``path`` and lock it.
+
+        UsageError if it holds something else or another experiment, or if another dballoc works in
+        it.
+        """
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            unknown = [p.name for p in path.iterdir()] if not (path / EXPERIMENT).exists() else []
+            if set(unknown) - {_LOCK, EXPERIMENT + ".partial"}:
+                raise UsageError(
+                    f"{path}: not empty and not a results directory of dballoc; choose a new --out"
+                )
+            lock = _lock(path)
+            try:
+                _remember(path, experiment)
+                (path / TRIALS).mkdir(exist_ok=True)
+            except BaseException:
+                os.close(lock)
+                raise
+        except OSError as error:
+            raise (Failure if error.errno == 28 else UsageError)(
+                f"{path}: {error.strerror}"
+            ) from None
+        return cls(path, lock)
+
+    def trial(self, label: str) -> Path:
+        """A fresh directory for a trial's raw files. What a killed dballoc left there is
+        removed.
+        """
+        path = self.path / TRIALS / label
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir()
+        return path
+
+    def forget_unfinished(self, finished: set[str]) -> list[str]:
+        """Remove the directories of trials that are not in the store; returns their labels."""
+        left = [p for p in (self.path / TRIALS).iterdir() if p.name not in finished]
+        for path in left:
+            shutil.rmtree(path, ignore_errors=True)
+        return sorted(p.name for p in left)
+
+    def release(self) -> None:
+        """Unlock; the guardian may hold the lock a little longer."""
+        os.close(self.lock)
+
+
+def recorded_experiment(path: Path) -> Experiment:
+    """The experiment of a results directory. UsageError if it is none."""
+    if not (path / EXPERIMENT).is_file():
+        raise UsageError(f"{path}: not a results directory of dballoc: no {EXPERIMENT}")
+    return experiment_file.load(path / EXPERIMENT)
+
+
+def _lock(path: Path) -> int:
+    fd = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(fd, 32, 0).decode().strip()
+            if holder.isdigit() and Path(f"/proc/{holder}").exists():
+                os.close(fd)
+                raise UsageError(
+                    f"{path}: another dballoc (process {holder}) works in it; wait, or choose a "
+                    "new --out"
+                ) from None
+            # The holder is gone and its guardian is still cleaning up.
+            if time.monotonic() > deadline:
+                os.close(fd)
+                raise Failure(
+                    f"{path}: still locked by the guardian of a dballoc that has ended"
+                ) from None
+            time.sleep(0.1)
+            continue
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, str(os.getpid()).encode(), 0)
+        return fd
+
+
+def _remember(path: Path, experiment: Experiment) -> None:
+    target = path / EXPERIMENT
+    if not target.exists():
+        partial = path / (EXPERIMENT + ".partial")
+        partial.write_text(experiment_file.dump(experiment), encoding="utf-8")
+        partial.rename(target)
+    elif experiment_file.identity(recorded_experiment(path)) != experiment_file.identity(
+        experiment
+    ):
+        raise UsageError(
+            f"{path}: holds another experiment ({EXPERIMENT} there); choose a new --out"
+        )
+
+
+def next_directory(parent: Path, experiment: Experiment, verb: str = "") -> Path:
+    """Where an experiment's results go when nobody says: its unfinished directory under ``parent``,
+    else a new one.
+
+    ``verb``: of another than bench, whose results must not be mixed with these.
+    """
+    base = "-".join(filter(None, [verb, experiment.name, experiment_file.identity(experiment)[:8]]))
+    for number in range(1, 10_000):
+        path = parent / (base if number == 1 else f"{base}-{number}")
+        if not _finished(path):
+            return path
+    raise UsageError(f"{parent}: ten thousand results of this experiment; give --out")
+
+
+def _finished(path: Path) -> bool:
+    if not (path / FILE).exists():
+        return False
+    results = Results.open(path, read_only=True)
+    try:
+        return results.facts().get("ending") in ("planned", "decided", "budget")
+    finally:
+        results.close()

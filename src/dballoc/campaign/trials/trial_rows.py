@@ -1,0 +1,177 @@
+"""From what was gathered in a step to its row of the store. Pure."""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dballoc.experiment.trial_steps import Step
+from dballoc.explain.attribution.ledger import Ledger
+from dballoc.load.client_output import Interval, Total, milliseconds, percentile
+from dballoc.measure import memory_marks
+from dballoc.measure.memory_marks import Mark
+from dballoc.measure.process_sampler import Sample
+
+COUNTERS = (
+    "cpu",
+    "cpu_user",
+    "cpu_system",
+    "voluntary",
+    "involuntary",
+    "minor_faults",
+    "major_faults",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gathered:
+    """A finished step. ``started`` is CLOCK_MONOTONIC; samples include one at each end."""
+
+    step: Step
+    started: float
+    ended: float
+    samples: Sequence[Sample]
+    intervals: Sequence[Interval]
+    total: Total | None
+    histogram: Sequence[tuple[float, int]]
+    rss_peak: int
+
+
+def at(samples: Sequence[Sample], clock: float, counter: str) -> float:
+    """A counter at a moment: linear between the samples around it, the nearest sample's beyond
+    them.
+    """
+    right = bisect_right([s.clock for s in samples], clock)
+    if right == 0 or right == len(samples):
+        return float(getattr(samples[min(right, len(samples) - 1)], counter))
+    a, b = samples[right - 1], samples[right]
+    share = (clock - a.clock) / (b.clock - a.clock)
+    return float(getattr(a, counter) + share * (getattr(b, counter) - getattr(a, counter)))
+
+
+def window(gathered: Gathered) -> tuple[float, float, int] | None:
+    """(from, to, events) for the counters: from the first report to the last, so that connecting is
+    left out.
+
+    With a single report, from the step's start. None without load.
+    """
+    intervals = gathered.intervals
+    if not intervals:
+        return None
+    if len(intervals) == 1:
+        return gathered.started, intervals[0].clock, intervals[0].events
+    return intervals[0].clock, intervals[-1].clock, sum(i.events for i in intervals[1:])
+
+
+def step_row(gathered: Gathered, t0: float) -> dict[str, object]:
+    """The row of table ``step``. ``t0``: CLOCK_MONOTONIC at the trial's start."""
+    step, samples = gathered.step, gathered.samples
+    row: dict[str, object] = {
+        "step": step.number,
+        "kind": step.kind,
+        "workload": step.workload,
+        "threads": step.threads,
+        "t": gathered.started - t0,
+        "seconds": gathered.ended - gathered.started,
+        **dict.fromkeys(
+            (
+                "events",
+                "queries",
+                "tps",
+                "qps",
+                "errors",
+                "reconnects",
+                "latency_min",
+                "latency_avg",
+                "latency_max",
+                "p50",
+                "p95",
+                "p99",
+                "p999",
+                "window",
+                "window_events",
+                *COUNTERS,
+            )
+        ),
+        "rss_start": samples[0].rss,
+        "rss_mean": sum(s.rss for s in samples) / len(samples),
+        "rss_peak": gathered.rss_peak,
+        "rss_end": samples[-1].rss,
+    }
+    if (total := gathered.total) is not None:
+        histogram = list(gathered.histogram)
+        row |= {
+            "events": total.events,
+            "queries": total.queries,
+            "tps": total.events / total.seconds,
+            "qps": total.queries / total.seconds,
+            "errors": total.errors,
+            "reconnects": total.reconnects,
+            "latency_min": milliseconds(total.latency_min),
+            "latency_avg": milliseconds(total.latency_avg),
+            "latency_max": milliseconds(total.latency_max),
+            "p50": percentile(histogram, 0.5),
+            "p95": percentile(histogram, 0.95),
+            "p99": percentile(histogram, 0.99),
+            "p999": percentile(histogram, 0.999),
+        }
+    if found := window(gathered):
+        start, end, events = found
+    else:
+        start, end, events = samples[0].clock, samples[-1].clock, 0
+    row |= {"window": end - start, "window_events": events if found else None}
+    row |= {name: at(samples, end, name) - at(samples, start, name) for name in COUNTERS}
+    return row
+
+
+def sample_row(step: int, sample: Sample, mark: Mark, t0: float) -> dict[str, object]:
+    """The row of table ``sample``. ``mark``: the last one before it."""
+    return {
+        "step": step,
+        "t": sample.clock - t0,
+        "rss": sample.rss,
+        "vsz": sample.vsz,
+        "reserved": memory_marks.reserved_between(sample.vsz, sample.accessible, mark),
+        "swap": sample.swap,
+        "threads": sample.threads,
+        **{name: getattr(sample, name) for name in COUNTERS},
+    }
+
+
+def interval_row(step: int, interval: Interval, t0: float) -> dict[str, object]:
+    """The row of table ``interval``."""
+    return {
+        "step": step,
+        "t": interval.clock - t0,
+        "seconds": interval.seconds,
+        "threads": interval.threads,
+        "events": interval.events,
+        "queries": interval.queries,
+        "latency": milliseconds(interval.latency),
+        "errors": interval.errors,
+        "reconnects": interval.reconnects,
+    }
+
+
+def mark_row(step: int, mark: Mark, t0: float) -> dict[str, object]:
+    """The row of table ``mark``."""
+    return {
+        "step": step,
+        "t": mark.clock - t0,
+        "rss": mark.rss,
+        "pss": mark.pss,
+        "anon_huge": mark.anon_huge,
+        "reserved": mark.reserved,
+        "read_only": mark.read_only,
+        "mappings": mark.mappings,
+    }
+
+
+def ledger_rows(found: Ledger) -> list[dict[str, Any]]:
+    """For the table ``ledger``, without what a line says of its source."""
+    lines = [
+        {"part": x.group, "owner": str(x.owner), "resident": x.resident, "size": x.size}
+        for x in found.lines
+    ]
+    lines.append({"part": "rest", "owner": "rest", "resident": found.rest, "size": found.rest})
+    return [{"line": number, **line} for number, line in enumerate(lines)]

@@ -1,0 +1,20 @@
+"""A variant under the heap probe."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from dballoc.campaign.preparation.prepare import Prepared
+from dballoc.profile.heap import probe_launch
+
+
+def under_probe(prepared: Prepared, directory: Path) -> Prepared:
+    """The same with the probe before its malloc, sampling from the start; its socket will be in
+    ``directory``.
+    """
+    env = probe_launch.with_probe(prepared.env, os.fspath(directory), probe_launch.USUAL)
+    return replace(
+        prepared,
+        env=env,
+        wrappers=(*prepared.wrappers, os.fspath(probe_launch.library().resolve())),
+    )

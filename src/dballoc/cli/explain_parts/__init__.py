@@ -1,0 +1,1 @@
+"""How ``dballoc explain`` shows what it has read."""

@@ -1,0 +1,173 @@
+"""An explanation on the terminal: what it means first, then the ledger, then what the configuration
+allows.
+"""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from dballoc.cli.explain_parts import checklist_output
+from dballoc.explain.attribution.configuration_limits import Bounds
+from dballoc.explain.attribution.ledger import Ledger
+from dballoc.explain.difference import Difference
+from dballoc.explain.explanation import Explanation
+from dballoc.explain.verdicts.verdicts import Level, Verdict
+from dballoc.numbers import mebibytes, percent, signed_mebibytes, with_unit
+
+_MARKS: dict[Level, tuple[str, str]] = {
+    "problem": ("✗", "red"),
+    "notice": ("!", "yellow"),
+    "open": ("?", "cyan"),
+    "fine": ("✓", "green"),
+}
+
+
+def print_all(console: Console, found: Explanation) -> None:
+    """All of it."""
+    ledger = found.ledger
+    console.print(
+        Text(
+            f"{ledger.executable} (process {ledger.pid}): {mebibytes(ledger.rss)} MiB resident",
+            style="bold",
+        )
+    )
+    known = f"known from: {', '.join(ledger.tiers)}; looked at for {found.seconds * 1e3:.0f} ms"
+    console.print(Text(f"malloc: {ledger.malloc}; {known}"))
+    console.print()
+    console.print(Text(found.answer, style="bold"))
+    console.print()
+    print_verdicts(console, found.verdicts)
+    console.print()
+    _print_ledger(console, ledger)
+    if found.bounds:
+        _print_bounds(console, found.bounds, found.verdict, found.reach)
+    for note in ledger.notes:
+        console.print(Text(f"· {note}", style="dim"))
+    checklist_output.show(console, found.sections)
+
+
+def mark(level: Level) -> tuple[str, str]:
+    """A sign, so that colour is never alone, and the colour."""
+    return _MARKS[level]
+
+
+def print_verdicts(console: Console, verdicts: Sequence[Verdict]) -> None:
+    """Each with its figures and what to do about it."""
+    for verdict in verdicts:
+        sign, colour = mark(verdict.level)
+        console.print(Text.assemble((f"{sign} ", colour), verdict.headline))
+        if verdict.evidence:
+            console.print(
+                Padding(Text("; ".join(verdict.evidence), style="dim"), (0, 0, 0, 4), expand=False)
+            )
+        for remedy in verdict.remedies:
+            row = Table.grid(padding=(0, 1, 0, 0))
+            row.add_row("→", Text(remedy))
+            console.print(Padding(row, (0, 0, 0, 4), expand=False))
+
+
+def _print_ledger(console: Console, found: Ledger) -> None:
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    for heading in ("owner", "resident, MiB", "of RSS", "size, MiB", "source"):
+        table.add_column(
+            heading, justify="right" if "MiB" in heading or heading == "of RSS" else "left"
+        )
+    for line in found.lines:
+        source = f"{line.source}: {line.note}" if line.note else line.source
+        table.add_row(
+            line.owner,
+            *_cells(line.resident, found.rss),
+            mebibytes(line.size),
+            Text(source, style="dim"),
+        )
+        for who, size in line.parts:
+            table.add_row(
+                Text(f"  {who}", style="dim"), "", "", Text(mebibytes(size), style="dim"), ""
+            )
+    table.add_row("rest: pages that no class claims", *_cells(found.rest, found.rss), "", "")
+    table.add_row(Text("sum", style="bold"), *_cells(found.rss, found.rss), "", "")
+    console.print(table)
+    console.print()
+    unowned, share = _cells(found.unowned, found.rss)
+    console.print(
+        f"unowned: {unowned} MiB ({share}) that no owner claims, unlabelled heap included"
+    )
+    beside = [f"{what} {mebibytes(size)} MiB" for what, size in found.beside.items() if size]
+    if beside:
+        console.print(f"beside RSS: {', '.join(beside)}")
+    within = [f"{what} {mebibytes(size)} MiB" for what, size in found.within.items() if size]
+    if within:
+        console.print(f"within RSS, whatever the line: {', '.join(within)}")
+
+
+def _print_bounds(console: Console, found: Bounds, verdict: str | None, reach: int | None) -> None:
+    once, each, more, plain, worst, capped, grown = (
+        f"{mebibytes(size)} MiB"
+        for size in (
+            found.once,
+            found.connection,
+            found.statement,
+            found.plain,
+            found.worst,
+            found.capped,
+            reach or 0,
+        )
+    )
+    console.print()
+    console.print(Text("what the configuration allows, whatever is used", style="bold"))
+    console.print(
+        f"once {once}; each of {found.connections} connections {each}, and {more} for a sort, join "
+        "and temporary table"
+    )
+    console.print(f"all connections: {plain}; each with one of these: {worst}")
+    for cap in found.caps:
+        console.print(f"capped by {cap}")
+    if found.capped < found.worst:
+        console.print(f"with the limits in force: {capped}")
+    several = ", ".join(text.partition(" ")[0] for text in found.more)
+    console.print(
+        f"from here RSS can still grow to {grown}, and beyond it with several of: {several}"
+    )
+    console.print(Text(f"{verdict}", style="bold"))
+
+
+def _cells(size: int, rss: int) -> tuple[str, str]:
+    return mebibytes(size), f"{size / rss:.1%}"
+
+
+def print_difference(console: Console, found: Difference) -> None:
+    """What grew between two looks; lines that did not change by as much as a page are left out."""
+    console.print(Text(found.sentence, style="bold"))
+    console.print()
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    for heading in ("owner", "before, MiB", "after, MiB", "change, MiB", "of the change"):
+        table.add_column(heading, justify="left" if heading == "owner" else "right")
+    for line in found.changes:
+        if line.change:
+            share = percent(line.change / found.rss, 0) if found.rss else ""
+            change = signed_mebibytes(line.change)
+            table.add_row(
+                line.owner,
+                mebibytes(line.before),
+                mebibytes(line.after),
+                change,
+                share.replace("-", "−"),
+            )
+    sums = (
+        mebibytes(found.before.ledger.rss),
+        mebibytes(found.after.ledger.rss),
+        signed_mebibytes(found.rss),
+        "",
+    )
+    table.add_row(Text("RSS", style="bold"), *sums)
+    console.print(table)
+    beside = [
+        f"{what} {with_unit(a)} → {with_unit(b)}" for what, (a, b) in found.beside.items() if a != b
+    ]
+    if beside:
+        console.print(f"\nbeside RSS: {', '.join(beside)}")
+    for note in found.notes:
+        console.print(Text(f"· {note}", style="dim"))

@@ -1,0 +1,209 @@
+"""What a running campaign looks like: a live display on a terminal, plain lines in a pipe."""
+
+import time
+from typing import Self
+
+from rich.console import Console as RichConsole
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from dballoc.campaign.observer import Observer, Plan, Tick
+from dballoc.cli.shared.safe_output import Console, safe
+from dballoc.experiment.durations_and_sizes import format_size
+from dballoc.experiment.schedule import Pairing, Slot
+from dballoc.experiment.trial_steps import Step
+
+
+def minutes(seconds: float) -> str:
+    """``6 min 05 s``."""
+    whole = round(seconds)
+    return f"{whole // 60} min {whole % 60:02} s" if whole >= 60 else f"{whole} s"
+
+
+def mebibytes(size: int | None) -> str:
+    """``181 MiB``; a dash for nothing."""
+    return "–" if size is None else f"{size / 2**20:,.0f} MiB"
+
+
+class PlainDisplay(Observer):
+    """One line for each thing that ends; for pipes and logs."""
+
+    def __init__(self, console: RichConsole) -> None:
+        self.console = console
+        self.total = self.done = 0
+        self.per_block: dict[str, int] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def _line(self, text: str) -> None:
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def notice(self, text: str) -> None:
+        self._line(text)
+
+    def plan(self, plan: Plan) -> None:
+        self.total, self.done, self.per_block = (
+            plan.trials + plan.done,
+            plan.done,
+            plan.trials_per_block,
+        )
+        blocks = " and ".join(f"{number} {design} blocks" for design, number in plan.blocks.items())
+        self._line(
+            f"{plan.name}: {blocks}, {plan.trials} trials to run, about {minutes(plan.seconds)}"
+        )
+
+    def block_started(
+        self, design: str, block: int, attempt: int, blocks: int, seconds_left: float
+    ) -> None:
+        self.total += self.per_block[design] if attempt else 0
+        again = f", again ({attempt})" if attempt else ""
+        self._line(f"{design} block {block} of {blocks}{again}, about {minutes(seconds_left)} left")
+
+    def trial_finished(
+        self, slot: Slot, fault: str | None, rss_peak: int | None, tps: float | None
+    ) -> None:
+        self.done += 1
+        role = f" ({slot.role})" if slot.role != "V" else ""
+        level = f" in {slot.workload}" if slot.workload is not None else ""
+        level += f" at {slot.level} threads" if slot.level is not None else ""
+        speed = f"{tps:,.0f} tps, " if tps is not None else ""
+        outcome = f"FAULT: {safe(fault)}" if fault else f"{speed}peak RSS {mebibytes(rss_peak)}"
+        self._line(f"  [{self.done}/{self.total}] {slot.variant}{role}{level}: {outcome}")
+
+    def duet_finished(self, pairing: Pairing, faults: list[str], ratio: float | None) -> None:
+        counts = "" if pairing.design == "pilot" else f"[{self.done + 2}/{self.total}] "
+        self.done += 2 if counts else 0
+        who = f"{pairing.variant} (A2)" if pairing.role == "A2" else pairing.variant
+        outcome = "; ".join(f"FAULT: {safe(fault)}" for fault in faults)
+        outcome = outcome or (
+            f"CPU per transaction {ratio:.3f} of the baseline's"
+            if ratio
+            else "no whole pair of slices"
+        )
+        self._line(f"  {counts}{who} beside the baseline: {outcome}")
+
+    def block_finished(
+        self, design: str, block: int, disturbed: str | None, repeated: bool
+    ) -> None:
+        if disturbed:
+            what = "repeated whole" if repeated else "kept, no repeat left"
+            self._line(f"  {design} block {block} was disturbed ({disturbed}): {what}")
+
+    def round_started(self, number: int, left: int, seconds: float) -> None:
+        self._line(f"round {number}, {left} trials or fewer left, {minutes(seconds)} at most")
+
+    def probe_finished(self, variant: str, size: int, outcome: str, rss_peak: int | None) -> None:
+        words = outcome if outcome in ("survived", "killed") else f"FAULT: {outcome}"
+        self._line(f"  {variant} with {format_size(size)}: {words}, peak RSS {mebibytes(rss_peak)}")
+
+
+class LiveDisplay(PlainDisplay):
+    """Plain lines that scroll, and under them a panel with what is happening now."""
+
+    def __init__(self, console: RichConsole) -> None:
+        super().__init__(console)
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(None),
+            TextColumn("{task.percentage:>3.0f} %"),
+        )
+        self._trials = self._progress.add_task("trials", total=None)
+        self._now: dict[str, str] = {}
+        self._ends = time.monotonic()
+        self._latency = "latency"
+        # Last: it draws at once.
+        self._live = Live(
+            get_renderable=self._render, console=console, refresh_per_second=4, transient=True
+        )
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def plan(self, plan: Plan) -> None:
+        super().plan(plan)
+        self._ends = time.monotonic() + plan.seconds
+        self._latency = f"p{plan.percentile}"
+        self._progress.update(self._trials, total=self.total, completed=self.done)
+
+    def block_started(
+        self, design: str, block: int, attempt: int, blocks: int, seconds_left: float
+    ) -> None:
+        super().block_started(design, block, attempt, blocks, seconds_left)
+        self._ends = time.monotonic() + seconds_left
+        self._now["block"] = f"{design} {block} of {blocks}"
+
+    def round_started(self, number: int, left: int, seconds: float) -> None:
+        super().round_started(number, left, seconds)
+        self._ends = time.monotonic() + seconds
+        self._now["block"] = f"round {number}"
+
+    def trial_started(self, slot: Slot) -> None:
+        role = f" ({slot.role})" if slot.role != "V" else ""
+        self._now |= {
+            "variant": slot.variant + role,
+            "step": "starting",
+            "tps": "–",
+            "latency": "–",
+            "RSS": "–",
+        }
+
+    def duet_started(self, pairing: Pairing) -> None:
+        role = " (A2)" if pairing.role == "A2" else ""
+        self._now |= {"variant": f"{pairing.variant}{role} | baseline", "step": "starting"}
+        self._now |= {"tps": "–", "latency": "–", "RSS": "–"}
+
+    def duet_finished(self, pairing: Pairing, faults: list[str], ratio: float | None) -> None:
+        super().duet_finished(pairing, faults, ratio)
+        self._progress.update(self._trials, completed=self.done)
+
+    def step_started(self, step: Step) -> None:
+        self._now |= {"step": step.title, "tps": "–", "latency": "–"}
+
+    def tick(self, tick: Tick) -> None:
+        self._now["RSS"] = mebibytes(tick.rss)
+        if tick.tps is not None:
+            self._now |= {
+                "tps": f"{tick.tps:,.0f}",
+                "latency": "–" if tick.latency is None else f"{tick.latency:.2f} ms",
+            }
+
+    def trial_finished(
+        self, slot: Slot, fault: str | None, rss_peak: int | None, tps: float | None
+    ) -> None:
+        super().trial_finished(slot, fault, rss_peak, tps)
+        self._progress.update(self._trials, completed=self.done)
+
+    def _render(self) -> RenderableType:
+        table = Table.grid(padding=(0, 2))
+        names = {
+            "block": "block",
+            "variant": "variant",
+            "step": "step",
+            "tps": "tps",
+            "latency": self._latency,
+            "RSS": "RSS",
+        }
+        table.add_row(*(Text(label, style="dim") for label in (*names.values(), "time left")))
+        left = minutes(max(0.0, self._ends - time.monotonic()))
+        table.add_row(
+            *(Text(self._now.get(key, "–"), style="bold") for key in names),
+            Text(left, style="bold"),
+        )
+        return Group(table, self._progress)
+
+
+def display(console: RichConsole | None = None) -> LiveDisplay | PlainDisplay:
+    """The one that fits the console; without one, standard output."""
+    console = console or Console()
+    return LiveDisplay(console) if console.is_terminal else PlainDisplay(console)

@@ -1,0 +1,169 @@
+"""From ``bench``'s file and flags to the one experiment model. Pure but for the number of this
+machine's CPUs.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from dballoc.catalogue import cycles, experiments, look_up, workloads
+from dballoc.errors import UsageError
+from dballoc.experiment import experiment_file
+from dballoc.experiment.experiment_paths import anchor
+from dballoc.experiment.model import Experiment
+from dballoc.host.resources import cpus
+from dballoc.load.workload_cycles import expand
+from dballoc.servers.private.command_line import check_secrets
+
+Table = dict[str, Any]
+
+# A variant's name, the setting's, its values.
+Sweep = tuple[str | None, str, list[str]]
+
+_SWEEP = re.compile(r"(?:(?P<variant>[^:]+):)?(?P<name>[A-Za-z_][\w.-]*)=(?P<values>.+)")
+
+
+def experiment(
+    origin: Path | None,
+    named: str | None,
+    flags: dict[str, Any],
+    layers: Sequence[Callable[[Table], Table]] = (),
+) -> Experiment:
+    """The file (or the shipped experiment, or the demo) with ``flags`` laid over it; a None flag
+    was not given.
+
+    ``layers`` come between the two, but for the variants that a flag asks for, which are below
+    them.
+
+    UsageError in one line, with the file's name or "command line" in front.
+    """
+    if origin is not None and named is not None:
+        raise UsageError("give an experiment file or --experiment NAME, not both")
+    if origin is not None:
+        table, where = experiment_file.read_table(origin), str(origin)
+    else:
+        name = named or "demo"
+        where = f"experiment {name}"
+        table = experiment_file.parse(look_up(experiments(), name, "experiment"), where)
+    given = {k: v for k, v in flags.items() if v is not None}
+    if given and origin is None and named is None:
+        where = "command line"
+    below = {k: given.pop(k) for k in ("allocators",) if k in given}
+    known = {**workloads(), **cycles()}
+    table = overlay(anchor(table, origin.parent if origin else Path.cwd(), known), below)
+    for layer in layers:
+        table = layer(table)
+    model = experiment_file.build(
+        expand(anchor(overlay(table, given), Path.cwd(), known)), where, len(cpus.available())
+    )
+    for server in (model.server, *(model.server_of(variant) for variant in model.variant)):
+        check_secrets({**server.options, **server.init_options}, where)
+    return model
+
+
+def overlay(table: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
+    """``table`` with the flags in it. Dotted names reach into sections; ``allocators`` replaces the
+    variants.
+    """
+    result = {k: dict(v) if isinstance(v, dict) else v for k, v in table.items()}
+    flags = dict(flags)
+    if (names := flags.pop("allocators", None)) is not None:
+        result["variant"] = [
+            {"name": n} if n == "glibc" else {"name": n, "allocator": n} for n in names
+        ]
+        result["baseline"] = "glibc" if "glibc" in names else names[0]
+    for who, name, values in flags.pop("sweep", ()):
+        result["variant"] = _with_sweep(result, who or result.get("baseline"), name, values)
+    if "budget" in flags and "blocks" not in flags:
+        result.pop("blocks", None)  # the time asked for decides, not the file's number
+    if "blocks" in flags and "budget" not in flags:
+        result.pop("budget", None)
+    if "workloads" in flags:
+        result.pop("warm", None)  # the file's warm-ups are for its workloads
+    if any(map(_another_script, flags.get("workloads", []))):
+        # Options of the file's scripts are not those of other ones.
+        result.get("load", {}).pop("options", None)
+    if "data" in result:
+        for one, other in (("data.directory", "sql"), ("data.sql", "directory")):
+            if one in flags:
+                result["data"].pop(other, None)
+    # CPUs are given one way or the other; the flag's way replaces the file's.
+    if "cpu" in result and not {"cpu.server", "cpu.client"}.isdisjoint(flags):
+        result["cpu"].pop("count", None)
+    if "cpu" in result and "cpu.count" in flags:
+        result["cpu"] = {}
+    for name, value in flags.items():
+        *sections, key = name.split(".")
+        place = result
+        for section in sections:
+            place = place.setdefault(section, {})
+        place[key] = {**place.get(key, {}), **value} if isinstance(value, dict) else value
+    return result
+
+
+def _with_sweep(table: Table, who: Any, name: str, values: list[str]) -> list[Any]:
+    variants = table.get("variant", [])
+    known = [v.get("name") for v in variants if isinstance(v, dict)]
+    if who not in known:
+        raise UsageError(
+            f"--sweep {name}: there is no variant {who!r}; there are {', '.join(map(str, known))}"
+        )
+    return [
+        {**v, "sweep": {**v.get("sweep", {}), name: values}} if v.get("name") == who else v
+        for v in variants
+    ]
+
+
+def sweeps(texts: list[str] | None) -> list[Sweep] | None:
+    """``["jemalloc:narenas=1,cores"]`` taken apart. UsageError for one that is not of that form."""
+    found: list[Sweep] = []
+    for text in texts or []:
+        match = _SWEEP.fullmatch(text)
+        if not match or not (values := words(match["values"])):
+            raise UsageError(
+                f"--sweep: {text!r} is not of the form [VARIANT:]NAME=VALUE,VALUE,…, like "
+                "MALLOC_ARENA_MAX=1,cores"
+            )
+        found.append((match["variant"], match["name"], values))
+    return found or None
+
+
+def _another_script(workload: str) -> bool:
+    """Whether its script is none of sysbench's own, whose options shipped experiments give."""
+    ours = workloads().get(workload, {"script": "oltp_"})["script"]
+    return (
+        "/" in workload
+        or workload.endswith(".lua")
+        or workload in cycles()
+        or not ours.startswith("oltp_")
+    )
+
+
+def words(text: str | None) -> list[str] | None:
+    """``a,b`` as a list; None as it is."""
+    return None if text is None else [w.strip() for w in text.split(",") if w.strip()]
+
+
+def numbers(text: str | None, flag: str) -> list[int] | None:
+    """``1,16,64`` as numbers. UsageError with the flag's name for anything else."""
+    if text is None:
+        return None
+    try:
+        return [int(w) for w in words(text) or []]
+    except ValueError:
+        raise UsageError(
+            f"{flag}: {text!r} is not a list of numbers; write it like 1,16,64"
+        ) from None
+
+
+def pairs(texts: list[str] | None, flag: str) -> dict[str, str] | None:
+    """``["a=1"]`` as a mapping. UsageError for one without ``=``."""
+    if not texts:
+        return None
+    for text in texts:
+        if "=" not in text:
+            raise UsageError(
+                f"{flag}: {text!r} has no '='; write it like {flag} innodb_buffer_pool_size=1G"
+            )
+    return {k.strip(): v.strip() for k, _, v in (t.partition("=") for t in texts)}

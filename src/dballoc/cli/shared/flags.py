@@ -1,0 +1,74 @@
+"""The flags that several verbs have, each with its one help text."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+File = Annotated[Path | None, typer.Argument(metavar="FILE", help="An experiment file (TOML).")]
+Server = Annotated[
+    str | None, typer.Option(metavar="NAME[@VERSION]", help="Server; see dballoc list servers.")
+]
+Basedir = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Where the server was unpacked or installed.")
+]
+Engine = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Storage engine: innodb, rocksdb, aria, myisam.")
+]
+ServerOptions = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=VALUE", help="A my.cnf option of the server; may be given again."),
+]
+Allocators = Annotated[
+    str | None,
+    typer.Option(
+        metavar="A,B,…",
+        help="Allocators to compare; the first is the baseline, or glibc if it is one.",
+    ),
+]
+Sweeps = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="[VARIANT:]NAME=V,V,…",
+        help="A variant for each value of a setting, of the baseline or of VARIANT: in env "
+        "(MALLOC_ARENA_MAX=1,cores), in "
+        "tunables (jemalloc:narenas=1,cores/2) or of the server "
+        "(server.innodb_buffer_pool_size=1G,2G); may be given again.",
+    ),
+]
+Workloads = Annotated[
+    str | None,
+    typer.Option(
+        metavar="W,W,…", help="Workloads of dballoc list workloads, or .lua and .sql files."
+    ),
+]
+Threads = Annotated[
+    str | None, typer.Option(metavar="N,N,…", help="Client threads, one level each.")
+]
+Design = Annotated[
+    Literal["solo", "duet", "both"] | None,
+    typer.Option(
+        help="solo: one server at a time, for levels and memory. duet: two at once, swapped, for "
+        "the cost of a "
+        "transaction. Default: both, or solo alone on a machine that can play no duet."
+    ),
+]
+Tables = Annotated[int | None, typer.Option(metavar="N", help="sysbench tables.")]
+Rows = Annotated[int | None, typer.Option(metavar="N", help="Rows of each table.")]
+Warmup = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Load before the first level, not measured.")
+]
+Level = Annotated[str | None, typer.Option(metavar="TIME", help="How long each level is measured.")]
+Idle = Annotated[str | None, typer.Option(metavar="TIME", help="Rest after the last level.")]
+Blocks = Annotated[
+    int | None, typer.Option(metavar="N", help="Blocks to run: each runs every variant once.")
+]
+Budget = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Time for the whole campaign, like 20m.")
+]
+Seed = Annotated[int | None, typer.Option(metavar="N", help="Seed of the order of trials.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Results directory; default: under dballoc-results/."),
+]
+Report = Annotated[bool, typer.Option("--report/--no-report", help="Write the report at the end.")]

@@ -1,0 +1,65 @@
+"""What every verb does that runs a campaign: show it, write its report, say how it ended."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from dballoc.analysis.decisions.recommendation_rule import MEMORY, Preference
+from dballoc.campaign import run_blocks
+from dballoc.campaign.preparation.prepare import Setting
+from dballoc.cli.shared.campaign_display import display
+from dballoc.errors import Failure
+from dballoc.report import write
+
+INTERRUPTED = 130
+
+ENDINGS = {
+    "planned": "all planned blocks are done",
+    "decided": "every comparison is decided",
+    "budget": "the budget is used up",
+    "interrupted": "interrupted; the same command resumes",
+}
+
+
+def perform(
+    setting: Setting,
+    directory: Path,
+    show: Callable[[], None],
+    console: Console,
+    preference: Preference = MEMORY,
+    report: bool = True,
+) -> None:
+    """Run or resume the campaign, write its ``report``, and ``show`` the answer; ``console`` is for
+    all the rest.
+
+    Failure when not one trial ended well; typer.Exit after an interruption. UsageError and Failure
+    as the campaign has.
+    """
+    with display(console) as watcher:
+        ending = run_blocks.run(setting, directory, watcher)
+    done = ", ".join(f"{number} {design} blocks" for design, number in ending.blocks.items())
+    console.print(f"{ENDINGS[ending.why]} ({done})\n", highlight=False)
+    if run_blocks.has_trials(directory):
+        page = write(directory, preference=preference) if report else None
+        show()
+        where = (
+            f"Report: {page}"
+            if page
+            else f"No report yet; write it with: dballoc report {directory}"
+        )
+        console.print(f"\n{where}", soft_wrap=True, highlight=False, markup=False)
+        if setting.experiment.published:
+            console.print(
+                f"Beside the published figures: dballoc report {directory} --published",
+                soft_wrap=True,
+                highlight=False,
+                markup=False,
+            )
+    if ending.why == "interrupted":
+        raise typer.Exit(INTERRUPTED)
+    if ending.good_trials == 0:
+        raise Failure(
+            "every trial ended in a fault; the report has what each server and client said"
+        )

@@ -1,0 +1,20 @@
+"""The published figures that a results directory is set beside."""
+
+from pathlib import Path
+
+from dballoc import catalogue
+from dballoc.analysis.campaign_tables import load
+from dballoc.analysis.published import published_figures
+from dballoc.analysis.published.published_figures import Published
+from dballoc.errors import UsageError
+
+
+def of(directory: Path) -> Published:
+    """Those that its experiment repeats. UsageError if it repeats none."""
+    known, name = catalogue.published(), load(directory).experiment.published
+    if name is None:
+        raise UsageError(
+            f"{directory}: its experiment repeats no post (no key published); those that do: "
+            f"{', '.join(known)}"
+        )
+    return published_figures.parse(name, *catalogue.look_up(known, name, "published figures"))

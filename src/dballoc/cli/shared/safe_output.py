@@ -1,0 +1,89 @@
+"""Text of others on a terminal: names of processes, users and files, statements, a server's
+messages, tails of logs.
+
+Whatever they hold, a terminal obeys nothing of it: control characters, bidi overrides and the like
+come out as Python would write them in a string, and Rich's markup stays text. All that a verb
+prints goes through :class:`Console` or :func:`say`.
+"""
+
+import dataclasses
+import re
+import sys
+import unicodedata
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import rich.console
+from rich.console import ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+T = TypeVar("T")
+
+# Other (controls, format characters such as bidi overrides, surrogates, private use) and separators
+# of lines and paragraphs.
+_OBEYED = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+_PLAIN = re.compile(r"[ -~]*+")
+
+
+def safe(text: str) -> str:
+    """One line that a terminal shows and does not obey; line ends and tabs are escaped too."""
+    return text if _PLAIN.fullmatch(text) else "".join(map(_escaped, text))
+
+
+def safe_lines(text: str) -> str:
+    """Text whose line ends and tabs are our own; the rest as :func:`safe`."""
+    return "".join(part if part in "\n\t" else safe(part) for part in re.split(r"([\n\t])", text))
+
+
+def _escaped(character: str) -> str:
+    if unicodedata.category(character) not in _OBEYED:
+        return character
+    if character < "\x7f":
+        return character.encode("unicode_escape").decode("ascii")
+    code = ord(character)
+    return f"\\u{code:04x}" if code < 2**16 else f"\\U{code:08x}"  # as TOML has it too
+
+
+def clean(value: T) -> T:
+    """The same with every string in it, of dataclasses, mappings and sequences, as :func:`safe` has
+    it.
+    """
+    return _clean(value)
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, str):
+        return safe(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        changed = {
+            f.name: _clean(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init
+        }
+        return dataclasses.replace(value, **changed)
+    if isinstance(value, dict):
+        return {_clean(k): _clean(v) for k, v in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_make"):
+        return value._make(map(_clean, value))
+    if isinstance(value, list | tuple):
+        return type(value)(map(_clean, value))
+    return value
+
+
+def say(text: str, error: bool = False) -> None:
+    """Print lines."""
+    print(safe_lines(text), file=sys.stderr if error else sys.stdout)
+
+
+class Console(rich.console.Console):
+    """Rich's, that takes no text for markup or emoji codes, and lets no character through that a
+    terminal would obey.
+    """
+
+    def __init__(self, **how: Any) -> None:
+        super().__init__(**{"markup": False, "emoji": False, **how})
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """As Rich does, but for text that it did not make itself."""
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else safe_lines(text), style, control)

@@ -1,0 +1,68 @@
+"""What ``bench`` takes from elsewhere than file and flags: a running server, a my.cnf. What is left
+out is said on stderr.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from dballoc.campaign.preparation import like_running_server as likeness
+from dballoc.cli.shared.safe_output import Console, safe
+from dballoc.servers import build as find_build
+from dballoc.servers import print_defaults
+from dballoc.servers.running import adopted_options, credentials
+
+Table = dict[str, Any]
+
+
+def layers(
+    like: int | None, login_path: str | None, defaults_file: Path | None, flags: Table
+) -> list[Callable[[Table], Table]]:
+    """What lies between an experiment's file and the flags. UsageError in one line for what cannot
+    be read.
+    """
+    found: list[Callable[[Table], Table]] = []
+    use, basedir = flags["server.use"], flags["server.basedir"]
+    build = (use or "mariadb", basedir) if use or basedir else None
+    if like is not None:
+        read = likeness.read(like, credentials.find(login_path), build)
+        say(f"--like {like}", read.notes)
+        found.append(read.lay)
+    if defaults_file is not None:
+        found.append(partial(_lay_defaults, defaults_file, build, like is not None))
+    return found
+
+
+def _lay_defaults(
+    path: Path, build: tuple[str, str | None] | None, merge: bool, table: Table
+) -> Table:
+    """A my.cnf says what the server's options are: it replaces the experiment's, and goes over a
+    running server's.
+    """
+    server = table.get("server", {})
+    use, basedir = build or (server.get("use", "mariadb"), server.get("basedir"))
+    found = find_build.find(use, basedir)
+    taken = adopted_options.take(
+        adopted_options.parse(print_defaults.of_file(found, path)), found.plugins
+    )
+    say(f"--defaults-file {path}", taken.notes())
+    kept = (
+        server
+        if merge
+        else {k: v for k, v in server.items() if k not in ("options", "init_options")}
+    )
+    new: Table = {
+        "options": kept.get("options", {}) | taken.options,
+        "init_options": kept.get("init_options", {}) | taken.init_options,
+    }
+    if taken.engine:
+        new["engine"] = taken.engine
+    return {**table, "server": kept | new}
+
+
+def say(where: str, notes: list[str]) -> None:
+    """A line on stderr for each note; standard output may be an experiment file."""
+    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    for note in notes:
+        console.print(safe(f"{where}: {note}"), style="dim")

@@ -1,0 +1,20 @@
+"""Sizes and durations as flags of their own."""
+
+from dballoc.errors import UsageError
+from dballoc.experiment.durations_and_sizes import parse_duration, parse_size
+
+
+def size(text: str, flag: str) -> int:
+    """Bytes of ``512K``. UsageError that names the flag."""
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise UsageError(f"{flag}: {error}") from None
+
+
+def duration(text: str, flag: str) -> float:
+    """Seconds of ``10s``. UsageError that names the flag."""
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise UsageError(f"{flag}: {error}") from None

@@ -1,0 +1,65 @@
+"""The verbs of ``dballoc``, and an application of those that are asked for.
+
+Importing all of them takes seconds, of which polars, scipy and numpy are most, and a verb like
+``verify`` needs none of these.
+"""
+
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Any
+
+import typer
+
+import dballoc
+
+# By name: the module in ``verbs/``, and what the verb is in it.
+VERBS = {
+    "aa": ("aa", "aa"),
+    "bench": ("bench", "bench"),
+    "compare": ("compare", "compare"),
+    "deploy": ("deploy", "deploy"),
+    "doctor": ("doctor", "doctor"),
+    "exec": ("exec_", "exec_"),
+    "explain": ("explain", "explain"),
+    "fetch": ("fetch", "fetch"),
+    "fit": ("fit", "fit"),
+    "import": ("import_", "import_"),
+    "list": ("list_", "list_"),
+    "profile": ("profile", "app"),
+    "report": ("report", "report"),
+    "verify": ("verify", "verify"),
+}
+_SETTINGS: dict[str, dict[str, Any]] = {
+    "exec": {"allow_interspersed_args": False}
+}  # what follows the program is its own
+
+
+def application(verbs: Iterable[str] = VERBS) -> typer.Typer:
+    """A command line of these verbs."""
+    app = typer.Typer(
+        name="dballoc", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+        help="Which malloc should my MySQL-family server run on, and where does its memory go?",
+    )  # fmt: skip
+    app.callback()(_root)
+    for verb in verbs:
+        module, name = VERBS[verb]
+        what = getattr(import_module(f"dballoc.cli.verbs.{module}"), name)
+        if isinstance(what, typer.Typer):
+            app.add_typer(what, name=verb)
+        else:
+            app.command(verb, context_settings=_SETTINGS.get(verb))(what)
+    return app
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"dballoc {dballoc.__version__}")
+        raise typer.Exit
+
+
+def _root(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version and exit."
+    ),
+) -> None:
+    pass

@@ -1,0 +1,1 @@
+"""One short file per verb: parse, call, print."""

@@ -1,0 +1,120 @@
+"""``dballoc aa``: a malloc against itself, and what this host can resolve."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from dballoc.analysis import campaign_tables
+from dballoc.analysis.decisions import aa_check as analysis
+from dballoc.campaign.preparation import prepare
+from dballoc.campaign.results_directory import next_directory
+from dballoc.cli.shared import experiment_options, flags, perform_campaign
+from dballoc.cli.shared.safe_output import Console
+from dballoc.experiment.identical_variants import twins
+from dballoc.report.wording import detectable_difference
+
+BUDGET = "6m"
+
+
+def aa(
+    experiment: flags.File = None,
+    allocator: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The malloc to run against itself; default: FILE's baseline, or glibc.",
+        ),
+    ] = None,
+    server: flags.Server = None,
+    basedir: flags.Basedir = None,
+    engine: flags.Engine = None,
+    option: flags.ServerOptions = None,
+    workloads: flags.Workloads = None,
+    threads: flags.Threads = None,
+    design: flags.Design = None,
+    tables: flags.Tables = None,
+    rows: flags.Rows = None,
+    warmup: flags.Warmup = None,
+    level: flags.Level = None,
+    idle: flags.Idle = None,
+    blocks: flags.Blocks = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help=f"Time for the whole campaign; default: {BUDGET}, or as --blocks take.",
+        ),
+    ] = None,
+    seed: flags.Seed = None,
+    out: flags.Out = None,
+    report: flags.Report = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
+) -> None:
+    """Compare a malloc with itself: what differs is noise. Says what this host can resolve, in what
+    time.
+
+    An ordinary campaign with two identical variants, and an ordinary report. The same command
+    resumes it.
+    """
+    given = {
+        "allocators": [allocator] if allocator else None,
+        "server.use": server,
+        "server.basedir": str(basedir) if basedir else None,
+        "server.engine": engine,
+        "server.options": experiment_options.pairs(option, "--option"),
+        "workloads": experiment_options.words(workloads),
+        "threads": experiment_options.numbers(threads, "--threads"),
+        "design": design,
+        "data.tables": tables,
+        "data.rows": rows,
+        "time.warmup": warmup,
+        "time.level": level,
+        "time.idle": idle,
+        "blocks": blocks,
+        "budget": budget or (None if blocks else BUDGET),
+        "seed": seed,
+    }
+    model = experiment_options.experiment(experiment, None if experiment else "aa", given)
+    model = twins(model, str(experiment or "command line"))
+    setting = prepare.settle(model)
+    directory = out or next_directory(Path("dballoc-results"), model)
+    perform_campaign.perform(
+        setting,
+        directory,
+        lambda: _show(directory, as_json),
+        Console(stderr=as_json),
+        report=report,
+    )
+
+
+def _show(directory: Path, as_json: bool) -> None:
+    found = analysis.resolve(campaign_tables.load(directory))
+    if as_json:
+        print(json.dumps(detectable_difference.as_json(found), indent=1))
+        return
+    console = Console()
+    console.print(Text(detectable_difference.headline(found) + ".", style="bold"))
+    console.print(
+        Text(detectable_difference.reason(found), style="bold yellow" if found.differing else "")
+    )
+    console.print(
+        "", _table(detectable_difference.COLUMNS, detectable_difference.rows(found)), sep="\n"
+    )
+    if needs := detectable_difference.needs(found):
+        console.print("", _table(detectable_difference.NEED_COLUMNS, needs), sep="\n")
+    console.print()
+    for note in detectable_difference.notes(found):
+        console.print(Text(f"· {note}", style="dim"))
+
+
+def _table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(column, no_wrap=True)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table

@@ -1,0 +1,73 @@
+"""``dballoc compare``: two results directories against each other."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from dballoc.cli.shared.safe_output import Console
+from dballoc.errors import Failure, UsageError
+
+
+def compare(
+    first: Annotated[Path, typer.Argument(metavar="DIR1", help="A results directory: what was.")],
+    second: Annotated[Path, typer.Argument(metavar="DIR2", help="Another one: what is.")],
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CONDITION",
+            help="Exit status 1 if this is shown of any variant, like 'rss > 1.05' or "
+            "'jemalloc:p99 >= 1.1': DIR2 ÷ DIR1 of "
+            "rss, rss_idle, tps, qps, p50, p95, p99, p999 or cpu (per transaction); VARIANT: and "
+            "WORKLOAD: may stand before "
+            "it; may be given again.",
+        ),
+    ] = None,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Also fail where a condition is not shown to be untrue."),
+    ] = False,
+    judged: Annotated[
+        Literal["relative", "absolute"] | None,
+        typer.Option(
+            "--ratio",
+            help="What to judge: ratios relative to each campaign's own baseline, or of the "
+            "figures themselves; "
+            "default: relative where both have the same baseline.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """Compare two campaigns: what is paired and what is not, ratios with intervals and verdicts,
+    and a gate for CI.
+    """
+    # polars and scipy take a while to import, which no other verb should wait for.
+    from dballoc.analysis.campaign_tables import load_own
+    from dballoc.analysis.decisions import fail_condition, regression_gate
+    from dballoc.analysis.tables import campaign_diff
+    from dballoc.report.wording import campaign_diff as said
+
+    conditions = [fail_condition.parse(text, "--fail-if") for text in fail_if or []]
+    if strict and not conditions:
+        raise UsageError("--strict: there is no --fail-if to be strict about")
+    campaigns = [load_own(directory) for directory in (first, second)]
+    for directory, campaign in zip((first, second), campaigns, strict=True):
+        if not campaign.trials.height:
+            raise UsageError(f"{directory}: no trial is finished yet; run dballoc bench first")
+    variants = dict.fromkeys(name for c in campaigns for name in c.names)
+    workloads = dict.fromkeys(w for c in campaigns for w in c.experiment.workloads)
+    for one in conditions:
+        fail_condition.check(one, variants, workloads, "--fail-if")
+    try:
+        found = campaign_diff.between(campaigns[0], campaigns[1], judged)
+    except ValueError as error:
+        raise UsageError(f"--ratio relative: there is no common baseline: {error}") from None
+    outcomes = [regression_gate.judge(found, one) for one in conditions]
+    sides = said.Side(first, campaigns[0]), said.Side(second, campaigns[1])
+    if as_json:
+        print(json.dumps(said.as_json(found, sides, outcomes, strict), indent=1))
+    else:
+        said.print_between(Console(highlight=False), found, sides, outcomes, strict)
+    if complaint := said.complaint(outcomes, strict):
+        raise Failure(complaint)

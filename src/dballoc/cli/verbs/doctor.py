@@ -1,0 +1,49 @@
+"""``dballoc doctor``: what is missing or wrong on this host, each with its remedy."""
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from dballoc.cli.shared.safe_output import Console, clean, say
+from dballoc.doctor.examine import can_bench, examine
+from dballoc.doctor.finding import Finding
+
+_STYLES = {"ok": "green", "note": "dim", "warn": "yellow", "missing": "bold red"}
+
+
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+) -> None:
+    """Say what is missing or wrong on this host for a comparison, and what to do about it.
+
+    ok: fine. note: optional, and not here. warn: bench runs, but something fails later or results
+    suffer. missing: bench cannot run. The exit status is 1 if something is missing, else 0. Nothing
+    is changed, except that a setting of the host which a killed run left switched is put back.
+    """
+    findings = clean(examine())
+    console = Console()
+    if as_json:
+        print(json.dumps([asdict(f) for f in findings], indent=1))
+    elif console.is_terminal:
+        console.print(_table(findings))
+    else:
+        for f in findings:
+            say(f"{f.state}: {f.name}: {f.text}" + (f"; {f.remedy}" if f.remedy else ""))
+    if not can_bench(findings):
+        raise typer.Exit(1)
+
+
+def _table(findings: list[Finding]) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for _ in range(3):
+        table.add_column(overflow="fold")
+    for f in findings:
+        found = Text(f.text, style="dim" if f.state == "note" else "")
+        if f.remedy:
+            found.append(f"\n→ {f.remedy}", style="cyan")
+        table.add_row(Text(f.state, style=_STYLES[f.state]), f.name, found)
+    return table

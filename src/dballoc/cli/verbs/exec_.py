@@ -1,0 +1,64 @@
+"""``dballoc exec``: run a program under the heap probe."""
+
+import os
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dballoc.cli.shared.size_and_duration_flags import size
+from dballoc.errors import Failure
+from dballoc.experiment.durations_and_sizes import format_size
+from dballoc.profile.heap import probe_launch
+
+_USUAL = format_size(probe_launch.USUAL)
+
+
+class Kind(Enum):
+    """What is put into the program."""
+
+    HEAP = "heap"
+
+
+def exec_(
+    command: Annotated[
+        list[str],
+        typer.Argument(metavar="COMMAND...", help="A program and its arguments, after --."),
+    ],
+    probe: Annotated[
+        Kind, typer.Option(help="heap: sample allocations, for dballoc profile heap.")
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="DIR", help="Where the probe is asked: a socket of the program's user's."
+        ),
+    ],
+    interval: Annotated[
+        str, typer.Option(metavar="SIZE", help="One sample in so many bytes, on average.")
+    ] = _USUAL,
+    idle: Annotated[
+        bool,
+        typer.Option("--idle", help="Sample nothing until profile heap --interval asks for it."),
+    ] = False,
+) -> None:
+    """Run a program under a probe: mariadbd, mysqld, or any other that is dynamically linked.
+
+    LD_PRELOAD is set for this program alone, the probe first; what it was set to before comes
+    after. dballoc itself is gone then: the program has its process.
+    """
+    bytes_ = 0 if idle else size(interval, "--interval")
+    found = probe_launch.under_probe(command, out, bytes_, os.environ)
+    probe_launch.make_directory(out, command)
+    what = "idle until asked" if idle else f"one sample in {format_size(bytes_)}"
+    print(
+        f"dballoc: heap probe, {what}; ask it: dballoc profile heap --out-dir {out.absolute()}",
+        file=sys.stderr,
+        flush=True,
+    )
+    try:
+        os.execve(found.executable, list(command), found.environ)  # noqa: S606  # the user's own command
+    except OSError as error:
+        raise Failure(f"{found.executable}: {error.strerror}") from None

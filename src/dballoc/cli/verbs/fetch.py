@@ -1,0 +1,123 @@
+"""``dballoc fetch``: bring servers and allocators into the private store."""
+
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from dballoc.cli.shared.safe_output import Console, safe
+from dballoc.errors import Failure, UsageError
+from dballoc.fetch import fetch_one, name_and_version
+from dballoc.fetch import fetch_sources as sources
+from dballoc.fetch.clients import archive
+from dballoc.fetch.fetch_job import Progress as Watch
+from dballoc.fetch.fetch_sources import Source
+from dballoc.fetch.private_store import Kept
+
+
+def fetch(
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME[@VERSION]…",
+            help="Servers and allocators; dballoc list says which there are.",
+        ),
+    ],
+    archive_at: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="FILE|URL",
+            help="A vendor's archive instead: tarball, zip or .deb, of one NAME@VERSION.",
+        ),
+    ] = None,
+    sha256: Annotated[
+        str | None,
+        typer.Option(metavar="HASH", help="The archive's SHA-256; of a URL it must be given."),
+    ] = None,
+) -> None:
+    """Bring servers and allocators into a private store, without root and without touching the
+    system.
+
+    The store is $DBALLOC_STORE, else /var/lib/dballoc for root, else ~/.local/share/dballoc. What
+    is there already is left as it is. What comes is verified, and is there whole or not at all; a
+    download that broke goes on at the next try. Several names: one that fails does not keep the
+    others from coming, and the exit status is 1.
+    """
+    console = Console()
+    wanted = _wanted(names, archive_at, sha256)
+    failed = 0
+    for each in wanted:
+        try:
+            kept, fetched = _one(each, console)
+        except (Failure, UsageError) as error:
+            if len(wanted) == 1:
+                raise
+            failed += 1
+            Console(stderr=True, soft_wrap=True, highlight=False).print(
+                f"dballoc: {safe(str(error))}"
+            )
+            continue
+        console.print(_outcome(kept, fetched), soft_wrap=True, highlight=False, markup=False)
+    if failed:
+        raise Failure(f"{failed} of {len(wanted)} could not be fetched; the rest is here")
+
+
+def _wanted(names: list[str], archive_at: str | None, sha256: str | None) -> list[Source]:
+    if archive_at is None:
+        if sha256 is not None:
+            raise UsageError(
+                "--sha256 is for --from; the hashes of what dballoc knows are in its catalogue"
+            )
+        return [sources.find(name) for name in dict.fromkeys(names)]
+    if len(names) > 1:
+        raise UsageError(f"--from is one archive, of one NAME@VERSION; not of {', '.join(names)}")
+    name, version = name_and_version.split(names[0])
+    if version is None:
+        raise UsageError(f"--from: say which version it is: {name}@VERSION")
+    return [archive.source(name, version, archive_at, sha256)]
+
+
+def _one(source: Source, console: Console) -> tuple[Kept, bool]:
+    """With a bar on a terminal, with a line for each thing begun elsewhere."""
+    if console.is_terminal:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(None),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=console, transient=True) as bar:
+            task = bar.add_task(source.reference, total=None)
+
+            def show(what: str, share: float | None) -> None:
+                bar.update(
+                    task,
+                    description=f"{source.reference}: {what}",
+                    total=None if share is None else 1.0,
+                    completed=share or 0,
+                )
+
+            return fetch_one.fetch(source, show)
+    return fetch_one.fetch(source, _lines(source, console))
+
+
+def _lines(source: Source, console: Console) -> Watch:
+    said: list[str] = []
+
+    def say(what: str, share: float | None) -> None:
+        if said[-1:] != [what]:
+            said.append(what)
+            console.print(
+                f"{source.reference}: {what}", soft_wrap=True, highlight=False, markup=False
+            )
+
+    return say
+
+
+def _outcome(kept: Kept, fetched: bool) -> str:
+    exact = "" if kept.version == kept.asked else f" ({kept.version})"
+    return (
+        f"{kept.reference}{exact} {'is in' if fetched else 'was here already:'} {kept.place}, "
+        f"{kept.size / 10**6:,.1f} MB"
+    )

@@ -1,0 +1,156 @@
+"""``dballoc fit``: the largest cache that survives a load in so much memory, under each malloc."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dballoc.analysis.tables import largest_cache as analysis
+from dballoc.campaign import fit_search as campaign
+from dballoc.campaign.duration_estimate import solo_seconds
+from dballoc.campaign.preparation.prepare import Setting
+from dballoc.campaign.results_directory import next_directory
+from dballoc.campaign.run_blocks import has_trials
+from dballoc.cli.shared import experiment_options, flags
+from dballoc.cli.shared.campaign_display import display, minutes
+from dballoc.cli.shared.perform_campaign import ENDINGS, INTERRUPTED
+from dballoc.cli.shared.safe_output import Console, say
+from dballoc.errors import Failure
+from dballoc.experiment import cache_size_search, experiment_file
+from dballoc.experiment.durations_and_sizes import format_size
+from dballoc.report import write
+from dballoc.report.outputs import terminal
+
+
+def fit(
+    experiment: flags.File = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Memory that the server has (a cgroup), like 2G."),
+    ] = None,
+    allocators: flags.Allocators = None,
+    sweep: flags.Sweeps = None,
+    server: flags.Server = None,
+    basedir: flags.Basedir = None,
+    engine: flags.Engine = None,
+    option: flags.ServerOptions = None,
+    workloads: flags.Workloads = None,
+    threads: flags.Threads = None,
+    tables: flags.Tables = None,
+    rows: flags.Rows = None,
+    warmup: flags.Warmup = None,
+    time: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="How long a size is under load, at each level."),
+    ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE", help="The first size of the cache; default: half of the memory."
+        ),
+    ] = None,
+    tolerance: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="How near to a size that is killed the answer is; default: a fiftieth of the "
+            "memory.",
+        ),
+    ] = None,
+    repeats: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Trials without an OOM kill until a size counts as surviving; default: 2.",
+        ),
+    ] = None,
+    budget: flags.Budget = None,
+    seed: flags.Seed = None,
+    out: flags.Out = None,
+    report: flags.Report = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check everything, print sizes and minutes, and stop.")
+    ] = False,
+    print_: Annotated[
+        bool, typer.Option("--print", help="Print the experiment file that this is, and stop.")
+    ] = False,
+) -> None:
+    """Find the largest buffer pool (InnoDB) or block cache (RocksDB) that survives a load in so
+    much memory, under each malloc.
+
+    Every trial is a server in a memory cgroup; the search takes as few as it can. The same command
+    resumes it.
+    """
+    given = {
+        "limits.memory": memory,
+        "allocators": experiment_options.words(allocators),
+        "sweep": experiment_options.sweeps(sweep),
+        "server.use": server,
+        "server.basedir": str(basedir) if basedir else None,
+        "server.engine": engine,
+        "server.options": experiment_options.pairs(option, "--option"),
+        "workloads": experiment_options.words(workloads),
+        "threads": experiment_options.numbers(threads, "--threads"),
+        "data.tables": tables,
+        "data.rows": rows,
+        "time.warmup": warmup,
+        "time.level": time,
+        "fit.start": start,
+        "fit.tolerance": tolerance,
+        "fit.repeats": repeats,
+        "budget": budget,
+        "seed": seed,
+    }
+    model = experiment_options.experiment(experiment, None if experiment else "fit", given)
+    if print_:
+        say(experiment_file.dump(model).removesuffix("\n"))
+        return
+    setting = campaign.settle(model)
+    if dry_run:
+        _print_plan(setting)
+        return
+    directory = out or next_directory(Path("dballoc-results"), setting.experiment, analysis.VERB)
+    console = Console(stderr=as_json)
+    with display(console) as watcher:
+        ending = campaign.run(setting, directory, watcher)
+    found = analysis.load(directory) if has_trials(directory) else None
+    words = "every search is over" if ending == "planned" else ENDINGS[ending]
+    console.print(f"{words}\n", highlight=False)
+    if found:
+        page = write(directory) if report else None
+        if as_json:
+            from dballoc.report import fit_report as said
+
+            print(json.dumps(said.as_json(found), indent=1))
+        else:
+            terminal.print_fit(console, directory)
+        where = (
+            f"Report: {page}"
+            if page
+            else f"No report yet; write it with: dballoc report {directory}"
+        )
+        console.print(f"\n{where}", soft_wrap=True, highlight=False, markup=False)
+    if ending == "interrupted":
+        raise typer.Exit(INTERRUPTED)
+    if found and all(f.state.why == "faults" for f in found.fitted):
+        raise Failure(
+            "every search was given up for faults; the report has what each server and client said"
+        )
+
+
+def _print_plan(setting: Setting) -> None:
+    of = cache_size_search.of_experiment(setting.experiment)
+    trials = len(setting.variants) * cache_size_search.at_most(of, [])
+    say(f"memory:  {format_size(of.memory)} for the server")
+    say(
+        f"sizes:   multiples of {format_size(of.tolerance)} up to it, "
+        f"{format_size(of.nearest(of.start) * of.tolerance)} first"
+    )
+    say(f"trials:  {trials} at most")
+    say(f"time:    {minutes(trials * solo_seconds(setting))} at most")
+    say(f"disk:    about {setting.disk_needed / 2**20:,.0f} MiB in the cache")
+    for name, prepared in setting.variants.items():
+        title = " ".join(filter(None, [prepared.allocator.name, prepared.allocator.version]))
+        say(f"variant: {name}: {prepared.build.title} {prepared.server.engine}, {title}")

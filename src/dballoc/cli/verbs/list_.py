@@ -1,0 +1,206 @@
+"""``dballoc list``: what the catalogue names, and what of it is here."""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from dballoc.campaign.preparation import allocator_matrix as proving
+from dballoc.cli.shared import flags
+from dballoc.cli.shared.campaign_display import PlainDisplay
+from dballoc.cli.shared.safe_output import Console, say
+from dballoc.doctor import inventory
+from dballoc.doctor.inventory import Item, Shipped, Workload
+from dballoc.errors import UsageError
+from dballoc.experiment.model import BUILTIN, Server
+
+Row = dict[str, Any]
+
+
+# Not of the catalogue: each server has its own.
+_BUILTIN: Row = {
+    "name": BUILTIN,
+    "what": "what the server was built with",
+    "version": "",
+    "here": [],
+    "remedy": None,
+    "settings": "",
+}
+
+Part = Literal["allocators", "servers", "workloads", "experiments", "settings"]
+
+
+def list_(
+    what: Annotated[Part, typer.Argument(help="Which part of the catalogue.")],
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME]…", help="Only these of it; settings: of these allocators."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    prove: Annotated[
+        bool,
+        typer.Option(
+            "--prove", help="Start what is here, prove each malloc in use, and say how that went."
+        ),
+    ] = False,
+    server: flags.Server = None,
+    basedir: flags.Basedir = None,
+    engine: flags.Engine = None,
+) -> None:
+    """List what an experiment can name, what of it is on this machine, and what can be fetched.
+
+    --prove of allocators starts --server (this machine's MariaDB) under each that is here; of
+      servers each that is here, as it was built. A start that is refused is in the list, with the
+      reason.
+    """
+    rows: Sequence[Row]
+    if prove and what not in ("allocators", "servers"):
+        raise UsageError(f"--prove is for allocators and servers, not for {what}")
+    match what:
+        case "allocators":
+            items = [*inventory.allocators(), *inventory.fetched("allocator")]
+            rows = [_BUILTIN, *(_item(item, {"settings": "settings"}) for item in items)]
+        case "servers":
+            items = [*inventory.servers(), *inventory.fetched("server")]
+            rows = [_item(item, {"engines": "engines"}) for item in items]
+        case "workloads":
+            rows = [_workload(workload) for workload in inventory.workloads()]
+        case "experiments":
+            rows = [_experiment(shipped) for shipped in inventory.experiments()]
+        case "settings":
+            every: list[str | None] = [*names] if names else [None]
+            rows = [
+                dataclasses.asdict(setting)
+                for name in every
+                for setting in inventory.settings(name)
+            ]
+            if not rows:
+                raise UsageError(f"{', '.join(names or [])}: no settings")
+    if names and what != "settings":
+        rows = _chosen(what, rows, names)
+    if prove:
+        rows = _proved(
+            what, rows, Server.model_validate(_given(use=server, basedir=basedir, engine=engine))
+        )
+    if as_json:
+        print(json.dumps(rows, indent=1, default=str))
+    else:
+        _print(rows)
+
+
+def _chosen(what: str, rows: Sequence[Row], names: list[str]) -> Sequence[Row]:
+    by_name = {row["name"]: row for row in rows}
+    if unknown := [name for name in names if name not in by_name]:
+        raise UsageError(
+            f"no {unknown[0]!r} among the {what}; dballoc list {what} says what there is"
+        )
+    return [by_name[name] for name in dict.fromkeys(names)]
+
+
+def _given(use: str | None, basedir: Path | None, engine: str | None) -> Row:
+    given = {"use": use, "basedir": str(basedir.absolute()) if basedir else None, "engine": engine}
+    return {k: v for k, v in given.items() if v is not None}
+
+
+def _proved(what: str, rows: Sequence[Row], server: Server) -> Sequence[Row]:
+    """The rows of what is here, each with its proof; they take a second or two each, so notices
+    tell where we are.
+    """
+    here = [row for row in rows if row["here"] is not None]
+    if not here:
+        raise UsageError(f"--prove: none of these {what} is here; {rows[0]['remedy']}")
+    display = PlainDisplay(Console(stderr=True))
+    if what == "allocators":
+        found = list(proving.prove(server, [row["name"] for row in here], display))
+    else:
+        servers = [server.model_copy(update={"use": row["name"], "basedir": None}) for row in here]
+        found = [proof for each in servers for proof in proving.prove(each, [BUILTIN], display)]
+    for row, proof in zip(here, found, strict=True):
+        row |= (
+            {"version": proof.allocator_version or row["version"]} if what == "allocators" else {}
+        )
+        row |= {
+            "proof": proof.words,
+            "proved": proof.library is not None,
+            "seconds": round(proof.seconds, 2),
+        }
+    return here
+
+
+def _item(item: Item, more: dict[str, str]) -> Row:
+    return {
+        "name": item.name,
+        "what": item.title,
+        "version": item.version,
+        "here": [str(path) for path in item.paths] if item.version else None,
+        "remedy": None if item.version else item.remedy,
+        **{heading: item.more[key] for heading, key in more.items()},
+    }
+
+
+def _workload(workload: Workload) -> Row:
+    return {
+        "name": workload.name,
+        "what": workload.title,
+        "writes": workload.writes,
+        "here": workload.script,
+        "remedy": None if workload.script else "apt-get install sysbench",
+    }
+
+
+def _experiment(shipped: Shipped) -> Row:
+    experiment = shipped.experiment
+    return {
+        "name": shipped.name,
+        "what": shipped.title,
+        "variants": [variant.name for variant in experiment.variant],
+        "workloads": experiment.workloads,
+        "threads": experiment.threads,
+        "lacking": list(shipped.lacking),
+    }
+
+
+def _print(rows: Sequence[Row]) -> None:
+    """A table on a terminal; in a pipe one line a row, its cells parted by tabs, under a line of
+    headings.
+    """
+    console = Console()
+    if not console.is_terminal:
+        say("\t".join(rows[0]))
+        for row in rows:
+            say("\t".join(_cell(value, ", ") for value in row.values()))
+        return
+    # What is here has a path, and what isn't a remedy: one column holds either.
+    headings = [key for key in rows[0] if key != "remedy"]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        table.add_column(heading, overflow="fold", no_wrap=heading == "name")
+    for row in rows:
+        table.add_row(*(_text(row, heading) for heading in headings))
+    console.print(table)
+
+
+def _text(row: Row, heading: str) -> Text:
+    if heading == "here" and row.get("remedy"):
+        return Text(f"→ {row['remedy']}", style="cyan")
+    return Text(
+        _cell(row[heading], "\n" if heading == "here" else ", "),
+        style="dim" if row.get("remedy") else "",
+    )
+
+
+def _cell(value: Any, joint: str) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case list():
+            return joint.join(map(str, value))
+        case _:
+            return str(value)

@@ -1,0 +1,83 @@
+"""``dballoc report``: the report of a results directory."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dballoc import report as room
+from dballoc.analysis.decisions.recommendation_rule import parse
+from dballoc.analysis.tables.largest_cache import is_fit
+from dballoc.cli.shared import published_posts
+from dballoc.cli.shared.safe_output import Console
+from dballoc.errors import UsageError
+from dballoc.report.outputs import terminal
+
+Prefer = Annotated[
+    str | None,
+    typer.Option(
+        metavar="memory|speed|CONDITION,…",
+        help="What the recommendation is after: memory (the default: of those not shown slower by "
+        "more than 1 %, the one with "
+        "the least peak RSS), speed (of those not shown to need more than 1 % more, the fastest), "
+        "or conditions that must not "
+        "be shown broken, like 'p99<=1.05,rss<=1.1'.",
+    ),
+]
+
+
+def report(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A results directory of dballoc bench or fit.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="Where to write; default: into DIR.")
+    ] = None,
+    redact: Annotated[
+        bool, typer.Option("--redact", help="Replace names of host and users, and paths.")
+    ] = False,
+    prefer: Prefer = None,
+    published: Annotated[
+        bool,
+        typer.Option(
+            "--published",
+            help="Set the figures of the post that the experiment repeats beside ours.",
+        ),
+    ] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json",
+            help="Print the recommendation, or what fit has found, for machines; "
+            "recommendation.json or fit.json is the same.",
+        ),
+    ] = False,
+) -> None:
+    """Write report.html, report.md, recommendation.json, csv/, charts/ from a results directory
+    alone; print the answer.
+    """
+    preference = parse(prefer)
+    of_fit = is_fit(directory)
+    for given, flag, why in (
+        (prefer, "--prefer", "recommends nothing"),
+        (published, "--published", "repeats no post"),
+    ):
+        if of_fit and given:
+            raise UsageError(f"{flag}: {directory} holds results of dballoc fit, which {why}")
+    page = room.write(
+        directory, out, redact, preference, published_posts.of(directory) if published else None
+    )
+    if as_json:
+        print(
+            page.with_name("fit.json" if of_fit else "recommendation.json").read_text(
+                encoding="utf-8"
+            ),
+            end="",
+        )
+        return
+    console = Console()
+    if of_fit:
+        terminal.print_fit(console, directory)
+    else:
+        terminal.print_answer(console, directory, preference)
+    console.print(f"\nReport: {page}", soft_wrap=True, highlight=False, markup=False)

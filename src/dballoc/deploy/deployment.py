@@ -1,0 +1,132 @@
+"""What a variant takes to run: the libraries, the environment, the options; from the results
+directory. Pure.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import polars as pl
+
+from dballoc.allocators import server_environment
+from dballoc.allocators.find_library import Allocator
+from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.tables import baseline_comparison
+from dballoc.catalogue import allocators
+from dballoc.errors import UsageError
+
+# The shim that keeps a server from switching THP off for itself (native/thp).
+_SHIM = "libdballoc_keep_thp.so"
+
+# The only places, and nothing below them, from which MySQL's mysqld_safe takes a library (5.5.52,
+# 5.6.33, 5.7.15 and later; the same list in 8.0). MariaDB's takes any absolute path that it can
+# read.
+SAFE_DIRECTORIES = (
+    "/usr/lib",
+    "/usr/lib64",
+    "/usr/lib/i386-linux-gnu",
+    "/usr/lib/x86_64-linux-gnu",
+)
+
+# What steers a malloc, for those who want to be rid of it all.
+STEERING = ("LD_PRELOAD", "GLIBC_TUNABLES", "MALLOC_ARENA_MAX", "MALLOC_CONF")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """``libraries`` in their order, ``settings`` beside LD_PRELOAD. ``packages``: alternatives, the
+    preferred first. ``options``: what the variant changes of the server beside its malloc.
+    ``shim``: the one of ``libraries`` that is dballoc's own. ``faults``: (k, n) of its trials.
+    """
+
+    variant: str
+    baseline: str
+    allocator: str
+    title: str
+    version: str
+    family: str
+    server: str
+    engine: str
+    libraries: tuple[str, ...]
+    settings: dict[str, str]
+    packages: tuple[str, ...]
+    tuned: bool
+    options: dict[str, str]
+    thp: str | None
+    shim: str | None
+    faults: tuple[int, int] | None
+
+    @property
+    def preload(self) -> str:
+        """The value of LD_PRELOAD."""
+        return ":".join(self.libraries)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """All variables, LD_PRELOAD first."""
+        return ({"LD_PRELOAD": self.preload} if self.libraries else {}) | self.settings
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is what the server does when nobody asks for anything."""
+        return not self.environment and self.thp is None
+
+    @property
+    def refused(self) -> list[str]:
+        """The libraries that MySQL's mysqld_safe would not take."""
+        return [p for p in self.libraries if str(PurePosixPath(p).parent) not in SAFE_DIRECTORIES]
+
+    @property
+    def release(self) -> str:
+        """``10.11`` of MariaDB 10.11.19, as images are tagged."""
+        return ".".join(self.server.rpartition(" ")[2].split(".")[:2])
+
+
+def recipe(campaign: Campaign, name: str, directory: Path) -> Recipe:
+    """What that variant takes. UsageError that names the variants there are, if it is none."""
+    if name not in campaign.names:
+        raise UsageError(f"{directory}: no variant {name!r}; there are {', '.join(campaign.names)}")
+    e = campaign.experiment
+    variant, row = (
+        e.find(name),
+        campaign.variant.row(by_predicate=pl.col("name") == name, named=True),
+    )
+    entry = allocators().get(row["allocator"])
+    libraries = tuple(_merged(p) for p in json.loads(row["libraries"]))
+    found = Allocator(name=row["allocator"], libraries=(), version=row["allocator_version"])
+    own = server_environment.environment({}, found, variant.tunables, variant.env, measuring=False)
+    own.pop("LD_PRELOAD", None)
+    server, common = e.server_of(variant), e.server_of(e.find(e.baseline))
+    word, at, version = (variant.allocator or "").partition("@")
+    if glibc := server.glibc or (version if word == "glibc" else ""):
+        raise UsageError(
+            f"{directory}: variant {name!r} runs its server on glibc {glibc}, which no environment "
+            "can do; it takes a system "
+            "or an image with that C library"
+        )
+    return Recipe(
+        variant=name,
+        baseline=e.baseline,
+        allocator=row["allocator"],
+        title=entry["title"] if entry else row["allocator"],
+        version=row["allocator_version"],
+        family="mariadb" if row["server"].startswith("MariaDB") else "mysql",
+        server=row["server"],
+        engine=row["engine"],
+        libraries=libraries,
+        settings=own,
+        # Packages bring the release's version, not the one that was asked for.
+        packages=tuple(entry.get("packages", [])) if entry and not at else (),
+        tuned=bool(variant.tunables or own),
+        options={k: v for k, v in server.options.items() if common.options.get(k) != v},
+        thp=row["thp"],
+        shim=next((p for p in libraries if p.endswith(_SHIM)), None),
+        faults=baseline_comparison.faults(campaign).get(name),
+    )
+
+
+def _merged(path: str) -> str:
+    """/lib is a link to /usr/lib on all systems of today, and mysqld_safe compares names, not
+    files.
+    """
+    return "/usr" + path if path.startswith(("/lib/", "/lib64/")) else path

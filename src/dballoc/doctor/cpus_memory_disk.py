@@ -1,0 +1,153 @@
+"""CPUs, memory and disk."""
+
+import tempfile
+from pathlib import Path
+
+import psutil
+
+from dballoc.doctor.finding import Finding, from_error
+from dballoc.errors import UsageError
+from dballoc.experiment.cpu_list import format_cpus
+from dballoc.host import directories
+from dballoc.host.resources import cpus
+from dballoc.host.unprivileged.server_user import server_user
+
+# The demo's needs, roundly: a server with a pool of 128 MiB and its client; a template and a copy
+# of it.
+_MEMORY = 1 << 30
+_DISK = 2 << 30
+
+# Pages that have been in swap since last week disturb nobody.
+_SWAP_SHARE = 0.01
+
+
+def processors() -> list[Finding]:
+    """How many, and what sets their frequency."""
+    have = cpus.available()
+    text = f"{len(have)} ({format_cpus(have)})"
+    if len(have) < 2:
+        found = [
+            Finding(
+                "CPUs",
+                "warn",
+                f"{text}: client and server share it",
+                "give this machine another CPU",
+            )
+        ]
+    else:
+        found = [Finding("CPUs", "ok", text)]
+    governors = {g for cpu in have if (g := _governor(cpu))}
+    if not governors:
+        return [
+            *found,
+            Finding("CPU governor", "ok", "not ours to see (a virtual machine, or none)"),
+        ]
+    if governors != {"performance"}:
+        text = (
+            f"{', '.join(sorted(governors))}: the frequency follows the load, and measurements "
+            "with it"
+        )
+        return [
+            *found,
+            Finding("CPU governor", "warn", text, "cpupower frequency-set -g performance"),
+        ]
+    return [*found, Finding("CPU governor", "ok", "performance")]
+
+
+def _governor(cpu: int) -> str | None:
+    try:
+        return (cpus.SYSTEM / f"cpu{cpu}/cpufreq/scaling_governor").read_text().strip()
+    except OSError:
+        return None
+
+
+def memory() -> list[Finding]:
+    """What is free, and whether the machine swaps."""
+    have, swap = psutil.virtual_memory(), psutil.swap_memory()
+    text = f"{have.available / 2**30:.1f} GiB of {have.total / 2**30:.1f} GiB available"
+    if have.available < _MEMORY:
+        found = Finding(
+            "memory",
+            "warn",
+            f"{text}; the demo wants {_MEMORY / 2**30:.0f} GiB",
+            "stop what you can do without",
+        )
+    else:
+        found = Finding("memory", "ok", text)
+    if swap.used > swap.total * _SWAP_SHARE:
+        text = (
+            f"{swap.used / 2**30:.1f} GiB of {swap.total / 2**30:.1f} GiB in use: a swapped page "
+            "is missing from RSS"
+        )
+        return [
+            found,
+            Finding(
+                "swap",
+                "warn",
+                text,
+                "swapoff -a for the time of the comparison, and swapon -a after it",
+            ),
+        ]
+    return [
+        found,
+        Finding(
+            "swap", "ok", f"{swap.total / 2**30:.1f} GiB, hardly used" if swap.total else "none"
+        ),
+    ]
+
+
+def cache() -> list[Finding]:
+    """The directory of templates and scratch data: ours, with room, and open to the
+    server's user.
+    """
+    try:
+        place = directories.cache()
+    except UsageError as error:
+        return [from_error("cache", "missing", error)]
+    user = server_user()
+    if blocked := user.may_not_pass(place):
+        text = f"{place}: servers run as {user.name}, which may not pass {blocked}"
+        return [
+            Finding(
+                "cache",
+                "missing",
+                text,
+                "set DBALLOC_CACHE to a directory that every user may pass",
+            )
+        ]
+    free = directories.free_bytes(place)
+    text = f"{place}, {free / 2**30:.1f} GiB free"
+    if free < _DISK:
+        return [
+            Finding(
+                "cache",
+                "warn",
+                f"{text}; the demo wants {_DISK >> 30} GiB",
+                "make room, or set DBALLOC_CACHE",
+            )
+        ]
+    return [Finding("cache", "ok", text)]
+
+
+def sockets() -> Finding:
+    """The directory for sockets: short enough, and open to the server's user."""
+    try:
+        made = directories.make_run_directory(lambda _: None)
+    except UsageError as error:
+        return from_error("socket path", "missing", error)
+    except OSError as error:
+        text = f"{tempfile.gettempdir()}: {error.strerror}"
+        return Finding(
+            "socket path", "missing", text, "set TMPDIR to a directory that you may write"
+        )
+    made.rmdir()
+    user = server_user()
+    if blocked := user.may_not_pass(Path(tempfile.gettempdir())):
+        text = f"{made.parent}: servers run as {user.name}, which may not pass {blocked}"
+        return Finding(
+            "socket path",
+            "missing",
+            text,
+            "set TMPDIR to a directory that every user may pass, like /tmp",
+        )
+    return Finding("socket path", "ok", f"{made.parent}, short enough")

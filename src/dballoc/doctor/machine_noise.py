@@ -1,0 +1,54 @@
+"""Is the machine quiet? One second of looking."""
+
+import time
+
+import psutil
+
+from dballoc.doctor.finding import Finding
+from dballoc.experiment.model import Noise
+from dballoc.measure import noise_guard
+
+_SECONDS = 1.0
+
+
+def look() -> list[Finding]:
+    """Steal, and what others use, by the limits that a block of a comparison has."""
+    # What a process used before is asked for first, so that the second question is about this
+    # second alone.
+    processes = list(psutil.process_iter(["pid", "name"]))
+    for process in processes:
+        _used(process)
+    began, ours = noise_guard.read(), time.process_time()
+    time.sleep(_SECONDS)
+    seen = noise_guard.between(began, noise_guard.read(), time.process_time() - ours, (1.0, 1.0))
+    busiest = max(
+        ((_used(p), p) for p in processes if p.pid), key=lambda pair: pair[0], default=None
+    )
+    limits = Noise()
+    found = [Finding("steal", "ok", f"{seen.steal:.1%} of the CPUs in the last second")]
+    if seen.steal > limits.steal:
+        text = (
+            f"the hypervisor took {seen.steal:.1%} of the CPUs in the last second; a block "
+            f"tolerates {limits.steal:.0%}"
+        )
+        found = [
+            Finding("steal", "warn", text, "use a machine with CPUs of its own, or another hour")
+        ]
+    text = f"others use {seen.others:.1%} of the CPUs"
+    if seen.others <= limits.others:
+        return [*found, Finding("load of others", "ok", text)]
+    text += f"; a block tolerates {limits.others:.0%}"
+    if busiest and busiest[0] > 1:
+        text += (
+            f" (most: {busiest[1].info['name']}, process {busiest[1].pid}, {busiest[0]:.0f} % of "
+            "one)"
+        )
+    return [*found, Finding("load of others", "warn", text, "stop it, or wait")]
+
+
+def _used(process: psutil.Process) -> float:
+    """Per cent of one CPU since this was last asked for that process; 0 for one that has ended."""
+    try:
+        return float(process.cpu_percent(None))
+    except psutil.Error:
+        return 0.0

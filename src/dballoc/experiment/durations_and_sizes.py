@@ -1,0 +1,75 @@
+"""Durations and sizes as people write them: ``"10s"``, ``"2m"``, ``"256M"``."""
+
+import re
+from typing import Annotated
+
+from pydantic import BeforeValidator, PlainSerializer
+
+# Ten years, and what a machine of 2^57 bytes would have: whoever writes more has slipped.
+_LONGEST, _LARGEST = 10 * 365 * 86400.0, 2**57
+_DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(ms|s|m|h)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_SIZE = re.compile(r"([0-9]{1,17}(?:\.[0-9]{1,12})?)\s*([KMGT])(?:i?B)?", re.IGNORECASE)
+_BYTES = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+def parse_duration(text: object) -> float:
+    """Seconds of ``"500ms"``, ``"10s"``, ``"1m30s"``, ``"2h"``. ValueError for anything else, bare
+    numbers included.
+    """
+    if isinstance(text, str):
+        found = list(_DURATION.finditer(text.strip()))
+        if found and "".join(m.group() for m in found) == text.strip():
+            seconds = sum(float(m[1]) * _SECONDS[m[2]] for m in found)
+            if seconds > _LONGEST:
+                raise ValueError(f"{text!r} is longer than ten years")
+            return seconds
+    raise ValueError(
+        f'{text!r} is not a duration; write it with its unit, like "10s", "2m" or "500ms"'
+    )
+
+
+def format_duration(seconds: float) -> str:
+    """The shortest text that :func:`parse_duration` reads back, to the millisecond."""
+    milliseconds = round(seconds * 1000)
+    if milliseconds == 0:
+        return "0s"
+    parts = []
+    for unit, size in (("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)):
+        count, milliseconds = divmod(milliseconds, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts)
+
+
+def parse_size(text: object) -> int:
+    """Bytes of ``"256M"``, ``"2G"`` (binary multiples, as my.cnf has them). ValueError for anything
+    else.
+    """
+    match = _SIZE.fullmatch(text.strip()) if isinstance(text, str) else None
+    if not match:
+        raise ValueError(f'{text!r} is not a size; write it with its unit, like "256M" or "2G"')
+    size = int(float(match[1]) * _BYTES[match[2].upper()])
+    if size > _LARGEST:
+        raise ValueError(f"{text!r} is more than any machine has")
+    return size
+
+
+def format_size(size: int) -> str:
+    """The shortest exact text that :func:`parse_size` reads back."""
+    for unit in "TGMK":
+        if size % _BYTES[unit] == 0 and size:
+            return f"{size // _BYTES[unit]}{unit}"
+    return f"{size / _BYTES['K']}K"
+
+
+Duration = Annotated[
+    float,
+    BeforeValidator(parse_duration),
+    PlainSerializer(format_duration, return_type=str),
+]
+Size = Annotated[
+    int,
+    BeforeValidator(parse_size),
+    PlainSerializer(format_size, return_type=str),
+]

@@ -1,0 +1,146 @@
+"""The experiment file: TOML in, TOML out, and errors of one line that name file, key and remedy."""
+
+import difflib
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any, get_args
+
+import tomli_w
+from pydantic import BaseModel, ValidationError
+
+from dballoc import readers
+from dballoc.errors import UsageError
+from dballoc.experiment import sweep
+from dballoc.experiment.model import Experiment, Variant
+
+
+def load(path: Path) -> Experiment:
+    """The experiment in a file. UsageError if it cannot be read, is not TOML, or does not make
+    sense.
+    """
+    return build(read_table(path), str(path))
+
+
+def read_table(path: Path) -> dict[str, Any]:
+    """The raw table of an experiment file, so that flags can be laid over it. UsageError as for
+    :func:`load`.
+    """
+    try:
+        text = readers.text(path)
+    except readers.Unfit as error:
+        raise UsageError(
+            f"{path}: cannot read the experiment file: "
+            f"{str(error).removeprefix('cannot be read: ')}"
+        ) from None
+    return parse(text, str(path))
+
+
+def parse(text: str, origin: str) -> dict[str, Any]:
+    """The raw table of an experiment's text. UsageError that begins with ``origin`` if it is not
+    TOML.
+    """
+    try:
+        return readers.table(text)
+    except readers.Unfit as error:
+        raise UsageError(f"{origin}: {error}") from None
+
+
+def build(table: dict[str, Any], origin: str, cores: int | None = None) -> Experiment:
+    """The experiment that a table describes, with its sweeps made into variants. ``cores``: see
+    :func:`dballoc.experiment.sweep.expand`. UsageError, one line that begins with ``origin``, if it
+      doesn't describe one.
+    """
+    try:
+        readers.sensible(table)  # flags have been laid over it, whose words are anything
+    except readers.Unfit as error:
+        raise UsageError(f"{origin}: {error}") from None
+    table = sweep.expand(table, cores, origin)
+    try:
+        return Experiment.model_validate(table)
+    except ValidationError as error:
+        raise UsageError(f"{origin}: {_one_line(error, table)}") from None
+
+
+def dump(experiment: Experiment) -> str:
+    """The file's text: only what differs from the defaults, and what every reader looks for."""
+    table = experiment.model_dump(mode="json", exclude_defaults=True, exclude_none=True)
+    for section in ("server", "data", "time"):
+        table[section] = getattr(experiment, section).model_dump(mode="json", exclude_none=True)
+        table[section] = {k: v for k, v in table[section].items() if v not in ({}, [])}
+    scalars = {k: v for k, v in table.items() if not isinstance(v, dict) and k != "variant"}
+    tables = {k: v for k, v in table.items() if isinstance(v, dict)}
+    variants = [_array_item("variant", entry) for entry in table["variant"]]
+    return "\n".join([tomli_w.dumps(scalars | tables), *variants])
+
+
+def _array_item(name: str, entry: dict[str, Any]) -> str:
+    """``[[name]]`` and its sub-tables: the form that people write (tomli_w puts short ones in one
+    line).
+    """
+    return f"[[{name}]]\n" + re.sub(r"^\[", f"[{name}.", tomli_w.dumps(entry), flags=re.MULTILINE)
+
+
+def identity(experiment: Experiment) -> str:
+    """A short hash; two experiments with the same one may share a results directory."""
+    text = json.dumps(experiment.model_dump(mode="json"), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _one_line(error: ValidationError, table: dict[str, Any]) -> str:
+    first = error.errors()[0]
+    key = _spell(first["loc"], table)
+    match first["type"]:
+        case "extra_forbidden":
+            near = difflib.get_close_matches(
+                str(first["loc"][-1]), _known_keys(first["loc"][:-1]), 1
+            )
+            hint = (
+                f'; did you mean "{near[0]}"?'
+                if near
+                else f"; known here: {', '.join(_known_keys(first['loc'][:-1]))}"
+            )
+            whose, _, bare = key.rpartition(": ")
+            return f"{whose + ': ' if whose else ''}unknown key {bare}{hint}"
+        case "missing":
+            return f"{key} is missing"
+        case "value_error":
+            return f"{key}: {first['ctx']['error']}" if key else str(first["ctx"]["error"])
+        case "literal_error":
+            return f"{key}: {_value(first['input'])} is not known; use {first['ctx']['expected']}"
+        case _:
+            return f"{key}: {first['msg'].lower()}, not {_value(first['input'])}"
+
+
+def _value(given: object) -> str:
+    text = repr(given)
+    return text if len(text) <= 200 else f"{text[:200]}…"
+
+
+def _spell(loc: tuple[int | str, ...], table: Any) -> str:
+    """``variant[1].thp`` with the variant's name where it has one: ``variant "jemalloc": thp``."""
+    if loc[:1] == ("variant",) and len(loc) > 1 and isinstance(loc[1], int):
+        entry = table["variant"][loc[1]]
+        name = entry.get("name") if isinstance(entry, dict) else None
+        return " ".join(
+            filter(
+                None, [f'variant "{name}":' if name else f"variant {loc[1] + 1}:", _dotted(loc[2:])]
+            )
+        )
+    return _dotted(loc)
+
+
+def _dotted(loc: tuple[int | str, ...]) -> str:
+    return "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in loc).lstrip(".")
+
+
+def _known_keys(loc: tuple[int | str, ...]) -> list[str]:
+    model: type[BaseModel] = Experiment
+    for part in loc:
+        if isinstance(part, int) or part not in model.model_fields:
+            continue  # a number of a list, a name in a table of tables
+        inner = model.model_fields[part].annotation
+        candidates = [inner, *get_args(inner)]
+        model = next(c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel))
+    return sorted([*model.model_fields, *([sweep.KEY] if model is Variant else [])])

@@ -1,0 +1,16 @@
+"""An experiment whose variants do not differ. Pure."""
+
+from dballoc.experiment import experiment_file
+from dballoc.experiment.model import Experiment
+
+AGAIN = "-again"
+
+
+def twins(experiment: Experiment, origin: str) -> Experiment:
+    """The experiment with its baseline and an identical variant beside it, and no other. UsageError
+    that begins with ``origin`` if the second one's name is too long for a name.
+    """
+    baseline = experiment.find(experiment.baseline).model_dump(mode="json", exclude_none=True)
+    table = experiment.model_dump(mode="json", exclude_none=True)
+    table["variant"] = [baseline, baseline | {"name": experiment.baseline + AGAIN}]
+    return experiment_file.build(table, origin)

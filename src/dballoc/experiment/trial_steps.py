@@ -1,0 +1,132 @@
+"""What happens inside one trial, in order."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from dballoc.experiment.model import LOAD, Experiment
+from dballoc.experiment.schedule import Slot
+
+Kind = Literal["sql", "warmup", "level", "idle", "slices", "profile"]
+
+# Seconds that a profile looks at, if the levels are as long.
+LONGEST_PROFILE = 10.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """``seconds`` is planned time; a piece of SQL, or the load of the tables, takes as long as it
+    takes (0 here). The load of a profile goes on until so much of it was seen.
+    """
+
+    number: int
+    kind: Kind
+    seconds: float = 0.0
+    workload: str | None = None
+    threads: int | None = None
+    sql: str | None = None
+
+    @property
+    def title(self) -> str:
+        """For the display and the raw files: ``level oltp_read_only 16``."""
+        return " ".join(str(p) for p in (self.kind, self.workload, self.threads) if p is not None)
+
+
+def cycle(experiment: Experiment, slot: Slot, tables: bool = True) -> list[Step]:
+    """The steps of a trial: the load of the tables where there is one, the warm-up SQL, then for
+    each workload a warm-up (or one for all, where the experiment says which) and its rising levels,
+    then idle; after all that, unmeasured, the loads once more for a profile. ``tables``: whether
+    sysbench's are there.
+
+    Warm-ups run at the lowest level: a higher one would lift the memory that the first levels show.
+    """
+    levels = experiment.threads if slot.level is None else [slot.level]
+    steps: list[Step] = []
+
+    def add(kind: Kind, **more: object) -> None:
+        steps.append(Step(number=len(steps) + 1, kind=kind, **more))  # type: ignore[arg-type]
+
+    def warm_up(workload: str) -> None:
+        if experiment.time.warmup:
+            add("warmup", seconds=experiment.time.warmup, workload=workload, threads=levels[0])
+
+    workloads = experiment.runs(slot.workload)
+    if LOAD in workloads:
+        add("level", workload=LOAD, threads=levels[-1])
+    if timed := [w for w in workloads if w != LOAD]:
+        for sql in warmup_statements(experiment, tables):
+            add("sql", sql=sql)
+        for workload in experiment.warm:
+            warm_up(workload)
+        for workload in timed:
+            if not experiment.warm:
+                warm_up(workload)
+            for threads in levels:
+                add("level", seconds=experiment.time.level, workload=workload, threads=threads)
+    if experiment.time.idle:
+        add("idle", seconds=experiment.time.idle)
+    if experiment.profile == "contention" and is_profiled(experiment, slot):
+        steps += _profiles(experiment, slot, len(steps))
+    return steps
+
+
+def under_probe(experiment: Experiment, slot: Slot, tables: bool = True) -> list[Step]:
+    """The steps of a start for the heap profile, which measures nothing: what fills the server,
+    then of each workload a warm-up, and its load to be profiled at the highest level.
+    """
+    once = experiment.model_copy(update={"threads": [experiment.threads[-1]]})
+    steps = [
+        s for s in cycle(once, slot, tables) if s.kind in ("sql", "warmup") or s.workload == LOAD
+    ]
+    filling = [replace(step, number=number) for number, step in enumerate(steps, 1)]
+    return [*filling, *_profiles(experiment, slot, len(filling))]
+
+
+def _profiles(experiment: Experiment, slot: Slot, after: int) -> list[Step]:
+    """A look at each workload under the highest level; numbers go on ``after`` so many steps."""
+    seconds = min(LONGEST_PROFILE, experiment.time.level)
+    timed = [w for w in experiment.runs(slot.workload) if w != LOAD]
+    return [
+        Step(
+            number=n,
+            kind="profile",
+            seconds=seconds,
+            workload=workload,
+            threads=experiment.threads[-1],
+        )
+        for n, workload in enumerate(timed, after + 1)
+    ]
+
+
+def is_profiled(experiment: Experiment, slot: Slot) -> bool:
+    """The first solo block's trials at the highest level, each variant once."""
+    return slot.block == 1 and slot.role != "A2" and slot.level in (None, experiment.threads[-1])
+
+
+def warmup_statements(experiment: Experiment, tables: bool = True) -> list[str]:
+    """The file's ``warmup_sql``, or a scan of every table of sysbench's (``tables``: whether they
+    are there), as the 2012 comparison had it.
+
+    Own data, and the data that a script of the user's may make, have tables that nobody here knows:
+    no scan. Nor is there one where the experiment says what warms the server up.
+    """
+    if experiment.warmup_sql is not None:
+        return experiment.warmup_sql
+    own = [
+        experiment.workload[name] for name in experiment.workloads if name in experiment.workload
+    ]
+    if (
+        not tables
+        or experiment.warm
+        or experiment.data.own
+        or any(w.script is not None for w in own)
+    ):
+        return []
+    return [
+        f"SELECT AVG(id) FROM sbtest{i} FORCE KEY (PRIMARY)"
+        for i in range(1, experiment.data.tables + 1)
+    ]
+
+
+def idle_or_load_seconds(steps: list[Step]) -> float:
+    """The time spent on purpose: measuring, warming up, idling."""
+    return sum(step.seconds for step in steps)

@@ -1,0 +1,1 @@
+"""The forms of an explanation: page, charts, OpenMetrics, saved looks."""

@@ -1,0 +1,104 @@
+"""An explanation as one self-contained page: no request leaves it."""
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+import jinja2
+from markupsafe import Markup
+
+import dballoc
+from dballoc.explain.difference import difference
+from dballoc.explain.explanation import Explanation, judged
+from dballoc.explain.output import charts
+from dballoc.numbers import count, duration, mebibytes, percent, signed_mebibytes
+from dballoc.webpage import script, style
+
+# A number and its per cent sign stay on one line.
+_PERCENT = re.compile(r"(?<=\d) %")
+
+LEVELS = {"problem": "Problem", "notice": "Worth knowing", "open": "Open", "fine": "Fine"}
+
+
+class _Figure(NamedTuple):
+    key: str
+    title: str
+    caption: str
+
+
+_FIGURES = (
+    _Figure("series", "Over time", "RSS by line: the areas add up to it."),
+    _Figure(
+        "waterfall",
+        "RSS, line by line",
+        "Each bar begins where the one before ends; with the rest they add up to RSS.",
+    ),
+    _Figure(
+        "treemap", "By area", "Groups, and the owners in them. Hover or tap for bytes and share."
+    ),
+)
+_BOUNDS = _Figure(
+    "bounds",
+    "What the configuration allows",
+    "Beside what is used, not part of it: what settings allow to be asked for.",
+)
+
+
+def render(series: Sequence[Explanation]) -> str:
+    """The page of the last look, with what the earlier ones say of the time before."""
+    found = judged(series)
+    drawn: dict[str, Any] = {
+        "series": charts.series(series),
+        "waterfall": charts.waterfall(found.ledger),
+        "treemap": charts.treemap(found.ledger),
+        "bounds": charts.bounds(found),
+    }
+    specifications = {key: figure for key, figure in drawn.items() if figure}
+    package = files("dballoc.explain")
+    environment = jinja2.Environment(
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_keep_together,
+    )
+    environment.filters |= {"mib": mebibytes, "signed": signed_mebibytes, "percent": percent}
+    template = environment.from_string(
+        (package / "templates" / "explain.html.j2").read_text(encoding="utf-8")
+    )
+    grown = difference(series[0], found) if len(series) > 1 else None
+    return template.render(
+        found=found,
+        ledger=found.ledger,
+        levels=LEVELS,
+        grown=grown,
+        about=_about(series),
+        figures=[f for f in _FIGURES if f.key in specifications],
+        beside=_BOUNDS if "bounds" in specifications else None,
+        version=dballoc.__version__,
+        style=Markup(
+            style.base() + (package / "static" / "explain.css").read_text(encoding="utf-8")
+        ),
+        script=Markup(script.drawing()),
+        library=Markup(script.library()),
+        data=Markup(script.data(specifications, charts.legend(found.ledger))),
+    )
+
+
+def _about(series: Sequence[Explanation]) -> str:
+    """Of what, when, and how it is known."""
+    last = series[-1]
+    when = f"{datetime.fromtimestamp(last.taken).astimezone():%Y-%m-%d %H:%M:%S %Z}"
+    of = f"{last.ledger.executable}, process {last.ledger.pid}; malloc: {last.ledger.malloc}"
+    looks = (
+        f"; {count(len(series), 'look')} in {duration(last.taken - series[0].taken)}"
+        if len(series) > 1
+        else ""
+    )
+    return f"{of}; {when}{looks}; known from: {', '.join(last.ledger.tiers)}"
+
+
+def _keep_together(value: Any) -> Any:
+    return _PERCENT.sub("\u00a0%", value) if type(value) is str else value

@@ -1,0 +1,1 @@
+"""What the server, its allocator and its files say of its memory."""

@@ -1,0 +1,96 @@
+"""The section BUFFER POOL AND MEMORY of SHOW ENGINE INNODB STATUS, of MySQL 5.0 to 9.x, MariaDB and
+Percona Server. Pure.
+
+Layouts: MySQL's manual ("Monitoring the Buffer Pool Using the InnoDB Standard Monitor"), and what
+the servers print; that of Percona and old MariaDB (XtraDB), with InnoDB's hash tables: Percona
+Server, "Extended SHOW ENGINE INNODB STATUS".
+"""
+
+import re
+from dataclasses import dataclass, field
+
+_TITLE = "BUFFER POOL AND MEMORY"
+_RULE = re.compile(r"-{3,}")
+_INSTANCE = re.compile(r"---BUFFER POOL (\d{1,20})")
+
+# Characters: InnoDB cuts its report at 1 MB. A server that is taken over says what it likes.
+_LONGEST = 4_000_000
+
+# Lines of one name and one number: what they are called here.
+_PLAIN = {
+    "Total memory allocated": "allocated",
+    "Total large memory allocated": "allocated",
+    "Total memory allocated by read views": "read_views",
+    "Dictionary memory allocated": "dictionary",
+    "Buffer pool size": "pages",
+    "Buffer pool size, bytes": "bytes",
+    "Free buffers": "free",
+    "Database pages": "database",
+    "Old database pages": "old",
+    "Modified db pages": "modified",
+    "Pending reads": "pending_reads",
+    "LRU len": "lru",
+}
+_NUMBERED = re.compile(r"(.+?):?\s+(\d{1,20})(?=[;,\s]|$)(.*)")
+_ADDITIONAL = re.compile(r"in additional pool allocated (\d{1,20})")
+_HASH = re.compile(
+    r"\s+(\S.*?)\s+(\d{1,20})\s*(?:\((\d{1,20}) \+ (\d{1,20})\)|\(buffer pool 0 only\))?$"
+)
+_PAGES = re.compile(r"Pages read (\d{1,20}), created (\d{1,20}), written (\d{1,20})")
+_RATE = re.compile(r"Buffer pool hit rate (\d{1,20}) / (\d{1,20})")
+
+
+@dataclass
+class Pool:
+    """``figures``: by short name, pages but for ``allocated``, ``additional``, ``read_views``,
+    ``dictionary`` and ``bytes``; ``tables``: InnoDB's own hash tables (whole, constant part),
+    bytes; ``hit_rate``: of page gets since the last look, None without any; ``instances``: the
+    parts of a pool that is divided.
+    """
+
+    figures: dict[str, int] = field(default_factory=dict)
+    tables: dict[str, tuple[int, int]] = field(default_factory=dict)
+    hit_rate: float | None = None
+    instances: list["Pool"] = field(default_factory=list)
+
+
+def parse(status: str) -> Pool | None:
+    """The pool, of the text of SHOW ENGINE INNODB STATUS; None if it has no such section (InnoDB is
+    off).
+    """
+    lines = status[:_LONGEST].split("\n")
+    start = next((i for i, line in enumerate(lines) if line.strip() == _TITLE), None)
+    if start is None:
+        return None
+    whole = here = Pool()
+    for i in range(start + 2, len(lines)):
+        line = lines[i].rstrip()
+        if _INSTANCE.match(line):
+            here = Pool()
+            whole.instances.append(here)
+        elif _RULE.fullmatch(line):
+            # Two rules enclose the next section's title: that of the instances is still ours.
+            if (
+                i + 2 < len(lines)
+                and lines[i + 1].strip() != "INDIVIDUAL BUFFER POOL INFO"
+                and _RULE.fullmatch(lines[i + 2].strip())
+            ):
+                break
+        else:
+            _enter(here, line)
+    return whole
+
+
+def _enter(pool: Pool, line: str) -> None:
+    if pages := _PAGES.match(line):
+        pool.figures |= dict(
+            zip(("read", "created", "written"), map(int, pages.groups()), strict=True)
+        )
+    elif rate := _RATE.match(line):
+        pool.hit_rate = int(rate[1]) / max(1, int(rate[2]))
+    elif line.startswith((" ", "\t")) and (table := _HASH.match(line)):
+        pool.tables[table[1]] = int(table[2]), int(table[3] or table[2])
+    elif (plain := _NUMBERED.match(line)) and (name := _PLAIN.get(plain[1].strip())):
+        pool.figures[name] = int(plain[2])
+        if more := _ADDITIONAL.search(plain[3]):
+            pool.figures["additional"] = int(more[1])

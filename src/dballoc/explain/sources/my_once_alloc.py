@@ -1,0 +1,90 @@
+"""What a server allocates once and keeps until its end: the tables of its character sets and their
+collations, above all.
+
+mysys' ``my_once_alloc`` takes it from malloc, past all memory instruments, and chains its blocks
+from ``my_once_root_block``, which servers export to their plugins. Each begins with the next one's
+address, the bytes left in it and its size: words of 64 bits in MariaDB, of 32 in MySQL (my_sys.h,
+my_alloc.h: ``USED_MEM``).
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+
+from dballoc.explain.sources.server_memory import LARGE, Label
+from dballoc.host import process_root, target_files
+from dballoc.host.unprivileged.sandbox import ELF_PARSER, SandboxError
+from dballoc.process_memory.memory_reader import Memory
+from dballoc.process_memory.process_snapshot import Outside
+
+OWNER = "character sets and what else is kept for good"
+_ROOT, _SOURCE = "my_once_root_block", "the chain of my_once_alloc's blocks"
+_MOST_BLOCKS = 1 << 16
+
+# Distance of the root by the executable's device, inode and time of change: --watch looks again and
+# again.
+_roots: dict[tuple[int, int, int], int | None] = {}
+
+Words = Callable[[int, int], Sequence[int]]
+
+
+def label(look: Outside) -> Label | None:
+    """Of a live server; None where there is no such chain, or it cannot be followed."""
+    executable = look.malloc.executable
+    try:
+        fd = target_files.open_file(
+            target_files.root_of(look.pid), process_root.own(look.pid, executable)
+        )
+        try:
+            root = _find_root(fd)
+        finally:
+            os.close(fd)
+        start = next(
+            (m.start for m in look.mappings if m.path == executable and m.offset == 0), None
+        )
+        if root is None or start is None:
+            return None
+        with Memory(look.pid) as memory:
+            sizes = list(chain(memory.words, start + root))
+    except (OSError, Broken):
+        return None
+    large = sorted((size for size in sizes if size >= LARGE), reverse=True)
+    return (
+        Label(owner=OWNER, bytes=sum(sizes), source=_SOURCE, sizes=tuple(large)) if sizes else None
+    )
+
+
+class Broken(Exception):
+    """No chain of such blocks."""
+
+
+def chain(words: Words, root: int) -> Iterator[int]:
+    """The sizes of the blocks in bytes. Broken if what is there are no such blocks.
+
+    ``words(address, count)``: so many words there, OSError where there is nothing; ``root``: where
+    the first one's address is.
+    """
+    (at,) = words(root, 1)
+    for _ in range(_MOST_BLOCKS):
+        if not at:
+            return
+        after, left, size = words(at, 3)
+        if left >> 32:
+            left, size = left & 0xFFFFFFFF, left >> 32
+        if at % 8 or not left <= size or not 0 < size < 1 << 32:
+            raise Broken
+        yield size
+        at = after
+    raise Broken
+
+
+def _find_root(fd: int) -> int | None:
+    """How far from where the executable is mapped; None if it exports none, or cannot be parsed."""
+    status = os.fstat(fd)
+    identity = status.st_dev, status.st_ino, status.st_mtime_ns
+    if identity not in _roots:
+        try:
+            export = ELF_PARSER.call("find_export", [fd], _ROOT)
+        except SandboxError:
+            export = None
+        _roots[identity] = export[0] - export[1] if export else None
+    return _roots[identity]

@@ -1,0 +1,1 @@
+"""What a ledger means, in words."""

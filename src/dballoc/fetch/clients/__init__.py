@@ -1,0 +1,3 @@
+"""A file for each client that brings servers or allocators: apt, Maven, cargo, pip, HTTP,
+archives.
+"""

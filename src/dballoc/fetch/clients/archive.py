@@ -1,0 +1,128 @@
+"""A vendor's archive by file or URL: a tarball, a zip or a package, with a server or an allocator's
+library in it.
+"""
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from dballoc.errors import Failure, UsageError
+from dballoc.experiment import secret_names
+from dballoc.fetch.clients.http_download import download
+from dballoc.fetch.fetch_job import Brought, Job, check_hash, described
+from dballoc.fetch.fetch_sources import Source, kind
+from dballoc.fetch.unpack import archive_members, installed_layout
+from dballoc.fetch.unpack.archive_tree import Refused
+
+_KINDS = (*archive_members.TAR, ".zip", ".jar", archive_members.DEB)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an archive is: ``words`` as the user wrote them."""
+
+    words: str
+
+    @property
+    def url(self) -> bool:
+        """Whether it is to be downloaded."""
+        return urlsplit(self.words).scheme in ("http", "https")
+
+    @property
+    def name(self) -> str:
+        """Of the file."""
+        return Path(unquote(urlsplit(self.words).path)).name if self.url else Path(self.words).name
+
+
+def source(name: str, version: str, words: str, sha256: str | None) -> Source:
+    """The source that a user's archive is. UsageError for what cannot be one."""
+    kind(name)
+    place = Place(words)
+    if not place.name.endswith(_KINDS):
+        raise UsageError(
+            f"--from {words}: not an archive that dballoc can unpack; it takes {', '.join(_KINDS)}"
+        )
+    if place.url and sha256 is None:
+        raise UsageError(
+            f"--from {words}: give its hash, as its publisher states it: --sha256 HASH"
+        )
+    if sha256 is not None and (len(sha256) != 64 or set(sha256.lower()) - set("0123456789abcdef")):
+        raise UsageError(f"--sha256 {sha256}: not a SHA-256; that has 64 hexadecimal digits")
+    size = 0
+    if not place.url:
+        try:
+            size = Path(words).stat().st_size
+        except OSError as error:
+            raise UsageError(f"--from {words}: {error.strerror}") from None
+        words = os.fspath(Path(words).absolute())
+    # Archives of servers unpack to about four times their size.
+    megabytes = [0, max(1, 4 * size / 10**6)]
+    return Source(
+        name, version, {"from": "archive", "at": words, "sha256": sha256, "megabytes": megabytes}
+    )
+
+
+def bring(job: Job) -> Brought:
+    """Download it if it is a URL, check it, unpack it."""
+    row = job.source.row
+    place = Place(row["at"])
+    path = Path(row["at"])
+    if place.url:
+        path = job.downloads / place.name
+        download(row["at"], path, job.progress)
+    found = described(
+        path, secret_names.hide_in(row["at"])
+    )  # a URL may have a password, and manifests are for everybody
+    if row["sha256"] is not None:
+        try:
+            check_hash(found, row["sha256"], job.source.reference)
+        except Failure:
+            if place.url:
+                path.unlink()
+            raise
+    if job.source.kind == "server":
+        unpack(job, path, job.root)
+        settle(job)
+        return Brought(version="", files=[found])
+    tree = job.place / "unpacked"
+    unpack(job, path, tree)
+    libraries = installed_layout.take_libraries(job, tree, beside=False)
+    shutil.rmtree(tree)
+    return Brought(version=job.source.version, files=[found], libraries=libraries)
+
+
+def settle(job: Job) -> None:
+    """Have the server's own directory be the root. Failure if there is no server in what was
+    unpacked.
+    """
+    if (program := installed_layout.server_program(job.root)) is None:
+        raise Failure(f"{job.source.reference}: no mysqld or mariadbd in what was unpacked")
+    installed_layout.raise_top(job.root, program)
+
+
+def unpack(
+    job: Job, path: Path, target: Path, keep: Sequence[str] = ("*",), strip: int = 0
+) -> None:
+    """An archive into a directory, which is made. Failure in one line for one that is broken, or
+    that has what is neither file nor directory nor link, or would lie elsewhere.
+
+    ``keep``: patterns of the names that are taken out of a zip; ``strip``: leading parts of all
+    paths that are left out.
+    """
+    what = f"unpacking {path.name}"
+    job.progress(what, None)
+    try:
+        archive_members.unpack(path, target, keep, strip, lambda share: job.progress(what, share))
+    except Refused as error:
+        raise Failure(f"{job.source.reference}: {path.name} cannot be unpacked: {error}") from None
+    # Jars made on Windows or by Maven carry no modes.
+    if (
+        path.name.endswith(archive_members.ZIP)
+        and (program := installed_layout.server_program(target)) is not None
+    ):
+        for each in program.parent.iterdir():
+            if each.is_file() and not each.is_symlink():
+                each.chmod(0o755)

@@ -1,0 +1,68 @@
+"""Building an allocator from its sources by its recipe, a few lines of shell in sources.toml."""
+
+import os
+import shutil
+from importlib.resources import files
+from pathlib import Path
+
+from dballoc.errors import Failure, UsageError
+from dballoc.fetch.fetch_job import Job
+from dballoc.fetch.unpack import archive_tree as unpacked
+from dballoc.host.unprivileged.ownership import hand_over, remove, take_files
+from dballoc.host.unprivileged.server_user import server_user
+
+
+def build(job: Job, sources: Path) -> list[str]:
+    """Run the recipe on a copy of the sources, as the server user: scripts of theirs run in it. The
+    libraries that it has put into $OUT are copied to ``lib``. Failure in the compiler's words.
+    """
+    row, user = job.source.row, server_user()
+    out, tree, glue = (
+        job.place / "built",
+        job.place / "build",
+        Path(str(files("dballoc.fetch") / "glue")),
+    )
+    if blocked := user.may_not_pass(glue):
+        raise UsageError(
+            f"{glue}: builds run as {user.name}, which may not pass {blocked}; chmod o+x {blocked}"
+        )
+    user.check_alone()
+    try:
+        unpacked.check(sources)
+    except unpacked.Refused as error:
+        raise Failure(f"{job.source.reference}: its sources are not taken: {error}") from None
+    shutil.copytree(sources, tree, symlinks=True)
+    out.mkdir()
+    for directory in (tree, out):
+        hand_over(directory, user)
+    job.progress(f"building {job.source.reference}", None)
+    env = {
+        "OUT": os.fspath(out),
+        "JOBS": str(len(os.sched_getaffinity(0))),
+        "GLUE": os.fspath(glue),
+        "HOME": os.fspath(tree),
+    }
+    job.run(["sh", "-eu", "-c", row["build"]], "its build", env, cwd=tree, user=user)
+    target = job.place / "lib"
+    target.mkdir()
+    found = [f"lib/{name}" for name in take_files(out, target, "*.so*")]
+    for directory in (tree, out):
+        remove(directory)
+    if not found:
+        raise Failure(f"{job.source.reference}: its build made no library")
+    return found
+
+
+def needs(reference: str, tools: list[str]) -> None:
+    """UsageError that names the first of some programs that is not here, and the package that
+    brings it.
+    """
+    packages = {"cargo": "cargo", "cc": "gcc", "c++": "g++", "make": "make", "cmake": "cmake"}
+    for tool in tools:
+        if shutil.which(tool) is None:
+            raise UsageError(
+                f"{tool} is not on this machine: {reference} is built here from its sources; "
+                "install it: apt-get install "
+                f"{packages[tool]}, or give a library of your own by path: preload = [PATH] in a "
+                "variant"
+            )

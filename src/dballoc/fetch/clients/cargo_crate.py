@@ -1,0 +1,55 @@
+"""Allocators whose C and C++ sources come as crates: cargo downloads and verifies them, a recipe
+builds a shared library.
+"""
+
+import tomllib
+from pathlib import Path
+
+from dballoc.errors import Failure
+from dballoc.fetch.clients.build_from_source import build, needs
+from dballoc.fetch.fetch_job import Brought, File, Job
+
+_MANIFEST = """[package]
+name = "throw-away"
+version = "0.0.0"
+edition = "2018"
+
+[dependencies]
+"{crate}" = "={version}"
+"""
+
+
+def bring(job: Job) -> Brought:
+    """Fetch the crate, check its hash, and run the source's recipe on its sources."""
+    row = job.source.row
+    needs(job.source.reference, ["cargo", *row["tools"]])
+    project = job.downloads / "project"
+    (project / "src").mkdir(parents=True, exist_ok=True)
+    (project / "src/lib.rs").touch()
+    (project / "Cargo.toml").write_text(
+        _MANIFEST.format(crate=row["crate"], version=row["release"])
+    )
+    job.progress(f"downloading {row['crate']} {row['release']}", None)
+    job.run(["cargo", "generate-lockfile"], "cargo generate-lockfile", cwd=project)
+    checksum = locked(project / "Cargo.lock", row["crate"])
+    if checksum != row["sha256"]:
+        raise Failure(
+            f"{job.source.reference}: {row['crate']} {row['release']} has the sha256 {checksum}, "
+            f"not {row['sha256']}; "
+            "nothing was kept"
+        )
+    job.run(["cargo", "vendor", "--locked", "vendor"], "cargo vendor", cwd=project)
+    origin = f"crate {row['crate']} {row['release']}"
+    libraries = build(job, project / "vendor" / row["crate"])
+    size = sum(f.lstat().st_size for f in (project / "vendor" / row["crate"]).rglob("*"))
+    return Brought(
+        version=job.source.version,
+        files=[File(origin, size, checksum, "cargo")],
+        libraries=libraries,
+    )
+
+
+def locked(path: Path, crate: str) -> str:
+    """The hash that a lock file has of a crate, to which cargo holds what it downloads."""
+    packages = tomllib.loads(path.read_text(encoding="utf-8"))["package"]
+    return next(str(p["checksum"]) for p in packages if p["name"] == crate)

@@ -1,0 +1,301 @@
+"""Debian's suites through apt, with package lists, status and cache of our own: nothing of the
+system is touched.
+
+apt resolves what a server needs, its C library included, verifies signatures and resumes downloads;
+dpkg-deb unpacks. A suite gives what it has today, so versions are checked and hashes recorded.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from dballoc.errors import Failure, UsageError
+from dballoc.fetch import name_and_version
+from dballoc.fetch.clients import archive, build_from_source
+from dballoc.fetch.fetch_job import Brought, File, Job, described
+from dballoc.fetch.unpack import installed_layout
+
+MIRROR = "DBALLOC_DEBIAN_MIRROR"
+_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+_SUITE = re.compile(
+    r"(oldoldstable|oldstable|stable|testing|unstable|sid|bullseye|bookworm|trixie|forky|duke)(-updates)?"
+)
+# What apt-get is to do: packages with all that they need, or these alone.
+CLOSURE = ("install", "--download-only", "--yes")
+ALONE = ("download",)
+_STATUS = re.compile(r"dlstatus:\d+:([\d.]+):")
+_URI = re.compile(r"^'(\S+)' (\S+) (\d+)")
+
+
+def bring(job: Job) -> Brought:
+    """Fetch the source's packages, and unpack them as a server's prefix, a C library or an
+    allocator's files.
+    """
+    row = job.source.row
+    if "source" in row:
+        return _from_source(job)
+    apt = Apt(job, row["suite"])
+    apt.update()
+    archives = apt.get(row["packages"], *(CLOSURE if job.source.kind == "server" else ALONE))
+    version = _checked(job, upstream(archives, row["packages"][0]))
+    files = [described(path, origin) for path, origin in archives.items()]
+    unpacked = (
+        job.root
+        if job.source.kind == "server" or job.source.name == "glibc"
+        else job.place / "unpacked"
+    )
+    unpack(job, list(archives), unpacked)
+    if job.source.kind == "server":
+        return prefix(job, version, files)
+    if job.source.name == "glibc":
+        loader = installed_layout.loader(unpacked)
+        return Brought(
+            version=version, files=files, loader=os.fspath(loader.relative_to(job.place))
+        )
+    libraries = installed_layout.take_libraries(job, unpacked, beside=len(row["packages"]) > 1)
+    shutil.rmtree(unpacked)
+    return Brought(version=version, files=files, libraries=libraries)
+
+
+def _from_source(job: Job) -> Brought:
+    """A source package's upstream, built by the source's recipe."""
+    row = job.source.row
+    build_from_source.needs(job.source.reference, row["tools"])
+    apt = Apt(job, row["suite"], "deb-src")
+    apt.update()
+    archives = apt.get([row["source"]], "source", "--download-only")
+    version = _checked(
+        job, upstream((path for path in archives if path.suffix == ".dsc"), row["source"])
+    )
+    tarball = next(path for path in archives if ".orig.tar" in path.name)
+    tree = job.place / "source"
+    archive.unpack(job, tarball, tree, strip=1)
+    libraries = build_from_source.build(job, tree)
+    shutil.rmtree(tree)
+    return Brought(
+        version=version,
+        files=[described(path, origin) for path, origin in archives.items()],
+        libraries=libraries,
+    )
+
+
+def _checked(job: Job, version: str) -> str:
+    """The version that the suite has today. Failure if it is another than the one that is asked
+    for.
+    """
+    if not name_and_version.fits(job.source.version, version):
+        raise Failure(
+            f"{job.source.reference}: Debian {job.source.row['suite']} has {version} now, and that "
+            "version no more; "
+            f"dballoc list {job.source.kind}s says what there is"
+        )
+    return version
+
+
+def prefix(job: Job, version: str, files: list[File]) -> Brought:
+    """Make a tree of packages a server's prefix that runs on its own C library and its own
+    libraries.
+    """
+    installed_layout.prune(job.root)
+    loader = installed_layout.loader(job.root)
+    search = installed_layout.library_directories(job.root)
+    installed_layout.relink_programs(job, loader, search)
+    below = [os.fspath(d.relative_to(job.place)) for d in search]
+    return Brought(
+        version=version, files=files, loader=os.fspath(loader.relative_to(job.place)), search=below
+    )
+
+
+def unpack(job: Job, archives: Iterable[Path], target: Path) -> None:
+    """All packages into one tree, whose links stay within it."""
+    _need("dpkg-deb", "dpkg")
+    for path in archives:
+        archive.unpack(job, path, target)
+
+
+class Apt:
+    """apt for one suite, in directories of our own."""
+
+    def __init__(self, job: Job, suite: str, kind: str = "deb") -> None:
+        self.job, self.suite = job, suite
+        self.apt = _need("apt-get", "apt")
+        if not _KEYRING.exists():
+            raise UsageError(
+                f"Debian's keys are not on this machine ({_KEYRING}): apt-get install "
+                "debian-archive-keyring"
+            )
+        self.home = job.shared / "apt" / (suite if kind == "deb" else f"{suite}-sources")
+        self.archives = job.downloads / "archives"
+        for directory in (
+            self.home / "state/lists/partial",
+            self.home / "cache",
+            self.archives / "partial",
+        ):
+            directory.mkdir(parents=True, exist_ok=True)
+        sources = self.home / "sources.list"
+        sources.write_text(f"{kind} [signed-by={_KEYRING}] {mirror()} {suite} main\n")
+        dump = subprocess.run(
+            [_need("apt-config", "apt"), "dump"], capture_output=True, text=True, check=False
+        ).stdout
+        self.config = self.home / "apt.conf"
+        self.config.touch(mode=0o600)
+        self.config.chmod(0o600)  # the machine's proxy may come with a password
+        self.config.write_text(configuration(dump, self.home, sources, self.archives))
+
+    def update(self) -> None:
+        """Today's lists of the suite; apt asks only for what has changed."""
+        self.job.progress(f"asking for the packages of Debian {self.suite}", None)
+        # Else apt takes what cannot be reached for a warning.
+        self._apt("update", "--error-on=any")
+
+    def get(self, packages: list[str], *words: str) -> dict[Path, str]:
+        """Download packages by that command of apt-get's: each file, and where it came from."""
+        # apt does not name what an earlier try has brought already; where nothing is, it names all.
+        nothing = self.job.place / "nothing"
+        (nothing / "partial").mkdir(parents=True, exist_ok=True)
+        told = self._apt(
+            "-o",
+            f"Dir::Cache::archives={nothing}",
+            *words,
+            "--print-uris",
+            *packages,
+            where=nothing,
+        )
+        shutil.rmtree(nothing)
+        found = {self.archives / name: uri for uri, name, _ in parse_uris(told)}
+        if not found:
+            raise Failure(
+                f"{self.job.source.reference}: Debian {self.suite} has nothing called "
+                f"{' '.join(packages)}"
+            )
+
+        def watch(line: str) -> None:
+            if status := _STATUS.match(line):
+                self.job.progress(f"downloading from Debian {self.suite}", float(status[1]) / 100)
+
+        self._apt("-o", "APT::Status-Fd=1", *words, *packages, watch=watch)
+        if missing := [path.name for path in found if not path.exists()]:
+            raise Failure(f"{self.job.source.reference}: apt-get did not bring {missing[0]}")
+        return found
+
+    def _apt(
+        self,
+        *words: str,
+        watch: Callable[[str], None] = lambda line: None,
+        where: Path | None = None,
+    ) -> str:
+        # `download` writes into the current directory.
+        return self.job.run(
+            [self.apt, *words],
+            f"apt-get {' '.join(w for w in words if w.isalpha())}",
+            {"APT_CONFIG": os.fspath(self.config)},
+            where or self.archives,
+            watch,
+        )
+
+
+def configuration(dump: str, home: Path, sources: Path, archives: Path) -> str:
+    """Apt's configuration: of the machine's own only how it reaches its mirrors (``Acquire``), all
+    else ours. Pure.
+
+    ``dump``: what ``apt-config dump`` prints.
+    """
+    acquire = [
+        line for line in dump.splitlines() if line.startswith("Acquire::") and line.endswith(";")
+    ]
+    ours = {
+        "Dir::Etc::main": "/dev/null",
+        "Dir::Etc::parts": "/dev/null",
+        "Dir::Etc::sourcelist": sources,
+        "Dir::Etc::sourceparts": "/dev/null",
+        "Dir::Etc::preferences": "/dev/null",
+        "Dir::Etc::preferencesparts": "/dev/null",
+        "Dir::State": home / "state",
+        "Dir::State::status": "/dev/null",
+        "Dir::Cache": home / "cache",
+        "Dir::Cache::archives": archives,
+        "APT::Install-Recommends": "false",
+        # the lists and archives are ours, which apt's own user may not be able to write
+        "APT::Sandbox::User": "root",
+        "Debug::NoLocking": "true",  # the store has a lock
+        "Acquire::Languages": "none",
+        "Acquire::Retries": "3",
+        "quiet::NoProgress": "true",
+    }
+    return "\n".join([*acquire, *(f'{key} "{value}";' for key, value in ours.items()), ""])
+
+
+def parse_uris(text: str) -> list[tuple[str, str, int]]:
+    """(URI, file name, bytes) of each line of ``apt-get --print-uris``. Pure."""
+    return [(m[1], m[2], int(m[3])) for line in text.splitlines() if (m := _URI.match(line))]
+
+
+def mirror() -> str:
+    """``$DBALLOC_DEBIAN_MIRROR``, else the one of apt's own sources. UsageError if those are no
+    Debian's.
+    """
+    if chosen := os.environ.get(MIRROR):
+        return chosen
+    etc = Path("/etc/apt")
+    texts = [
+        p.read_text(errors="replace")
+        for p in [etc / "sources.list", *sorted((etc / "sources.list.d").glob("*"))]
+        if p.suffix in (".list", ".sources") and p.is_file()
+    ]
+    found = next((uri for text in texts for uri in mirrors(text)), None)
+    if found is None:
+        raise UsageError(f"no mirror of Debian in apt's sources; name one: {MIRROR}=URL")
+    return found
+
+
+def mirrors(text: str) -> list[str]:
+    """The archives of Debian that a file of apt's sources names, in either form of it. Pure."""
+    found = []
+    for stanza in re.split(r"\n\s*\n", text):
+        fields = dict(re.findall(r"^(\w[\w-]*):[ \t]*(.*(?:\n[ \t]+\S.*)*)", stanza, re.MULTILINE))
+        if (
+            "URIs" in fields
+            and "deb" in fields.get("Types", "").split()
+            and fields.get("Enabled", "yes") != "no"
+        ):
+            if "main" in fields.get("Components", "").split() and any(
+                map(_SUITE.fullmatch, fields.get("Suites", "").split())
+            ):
+                found += fields["URIs"].split()[:1]
+            continue
+        for line in stanza.splitlines():
+            words = re.sub(r"\[.*?\]", "", line).split()
+            if (
+                len(words) > 3
+                and words[0] == "deb"
+                and _SUITE.fullmatch(words[2])
+                and "main" in words[3:]
+            ):
+                found.append(words[1])
+    return [uri for uri in found if not uri.startswith("cdrom:")]
+
+
+def upstream(archives: Iterable[Path], package: str) -> str:
+    """The upstream's part of a package's version, from its file's name
+    (NAME_EPOCH%3aVERSION-REVISION_ARCH.deb).
+    """
+    name = next(path.name for path in archives if path.name.startswith(f"{package}_"))
+    return (
+        re.sub(r"^\d+(:|%3a)", "", name.split("_")[1])
+        .partition("-")[0]
+        .partition("+")[0]
+        .partition("~")[0]
+    )
+
+
+def _need(program: str, package: str) -> str:
+    if found := shutil.which(program):
+        return found
+    raise UsageError(
+        f"{program} is not on this machine: Debian's packages come through apt; install {package}, "
+        "or bring an "
+        "archive by --from FILE|URL --sha256 HASH"
+    )

@@ -1,0 +1,50 @@
+"""Libraries that Python wheels carry ready-made, through pip, whose own settings say which index it
+asks.
+"""
+
+import os
+import shutil
+import sys
+
+from dballoc.errors import Failure
+from dballoc.fetch.clients import archive
+from dballoc.fetch.fetch_job import Brought, Job, described
+from dballoc.fetch.unpack import installed_layout
+
+
+def bring(job: Job) -> Brought:
+    """Fetch the wheel, which pip holds to its hash, and take the allocator's library out of it."""
+    row = job.source.row
+    requirement = f"{row['package']}=={row['release']}"
+    wanted = job.downloads / "requirements.txt"
+    wanted.write_text(f"{requirement} --hash=sha256:{row['sha256']}\n")
+    job.progress(f"downloading {requirement}", None)
+    job.run(
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-input",
+            "--no-deps",
+            "--only-binary=:all:",
+            "--require-hashes",
+            "--dest",
+            os.fspath(job.downloads),
+            "--requirement",
+            os.fspath(wanted),
+        ],
+        "pip download",
+    )
+    wheel = next(job.downloads.glob("*.whl"), None)
+    if wheel is None:
+        raise Failure(f"{job.source.reference}: pip did not bring {requirement}")
+    tree = job.place / "unpacked"
+    archive.unpack(job, wheel, tree)
+    libraries = installed_layout.take_libraries(job, tree, beside=False)
+    shutil.rmtree(tree)
+    return Brought(
+        version=row["release"], files=[described(wheel, requirement)], libraries=libraries
+    )

@@ -1,0 +1,1 @@
+"""From an archive to a tree on disk that works where it lies."""

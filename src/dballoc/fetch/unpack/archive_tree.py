@@ -1,0 +1,285 @@
+"""What an archive becomes on disk: a tree of directories, regular files and links that stay in it,
+and nothing else.
+
+:class:`Tree` writes one from members that anybody may have made; :func:`settle` looks at a finished
+  one, whoever has made it.
+"""
+
+import os
+import stat
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+# More than any server's or library's archive has, its tests included.
+MEMBERS = 100_000
+SIZE = 16 * 2**30
+# All paths and targets of links, which are held in memory.
+_TEXT = 32 * 2**20
+# What a file may expand to, by its own size; below the floor nobody asks.
+RATIO = 200
+FLOOR = 64 * 2**20
+
+_NAME, _PATH, _DEPTH, _LINKS = 255, 4096, 100, 40
+_CHUNK = 2**18
+_LAST_TIME = 2**33
+
+
+class Refused(Exception):
+    """Why a member, or a tree, is not taken: a few words."""
+
+
+def most_bytes(packed: int) -> int:
+    """What an archive of that size may expand to."""
+    return min(SIZE, max(FLOOR, RATIO * packed))
+
+
+@dataclass(kw_only=True)
+class Tree:
+    """A directory that is filled from an archive. Links are made last, so that no member is written
+    through one of them.
+
+    ``most``: bytes, of all files together; ``rooted``: absolute links are meant within the tree, as
+    in packages. What the directory has from other archives stays; links in it lead nowhere outside.
+    """
+
+    root: Path
+    most: int
+    rooted: bool = False
+    size: int = 0
+    members: int = 0
+    text: int = 0
+    _files: set[tuple[str, ...]] = field(default_factory=set)
+    _links: dict[tuple[str, ...], str] = field(default_factory=dict)
+
+    def directory(self, parts: tuple[str, ...]) -> None:
+        """A directory, with those that it lies in."""
+        self._count(parts)
+        self._parent((*parts, ""))
+
+    def file(
+        self,
+        parts: tuple[str, ...],
+        content: IO[bytes],
+        size: int,
+        mode: int,
+        time: float | None = None,
+    ) -> None:
+        """A regular file of that declared size. Of its mode nothing stays but whether it may be
+        executed.
+        """
+        self._count(parts, size)
+        self._links.pop(parts, None)
+        path = self._free(parts)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        left = size
+        with os.fdopen(os.open(path, flags, 0o755 if mode & 0o111 else 0o644), "wb") as out:
+            while left and (chunk := content.read(min(left, _CHUNK))):
+                out.write(chunk)
+                left -= len(chunk)
+        if left:
+            raise Refused(f"{'/'.join(parts)} ends before its end")
+        self._files.add(parts)
+        if time is not None and 0 <= time < _LAST_TIME:  # builds go by the order of their files
+            os.utime(path, (time, time))
+
+    def link(self, parts: tuple[str, ...], target: str) -> None:
+        """A symbolic link, made when all files are there."""
+        self._count(parts, text=len(target))
+        if not target or "\0" in target or len(os.fsencode(target)) >= _PATH:
+            raise Refused(f"{'/'.join(parts)} is a link to nothing that can be")
+        self._links[parts] = target
+
+    def same(self, parts: tuple[str, ...], other: tuple[str, ...]) -> None:
+        """A hard link, to a file of the same archive alone."""
+        self._count(parts)
+        if other not in self._files:
+            raise Refused(
+                f"{'/'.join(parts)} is a hard link to what is no file of the archive before it"
+            )
+        if parts != other:
+            path = self._free(parts)
+            os.link(self._parent(other) / other[-1], path, follow_symlinks=False)
+            self._files.add(parts)
+
+    def finish(self) -> None:
+        """Make the links; those that lead out are none that a server needs, and are left out."""
+        for parts, target in self._links.items():
+            path = self._free(parts)
+            if target.startswith("/") and self.rooted:
+                path.symlink_to(
+                    "../" * len(path.parent.relative_to(self.root).parts)
+                    + (target.lstrip("/") or ".")
+                )
+            elif not target.startswith("/"):
+                path.symlink_to(target)
+        drop_links_out(self.root)
+
+    def _count(self, parts: tuple[str, ...], size: int = 0, text: int = 0) -> None:
+        self.members += 1
+        self.size += size
+        self.text += sum(map(len, parts)) + text
+        if self.members > MEMBERS or self.text > _TEXT:
+            raise Refused(
+                f"it has more than {MEMBERS:,} members, or paths of more than {_TEXT >> 20} MiB"
+            )
+        if size < 0 or self.size > self.most:
+            raise Refused(f"it would expand to more than {self.most / 10**6:,.0f} MB")
+
+    def _free(self, parts: tuple[str, ...]) -> Path:
+        """Where a member goes. What an earlier one of that name left is removed, as tar does it."""
+        if not parts:
+            raise Refused("a member without a name")
+        path = self._parent(parts) / parts[-1]
+        if os.path.lexists(path):
+            if path.is_dir() and not path.is_symlink():
+                raise Refused(f"{'/'.join(parts)} is there twice, once as something else")
+            path.unlink()
+            self._files.discard(parts)
+        return path
+
+    def _parent(self, parts: tuple[str, ...]) -> Path:
+        """The directory that a member lies in, made if need be."""
+        above = parts[:-1]
+        if (inside := resolve(self.root, above)) is None:
+            raise Refused(f"{'/'.join(parts)} lies behind a link that leads out")
+        path = self.root
+        for part in inside:
+            path = path / part
+            try:
+                path.mkdir(mode=0o755)
+            except FileExistsError:
+                if not path.is_dir() or path.is_symlink():
+                    raise Refused(f"{'/'.join(parts)} lies below what is no directory") from None
+        return path
+
+
+def parts_of(name: str, strip: int = 0) -> tuple[str, ...]:
+    """The parts of a member's path without the first ``strip``; none for the top itself. Refused
+    for one that leads out, or that nobody would call a file.
+    """
+    if not name.isprintable():
+        raise Refused(f"a member called {name[:80]!a}")
+    if name.startswith("/"):
+        raise Refused(f"{name[:80]} is an absolute path")
+    parts = tuple(part for part in name.split("/") if part not in ("", "."))
+    if ".." in parts:
+        raise Refused(f"{name[:80]} leads out of the archive")
+    if (
+        len(os.fsencode(name)) >= _PATH
+        or len(parts) > _DEPTH
+        or any(len(os.fsencode(part)) > _NAME for part in parts)
+    ):
+        raise Refused(f"a path as long as {name[:80]}…")
+    return parts[strip:]
+
+
+def resolve(root: Path, parts: tuple[str, ...]) -> list[str] | None:
+    """Where a path below ``root`` really is, its links followed as if ``root`` were all there is;
+    None if it leads out.
+    """
+    done: list[str] = []
+    todo = list(reversed(parts))
+    links = 0
+    while todo:
+        part = todo.pop()
+        if part in ("", "."):
+            continue
+        if part == "..":
+            if not done:
+                return None
+            done.pop()
+            continue
+        try:
+            target = os.readlink(os.path.join(root, *done, part))
+        except OSError:  # no link, or not there
+            done.append(part)
+            continue
+        links += 1
+        if links > _LINKS or target.startswith("/"):
+            return None
+        todo += reversed(target.split("/"))
+    return done
+
+
+def drop_links_out(root: Path) -> None:
+    """Remove the links that lead out of a tree, one behind another too."""
+    for _ in range(_LINKS):
+        out = [
+            path
+            for path, status in walk(root)
+            if stat.S_ISLNK(status.st_mode) and _leads_out(root, path)
+        ]
+        for path in out:
+            path.unlink()
+        if not out:
+            return
+
+
+def _leads_out(root: Path, path: Path) -> bool:
+    return resolve(root, path.relative_to(root).parts) is None
+
+
+def walk(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """Everything below a directory, links not followed."""
+    todo = [root]
+    while todo:
+        with os.scandir(todo.pop()) as entries:
+            for entry in entries:
+                status = entry.stat(follow_symlinks=False)
+                path = Path(entry.path)
+                if stat.S_ISDIR(status.st_mode):
+                    todo.append(path)
+                yield path, status
+
+
+def check(root: Path) -> None:
+    """Refused unless all below ``root`` is a directory, a regular file with all its names there, or
+    a link that stays in it.
+    """
+    names: Counter[tuple[int, int]] = Counter()
+    links: dict[tuple[int, int], tuple[Path, int]] = {}
+    for path, status in walk(root):
+        shown = ascii(os.fspath(path.relative_to(root)))[1:-1]
+        if stat.S_ISLNK(status.st_mode):
+            if _leads_out(root, path):
+                raise Refused(f"{shown} is a link that leads out")
+        elif stat.S_ISREG(status.st_mode):
+            key = (status.st_dev, status.st_ino)
+            names[key] += 1
+            links[key] = (path, status.st_nlink)
+        elif not stat.S_ISDIR(status.st_mode):
+            raise Refused(f"{shown} is neither file nor directory nor link")
+    for key, (path, number) in links.items():
+        if number > names[key]:
+            raise Refused(
+                f"{ascii(os.fspath(path.relative_to(root)))[1:-1]} is a hard link to a file "
+                "elsewhere"
+            )
+
+
+def settle(root: Path) -> int:
+    """Check a tree, and make all of it ours, readable for everybody and writable for us alone,
+    without set-user-ID and the like; the bytes that it takes on disk. Refused as :func:`check`.
+    """
+    check(root)
+    size = 0
+    for path, status in [(root, os.lstat(root)), *walk(root)]:
+        size += status.st_blocks * 512
+        if stat.S_ISLNK(status.st_mode):
+            continue
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if (os.fstat(handle).st_uid, os.fstat(handle).st_gid) != (
+                os.geteuid(),
+                os.getegid(),
+            ) and os.geteuid() == 0:
+                os.fchown(handle, 0, 0)
+            os.fchmod(
+                handle, 0o755 if stat.S_ISDIR(status.st_mode) or status.st_mode & 0o100 else 0o644
+            )
+        finally:
+            os.close(handle)
+    return size

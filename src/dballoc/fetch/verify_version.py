@@ -1,0 +1,55 @@
+"""Whether what was fetched is what was asked for, before it counts: a server says its version, as
+the server user; a library is one.
+"""
+
+import os
+import re
+
+from dballoc.errors import Failure
+from dballoc.fetch import name_and_version
+from dballoc.fetch.fetch_job import Brought, Job
+from dballoc.fetch.unpack import installed_layout
+from dballoc.host.elf import elf_exports
+from dballoc.host.unprivileged.run_unprivileged import Unanswered, run_unprivileged
+
+_VERSION = re.compile(r"Ver ([\d.]+)")
+
+
+def check(job: Job, brought: Brought) -> str:
+    """The exact version. Failure if it does not run, is another version, or is no library
+    at all.
+    """
+    if job.source.kind == "server":
+        return _server(job, brought)
+    for path in brought.libraries:
+        if not elf_exports.is_elf(job.place / path):
+            raise Failure(f"{job.source.reference}: {path} is not a shared library")
+    if not brought.libraries and brought.loader is None:
+        raise Failure(f"{job.source.reference}: nothing in it that can be preloaded")
+    return brought.version
+
+
+def _server(job: Job, brought: Brought) -> str:
+    if (program := installed_layout.server_program(job.root)) is None:
+        raise Failure(f"{job.source.reference}: no server in what was fetched")
+    argv = [os.fspath(program), "--no-defaults", "--version"]
+    if brought.loader:
+        # Its own interpreter is named by the place where it will lie.
+        directories = ":".join(os.fspath(job.place / d) for d in brought.search)
+        argv = [os.fspath(job.place / brought.loader), "--library-path", directories, *argv]
+    try:
+        done = run_unprivileged(argv)
+    except Unanswered as error:
+        raise Failure(f"{job.source.reference}: its server does not run here: {error}") from None
+    said = _VERSION.search(done.stdout)
+    if done.status != 0 or said is None:
+        why = (
+            done.stderr.strip() or done.stdout.strip() or f"exit status {done.status}"
+        ).splitlines()[0]
+        raise Failure(f"{job.source.reference}: its server does not run here: {why}")
+    version = said[1].rstrip(".")
+    if job.source.client != "archive" and not name_and_version.fits(job.source.version, version):
+        raise Failure(
+            f"{job.source.reference}: the source gives {version} now, not {job.source.version}"
+        )
+    return version

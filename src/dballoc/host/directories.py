@@ -1,0 +1,112 @@
+"""Where dballoc keeps what it makes and fetches: a cache of data templates, scratch data, sockets,
+the private store.
+"""
+
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from dballoc.errors import UsageError
+
+# sun_path is 108 bytes with its final NUL (unix(7)).
+SOCKET_PATH_LIMIT = 107
+
+
+def cache() -> Path:
+    """``$DBALLOC_CACHE``, else /var/cache/dballoc for root, else the user's own cache. Made if it
+    is not there.
+    """
+    return _made(
+        _chosen("DBALLOC_CACHE", "/var/cache", "XDG_CACHE_HOME", ".cache"), "cache", "DBALLOC_CACHE"
+    )
+
+
+def store() -> Path:
+    """What ``dballoc fetch`` brought: ``$DBALLOC_STORE``, else /var/lib/dballoc for root, else the
+    user's own data. It may not be there: reading makes nothing.
+    """
+    return _chosen("DBALLOC_STORE", "/var/lib", "XDG_DATA_HOME", ".local/share")
+
+
+def make_store() -> Path:
+    """As :func:`store`, made if it is not there. UsageError if it cannot be, or is another
+    user's.
+    """
+    return _made(store(), "store", "DBALLOC_STORE")
+
+
+def _chosen(variable: str, of_root: str, xdg: str, below_home: str) -> Path:
+    if chosen := os.environ.get(variable):
+        return Path(chosen).absolute()
+    if os.geteuid() == 0:
+        return Path(of_root) / "dballoc"
+    return Path(os.environ.get(xdg) or Path.home() / below_home) / "dballoc"
+
+
+def _made(path: Path, what: str, variable: str) -> Path:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"{path}: cannot make the {what} directory: {error.strerror}; set {variable}"
+        ) from None
+    if path.stat().st_uid != os.geteuid():
+        raise UsageError(
+            f"{path}: belongs to another user; set {variable} to a directory of your own"
+        )
+    return path
+
+
+# Takes a path that must not outlive us: the guardian's list. It is told before the path is made,
+# for we may be killed between the two.
+Register = Callable[[Path], None]
+
+
+def make_scratch(register: Register) -> Path:
+    """A fresh directory for one trial's data, on the same file system as the templates."""
+    parent = cache() / "scratch"
+    parent.mkdir(exist_ok=True)
+    return fresh_directory(parent, "t", register)
+
+
+def check_socket_path() -> None:
+    """UsageError if a socket in the directory for temporary files has a path too long for the
+    kernel.
+    """
+    parent = Path(tempfile.gettempdir())
+    length = len(os.fsencode(parent / f"dballoc-{_unique()}" / "mysqld.sock"))
+    if length > SOCKET_PATH_LIMIT:
+        raise UsageError(
+            f"{parent}: a server's socket in there would have a path of {length} bytes, the kernel "
+            "takes "
+            f"{SOCKET_PATH_LIMIT}; set TMPDIR to a shorter one"
+        )
+
+
+def make_run_directory(register: Register) -> Path:
+    """A fresh directory with a short path, for a socket."""
+    return fresh_directory(Path(tempfile.gettempdir()), "dballoc-", register)
+
+
+def fresh_directory(parent: Path, prefix: str, register: Register) -> Path:
+    """A new directory of a name that nobody has, ours alone."""
+    path = parent / (prefix + _unique())
+    register(path)
+    path.mkdir(mode=0o700)
+    return path
+
+
+def _unique() -> str:
+    return secrets.token_hex(6)
+
+
+def free_bytes(path: Path) -> int:
+    """What an unprivileged user can still write there; for a path not yet made, its first parent
+    that is.
+    """
+    while not path.exists():
+        path = path.parent
+    return shutil.disk_usage(path).free

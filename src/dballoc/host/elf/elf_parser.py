@@ -1,0 +1,252 @@
+"""What an ELF file of 64 bits says, read from an open descriptor (elf(5); System V ABI, "Dynamic
+Linking").
+
+For files of a process that may be hostile: :class:`dballoc.host.unprivileged.sandbox.Sandbox` runs
+these functions in a child without rights. Each takes a descriptor and gives plain values;
+ParseError in a few words for a file that is not what it should be.
+"""
+
+import functools
+import mmap
+import os
+import re
+import struct
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from typing import ParamSpec, TypeVar
+
+_PT_LOAD, _PT_DYNAMIC, _PT_NOTE = 1, 2, 4
+_DT_PLTRELSZ, _DT_STRTAB, _DT_SYMTAB, _DT_RELA, _DT_RELASZ, _DT_JMPREL = 2, 5, 6, 7, 8, 23
+_SHT_DYNSYM = 11
+_NT_GNU_BUILD_ID = 3
+# R_X86_64_64, GLOB_DAT, JUMP_SLOT; R_AARCH64_ABS64, GLOB_DAT, JUMP_SLOT.
+_SLOTS = {62: {1, 6, 7}, 183: {257, 1025, 1026}}
+_MOST_RELOCATIONS = 1 << 24
+_MOST_HEADERS = 4096
+_MOST_NAME = 256
+# "mov eax, imm32; ret", maybe behind endbr64 (Intel SDM, MOV, RET, ENDBR64).
+_RETURNS_NUMBER = re.compile(rb"(?:\xf3\x0f\x1e\xfa)?\xb8(.{4})\xc3", re.DOTALL)
+
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+class ParseError(Exception):
+    """The file is not what it should be; why, in a few words."""
+
+
+def _parsing(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Make whatever a damaged file leads to a ParseError: numbers in it reach beyond it, or beyond
+    any file.
+    """
+
+    @functools.wraps(function)
+    def parse(*arguments: Parameters.args, **named: Parameters.kwargs) -> Result:
+        try:
+            return function(*arguments, **named)
+        except (struct.error, IndexError, OverflowError, ValueError, OSError):
+            raise ParseError("a damaged ELF file") from None
+
+    return parse
+
+
+@dataclass(frozen=True, kw_only=True)
+class _File:
+    """``loads``: (virtual address, bytes in the file, file offset) of what is loaded; ``notes``
+    alike.
+    """
+
+    data: mmap.mmap
+    machine: int
+    loads: list[tuple[int, int, int]]
+    notes: list[tuple[int, int, int]]
+    dynamic: dict[int, int]
+
+    def offset_of(self, address: int) -> int:
+        """The file offset of a virtual address. ParseError if nothing that is loaded holds it."""
+        for start, size, offset in self.loads:
+            if start <= address < start + size:
+                return offset + address - start
+        raise ParseError("its dynamic section leads outside of it")
+
+
+@_parsing
+def list_slots(fd: int, symbols: Collection[str]) -> dict[str, list[list[int | str | bool]]]:
+    """List the slots (GOT entries) that an executable has for some functions.
+
+    ``slots``: [symbol, virtual address of the slot, whether the file defines the symbol itself];
+    ``loads``: [virtual address, file offset] of what is loaded.
+    """
+    file = _parse(fd)
+    if not file.dynamic or file.machine not in _SLOTS:
+        raise ParseError(
+            "a static executable, or one of an architecture that dballoc does not know"
+        )
+    slots: list[list[int | str | bool]] = []
+    try:
+        table = file.offset_of(file.dynamic[_DT_SYMTAB])
+        strings = file.offset_of(file.dynamic[_DT_STRTAB])
+        for address, symbol in _relocations(file):
+            name, _, _, section = struct.unpack_from("<IBBH", file.data, table + symbol * 24)
+            text = _text_at(file.data, strings + name)
+            if text in symbols:
+                slots.append([text, address, section != 0])
+    except (KeyError, struct.error):
+        raise ParseError("its dynamic section is damaged") from None
+    return {"slots": slots, "loads": [[start, offset] for start, _, offset in file.loads]}
+
+
+@_parsing
+def find_export(fd: int, symbol: str) -> list[int] | None:
+    """Find a symbol that a file defines for others: its virtual address, and that of the first page
+    loaded.
+    """
+    file = _parse(fd)
+    address = _exported(file, symbol)
+    if address is None or not file.loads:
+        return None
+    return [
+        address,
+        min(start for start, _, _ in file.loads)
+        // os.sysconf("SC_PAGE_SIZE")
+        * os.sysconf("SC_PAGE_SIZE"),
+    ]
+
+
+@_parsing
+def read_returned_number(fd: int, symbol: str) -> int | None:
+    """Read the number that an exported function returns, if that is all that it does. Nothing is
+    executed.
+    """
+    file = _parse(fd)
+    address = _exported(file, symbol)
+    if address is None:
+        return None
+    offset = file.offset_of(address)
+    code = _RETURNS_NUMBER.match(file.data, offset, offset + 10)
+    return int.from_bytes(code[1], "little") if code else None
+
+
+@_parsing
+def find_text(fd: int, pattern: str) -> str | None:
+    """Find the first match of a pattern in a file's bytes: its first group, as ASCII, 100
+    characters at most.
+    """
+    if os.fstat(fd).st_size == 0:
+        return None
+    with mmap.mmap(fd, 0, prot=mmap.PROT_READ) as data:
+        match = re.search(pattern.encode(), data)
+        return match[1][:100].decode("ascii", "replace") if match else None
+
+
+@_parsing
+def list_texts(fd: int, pattern: str, most: int) -> list[str]:
+    """List the different matches of a pattern in a file's bytes, at most so many."""
+    if os.fstat(fd).st_size == 0:
+        return []
+    texts: dict[str, None] = {}
+    with mmap.mmap(fd, 0, prot=mmap.PROT_READ) as data:
+        for match in re.finditer(pattern.encode(), data):
+            texts[match[1][:100].decode("ascii", "replace")] = None
+            if len(texts) >= most:
+                break
+    return list(texts)
+
+
+@_parsing
+def read_build_id(fd: int) -> str:
+    """Read the build-id that the linker wrote, in hexadecimal; empty if there is none."""
+    file = _parse(fd)
+    for _, size, offset in file.notes:
+        end = min(offset + size, len(file.data))
+        while offset + 12 <= end:
+            name_size, value_size, kind = struct.unpack_from("<III", file.data, offset)
+            value = offset + 12 + -(-name_size // 4) * 4
+            if kind == _NT_GNU_BUILD_ID and file.data[offset + 12 : offset + 16] == b"GNU\0":
+                return file.data[value : value + min(value_size, 64)].hex()
+            offset = value + -(-value_size // 4) * 4
+    return ""
+
+
+def _parse(fd: int) -> _File:
+    if os.fstat(fd).st_size < 64:
+        raise ParseError("not an ELF file of 64 bits, little-endian")
+    data = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
+    if data[:6] != b"\x7fELF\x02\x01":
+        raise ParseError("not an ELF file of 64 bits, little-endian")
+    machine, (table,) = struct.unpack_from("<H", data, 18)[0], struct.unpack_from("<Q", data, 32)
+    size, count = struct.unpack_from("<HH", data, 54)
+    loads, notes, dynamic = [], [], {}
+    try:
+        for i in range(min(count, _MOST_HEADERS)):
+            kind, _, offset, address, _, in_file, _, _ = struct.unpack_from(
+                "<IIQQQQQQ", data, table + i * size
+            )
+            if kind == _PT_LOAD:
+                loads.append((address, in_file, offset))
+            elif kind == _PT_NOTE:
+                notes.append((address, in_file, offset))
+            elif kind == _PT_DYNAMIC:
+                section = data[offset : offset + min(in_file - in_file % 16, 1 << 16)]
+                dynamic = dict(struct.iter_unpack("<QQ", section))
+    except struct.error:
+        raise ParseError("its program headers are damaged") from None
+    return _File(data=data, machine=machine, loads=loads, notes=notes, dynamic=dynamic)
+
+
+def _relocations(file: _File) -> Iterator[tuple[int, int]]:
+    """(virtual address of the slot, number of the symbol) of every slot that names one."""
+    kinds = _SLOTS[file.machine]
+    for where, length in ((_DT_RELA, _DT_RELASZ), (_DT_JMPREL, _DT_PLTRELSZ)):
+        if where not in file.dynamic:
+            continue
+        start, size = file.offset_of(file.dynamic[where]), file.dynamic[length]
+        if size // 24 > _MOST_RELOCATIONS:
+            raise ParseError("an executable with an absurd number of relocations")
+        with memoryview(file.data) as view, view[start : start + size - size % 24] as table:
+            for address, info, _ in struct.iter_unpack("<QQq", table):
+                if info & 0xFFFFFFFF in kinds and info >> 32:
+                    yield address, info >> 32
+
+
+def _exported(file: _File, symbol: str) -> int | None:
+    """The virtual address of a symbol that the file defines, by its table of dynamic symbols."""
+    try:
+        (table,) = struct.unpack_from("<Q", file.data, 40)
+        size, count = struct.unpack_from("<HH", file.data, 58)
+        headers = [
+            struct.unpack_from("<IIQQQQIIQQ", file.data, table + i * size)
+            for i in range(min(count, _MOST_HEADERS))
+        ]
+        for header in headers:
+            if header[1] != _SHT_DYNSYM:
+                continue
+            start, length, strings = header[4], header[5], headers[header[6]][4]
+            wanted = file.data.find(b"\0" + symbol.encode() + b"\0", strings)
+            if wanted < 0:
+                return None
+            for at in range(start, start + min(length, _MOST_RELOCATIONS * 24) - 23, 24):
+                name, _, _, section, value = struct.unpack_from("<IBBHQ", file.data, at)
+                if section and _text_at(file.data, strings + name) == symbol:
+                    return int(value)
+    except (struct.error, IndexError):
+        raise ParseError("its section headers are damaged") from None
+    return None
+
+
+def _text_at(data: mmap.mmap, offset: int) -> str:
+    return data[offset : offset + _MOST_NAME].partition(b"\0")[0].decode("ascii", "replace")
+
+
+SANDBOXED = {
+    function.__name__: function
+    for function in (
+        list_slots,
+        find_export,
+        read_returned_number,
+        find_text,
+        list_texts,
+        read_build_id,
+    )
+}

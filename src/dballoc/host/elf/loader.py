@@ -1,0 +1,62 @@
+"""Processes that were started through the loader, ``ld.so [OPTION…] PROGRAM [ARGUMENT…]``
+(ld.so(8)): which program it is.
+"""
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from dballoc import readers
+
+_LOADER = re.compile(r"ld-linux[\w-]*\.so\.\d+|ld-[\d.]+\.so|ld64\.so\.\d+|ld\.so(\.\d+)?")
+# Options whose value is the next word.
+_WITH_VALUE = {
+    "--library-path",
+    "--glibc-hwcaps-prepend",
+    "--glibc-hwcaps-mask",
+    "--inhibit-rpath",
+    "--audit",
+    "--preload",
+    "--argv0",
+}
+
+
+def is_loader(path: str) -> bool:
+    """Whether that is a loader, by its name."""
+    return _LOADER.fullmatch(Path(path).name) is not None
+
+
+def program_at(words: Sequence[str]) -> int | None:
+    """Where the program stands in the command line of a loader; None if it names none."""
+    at = 1
+    while at < len(words) and words[at].startswith("--"):
+        at += 2 if words[at] in _WITH_VALUE else 1
+    return at if at < len(words) else None
+
+
+def program(pid: int) -> str:
+    """The path of a process's main program, in its own mount namespace: what it executes, or what
+    its loader was given if that is mapped. OSError if the process cannot be read.
+    """
+    executable = os.readlink(f"/proc/{pid}/exe")
+    if not is_loader(executable):
+        return executable
+    words = [os.fsdecode(w) for w in readers.of_process(f"/proc/{pid}/cmdline").split(b"\0")[:-1]]
+    at = program_at(words)
+    if at is None:
+        return executable
+    named = (
+        words[at]
+        if words[at].startswith("/")
+        else os.path.join(os.readlink(f"/proc/{pid}/cwd"), words[at])
+    )
+    for line in readers.rows(readers.text_of_process(f"/proc/{pid}/maps", readers.MAPS)):
+        parts = line.split(maxsplit=5)
+        if (
+            len(parts) == 6
+            and parts[5] != executable
+            and Path(parts[5]).name == Path(os.path.realpath(named)).name
+        ):
+            return parts[5]
+    return executable

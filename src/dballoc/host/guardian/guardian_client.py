@@ -1,0 +1,313 @@
+"""Our end of the guardian (:mod:`dballoc.host.guardian.guardian`): spawn, wait, signal, change host
+state.
+"""
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn, Self
+
+from dballoc.errors import Failure
+from dballoc.host.guardian import guardian, reaping
+from dballoc.host.settings.machine_lock import Hold
+from dballoc.host.settings.settings_journal import BadJournal
+
+# Seconds without a word from the guardian after which it counts as hung: to a request; at our end,
+# when it kills and waits itself; for the removal of what may be large.
+_ANSWER = 120.0
+_END = guardian.END_PATIENCE + 20.0
+_REMOVAL = 600.0
+
+_GUARDIANS: set[int] = set()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exit:
+    """How a child ended: ``status`` is negative for a signal; CPU in seconds over its whole
+    life.
+    """
+
+    status: int
+    user: float
+    system: float
+    voluntary: int
+    involuntary: int
+
+    @property
+    def words(self) -> str:
+        """``exit status 1`` or ``SIGKILL``."""
+        return (
+            signal.Signals(-self.status).name if self.status < 0 else f"exit status {self.status}"
+        )
+
+
+def _of(arguments: Mapping[str, Any]) -> str:
+    """What was asked for, in words."""
+    match arguments:
+        case {"path": path}:
+            return str(path)
+        case {"name": name, "value": value}:
+            return f"{name} to {value}"
+        case {"argv": [program, *_]}:
+            return str(program)
+        case {"child": child}:
+            return f"child {child}"
+    return "the host's settings"
+
+
+class Custody:
+    """A guardian of one's own. Leaving the ``with`` block stops what is left and restores
+    the host.
+    """
+
+    def __init__(
+        self, keep_open: Sequence[int] = (), hold: Hold | None = None, adopt: bool = False
+    ) -> None:
+        """``keep_open``: descriptors that the guardian holds too until it has cleaned up (the
+        directory's lock). ``hold``: the machine's lock; settings of the host may be changed if we
+        have it to ourselves. ``adopt``: should the guardian be killed, what its children leave
+        behind comes to this process, which kills every child of its own in another session then.
+        """
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._sock = ours
+        self._next = 0
+        self._exits: dict[int, Exit] = {}
+        self._hold = hold
+        self._adopts = adopt
+        self._scratch: list[str] = []
+        self._cgroups: list[str] = []
+        self._ended = False
+        if adopt:
+            reaping.become_subreaper()
+        held = hold.descriptors if hold else []
+        host: dict[str, Any] = {}
+        if hold and hold.exclusive:
+            host = {"directory": hold.directory, "settings": dict(hold.machine.settings)}
+        with theirs:
+            self._process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-I",
+                    "-S",
+                    guardian.__file__,
+                    str(theirs.fileno()),
+                    json.dumps(host),
+                ],
+                pass_fds=[theirs.fileno(), *keep_open, *held],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        _GUARDIANS.add(self._process.pid)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the guardian clean up and wait until it has. One that hangs is killed, and we clean
+        up ourselves.
+        """
+        try:
+            self._sock.shutdown(socket.SHUT_WR)
+            self._wait_for_end()
+        except OSError:
+            pass  # it is gone already
+        try:
+            ended_well = self._process.wait(_REMOVAL if self._ended else guardian.END_PATIENCE) == 0
+        except subprocess.TimeoutExpired:
+            ended_well = False
+        if not ended_well:
+            self._clean_up_ourselves(0)
+        self._sock.close()
+        _GUARDIANS.discard(self._process.pid)
+
+    def spawn(
+        self, argv: Sequence[str], env: Mapping[str, str], stdout: Path, **how: Any
+    ) -> "Child":
+        """Start a process. ``how``: see :meth:`dballoc.host.guardian.guardian.Guardian.do_spawn`.
+        Failure if it cannot start.
+        """
+        how = {k: os.fspath(v) if isinstance(v, Path) else v for k, v in how.items()}
+        reply = self._ask("spawn", argv=list(argv), env=dict(env), stdout=os.fspath(stdout), **how)
+        return Child(self, reply["pid"], reply["child"])
+
+    def set(self, name: str, value: str) -> None:
+        """Change a host setting (:mod:`dballoc.host.settings.writable_settings`); it is restored at
+        the end, whatever happens. Failure if it cannot be changed.
+        """
+        self._ask("set", name=name, value=value)
+
+    def restore(self) -> None:
+        """Put all host settings back now."""
+        self._ask("restore")
+
+    def scratch(self, path: Path) -> None:
+        """Have a directory removed at the end, whatever happens."""
+        self._scratch.append(os.fspath(path))
+        self._ask("scratch", path=os.fspath(path))
+
+    def cgroup(self, path: Path) -> None:
+        """Have a cgroup removed at the end, whatever happens."""
+        self._cgroups.append(os.fspath(path))
+        self._ask("cgroup", path=os.fspath(path))
+
+    @property
+    def cpu_seconds(self) -> float:
+        """What all children that have ended used."""
+        return sum(e.user + e.system for e in self._exits.values())
+
+    def exit_of(self, number: int, timeout: float = 0) -> Exit | None:
+        """How the child of that number ended, or None if it has not within ``timeout`` seconds."""
+        deadline = time.monotonic() + timeout
+        while number not in self._exits:
+            left = max(0.0, deadline - time.monotonic())
+            if not select.select([self._sock], [], [], left)[0]:
+                return None
+            self._receive()
+        return self._exits[number]
+
+    def _ask(self, what: str, **arguments: Any) -> dict[str, Any]:
+        self._next += 1
+        try:
+            self._send(json.dumps({"id": self._next, "do": what, "with": arguments}).encode())
+        except OSError:
+            self._gone()
+        deadline = time.monotonic() + _ANSWER
+        while True:
+            if not select.select([self._sock], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                self._clean_up_ourselves(0)
+                raise Failure(
+                    f"dballoc's guardian process did not answer for {_ANSWER:.0f} s; run the same "
+                    "command to resume"
+                )
+            message = self._receive()
+            if message.get("id") == self._next:
+                if "error" in message:
+                    raise Failure(f"cannot {what} {_of(arguments)}: {message['error']}")
+                return message
+
+    def _send(self, request: bytes) -> None:
+        if len(request) <= guardian.MESSAGE_LIMIT:
+            self._sock.send(request)
+            return
+        with os.fdopen(os.memfd_create("dballoc-request", os.MFD_CLOEXEC), "wb") as large:
+            large.write(request)
+            large.flush()
+            large.seek(0)
+            socket.send_fds(self._sock, [b"in the file"], [large.fileno()])
+
+    def _receive(self) -> dict[str, Any]:
+        try:
+            data = self._sock.recv(guardian.MESSAGE_LIMIT)
+        except OSError:
+            data = b""
+        if not data:
+            self._gone()
+        message: dict[str, Any] = json.loads(data)
+        if "exit" in message:
+            number = message.pop("exit")
+            self._exits[number] = Exit(**message)
+        return message
+
+    def _wait_for_end(self) -> None:
+        """Until the guardian says that nobody of its own is left and the host is as it was, or is
+        gone, or hangs.
+        """
+        deadline = time.monotonic() + _END
+        while (
+            not self._ended
+            and select.select([self._sock], [], [], max(0.0, deadline - time.monotonic()))[0]
+        ):
+            data = self._sock.recv(guardian.MESSAGE_LIMIT)
+            if not data:
+                return
+            self._ended = "ended" in json.loads(data)
+
+    def _gone(self) -> NoReturn:
+        self._clean_up_ourselves(_END)
+        raise Failure(
+            "dballoc's guardian process was killed; its servers ended with it. Run the same "
+            "command to resume"
+        )
+
+    def _clean_up_ourselves(self, patience: float) -> None:
+        """What the guardian would have done: it has been killed, or is ending by itself, or hangs
+        longer than ``patience``.
+        """
+        try:
+            self._process.wait(patience)
+        except subprocess.TimeoutExpired:
+            guardian.complain("its guardian process hangs, and is killed")
+            self._process.kill()
+        self._restore()
+        try:
+            self._process.wait(guardian.END_PATIENCE)
+        except subprocess.TimeoutExpired:
+            pass  # stuck in the kernel
+        # Its children are dead by now (PDEATHSIG), and what they leave behind is ours.
+        if self._adopts and (left := reaping.end_children(self._is_adopted, guardian.END_PATIENCE)):
+            guardian.complain(
+                f"process {' '.join(map(str, left))} does not die, SIGKILL included; it is stuck "
+                "in the kernel"
+            )
+        guardian.remove(self._scratch, self._cgroups)
+
+    def _restore(self) -> None:
+        try:
+            if self._hold and self._hold.exclusive:
+                self._hold.put_back()
+        except (OSError, BadJournal) as error:
+            guardian.complain(str(error))
+
+    def _is_adopted(self, pid: int) -> bool:
+        """Whether a child of this process is none that it started itself: those stay in its
+        session, but for guardians.
+        """
+        return pid not in _GUARDIANS and reaping.session(pid) != reaping.session(0)
+
+
+@dataclass(frozen=True)
+class Child:
+    """A process that the guardian started for us. ``number``: the guardian's, for the kernel gives
+    a PID again.
+    """
+
+    custody: Custody
+    pid: int
+    number: int
+
+    def poll(self) -> Exit | None:
+        """How it ended, or None while it runs."""
+        return self.custody.exit_of(self.number)
+
+    def wait(self, timeout: float) -> Exit | None:
+        """As :meth:`poll`, waiting up to ``timeout`` seconds."""
+        return self.custody.exit_of(self.number, timeout)
+
+    def send(self, number: signal.Signals) -> None:
+        """Signal it and its process group."""
+        self.custody._ask("signal", child=self.number, number=int(number))
+
+    def stop(self, gently: signal.Signals, patience: float) -> Exit:
+        """Ask with a signal, wait, then kill. Returns how it ended."""
+        if (done := self.poll()) is None:
+            self.send(gently)
+            done = self.wait(patience)
+        if done is None:
+            self.send(signal.SIGKILL)
+            done = self.wait(60)
+        if done is None:
+            raise Failure(
+                f"process {self.pid} does not die, SIGKILL included; it is stuck in the kernel"
+            )
+        return done

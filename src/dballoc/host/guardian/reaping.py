@@ -1,0 +1,90 @@
+"""Ending the processes that come to us because their own parents have ended (prctl(2),
+PR_SET_CHILD_SUBREAPER).
+
+Only direct children are ever signalled: their PIDs are ours until we reap them, so that no signal
+meets a stranger. When one of them dies, its children come to us in turn.
+"""
+
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def become_subreaper() -> None:
+    """Have orphans among our descendants come to this process. It is not inherited by a fork, and
+    survives an exec.
+    """
+    if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+def end_children(of: Callable[[int], bool], patience: float) -> list[int]:
+    """Kill and reap the children that ``of`` picks, and what comes to us when they die; those that
+    do not die in time.
+    """
+    deadline = time.monotonic() + patience
+    # The kernel's short list may skip some while others end: when it has no more, all of /proc is
+    # looked through.
+    while picked := list(filter(of, _listed_children())) or list(filter(of, _children_by_walk())):
+        for pid in picked:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        left = [pid for pid in picked if not reaped(pid)]
+        if left and time.monotonic() > deadline:
+            return left
+        if left:
+            time.sleep(0.001)
+    return []
+
+
+def reap_children(of: Callable[[int], bool]) -> None:
+    """Reap those of the children that ``of`` picks which have ended by themselves."""
+    for pid in filter(of, _children_by_walk()):
+        reaped(pid)
+
+
+def reaped(pid: int) -> bool:
+    """Whether a child has ended; it is reaped then, and its PID may be another's."""
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return True
+
+
+def session(pid: int) -> int:
+    """The session of a process, 0 if it is gone."""
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return 0
+
+
+def _listed_children() -> list[int]:
+    pids: list[int] = []
+    for task in Path("/proc/self/task").iterdir():
+        try:
+            pids += map(int, (task / "children").read_text().split())
+        except OSError:
+            continue  # a thread that has ended, or a kernel without the list
+    return pids
+
+
+def _children_by_walk() -> list[int]:
+    us, pids = os.getpid(), []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if int((entry / "stat").read_bytes().rpartition(b")")[2].split()[1]) == us:
+                    pids.append(int(entry.name))
+            except (OSError, IndexError):
+                continue  # it has just ended
+    return pids

@@ -1,0 +1,115 @@
+"""A memory-limited cgroup for one server: v1, v2, or a clear word that there is neither."""
+
+import os
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from dballoc.errors import UsageError
+from dballoc.host.guardian.guardian_client import Custody
+
+ROOT = Path("/sys/fs/cgroup")
+SELF = Path("/proc/self/cgroup")
+
+
+@dataclass(frozen=True)
+class MemoryCgroup:
+    """A cgroup that the guardian removes at the end."""
+
+    path: Path
+    version: int
+
+    @property
+    def procs(self) -> str:
+        """The file that a child writes itself into."""
+        return os.fspath(self.path / "cgroup.procs")
+
+    def oom_kills(self) -> int:
+        """How often the kernel has killed for memory in here."""
+        events = self.path / ("memory.events" if self.version == 2 else "memory.oom_control")
+        for line in events.read_text().splitlines():
+            name, value = line.split()
+            if name == "oom_kill":
+                return int(value)
+        return 0
+
+    def remove(self) -> None:
+        """Once its processes have ended."""
+        self.path.rmdir()
+
+
+def create(custody: Custody, limit: int) -> MemoryCgroup:
+    """A cgroup beside our own with ``limit`` bytes of memory and no swap. UsageError if this user
+    may not.
+    """
+    version, parent = _parent()
+    path = parent / f"dballoc-{uuid.uuid4().hex[:12]}"
+    try:
+        custody.cgroup(path)
+        path.mkdir()
+        if version == 2:
+            (path / "memory.max").write_text(str(limit))
+            _write_if_there(path / "memory.swap.max", "0")
+            _write_if_there(path / "memory.oom.group", "0")
+        else:
+            (path / "memory.limit_in_bytes").write_text(str(limit))
+            _write_if_there(path / "memory.memsw.limit_in_bytes", str(limit))
+    except OSError as error:
+        if path.is_dir():
+            path.rmdir()
+        raise UsageError(_refusal(parent, error.strerror)) from None
+    return MemoryCgroup(path, version)
+
+
+def check() -> None:
+    """UsageError if this user may not make a memory cgroup, or there is none."""
+    _, parent = _parent()
+    if not os.access(parent, os.W_OK):
+        raise UsageError(_refusal(parent, "Permission denied"))
+
+
+def _refusal(parent: Path, reason: str | None) -> str:
+    return (
+        f"limits.memory: cannot make a memory cgroup in {parent}: {reason}; "
+        "run as root, or under a systemd scope with Delegate=memory"
+    )
+
+
+def _parent() -> tuple[int, Path]:
+    lines = SELF.read_text().splitlines()
+    ours = {controllers: group for _, controllers, group in (line.split(":", 2) for line in lines)}
+    if "memory" in ours:
+        # The group's name is as seen from the cgroup namespace; fall back to the root where it
+        # isn't mounted so.
+        below = ROOT / "memory" / ours["memory"].lstrip("/")
+        return 1, below if below.is_dir() else ROOT / "memory"
+    if "" in ours and (ROOT / "cgroup.controllers").exists():
+        # In v2 a group with processes cannot have children with controllers: go up until one hands
+        # memory down. The name is as seen from the cgroup namespace; one above its root begins with
+        # "..".
+        inside = ours[""].lstrip("/")
+        below = ROOT if ".." in Path(inside).parts else ROOT / inside
+        while "memory" not in _words(below / "cgroup.subtree_control"):
+            if below == ROOT:
+                raise UsageError(
+                    "limits.memory: no cgroup above this process hands its memory controller down "
+                    f"({ROOT}/cgroup.subtree_control); run dballoc under: systemd-run --scope -p "
+                    "Delegate=yes"
+                )
+            below = below.parent
+        return 2, below
+    raise UsageError(
+        "limits.memory: no memory cgroup on this host; run dballoc without limits.memory"
+    )
+
+
+def _write_if_there(path: Path, text: str) -> None:
+    if path.exists():
+        path.write_text(text)
+
+
+def _words(path: Path) -> list[str]:
+    try:
+        return path.read_text().split()
+    except OSError:
+        return []  # a group that is not to be seen from here

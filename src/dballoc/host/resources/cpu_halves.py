@@ -1,0 +1,101 @@
+"""The two halves of the CPUs that a duet is played on: whole cores, of one NUMA node, and alike."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from dballoc.errors import UsageError
+from dballoc.experiment.cpu_list import format_cpus
+from dballoc.experiment.model import Cpu
+from dballoc.host.resources import cpus
+
+Halves = tuple[frozenset[int], frozenset[int]]
+
+
+@dataclass(frozen=True)
+class Core:
+    """A core: its CPUs (hardware threads) that we may use, its NUMA node, and its kind (capacity or
+    top frequency).
+    """
+
+    cpus: frozenset[int]
+    node: int
+    kind: int
+
+
+def choose(cpu: Cpu) -> Halves:
+    """Both halves, of what the experiment's [cpu] leaves. UsageError where no two alike halves can
+    be had.
+    """
+    server, client = cpus.choose(cpu)
+    allowed = (
+        cpus.available()
+        if server is None and client is None
+        else (server or frozenset()) | (client or frozenset())
+    )
+    return halves(cores(allowed))
+
+
+def halves(found: Iterable[Core]) -> Halves:
+    """Two halves with the same number of cores of each kind, all of the node that has most. Pure.
+
+    One node, because after a swap each server's memory would else be the other node's. UsageError
+    with the reason where that leaves nothing.
+    """
+    by_node: dict[int, list[Core]] = defaultdict(list)
+    for core in found:
+        by_node[core.node].append(core)
+    splits = [_split(on_node) for _, on_node in sorted(by_node.items())]
+    best = max(splits, key=lambda split: len(split[0]) if split else 0, default=None)
+    if best is None:
+        everything = [c for on_node in by_node.values() for c in on_node]
+        every_cpu = format_cpus(frozenset().union(*(c.cpus for c in everything)))
+        if len(everything) < 2:
+            raise UsageError(
+                f"a duet needs two cores, there is one (CPU {every_cpu}); use --design solo"
+            )
+        raise UsageError(
+            f"a duet needs two halves of like cores; the cores of CPUs {every_cpu} are unlike; use "
+            "--design solo"
+        )
+    return best
+
+
+def _split(on_node: list[Core]) -> Halves | None:
+    """Cores of one node, dealt out kind by kind; a core without a partner is left out."""
+    kinds: dict[tuple[int, int], list[Core]] = defaultdict(list)
+    for core in sorted(on_node, key=lambda c: min(c.cpus)):
+        kinds[core.kind, len(core.cpus)].append(core)
+    first: set[int] = set()
+    second: set[int] = set()
+    for alike in kinds.values():
+        half = len(alike) // 2
+        first |= {c for core in alike[:half] for c in core.cpus}
+        second |= {c for core in alike[half : 2 * half] for c in core.cpus}
+    return (frozenset(first), frozenset(second)) if first else None
+
+
+def cores(allowed: frozenset[int]) -> list[Core]:
+    """The machine's cores, of the CPUs allowed (sysfs: topology, node, cpu_capacity or
+    cpuinfo_max_freq).
+    """
+    found: dict[frozenset[int], Core] = {}
+    for cpu in sorted(allowed):
+        mine = cpus.siblings(cpu) & allowed
+        found.setdefault(mine, Core(mine, _node(cpu), _kind(cpu)))
+    return list(found.values())
+
+
+def _node(cpu: int) -> int:
+    links = (cpus.SYSTEM / f"cpu{cpu}").glob("node[0-9]*")
+    return next((int(link.name.removeprefix("node")) for link in links), 0)
+
+
+def _kind(cpu: int) -> int:
+    for name in ("cpu_capacity", "cpufreq/cpuinfo_max_freq"):
+        try:
+            return int(Path(cpus.SYSTEM / f"cpu{cpu}" / name).read_text())
+        except (OSError, ValueError):
+            continue
+    return 0

@@ -1,0 +1,57 @@
+"""Which CPUs there are, and how to choose some of them: whole cores first."""
+
+import os
+from pathlib import Path
+
+from dballoc.errors import UsageError
+from dballoc.experiment.cpu_list import format_cpus, parse_cpus
+from dballoc.experiment.model import Cpu
+
+SYSTEM = Path("/sys/devices/system/cpu")
+
+
+def available() -> frozenset[int]:
+    """The CPUs that this process may use."""
+    return frozenset(os.sched_getaffinity(0))
+
+
+def siblings(cpu: int) -> frozenset[int]:
+    """The CPUs of the same core, itself included."""
+    try:
+        return parse_cpus((SYSTEM / f"cpu{cpu}/topology/thread_siblings_list").read_text().strip())
+    except (OSError, ValueError):
+        return frozenset({cpu})
+
+
+def choose(cpu: Cpu) -> tuple[frozenset[int] | None, frozenset[int] | None]:
+    """The CPU sets of server and client; None means all. UsageError if a CPU asked for is
+    not ours.
+    """
+    if cpu.count is not None:
+        chosen = _first(cpu.count)
+        return chosen, chosen
+    return _checked("server", cpu.server), _checked("client", cpu.client)
+
+
+def _first(count: int) -> frozenset[int]:
+    have = available()
+    if count > len(have):
+        raise UsageError(
+            f"cpu.count: {count} CPUs asked for, {len(have)} are here ({format_cpus(have)})"
+        )
+    ordered: list[int] = []
+    for cpu in sorted(have):
+        ordered += [c for c in sorted(siblings(cpu) & have) if c not in ordered]
+    return frozenset(ordered[:count])
+
+
+def _checked(side: str, text: str | None) -> frozenset[int] | None:
+    if text is None:
+        return None
+    wanted = parse_cpus(text)
+    if missing := wanted - available():
+        raise UsageError(
+            f"cpu.{side}: CPU {format_cpus(missing)} is not here; there are "
+            f"{format_cpus(available())}"
+        )
+    return wanted

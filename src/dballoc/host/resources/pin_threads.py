@@ -1,0 +1,38 @@
+"""Move running processes, thread by thread, to a set of CPUs."""
+
+import os
+from collections.abc import Collection
+from pathlib import Path
+
+_ROUNDS = 20
+
+
+def move(pid: int, cpus: Collection[int]) -> None:
+    """Every thread of a process and of its descendants; repeated until a round finds no new one,
+    for a thread inherits the CPUs of the thread that made it, which may not have been moved yet. A
+    process that has ended is left alone.
+    """
+    moved: set[int] = set()
+    for _ in range(_ROUNDS):
+        new = _threads(pid) - moved
+        if not new:
+            return
+        for thread in new:
+            try:
+                os.sched_setaffinity(thread, cpus)
+            except ProcessLookupError:
+                pass
+        moved |= new
+
+
+def _threads(pid: int) -> set[int]:
+    """Of a process and of its descendants; none of one that has ended."""
+    found: set[int] = set()
+    try:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            found.add(int(task.name))
+            for child in (task / "children").read_text().split():
+                found |= _threads(int(child))
+    except OSError:  # it, or a thread of it, has ended meanwhile; the next round sees what is left
+        pass
+    return found

@@ -1,0 +1,1 @@
+"""The host's settings that dballoc changes: the lock, the journal, THP."""

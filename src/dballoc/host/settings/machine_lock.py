@@ -1,0 +1,328 @@
+"""What all of dballoc on one machine agree on: a lock over the host's settings, and the journal of
+what was changed.
+
+A campaign that changes a setting has the lock to itself; those that are only measured under it
+share it. It is a ``flock`` that dballoc and its guardian hold together, so that it is free when
+both are gone, and not before. Beside it lies a note of each holder, locked in the same way, for the
+words to those who cannot have it.
+
+It reaches as far as ``/run/dballoc`` does: a container with a ``/run`` of its own has a lock of its
+own.
+"""
+
+import fcntl
+import json
+import os
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dballoc.errors import Failure, UsageError
+from dballoc.host.settings import settings_journal
+from dballoc.host.settings.settings_journal import BadJournal, PutBack
+from dballoc.host.settings.writable_settings import HOST_SETTINGS, HostSetting
+
+_LOCK = "lock"
+_PUTTING_BACK = "putting-back"
+_NOTE = "holder-"
+
+# How long the guardian of a dballoc that was killed may take to clean up.
+_PATIENCE = 60.0
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where the lock and the journal are, and the settings that they are about. Only tests have
+    another than ``THIS``.
+    """
+
+    directory: Path = Path("/run/dballoc")
+    settings: Mapping[str, HostSetting] = field(default_factory=lambda: HOST_SETTINGS)
+
+
+THIS = Machine()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Holder:
+    """A dballoc that has the lock. ``namespace``, ``started``: which process of that PID it is."""
+
+    pid: int
+    started: str
+    namespace: int
+    exclusive: bool
+    what: str
+
+    @property
+    def is_alive(self) -> bool:
+        """False when its guardian alone is left; one that cannot be seen from here is taken to be
+        alive.
+        """
+        return self.namespace != _pid_namespace() or _started(self.pid) == self.started
+
+    @property
+    def words(self) -> str:
+        """``dballoc (process 123, results in /x)``."""
+        return f"dballoc (process {self.pid}, {self.what})"
+
+
+class Hold:
+    """The lock, held. ``descriptors``: what a guardian holds too; ``directory`` is one of them."""
+
+    def __init__(self, machine: Machine, exclusive: bool, directory: int) -> None:
+        self.machine = machine
+        self.exclusive = exclusive
+        self.directory = directory
+        self.descriptors = [directory]
+        self._note = ""
+
+    def put_back(self) -> list[PutBack]:
+        """Restore what is changed. OSError or BadJournal."""
+        return settings_journal.put_back(self.directory, self.machine.settings)
+
+    def release(self) -> None:
+        """Unlock; a guardian that still runs holds the lock a little longer."""
+        if self._note:
+            try:
+                os.unlink(self._note, dir_fd=self.directory)
+            except OSError:
+                pass
+        for descriptor in reversed(self.descriptors):
+            os.close(descriptor)
+        self.descriptors = []
+
+    def take(self, what: str) -> None:
+        """Lock, note who we are, and put back what an earlier run has left."""
+        lock = _opened(self.directory, _LOCK)
+        self.descriptors.append(lock)
+        deadline = time.monotonic() + _PATIENCE
+        while not _locked(lock, exclusive=self.exclusive):
+            blocking = [h for h in holders(self.directory) if self.exclusive or h.exclusive]
+            alive = [h for h in blocking if h.is_alive]
+            if alive:
+                raise UsageError(_refusal(alive, self.exclusive))
+            # A holder is gone and its guardian is cleaning up, or the doctor is looking.
+            if time.monotonic() > deadline:
+                by = blocking[0].words if blocking else "an unknown process"
+                raise Failure(
+                    f"{self.machine.directory}: still locked by the guardian of {by}, which has "
+                    "ended"
+                )
+            time.sleep(0.05)
+        holders(self.directory)  # removes the notes of those that were killed
+        self._take_note(what)
+        _put_back_alone(self)
+
+    def _take_note(self, what: str) -> None:
+        note = {
+            "pid": os.getpid(), "started": _started(os.getpid()), "namespace": _pid_namespace(),
+            "exclusive": self.exclusive, "what": what,
+        }  # fmt: skip
+        name = secrets.token_hex(6)
+        descriptor = _opened(self.directory, f"{name}.partial")
+        self.descriptors.append(descriptor)
+        _locked(descriptor, exclusive=True)
+        os.write(descriptor, json.dumps(note).encode())
+        # Under its name it is locked already: an unlocked one is of nobody.
+        os.rename(
+            f"{name}.partial", _NOTE + name, src_dir_fd=self.directory, dst_dir_fd=self.directory
+        )
+        self._note = _NOTE + name
+
+
+def hold(machine: Machine, *, exclusive: bool, what: str) -> Hold | None:
+    """Take the machine's lock, and put back what an earlier run has left; ``what`` we do is told to
+    those that want it.
+
+    None where there can be no lock for this user and it would only be shared. UsageError naming the
+    holder if another run is in the way, or if the directory cannot be trusted.
+    """
+    try:
+        directory = open_directory(machine.directory, make=True)
+    except OSError as error:
+        if exclusive:
+            raise UsageError(
+                f"{machine.directory}: cannot be made or opened: {error.strerror}; without a lock "
+                "in it no setting of the host "
+                "is changed: leave thp out, run as root, or make it a directory of root's with "
+                "mode 0700"
+            ) from None
+        return None
+    held = Hold(machine, exclusive, directory)
+    try:
+        held.take(what)
+    except OSError as error:
+        held.release()
+        raise UsageError(f"{machine.directory}: cannot take the machine's lock: {error}") from None
+    except BaseException:
+        held.release()
+        raise
+    return held
+
+
+def put_back_leftovers(machine: Machine = THIS) -> list[PutBack]:
+    """Restore what a run has left changed that was killed together with its guardian. Nothing
+    happens while a run has the lock to itself, nor where this user cannot see the journal.
+    UsageError if it cannot be read or done.
+    """
+    try:
+        directory = open_directory(machine.directory, make=False)
+    except OSError:
+        return []
+    looking = Hold(machine, False, directory)
+    try:
+        lock = _opened(directory, _LOCK)
+        looking.descriptors.append(lock)
+        return _put_back_alone(looking) if _locked(lock, exclusive=False) else []
+    except OSError as error:
+        raise UsageError(
+            f"{machine.directory}: cannot look for what an earlier run has changed: {error}"
+        ) from None
+    finally:
+        looking.release()
+
+
+def changed_by_others(machine: Machine = THIS) -> list[tuple[Holder, str]]:
+    """Runs that have the lock to themselves, with what they have changed in words."""
+    try:
+        directory = open_directory(machine.directory, make=False)
+    except OSError:
+        return []
+    try:
+        entries = settings_journal.read_journal(directory, machine.settings)
+        words = ", ".join(
+            f"{machine.settings[name].path} (it was {entry.before})"
+            for name, entry in entries.items()
+        )
+        return [(holder, words) for holder in holders(directory) if holder.exclusive]
+    except BadJournal:
+        return []
+    finally:
+        os.close(directory)
+
+
+def open_directory(path: Path, *, make: bool) -> int:
+    """A descriptor of the directory that is this user's alone. OSError if there is none for us,
+    UsageError if it is another's.
+    """
+    if make:
+        try:
+            path.mkdir(mode=0o700)
+        except FileExistsError:
+            pass
+    try:
+        directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except NotADirectoryError:  # a link too: open(2) names it so where O_DIRECTORY is asked for
+        raise UsageError(
+            f"{path}: is no directory, where dballoc keeps its lock; remove it"
+        ) from None
+    status = os.fstat(directory)
+    us = os.geteuid()
+    if status.st_uid == us and not status.st_mode & 0o022:
+        os.fchmod(directory, 0o700)
+        return directory
+    os.close(directory)
+    if status.st_uid != us and status.st_uid == 0:
+        raise PermissionError(13, "it is root's")
+    whose = (
+        f"belongs to user {status.st_uid}" if status.st_uid != us else "may be written by others"
+    )
+    raise UsageError(f"{path}: {whose}, so that no lock in there can be trusted; remove it")
+
+
+def holders(directory: int) -> list[Holder]:
+    """Who has the lock, or is still being cleaned up behind. Notes of those that are gone are
+    removed.
+    """
+    current = []
+    for name in sorted(os.listdir(directory)):
+        if name.startswith(_NOTE) and (holder := _holder(directory, name)):
+            current.append(holder)
+    return current
+
+
+def _holder(directory: int, name: str) -> Holder | None:
+    try:
+        note = os.open(
+            name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory
+        )
+    except OSError:
+        return None
+    try:
+        if _locked(note, exclusive=False):
+            os.unlink(name, dir_fd=directory)
+            return None
+        return Holder(**json.loads(os.pread(note, 4096, 0)))
+    except (OSError, ValueError, TypeError):
+        return None
+    finally:
+        os.close(note)
+
+
+def _put_back_alone(held: Hold) -> list[PutBack]:
+    """As the one of several holders that does it: nobody has the lock to itself then, so that the
+    journal is a dead run's.
+    """
+    turn = _opened(held.directory, _PUTTING_BACK)
+    deadline = time.monotonic() + _PATIENCE
+    try:
+        while not _locked(turn, exclusive=True):
+            if time.monotonic() > deadline:
+                raise OSError(
+                    f"another process has been putting settings back for {_PATIENCE:.0f} s"
+                )
+            time.sleep(0.05)
+        return held.put_back()
+    except BadJournal as error:
+        raise UsageError(
+            f"{held.machine.directory / settings_journal.JOURNAL}: cannot be read: {error}; an "
+            "earlier run may have left "
+            f"{' or '.join(s.path for s in held.machine.settings.values())} changed: see to that, "
+            "and remove the file"
+        ) from None
+    finally:
+        os.close(turn)
+
+
+def _refusal(alive: list[Holder], exclusive: bool) -> str:
+    names = " and ".join(holder.words for holder in alive)
+    pids = " ".join(str(holder.pid) for holder in alive)
+    if exclusive:
+        why = "this campaign switches the machine's THP mode, in which others are being measured"
+        return (
+            f"{why}: {names}; wait for the end, stop it (kill {pids}), or leave out the variants "
+            "with thp"
+        )
+    return (
+        f"{names} switches this machine's THP mode, in which this campaign would be measured; "
+        f"wait, or stop it (kill {pids})"
+    )
+
+
+def _opened(directory: int, name: str) -> int:
+    return os.open(
+        name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=directory
+    )
+
+
+def _locked(descriptor: int, *, exclusive: bool) -> bool:
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _started(pid: int) -> str:
+    """When a process started, in the kernel's ticks; empty if it is gone."""
+    try:
+        words = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return words[19] if words[0] != "Z" else ""
+
+
+def _pid_namespace() -> int:
+    return os.stat("/proc/self/ns/pid").st_ino

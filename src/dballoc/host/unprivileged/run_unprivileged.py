@@ -1,0 +1,187 @@
+"""Run what others made only to ask it something: as the server user, without a way to more rights,
+for a bounded time.
+
+A server that says its version, a loader that lists its settings, a malloc in a throwaway process, a
+script that is looked at: all of these execute foreign code. As root they would do so with all
+rights.
+"""
+
+import contextlib
+import ctypes
+import os
+import resource
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dballoc.host.unprivileged.server_user import ServerUser, owner_and_parent, server_user
+
+PATIENCE = 60.0
+# Of each of its two streams; the bindings of a large server are some megabytes.
+_MOST = 64 << 20
+_PIECE = 1 << 16
+_POLL = 0.02
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38  # <linux/prctl.h>
+# How often what has left its session is looked for: each look may find children of those of the one
+# before.
+_LOOKS = 1000
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Unanswered(Exception):
+    """It could not be started, took too long, or printed without end; the text says which."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """``status``: negative for a signal."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+
+def run_unprivileged(
+    argv: Sequence[str | os.PathLike[str]],
+    env: Mapping[str, str] | None = None,
+    patience: float = PATIENCE,
+    user: ServerUser | None = None,
+) -> Answer:
+    """Run a command to its end: as the server user without other groups, in ``/``, with no input,
+    no core file and no terminal, and with nothing of our environment but PATH, to which ``env``
+    adds. Unanswered if it does not end well.
+    """
+    who = user or server_user()
+    arguments = [os.fspath(word) for word in argv]
+    credentials = {} if who.uid is None else {"user": who.uid, "group": who.uid, "extra_groups": []}
+    with _adopting_orphans(who.uid):
+        try:
+            process = subprocess.Popen(
+                arguments,
+                env=environment(env or {}),
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                umask=0o077,
+                preexec_fn=lambda: _give_up_rights(patience),
+                **credentials,  # type: ignore[call-overload]
+            )
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            raise Unanswered(
+                f"{arguments[0]}: {getattr(error, 'strerror', None) or error}"
+            ) from None
+        with process:
+            try:
+                said = _read(process, time.monotonic() + patience, patience)
+            finally:
+                _end(process)
+    return Answer(process.returncode, *(part.decode(errors="replace") for part in said))
+
+
+def environment(more: Mapping[str, str]) -> dict[str, str]:
+    """What such a process sees: our PATH, and what is given."""
+    return {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), **more}
+
+
+def _give_up_rights(patience: float) -> None:
+    """In the child, after its user was changed: that change would clear PDEATHSIG (prctl(2))."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # What leaves its process group is not ended with it: it has no more CPU time than it was given
+    # time.
+    seconds = int(patience) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+
+
+def _read(
+    process: "subprocess.Popen[bytes]", deadline: float, patience: float
+) -> tuple[bytes, bytes]:
+    """What it prints until it has ended. What a child of its own, which holds the streams open,
+    adds later is left out.
+    """
+    assert process.stdout
+    assert process.stderr
+    parts = {process.stdout.fileno(): bytearray(), process.stderr.fileno(): bytearray()}
+    with selectors.DefaultSelector() as streams:
+        for stream in parts:
+            streams.register(stream, selectors.EVENT_READ)
+        ended = False
+        while streams.get_map():
+            if time.monotonic() > deadline:
+                raise Unanswered(f"no answer in {patience:.0f} s")
+            ready = streams.select(_POLL)
+            if ended and not ready:
+                break
+            for key, _ in ready:
+                piece = os.read(key.fd, _PIECE)
+                parts[key.fd] += piece
+                if not piece:
+                    streams.unregister(key.fd)
+                elif len(parts[key.fd]) > _MOST:
+                    raise Unanswered(f"it prints more than {_MOST >> 20} MiB")
+            ended = ended or _has_ended(process)
+    while not _has_ended(process):
+        if time.monotonic() > deadline:
+            raise Unanswered(f"no answer in {patience:.0f} s")
+        time.sleep(_POLL)
+    return bytes(parts[process.stdout.fileno()]), bytes(parts[process.stderr.fileno()])
+
+
+@contextlib.contextmanager
+def _adopting_orphans(uid: int | None) -> Iterator[None]:
+    """What leaves its session becomes a child of this process when its parent ends, and is ended
+    with the rest.
+    """
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        yield
+    finally:
+        _end_adopted(uid)
+        _libc.prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+
+def _end_adopted(uid: int | None) -> None:
+    """All children of this process that run as the server user, and theirs. Where servers run as
+    our own user, none can be told from others.
+    """
+    for _ in range(_LOOKS if uid is not None else 0):
+        adopted = [
+            pid for pid in _children() if (status := owner_and_parent(pid)) and status[0] == uid
+        ]
+        if not adopted:
+            return
+        for pid in adopted:
+            try:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            except OSError:
+                pass
+
+
+def _children() -> list[int]:
+    lists = Path("/proc/self/task").glob("*/children")
+    return [int(word) for each in lists for word in each.read_text().split()]
+
+
+def _has_ended(process: "subprocess.Popen[bytes]") -> bool:
+    """Without reaping it: as long as it is a zombie its number, and its group's, are nobody
+    else's.
+    """
+    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """It and its process group, then reap it."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except OSError:
+        pass
+    process.wait()

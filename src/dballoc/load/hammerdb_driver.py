@@ -1,0 +1,295 @@
+"""Drive HammerDB, as a process of its own: run hammerdbcli, count each second what the server says
+it did, end it in time.
+
+HammerDB counts its transactions as is done here, from the server's Com_commit and Com_rollback, but
+by the minute and into files of its own. Reports and totals go to the file that sysbench's would go
+to (:mod:`.output`), without latencies: it has none by the second. What it prints stays on our
+standard output, with its NOPM: new orders per minute.
+"""
+
+import configparser
+import ctypes
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+import pymysql
+from pymysql.cursors import DictCursor
+
+from dballoc.load import hammerdb_command
+from dballoc.load.hammerdb_command import DATABASE, Task
+
+_PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+# Seconds until all its clients must be at work, and until it must have ended after a signal.
+_TO_BEGIN = 45.0
+_TO_END = 2.0
+_POLL = 0.1
+_INTERVAL = 1.0
+
+_COUNTERS = (
+    "Com_commit",
+    "Com_rollback",
+    "Com_select",
+    "Com_insert",
+    "Com_update",
+    "Com_delete",
+    "Queries",
+)
+_STATUS = f"SHOW GLOBAL STATUS WHERE Variable_name IN {_COUNTERS}"
+_ORDERS = f"SELECT SUM(d_next_o_id) AS n FROM {DATABASE}.district"
+
+
+class _Failed(Exception):
+    """Why there is no result, in one line."""
+
+
+class _Server:
+    """Our own look at the server: a connection without a database, so that it is not taken for a
+    client.
+    """
+
+    def __init__(self, account: Mapping[str, str]) -> None:
+        port = int(account.get("port", 0))
+        self._connection = pymysql.connect(
+            host=account.get("host", "localhost"),
+            port=port,
+            unix_socket=account.get("socket"),
+            user=account["user"],
+            password=account["password"],
+            autocommit=True,
+            connect_timeout=10,
+            read_timeout=60,
+        )
+
+    def close(self) -> None:
+        """Quietly; the server may be gone."""
+        try:
+            self._connection.close()
+        except pymysql.Error:
+            pass
+
+    @property
+    def mariadb(self) -> bool:
+        return "MariaDB" in self.rows("SELECT VERSION() AS v")[0]["v"]
+
+    def rows(self, sql: str) -> list[dict[str, Any]]:
+        """All rows of a query, by column."""
+        with self._connection.cursor(DictCursor) as cursor:
+            cursor.execute(sql)
+            return list(cursor.fetchall())
+
+    def number(self, sql: str) -> int:
+        """The number of a query that has one, called n."""
+        return int(self.rows(sql)[0]["n"])
+
+    def counters(self) -> dict[str, int]:
+        """What the server has done since its start."""
+        return {row["Variable_name"]: int(row["Value"]) for row in self.rows(_STATUS)}
+
+    def clients(self) -> int:
+        """How many are connected to HammerDB's database."""
+        return sum(row["db"] == DATABASE for row in self.rows("SHOW PROCESSLIST"))
+
+
+class _HammerDB:
+    """hammerdbcli with its script, in its own directory, with all its files in ``work``."""
+
+    def __init__(self, task: Task, text: str, work: Path) -> None:
+        path = work / "dballoc.tcl"
+        path.touch(mode=0o600)
+        path.write_text(text, encoding="utf-8")
+        self._printed = work / "printed.txt"
+        executable = Path(task.executable)
+        with self._printed.open("wb") as out:
+            # In our process group, so that whoever ends us ends it too; and the kernel does if we
+            # are killed alone.
+            env = {**os.environ, "TMP": str(work), "TMPDIR": str(work)}
+            self._process = subprocess.Popen(
+                [str(executable), "auto", str(path)],
+                cwd=executable.parent,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                preexec_fn=_die_with_parent,
+            )
+
+    @property
+    def text(self) -> str:
+        """All it has printed."""
+        return self._printed.read_text(errors="replace")
+
+    def ended(self) -> bool:
+        """Whether it has. _Failed if one of its clients has failed."""
+        if said := hammerdb_command.failure(self.text):
+            raise _Failed(said)
+        return self._process.poll() is not None
+
+    def wait(self) -> int:
+        """Until it has ended; its status. _Failed as :meth:`ended`."""
+        while not self.ended():
+            time.sleep(_POLL)
+        return self._process.returncode
+
+    def stop(self) -> None:
+        """End it: it has no end of its own."""
+        self._process.terminate()
+        try:
+            self._process.wait(_TO_END)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def _prepare(task: Task, server: _Server, program: _HammerDB) -> None:
+    status = program.wait()
+    try:
+        made = server.number(f"SELECT COUNT(*) AS n FROM {DATABASE}.warehouse")
+    except pymysql.Error:
+        made = 0
+    if made != task.warehouses:
+        raise _Failed(
+            f"HammerDB made {made} of {task.warehouses} warehouses (exit status {status}): "
+            f"{hammerdb_command.last_word(program.text)}"
+        )
+
+
+def _begin(task: Task, server: _Server, program: _HammerDB) -> None:
+    """Wait until all clients are there and something is done."""
+    deadline = time.monotonic() + _TO_BEGIN
+    before = _transactions(server.counters())
+    while (there := server.clients()) < task.threads or _transactions(server.counters()) == before:
+        if program.ended():
+            raise _Failed(
+                f"HammerDB ended before its run: {hammerdb_command.last_word(program.text)}"
+            )
+        if time.monotonic() > deadline:
+            said = hammerdb_command.last_word(program.text)
+            doing = "and did nothing " if there >= task.threads else ""
+            raise _Failed(
+                f"{there} of HammerDB's {task.threads} clients were connected {doing}after "
+                f"{_TO_BEGIN:.0f} s: {said}"
+            )
+        time.sleep(_POLL)
+
+
+def _run(task: Task, server: _Server, program: _HammerDB) -> None:
+    _begin(task, server, program)
+    orders = server.number(_ORDERS)
+    first = last = server.counters()
+    began = before = time.monotonic()
+    with open(int(os.environ["DBALLOC_INTERVALS"]), "a", encoding="utf-8") as out:
+        while before - began < task.seconds - _POLL:
+            until = min(before + _INTERVAL, began + task.seconds)
+            while (left := until - time.monotonic()) > 0:
+                if program.ended():
+                    raise _Failed(
+                        "HammerDB ended before its time: "
+                        f"{hammerdb_command.last_word(program.text)}"
+                    )
+                time.sleep(min(_POLL, left))
+            counters, now = server.counters(), time.monotonic()
+            _write(
+                out,
+                "interval",
+                now,
+                now - began,
+                task.threads,
+                last,
+                counters,
+                time_interval=now - before,
+                latency_pct=None,
+            )
+            last, before = counters, now
+        seconds = before - began
+        _write(
+            out,
+            "total",
+            before,
+            seconds,
+            task.threads,
+            first,
+            last,
+            latency_min=None,
+            latency_avg=None,
+            latency_max=None,
+        )
+    minutes = seconds / 60
+    new, done = server.number(_ORDERS) - orders, _transactions(last) - _transactions(first)
+    print(f"dballoc: {new / minutes:.0f} NOPM and {done / minutes:.0f} TPM in {seconds:.1f} s")
+
+
+def _transactions(counters: Mapping[str, int]) -> int:
+    return counters["Com_commit"] + counters["Com_rollback"]
+
+
+def _write(
+    out: TextIO,
+    kind: str,
+    clock: float,
+    elapsed: float,
+    threads: int,
+    before: Mapping[str, int],
+    after: Mapping[str, int],
+    **more: float | None,
+) -> None:
+    """One line as sysbench's hook writes it (load/lua/dballoc.lua). Our own questions are not the
+    load's.
+    """
+    done = {name: after[name] - before[name] for name in _COUNTERS}
+    writes = done["Com_insert"] + done["Com_update"] + done["Com_delete"]
+    queries = max(done["Queries"] - round(elapsed if kind == "total" else 1), 0)
+    line = {
+        "kind": kind,
+        "clock": clock,
+        "time_total": elapsed,
+        "threads_running": threads,
+        "events": done["Com_commit"] + done["Com_rollback"],
+        "reads": done["Com_select"],
+        "writes": writes,
+        "other": max(queries - done["Com_select"] - writes, 0),
+        "errors": 0,
+        "reconnects": 0,
+        **more,
+    }
+    print(json.dumps(line), file=out, flush=True)
+
+
+def main(task: Task) -> int:
+    """Do what one is told. 0, or 1 with a line ``FATAL: …``."""
+    option_file = configparser.ConfigParser(interpolation=None)
+    option_file.read(task.account, encoding="utf-8")
+    account = dict(option_file["client"])
+    work = Path(tempfile.mkdtemp(prefix="hammerdb-", dir=task.work))
+    server = program = None
+    try:
+        server = _Server(account)
+        program = _HammerDB(task, hammerdb_command.script(task, server.mariadb, account), work)
+        (_run if task.verb == "run" else _prepare)(task, server, program)
+    except (_Failed, pymysql.Error, OSError) as error:
+        print(f"FATAL: {error}")
+        return 1
+    finally:
+        if program:
+            program.stop()
+            sys.stdout.write(program.text)
+        if server:
+            server.close()
+        shutil.rmtree(work, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Task(**json.loads(sys.argv[1]))))

@@ -1,0 +1,216 @@
+"""Drive sysbench: its command, its configuration file, its environment."""
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from dballoc.errors import UsageError
+from dballoc.experiment.model import Data, Load
+from dballoc.host.unprivileged.private_file import write_private
+from dballoc.host.unprivileged.run_unprivileged import Unanswered, run_unprivileged
+from dballoc.host.unprivileged.server_user import ServerUser, server_user
+from dballoc.load.workload import Workload, lua, of_catalogue, shown
+from dballoc.servers.private.admin_connection import USER
+from dballoc.servers.private.command_line import Address
+
+_SHARE = ("/usr/share/sysbench", "/usr/local/share/sysbench")
+
+
+@dataclass(frozen=True)
+class Sysbench:
+    """The executable, its version, where its scripts lie, and the workloads of the experiment."""
+
+    executable: Path
+    version: str
+    share: Path
+    workloads: Mapping[str, Workload] = field(default_factory=dict, hash=False)
+
+    def workload(self, name: str) -> Workload:
+        """The experiment's workload of that name, else the catalogue's. UsageError if there is
+        none.
+        """
+        return self.workloads.get(name) or of_catalogue(name)
+
+
+@cache
+def find() -> Sysbench:
+    """The machine's sysbench, 1.0 or later. UsageError if there is none."""
+    executable = shutil.which("sysbench")
+    if executable is None:
+        raise UsageError("sysbench is not on this machine; install it: apt-get install sysbench")
+    for path in (Path(executable), lua() / "dballoc.lua"):
+        if blocked := (user := server_user()).blocked_at(path):
+            raise UsageError(
+                f"{path}: sysbench runs as {user.name}, which may not read {blocked}; chmod o+rX "
+                f"{blocked}"
+            )
+    try:
+        done = run_unprivileged([executable, "--version"])
+    except Unanswered as error:
+        raise UsageError(f"{executable} does not run: {error}") from None
+    found = re.match(r"sysbench (\d+\.\d+\S*)", done.stdout)
+    if done.status != 0 or not found:
+        last = (done.stderr or done.stdout).strip().splitlines()
+        raise UsageError(
+            f"{executable} does not run: {last[-1] if last else f'exit status {done.status}'}"
+        )
+    if found[1].startswith("0."):
+        raise UsageError(f"{executable} is sysbench {found[1]}; dballoc needs 1.0 or later")
+    near = Path(executable).resolve().parent.parent / "share/sysbench"
+    for share in (near, *map(Path, _SHARE)):
+        if (share / "oltp_common.lua").exists():
+            return Sysbench(Path(executable), found[1], share)
+    raise UsageError(f"{executable} has no scripts: no oltp_common.lua in {near}")
+
+
+def statements(work: Workload, threads: int, tables: int, load: Load) -> int:
+    """Prepared statements that ``threads`` clients hold at once: those of each table, and BEGIN and
+    COMMIT.
+    """
+    return threads * (tables * work.prepared + 2) if work.prepares(load) else 0
+
+
+def tables_options(data: Data, engine: str) -> dict[str, str]:
+    """Options that prepare and run must agree on."""
+    tables = {
+        "tables": str(data.tables),
+        "table-size": str(data.rows),
+        "mysql-storage-engine": engine,
+    }
+    return {**tables, "mysql-db": data.database}
+
+
+def prepare_options(work: Workload, threads: int, data: Data, engine: str) -> dict[str, str]:
+    """The options with which a script makes its data."""
+    return {**tables_options(data, engine), "threads": str(threads), **_dashed(work.options)}
+
+
+def run_options(
+    work: Workload, threads: int, seconds: float, data: Data, engine: str, load: Load
+) -> dict[str, str]:
+    """The options of a run. What sysbench leaves to a default of its version is said outright.
+    ``seconds`` 0: no end.
+    """
+    options = {
+        **tables_options(data, engine),
+        "threads": str(threads),
+        "time": f"{max(1, round(seconds)) if seconds else 0}",
+        "events": "0",
+        "report-interval": "1",
+        "percentile": str(load.percentile),
+        "histogram": "on",
+        "rand-type": load.random,
+        "db-ps-mode": "auto" if work.prepares(load) else "disable",
+        **_dashed({**work.options, **load.options}),
+    }
+    return options
+
+
+def _dashed(options: Mapping[str, str]) -> dict[str, str]:
+    return {k.replace("_", "-"): v for k, v in options.items()}
+
+
+def connection_options(address: Address, password: str) -> dict[str, str]:
+    """How sysbench reaches the server: the socket, or TCP where the experiment says so."""
+    where = {"mysql-socket": str(address.socket)} if address.port is None else {
+        "mysql-host": "127.0.0.1", "mysql-port": str(address.port)}  # fmt: skip
+    return {**where, "mysql-user": USER, "mysql-password": password, "db-driver": "mysql"}
+
+
+def write_config(path: Path, options: dict[str, str], user: ServerUser) -> Path:
+    """A configuration file that only we and the client can read: a password is never an
+    argument.
+    """
+    return write_private(path, "".join(f"{k}={v}\n" for k, v in options.items()), user)
+
+
+def command(sysbench: Sysbench, config: Path, verb: str, options: dict[str, str]) -> list[str]:
+    """``verb`` is run or prepare. A script's own options work on the command line only, not in the
+    file.
+    """
+    given = [f"--{k}={v}" for k, v in options.items()]
+    return [
+        str(sysbench.executable),
+        f"--config-file={config}",
+        str(lua() / "dballoc.lua"),
+        *given,
+        verb,
+    ]
+
+
+def environment(
+    sysbench: Sysbench,
+    work: Workload,
+    intervals: Path,
+    program: Path | None = None,
+    dump: str | None = None,
+) -> dict[str, str]:
+    """The client's environment: nothing of the server's variant. ``program``: a SQL file, compiled;
+    ``dump``: the command line of a workload that dumps.
+    """
+    directories = [lua(), *([work.file.parent] if work.file else []), sysbench.share]
+    return {
+        "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+        "LUA_PATH": "".join(f"{directory}/?.lua;" for directory in directories) + ";",
+        "DBALLOC_SCRIPT": work.script,
+        "DBALLOC_INTERVALS": str(intervals),
+        **({"DBALLOC_PROGRAM": str(program)} if program else {}),
+        **({"DBALLOC_DUMP": dump} if dump else {}),
+    }
+
+
+def makes_data(sysbench: Sysbench, work: Workload) -> bool:
+    """Whether a script has a ``prepare`` of its own. UsageError, ``FILE:LINE: …``, if one of the
+    user's cannot be loaded.
+
+    It is loaded for that, as the server user and without a server: what stands outside its
+    functions runs.
+    """
+    if work.file is None:
+        return work.brings
+    if work.statements:
+        return False
+    if blocked := server_user().blocked_at(work.file):
+        raise UsageError(
+            f"workload {work.name!r}: {shown(work.file)}: sysbench runs as {server_user().name}, "
+            f"which may not read {blocked}; "
+            "open it, or move the script"
+        )
+    try:
+        done = run_unprivileged(
+            [sysbench.executable, lua() / "dballoc_inspect.lua", "help"],
+            environment(sysbench, work, Path(os.devnull)),
+        )
+    except Unanswered as error:
+        raise UsageError(f"workload {work.name!r}: {shown(work.file)}: {error}") from None
+    if "dballoc: prepare " not in done.stdout:
+        raise UsageError(script_error(work, done.stdout + done.stderr))
+    return "dballoc: prepare own" in done.stdout
+
+
+def refusal(work: Workload) -> Callable[[Path], UsageError]:
+    """From the log of a script of the user's that failed to the error that says why."""
+    return lambda log: UsageError(script_error(work, log.read_text(errors="replace")))
+
+
+def script_error(work: Workload, output: str) -> str:
+    """What sysbench said of a failed script, as ``FILE:LINE: …`` where it names a line; of a
+    workload without a file as ``workload NAME: …``.
+    """
+    lines = [
+        line for line in output.splitlines() if line.startswith("FATAL")
+    ] or output.strip().splitlines()[-1:]
+    text = lines[-1].removeprefix("FATAL: ") if lines else "sysbench does not run it"
+    if work.file is None:
+        return f"workload {work.name!r}: {text}"
+    where = (
+        re.search(rf"{re.escape(work.file.name)}:(\d+): (.*)", text)
+        if not work.statements
+        else None
+    )
+    text = re.sub(r"^`\w+' function failed: \S*dballoc_sql\.lua:\d+: ", "", text)
+    return f"{shown(work.file)}:{where[1]}: {where[2]}" if where else f"{shown(work.file)}: {text}"

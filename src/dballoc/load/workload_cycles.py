@@ -1,0 +1,25 @@
+"""Cycles of the catalogue among an experiment's workloads: one name for a whole published sequence.
+Pure.
+"""
+
+from typing import Any
+
+from dballoc.catalogue import cycles
+
+Table = dict[str, Any]
+
+
+def expand(table: Table) -> Table:
+    """An experiment's table with every cycle replaced by its workloads, and its warm-ups unless the
+    table has its own.
+    """
+    names = table.get("workloads")
+    if not isinstance(names, list) or not any(isinstance(n, str) and n in cycles() for n in names):
+        return table
+    workloads: list[Any] = []
+    warm: list[str] = []
+    for name in names:
+        row = cycles().get(name) if isinstance(name, str) else None
+        workloads += row["workloads"] if row else [name]
+        warm += row.get("warm", []) if row else []
+    return {"warm": warm, **table, "workloads": workloads}

@@ -1,0 +1,69 @@
+"""Marks: the exact and dearer look at a process's memory, taken between steps and never
+under load.
+"""
+
+import time
+from dataclasses import dataclass
+
+from dballoc import readers
+from dballoc.measure.process_sampler import Gone
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """Bytes. ``reserved``: address space that no one may touch; ``read_only``: readable, neither
+    private writable nor executable, which /proc/PID/status leaves out of its sums.
+    """
+
+    clock: float
+    rss: int
+    pss: int
+    anon_huge: int
+    reserved: int
+    read_only: int
+    mappings: int
+
+
+def take(pid: int) -> Mark:
+    """A mark of a running process. Gone if there is none."""
+    try:
+        rollup = readers.text_of_process(f"/proc/{pid}/smaps_rollup")
+        maps = readers.text_of_process(f"/proc/{pid}/maps", readers.MAPS)
+    except OSError:
+        raise Gone from None
+    sizes = {
+        line.split(":")[0]: int(line.split()[1]) * 1024
+        for line in rollup.splitlines()
+        if line.endswith(" kB")
+    }
+    reserved, read_only, count = classify(maps)
+    return Mark(
+        clock=time.monotonic(),
+        rss=sizes.get("Rss", 0),
+        pss=sizes.get("Pss", 0),
+        anon_huge=sizes.get("AnonHugePages", 0),
+        reserved=reserved,
+        read_only=read_only,
+        mappings=count,
+    )
+
+
+def classify(maps: str) -> tuple[int, int, int]:
+    """(reserved, read_only, mappings) of a /proc/PID/maps text, in bytes."""
+    reserved = read_only = count = 0
+    for line in readers.rows(maps):
+        span, permissions = line.split(maxsplit=2)[:2]
+        start, end = (int(x, 16) for x in span.split("-"))
+        count += 1
+        if permissions.startswith("---"):
+            reserved += end - start
+        elif permissions[2] != "x" and permissions[1:4:2] != "wp":
+            read_only += end - start
+    return reserved, read_only, count
+
+
+def reserved_between(vsz: int, accessible: int, mark: Mark) -> int:
+    """Reserved bytes at a sample between marks: what is neither accessible nor the mark's read-only
+    part.
+    """
+    return max(0, vsz - accessible - mark.read_only)

@@ -1,0 +1,1 @@
+"""Heaps of allocators, walked from outside, and what allocators and the probe say of theirs."""

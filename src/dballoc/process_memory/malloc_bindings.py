@@ -1,0 +1,126 @@
+"""The bindings of a running process, read from outside: where its own slots for malloc and its kin
+point.
+
+The executable's dynamic section lists its relocations; each of those that name a function tells the
+address of the slot (GOT entry) that the loader has filled in. The slots are read from
+/proc/PID/mem, and /proc/PID/maps tells which file the addresses in them belong to. The executable
+is parsed in a sandbox. Nothing is stopped or injected.
+"""
+
+import os
+import struct
+from pathlib import Path
+
+from dballoc import readers
+from dballoc.allocators.proof_of_use import SYMBOLS
+from dballoc.host import process_root, target_files
+from dballoc.host.elf import loader
+from dballoc.host.unprivileged.sandbox import ELF_PARSER, SandboxError
+
+
+class Unreadable(Exception):
+    """The process cannot be looked into: it is gone, is not ours, or is not a dynamic ELF
+    executable of 64 bits.
+    """
+
+
+def refusal(pid: int, error: OSError) -> str:
+    """Why a process could not be looked into, and what to do, in one line."""
+    if isinstance(error, PermissionError):
+        return (
+            f"process {pid}: {error.strerror}; only root and its own user may look into it: run "
+            "this as one of them"
+        )
+    if not Path(f"/proc/{pid}").exists():
+        return f"process {pid}: No such process"
+    if isinstance(error, FileNotFoundError | ProcessLookupError):
+        return f"process {pid}: it has no executable: it is the kernel's own, or is just ending"
+    return f"process {pid}: {error.strerror}"
+
+
+def mapped(pid: int) -> set[str]:
+    """The files that a process has mapped. OSError if it cannot be read."""
+    return {
+        path
+        for *_, path in _mappings(readers.text_of_process(f"/proc/{pid}/maps", readers.MAPS))
+        if path.startswith("/")
+    }
+
+
+def bindings(pid: int) -> dict[str, str]:
+    """The file behind each of :data:`dballoc.allocators.proof_of_use.SYMBOLS` that the
+    executable imports.
+
+    ``?`` for a slot that points nowhere. A symbol that the executable does not import, or has not
+    called yet, is left out. Unreadable if the process cannot be read.
+    """
+    try:
+        executable = loader.program(pid)
+        started = executable == os.readlink(f"/proc/{pid}/exe")
+        image = _list_slots(pid, executable, started)
+        mappings = _mappings(readers.text_of_process(f"/proc/{pid}/maps", readers.MAPS))
+        bias = _bias(image["loads"], mappings, executable)
+        with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+            bindings = {}
+            for name, slot, defined in image["slots"]:
+                owner = _owner(mappings, _read_slot(memory.fileno(), bias + slot))
+                # A slot that still leads to the executable's own stub waits for its first call
+                # (lazy binding).
+                if defined or owner != executable:
+                    bindings[name] = owner
+            return bindings
+    except OSError as error:
+        raise Unreadable(refusal(pid, error)) from None
+    except SandboxError as error:
+        raise Unreadable(f"process {pid}: its executable cannot be read: {error}") from None
+    except Unreadable as error:
+        raise Unreadable(f"process {pid}: {error}") from None
+    except (struct.error, OverflowError):
+        raise Unreadable(f"process {pid}: its executable is damaged") from None
+
+
+def _list_slots(pid: int, executable: str, started: bool) -> dict[str, list]:
+    """The slots and what is loaded of the main program. ``started``: it is what the process
+    executes, not its loader.
+    """
+    if started:
+        fd = target_files.open_link(f"/proc/{pid}/exe")
+    else:
+        fd = target_files.open_file(target_files.root_of(pid), process_root.own(pid, executable))
+    try:
+        slots: dict[str, list] = ELF_PARSER.call("list_slots", [fd], list(SYMBOLS))
+        return slots
+    finally:
+        os.close(fd)
+
+
+def _mappings(maps: str) -> list[tuple[int, int, int, str]]:
+    """(start, end, file offset, path) of every line of /proc/PID/maps; an empty path for anonymous
+    memory.
+    """
+    lines = (line.split(maxsplit=5) for line in readers.rows(maps))
+    spans = (([int(x, 16) for x in parts[0].split("-")], parts) for parts in lines)
+    return [
+        (a, b, int(parts[2], 16), parts[5] if len(parts) > 5 else "") for (a, b), parts in spans
+    ]
+
+
+def _bias(
+    loads: list[list[int]], mappings: list[tuple[int, int, int, str]], executable: str
+) -> int:
+    """What the loader added to the executable's virtual addresses."""
+    page = os.sysconf("SC_PAGE_SIZE")
+    address, offset = min(loads, default=[0, 0])
+    for start, _, at, path in mappings:
+        if path == executable and at == offset - offset % page:
+            return start - (address - address % page)
+    raise Unreadable("the executable is not in its own maps")
+
+
+def _read_slot(memory: int, address: int) -> int:
+    value: int = struct.unpack("<Q", os.pread(memory, 8, address))[0]
+    return value
+
+
+def _owner(mappings: list[tuple[int, int, int, str]], address: int) -> str:
+    return next((path or "?" for start, end, _, path in mappings if start <= address < end), "?")

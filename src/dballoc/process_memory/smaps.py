@@ -1,0 +1,170 @@
+"""A process's mappings, as /proc/PID/smaps tells them (proc_pid_smaps(5)). Pure but for
+:func:`read`.
+
+The kernel escapes the newline in a file's name, and nothing else: what else ends a line for Python
+may stand in it.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from dballoc.process_memory.read_limits import MOST, Effort, Work
+
+_HEAD = re.compile(
+    rb"([0-9a-f]{1,16})-([0-9a-f]{1,16}) (\S{4}) ([0-9a-f]{1,16}) \S+ ([0-9]{1,20}) *([^\n]*)"
+)
+_DIGITS = frozenset(bytes([digit]) for digit in b"0123456789abcdef")
+_SIZES = (
+    b"Rss:",
+    b"LazyFree:",
+    b"Swap:",
+    b"AnonHugePages:",
+    b"Private_Hugetlb:",
+    b"Shared_Hugetlb:",
+)
+_FLAGS = b"VmFlags:"
+_KILOBYTES = re.compile(rb"\s*([0-9]{1,15}) kB")
+_KNOWN = (*_SIZES, _FLAGS)
+_BEGINNINGS = frozenset(known[:4] for known in _KNOWN)
+# Bytes of text that are held at a time.
+_TOGETHER = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mapping:
+    """One mapping. Sizes in bytes; ``flags``: two letters each, as in VmFlags, None where they are
+    not known; ``behind``: known to be no part of the file that is mapped before it; ``innodb``:
+    InnoDB's pages were found in it.
+    """
+
+    start: int
+    end: int
+    permissions: str
+    offset: int
+    inode: int
+    path: str
+    rss: int
+    lazy: int
+    swap: int
+    huge: int
+    hugetlb: int
+    flags: frozenset[str] | None
+    behind: bool = False
+    innodb: bool = False
+
+    @property
+    def size(self) -> int:
+        """Of address space."""
+        return self.end - self.start
+
+    @property
+    def file(self) -> bool:
+        """Whether a file in a file system backs it."""
+        return (
+            self.inode != 0
+            and self.path.startswith("/")
+            and not self.path.startswith(("/dev/zero", "/memfd:", "/SYSV"))
+        )
+
+    @property
+    def private(self) -> bool:
+        """Anonymous, writable, private: what mallocs, stacks and pools are made of."""
+        return (
+            not self.inode
+            and self.permissions.startswith("rw")
+            and self.permissions.endswith("p")
+            and not self.special
+        )
+
+    @property
+    def special(self) -> bool:
+        """One that the kernel names by its use."""
+        return self.path.startswith(("[v", "[stack", "[uprobes"))
+
+    @property
+    def guard(self) -> bool:
+        """Nobody may touch it."""
+        return self.permissions.startswith("---")
+
+
+def read(pid: int, effort: Effort | None = None) -> list[Mapping]:
+    """All mappings, by address, as many as a look may read. OSError if the process is gone or not
+    ours.
+    """
+    return of_file(f"/proc/{pid}/smaps", effort or Effort())
+
+
+def of_file(path: str, effort: Effort) -> list[Mapping]:
+    """The mappings that smaps or maps of a process tells; of the latter with no sizes."""
+    with open(path, "rb") as file:
+        return _parse(_lines(file, effort), effort)
+
+
+def parse(text: str) -> list[Mapping]:
+    """The mappings of a smaps text."""
+    return _parse(text.encode().split(b"\n"), Effort())
+
+
+def _lines(file: BinaryIO, effort: Effort) -> Iterator[bytes]:
+    while lines := file.readlines(_TOGETHER):
+        yield from lines
+        if file.tell() > MOST[Work.TEXT]:
+            effort.cut(Work.TEXT)
+            return
+
+
+def _parse(lines: Iterable[bytes], effort: Effort) -> list[Mapping]:
+    found: list[Mapping] = []
+    head: re.Match[bytes] | None = None
+    sizes: dict[bytes, int] = {}
+    flags: frozenset[str] = frozenset()
+    # Most mappings have one of a few.
+    known: dict[bytes, frozenset[str]] = {}
+    paths: dict[bytes, str] = {}
+    for line in lines:
+        beginning = line[:4]
+        if beginning not in _BEGINNINGS and line[:1] not in _DIGITS:
+            continue  # most lines are of what nobody asks for
+        if match := _HEAD.match(line):
+            if head and int(head[1], 16) <= int(head[2], 16):
+                found.append(_mapping(head, sizes, flags, paths))
+            head, sizes, flags = None, {}, frozenset()
+            if effort.over:
+                break
+            if len(found) == MOST[Work.MAPPINGS]:
+                effort.cut(Work.MAPPINGS)
+                break
+            head = match
+        elif line.startswith(_KNOWN):
+            name, _, rest = line.partition(b":")
+            if line.startswith(_FLAGS):
+                flags = known.get(rest) or known.setdefault(
+                    rest, frozenset(rest.decode(errors="replace").split())
+                )
+            elif (size := _KILOBYTES.match(rest)) and size[1] != b"0":
+                sizes[name] = int(size[1]) * 1024
+    if head and int(head[1], 16) <= int(head[2], 16):
+        found.append(_mapping(head, sizes, flags, paths))
+    return found
+
+
+def _mapping(
+    head: re.Match[bytes], sizes: dict[bytes, int], flags: frozenset[str], paths: dict[bytes, str]
+) -> Mapping:
+    path = paths.get(head[6]) or paths.setdefault(head[6], head[6].decode(errors="replace"))
+    return Mapping(
+        start=int(head[1], 16),
+        end=int(head[2], 16),
+        permissions=head[3].decode(errors="replace"),
+        offset=int(head[4], 16),
+        inode=int(head[5]),
+        path=path,
+        rss=sizes.get(b"Rss", 0),
+        lazy=sizes.get(b"LazyFree", 0),
+        swap=sizes.get(b"Swap", 0),
+        huge=sizes.get(b"AnonHugePages", 0),
+        hugetlb=sizes.get(b"Private_Hugetlb", 0) + sizes.get(b"Shared_Hugetlb", 0),
+        flags=flags,
+    )

@@ -1,0 +1,59 @@
+"""A profile's samples as a tree of calls. Pure."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from dballoc.profile.model import Frame, Profile, Sample
+
+# Stands first on a stack whose outermost frames are missing.
+TRUNCATED = Frame("[truncated]", named=False)
+
+
+@dataclass
+class Node:
+    """A function called by those above it. ``total``: one number for each tree that was merged,
+    what is below included.
+    """
+
+    frame: Frame
+    total: list[float]
+    children: dict[tuple[str, str], "Node"] = field(default_factory=dict)
+
+
+def frames(sample: Sample) -> tuple[Frame, ...]:
+    """Its stack, with a mark in front where its outermost frames are missing."""
+    return (TRUNCATED, *sample.stack) if sample.truncated else sample.stack
+
+
+def build(columns: Iterable[tuple[Profile, str]], innermost_first: bool = False) -> Node:
+    """One tree of several profiles, a number in ``total`` for each profile and its value. KeyError
+    if a profile lacks it. ``innermost_first``: the tree's first level are the innermost functions,
+    below them who called them.
+    """
+    pairs = list(columns)
+    root = Node(Frame(""), [0.0] * len(pairs))
+    for i, (profile, value) in enumerate(pairs):
+        column = profile.column(value)
+        for sample in profile.samples:
+            number = sample.values[column]
+            stack = frames(sample)
+            node = root
+            node.total[i] += number
+            for frame in reversed(stack) if innermost_first else stack:
+                key = frame.function, frame.module
+                if key not in node.children:
+                    node.children[key] = Node(frame, [0.0] * len(pairs))
+                node = node.children[key]
+                node.total[i] += number
+    return root
+
+
+def walk(root: Node) -> Iterator[tuple[int, Node]]:
+    """Every node with its level, 0 for the root, a parent before its children. Not recursive:
+    stacks may be very deep.
+    """
+    waiting = [(0, root)]
+    while waiting:
+        level, node = waiting.pop()
+        yield level, node
+        waiting += [(level + 1, child) for child in node.children.values()]

@@ -1,0 +1,1 @@
+"""What threads wait for, and how much of it is malloc."""

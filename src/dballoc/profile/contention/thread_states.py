@@ -1,0 +1,187 @@
+"""What a process's threads wait for, read from /proc while it runs: no stacks, but it takes no more
+than reading it.
+
+proc_pid_syscall(5): a waiting thread's system call and its arguments; ``running``; or ``-1``,
+waiting outside of any: a page fault. A futex that lies where one of glibc's arenas begins is that
+arena's mutex.
+"""
+
+import os
+import platform
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from dballoc import readers
+from dballoc.catalogue import waits as catalogue
+from dballoc.errors import Failure
+from dballoc.process_memory import address_space, identify_malloc, malloc_bindings
+from dballoc.process_memory.heaps import glibc_heap
+from dballoc.process_memory.memory_reader import Memory
+from dballoc.profile.contention.wait_rules import Rules
+from dballoc.profile.contention.waits import WAITED
+from dballoc.profile.model import Frame, Profile, Sample
+
+# Sweeps over all threads: the pause between them is so many times what one takes, and so long at
+# least, seconds.
+_PAUSE, _SHORTEST = 20.0, 0.02
+
+FUTEX, FAULT, RUNNING = "futex", "page fault", "running"
+# What stands in for the function by which malloc was entered.
+ARENA = "arena_mutex"
+
+
+@dataclass(frozen=True, kw_only=True)
+class States:
+    """``seen``: how many threads were found in a state, over all sweeps: (name, futex's address or
+    0); ``threads``: at most.
+    """
+
+    seen: Counter[tuple[str, int]]
+    sweeps: int
+    seconds: float
+    threads: int
+    source: str
+
+
+def watch(pid: int, seconds: float, alive: Callable[[], None] = lambda: None) -> States:
+    """Look at all threads for so many seconds. Failure if they are not ours to look at, or the
+    process ends.
+    """
+    names = {
+        number: name for name, number in catalogue()["syscalls"].get(platform.machine(), {}).items()
+    }
+    seen: Counter[tuple[str, int]] = Counter()
+    began = time.monotonic()
+    sweeps = threads = 0
+    source = _source(pid, bool(names))
+    while (now := time.monotonic()) < began + seconds:
+        alive()
+        try:
+            tasks = os.listdir(f"/proc/{pid}/task")
+        except OSError as error:
+            raise Failure(malloc_bindings.refusal(pid, error)) from None
+        for task in tasks:
+            try:
+                text = readers.text_of_process(f"/proc/{pid}/task/{task}/{source}")
+            except OSError:
+                continue  # it has just ended
+            seen[read(text, names) if source == "syscall" else (text or RUNNING, 0)] += 1
+        sweeps += 1
+        threads = max(threads, len(tasks))
+        time.sleep(max(_SHORTEST, _PAUSE * (time.monotonic() - now)))
+    return States(
+        seen=seen,
+        sweeps=max(1, sweeps),
+        seconds=time.monotonic() - began,
+        threads=threads,
+        source=source,
+    )
+
+
+def _source(pid: int, named: bool) -> str:
+    """``syscall``, or where that is not ours to read ``wchan``, the kernel's function."""
+    home = Path(f"/proc/{pid}")
+    refused: OSError | None = None
+    try:
+        if named and readers.text_of_process(home / "syscall"):
+            return "syscall"
+    except OSError as error:
+        refused = error
+    try:
+        # 0 means that it is not told, or that the thread runs.
+        if any(
+            readers.text_of_process(task / "wchan") not in ("", "0")
+            for task in (home / "task").iterdir()
+        ):
+            return "wchan"
+    except OSError as error:
+        refused = error
+    raise Failure(
+        malloc_bindings.refusal(pid, refused)
+        if refused
+        else f"process {pid}: the kernel does not tell what its threads wait for"
+    )
+
+
+def read(text: str, names: Mapping[int, str]) -> tuple[str, int]:
+    """A thread's state from the text of ``syscall``: (name, address of the futex or 0). Pure."""
+    words = text.split()
+    try:
+        number = int(words[0])
+        name = FAULT if number < 0 else names.get(number, f"system call {number}")
+        return name, int(words[1], 16) if name == FUTEX else 0
+    except (ValueError, IndexError):
+        return RUNNING, 0
+
+
+def mutexes(pid: int) -> tuple[set[int], str]:
+    """The addresses of glibc's arenas' mutexes, and what malloc it is; empty under another one.
+    Failure if it is not ours.
+    """
+    try:
+        malloc = identify_malloc.identify(pid)
+        if malloc.name != "glibc":
+            return set(), malloc.name or "unknown"
+        with Memory(pid) as memory:
+            return glibc_heap.arenas(
+                memory, glibc_heap.split(memory, address_space.read(pid)), malloc.library
+            ), "glibc"
+    except malloc_bindings.Unreadable as error:
+        raise Failure(str(error)) from None
+    except OSError as error:
+        raise Failure(malloc_bindings.refusal(pid, error)) from None
+
+
+def profile(
+    found: States,
+    arenas: Collection[int],
+    rules: Rules,
+    title: str,
+    taken: float,
+    facts: Mapping[str, str],
+) -> Profile:
+    """Thread-seconds waited, by what for; below malloc is what waits for an arena's mutex, all that
+    can be told. Pure.
+    """
+    each = found.seconds / found.sweeps
+    samples = []
+    total = sum(found.seen.values())
+    waiting = 0
+    for (name, address), count in sorted(found.seen.items()):
+        if name in (RUNNING, "0"):
+            continue
+        waiting += count
+        arena = name == FUTEX and address in arenas
+        if name == FAULT:
+            group, call = "memory", FAULT
+        elif found.source == "wchan":
+            kind = rules.kind((Frame(name, "[kernel]"),))
+            group, call = kind.group, kind.call
+        else:
+            group, call = rules.of_call(name)
+        labels = {"wait": group, "call": "arena" if arena else call}
+        stack = [Frame(name, "[kernel]")]
+        if arena:
+            labels["malloc"] = ARENA
+            stack = [Frame(ARENA), Frame(f"arena_{address:#x}")]
+        elif name == FUTEX:
+            stack = [Frame("other_futex"), Frame(f"futex_{address:#x}")]
+        samples.append(Sample(tuple(stack), (count * each,), False, labels))
+    known = {
+        "sweeps": str(found.sweeps),
+        "threads": str(found.threads),
+        "arenas": str(len(arenas)),
+        "read": found.source,
+        "share of threads waiting": f"{waiting / total:.4f}" if total else "0",
+    }
+    return Profile(
+        title=title,
+        values=(WAITED,),
+        samples=samples,
+        taken=taken,
+        seconds=found.seconds,
+        facts={**facts, **known},
+    )

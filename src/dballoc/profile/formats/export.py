@@ -1,0 +1,52 @@
+"""A profile for other programs: which formats there are, and how many profiles each takes."""
+
+from collections.abc import Callable, Sequence
+
+from dballoc.profile import flamegraph
+from dballoc.profile.formats import collapsed, massif, pprof, speedscope
+from dballoc.profile.model import Profile
+
+# A format's writer and the usual end of its files' names.
+_OF_ONE: dict[str, tuple[Callable[[Profile, str], bytes], str]] = {
+    "collapsed": (collapsed.write, ".collapsed"),
+    "pprof": (pprof.write, ".pb.gz"),
+    "speedscope": (speedscope.write, ".speedscope.json"),
+}
+_OF_MANY: dict[str, tuple[Callable[[Sequence[Profile], str], bytes], str]] = {
+    "massif": (massif.write, ".massif.out"),
+    "html": (lambda profiles, value: _html(profiles, value), ".html"),
+}
+
+FORMATS = (*_OF_ONE, *_OF_MANY)
+
+
+def suffix(format_name: str) -> str:
+    """The usual end of a file's name. KeyError if there is no such format."""
+    return (_OF_ONE | _OF_MANY)[format_name][1]
+
+
+def takes_many(format_name: str) -> bool:
+    """Whether several profiles, snapshots of the same process or variants, go into one file."""
+    return format_name in _OF_MANY
+
+
+def export(profile: Profile | Sequence[Profile], value: str, format_name: str) -> bytes:
+    """The bytes of a file of ``collapsed``, ``pprof``, ``speedscope``, ``massif`` or ``html``.
+    KeyError if a profile has no such value, or there is no such format; ValueError if the format
+    cannot hold what is given.
+    """
+    profiles = [profile] if isinstance(profile, Profile) else list(profile)
+    if format_name in _OF_MANY:
+        return _OF_MANY[format_name][0](profiles, value)
+    if len(profiles) != 1:
+        raise ValueError(f"{format_name} holds one profile")
+    return _OF_ONE[format_name][0](profiles[0], value)
+
+
+def _html(profiles: Sequence[Profile], value: str) -> bytes:
+    titles = [p.title for p in profiles]
+    named = [
+        (title if titles.count(title) == 1 else f"{i}: {title}", p)
+        for i, (title, p) in enumerate(zip(titles, profiles, strict=True), 1)
+    ]
+    return flamegraph.page(named, value, titles[-1]).encode("utf-8", "backslashreplace")

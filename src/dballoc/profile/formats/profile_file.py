@@ -1,0 +1,124 @@
+"""A profile as a file: gzipped JSON of the model, nothing lost. The usual suffix is
+``.profile.json.gz``.
+
+The frames are listed once, each sample names them by their numbers: ``{"format": "dballoc profile
+1", "title", "values": [[key, unit, title]], "taken", "seconds", "facts": {}, "frames": [[function,
+module, named, file, line]], "samples": [[[frame, …], [value, …], truncated, {label: …}]]}``
+"""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from dballoc import readers
+from dballoc.errors import UsageError
+from dballoc.profile.model import Frame, Profile, Sample, Value
+
+_FORMAT = "dballoc profile 1"
+
+# Bytes of JSON. Profiles of a server have some; a file that swells beyond it was made to.
+_LIMIT = 128 * readers.MIB
+_WHOLE = "not a whole profile of dballoc (gzipped JSON, as dballoc profile writes it): "
+
+# Beyond it sums of samples would be no numbers any more.
+_Number = Annotated[float, Field(allow_inf_nan=False, ge=-1e30, le=1e30)]
+# The probe has room for some 10,000 stacks, perf for a few times that.
+_Samples = Field(max_length=2_000_000)
+_Stack = Annotated[list[Annotated[int, Field(ge=0)]], Field(max_length=10_000)]
+_Line = Annotated[int, Field(ge=-(2**31), lt=2**31)]
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    format: Literal["dballoc profile 1"]
+    title: str
+    values: Annotated[list[tuple[str, str, str]], Field(min_length=1)]
+    taken: _Number
+    seconds: _Number
+    facts: dict[str, str]
+    frames: list[tuple[str, str, bool, str, _Line]]
+    samples: Annotated[list[tuple[_Stack, list[_Number], bool, dict[str, str]]], _Samples]
+
+
+def save(profile: Profile, path: Path) -> None:
+    """Write a profile; an existing file is replaced whole or not at all. OSError as open has it."""
+    numbers: dict[Frame, int] = {}
+    samples = [
+        [
+            [numbers.setdefault(frame, len(numbers)) for frame in s.stack],
+            list(s.values),
+            s.truncated,
+            dict(s.labels),
+        ]
+        for s in profile.samples
+    ]
+    document = {
+        "format": _FORMAT,
+        "title": profile.title,
+        "values": [list(value) for value in profile.values],
+        "taken": profile.taken,
+        "seconds": profile.seconds,
+        "facts": dict(profile.facts),
+        "frames": [list(frame) for frame in numbers],
+        "samples": samples,
+    }
+    text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    # A name that is no Unicode, as a file system may have, gets question marks: no reader would
+    # take it.
+    packed = gzip.compress(text.encode("utf-8", "replace"), compresslevel=6, mtime=0)
+    fresh = path.with_name(f".{path.name}.partial")
+    fresh.write_bytes(packed)
+    fresh.replace(path)
+
+
+def load(path: Path) -> Profile:
+    """Read what :func:`save` wrote. UsageError, of one line, if it is not there or
+    something else.
+    """
+    try:
+        text = readers.unpacked(path, _LIMIT)
+    except readers.Unfit as error:
+        whole = "" if str(error).startswith(("cannot be read", "unpacks")) else _WHOLE
+        raise UsageError(f"{path}: {whole}{error}") from None
+    try:
+        found = _File.model_validate_json(text)
+    except ValidationError as error:
+        raise UsageError(
+            f"{path}: not a profile of dballoc: {readers.first_complaint(error)}"
+        ) from None
+    try:
+        return _profile(found)
+    except _Wrong as error:
+        raise UsageError(f"{path}: not a profile of dballoc: {error}") from None
+
+
+class _Wrong(Exception):
+    pass
+
+
+def _profile(found: _File) -> Profile:
+    values = tuple(Value(*value) for value in found.values)
+    if len({value.key for value in values}) != len(values):
+        raise _Wrong("two of its values have the same key")
+    frames = [Frame(*frame) for frame in found.frames]
+    samples = []
+    for i, (stack, numbers, truncated, labels) in enumerate(found.samples):
+        if len(numbers) != len(values):
+            raise _Wrong(f"samples.{i}: {len(numbers)} numbers for {len(values)} values")
+        if any(number >= len(frames) for number in stack):
+            raise _Wrong(f"samples.{i}: a frame that is not listed")
+        samples.append(
+            Sample(tuple(frames[number] for number in stack), tuple(numbers), truncated, labels)
+        )
+    return Profile(
+        title=found.title,
+        values=values,
+        samples=samples,
+        taken=found.taken,
+        seconds=found.seconds,
+        facts=found.facts,
+    )

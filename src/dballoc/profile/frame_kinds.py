@@ -1,0 +1,45 @@
+"""What a frame belongs to, for colours: the server, malloc, a library, the kernel."""
+
+import re
+
+from dballoc.profile.model import Frame
+from dballoc.profile.symbols import cpp_names
+
+# Kind and what a legend says.
+KINDS = {
+    "server": "server",
+    "malloc": "malloc",
+    "library": "other libraries",
+    "kernel": "kernel",
+    "unnamed": "no name known",
+}
+
+_ALLOCATORS = re.compile(
+    r"lib(jemalloc|tcmalloc|mimalloc|tbbmalloc|snmalloc|rpmalloc|hardened_malloc|clang_rt\.scudo|mallocng|hoard|mesh)"
+)
+
+# What is malloc in the C library, and what leads there at once.
+_FUNCTIONS = re.compile(
+    r"(__libc_|__)?(malloc|calloc|realloc|reallocarray|free|cfree|memalign|posix_memalign|aligned_alloc|valloc|pvalloc"
+    r"|malloc_trim|malloc_usable_size)|_int_(malloc|free|realloc|memalign)\w*|sys(malloc|trim)\w*|systrim\w*"
+    r"|malloc_consolidate|unlink_chunk\w*|(tcache|arena)_\w+|heap_trim|munmap_chunk"
+    r"|mremap_chunk|operator (new|delete)(\[\])?"
+)
+
+
+def is_malloc(label: str) -> bool:
+    """Whether a function, by its short name, is one of malloc's own or operator new."""
+    return bool(_FUNCTIONS.fullmatch(re.sub(r"( \[.*|\.\w+(\.\d+)?)$", "", label)))
+
+
+def kind(frame: Frame) -> str:
+    """One of KINDS."""
+    if frame.module.startswith("[") and frame.module != "[vdso]":
+        return "kernel"
+    if _ALLOCATORS.match(frame.module):
+        return "malloc"
+    if not frame.named:
+        return "unnamed"
+    if is_malloc(cpp_names.short(frame.function)):
+        return "malloc"
+    return "library" if re.match(r"(lib.*|ld-.*|.*\.so(\..*)?)$", frame.module) else "server"

@@ -1,0 +1,1 @@
+"""The heap probe's client, and what its snapshots say."""

@@ -1,0 +1,22 @@
+"""A heap profile's values by the function that holds the memory, or called malloc for itself."""
+
+from collections.abc import Sequence
+
+from dballoc.catalogue import wrappers
+from dballoc.profile.heap import heap_profile
+from dballoc.profile.model import Profile
+
+
+def holders(profile: Profile, values: Sequence[str]) -> dict[str, list[float]]:
+    """The sum of each of these values by :func:`dballoc.profile.heap.heap_profile.dominant`
+    function. KeyError if the profile lacks one.
+    """
+    columns, patterns = [profile.column(key) for key in values], wrappers()
+    sums: dict[str, list[float]] = {}
+    for sample in profile.samples:
+        mine = sums.setdefault(
+            heap_profile.label(heap_profile.dominant(sample.stack, patterns)), [0.0] * len(columns)
+        )
+        for i, column in enumerate(columns):
+            mine[i] += sample.values[column]
+    return sums

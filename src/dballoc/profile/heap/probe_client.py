@@ -1,0 +1,190 @@
+"""Talking to the heap probe in a live process: where its socket is, and what it answers."""
+
+import os
+import re
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from dballoc import readers
+from dballoc.errors import Failure, UsageError
+from dballoc.host import target_files
+from dballoc.profile.heap.probe_snapshot import Damaged, Snapshot, read
+
+VARIABLE = "DBALLOC_PROBE"
+_NUMBER = re.compile(r"[0-9]{1,20}")
+_REQUEST = re.compile(r"(\d+):(/.*)")
+# The probe serves one client at a time, and gives up on a slow one after ten seconds.
+_PATIENCE = 30.0
+# A snapshot of a full table is 20 MiB; more than this, or for longer than a slow one takes, is no
+# probe's.
+_MOST = 128 << 20
+_LONGEST = 120.0
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A process with the probe in it, and its socket: the path ``socket`` inside ``root``.
+    ``loaded_with``: the interval of its start, bytes, 0 if it was idle then, None if that is not
+    known.
+    """
+
+    pid: int
+    root: Path
+    socket: str
+    loaded_with: int | None = None
+
+    def status(self) -> dict[str, int]:
+        """Its figures by name: interval, live, peak (bytes, estimated), … . Failure if it does not
+        answer.
+        """
+        lines = (
+            line.partition(" ")
+            for line in self._ask("status").decode(errors="replace").splitlines()[1:]
+        )
+        return {name: int(value) for name, _, value in lines if _NUMBER.fullmatch(value)}
+
+    def set_interval(self, size: int) -> None:
+        """Sample one in so many bytes from now on; 0: none. Failure if it does not answer, or
+        refuses.
+        """
+        self._ask(f"interval {size}")
+
+    def reset(self) -> None:
+        """Set its sums to 0: what was allocated, time in malloc. What is alive stays. Failure if it
+        does not answer.
+        """
+        self._ask("reset")
+
+    def snapshot(self) -> Snapshot:
+        """All that it knows. Failure if it does not answer."""
+        try:
+            return read(self._ask("snapshot"))
+        except Damaged as error:
+            raise Failure(f"the probe in process {self.pid}: {error}") from None
+
+    def _ask(self, line: str) -> bytes:
+        try:
+            said = _talk(self.root, self.socket, line.encode() + b"\n")
+        except OSError as error:
+            raise Failure(
+                f"the probe in process {self.pid} does not answer: {error.strerror or error}"
+            ) from None
+        if said.startswith(b"error "):
+            raise Failure(
+                f"the probe in process {self.pid}: "
+                f"{said.decode(errors='replace').strip().removeprefix('error ')}"
+            )
+        return said
+
+
+def of_process(pid: int) -> Probe:
+    """The probe in that process. UsageError in one line, with how to get one, if there is none or
+    it is not ours to ask.
+    """
+    home = Path(f"/proc/{pid}")
+    try:
+        environ = readers.of_process(home / "environ").split(b"\0")
+        inside = _inner_pid(readers.text_of_process(home / "status"))
+        name = readers.text_of_process(home / "comm").strip()
+    except PermissionError:
+        raise UsageError(
+            f"process {pid} is not ours to look at; run this as its user or as root"
+        ) from None
+    except OSError as error:
+        raise UsageError(f"process {pid}: {error.strerror or error}") from None
+    asked = [v for v in (os.fsdecode(e).partition(f"{VARIABLE}=")[2] for e in environ) if v]
+    request = _REQUEST.fullmatch(asked[0]) if asked else None
+    if request is None or "libdballoc_probe.so" not in readers.text_of_process(
+        home / "maps", readers.MAPS
+    ):
+        raise UsageError(
+            f"process {pid} ({name}) has no heap probe; start the server under one: "
+            "dballoc exec --probe heap --out DIR -- COMMAND"
+        )
+    root, path = target_files.root_of(pid), f"{request[2]}/{inside}.sock"
+    try:
+        listener = _peer(root, path)
+    except OSError:
+        raise UsageError(
+            f"process {pid} ({name}): its probe listens on no socket in {request[2]}; its standard "
+            "error says why"
+        ) from None
+    if listener != pid:
+        raise UsageError(
+            f"process {pid} ({name}): {path} is answered by process {listener}, which is not its "
+            "probe"
+        )
+    return Probe(pid, root, path, int(request[1]))
+
+
+def of_directory(directory: Path) -> Probe:
+    """The one process whose probe listens in that directory. UsageError if there is none, or more
+    than one.
+    """
+    alive = []
+    for path in sorted(directory.glob("*.sock")):
+        try:
+            said = _talk(directory, path.name, b"status\n")
+        except OSError:
+            continue  # of a process that was killed
+        if said.startswith(b"ok") and path.stem.isdigit():
+            alive.append(Probe(_peer(directory, path.name) or int(path.stem), directory, path.name))
+    if not alive:
+        raise UsageError(
+            f"{directory}: no probe listens there; is the program running, under dballoc exec "
+            "--probe heap?"
+        )
+    if len(alive) > 1:
+        raise UsageError(
+            f"{directory}: probes of processes {', '.join(str(p.pid) for p in alive)} listen "
+            "there; give --pid"
+        )
+    return alive[0]
+
+
+def _talk(root: Path, path: str, line: bytes) -> bytes:
+    """Send a line, read to the end. OSError as usual."""
+    with _connected(root, path) as talk:
+        talk.sendall(line)
+        parts, size, end = [], 0, time.monotonic() + _LONGEST
+        while part := talk.recv(1 << 16):
+            parts.append(part)
+            size += len(part)
+            if size > _MOST:
+                raise OSError("it says more than a probe would")
+            if time.monotonic() > end:
+                raise OSError("it goes on for longer than a probe would")
+    return b"".join(parts)
+
+
+def _peer(root: Path, path: str) -> int:
+    """The process behind a socket, as we see it; 0 if it is in another PID namespace."""
+    with _connected(root, path) as talk:
+        pid = int.from_bytes(
+            talk.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[:4], "little"
+        )
+        talk.sendall(b"status\n")
+        return pid
+
+
+def _connected(root: Path, path: str) -> socket.socket:
+    """To the very socket file that lies there, whatever the length of its path."""
+    talk = socket.socket(socket.AF_UNIX)
+    try:
+        talk.settimeout(_PATIENCE)
+        with target_files.open_socket(root, path) as place:
+            talk.connect(place)
+    except OSError:
+        talk.close()
+        raise
+    return talk
+
+
+def _inner_pid(status: str) -> int:
+    """Its number in its own PID namespace (proc(5), NSpid)."""
+    for line in readers.rows(status):
+        if line.startswith("NSpid:"):
+            return int(line.split()[-1])
+    raise OSError("the kernel does not tell its NSpid")

@@ -1,0 +1,145 @@
+"""What it takes to run a program under the heap probe: its environment, and why some programs
+cannot.
+"""
+
+import os
+import pwd
+import re
+import shutil
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from elftools.elf.elffile import ELFFile
+
+from dballoc.errors import UsageError
+from dballoc.experiment.durations_and_sizes import format_size
+from dballoc.host.directories import SOCKET_PATH_LIMIT
+from dballoc.host.elf.elf_exports import exported
+from dballoc.profile.heap.probe_client import VARIABLE
+
+LEAST, MOST = 2**10, 2**40
+# Bytes for each sample, where nobody says otherwise.
+USUAL = 512 << 10
+# The longest name of a socket in the directory: Linux's largest PID.
+_SOCKET = "/4194304.sock"
+
+
+@dataclass(frozen=True)
+class Launch:
+    """``executable``: the file to run; ``environ``: the whole environment for it and nobody
+    else.
+    """
+
+    executable: str
+    environ: dict[str, str]
+
+
+def library() -> Path:
+    """The probe. UsageError if the native parts are not built."""
+    path = Path(str(files("dballoc") / "_native" / "libdballoc_probe.so"))
+    if not path.exists():
+        raise UsageError("the heap probe is not built; make setup builds it")
+    if re.search(r"[: ]", os.fspath(path)):
+        raise UsageError(
+            f"{path}: LD_PRELOAD takes no path with a colon or a space; install dballoc elsewhere"
+        )
+    return path
+
+
+def under_probe(
+    command: Sequence[str], out: Path, interval: int, environ: Mapping[str, str]
+) -> Launch:
+    """How to run ``command`` under the probe: a sample every ``interval`` bytes (0: idle), its
+    socket in ``out``.
+
+    UsageError if the program is not there, or cannot be profiled in this way.
+    """
+    if interval != 0 and not LEAST <= interval <= MOST:
+        raise UsageError(
+            f"--interval {format_size(interval)}: the probe takes {format_size(LEAST)} to "
+            f"{format_size(MOST)}"
+        )
+    found = shutil.which(command[0], path=environ.get("PATH", os.defpath))
+    if found is None:
+        raise UsageError(f"{command[0]}: there is no such program")
+    check(Path(found))
+    directory = os.fspath(out.absolute())
+    if len(os.fsencode(directory + _SOCKET)) > SOCKET_PATH_LIMIT:
+        raise UsageError(
+            f"--out {directory}: too long for a socket in it; give {SOCKET_PATH_LIMIT - 13} bytes "
+            "or less"
+        )
+    return Launch(found, with_probe(environ, directory, interval))
+
+
+def with_probe(environ: Mapping[str, str], directory: str, interval: int) -> dict[str, str]:
+    """The same environment with the probe before all other preloads, its socket in ``directory``.
+    UsageError as
+    :func:`library`.
+    """
+    preload = ":".join(filter(None, [os.fspath(library()), environ.get("LD_PRELOAD", "")]))
+    return {**environ, "LD_PRELOAD": preload, VARIABLE: f"{interval}:{directory}"}
+
+
+def check(path: Path) -> None:
+    """UsageError if a preload cannot stand between this program and its malloc. A script may start
+    anything, and passes.
+    """
+    try:
+        mode = path.stat().st_mode
+        with path.open("rb") as f:
+            if f.read(4) != b"\x7fELF":
+                return
+            elf = ELFFile(f)
+            dynamic = any(segment["p_type"] == "PT_INTERP" for segment in elf.iter_segments())
+            own = exported(elf, "malloc") is not None
+    except PermissionError:
+        return  # it may be executable all the same; the running process is looked at again
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    except Exception:  # pyelftools raises all kinds of errors for a broken file
+        raise UsageError(f"{path}: not a whole ELF file") from None
+    if not dynamic:
+        raise UsageError(
+            f"{path}: a static executable, whose malloc no preload can stand before; profile a "
+            "dynamic build"
+        )
+    if own:
+        raise UsageError(
+            f"{path}: it exports a malloc of its own, which no preload can stand before; profile a "
+            "build without"
+        )
+    if mode & (stat.S_ISUID | stat.S_ISGID):
+        raise UsageError(f"{path}: a set-user-ID program, for which the loader ignores LD_PRELOAD")
+
+
+def make_directory(out: Path, command: Sequence[str]) -> None:
+    """The probe's directory, for the server's user alone: the one that ``--user`` in its command
+    names, if we are root.
+
+    UsageError if it cannot be made.
+    """
+    try:
+        if out.exists():
+            if not out.is_dir():
+                raise UsageError(f"--out {out}: not a directory")
+            return
+        out.mkdir(parents=True, mode=0o700)
+        who = next(
+            (
+                word.removeprefix("--user=")
+                for word in reversed(command)
+                if word.startswith("--user=")
+            ),
+            None,
+        )
+        if who is not None and os.geteuid() == 0:
+            account = pwd.getpwnam(who)
+            os.chown(out, account.pw_uid, account.pw_gid)
+    except OSError as error:
+        raise UsageError(f"--out {out}: {error.strerror}") from None
+    except KeyError:
+        raise UsageError(f"--user={who}: there is no such user") from None

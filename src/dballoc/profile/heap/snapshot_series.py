@@ -1,0 +1,114 @@
+"""Snapshots of a probe over time: on demand, by period, at a new peak."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dballoc.errors import Failure
+from dballoc.profile.heap import heap_profile
+from dballoc.profile.heap.probe_client import Probe
+from dballoc.profile.heap.probe_snapshot import Snapshot
+from dballoc.profile.model import Frame, Profile
+from dballoc.profile.symbols.symbols import Symbols
+
+# Seconds between looks at the estimate of live bytes, and how much a new peak must exceed the last,
+# as massif has it.
+_LOOK = 0.2
+_HIGHER = 1.01
+
+
+@dataclass(kw_only=True)
+class Series:
+    """``first`` and ``last`` snapshots; a profile for each of all; ``peak``: the one with the most
+    alive. ``ended``: why it came to its end before it should have.
+    """
+
+    first: Snapshot
+    last: Snapshot
+    stacks: heap_profile.Stacks
+    profiles: list[Profile] = field(default_factory=list)
+    peak: Profile | None = None
+    ended: str = ""
+
+
+class Watch:
+    """A process under a probe, looked at again and again; its functions are looked up once."""
+
+    def __init__(self, probe: Probe, name: str) -> None:
+        self.probe = probe
+        self.name = name
+        self.symbols = Symbols(Path(f"/proc/{probe.pid}/root"))
+        self._known: dict[int, tuple[Frame, ...]] = {}
+
+    def take(self, what: str = "") -> tuple[Snapshot, Profile]:
+        """A snapshot and its profile. Failure if the probe does not answer."""
+        snapshot = self.probe.snapshot()
+        return snapshot, self.profile(snapshot, what)
+
+    def profile(self, snapshot: Snapshot, what: str = "") -> Profile:
+        """Of a snapshot, while its process lives."""
+        self.resolve(snapshot)
+        title = " ".join(filter(None, ["heap of", self.name, f"(process {self.probe.pid})", what]))
+        return heap_profile.profile(snapshot, self._known, title, {})
+
+    def resolve(self, snapshot: Snapshot) -> None:
+        """Look up the functions of stacks that were not seen before."""
+        maps = heap_profile.mappings(snapshot)
+        fresh = {
+            number: stack for number, stack in snapshot.stacks.items() if number not in self._known
+        }
+        self._known |= heap_profile.frames(
+            fresh, lambda address: self.symbols.resolve(maps, address)
+        )
+
+    @property
+    def stacks(self) -> heap_profile.Stacks:
+        """The functions of every stack seen so far."""
+        return self._known
+
+
+def run(
+    watch: Watch,
+    period: float | None,
+    count: int | None,
+    at_peak: bool,
+    told: Callable[[Snapshot], None] = lambda _: None,
+) -> Series:
+    """Take snapshots: one now, and one every ``period`` seconds until there are ``count``, or
+    Ctrl-C, or the process ends; in between, ``at_peak``, whenever more is alive than ever. Failure
+    if not even the first can be had.
+    """
+    snapshot, profile = watch.take()
+    told(snapshot)
+    series = Series(
+        first=snapshot, last=snapshot, stacks=watch.stacks, profiles=[profile], peak=profile
+    )
+    try:
+        for due in _times(period, count):
+            while (left := due - time.monotonic()) > 0:
+                time.sleep(min(left, _LOOK) if at_peak else left)
+                if at_peak and watch.probe.status().get("live", 0) > _HIGHER * _highest(series):
+                    _, series.peak = watch.take("at its peak")
+            series.last, profile = watch.take()
+            told(series.last)
+            series.profiles.append(profile)
+            if profile.total(heap_profile.LIVE) > _highest(series):
+                series.peak = profile
+    except KeyboardInterrupt:
+        series.ended = "interrupted"
+    except Failure as error:
+        series.ended = str(error)
+    return series
+
+
+def _times(period: float | None, count: int | None) -> Iterator[float]:
+    """When the second snapshot and the following are due."""
+    taken, start = 1, time.monotonic()
+    while period is not None and (count is None or taken < count):
+        yield start + taken * period
+        taken += 1
+
+
+def _highest(series: Series) -> float:
+    return series.peak.total(heap_profile.LIVE) if series.peak else 0.0

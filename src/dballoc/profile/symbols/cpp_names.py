@@ -1,0 +1,180 @@
+"""C++ names for people: demangled, and short enough for a label."""
+
+import ctypes
+import re
+from functools import cache
+from typing import Any
+
+# What stands for an argument list that is not shown.
+_ELIDED = "…"
+
+# Names of one function in glibc: __GI_NAME, __NAME, __libc_NAME.
+_ALIAS = re.compile(
+    r"(?:__GI_)?_*(?:libc_)?(c?free|[cm]alloc|realloc|memalign|posix_memalign|aligned_alloc|p?valloc|mmap|mmap64|munmap|mremap"
+    r"|madvise|brk|sbrk|read|write|pread64|pwrite64|poll|fsync|clone|clone3|pthread_\w+)"
+)
+
+# Long names of the standard library that everybody writes in another way.
+_STANDARD = (
+    ("std::__cxx11::", "std::"),
+    ("std::basic_string<char, std::char_traits<char>, std::allocator<char> >", "std::string"),
+    ("[abi:cxx11]", ""),
+)
+
+
+@cache
+def readable(name: str) -> str:
+    """A symbol as its source has it, by the C++ library's own demangler (__cxa_demangle of
+    libstdc++, which every C++ server needs). As it is where it is no mangled name, or there is no
+    such library.
+    """
+    library = _library()
+    if library is None or not name.startswith(("_Z", "__Z")):
+        return name
+    status = ctypes.c_int()
+    found = library.__cxa_demangle(
+        name.encode("utf-8", "replace"), None, None, ctypes.byref(status)
+    )
+    if not found:
+        return name
+    try:
+        return ctypes.string_at(found).decode("utf-8", "backslashreplace")
+    finally:
+        library.free(found)
+
+
+def load_demangler() -> None:
+    """Load the demangler's library now, for a process that will not see files any more."""
+    _library()
+
+
+@cache
+def public(symbol: str, module: str) -> str:
+    """The name by which programs call a function of the C library, for some of those that allocate,
+    map or wait. glibc has several names for each (``malloc``, ``__libc_malloc``; with debug symbols
+    ``__GI___pthread_mutex_lock``), of which a lookup gives any one: profiles from machines with and
+    without debug symbols would differ.
+    """
+    found = _ALIAS.fullmatch(symbol) if re.match(r"lib(c|pthread)[-.]", module) else None
+    return found[1] if found else symbol.removeprefix("__GI_")
+
+
+@cache
+def _library() -> Any:
+    try:
+        library = ctypes.CDLL("libstdc++.so.6")
+        library.__cxa_demangle.argtypes = (
+            ctypes.c_char_p,
+            ctypes.c_void_p,
+            ctypes.c_void_p,
+            ctypes.c_void_p,
+        )
+        library.__cxa_demangle.restype = ctypes.c_void_p
+        library.free.argtypes, library.free.restype = (ctypes.c_void_p,), None
+    except (OSError, AttributeError):
+        return None
+    return library
+
+
+@cache
+def short(name: str) -> str:
+    """A label: no return type, no parameters, template arguments as ``<…>``. Overloads and
+    instances of a template have the same one, so it is for display alone.
+    """
+    for long, usual in _STANDARD:
+        name = name.replace(long, usual)
+    plain, _, clone = name.partition(" [clone ")
+    label = _without_return_type(_without_lists(plain)).strip()
+    return f"{label} [{clone}" if label and clone else label or name
+
+
+def _without_lists(name: str) -> str:
+    """Template arguments elided; parameters, and what follows them, left out."""
+    out: list[str] = []
+    depth = 0  # of <
+    i = 0
+    while i < len(name):
+        if (
+            depth == 0
+            and name.startswith("operator", i)
+            and not _word(name, i - 1)
+            and not _word(name, i + 8)
+        ):
+            end = _operator_end(name, i + 8)
+            out.append(name[i:end])
+            i = end
+            continue
+        c = name[i]
+        if c == "<":
+            depth += 1
+            if depth == 1:
+                out.append(f"<{_ELIDED}>")
+        elif c == ">" and depth and name[i - 1] != "-":
+            depth -= 1
+        elif depth:
+            pass
+        elif c == "{":
+            # {lambda(int)#1}
+            closed = name.find("}", i) if "}" in name[i:] else len(name)
+            out.append(re.sub(r"\(.*\)", "", name[i:closed]) + "}")
+            i = closed + 1
+            continue
+        elif c == "(":
+            closed = _closing(name, i)
+            # A name in parentheses, like (anonymous namespace), or a local class's
+            # function(…)::name, is not the end.
+            if name.startswith("(anonymous namespace)", i):
+                out.append(name[i : closed + 1])
+            elif not (name.startswith("::", closed + 1) or name.startswith(" const::", closed + 1)):
+                return "".join(out)
+            i = closed + 1 if not name.startswith(" const::", closed + 1) else closed + 7
+            continue
+        else:
+            out.append(c)
+        i += 1
+    return "".join(out)
+
+
+def _operator_end(name: str, i: int) -> int:
+    """Where the name of an operator ends: operator(), operator<<, operator->, operator bool."""
+    for symbol in ("()", "<=>", "<<=", ">>=", "->*", "<<", ">>", "<=", ">=", "->", "<", ">"):
+        if name.startswith(symbol, i):
+            return i + len(symbol)
+    return i
+
+
+def _closing(name: str, i: int) -> int:
+    """The parenthesis that closes the one at i; the end of the name if none does."""
+    depth = 0
+    for j in range(i, len(name)):
+        depth += (name[j] == "(") - (name[j] == ")")
+        if depth == 0:
+            return j
+    return len(name)
+
+
+def _word(name: str, i: int) -> bool:
+    return 0 <= i < len(name) and (name[i].isalnum() or name[i] == "_")
+
+
+def _without_return_type(name: str) -> str:
+    # What the demangler itself writes in front is no type, and an operator's own name has spaces.
+    for phrase in (
+        "vtable for",
+        "typeinfo for",
+        "non-virtual thunk to ",
+        "virtual thunk to ",
+        "guard variable for",
+    ):
+        if name.startswith(phrase):
+            return name
+    before, operator, after = name.partition("operator")
+    if operator and not _word(before, len(before) - 1):
+        return _last_word(before) + operator + after
+    return _last_word(name)
+
+
+def _last_word(name: str) -> str:
+    # The space of (anonymous namespace) is part of a name.
+    kept = name.replace("(anonymous namespace)", "(anonymous\0namespace)")
+    return kept.rpartition(" ")[2].replace("\0", " ")

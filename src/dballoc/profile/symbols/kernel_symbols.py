@@ -1,0 +1,36 @@
+"""Names for the kernel's own addresses: /proc/kallsyms (proc(5)), which shows them to root
+alone.
+"""
+
+from bisect import bisect_right
+from functools import cache
+from pathlib import Path
+
+_KALLSYMS = Path("/proc/kallsyms")
+# Types of symbols that are code (nm(1)).
+_CODE = frozenset("tTwW")
+
+
+@cache
+def _load() -> tuple[list[int], list[str]]:
+    """Addresses in order, and the names at them; none where we may not know them."""
+    symbols = []
+    try:
+        with _KALLSYMS.open(encoding="ascii", errors="replace") as lines:
+            for line in lines:
+                address, kind, name = line.split(maxsplit=3)[:3]
+                if kind in _CODE:
+                    symbols.append((int(address, 16), name))
+    except (OSError, ValueError):
+        return [], []
+    if not symbols or not symbols[-1][0]:
+        return [], []
+    symbols.sort()
+    return [address for address, _ in symbols], [name for _, name in symbols]
+
+
+def find_name(address: int) -> str | None:
+    """Find the kernel's function at an address; None if that is not known."""
+    addresses, names = _load()
+    at = bisect_right(addresses, address) - 1
+    return names[at] if at >= 0 else None

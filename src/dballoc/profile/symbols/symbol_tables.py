@@ -1,0 +1,127 @@
+"""The functions of one ELF file: their addresses and names, by Sentry's library symbolic; run in a
+sandbox.
+
+Files of a process that may be hostile are parsed here and nowhere else, by native code that was not
+written for such files; so this module's functions are called through
+:class:`dballoc.host.unprivileged.sandbox.Sandbox`, one child for each file of the process.
+"""
+
+import mmap
+import os
+import zlib
+from dataclasses import asdict
+from typing import Any
+
+from cffi import FFI
+from symbolic.debuginfo import Archive
+from symbolic.exceptions import SymbolicError
+from symbolic.symcache import SymCache
+
+from dballoc.profile.symbols import cpp_names, elf_notes
+
+# What symbolic raises of a broken file: its own errors, or an archive of nothing.
+_BROKEN = (SymbolicError, StopIteration, LookupError, OSError, ValueError)
+
+# They have no size, so symbolic lets them reach to the next function: over calls of other libraries
+# (.plt), or whatever was stripped.
+_SIZELESS = ("_init", "_fini")
+
+# A name before and after it was demangled; templates make long ones, and hostile ones explode.
+_LONGEST_SYMBOL, _LONGEST_NAME = 8192, 4096
+_MOST_INLINED = 64
+
+# The table of this child's file, and what it is read from.
+_state: dict[str, Any] = {}
+
+# While there is a file system.
+_ffi = FFI()
+cpp_names.load_demangler()
+
+
+def describe(fd: int) -> dict[str, Any]:
+    """Tell what a file says of itself: the fields of
+    :class:`dballoc.profile.symbols.elf_notes.Image`.
+    """
+    return asdict(elf_notes.read(fd))
+
+
+def compute_checksum(fd: int) -> int:
+    """Compute the CRC-32 of a file's bytes, by which a debug link names it."""
+    checksum, at = 0, 0
+    while piece := os.pread(fd, 1 << 20, at):
+        checksum, at = zlib.crc32(piece, checksum), at + len(piece)
+    return checksum
+
+
+def make_table(source: int, *more: Any) -> None:
+    """Make the table of a file: ``make_table(source[, kept], lines, section_names)``.
+
+    ``kept``: an empty file that the table is written to; ``lines``: source lines and inlined
+    functions too; ``section_names``: where the names of its sections are, and how long.
+    """
+    *kept, lines, section_names = more
+    view = mmap.mmap(source, 0, access=mmap.ACCESS_COPY)
+    if not lines:
+        # symbolic reads debug information wherever it sees any, so it is shown none: in a private
+        # copy of the pages that hold the sections' names, those of debug information have others.
+        start, size = section_names
+        hidden = (
+            view[start : start + size]
+            .replace(b".debug_", b".hidden")
+            .replace(b".zdebug_", b".zhidden")
+        )
+        view[start : start + size] = hidden
+    try:
+        archive = Archive.from_bytes(_ffi.from_buffer(view))
+        table = SymCache.from_object(next(archive.iter_objects()))
+    except _BROKEN as error:
+        raise elf_notes.Unreadable(str(error).partition("\n")[0] or type(error).__name__) from None
+    _state.update(table=table, archive=archive, view=view)
+    for fd in kept:
+        with open(os.dup(fd), "wb") as file:
+            table.dump_into(file)
+
+
+def read_table(kept: int) -> None:
+    """Read a table that :func:`make_table` has written."""
+    view = mmap.mmap(kept, 0, prot=mmap.PROT_READ)
+    try:
+        _state.update(table=SymCache.from_bytes(_ffi.from_buffer(view)), view=view)
+    except _BROKEN as error:
+        raise elf_notes.Unreadable(str(error).partition("\n")[0]) from None
+
+
+def look_up(address: int, module: str) -> list[list[Any]]:
+    """Look up the function at an address: [name, source file, line], the outermost first where
+    functions were inlined.
+
+    ``module``: the file's name.
+    """
+    if "table" not in _state:
+        raise elf_notes.Unreadable("their parser had to be ended")
+    try:
+        locations = list(reversed(_state["table"].lookup(address)))[:_MOST_INLINED]
+    except _BROKEN:
+        return []
+    return [
+        [
+            _readable(location.symbol, module),
+            (location.full_path or "")[:_LONGEST_NAME],
+            location.line,
+        ]
+        for location in locations
+        if location.symbol and location.symbol not in _SIZELESS
+    ]
+
+
+def _readable(symbol: str, module: str) -> str:
+    if len(symbol) > _LONGEST_SYMBOL:
+        return symbol[:_LONGEST_NAME] + "…"
+    name = cpp_names.readable(cpp_names.public(symbol, module))
+    return name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + "…"
+
+
+SANDBOXED = {
+    function.__name__: function
+    for function in (describe, compute_checksum, make_table, read_table, look_up)
+}

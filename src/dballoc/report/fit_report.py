@@ -1,0 +1,333 @@
+"""The report of ``dballoc fit``: the largest cache that survives, in words, as tables, as CSV and
+as JSON.
+"""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from dballoc.analysis.tables.largest_cache import Fits, Fitted
+from dballoc.experiment import experiment_file
+from dballoc.experiment.durations_and_sizes import format_duration, format_size
+from dballoc.report.charts import fit as chart
+from dballoc.report.charts.theme import Variants
+from dballoc.report.outputs.csv_cells import plain
+from dballoc.report.outputs.page import Page
+from dballoc.report.sections import tables
+from dballoc.report.sections.section import Listing, Section
+from dballoc.report.sections.tables import Table
+from dballoc.report.wording.answer import Answer, Line
+from dballoc.report.wording.ratios_as_text import (
+    NOTHING,
+    count,
+    listing,
+    mebibytes,
+    number,
+    with_unit,
+)
+
+_SEARCH = {
+    None: "not over yet",
+    "found": "found",
+    "none": "no size survived",
+    "all": "every size survived",
+    "faults": "given up",
+}
+
+
+def gather(fits: Fits) -> Page:
+    """The page."""
+    campaign = fits.campaign
+    names = [f.variant for f in fits.fitted]
+    variants = Variants(names)
+    servers = ", ".join(
+        dict.fromkeys(
+            f"{s} {e}" for s, e in campaign.variant.select("server", "engine").iter_rows()
+        )
+    )
+    subtitle = (
+        f"{servers} · {count(len(fits.probes), 'trial')} in {with_unit(fits.of.memory)} · "
+        f"{campaign.environment.get('cpu')}"
+    )
+    logs = [
+        Listing(f"Log of {r['variant']}, round {r['block']}: {r['fault']}", r["log_tail"])
+        for r in campaign.trials.filter(pl.col("outcome") == "fault").iter_rows(named=True)
+        if r["log_tail"]
+    ]
+    sections = [
+        Section(
+            key="sizes",
+            title="What survives",
+            text=[],
+            figures=[chart.figure(fits, variants)],
+            tables=[sizes(fits)],
+        ),
+        Section(
+            key="trials", title="Every trial", text=[], tables=[every_trial(fits)], listings=logs
+        ),
+        Section(
+            key="environment",
+            title="Environment",
+            tables=[tables.environment(campaign), tables.variants(campaign)],
+            listings=[Listing("Experiment file", experiment_file.dump(campaign.experiment))],
+        ),
+        Section(key="method", title="Method", text=method(fits)),
+    ]
+    return Page(
+        title=f"dballoc fit: {campaign.experiment.name}",
+        subtitle=subtitle,
+        names=names,
+        answer=answer(fits),
+        sections=sections,
+    )
+
+
+def answer(fits: Fits) -> Answer:
+    """The answer in words."""
+    known = sorted((f for f in fits.fitted if f.largest), key=lambda f: -(f.largest or 0))
+    said = listing([f"{_size(f.largest)} under {f.variant}" for f in known])
+    options = listing(list(dict.fromkeys(_option(f) for f in fits.fitted)))
+    if known:
+        headline = (
+            f"With {with_unit(fits.of.memory)} for the server, {options} survives up to {said}"
+        )
+    else:
+        headline = (
+            f"With {with_unit(fits.of.memory)} for the server, no size of {options} has survived"
+        )
+    return Answer(
+        headline=headline,
+        reason=_reason(fits),
+        against="What to set",
+        variants=[Line(f.variant, advice(f)) for f in fits.fitted],
+        floor=None,
+        notes=notes(fits),
+    )
+
+
+def _reason(fits: Fits) -> str:
+    repeats = count(fits.of.repeats, "trial")
+    if not fits.over:
+        return "The search is not over; the same command resumes it."
+    if any(f.state.why != "found" for f in fits.fitted):
+        return (
+            f"What survived did so in {repeats} without an OOM kill; not every search found an "
+            "edge."
+        )
+    return (
+        f"Each survived {repeats} without an OOM kill, and the next size, "
+        f"{format_size(fits.of.tolerance)} more, was killed."
+    )
+
+
+def advice(found: Fitted) -> str:
+    """What one variant's figures mean for a server of one's own."""
+    match found.state.why:
+        case "none":
+            return (
+                f"nothing survives: even {_size(found.killed)} was killed, at {_rss(found.last)} "
+                "of RSS"
+            )
+        case "faults":
+            return "given up: too many trials ended in a fault that says nothing of memory"
+    if not found.largest:
+        return (
+            f"nothing has survived yet; {_size(found.killed)} was killed"
+            if found.killed
+            else "nothing is known yet"
+        )
+    text = f"{_option(found)} = {_size(found.largest)}: peak RSS {_rss(found.peak)}"
+    text += f", {found.ratio:.2f} times the cache" if found.ratio else ""
+    if found.killed:
+        text += f"; {_size(found.killed)} was killed, at {_rss(found.last)} of RSS"
+    elif found.state.why == "all":
+        text += "; no larger size was tried: it is all the memory"
+    return text
+
+
+def notes(fits: Fits) -> list[str]:
+    """What to know before one believes it."""
+    found = []
+    if unfilled := [f.variant for f in fits.fitted if not f.filled]:
+        found.append(
+            f"The load did not fill the cache under {listing(unfilled)}: peak RSS is below its "
+            "size, so the true limit is "
+            "lower once it is full. Give more data (--rows) or more time (--time)."
+        )
+    found.append(
+        "This holds for this load and this long. Leave room for what a server does besides: more "
+        "connections, sorts, backups, "
+        "fragmentation over weeks."
+    )
+    return found
+
+
+def method(fits: Fits) -> list[str]:
+    """Paragraphs."""
+    e, of = fits.campaign.experiment, fits.of
+    load = listing(e.workloads)
+    return [
+        f"Each server ran alone in a memory cgroup of {with_unit(of.memory)} without swap, on a "
+        "fresh copy of the data, with "
+        f"{load} at {listing([str(t) for t in e.threads])} clients for "
+        f"{format_duration(e.time.level)} each. A size is killed "
+        "if the kernel killed the server for its memory in one trial; all larger ones count as "
+        "killed too. It survives after "
+        f"{count(of.repeats, 'trial')} without that. Sizes are multiples of "
+        f"{with_unit(of.tolerance)}; the first is "
+        f"{with_unit(of.nearest(of.start) * of.tolerance)}.",
+        "The next size is where the memory would just be used up if what the server takes beside "
+        "the cache stayed as it was in "
+        "the largest size that survived, or the middle of what is left, where two such guesses did "
+        "not halve it. A round runs "
+        f"one trial of every variant whose search goes on, in an order drawn from seed {e.seed}, "
+        "so that drift hits all alike.",
+        "RSS at the edge may lie a little under or over the limit: a cgroup counts the kernel's "
+        "own memory for the server too, "
+        "and leaves out file pages that another process had read before, like those of the "
+        "server's own executable. RSS at a "
+        "kill is the highest that was seen, about a second before it at most.",
+    ]
+
+
+def sizes(fits: Fits) -> Table:
+    """The answer as a table."""
+    rows = [
+        [
+            f.variant,
+            _size(f.largest),
+            _size(f.killed),
+            mebibytes(f.peak),
+            f"{f.ratio:.2f}" if f.ratio else NOTHING,
+            mebibytes(f.last),
+            number(f.tps),
+            f"{f.kills} of {f.trials}",
+            _SEARCH[f.state.why],
+        ]
+        for f in fits.fitted
+    ]
+    columns = [
+        "variant",
+        "largest that survives",
+        "smallest killed",
+        "peak RSS there, MiB",
+        "peak RSS ÷ cache",
+        "RSS seen at the kill, MiB",
+        "transactions/s",
+        "killed",
+        "search",
+    ]
+    options = listing(list(dict.fromkeys(_option(f) for f in fits.fitted)))
+    caption = (
+        f"Sizes of {options} with {with_unit(fits.of.memory)} for the server. Peak RSS, its ratio "
+        "to the cache and "
+        "transactions per second: at the largest size that survives. Killed: trials with an OOM "
+        "kill, of all."
+    )
+    return Table(
+        title="What survives", columns=columns, rows=rows, caption=caption, words=("search",)
+    )
+
+
+def every_trial(fits: Fits) -> Table:
+    """One row a trial."""
+    texts = {
+        (r["block"], r["variant"]): r["fault_text"]
+        for r in fits.campaign.trials.iter_rows(named=True)
+    }
+    rows = [
+        [
+            str(p.round),
+            p.variant,
+            _size(p.asked),
+            "as asked" if p.pool in (None, p.asked) else _size(p.pool),
+            p.outcome,
+            mebibytes(p.peak),
+            number(p.tps),
+            texts.get((p.round, p.variant)) or NOTHING,
+        ]
+        for p in fits.probes
+    ]
+    columns = [
+        "round",
+        "variant",
+        "size",
+        "size it had",
+        "outcome",
+        "peak RSS, MiB",
+        "transactions/s",
+        "what happened",
+    ]
+    return Table(
+        title="Every trial",
+        columns=columns,
+        rows=rows,
+        heads=2,
+        words=("size it had", "outcome", "what happened"),
+    )
+
+
+def as_json(fits: Fits) -> dict[str, Any]:
+    """For machines; bytes."""
+    return {
+        "memory": fits.of.memory,
+        "tolerance": fits.of.tolerance,
+        "repeats": fits.of.repeats,
+        "over": fits.over,
+        "variants": [
+            {
+                "variant": f.variant,
+                "option": f.option,
+                "largest": f.largest,
+                "smallest_killed": f.killed,
+                "peak_rss": f.peak,
+                "ratio": f.ratio,
+                "rss_at_kill": f.last,
+                "tps": f.tps,
+                "kills": f.kills,
+                "trials": f.trials,
+                "search": f.state.why,
+                "filled": f.filled,
+            }
+            for f in fits.fitted
+        ],
+    }
+
+
+def write_csv(fits: Fits, directory: Path) -> None:
+    """``fit.csv`` and ``fit_trials.csv``. OSError if that fails."""
+    directory.mkdir(parents=True, exist_ok=True)
+    found = as_json(fits)["variants"]
+    _csv(directory / "fit.csv", list(found[0]), [list(row.values()) for row in found])
+    columns = ["round", "variant", "asked", "pool", "outcome", "fault", "peak", "tps"]
+    _csv(
+        directory / "fit_trials.csv",
+        columns,
+        [[getattr(p, c) for c in columns] for p in fits.probes],
+    )
+
+
+def _csv(path: Path, columns: list[str], rows: list[list[Any]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as f:
+        writer = csv.writer(f)
+        writer.writerows([[plain(cell) for cell in row] for row in [columns, *rows]])
+
+
+def dumps(fits: Fits) -> str:
+    """fit.json's text."""
+    return json.dumps(as_json(fits), indent=1) + "\n"
+
+
+def _option(found: Fitted) -> str:
+    return found.option.replace("-", "_")
+
+
+def _size(size: int | None) -> str:
+    return NOTHING if size is None else format_size(size)
+
+
+def _rss(size: int | None) -> str:
+    return "unknown" if size is None else with_unit(size)

@@ -1,0 +1,1 @@
+"""One file per output: HTML, Markdown, CSV, JSON, terminal."""

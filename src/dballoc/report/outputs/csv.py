@@ -1,0 +1,126 @@
+"""The numbers as CSV, one file a table: what charts and tables of the report are made of."""
+
+from pathlib import Path
+
+import polars as pl
+
+from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.published.published_figures import Published
+from dballoc.analysis.statistics import duet_slices
+from dballoc.analysis.tables import level_curves, memory_growth, memory_ledger
+from dballoc.analysis.tables.all_pairs import pairs
+from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
+from dballoc.analysis.tables.contention import Contention
+from dballoc.analysis.tables.heap_profiles import Heaps
+from dballoc.analysis.tables.time_series import over_time
+from dballoc.report.outputs.csv_cells import plain_frame
+from dballoc.report.sections import contention, heap, imported
+from dballoc.report.sections import published as post
+from dballoc.report.sections.tables import CHANGES
+from dballoc.report.wording.answer import verdict_words
+
+_FAULT = (
+    "trial",
+    "design",
+    "block",
+    "attempt",
+    "variant",
+    "role",
+    "level",
+    "counted",
+    "fault",
+    "fault_text",
+    "exit_status",
+    "log_tail",
+)
+
+
+def write(
+    campaign: Campaign,
+    comparisons: Comparisons,
+    directory: Path,
+    published: Published | None = None,
+    profiles: Contention | Heaps | None = None,
+) -> None:
+    """Write every table into ``directory``, with those of a post's figures beside ours. OSError if
+    that fails.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    beside = post.frames(campaign, published) if published else {}
+    profiled: dict[str, pl.DataFrame] = {}
+    if profiles:
+        profiled = (
+            contention.frames(profiles)
+            if isinstance(profiles, Contention)
+            else heap.frames(profiles)
+        )
+    for name, frame in (frames(campaign, comparisons) | beside | profiled).items():
+        with (directory / f"{name}.csv").open(
+            "wb"
+        ) as file:  # polars takes no name that is not UTF-8
+            plain_frame(frame).write_csv(file)
+
+
+def frames(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl.DataFrame]:
+    """By file name. Units as in the database: bytes, seconds, milliseconds; ratios as they are."""
+    if campaign.imported:
+        return imported.frames(campaign)
+    changed = [level_curves.relative(campaign, m).with_columns(measure=pl.lit(m)) for m in CHANGES]
+    time = over_time(campaign)
+    return {
+        "trials": campaign.trials.drop("log_tail", "proof"),
+        **({"duet": duet_slices.blocks(campaign)} if "duet" in campaign.designs else {}),
+        "slices": campaign.slice,
+        "levels": level_curves.summary(campaign),
+        "relative": pl.concat(changed).select("measure", pl.exclude("measure")),
+        "memory": memory_growth.table(campaign),
+        "ledger": memory_ledger.table(campaign),
+        "timeline": time.series,
+        "steps": time.steps,
+        "comparisons": _judged(comparisons.family, comparisons),
+        "floor": _judged(comparisons.floor, comparisons),
+        "pairs": pairs(campaign),
+        "faults": campaign.trials.filter(pl.col("outcome") == "fault").select(_FAULT),
+        "blocks": pl.concat([campaign.block, campaign.duet_block]),
+        "variants": campaign.variant,
+    }
+
+
+_SCHEMA = {
+    "variant": pl.String,
+    "metric": pl.String,
+    "workload": pl.String,
+    "better": pl.String,
+    "ratio": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "blocks": pl.Int64,
+    "confidence": pl.Float64,
+    "scatter": pl.Float64,
+    "smallest_detectable": pl.Float64,
+    "verdict": pl.String,
+}
+
+
+def _judged(found: list[Comparison], comparisons: Comparisons) -> pl.DataFrame:
+    rows = []
+    for c in found:
+        r, m = c.ratio, c.metric
+        known = r is not None and r.blocks > 1
+        rows.append(
+            (
+                c.variant,
+                m.key.partition(":")[0],
+                m.workload,
+                m.better,
+                r.estimate if r else None,
+                r.low if r and known else None,
+                r.high if r and known else None,
+                r.blocks if r else 0,
+                comparisons.confidence(m),
+                r.scatter if r and known else None,
+                r.detectable if r and known else None,
+                verdict_words(c, comparisons),
+            )
+        )
+    return pl.DataFrame(rows, schema=_SCHEMA, orient="row")

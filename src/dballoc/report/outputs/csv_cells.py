@@ -1,0 +1,29 @@
+"""Text in cells of CSV: a spreadsheet takes what begins as a formula for one, whoever wrote it.
+Pure.
+"""
+
+import re
+from typing import Any
+
+import polars as pl
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+
+
+def plain(cell: Any) -> Any:
+    """A cell as it is; a text that is no number and begins as a formula with an apostrophe before
+    it.
+    """
+    if isinstance(cell, str) and cell.startswith(_FORMULA) and not _NUMBER.fullmatch(cell):
+        return f"'{cell}"
+    return cell
+
+
+def plain_frame(frame: pl.DataFrame) -> pl.DataFrame:
+    """A table with :func:`plain` cells and headings."""
+    texts = [name for name, kind in frame.schema.items() if kind == pl.String]
+    changed = [
+        pl.Series(name, [plain(cell) for cell in frame[name]], dtype=pl.String) for name in texts
+    ]
+    return frame.with_columns(changed).rename({name: plain(name) for name in frame.columns})

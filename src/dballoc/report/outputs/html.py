@@ -1,0 +1,51 @@
+"""The report as one self-contained page: no request leaves it."""
+
+import re
+from importlib.resources import files
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+import dballoc
+from dballoc.profile import flamegraph
+from dballoc.report.charts import export
+from dballoc.report.outputs.page import Page
+from dballoc.webpage import script, style
+
+# A number and its per cent sign stay on one line.
+_PERCENT = re.compile(r"(?<=\d) %")
+
+
+def render(content: Page, redacted: bool) -> str:
+    """The page's text."""
+    package = files("dballoc.report")
+    environment = jinja2.Environment(
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_keep_together,
+    )
+    template = environment.from_string(
+        (package / "templates" / "report.html.j2").read_text(encoding="utf-8")
+    )
+    data = script.data(
+        {figure.key: export.specification(figure) for figure in content.figures}, content.names
+    )
+    return template.render(
+        content=content,
+        redacted=redacted,
+        version=dballoc.__version__,
+        style=Markup(
+            style.base() + (package / "static" / "report.css").read_text(encoding="utf-8")
+        ),
+        script=Markup(script.drawing()),
+        library=Markup(script.library()),
+        data=Markup(data),
+        flames=Markup(flamegraph.library() if content.embeds else ""),
+    )
+
+
+def _keep_together(value: Any) -> Any:
+    return _PERCENT.sub("\u00a0%", value) if type(value) is str else value

@@ -1,0 +1,357 @@
+"""What the report holds, in its order: the sections that HTML and Markdown both show."""
+
+from dataclasses import dataclass, replace
+
+import polars as pl
+
+from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.decisions.recommendation import Recommendation, constrained, recommend
+from dballoc.analysis.decisions.recommendation_rule import MEMORY, Preference, check
+from dballoc.analysis.published.published_figures import Published
+from dballoc.analysis.tables import level_curves, memory_ledger, speed_metric
+from dballoc.analysis.tables.all_pairs import pairs
+from dballoc.analysis.tables.baseline_comparison import Comparisons, compare
+from dballoc.analysis.tables.contention import Contention
+from dballoc.analysis.tables.heap_profiles import Heaps
+from dballoc.analysis.tables.time_series import over_time
+from dballoc.experiment import experiment_file
+from dballoc.report.charts import byworkload, levels, matrix, memory, overtime, plane, ratios
+from dballoc.report.charts import ledger as pieces
+from dballoc.report.charts.theme import Variants
+from dballoc.report.outputs.page import Page
+from dballoc.report.sections import (
+    contention,
+    duet,
+    heap,
+    imported,
+    method,
+    scaled,
+    tables,
+    workload_groups,
+)
+from dballoc.report.sections import published as post
+from dballoc.report.sections.section import Listing, Section
+from dballoc.report.wording.answer import Answer, answer, fault_words, progress
+from dballoc.report.wording.ratios_as_text import count
+
+_SOLO = "Solo design: one server at a time has the whole machine."
+_CPU = ["Of the server alone, not of the client. An operation is a transaction of the workload."]
+_PAIRS = "Any two variants against each other, not only against the baseline."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Content(Page):
+    """The whole report of a campaign."""
+
+    campaign: Campaign
+    comparisons: Comparisons
+    recommendation: Recommendation
+
+
+def judge(
+    campaign: Campaign, preference: Preference = MEMORY
+) -> tuple[Comparisons, Recommendation, Answer]:
+    """The comparisons, what the rule makes of them, and both in words. UsageError if the campaign
+    has not what it asks.
+    """
+    if campaign.imported:
+        nothing = Recommendation(
+            variant=None, tie=False, excluded={}, faulty=[], preference=preference, bounds={}
+        )
+        return imported.comparisons(campaign), nothing, imported.answer(campaign)
+    check(
+        preference,
+        campaign.names,
+        campaign.experiment.workloads,
+        bool(campaign.experiment.time.idle),
+    )
+    comparisons = compare(campaign)
+    baseline = campaign.experiment.baseline
+    recommendation = recommend(
+        comparisons, baseline, preference, constrained(campaign, comparisons, preference)
+    )
+    said = answer(comparisons, recommendation, baseline, progress(campaign))
+    return comparisons, recommendation, replace(said, notes=[*scaled.notes(campaign), *said.notes])
+
+
+def gather(
+    campaign: Campaign, preference: Preference = MEMORY, published: Published | None = None,
+    profiles: Contention | Heaps | None = None,
+) -> Content:  # fmt: skip
+    """Everything that the report says of a campaign, and of the post that it repeats. UsageError as
+    for :func:`judge`.
+    """
+    comparisons, recommendation, said = judge(campaign, preference)
+    title = f"dballoc: {campaign.experiment.name}"
+    if campaign.imported:
+        subtitle = f"made elsewhere · {count(campaign.trial.height, 'figure')}"
+        sections = imported.sections(campaign)
+        return Content(
+            title=title,
+            subtitle=subtitle,
+            names=campaign.names,
+            answer=said,
+            sections=sections,
+            campaign=campaign,
+            comparisons=comparisons,
+            recommendation=recommendation,
+        )
+    variants = Variants(campaign.names)
+    few = not workload_groups.many(campaign)
+    sections = [
+        *([post.section(campaign, published)] if published else []),
+        *(
+            [_picture(comparisons, variants) if few else _glance(campaign, variants)]
+            if "solo" in campaign.designs
+            else []
+        ),
+        _verdicts(comparisons, variants, few),
+        *(
+            [duet.section(campaign, comparisons, variants, few)]
+            if "duet" in campaign.designs
+            else []
+        ),
+        *(_solo(campaign, variants, few) if "solo" in campaign.designs else []),
+        *([contention.section(campaign, profiles)] if isinstance(profiles, Contention) else []),
+        *([heap.section(campaign, profiles, variants)] if isinstance(profiles, Heaps) else []),
+        _pairs(campaign, few),
+        Section(
+            key="floor",
+            title="The A/A floor",
+            text=[method.FLOOR],
+            tables=[tables.floor(comparisons)],
+        ),
+        _faults(campaign, comparisons),
+        Section(key="noise", title="Blocks and noise", tables=[tables.blocks(campaign)]),
+        _environment(campaign),
+        Section(
+            key="method",
+            title="Method",
+            text=method.text(campaign, comparisons.procedures, preference),
+        ),
+    ]
+    done = progress(campaign)
+    servers = ", ".join(
+        dict.fromkeys(
+            f"{s} {e}" for s, e in campaign.variant.select("server", "engine").iter_rows()
+        )
+    )
+    subtitle = (
+        f"{servers} · {done.words}, {count(campaign.trials.height, 'trial')} · "
+        f"{campaign.environment.get('cpu')}"
+    )
+    if campaign.experiment.scaled:
+        subtitle = f"scaled to {campaign.experiment.scaled.factor:g} · {subtitle}"
+    return Content(
+        title=title,
+        subtitle=subtitle,
+        names=campaign.names,
+        answer=said,
+        sections=sections,
+        campaign=campaign,
+        comparisons=comparisons,
+        recommendation=recommendation,
+    )
+
+
+def _solo(campaign: Campaign, variants: Variants, few: bool) -> list[Section]:
+    shape = Section(
+        key="shape", title="Peaks and collapses", text=[_SOLO], tables=[tables.shapes(campaign)]
+    )
+    return [
+        _levels(campaign, variants) if few else _all_levels(campaign),
+        _cpu(campaign, variants) if few else _all_cpu(campaign),
+        Section(
+            key="time",
+            title="Over time",
+            text=[_SOLO],
+            figures=overtime.figures(over_time(campaign), variants, each=few),
+        ),
+        _memory(campaign, variants, few),
+        *([shape] if few or len(campaign.experiment.threads) > 1 else []),
+        Section(
+            key="sampler",
+            title="What measuring cost",
+            text=[method.SAMPLER],
+            tables=[tables.sampler(campaign)],
+        ),
+    ]
+
+
+def _picture(comparisons: Comparisons, variants: Variants) -> Section:
+    """What one wants to see first: who is fast, and who is small."""
+    figures = [
+        plane.plane(comparisons, metric, variants) for metric in speed_metric.pictured(comparisons)
+    ]
+    return Section(key="picture", title="Speed against memory", text=[], figures=figures)
+
+
+def _glance(campaign: Campaign, variants: Variants) -> Section:
+    """What one wants to see first of many workloads: relative QPS, by group."""
+    found = workload_groups.cells(campaign)
+    figures = [
+        byworkload.figure(found, t, variants) for t in campaign.experiment.threads[-1:] if found
+    ]
+    shown = [workload_groups.relative(campaign, found)]
+    if (rows := workload_groups.scanned(campaign)) is not None:
+        shown.append(rows)
+    return Section(
+        key="glance",
+        title="Every workload at a glance",
+        text=[_SOLO],
+        figures=figures,
+        tables=shown,
+    )
+
+
+def _pairs(campaign: Campaign, few: bool) -> Section:
+    found = pairs(campaign)
+    shown = [
+        (m, w)
+        for m, w in found.select("measure", "workload").unique(maintain_order=True).rows()
+        if few or w is None
+    ]
+    figures = [
+        matrix.matrix(found, measure, workload, campaign.names) for measure, workload in shown
+    ]
+    return Section(
+        key="pairs",
+        title="Every pair",
+        text=[_PAIRS],
+        figures=figures,
+        tables=[tables.pairs_table(campaign, found)],
+    )
+
+
+def _verdicts(comparisons: Comparisons, variants: Variants, few: bool) -> Section:
+    pictured = [m for m in comparisons.metrics if few or m.workload is None]
+    figures = [ratios.forest(comparisons, metric, variants) for metric in pictured]
+    return Section(
+        key="verdicts",
+        title="Verdicts",
+        text=[],
+        figures=figures,
+        tables=[tables.verdicts(comparisons)],
+    )
+
+
+def _levels(campaign: Campaign, variants: Variants) -> Section:
+    found, qps = level_curves.summary(campaign), level_curves.relative(campaign, "qps")
+    figures, shown = [], []
+    for workload in campaign.experiment.workloads:
+        speed = [
+            m for m in (levels.TPS, levels.P95, levels.P99) if levels.known(found, workload, m)
+        ]
+        figures += [levels.curve(found, workload, m, variants) for m in speed]
+        figures.append(levels.relative(qps, workload, variants))
+        shown += [
+            tables.levels(campaign, workload, tables.SPEED, "Throughput and response time"),
+            tables.relative(campaign, workload),
+            tables.changes(campaign, workload),
+        ]
+    if (rows := workload_groups.scanned(campaign)) is not None:
+        shown.append(rows)
+    return Section(
+        key="levels",
+        title="Throughput and response time",
+        text=[_SOLO],
+        figures=figures,
+        tables=shown,
+    )
+
+
+def _all_levels(campaign: Campaign) -> Section:
+    title = "Throughput and response time"
+    return Section(
+        key="levels",
+        title=title,
+        text=[_SOLO],
+        tables=[tables.all_levels(campaign, tables.SPEED, title)],
+    )
+
+
+def _cpu(campaign: Campaign, variants: Variants) -> Section:
+    found = level_curves.summary(campaign)
+    figures, shown = [], []
+    for workload in campaign.experiment.workloads:
+        measures = (levels.CPU_PER_OP, levels.SWITCHES_PER_OP, levels.USER, levels.SYSTEM)
+        figures += [levels.curve(found, workload, m, variants) for m in measures]
+        shown.append(tables.levels(campaign, workload, tables.CPU, "CPU and context switches"))
+    return Section(
+        key="cpu", title="CPU and context switches", text=_CPU, figures=figures, tables=shown
+    )
+
+
+def _all_cpu(campaign: Campaign) -> Section:
+    title = "CPU and context switches"
+    return Section(
+        key="cpu", title=title, text=_CPU, tables=[tables.all_levels(campaign, tables.CPU, title)]
+    )
+
+
+def _memory(campaign: Campaign, variants: Variants, few: bool) -> Section:
+    e, found = campaign.experiment, level_curves.summary(campaign)
+    books = memory_ledger.table(campaign)
+    figures = [
+        memory.figure(campaign, variants),
+        *([pieces.figure(books, variants.names)] if books.height else []),
+    ]
+    shown = [
+        tables.memory_table(campaign),
+        *([tables.ledger(campaign, books)] if books.height else []),
+    ]
+    if few:
+        figures += [
+            levels.curve(found, workload, levels.RSS_PEAK, variants) for workload in e.workloads
+        ]
+        shown += [tables.levels(campaign, w, tables.PEAK, "Peak RSS by level") for w in e.workloads]
+    else:
+        shown.append(tables.all_levels(campaign, tables.PEAK, "Peak RSS by level"))
+    text = [_SOLO]
+    if e.levels == "rising":
+        text.append(
+            "All levels run in one server start, so what a level left behind is in the next one's "
+            "RSS."
+        )
+    if e.sequence == "cycle" and len(e.workloads) > 1:
+        text.append("So do all workloads, each on what those before it left of the data.")
+    return Section(key="memory", title="Memory", text=text, figures=figures, tables=shown)
+
+
+def _faults(campaign: Campaign, comparisons: Comparisons) -> Section:
+    bad = campaign.trials.filter(pl.col("outcome") == "fault")
+    if not bad.height:
+        return Section(
+            key="faults",
+            title="Faults",
+            text=[f"None: {count(campaign.trials.height, 'trial')} ended as planned."],
+        )
+    lines = [f"{name}: {fault_words(k_of_n)}." for name, k_of_n in comparisons.faulty.items()]
+    lines.append(
+        "A variant with faults gets no verdict: what survived says nothing of what did not."
+    )
+    logs = [
+        Listing(f"Log of {tables.where(r)}, {tables.who(r)}: {r['fault']}", r["log_tail"])
+        for r in bad.iter_rows(named=True) if r["log_tail"]
+    ]  # fmt: skip
+    return Section(
+        key="faults",
+        title="Faults",
+        text=lines,
+        tables=[tables.faults(campaign, comparisons), tables.fault_list(campaign)],
+        listings=logs,
+    )
+
+
+def _environment(campaign: Campaign) -> Section:
+    listings = [Listing("Experiment file", experiment_file.dump(campaign.experiment))]
+    listings += [
+        Listing(f"Server command of {name}", text)
+        for name, text in tables.commands(campaign).items()
+    ]
+    shown = [tables.environment(campaign), tables.variants(campaign)]
+    if (workloads := workload_groups.workloads(campaign)) is not None:
+        shown.append(workloads)
+    return Section(
+        key="environment", title="Environment", text=[], figures=[], tables=shown, listings=listings
+    )

@@ -1,0 +1,222 @@
+"""What the servers allocated: who holds the heap, how fast it turns over, how long malloc and free
+take.
+"""
+
+import math
+from typing import Any
+
+import polars as pl
+
+from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.tables.heap_profiles import Heaps, Seen
+from dballoc.profile.heap import heap_profile
+from dballoc.profile.heap.heap_holders import holders
+from dballoc.profile.profile_tables import VARIANCE
+from dballoc.report.charts import latency
+from dballoc.report.charts.theme import Variants
+from dballoc.report.sections import profiles
+from dballoc.report.sections.section import Embed, Section
+from dballoc.report.sections.tables import Table
+from dballoc.report.wording.ratios_as_text import NOTHING, mebibytes, number, percent
+
+_MOST, _SURE = 25, 2
+_GRAPHS = (
+    (heap_profile.LIVE, "Live heap"),
+    (heap_profile.ALLOCATED, "Allocated bytes"),
+    (heap_profile.TIME, "Time in malloc and free"),
+)
+
+_TEXT = (
+    "Every variant was started once more with the heap probe before its malloc, on a copy of the "
+    "same data, warmed up, and "
+    "looked at under the highest level: nothing of that start is in any other figure of this "
+    "report. The probe samples one "
+    "allocation in so many bytes and times one call in about a thousand; figures are estimates, "
+    "with one standard error where "
+    "it is given. What is alive is what malloc's callers hold, not what malloc takes from the "
+    "system for it."
+)
+
+
+def section(campaign: Campaign, found: Heaps, variants: Variants) -> Section:
+    """For every workload: the turnover, the functions that hold the heap, the time by size, flame
+    graphs.
+    """
+    tables: list[Table] = []
+    figures, embeds = [], []
+    for workload, seen, after in profiles.parts(
+        campaign, (s.workload for s in found.seen), found.of
+    ):
+        tables += [_turnover(seen, after), _holders(seen, after)]
+        figures += latency.figures(seen, workload, variants, after)
+        embeds += _graphs(seen, workload, after)
+    text = [
+        _TEXT,
+        *(
+            f"No heap profile of {s.variant} under {s.workload}: {s.missing}."
+            for s in found.seen
+            if not s.profile
+        ),
+    ]
+    return Section(
+        key="heap",
+        title="Heap",
+        text=text,
+        figures=figures,
+        tables=tables,
+        listings=[],
+        embeds=embeds,
+    )
+
+
+_CALLS = {
+    "workload": pl.String,
+    "variant": pl.String,
+    "operation": pl.String,
+    "size_from": pl.Int64,
+    "size_below": pl.Int64,
+    "calls": pl.Float64,
+    "timed": pl.Int64,
+    "mean": pl.Float64,
+    "p50": pl.Float64,
+    "p99": pl.Float64,
+    "longest": pl.Float64,
+}
+_FUNCTIONS = {
+    "workload": pl.String,
+    "variant": pl.String,
+    "function": pl.String,
+    "live": pl.Float64,
+    "live_error": pl.Float64,
+    "allocated": pl.Float64,
+    "seconds": pl.Float64,
+    "stalled": pl.Float64,
+}
+
+
+def frames(found: Heaps) -> dict[str, pl.DataFrame]:
+    """The tables as CSV has them, by file name. Bytes, seconds; times of a call in nanoseconds."""
+    calls: list[tuple[object, ...]] = []
+    functions: list[tuple[object, ...]] = []
+    for s in found.seen:
+        if s.profile is None:
+            continue
+        calls += [
+            (
+                s.workload,
+                s.variant,
+                r["operation"],
+                *r["sizes"],
+                *(r[column] for column in list(_CALLS)[5:]),
+            )
+            for r in s.figures["sizes"]
+        ]
+        functions += [
+            (s.workload, s.variant, name, *sums) for name, sums in _by_function(s).items()
+        ]
+    return {
+        "heap-calls": pl.DataFrame(calls, schema=_CALLS, orient="row"),
+        "heap-functions": pl.DataFrame(functions, schema=_FUNCTIONS, orient="row"),
+    }
+
+
+def _turnover(seen: dict[str, Seen], after: str) -> Table:
+    columns = [
+        "variant",
+        "alive, MiB",
+        "±",
+        "allocated, MiB/s",
+        "allocations/s",
+        "share of CPU",
+        "mean malloc, ns",
+        "mean free, ns",
+        "calls > 100 µs, /s",
+        "calls timed",
+    ]
+    rows = []
+    for name, one in seen.items():
+        f = one.figures
+        seconds, spent = f["seconds"] or 1.0, f["malloc"]
+        means = [_mean(f["sizes"], operation) for operation in ("malloc", "free")]
+        rows.append(
+            [
+                name,
+                mebibytes(f["live"]),
+                mebibytes(f["live_error"]),
+                mebibytes(f["allocated"] / seconds),
+                number(f["allocations"] / seconds),
+                percent(spent["share"]) if spent["share"] is not None else NOTHING,
+                *(NOTHING if m is None else number(m) for m in means),
+                number(spent["stalls"] / seconds),
+                f"{spent['timed']:,}",
+            ]
+        )
+    caption = (
+        "Alive: at the end of the look. Share of CPU: of the server's, in malloc and free. A call "
+        "of more than 100 µs has "
+        "waited, for a lock, for memory from the kernel or for a CPU; such calls are in the means, "
+        "but not in that share."
+    )
+    return Table(
+        title=f"What goes through malloc{after}", columns=columns, rows=rows, caption=caption
+    )
+
+
+def _mean(sizes: list[dict[str, Any]], operation: str) -> float | None:
+    mine = [s for s in sizes if s["operation"] == operation]
+    timed = sum(s["timed"] for s in mine)
+    return math.fsum(s["mean"] * s["timed"] for s in mine) / timed if timed else None
+
+
+def _holders(seen: dict[str, Seen], after: str) -> Table:
+    sums = {name: _by_function(one) for name, one in seen.items()}
+    largest: dict[str, float] = {}
+    for mine in sums.values():
+        for function, (live, error, *_) in mine.items():
+            if live > _SURE * error:  # else it may be the luck of one sample
+                largest[function] = max(largest.get(function, 0.0), live)
+    first = sorted(largest, key=lambda function: -largest[function])[:_MOST]
+    rows = []
+    for function in first:
+        cells = [mine.get(function) for mine in sums.values()]
+        rows.append([
+            profiles.cell(function),
+            *(f"{mebibytes(c[0])} ± {mebibytes(c[1])}" if c and c[0] else NOTHING for c in cells),
+        ])  # fmt: skip
+    caption = (
+        "MiB alive, by the innermost function that does not only hand its memory on. The largest "
+        "in any variant first; those "
+        f"that are not {_SURE} standard errors above nothing in any are left out."
+    )
+    return Table(
+        title=f"Who holds the heap{after}", columns=["function", *sums], rows=rows, caption=caption
+    )
+
+
+def _by_function(seen: Seen) -> dict[str, tuple[float, float, float, float, float]]:
+    """Live bytes and their standard error, allocated bytes, seconds in malloc and free, and stalled
+    there.
+    """
+    assert seen.profile
+    values = (
+        heap_profile.LIVE,
+        heap_profile.LIVE + VARIANCE,
+        heap_profile.ALLOCATED,
+        heap_profile.TIME,
+        heap_profile.STALLED,
+    )
+    found = holders(seen.profile, values)
+    return {f: (live, math.sqrt(variance), *rest) for f, (live, variance, *rest) in found.items()}  # type: ignore[misc]
+
+
+def _graphs(seen: dict[str, Seen], workload: str, after: str) -> list[Embed]:
+    found = []
+    for value, title in _GRAPHS:
+        there = [
+            (name, one.profile)
+            for name, one in seen.items()
+            if one.profile and one.profile.total(value)
+        ]
+        if there:
+            found.append(profiles.graph(f"heap-{value}-{workload}", title + after, there, value))
+    return found

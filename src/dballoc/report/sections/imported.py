@@ -1,0 +1,313 @@
+"""The report of results made elsewhere: what they show, machine by machine, and no more than they
+can.
+"""
+
+import json
+from dataclasses import dataclass, replace
+
+import polars as pl
+
+from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.decisions import throughput_collapse
+from dballoc.analysis.published.machines import Machine, repeated, split
+from dballoc.analysis.tables import level_curves
+from dballoc.analysis.tables.baseline_comparison import Comparisons, compare
+from dballoc.report.charts import levels
+from dballoc.report.charts.theme import Figure, Variants
+from dballoc.report.sections import tables
+from dballoc.report.sections.section import Section
+from dballoc.report.sections.tables import Table
+from dballoc.report.wording.answer import Answer, Line
+from dballoc.report.wording.ratios_as_text import (
+    NOTHING,
+    change,
+    count,
+    listing,
+    mebibytes,
+    number,
+    percent,
+    spread,
+)
+
+# What else a figure may have, beside throughput: heading, and how it is written.
+_MORE = {
+    "qps": ("queries/s", number),
+    "p95": ("p95, ms", number),
+    "p99": ("p99, ms", number),
+    "rss_peak": ("RSS, MiB", mebibytes),
+}
+
+_ELSEWHERE = (
+    "Made elsewhere and imported: dballoc did not run it, has not proved which malloc was in use, "
+    "and knows neither the order "
+    "of the runs nor what else the machine did."
+)
+_NO_REPEATS = (
+    "Nothing was measured twice, so there are no intervals and no verdicts: a difference may be "
+    "noise."
+)
+_REPEATS = (
+    "Intervals are over the blocks that the files state; where the runs were not in random order, "
+    "a drift of the machine is in "
+    "them as a difference."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fall:
+    """A variant's collapse in a workload: the level before it, the first of it, and its share of
+    the best before.
+    """
+
+    variant: str
+    workload: str
+    before: int
+    at: int
+    share: float
+
+    @property
+    def words(self) -> str:
+        """``oltp_read_only between 512 and 1024 (11 % of the best before)``."""
+        return (
+            f"{self.workload} between {self.before} and {self.at} ({percent(self.share, 0)} of "
+            "the best before)"
+        )
+
+
+def falls(campaign: Campaign) -> list[Fall]:
+    """Every collapse, in the experiment's order."""
+    found = level_curves.summary(campaign).filter(pl.col("measure") == "tps")
+    fallen = []
+    for name in campaign.names:
+        for workload in campaign.experiment.workloads:
+            mine = found.filter((pl.col("workload") == workload) & (pl.col("variant") == name))
+            curve = dict(mine.select("threads", "mean").iter_rows())
+            place = throughput_collapse.between(curve) if curve else None
+            if place:
+                best = max(tps for n, tps in curve.items() if n < place[1])
+                fallen.append(
+                    Fall(
+                        variant=name,
+                        workload=workload,
+                        before=place[0],
+                        at=place[1],
+                        share=curve[place[1]] / best,
+                    )
+                )
+    return fallen
+
+
+def answer(campaign: Campaign) -> Answer:
+    """What collapses where; the first machine's come first, the others' say whose they are."""
+    machines = split(campaign)
+    first = falls(machines[0].campaign)
+    fallen = [n for n in machines[0].campaign.names if any(f.variant == n for f in first)]
+    where = f" on {machines[0].name}" if len(machines) > 1 else ""
+    verb = "collapses" if len(fallen) == 1 else "collapse"
+    headline = f"{listing(fallen)} {verb}{where}" if fallen else f"No variant collapses{where}"
+    e = campaign.experiment
+    sizes = [
+        count(campaign.trial.height, "figure"),
+        count(len(e.workloads), "workload"),
+        count(len(e.variant), "variant"),
+    ]
+    sizes.append(count(len(machines), "machine"))
+    reason = f"Made elsewhere: {listing(sizes)}. {_REPEATS if repeated(campaign) else _NO_REPEATS}"
+    lines = [line for m in machines for line in _lines(m, apart=m is not machines[0])]
+    notes = [
+        f"A collapse: throughput at a level below {percent(throughput_collapse.SHARE, 0)} of the "
+        "best at a lower level.",
+        _ELSEWHERE,
+        *(
+            [f"{count(len(machines), 'machine')}, each apart; the first: {machines[0].name}."]
+            if len(machines) > 1
+            else []
+        ),
+    ]
+    return Answer(
+        headline=headline,
+        reason=reason,
+        against="Collapses",
+        variants=lines,
+        floor=None,
+        notes=notes,
+    )
+
+
+def _lines(machine: Machine, apart: bool) -> list[Line]:
+    found = falls(machine.campaign)
+    said = []
+    for name in machine.campaign.names:
+        mine = [f.words for f in found if f.variant == name]
+        said.append(Line(f"{name}, {machine.name}" if apart else name, listing(mine) or "none"))
+    return said
+
+
+def sections(campaign: Campaign) -> list[Section]:
+    """Of every machine its own, then where the figures are from."""
+    machines = split(campaign)
+    return [
+        s for number, m in enumerate(machines, 1) for s in _machine(m, number, len(machines) > 1)
+    ] + [_origin(campaign)]
+
+
+def comparisons(campaign: Campaign) -> Comparisons:
+    """Of the first machine."""
+    return compare(split(campaign)[0].campaign)
+
+
+def frames(campaign: Campaign) -> dict[str, pl.DataFrame]:
+    """For csv/: every machine's under its name."""
+    machines = split(campaign)
+
+    def each(frame: pl.DataFrame, machine: Machine) -> pl.DataFrame:
+        return frame.with_columns(machine=pl.lit(machine.name)).select(
+            "machine", pl.exclude("machine")
+        )
+
+    schema = {
+        "variant": pl.String,
+        "workload": pl.String,
+        "before": pl.Int64,
+        "at": pl.Int64,
+        "share": pl.Float64,
+    }
+    fallen = [pl.DataFrame([vars(f) for f in falls(m.campaign)], schema=schema) for m in machines]
+    measured = [level_curves.summary(m.campaign) for m in machines]
+    changed = [
+        level_curves.relative(m.campaign, "tps").with_columns(measure=pl.lit("tps"))
+        for m in machines
+    ]
+    return {
+        "trials": pl.concat(each(m.campaign.trial.drop("log_tail", "proof"), m) for m in machines),
+        "levels": pl.concat(each(frame, m) for frame, m in zip(measured, machines, strict=True)),
+        "relative": pl.concat(each(frame, m) for frame, m in zip(changed, machines, strict=True)),
+        "collapses": pl.concat(each(frame, m) for frame, m in zip(fallen, machines, strict=True)),
+        "variants": campaign.variant.select("name"),
+    }
+
+
+def _machine(machine: Machine, number: int, several: bool) -> list[Section]:
+    campaign, e = machine.campaign, machine.campaign.experiment
+    key = f"-{number}" if number > 1 else ""
+    whose = f": {machine.name or 'a machine without a name'}" if several else ""
+    found, variants = level_curves.summary(campaign), Variants(campaign.names)
+    ratios = level_curves.relative(campaign, "tps")
+    figures = [
+        _renamed(f, key, whose, repeated(campaign))
+        for w in e.workloads
+        for f in _charts(found, ratios, w, variants)
+    ]
+    shown = [_throughput(campaign, found, w) for w in e.workloads]
+    shown += [t for w in e.workloads for t in _more(campaign, found, w)]
+    parts = [
+        Section(
+            key=f"levels{key}", title=f"Throughput{whose}", text=[], figures=figures, tables=shown
+        )
+    ]
+    parts.append(
+        Section(
+            key=f"shape{key}", title=f"Peaks and collapses{whose}", tables=[tables.shapes(campaign)]
+        )
+    )
+    if repeated(campaign):
+        judged = tables.verdicts(compare(campaign))
+        judged = replace(judged, rows=judged.rows[:-1])  # there is no A/A pair
+        parts.append(Section(key=f"verdicts{key}", title=f"Verdicts{whose}", tables=[judged]))
+    return parts
+
+
+def _charts(
+    found: pl.DataFrame, ratios: pl.DataFrame, workload: str, variants: Variants
+) -> list[Figure]:
+    shown = [levels.curve(found, workload, levels.TPS, variants)]
+    if ratios.filter(pl.col("workload") == workload).height:
+        shown.append(levels.relative(ratios, workload, variants, "TPS"))
+    if found.filter((pl.col("workload") == workload) & (pl.col("measure") == "rss_peak")).height:
+        shown.append(levels.curve(found, workload, levels.RSS_PEAK, variants))
+    return shown
+
+
+def _renamed(figure: Figure, key: str, whose: str, intervals: bool) -> Figure:
+    caption = figure.caption if intervals else "One figure each: no repeats, so no intervals."
+    return replace(
+        figure, key=f"{figure.key}{key}", title=f"{figure.title}{whose}", caption=caption
+    )
+
+
+def _cells(
+    found: pl.DataFrame, workload: str, measure: str
+) -> dict[tuple[int, str], tuple[float, float | None, float | None]]:
+    mine = found.filter((pl.col("workload") == workload) & (pl.col("measure") == measure))
+    return {
+        (n, v): (mean, low, high)
+        for n, v, mean, low, high in mine.select(
+            "threads", "variant", "mean", "low", "high"
+        ).iter_rows()
+    }
+
+
+def _throughput(campaign: Campaign, found: pl.DataFrame, workload: str) -> Table:
+    """Levels × variants, as trackers and posts have it: transactions per second, and Δ % to the
+    baseline.
+    """
+    cells = _cells(found, workload, "tps")
+    ratios = level_curves.relative(campaign, "tps").filter(pl.col("workload") == workload)
+    changed = {
+        (n, v): (r, low, high)
+        for v, n, r, low, high in ratios.select(
+            "variant", "threads", "ratio", "low", "high"
+        ).iter_rows()
+    }
+    baseline, others = campaign.names[0], campaign.names[1:]
+    columns = ["threads", baseline]
+    for name in others:
+        columns += [name, "Δ %"]
+    rows = []
+    for n in sorted({n for n, _ in cells}):
+        row = [str(n), spread(*cells[n, baseline]) if (n, baseline) in cells else NOTHING]
+        for name in others:
+            row.append(spread(*cells[n, name]) if (n, name) in cells else NOTHING)
+            row.append(change(*changed[n, name]) if (n, name) in changed else NOTHING)
+        rows.append(row)
+    return Table(
+        title=f"Transactions per second, {workload}",
+        columns=columns,
+        rows=rows,
+        caption=f"Δ %: against {baseline}.",
+    )
+
+
+def _more(campaign: Campaign, found: pl.DataFrame, workload: str) -> list[Table]:
+    """What else the figures have: levels × variants, one table a measure."""
+    shown = []
+    for measure, (heading, written) in _MORE.items():
+        cells = _cells(found, workload, measure)
+        rows = [
+            [
+                str(n),
+                *(written(cells[n, v][0]) if (n, v) in cells else NOTHING for v in campaign.names),
+            ]
+            for n in sorted({n for n, _ in cells})
+        ]
+        if rows:
+            shown.append(
+                Table(
+                    title=f"{heading}, {workload}", columns=["threads", *campaign.names], rows=rows
+                )
+            )
+    return shown
+
+
+def _origin(campaign: Campaign) -> Section:
+    rows = [[f["name"], f["sha256"]] for f in json.loads(campaign.facts["imported"])["files"]]
+    files = Table(
+        title="Files",
+        columns=["file", "SHA-256"],
+        rows=rows,
+        caption="As they were read; copies are in imported/ of the results.",
+        words=("SHA-256",),
+    )
+    return Section(
+        key="origin", title="Where the figures are from", text=[_ELSEWHERE], tables=[files]
+    )

@@ -1,0 +1,41 @@
+"""What the sections of both kinds of profile share."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from dballoc.analysis.campaign_tables import Campaign
+from dballoc.profile import flamegraph
+from dballoc.profile.model import Profile
+from dballoc.report.sections.section import Embed
+
+# Functions whose names do not fit a column.
+_LONGEST = 90
+
+Of = TypeVar("Of")
+
+
+def parts(
+    campaign: Campaign, workloads: Iterable[str], of: Callable[[str], dict[str, Of]]
+) -> Iterator[tuple[str, dict[str, Of], str]]:
+    """Each workload that has profiles, these by variant, and what its titles end with where there
+    are several ``workloads``.
+    """
+    several = len(set(workloads)) > 1
+    for workload in campaign.experiment.workloads:
+        if found := of(workload):
+            yield workload, found, f", {workload}" if several else ""
+
+
+def cell(function: str) -> str:
+    """A function's name as a table has it."""
+    return function if len(function) <= _LONGEST else function[: _LONGEST - 1] + "…"
+
+
+def graph(key: str, title: str, profiles: Sequence[tuple[str, Profile]], value: str) -> Embed:
+    """A flame graph with a switch between the named profiles."""
+    return Embed(
+        key,
+        title,
+        flamegraph.fragment(profiles, value, title),
+        flamegraph.page(profiles, value, title),
+    )

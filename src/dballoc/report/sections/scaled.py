@@ -1,0 +1,68 @@
+"""What was made smaller, and what stands for what: said at the top of every report."""
+
+from dballoc.analysis.campaign_tables import Campaign
+from dballoc.experiment.durations_and_sizes import format_duration, format_size
+from dballoc.report.wording.ratios_as_text import listing
+
+
+def notes(campaign: Campaign) -> list[str]:
+    """Sentences; none of a campaign at full scale with what it asks for."""
+    return [*_scaled(campaign), *_stand_ins(campaign)]
+
+
+def _scaled(campaign: Campaign) -> list[str]:
+    e, was = campaign.experiment, campaign.experiment.scaled
+    if was is None:
+        return []
+    sizes = [size for size in campaign.variant["pool_bytes"].to_list() if size]
+    changed = [
+        f"{e.data.rows:,} rows a table instead of {was.rows:,}",
+        *(
+            [f"cache {format_size(max(sizes))} instead of {format_size(was.memory)}"]
+            if was.memory and sizes
+            else []
+        ),
+        f"clients {_levels(e.threads)} instead of {_levels(was.threads)}",
+        f"levels of {format_duration(e.time.level)} instead of {format_duration(was.level)}",
+        *([f"CPUs {_cpus(campaign)} instead of {was.cpus}"] if was.cpus else []),
+    ]
+    return [
+        f"Scaled to {was.factor:g} of {e.name}: {listing(changed)}. Its figures are not those of "
+        "the full scale."
+    ]
+
+
+def _levels(threads: list[int]) -> str:
+    return str(threads[0]) if len(threads) == 1 else f"{threads[0]} to {threads[-1]}"
+
+
+def _cpus(campaign: Campaign) -> str:
+    e = campaign.experiment
+    counts = sorted(
+        {cpu.count for cpu in (e.cpu, *(v.cpu for v in e.variant if v.cpu)) if cpu.count}
+    )
+    if counts:
+        return ", ".join(map(str, counts))
+    return f"server {e.cpu.server}, client {e.cpu.client}"
+
+
+def _stand_ins(campaign: Campaign) -> list[str]:
+    found = [f"{mine} for {theirs}" for mine, theirs in stand_ins(campaign)]
+    return [f"Stand-ins for what cannot be had: {listing(found)}."] if found else []
+
+
+def stand_ins(campaign: Campaign) -> list[tuple[str, str]]:
+    """(what ran here, what it takes the place of), each once."""
+    rows = {r["name"]: r for r in campaign.variant.iter_rows(named=True)}
+    found: dict[tuple[str, str], None] = {}
+    for variant in campaign.experiment.variant:
+        row = rows[variant.name]
+        if was := campaign.experiment.server_of(variant).stands_for:
+            found[row["server"], was] = None
+        if variant.stands_for:
+            name = " ".join(filter(None, [row["allocator"], row["allocator_version"]]))
+            found[
+                f"{name} ({variant.name})" if row["allocator"] != variant.name else name,
+                variant.stands_for,
+            ] = None
+    return list(found)

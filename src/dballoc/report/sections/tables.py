@@ -1,0 +1,600 @@
+"""The report's tables as plain data: HTML and Markdown show the same ones."""
+
+import json
+import shlex
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import polars as pl
+
+from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.decisions import throughput_collapse
+from dballoc.analysis.tables import level_curves, memory_growth, sampler_cost
+from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
+from dballoc.report.wording.answer import ratio_words, verdict_words
+from dballoc.report.wording.ratios_as_text import (
+    NOTHING,
+    change,
+    count,
+    exit_words,
+    mebibytes,
+    number,
+    percent,
+    spread,
+    times,
+    with_unit,
+)
+
+# The measures of a level: column heading, and what its numbers are multiplied with.
+SPEED = {"tps": ("transactions/s", 1.0), "p95": ("p95, ms", 1.0), "p99": ("p99, ms", 1.0)}
+CPU = {
+    "user": ("user, % of one CPU", 1.0),
+    "system": ("system, % of one CPU", 1.0),
+    "cpu_per_op": ("cpu/o, µs", 1.0),
+    "switches_per_op": ("cs/o", 1.0),
+}
+PEAK = {"rss_peak": ("peak RSS, MiB", 2.0**-20)}
+# A table of more columns than this is turned round.
+_WIDEST = 12
+CHANGES = {
+    "qps": "QPS",
+    "p95": "p95",
+    "p99": "p99",
+    "cpu_per_op": "cpu/o",
+    "switches_per_op": "cs/o",
+    "rss_peak": "peak RSS",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Cells are text, ready to be read; a line break in one is meant. The first ``heads`` columns
+    name the row, the columns in ``words`` hold words, and the rest numbers.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: list[list[str]]
+    caption: str = ""
+    heads: int = 1
+    words: Collection[str] = ()
+
+
+def verdicts(comparisons: Comparisons) -> Table:
+    """Variants × primary metrics: ratio, interval, verdict; the A/A floor as the last row."""
+    names = list(dict.fromkeys(c.variant for c in comparisons.family))
+    columns = ["variant", *(m.title for m in comparisons.metrics)]
+    rows = []
+    for name in names:
+        found = [comparisons.find(name, m) for m in comparisons.metrics]
+        rows.append([name, *(f"{ratio_words(c)}\n{verdict_words(c, comparisons)}" for c in found)])
+    baseline = comparisons.floor[0].variant
+    rows.append(
+        [f"{baseline}, A2 ÷ A1", *(f"{ratio_words(c)}\nA/A floor" for c in comparisons.floor)]
+    )
+    if len(columns) > _WIDEST:
+        columns, *rows = map(list, zip(columns, *rows, strict=True))
+        columns[0] = "metric"
+    levels = " and ".join(
+        f"{percent(p.confidence, 2)} ({design})" for design, p in comparisons.procedures.items()
+    )
+    caption = f"Ratios to {baseline} with intervals at {levels}."
+    return Table(title="Verdicts", columns=columns, rows=rows, caption=caption, words=columns)
+
+
+def floor(comparisons: Comparisons) -> Table:
+    """The baseline against itself in every primary metric."""
+    rows = [
+        [
+            c.metric.title,
+            ratio_words(c),
+            _scatter(c),
+            str(c.ratio.blocks) if c.ratio else "0",
+            _floor_words(c, comparisons),
+        ]
+        for c in comparisons.floor
+    ]
+    columns = ["metric", "A2 ÷ A1", "scatter of a block", "blocks", "what it shows"]
+    return Table(
+        title=f"{comparisons.floor[0].variant} against itself",
+        columns=columns,
+        rows=rows,
+        words=("metric", "what it shows"),
+    )
+
+
+def levels(
+    campaign: Campaign,
+    workload: str,
+    measures: dict[str, tuple[str, float]],
+    title: str,
+    summary: pl.DataFrame | None = None,
+) -> Table:
+    """Levels × variants, means with their 95 % intervals over blocks. ``summary``: of the campaign,
+    where it is at hand.
+    """
+    found = (level_curves.summary(campaign) if summary is None else summary).filter(
+        pl.col("workload") == workload
+    )
+    cells = {
+        (threads, variant, measure): (mean, low, high)
+        for variant, threads, measure, mean, low, high in found.select(
+            "variant", "threads", "measure", "mean", "low", "high"
+        ).iter_rows()
+    }
+    rows = []
+    for threads in campaign.experiment.threads:
+        for name in campaign.names:
+            values = [(cells.get((threads, name, m)), scale) for m, (_, scale) in measures.items()]
+            if any(v for v, _ in values):
+                rows.append([str(threads), name, *(_scaled(v, scale) for v, scale in values)])
+    columns = ["threads", "variant", *(heading for heading, _ in measures.values())]
+    return Table(
+        title=f"{title}, {workload}",
+        columns=columns,
+        rows=rows,
+        caption="Means over blocks with 95 % intervals; descriptive.",
+        heads=2,
+    )
+
+
+def all_levels(campaign: Campaign, measures: dict[str, tuple[str, float]], title: str) -> Table:
+    """:func:`levels` of all workloads in one."""
+    summary = level_curves.summary(campaign)
+    found = [
+        (w, levels(campaign, w, measures, title, summary)) for w in campaign.experiment.workloads
+    ]
+    columns = ["workload", *found[0][1].columns]
+    return Table(
+        title=title,
+        columns=columns,
+        rows=[[w, *row] for w, t in found for row in t.rows],
+        caption=found[0][1].caption,
+        heads=3,
+    )
+
+
+def relative(campaign: Campaign, workload: str) -> Table:
+    """Relative QPS: levels × variants."""
+    found = _by_cell(level_curves.relative(campaign, "qps").filter(pl.col("workload") == workload))
+    others = campaign.names[1:]
+    rows = [
+        [str(threads), *(times(*found.get((threads, name), (None,))) for name in others)]
+        for threads in campaign.experiment.threads
+    ]
+    baseline = campaign.experiment.baseline
+    return Table(
+        title=f"Relative QPS, {workload}",
+        columns=["threads", *others],
+        rows=rows,
+        caption=f"QPS with the variant ÷ QPS with {baseline}, block by block, with 95 % intervals; "
+        "descriptive.",
+    )
+
+
+def changes(campaign: Campaign, workload: str) -> Table:
+    """Δ % of every measure: levels × variants."""
+    found = {
+        measure: _by_cell(
+            level_curves.relative(campaign, measure).filter(pl.col("workload") == workload)
+        )
+        for measure in CHANGES
+    }
+    rows = [
+        [str(threads), name, *(change(*found[m].get((threads, name), (None,))) for m in CHANGES)]
+        for threads in campaign.experiment.threads
+        for name in campaign.names[1:]
+    ]
+    return Table(
+        title=f"Δ % against {campaign.experiment.baseline}, {workload}",
+        columns=["threads", "variant", *(f"Δ {title}, %" for title in CHANGES.values())], rows=rows,
+        caption="Differences in per cent, with 95 % intervals; descriptive.", heads=2,
+    )  # fmt: skip
+
+
+def memory_table(campaign: Campaign) -> Table:
+    """Start, peak, mean under load, idle, growth, peak ÷ buffer pool. With fresh starts, a row a
+    start and variant.
+    """
+    e = campaign.experiment
+    heads = [
+        *(["workload"] if e.sequence == "fresh" else []),
+        *(["threads"] if e.levels == "fresh" else []),
+    ]
+    rows = []
+    for level, workload in campaign.starts:
+        part = campaign.part((level, workload))
+        own = [str(place) for place in (workload, level) if place is not None]
+        for row in memory_growth.table(part).iter_rows(named=True):
+            sizes = (
+                "start",
+                "peak",
+                "load_mean",
+                "idle",
+                "growth",
+                "vsz_growth",
+                "pss",
+                "anon_huge",
+            )
+            pool = NOTHING if row["peak_to_pool"] is None else f"{row['peak_to_pool']:.2f}"
+            rows.append(
+                [
+                    *own,
+                    row["variant"],
+                    *(mebibytes(row[s]) for s in sizes),
+                    pool,
+                    _of_all(part, row["variant"], row["n"]),
+                ]
+            )
+        rows += [
+            [*own, name, NOTHING, words, *[NOTHING] * 7, _of_all(part, name, 0)]
+            for name, words in _none_survived(part)
+        ]
+    columns = [
+        *heads, "variant", "start", "peak", "load mean", "idle", "growth", "VSZ growth",
+        "PSS", "AnonHugePages", "peak ÷ buffer pool", "trials",
+    ]  # fmt: skip
+    caption = (
+        "RSS in MiB, means over the trials that ended as planned. Growth: the end of the load less "
+        "the start; VSZ growth "
+        "leaves reserved address space out. PSS and AnonHugePages: at the end of the load."
+    )
+    return Table(title="Memory", columns=columns, rows=rows, caption=caption, heads=len(heads) + 1)
+
+
+def ledger(campaign: Campaign, found: pl.DataFrame) -> Table:
+    """Where the memory was. ``found``: :func:`dballoc.analysis.tables.memory_ledger.table`."""
+    cells = {
+        (owner, variant): resident
+        for owner, variant, resident in found.select("owner", "variant", "resident").iter_rows()
+    }
+    owners = list(dict.fromkeys(found["owner"]))
+    names = [n for n in campaign.names if n in set(found["variant"])]
+    rows = [[owner, *(mebibytes(cells.get((owner, n), 0)) for n in names)] for owner in owners]
+    rows.append(["sum", *(mebibytes(sum(cells.get((o, n), 0) for o in owners)) for n in names)])
+    caption = (
+        "Resident MiB at the end of the load, means over trials, read from outside as dballoc "
+        "explain does. glibc's heap is "
+        "walked, so what is live is told from what is held; another malloc's memory is one line, "
+        "with what the server maps "
+        "itself and does not mark: less glibc's live heap, it is what that malloc adds."
+    )
+    return Table(
+        title="Where the memory was", columns=["owner", *names], rows=rows, caption=caption
+    )
+
+
+def _of_all(campaign: Campaign, name: str, good: int) -> str:
+    """``6``, or ``4 of 6`` where some ended in a fault."""
+    every = campaign.trial.filter(pl.col("counted") & (pl.col("variant") == name)).height
+    return str(good) if good == every else f"{good} of {every}"
+
+
+def _none_survived(campaign: Campaign) -> list[tuple[str, str]]:
+    """The variants with faults in all their trials, and in words the highest RSS that was seen of
+    them.
+    """
+    found = []
+    for name in campaign.names:
+        mine = campaign.trial.filter(pl.col("counted") & (pl.col("variant") == name))
+        if mine.height and (mine["outcome"] == "fault").all():
+            seen = [mebibytes(v) for v in mine["rss_peak"].drop_nulls().sort().tail(1)]
+            killed = "killed for memory" if (mine["fault"] == "oom").any() else "a fault"
+            found.append((name, f"{killed} at {seen[0]} or more" if seen else killed))
+    return found
+
+
+def shapes(campaign: Campaign) -> Table:
+    """Where throughput peaks and where it collapses."""
+    found = level_curves.summary(campaign).filter(pl.col("measure") == "tps")
+    rows = []
+    top = max(campaign.experiment.threads)
+    for workload in campaign.experiment.workloads:
+        for name in campaign.names:
+            mine = found.filter((pl.col("workload") == workload) & (pl.col("variant") == name))
+            curve = dict(mine.select("threads", "mean").iter_rows())
+            if curve:
+                s = throughput_collapse.shape(curve)
+                fell = "none"
+                if s.collapse_threads is not None and s.collapse_share is not None:
+                    fell = (
+                        f"at {s.collapse_threads}: {percent(s.collapse_share, 0)} of the best "
+                        "before it"
+                    )
+                at_top = percent(curve[top] / s.peak, 0) if top in curve and s.peak else NOTHING
+                rows.append([workload, name, str(s.peak_threads), number(s.peak), at_top, fell])
+    return Table(
+        title="Peaks and collapses",
+        columns=[
+            "workload",
+            "variant",
+            "peak at threads",
+            "transactions/s there",
+            f"at {top}, of the peak",
+            "collapse",
+        ],
+        rows=rows,
+        caption=f"A collapse: throughput below {percent(throughput_collapse.SHARE, 0)} of the best "
+        "at a lower level.",
+        heads=2,
+    )
+
+
+def pairs_table(campaign: Campaign, found: pl.DataFrame) -> Table:
+    """Every pair of variants. ``found``: :func:`dballoc.analysis.tables.all_pairs.pairs`."""
+    columns = ["variant", "relative to"]
+    top = max(campaign.experiment.threads)
+    titles = {"tps": f"{{}} at {top}", "cpu": "{}, CPU per transaction", "rss_peak": "peak RSS"}
+    measures = [
+        (m, w, titles[m].format(w))
+        for m, w in found.select("measure", "workload").unique(maintain_order=True).rows()
+    ]
+    cells: dict[tuple[str, str], dict[tuple[str, str | None], str]] = {}
+    for row in found.iter_rows(named=True):
+        place = cells.setdefault((row["first"], row["second"]), {})
+        place[row["measure"], row["workload"]] = times(row["ratio"], row["low"], row["high"])
+    caption = "Ratios with 95 % intervals; descriptive, not part of the declared family."
+    if len(measures) > _WIDEST:
+        turned = [
+            [title, *(mine.get((m, w), NOTHING) for mine in cells.values())]
+            for m, w, title in measures
+        ]
+        return Table(
+            title="Every pair",
+            columns=["metric", *(f"{a} ÷ {b}" for a, b in cells)],
+            rows=turned,
+            caption=caption,
+        )
+    rows = [
+        [*pair, *(mine.get((m, w), NOTHING) for m, w, _ in measures)]
+        for pair, mine in cells.items()
+    ]
+    return Table(
+        title="Every pair",
+        columns=[*columns, *(title for *_, title in measures)],
+        rows=rows,
+        caption=caption,
+        heads=2,
+    )
+
+
+def faults(campaign: Campaign, comparisons: Comparisons) -> Table:
+    """Faulty trials of all trials, for each variant that has any."""
+    rows = []
+    bad = campaign.trials.filter(pl.col("outcome") == "fault")
+    for name in campaign.names:
+        mine = bad.filter(pl.col("variant") == name)
+        kinds = mine.group_by("fault", maintain_order=True).len()
+        if kinds.height:
+            k, n_trials = comparisons.faulty[name]
+            seen = [with_unit(v) for v in mine["rss_peak"].drop_nulls().sort().tail(1)] or [NOTHING]
+            words = ", ".join(f"{kind} ({n})" for kind, n in kinds.iter_rows())
+            rows.append([name, f"{k} of {n_trials}", words, seen[0]])
+    columns = ["variant", "trials with a fault", "kinds", "highest RSS seen in them"]
+    return Table(title="Faults by variant", columns=columns, rows=rows, words=columns)
+
+
+def fault_list(campaign: Campaign) -> Table:
+    """Every trial that ended in a fault, those of repeated blocks included."""
+    rows = [
+        [
+            where(r), who(r), r["fault"] or NOTHING,
+            exit_words(r["exit_status"]), r["fault_text"] or NOTHING, with_unit(r["rss_peak"]),
+        ]
+        for r in campaign.trials.filter(pl.col("outcome") == "fault").iter_rows(named=True)
+    ]  # fmt: skip
+    columns = ["trial", "variant", "kind", "exit", "what happened", "highest RSS seen"]
+    return Table(title="Every fault", columns=columns, rows=rows, words=columns)
+
+
+def blocks(campaign: Campaign) -> Table:
+    """What the noise guard saw."""
+    every = pl.concat([campaign.block, campaign.duet_block]).sort("started")
+    last = {
+        (d, b): a
+        for d, b, a in every.group_by("design", "block").agg(pl.col("attempt").max()).iter_rows()
+    }
+    rows = []
+    for r in every.iter_rows(named=True):
+        counts = last[r["design"], r["block"]] == r["attempt"]
+        rows.append(
+            [
+                r["design"],
+                str(r["block"]),
+                str(r["attempt"] + 1),
+                _moment(r["started"]),
+                number((r["ended"] - r["started"]) / 60),
+                percent(r["steal"]),
+                percent(r["others"]),
+                number(r["probe_before"] * 1e3),
+                number(r["probe_after"] * 1e3),
+                r["disturbed"] or "no",
+                "yes" if counts else "no: repeated",
+            ]
+        )
+    columns = [
+        "design",
+        "block",
+        "attempt",
+        "began (UTC)",
+        "minutes",
+        "steal",
+        "CPU of others",
+        "probe before, ms",
+        "after, ms",
+        "disturbed",
+        "counts",
+    ]
+    noise = campaign.experiment.noise
+    caption = (
+        f"Disturbed: steal above {percent(noise.steal)}, CPU used by others above "
+        f"{percent(noise.others)} of all, or the "
+        f"fixed probe {noise.probe:g} times slower than usual. A disturbed block is repeated "
+        "whole, "
+        f"{count(noise.repeats, 'time')} in a design at most; nothing is dropped because of its "
+        "outcome."
+    )
+    return Table(
+        title="Blocks and noise",
+        columns=columns,
+        rows=rows,
+        caption=caption,
+        words=("disturbed", "counts"),
+    )
+
+
+def sampler(campaign: Campaign) -> Table:
+    """What sampling cost, by variant."""
+    rows = [
+        [
+            r["variant"],
+            percent(r["share"], 3),
+            number(r["each"]),
+            f"{r['samples']:,}",
+            str(r["trials"]),
+        ]
+        for r in sampler_cost.cost(campaign).iter_rows(named=True)
+    ]
+    return Table(
+        title="Cost of the sampler",
+        columns=["variant", "of one core", "µs of CPU a sample", "samples", "trials"],
+        rows=rows,
+    )
+
+
+def environment(campaign: Campaign) -> Table:
+    """The machine and the tools."""
+    facts, e = campaign.facts, campaign.environment
+    on_off = "virtual machine" if e.get("hypervisor") else "no hypervisor seen"
+    rows: list[tuple[str, str | None]] = [
+        ("host", f"{e.get('host')} ({on_off})"),
+        (
+            "CPU",
+            f"{e.get('cpu')}: {count(e.get('cpus', 0), 'CPU')}, "
+            f"{count(e.get('cores', 0), 'core')}, "
+            f"{count(e.get('numa_nodes', 1), 'NUMA node')}",
+        ),
+        ("CPU governor", e.get("governor")),
+        (
+            "memory",
+            f"{with_unit(e.get('memory'))}, "
+            f"{'swap ' + with_unit(e['swap']) if e.get('swap') else 'no swap'}",
+        ),
+        ("system", f"{e.get('os')}, {e.get('libc')}"),
+        ("kernel", f"{e.get('kernel')} {e.get('machine')}"),
+        ("THP", f"{e.get('thp')}, defrag: {e.get('thp_defrag')}"),
+        ("ASLR, overcommit", f"{e.get('aslr')}, {e.get('overcommit')}"),
+        ("started by", f"{e.get('user')}; servers ran as {facts.get('server_user')}"),
+        (
+            "tools",
+            f"dballoc {facts.get('dballoc')}, sysbench {facts.get('sysbench')}, Python "
+            f"{e.get('python')}",
+        ),
+        ("began (UTC)", _moment(float(facts["started"]))),
+        ("seed", facts.get("seed")),
+    ]
+    return Table(
+        title="Machine and tools",
+        columns=["what", "as found"],
+        rows=[[a, b or NOTHING] for a, b in rows],
+        words=("as found",),
+    )
+
+
+def variants(campaign: Campaign) -> Table:
+    """What each variant was."""
+    found = {r["name"]: r for r in campaign.variant.iter_rows(named=True)}
+    rows = []
+    for name in campaign.names:
+        r, mine = found[name], campaign.trials.filter(pl.col("variant") == name)
+        env = json.loads(r["environment"])
+        rows.append(
+            [
+                name,
+                " ".join(filter(None, [r["allocator"], r["allocator_version"]])),
+                f"{r['server']}, {r['engine']}",
+                with_unit(r["pool_bytes"]) if r["pool_bytes"] else NOTHING,
+                "\n".join(json.loads(r["libraries"])) or NOTHING,
+                "\n".join(f"{k}={shlex.quote(v)}" for k, v in env.items() if k != "LD_PRELOAD")
+                or NOTHING,
+                _thp(r["thp"], _unique(mine["thp"])),
+                ", ".join(_unique(mine["cpus"])) or NOTHING,
+            ]
+        )
+    columns = [
+        "variant",
+        "allocator",
+        "server",
+        "buffer pool",
+        "preloaded",
+        "environment",
+        "THP",
+        "CPUs of the server",
+    ]
+    return Table(title="Variants", columns=columns, rows=rows, words=columns)
+
+
+def commands(campaign: Campaign) -> dict[str, str]:
+    """The server's command line by variant, one option a line."""
+    found = dict(campaign.variant.select("name", "command").iter_rows())
+    return {
+        name: " \\\n  ".join(shlex.quote(word) for word in json.loads(found[name]))
+        for name in campaign.names
+    }
+
+
+def _by_cell(
+    found: pl.DataFrame,
+) -> dict[tuple[int, str], tuple[float, float | None, float | None]]:
+    columns = found.select("threads", "variant", "ratio", "low", "high")
+    return {
+        (threads, name): (ratio, low, high)
+        for threads, name, ratio, low, high in columns.iter_rows()
+    }
+
+
+def _scaled(value: tuple[float, float | None, float | None] | None, scale: float) -> str:
+    return spread(*(None if v is None else v * scale for v in value)) if value else NOTHING
+
+
+def _scatter(comparison: Comparison) -> str:
+    ratio = comparison.ratio
+    return percent(ratio.scatter) if ratio and ratio.blocks > 1 else NOTHING
+
+
+def _floor_words(comparison: Comparison, comparisons: Comparisons) -> str:
+    """The baseline's own faults don't take away the floor; its figures are from the blocks with
+    both runs.
+    """
+    return verdict_words(comparison, replace(comparisons, faulty={}))
+
+
+def where(trial: dict[str, Any]) -> str:
+    """A trial's place, ``solo block 1, attempt 2``."""
+    if trial["design"] == "pilot":
+        return "the duet's pilot"
+    return f"{trial['design']} block {trial['block']}" + (
+        f", attempt {trial['attempt'] + 1}" if trial["attempt"] else ""
+    )
+
+
+def who(trial: dict[str, Any]) -> str:
+    """A trial's variant, ``glibc (A2) at 16``."""
+    role = f" ({trial['role']})" if trial["role"] != "V" else ""
+    workload = f" in {trial['workload']}" if trial["workload"] is not None else ""
+    level = f" at {trial['level']}" if trial["level"] is not None else ""
+    return trial["variant"] + role + workload + level
+
+
+def _unique(values: Iterable[str | None]) -> list[str]:
+    return list(dict.fromkeys(v for v in values if v is not None))
+
+
+def _thp(asked: str | None, achieved: list[str]) -> str:
+    return f"asked: {asked or 'as the host has it'}\nfound: {', '.join(achieved) or NOTHING}"
+
+
+def _moment(epoch: float) -> str:
+    return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%d %H:%M")

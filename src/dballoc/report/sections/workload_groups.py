@@ -1,0 +1,165 @@
+"""Many workloads at a glance: relative QPS by group, as comparisons of microbenchmarks are
+published.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.tables import level_curves
+from dballoc.report.sections.tables import Table
+from dballoc.report.wording.answer import MANY
+from dballoc.report.wording.ratios_as_text import NOTHING, number, times
+
+# The groups of the published tables, in their order; others follow as the experiment has them.
+_GROUPS = {
+    "point": "point queries",
+    "range": "range queries",
+    "range-agg": "range queries with aggregation",
+    "writes": "writes",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """A variant's QPS ÷ the baseline's in a workload at a level; ``low`` and ``high`` are None
+    below two blocks.
+    """
+
+    group: str
+    workload: str
+    threads: int
+    variant: str
+    ratio: float
+    low: float | None
+    high: float | None
+
+
+def many(campaign: Campaign) -> bool:
+    """Whether there are too many workloads for a chart of each: the report shows tables of all of
+    them.
+    """
+    return len(campaign.experiment.workloads) > MANY
+
+
+def facts(campaign: Campaign) -> dict[str, dict[str, Any]]:
+    """What the campaign noted of its workloads, by name."""
+    found: dict[str, dict[str, Any]] = json.loads(campaign.facts.get("workloads", "{}"))
+    return found
+
+
+def ordered(campaign: Campaign) -> list[tuple[str, str]]:
+    """(group, workload): the published groups first, else as the experiment has them."""
+    known = facts(campaign)
+    pairs = [(known.get(w, {}).get("group", ""), w) for w in campaign.experiment.workloads]
+    return sorted(pairs, key=lambda pair: [*_GROUPS, pair[0]].index(pair[0]))
+
+
+def cells(campaign: Campaign) -> list[Cell]:
+    """Of every workload, level and variant that has one; transactions where a workload has no
+    statements to count.
+    """
+    ratios: dict[tuple[str, int, str], dict[str, Any]] = {}
+    for measure in ("tps", "qps"):
+        for row in level_curves.relative(campaign, measure).iter_rows(named=True):
+            ratios[row["workload"], row["threads"], row["variant"]] = {
+                key: row[key] for key in ("ratio", "low", "high")
+            }
+    return [
+        Cell(
+            group=group,
+            workload=workload,
+            threads=threads,
+            variant=name,
+            **ratios[workload, threads, name],
+        )
+        for group, workload in ordered(campaign)
+        for threads in campaign.experiment.threads
+        for name in campaign.names[1:]
+        if (workload, threads, name) in ratios
+    ]
+
+
+def relative(campaign: Campaign, found: list[Cell]) -> Table:
+    """Workloads by group × variants."""
+    by_place = {(c.workload, c.threads, c.variant): c for c in found}
+    absolute = _absolute(campaign)
+    levels, baseline = campaign.experiment.threads, campaign.experiment.baseline
+    rows = []
+    for group, workload in ordered(campaign):
+        for threads in levels:
+            mine = [by_place.get((workload, threads, name)) for name in campaign.names[1:]]
+            if any(mine) or (workload, threads) in absolute:
+                rows.append(
+                    [
+                        _GROUPS.get(group, group) or NOTHING,
+                        workload,
+                        *([str(threads)] if len(levels) > 1 else []),
+                        number(absolute.get((workload, threads))),
+                        *(times(c.ratio, c.low, c.high) if c else NOTHING for c in mine),
+                    ]
+                )
+    columns = [
+        "group",
+        "workload",
+        *(["threads"] if len(levels) > 1 else []),
+        f"{baseline}, transactions/s",
+    ]
+    return Table(
+        title="Relative QPS",
+        columns=[*columns, *campaign.names[1:]],
+        rows=rows,
+        caption=f"QPS with the variant ÷ QPS with {baseline}, block by block, with 95 % intervals; "
+        "descriptive.",
+        heads=3 if len(levels) > 1 else 2,
+    )
+
+
+def _absolute(campaign: Campaign) -> dict[tuple[str, int], float]:
+    mine = (pl.col("measure") == "tps") & (pl.col("variant") == campaign.experiment.baseline)
+    rows = level_curves.summary(campaign).filter(mine).select("workload", "threads", "mean")
+    return {(workload, threads): mean for workload, threads, mean in rows.iter_rows()}
+
+
+def scanned(campaign: Campaign) -> Table | None:
+    """Rows a second of workloads whose event is a whole table; None without one."""
+    whole = [
+        name for name in campaign.experiment.workloads if facts(campaign).get(name, {}).get("whole")
+    ]
+    found = level_curves.summary(campaign).filter(
+        (pl.col("measure") == "tps") & pl.col("workload").is_in(whole)
+    )
+    if not found.height:
+        return None
+    rows = [
+        [workload, str(threads), name, number(mean * campaign.experiment.data.rows)]
+        for workload, threads, name, mean in found.select(
+            "workload", "threads", "variant", "mean"
+        ).iter_rows()
+    ]
+    return Table(
+        title="Rows a second",
+        columns=["workload", "threads", "variant", "rows/s"],
+        rows=rows,
+        caption="Of all clients together.",
+        heads=3,
+    )
+
+
+def workloads(campaign: Campaign) -> Table | None:
+    """What the workloads were; None of a campaign that did not note it."""
+    known = facts(campaign)
+    rows = [
+        [
+            name, w["title"] or NOTHING, w["script"],
+            "\n".join(f"{k}={v}" for k, v in w["options"].items()) or NOTHING,
+            "prepared" if w["prepared_statements"] else "text",
+            "unmeasured warm-up" if name not in campaign.experiment.workloads else "",
+        ]
+        for name, w in known.items()
+    ]  # fmt: skip
+    columns = ["workload", "what it does", "script", "options", "statements", "note"]
+    return Table(title="Workloads", columns=columns, rows=rows, words=columns) if rows else None

@@ -1,0 +1,1 @@
+"""Figures and verdicts as sentences. Pure."""

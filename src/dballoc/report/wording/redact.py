@@ -1,0 +1,217 @@
+"""Names that belong to whoever ran the campaign, and values of secrets, replaced before anything is
+printed. Pure.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import Any
+
+import polars as pl
+
+from dballoc.analysis.campaign_tables import Campaign
+from dballoc.experiment import experiment_file
+from dballoc.experiment.model import Experiment
+from dballoc.experiment.secret_names import HIDDEN, hide_argument, hide_in, is_secret
+
+HOST, USER, DOMAIN = "HOST", "USER", "DOMAIN"
+
+# Names that say nothing about anybody, and would tear holes into every other word.
+_NOBODY = frozenset(
+    {
+        "localhost",
+        "root",
+        "mysql",
+        "mariadb",
+        "nobody",
+        "daemon",
+        "admin",
+        "user",
+        "host",
+        "server",
+        "client",
+        "debian",
+        "ubuntu",
+        "sbtest",
+        "test",
+        "innodb",
+        "rocksdb",
+        "aria",
+        "myisam",
+        "always",
+        "madvise",
+        "never",
+        "socket",
+        "tcp",
+        "rising",
+        "fresh",
+        "cycle",
+        "uniform",
+        "gaussian",
+        "special",
+        "pareto",
+    }
+)
+
+# Where every distribution keeps the same files.
+_SYSTEM = re.compile(
+    r"/(?:usr/(?:bin|sbin|lib|lib32|lib64|libexec|share)|bin|sbin|lib|lib32|lib64|proc|sys|dev)(?:/|$)"
+)
+_PATH = re.compile(r"(?<![\w.…/~@+-])~?(?:/[\w.+@~%,-]+)+/?")
+_HOME = re.compile(r"/(?:home|Users)/([^/\s\"':;,]+)")
+_BUILDER = re.compile(r"(Linux version \S+ )\([^()\s]+@[^()\s]+\)")
+_ADDRESS = re.compile(r"\b[\w.+-]+@(?:[\w-]+\.)+[A-Za-z]{2,}\b")
+
+
+class Redaction:
+    """One campaign's replacements; the same name is replaced by the same word everywhere."""
+
+    def __init__(
+        self, hosts: Iterable[str], users: Iterable[str], directories: Iterable[str] = ()
+    ) -> None:
+        """``directories`` are known to be paths, whatever characters they hold."""
+        names: dict[str, str] = {}
+        for host in hosts:
+            short, _, domain = host.partition(".")
+            names |= {host: HOST, short: HOST} | ({domain: DOMAIN} if "." in domain else {})
+        # DOMAIN\user and user@realm are one name each for the system.
+        names |= {part: USER for user in users for part in (user, *re.split(r"[\\@]", user))}
+        self._names = {
+            k.lower(): v for k, v in names.items() if len(k) > 1 and k.lower() not in _NOBODY
+        }
+        longest_first = sorted(map(re.escape, self._names), key=len, reverse=True)
+        # With no name at all, a pattern that matches nowhere.
+        words = "|".join(longest_first) or r"(?!)"
+        self._word = re.compile(rf"(?<![A-Za-z0-9])(?:{words})(?![A-Za-z0-9])", re.IGNORECASE)
+        known = {d.rstrip("/") for d in directories if not _SYSTEM.match(d)}
+        self._directories = sorted(filter(None, known), key=len, reverse=True)
+
+    def text(self, text: str) -> str:
+        """``text`` with names and paths replaced, and values of secrets hidden; of a path the last
+        part stays.
+        """
+        text = hide_in(text)
+        for directory in self._directories:
+            text = text.replace(directory + "/", "…/")
+        text = _BUILDER.sub(rf"\1({USER}@{HOST})", text)
+        text = _ADDRESS.sub(f"{USER}@{DOMAIN}", text)
+        text = _PATH.sub(self._shorten, text)
+        return self._word.sub(lambda m: self._names[m[0].lower()], text)
+
+    def values(self, value: Any) -> Any:
+        """Every string within JSON, and the value of every key that is a secret's name;
+        keys stay.
+        """
+        match value:
+            case str():
+                return self.text(value)
+            case list():
+                return [self.values(hide_argument(v) if isinstance(v, str) else v) for v in value]
+            case dict():
+                return {
+                    k: HIDDEN if v and is_secret(str(k)) else self.values(v)
+                    for k, v in value.items()
+                }
+        return value
+
+    def document(self, text: str) -> str:
+        """A text that may be JSON, which then stays JSON."""
+        try:
+            parsed = json.loads(text) if text[:1] in ("{", "[") else None
+        except (ValueError, RecursionError):
+            parsed = None
+        return self.text(text) if parsed is None else json.dumps(self.values(parsed))
+
+    def _shorten(self, match: re.Match[str]) -> str:
+        path = match[0]
+        if _SYSTEM.match(path) or (path.count("/") == 1 and not path.startswith("~")):
+            return path
+        return f"…/{PurePosixPath(path).name}"
+
+
+def redact(campaign: Campaign) -> Campaign:
+    """The campaign as strangers may see it. Numbers, variants and what they are stay."""
+    r = _find(campaign)
+    experiment = _experiment(campaign.experiment, r)
+    facts = {
+        k: r.document(v) if k not in ("experiment", "environment") else v
+        for k, v in campaign.facts.items()
+    }
+    environment = r.values(campaign.environment) | {"host": HOST}
+    facts |= {
+        "experiment": experiment_file.dump(experiment),
+        "environment": json.dumps(environment),
+    }
+    return replace(
+        campaign,
+        facts=facts,
+        experiment=experiment,
+        environment=environment,
+        variant=_frame(campaign.variant, r, ("libraries", "environment", "command")),
+        block=_frame(campaign.block, r),
+        duet_block=_frame(campaign.duet_block, r),
+        **{
+            name: _frame(getattr(campaign, name), r, ("proof",))
+            for name in ("trial", "duet", "pilot")
+        },
+    )
+
+
+def _find(campaign: Campaign) -> Redaction:
+    """Whom and what there is to replace: from what dballoc noted, and from every home directory
+    mentioned.
+    """
+    environment = campaign.environment
+    users = [environment.get("user") or "", campaign.facts.get("server_user") or ""]
+    texts = [*campaign.facts.values(), *_texts(campaign.variant), *_texts(campaign.trials)]
+    users += [name for text in texts for name in _HOME.findall(text)]
+    return Redaction([environment.get("host") or ""], users, _directories(campaign))
+
+
+def _directories(campaign: Campaign) -> Iterator[str]:
+    """Directories of everything that is a path by its place: they may hold blanks."""
+    e = campaign.experiment
+    paths = [
+        e.server.basedir,
+        *(v.server.basedir for v in e.variant),
+        *(p for v in e.variant for p in v.preload),
+    ]
+    for libraries, command in campaign.variant.select("libraries", "command").iter_rows():
+        paths += json.loads(libraries)
+        paths += [word.partition("=")[2] or word for word in json.loads(command)]
+    for path in paths:
+        if path and path.startswith("/"):
+            yield str(PurePosixPath(path).parent)
+
+
+def _experiment(experiment: Experiment, r: Redaction) -> Experiment:
+    """Values that a closed list allows alone are in :data:`_NOBODY`, so that what comes out is an
+    experiment again.
+    """
+    return Experiment.model_validate(r.values(experiment.model_dump(mode="json")))
+
+
+def _texts(frame: pl.DataFrame) -> Iterator[str]:
+    for name, kind in frame.schema.items():
+        if kind == pl.String:
+            yield from frame[name].drop_nulls()
+
+
+def _frame(frame: pl.DataFrame, r: Redaction, json_columns: tuple[str, ...] = ()) -> pl.DataFrame:
+    def each(column: str) -> Callable[[str], str]:
+        return (
+            (lambda text: json.dumps(r.values(json.loads(text))))
+            if column in json_columns
+            else r.text
+        )
+
+    changed = [
+        pl.Series(
+            name, [None if v is None else each(name)(v) for v in frame[name]], dtype=pl.String
+        )
+        for name, kind in frame.schema.items()
+        if kind == pl.String
+    ]
+    return frame.with_columns(changed)

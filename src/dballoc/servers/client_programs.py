@@ -1,0 +1,25 @@
+"""A server's client programs: the build's own, else the machine's."""
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from dballoc.errors import UsageError
+from dballoc.servers.build import Build
+
+
+def find(build: Build, names: Sequence[str], what: str) -> Path:
+    """The first of ``names`` that is there, those of the build's family first. UsageError, ``what``
+    in front, if none is.
+    """
+    places = [build.executable.parent, build.basedir / "bin", build.basedir / "usr/bin"]
+    ordered = sorted(names, key=lambda n: not n.startswith(build.family))
+    for name in ordered:
+        for place in places:
+            if os.access(place / name, os.X_OK):
+                return place / name
+    for name in ordered:
+        if found := shutil.which(name):
+            return Path(found)
+    raise UsageError(f"{what}, and neither is here; apt-get install mariadb-client")

@@ -1,0 +1,61 @@
+"""What a server reads from its option files, asked of the server itself: ``--print-defaults``."""
+
+import re
+from pathlib import Path
+
+from dballoc.errors import UsageError
+from dballoc.host import directories
+from dballoc.host.unprivileged.ownership import remove
+from dballoc.host.unprivileged.run_unprivileged import Unanswered, run_unprivileged
+from dballoc.host.unprivileged.server_user import server_user
+from dballoc.servers.build import Build
+from dballoc.servers.private.option_file_copies import Copies
+
+# Values may hold anything; only an option begins with two dashes after a space.
+_NEXT = re.compile(r" (?=--[A-Za-z])")
+
+_ERROR = re.compile(r".*\[error\]|error|could not|unknown")
+_STAMP = re.compile(
+    r"^(.*\[ERROR\] )?(\[MY-\d+\] \[\w+\] )?(\S*(mariadbd|mysqld): )?(error: )?", re.IGNORECASE
+)
+
+
+def of_file(build: Build, path: Path) -> list[str]:
+    """The server's arguments from an option file, what it includes too. UsageError in one line for
+    a bad one.
+
+    The server reads a copy, as the server user: root's may have files that nobody else can read.
+    """
+    user = server_user()
+    directory = directories.make_run_directory(lambda _: None)
+    user.show(directory)
+    copies = Copies(directory, user)
+    try:
+        copy = copies.add(path.expanduser().absolute())
+        done = run_unprivileged([build.executable, f"--defaults-file={copy}", "--print-defaults"])
+        if done.status != 0:
+            said = copies.as_written(complaint(done.stderr or done.stdout))
+            raise UsageError(f"{build.title} cannot read it: {said}")
+        return parse_printed(done.stdout)
+    except (UsageError, Unanswered) as error:
+        text = str(error).removeprefix(f"{path.expanduser().absolute()}: ")
+        raise UsageError(f"--defaults-file {path}: {text}") from None
+    finally:
+        remove(directory)
+
+
+def parse_printed(text: str) -> list[str]:
+    """The arguments in what a server prints of its option files. Pure."""
+    head, _, rest = text.partition("following arguments:\n")
+    return (
+        [word.rstrip() for word in _NEXT.split(" " + rest.strip("\n")) if word.strip()]
+        if rest and head
+        else []
+    )
+
+
+def complaint(text: str) -> str:
+    """The line that says most: the first with an error in it, without its time stamp."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if _ERROR.match(line.lower())]
+    return _STAMP.sub("", (errors or lines or ["it says nothing"])[0]).rstrip(".")

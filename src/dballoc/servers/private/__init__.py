@@ -1,0 +1,1 @@
+"""A server of our own: its command line, data, start and stop."""

@@ -1,0 +1,112 @@
+"""Our own connection to a private server."""
+
+import os
+import socket as sockets
+import struct
+from pathlib import Path
+from typing import Any
+
+import pymysql
+from pymysql.constants import CR
+
+USER = "dballoc"
+DATABASE = "sbtest"
+
+
+_TO_CONNECT = 10.0
+# Seconds that a server may take for what costs it nothing, and for a scan of all its data.
+_PROMPTLY = 60.0
+_WHOLE_SCAN = 24 * 3600.0
+
+
+class Admin:
+    """One connection over the socket, for readiness, warm-up SQL, status and shutdown.
+
+    A server that accepts and then hangs must not hang us: every answer has its time, then
+    OperationalError 2013.
+    """
+
+    def __init__(
+        self,
+        socket: Path,
+        password: str,
+        database: str | None = DATABASE,
+        patience: float = _PROMPTLY,
+        listener: int | None = None,
+    ) -> None:
+        """``listener``: the user that must listen on that socket. The server may put a link in its
+        place, and another service would be sent our name. pymysql.err.OperationalError if it cannot
+        be reached, or is another's.
+        """
+        self._connection = pymysql.connect(
+            unix_socket=str(socket),
+            user=USER,
+            password=password,
+            database=database,
+            connect_timeout=10,
+            read_timeout=patience,
+            autocommit=True,
+            defer_connect=True,
+        )
+        # As PyMySQL has it for a socket that it opens itself: the password may go over it.
+        self._connection._secure = True  # type: ignore[attr-defined]
+        self._connection.connect(sock=_connected(socket, listener))
+        self._allow(_PROMPTLY)
+
+    def _allow(self, seconds: float) -> None:
+        # PyMySQL has no public way to change it; it looks at this one before every read.
+        self._connection._read_timeout = seconds  # type: ignore[attr-defined]
+
+    def scan(self, sql: str) -> None:
+        """Run a query that may take hours, for its effect. pymysql.Error as it comes."""
+        self._allow(_WHOLE_SCAN)
+        self.rows(sql)
+        self._allow(_PROMPTLY)
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """All rows of a query. pymysql.Error as it comes."""
+        with self._connection.cursor() as cursor:
+            cursor.execute(sql)
+            return list(cursor.fetchall())
+
+    def status(self) -> dict[str, str]:
+        """SHOW GLOBAL STATUS."""
+        return {str(name): str(value) for name, value in self.rows("SHOW GLOBAL STATUS")}
+
+    def questions(self) -> int:
+        """How many statements of clients, ours included, the server has had."""
+        return int(self.rows("SHOW GLOBAL STATUS LIKE 'Questions'")[0][1])
+
+    def variables(self) -> dict[str, str]:
+        """SHOW GLOBAL VARIABLES."""
+        return {str(name): str(value) for name, value in self.rows("SHOW GLOBAL VARIABLES")}
+
+    def close(self) -> None:
+        """Quietly; the server may be gone."""
+        try:
+            self._connection.close()
+        except pymysql.Error:
+            pass
+
+
+def _connected(path: Path, listener: int | None) -> sockets.socket:
+    talk = sockets.socket(sockets.AF_UNIX)
+    try:
+        talk.settimeout(_TO_CONNECT)
+        talk.connect(os.fspath(path))
+        talk.settimeout(None)  # PyMySQL sets its own for each answer
+        # The user by which whoever listens there began to (unix(7), SO_PEERCRED).
+        uid: int = struct.unpack(
+            "iII", talk.getsockopt(sockets.SOL_SOCKET, sockets.SO_PEERCRED, 12)
+        )[1]
+    except OSError as error:
+        talk.close()
+        raise pymysql.err.OperationalError(
+            CR.CR_CONN_HOST_ERROR, f"{path}: {error.strerror or error}"
+        ) from None
+    if listener not in (None, uid):
+        talk.close()
+        raise pymysql.err.OperationalError(
+            CR.CR_UNKNOWN_ERROR, f"its socket leads to a service of user {uid}"
+        )
+    return talk

@@ -1,0 +1,197 @@
+"""The command line of a private server. Pure."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from dballoc.errors import UsageError
+from dballoc.experiment import secret_names
+from dballoc.servers.build import Build
+
+# What keeps a private server private; a user's option must not undo it.
+RESERVED = (
+    "datadir",
+    "socket",
+    "port",
+    "pid-file",
+    "tmpdir",
+    "log-error",
+    "user",
+    "bind-address",
+    "basedir",
+    "init-file",
+    "daemonize",
+    "bootstrap",
+    "initialize",
+    "initialize-insecure",
+    "log-bin",
+    "log-bin-index",
+    "defaults-file",
+    "defaults-extra-file",
+    "networking",
+    "innodb-data-home-dir",
+    "innodb-log-group-home-dir",
+    "innodb-undo-directory",
+    "plugin-dir",
+    "lc-messages-dir",
+    "chroot",
+    "extra-port",
+    "admin-address",
+    "admin-port",
+    "mysqlx-port",
+    "mysqlx-socket",
+    "mysqlx-bind-address",
+    "aria-log-dir-path",
+    "innodb-doublewrite-dir",
+    "innodb-tmpdir",
+    "innodb-temp-tablespaces-dir",
+    "rocksdb-datadir",
+    "rocksdb-wal-dir",
+    "slave-load-tmpdir",
+    "replica-load-tmpdir",
+)
+
+# How an option file writes a value of nothing (sql_mode = ''); without a value an option is a
+# switch.
+EMPTY = ("''", '""')
+
+# The option with the size of an engine's cache.
+CACHES = {"innodb": "innodb-buffer-pool-size", "rocksdb": "rocksdb-block-cache-size"}
+
+# Servers take an option under any of these, and under any beginning that is no other option's.
+_PREFIXES = ("loose-", "skip-", "disable-", "enable-", "maximum-")
+_OPTIONS_OF_THEIR_OWN = ("innodb", "innodb-doublewrite", "lc-messages")
+_NAME = re.compile(r"[a-z][a-z0-9.:-]*")
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a private server listens: a socket always, a TCP port if asked."""
+
+    socket: Path
+    port: int | None = None
+
+
+def normal(option: str) -> str:
+    """Options may be written with ``_`` or ``-``."""
+    return option.strip().lstrip("-").replace("_", "-").lower()
+
+
+def check(options: dict[str, str], where: str) -> None:
+    """UsageError for an option that dballoc sets itself, however it is spelled, for what is no
+    option's name, and for one with a secret.
+    """
+    for option in options:
+        if not is_name(option):
+            raise UsageError(f"{where}: {option!r} is not an option's name")
+    check_secrets(options, where)
+    for option in options:
+        if is_reserved(option):
+            raise UsageError(
+                f"{where}: option {option!r} is set by dballoc itself, so that the server stays "
+                "private"
+            )
+
+
+def check_secrets(options: dict[str, str], where: str) -> None:
+    """UsageError for an option with a secret: everybody on the host may read a server's command
+    line, and results are kept.
+
+    The value is never said.
+    """
+    for option, value in options.items():
+        why = None
+        if secret_names.is_secret(option):
+            why = "is one for secrets or for other hosts"
+        elif secret_names.hide_in(value) != value:
+            why = "has a password in its value"
+        if why:
+            raise UsageError(
+                f"{where}: option {option!r} {why}; it would stand in the server's command line "
+                "and in the results, and a "
+                "private server has no use for it: remove it"
+            )
+
+
+def is_name(option: str) -> bool:
+    """Whether it can be an option's name."""
+    return _NAME.fullmatch(normal(option)) is not None
+
+
+def is_reserved(option: str) -> bool:
+    """Whether dballoc sets it itself."""
+    name = bare(option)
+    return name not in _OPTIONS_OF_THEIR_OWN and any(
+        reserved.startswith(name) for reserved in RESERVED
+    )
+
+
+def bare(option: str) -> str:
+    """The option's name without what may stand before it (``loose-``, ``skip-``, …)."""
+    name = normal(option)
+    while prefix := next((p for p in _PREFIXES if name.startswith(p)), None):
+        name = name.removeprefix(prefix)
+    return name
+
+
+def command(build: Build, data: Path, address: Address, options: dict[str, str]) -> list[str]:
+    """The full argv. ``options`` wins over the catalogue's."""
+    fixed = {
+        "basedir": build.basedir,
+        "datadir": data,
+        "socket": address.socket,
+        "pid-file": address.socket.with_suffix(".pid"),
+        "tmpdir": address.socket.parent,
+        "lc-messages-dir": build.share,
+    }
+    if build.plugins:
+        fixed["plugin-dir"] = build.plugins
+    merged = {normal(k): v for k, v in {**build.entry["options"], **options}.items()}
+    argv = [str(build.executable), "--no-defaults", *(f"--{k}={v}" for k, v in fixed.items())]
+    argv += arguments(merged)
+    if address.port is None:
+        argv.append("--skip-networking")
+    else:
+        argv += ["--bind-address=127.0.0.1", f"--port={address.port}"]
+    return argv
+
+
+def arguments(options: dict[str, str]) -> list[str]:
+    """As words of a command line: no value makes a switch, an empty text (``''``) an empty
+    value.
+    """
+    return [
+        f"--{k}" if v == "" else f"--{k}=" if v in EMPTY else f"--{k}={v}"
+        for k, v in options.items()
+    ]
+
+
+def capacity(clients: int, statements: int, tables: int) -> dict[str, str]:
+    """Limits wide enough for ``clients`` connections that hold ``statements`` prepared statements
+    in all.
+    """
+    return {
+        "max-connections": str(max(151, clients + 20)),
+        "max-prepared-stmt-count": str(max(16_382, statements + 100)),
+        "table-open-cache": str(max(2_000, tables * (clients + 20))),
+        "back-log": str(max(80, clients)),
+    }
+
+
+def check_capacity(options: dict[str, str], clients: int, statements: int, where: str) -> None:
+    """UsageError if the user's own limits are too narrow for the load: it would fail in the
+    middle.
+    """
+    for name, needed, what in (
+        ("max-connections", clients + 2, f"{clients} clients and dballoc itself"),
+        ("max-prepared-stmt-count", statements, f"{clients} clients with prepared statements"),
+    ):
+        if (value := options.get(name, "")).isdigit() and int(value) < needed:
+            raise UsageError(
+                f"{where}: server option {name}={value} is too small for {what}; {needed} at least"
+            )
+
+
+def open_files(clients: int, tables: int) -> int:
+    """Descriptors that such a server wants: connections, tables, and its own."""
+    return max(4_096, clients + 20 + 2 * tables * (clients + 20) + 500)

@@ -1,0 +1,377 @@
+"""Data templates: a data directory made once per server build, engine, data and init options, then
+copied.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from dballoc.errors import Failure, UsageError
+from dballoc.experiment.model import Data
+from dballoc.host.directories import cache, fresh_directory
+from dballoc.host.guardian.guardian_client import Custody
+from dballoc.host.unprivileged.ownership import hand_over, make_writable, remove, take_back
+from dballoc.host.unprivileged.private_file import write_private
+from dballoc.host.unprivileged.server_user import ServerUser
+from dballoc.servers import user_datadir
+from dballoc.servers.build import Build, script
+from dballoc.servers.private.admin_connection import DATABASE, USER, Admin
+from dballoc.servers.private.command_line import Address, capacity, command
+from dballoc.servers.private.private_server import (
+    Launch,
+    StartFailed,
+    first_error,
+    last_word,
+    spawn,
+    start,
+    stop,
+    tail,
+)
+
+# Raise it when the way in which templates are made changes.
+FORMAT = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fill:
+    """One client that fills a template. ``refused`` makes the user's error of its log, if its
+    failure is one.
+    """
+
+    argv: list[str]
+    env: dict[str, str]
+    stdin: Path | None = None
+    who: str = "sysbench cannot fill the tables"
+    refused: Callable[[Path], UsageError | None] = lambda log: None
+
+
+# From a server's address and our password in it to the clients that fill it, in their order.
+Prepare = Callable[[Address, str], list[Fill]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """What decides a template's content. ``tables``: with sysbench's tables, where its data have
+    them; else without.
+    """
+
+    build: Build
+    engine: str
+    data: Data
+    init_options: dict[str, str]
+    # What else decides: the identity of the user's own files.
+    content: str = ""
+    size: int | None = None
+    directory: Path | None = None
+    tables: bool = True
+
+    @property
+    def key(self) -> str:
+        """The template's directory name."""
+        tables = {"tables": self.data.tables, "rows": self.data.rows}
+        parts: list[object] = [
+            FORMAT,
+            self.build.key,
+            self.engine,
+            {} if self.data.own else tables,
+            self.init_options,
+        ]
+        if self.content or self.data.database != DATABASE:
+            parts += [self.data.database, self.content]
+        if not self.tables:
+            parts += ["no tables"]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Template:
+    """A finished one: its data directory, its size in bytes, the password of our own
+    account in it.
+    """
+
+    data: Path
+    size: int
+    password: str
+
+    def copy(self, custody: Custody, target: Path, log: Path, user: ServerUser) -> None:
+        """Copy it to ``target``, for the server user, and write it to disk, so that nothing of it
+        is left to write later.
+
+        By the guardian's children: a copy that outlived us would fill what the guardian removes.
+        """
+        for argv in (
+            ["cp", "-a", "--reflink=auto", os.fspath(self.data), os.fspath(target)],
+            ["sync", "-f", os.fspath(target)],
+        ):
+            done = custody.spawn(
+                argv, {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LC_ALL": "C"}, log
+            ).wait(3600)
+            if done is None or done.status != 0:
+                raise OSError(
+                    last_word(log)
+                    if log.stat().st_size
+                    else f"{argv[0]}: {done.words if done else 'it hangs'}"
+                )
+        log.unlink()
+        hand_over(target, user)
+
+
+def find(recipe: Recipe) -> Template | None:
+    """The finished template, if it was made before."""
+    return _read(cache() / "templates" / recipe.key)
+
+
+def estimate_bytes(recipe: Recipe) -> int:
+    """About what a template takes on disk before it is made: sysbench's rows with their index, and
+    an empty server.
+    """
+    if recipe.size is not None:
+        return 250 * 2**20 + recipe.size
+    return 250 * 2**20 + (tables_bytes(recipe.data) if recipe.tables else 0)
+
+
+def tables_bytes(data: Data) -> int:
+    """About what sysbench's rows with their index take."""
+    return data.tables * data.rows * 260
+
+
+def make(
+    custody: Custody,
+    recipe: Recipe,
+    user: ServerUser,
+    prepare: Prepare,
+    directories: tuple[Path, Path],
+    log: Path,
+) -> Template:
+    """Make a template, or return the one that another dballoc made meanwhile. It is ours when it is
+    done.
+
+    ``prepare`` gives the client's command and environment that fill ``sbtest``; ``directories``:
+    for the server's socket, and for what it is shown. Failure, with the last word of ``log``, if
+    the server or the client fails.
+    """
+    run, private = directories
+    place = cache() / "templates" / recipe.key
+    place.parent.mkdir(exist_ok=True)
+    with _locked(place.with_suffix(".lock")):
+        if ready := _read(place):
+            return ready
+        partial = fresh_directory(place.parent, f"{recipe.key}.partial.", custody.scratch)
+        partial.chmod(0o711)
+        password = f"Aa1-{secrets.token_hex(16)}"  # a data directory may bring rules for passwords
+        if recipe.directory is not None:
+            _copy(custody, recipe.directory, user, partial, log)
+        else:
+            _initialize(custody, recipe, user, partial, run, log)
+        _fill(custody, recipe, user, partial, run, private, log, password, prepare)
+        size = take_back(partial / "data", user)
+        document = partial / "template.json"
+        document.touch(mode=0o600)
+        document.write_text(
+            json.dumps(
+                {
+                    "password": password,
+                    "size": size,
+                    "server": recipe.build.version,
+                    "engine": recipe.engine,
+                    "data": recipe.data.model_dump(),
+                    "init_options": recipe.init_options,
+                },
+                indent=1,
+            )
+        )
+        remove(place)
+        partial.rename(place)
+        os.sync()
+    return Template(place / "data", size, password)
+
+
+def _read(place: Path) -> Template | None:
+    try:
+        document = json.loads((place / "template.json").read_text())
+    except (OSError, ValueError):
+        return None
+    return Template(place / "data", document["size"], document["password"])
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        yield
+
+
+def _launch(
+    recipe: Recipe, user: ServerUser, home: Path, run: Path, log: Path, more: dict[str, str]
+) -> Launch:
+    engine = recipe.build.entry["engines"][recipe.engine]
+    options = {**engine, **recipe.init_options, **more}
+    address = Address(run / "mysqld.sock")
+    argv = command(recipe.build, home / "data", address, options)
+    return Launch(
+        argv=argv,
+        env={"PATH": os.environ.get("PATH", "/usr/bin:/bin")},
+        address=address,
+        log=log,
+        password="",
+        user=user,
+    )
+
+
+def _initialize(
+    custody: Custody, recipe: Recipe, user: ServerUser, home: Path, run: Path, log: Path
+) -> None:
+    data = home / "data"
+    data.mkdir(mode=0o750)
+    user.give(data)
+    script_file = None
+    if recipe.build.entry["bootstrap"] == "sql":
+        launch = _launch(recipe, user, home, run, log, {"bootstrap": "", "skip-grant-tables": ""})
+        script_file = home / "bootstrap.sql"
+        # `use` must stand on a line of its own: --bootstrap reads a statement a line.
+        texts = [
+            script(recipe.build, s).read_text(encoding="utf-8")
+            for s in recipe.build.entry["scripts"]
+        ]
+        script_file.write_text(
+            "create database mysql;\nuse mysql;\n" + "\n".join(texts), encoding="utf-8"
+        )
+    else:
+        data.rmdir()  # mysqld --initialize wants to make it, or finds it empty
+        data.mkdir(mode=0o750)
+        user.give(data)
+        launch = _launch(recipe, user, home, run, log, {"initialize-insecure": ""})
+    done = spawn(custody, launch, script_file).wait(600)
+    if done is None or done.status != 0:
+        raise Failure(
+            f"the server cannot make its system tables ({done.words if done else 'it hangs'}): "
+            f"{last_word(log)}"
+        )
+    if script_file:
+        script_file.unlink()
+
+
+def _copy(custody: Custody, source: Path, user: ServerUser, home: Path, log: Path) -> None:
+    """The user's data directory: links followed, so that nothing of the copy leads back to it. It
+    is read as its owner, whose links could lead to files that only root may read.
+    """
+    data = home / "data"
+    data.mkdir(mode=0o750)
+    owner = source.stat()
+    as_owner = {}
+    if os.geteuid() == 0 and owner.st_uid != 0:
+        os.chown(data, owner.st_uid, owner.st_gid)
+        as_owner = {"uid": owner.st_uid, "gid": owner.st_gid}
+    argv = [
+        "cp",
+        "-aL",
+        "--reflink=auto",
+        "-t",
+        os.fspath(data),
+        "--",
+        *map(os.fspath, user_datadir.parts(source)),
+    ]
+    env = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LC_ALL": "C"}
+    done = custody.spawn(argv, env, log, **as_owner).wait(24 * 3600)
+    if done is None or done.status != 0:
+        raise Failure(f"{source} cannot be copied: {last_word(log)}")
+    take_back(data, user)
+    make_writable(data)
+    hand_over(data, user)
+
+
+def _fill(
+    custody: Custody,
+    recipe: Recipe,
+    user: ServerUser,
+    home: Path,
+    run: Path,
+    private: Path,
+    log: Path,
+    password: str,
+    prepare: Prepare,
+) -> None:
+    init = write_private(private / "init.sql", _accounts(recipe, password), user)
+    more = {
+        **recipe.build.entry["once"],
+        **capacity(16, 0, recipe.data.tables),
+        "init-file": str(init),
+    }
+    if recipe.data.own:
+        more["event-scheduler"] = "OFF"
+    launch = _launch(recipe, user, home, run, log, more)
+    launch = Launch(**{**vars(launch), "password": password})
+    try:
+        running = start(custody, launch, 300, None)
+    except StartFailed as error:
+        if recipe.directory is not None:
+            # The first error is the cause; what follows are its consequences.
+            raise UsageError(
+                f"data.directory {recipe.directory}: {recipe.build.title} does not start on a copy "
+                "of it: "
+                f"{first_error(log)}; options that its data need go into server.init_options"
+            ) from None
+        raise Failure(f"while the data template is made, {error}: {last_word(log)}") from None
+    init.unlink()
+    if recipe.directory is not None and user_datadir.recovered(tail(log, 10_000, 2**20)):
+        raise UsageError(
+            f"data.directory {recipe.directory}: was not shut down cleanly, and its copy had to be "
+            "recovered; start a server "
+            "on it, shut that down in order, and copy again"
+        )
+    if recipe.directory is None:
+        for fill in prepare(launch.address, password):
+            done = custody.spawn(
+                fill.argv, fill.env, log, stdin=fill.stdin, **user.as_spawn()
+            ).wait(24 * 3600)
+            if done is None or done.status != 0:
+                raise fill.refused(log) or Failure(
+                    f"{fill.who} ({done.words if done else 'it hangs'}): {last_word(log)}"
+                )
+    if recipe.data.own:
+        _check_database(running.admin, recipe)
+    ended = stop(running, 600)
+    if ended.status != 0:
+        raise Failure(
+            f"the server does not stop cleanly after the data was loaded ({ended.words}): "
+            f"{last_word(log)}"
+        )
+
+
+def _accounts(recipe: Recipe, password: str) -> str:
+    """SQL for our own account and the load's database. A data directory of the user's may have
+    both.
+    """
+    accounts = [f"'{USER}'@'localhost'", f"'{USER}'@'127.0.0.1'"]
+    first = "" if recipe.directory else f"CREATE DATABASE `{recipe.data.database}`;\n"
+    drop = "DROP USER IF EXISTS {0};\n" if recipe.directory else ""
+    each = (
+        drop + "CREATE USER {0} IDENTIFIED BY '{1}';\nGRANT ALL ON *.* TO {0} WITH GRANT OPTION;\n"
+    )
+    return first + "".join(each.format(a, password) for a in accounts)
+
+
+_SYSTEM = ("mysql", "information_schema", "performance_schema", "sys")
+
+
+def _check_database(admin: Admin, recipe: Recipe) -> None:
+    """UsageError unless the load's database is there and has tables."""
+    rows = admin.rows(
+        "SELECT table_schema, count(*) FROM information_schema.tables GROUP BY 1 ORDER BY 2 DESC"
+    )
+    others = [str(name) for name, _ in rows if str(name) not in _SYSTEM]
+    if recipe.data.database not in others:
+        there = (
+            f"there are tables in {', '.join(others[:10])}"
+            if others
+            else "there are no tables in any other"
+        )
+        raise UsageError(
+            f'data.database: the data have no table in "{recipe.data.database}"; {there}'
+        )

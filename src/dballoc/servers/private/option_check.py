@@ -1,0 +1,49 @@
+"""Options that a server does not know, or cannot read: told by the server itself, before anything
+is started.
+"""
+
+import re
+
+from dballoc.errors import UsageError
+from dballoc.host.unprivileged.run_unprivileged import Unanswered, run_unprivileged
+from dballoc.host.unprivileged.server_user import ServerUser
+from dballoc.servers.build import Build
+from dballoc.servers.print_defaults import complaint
+from dballoc.servers.private.command_line import arguments
+
+# MySQL before 8.0.16 does not know --validate-config. Other things can go wrong under --help that
+# do not at a real start (a data directory that is not there).
+_REFUSAL = re.compile(
+    r"unknown (variable|option|suffix)|ambiguous option|(while setting|wrong|invalid) value"
+    r"|requires an argument|doesn't take an argument",
+    re.IGNORECASE,
+)
+
+
+def check(build: Build, options: dict[str, str], user: ServerUser, where: str) -> None:
+    """UsageError, in the server's words, if it does not take these options. It takes it 50 ms."""
+    # Plugins bring options of their own, and messages come from where they are.
+    places = [
+        f"--lc-messages-dir={build.share}",
+        *([f"--plugin-dir={build.plugins}"] if build.plugins else []),
+    ]
+    try:
+        done = run_unprivileged(
+            [
+                build.executable,
+                "--no-defaults",
+                *places,
+                *arguments(options),
+                *build.entry["validate"],
+            ],
+            user=user,
+        )
+    except Unanswered:
+        return  # the trial will tell
+    refusals = "\n".join(
+        line
+        for line in done.stderr.splitlines()
+        if _REFUSAL.search(line) and "validate-config" not in line
+    )
+    if done.status != 0 and refusals:
+        raise UsageError(f"{where}: {build.title} does not take its options: {complaint(refusals)}")

@@ -1,0 +1,91 @@
+"""A copy of an option file, with what it includes, for a server that may not read the files
+themselves.
+
+We read them as whoever calls us; the server, which alone knows how to read what is in them, runs
+without rights.
+"""
+
+import os
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dballoc.errors import UsageError
+from dballoc.host.unprivileged.private_file import write_private
+from dballoc.host.unprivileged.server_user import ServerUser
+
+# The servers' own limit of files within files, and more than anybody has of the rest.
+_DEEPEST, _MOST_FILES, _LONGEST = 10, 200, 1 << 20
+_INCLUDE, _INCLUDE_DIRECTORY = "!include", "!includedir"
+
+
+@dataclass(frozen=True)
+class Copies:
+    """``directory``: of ours, shown to the server user; ``originals``: by the path of the copy."""
+
+    directory: Path
+    user: ServerUser
+    originals: dict[Path, Path] = field(default_factory=dict)
+
+    def add(self, path: Path) -> Path:
+        """Copy an option file; returns the copy's path. UsageError in one line for what cannot be
+        read, and for one that includes files which its own owner does not have.
+        """
+        return self._add(path, None, 0)
+
+    def as_written(self, text: str) -> str:
+        """A message of the server's with the names that its user knows."""
+        for copy, original in self.originals.items():
+            text = text.replace(os.fspath(copy), os.fspath(original))
+        return text
+
+    def _add(self, path: Path, includer: int | None, depth: int) -> Path:
+        if depth > _DEEPEST or len(self.originals) >= _MOST_FILES:
+            raise UsageError(
+                f"{path}: more than {_DEEPEST} option files within each other, or {_MOST_FILES} in "
+                "all"
+            )
+        text, owner = _read(path, includer)
+        copy = self.directory / f"{len(self.originals)}.cnf"
+        self.originals[copy] = path
+        lines = [self._line(line, owner, depth) for line in text.split("\n")]
+        return write_private(copy, "\n".join(lines), self.user)
+
+    def _line(self, line: str, owner: int, depth: int) -> str:
+        word, _, argument = line.strip().partition(" ")
+        place = Path(argument.strip())
+        if word == _INCLUDE and place.exists():  # servers pass over one that is not there
+            return f"{_INCLUDE} {self._add(place, owner, depth + 1)}"
+        if word == _INCLUDE_DIRECTORY and place.is_dir():
+            names = sorted(name for name in os.listdir(place) if name.endswith(".cnf"))
+            return "\n".join(
+                f"{_INCLUDE} {self._add(place / name, owner, depth + 1)}" for name in names
+            )
+        return line
+
+
+def _read(path: Path, includer: int | None) -> tuple[str, int]:
+    """A file's text and its owner. ``includer``: the owner of the file that names it, who must be
+    us or have it.
+    """
+    try:
+        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    with open(number, "rb") as file:
+        status = os.fstat(number)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _LONGEST:
+            raise UsageError(
+                f"{path}: not an option file: no regular file of {_LONGEST >> 20} MiB at most"
+            )
+        if includer not in (None, os.geteuid(), 0, status.st_uid):
+            raise UsageError(
+                f"{path}: an option file of user {includer} includes it, and it is user "
+                f"{status.st_uid}'s; "
+                "include files of the same owner, or take the line out"
+            )
+        if status.st_mode & stat.S_IWOTH:
+            raise UsageError(
+                f"{path}: everybody may write it, so that servers pass over it; chmod o-w {path}"
+            )
+        return file.read(_LONGEST).decode(errors="surrogateescape"), status.st_uid

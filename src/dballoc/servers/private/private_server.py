@@ -1,0 +1,165 @@
+"""Start a private server, wait until it answers, stop it."""
+
+import os
+import re
+import signal
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pymysql
+
+from dballoc.host.guardian.guardian_client import Child, Custody, Exit
+from dballoc.host.unprivileged.server_user import ServerUser
+from dballoc.servers.private.admin_connection import Admin
+from dballoc.servers.private.command_line import Address
+
+# A user's own server must not be the one that the kernel kills when ours eats too much.
+OOM_SCORE = 800
+
+
+class StartFailed(Exception):
+    """The server did not come to answer. ``exit`` is None when it hung."""
+
+    def __init__(self, reason: str, exit_: Exit | None) -> None:
+        super().__init__(reason)
+        self.exit = exit_
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """All that a start needs."""
+
+    argv: list[str]
+    env: dict[str, str]
+    address: Address
+    log: Path
+    password: str
+    user: ServerUser
+    cpus: frozenset[int] | None = None
+    nofile: int = 4096
+    cgroup: list[str] | None = None
+    thp_disable: bool = False
+
+
+@dataclass(frozen=True)
+class Running:
+    """A server that answers."""
+
+    child: Child
+    admin: Admin
+    seconds_to_start: float
+
+    @property
+    def pid(self) -> int:
+        """Of the server process."""
+        return self.child.pid
+
+
+def free_port() -> int:
+    """A TCP port of the loopback that nobody listens on."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port: int = s.getsockname()[1]
+        return port
+
+
+def spawn(custody: Custody, launch: Launch, stdin: Path | None = None) -> Child:
+    """Start the process, no more."""
+    return custody.spawn(
+        launch.argv,
+        launch.env,
+        launch.log,
+        stdin=stdin,
+        cwd=launch.address.socket.parent,
+        cpus=sorted(launch.cpus) if launch.cpus else None,
+        nofile=launch.nofile,
+        cgroup=launch.cgroup,
+        thp_disable=launch.thp_disable,
+        oom_score_adj=OOM_SCORE,
+        **launch.user.as_spawn(),
+    )
+
+
+def start(custody: Custody, launch: Launch, patience: float, database: str | None) -> Running:
+    """Start and wait until it answers SQL. StartFailed if it ends first or takes longer than
+    ``patience`` seconds.
+    """
+    return answering(spawn(custody, launch), launch, patience, database)
+
+
+def answering(child: Child, launch: Launch, patience: float, database: str | None) -> Running:
+    """Wait until a server that was just spawned answers SQL. StartFailed as for :func:`start`."""
+    began = time.monotonic()
+    while True:
+        if done := child.poll():
+            raise StartFailed(f"the server ended at start ({done.words})", done)
+        try:
+            left = max(1.0, patience - (time.monotonic() - began))
+            admin = Admin(launch.address.socket, launch.password, database, left, launch.user.uid)
+            return Running(child, admin, time.monotonic() - began)
+        except pymysql.err.OperationalError as error:
+            # 2003: not there yet. 2013 and reset: it is on its way up or down. Anything else is its
+            # answer.
+            if error.args[0] not in (2002, 2003, 2006, 2013, 1040, 1053):
+                child.stop(signal.SIGKILL, 0)
+                raise StartFailed(
+                    f"the server refuses our connection: {error.args[1]}", None
+                ) from None
+        if time.monotonic() - began > patience:
+            child.stop(signal.SIGKILL, 0)
+            raise StartFailed(f"the server does not answer {patience:.0f} s after its start", None)
+        child.wait(0.01)
+
+
+def stop(running: Running, patience: float) -> Exit:
+    """An orderly shutdown, by force after ``patience`` seconds."""
+    running.admin.close()
+    return running.child.stop(signal.SIGTERM, patience)
+
+
+# What a server's own handler writes first when it crashes; pages of backtrace and advice follow.
+_CRASH = "got signal"
+# What jemalloc prints of itself when the server ends, however it does: thousands of lines, with
+# settings named like errors.
+_STATISTICS = "___ Begin jemalloc statistics ___"
+_ERROR = re.compile(r"\berror\b|\berrcode\b|fatal", re.IGNORECASE)
+
+
+def ending(log: Path) -> str:
+    """What is worth keeping of a dead server's log: from its crash on, else its last lines."""
+    whole = _said(log)
+    crash = next((i for i, line in enumerate(whole) if _CRASH in line), None)
+    return "\n".join(whole[-20:] if crash is None else whole[max(0, crash - 5) : crash + 75])
+
+
+def tail(log: Path, lines: int = 20, limit: int = 16_384) -> str:
+    """The end of a log; an empty text if there is none."""
+    try:
+        with log.open("rb") as f:
+            f.seek(max(0, os.fstat(f.fileno()).st_size - limit))
+            text = f.read().decode(errors="replace")
+    except OSError:
+        return ""
+    return "\n".join(text.splitlines()[-lines:])
+
+
+def first_error(log: Path) -> str:
+    """The first error of a log, without its time stamp; else what :func:`last_word` says."""
+    lines = (line for line in tail(log, 10_000, 2**20).splitlines() if "[ERROR]" in line)
+    first = next(lines, None)
+    return last_word(log) if first is None else first.partition("[ERROR]")[2].strip().rstrip(".")
+
+
+def last_word(log: Path) -> str:
+    """The line of a log that says most: the last error, else the last line."""
+    lines = [line.strip() for line in _said(log) if line.strip()]
+    if crash := next((line for line in lines if _CRASH in line), None):
+        return crash
+    errors = [line for line in lines if _ERROR.search(line) and not line.endswith("Aborting")]
+    return (errors or lines or [f"{log} is empty"])[-1]
+
+
+def _said(log: Path) -> list[str]:
+    return tail(log, 100_000, 2**22).partition(_STATISTICS)[0].splitlines()[-400:]

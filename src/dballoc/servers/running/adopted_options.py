@@ -1,0 +1,158 @@
+"""Another server's options: which of them a private server takes over. Pure but for a look at which
+plugins are there.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import get_args
+
+from dballoc.catalogue import foreign_options
+from dballoc.experiment.model import Engine
+from dballoc.experiment.secret_names import hide_in, is_sensitive
+from dballoc.servers.private.command_line import EMPTY, bare, is_name, is_reserved, normal
+
+_ENGINE = ("default-storage-engine", "storage-engine")
+_PLUGINS = ("plugin-load", "plugin-load-add", "early-plugin-load")
+_A_PATH = re.compile(r"(/|~/|\.\.?/).*", re.DOTALL)
+_PATHS, _PRIVATE, _PLUGIN = "paths", "network and identity", "plugins"
+_SECRET, _NO_NAME = "secrets", "names that are no option's"
+# A name as it is shown: another's text, which may be anything.
+_SHOWN = re.compile(r"[\w.=+-]{1,80}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What goes into ``[server]``, and by group the names of what was left out; never a value of
+    it.
+    """
+
+    options: dict[str, str]
+    init_options: dict[str, str]
+    engine: str | None
+    left_out: dict[str, list[str]]
+
+    def notes(self) -> list[str]:
+        """A line for each group that was left out."""
+        return [
+            f"left out ({group}): {', '.join(dict.fromkeys(names))}"
+            for group, names in self.left_out.items()
+        ]
+
+
+def parse(arguments: Iterable[str]) -> list[tuple[str, str]]:
+    """(name, value) of each ``--name=value``; a switch's value is empty, an empty value is ``''``
+    as in a my.cnf.
+    """
+    found: list[tuple[str, str]] = []
+    for argument in arguments:
+        if argument.startswith("--") and len(argument) > 2:
+            name, equals, value = argument[2:].partition("=")
+            found.append((name, value or (EMPTY[0] if equals else "")))
+        elif not argument.startswith("-") and found and found[-1][1] == "":
+            found[-1] = (found[-1][0], argument)  # --name value
+    return found
+
+
+def take(given: Iterable[tuple[str, str]], plugins: Path | None) -> Taken:
+    """Sort options into what is taken and what isn't. ``plugins``: the build's directory of
+    plugins.
+
+    Of an option given twice the last counts, as servers have it; lists of plugins add up.
+    """
+    rules = foreign_options()
+    options: dict[str, str] = {}
+    init: dict[str, str] = {}
+    left: dict[str, list[str]] = {}
+    libraries: list[str] = []
+    engine = None
+    for raw, value in given:
+        name, inner = normal(raw), bare(raw)
+        if not is_name(raw):
+            left.setdefault(_NO_NAME, []).append(_shown(name))
+        elif is_sensitive(name) or hide_in(value) != value:
+            left.setdefault(_SECRET, []).append(_shown(name))
+        elif inner in _ENGINE:
+            engine = value.lower() if value.lower() in get_args(Engine) else engine
+        elif inner in _PLUGINS:
+            for entry in filter(None, value.split(";")):
+                if _wanted_plugin(entry, plugins, rules["plugins"]["leave"]):
+                    libraries.append(entry)
+                else:
+                    left.setdefault(_PLUGIN, []).append(entry if _SHOWN.fullmatch(entry) else "…")
+        elif (group := _left_out(inner, value, rules)) is not None:
+            left.setdefault(group, []).append(_shown(name))
+        else:
+            place = init if _matches(inner, rules["init"]["options"]) else options
+            place[name.replace("-", "_")] = value
+    if libraries:
+        options["plugin_load_add"] = ";".join(dict.fromkeys(libraries))
+    return Taken(options, init, engine, left)
+
+
+def _shown(name: str) -> str:
+    return name.replace("-", "_") if _SHOWN.fullmatch(name) else "…"
+
+
+def _left_out(name: str, value: str, rules: dict) -> str | None:
+    # As servers call the switch of a plugin whose name is another option's.
+    names = {name, re.sub("^(plugin-)+", "", name)}
+    for group in rules["leave"]:
+        if any(
+            _matches(each, group["options"]) and not _matches(each, group.get("keep", []))
+            for each in names
+        ):
+            return str(group["what"])
+    if any(map(is_reserved, names)):
+        return _PRIVATE
+    return _PATHS if _A_PATH.fullmatch(value.strip("'\"")) else None
+
+
+def _matches(name: str, patterns: list[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _wanted_plugin(entry: str, plugins: Path | None, leave: list[str]) -> bool:
+    """``name=file`` or ``file``, with or without ``.so``."""
+    file = entry.rpartition("=")[2].removesuffix(".so")
+    if (
+        _matches(entry.lower(), leave)
+        or plugins is None
+        or "/" in file
+        or not _SHOWN.fullmatch(file)
+    ):
+        return False
+    return (plugins / f"{file}.so").exists()
+
+
+def with_own_word(given: list[tuple[str, str]], word: dict[str, str]) -> list[tuple[str, str]]:
+    """What a server was started with, corrected by what it says of itself.
+
+    A value stays as it was written while it means the same.
+    """
+    written: dict[str, str] = {}
+    for raw, value in given:
+        written[normal(raw).removeprefix("loose-").replace("-", "_")] = value
+    changed = []
+    for name, value in word.items():
+        if name not in written or not _means(written[name], value or EMPTY[0]):
+            changed.append((name, value or EMPTY[0]))
+    return [*given, *changed]
+
+
+def _means(written: str, value: str) -> bool:
+    return _plain(written) == _plain(value)
+
+
+def _plain(value: str) -> str:
+    """One spelling for switches, sizes and nothing."""
+    text = value.strip("'\"").lower()
+    if value == "" or text in ("on", "true", "yes"):
+        return "1"
+    if text in ("off", "false", "no"):
+        return "0"
+    if size := re.fullmatch(r"(\d+)([kmgtpe])", text):
+        return str(int(size[1]) << 10 * ("kmgtpe".index(size[2]) + 1))
+    return text

@@ -1,0 +1,171 @@
+"""A connection to a running server that may be hostile: to that very process, bounded, without a
+password it should not get.
+
+Whoever calls a program ``mysqld`` can listen on a socket and ask for the password of whoever
+connects. Ours goes to a process only if it is the one that our own client settings mean, a unit of
+the host's own, or ours anyway (:func:`may_have_password`).
+"""
+
+import errno
+import os
+import re
+import socket
+import struct
+import time
+from pathlib import Path
+
+import pymysql
+from pymysql.cursors import Cursor
+
+from dballoc.catalogue import servers
+from dballoc.servers.running.credentials import Credentials
+
+# Where clients look that are told nothing. /tmp/mysql.sock is none of them here: anybody can make
+# that.
+USUAL_SOCKETS = (
+    "/run/mysqld/mysqld.sock",
+    "/var/run/mysqld/mysqld.sock",
+    "/var/lib/mysql/mysql.sock",
+)
+
+# All that a server may send, and all the time that it may take, for one connection.
+_MOST_BYTES = 16 << 20
+_SECONDS = 120.0
+_CONNECT_SECONDS = 10.0
+_READ_SECONDS = 30
+
+_ACCESS_DENIED = (1045, 1698)
+# Of a process that systemd started: /system.slice/NAME.service, maybe with a group of the service's
+# own below.
+_UNIT = re.compile(r"/system\.slice/(?:system-[\w\\.-]+\.slice/)?([\w\\.@-]+)\.service(?:/|$)")
+
+# What a wrong answer makes of the client library.
+BROKEN = (
+    struct.error,
+    LookupError,
+    AssertionError,
+    RuntimeError,
+    ValueError,
+    TypeError,
+    ArithmeticError,
+    EOFError,
+)
+
+
+class NoConnection(Exception):
+    """The server cannot be asked; the reason in a few words."""
+
+
+class BoundedSocket(socket.socket):
+    """A socket of which only so much is read, for only so long. OSError beyond."""
+
+    most_bytes = _MOST_BYTES
+    deadline = float("inf")
+
+    def recv_into(self, *arguments: object, **named: object) -> int:
+        """As socket's; this is what a file of a socket reads by."""
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(errno.ETIMEDOUT, "it takes too long to answer")
+        if self.gettimeout() is None or self.gettimeout() > left:  # type: ignore[operator]
+            self.settimeout(left)
+        count: int = super().recv_into(*arguments, **named)  # type: ignore[arg-type]
+        self.most_bytes -= count
+        if self.most_bytes < 0:
+            raise OSError(errno.EMSGSIZE, f"it answers with more than {_MOST_BYTES >> 20} MiB")
+        return count
+
+
+def connect(pid: int, path: str, who: Credentials, trusted: bool) -> "pymysql.Connection[Cursor]":
+    """Connect to the process behind a socket. NoConnection unless it is ``pid``.
+
+    ``trusted``: it may have our password; else it is asked without one.
+    """
+    talk = BoundedSocket(socket.AF_UNIX)
+    try:
+        talk.deadline = time.monotonic() + _SECONDS
+        talk.settimeout(_CONNECT_SECONDS)
+        talk.connect(path)
+        if (answers := peer(talk)) != pid:
+            raise NoConnection(f"its socket is answered by process {answers}")
+        connection = pymysql.connect(
+            unix_socket=path, user=who.user, password=(who.password or "") if trusted else "",
+            read_timeout=_READ_SECONDS, defer_connect=True,
+        )  # fmt: skip
+        connection.connect(sock=talk)
+        return connection
+    except pymysql.Error as error:
+        talk.close()
+        reason = str(error.args[-1])
+        if who.password and not trusted and error.args[0] in _ACCESS_DENIED:
+            reason += (
+                f"; your password was not sent, because nothing shows that process {pid} is your "
+                "server: name its socket in "
+                "your client settings (socket = … in ~/.my.cnf, or MYSQL_UNIX_PORT)"
+            )
+        raise NoConnection(reason) from None
+    except OSError as error:
+        talk.close()
+        raise NoConnection(error.strerror or str(error)) from None
+    except BROKEN:
+        talk.close()
+        raise NoConnection("what it answers is not MySQL's protocol") from None
+    except NoConnection:
+        talk.close()
+        raise
+
+
+def peer(talk: socket.socket) -> int:
+    """Tell the process that listens on the other side of a connected socket (unix(7),
+    SO_PEERCRED).
+    """
+    pid: int = struct.unpack("iII", talk.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+    return pid
+
+
+def may_have_password(pid: int, uid: int, elsewhere: bool, who: Credentials) -> bool:
+    """Tell whether our password may go to a process: it could read it anyway, it is a unit of the
+    host's that is called as servers are, or it listens where our client settings, or clients
+    without any, go.
+
+    ``uid``: whose it is; ``elsewhere``: it sees other files than we do, so that it reads none of
+    ours.
+    """
+    if uid == os.geteuid() and not elsewhere:
+        return True
+    if not elsewhere and is_unit(_read_cgroups(pid)):
+        return True
+    sockets = [who.socket] if who.socket else USUAL_SOCKETS
+    return any(_listener(path) == pid for path in sockets)
+
+
+def is_unit(cgroups: str) -> bool:
+    """Whether a text of /proc/PID/cgroup is that of a systemd unit named as a server, or an
+    instance of one. Pure.
+    """
+    names = {name for entry in servers().values() for name in entry["units"]}
+    units = {
+        match[1].partition("@")[0]
+        for line in cgroups.splitlines()
+        if (match := _UNIT.match(line.rpartition(":")[2]))
+    }
+    return bool(units & names)
+
+
+def _read_cgroups(pid: int) -> str:
+    try:
+        with Path(f"/proc/{pid}/cgroup").open(errors="replace") as file:
+            return file.read(1 << 16)
+    except OSError:
+        return ""
+
+
+def _listener(path: str) -> int:
+    """The process that listens on a socket of ours; 0 if none does."""
+    with socket.socket(socket.AF_UNIX) as talk:
+        talk.settimeout(_CONNECT_SECONDS)
+        try:
+            talk.connect(path)
+            return peer(talk)
+        except (OSError, ValueError):
+            return 0

@@ -1,0 +1,182 @@
+"""Who we are to a running server: option files, login paths and the environment, as MySQL's own
+clients read them.
+
+Nothing of it is ever an argument of a process, or written anywhere.
+"""
+
+import getpass
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from configparser import Error as NoSection
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import myloginpath
+
+from dballoc import readers
+from dballoc.errors import UsageError
+
+# The groups that the clients of both families read; of what is said twice, the last counts.
+GROUPS = ("client", "client-server", "client-mariadb", "mysql", "mariadb-client")
+_ESCAPES = {"b": "\b", "t": "\t", "n": "\n", "r": "\r", "s": " ", "\\": "\\", '"': '"', "'": "'"}
+_ENVIRONMENT = {
+    "MYSQL_PWD": "password",
+    "MYSQL_HOST": "host",
+    "MYSQL_TCP_PORT": "port",
+    "MYSQL_UNIX_PORT": "socket",
+}
+# Of option files: how deep they include each other, how many there are in all, and bytes of each.
+_DEPTH, _FILES, _MOST = 10, 200, readers.MIB
+
+
+@dataclass(frozen=True, kw_only=True)
+class Credentials:
+    """What is known; None for what isn't."""
+
+    user: str
+    password: str | None = field(default=None, repr=False)
+    host: str | None = None
+    port: int | None = None
+    socket: str | None = None
+
+
+def find(
+    login_path: str | None = None, environ: Mapping[str, str] = os.environ, home: Path | None = None
+) -> Credentials:
+    """Environment, then ``~/.my.cnf``, then the login path file, each over the one before.
+
+    UsageError if ``login_path`` is named and not there, or if a file has an impossible port.
+    """
+    found: dict[str, str] = {}
+    for variable, key in _ENVIRONMENT.items():
+        if variable in environ:
+            found[key] = environ[variable]
+    home = home or Path(environ.get("HOME") or Path.home())
+    found |= read_option_file(home / ".my.cnf")
+    found |= _login_paths(
+        login_path, Path(environ.get("MYSQL_TEST_LOGIN_FILE") or home / ".mylogin.cnf")
+    )
+    port = found.get("port") or None
+    if port is not None and not (
+        port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 2**16
+    ):
+        raise UsageError(
+            f"port {readers.shown(port)} in your client settings is not a number from 1 to 65535"
+        )
+    for key, value in found.items():
+        if "\0" in value or readers.printable(value) != value:
+            raise UsageError(
+                f"{key} in your client settings has a NUL in it, or is not UTF-8: correct it in "
+                "~/.my.cnf"
+            )
+    return Credentials(
+        user=found.get("user") or _our_name(),
+        password=found.get("password"),
+        host=found.get("host"),
+        port=int(port) if port else None,
+        socket=found.get("socket"),
+    )
+
+
+def _our_name() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.geteuid())  # a container's user often has no name
+
+
+def read_option_file(path: Path, depth: int = 0, budget: list[int] | None = None) -> dict[str, str]:
+    """What the clients' groups of an option file say; nothing if it is not there, or if everybody
+    may write it.
+
+    !include and !includedir are followed.
+    """
+    budget = budget if budget is not None else [_FILES]
+    budget[0] -= 1  # files that include each other twice are read 2^10 times within _DEPTH
+    try:
+        if depth > _DEPTH or budget[0] < 0 or path.stat().st_mode & stat.S_IWOTH:
+            return {}
+        # What is no plain file (a FIFO would block) or too large is passed over, as what is not
+        # there.
+        text = readers.text(path, _MOST, errors="replace") if readers.regular(path) else ""
+    except (OSError, ValueError, readers.Unfit):
+        return {}
+    found: dict[str, str] = {}
+    for group, name, value in parse(text):
+        if name == "!include":
+            found |= read_option_file(path.parent / (value or ""), depth + 1, budget)
+        elif name == "!includedir":
+            for more in _files(path.parent / (value or "")):
+                found |= read_option_file(more, depth + 1, budget)
+        elif group in GROUPS:
+            found[name.removeprefix("loose-")] = value or ""
+    return found
+
+
+def _files(directory: Path) -> list[Path]:
+    try:
+        return sorted(directory.glob("*.cnf"))[:_FILES]
+    except (OSError, ValueError):
+        return []
+
+
+def parse(text: str) -> Iterator[tuple[str, str, str | None]]:
+    """(group, name, value) of each line of an option file; directives come as a name that begins
+    with ``!``, a name without ``=`` has no value.
+    """
+    group = ""
+    for raw in text.splitlines():
+        line = raw.strip()
+        if not line or line[0] in "#;":
+            continue
+        if line[0] == "[" and "]" in line:
+            group = line[1 : line.index("]")].strip()
+        elif line[0] == "!":
+            directive, _, argument = line.partition(" ")
+            yield group, directive, argument.strip()
+        else:
+            name, equals, value = line.partition("=")
+            yield group, name.strip().replace("_", "-"), _unquote(value.strip()) if equals else None
+
+
+def _unquote(value: str) -> str:
+    if value[:1] in ("'", '"'):
+        end = re.match(r"(['\"])((?:\\.|(?!\1).)*)\1", value)
+        value = end[2] if end else value
+    else:
+        # A comment may end the line; a # within a word is none.
+        value = re.split(r"(?:^|\s)#", value, maxsplit=1)[0].rstrip()
+    return re.sub(r"\\(.)", lambda m: _ESCAPES.get(m[1], m[0]), value)
+
+
+def _login_paths(wanted: str | None, path: Path) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for group in dict.fromkeys(("client", wanted)):
+        if group is None:
+            continue
+        try:
+            if path.stat().st_size > _MOST:  # OSError where it is not there, or not ours to see
+                raise readers.Unfit("too large for a login path file")
+            if not readers.regular(path):
+                raise readers.Unfit("not a login path file: no regular file")
+            found |= {
+                k: str(v) for k, v in myloginpath.parse(group, str(path)).items() if v is not None
+            }
+        except NoSection:
+            if group == wanted:
+                raise UsageError(f"--login-path {wanted}: {path} has no such login path") from None
+        except OSError as error:
+            if wanted is not None:
+                raise UsageError(f"--login-path {wanted}: {path}: {error.strerror}") from None
+        except readers.Unfit as error:
+            raise UsageError(f"{path}: {error}") from None
+        except (
+            Exception
+        ) as error:  # of the library that deciphers it, which was not made for other files
+            raise UsageError(
+                f"{path}: not a login path file of mysql_config_editor: "
+                f"{readers.printable(readers.reason(error))[:200]}"
+            ) from None
+    return found

@@ -1,0 +1,218 @@
+"""A running server, read from outside: its executable, its arguments, what its option files gave,
+its own word.
+
+Only reads: /proc, its option files, and SELECTs over its socket. Nothing of it is run.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+
+import pymysql
+from pymysql.cursors import Cursor
+
+from dballoc import readers
+from dballoc.catalogue import servers
+from dballoc.errors import UsageError
+from dballoc.host import process_root, target_files
+from dballoc.host.elf import loader
+from dballoc.servers.running import connection, option_files
+from dballoc.servers.running.adopted_options import parse
+from dballoc.servers.running.credentials import Credentials
+from dballoc.servers.running.option_files import OptionFiles
+
+_REPLACED = " (deleted)"
+
+_MARIADB = """SELECT VARIABLE_NAME, GLOBAL_VALUE FROM information_schema.SYSTEM_VARIABLES
+ WHERE GLOBAL_VALUE_ORIGIN IN ('CONFIG', 'COMMAND-LINE', 'SQL') AND GLOBAL_VALUE IS NOT NULL"""
+_MYSQL = """SELECT VARIABLE_NAME, v.VARIABLE_VALUE FROM performance_schema.variables_info
+ JOIN performance_schema.global_variables v USING (VARIABLE_NAME)
+ WHERE VARIABLE_SOURCE <> 'COMPILED' AND (VARIABLE_SOURCE <> 'DYNAMIC' OR SET_USER IS NOT NULL)"""
+
+
+class NoWord(Exception):
+    """The server cannot be asked; the reason in a few words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Process:
+    """A running server. ``executable`` as its own mount namespace has it; ``elsewhere``: that one
+    is not ours; ``loader``: the words before it, of a server that was started through the loader.
+    """
+
+    pid: int
+    executable: str
+    arguments: tuple[str, ...]
+    environ: dict[str, str]
+    elsewhere: bool
+    uid: int
+    gid: int
+    loader: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """For messages."""
+        return f"process {self.pid} ({self.executable})"
+
+
+def look(pid: int, asked: str = "--like") -> Process:
+    """The server of that PID, which was ``asked`` for so. UsageError if there is none, it is no
+    server, or not ours to read.
+    """
+    home = Path(f"/proc/{pid}")
+    try:
+        name = readers.text_of_process(home / "comm").strip()
+        owner = home.stat()
+    except OSError:
+        raise UsageError(f"{asked} {pid}: there is no such process") from None
+    try:
+        link = os.readlink(home / "exe")
+        arguments = tuple(
+            os.fsdecode(a) for a in readers.of_process(home / "cmdline").split(b"\0")[:-1]
+        )
+        settings = readers.of_process(home / "environ").split(b"\0")
+        environ = dict(
+            os.fsdecode(setting).partition("=")[::2] for setting in settings if b"=" in setting
+        )
+        elsewhere = not is_same_file(
+            home / "exe", Path(link.removesuffix(_REPLACED))
+        ) and _other_root(pid)
+    except PermissionError:
+        who = (
+            "as root"
+            if owner.st_uid == os.geteuid()
+            else f"as user {owner.st_uid}, whom it belongs to, or as root"
+        )
+        raise UsageError(f"{asked} {pid}: {name} is not ours to read; run {who}") from None
+    except OSError as error:
+        raise UsageError(f"{asked} {pid}: {name}: {error.strerror}") from None
+    executable, before = link.removesuffix(_REPLACED), 0
+    if loader.is_loader(executable) and (before := loader.program_at(arguments) or 0):
+        executable = loader.program(pid)
+    if not any(
+        Path(executable).name.startswith(binary)
+        for entry in servers().values()
+        for binary in entry["binaries"]
+    ):
+        raise UsageError(f"{asked} {pid}: {name} ({executable}) is not a MySQL-family server")
+    return Process(
+        pid=pid,
+        executable=executable,
+        arguments=arguments[before + 1 :],
+        environ=environ,
+        elsewhere=elsewhere,
+        uid=owner.st_uid,
+        gid=owner.st_gid,
+        loader=arguments[:before],
+    )
+
+
+def given(process: Process) -> list[tuple[str, str]]:
+    """Every option that it was started with, as far as that can be read: its option files', then
+    its arguments'.
+    """
+    return read_options(process).options
+
+
+def read_options(process: Process) -> OptionFiles:
+    """Read the options that it was started with, its option files' before its arguments'; what
+    could not be read is in the notes. Nothing of it is run.
+    """
+    switches = list(
+        takewhile(lambda argument: argument.startswith(option_files.SWITCHES), process.arguments)
+    )
+    files = option_files.read_option_files(
+        process.pid, process.executable, switches, process.environ
+    )
+    return OptionFiles([*files.options, *arguments(process)], files.notes)
+
+
+def arguments(process: Process) -> list[tuple[str, str]]:
+    """The options of its command line alone."""
+    return parse(a for a in process.arguments if not a.startswith(option_files.SWITCHES))
+
+
+def own_word(process: Process, options: list[tuple[str, str]], who: Credentials) -> dict[str, str]:
+    """The variables that somebody has set, by the running server's own word. NoWord if it does not
+    talk to us.
+    """
+    with talking(process, options, who) as cursor:
+        cursor.execute("SELECT VERSION()")
+        version = str(cursor.fetchall()[0][0])
+        cursor.execute(_MARIADB if "mariadb" in version.lower() else _MYSQL)
+        return {str(name).lower(): str(value) for name, value in cursor.fetchall()}
+
+
+@contextlib.contextmanager
+def talking(process: Process, options: list[tuple[str, str]], who: Credentials) -> Iterator[Cursor]:
+    """A connection to this very process, over the socket that its options name or one of the usual
+    places.
+
+    NoWord if there is none, also for what goes wrong while it is used.
+    """
+    try:
+        with _connected(process, options, who) as connected, connected.cursor() as cursor:
+            yield cursor
+    except pymysql.Error as error:
+        raise NoWord(str(error.args[-1])) from None
+    except OSError as error:
+        raise NoWord(
+            f"it has ended meanwhile, or is not ours to look at: {error.strerror or error}"
+        ) from None
+    except connection.BROKEN as error:
+        raise NoWord(f"what it answers cannot be understood ({type(error).__name__})") from None
+
+
+def _connected(
+    process: Process, options: list[tuple[str, str]], who: Credentials
+) -> "pymysql.Connection[Cursor]":
+    named = [v for k, v in options if k.replace("_", "-") == "socket" and v]
+    # Who answers there is asked of the kernel; no password goes there for its name.
+    places = listening(process.pid) or named[-1:] or [*connection.USUAL_SOCKETS, "/tmp/mysql.sock"]  # noqa: S108
+    trusted = not who.password or connection.may_have_password(
+        process.pid, process.uid, process.elsewhere, who
+    )
+    reason = ""
+    # The socket of MySQL's X protocol does not speak to us.
+    for place in sorted(places, key=lambda place: "mysqlx" in place):
+        its = process_root.own(
+            process.pid, os.path.join(os.readlink(f"/proc/{process.pid}/cwd"), place)
+        )
+        try:
+            with target_files.open_socket(target_files.root_of(process.pid), its) as path:
+                return connection.connect(process.pid, path, who, trusted)
+        except FileNotFoundError:
+            continue
+        except (connection.NoConnection, OSError) as error:
+            reason = (
+                reason or (error.strerror if isinstance(error, OSError) else None) or str(error)
+            )
+    raise NoWord(reason or "no socket of it is found")
+
+
+def listening(pid: int) -> list[str]:
+    """The sockets that it listens on, as it calls them; none if that cannot be seen."""
+    try:
+        return process_root.listening(pid)
+    except OSError:
+        return []
+
+
+def _other_root(pid: int) -> bool:
+    """Whether it sees other files than we do."""
+    home = Path(f"/proc/{pid}")
+    return not is_same_file(home / "root", Path("/")) or (
+        os.readlink(home / "ns/mnt") != os.readlink("/proc/self/ns/mnt")
+        and not is_same_file(home / "root/etc", Path("/etc"))
+    )
+
+
+def is_same_file(one: Path, other: Path) -> bool:
+    """Whether two paths lead to one file; not if either leads nowhere."""
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False

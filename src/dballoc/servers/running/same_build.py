@@ -1,0 +1,108 @@
+"""The host's own build that a running server was started from: found, and told to be the very same,
+before it is run.
+
+A running server may be a stranger's: what it executes is never run because it executes it. A build
+is taken only if it lies in this host's own mounts, belongs to root (or to us) down from the first
+directory, and has the build-id of the file that the process executes.
+"""
+
+import os
+import stat
+from pathlib import Path
+
+from dballoc.catalogue import servers
+from dballoc.errors import UsageError
+from dballoc.fetch import private_store
+from dballoc.host import target_files
+from dballoc.host.unprivileged.sandbox import ELF_PARSER, SandboxError
+from dballoc.servers import build as find_build
+from dballoc.servers.build import Build
+from dballoc.servers.running.running_server import Process, is_same_file
+
+_REMEDY = "give the build to run with --basedir"
+
+
+def find_same_build(process: Process) -> tuple[str, str | None, Build]:
+    """Find ``server.use``, ``server.basedir`` (None for the machine's own) and the build of a
+    running server.
+
+    UsageError if it is not here, or cannot be shown to be the same.
+    """
+    where = f"--like {process.pid}"
+    if process.loader:
+        raise UsageError(
+            f"{where}: it runs through the loader {process.loader[0]}; only a server started by "
+            "itself can be repeated"
+        )
+    if process.elsewhere:
+        raise UsageError(
+            f"{where}: it runs in a container or chroot, and its {process.executable} is not this "
+            f"machine's; {_REMEDY}"
+        )
+    path = Path(process.executable)
+    if not path.exists():
+        raise UsageError(f"{where}: its {path} is not there any more; {_REMEDY}")
+    if unsafe := find_unsafe_part(path):
+        raise UsageError(
+            f"{where}: {unsafe} may be changed by others than root, so {path} is not run; if you "
+            f"trust it, {_REMEDY}"
+        )
+    if not (identity := _read_build_id(f"/proc/{process.pid}/exe")):
+        raise UsageError(
+            f"{where}: its executable has no build-id, by which a build is known to be the same; "
+            f"{_REMEDY}"
+        )
+    if _read_build_id(os.fspath(path)) != identity:
+        raise UsageError(
+            f"{where}: {path} is another build than the one that runs: it was replaced since; "
+            f"{_REMEDY}"
+        )
+    if kept := private_store.owner(path):
+        return kept.reference, None, find_build.find(kept.reference, None)
+    for family in servers():
+        try:
+            build = find_build.find(family, None)
+        except UsageError:
+            continue
+        if is_same_file(build.executable, path):
+            return build.family, None, build
+    basedir = os.fspath(path.resolve().parent.parent)
+    for family in servers():
+        try:
+            build = find_build.find(family, basedir)
+        except UsageError:
+            continue
+        if is_same_file(build.executable, path):
+            return build.family, basedir, find_build.find(build.family, basedir)
+    raise UsageError(f"{where}: {path} is no server that dballoc can start; {_REMEDY}")
+
+
+def find_unsafe_part(path: Path) -> Path | None:
+    """Find the first part of a file's path that others than root, and we, could change; None if
+    there is none. OSError as usual.
+    """
+    path = path.resolve(strict=True)
+    for part in [*reversed(path.parents), path]:
+        status = part.lstat()
+        # In a sticky directory nobody replaces what is another's, and what lies in it is checked
+        # next.
+        writable = (
+            status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not status.st_mode & stat.S_ISVTX
+        )
+        if status.st_uid not in (0, os.geteuid()) or writable:
+            return part
+    return None
+
+
+def _read_build_id(link: str) -> str:
+    """The build-id of a file that is there; empty if it has none or cannot be read."""
+    try:
+        fd = target_files.open_link(link)
+    except OSError:
+        return ""
+    try:
+        return str(ELF_PARSER.call("read_build_id", [fd]))
+    except SandboxError:
+        return ""
+    finally:
+        os.close(fd)

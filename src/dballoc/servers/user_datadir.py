@@ -1,0 +1,162 @@
+"""A data directory of the user's: is it one, is it at rest, what identifies it. It is only ever
+read.
+"""
+
+import errno
+import fcntl
+import hashlib
+import os
+import re
+import stat
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from dballoc import readers
+from dballoc.errors import UsageError
+
+# What servers lock for as long as they run.
+_LOCKED = ("ibdata1", "aria_log_control", "mysql.ibd", "undo_001", "ib_logfile0")
+# Servers nest their data a few levels; xtrabackup's word is a line.
+_DEEPEST, _LONGEST = 16, 1 << 16
+# What a copy has no use for: binary and relay logs, sockets, what was written for one start or one
+# host.
+_LEFT = re.compile(
+    r"(.*-bin|binlog|.*relay-bin.*)\.(\d{6,}|index|state)|.*\.(pid|sock|lock|err)|ibtmp\d+|#innodb_temp|auto\.cnf|mysqld-auto\.cnf"
+)
+_BACKUPS = ("xtrabackup_checkpoints", "mariadb_backup_checkpoints")
+# In a log: the server had to repair what another left behind.
+_RECOVERY = re.compile(
+    r"(starting|performing) (a )?(crash|XA crash) recovery|was not shutdown normally|Aria engine: "
+    r"starting recovery",
+    re.IGNORECASE,
+)
+
+
+def check(path: Path, where: str) -> None:
+    """UsageError in one line unless it is a readable data directory that no server uses and that is
+    complete in itself.
+    """
+    try:
+        names = {entry.name for entry in os.scandir(path)}
+    except OSError as error:
+        raise UsageError(f"{where} {path}: {error.strerror}") from None
+    if "mysql" not in names and "mysql.ibd" not in names:
+        raise UsageError(f"{where} {path}: not a data directory: no system tables (mysql) in it")
+    if (user := in_use(path)) is not None:
+        raise UsageError(
+            f"{where} {path}: a server{f' (process {user})' if user > 0 else ''} is running on it; "
+            "stop it, or give a copy"
+        )
+    for name in _BACKUPS:
+        if name in names and "prepared" not in _text(path / name):
+            raise UsageError(
+                f"{where} {path}: a backup that is not prepared; run mariadb-backup or xtrabackup "
+                "--prepare first"
+            )
+    for entry in files(path):
+        if entry.name.endswith(".isl"):
+            raise UsageError(
+                f"{where} {path}: {entry.name} leads to a table outside of it; only complete "
+                "directories can be copied"
+            )
+        if not os.access(entry.path, os.R_OK):
+            raise UsageError(
+                f"{where} {path}: {os.path.relpath(entry.path, path)} is not ours to read; run as "
+                "root or as its owner"
+            )
+
+
+def in_use(path: Path) -> int | None:
+    """The PID of a process that holds a lock of a server's in there (0 or less: in another PID
+    namespace), or None.
+
+    Asks the kernel who would be in the way of a lock; takes none.
+    """
+    for name in _LOCKED:
+        try:
+            with _opened(path / name) as f:
+                asked = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
+                kind, _, _, _, pid = struct.unpack(
+                    "hhqqi", fcntl.fcntl(f, fcntl.F_GETLK, asked)[: struct.calcsize("hhqqi")]
+                )
+        except OSError:
+            continue
+        if kind != fcntl.F_UNLCK and pid != os.getpid():
+            return int(pid)
+    for home in Path("/proc").iterdir():
+        # Servers make their data directory the current one; without locks (external storage) that
+        # is what tells.
+        try:
+            if (
+                home.name.isdigit()
+                and (home / "cwd").samefile(path)
+                and readers.text_of_process(home / "comm").startswith(("mariadbd", "mysqld"))
+            ):
+                return int(home.name)
+        except OSError:
+            continue
+    return None
+
+
+def files(path: Path, depth: int = 1) -> Iterator[os.DirEntry[str]]:
+    """All files of it that a copy needs, in a fixed order; links are followed. UsageError for links
+    that lead in a circle.
+    """
+    if depth > _DEEPEST:
+        raise UsageError(
+            f"{path}: more than {_DEEPEST} directories deep, or a link that leads in a circle; no "
+            "data directory"
+        )
+    for entry in sorted(os.scandir(path), key=lambda e: e.name):
+        if _LEFT.fullmatch(entry.name):
+            continue
+        if entry.is_dir():
+            yield from files(Path(entry.path), depth + 1)
+        elif entry.is_file():
+            yield entry
+
+
+def _opened(path: Path) -> BinaryIO:
+    """A regular file to read. OSError for anything else: a pipe that its owner put there would not
+    let us go.
+    """
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
+    return open(number, "rb")
+
+
+def _text(path: Path) -> str:
+    try:
+        with _opened(path) as f:
+            return f.read(_LONGEST).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def parts(path: Path) -> list[Path]:
+    """What of its first level a copy takes."""
+    return [
+        p
+        for p in sorted(path.iterdir())
+        if not _LEFT.fullmatch(p.name) and (p.is_dir() or p.is_file())
+    ]
+
+
+def identity(path: Path) -> tuple[str, int]:
+    """A hash over every file's name, size and time, and the bytes of all."""
+    digest, size = hashlib.sha256(), 0
+    for entry in files(path):
+        status = entry.stat()
+        size += status.st_size
+        relative = os.path.relpath(entry.path, path)
+        digest.update(f"{relative}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
+    return digest.hexdigest()[:16], size
+
+
+def recovered(log: str) -> bool:
+    """Whether a server's log says that the directory had not been shut down cleanly."""
+    return _RECOVERY.search(log) is not None

@@ -1,0 +1,176 @@
+"""What the table ``campaign`` may say: texts, some of which are JSON, whose form is here. Pure."""
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from dballoc import readers
+from dballoc.experiment.cpu_list import parse_cpus
+
+NEEDED = ("format", "experiment", "environment", "planned_blocks", "designs", "duet", "started")
+_DESIGNS = ("solo", "duet")
+# Unix time of the year 9999, the last that a calendar here has.
+LATEST = 253_402_300_799.0
+
+
+def _cpus(text: str) -> str:
+    parse_cpus(text)
+    return text
+
+
+_Count = Annotated[int, Field(ge=0, le=10**9)]
+_Size = Annotated[int, Field(ge=0, lt=2**63)]
+# Shares, seconds and standard deviations; infinite where there was too little to tell.
+_Amount = Annotated[float, Field(ge=0)]
+
+
+class _Form(BaseModel):
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+
+
+class _Components(_Form):
+    start: _Amount
+    slice: _Amount
+    piece: _Amount
+    halves: float
+    seconds: _Amount
+
+
+class _Plan(_Form):
+    slice: _Amount
+    discard: _Amount
+    pairs: _Count
+    blocks: _Count
+    block_seconds: _Amount
+    half_width: _Amount
+    confidence: _Amount
+
+
+class _Duet(_Form):
+    none: str | None = None
+    halves: list[Annotated[str, AfterValidator(_cpus)]] = []
+    threads: _Count = 0
+    left_out: dict[str, str] = {}
+    estimate: Literal["middle", "paired", "undisturbed"] = "middle"
+    scatter: dict[str, float] = {}
+    components: dict[str, _Components] = {}
+    plan: _Plan | None = None
+
+
+class _PlayedDuet(_Duet):
+    halves: Annotated[list[Annotated[str, AfterValidator(_cpus)]], Field(min_length=1)]
+    threads: _Count
+    left_out: dict[str, str]
+    estimate: Literal["middle", "paired", "undisturbed"]
+
+
+class _Environment(_Form):
+    host: str | None = None
+    user: str | None = None
+    os: str | None = None
+    kernel: str | None = None
+    machine: str | None = None
+    cpu: str | None = None
+    cpus: _Count = 0
+    cores: _Count = 0
+    numa_nodes: _Count = 1
+    memory: _Size | None = None
+    swap: _Size | None = None
+    hypervisor: bool | None = None
+    governor: str | None = None
+    thp: str | None = None
+    thp_defrag: str | None = None
+    aslr: str | None = None
+    overcommit: str | None = None
+    libc: str | None = None
+    python: str | None = None
+
+
+class _Workload(_Form):
+    title: str = ""
+    group: str = ""
+    script: str = ""
+    options: dict[str, str] = {}
+    prepared_statements: bool = False
+    whole: bool = False
+
+
+class _File(_Form):
+    name: str
+    sha256: str
+
+
+class _Machine(_Form):
+    name: str
+    trials: Annotated[int, Field(ge=1, le=10**9)]
+
+
+class _Imported(_Form):
+    files: list[_File]
+    machines: Annotated[list[_Machine], Field(min_length=1)]
+
+
+_FORMS: dict[str, TypeAdapter[Any]] = {
+    "environment": TypeAdapter(_Environment),
+    "planned_blocks": TypeAdapter(dict[Literal["solo", "duet"], _Count]),
+    "duet": TypeAdapter(_Duet),
+    "workloads": TypeAdapter(dict[str, _Workload]),
+    "imported": TypeAdapter(_Imported),
+    "options": TypeAdapter(dict[str, str]),
+}
+LIBRARIES, ENVIRONMENT, COMMAND = (
+    TypeAdapter(list[str]),
+    TypeAdapter(dict[str, str]),
+    TypeAdapter(list[str]),
+)
+PROOF = TypeAdapter(Any)
+# The fact that tells the results of another verb than bench.
+OF_FIT = "kind"
+
+
+def check(facts: Mapping[str, str]) -> dict[str, str]:
+    """The facts, their JSON read and written anew. Unfit, with the key, if one is missing, or is
+    not of its form.
+    """
+    for key in NEEDED:
+        if key not in facts:
+            raise readers.Unfit(f"campaign: {key} is missing")
+    found = {key: _one(key, value) for key, value in facts.items()}
+    designs = found["designs"].split()
+    if not designs or len(set(designs)) != len(designs) or not set(designs) <= set(_DESIGNS):
+        raise readers.Unfit(f"campaign: designs: {readers.shown(found['designs'])} are no designs")
+    planned = json.loads(found["planned_blocks"])
+    if OF_FIT not in found and (missing := [design for design in designs if design not in planned]):
+        raise readers.Unfit(f"campaign: planned_blocks: {missing[0]} is missing")
+    if "duet" in designs:
+        form(found["duet"], TypeAdapter(_PlayedDuet), "campaign: duet")
+    return found
+
+
+def _one(key: str, value: str) -> str:
+    if key in _FORMS:
+        return form(value, _FORMS[key], f"campaign: {key}")
+    if key == "started":
+        try:
+            good = 0 <= float(value) <= LATEST
+        except ValueError:
+            good = False
+        if not good:
+            raise readers.Unfit(f"campaign: started: {readers.shown(value)} is no time")
+    return value
+
+
+def form(text: str, of: TypeAdapter[Any], place: str) -> str:
+    """The JSON ``text``, written anew. Unfit, which begins with ``place``, if it is none, or is not
+    of that form.
+    """
+    try:
+        found = readers.document(text, finite=False)
+        of.validate_python(found)
+    except readers.Unfit as error:
+        raise readers.Unfit(f"{place}: {error}") from None
+    except ValidationError as error:
+        raise readers.Unfit(f"{place}: {readers.first_complaint(error)}") from None
+    return json.dumps(found)
