@@ -58,6 +58,7 @@ lint: packages-lint setup $(stamps)/requirements-dev build/lint/compile_commands
 	$(bin)/ruff check
 	$(bin)/ruff format --check
 	$(bin)/mypy
+	$(python) tools/check-structure
 	clang-format --dry-run -Werror $(native)
 	clang-tidy --quiet -p build/lint $(filter native/%.c,$(native))
 	$(python) tools/check-hardening $$($(python) -c 'import glob, sysconfig; print(*glob.glob(sysconfig.get_path("platlib") + "/dballoc/_native/*.so"))')
