@@ -10,8 +10,8 @@ from dballoc.servers.build import Build
 
 
 def find(build: Build, names: Sequence[str], purpose: str) -> Path:
-    """The first of ``names`` that is there, those of the build's family first. UsageError, ``purpose``
-    in front, if none is.
+    """The first of ``names`` that is there, those of the build's family first. UsageError,
+    ``purpose`` in front, if none is.
     """
     places = [build.executable.parent, build.basedir / "bin", build.basedir / "usr/bin"]
     ordered = sorted(names, key=lambda n: not n.startswith(build.family))
