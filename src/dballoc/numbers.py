@@ -43,9 +43,9 @@ def duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:,.0f} days"
 
 
-def count(n: int, one: str, many: str | None = None) -> str:
+def count(n: int, singular: str, many: str | None = None) -> str:
     """``1 block``, ``6 blocks``."""
-    return f"{n} {one if n == 1 else many or one + 's'}"
+    return f"{n} {singular if n == 1 else many or singular + 's'}"
 
 
 def listing(words: list[str]) -> str:

@@ -106,8 +106,8 @@ def document(written: str | bytes, finite: bool = True) -> Any:
     plain = decoded(written) if isinstance(written, bytes) else written
     try:
         real, constant = (_real, _no_number) if finite else (float, float)
-        found = json.loads(plain, parse_int=_integer, parse_float=real, parse_constant=constant)
-        return _checked(found)
+        value = json.loads(plain, parse_int=_integer, parse_float=real, parse_constant=constant)
+        return _checked(value)
     except RecursionError:
         raise Unfit("not JSON that can be read: it nests too deeply") from None
     except ValueError as error:
@@ -121,13 +121,13 @@ def table(written: str) -> dict[str, Any]:
     if _LONG_KEY.search(written):
         raise Unfit("not TOML that can be read: a key of more than 50 parts")
     try:
-        found = tomllib.loads(written)
+        table = tomllib.loads(written)
     except RecursionError:
         raise Unfit("not TOML that can be read: it nests too deeply") from None
     except ValueError as error:
         raise Unfit(f"not TOML: {reason(error)}") from None
-    sensible(found)
-    return found
+    sensible(table)
+    return table
 
 
 def sensible(value: Any) -> None:
@@ -136,27 +136,27 @@ def sensible(value: Any) -> None:
     """
     waiting: list[tuple[str, Any, int]] = [("", value, 0)]
     while waiting:
-        place, one, depth = waiting.pop()
+        place, current, depth = waiting.pop()
         if depth > _DEEPEST:
             raise Unfit(f"{place[:80]}…: nests too deeply")
-        match one:
+        match current:
             case str():
-                _sensible_text(one, f"{place}: " if place else "")
+                _sensible_text(current, f"{place}: " if place else "")
             case bool():
                 pass
-            case int() if not -(2**63) <= one < 2**63:
+            case int() if not -(2**63) <= current < 2**63:
                 raise Unfit(f"{place}: a number that is too large")
-            case float() if not math.isfinite(one):
-                raise Unfit(f"{place}: {one} is no number to reckon with")
+            case float() if not math.isfinite(current):
+                raise Unfit(f"{place}: {current} is no number to reckon with")
             case list():
-                waiting += [(f"{place}[{i}]", item, depth + 1) for i, item in enumerate(one)]
+                waiting += [(f"{place}[{i}]", item, depth + 1) for i, item in enumerate(current)]
             case dict():
-                for key in one:
+                for key in current:
                     _sensible_text(
                         str(key), f"{place}: the key {shown(str(key))}: ".removeprefix(": ")
                     )
                 waiting += [
-                    (f"{place}.{key}".lstrip("."), item, depth + 1) for key, item in one.items()
+                    (f"{place}.{key}".lstrip("."), item, depth + 1) for key, item in current.items()
                 ]
 
 
@@ -206,18 +206,18 @@ def rows(written: str) -> list[str]:
     """The lines of a text of the kernel's, by newlines alone: in a name that a process chose those
     are escaped, and all else that str.splitlines takes for the end of a line is not.
     """
-    found = written.split("\n")
-    return found if found[-1] else found[:-1]
+    rows = written.split("\n")
+    return rows if rows[-1] else rows[:-1]
 
 
 def reason(error: Exception) -> str:
     """One line of what an error says."""
-    said = (
+    reason = (
         (error.strerror if isinstance(error, OSError) else None)
         or str(error)
         or type(error).__name__
     )
-    return " ".join(said.split())
+    return " ".join(reason.split())
 
 
 def first_complaint(error: ValidationError) -> str:
@@ -300,15 +300,15 @@ def _size(size: int) -> str:
 
 
 def _integer(digits: str) -> int:
-    found = int(digits) if len(digits) <= 21 else _LARGEST
-    if not -_LARGEST < found < _LARGEST:
+    value = int(digits) if len(digits) <= 21 else _LARGEST
+    if not -_LARGEST < value < _LARGEST:
         raise ValueError(f"the number {digits[:24]}… is too large")
-    return found
+    return value
 
 
 def _real(digits: str) -> float:
-    found = float(digits)
-    return found if math.isfinite(found) else _no_number(digits)
+    value = float(digits)
+    return value if math.isfinite(value) else _no_number(digits)
 
 
 def _no_number(digits: str) -> float:

@@ -117,7 +117,13 @@ def test_what_cannot_be_had_is_refused(
 def test_a_run_is_told_all_it_needs(tmp_path: Path) -> None:
     work = replace(with_options(), driver="hammerdb", script="/opt/HammerDB-4.12/hammerdbcli")
     task = hammerdb_command.run(
-        work, 8, 30, "rocksdb", True, tmp_path / "client.cnf", tmp_path / "work"
+        work,
+        8,
+        30,
+        engine="rocksdb",
+        prepared=True,
+        account=tmp_path / "client.cnf",
+        place=tmp_path / "work",
     )
     lines = hammerdb_command.script(task, True, ACCOUNT).splitlines()
     assert lines[:2] == ["dbset db maria", "dbset bm TPC-C"]

@@ -176,7 +176,7 @@ class _Campaign:
                 "script": work.file.name if work.file else Path(work.script).name,
                 "options": {**work.options, **load.options},
                 "prepared_statements": work.prepares(load),
-                "whole": work.whole,
+                "whole": work.reads_whole_tables,
             }
         return found
 

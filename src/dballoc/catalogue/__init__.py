@@ -61,16 +61,16 @@ def bounds() -> dict[str, Any]:
 
 def wrappers() -> list[str]:
     """Functions that only hand an allocation on, as patterns; see wrappers.toml."""
-    found: list[str] = _read("wrappers")["functions"]  # type: ignore[assignment]
-    return found
+    functions: list[str] = _read("wrappers")["functions"]  # type: ignore[assignment]
+    return functions
 
 
 def counted() -> list[str]:
     """Functions by which performance_schema's instruments count memory, as patterns; see
     wrappers.toml.
     """
-    found: list[str] = _read("wrappers")["counted"]  # type: ignore[assignment]
-    return found
+    functions: list[str] = _read("wrappers")["counted"]  # type: ignore[assignment]
+    return functions
 
 
 def waits() -> dict[str, Any]:
@@ -96,8 +96,10 @@ def instruments() -> Entries:
 def experiments() -> dict[str, str]:
     """The text of each shipped experiment file, by name."""
     folder = files(__name__) / "experiments"
-    found = {e.name.removesuffix(".toml"): e for e in folder.iterdir() if e.name.endswith(".toml")}
-    return {name: found[name].read_text(encoding="utf-8") for name in sorted(found)}
+    entries = {
+        e.name.removesuffix(".toml"): e for e in folder.iterdir() if e.name.endswith(".toml")
+    }
+    return {name: entries[name].read_text(encoding="utf-8") for name in sorted(entries)}
 
 
 def published() -> dict[str, tuple[str, str]]:
@@ -115,12 +117,12 @@ def _text(folder: Traversable, name: str) -> str:
     return (folder / name).read_text(encoding="utf-8")
 
 
-def look_up(entries: dict[str, Any], name: str, what: str) -> Any:
+def look_up(entries: dict[str, Any], name: str, kind: str) -> Any:
     """``entries[name]``; UsageError that says what there is, if it isn't there."""
     if name in entries:
         return entries[name]
     near = difflib.get_close_matches(name, entries, 1)
     raise UsageError(
-        f"no {what} {name!r}; "
+        f"no {kind} {name!r}; "
         + (f"did you mean {near[0]!r}?" if near else f"there are {', '.join(entries)}")
     )

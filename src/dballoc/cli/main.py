@@ -21,8 +21,8 @@ def main() -> None:
     """
     _print_anything()
     try:
-        asked = [verb for verb in sys.argv[1:2] if verb in VERBS]
-        status = application(asked or VERBS)(standalone_mode=False)
+        verbs = [verb for verb in sys.argv[1:2] if verb in VERBS]
+        status = application(verbs or VERBS)(standalone_mode=False)
         if sys.stdout is not None:
             sys.stdout.flush()  # here, where what goes wrong with it is still one line
         sys.exit(status)

@@ -34,12 +34,12 @@ def words(error: BaseException) -> str:
             where = f"{_text(error.filename)}: " if error.filename else ""
             return f"{where}no space is left there; make room, then run the same command again"
         case RecursionError():
-            what = "something that was read nests more deeply than can be followed"
+            reason = "something that was read nests more deeply than can be followed"
         case _:
-            what = f"{type(error).__name__}: {_text(error)}".removesuffix(": ")
+            reason = f"{type(error).__name__}: {_text(error)}".removesuffix(": ")
     kept = _keep(error)
     details = f"details are in {kept}" if kept else f"set {VARIABLE}=1 and run it again for details"
-    return f"internal error: {what}; {details}; please report it"
+    return f"internal error: {reason}; {details}; please report it"
 
 
 def _keep(error: BaseException) -> Path | None:
@@ -63,23 +63,23 @@ def _keep(error: BaseException) -> Path | None:
 def _details(error: BaseException) -> str:
     """Versions, the verb and its flags without what they were given, and the traceback."""
     flags = [word.partition("=")[0] if word.startswith("-") else "…" for word in sys.argv[2:]]
-    asked = " ".join(["dballoc", *sys.argv[1:2], *flags])
+    command = " ".join(["dballoc", *sys.argv[1:2], *flags])
     about = (
         f"dballoc {dballoc.__version__}, Python {platform.python_version()}, {platform.platform()}"
     )
     # Only places and source lines: messages of exceptions may quote what was read. The last one's
     # is in the line printed.
-    frames = "".join(_frames(one) for one in _chain(error))
-    return f"{about}\n{asked}\n\n{frames}"
+    frames = "".join(_frames(link) for link in _chain(error))
+    return f"{about}\n{command}\n\n{frames}"
 
 
 def _chain(error: BaseException) -> list[BaseException]:
     """The exception and those that it came from, the first cause first."""
     chain: list[BaseException] = []
-    one: BaseException | None = error
-    while one is not None and one not in chain and len(chain) < 10:
-        chain.append(one)
-        one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+    link: BaseException | None = error
+    while link is not None and link not in chain and len(chain) < 10:
+        chain.append(link)
+        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
     return chain[::-1]
 
 
@@ -93,10 +93,10 @@ def _frames(error: BaseException) -> str:
     return "".join([*traceback.format_list(kept), type(error).__name__, "\n\n"])
 
 
-def _text(what: object) -> str:
+def _text(value: object) -> str:
     """In one line, and not too long."""
     try:
-        said = " ".join(str(os.fsdecode(what) if isinstance(what, bytes) else what).split())
+        text = " ".join(str(os.fsdecode(value) if isinstance(value, bytes) else value).split())
     except Exception:
         return "?"
-    return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}…"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

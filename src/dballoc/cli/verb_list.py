@@ -43,16 +43,16 @@ def application(verbs: Iterable[str] = VERBS) -> typer.Typer:
     app.callback()(_root)
     for verb in verbs:
         module, name = VERBS[verb]
-        what = getattr(import_module(f"dballoc.cli.verbs.{module}"), name)
-        if isinstance(what, typer.Typer):
-            app.add_typer(what, name=verb)
+        command = getattr(import_module(f"dballoc.cli.verbs.{module}"), name)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=verb)
         else:
-            app.command(verb, context_settings=_SETTINGS.get(verb))(what)
+            app.command(verb, context_settings=_SETTINGS.get(verb))(command)
     return app
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         print(f"dballoc {dballoc.__version__}")
         raise typer.Exit
 

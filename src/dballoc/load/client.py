@@ -118,7 +118,13 @@ def start(
     if work.driver == "hammerdb":
         account, prepared = connection.parent / _OPTION_FILE, work.prepares(job.load)
         task = hammerdb_command.run(
-            work, job.threads, job.seconds, job.engine, prepared, account, places.work
+            work,
+            job.threads,
+            job.seconds,
+            engine=job.engine,
+            prepared=prepared,
+            account=account,
+            place=places.work,
         )
         argv, env = hammerdb_command.command(task), hammerdb_command.environment(places.work)
     else:

@@ -84,9 +84,9 @@ class Follower:
                 text = f.read(_MOST)
         except FileNotFoundError:
             return
-        whole = text[: text.rfind(b"\n") + 1]
-        self._offset += len(whole)
-        for line in whole.splitlines():
+        complete = text[: text.rfind(b"\n") + 1]
+        self._offset += len(complete)
+        for line in complete.splitlines():
             match _read(line):
                 case Total() as total:
                     self.total = total
@@ -175,10 +175,10 @@ def percentile(histogram: list[tuple[float, int]], share: float) -> float | None
     A bucket is 2.5 % wide, so that is the error's bound.
     """
     total = sum(count for _, count in histogram)
-    seen = 0
+    cumulated = 0
     for ms, count in histogram:
-        seen += count
-        if total and seen >= share * total:
+        cumulated += count
+        if total and cumulated >= share * total:
             return ms
     return None
 

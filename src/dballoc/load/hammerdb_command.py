@@ -61,19 +61,21 @@ def find() -> HammerDB | None:
         for p in Path(place).glob("HammerDB-*/hammerdbcli")
         if os.access(p, os.X_OK)
     ]
-    found = (
+    candidates = (
         [Path(named).resolve()]
         if named
         else sorted(below, key=lambda p: _numbers(p.parent.name), reverse=True)
     )
-    if not found:
+    if not candidates:
         return None
-    content = found[0].read_bytes()
-    name = found[0].parent.name
-    said = re.search(r'hdb_version\s+"?v?(\d[\w.]*)', content.decode("latin-1")) or re.search(
+    content = candidates[0].read_bytes()
+    name = candidates[0].parent.name
+    version = re.search(r'hdb_version\s+"?v?(\d[\w.]*)', content.decode("latin-1")) or re.search(
         r"-(\d[\w.]*)$", name
     )
-    return HammerDB(found[0], said[1] if said else "", hashlib.sha256(content).hexdigest())
+    return HammerDB(
+        candidates[0], version[1] if version else "", hashlib.sha256(content).hexdigest()
+    )
 
 
 def _numbers(name: str) -> list[int]:
@@ -87,16 +89,16 @@ def settle(work: Workload) -> Workload:
     if not work.hammerdb:
         return work
     options = dict(work.options)
-    asked = options.pop(OPTION, DRIVERS[0])
-    ours = replace(work, options=options)
-    if asked not in DRIVERS:
+    driver = options.pop(OPTION, DRIVERS[0])
+    hammerdb_work = replace(work, options=options)
+    if driver not in DRIVERS:
         raise UsageError(
-            f"workload {work.name!r}: {OPTION} = {asked!r}; it is {', '.join(DRIVERS[:-1])} or "
+            f"workload {work.name!r}: {OPTION} = {driver!r}; it is {', '.join(DRIVERS[:-1])} or "
             f"{DRIVERS[-1]}"
         )
     unknown = [name for name in options if name not in _OPTIONS]
-    if asked == "sysbench" or (asked == DRIVERS[0] and unknown):
-        return ours
+    if driver == "sysbench" or (driver == DRIVERS[0] and unknown):
+        return hammerdb_work
     if unknown:
         raise UsageError(
             f"workload {work.name!r}: HammerDB has no option {unknown[0]!r}; leave it out, or "
@@ -107,22 +109,22 @@ def settle(work: Workload) -> Workload:
             f"workload {work.name!r}: warehouses = {options['warehouses']!r}; give a whole number, "
             "1 at least"
         )
-    if (found := find()) is None:
-        if asked == DRIVERS[0]:
-            return ours
+    if (installation := find()) is None:
+        if driver == DRIVERS[0]:
+            return hammerdb_work
         raise UsageError(
             f"workload {work.name!r}: HammerDB is not on this machine; install it (hammerdbcli on "
             "the PATH, "
             f"or below {' or '.join(_PLACES)}), or {OPTION} = 'sysbench'"
         )
-    here = str(found.executable)
+    executable = str(installation.executable)
     return replace(
         work,
         options=options,
         driver="hammerdb",
-        title=found.does,
-        script=here,
-        content=found.content,
+        title=installation.does,
+        script=executable,
+        content=installation.content,
         text=True,
     )
 
@@ -162,6 +164,7 @@ def run(
     work: Workload,
     threads: int,
     seconds: float,
+    *,
     engine: str,
     prepared: bool,
     account: Path,

@@ -129,8 +129,8 @@ class _HammerDB:
 
     def ended(self) -> bool:
         """Whether it has. _Failed if one of its clients has failed."""
-        if said := hammerdb_command.failure(self.text):
-            raise _Failed(said)
+        if message := hammerdb_command.failure(self.text):
+            raise _Failed(message)
         return self._process.poll() is not None
 
     def wait(self) -> int:
@@ -170,17 +170,19 @@ def _begin(task: Task, server: _Server, program: _HammerDB) -> None:
     """Wait until all clients are there and something is done."""
     deadline = time.monotonic() + _TO_BEGIN
     before = _transactions(server.counters())
-    while (there := server.clients()) < task.threads or _transactions(server.counters()) == before:
+    while (connected := server.clients()) < task.threads or _transactions(
+        server.counters()
+    ) == before:
         if program.ended():
             raise _Failed(
                 f"HammerDB ended before its run: {hammerdb_command.last_word(program.text)}"
             )
         if time.monotonic() > deadline:
-            said = hammerdb_command.last_word(program.text)
-            doing = "and did nothing " if there >= task.threads else ""
+            message = hammerdb_command.last_word(program.text)
+            doing = "and did nothing " if connected >= task.threads else ""
             raise _Failed(
-                f"{there} of HammerDB's {task.threads} clients were connected {doing}after "
-                f"{_TO_BEGIN:.0f} s: {said}"
+                f"{connected} of HammerDB's {task.threads} clients were connected {doing}after "
+                f"{_TO_BEGIN:.0f} s: {message}"
             )
         time.sleep(_POLL)
 
@@ -193,22 +195,22 @@ def _run(task: Task, server: _Server, program: _HammerDB) -> None:
     with open(int(os.environ["DBALLOC_INTERVALS"]), "a", encoding="utf-8") as out:
         while before - began < task.seconds - _POLL:
             until = min(before + _INTERVAL, began + task.seconds)
-            while (left := until - time.monotonic()) > 0:
+            while (remaining := until - time.monotonic()) > 0:
                 if program.ended():
                     raise _Failed(
                         "HammerDB ended before its time: "
                         f"{hammerdb_command.last_word(program.text)}"
                     )
-                time.sleep(min(_POLL, left))
+                time.sleep(min(_POLL, remaining))
             counters, now = server.counters(), time.monotonic()
             _write(
                 out,
                 "interval",
-                now,
-                now - began,
-                task.threads,
-                last,
-                counters,
+                clock=now,
+                elapsed=now - began,
+                threads=task.threads,
+                before=last,
+                after=counters,
                 time_interval=now - before,
                 latency_pct=None,
             )
@@ -217,18 +219,18 @@ def _run(task: Task, server: _Server, program: _HammerDB) -> None:
         _write(
             out,
             "total",
-            before,
-            seconds,
-            task.threads,
-            first,
-            last,
+            clock=before,
+            elapsed=seconds,
+            threads=task.threads,
+            before=first,
+            after=last,
             latency_min=None,
             latency_avg=None,
             latency_max=None,
         )
     minutes = seconds / 60
-    new, done = server.number(_ORDERS) - orders, _transactions(last) - _transactions(first)
-    print(f"dballoc: {new / minutes:.0f} NOPM and {done / minutes:.0f} TPM in {seconds:.1f} s")
+    new, finished = server.number(_ORDERS) - orders, _transactions(last) - _transactions(first)
+    print(f"dballoc: {new / minutes:.0f} NOPM and {finished / minutes:.0f} TPM in {seconds:.1f} s")
 
 
 def _transactions(counters: Mapping[str, int]) -> int:
@@ -238,6 +240,7 @@ def _transactions(counters: Mapping[str, int]) -> int:
 def _write(
     out: TextIO,
     kind: str,
+    *,
     clock: float,
     elapsed: float,
     threads: int,
@@ -248,18 +251,18 @@ def _write(
     """One line as sysbench's hook writes it (load/lua/dballoc.lua). Our own questions are not the
     load's.
     """
-    done = {name: after[name] - before[name] for name in _COUNTERS}
-    writes = done["Com_insert"] + done["Com_update"] + done["Com_delete"]
-    queries = max(done["Queries"] - round(elapsed if kind == "total" else 1), 0)
+    changes = {name: after[name] - before[name] for name in _COUNTERS}
+    writes = changes["Com_insert"] + changes["Com_update"] + changes["Com_delete"]
+    queries = max(changes["Queries"] - round(elapsed if kind == "total" else 1), 0)
     line = {
         "kind": kind,
         "clock": clock,
         "time_total": elapsed,
         "threads_running": threads,
-        "events": done["Com_commit"] + done["Com_rollback"],
-        "reads": done["Com_select"],
+        "events": changes["Com_commit"] + changes["Com_rollback"],
+        "reads": changes["Com_select"],
         "writes": writes,
-        "other": max(queries - done["Com_select"] - writes, 0),
+        "other": max(queries - changes["Com_select"] - writes, 0),
         "errors": 0,
         "reconnects": 0,
         **more,

@@ -114,10 +114,10 @@ class Statement:
 
 def parse(text: str) -> tuple[Statement, ...]:
     """The statements of a file. SqlError for the first thing that is wrong."""
-    found = _Reader(text.removeprefix("\ufeff").replace("\r\n", "\n")).statements()
-    if not found:
+    statements = _Reader(text.removeprefix("\ufeff").replace("\r\n", "\n")).statements()
+    if not statements:
         raise SqlError(1, "there is no statement in it")
-    return tuple(found)
+    return tuple(statements)
 
 
 class _Reader:
@@ -134,12 +134,12 @@ class _Reader:
         self.plain: list[str] = []
 
     def statements(self) -> list[Statement]:
-        found: list[Statement] = []
+        statements: list[Statement] = []
         while self.at < len(self.text):
             rest = self.text[self.at : self.at + 4]
             if rest[0] == ";":
                 self.at += 1
-                self.end(found)
+                self.end(statements)
             elif rest[0] == "#" or _DASHES.match(self.text, self.at):
                 end = self.text.find("\n", self.at)
                 self.at = len(self.text) if end < 0 else end
@@ -151,8 +151,8 @@ class _Reader:
                 self.brace()
             else:
                 self.take(1)
-        self.end(found)
-        return found
+        self.end(statements)
+        return statements
 
     def take(self, count: int) -> None:
         """The next characters are the statement's own."""
@@ -276,12 +276,12 @@ class _Reader:
             self.pieces.append("".join(self.plain))
             self.plain = []
 
-    def end(self, found: list[Statement]) -> None:
+    def end(self, statements: list[Statement]) -> None:
         self.flush()
         if self.first is not None:
             if isinstance(last := self.pieces[-1], str):
                 self.pieces[-1] = last.rstrip()
-            found.append(Statement(self.first, tuple(p for p in self.pieces if p != "")))
+            statements.append(Statement(self.first, tuple(p for p in self.pieces if p != "")))
         self.begin()
 
 

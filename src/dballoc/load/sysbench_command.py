@@ -49,21 +49,21 @@ def find() -> Sysbench:
                 f"{blocked}"
             )
     try:
-        done = run_unprivileged([executable, "--version"])
+        answer = run_unprivileged([executable, "--version"])
     except Unanswered as error:
         raise UsageError(f"{executable} does not run: {error}") from None
-    found = re.match(r"sysbench (\d+\.\d+\S*)", done.stdout)
-    if done.status != 0 or not found:
-        last = (done.stderr or done.stdout).strip().splitlines()
+    match = re.match(r"sysbench (\d+\.\d+\S*)", answer.stdout)
+    if answer.status != 0 or not match:
+        last = (answer.stderr or answer.stdout).strip().splitlines()
         raise UsageError(
-            f"{executable} does not run: {last[-1] if last else f'exit status {done.status}'}"
+            f"{executable} does not run: {last[-1] if last else f'exit status {answer.status}'}"
         )
-    if found[1].startswith("0."):
-        raise UsageError(f"{executable} is sysbench {found[1]}; dballoc needs 1.0 or later")
+    if match[1].startswith("0."):
+        raise UsageError(f"{executable} is sysbench {match[1]}; dballoc needs 1.0 or later")
     near = Path(executable).resolve().parent.parent / "share/sysbench"
     for share in (near, *map(Path, _SHARE)):
         if (share / "oltp_common.lua").exists():
-            return Sysbench(Path(executable), found[1], share)
+            return Sysbench(Path(executable), match[1], share)
     raise UsageError(f"{executable} has no scripts: no oltp_common.lua in {near}")
 
 
@@ -132,12 +132,12 @@ def command(sysbench: Sysbench, config: Path, verb: str, options: dict[str, str]
     """``verb`` is run or prepare. A script's own options work on the command line only, not in the
     file.
     """
-    given = [f"--{k}={v}" for k, v in options.items()]
+    options_given = [f"--{k}={v}" for k, v in options.items()]
     return [
         str(sysbench.executable),
         f"--config-file={config}",
         str(lua() / "dballoc.lua"),
-        *given,
+        *options_given,
         verb,
     ]
 
@@ -181,15 +181,15 @@ def makes_data(sysbench: Sysbench, work: Workload) -> bool:
             "open it, or move the script"
         )
     try:
-        done = run_unprivileged(
+        answer = run_unprivileged(
             [sysbench.executable, lua() / "dballoc_inspect.lua", "help"],
             environment(sysbench, work, Path(os.devnull)),
         )
     except Unanswered as error:
         raise UsageError(f"workload {work.name!r}: {shown(work.file)}: {error}") from None
-    if "dballoc: prepare " not in done.stdout:
-        raise UsageError(script_error(work, done.stdout + done.stderr))
-    return "dballoc: prepare own" in done.stdout
+    if "dballoc: prepare " not in answer.stdout:
+        raise UsageError(script_error(work, answer.stdout + answer.stderr))
+    return "dballoc: prepare own" in answer.stdout
 
 
 def refusal(work: Workload) -> Callable[[Path], UsageError]:

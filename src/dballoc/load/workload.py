@@ -41,7 +41,7 @@ class Workload:
     text: bool = False
     brings: bool = False
     ends: bool = False
-    whole: bool = False
+    reads_whole_tables: bool = False
     program: tuple[str, ...] = ()
     hammerdb: bool = False
     driver: str = "sysbench"
@@ -57,7 +57,7 @@ def of_catalogue(name: str) -> Workload:
     content = _scripts() if row.get("brings") else ""
     more = {
         key: row[key]
-        for key in ("group", "writes", "text", "brings", "ends", "whole", "hammerdb")
+        for key in ("group", "writes", "text", "brings", "ends", "hammerdb")
         if key in row
     }
     return Workload(
@@ -68,6 +68,7 @@ def of_catalogue(name: str) -> Workload:
         content=content,
         title=row["title"],
         program=tuple(row.get("program", ())),
+        reads_whole_tables=row.get("whole", False),
         **more,
     )
 
@@ -93,13 +94,13 @@ def settle(experiment: model.Experiment) -> dict[str, Workload]:
 
 
 def _settle(name: str, experiment: model.Experiment) -> Workload:
-    found = (
+    entry = (
         own(name, experiment.workload[name]) if name in experiment.workload else of_catalogue(name)
     )
-    if not found.brings:
-        return found
+    if not entry.brings:
+        return entry
     # These size its data, so what a run is told its prepare must be told too.
-    return replace(found, options={**_bare(found.options), **_bare(experiment.load.options)})
+    return replace(entry, options={**_bare(entry.options), **_bare(experiment.load.options)})
 
 
 def _bare(options: Mapping[str, str]) -> dict[str, str]:
@@ -154,5 +155,5 @@ def own(name: str, table: model.Workload) -> Workload:
 
 def shown(path: Path) -> str:
     """A path as its user would write it: relative if it lies below here."""
-    here = Path.cwd()
-    return os.fspath(path.relative_to(here) if path.is_relative_to(here) else path)
+    directory = Path.cwd()
+    return os.fspath(path.relative_to(directory) if path.is_relative_to(directory) else path)

@@ -168,13 +168,13 @@ def _any_binary(entry: dict[str, Any]) -> list[str]:
 def _identify(executable: Path, basedir: Path | None) -> Build | None:
     """What an executable says of itself, which it is asked as the server user."""
     try:
-        done = run_unprivileged([executable, "--version"])
+        answer = run_unprivileged([executable, "--version"])
     except Unanswered:
         return None
-    found = re.search(r"Ver (\S+) ", done.stdout)
-    if done.status != 0 or not found:
+    match = re.search(r"Ver (\S+) ", answer.stdout)
+    if answer.status != 0 or not match:
         return None
-    family = next((name for name, e in servers().items() if e["mark"] in done.stdout), None)
+    family = next((name for name, e in servers().items() if e["mark"] in answer.stdout), None)
     if family is None:
         return None
     root = basedir or executable.parent.parent
@@ -193,7 +193,7 @@ def _identify(executable: Path, basedir: Path | None) -> Build | None:
     plugins = next((p for pattern in places for p in root.glob(pattern) if p.is_dir()), None)
     return Build(
         family=family,
-        version=found[1],
+        version=match[1],
         executable=executable,
         basedir=root,
         share=share,

@@ -9,9 +9,9 @@ from dballoc.errors import UsageError
 from dballoc.servers.build import Build
 
 
-def find(build: Build, names: Sequence[str], what: str) -> Path:
-    """The first of ``names`` that is there, those of the build's family first. UsageError, ``what``
-    in front, if none is.
+def find(build: Build, names: Sequence[str], purpose: str) -> Path:
+    """The first of ``names`` that is there, those of the build's family first. UsageError,
+    ``purpose`` in front, if none is.
     """
     places = [build.executable.parent, build.basedir / "bin", build.basedir / "usr/bin"]
     ordered = sorted(names, key=lambda n: not n.startswith(build.family))
@@ -20,6 +20,6 @@ def find(build: Build, names: Sequence[str], what: str) -> Path:
             if os.access(place / name, os.X_OK):
                 return place / name
     for name in ordered:
-        if found := shutil.which(name):
-            return Path(found)
-    raise UsageError(f"{what}, and neither is here; apt-get install mariadb-client")
+        if path := shutil.which(name):
+            return Path(path)
+    raise UsageError(f"{purpose}, and neither is here; apt-get install mariadb-client")

@@ -32,11 +32,11 @@ def of_file(build: Build, path: Path) -> list[str]:
     copies = Copies(directory, user)
     try:
         copy = copies.add(path.expanduser().absolute())
-        done = run_unprivileged([build.executable, f"--defaults-file={copy}", "--print-defaults"])
-        if done.status != 0:
-            said = copies.as_written(complaint(done.stderr or done.stdout))
-            raise UsageError(f"{build.title} cannot read it: {said}")
-        return parse_printed(done.stdout)
+        answer = run_unprivileged([build.executable, f"--defaults-file={copy}", "--print-defaults"])
+        if answer.status != 0:
+            message = copies.as_written(complaint(answer.stderr or answer.stdout))
+            raise UsageError(f"{build.title} cannot read it: {message}")
+        return parse_printed(answer.stdout)
     except (UsageError, Unanswered) as error:
         text = str(error).removeprefix(f"{path.expanduser().absolute()}: ")
         raise UsageError(f"--defaults-file {path}: {text}") from None

@@ -106,5 +106,5 @@ def _make(build: Build, copy: Path, loader: Path | None, without: Sequence[str])
 
 def glibc_version(libc: Path) -> str:
     """What a C library says of itself; ``unknown`` if nothing."""
-    found = _GLIBC.search(libc.read_bytes())
-    return found[1].decode().rstrip(".") if found else "unknown"
+    match = _GLIBC.search(libc.read_bytes())
+    return match[1].decode().rstrip(".") if match else "unknown"

@@ -77,9 +77,9 @@ def in_use(path: Path) -> int | None:
     for name in _LOCKED:
         try:
             with _opened(path / name) as f:
-                asked = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
+                lock = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
                 kind, _, _, _, pid = struct.unpack(
-                    "hhqqi", fcntl.fcntl(f, fcntl.F_GETLK, asked)[: struct.calcsize("hhqqi")]
+                    "hhqqi", fcntl.fcntl(f, fcntl.F_GETLK, lock)[: struct.calcsize("hhqqi")]
                 )
         except OSError:
             continue

@@ -132,5 +132,5 @@ def feed(path: Path, program: Path, config: Path, database: str) -> Fill:
     who = f"{shown(path)} cannot be read in"
     if path.suffix == ".gz":
         piped = ["bash", "-c", 'set -o pipefail; gzip -dc | "$@"', "bash", *argv]
-        return Fill(argv=piped, env=env, stdin=path, who=who, refused=refused)
-    return Fill(argv=argv, env=env, stdin=path, who=who, refused=refused)
+        return Fill(argv=piped, env=env, stdin=path, failure=who, refused=refused)
+    return Fill(argv=argv, env=env, stdin=path, failure=who, refused=refused)

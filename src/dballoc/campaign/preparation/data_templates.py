@@ -82,7 +82,7 @@ def _make(
                         argv=argv,
                         env=env,
                         stdin=None,
-                        who=f"{work.name} cannot prepare",
+                        failure=f"{work.name} cannot prepare",
                         refused=sysbench_command.refusal(work),
                     )
                 )
@@ -98,7 +98,7 @@ def _make(
                         argv=argv,
                         env=env,
                         stdin=None,
-                        who=f"{work.name} cannot prepare",
+                        failure=f"{work.name} cannot prepare",
                         refused=sysbench_command.refusal(work),
                     )
                 )

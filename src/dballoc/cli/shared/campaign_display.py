@@ -19,8 +19,8 @@ from dballoc.experiment.trial_steps import Step
 
 def minutes(seconds: float) -> str:
     """``6 min 05 s``."""
-    whole = round(seconds)
-    return f"{whole // 60} min {whole % 60:02} s" if whole >= 60 else f"{whole} s"
+    rounded = round(seconds)
+    return f"{rounded // 60} min {rounded % 60:02} s" if rounded >= 60 else f"{rounded} s"
 
 
 def mebibytes(size: int | None) -> str:
@@ -80,24 +80,26 @@ class PlainDisplay(Observer):
     def duet_finished(self, pairing: Pairing, faults: list[str], ratio: float | None) -> None:
         counts = "" if pairing.design == "pilot" else f"[{self.done + 2}/{self.total}] "
         self.done += 2 if counts else 0
-        who = f"{pairing.variant} (A2)" if pairing.role == "A2" else pairing.variant
+        label = f"{pairing.variant} (A2)" if pairing.role == "A2" else pairing.variant
         outcome = "; ".join(f"FAULT: {safe(fault)}" for fault in faults)
         outcome = outcome or (
             f"CPU per transaction {ratio:.3f} of the baseline's"
             if ratio
             else "no whole pair of slices"
         )
-        self._line(f"  {counts}{who} beside the baseline: {outcome}")
+        self._line(f"  {counts}{label} beside the baseline: {outcome}")
 
     def block_finished(
         self, design: str, block: int, disturbed: str | None, repeated: bool
     ) -> None:
         if disturbed:
-            what = "repeated whole" if repeated else "kept, no repeat left"
-            self._line(f"  {design} block {block} was disturbed ({disturbed}): {what}")
+            consequence = "repeated whole" if repeated else "kept, no repeat left"
+            self._line(f"  {design} block {block} was disturbed ({disturbed}): {consequence}")
 
-    def round_started(self, number: int, left: int, seconds: float) -> None:
-        self._line(f"round {number}, {left} trials or fewer left, {minutes(seconds)} at most")
+    def round_started(self, number: int, variants_to_go: int, seconds: float) -> None:
+        self._line(
+            f"round {number}, {variants_to_go} trials or fewer left, {minutes(seconds)} at most"
+        )
 
     def probe_finished(self, variant: str, size: int, outcome: str, rss_peak: int | None) -> None:
         words = outcome if outcome in ("survived", "killed") else f"FAULT: {outcome}"
@@ -143,8 +145,8 @@ class LiveDisplay(PlainDisplay):
         self._ends = time.monotonic() + seconds_left
         self._now["block"] = f"{design} {block} of {blocks}"
 
-    def round_started(self, number: int, left: int, seconds: float) -> None:
-        super().round_started(number, left, seconds)
+    def round_started(self, number: int, variants_to_go: int, seconds: float) -> None:
+        super().round_started(number, variants_to_go, seconds)
         self._ends = time.monotonic() + seconds
         self._now["block"] = f"round {number}"
 
@@ -195,10 +197,10 @@ class LiveDisplay(PlainDisplay):
             "RSS": "RSS",
         }
         table.add_row(*(Text(label, style="dim") for label in (*names.values(), "time left")))
-        left = minutes(max(0.0, self._ends - time.monotonic()))
+        remaining = minutes(max(0.0, self._ends - time.monotonic()))
         table.add_row(
             *(Text(self._now.get(key, "–"), style="bold") for key in names),
-            Text(left, style="bold"),
+            Text(remaining, style="bold"),
         )
         return Group(table, self._progress)
 

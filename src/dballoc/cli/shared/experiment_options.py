@@ -3,7 +3,8 @@ machine's CPUs.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,13 @@ Table = dict[str, Any]
 Sweep = tuple[str | None, str, list[str]]
 
 _SWEEP = re.compile(r"(?:(?P<variant>[^:]+):)?(?P<name>[A-Za-z_][\w.-]*)=(?P<values>.+)")
+
+
+def changes_of(arguments: Mapping[str, Any]) -> Table:
+    """The experiment's keys that a verb's ``arguments`` change; None where a flag was not given."""
+    return {
+        key: convert(arguments[name]) for name, (key, convert) in _KEYS.items() if name in arguments
+    }
 
 
 def experiment(
@@ -46,16 +54,18 @@ def experiment(
         name = named or "demo"
         where = f"experiment {name}"
         table = experiment_file.parse(look_up(experiments(), name, "experiment"), where)
-    given = {k: v for k, v in flags.items() if v is not None}
-    if given and origin is None and named is None:
+    changes = {k: v for k, v in flags.items() if v is not None}
+    if changes and origin is None and named is None:
         where = "command line"
-    below = {k: given.pop(k) for k in ("allocators",) if k in given}
-    known = {**workloads(), **cycles()}
-    table = overlay(anchor(table, origin.parent if origin else Path.cwd(), known), below)
+    below = {k: changes.pop(k) for k in ("allocators",) if k in changes}
+    workload_names = {**workloads(), **cycles()}
+    table = overlay(anchor(table, origin.parent if origin else Path.cwd(), workload_names), below)
     for layer in layers:
         table = layer(table)
     model = experiment_file.build(
-        expand(anchor(overlay(table, given), Path.cwd(), known)), where, len(cpus.available())
+        expand(anchor(overlay(table, changes), Path.cwd(), workload_names)),
+        where,
+        len(cpus.available()),
     )
     for server in (model.server, *(model.server_of(variant) for variant in model.variant)):
         check_secrets({**server.options, **server.init_options}, where)
@@ -73,8 +83,8 @@ def overlay(table: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
             {"name": n} if n == "glibc" else {"name": n, "allocator": n} for n in names
         ]
         result["baseline"] = "glibc" if "glibc" in names else names[0]
-    for who, name, values in flags.pop("sweep", ()):
-        result["variant"] = _with_sweep(result, who or result.get("baseline"), name, values)
+    for target, name, values in flags.pop("sweep", ()):
+        result["variant"] = _with_sweep(result, target or result.get("baseline"), name, values)
     if "budget" in flags and "blocks" not in flags:
         result.pop("blocks", None)  # the time asked for decides, not the file's number
     if "blocks" in flags and "budget" not in flags:
@@ -85,9 +95,9 @@ def overlay(table: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
         # Options of the file's scripts are not those of other ones.
         result.get("load", {}).pop("options", None)
     if "data" in result:
-        for one, other in (("data.directory", "sql"), ("data.sql", "directory")):
-            if one in flags:
-                result["data"].pop(other, None)
+        for flag, replaced in (("data.directory", "sql"), ("data.sql", "directory")):
+            if flag in flags:
+                result["data"].pop(replaced, None)
     # CPUs are given one way or the other; the flag's way replaces the file's.
     if "cpu" in result and not {"cpu.server", "cpu.client"}.isdisjoint(flags):
         result["cpu"].pop("count", None)
@@ -102,22 +112,23 @@ def overlay(table: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _with_sweep(table: Table, who: Any, name: str, values: list[str]) -> list[Any]:
+def _with_sweep(table: Table, target: Any, name: str, values: list[str]) -> list[Any]:
     variants = table.get("variant", [])
-    known = [v.get("name") for v in variants if isinstance(v, dict)]
-    if who not in known:
+    names = [v.get("name") for v in variants if isinstance(v, dict)]
+    if target not in names:
         raise UsageError(
-            f"--sweep {name}: there is no variant {who!r}; there are {', '.join(map(str, known))}"
+            f"--sweep {name}: there is no variant {target!r}; "
+            f"there are {', '.join(map(str, names))}"
         )
     return [
-        {**v, "sweep": {**v.get("sweep", {}), name: values}} if v.get("name") == who else v
+        {**v, "sweep": {**v.get("sweep", {}), name: values}} if v.get("name") == target else v
         for v in variants
     ]
 
 
 def sweeps(texts: list[str] | None) -> list[Sweep] | None:
     """``["jemalloc:narenas=1,cores"]`` taken apart. UsageError for one that is not of that form."""
-    found: list[Sweep] = []
+    sweeps: list[Sweep] = []
     for text in texts or []:
         match = _SWEEP.fullmatch(text)
         if not match or not (values := words(match["values"])):
@@ -125,18 +136,18 @@ def sweeps(texts: list[str] | None) -> list[Sweep] | None:
                 f"--sweep: {text!r} is not of the form [VARIANT:]NAME=VALUE,VALUE,…, like "
                 "MALLOC_ARENA_MAX=1,cores"
             )
-        found.append((match["variant"], match["name"], values))
-    return found or None
+        sweeps.append((match["variant"], match["name"], values))
+    return sweeps or None
 
 
 def _another_script(workload: str) -> bool:
     """Whether its script is none of sysbench's own, whose options shipped experiments give."""
-    ours = workloads().get(workload, {"script": "oltp_"})["script"]
+    script = workloads().get(workload, {"script": "oltp_"})["script"]
     return (
         "/" in workload
         or workload.endswith(".lua")
         or workload in cycles()
-        or not ours.startswith("oltp_")
+        or not script.startswith("oltp_")
     )
 
 
@@ -167,3 +178,54 @@ def pairs(texts: list[str] | None, flag: str) -> dict[str, str] | None:
                 f"{flag}: {text!r} has no '='; write it like {flag} innodb_buffer_pool_size=1G"
             )
     return {k.strip(): v.strip() for k, _, v in (t.partition("=") for t in texts)}
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _path(value: Path | None) -> str | None:
+    return str(value) if value else None
+
+
+def _paths(values: Sequence[Path] | None) -> list[str] | None:
+    return [str(path) for path in values] if values else None
+
+
+# By a flag's name in the verbs: the experiment's key, and how the flag's value becomes the key's.
+_KEYS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "allocators": ("allocators", words),
+    "sweep": ("sweep", sweeps),
+    "server": ("server.use", _as_it_is),
+    "basedir": ("server.basedir", _path),
+    "engine": ("server.engine", _as_it_is),
+    "option": ("server.options", partial(pairs, flag="--option")),
+    "connect": ("server.connect", _as_it_is),
+    "workloads": ("workloads", words),
+    "threads": ("threads", partial(numbers, flag="--threads")),
+    "levels": ("levels", _as_it_is),
+    "sequence": ("sequence", _as_it_is),
+    "design": ("design", _as_it_is),
+    "load_option": ("load.options", partial(pairs, flag="--load-option")),
+    "prepared": ("load.prepared_statements", _as_it_is),
+    "tables": ("data.tables", _as_it_is),
+    "rows": ("data.rows", _as_it_is),
+    "data_directory": ("data.directory", _path),
+    "data_sql": ("data.sql", _paths),
+    "database": ("data.database", _as_it_is),
+    "warmup": ("time.warmup", _as_it_is),
+    "level": ("time.level", _as_it_is),
+    "time": ("time.level", _as_it_is),  # fit's word for it
+    "idle": ("time.idle", _as_it_is),
+    "cpus": ("cpu.count", _as_it_is),
+    "server_cpus": ("cpu.server", _as_it_is),
+    "client_cpus": ("cpu.client", _as_it_is),
+    "memory": ("limits.memory", _as_it_is),
+    "profile": ("profile", _as_it_is),
+    "start": ("fit.start", _as_it_is),
+    "tolerance": ("fit.tolerance", _as_it_is),
+    "repeats": ("fit.repeats", _as_it_is),
+    "blocks": ("blocks", _as_it_is),
+    "budget": ("budget", _as_it_is),
+    "seed": ("seed", _as_it_is),
+}

@@ -39,8 +39,8 @@ def perform(
     """
     with display(console) as watcher:
         ending = run_blocks.run(setting, directory, watcher)
-    done = ", ".join(f"{number} {design} blocks" for design, number in ending.blocks.items())
-    console.print(f"{ENDINGS[ending.why]} ({done})\n", highlight=False)
+    blocks_done = ", ".join(f"{number} {design} blocks" for design, number in ending.blocks.items())
+    console.print(f"{ENDINGS[ending.why]} ({blocks_done})\n", highlight=False)
     if run_blocks.has_trials(directory):
         page = write(directory, preference=preference) if report else None
         show()

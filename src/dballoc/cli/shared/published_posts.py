@@ -11,10 +11,10 @@ from dballoc.errors import UsageError
 
 def of(directory: Path) -> Published:
     """Those that its experiment repeats. UsageError if it repeats none."""
-    known, name = catalogue.published(), load(directory).experiment.published
+    posts, name = catalogue.published(), load(directory).experiment.published
     if name is None:
         raise UsageError(
             f"{directory}: its experiment repeats no post (no key published); those that do: "
-            f"{', '.join(known)}"
+            f"{', '.join(posts)}"
         )
-    return published_figures.parse(name, *catalogue.look_up(known, name, "published figures"))
+    return published_figures.parse(name, *catalogue.look_up(posts, name, "published figures"))

@@ -22,16 +22,16 @@ def layers(
     """What lies between an experiment's file and the flags. UsageError in one line for what cannot
     be read.
     """
-    found: list[Callable[[Table], Table]] = []
+    changes: list[Callable[[Table], Table]] = []
     use, basedir = flags["server.use"], flags["server.basedir"]
     build = (use or "mariadb", basedir) if use or basedir else None
     if like is not None:
         read = likeness.read(like, credentials.find(login_path), build)
         say(f"--like {like}", read.notes)
-        found.append(read.lay)
+        changes.append(read.lay)
     if defaults_file is not None:
-        found.append(partial(_lay_defaults, defaults_file, build, like is not None))
-    return found
+        changes.append(partial(_lay_defaults, defaults_file, build, like is not None))
+    return changes
 
 
 def _lay_defaults(
@@ -42,22 +42,22 @@ def _lay_defaults(
     """
     server = table.get("server", {})
     use, basedir = build or (server.get("use", "mariadb"), server.get("basedir"))
-    found = find_build.find(use, basedir)
-    taken = adopted_options.take(
-        adopted_options.parse(print_defaults.of_file(found, path)), found.plugins
+    server_build = find_build.find(use, basedir)
+    adopted = adopted_options.take(
+        adopted_options.parse(print_defaults.of_file(server_build, path)), server_build.plugins
     )
-    say(f"--defaults-file {path}", taken.notes())
+    say(f"--defaults-file {path}", adopted.notes())
     kept = (
         server
         if merge
         else {k: v for k, v in server.items() if k not in ("options", "init_options")}
     )
     new: Table = {
-        "options": kept.get("options", {}) | taken.options,
-        "init_options": kept.get("init_options", {}) | taken.init_options,
+        "options": kept.get("options", {}) | adopted.options,
+        "init_options": kept.get("init_options", {}) | adopted.init_options,
     }
-    if taken.engine:
-        new["engine"] = taken.engine
+    if adopted.engine:
+        new["engine"] = adopted.engine
     return {**table, "server": kept | new}
 
 

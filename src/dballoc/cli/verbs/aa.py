@@ -20,15 +20,26 @@ from dballoc.report.wording import detectable_difference
 BUDGET = "6m"
 
 
+Allocator = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="The malloc to run against itself; default: FILE's baseline, or glibc.",
+    ),
+]
+AaBudget = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help=f"Time for the whole campaign; default: {BUDGET}, or as --blocks take.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
+
+
 def aa(
     experiment: flags.File = None,
-    allocator: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="The malloc to run against itself; default: FILE's baseline, or glibc.",
-        ),
-    ] = None,
+    allocator: Allocator = None,
     server: flags.Server = None,
     basedir: flags.Basedir = None,
     engine: flags.Engine = None,
@@ -42,17 +53,11 @@ def aa(
     level: flags.Level = None,
     idle: flags.Idle = None,
     blocks: flags.Blocks = None,
-    budget: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help=f"Time for the whole campaign; default: {BUDGET}, or as --blocks take.",
-        ),
-    ] = None,
+    budget: AaBudget = None,
     seed: flags.Seed = None,
     out: flags.Out = None,
     report: flags.Report = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compare a malloc with itself: what differs is noise. Says what this host can resolve, in what
     time.
@@ -60,25 +65,12 @@ def aa(
     An ordinary campaign with two identical variants, and an ordinary report. The same command
     resumes it.
     """
-    given = {
+    arguments = locals()
+    changes = experiment_options.changes_of(arguments) | {
         "allocators": [allocator] if allocator else None,
-        "server.use": server,
-        "server.basedir": str(basedir) if basedir else None,
-        "server.engine": engine,
-        "server.options": experiment_options.pairs(option, "--option"),
-        "workloads": experiment_options.words(workloads),
-        "threads": experiment_options.numbers(threads, "--threads"),
-        "design": design,
-        "data.tables": tables,
-        "data.rows": rows,
-        "time.warmup": warmup,
-        "time.level": level,
-        "time.idle": idle,
-        "blocks": blocks,
         "budget": budget or (None if blocks else BUDGET),
-        "seed": seed,
     }
-    model = experiment_options.experiment(experiment, None if experiment else "aa", given)
+    model = experiment_options.experiment(experiment, None if experiment else "aa", changes)
     model = twins(model, str(experiment or "command line"))
     setting = prepare.settle(model)
     directory = out or next_directory(Path("dballoc-results"), model)
@@ -92,22 +84,25 @@ def aa(
 
 
 def _show(directory: Path, as_json: bool) -> None:
-    found = analysis.resolve(campaign_tables.load(directory))
+    resolution = analysis.resolve(campaign_tables.load(directory))
     if as_json:
-        print(json.dumps(detectable_difference.as_json(found), indent=1))
+        print(json.dumps(detectable_difference.as_json(resolution), indent=1))
         return
     console = Console()
-    console.print(Text(detectable_difference.headline(found) + ".", style="bold"))
+    console.print(Text(detectable_difference.headline(resolution) + ".", style="bold"))
     console.print(
-        Text(detectable_difference.reason(found), style="bold yellow" if found.differing else "")
+        Text(
+            detectable_difference.reason(resolution),
+            style="bold yellow" if resolution.differing else "",
+        )
     )
     console.print(
-        "", _table(detectable_difference.COLUMNS, detectable_difference.rows(found)), sep="\n"
+        "", _table(detectable_difference.COLUMNS, detectable_difference.rows(resolution)), sep="\n"
     )
-    if needs := detectable_difference.needs(found):
+    if needs := detectable_difference.needs(resolution):
         console.print("", _table(detectable_difference.NEED_COLUMNS, needs), sep="\n")
     console.print()
-    for note in detectable_difference.notes(found):
+    for note in detectable_difference.notes(resolution):
         console.print(Text(f"· {note}", style="dim"))
 
 

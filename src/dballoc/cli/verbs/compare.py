@@ -9,35 +9,42 @@ import typer
 from dballoc.cli.shared.safe_output import Console
 from dballoc.errors import Failure, UsageError
 
+First = Annotated[Path, typer.Argument(metavar="DIR1", help="A results directory: what was.")]
+Second = Annotated[Path, typer.Argument(metavar="DIR2", help="Another one: what is.")]
+FailIf = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="CONDITION",
+        help="Exit status 1 if this is shown of any variant, like 'rss > 1.05' or "
+        "'jemalloc:p99 >= 1.1': DIR2 ÷ DIR1 of "
+        "rss, rss_idle, tps, qps, p50, p95, p99, p999 or cpu (per transaction); VARIANT: and "
+        "WORKLOAD: may stand before "
+        "it; may be given again.",
+    ),
+]
+Strict = Annotated[
+    bool,
+    typer.Option("--strict", help="Also fail where a condition is not shown to be untrue."),
+]
+Judged = Annotated[
+    Literal["relative", "absolute"] | None,
+    typer.Option(
+        "--ratio",
+        help="What to judge: ratios relative to each campaign's own baseline, or of the "
+        "figures themselves; "
+        "default: relative where both have the same baseline.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="For machines.")]
+
 
 def compare(
-    first: Annotated[Path, typer.Argument(metavar="DIR1", help="A results directory: what was.")],
-    second: Annotated[Path, typer.Argument(metavar="DIR2", help="Another one: what is.")],
-    fail_if: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="CONDITION",
-            help="Exit status 1 if this is shown of any variant, like 'rss > 1.05' or "
-            "'jemalloc:p99 >= 1.1': DIR2 ÷ DIR1 of "
-            "rss, rss_idle, tps, qps, p50, p95, p99, p999 or cpu (per transaction); VARIANT: and "
-            "WORKLOAD: may stand before "
-            "it; may be given again.",
-        ),
-    ] = None,
-    strict: Annotated[
-        bool,
-        typer.Option("--strict", help="Also fail where a condition is not shown to be untrue."),
-    ] = False,
-    judged: Annotated[
-        Literal["relative", "absolute"] | None,
-        typer.Option(
-            "--ratio",
-            help="What to judge: ratios relative to each campaign's own baseline, or of the "
-            "figures themselves; "
-            "default: relative where both have the same baseline.",
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    first: First,
+    second: Second,
+    fail_if: FailIf = None,
+    strict: Strict = False,
+    judged: Judged = None,
+    as_json: AsJson = False,
 ) -> None:
     """Compare two campaigns: what is paired and what is not, ratios with intervals and verdicts,
     and a gate for CI.
@@ -57,17 +64,17 @@ def compare(
             raise UsageError(f"{directory}: no trial is finished yet; run dballoc bench first")
     variants = dict.fromkeys(name for c in campaigns for name in c.names)
     workloads = dict.fromkeys(w for c in campaigns for w in c.experiment.workloads)
-    for one in conditions:
-        fail_condition.check(one, variants, workloads, "--fail-if")
+    for condition in conditions:
+        fail_condition.check(condition, variants, workloads, "--fail-if")
     try:
-        found = campaign_diff.between(campaigns[0], campaigns[1], judged)
+        comparison = campaign_diff.between(campaigns[0], campaigns[1], judged)
     except ValueError as error:
         raise UsageError(f"--ratio relative: there is no common baseline: {error}") from None
-    outcomes = [regression_gate.judge(found, one) for one in conditions]
+    outcomes = [regression_gate.judge(comparison, condition) for condition in conditions]
     sides = said.Side(first, campaigns[0]), said.Side(second, campaigns[1])
     if as_json:
-        print(json.dumps(said.as_json(found, sides, outcomes, strict), indent=1))
+        print(json.dumps(said.as_json(comparison, sides, outcomes, strict), indent=1))
     else:
-        said.print_between(Console(highlight=False), found, sides, outcomes, strict)
+        said.print_between(Console(highlight=False), comparison, sides, outcomes, strict)
     if complaint := said.complaint(outcomes, strict):
         raise Failure(complaint)

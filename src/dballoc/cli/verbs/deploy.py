@@ -26,10 +26,10 @@ def deploy(
     from dballoc.analysis.campaign_tables import load_own
     from dballoc.deploy import deployment, deployment_text
 
-    found = deployment.recipe(load_own(directory), variant, directory)
-    missing = {path: not Path(path).exists() for path in found.libraries}
+    deployed = deployment.recipe(load_own(directory), variant, directory)
+    missing = {path: not Path(path).exists() for path in deployed.libraries}
     say(
-        deployment_text.render(found, (form,) if form else FORMS, missing, directory).removesuffix(
-            "\n"
-        )
+        deployment_text.render(
+            deployed, (form,) if form else FORMS, missing, directory
+        ).removesuffix("\n")
     )

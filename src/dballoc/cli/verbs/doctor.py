@@ -42,8 +42,8 @@ def _table(findings: list[Finding]) -> Table:
     for _ in range(3):
         table.add_column(overflow="fold")
     for f in findings:
-        found = Text(f.text, style="dim" if f.state == "note" else "")
+        description = Text(f.text, style="dim" if f.state == "note" else "")
         if f.remedy:
-            found.append(f"\n→ {f.remedy}", style="cyan")
-        table.add_row(Text(f.state, style=_STYLES[f.state]), f.name, found)
+            description.append(f"\n→ {f.remedy}", style="cyan")
+        table.add_row(Text(f.state, style=_STYLES[f.state]), f.name, description)
     return table

@@ -90,10 +90,10 @@ def _one(source: Source, console: Console) -> tuple[Kept, bool]:
         with Progress(*columns, console=console, transient=True) as bar:
             task = bar.add_task(source.reference, total=None)
 
-            def show(what: str, share: float | None) -> None:
+            def show(step: str, share: float | None) -> None:
                 bar.update(
                     task,
-                    description=f"{source.reference}: {what}",
+                    description=f"{source.reference}: {step}",
                     total=None if share is None else 1.0,
                     completed=share or 0,
                 )
@@ -103,13 +103,13 @@ def _one(source: Source, console: Console) -> tuple[Kept, bool]:
 
 
 def _lines(source: Source, console: Console) -> Watch:
-    said: list[str] = []
+    steps: list[str] = []
 
-    def say(what: str, share: float | None) -> None:
-        if said[-1:] != [what]:
-            said.append(what)
+    def say(step: str, share: float | None) -> None:
+        if steps[-1:] != [step]:
+            steps.append(step)
             console.print(
-                f"{source.reference}: {what}", soft_wrap=True, highlight=False, markup=False
+                f"{source.reference}: {step}", soft_wrap=True, highlight=False, markup=False
             )
 
     return say

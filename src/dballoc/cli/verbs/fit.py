@@ -22,13 +22,44 @@ from dballoc.experiment.durations_and_sizes import format_size
 from dballoc.report import write
 from dballoc.report.outputs import terminal
 
+Memory = Annotated[
+    str | None,
+    typer.Option(metavar="SIZE", help="Memory that the server has (a cgroup), like 2G."),
+]
+LevelTime = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="How long a size is under load, at each level."),
+]
+Start = Annotated[
+    str | None,
+    typer.Option(metavar="SIZE", help="The first size of the cache; default: half of the memory."),
+]
+Tolerance = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE",
+        help="How near to a size that is killed the answer is; default: a fiftieth of the memory.",
+    ),
+]
+Repeats = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="Trials without an OOM kill until a size counts as surviving; default: 2.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Check everything, print sizes and minutes, and stop.")
+]
+PrintFile = Annotated[
+    bool, typer.Option("--print", help="Print the experiment file that this is, and stop.")
+]
+
 
 def fit(
     experiment: flags.File = None,
-    memory: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="Memory that the server has (a cgroup), like 2G."),
-    ] = None,
+    memory: Memory = None,
     allocators: flags.Allocators = None,
     sweep: flags.Sweeps = None,
     server: flags.Server = None,
@@ -40,42 +71,17 @@ def fit(
     tables: flags.Tables = None,
     rows: flags.Rows = None,
     warmup: flags.Warmup = None,
-    time: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="How long a size is under load, at each level."),
-    ] = None,
-    start: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE", help="The first size of the cache; default: half of the memory."
-        ),
-    ] = None,
-    tolerance: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE",
-            help="How near to a size that is killed the answer is; default: a fiftieth of the "
-            "memory.",
-        ),
-    ] = None,
-    repeats: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Trials without an OOM kill until a size counts as surviving; default: 2.",
-        ),
-    ] = None,
+    time: LevelTime = None,
+    start: Start = None,
+    tolerance: Tolerance = None,
+    repeats: Repeats = None,
     budget: flags.Budget = None,
     seed: flags.Seed = None,
     out: flags.Out = None,
     report: flags.Report = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check everything, print sizes and minutes, and stop.")
-    ] = False,
-    print_: Annotated[
-        bool, typer.Option("--print", help="Print the experiment file that this is, and stop.")
-    ] = False,
+    as_json: AsJson = False,
+    dry_run: DryRun = False,
+    print_: PrintFile = False,
 ) -> None:
     """Find the largest buffer pool (InnoDB) or block cache (RocksDB) that survives a load in so
     much memory, under each malloc.
@@ -83,27 +89,9 @@ def fit(
     Every trial is a server in a memory cgroup; the search takes as few as it can. The same command
     resumes it.
     """
-    given = {
-        "limits.memory": memory,
-        "allocators": experiment_options.words(allocators),
-        "sweep": experiment_options.sweeps(sweep),
-        "server.use": server,
-        "server.basedir": str(basedir) if basedir else None,
-        "server.engine": engine,
-        "server.options": experiment_options.pairs(option, "--option"),
-        "workloads": experiment_options.words(workloads),
-        "threads": experiment_options.numbers(threads, "--threads"),
-        "data.tables": tables,
-        "data.rows": rows,
-        "time.warmup": warmup,
-        "time.level": time,
-        "fit.start": start,
-        "fit.tolerance": tolerance,
-        "fit.repeats": repeats,
-        "budget": budget,
-        "seed": seed,
-    }
-    model = experiment_options.experiment(experiment, None if experiment else "fit", given)
+    arguments = locals()
+    changes = experiment_options.changes_of(arguments)
+    model = experiment_options.experiment(experiment, None if experiment else "fit", changes)
     if print_:
         say(experiment_file.dump(model).removesuffix("\n"))
         return
@@ -115,29 +103,33 @@ def fit(
     console = Console(stderr=as_json)
     with display(console) as watcher:
         ending = campaign.run(setting, directory, watcher)
-    found = analysis.load(directory) if has_trials(directory) else None
+    fits = analysis.load(directory) if has_trials(directory) else None
     words = "every search is over" if ending == "planned" else ENDINGS[ending]
     console.print(f"{words}\n", highlight=False)
-    if found:
-        page = write(directory) if report else None
-        if as_json:
-            from dballoc.report import fit_report as said
-
-            print(json.dumps(said.as_json(found), indent=1))
-        else:
-            terminal.print_fit(console, directory)
-        where = (
-            f"Report: {page}"
-            if page
-            else f"No report yet; write it with: dballoc report {directory}"
-        )
-        console.print(f"\n{where}", soft_wrap=True, highlight=False, markup=False)
+    if fits:
+        _show(fits, directory, console, report=report, as_json=as_json)
     if ending == "interrupted":
         raise typer.Exit(INTERRUPTED)
-    if found and all(f.state.why == "faults" for f in found.fitted):
+    if fits and all(f.state.why == "faults" for f in fits.fitted):
         raise Failure(
             "every search was given up for faults; the report has what each server and client said"
         )
+
+
+def _show(
+    fits: analysis.Fits, directory: Path, console: Console, *, report: bool, as_json: bool
+) -> None:
+    page = write(directory) if report else None
+    if as_json:
+        from dballoc.report import fit_report
+
+        print(json.dumps(fit_report.as_json(fits), indent=1))
+    else:
+        terminal.print_fit(console, directory)
+    where = (
+        f"Report: {page}" if page else f"No report yet; write it with: dballoc report {directory}"
+    )
+    console.print(f"\n{where}", soft_wrap=True, highlight=False, markup=False)
 
 
 def _print_plan(setting: Setting) -> None:

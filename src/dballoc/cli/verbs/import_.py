@@ -35,20 +35,20 @@ def import_(
     """Bring results made elsewhere into a results directory, for the same report; docs/import.md
     has the formats.
     """
-    found = intake.bring(paths, out, baseline, mapping)
-    e = found.assembled.experiment
+    imported = intake.bring(paths, out, baseline, mapping)
+    e = imported.assembled.experiment
     sizes = [
-        count(found.figures, "figure"),
+        count(imported.figures, "figure"),
         count(len(e.workloads), "workload"),
         count(len(e.variant), "variant"),
     ]
-    sizes += [count(len(found.assembled.machines), "machine"), count(e.blocks or 1, "block")]
+    sizes += [count(len(imported.assembled.machines), "machine"), count(e.blocks or 1, "block")]
     console = Console(soft_wrap=True, highlight=False)
     console.print(f"Imported into {out}: {', '.join(sizes)}; baseline {e.baseline}", markup=False)
-    if found.left:
+    if imported.left:
         console.print(
-            f"Left out, as they fit no pattern: {count(len(found.left), 'file')}, {found.left[0]} "
-            "first",
+            f"Left out, as they fit no pattern: {count(len(imported.left), 'file')}, "
+            f"{imported.left[0]} first",
             markup=False,
         )
     console.print(f"Report: dballoc report {out}", markup=False)

@@ -36,7 +36,7 @@ Part = Literal["allocators", "servers", "workloads", "experiments", "settings"]
 
 
 def list_(
-    what: Annotated[Part, typer.Argument(help="Which part of the catalogue.")],
+    part: Annotated[Part, typer.Argument(metavar="WHAT", help="Which part of the catalogue.")],
     names: Annotated[
         list[str] | None,
         typer.Argument(metavar="[NAME]…", help="Only these of it; settings: of these allocators."),
@@ -59,9 +59,9 @@ def list_(
       reason.
     """
     rows: Sequence[Row]
-    if prove and what not in ("allocators", "servers"):
-        raise UsageError(f"--prove is for allocators and servers, not for {what}")
-    match what:
+    if prove and part not in ("allocators", "servers"):
+        raise UsageError(f"--prove is for allocators and servers, not for {part}")
+    match part:
         case "allocators":
             items = [*inventory.allocators(), *inventory.fetched("allocator")]
             rows = [_BUILTIN, *(_item(item, {"settings": "settings"}) for item in items)]
@@ -81,11 +81,11 @@ def list_(
             ]
             if not rows:
                 raise UsageError(f"{', '.join(names or [])}: no settings")
-    if names and what != "settings":
-        rows = _chosen(what, rows, names)
+    if names and part != "settings":
+        rows = _chosen(part, rows, names)
     if prove:
         rows = _proved(
-            what, rows, Server.model_validate(_given(use=server, basedir=basedir, engine=engine))
+            part, rows, Server.model_validate(_given(use=server, basedir=basedir, engine=engine))
         )
     if as_json:
         print(json.dumps(rows, indent=1, default=str))
@@ -93,43 +93,49 @@ def list_(
         _print(rows)
 
 
-def _chosen(what: str, rows: Sequence[Row], names: list[str]) -> Sequence[Row]:
+def _chosen(part: str, rows: Sequence[Row], names: list[str]) -> Sequence[Row]:
     by_name = {row["name"]: row for row in rows}
     if unknown := [name for name in names if name not in by_name]:
         raise UsageError(
-            f"no {unknown[0]!r} among the {what}; dballoc list {what} says what there is"
+            f"no {unknown[0]!r} among the {part}; dballoc list {part} says what there is"
         )
     return [by_name[name] for name in dict.fromkeys(names)]
 
 
 def _given(use: str | None, basedir: Path | None, engine: str | None) -> Row:
-    given = {"use": use, "basedir": str(basedir.absolute()) if basedir else None, "engine": engine}
-    return {k: v for k, v in given.items() if v is not None}
+    server_table = {
+        "use": use,
+        "basedir": str(basedir.absolute()) if basedir else None,
+        "engine": engine,
+    }
+    return {k: v for k, v in server_table.items() if v is not None}
 
 
-def _proved(what: str, rows: Sequence[Row], server: Server) -> Sequence[Row]:
+def _proved(part: str, rows: Sequence[Row], server: Server) -> Sequence[Row]:
     """The rows of what is here, each with its proof; they take a second or two each, so notices
     tell where we are.
     """
-    here = [row for row in rows if row["here"] is not None]
-    if not here:
-        raise UsageError(f"--prove: none of these {what} is here; {rows[0]['remedy']}")
+    installed = [row for row in rows if row["here"] is not None]
+    if not installed:
+        raise UsageError(f"--prove: none of these {part} is here; {rows[0]['remedy']}")
     display = PlainDisplay(Console(stderr=True))
-    if what == "allocators":
-        found = list(proving.prove(server, [row["name"] for row in here], display))
+    if part == "allocators":
+        proofs = list(proving.prove(server, [row["name"] for row in installed], display))
     else:
-        servers = [server.model_copy(update={"use": row["name"], "basedir": None}) for row in here]
-        found = [proof for each in servers for proof in proving.prove(each, [BUILTIN], display)]
-    for row, proof in zip(here, found, strict=True):
+        servers = [
+            server.model_copy(update={"use": row["name"], "basedir": None}) for row in installed
+        ]
+        proofs = [proof for each in servers for proof in proving.prove(each, [BUILTIN], display)]
+    for row, proof in zip(installed, proofs, strict=True):
         row |= (
-            {"version": proof.allocator_version or row["version"]} if what == "allocators" else {}
+            {"version": proof.allocator_version or row["version"]} if part == "allocators" else {}
         )
         row |= {
             "proof": proof.words,
             "proved": proof.library is not None,
             "seconds": round(proof.seconds, 2),
         }
-    return here
+    return installed
 
 
 def _item(item: Item, more: dict[str, str]) -> Row:

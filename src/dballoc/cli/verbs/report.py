@@ -58,11 +58,11 @@ def report(
     """
     preference = parse(prefer)
     of_fit = is_fit(directory)
-    for given, flag, why in (
+    for value, flag, why in (
         (prefer, "--prefer", "recommends nothing"),
         (published, "--published", "repeats no post"),
     ):
-        if of_fit and given:
+        if of_fit and value:
             raise UsageError(f"{flag}: {directory} holds results of dballoc fit, which {why}")
     page = room.write(
         directory, out, redact, preference, published_posts.of(directory) if published else None

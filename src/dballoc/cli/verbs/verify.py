@@ -20,24 +20,24 @@ def verify(
     read from outside.
     """
     try:
-        found = identify_malloc.identify(pid)
+        malloc = identify_malloc.identify(pid)
     except Unreadable as error:
         raise Failure(str(error)) from None
     if as_json:
-        print(json.dumps(dataclasses.asdict(found), indent=1))
+        print(json.dumps(dataclasses.asdict(malloc), indent=1))
         return
-    found = clean(found)
+    malloc = clean(malloc)
     say(
-        f"{found.executable} (process {pid}) uses "
-        f"{' '.join(filter(None, [found.title, found.version]))}: {found.library}"
+        f"{malloc.executable} (process {pid}) uses "
+        f"{' '.join(filter(None, [malloc.title, malloc.version]))}: {malloc.library}"
     )
-    say(f"because:  {found.how}")
+    say(f"because:  {malloc.how}")
     say(
         "settings: "
-        f"{', '.join(f'{k}={v}' for k, v in found.settings.items()) or 'none in its environment'}"
+        f"{', '.join(f'{k}={v}' for k, v in malloc.settings.items()) or 'none in its environment'}"
     )
-    say(f"THP:      {found.thp}")
-    for symbol, library in found.mixed.items():
+    say(f"THP:      {malloc.thp}")
+    for symbol, library in malloc.mixed.items():
         say(f"warning:  {symbol} leads to {library}: blocks of two mallocs are mixed")
-    for what, why in found.idle.items():
-        say(f"warning:  {what}: {why}")
+    for variable, why in malloc.idle.items():
+        say(f"warning:  {variable}: {why}")

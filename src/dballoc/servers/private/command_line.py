@@ -182,13 +182,13 @@ def check_capacity(options: dict[str, str], clients: int, statements: int, where
     """UsageError if the user's own limits are too narrow for the load: it would fail in the
     middle.
     """
-    for name, needed, what in (
+    for name, needed, limit in (
         ("max-connections", clients + 2, f"{clients} clients and dballoc itself"),
         ("max-prepared-stmt-count", statements, f"{clients} clients with prepared statements"),
     ):
         if (value := options.get(name, "")).isdigit() and int(value) < needed:
             raise UsageError(
-                f"{where}: server option {name}={value} is too small for {what}; {needed} at least"
+                f"{where}: server option {name}={value} is too small for {limit}; {needed} at least"
             )
 
 

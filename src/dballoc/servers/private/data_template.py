@@ -47,7 +47,7 @@ class Fill:
     argv: list[str]
     env: dict[str, str]
     stdin: Path | None = None
-    who: str = "sysbench cannot fill the tables"
+    failure: str = "sysbench cannot fill the tables"
     refused: Callable[[Path], UsageError | None] = lambda log: None
 
 
@@ -109,14 +109,14 @@ class Template:
             ["cp", "-a", "--reflink=auto", os.fspath(self.data), os.fspath(target)],
             ["sync", "-f", os.fspath(target)],
         ):
-            done = custody.spawn(
+            exit = custody.spawn(
                 argv, {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LC_ALL": "C"}, log
             ).wait(3600)
-            if done is None or done.status != 0:
+            if exit is None or exit.status != 0:
                 raise OSError(
                     last_word(log)
                     if log.stat().st_size
-                    else f"{argv[0]}: {done.words if done else 'it hangs'}"
+                    else f"{argv[0]}: {exit.words if exit else 'it hangs'}"
                 )
         log.unlink()
         hand_over(target, user)
@@ -169,7 +169,17 @@ def make(
             _copy(custody, recipe.directory, user, partial, log)
         else:
             _initialize(custody, recipe, user, partial, run, log)
-        _fill(custody, recipe, user, partial, run, private, log, password, prepare)
+        _fill(
+            custody,
+            recipe,
+            user,
+            home=partial,
+            run=run,
+            private=private,
+            log=log,
+            password=password,
+            prepare=prepare,
+        )
         size = take_back(partial / "data", user)
         document = partial / "template.json"
         document.touch(mode=0o600)
@@ -247,10 +257,10 @@ def _initialize(
         data.mkdir(mode=0o750)
         user.give(data)
         launch = _launch(recipe, user, home, run, log, {"initialize-insecure": ""})
-    done = spawn(custody, launch, script_file).wait(600)
-    if done is None or done.status != 0:
+    exit = spawn(custody, launch, script_file).wait(600)
+    if exit is None or exit.status != 0:
         raise Failure(
-            f"the server cannot make its system tables ({done.words if done else 'it hangs'}): "
+            f"the server cannot make its system tables ({exit.words if exit else 'it hangs'}): "
             f"{last_word(log)}"
         )
     if script_file:
@@ -278,8 +288,8 @@ def _copy(custody: Custody, source: Path, user: ServerUser, home: Path, log: Pat
         *map(os.fspath, user_datadir.parts(source)),
     ]
     env = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LC_ALL": "C"}
-    done = custody.spawn(argv, env, log, **as_owner).wait(24 * 3600)
-    if done is None or done.status != 0:
+    exit = custody.spawn(argv, env, log, **as_owner).wait(24 * 3600)
+    if exit is None or exit.status != 0:
         raise Failure(f"{source} cannot be copied: {last_word(log)}")
     take_back(data, user)
     make_writable(data)
@@ -290,6 +300,7 @@ def _fill(
     custody: Custody,
     recipe: Recipe,
     user: ServerUser,
+    *,
     home: Path,
     run: Path,
     private: Path,
@@ -327,12 +338,12 @@ def _fill(
         )
     if recipe.directory is None:
         for fill in prepare(launch.address, password):
-            done = custody.spawn(
+            exit = custody.spawn(
                 fill.argv, fill.env, log, stdin=fill.stdin, **user.as_spawn()
             ).wait(24 * 3600)
-            if done is None or done.status != 0:
+            if exit is None or exit.status != 0:
                 raise fill.refused(log) or Failure(
-                    f"{fill.who} ({done.words if done else 'it hangs'}): {last_word(log)}"
+                    f"{fill.failure} ({exit.words if exit else 'it hangs'}): {last_word(log)}"
                 )
     if recipe.data.own:
         _check_database(running.admin, recipe)
@@ -367,11 +378,11 @@ def _check_database(admin: Admin, recipe: Recipe) -> None:
     )
     others = [str(name) for name, _ in rows if str(name) not in _SYSTEM]
     if recipe.data.database not in others:
-        there = (
+        tables = (
             f"there are tables in {', '.join(others[:10])}"
             if others
             else "there are no tables in any other"
         )
         raise UsageError(
-            f'data.database: the data have no table in "{recipe.data.database}"; {there}'
+            f'data.database: the data have no table in "{recipe.data.database}"; {tables}'
         )

@@ -28,7 +28,7 @@ def check(build: Build, options: dict[str, str], user: ServerUser, where: str) -
         *([f"--plugin-dir={build.plugins}"] if build.plugins else []),
     ]
     try:
-        done = run_unprivileged(
+        answer = run_unprivileged(
             [
                 build.executable,
                 "--no-defaults",
@@ -42,8 +42,8 @@ def check(build: Build, options: dict[str, str], user: ServerUser, where: str) -
         return  # the trial will tell
     refusals = "\n".join(
         line
-        for line in done.stderr.splitlines()
+        for line in answer.stderr.splitlines()
         if _REFUSAL.search(line) and "validate-config" not in line
     )
-    if done.status != 0 and refusals:
+    if answer.status != 0 and refusals:
         raise UsageError(f"{where}: {build.title} does not take its options: {complaint(refusals)}")

@@ -93,11 +93,13 @@ def answering(child: Child, launch: Launch, patience: float, database: str | Non
     """Wait until a server that was just spawned answers SQL. StartFailed as for :func:`start`."""
     began = time.monotonic()
     while True:
-        if done := child.poll():
-            raise StartFailed(f"the server ended at start ({done.words})", done)
+        if exit := child.poll():
+            raise StartFailed(f"the server ended at start ({exit.words})", exit)
         try:
-            left = max(1.0, patience - (time.monotonic() - began))
-            admin = Admin(launch.address.socket, launch.password, database, left, launch.user.uid)
+            remaining = max(1.0, patience - (time.monotonic() - began))
+            admin = Admin(
+                launch.address.socket, launch.password, database, remaining, launch.user.uid
+            )
             return Running(child, admin, time.monotonic() - began)
         except pymysql.err.OperationalError as error:
             # 2003: not there yet. 2013 and reset: it is on its way up or down. Anything else is its
@@ -129,9 +131,9 @@ _ERROR = re.compile(r"\berror\b|\berrcode\b|fatal", re.IGNORECASE)
 
 def ending(log: Path) -> str:
     """What is worth keeping of a dead server's log: from its crash on, else its last lines."""
-    whole = _said(log)
-    crash = next((i for i, line in enumerate(whole) if _CRASH in line), None)
-    return "\n".join(whole[-20:] if crash is None else whole[max(0, crash - 5) : crash + 75])
+    message = _said(log)
+    crash = next((i for i, line in enumerate(message) if _CRASH in line), None)
+    return "\n".join(message[-20:] if crash is None else message[max(0, crash - 5) : crash + 75])
 
 
 def tail(log: Path, lines: int = 20, limit: int = 16_384) -> str:

@@ -46,17 +46,17 @@ def parse(arguments: Iterable[str]) -> list[tuple[str, str]]:
     """(name, value) of each ``--name=value``; a switch's value is empty, an empty value is ``''``
     as in a my.cnf.
     """
-    found: list[tuple[str, str]] = []
+    options: list[tuple[str, str]] = []
     for argument in arguments:
         if argument.startswith("--") and len(argument) > 2:
             name, equals, value = argument[2:].partition("=")
-            found.append((name, value or (EMPTY[0] if equals else "")))
-        elif not argument.startswith("-") and found and found[-1][1] == "":
-            found[-1] = (found[-1][0], argument)  # --name value
-    return found
+            options.append((name, value or (EMPTY[0] if equals else "")))
+        elif not argument.startswith("-") and options and options[-1][1] == "":
+            options[-1] = (options[-1][0], argument)  # --name value
+    return options
 
 
-def take(given: Iterable[tuple[str, str]], plugins: Path | None) -> Taken:
+def take(foreign: Iterable[tuple[str, str]], plugins: Path | None) -> Taken:
     """Sort options into what is taken and what isn't. ``plugins``: the build's directory of
     plugins.
 
@@ -65,15 +65,15 @@ def take(given: Iterable[tuple[str, str]], plugins: Path | None) -> Taken:
     rules = foreign_options()
     options: dict[str, str] = {}
     init: dict[str, str] = {}
-    left: dict[str, list[str]] = {}
+    omitted: dict[str, list[str]] = {}
     libraries: list[str] = []
     engine = None
-    for raw, value in given:
+    for raw, value in foreign:
         name, inner = normal(raw), bare(raw)
         if not is_name(raw):
-            left.setdefault(_NO_NAME, []).append(_shown(name))
+            omitted.setdefault(_NO_NAME, []).append(_shown(name))
         elif is_sensitive(name) or hide_in(value) != value:
-            left.setdefault(_SECRET, []).append(_shown(name))
+            omitted.setdefault(_SECRET, []).append(_shown(name))
         elif inner in _ENGINE:
             engine = value.lower() if value.lower() in get_args(Engine) else engine
         elif inner in _PLUGINS:
@@ -81,15 +81,17 @@ def take(given: Iterable[tuple[str, str]], plugins: Path | None) -> Taken:
                 if _wanted_plugin(entry, plugins, rules["plugins"]["leave"]):
                     libraries.append(entry)
                 else:
-                    left.setdefault(_PLUGIN, []).append(entry if _SHOWN.fullmatch(entry) else "…")
+                    omitted.setdefault(_PLUGIN, []).append(
+                        entry if _SHOWN.fullmatch(entry) else "…"
+                    )
         elif (group := _left_out(inner, value, rules)) is not None:
-            left.setdefault(group, []).append(_shown(name))
+            omitted.setdefault(group, []).append(_shown(name))
         else:
             place = init if _matches(inner, rules["init"]["options"]) else options
             place[name.replace("-", "_")] = value
     if libraries:
         options["plugin_load_add"] = ";".join(dict.fromkeys(libraries))
-    return Taken(options, init, engine, left)
+    return Taken(options, init, engine, omitted)
 
 
 def _shown(name: str) -> str:
@@ -127,19 +129,19 @@ def _wanted_plugin(entry: str, plugins: Path | None, leave: list[str]) -> bool:
     return (plugins / f"{file}.so").exists()
 
 
-def with_own_word(given: list[tuple[str, str]], word: dict[str, str]) -> list[tuple[str, str]]:
+def with_own_word(options: list[tuple[str, str]], word: dict[str, str]) -> list[tuple[str, str]]:
     """What a server was started with, corrected by what it says of itself.
 
     A value stays as it was written while it means the same.
     """
     written: dict[str, str] = {}
-    for raw, value in given:
+    for raw, value in options:
         written[normal(raw).removeprefix("loose-").replace("-", "_")] = value
     changed = []
     for name, value in word.items():
         if name not in written or not _means(written[name], value or EMPTY[0]):
             changed.append((name, value or EMPTY[0]))
-    return [*given, *changed]
+    return [*options, *changed]
 
 
 def _means(written: str, value: str) -> bool:

@@ -64,11 +64,11 @@ class BoundedSocket(socket.socket):
 
     def recv_into(self, *arguments: object, **named: object) -> int:
         """As socket's; this is what a file of a socket reads by."""
-        left = self.deadline - time.monotonic()
-        if left <= 0:
+        remaining = self.deadline - time.monotonic()
+        if remaining <= 0:
             raise TimeoutError(errno.ETIMEDOUT, "it takes too long to answer")
-        if self.gettimeout() is None or self.gettimeout() > left:  # type: ignore[operator]
-            self.settimeout(left)
+        if self.gettimeout() is None or self.gettimeout() > remaining:  # type: ignore[operator]
+            self.settimeout(remaining)
         count: int = super().recv_into(*arguments, **named)  # type: ignore[arg-type]
         self.most_bytes -= count
         if self.most_bytes < 0:
@@ -76,7 +76,9 @@ class BoundedSocket(socket.socket):
         return count
 
 
-def connect(pid: int, path: str, who: Credentials, trusted: bool) -> "pymysql.Connection[Cursor]":
+def connect(
+    pid: int, path: str, credentials: Credentials, trusted: bool
+) -> "pymysql.Connection[Cursor]":
     """Connect to the process behind a socket. NoConnection unless it is ``pid``.
 
     ``trusted``: it may have our password; else it is asked without one.
@@ -89,15 +91,18 @@ def connect(pid: int, path: str, who: Credentials, trusted: bool) -> "pymysql.Co
         if (answers := peer(talk)) != pid:
             raise NoConnection(f"its socket is answered by process {answers}")
         connection = pymysql.connect(
-            unix_socket=path, user=who.user, password=(who.password or "") if trusted else "",
-            read_timeout=_READ_SECONDS, defer_connect=True,
-        )  # fmt: skip
+            unix_socket=path,
+            user=credentials.user,
+            password=(credentials.password or "") if trusted else "",
+            read_timeout=_READ_SECONDS,
+            defer_connect=True,
+        )
         connection.connect(sock=talk)
         return connection
     except pymysql.Error as error:
         talk.close()
         reason = str(error.args[-1])
-        if who.password and not trusted and error.args[0] in _ACCESS_DENIED:
+        if credentials.password and not trusted and error.args[0] in _ACCESS_DENIED:
             reason += (
                 f"; your password was not sent, because nothing shows that process {pid} is your "
                 "server: name its socket in "
@@ -123,7 +128,7 @@ def peer(talk: socket.socket) -> int:
     return pid
 
 
-def may_have_password(pid: int, uid: int, elsewhere: bool, who: Credentials) -> bool:
+def may_have_password(pid: int, uid: int, elsewhere: bool, credentials: Credentials) -> bool:
     """Tell whether our password may go to a process: it could read it anyway, it is a unit of the
     host's that is called as servers are, or it listens where our client settings, or clients
     without any, go.
@@ -135,7 +140,7 @@ def may_have_password(pid: int, uid: int, elsewhere: bool, who: Credentials) -> 
         return True
     if not elsewhere and is_unit(_read_cgroups(pid)):
         return True
-    sockets = [who.socket] if who.socket else USUAL_SOCKETS
+    sockets = [credentials.socket] if credentials.socket else USUAL_SOCKETS
     return any(_listener(path) == pid for path in sockets)
 
 

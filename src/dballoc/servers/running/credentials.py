@@ -49,34 +49,34 @@ def find(
 
     UsageError if ``login_path`` is named and not there, or if a file has an impossible port.
     """
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for variable, key in _ENVIRONMENT.items():
         if variable in environ:
-            found[key] = environ[variable]
+            values[key] = environ[variable]
     home = home or Path(environ.get("HOME") or Path.home())
-    found |= read_option_file(home / ".my.cnf")
-    found |= _login_paths(
+    values |= read_option_file(home / ".my.cnf")
+    values |= _login_paths(
         login_path, Path(environ.get("MYSQL_TEST_LOGIN_FILE") or home / ".mylogin.cnf")
     )
-    port = found.get("port") or None
+    port = values.get("port") or None
     if port is not None and not (
         port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 2**16
     ):
         raise UsageError(
             f"port {readers.shown(port)} in your client settings is not a number from 1 to 65535"
         )
-    for key, value in found.items():
+    for key, value in values.items():
         if "\0" in value or readers.printable(value) != value:
             raise UsageError(
                 f"{key} in your client settings has a NUL in it, or is not UTF-8: correct it in "
                 "~/.my.cnf"
             )
     return Credentials(
-        user=found.get("user") or _our_name(),
-        password=found.get("password"),
-        host=found.get("host"),
+        user=values.get("user") or _our_name(),
+        password=values.get("password"),
+        host=values.get("host"),
         port=int(port) if port else None,
-        socket=found.get("socket"),
+        socket=values.get("socket"),
     )
 
 
@@ -103,16 +103,16 @@ def read_option_file(path: Path, depth: int = 0, budget: list[int] | None = None
         text = readers.text(path, _MOST, errors="replace") if readers.regular(path) else ""
     except (OSError, ValueError, readers.Unfit):
         return {}
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for group, name, value in parse(text):
         if name == "!include":
-            found |= read_option_file(path.parent / (value or ""), depth + 1, budget)
+            values |= read_option_file(path.parent / (value or ""), depth + 1, budget)
         elif name == "!includedir":
             for more in _files(path.parent / (value or "")):
-                found |= read_option_file(more, depth + 1, budget)
+                values |= read_option_file(more, depth + 1, budget)
         elif group in GROUPS:
-            found[name.removeprefix("loose-")] = value or ""
-    return found
+            values[name.removeprefix("loose-")] = value or ""
+    return values
 
 
 def _files(directory: Path) -> list[Path]:
@@ -152,7 +152,7 @@ def _unquote(value: str) -> str:
 
 
 def _login_paths(wanted: str | None, path: Path) -> dict[str, str]:
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for group in dict.fromkeys(("client", wanted)):
         if group is None:
             continue
@@ -161,7 +161,7 @@ def _login_paths(wanted: str | None, path: Path) -> dict[str, str]:
                 raise readers.Unfit("too large for a login path file")
             if not readers.regular(path):
                 raise readers.Unfit("not a login path file: no regular file")
-            found |= {
+            values |= {
                 k: str(v) for k, v in myloginpath.parse(group, str(path)).items() if v is not None
             }
         except NoSection:
@@ -179,4 +179,4 @@ def _login_paths(wanted: str | None, path: Path) -> dict[str, str]:
                 f"{path}: not a login path file of mysql_config_editor: "
                 f"{readers.printable(readers.reason(error))[:200]}"
             ) from None
-    return found
+    return values

@@ -58,8 +58,8 @@ class Process:
         return f"process {self.pid} ({self.executable})"
 
 
-def look(pid: int, asked: str = "--like") -> Process:
-    """The server of that PID, which was ``asked`` for so. UsageError if there is none, it is no
+def look(pid: int, flag: str = "--like") -> Process:
+    """The server of that PID, which was ``flag`` for so. UsageError if there is none, it is no
     server, or not ours to read.
     """
     home = Path(f"/proc/{pid}")
@@ -67,7 +67,7 @@ def look(pid: int, asked: str = "--like") -> Process:
         name = readers.text_of_process(home / "comm").strip()
         owner = home.stat()
     except OSError:
-        raise UsageError(f"{asked} {pid}: there is no such process") from None
+        raise UsageError(f"{flag} {pid}: there is no such process") from None
     try:
         link = os.readlink(home / "exe")
         arguments = tuple(
@@ -81,14 +81,14 @@ def look(pid: int, asked: str = "--like") -> Process:
             home / "exe", Path(link.removesuffix(_REPLACED))
         ) and _other_root(pid)
     except PermissionError:
-        who = (
+        permitted = (
             "as root"
             if owner.st_uid == os.geteuid()
             else f"as user {owner.st_uid}, whom it belongs to, or as root"
         )
-        raise UsageError(f"{asked} {pid}: {name} is not ours to read; run {who}") from None
+        raise UsageError(f"{flag} {pid}: {name} is not ours to read; run {permitted}") from None
     except OSError as error:
-        raise UsageError(f"{asked} {pid}: {name}: {error.strerror}") from None
+        raise UsageError(f"{flag} {pid}: {name}: {error.strerror}") from None
     executable, before = link.removesuffix(_REPLACED), 0
     if loader.is_loader(executable) and (before := loader.program_at(arguments) or 0):
         executable = loader.program(pid)
@@ -97,7 +97,7 @@ def look(pid: int, asked: str = "--like") -> Process:
         for entry in servers().values()
         for binary in entry["binaries"]
     ):
-        raise UsageError(f"{asked} {pid}: {name} ({executable}) is not a MySQL-family server")
+        raise UsageError(f"{flag} {pid}: {name} ({executable}) is not a MySQL-family server")
     return Process(
         pid=pid,
         executable=executable,
@@ -135,11 +135,13 @@ def arguments(process: Process) -> list[tuple[str, str]]:
     return parse(a for a in process.arguments if not a.startswith(option_files.SWITCHES))
 
 
-def own_word(process: Process, options: list[tuple[str, str]], who: Credentials) -> dict[str, str]:
+def own_word(
+    process: Process, options: list[tuple[str, str]], credentials: Credentials
+) -> dict[str, str]:
     """The variables that somebody has set, by the running server's own word. NoWord if it does not
     talk to us.
     """
-    with talking(process, options, who) as cursor:
+    with talking(process, options, credentials) as cursor:
         cursor.execute("SELECT VERSION()")
         version = str(cursor.fetchall()[0][0])
         cursor.execute(_MARIADB if "mariadb" in version.lower() else _MYSQL)
@@ -147,14 +149,16 @@ def own_word(process: Process, options: list[tuple[str, str]], who: Credentials)
 
 
 @contextlib.contextmanager
-def talking(process: Process, options: list[tuple[str, str]], who: Credentials) -> Iterator[Cursor]:
+def talking(
+    process: Process, options: list[tuple[str, str]], credentials: Credentials
+) -> Iterator[Cursor]:
     """A connection to this very process, over the socket that its options name or one of the usual
     places.
 
     NoWord if there is none, also for what goes wrong while it is used.
     """
     try:
-        with _connected(process, options, who) as connected, connected.cursor() as cursor:
+        with _connected(process, options, credentials) as connected, connected.cursor() as cursor:
             yield cursor
     except pymysql.Error as error:
         raise NoWord(str(error.args[-1])) from None
@@ -167,13 +171,13 @@ def talking(process: Process, options: list[tuple[str, str]], who: Credentials) 
 
 
 def _connected(
-    process: Process, options: list[tuple[str, str]], who: Credentials
+    process: Process, options: list[tuple[str, str]], credentials: Credentials
 ) -> "pymysql.Connection[Cursor]":
     named = [v for k, v in options if k.replace("_", "-") == "socket" and v]
     # Who answers there is asked of the kernel; no password goes there for its name.
     places = listening(process.pid) or named[-1:] or [*connection.USUAL_SOCKETS, "/tmp/mysql.sock"]  # noqa: S108
-    trusted = not who.password or connection.may_have_password(
-        process.pid, process.uid, process.elsewhere, who
+    trusted = not credentials.password or connection.may_have_password(
+        process.pid, process.uid, process.elsewhere, credentials
     )
     reason = ""
     # The socket of MySQL's X protocol does not speak to us.
@@ -183,7 +187,7 @@ def _connected(
         )
         try:
             with target_files.open_socket(target_files.root_of(process.pid), its) as path:
-                return connection.connect(process.pid, path, who, trusted)
+                return connection.connect(process.pid, path, credentials, trusted)
         except FileNotFoundError:
             continue
         except (connection.NoConnection, OSError) as error:
@@ -210,9 +214,9 @@ def _other_root(pid: int) -> bool:
     )
 
 
-def is_same_file(one: Path, other: Path) -> bool:
+def is_same_file(first: Path, other: Path) -> bool:
     """Whether two paths lead to one file; not if either leads nowhere."""
     try:
-        return one.samefile(other)
+        return first.samefile(other)
     except OSError:
         return False
