@@ -125,7 +125,7 @@ def test_a_process_with_the_pid_of_a_dead_one_is_another() -> None:
         "pid": os.getpid(),
         "namespace": machine_lock._pid_namespace(),
         "exclusive": True,
-        "what": "",
+        "purpose": "",
     }
     assert machine_lock.Holder(**us, started=machine_lock._started(os.getpid())).is_alive
     assert not machine_lock.Holder(**us, started="1").is_alive

@@ -23,10 +23,10 @@ _SWAP_SHARE = 0.01
 
 def processors() -> list[Finding]:
     """How many, and what sets their frequency."""
-    have = cpus.available()
-    text = f"{len(have)} ({format_cpus(have)})"
-    if len(have) < 2:
-        found = [
+    allowed = cpus.available()
+    text = f"{len(allowed)} ({format_cpus(allowed)})"
+    if len(allowed) < 2:
+        findings = [
             Finding(
                 "CPUs",
                 "warn",
@@ -35,11 +35,11 @@ def processors() -> list[Finding]:
             )
         ]
     else:
-        found = [Finding("CPUs", "ok", text)]
-    governors = {g for cpu in have if (g := _governor(cpu))}
+        findings = [Finding("CPUs", "ok", text)]
+    governors = {g for cpu in allowed if (g := _governor(cpu))}
     if not governors:
         return [
-            *found,
+            *findings,
             Finding("CPU governor", "ok", "not ours to see (a virtual machine, or none)"),
         ]
     if governors != {"performance"}:
@@ -48,10 +48,10 @@ def processors() -> list[Finding]:
             "with it"
         )
         return [
-            *found,
+            *findings,
             Finding("CPU governor", "warn", text, "cpupower frequency-set -g performance"),
         ]
-    return [*found, Finding("CPU governor", "ok", "performance")]
+    return [*findings, Finding("CPU governor", "ok", "performance")]
 
 
 def _governor(cpu: int) -> str | None:
@@ -63,24 +63,24 @@ def _governor(cpu: int) -> str | None:
 
 def memory() -> list[Finding]:
     """What is free, and whether the machine swaps."""
-    have, swap = psutil.virtual_memory(), psutil.swap_memory()
-    text = f"{have.available / 2**30:.1f} GiB of {have.total / 2**30:.1f} GiB available"
-    if have.available < _MEMORY:
-        found = Finding(
+    virtual, swap = psutil.virtual_memory(), psutil.swap_memory()
+    text = f"{virtual.available / 2**30:.1f} GiB of {virtual.total / 2**30:.1f} GiB available"
+    if virtual.available < _MEMORY:
+        finding = Finding(
             "memory",
             "warn",
             f"{text}; the demo wants {_MEMORY / 2**30:.0f} GiB",
             "stop what you can do without",
         )
     else:
-        found = Finding("memory", "ok", text)
+        finding = Finding("memory", "ok", text)
     if swap.used > swap.total * _SWAP_SHARE:
         text = (
             f"{swap.used / 2**30:.1f} GiB of {swap.total / 2**30:.1f} GiB in use: a swapped page "
             "is missing from RSS"
         )
         return [
-            found,
+            finding,
             Finding(
                 "swap",
                 "warn",
@@ -89,7 +89,7 @@ def memory() -> list[Finding]:
             ),
         ]
     return [
-        found,
+        finding,
         Finding(
             "swap", "ok", f"{swap.total / 2**30:.1f} GiB, hardly used" if swap.total else "none"
         ),

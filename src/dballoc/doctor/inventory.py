@@ -8,7 +8,7 @@ from typing import Any
 
 from dballoc import catalogue
 from dballoc.allocators import find_library as find_allocator
-from dballoc.allocators import tunables as known
+from dballoc.allocators import tunables
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import BUILTIN, Experiment
@@ -100,10 +100,11 @@ def servers() -> list[Item]:
 
 def fetched(kind: Kind) -> list[Item]:
     """Every version that can be fetched, and those that were, a vendor's archive included."""
-    here = {k.reference: k for k in private_store.kept() if k.manifest["kind"] == kind}
-    known = {s.reference: s for s in fetch_sources.every() if s.kind == kind}
+    entries = {k.reference: k for k in private_store.kept() if k.manifest["kind"] == kind}
+    sources = {s.reference: s for s in fetch_sources.every() if s.kind == kind}
     return [
-        _fetched(word, here.get(word), known.get(word)) for word in dict.fromkeys([*known, *here])
+        _fetched(word, entries.get(word), sources.get(word))
+        for word in dict.fromkeys([*sources, *entries])
     ]
 
 
@@ -112,12 +113,15 @@ def workloads() -> list[Workload]:
     directories = [lua()]
     try:
         directories.append(sysbench_command.find().share)
-        here = True
+        has_sysbench = True
     except UsageError:
-        here = False
-    found = [_workload(name, row, directories, here) for name, row in catalogue.workloads().items()]
-    scripts = {workload.name: workload for workload in found}
-    return found + [
+        has_sysbench = False
+    listed = [
+        _workload(name, row, directories, has_sysbench)
+        for name, row in catalogue.workloads().items()
+    ]
+    scripts = {workload.name: workload for workload in listed}
+    return listed + [
         Workload(
             name,
             row["title"],
@@ -128,14 +132,16 @@ def workloads() -> list[Workload]:
     ]
 
 
-def _workload(name: str, row: dict[str, Any], directories: list[Path], here: bool) -> Workload:
-    if row.get("hammerdb") and (found := hammerdb_command.find()):
-        return Workload(name, found.does, row.get("writes", False), found.executable)
+def _workload(
+    name: str, row: dict[str, Any], directories: list[Path], has_sysbench: bool
+) -> Workload:
+    if row.get("hammerdb") and (hammerdb := hammerdb_command.find()):
+        return Workload(name, hammerdb.does, row.get("writes", False), hammerdb.executable)
     return Workload(
         name,
         row["title"],
         row.get("writes", False),
-        _script(row["script"], directories) if here else None,
+        _script(row["script"], directories) if has_sysbench else None,
     )
 
 
@@ -151,13 +157,13 @@ def settings(name: str | None) -> list[Setting]:
     bare, _, version = (name or "").partition("@")
     if bare:
         catalogue.look_up(catalogue.allocators(), bare, "allocator")
-    found = []
+    rows = []
     for family in catalogue.tunables().values():
         # Of allocators that share their settings the first stands for all.
-        who = bare or family["allocators"][0]
-        if who in family["allocators"]:
-            found += _settings(who, family, version or _version(who))
-    return found
+        allocator = bare or family["allocators"][0]
+        if allocator in family["allocators"]:
+            rows += _settings(allocator, family, version or _version(allocator))
+    return rows
 
 
 def _settings(name: str, family: dict[str, Any], version: str | None) -> list[Setting]:
@@ -166,11 +172,11 @@ def _settings(name: str, family: dict[str, Any], version: str | None) -> list[Se
         Setting(
             allocator=name,
             name=key,
-            values=known.values(family, row, version or ""),
+            values=tunables.values(family, row, version or ""),
             default=row["default"],
             unit=row.get("unit", ""),
             versions=", ".join(row.get("versions", [])),
-            here=None if version is None else known.exists(row, version),
+            here=None if version is None else tunables.exists(row, version),
             variable=row.get("variable") or style.format(NAME=key.upper()),
             effect=row["effect"],
         )
@@ -210,7 +216,7 @@ def _allocator(name: str, row: dict[str, Any], packages: Packages) -> Item:
     }
     package = packages.choose(row["packages"]) if "packages" in row else None
     try:
-        found = find_allocator.find(name)
+        library = find_allocator.find(name)
     except UsageError:
         return Item(
             name=name, title=row["title"], version=None, paths=(), package=package, more=more
@@ -218,8 +224,8 @@ def _allocator(name: str, row: dict[str, Any], packages: Packages) -> Item:
     return Item(
         name=name,
         title=row["title"],
-        version=found.version,
-        paths=found.libraries,
+        version=library.version,
+        paths=library.libraries,
         package=package,
         more=more,
     )
@@ -231,26 +237,26 @@ def _server(name: str, row: dict[str, Any], packages: Packages) -> Item:
         "otherwise": "unpack one and give its directory: server.basedir",
     }
     package = packages.choose(row["packages"])
-    if (found := build(name)) is None:
+    if (server := build(name)) is None:
         return Item(
             name=name, title=row["title"], version=None, paths=(), package=package, more=more
         )
     return Item(
         name=name,
         title=row["title"],
-        version=found.version,
-        paths=(found.executable,),
+        version=server.version,
+        paths=(server.executable,),
         package=package,
-        more=more | {"engines": found.engines},
+        more=more | {"engines": server.engines},
     )
 
 
-def _fetched(word: str, here: Kept | None, known: Source | None) -> Item:
+def _fetched(word: str, entry: Kept | None, source: Source | None) -> Item:
     name = name_and_version.split(word)[0]
     row = {**catalogue.allocators(), **catalogue.servers()}[name]
     size = (
-        f" ({known.download / 10**6:,.0f} MB, {known.room / 10**6:,.0f} MB on disk)"
-        if known
+        f" ({source.download / 10**6:,.0f} MB, {source.room / 10**6:,.0f} MB on disk)"
+        if source
         else ""
     )
     more = {
@@ -258,28 +264,28 @@ def _fetched(word: str, here: Kept | None, known: Source | None) -> Item:
         "settings": row.get("tunables", {}).get("env", "none"),
         "otherwise": f"dballoc fetch {word}{size}",
     }
-    if here is not None:
-        if name in catalogue.servers() and (found := build(word)):
-            more["engines"] = found.engines
+    if entry is not None:
+        if name in catalogue.servers() and (server := build(word)):
+            more["engines"] = server.engines
         return Item(
             name=word,
             title=row["title"],
-            version=here.version,
-            paths=here.libraries or (here.root,),
+            version=entry.version,
+            paths=entry.libraries or (entry.root,),
             package=None,
             more=more,
         )
     # This machine's own may be of that very version.
     try:
         if name in catalogue.servers():
-            own = find_build.find(word, None)
+            server = find_build.find(word, None)
             return Item(
                 name=word,
                 title=row["title"],
-                version=own.version,
-                paths=(own.executable,),
+                version=server.version,
+                paths=(server.executable,),
                 package=None,
-                more=more | {"engines": own.engines},
+                more=more | {"engines": server.engines},
             )
         library = find_allocator.find(word)
         return Item(

@@ -45,9 +45,9 @@ class Sorted:
 
 def look() -> list[Finding]:
     """Runs under way, servers without a guardian, directories and cgroups of no run."""
-    ours = sort(_processes())
-    since = min((g.started for g in ours.guardians), default=float("inf"))
-    return [_runs(ours), _servers(ours), _directories(since), _cgroups()]
+    processes = sort(_processes())
+    since = min((g.started for g in processes.guardians), default=float("inf"))
+    return [_runs(processes), _servers(processes), _directories(since), _cgroups()]
 
 
 def sort(processes: Iterable[Process]) -> Sorted:
@@ -70,26 +70,26 @@ def _guardian_name() -> str:
 
 
 def _processes() -> Iterable[Process]:
-    for found in psutil.process_iter(["pid", "ppid", "cmdline", "create_time"]):
-        info = found.info
+    for process in psutil.process_iter(["pid", "ppid", "cmdline", "create_time"]):
+        info = process.info
         yield Process(
             info["pid"], info["ppid"] or 0, tuple(info["cmdline"] or ()), info["create_time"] or 0.0
         )
 
 
-def _runs(ours: Sorted) -> Finding:
-    if not ours.guardians:
+def _runs(processes: Sorted) -> Finding:
+    if not processes.guardians:
         return Finding("other runs", "ok", "no other dballoc is running")
-    pids = ", ".join(str(g.parent) for g in ours.guardians)
+    pids = ", ".join(str(g.parent) for g in processes.guardians)
     text = f"dballoc is running (process {pids}): two runs disturb each other"
     return Finding("other runs", "warn", text, "wait for its end")
 
 
-def _servers(ours: Sorted) -> Finding:
+def _servers(processes: Sorted) -> Finding:
     name = "leftover servers"
-    if not ours.orphans:
+    if not processes.orphans:
         return Finding(name, "ok", "none")
-    pids = " ".join(str(p.pid) for p in ours.orphans)
+    pids = " ".join(str(p.pid) for p in processes.orphans)
     return Finding(
         name, "warn", f"servers of an earlier run are alive (process {pids})", f"kill {pids}"
     )
@@ -97,18 +97,18 @@ def _servers(ours: Sorted) -> Finding:
 
 def _directories(since: float) -> Finding:
     name = "leftover directories"
-    left = [path for path in _candidates() if _ours_before(path, since)]
-    if not left:
+    paths = [path for path in _candidates() if _ours_before(path, since)]
+    if not paths:
         return Finding(name, "ok", "none")
-    listed = " ".join(map(str, left[:_SHOWN])) + (
-        f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
+    listed = " ".join(map(str, paths[:_SHOWN])) + (
+        f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
     )
-    size = sum(f.lstat().st_blocks * 512 for path in left for f in path.rglob("*"))
+    size = sum(f.lstat().st_blocks * 512 for path in paths for f in path.rglob("*"))
     return Finding(
         name,
         "warn",
         f"{listed}: of an earlier run, {size / 2**20:,.0f} MiB",
-        f"rm -r {' '.join(map(str, left))}",
+        f"rm -r {' '.join(map(str, paths))}",
     )
 
 
@@ -136,18 +136,18 @@ def _ours_before(path: Path, since: float) -> bool:
 
 def _cgroups() -> Finding:
     name = "leftover cgroups"
-    left = [
+    paths = [
         path
         for path in sorted(cgroup.ROOT.glob("**/dballoc-*"))
         if path.is_dir() and not _populated(path)
     ]
-    if not left:
+    if not paths:
         return Finding(name, "ok", "none")
     return Finding(
         name,
         "warn",
-        f"{', '.join(map(str, left))}: of an earlier run",
-        f"rmdir {' '.join(map(str, left))}",
+        f"{', '.join(map(str, paths))}: of an earlier run",
+        f"rmdir {' '.join(map(str, paths))}",
     )
 
 

@@ -18,32 +18,34 @@ def look() -> list[Finding]:
     processes = list(psutil.process_iter(["pid", "name"]))
     for process in processes:
         _used(process)
-    began, ours = noise_guard.read(), time.process_time()
+    began, own_cpu = noise_guard.read(), time.process_time()
     time.sleep(_SECONDS)
-    seen = noise_guard.between(began, noise_guard.read(), time.process_time() - ours, (1.0, 1.0))
+    noise = noise_guard.between(
+        began, noise_guard.read(), time.process_time() - own_cpu, (1.0, 1.0)
+    )
     busiest = max(
         ((_used(p), p) for p in processes if p.pid), key=lambda pair: pair[0], default=None
     )
     limits = Noise()
-    found = [Finding("steal", "ok", f"{seen.steal:.1%} of the CPUs in the last second")]
-    if seen.steal > limits.steal:
+    findings = [Finding("steal", "ok", f"{noise.steal:.1%} of the CPUs in the last second")]
+    if noise.steal > limits.steal:
         text = (
-            f"the hypervisor took {seen.steal:.1%} of the CPUs in the last second; a block "
+            f"the hypervisor took {noise.steal:.1%} of the CPUs in the last second; a block "
             f"tolerates {limits.steal:.0%}"
         )
-        found = [
+        findings = [
             Finding("steal", "warn", text, "use a machine with CPUs of its own, or another hour")
         ]
-    text = f"others use {seen.others:.1%} of the CPUs"
-    if seen.others <= limits.others:
-        return [*found, Finding("load of others", "ok", text)]
+    text = f"others use {noise.others:.1%} of the CPUs"
+    if noise.others <= limits.others:
+        return [*findings, Finding("load of others", "ok", text)]
     text += f"; a block tolerates {limits.others:.0%}"
     if busiest and busiest[0] > 1:
         text += (
             f" (most: {busiest[1].info['name']}, process {busiest[1].pid}, {busiest[0]:.0f} % of "
             "one)"
         )
-    return [*found, Finding("load of others", "warn", text, "stop it, or wait")]
+    return [*findings, Finding("load of others", "warn", text, "stop it, or wait")]
 
 
 def _used(process: psutil.Process) -> float:

@@ -38,11 +38,11 @@ def python() -> Finding:
 def client() -> Finding:
     """The load driver, sysbench."""
     try:
-        found = sysbench_command.find()
+        sysbench = sysbench_command.find()
     except UsageError as error:
         return from_error("sysbench", "missing", error)
     return Finding(
-        "sysbench", "ok", f"{found.version} ({found.executable}, scripts in {found.share})"
+        "sysbench", "ok", f"{sysbench.version} ({sysbench.executable}, scripts in {sysbench.share})"
     )
 
 
@@ -110,18 +110,18 @@ def perf() -> Finding:
     """The profiler, perf, which comparisons can do without."""
     name = "perf (for profiles)"
     package = "linux-perf (Debian) or linux-tools-generic (Ubuntu)"
-    if (found := shutil.which("perf")) is None:
+    if (executable := shutil.which("perf")) is None:
         return Finding(name, "note", "not on this machine", f"apt-get install {package}")
     # Ubuntu's /usr/bin/perf is a script that looks for one that fits the kernel.
-    done = subprocess.run([found, "--version"], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
+    process = subprocess.run([executable, "--version"], capture_output=True, text=True, check=False)
+    if process.returncode != 0:
         return Finding(
             name,
             "note",
-            f"{found} does not run on kernel {os.uname().release}",
+            f"{executable} does not run on kernel {os.uname().release}",
             f"apt-get install {package}",
         )
-    text = f"{done.stdout.strip().removeprefix('perf version ')} ({found})"
+    text = f"{process.stdout.strip().removeprefix('perf version ')} ({executable})"
     if os.geteuid() != 0 and (level := _paranoid()) > _PARANOID_FOR_OWN:
         remedy = f"run as root, or sysctl kernel.perf_event_paranoid={_PARANOID_FOR_OWN}"
         return Finding(

@@ -78,7 +78,7 @@ class Job:
     def run(
         self,
         argv: list[str],
-        what: str,
+        task: str,
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
         on_line: Callable[[str], None] = lambda line: None,
@@ -87,30 +87,32 @@ class Job:
         """Run a client to its end, by the guardian, so that it does not outlive us. Its output;
         Failure in its words.
 
-        ``what`` is being done, for the message; ``on_line`` sees each line as it comes; ``user``:
+        ``task`` is being done, for the message; ``on_line`` sees each line as it comes; ``user``:
         whom it runs as, with nothing of our environment but PATH, where that is not ourselves.
         """
-        ours = os.environ if user is None else {"PATH": os.environ.get("PATH", "/usr/bin:/bin")}
+        inherited = (
+            os.environ if user is None else {"PATH": os.environ.get("PATH", "/usr/bin:/bin")}
+        )
         log = self.place / "client.log"
         log.write_bytes(b"")
         child = self.custody.spawn(
             argv,
-            {**ours, "LC_ALL": "C.UTF-8", **(env or {})},
+            {**inherited, "LC_ALL": "C.UTF-8", **(env or {})},
             log,
             cwd=os.fspath(cwd or self.place),
             **(user.as_spawn() if user else {}),
         )
         rest = ""
         with log.open(encoding="utf-8", errors="replace") as f:
-            done = None
-            while done is None:
-                done = child.wait(_POLL)
+            exit_ = None
+            while exit_ is None:
+                exit_ = child.wait(_POLL)
                 *lines, rest = (rest + f.read()).split("\n")
                 for line in lines:
                     on_line(line)
         text = log.read_text(encoding="utf-8", errors="replace")
-        if done.status != 0:
-            raise Failure(f"{self.source.reference}: {what}: {reason(text) or done.words}")
+        if exit_.status != 0:
+            raise Failure(f"{self.source.reference}: {task}: {reason(text) or exit_.words}")
         return text
 
 
@@ -118,8 +120,8 @@ def reason(text: str) -> str:
     """The line of a client's output that says why it failed; its last one else."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for pattern in _REASONS:
-        if found := next((line for line in lines if pattern.search(line)), None):
-            return found.removeprefix("E: ").removeprefix("[ERROR] ")
+        if line := next((line for line in lines if pattern.search(line)), None):
+            return line.removeprefix("E: ").removeprefix("[ERROR] ")
     return lines[-1] if lines else ""
 
 
@@ -130,10 +132,10 @@ def described(path: Path, origin: str) -> File:
     return File(path.name, path.stat().st_size, digest, origin)
 
 
-def check_hash(found: File, wanted: str, reference: str) -> None:
+def check_hash(file: File, wanted: str, reference: str) -> None:
     """Failure unless the file has the hash that is wanted of it."""
-    if found.sha256 != wanted.lower():
+    if file.sha256 != wanted.lower():
         raise Failure(
-            f"{reference}: {found.name} has the sha256 {found.sha256}, not {wanted.lower()}: "
+            f"{reference}: {file.name} has the sha256 {file.sha256}, not {wanted.lower()}: "
             "a broken download, or not the file that is meant; nothing was kept"
         )

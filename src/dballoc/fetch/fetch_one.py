@@ -37,12 +37,12 @@ def fetch(source: Source, progress: Progress) -> tuple[Kept, bool]:
     """What is wanted, and whether it had to be fetched. UsageError if it cannot begin, Failure if
     it does not end well; nothing half-done is left but downloads, with which the next try goes on.
     """
-    if found := _here(source):
-        return found, False
+    if entry := _here(source):
+        return entry, False
     store = directories.make_store()
     with _locked(store, progress):
-        if found := _here(source):
-            return found, False
+        if entry := _here(source):
+            return entry, False
         _check_open(source, store)
         _check_room(source, store)
         final = store / source.reference
@@ -80,9 +80,9 @@ def fetch(source: Source, progress: Progress) -> tuple[Kept, bool]:
             raise Failure(
                 f"{source.reference}: {error.filename or store}: {error.strerror or error}"
             ) from None
-    found = _here(source)
-    assert found
-    return found, True
+    entry = _here(source)
+    assert entry
+    return entry, True
 
 
 def _here(source: Source) -> Kept | None:

@@ -50,9 +50,9 @@ class Source:
 class NotHere(UsageError):
     """Something that can be fetched, by ``reference``, and has not been."""
 
-    def __init__(self, what: str, words: str) -> None:
+    def __init__(self, wanted: str, words: str) -> None:
         self.reference = find(words).reference
-        super().__init__(f"{what} is not here; fetch it: dballoc fetch {self.reference}")
+        super().__init__(f"{wanted} is not here; fetch it: dballoc fetch {self.reference}")
 
 
 def kind(name: str) -> Kind:
@@ -87,22 +87,22 @@ def find(words: str) -> Source:
     """
     name, version = name_and_version.split(words)
     kind(name)
-    known = of(name)
-    if not known:
+    sources = of(name)
+    if not sources:
         raise UsageError(f"{name!r} is in no source that dballoc knows; {otherwise(name)}")
     if version is None:
-        return known[0]
-    fitting = [s for s in known if s.version == version] or [
-        s for s in known if name_and_version.fits(version, s.version)
+        return sources[0]
+    fitting = [s for s in sources if s.version == version] or [
+        s for s in sources if name_and_version.fits(version, s.version)
     ]
     # A moving source gives 11.8.6 today where 11.8 is asked of it.
     fitting = fitting or [
-        s for s in known if s.row.get("moves") and name_and_version.fits(s.version, version)
+        s for s in sources if s.row.get("moves") and name_and_version.fits(s.version, version)
     ]
     if not fitting:
-        there = ", ".join(s.version for s in known)
+        versions = ", ".join(s.version for s in sources)
         raise UsageError(
-            f"{words!r}: no source has that version; there are {there}; {otherwise(name)}"
+            f"{words!r}: no source has that version; there are {versions}; {otherwise(name)}"
         )
     return max(fitting, key=lambda s: name_and_version.order(s.version))
 

@@ -21,9 +21,9 @@ def join(name: str, version: str) -> str:
     return f"{name}@{version}"
 
 
-def fits(asked: str, version: str) -> bool:
+def fits(wanted: str, version: str) -> bool:
     """Whether a version is the one asked for, or one of that line: 5.5.34 is a 5.5."""
-    return version == asked or (version.startswith(asked) and not version[len(asked)].isalnum())
+    return version == wanted or (version.startswith(wanted) and not version[len(wanted)].isalnum())
 
 
 def order(version: str) -> list[int]:

@@ -47,8 +47,8 @@ class Kept:
     @property
     def loader(self) -> Path | None:
         """Of a glibc, and of a server with one of its own: its program interpreter."""
-        found = self.manifest.get("loader")
-        return self.place / found if found else None
+        path = self.manifest.get("loader")
+        return self.place / path if path else None
 
     @property
     def size(self) -> int:
@@ -58,20 +58,20 @@ class Kept:
 
 def kept(name: str | None = None) -> list[Kept]:
     """All that is here, or all of one catalogue name; the newest first."""
-    found = [
+    entries = [
         k for path in directories.store().glob(f"{name or '*'}@*/{MANIFEST}") if (k := _read(path))
     ]
-    return sorted(found, key=lambda k: (k.name, [-n for n in name_and_version.order(k.version)]))
+    return sorted(entries, key=lambda k: (k.name, [-n for n in name_and_version.order(k.version)]))
 
 
 def find(name: str, version: str | None) -> Kept | None:
     """The newest that fits, or None. ``version`` None: any."""
-    here = kept(name)
+    entries = kept(name)
     if version is None:
-        return next(iter(here), None)
-    exact = (k for k in here if version in (k.asked, k.version))
+        return next(iter(entries), None)
+    exact = (k for k in entries if version in (k.asked, k.version))
     return next(exact, None) or next(
-        (k for k in here if name_and_version.fits(version, k.version)), None
+        (k for k in entries if name_and_version.fits(version, k.version)), None
     )
 
 

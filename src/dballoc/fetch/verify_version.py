@@ -38,16 +38,16 @@ def _server(job: Job, brought: Brought) -> str:
         directories = ":".join(os.fspath(job.place / d) for d in brought.search)
         argv = [os.fspath(job.place / brought.loader), "--library-path", directories, *argv]
     try:
-        done = run_unprivileged(argv)
+        answer = run_unprivileged(argv)
     except Unanswered as error:
         raise Failure(f"{job.source.reference}: its server does not run here: {error}") from None
-    said = _VERSION.search(done.stdout)
-    if done.status != 0 or said is None:
+    printed = _VERSION.search(answer.stdout)
+    if answer.status != 0 or printed is None:
         why = (
-            done.stderr.strip() or done.stdout.strip() or f"exit status {done.status}"
+            answer.stderr.strip() or answer.stdout.strip() or f"exit status {answer.status}"
         ).splitlines()[0]
         raise Failure(f"{job.source.reference}: its server does not run here: {why}")
-    version = said[1].rstrip(".")
+    version = printed[1].rstrip(".")
     if job.source.client != "archive" and not name_and_version.fits(job.source.version, version):
         raise Failure(
             f"{job.source.reference}: the source gives {version} now, not {job.source.version}"

@@ -46,12 +46,12 @@ def _chosen(variable: str, of_root: str, xdg: str, below_home: str) -> Path:
     return Path(os.environ.get(xdg) or Path.home() / below_home) / "dballoc"
 
 
-def _made(path: Path, what: str, variable: str) -> Path:
+def _made(path: Path, purpose: str, variable: str) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(
-            f"{path}: cannot make the {what} directory: {error.strerror}; set {variable}"
+            f"{path}: cannot make the {purpose} directory: {error.strerror}; set {variable}"
         ) from None
     if path.stat().st_uid != os.geteuid():
         raise UsageError(

@@ -9,7 +9,7 @@ from functools import cache
 @cache
 def _candidates(names: frozenset[str]) -> frozenset[str] | None:
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             ["apt-cache", "policy", *sorted(names)],
             capture_output=True,
             text=True,
@@ -18,13 +18,13 @@ def _candidates(names: frozenset[str]) -> frozenset[str] | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return parse_policy(done.stdout)
+    return parse_policy(process.stdout)
 
 
 def parse_policy(text: str) -> frozenset[str]:
     """The packages that have a candidate, in the output of ``apt-cache policy``."""
-    found = re.findall(r"^(\S+):\n  Installed: .*\n  Candidate: (.*)$", text, re.MULTILINE)
-    return frozenset(name for name, candidate in found if candidate != "(none)")
+    policies = re.findall(r"^(\S+):\n  Installed: .*\n  Candidate: (.*)$", text, re.MULTILINE)
+    return frozenset(name for name, candidate in policies if candidate != "(none)")
 
 
 class Packages:

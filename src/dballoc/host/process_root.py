@@ -30,13 +30,13 @@ def words(pid: int) -> str | None:
     )
     uid = int(status["Uid"].split()[1])
     inner = status.get("NSpid", str(pid)).split()[-1]
-    known = mapped(readers.text_of_process(f"/proc/{pid}/uid_map"), uid)
-    said = []
+    inner_uid = mapped(readers.text_of_process(f"/proc/{pid}/uid_map"), uid)
+    differences = []
     if inner != str(pid):
-        said.append(f"it is process {inner} there")
-    if known is not None and known != uid:
-        said.append(f"its user {known} is {uid} here")
-    return f"it has namespaces of its own: {', '.join(said)}" if said else None
+        differences.append(f"it is process {inner} there")
+    if inner_uid is not None and inner_uid != uid:
+        differences.append(f"its user {inner_uid} is {uid} here")
+    return f"it has namespaces of its own: {', '.join(differences)}" if differences else None
 
 
 def mapped(text: str, uid: int) -> int | None:
@@ -72,12 +72,12 @@ def listening(pid: int) -> list[str]:
 
 def sockets(text: str, numbers: set[str]) -> list[str]:
     """Of /proc/PID/net/unix: the paths of listening sockets of these inode numbers. Pure."""
-    found = []
+    paths = []
     for line in readers.rows(text)[1:]:
         # Num: RefCount Protocol Flags Type St Inode Path; __SO_ACCEPTCON in Flags: it listens.
         words = line.split(maxsplit=7)
         if len(words) != 8 or words[6] not in numbers or not _FLAGS.fullmatch(words[3]):
             continue
         if int(words[3], 16) & 0x10000 and not words[7].startswith("@"):
-            found.append(words[7])
-    return found
+            paths.append(words[7])
+    return paths

@@ -180,9 +180,9 @@ def _walk(root: Path, path: str) -> Iterator[int]:
             return fd
 
         top = keep(os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
-        way, left, links = [top], deque(path.split("/")), 0
-        while left:
-            part = left.popleft()
+        way, parts, links = [top], deque(path.split("/")), 0
+        while parts:
+            part = parts.popleft()
             if part in ("", "."):
                 continue
             if part == "..":
@@ -201,7 +201,7 @@ def _walk(root: Path, path: str) -> Iterator[int]:
             target = os.readlink("", dir_fd=fd)
             if target.startswith("/"):
                 way = [top]
-            left.extendleft(reversed(target.split("/")))
+            parts.extendleft(reversed(target.split("/")))
         yield way[-1]
 
 

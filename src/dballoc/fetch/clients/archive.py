@@ -73,12 +73,12 @@ def bring(job: Job) -> Brought:
     if place.url:
         path = job.downloads / place.name
         download(row["at"], path, job.progress)
-    found = described(
+    file = described(
         path, secret_names.hide_in(row["at"])
     )  # a URL may have a password, and manifests are for everybody
     if row["sha256"] is not None:
         try:
-            check_hash(found, row["sha256"], job.source.reference)
+            check_hash(file, row["sha256"], job.source.reference)
         except Failure:
             if place.url:
                 path.unlink()
@@ -86,12 +86,12 @@ def bring(job: Job) -> Brought:
     if job.source.kind == "server":
         unpack(job, path, job.root)
         settle(job)
-        return Brought(version="", files=[found])
+        return Brought(version="", files=[file])
     tree = job.place / "unpacked"
     unpack(job, path, tree)
     libraries = installed_layout.take_libraries(job, tree, beside=False)
     shutil.rmtree(tree)
-    return Brought(version=job.source.version, files=[found], libraries=libraries)
+    return Brought(version=job.source.version, files=[file], libraries=libraries)
 
 
 def settle(job: Job) -> None:
@@ -112,10 +112,10 @@ def unpack(
     ``keep``: patterns of the names that are taken out of a zip; ``strip``: leading parts of all
     paths that are left out.
     """
-    what = f"unpacking {path.name}"
-    job.progress(what, None)
+    task = f"unpacking {path.name}"
+    job.progress(task, None)
     try:
-        archive_members.unpack(path, target, keep, strip, lambda share: job.progress(what, share))
+        archive_members.unpack(path, target, keep, strip, lambda share: job.progress(task, share))
     except Refused as error:
         raise Failure(f"{job.source.reference}: {path.name} cannot be unpacked: {error}") from None
     # Jars made on Windows or by Maven carry no modes.

@@ -45,12 +45,12 @@ def build(job: Job, sources: Path) -> list[str]:
     job.run(["sh", "-eu", "-c", row["build"]], "its build", env, cwd=tree, user=user)
     target = job.place / "lib"
     target.mkdir()
-    found = [f"lib/{name}" for name in take_files(out, target, "*.so*")]
+    libraries = [f"lib/{name}" for name in take_files(out, target, "*.so*")]
     for directory in (tree, out):
         remove(directory)
-    if not found:
+    if not libraries:
         raise Failure(f"{job.source.reference}: its build made no library")
-    return found
+    return libraries
 
 
 def needs(reference: str, tools: list[str]) -> None:

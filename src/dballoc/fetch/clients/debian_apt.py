@@ -156,7 +156,7 @@ class Apt:
         # apt does not name what an earlier try has brought already; where nothing is, it names all.
         nothing = self.job.place / "nothing"
         (nothing / "partial").mkdir(parents=True, exist_ok=True)
-        told = self._apt(
+        uri_lines = self._apt(
             "-o",
             f"Dir::Cache::archives={nothing}",
             *words,
@@ -165,8 +165,8 @@ class Apt:
             where=nothing,
         )
         shutil.rmtree(nothing)
-        found = {self.archives / name: uri for uri, name, _ in parse_uris(told)}
-        if not found:
+        origins = {self.archives / name: uri for uri, name, _ in parse_uris(uri_lines)}
+        if not origins:
             raise Failure(
                 f"{self.job.source.reference}: Debian {self.suite} has nothing called "
                 f"{' '.join(packages)}"
@@ -177,9 +177,9 @@ class Apt:
                 self.job.progress(f"downloading from Debian {self.suite}", float(status[1]) / 100)
 
         self._apt("-o", "APT::Status-Fd=1", *words, *packages, watch=watch)
-        if missing := [path.name for path in found if not path.exists()]:
+        if missing := [path.name for path in origins if not path.exists()]:
             raise Failure(f"{self.job.source.reference}: apt-get did not bring {missing[0]}")
-        return found
+        return origins
 
     def _apt(
         self,
@@ -206,7 +206,7 @@ def configuration(dump: str, home: Path, sources: Path, archives: Path) -> str:
     acquire = [
         line for line in dump.splitlines() if line.startswith("Acquire::") and line.endswith(";")
     ]
-    ours = {
+    overrides = {
         "Dir::Etc::main": "/dev/null",
         "Dir::Etc::parts": "/dev/null",
         "Dir::Etc::sourcelist": sources,
@@ -225,7 +225,7 @@ def configuration(dump: str, home: Path, sources: Path, archives: Path) -> str:
         "Acquire::Retries": "3",
         "quiet::NoProgress": "true",
     }
-    return "\n".join([*acquire, *(f'{key} "{value}";' for key, value in ours.items()), ""])
+    return "\n".join([*acquire, *(f'{key} "{value}";' for key, value in overrides.items()), ""])
 
 
 def parse_uris(text: str) -> list[tuple[str, str, int]]:
@@ -245,15 +245,15 @@ def mirror() -> str:
         for p in [etc / "sources.list", *sorted((etc / "sources.list.d").glob("*"))]
         if p.suffix in (".list", ".sources") and p.is_file()
     ]
-    found = next((uri for text in texts for uri in mirrors(text)), None)
-    if found is None:
+    uri = next((uri for text in texts for uri in mirrors(text)), None)
+    if uri is None:
         raise UsageError(f"no mirror of Debian in apt's sources; name one: {MIRROR}=URL")
-    return found
+    return uri
 
 
 def mirrors(text: str) -> list[str]:
     """The archives of Debian that a file of apt's sources names, in either form of it. Pure."""
-    found = []
+    uris = []
     for stanza in re.split(r"\n\s*\n", text):
         fields = dict(re.findall(r"^(\w[\w-]*):[ \t]*(.*(?:\n[ \t]+\S.*)*)", stanza, re.MULTILINE))
         if (
@@ -264,7 +264,7 @@ def mirrors(text: str) -> list[str]:
             if "main" in fields.get("Components", "").split() and any(
                 map(_SUITE.fullmatch, fields.get("Suites", "").split())
             ):
-                found += fields["URIs"].split()[:1]
+                uris += fields["URIs"].split()[:1]
             continue
         for line in stanza.splitlines():
             words = re.sub(r"\[.*?\]", "", line).split()
@@ -274,8 +274,8 @@ def mirrors(text: str) -> list[str]:
                 and _SUITE.fullmatch(words[2])
                 and "main" in words[3:]
             ):
-                found.append(words[1])
-    return [uri for uri in found if not uri.startswith("cdrom:")]
+                uris.append(words[1])
+    return [uri for uri in uris if not uri.startswith("cdrom:")]
 
 
 def upstream(archives: Iterable[Path], package: str) -> str:
@@ -292,8 +292,8 @@ def upstream(archives: Iterable[Path], package: str) -> str:
 
 
 def _need(program: str, package: str) -> str:
-    if found := shutil.which(program):
-        return found
+    if path := shutil.which(program):
+        return path
     raise UsageError(
         f"{program} is not on this machine: Debian's packages come through apt; install {package}, "
         "or bring an "

@@ -20,34 +20,36 @@ def download(url: str, target: Path, progress: Progress) -> None:
     """
     shown = hide_in(url)
     part = target.with_name(target.name + ".part")
-    have = part.stat().st_size if part.exists() else 0
+    size = part.stat().st_size if part.exists() else 0
     if not url.lower().startswith(("https://", "http://")):
         raise Failure(f"{shown}: not an address that begins with https:// or http://")
     headers = {"User-Agent": "dballoc", "Accept-Encoding": "identity"}
     request = urllib.request.Request(url, headers=headers)  # noqa: S310  # as checked
-    if have:
-        request.add_header("Range", f"bytes={have}-")
+    if size:
+        request.add_header("Range", f"bytes={size}-")
     try:
         with urllib.request.urlopen(request, timeout=_PATIENCE) as reply:  # noqa: S310  # as checked
             if reply.status != 206:  # the server sends it from the start
-                have = 0
+                size = 0
             length = reply.headers.get("Content-Length")
-            total = have + int(length) if length is not None else None
-            with part.open("ab" if have else "wb") as f:
+            total = size + int(length) if length is not None else None
+            with part.open("ab" if size else "wb") as f:
                 while chunk := reply.read(_CHUNK):
                     f.write(chunk)
-                    have += len(chunk)
-                    progress(f"downloading {target.name}", have / total if total else None)
+                    size += len(chunk)
+                    progress(f"downloading {target.name}", size / total if total else None)
     except urllib.error.HTTPError as error:
         if error.code == 416:  # what is here is not the beginning of what is there
             part.unlink()
         raise Failure(f"{shown}: {error.code} {error.reason}") from None
     except (urllib.error.URLError, HTTPException, TimeoutError, ConnectionError) as error:
-        said = getattr(error, "reason", None) or error
-        raise Failure(f"{shown}: {said}; the next try goes on at {have / 10**6:,.1f} MB") from None
-    if total is not None and have < total:
+        reason = getattr(error, "reason", None) or error
         raise Failure(
-            f"{shown}: the connection broke after {have / 10**6:,.1f} of {total / 10**6:,.1f} MB; "
+            f"{shown}: {reason}; the next try goes on at {size / 10**6:,.1f} MB"
+        ) from None
+    if total is not None and size < total:
+        raise Failure(
+            f"{shown}: the connection broke after {size / 10**6:,.1f} of {total / 10**6:,.1f} MB; "
             "the next try goes on from there"
         )
     part.rename(target)

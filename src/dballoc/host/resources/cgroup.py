@@ -77,17 +77,19 @@ def _refusal(parent: Path, reason: str | None) -> str:
 
 def _parent() -> tuple[int, Path]:
     lines = SELF.read_text().splitlines()
-    ours = {controllers: group for _, controllers, group in (line.split(":", 2) for line in lines)}
-    if "memory" in ours:
+    groups = {
+        controllers: group for _, controllers, group in (line.split(":", 2) for line in lines)
+    }
+    if "memory" in groups:
         # The group's name is as seen from the cgroup namespace; fall back to the root where it
         # isn't mounted so.
-        below = ROOT / "memory" / ours["memory"].lstrip("/")
+        below = ROOT / "memory" / groups["memory"].lstrip("/")
         return 1, below if below.is_dir() else ROOT / "memory"
-    if "" in ours and (ROOT / "cgroup.controllers").exists():
+    if "" in groups and (ROOT / "cgroup.controllers").exists():
         # In v2 a group with processes cannot have children with controllers: go up until one hands
         # memory down. The name is as seen from the cgroup namespace; one above its root begins with
         # "..".
-        inside = ours[""].lstrip("/")
+        inside = groups[""].lstrip("/")
         below = ROOT if ".." in Path(inside).parts else ROOT / inside
         while "memory" not in _words(below / "cgroup.subtree_control"):
             if below == ROOT:

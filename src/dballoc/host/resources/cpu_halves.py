@@ -37,14 +37,14 @@ def choose(cpu: Cpu) -> Halves:
     return halves(cores(allowed))
 
 
-def halves(found: Iterable[Core]) -> Halves:
+def halves(cores: Iterable[Core]) -> Halves:
     """Two halves with the same number of cores of each kind, all of the node that has most. Pure.
 
     One node, because after a swap each server's memory would else be the other node's. UsageError
     with the reason where that leaves nothing.
     """
     by_node: dict[int, list[Core]] = defaultdict(list)
-    for core in found:
+    for core in cores:
         by_node[core.node].append(core)
     splits = [_split(on_node) for _, on_node in sorted(by_node.items())]
     best = max(splits, key=lambda split: len(split[0]) if split else 0, default=None)
@@ -80,11 +80,11 @@ def cores(allowed: frozenset[int]) -> list[Core]:
     """The machine's cores, of the CPUs allowed (sysfs: topology, node, cpu_capacity or
     cpuinfo_max_freq).
     """
-    found: dict[frozenset[int], Core] = {}
+    by_cpus: dict[frozenset[int], Core] = {}
     for cpu in sorted(allowed):
-        mine = cpus.siblings(cpu) & allowed
-        found.setdefault(mine, Core(mine, _node(cpu), _kind(cpu)))
-    return list(found.values())
+        core_cpus = cpus.siblings(cpu) & allowed
+        by_cpus.setdefault(core_cpus, Core(core_cpus, _node(cpu), _kind(cpu)))
+    return list(by_cpus.values())
 
 
 def _node(cpu: int) -> int:

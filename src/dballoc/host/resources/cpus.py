@@ -34,14 +34,14 @@ def choose(cpu: Cpu) -> tuple[frozenset[int] | None, frozenset[int] | None]:
 
 
 def _first(count: int) -> frozenset[int]:
-    have = available()
-    if count > len(have):
+    allowed = available()
+    if count > len(allowed):
         raise UsageError(
-            f"cpu.count: {count} CPUs asked for, {len(have)} are here ({format_cpus(have)})"
+            f"cpu.count: {count} CPUs asked for, {len(allowed)} are here ({format_cpus(allowed)})"
         )
     ordered: list[int] = []
-    for cpu in sorted(have):
-        ordered += [c for c in sorted(siblings(cpu) & have) if c not in ordered]
+    for cpu in sorted(allowed):
+        ordered += [c for c in sorted(siblings(cpu) & allowed) if c not in ordered]
     return frozenset(ordered[:count])
 
 

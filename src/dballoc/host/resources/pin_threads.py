@@ -27,12 +27,12 @@ def move(pid: int, cpus: Collection[int]) -> None:
 
 def _threads(pid: int) -> set[int]:
     """Of a process and of its descendants; none of one that has ended."""
-    found: set[int] = set()
+    threads: set[int] = set()
     try:
         for task in Path(f"/proc/{pid}/task").iterdir():
-            found.add(int(task.name))
+            threads.add(int(task.name))
             for child in (task / "children").read_text().split():
-                found |= _threads(int(child))
+                threads |= _threads(int(child))
     except OSError:  # it, or a thread of it, has ended meanwhile; the next round sees what is left
         pass
-    return found
+    return threads

@@ -53,10 +53,10 @@ def usage(pid: int, proc: Path = PROC, root: Path = ROOT) -> int | None:
     except OSError:
         return None
     path = groups.get("memory", groups.get("", ""))
-    here = next(_places(groups, "memory", root), None)
-    if here is None or not here.as_posix().endswith(path.rstrip("/")):
+    group = next(_places(groups, "memory", root), None)
+    if group is None or not group.as_posix().endswith(path.rstrip("/")):
         return None  # only a group above it is to be seen from here
-    text = _read(here / "memory.current") or _read(here / "memory.usage_in_bytes")
+    text = _read(group / "memory.current") or _read(group / "memory.usage_in_bytes")
     return int(text) if text.isdigit() else None
 
 
@@ -68,8 +68,8 @@ def given_back(pid: int, proc: Path = PROC, root: Path = ROOT) -> int:
         groups = _groups(readers.text_of_process(proc / str(pid) / "cgroup"))
     except OSError:
         return 0
-    here = next(_places(groups, "memory", root), None)
-    lines = _read(here / "memory.stat").splitlines() if here else []
+    group = next(_places(groups, "memory", root), None)
+    lines = _read(group / "memory.stat").splitlines() if group else []
     return sum(
         int(line.split()[1]) for line in lines if line.startswith("pglazyfree ")
     ) * os.sysconf("SC_PAGE_SIZE")
@@ -77,13 +77,13 @@ def given_back(pid: int, proc: Path = PROC, root: Path = ROOT) -> int:
 
 def _groups(text: str) -> dict[str, str]:
     """Controller (an empty name for v2) -> the group's path."""
-    found = {}
+    paths = {}
     for line in readers.rows(text):
         number, _, rest = line.partition(":")
         controllers, colon, path = rest.partition(":")
         if number.isdecimal() and colon:
-            found.update(dict.fromkeys(controllers.split(","), path))
-    return found
+            paths.update(dict.fromkeys(controllers.split(","), path))
+    return paths
 
 
 def _places(groups: dict[str, str], controller: str, root: Path) -> Iterator[Path]:
@@ -99,11 +99,11 @@ def _places(groups: dict[str, str], controller: str, root: Path) -> Iterator[Pat
         )
     else:
         return
-    here = top / path.lstrip("/")
-    while ".." not in here.parts and here.is_relative_to(top):
-        if here.is_dir():
-            yield here
-        here = here.parent
+    group = top / path.lstrip("/")
+    while ".." not in group.parts and group.is_relative_to(top):
+        if group.is_dir():
+            yield group
+        group = group.parent
 
 
 def _quota(group: Path) -> float | None:

@@ -53,7 +53,7 @@ class Holder:
     started: str
     namespace: int
     exclusive: bool
-    what: str
+    purpose: str
 
     @property
     def is_alive(self) -> bool:
@@ -65,7 +65,7 @@ class Holder:
     @property
     def words(self) -> str:
         """``dballoc (process 123, results in /x)``."""
-        return f"dballoc (process {self.pid}, {self.what})"
+        return f"dballoc (process {self.pid}, {self.purpose})"
 
 
 class Hold:
@@ -93,7 +93,7 @@ class Hold:
             os.close(descriptor)
         self.descriptors = []
 
-    def take(self, what: str) -> None:
+    def take(self, purpose: str) -> None:
         """Lock, note who we are, and put back what an earlier run has left."""
         lock = _opened(self.directory, _LOCK)
         self.descriptors.append(lock)
@@ -112,13 +112,13 @@ class Hold:
                 )
             time.sleep(0.05)
         holders(self.directory)  # removes the notes of those that were killed
-        self._take_note(what)
+        self._take_note(purpose)
         _put_back_alone(self)
 
-    def _take_note(self, what: str) -> None:
+    def _take_note(self, purpose: str) -> None:
         note = {
             "pid": os.getpid(), "started": _started(os.getpid()), "namespace": _pid_namespace(),
-            "exclusive": self.exclusive, "what": what,
+            "exclusive": self.exclusive, "what": purpose,
         }  # fmt: skip
         name = secrets.token_hex(6)
         descriptor = _opened(self.directory, f"{name}.partial")
@@ -254,8 +254,15 @@ def _holder(directory: int, name: str) -> Holder | None:
         if _locked(note, exclusive=False):
             os.unlink(name, dir_fd=directory)
             return None
-        return Holder(**json.loads(os.pread(note, 4096, 0)))
-    except (OSError, ValueError, TypeError):
+        content = json.loads(os.pread(note, 4096, 0))
+        return Holder(
+            pid=content["pid"],
+            started=content["started"],
+            namespace=content["namespace"],
+            exclusive=content["exclusive"],
+            purpose=content["what"],
+        )
+    except (OSError, ValueError, TypeError, KeyError):
         return None
     finally:
         os.close(note)

@@ -67,18 +67,18 @@ def read_journal(directory: int, settings: Mapping[str, HostSetting]) -> dict[st
     try:
         content = json.loads(data)
         boot, entries = content["boot"], content["settings"]
-        known = {
+        changed = {
             name: Entry(str(entry["before"]), tuple(entry["written"]))
             for name, entry in entries.items()
         }
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise BadJournal("it is damaged") from None
-    for name, entry in known.items():
+    for name, entry in changed.items():
         if name not in settings:
             raise BadJournal(f"it names {name!r}, which is no setting of dballoc's")
         if not {entry.before, *entry.written} <= set(settings[name].values):
             raise BadJournal(f"it has a value that {settings[name].path} does not take")
-    return known if boot == _boot() else {}
+    return changed if boot == _boot() else {}
 
 
 def write_journal(directory: int, entries: Mapping[str, Entry]) -> None:

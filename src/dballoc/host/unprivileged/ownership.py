@@ -42,14 +42,14 @@ def take_files(source: Path, target: Path, pattern: str) -> list[str]:
     """Copy the regular files of these names out of a directory of the server user's into one of
     ours; the copies are ours, and executable. What is no regular file is left. Returns the names.
     """
-    taken = []
-    with _Directory(source) as there, _Directory(target) as here:
-        for name in sorted(fnmatch.filter(os.listdir(there.number), pattern)):
+    names = []
+    with _Directory(source) as from_directory, _Directory(target) as to_directory:
+        for name in sorted(fnmatch.filter(os.listdir(from_directory.number), pattern)):
             try:
                 number = os.open(
                     name,
                     os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC,
-                    dir_fd=there.number,
+                    dir_fd=from_directory.number,
                 )
             except OSError:
                 continue  # a link, or gone
@@ -57,9 +57,9 @@ def take_files(source: Path, target: Path, pattern: str) -> list[str]:
                 os.close(number)
                 continue
             with open(number, "rb") as original:
-                _copy(original, name, here.number)
-            taken.append(name)
-    return taken
+                _copy(original, name, to_directory.number)
+            names.append(name)
+    return names
 
 
 def _copy(original: BinaryIO, name: str, directory: int) -> None:
@@ -114,10 +114,10 @@ def _hand_over(directory: int, uid: int, shown: Path, depth: int) -> None:
 
 def _take_back(directory: int, change: bool, shown: Path, depth: int) -> int:
     _check_depth(shown, depth)
-    ours = os.geteuid(), os.getegid()
+    owner = os.geteuid(), os.getegid()
     status = os.fstat(directory)
     if change:
-        os.fchown(directory, *ours)
+        os.fchown(directory, *owner)
         os.fchmod(directory, stat.S_IMODE(status.st_mode) & 0o750 | 0o700)
     size = status.st_blocks * 512
     for name in os.listdir(directory):
@@ -130,7 +130,7 @@ def _take_back(directory: int, change: bool, shown: Path, depth: int) -> int:
         else:
             size += status.st_blocks * 512
             if change:
-                os.chown(name, *ours, dir_fd=directory, follow_symlinks=False)
+                os.chown(name, *owner, dir_fd=directory, follow_symlinks=False)
                 _drop_bits(name, directory, status.st_mode)
     return size
 

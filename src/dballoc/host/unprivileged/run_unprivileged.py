@@ -56,10 +56,12 @@ def run_unprivileged(
     no core file and no terminal, and with nothing of our environment but PATH, to which ``env``
     adds. Unanswered if it does not end well.
     """
-    who = user or server_user()
+    runner = user or server_user()
     arguments = [os.fspath(word) for word in argv]
-    credentials = {} if who.uid is None else {"user": who.uid, "group": who.uid, "extra_groups": []}
-    with _adopting_orphans(who.uid):
+    credentials = (
+        {} if runner.uid is None else {"user": runner.uid, "group": runner.uid, "extra_groups": []}
+    )
+    with _adopting_orphans(runner.uid):
         try:
             process = subprocess.Popen(
                 arguments,
@@ -79,10 +81,10 @@ def run_unprivileged(
             ) from None
         with process:
             try:
-                said = _read(process, time.monotonic() + patience, patience)
+                streams = _read(process, time.monotonic() + patience, patience)
             finally:
                 _end(process)
-    return Answer(process.returncode, *(part.decode(errors="replace") for part in said))
+    return Answer(process.returncode, *(part.decode(errors="replace") for part in streams))
 
 
 def environment(more: Mapping[str, str]) -> dict[str, str]:

@@ -88,9 +88,9 @@ class Sandbox:
             self._end()
 
     def _start(self) -> None:
-        ours, theirs = socket.socketpair()
+        our_end, child_end = socket.socketpair()
         package = Path(__file__).resolve().parents[3]
-        with theirs:
+        with child_end:
             self._process = subprocess.Popen(
                 [
                     sys.executable,
@@ -99,9 +99,9 @@ class Sandbox:
                     _START,
                     os.fspath(package),
                     self._module,
-                    str(theirs.fileno()),
+                    str(child_end.fileno()),
                 ],
-                pass_fds=[theirs.fileno()],
+                pass_fds=[child_end.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -109,7 +109,7 @@ class Sandbox:
                 cwd="/",
                 start_new_session=True,
             )
-        self._socket = ours
+        self._socket = our_end
 
     def _end(self) -> None:
         if self._socket is not None:
