@@ -193,11 +193,11 @@ def test_links_that_stay_inside_are_kept(place: Path, library: Path) -> None:
         entry("loop", tarfile.SYMTYPE, link="loop"),
         library=library,
     )
-    archive_members.unpack(path, place / "t")
+    archive_members.unpack_members(path, place / "t")
     assert (place / "t/jemalloc/lib/a").resolve() == place / "t" / LIBRARY
     assert not os.path.lexists(place / "t/out")
     assert not os.path.lexists(place / "t/loop")
-    archive_tree.check(place / "t")
+    archive_tree.check_tree(place / "t")
 
 
 @pytest.mark.parametrize("mode", [0o4755, 0o2755, 0o1755, 0o7777, 0o0777, 0o0000])
@@ -208,11 +208,11 @@ def test_no_bits_of_a_mode_are_kept(place: Path, library: Path, mode: int) -> No
         entry("jemalloc/lib/su", content=b"x", mode=mode),
         library=library,
     )
-    archive_members.unpack(path, place / "t")
+    archive_members.unpack_members(path, place / "t")
     assert stat.S_IMODE((place / "t/jemalloc/lib/su").lstat().st_mode) & 0o7022 == 0
     assert stat.S_IMODE((place / "t/jemalloc/d").lstat().st_mode) & 0o7022 == 0
     other = zipped(place / "x.zip", ("jemalloc/su", b"x", stat.S_IFREG | mode))
-    archive_members.unpack(other, place / "z")
+    archive_members.unpack_members(other, place / "z")
     assert stat.S_IMODE((place / "z/jemalloc/su").lstat().st_mode) & 0o7022 == 0
     other.unlink()
     shutil.rmtree(place / "t"), shutil.rmtree(place / "z")
@@ -309,7 +309,7 @@ def test_a_bomb_of_a_declared_size_writes_nothing(place: Path, ten_gigabytes: Pa
     path = place / "bomb.tar.gz"
     path.symlink_to(ten_gigabytes)
     with pytest.raises(archive_tree.Refused, match=r"it would expand to more than [\d,]+ MB"):
-        archive_members.unpack(path, place / "t")
+        archive_members.unpack_members(path, place / "t")
     assert used(place / "t") < 10**6
 
 
@@ -341,7 +341,7 @@ def test_a_bomb_that_is_not_declared_stops(place: Path, form: str) -> None:
             at = raw.find(b"PK\x01\x02", at + 46)
         path.write_bytes(raw)
     with pytest.raises(archive_tree.Refused):
-        archive_members.unpack(path, place / "t")
+        archive_members.unpack_members(path, place / "t")
     assert used(place / "t") <= archive_tree.FLOOR + 2**22
 
 
@@ -353,7 +353,7 @@ def test_a_zip_that_says_less_than_it_has(place: Path) -> None:
         raw[at + offset : at + offset + 4] = (1000).to_bytes(4, "little")
     path.write_bytes(raw)
     with pytest.raises(archive_tree.Refused, match="CRC"):
-        archive_members.unpack(path, place / "t")
+        archive_members.unpack_members(path, place / "t")
     assert used(place / "t") < 2**20
 
 
@@ -367,7 +367,7 @@ def test_a_million_members(place: Path, monkeypatch: pytest.MonkeyPatch) -> None
             file.write(block)
     tracemalloc.start()
     with pytest.raises(archive_tree.Refused, match=r"it has more than 10,000 members"):
-        archive_members.unpack(path, place / "t")
+        archive_members.unpack_members(path, place / "t")
     assert tracemalloc.get_traced_memory()[1] < 10 * 2**20
     assert len(list((place / "t/d").iterdir())) <= 10_000
     tracemalloc.stop()
@@ -384,7 +384,7 @@ def test_a_zip_of_a_million_members(place: Path) -> None:
     path.write_bytes(bytes(raw[:start]) + directory + bytes(raw[end:]))
     tracemalloc.start()
     with pytest.raises(archive_tree.Refused, match="too many members"):
-        archive_members.unpack(path, place / "t")
+        archive_members.unpack_members(path, place / "t")
     assert tracemalloc.get_traced_memory()[1] < 50 * 2**20
     tracemalloc.stop()
 
@@ -407,7 +407,7 @@ def test_a_header_that_would_fill_the_memory(place: Path, kind: bytes) -> None:
         file.write(info.tobuf() + bytes(2**26))
     tracemalloc.start()
     with pytest.raises(archive_tree.Refused):
-        archive_members.unpack(path, place / "t")
+        archive_members.unpack_members(path, place / "t")
     assert tracemalloc.get_traced_memory()[1] < 2**20
     tracemalloc.stop()
 
@@ -428,7 +428,7 @@ def test_an_xz_that_wants_gigabytes_of_memory(place: Path) -> None:
     except MemoryError:
         pytest.skip("no memory here to make one")
     with pytest.raises(archive_tree.Refused, match=r"[Mm]emory"):
-        archive_members.unpack(path, place / "t")
+        archive_members.unpack_members(path, place / "t")
 
 
 def compressed(data: bytes, form: str) -> bytes:
@@ -509,9 +509,9 @@ def test_a_package(
 
     outside = everything(place / "outside")
     for fill in (first, second):
-        archive_members.unpack(package(fill), place / "t")
+        archive_members.unpack_members(package(fill), place / "t")
     assert everything(place / "outside") == outside
-    archive_tree.settle(place / "t")
+    archive_tree.secure_tree(place / "t")
     assert_harmless(place / "t")
     assert (place / "t/absolute").resolve() == place / "t/usr/lib/libjemalloc.so.2"
     assert (place / "t/usr/lib/more").exists(), (
@@ -547,7 +547,7 @@ def test_the_last_look_refuses_what_a_build_may_leave(
         top.mkdir()
         fill(top)
         with pytest.raises(archive_tree.Refused, match=words):
-            archive_tree.settle(top)
+            archive_tree.secure_tree(top)
     assert everything(place / "outside") == outside
 
 
@@ -604,15 +604,15 @@ def test_broken_bytes_are_one_line(
     path.write_bytes(raw)
     words = "unpacked"
     try:
-        archive_members.unpack(path, home / "t")
-        archive_tree.settle(home / "t")
+        archive_members.unpack_members(path, home / "t")
+        archive_tree.secure_tree(home / "t")
     except archive_tree.Refused as error:
         words = str(error)
     assert words
     assert words.isprintable()
     if (home / "t").exists():
-        archive_tree.drop_links_out(home / "t")
-        archive_tree.settle(home / "t")
+        archive_tree.remove_links_out(home / "t")
+        archive_tree.secure_tree(home / "t")
         assert_harmless_with_links(home / "t")
     assert {p.name for p in home.iterdir()} <= {"made.zip", "t", path.name}
     shutil.rmtree(home)

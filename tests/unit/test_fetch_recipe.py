@@ -58,7 +58,7 @@ def build(place: Path) -> Iterator[Build]:
                 custody=custody,
                 progress=lambda what, share: None,
             )
-            return build_from_source.build(job, sources)
+            return build_from_source.build_libraries(job, sources)
 
         yield run_recipe
 

@@ -241,17 +241,17 @@ def test_the_next_run_puts_back_what_a_dead_one_left(stand_in: Machine, hold: Ho
 def test_the_doctor_puts_back_what_a_dead_one_left(stand_in: Machine, hold: Hold) -> None:
     change(hold, "never")
     hold.release()
-    finding = host_settings.put_back(stand_in)
+    finding = host_settings.check_host_settings(stand_in)
     assert (finding.state, value(stand_in)) == ("note", "always")
     assert finding.text == (
         f"{stand_in.settings['thp'].path} put back from never to always: a run that was killed had left it so"
     )
-    assert host_settings.put_back(stand_in).state == "ok"
+    assert host_settings.check_host_settings(stand_in).state == "ok"
 
 
 def test_the_doctor_leaves_that_of_a_living_one(stand_in: Machine, hold: Hold) -> None:
     change(hold, "never")
-    finding = host_settings.put_back(stand_in)
+    finding = host_settings.check_host_settings(stand_in)
     assert (finding.state, value(stand_in)) == ("ok", "never")
     assert re.search(
         rf"process {os.getpid()}, .* has changed .*enabled \(it was always\); it puts back",
@@ -330,7 +330,7 @@ def assert_refused(of: Machine) -> None:
             UsageError, match=r"cannot be read: .* see to that, and remove the file"
         ):
             machine_lock.hold(of, exclusive=exclusive, what="mine")
-    assert host_settings.put_back(of).state == "warn"
+    assert host_settings.check_host_settings(of).state == "warn"
     assert value(of) == "never"
 
 

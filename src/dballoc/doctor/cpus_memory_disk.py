@@ -5,7 +5,7 @@ from pathlib import Path
 
 import psutil
 
-from dballoc.doctor.finding import Finding, from_error
+from dballoc.doctor.finding import Finding, finding_from_error
 from dballoc.errors import UsageError
 from dballoc.experiment.cpu_list import format_cpus
 from dballoc.host import directories
@@ -21,7 +21,7 @@ _DISK = 2 << 30
 _SWAP_SHARE = 0.01
 
 
-def processors() -> list[Finding]:
+def check_cpus() -> list[Finding]:
     """How many, and what sets their frequency."""
     allowed = cpus.available()
     text = f"{len(allowed)} ({format_cpus(allowed)})"
@@ -36,7 +36,7 @@ def processors() -> list[Finding]:
         ]
     else:
         findings = [Finding("CPUs", "ok", text)]
-    governors = {g for cpu in allowed if (g := _governor(cpu))}
+    governors = {g for cpu in allowed if (g := _read_governor(cpu))}
     if not governors:
         return [
             *findings,
@@ -54,14 +54,14 @@ def processors() -> list[Finding]:
     return [*findings, Finding("CPU governor", "ok", "performance")]
 
 
-def _governor(cpu: int) -> str | None:
+def _read_governor(cpu: int) -> str | None:
     try:
         return (cpus.SYSTEM / f"cpu{cpu}/cpufreq/scaling_governor").read_text().strip()
     except OSError:
         return None
 
 
-def memory() -> list[Finding]:
+def check_memory() -> list[Finding]:
     """What is free, and whether the machine swaps."""
     virtual, swap = psutil.virtual_memory(), psutil.swap_memory()
     text = f"{virtual.available / 2**30:.1f} GiB of {virtual.total / 2**30:.1f} GiB available"
@@ -96,14 +96,14 @@ def memory() -> list[Finding]:
     ]
 
 
-def cache() -> list[Finding]:
+def check_cache() -> list[Finding]:
     """The directory of templates and scratch data: ours, with room, and open to the
     server's user.
     """
     try:
         place = directories.cache()
     except UsageError as error:
-        return [from_error("cache", "missing", error)]
+        return [finding_from_error("cache", "missing", error)]
     user = server_user()
     if blocked := user.may_not_pass(place):
         text = f"{place}: servers run as {user.name}, which may not pass {blocked}"
@@ -129,12 +129,12 @@ def cache() -> list[Finding]:
     return [Finding("cache", "ok", text)]
 
 
-def sockets() -> Finding:
+def check_socket_directory() -> Finding:
     """The directory for sockets: short enough, and open to the server's user."""
     try:
         made = directories.make_run_directory(lambda _: None)
     except UsageError as error:
-        return from_error("socket path", "missing", error)
+        return finding_from_error("socket path", "missing", error)
     except OSError as error:
         text = f"{tempfile.gettempdir()}: {error.strerror}"
         return Finding(

@@ -12,7 +12,7 @@ from dballoc.doctor import (
     machine_noise,
     software,
 )
-from dballoc.doctor.finding import Finding, from_error
+from dballoc.doctor.finding import Finding, finding_from_error
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment import experiment_file
 
@@ -22,30 +22,30 @@ def examine() -> list[Finding]:
     the load.
     """
     return [
-        software.python(),
-        software.client(),
-        *software.servers(),
-        *software.allocators(),
-        software.unprivileged(),
-        software.native(),
-        software.perf(),
-        *cpus_memory_disk.processors(),
-        *cpus_memory_disk.memory(),
-        *cpus_memory_disk.cache(),
-        cpus_memory_disk.sockets(),
-        host_settings.put_back(),
-        kernel.huge_pages(),
-        kernel.memory_cgroup(),
-        kernel.peaks(),
-        kernel.descriptors(),
-        kernel.address_space(),
-        *machine_noise.look(),
-        *leftovers.look(),
-        demo(),
+        software.check_python(),
+        software.check_sysbench(),
+        *software.check_servers(),
+        *software.check_allocators(),
+        software.check_server_user(),
+        software.check_native_parts(),
+        software.check_perf(),
+        *cpus_memory_disk.check_cpus(),
+        *cpus_memory_disk.check_memory(),
+        *cpus_memory_disk.check_cache(),
+        cpus_memory_disk.check_socket_directory(),
+        host_settings.check_host_settings(),
+        kernel.check_huge_pages(),
+        kernel.check_memory_cgroup(),
+        kernel.check_peak_reset(),
+        kernel.check_open_files(),
+        kernel.check_address_space(),
+        *machine_noise.check_noise(),
+        *leftovers.check_leftovers(),
+        check_demo(),
     ]
 
 
-def demo() -> Finding:
+def check_demo() -> Finding:
     """Would ``dballoc bench`` start? Everything that it checks before its first start is
     checked.
     """
@@ -54,7 +54,7 @@ def demo() -> Finding:
             experiment_file.build(tomllib.loads(catalogue.experiments()["demo"]), "experiment demo")
         )
     except (UsageError, Failure) as error:
-        return from_error("the demo", "warn", error)
+        return finding_from_error("the demo", "warn", error)
     return Finding("the demo", "ok", "dballoc bench can start")
 
 

@@ -18,7 +18,7 @@ class Finding:
     remedy: str = ""
 
 
-def from_error(name: str, state: State, error: Exception) -> Finding:
+def finding_from_error(name: str, state: State, error: Exception) -> Finding:
     """A finding from one of our errors: what follows its first semicolon is the remedy."""
     text, _, remedy = str(error).partition("; ")
     return Finding(name, state, text, remedy)

@@ -4,7 +4,7 @@ is alive.
 
 import os
 
-from dballoc.doctor.finding import Finding, from_error
+from dballoc.doctor.finding import Finding, finding_from_error
 from dballoc.errors import UsageError
 from dballoc.host.settings import machine_lock
 from dballoc.host.settings.machine_lock import Machine
@@ -12,7 +12,7 @@ from dballoc.host.settings.machine_lock import Machine
 _NAME = "host settings"
 
 
-def put_back(of: Machine = machine_lock.THIS) -> Finding:
+def check_host_settings(of: Machine = machine_lock.THIS) -> Finding:
     """Put back what a run left changed that was killed together with its guardian: the one thing
     that the doctor changes.
     """
@@ -25,7 +25,7 @@ def put_back(of: Machine = machine_lock.THIS) -> Finding:
         text = "only root can see whether a killed run has left one changed"
         return Finding(_NAME, "note", text, "run doctor as root")
     except UsageError as error:
-        return from_error(_NAME, "warn", error)
+        return finding_from_error(_NAME, "warn", error)
     if restored:
         text = ", ".join(
             f"{was.path} put back from {was.after} to {was.before}" for was in restored

@@ -90,12 +90,16 @@ class Setting:
 
 def allocators() -> list[Item]:
     """Every allocator of the catalogue."""
-    return [_allocator(name, row, _packages()) for name, row in catalogue.allocators().items()]
+    return [
+        _find_allocator(name, row, _list_packages()) for name, row in catalogue.allocators().items()
+    ]
 
 
 def servers() -> list[Item]:
     """Every server family of the catalogue."""
-    return [_server(name, row, _packages()) for name, row in catalogue.servers().items()]
+    return [
+        _find_server_item(name, row, _list_packages()) for name, row in catalogue.servers().items()
+    ]
 
 
 def fetched(kind: Kind) -> list[Item]:
@@ -103,7 +107,7 @@ def fetched(kind: Kind) -> list[Item]:
     entries = {k.reference: k for k in private_store.kept() if k.manifest["kind"] == kind}
     sources = {s.reference: s for s in fetch_sources.every() if s.kind == kind}
     return [
-        _fetched(word, entries.get(word), sources.get(word))
+        _find_fetched(word, entries.get(word), sources.get(word))
         for word in dict.fromkeys([*sources, *entries])
     ]
 
@@ -117,7 +121,7 @@ def workloads() -> list[Workload]:
     except UsageError:
         has_sysbench = False
     listed = [
-        _workload(name, row, directories, has_sysbench)
+        _find_workload(name, row, directories, has_sysbench)
         for name, row in catalogue.workloads().items()
     ]
     scripts = {workload.name: workload for workload in listed}
@@ -132,7 +136,7 @@ def workloads() -> list[Workload]:
     ]
 
 
-def _workload(
+def _find_workload(
     name: str, row: dict[str, Any], directories: list[Path], has_sysbench: bool
 ) -> Workload:
     if row.get("hammerdb") and (hammerdb := hammerdb_command.find()):
@@ -141,13 +145,13 @@ def _workload(
         name,
         row["title"],
         row.get("writes", False),
-        _script(row["script"], directories) if has_sysbench else None,
+        _find_script(row["script"], directories) if has_sysbench else None,
     )
 
 
 def experiments() -> list[Shipped]:
     """Every experiment that is shipped."""
-    return [_shipped(name, text) for name, text in catalogue.experiments().items()]
+    return [_read_experiment(name, text) for name, text in catalogue.experiments().items()]
 
 
 def settings(name: str | None) -> list[Setting]:
@@ -162,11 +166,11 @@ def settings(name: str | None) -> list[Setting]:
         # Of allocators that share their settings the first stands for all.
         allocator = bare or family["allocators"][0]
         if allocator in family["allocators"]:
-            rows += _settings(allocator, family, version or _version(allocator))
+            rows += _list_settings(allocator, family, version or _find_version(allocator))
     return rows
 
 
-def _settings(name: str, family: dict[str, Any], version: str | None) -> list[Setting]:
+def _list_settings(name: str, family: dict[str, Any], version: str | None) -> list[Setting]:
     style = catalogue.allocators().get(name, {}).get("tunables", {}).get("env", "")
     return [
         Setting(
@@ -184,14 +188,14 @@ def _settings(name: str, family: dict[str, Any], version: str | None) -> list[Se
     ]
 
 
-def _version(name: str) -> str | None:
+def _find_version(name: str) -> str | None:
     try:
         return find_allocator.find(name).version
     except UsageError:
         return None
 
 
-def build(name: str) -> Build | None:
+def _find_server(name: str) -> Build | None:
     """The build of a server that is on this machine, or was fetched; None if there is none that
     runs.
     """
@@ -201,12 +205,12 @@ def build(name: str) -> Build | None:
         return None
 
 
-def _packages() -> Packages:
+def _list_packages() -> Packages:
     rows = [*catalogue.allocators().values(), *catalogue.servers().values()]
     return Packages(package for row in rows for package in row.get("packages", []))
 
 
-def _allocator(name: str, row: dict[str, Any], packages: Packages) -> Item:
+def _find_allocator(name: str, row: dict[str, Any], packages: Packages) -> Item:
     more = {
         "url": row["url"],
         "settings": row["tunables"].get("env", "none"),
@@ -231,13 +235,13 @@ def _allocator(name: str, row: dict[str, Any], packages: Packages) -> Item:
     )
 
 
-def _server(name: str, row: dict[str, Any], packages: Packages) -> Item:
+def _find_server_item(name: str, row: dict[str, Any], packages: Packages) -> Item:
     more = {
         "engines": list(row["engines"]),
         "otherwise": "unpack one and give its directory: server.basedir",
     }
     package = packages.choose(row["packages"])
-    if (server := build(name)) is None:
+    if (server := _find_server(name)) is None:
         return Item(
             name=name, title=row["title"], version=None, paths=(), package=package, more=more
         )
@@ -251,7 +255,7 @@ def _server(name: str, row: dict[str, Any], packages: Packages) -> Item:
     )
 
 
-def _fetched(word: str, entry: Kept | None, source: Source | None) -> Item:
+def _find_fetched(word: str, entry: Kept | None, source: Source | None) -> Item:
     name = name_and_version.split(word)[0]
     row = {**catalogue.allocators(), **catalogue.servers()}[name]
     size = (
@@ -265,7 +269,7 @@ def _fetched(word: str, entry: Kept | None, source: Source | None) -> Item:
         "otherwise": f"dballoc fetch {word}{size}",
     }
     if entry is not None:
-        if name in catalogue.servers() and (server := build(word)):
+        if name in catalogue.servers() and (server := _find_server(word)):
             more["engines"] = server.engines
         return Item(
             name=word,
@@ -300,23 +304,23 @@ def _fetched(word: str, entry: Kept | None, source: Source | None) -> Item:
         return Item(name=word, title=row["title"], version=None, paths=(), package=None, more=more)
 
 
-def _script(module: str, directories: list[Path]) -> Path | None:
+def _find_script(module: str, directories: list[Path]) -> Path | None:
     return next((d / f"{module}.lua" for d in directories if (d / f"{module}.lua").exists()), None)
 
 
-def _shipped(name: str, text: str) -> Shipped:
+def _read_experiment(name: str, text: str) -> Shipped:
     experiment = experiment_file.build(
         expand(tomllib.loads(text)), f"experiment {name}", len(cpus.available())
     )
     allocators = [v.allocator for v in experiment.variant if v.allocator not in (None, BUILTIN)]
     builds = [s.use for s in map(experiment.server_of, experiment.variant) if s.basedir is None]
-    lacking = [word for word in allocators if word and not _finds(find_allocator.find, word)]
-    lacking += [word for word in builds if not _finds(lambda w: find_build.find(w, None), word)]
+    lacking = [word for word in allocators if word and not _is_found(find_allocator.find, word)]
+    lacking += [word for word in builds if not _is_found(lambda w: find_build.find(w, None), word)]
     lacking = list(dict.fromkeys(lacking))
-    return Shipped(name, title(text), experiment, tuple(lacking))
+    return Shipped(name, _read_title(text), experiment, tuple(lacking))
 
 
-def _finds(find: Callable[[str], object], word: str) -> bool:
+def _is_found(find: Callable[[str], object], word: str) -> bool:
     try:
         find(word)
     except UsageError:
@@ -324,7 +328,7 @@ def _finds(find: Callable[[str], object], word: str) -> bool:
     return True
 
 
-def title(text: str) -> str:
+def _read_title(text: str) -> str:
     """The first sentence of the comment at the top of an experiment file."""
     lines: list[str] = []
     for line in text.splitlines():

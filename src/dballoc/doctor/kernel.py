@@ -4,7 +4,7 @@ import os
 import resource
 from pathlib import Path
 
-from dballoc.doctor.finding import Finding, from_error
+from dballoc.doctor.finding import Finding, finding_from_error
 from dballoc.errors import Failure, UsageError
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.resources import cgroup
@@ -16,7 +16,7 @@ from dballoc.servers.private.command_line import open_files
 _CLIENTS, _TABLES = 256, 8
 
 
-def huge_pages() -> Finding:
+def check_huge_pages() -> Finding:
     """The host's mode, and whether variants may have another."""
     name = "transparent huge pages"
     mode = thp.mode()
@@ -28,7 +28,7 @@ def huge_pages() -> Finding:
     return Finding(name, "ok", f"{mode}, can be switched")
 
 
-def memory_cgroup() -> Finding:
+def check_memory_cgroup() -> Finding:
     """Tried, not guessed: a cgroup is made and removed."""
     name = "memory cgroup"
     try:
@@ -39,11 +39,11 @@ def memory_cgroup() -> Finding:
         text, _, remedy = str(error).removeprefix("limits.memory: ").partition("; ")
         return Finding(name, "note", f"{text}: limits.memory cannot be used", remedy)
     except (Failure, OSError) as error:
-        return from_error(name, "note", error)
+        return finding_from_error(name, "note", error)
     return Finding(name, "ok", f"version {made.version}, can be made in {made.path.parent}")
 
 
-def peaks() -> Finding:
+def check_peak_reset() -> Finding:
     """Whether the high-water mark of RSS can be reset, for a peak per level. Tried on ourselves."""
     name = "peak per level"
     sampler = ProcessSampler(os.getpid())
@@ -65,7 +65,7 @@ def peaks() -> Finding:
     return Finding(name, "ok", "can be reset")
 
 
-def descriptors() -> Finding:
+def check_open_files() -> Finding:
     """The limit of open files, which only root can raise."""
     name = "open files"
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -77,7 +77,7 @@ def descriptors() -> Finding:
     return Finding(name, "missing" if hard < least else "warn", text, remedy)
 
 
-def address_space() -> Finding:
+def check_address_space() -> Finding:
     """Limits of address space: several allocators reserve hundreds of gigabytes that they never
     touch.
     """

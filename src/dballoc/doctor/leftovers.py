@@ -36,21 +36,26 @@ class Process:
 
 
 @dataclass(frozen=True)
-class Sorted:
+class DballocProcesses:
     """Ours among the processes: guardians at work, and servers that have none."""
 
     guardians: tuple[Process, ...]
     orphans: tuple[Process, ...]
 
 
-def look() -> list[Finding]:
+def check_leftovers() -> list[Finding]:
     """Runs under way, servers without a guardian, directories and cgroups of no run."""
-    processes = sort(_processes())
+    processes = sort_processes(_list_processes())
     since = min((g.started for g in processes.guardians), default=float("inf"))
-    return [_runs(processes), _servers(processes), _directories(since), _cgroups()]
+    return [
+        _check_runs(processes),
+        _check_servers(processes),
+        _check_directories(since),
+        _check_cgroups(),
+    ]
 
 
-def sort(processes: Iterable[Process]) -> Sorted:
+def sort_processes(processes: Iterable[Process]) -> DballocProcesses:
     """Pick ours from all. A server of ours whose parent is no guardian is an orphan."""
     processes = list(processes)
     guardians = tuple(
@@ -62,14 +67,14 @@ def sort(processes: Iterable[Process]) -> Sorted:
         for p in processes
         if p.parent not in watched and any(_SOCKET.fullmatch(a) for a in p.command)
     )
-    return Sorted(guardians, tuple(orphans))
+    return DballocProcesses(guardians, tuple(orphans))
 
 
 def _guardian_name() -> str:
     return os.path.join("dballoc", "host", "guardian", os.path.basename(guardian.__file__))
 
 
-def _processes() -> Iterable[Process]:
+def _list_processes() -> Iterable[Process]:
     for process in psutil.process_iter(["pid", "ppid", "cmdline", "create_time"]):
         info = process.info
         yield Process(
@@ -77,7 +82,7 @@ def _processes() -> Iterable[Process]:
         )
 
 
-def _runs(processes: Sorted) -> Finding:
+def _check_runs(processes: DballocProcesses) -> Finding:
     if not processes.guardians:
         return Finding("other runs", "ok", "no other dballoc is running")
     pids = ", ".join(str(g.parent) for g in processes.guardians)
@@ -85,7 +90,7 @@ def _runs(processes: Sorted) -> Finding:
     return Finding("other runs", "warn", text, "wait for its end")
 
 
-def _servers(processes: Sorted) -> Finding:
+def _check_servers(processes: DballocProcesses) -> Finding:
     name = "leftover servers"
     if not processes.orphans:
         return Finding(name, "ok", "none")
@@ -95,9 +100,9 @@ def _servers(processes: Sorted) -> Finding:
     )
 
 
-def _directories(since: float) -> Finding:
+def _check_directories(since: float) -> Finding:
     name = "leftover directories"
-    paths = [path for path in _candidates() if _ours_before(path, since)]
+    paths = [path for path in _list_candidates() if _is_leftover(path, since)]
     if not paths:
         return Finding(name, "ok", "none")
     listed = " ".join(map(str, paths[:_SHOWN])) + (
@@ -112,7 +117,7 @@ def _directories(since: float) -> Finding:
     )
 
 
-def _candidates() -> list[Path]:
+def _list_candidates() -> list[Path]:
     run = [
         path
         for path in Path(tempfile.gettempdir()).glob("dballoc-*")
@@ -125,7 +130,7 @@ def _candidates() -> list[Path]:
     return [*cache.glob("scratch/*"), *cache.glob("templates/*.partial.*"), *run]
 
 
-def _ours_before(path: Path, since: float) -> bool:
+def _is_leftover(path: Path, since: float) -> bool:
     """Of this user or of its servers', and older than every run under way."""
     try:
         status = path.stat()
@@ -134,12 +139,12 @@ def _ours_before(path: Path, since: float) -> bool:
     return status.st_uid in (os.geteuid(), server_user().uid) and status.st_mtime < since
 
 
-def _cgroups() -> Finding:
+def _check_cgroups() -> Finding:
     name = "leftover cgroups"
     paths = [
         path
         for path in sorted(cgroup.ROOT.glob("**/dballoc-*"))
-        if path.is_dir() and not _populated(path)
+        if path.is_dir() and not _has_processes(path)
     ]
     if not paths:
         return Finding(name, "ok", "none")
@@ -151,7 +156,7 @@ def _cgroups() -> Finding:
     )
 
 
-def _populated(path: Path) -> bool:
+def _has_processes(path: Path) -> bool:
     try:
         return bool((path / "cgroup.procs").read_text())
     except OSError:

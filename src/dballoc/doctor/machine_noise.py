@@ -11,20 +11,20 @@ from dballoc.measure import noise_guard
 _SECONDS = 1.0
 
 
-def look() -> list[Finding]:
+def check_noise() -> list[Finding]:
     """Steal, and what others use, by the limits that a block of a comparison has."""
     # What a process used before is asked for first, so that the second question is about this
     # second alone.
     processes = list(psutil.process_iter(["pid", "name"]))
     for process in processes:
-        _used(process)
+        _measure_cpu(process)
     began, own_cpu = noise_guard.read(), time.process_time()
     time.sleep(_SECONDS)
     noise = noise_guard.between(
         began, noise_guard.read(), time.process_time() - own_cpu, (1.0, 1.0)
     )
     busiest = max(
-        ((_used(p), p) for p in processes if p.pid), key=lambda pair: pair[0], default=None
+        ((_measure_cpu(p), p) for p in processes if p.pid), key=lambda pair: pair[0], default=None
     )
     limits = Noise()
     findings = [Finding("steal", "ok", f"{noise.steal:.1%} of the CPUs in the last second")]
@@ -48,7 +48,7 @@ def look() -> list[Finding]:
     return [*findings, Finding("load of others", "warn", text, "stop it, or wait")]
 
 
-def _used(process: psutil.Process) -> float:
+def _measure_cpu(process: psutil.Process) -> float:
     """Per cent of one CPU since this was last asked for that process; 0 for one that has ended."""
     try:
         return float(process.cpu_percent(None))

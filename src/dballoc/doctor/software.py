@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from dballoc.doctor import inventory
-from dballoc.doctor.finding import Finding, State, from_error
+from dballoc.doctor.finding import Finding, State, finding_from_error
 from dballoc.doctor.inventory import Item
 from dballoc.errors import UsageError
 from dballoc.host.unprivileged.server_user import server_user
@@ -22,7 +22,7 @@ _PYTHON = (3, 11)
 _PARANOID_FOR_OWN = 1
 
 
-def python() -> Finding:
+def check_python() -> Finding:
     """The interpreter that runs us."""
     text = f"{platform.python_version()} ({sys.executable})"
     if sys.version_info < _PYTHON:
@@ -35,47 +35,47 @@ def python() -> Finding:
     return Finding("Python", "ok", text)
 
 
-def client() -> Finding:
+def check_sysbench() -> Finding:
     """The load driver, sysbench."""
     try:
         sysbench = sysbench_command.find()
     except UsageError as error:
-        return from_error("sysbench", "missing", error)
+        return finding_from_error("sysbench", "missing", error)
     return Finding(
         "sysbench", "ok", f"{sysbench.version} ({sysbench.executable}, scripts in {sysbench.share})"
     )
 
 
-def servers() -> list[Finding]:
+def check_servers() -> list[Finding]:
     """Every family of the catalogue; one that our server user can run must be there."""
     items = inventory.servers()
     none_at_all = all(item.version is None for item in items)
-    return [_server(item, none_at_all) for item in items]
+    return [_check_server(item, none_at_all) for item in items]
 
 
-def _server(item: Item, none_at_all: bool) -> Finding:
+def _check_server(item: Item, none_at_all: bool) -> Finding:
     if item.version is None:
         return Finding(
             item.title, "missing" if none_at_all else "note", "not on this machine", item.remedy
         )
-    return _blocked(item, "missing") or Finding(
+    return _find_unreadable(item, "missing") or Finding(
         item.title, "ok", f"{item.version} ({item.paths[0]})"
     )
 
 
-def allocators() -> list[Finding]:
+def check_allocators() -> list[Finding]:
     """Every allocator of the catalogue. All but glibc's can be done without."""
-    return [_allocator(item) for item in inventory.allocators()]
+    return [_check_allocator(item) for item in inventory.allocators()]
 
 
-def _allocator(item: Item) -> Finding:
+def _check_allocator(item: Item) -> Finding:
     if item.version is None:
         return Finding(item.title, "note", "not on this machine", item.remedy)
     where = f" ({item.paths[0]})" if item.paths else ""
-    return _blocked(item, "warn") or Finding(item.title, "ok", item.version + where)
+    return _find_unreadable(item, "warn") or Finding(item.title, "ok", item.version + where)
 
 
-def _blocked(item: Item, state: State) -> Finding | None:
+def _find_unreadable(item: Item, state: State) -> Finding | None:
     """A finding if servers, which never run as root, may not read one of its files."""
     user = server_user()
     for path in item.paths:
@@ -85,17 +85,17 @@ def _blocked(item: Item, state: State) -> Finding | None:
     return None
 
 
-def unprivileged() -> Finding:
+def check_server_user() -> Finding:
     """The user that servers run as, and that nothing else may run as."""
     try:
         user = server_user()
         user.check_alone()
     except UsageError as error:
-        return from_error("server user", "missing", error)
+        return finding_from_error("server user", "missing", error)
     return Finding("server user", "ok", user.name)
 
 
-def native() -> Finding:
+def check_native_parts() -> Finding:
     """Our own preload libraries, which the build puts into the package."""
     directory = Path(str(files("dballoc") / "_native"))
     built = sorted(path.name for path in directory.glob("*.so")) if directory.is_dir() else []
@@ -106,7 +106,7 @@ def native() -> Finding:
     return Finding("native parts", "ok", ", ".join(built))
 
 
-def perf() -> Finding:
+def check_perf() -> Finding:
     """The profiler, perf, which comparisons can do without."""
     name = "perf (for profiles)"
     package = "linux-perf (Debian) or linux-tools-generic (Ubuntu)"
@@ -122,7 +122,7 @@ def perf() -> Finding:
             f"apt-get install {package}",
         )
     text = f"{process.stdout.strip().removeprefix('perf version ')} ({executable})"
-    if os.geteuid() != 0 and (level := _paranoid()) > _PARANOID_FOR_OWN:
+    if os.geteuid() != 0 and (level := _read_paranoid_level()) > _PARANOID_FOR_OWN:
         remedy = f"run as root, or sysctl kernel.perf_event_paranoid={_PARANOID_FOR_OWN}"
         return Finding(
             name, "note", f"{text}, refused by kernel.perf_event_paranoid = {level}", remedy
@@ -130,7 +130,7 @@ def perf() -> Finding:
     return Finding(name, "ok", text)
 
 
-def _paranoid() -> int:
+def _read_paranoid_level() -> int:
     try:
         return int(Path("/proc/sys/kernel/perf_event_paranoid").read_text())
     except OSError:  # a kernel without perf events, or a container that hides them

@@ -28,7 +28,7 @@ Progress = Callable[[str, float | None], None]
 
 
 @dataclass(frozen=True)
-class File:
+class DownloadedFile:
     """A file that was downloaded. ``sha256`` of what came."""
 
     name: str
@@ -42,13 +42,13 @@ class File:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Brought:
+class FetchedTree:
     """What a client has put into :attr:`Job.place`. Paths are relative to it; ``version`` is what
     it exactly is.
     """
 
     version: str
-    files: list[File]
+    files: list[DownloadedFile]
     libraries: list[str] = field(default_factory=list)
     loader: str | None = None
     # The directories of a prefix's own libraries, for :mod:`dballoc.fetch.verify_version`.
@@ -112,11 +112,11 @@ class Job:
                     on_line(line)
         text = log.read_text(encoding="utf-8", errors="replace")
         if exit_.status != 0:
-            raise Failure(f"{self.source.reference}: {task}: {reason(text) or exit_.words}")
+            raise Failure(f"{self.source.reference}: {task}: {find_reason(text) or exit_.words}")
         return text
 
 
-def reason(text: str) -> str:
+def find_reason(text: str) -> str:
     """The line of a client's output that says why it failed; its last one else."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for pattern in _REASONS:
@@ -125,14 +125,14 @@ def reason(text: str) -> str:
     return lines[-1] if lines else ""
 
 
-def described(path: Path, origin: str) -> File:
+def describe_file(path: Path, origin: str) -> DownloadedFile:
     """A downloaded file, hashed."""
     with path.open("rb") as f:
         digest = hashlib.file_digest(f, "sha256").hexdigest()
-    return File(path.name, path.stat().st_size, digest, origin)
+    return DownloadedFile(path.name, path.stat().st_size, digest, origin)
 
 
-def check_hash(file: File, wanted: str, reference: str) -> None:
+def check_hash(file: DownloadedFile, wanted: str, reference: str) -> None:
     """Failure unless the file has the hash that is wanted of it."""
     if file.sha256 != wanted.lower():
         raise Failure(

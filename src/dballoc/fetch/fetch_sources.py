@@ -29,7 +29,7 @@ class Source:
     @property
     def kind(self) -> Kind:
         """What it is; glibc is an allocator."""
-        return kind(self.name)
+        return look_up_kind(self.name)
 
     @property
     def client(self) -> str:
@@ -55,7 +55,7 @@ class NotHere(UsageError):
         super().__init__(f"{wanted} is not here; fetch it: dballoc fetch {self.reference}")
 
 
-def kind(name: str) -> Kind:
+def look_up_kind(name: str) -> Kind:
     """What a catalogue name is. UsageError if it is none."""
     if name in catalogue.servers():
         return "server"
@@ -86,7 +86,7 @@ def find(words: str) -> Source:
     there is.
     """
     name, version = name_and_version.split(words)
-    kind(name)
+    look_up_kind(name)
     sources = of(name)
     if not sources:
         raise UsageError(f"{name!r} is in no source that dballoc knows; {otherwise(name)}")
@@ -109,7 +109,7 @@ def find(words: str) -> Source:
 
 def otherwise(name: str) -> str:
     """What else brings one that no source has."""
-    if kind(name) == "server":
+    if look_up_kind(name) == "server":
         return (
             "give the vendor's archive with --from and --sha256, or its directory as server.basedir"
         )

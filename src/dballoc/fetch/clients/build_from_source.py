@@ -12,7 +12,7 @@ from dballoc.host.unprivileged.ownership import hand_over, remove, take_files
 from dballoc.host.unprivileged.server_user import server_user
 
 
-def build(job: Job, sources: Path) -> list[str]:
+def build_libraries(job: Job, sources: Path) -> list[str]:
     """Run the recipe on a copy of the sources, as the server user: scripts of theirs run in it. The
     libraries that it has put into $OUT are copied to ``lib``. Failure in the compiler's words.
     """
@@ -28,7 +28,7 @@ def build(job: Job, sources: Path) -> list[str]:
         )
     user.check_alone()
     try:
-        unpacked.check(sources)
+        unpacked.check_tree(sources)
     except unpacked.Refused as error:
         raise Failure(f"{job.source.reference}: its sources are not taken: {error}") from None
     shutil.copytree(sources, tree, symlinks=True)
@@ -53,7 +53,7 @@ def build(job: Job, sources: Path) -> list[str]:
     return libraries
 
 
-def needs(reference: str, tools: list[str]) -> None:
+def check_build_tools(reference: str, tools: list[str]) -> None:
     """UsageError that names the first of some programs that is not here, and the package that
     brings it.
     """

@@ -15,7 +15,7 @@ from pathlib import Path
 from dballoc.errors import Failure, UsageError
 from dballoc.fetch import name_and_version
 from dballoc.fetch.clients import archive, build_from_source
-from dballoc.fetch.fetch_job import Brought, File, Job, described
+from dballoc.fetch.fetch_job import DownloadedFile, FetchedTree, Job, describe_file
 from dballoc.fetch.unpack import installed_layout
 
 MIRROR = "DBALLOC_DEBIAN_MIRROR"
@@ -30,59 +30,60 @@ _STATUS = re.compile(r"dlstatus:\d+:([\d.]+):")
 _URI = re.compile(r"^'(\S+)' (\S+) (\d+)")
 
 
-def bring(job: Job) -> Brought:
+def fetch_packages(job: Job) -> FetchedTree:
     """Fetch the source's packages, and unpack them as a server's prefix, a C library or an
     allocator's files.
     """
     row = job.source.row
     if "source" in row:
-        return _from_source(job)
+        return _build_source_package(job)
     apt = Apt(job, row["suite"])
     apt.update()
     archives = apt.get(row["packages"], *(CLOSURE if job.source.kind == "server" else ALONE))
-    version = _checked(job, upstream(archives, row["packages"][0]))
-    files = [described(path, origin) for path, origin in archives.items()]
+    version = _check_version(job, parse_upstream_version(archives, row["packages"][0]))
+    files = [describe_file(path, origin) for path, origin in archives.items()]
     unpacked = (
         job.root
         if job.source.kind == "server" or job.source.name == "glibc"
         else job.place / "unpacked"
     )
-    unpack(job, list(archives), unpacked)
+    unpack_packages(job, list(archives), unpacked)
     if job.source.kind == "server":
-        return prefix(job, version, files)
+        return make_server_prefix(job, version, files)
     if job.source.name == "glibc":
-        loader = installed_layout.loader(unpacked)
-        return Brought(
+        loader = installed_layout.find_loader(unpacked)
+        return FetchedTree(
             version=version, files=files, loader=os.fspath(loader.relative_to(job.place))
         )
-    libraries = installed_layout.take_libraries(job, unpacked, beside=len(row["packages"]) > 1)
+    libraries = installed_layout.copy_libraries(job, unpacked, beside=len(row["packages"]) > 1)
     shutil.rmtree(unpacked)
-    return Brought(version=version, files=files, libraries=libraries)
+    return FetchedTree(version=version, files=files, libraries=libraries)
 
 
-def _from_source(job: Job) -> Brought:
+def _build_source_package(job: Job) -> FetchedTree:
     """A source package's upstream, built by the source's recipe."""
     row = job.source.row
-    build_from_source.needs(job.source.reference, row["tools"])
+    build_from_source.check_build_tools(job.source.reference, row["tools"])
     apt = Apt(job, row["suite"], "deb-src")
     apt.update()
     archives = apt.get([row["source"]], "source", "--download-only")
-    version = _checked(
-        job, upstream((path for path in archives if path.suffix == ".dsc"), row["source"])
+    version = _check_version(
+        job,
+        parse_upstream_version((path for path in archives if path.suffix == ".dsc"), row["source"]),
     )
     tarball = next(path for path in archives if ".orig.tar" in path.name)
     tree = job.place / "source"
-    archive.unpack(job, tarball, tree, strip=1)
-    libraries = build_from_source.build(job, tree)
+    archive.unpack_archive(job, tarball, tree, strip=1)
+    libraries = build_from_source.build_libraries(job, tree)
     shutil.rmtree(tree)
-    return Brought(
+    return FetchedTree(
         version=version,
-        files=[described(path, origin) for path, origin in archives.items()],
+        files=[describe_file(path, origin) for path, origin in archives.items()],
         libraries=libraries,
     )
 
 
-def _checked(job: Job, version: str) -> str:
+def _check_version(job: Job, version: str) -> str:
     """The version that the suite has today. Failure if it is another than the one that is asked
     for.
     """
@@ -95,25 +96,25 @@ def _checked(job: Job, version: str) -> str:
     return version
 
 
-def prefix(job: Job, version: str, files: list[File]) -> Brought:
+def make_server_prefix(job: Job, version: str, files: list[DownloadedFile]) -> FetchedTree:
     """Make a tree of packages a server's prefix that runs on its own C library and its own
     libraries.
     """
-    installed_layout.prune(job.root)
-    loader = installed_layout.loader(job.root)
-    search = installed_layout.library_directories(job.root)
+    installed_layout.remove_unneeded_files(job.root)
+    loader = installed_layout.find_loader(job.root)
+    search = installed_layout.find_library_directories(job.root)
     installed_layout.relink_programs(job, loader, search)
     below = [os.fspath(d.relative_to(job.place)) for d in search]
-    return Brought(
+    return FetchedTree(
         version=version, files=files, loader=os.fspath(loader.relative_to(job.place)), search=below
     )
 
 
-def unpack(job: Job, archives: Iterable[Path], target: Path) -> None:
+def unpack_packages(job: Job, archives: Iterable[Path], target: Path) -> None:
     """All packages into one tree, whose links stay within it."""
-    _need("dpkg-deb", "dpkg")
+    _find_program("dpkg-deb", "dpkg")
     for path in archives:
-        archive.unpack(job, path, target)
+        archive.unpack_archive(job, path, target)
 
 
 class Apt:
@@ -121,7 +122,7 @@ class Apt:
 
     def __init__(self, job: Job, suite: str, kind: str = "deb") -> None:
         self.job, self.suite = job, suite
-        self.apt = _need("apt-get", "apt")
+        self.apt = _find_program("apt-get", "apt")
         if not _KEYRING.exists():
             raise UsageError(
                 f"Debian's keys are not on this machine ({_KEYRING}): apt-get install "
@@ -136,14 +137,17 @@ class Apt:
         ):
             directory.mkdir(parents=True, exist_ok=True)
         sources = self.home / "sources.list"
-        sources.write_text(f"{kind} [signed-by={_KEYRING}] {mirror()} {suite} main\n")
+        sources.write_text(f"{kind} [signed-by={_KEYRING}] {choose_mirror()} {suite} main\n")
         dump = subprocess.run(
-            [_need("apt-config", "apt"), "dump"], capture_output=True, text=True, check=False
+            [_find_program("apt-config", "apt"), "dump"],
+            capture_output=True,
+            text=True,
+            check=False,
         ).stdout
         self.config = self.home / "apt.conf"
         self.config.touch(mode=0o600)
         self.config.chmod(0o600)  # the machine's proxy may come with a password
-        self.config.write_text(configuration(dump, self.home, sources, self.archives))
+        self.config.write_text(format_configuration(dump, self.home, sources, self.archives))
 
     def update(self) -> None:
         """Today's lists of the suite; apt asks only for what has changed."""
@@ -197,7 +201,7 @@ class Apt:
         )
 
 
-def configuration(dump: str, home: Path, sources: Path, archives: Path) -> str:
+def format_configuration(dump: str, home: Path, sources: Path, archives: Path) -> str:
     """Apt's configuration: of the machine's own only how it reaches its mirrors (``Acquire``), all
     else ours. Pure.
 
@@ -233,7 +237,7 @@ def parse_uris(text: str) -> list[tuple[str, str, int]]:
     return [(m[1], m[2], int(m[3])) for line in text.splitlines() if (m := _URI.match(line))]
 
 
-def mirror() -> str:
+def choose_mirror() -> str:
     """``$DBALLOC_DEBIAN_MIRROR``, else the one of apt's own sources. UsageError if those are no
     Debian's.
     """
@@ -245,13 +249,13 @@ def mirror() -> str:
         for p in [etc / "sources.list", *sorted((etc / "sources.list.d").glob("*"))]
         if p.suffix in (".list", ".sources") and p.is_file()
     ]
-    uri = next((uri for text in texts for uri in mirrors(text)), None)
+    uri = next((uri for text in texts for uri in parse_mirrors(text)), None)
     if uri is None:
         raise UsageError(f"no mirror of Debian in apt's sources; name one: {MIRROR}=URL")
     return uri
 
 
-def mirrors(text: str) -> list[str]:
+def parse_mirrors(text: str) -> list[str]:
     """The archives of Debian that a file of apt's sources names, in either form of it. Pure."""
     uris = []
     for stanza in re.split(r"\n\s*\n", text):
@@ -278,7 +282,7 @@ def mirrors(text: str) -> list[str]:
     return [uri for uri in uris if not uri.startswith("cdrom:")]
 
 
-def upstream(archives: Iterable[Path], package: str) -> str:
+def parse_upstream_version(archives: Iterable[Path], package: str) -> str:
     """The upstream's part of a package's version, from its file's name
     (NAME_EPOCH%3aVERSION-REVISION_ARCH.deb).
     """
@@ -291,7 +295,7 @@ def upstream(archives: Iterable[Path], package: str) -> str:
     )
 
 
-def _need(program: str, package: str) -> str:
+def _find_program(program: str, package: str) -> str:
     if path := shutil.which(program):
         return path
     raise UsageError(

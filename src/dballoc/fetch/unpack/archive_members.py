@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, NoReturn
 
 from dballoc.errors import UsageError
-from dballoc.fetch.unpack.archive_tree import Refused, Tree, most_bytes, parts_of
+from dballoc.fetch.unpack.archive_tree import Refused, Tree, most_bytes, split_member_path
 from dballoc.host.unprivileged import sandbox
 
 TAR = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar.zst")
@@ -44,7 +44,7 @@ _SHOWN_EVERY = 500
 Progress = Callable[[float | None], None]
 
 
-def unpack(
+def unpack_members(
     path: Path,
     target: Path,
     keep: Sequence[str] = ("*",),
@@ -63,8 +63,8 @@ def unpack(
         if path.name.endswith(ZIP):
             _unzip(path, tree, keep, progress)
         else:
-            with _plain(path) as stream:
-                _untar(_Forward(stream, tree.most), tree, strip, progress)
+            with _open_tar(path) as stream:
+                _untar(_ForwardStream(stream, tree.most), tree, strip, progress)
         tree.finish()
     except OSError as error:
         if error.errno not in (
@@ -99,11 +99,11 @@ def unpack(
 # -- tar ---------------------------------------------------------------------------------------
 
 
-class _Header(tarfile.TarInfo):
+class _TarHeader(tarfile.TarInfo):
     """A member's header. Files with holes are refused: their maps may be of any length."""
 
     @classmethod
-    def fromtarfile(cls, tar: tarfile.TarFile) -> "_Header":
+    def fromtarfile(cls, tar: tarfile.TarFile) -> "_TarHeader":
         """The next one. Refused for one that is broken, which the library takes for the end."""
         try:
             return super().fromtarfile(tar)
@@ -118,7 +118,7 @@ class _Header(tarfile.TarInfo):
     _proc_sparse = _proc_gnusparse_00 = _proc_gnusparse_01 = _proc_gnusparse_10 = _no_holes
 
 
-class _Forward(io.RawIOBase):
+class _ForwardStream(io.RawIOBase):
     """A stream that is read once, forward. Refused beyond ``most`` bytes, or for more at once than
     a header is long.
     """
@@ -160,19 +160,19 @@ class _Forward(io.RawIOBase):
         return self._at
 
 
-def _untar(stream: _Forward, tree: Tree, strip: int, progress: Progress) -> None:
+def _untar(stream: _ForwardStream, tree: Tree, strip: int, progress: Progress) -> None:
     with tarfile.TarFile(
-        fileobj=stream, tarinfo=_Header, errors="surrogateescape", encoding="utf-8"
+        fileobj=stream, tarinfo=_TarHeader, errors="surrogateescape", encoding="utf-8"
     ) as tar:
         while member := tar.next():
             tar.members.clear()  # type: ignore[attr-defined]  # else it keeps them all
-            _take(tar, member, tree, strip)
+            _add_tar_member(tar, member, tree, strip)
             if tree.members % _SHOWN_EVERY == 0:
                 progress(None)
 
 
-def _take(tar: tarfile.TarFile, member: tarfile.TarInfo, tree: Tree, strip: int) -> None:
-    parts = parts_of(member.name, strip)
+def _add_tar_member(tar: tarfile.TarFile, member: tarfile.TarInfo, tree: Tree, strip: int) -> None:
+    parts = split_member_path(member.name, strip)
     if strip and not parts:
         return
     if member.isdir():
@@ -180,7 +180,7 @@ def _take(tar: tarfile.TarFile, member: tarfile.TarInfo, tree: Tree, strip: int)
     elif member.issym():
         tree.link(parts, member.linkname)
     elif member.islnk():
-        tree.same(parts, parts_of(member.linkname, strip))
+        tree.same(parts, split_member_path(member.linkname, strip))
     elif member.isreg():
         content = tar.extractfile(member)
         assert content
@@ -191,13 +191,13 @@ def _take(tar: tarfile.TarFile, member: tarfile.TarInfo, tree: Tree, strip: int)
 
 
 @contextmanager
-def _plain(path: Path) -> Iterator[IO[bytes]]:
+def _open_tar(path: Path) -> Iterator[IO[bytes]]:
     """The tar within a file."""
     name = path.name
     if name.endswith(DEB):
         if shutil.which("dpkg-deb") is None:
             raise UsageError("dpkg-deb is not on this machine; install dpkg, or give a tarball")
-        with _piped(["dpkg-deb", "--fsys-tarfile", "-"], path) as stream:
+        with _open_decompressed(["dpkg-deb", "--fsys-tarfile", "-"], path) as stream:
             yield stream
     elif name.endswith(".zst"):
         if shutil.which("zstd") is None:
@@ -205,7 +205,7 @@ def _plain(path: Path) -> Iterator[IO[bytes]]:
                 "zstd is not on this machine; install it, or give a tarball that is packed "
                 "otherwise"
             )
-        with _piped(
+        with _open_decompressed(
             ["zstd", "--decompress", "--stdout", "--quiet", "--memory=512MB"], path
         ) as stream:
             yield stream
@@ -217,11 +217,11 @@ def _plain(path: Path) -> Iterator[IO[bytes]]:
             yield stream
     else:
         with path.open("rb") as file:
-            yield _Xz(file) if name.endswith(".xz") else file  # type: ignore[misc]
+            yield _XzStream(file) if name.endswith(".xz") else file  # type: ignore[misc]
 
 
 @contextmanager
-def _piped(argv: list[str], path: Path) -> Iterator[IO[bytes]]:
+def _open_decompressed(argv: list[str], path: Path) -> Iterator[IO[bytes]]:
     """What a decompressor makes of a file, as the unprivileged user. Refused in its own words if it
     fails; it ends with us.
     """
@@ -256,7 +256,7 @@ def _piped(argv: list[str], path: Path) -> Iterator[IO[bytes]]:
                 )
 
 
-class _Xz:
+class _XzStream:
     """An xz file as a stream, in bounded memory whatever its header asks for."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -292,7 +292,7 @@ class _Xz:
 # -- zip ---------------------------------------------------------------------------------------
 
 
-class _Short(io.BufferedReader):
+class _BoundedReader(io.BufferedReader):
     """A file of which nobody reads more at once than a zip's directory may be long."""
 
     def read(self, size: int | None = -1) -> bytes:
@@ -303,20 +303,20 @@ class _Short(io.BufferedReader):
 
 
 def _unzip(path: Path, tree: Tree, keep: Sequence[str], progress: Progress) -> None:
-    with _Short(io.FileIO(path)) as file, zipfile.ZipFile(file) as archive:
+    with _BoundedReader(io.FileIO(path)) as file, zipfile.ZipFile(file) as archive:
         entries = [
             e
             for e in archive.infolist()
             if any(fnmatchcase(e.filename, pattern) for pattern in keep)
         ]
         for number, entry in enumerate(entries):
-            _take_entry(archive, entry, tree)
+            _add_zip_member(archive, entry, tree)
             if number % _SHOWN_EVERY == 0:
                 progress(number / len(entries))
 
 
-def _take_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, tree: Tree) -> None:
-    parts = parts_of(entry.filename)
+def _add_zip_member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, tree: Tree) -> None:
+    parts = split_member_path(entry.filename)
     mode = entry.external_attr >> 16
     if entry.flag_bits & 1 or entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise Refused(

@@ -1,8 +1,8 @@
 """What an archive becomes on disk: a tree of directories, regular files and links that stay in it,
 and nothing else.
 
-:class:`Tree` writes one from members that anybody may have made; :func:`settle` looks at a finished
-  one, whoever has made it.
+:class:`Tree` writes one from members that anybody may have made; :func:`secure_tree` checks a
+finished one, whoever has made it.
 """
 
 import os
@@ -115,7 +115,7 @@ class Tree:
                 )
             elif not target.startswith("/"):
                 path.symlink_to(target)
-        drop_links_out(self.root)
+        remove_links_out(self.root)
 
     def _count(self, parts: tuple[str, ...], size: int = 0, text: int = 0) -> None:
         self.members += 1
@@ -143,7 +143,7 @@ class Tree:
     def _parent(self, parts: tuple[str, ...]) -> Path:
         """The directory that a member lies in, made if need be."""
         above = parts[:-1]
-        if (inside := resolve(self.root, above)) is None:
+        if (inside := resolve_in_tree(self.root, above)) is None:
             raise Refused(f"{'/'.join(parts)} lies behind a link that leads out")
         path = self.root
         for part in inside:
@@ -156,7 +156,7 @@ class Tree:
         return path
 
 
-def parts_of(name: str, strip: int = 0) -> tuple[str, ...]:
+def split_member_path(name: str, strip: int = 0) -> tuple[str, ...]:
     """The parts of a member's path without the first ``strip``; none for the top itself. Refused
     for one that leads out, or that nobody would call a file.
     """
@@ -176,7 +176,7 @@ def parts_of(name: str, strip: int = 0) -> tuple[str, ...]:
     return parts[strip:]
 
 
-def resolve(root: Path, parts: tuple[str, ...]) -> list[str] | None:
+def resolve_in_tree(root: Path, parts: tuple[str, ...]) -> list[str] | None:
     """Where a path below ``root`` really is, its links followed as if ``root`` were all there is;
     None if it leads out.
     """
@@ -204,12 +204,12 @@ def resolve(root: Path, parts: tuple[str, ...]) -> list[str] | None:
     return reached
 
 
-def drop_links_out(root: Path) -> None:
+def remove_links_out(root: Path) -> None:
     """Remove the links that lead out of a tree, one behind another too."""
     for _ in range(_LINKS):
         out = [
             path
-            for path, status in walk(root)
+            for path, status in walk_tree(root)
             if stat.S_ISLNK(status.st_mode) and _leads_out(root, path)
         ]
         for path in out:
@@ -219,10 +219,10 @@ def drop_links_out(root: Path) -> None:
 
 
 def _leads_out(root: Path, path: Path) -> bool:
-    return resolve(root, path.relative_to(root).parts) is None
+    return resolve_in_tree(root, path.relative_to(root).parts) is None
 
 
-def walk(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
+def walk_tree(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
     """Everything below a directory, links not followed."""
     todo = [root]
     while todo:
@@ -235,13 +235,13 @@ def walk(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
                 yield path, status
 
 
-def check(root: Path) -> None:
+def check_tree(root: Path) -> None:
     """Refused unless all below ``root`` is a directory, a regular file with all its names there, or
     a link that stays in it.
     """
     names: Counter[tuple[int, int]] = Counter()
     links: dict[tuple[int, int], tuple[Path, int]] = {}
-    for path, status in walk(root):
+    for path, status in walk_tree(root):
         shown = ascii(os.fspath(path.relative_to(root)))[1:-1]
         if stat.S_ISLNK(status.st_mode):
             if _leads_out(root, path):
@@ -260,13 +260,13 @@ def check(root: Path) -> None:
             )
 
 
-def settle(root: Path) -> int:
+def secure_tree(root: Path) -> int:
     """Check a tree, and make all of it ours, readable for everybody and writable for us alone,
-    without set-user-ID and the like; the bytes that it takes on disk. Refused as :func:`check`.
+    without set-user-ID and the like. Return its bytes on disk. Refused as :func:`check_tree`.
     """
-    check(root)
+    check_tree(root)
     size = 0
-    for path, status in [(root, os.lstat(root)), *walk(root)]:
+    for path, status in [(root, os.lstat(root)), *walk_tree(root)]:
         size += status.st_blocks * 512
         if stat.S_ISLNK(status.st_mode):
             continue

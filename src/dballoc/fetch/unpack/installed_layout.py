@@ -31,7 +31,7 @@ _PROGRAMS = ("mariadb*", "mysql*")
 _LOADERS = ("ld-linux-*.so.*", "ld-linux.so.*", "ld64.so.*")
 
 
-def server_program(root: Path) -> Path | None:
+def find_server_program(root: Path) -> Path | None:
     """The server of a tree, wherever its top directory lies in it; None if there is none."""
     names = dict.fromkeys(
         binary for entry in catalogue.servers().values() for binary in entry["binaries"]
@@ -43,7 +43,7 @@ def server_program(root: Path) -> Path | None:
     return None
 
 
-def raise_top(root: Path, program: Path) -> None:
+def raise_top_directory(root: Path, program: Path) -> None:
     """Make the directory that a server's tree begins at (``bin`` or ``usr`` lies in it) the root
     itself.
     """
@@ -57,14 +57,14 @@ def raise_top(root: Path, program: Path) -> None:
     aside.rename(root)
 
 
-def prune(root: Path) -> None:
+def remove_unneeded_files(root: Path) -> None:
     """Remove what no server needs at run time."""
     for pattern in _LEFT:
         for path in root.glob(pattern):
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
-def loader(root: Path) -> Path:
+def find_loader(root: Path) -> Path:
     """The program interpreter of the tree's C library. Failure if there is none."""
     for libc in sorted(root.rglob("libc.so.6")):
         for pattern in _LOADERS:
@@ -73,7 +73,7 @@ def loader(root: Path) -> Path:
     raise Failure(f"{root}: no C library in it")
 
 
-def library_directories(root: Path) -> list[Path]:
+def find_library_directories(root: Path) -> list[Path]:
     """Where the tree has libraries that programs are linked against."""
     candidates = [
         *root.glob("usr/lib/*-linux-gnu"),
@@ -107,7 +107,7 @@ def relink_programs(job: Job, interpreter: Path, search: list[Path]) -> None:
                 elf_exports.relink(path, at_the_end(interpreter), [at_the_end(d) for d in search])
 
 
-def take_libraries(job: Job, tree: Path, beside: bool) -> list[str]:
+def copy_libraries(job: Job, tree: Path, beside: bool) -> list[str]:
     """Move an allocator's libraries out of a tree into ``lib`` of the job's place, and name those
     to preload.
 
