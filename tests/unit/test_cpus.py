@@ -39,7 +39,7 @@ def test_neighbours_are_written_as_one_range(chosen: frozenset[int]) -> None:
 def two_cores_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
     """CPUs 0-3, where 0 and 2 share a core, and 1 and 3."""
     monkeypatch.setattr(cpus, "available", lambda: frozenset({0, 1, 2, 3}))
-    monkeypatch.setattr(cpus, "siblings", lambda cpu: frozenset({cpu % 2, cpu % 2 + 2}))
+    monkeypatch.setattr(cpus, "list_siblings", lambda cpu: frozenset({cpu % 2, cpu % 2 + 2}))
 
 
 @pytest.mark.usefixtures("two_cores_of_two")

@@ -123,11 +123,11 @@ def test_a_guardian_that_never_ends_is_told_of(
 def test_a_process_with_the_pid_of_a_dead_one_is_another() -> None:
     us = {
         "pid": os.getpid(),
-        "namespace": machine_lock._pid_namespace(),
+        "namespace": machine_lock._read_pid_namespace(),
         "exclusive": True,
         "purpose": "",
     }
-    assert machine_lock.Holder(**us, started=machine_lock._started(os.getpid())).is_alive
+    assert machine_lock.Holder(**us, started=machine_lock._read_start_time(os.getpid())).is_alive
     assert not machine_lock.Holder(**us, started="1").is_alive
     assert machine_lock.Holder(**us | {"namespace": 1}, started="1").is_alive, "who knows"
 
@@ -136,7 +136,7 @@ def test_notes_of_the_dead_and_things_that_are_none(stand_in: Machine, hold: Hol
     (stand_in.directory / "holder-0").write_text("{}")
     os.mkfifo(stand_in.directory / "holder-1")
     (stand_in.directory / "holder-2").symlink_to("/etc/passwd")
-    assert [h.pid for h in machine_lock.holders(hold.directory)] == [os.getpid()]
+    assert [h.pid for h in machine_lock.list_holders(hold.directory)] == [os.getpid()]
     assert not (stand_in.directory / "holder-0").exists()
     assert Path("/etc/passwd").exists()
 

@@ -19,8 +19,10 @@ def cache() -> Path:
     """``$DBALLOC_CACHE``, else /var/cache/dballoc for root, else the user's own cache. Made if it
     is not there.
     """
-    return _made(
-        _chosen("DBALLOC_CACHE", "/var/cache", "XDG_CACHE_HOME", ".cache"), "cache", "DBALLOC_CACHE"
+    return _make_directory(
+        _choose_directory("DBALLOC_CACHE", "/var/cache", "XDG_CACHE_HOME", ".cache"),
+        "cache",
+        "DBALLOC_CACHE",
     )
 
 
@@ -28,17 +30,17 @@ def store() -> Path:
     """What ``dballoc fetch`` brought: ``$DBALLOC_STORE``, else /var/lib/dballoc for root, else the
     user's own data. It may not be there: reading makes nothing.
     """
-    return _chosen("DBALLOC_STORE", "/var/lib", "XDG_DATA_HOME", ".local/share")
+    return _choose_directory("DBALLOC_STORE", "/var/lib", "XDG_DATA_HOME", ".local/share")
 
 
 def make_store() -> Path:
     """As :func:`store`, made if it is not there. UsageError if it cannot be, or is another
     user's.
     """
-    return _made(store(), "store", "DBALLOC_STORE")
+    return _make_directory(store(), "store", "DBALLOC_STORE")
 
 
-def _chosen(variable: str, of_root: str, xdg: str, below_home: str) -> Path:
+def _choose_directory(variable: str, of_root: str, xdg: str, below_home: str) -> Path:
     if chosen := os.environ.get(variable):
         return Path(chosen).absolute()
     if os.geteuid() == 0:
@@ -46,7 +48,7 @@ def _chosen(variable: str, of_root: str, xdg: str, below_home: str) -> Path:
     return Path(os.environ.get(xdg) or Path.home() / below_home) / "dballoc"
 
 
-def _made(path: Path, purpose: str, variable: str) -> Path:
+def _make_directory(path: Path, purpose: str, variable: str) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -77,7 +79,7 @@ def check_socket_path() -> None:
     kernel.
     """
     parent = Path(tempfile.gettempdir())
-    length = len(os.fsencode(parent / f"dballoc-{_unique()}" / "mysqld.sock"))
+    length = len(os.fsencode(parent / f"dballoc-{_make_unique_name()}" / "mysqld.sock"))
     if length > SOCKET_PATH_LIMIT:
         raise UsageError(
             f"{parent}: a server's socket in there would have a path of {length} bytes, the kernel "
@@ -93,13 +95,13 @@ def make_run_directory(register: Register) -> Path:
 
 def fresh_directory(parent: Path, prefix: str, register: Register) -> Path:
     """A new directory of a name that nobody has, ours alone."""
-    path = parent / (prefix + _unique())
+    path = parent / (prefix + _make_unique_name())
     register(path)
     path.mkdir(mode=0o700)
     return path
 
 
-def _unique() -> str:
+def _make_unique_name() -> str:
     return secrets.token_hex(6)
 
 

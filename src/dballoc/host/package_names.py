@@ -7,7 +7,7 @@ from functools import cache
 
 
 @cache
-def _candidates(names: frozenset[str]) -> frozenset[str] | None:
+def _list_available(names: frozenset[str]) -> frozenset[str] | None:
     try:
         process = subprocess.run(
             ["apt-cache", "policy", *sorted(names)],
@@ -33,7 +33,7 @@ class Packages:
     """
 
     def __init__(self, names: Iterable[str]) -> None:
-        self._known = _candidates(frozenset(names))
+        self._known = _list_available(frozenset(names))
 
     def choose(self, names: list[str]) -> str | None:
         """The first of ``names`` that this release has; the first at all where apt cannot be asked

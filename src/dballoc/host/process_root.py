@@ -65,12 +65,12 @@ def listening(pid: int) -> list[str]:
             continue  # closed meanwhile
         if target.startswith("socket:["):
             numbers.add(target[8:-1])
-    return sockets(
+    return parse_listening_sockets(
         os.fsdecode(readers.of_process(f"/proc/{pid}/net/unix", 64 * readers.MIB)), numbers
     )
 
 
-def sockets(text: str, numbers: set[str]) -> list[str]:
+def parse_listening_sockets(text: str, numbers: set[str]) -> list[str]:
     """Of /proc/PID/net/unix: the paths of listening sockets of these inode numbers. Pure."""
     paths = []
     for line in readers.rows(text)[1:]:

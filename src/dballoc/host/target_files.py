@@ -98,7 +98,7 @@ def measure_file(root: Path, path: str) -> os.stat_result:
     """Tell size, owner and identity of a regular file. OSError as :func:`open_file`."""
 
     def measure() -> os.stat_result:
-        with _walk(root, path) as fd:
+        with _open_path(root, path) as fd:
             return _check_regular(fd, path)
 
     return _answer_in_time(path, measure)
@@ -111,7 +111,7 @@ def open_socket(root: Path, path: str) -> Iterator[str]:
 
     OSError if it is not there, or is no socket.
     """
-    with _walk(root, path) as fd:
+    with _open_path(root, path) as fd:
         if not stat.S_ISSOCK(os.fstat(fd).st_mode):
             raise OSError(errno.ENOTSOCK, os.strerror(errno.ENOTSOCK), path)
         yield f"/proc/self/fd/{fd}"
@@ -122,7 +122,7 @@ def open_directory(root: Path, path: str) -> Iterator[int]:
     """Hold a directory open (O_PATH). OSError if there is none, or a link leads nowhere in the
     root.
     """
-    with _walk(root, path) as fd:
+    with _open_path(root, path) as fd:
         if not stat.S_ISDIR(os.fstat(fd).st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
         yield fd
@@ -142,7 +142,7 @@ def open_name(directory: int, name: str) -> int:
 
 
 def _open_file(root: Path, path: str) -> int:
-    with _walk(root, path) as fd:
+    with _open_path(root, path) as fd:
         return _reopen(fd, path)
 
 
@@ -169,7 +169,7 @@ def _check_regular(fd: int, path: str) -> os.stat_result:
 
 
 @contextlib.contextmanager
-def _walk(root: Path, path: str) -> Iterator[int]:
+def _open_path(root: Path, path: str) -> Iterator[int]:
     """Open what ``path`` leads to, part by part. ``..`` goes back to what was passed on the way."""
     if "\0" in path:
         raise OSError(errno.EINVAL, "not a file name")

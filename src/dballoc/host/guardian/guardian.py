@@ -124,9 +124,9 @@ class Guardian:
             ValueError,
             settings_journal.BadJournal,
         ) as error:
-            reply = {"error": words(str(error))}
+            reply = {"error": shorten(str(error))}
         except Exception as error:
-            reply = {"error": words(f"not a request: {type(error).__name__}: {error}")}
+            reply = {"error": shorten(f"not a request: {type(error).__name__}: {error}")}
         self.send({"id": number, **reply})
 
     def send(self, message: dict) -> None:
@@ -211,9 +211,11 @@ class Guardian:
         )
         with contextlib.ExitStack() as files:
             source = files.enter_context(open(stdin or os.devnull, "rb"))
-            out, err = (files.enter_context(append(path)) for path in (stdout, stderr or stdout))
+            out, err = (
+                files.enter_context(open_to_append(path)) for path in (stdout, stderr or stdout)
+            )
             more = {
-                name: files.enter_context(append(path)).fileno()
+                name: files.enter_context(open_to_append(path)).fileno()
                 for name, path in (handed or {}).items()
             }
             child = subprocess.Popen(
@@ -268,7 +270,7 @@ class Guardian:
         self.end_children()
         # dballoc waits no longer than this without a word from us.
         self.send({"ended": True})
-        remove(self.scratch, self.cgroups)
+        remove_all(self.scratch, self.cgroups)
 
     def end_children(self) -> None:
         """Kill all, with their descendants."""
@@ -280,7 +282,7 @@ class Guardian:
                 pass
         pids = [child.pid for child in self.children.values()]
         while (
-            pids := [pid for pid in pids if not reaping.reaped(pid)]
+            pids := [pid for pid in pids if not reaping.reap_if_ended(pid)]
         ) and time.monotonic() < deadline:
             time.sleep(0.002)
         if pids:
@@ -344,7 +346,7 @@ def check_words(argv, env) -> None:
             )
 
 
-def words(text: str) -> str:
+def shorten(text: str) -> str:
     """An error as one line of bearable length."""
     return " ".join(text.split())[:500]
 
@@ -365,7 +367,7 @@ def report_unkillable(pids) -> None:
     )
 
 
-def remove(scratch: list[str], cgroups: list[str]) -> None:
+def remove_all(scratch: list[str], cgroups: list[str]) -> None:
     """Remove directories and cgroups, as far as they are there."""
     for path in scratch:
         remove_tree(path)
@@ -381,7 +383,7 @@ def remove(scratch: list[str], cgroups: list[str]) -> None:
                 break
 
 
-def append(path: str):
+def open_to_append(path: str):
     """A file to add to; never what a link of that name leads to."""
     return open(
         os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644),

@@ -49,7 +49,7 @@ class Exit:
         )
 
 
-def _of(arguments: Mapping[str, Any]) -> str:
+def _describe_target(arguments: Mapping[str, Any]) -> str:
     """What was asked for, in words."""
     match arguments:
         case {"path": path}:
@@ -193,7 +193,9 @@ class Custody:
             message = self._receive()
             if message.get("id") == self._next:
                 if "error" in message:
-                    raise Failure(f"cannot {action} {_of(arguments)}: {message['error']}")
+                    raise Failure(
+                        f"cannot {action} {_describe_target(arguments)}: {message['error']}"
+                    )
                 return message
 
     def _send(self, request: bytes) -> None:
@@ -259,7 +261,7 @@ class Custody:
             survivors := reaping.end_children(self._is_adopted, guardian.END_PATIENCE)
         ):
             guardian.report_unkillable(survivors)
-        guardian.remove(self._scratch, self._cgroups)
+        guardian.remove_all(self._scratch, self._cgroups)
 
     def _restore(self) -> None:
         try:
@@ -272,7 +274,7 @@ class Custody:
         """Whether a child of this process is none that it started itself: those stay in its
         session, but for guardians.
         """
-        return pid not in _GUARDIANS and reaping.session(pid) != reaping.session(0)
+        return pid not in _GUARDIANS and reaping.read_session(pid) != reaping.read_session(0)
 
 
 @dataclass(frozen=True)

@@ -32,13 +32,15 @@ def end_children(of: Callable[[int], bool], patience: float) -> list[int]:
     deadline = time.monotonic() + patience
     # The kernel's short list may skip some while others end: when it has no more, all of /proc is
     # looked through.
-    while picked := list(filter(of, _listed_children())) or list(filter(of, _children_by_walk())):
+    while picked := list(filter(of, _list_children())) or list(
+        filter(of, _find_children_in_proc())
+    ):
         for pid in picked:
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-        survivors = [pid for pid in picked if not reaped(pid)]
+        survivors = [pid for pid in picked if not reap_if_ended(pid)]
         if survivors and time.monotonic() > deadline:
             return survivors
         if survivors:
@@ -48,11 +50,11 @@ def end_children(of: Callable[[int], bool], patience: float) -> list[int]:
 
 def reap_children(of: Callable[[int], bool]) -> None:
     """Reap those of the children that ``of`` picks which have ended by themselves."""
-    for pid in filter(of, _children_by_walk()):
-        reaped(pid)
+    for pid in filter(of, _find_children_in_proc()):
+        reap_if_ended(pid)
 
 
-def reaped(pid: int) -> bool:
+def reap_if_ended(pid: int) -> bool:
     """Whether a child has ended; it is reaped then, and its PID may be another's."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
@@ -60,7 +62,7 @@ def reaped(pid: int) -> bool:
         return True
 
 
-def session(pid: int) -> int:
+def read_session(pid: int) -> int:
     """The session of a process, 0 if it is gone."""
     try:
         return os.getsid(pid)
@@ -68,7 +70,7 @@ def session(pid: int) -> int:
         return 0
 
 
-def _listed_children() -> list[int]:
+def _list_children() -> list[int]:
     pids: list[int] = []
     for task in Path("/proc/self/task").iterdir():
         try:
@@ -78,7 +80,7 @@ def _listed_children() -> list[int]:
     return pids
 
 
-def _children_by_walk() -> list[int]:
+def _find_children_in_proc() -> list[int]:
     us, pids = os.getpid(), []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

@@ -42,7 +42,7 @@ def create(custody: Custody, limit: int) -> MemoryCgroup:
     """A cgroup beside our own with ``limit`` bytes of memory and no swap. UsageError if this user
     may not.
     """
-    version, parent = _parent()
+    version, parent = _find_parent()
     path = parent / f"dballoc-{uuid.uuid4().hex[:12]}"
     try:
         custody.cgroup(path)
@@ -57,25 +57,25 @@ def create(custody: Custody, limit: int) -> MemoryCgroup:
     except OSError as error:
         if path.is_dir():
             path.rmdir()
-        raise UsageError(_refusal(parent, error.strerror)) from None
+        raise UsageError(_format_refusal(parent, error.strerror)) from None
     return MemoryCgroup(path, version)
 
 
 def check() -> None:
     """UsageError if this user may not make a memory cgroup, or there is none."""
-    _, parent = _parent()
+    _, parent = _find_parent()
     if not os.access(parent, os.W_OK):
-        raise UsageError(_refusal(parent, "Permission denied"))
+        raise UsageError(_format_refusal(parent, "Permission denied"))
 
 
-def _refusal(parent: Path, reason: str | None) -> str:
+def _format_refusal(parent: Path, reason: str | None) -> str:
     return (
         f"limits.memory: cannot make a memory cgroup in {parent}: {reason}; "
         "run as root, or under a systemd scope with Delegate=memory"
     )
 
 
-def _parent() -> tuple[int, Path]:
+def _find_parent() -> tuple[int, Path]:
     lines = SELF.read_text().splitlines()
     groups = {
         controllers: group for _, controllers, group in (line.split(":", 2) for line in lines)
@@ -91,7 +91,7 @@ def _parent() -> tuple[int, Path]:
         # "..".
         inside = groups[""].lstrip("/")
         below = ROOT if ".." in Path(inside).parts else ROOT / inside
-        while "memory" not in _words(below / "cgroup.subtree_control"):
+        while "memory" not in _read_words(below / "cgroup.subtree_control"):
             if below == ROOT:
                 raise UsageError(
                     "limits.memory: no cgroup above this process hands its memory controller down "
@@ -110,7 +110,7 @@ def _write_if_there(path: Path, text: str) -> None:
         path.write_text(text)
 
 
-def _words(path: Path) -> list[str]:
+def _read_words(path: Path) -> list[str]:
     try:
         return path.read_text().split()
     except OSError:

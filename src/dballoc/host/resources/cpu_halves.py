@@ -34,10 +34,10 @@ def choose(cpu: Cpu) -> Halves:
         if server is None and client is None
         else (server or frozenset()) | (client or frozenset())
     )
-    return halves(cores(allowed))
+    return split_cores(list_cores(allowed))
 
 
-def halves(cores: Iterable[Core]) -> Halves:
+def split_cores(cores: Iterable[Core]) -> Halves:
     """Two halves with the same number of cores of each kind, all of the node that has most. Pure.
 
     One node, because after a swap each server's memory would else be the other node's. UsageError
@@ -46,7 +46,7 @@ def halves(cores: Iterable[Core]) -> Halves:
     by_node: dict[int, list[Core]] = defaultdict(list)
     for core in cores:
         by_node[core.node].append(core)
-    splits = [_split(on_node) for _, on_node in sorted(by_node.items())]
+    splits = [_split_node(on_node) for _, on_node in sorted(by_node.items())]
     best = max(splits, key=lambda split: len(split[0]) if split else 0, default=None)
     if best is None:
         everything = [c for on_node in by_node.values() for c in on_node]
@@ -62,7 +62,7 @@ def halves(cores: Iterable[Core]) -> Halves:
     return best
 
 
-def _split(on_node: list[Core]) -> Halves | None:
+def _split_node(on_node: list[Core]) -> Halves | None:
     """Cores of one node, dealt out kind by kind; a core without a partner is left out."""
     kinds: dict[tuple[int, int], list[Core]] = defaultdict(list)
     for core in sorted(on_node, key=lambda c: min(c.cpus)):
@@ -76,23 +76,23 @@ def _split(on_node: list[Core]) -> Halves | None:
     return (frozenset(first), frozenset(second)) if first else None
 
 
-def cores(allowed: frozenset[int]) -> list[Core]:
+def list_cores(allowed: frozenset[int]) -> list[Core]:
     """The machine's cores, of the CPUs allowed (sysfs: topology, node, cpu_capacity or
     cpuinfo_max_freq).
     """
     by_cpus: dict[frozenset[int], Core] = {}
     for cpu in sorted(allowed):
-        core_cpus = cpus.siblings(cpu) & allowed
-        by_cpus.setdefault(core_cpus, Core(core_cpus, _node(cpu), _kind(cpu)))
+        core_cpus = cpus.list_siblings(cpu) & allowed
+        by_cpus.setdefault(core_cpus, Core(core_cpus, _read_node(cpu), _read_kind(cpu)))
     return list(by_cpus.values())
 
 
-def _node(cpu: int) -> int:
+def _read_node(cpu: int) -> int:
     links = (cpus.SYSTEM / f"cpu{cpu}").glob("node[0-9]*")
     return next((int(link.name.removeprefix("node")) for link in links), 0)
 
 
-def _kind(cpu: int) -> int:
+def _read_kind(cpu: int) -> int:
     for name in ("cpu_capacity", "cpufreq/cpuinfo_max_freq"):
         try:
             return int(Path(cpus.SYSTEM / f"cpu{cpu}" / name).read_text())

@@ -15,7 +15,7 @@ def available() -> frozenset[int]:
     return frozenset(os.sched_getaffinity(0))
 
 
-def siblings(cpu: int) -> frozenset[int]:
+def list_siblings(cpu: int) -> frozenset[int]:
     """The CPUs of the same core, itself included."""
     try:
         return parse_cpus((SYSTEM / f"cpu{cpu}/topology/thread_siblings_list").read_text().strip())
@@ -28,12 +28,12 @@ def choose(cpu: Cpu) -> tuple[frozenset[int] | None, frozenset[int] | None]:
     not ours.
     """
     if cpu.count is not None:
-        chosen = _first(cpu.count)
+        chosen = _choose_first(cpu.count)
         return chosen, chosen
-    return _checked("server", cpu.server), _checked("client", cpu.client)
+    return _parse_available("server", cpu.server), _parse_available("client", cpu.client)
 
 
-def _first(count: int) -> frozenset[int]:
+def _choose_first(count: int) -> frozenset[int]:
     allowed = available()
     if count > len(allowed):
         raise UsageError(
@@ -41,11 +41,11 @@ def _first(count: int) -> frozenset[int]:
         )
     ordered: list[int] = []
     for cpu in sorted(allowed):
-        ordered += [c for c in sorted(siblings(cpu) & allowed) if c not in ordered]
+        ordered += [c for c in sorted(list_siblings(cpu) & allowed) if c not in ordered]
     return frozenset(ordered[:count])
 
 
-def _checked(side: str, text: str | None) -> frozenset[int] | None:
+def _parse_available(side: str, text: str | None) -> frozenset[int] | None:
     if text is None:
         return None
     wanted = parse_cpus(text)

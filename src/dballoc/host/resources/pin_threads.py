@@ -14,7 +14,7 @@ def move(pid: int, cpus: Collection[int]) -> None:
     """
     moved: set[int] = set()
     for _ in range(_ROUNDS):
-        new = _threads(pid) - moved
+        new = _list_threads(pid) - moved
         if not new:
             return
         for thread in new:
@@ -25,14 +25,14 @@ def move(pid: int, cpus: Collection[int]) -> None:
         moved |= new
 
 
-def _threads(pid: int) -> set[int]:
+def _list_threads(pid: int) -> set[int]:
     """Of a process and of its descendants; none of one that has ended."""
     threads: set[int] = set()
     try:
         for task in Path(f"/proc/{pid}/task").iterdir():
             threads.add(int(task.name))
             for child in (task / "children").read_text().split():
-                threads |= _threads(int(child))
+                threads |= _list_threads(int(child))
     except OSError:  # it, or a thread of it, has ended meanwhile; the next round sees what is left
         pass
     return threads

@@ -38,9 +38,15 @@ def read(pid: int, proc: Path = PROC, root: Path = ROOT) -> Limits:
     for thread in (proc / str(pid) / "task").iterdir():
         # Threads may have sets of their own (thread pools pin theirs); the server has them all.
         affinity |= os.sched_getaffinity(int(thread.name))
-    groups = _groups(readers.text_of_process(proc / str(pid) / "cgroup"))
-    quotas = [q for group in _places(groups, "cpu", root) if (q := _quota(group)) is not None]
-    sizes = [m for group in _places(groups, "memory", root) if (m := _memory(group)) is not None]
+    groups = _parse_groups(readers.text_of_process(proc / str(pid) / "cgroup"))
+    quotas = [
+        q for group in _iterate_groups(groups, "cpu", root) if (q := _read_quota(group)) is not None
+    ]
+    sizes = [
+        m
+        for group in _iterate_groups(groups, "memory", root)
+        if (m := _read_memory_limit(group)) is not None
+    ]
     return Limits(len(affinity), min(quotas, default=None), min(sizes, default=None))
 
 
@@ -49,14 +55,14 @@ def usage(pid: int, proc: Path = PROC, root: Path = ROOT) -> int | None:
     there is none to be seen.
     """
     try:
-        groups = _groups(readers.text_of_process(proc / str(pid) / "cgroup"))
+        groups = _parse_groups(readers.text_of_process(proc / str(pid) / "cgroup"))
     except OSError:
         return None
     path = groups.get("memory", groups.get("", ""))
-    group = next(_places(groups, "memory", root), None)
+    group = next(_iterate_groups(groups, "memory", root), None)
     if group is None or not group.as_posix().endswith(path.rstrip("/")):
         return None  # only a group above it is to be seen from here
-    text = _read(group / "memory.current") or _read(group / "memory.usage_in_bytes")
+    text = _read_text(group / "memory.current") or _read_text(group / "memory.usage_in_bytes")
     return int(text) if text.isdigit() else None
 
 
@@ -65,17 +71,17 @@ def given_back(pid: int, proc: Path = PROC, root: Path = ROOT) -> int:
     does not count them (v1).
     """
     try:
-        groups = _groups(readers.text_of_process(proc / str(pid) / "cgroup"))
+        groups = _parse_groups(readers.text_of_process(proc / str(pid) / "cgroup"))
     except OSError:
         return 0
-    group = next(_places(groups, "memory", root), None)
-    lines = _read(group / "memory.stat").splitlines() if group else []
+    group = next(_iterate_groups(groups, "memory", root), None)
+    lines = _read_text(group / "memory.stat").splitlines() if group else []
     return sum(
         int(line.split()[1]) for line in lines if line.startswith("pglazyfree ")
     ) * os.sysconf("SC_PAGE_SIZE")
 
 
-def _groups(text: str) -> dict[str, str]:
+def _parse_groups(text: str) -> dict[str, str]:
     """Controller (an empty name for v2) -> the group's path."""
     paths = {}
     for line in readers.rows(text):
@@ -86,7 +92,7 @@ def _groups(text: str) -> dict[str, str]:
     return paths
 
 
-def _places(groups: dict[str, str], controller: str, root: Path) -> Iterator[Path]:
+def _iterate_groups(groups: dict[str, str], controller: str, root: Path) -> Iterator[Path]:
     """The directories of a controller's group and of those above it, as far as they are to be seen
     from here.
     """
@@ -106,21 +112,21 @@ def _places(groups: dict[str, str], controller: str, root: Path) -> Iterator[Pat
         group = group.parent
 
 
-def _quota(group: Path) -> float | None:
+def _read_quota(group: Path) -> float | None:
     """CPUs' worth of time that a group may use."""
-    if (words := _read(group / "cpu.max").split()) and words[0] != "max":
+    if (words := _read_text(group / "cpu.max").split()) and words[0] != "max":
         return int(words[0]) / int(words[1])
-    quota, period = _read(group / "cpu.cfs_quota_us"), _read(group / "cpu.cfs_period_us")
+    quota, period = _read_text(group / "cpu.cfs_quota_us"), _read_text(group / "cpu.cfs_period_us")
     return int(quota) / int(period) if quota and period and int(quota) > 0 else None
 
 
-def _memory(group: Path) -> int | None:
+def _read_memory_limit(group: Path) -> int | None:
     """Bytes that a group may hold; v1 says 2^63 less a page where there is no limit."""
-    text = _read(group / "memory.max") or _read(group / "memory.limit_in_bytes")
+    text = _read_text(group / "memory.max") or _read_text(group / "memory.limit_in_bytes")
     return int(text) if text.isdigit() and int(text) < 2**60 else None
 
 
-def _read(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text().strip()
     except OSError:

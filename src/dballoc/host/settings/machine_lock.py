@@ -60,7 +60,7 @@ class Holder:
         """False when its guardian alone is left; one that cannot be seen from here is taken to be
         alive.
         """
-        return self.namespace != _pid_namespace() or _started(self.pid) == self.started
+        return self.namespace != _read_pid_namespace() or _read_start_time(self.pid) == self.started
 
     @property
     def words(self) -> str:
@@ -95,14 +95,14 @@ class Hold:
 
     def take(self, purpose: str) -> None:
         """Lock, note who we are, and put back what an earlier run has left."""
-        lock = _opened(self.directory, _LOCK)
+        lock = _open_file(self.directory, _LOCK)
         self.descriptors.append(lock)
         deadline = time.monotonic() + _PATIENCE
-        while not _locked(lock, exclusive=self.exclusive):
-            blocking = [h for h in holders(self.directory) if self.exclusive or h.exclusive]
+        while not _try_lock(lock, exclusive=self.exclusive):
+            blocking = [h for h in list_holders(self.directory) if self.exclusive or h.exclusive]
             alive = [h for h in blocking if h.is_alive]
             if alive:
-                raise UsageError(_refusal(alive, self.exclusive))
+                raise UsageError(_format_refusal(alive, self.exclusive))
             # A holder is gone and its guardian is cleaning up, or the doctor is looking.
             if time.monotonic() > deadline:
                 by = blocking[0].words if blocking else "an unknown process"
@@ -111,19 +111,22 @@ class Hold:
                     "ended"
                 )
             time.sleep(0.05)
-        holders(self.directory)  # removes the notes of those that were killed
-        self._take_note(purpose)
+        list_holders(self.directory)  # removes the notes of those that were killed
+        self._write_note(purpose)
         _put_back_alone(self)
 
-    def _take_note(self, purpose: str) -> None:
+    def _write_note(self, purpose: str) -> None:
         note = {
-            "pid": os.getpid(), "started": _started(os.getpid()), "namespace": _pid_namespace(),
-            "exclusive": self.exclusive, "what": purpose,
-        }  # fmt: skip
+            "pid": os.getpid(),
+            "started": _read_start_time(os.getpid()),
+            "namespace": _read_pid_namespace(),
+            "exclusive": self.exclusive,
+            "what": purpose,
+        }
         name = secrets.token_hex(6)
-        descriptor = _opened(self.directory, f"{name}.partial")
+        descriptor = _open_file(self.directory, f"{name}.partial")
         self.descriptors.append(descriptor)
-        _locked(descriptor, exclusive=True)
+        _try_lock(descriptor, exclusive=True)
         os.write(descriptor, json.dumps(note).encode())
         # Under its name it is locked already: an unlocked one is of nobody.
         os.rename(
@@ -173,9 +176,9 @@ def put_back_leftovers(machine: Machine = THIS) -> list[PutBack]:
         return []
     looking = Hold(machine, False, directory)
     try:
-        lock = _opened(directory, _LOCK)
+        lock = _open_file(directory, _LOCK)
         looking.descriptors.append(lock)
-        return _put_back_alone(looking) if _locked(lock, exclusive=False) else []
+        return _put_back_alone(looking) if _try_lock(lock, exclusive=False) else []
     except OSError as error:
         raise UsageError(
             f"{machine.directory}: cannot look for what an earlier run has changed: {error}"
@@ -196,7 +199,7 @@ def changed_by_others(machine: Machine = THIS) -> list[tuple[Holder, str]]:
             f"{machine.settings[name].path} (it was {entry.before})"
             for name, entry in entries.items()
         )
-        return [(holder, words) for holder in holders(directory) if holder.exclusive]
+        return [(holder, words) for holder in list_holders(directory) if holder.exclusive]
     except BadJournal:
         return []
     finally:
@@ -232,18 +235,18 @@ def open_directory(path: Path, *, make: bool) -> int:
     raise UsageError(f"{path}: {whose}, so that no lock in there can be trusted; remove it")
 
 
-def holders(directory: int) -> list[Holder]:
+def list_holders(directory: int) -> list[Holder]:
     """Who has the lock, or is still being cleaned up behind. Notes of those that are gone are
     removed.
     """
     current = []
     for name in sorted(os.listdir(directory)):
-        if name.startswith(_NOTE) and (holder := _holder(directory, name)):
+        if name.startswith(_NOTE) and (holder := _read_holder(directory, name)):
             current.append(holder)
     return current
 
 
-def _holder(directory: int, name: str) -> Holder | None:
+def _read_holder(directory: int, name: str) -> Holder | None:
     try:
         note = os.open(
             name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory
@@ -251,7 +254,7 @@ def _holder(directory: int, name: str) -> Holder | None:
     except OSError:
         return None
     try:
-        if _locked(note, exclusive=False):
+        if _try_lock(note, exclusive=False):
             os.unlink(name, dir_fd=directory)
             return None
         content = json.loads(os.pread(note, 4096, 0))
@@ -272,10 +275,10 @@ def _put_back_alone(held: Hold) -> list[PutBack]:
     """As the one of several holders that does it: nobody has the lock to itself then, so that the
     journal is a dead run's.
     """
-    turn = _opened(held.directory, _PUTTING_BACK)
+    turn = _open_file(held.directory, _PUTTING_BACK)
     deadline = time.monotonic() + _PATIENCE
     try:
-        while not _locked(turn, exclusive=True):
+        while not _try_lock(turn, exclusive=True):
             if time.monotonic() > deadline:
                 raise OSError(
                     f"another process has been putting settings back for {_PATIENCE:.0f} s"
@@ -293,7 +296,7 @@ def _put_back_alone(held: Hold) -> list[PutBack]:
         os.close(turn)
 
 
-def _refusal(alive: list[Holder], exclusive: bool) -> str:
+def _format_refusal(alive: list[Holder], exclusive: bool) -> str:
     names = " and ".join(holder.words for holder in alive)
     pids = " ".join(str(holder.pid) for holder in alive)
     if exclusive:
@@ -308,13 +311,13 @@ def _refusal(alive: list[Holder], exclusive: bool) -> str:
     )
 
 
-def _opened(directory: int, name: str) -> int:
+def _open_file(directory: int, name: str) -> int:
     return os.open(
         name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=directory
     )
 
 
-def _locked(descriptor: int, *, exclusive: bool) -> bool:
+def _try_lock(descriptor: int, *, exclusive: bool) -> bool:
     try:
         fcntl.flock(descriptor, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -322,7 +325,7 @@ def _locked(descriptor: int, *, exclusive: bool) -> bool:
     return True
 
 
-def _started(pid: int) -> str:
+def _read_start_time(pid: int) -> str:
     """When a process started, in the kernel's ticks; empty if it is gone."""
     try:
         words = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
@@ -331,5 +334,5 @@ def _started(pid: int) -> str:
     return words[19] if words[0] != "Z" else ""
 
 
-def _pid_namespace() -> int:
+def _read_pid_namespace() -> int:
     return os.stat("/proc/self/ns/pid").st_ino

@@ -78,7 +78,7 @@ def read_journal(directory: int, settings: Mapping[str, HostSetting]) -> dict[st
             raise BadJournal(f"it names {name!r}, which is no setting of dballoc's")
         if not {entry.before, *entry.written} <= set(settings[name].values):
             raise BadJournal(f"it has a value that {settings[name].path} does not take")
-    return changed if boot == _boot() else {}
+    return changed if boot == _read_boot_id() else {}
 
 
 def write_journal(directory: int, entries: Mapping[str, Entry]) -> None:
@@ -92,7 +92,7 @@ def write_journal(directory: int, entries: Mapping[str, Entry]) -> None:
             pass
         return
     content: dict[str, Any] = {
-        "boot": _boot(),
+        "boot": _read_boot_id(),
         "settings": {name: entry._asdict() for name, entry in entries.items()},
     }
     try:
@@ -150,7 +150,7 @@ def put_back(directory: int, settings: Mapping[str, HostSetting]) -> list[PutBac
     return restored
 
 
-def _boot() -> str:
+def _read_boot_id() -> str:
     """Which boot this is: where /run is not emptied by one, a journal must not speak of an
     earlier.
     """

@@ -131,11 +131,11 @@ def _take_back(directory: int, change: bool, shown: Path, depth: int) -> int:
             size += status.st_blocks * 512
             if change:
                 os.chown(name, *owner, dir_fd=directory, follow_symlinks=False)
-                _drop_bits(name, directory, status.st_mode)
+                _drop_set_id_bits(name, directory, status.st_mode)
     return size
 
 
-def _drop_bits(name: str, directory: int, mode: int) -> None:
+def _drop_set_id_bits(name: str, directory: int, mode: int) -> None:
     # A change of the owner drops them already, but not for root on every file system.
     if mode & (_SET_ID | stat.S_IWOTH):
         os.chmod(name, stat.S_IMODE(mode) & ~(_SET_ID | stat.S_IWOTH), dir_fd=directory)

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dballoc.host.unprivileged.server_user import ServerUser, owner_and_parent, server_user
+from dballoc.host.unprivileged.server_user import ServerUser, read_owner_and_parent, server_user
 
 PATIENCE = 60.0
 # Of each of its two streams; the bindings of a large server are some megabytes.
@@ -65,7 +65,7 @@ def run_unprivileged(
         try:
             process = subprocess.Popen(
                 arguments,
-                env=environment(env or {}),
+                env=make_environment(env or {}),
                 cwd="/",
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -81,13 +81,13 @@ def run_unprivileged(
             ) from None
         with process:
             try:
-                streams = _read(process, time.monotonic() + patience, patience)
+                streams = _read_streams(process, time.monotonic() + patience, patience)
             finally:
-                _end(process)
+                _end_process_group(process)
     return Answer(process.returncode, *(part.decode(errors="replace") for part in streams))
 
 
-def environment(more: Mapping[str, str]) -> dict[str, str]:
+def make_environment(more: Mapping[str, str]) -> dict[str, str]:
     """What such a process sees: our PATH, and what is given."""
     return {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), **more}
 
@@ -103,7 +103,7 @@ def _give_up_rights(patience: float) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
 
 
-def _read(
+def _read_streams(
     process: "subprocess.Popen[bytes]", deadline: float, patience: float
 ) -> tuple[bytes, bytes]:
     """What it prints until it has ended. What a child of its own, which holds the streams open,
@@ -156,7 +156,9 @@ def _end_adopted(uid: int | None) -> None:
     """
     for _ in range(_LOOKS if uid is not None else 0):
         adopted = [
-            pid for pid in _children() if (status := owner_and_parent(pid)) and status[0] == uid
+            pid
+            for pid in _list_children()
+            if (status := read_owner_and_parent(pid)) and status[0] == uid
         ]
         if not adopted:
             return
@@ -168,7 +170,7 @@ def _end_adopted(uid: int | None) -> None:
                 pass
 
 
-def _children() -> list[int]:
+def _list_children() -> list[int]:
     lists = Path("/proc/self/task").glob("*/children")
     return [int(word) for each in lists for word in each.read_text().split()]
 
@@ -180,7 +182,7 @@ def _has_ended(process: "subprocess.Popen[bytes]") -> bool:
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
+def _end_process_group(process: "subprocess.Popen[bytes]") -> None:
     """It and its process group, then reap it."""
     try:
         os.killpg(process.pid, signal.SIGKILL)

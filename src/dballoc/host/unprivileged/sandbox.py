@@ -77,7 +77,7 @@ class Sandbox:
                 return self._exchange(function, files, values, time.monotonic() + seconds)
             except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
                 self._end()
-                raise SandboxError(f"its parser ended: {_reason(error)}") from None
+                raise SandboxError(f"its parser ended: {_format_reason(error)}") from None
             except BaseException:
                 self._end()
                 raise
@@ -233,5 +233,5 @@ def _receive_exactly(talk: socket.socket, count: int, deadline: float | None) ->
     return b"".join(pieces)
 
 
-def _reason(error: BaseException) -> str:
+def _format_reason(error: BaseException) -> str:
     return "it took too long" if isinstance(error, TimeoutError) else str(error) or "no answer"

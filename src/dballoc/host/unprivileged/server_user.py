@@ -99,12 +99,12 @@ class ServerUser:
         """
         if self.uid is None:
             return
-        strangers = _strangers(self.uid)
+        strangers = _find_strangers(self.uid)
         for _ in range(_LOOKS):
             if not strangers:
                 return
             time.sleep(_BETWEEN_LOOKS)
-            strangers &= _strangers(self.uid)
+            strangers &= _find_strangers(self.uid)
         pid = min(strangers, default=None)
         if pid is not None:
             raise UsageError(
@@ -136,15 +136,20 @@ def _choose_users() -> tuple[int | None, int | None]:
     if os.geteuid() != 0:
         return None, None
     handed_out = [
-        *subordinate(_text("/etc/subuid")),
-        *subordinate(_text("/etc/subgid")),
-        *by_login(_text("/etc/login.defs")),
+        *parse_subordinate_ranges(_read_text("/etc/subuid")),
+        *parse_subordinate_ranges(_read_text("/etc/subgid")),
+        *parse_login_ranges(_read_text("/etc/login.defs")),
     ]
-    mapped = mapped_ranges(_text("/proc/self/uid_map")), mapped_ranges(_text("/proc/self/gid_map"))
-    free = (
-        uid for uid in UNUSED if not _has_account(uid) and all(_holds(each, uid) for each in mapped)
+    mapped = (
+        parse_mapped_ranges(_read_text("/proc/self/uid_map")),
+        parse_mapped_ranges(_read_text("/proc/self/gid_map")),
     )
-    uids = choose(free, handed_out, 2)
+    free = (
+        uid
+        for uid in UNUSED
+        if not _has_account(uid) and all(_is_in_ranges(each, uid) for each in mapped)
+    )
+    uids = choose_unused(free, handed_out, 2)
     if len(uids) < 2:
         raise UsageError(
             f"no two users for servers and parsers to run as: of {UNUSED[0]} to {UNUSED[-1]} each "
@@ -155,13 +160,15 @@ def _choose_users() -> tuple[int | None, int | None]:
     return uids[0], uids[1]
 
 
-def choose(candidates: Iterable[int], handed_out: Iterable[range], count: int) -> list[int]:
+def choose_unused(candidates: Iterable[int], handed_out: Iterable[range], count: int) -> list[int]:
     """The first ``count`` that lie in none of the ranges; fewer if there are no more. Pure."""
     ranges = list(handed_out)
-    return list(itertools.islice((uid for uid in candidates if not _holds(ranges, uid)), count))
+    return list(
+        itertools.islice((uid for uid in candidates if not _is_in_ranges(ranges, uid)), count)
+    )
 
 
-def subordinate(text: str) -> list[range]:
+def parse_subordinate_ranges(text: str) -> list[range]:
     """The ranges of /etc/subuid or /etc/subgid (``NAME:FIRST:COUNT`` a line). Pure."""
     rows = (line.split(":") for line in text.splitlines() if not line.lstrip().startswith("#"))
     numbers = (
@@ -172,7 +179,7 @@ def subordinate(text: str) -> list[range]:
     return [range(first, first + count) for first, count in numbers]
 
 
-def by_login(text: str) -> list[range]:
+def parse_login_ranges(text: str) -> list[range]:
     """The ranges from which accounts are made, by /etc/login.defs. Pure."""
     words = (line.split() for line in text.splitlines())
     values = {word[0]: int(word[1]) for word in words if len(word) > 1 and word[1].isdigit()}
@@ -184,7 +191,7 @@ def by_login(text: str) -> list[range]:
     return [range(first, last + 1) for first, last in pairs]
 
 
-def mapped_ranges(text: str) -> list[range]:
+def parse_mapped_ranges(text: str) -> list[range]:
     """The numbers that exist in a user namespace, by its uid_map or gid_map (user_namespaces(7)).
     Pure.
     """
@@ -192,7 +199,7 @@ def mapped_ranges(text: str) -> list[range]:
     return [range(first, first + count) for first, _, count in rows]
 
 
-def _holds(ranges: Iterable[range], number: int) -> bool:
+def _is_in_ranges(ranges: Iterable[range], number: int) -> bool:
     return any(number in each for each in ranges)
 
 
@@ -206,11 +213,11 @@ def _has_account(uid: int) -> bool:
     return False
 
 
-def owner_and_parent(pid: int) -> tuple[int, int] | None:
+def read_owner_and_parent(pid: int) -> tuple[int, int] | None:
     """A process's effective user and its parent; None if it has ended."""
     fields = dict(
         line.split(b":", 1)
-        for line in _bytes(_PROC / str(pid) / "status").splitlines()
+        for line in _read_bytes(_PROC / str(pid) / "status").splitlines()
         if b":" in line
     )
     if not fields or fields.get(b"State", b"").split()[:1] in ([b"Z"], [b"X"]):
@@ -218,28 +225,30 @@ def owner_and_parent(pid: int) -> tuple[int, int] | None:
     return int(fields[b"Uid"].split()[1]), int(fields[b"PPid"])
 
 
-def _strangers(uid: int) -> set[int]:
+def _find_strangers(uid: int) -> set[int]:
     """Processes of that user that no dballoc has started."""
     numbers = [int(name) for name in os.listdir(_PROC) if name.isdigit()]
     return {
         pid
         for pid in numbers
-        if (status := owner_and_parent(pid)) and status[0] == uid and not _of_dballoc(pid)
+        if (status := read_owner_and_parent(pid))
+        and status[0] == uid
+        and not _belongs_to_dballoc(pid)
     }
 
 
-def _of_dballoc(pid: int) -> bool:
+def _belongs_to_dballoc(pid: int) -> bool:
     """Whether this process, a guardian or another dballoc is the parent, or a parent's parent."""
     while pid > 1:
-        if pid == os.getpid() or _OURS.search(_bytes(_PROC / str(pid) / "cmdline")):
+        if pid == os.getpid() or _OURS.search(_read_bytes(_PROC / str(pid) / "cmdline")):
             return True
-        if (status := owner_and_parent(pid)) is None:
+        if (status := read_owner_and_parent(pid)) is None:
             return True  # it ended meanwhile
         pid = status[1]
     return False
 
 
-def _bytes(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     try:
         with path.open("rb") as f:
             return f.read(1 << 16)
@@ -247,5 +256,5 @@ def _bytes(path: Path) -> bytes:
         return b""
 
 
-def _text(path: str) -> str:
-    return _bytes(Path(path)).decode(errors="replace")
+def _read_text(path: str) -> str:
+    return _read_bytes(Path(path)).decode(errors="replace")
