@@ -1,4 +1,4 @@
-"""The whole examination, in the order in which it is shown."""
+"""All checks, in the order in which they are shown."""
 
 import tomllib
 
@@ -18,9 +18,7 @@ from dballoc.experiment import experiment_file
 
 
 def examine() -> list[Finding]:
-    """Everything that the doctor looks at; takes some seconds, one of which it spends looking at
-    the load.
-    """
+    """Run all checks; takes some seconds, one of which measures the load of the machine."""
     return [
         software.check_python(),
         software.check_sysbench(),
@@ -46,9 +44,7 @@ def examine() -> list[Finding]:
 
 
 def check_demo() -> Finding:
-    """Would ``dballoc bench`` start? Everything that it checks before its first start is
-    checked.
-    """
+    """Check all that ``dballoc bench`` would check of the demo before it starts a server."""
     try:
         prepare.settle(
             experiment_file.build(tomllib.loads(catalogue.experiments()["demo"]), "experiment demo")
@@ -59,5 +55,5 @@ def check_demo() -> Finding:
 
 
 def can_bench(findings: list[Finding]) -> bool:
-    """Nothing essential is missing."""
+    """Whether nothing that bench needs is missing."""
     return all(finding.state != "missing" for finding in findings)

@@ -1,5 +1,5 @@
-"""What a run has changed of the host: put back if the run was killed, left alone while it
-is alive.
+"""Check the host settings that runs have changed: put back after a killed run, left alone during a
+live one.
 """
 
 import os
@@ -13,16 +13,16 @@ _NAME = "host settings"
 
 
 def check_host_settings(of: Machine = machine_lock.THIS) -> Finding:
-    """Put back what a run left changed that was killed together with its guardian: the one thing
+    """Put back the settings of a run that was killed together with its guardian: the only thing
     that the doctor changes.
     """
     try:
         os.close(machine_lock.open_directory(of.directory, make=False))
         restored = machine_lock.put_back_leftovers(of)
     except FileNotFoundError:
-        return Finding(_NAME, "ok", "no run has left one changed")
+        return Finding(_NAME, "ok", "none is left changed by a run")
     except OSError:
-        text = "only root can see whether a killed run has left one changed"
+        text = "only root can see whether a killed run has left settings changed"
         return Finding(_NAME, "note", text, "run doctor as root")
     except UsageError as error:
         return finding_from_error(_NAME, "warn", error)
@@ -30,7 +30,7 @@ def check_host_settings(of: Machine = machine_lock.THIS) -> Finding:
         text = ", ".join(
             f"{was.path} put back from {was.after} to {was.before}" for was in restored
         )
-        return Finding(_NAME, "note", f"{text}: a run that was killed had left it so")
+        return Finding(_NAME, "note", f"{text}: a run that was killed had left it changed")
     if changing := machine_lock.changed_by_others(of):
         text = " and ".join(
             f"{holder.words} has changed {changed}" for holder, changed in changing if changed
@@ -38,6 +38,6 @@ def check_host_settings(of: Machine = machine_lock.THIS) -> Finding:
         return Finding(
             _NAME,
             "ok",
-            f"{text or 'a run may change them'}; it puts back what it changes at its end",
+            f"{text or 'a running campaign may change them'}; it restores them at its end",
         )
-    return Finding(_NAME, "ok", "no run has left one changed")
+    return Finding(_NAME, "ok", "none is left changed by a run")

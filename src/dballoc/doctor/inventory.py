@@ -1,4 +1,4 @@
-"""What the catalogue names, and what of it is on this machine."""
+"""List what the catalogue has, and what of it is on this machine."""
 
 import tomllib
 from collections.abc import Callable
@@ -26,8 +26,8 @@ from dballoc.servers.build import Build
 
 @dataclass(frozen=True, kw_only=True)
 class Item:
-    """An allocator or a server family. ``version`` is None if it is not here; ``package`` then
-    brings it, if any does.
+    """An allocator or a server family. ``version`` is None if it is not on this machine;
+    ``package`` then names the package that has it, if there is one.
     """
 
     name: str
@@ -39,8 +39,8 @@ class Item:
 
     @property
     def remedy(self) -> str:
-        """How to get it. One server's package may conflict with another's, which must not be taken
-        off the machine.
+        """How to install it. With ``--no-remove``, as one server's package may conflict with
+        another's, which must stay on the machine.
         """
         return (
             f"apt-get install --no-remove {self.package}"
@@ -51,7 +51,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Workload:
-    """``script`` is None if sysbench, or its script of that name, is not here."""
+    """``script`` is None if sysbench, or its script of that name, is not on this machine."""
 
     name: str
     title: str
@@ -62,7 +62,7 @@ class Workload:
 @dataclass(frozen=True)
 class Shipped:
     """An experiment that comes with dballoc. ``lacking``: allocators and servers that it needs and
-    that are not here.
+    that are not on this machine.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Shipped:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
+class AllocatorSetting:
     """One setting of an allocator. ``here``: whether the version on this machine has it; None where
     there is none.
     """
@@ -89,21 +89,21 @@ class Setting:
 
 
 def allocators() -> list[Item]:
-    """Every allocator of the catalogue."""
+    """List every allocator of the catalogue."""
     return [
         _find_allocator(name, row, _list_packages()) for name, row in catalogue.allocators().items()
     ]
 
 
 def servers() -> list[Item]:
-    """Every server family of the catalogue."""
+    """List every server family of the catalogue."""
     return [
         _find_server_item(name, row, _list_packages()) for name, row in catalogue.servers().items()
     ]
 
 
 def fetched(kind: Kind) -> list[Item]:
-    """Every version that can be fetched, and those that were, a vendor's archive included."""
+    """List every version that can be fetched, and those that were, vendors' archives included."""
     entries = {k.reference: k for k in private_store.kept() if k.manifest["kind"] == kind}
     sources = {s.reference: s for s in fetch_sources.every() if s.kind == kind}
     return [
@@ -113,7 +113,7 @@ def fetched(kind: Kind) -> list[Item]:
 
 
 def workloads() -> list[Workload]:
-    """Every workload of the catalogue."""
+    """List every workload of the catalogue."""
     directories = [lua()]
     try:
         directories.append(sysbench_command.find().share)
@@ -150,30 +150,32 @@ def _find_workload(
 
 
 def experiments() -> list[Shipped]:
-    """Every experiment that is shipped."""
+    """List every experiment that comes with dballoc."""
     return [_read_experiment(name, text) for name, text in catalogue.experiments().items()]
 
 
-def settings(name: str | None) -> list[Setting]:
-    """The settings of one allocator (``NAME`` or ``NAME@VERSION``), or of all. UsageError for one
-    that the catalogue does not know.
+def settings(name: str | None) -> list[AllocatorSetting]:
+    """List the settings of one allocator (``NAME`` or ``NAME@VERSION``), or of all. UsageError for
+    one that the catalogue does not know.
     """
     bare, _, version = (name or "").partition("@")
     if bare:
         catalogue.look_up(catalogue.allocators(), bare, "allocator")
     rows = []
     for family in catalogue.tunables().values():
-        # Of allocators that share their settings the first stands for all.
+        # Where allocators share their settings, they are listed for the first one.
         allocator = bare or family["allocators"][0]
         if allocator in family["allocators"]:
             rows += _list_settings(allocator, family, version or _find_version(allocator))
     return rows
 
 
-def _list_settings(name: str, family: dict[str, Any], version: str | None) -> list[Setting]:
+def _list_settings(
+    name: str, family: dict[str, Any], version: str | None
+) -> list[AllocatorSetting]:
     style = catalogue.allocators().get(name, {}).get("tunables", {}).get("env", "")
     return [
-        Setting(
+        AllocatorSetting(
             allocator=name,
             name=key,
             values=tunables.values(family, row, version or ""),
@@ -196,9 +198,7 @@ def _find_version(name: str) -> str | None:
 
 
 def _find_server(name: str) -> Build | None:
-    """The build of a server that is on this machine, or was fetched; None if there is none that
-    runs.
-    """
+    """Find the build of a server on this machine or in the private store; None if none runs."""
     try:
         return find_build.find(name, None)
     except UsageError:
@@ -279,7 +279,7 @@ def _find_fetched(word: str, entry: Kept | None, source: Source | None) -> Item:
             package=None,
             more=more,
         )
-    # This machine's own may be of that very version.
+    # The machine's own build or library may have that very version.
     try:
         if name in catalogue.servers():
             server = find_build.find(word, None)
@@ -329,7 +329,7 @@ def _is_found(find: Callable[[str], object], word: str) -> bool:
 
 
 def _read_title(text: str) -> str:
-    """The first sentence of the comment at the top of an experiment file."""
+    """Read the first sentence of the comment at the top of an experiment file."""
     lines: list[str] = []
     for line in text.splitlines():
         if not line.startswith("#"):

@@ -1,4 +1,4 @@
-"""What the kernel lets us do: THP, memory cgroups, peaks, limits."""
+"""Check what the kernel permits: THP, memory cgroups, peaks, limits."""
 
 import os
 import resource
@@ -12,12 +12,12 @@ from dballoc.host.settings import thp
 from dballoc.measure.process_sampler import Gone, ProcessSampler
 from dballoc.servers.private.command_line import open_files
 
-# What an experiment of some size opens: for the warning.
+# What a large experiment opens: for the warning.
 _CLIENTS, _TABLES = 256, 8
 
 
 def check_huge_pages() -> Finding:
-    """The host's mode, and whether variants may have another."""
+    """Check the host's THP mode, and whether variants may have another."""
     name = "transparent huge pages"
     mode = thp.mode()
     if mode is None:
@@ -29,7 +29,7 @@ def check_huge_pages() -> Finding:
 
 
 def check_memory_cgroup() -> Finding:
-    """Tried, not guessed: a cgroup is made and removed."""
+    """Check whether a memory cgroup can be made, by making and removing one."""
     name = "memory cgroup"
     try:
         with Custody() as custody:
@@ -44,7 +44,9 @@ def check_memory_cgroup() -> Finding:
 
 
 def check_peak_reset() -> Finding:
-    """Whether the high-water mark of RSS can be reset, for a peak per level. Tried on ourselves."""
+    """Check whether the high-water mark of RSS can be reset, for a peak per level, by resetting our
+    own.
+    """
     name = "peak per level"
     sampler = ProcessSampler(os.getpid())
     try:
@@ -54,7 +56,7 @@ def check_peak_reset() -> Finding:
         return Finding(
             name,
             "missing",
-            "/proc does not tell what is asked of a process",
+            "/proc does not show what dballoc reads of a process",
             "mount /proc without restrictions",
         )
     finally:
@@ -66,20 +68,20 @@ def check_peak_reset() -> Finding:
 
 
 def check_open_files() -> Finding:
-    """The limit of open files, which only root can raise."""
+    """Check the hard limit of open files, which only root can raise."""
     name = "open files"
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     least, wanted = open_files(1, 1), open_files(_CLIENTS, _TABLES)
     if hard == resource.RLIM_INFINITY or hard >= wanted or os.geteuid() == 0:
         return Finding(name, "ok", "no limit" if hard == resource.RLIM_INFINITY else f"{hard:,}")
-    text = f"at most {hard:,}; {_CLIENTS} clients on {_TABLES} tables want {wanted:,}"
+    text = f"at most {hard:,}; {_CLIENTS} clients on {_TABLES} tables need {wanted:,}"
     remedy = f"raise it: ulimit -Hn {wanted}, or nofile in /etc/security/limits.conf"
     return Finding(name, "missing" if hard < least else "warn", text, remedy)
 
 
 def check_address_space() -> Finding:
-    """Limits of address space: several allocators reserve hundreds of gigabytes that they never
-    touch.
+    """Check the limits of address space: several allocators reserve hundreds of gigabytes that they
+    never touch.
     """
     name = "address space"
     if (limit := resource.getrlimit(resource.RLIMIT_AS)[0]) != resource.RLIM_INFINITY:

@@ -1,7 +1,7 @@
-"""What an earlier run may have left, and runs under way. Reported, never touched.
+"""Look for runs under way, and for what an earlier run has left. Reported, never touched.
 
-The guardian cleans up even after ``kill -9`` of dballoc; what is found here is from a power
-failure, or from a guardian that was killed as well.
+The guardian cleans up even after ``kill -9`` of dballoc, so that leftovers come from a power
+failure or from a guardian that was killed as well.
 """
 
 import os
@@ -27,7 +27,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class Process:
-    """A process as far as it matters here. ``started``: seconds since the epoch."""
+    """What the check needs of a process. ``started``: seconds since the epoch."""
 
     pid: int
     parent: int
@@ -37,14 +37,14 @@ class Process:
 
 @dataclass(frozen=True)
 class DballocProcesses:
-    """Ours among the processes: guardians at work, and servers that have none."""
+    """The processes of dballoc: guardians, and servers that have none."""
 
     guardians: tuple[Process, ...]
     orphans: tuple[Process, ...]
 
 
 def check_leftovers() -> list[Finding]:
-    """Runs under way, servers without a guardian, directories and cgroups of no run."""
+    """Check for runs under way, servers without a guardian, directories and cgroups of no run."""
     processes = sort_processes(_list_processes())
     since = min((g.started for g in processes.guardians), default=float("inf"))
     return [
@@ -56,7 +56,7 @@ def check_leftovers() -> list[Finding]:
 
 
 def sort_processes(processes: Iterable[Process]) -> DballocProcesses:
-    """Pick ours from all. A server of ours whose parent is no guardian is an orphan."""
+    """Pick the processes of dballoc. A server whose parent is no guardian is an orphan."""
     processes = list(processes)
     guardians = tuple(
         p for p in processes if any(a.endswith(_guardian_name()) for a in p.command[:5])
@@ -87,7 +87,7 @@ def _check_runs(processes: DballocProcesses) -> Finding:
         return Finding("other runs", "ok", "no other dballoc is running")
     pids = ", ".join(str(g.parent) for g in processes.guardians)
     text = f"dballoc is running (process {pids}): two runs disturb each other"
-    return Finding("other runs", "warn", text, "wait for its end")
+    return Finding("other runs", "warn", text, "wait until it ends")
 
 
 def _check_servers(processes: DballocProcesses) -> Finding:
@@ -96,7 +96,10 @@ def _check_servers(processes: DballocProcesses) -> Finding:
         return Finding(name, "ok", "none")
     pids = " ".join(str(p.pid) for p in processes.orphans)
     return Finding(
-        name, "warn", f"servers of an earlier run are alive (process {pids})", f"kill {pids}"
+        name,
+        "warn",
+        f"servers of an earlier run are still running (process {pids})",
+        f"kill {pids}",
     )
 
 
@@ -112,7 +115,7 @@ def _check_directories(since: float) -> Finding:
     return Finding(
         name,
         "warn",
-        f"{listed}: of an earlier run, {size / 2**20:,.0f} MiB",
+        f"{listed}: left by an earlier run, {size / 2**20:,.0f} MiB",
         f"rm -r {' '.join(map(str, paths))}",
     )
 
@@ -131,7 +134,7 @@ def _list_candidates() -> list[Path]:
 
 
 def _is_leftover(path: Path, since: float) -> bool:
-    """Of this user or of its servers', and older than every run under way."""
+    """Whether a path is this user's or the server user's, and older than every run under way."""
     try:
         status = path.stat()
     except OSError:
@@ -151,7 +154,7 @@ def _check_cgroups() -> Finding:
     return Finding(
         name,
         "warn",
-        f"{', '.join(map(str, paths))}: of an earlier run",
+        f"{', '.join(map(str, paths))}: left by an earlier run",
         f"rmdir {' '.join(map(str, paths))}",
     )
 

@@ -1,4 +1,4 @@
-"""Is the machine quiet? One second of looking."""
+"""Check for one second whether the machine is quiet."""
 
 import time
 
@@ -12,9 +12,8 @@ _SECONDS = 1.0
 
 
 def check_noise() -> list[Finding]:
-    """Steal, and what others use, by the limits that a block of a comparison has."""
-    # What a process used before is asked for first, so that the second question is about this
-    # second alone.
+    """Compare steal, and the CPU use of other processes, with the limits of a block."""
+    # psutil reports the use since its last call, so that the first call starts the second.
     processes = list(psutil.process_iter(["pid", "name"]))
     for process in processes:
         _measure_cpu(process)
@@ -27,16 +26,16 @@ def check_noise() -> list[Finding]:
         ((_measure_cpu(p), p) for p in processes if p.pid), key=lambda pair: pair[0], default=None
     )
     limits = Noise()
-    findings = [Finding("steal", "ok", f"{noise.steal:.1%} of the CPUs in the last second")]
+    findings = [Finding("steal", "ok", f"{noise.steal:.1%} of the CPU time in the last second")]
     if noise.steal > limits.steal:
         text = (
-            f"the hypervisor took {noise.steal:.1%} of the CPUs in the last second; a block "
+            f"the hypervisor took {noise.steal:.1%} of the CPU time in the last second; a block "
             f"tolerates {limits.steal:.0%}"
         )
         findings = [
-            Finding("steal", "warn", text, "use a machine with CPUs of its own, or another hour")
+            Finding("steal", "warn", text, "use a machine with dedicated CPUs, or try again later")
         ]
-    text = f"others use {noise.others:.1%} of the CPUs"
+    text = f"other processes use {noise.others:.1%} of the CPUs"
     if noise.others <= limits.others:
         return [*findings, Finding("load of others", "ok", text)]
     text += f"; a block tolerates {limits.others:.0%}"
@@ -45,11 +44,13 @@ def check_noise() -> list[Finding]:
             f" (most: {busiest[1].info['name']}, process {busiest[1].pid}, {busiest[0]:.0f} % of "
             "one)"
         )
-    return [*findings, Finding("load of others", "warn", text, "stop it, or wait")]
+    return [*findings, Finding("load of others", "warn", text, "stop them, or wait")]
 
 
 def _measure_cpu(process: psutil.Process) -> float:
-    """Per cent of one CPU since this was last asked for that process; 0 for one that has ended."""
+    """Return a process's CPU use since the last call for it, in per cent of one CPU; 0 if it has
+    ended.
+    """
     try:
         return float(process.cpu_percent(None))
     except psutil.Error:

@@ -1,4 +1,4 @@
-"""Programs and libraries: Python, sysbench, servers, allocators, our own native parts, perf."""
+"""Check programs and libraries: Python, sysbench, servers, allocators, our native parts, perf."""
 
 import os
 import platform
@@ -23,7 +23,7 @@ _PARANOID_FOR_OWN = 1
 
 
 def check_python() -> Finding:
-    """The interpreter that runs us."""
+    """Check the interpreter that runs us."""
     text = f"{platform.python_version()} ({sys.executable})"
     if sys.version_info < _PYTHON:
         return Finding(
@@ -36,7 +36,7 @@ def check_python() -> Finding:
 
 
 def check_sysbench() -> Finding:
-    """The load driver, sysbench."""
+    """Check the load driver, sysbench."""
     try:
         sysbench = sysbench_command.find()
     except UsageError as error:
@@ -47,7 +47,7 @@ def check_sysbench() -> Finding:
 
 
 def check_servers() -> list[Finding]:
-    """Every family of the catalogue; one that our server user can run must be there."""
+    """Check every server family of the catalogue; the server user must be able to run one."""
     items = inventory.servers()
     none_at_all = all(item.version is None for item in items)
     return [_check_server(item, none_at_all) for item in items]
@@ -64,7 +64,7 @@ def _check_server(item: Item, none_at_all: bool) -> Finding:
 
 
 def check_allocators() -> list[Finding]:
-    """Every allocator of the catalogue. All but glibc's can be done without."""
+    """Check every allocator of the catalogue. All but glibc's are optional."""
     return [_check_allocator(item) for item in inventory.allocators()]
 
 
@@ -76,7 +76,7 @@ def _check_allocator(item: Item) -> Finding:
 
 
 def _find_unreadable(item: Item, state: State) -> Finding | None:
-    """A finding if servers, which never run as root, may not read one of its files."""
+    """Return a finding if servers, which never run as root, may not read one of its files."""
     user = server_user()
     for path in item.paths:
         if blocked := user.blocked_at(path):
@@ -86,7 +86,7 @@ def _find_unreadable(item: Item, state: State) -> Finding | None:
 
 
 def check_server_user() -> Finding:
-    """The user that servers run as, and that nothing else may run as."""
+    """Check the user that servers run as, and that nothing else runs as it."""
     try:
         user = server_user()
         user.check_alone()
@@ -96,7 +96,7 @@ def check_server_user() -> Finding:
 
 
 def check_native_parts() -> Finding:
-    """Our own preload libraries, which the build puts into the package."""
+    """Check our own preload libraries, which the build puts into the package."""
     directory = Path(str(files("dballoc") / "_native"))
     built = sorted(path.name for path in directory.glob("*.so")) if directory.is_dir() else []
     if not built:
@@ -107,7 +107,7 @@ def check_native_parts() -> Finding:
 
 
 def check_perf() -> Finding:
-    """The profiler, perf, which comparisons can do without."""
+    """Check the profiler, perf, which comparisons do not need."""
     name = "perf (for profiles)"
     package = "linux-perf (Debian) or linux-tools-generic (Ubuntu)"
     if (executable := shutil.which("perf")) is None:
