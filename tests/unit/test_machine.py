@@ -254,7 +254,7 @@ def test_the_doctor_leaves_that_of_a_living_one(stand_in: Machine, hold: Hold) -
     finding = host_settings.check_host_settings(stand_in)
     assert (finding.state, value(stand_in)) == ("ok", "never")
     assert re.search(
-        rf"process {os.getpid()}, .* has changed .*enabled \(it was always\); it puts back",
+        rf"process {os.getpid()}, .* has changed .*enabled \(it was always\); it restores",
         finding.text,
     )
 

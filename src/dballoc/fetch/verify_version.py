@@ -1,5 +1,5 @@
-"""Whether what was fetched is what was asked for, before it counts: a server says its version, as
-the server user; a library is one.
+"""Verify that what was fetched is what was requested: a server reports its version, running as the
+server user; a library is an ELF file.
 """
 
 import os
@@ -16,8 +16,8 @@ _VERSION = re.compile(r"Ver ([\d.]+)")
 
 
 def verify_version(job: Job, fetched: FetchedTree) -> str:
-    """The exact version. Failure if it does not run, is another version, or is no library
-    at all.
+    """Return the exact version. Failure if a server does not run or is another version, or if a
+    library is none.
     """
     if job.source.kind == "server":
         return _verify_server(job, fetched)
@@ -25,7 +25,7 @@ def verify_version(job: Job, fetched: FetchedTree) -> str:
         if not elf_exports.is_elf(job.place / path):
             raise Failure(f"{job.source.reference}: {path} is not a shared library")
     if not fetched.libraries and fetched.loader is None:
-        raise Failure(f"{job.source.reference}: nothing in it that can be preloaded")
+        raise Failure(f"{job.source.reference}: no library to preload in what was fetched")
     return fetched.version
 
 
@@ -34,7 +34,7 @@ def _verify_server(job: Job, fetched: FetchedTree) -> str:
         raise Failure(f"{job.source.reference}: no server in what was fetched")
     argv = [os.fspath(program), "--no-defaults", "--version"]
     if fetched.loader:
-        # Its own interpreter is named by the place where it will lie.
+        # Its interpreter is named by its final place, where it is not yet.
         directories = ":".join(os.fspath(job.place / d) for d in fetched.search)
         argv = [os.fspath(job.place / fetched.loader), "--library-path", directories, *argv]
     try:
@@ -50,6 +50,6 @@ def _verify_server(job: Job, fetched: FetchedTree) -> str:
     version = printed[1].rstrip(".")
     if job.source.client != "archive" and not name_and_version.fits(job.source.version, version):
         raise Failure(
-            f"{job.source.reference}: the source gives {version} now, not {job.source.version}"
+            f"{job.source.reference}: the source now has {version}, not {job.source.version}"
         )
     return version

@@ -1,5 +1,5 @@
-"""A vendor's archive by file or URL: a tarball, a zip or a package, with a server or an allocator's
-library in it.
+"""Fetch a vendor's archive by file or URL: a tarball, a zip or a package, with a server or an
+allocator's library in it.
 """
 
 import os
@@ -22,35 +22,35 @@ _KINDS = (*archive_members.TAR, ".zip", ".jar", archive_members.DEB)
 
 @dataclass(frozen=True)
 class ArchivePlace:
-    """Where an archive is: ``words`` as the user wrote them."""
+    """Where an archive is: ``words`` as the user wrote it, a path or a URL."""
 
     words: str
 
     @property
     def url(self) -> bool:
-        """Whether it is to be downloaded."""
+        """Whether it is a URL, and has to be downloaded."""
         return urlsplit(self.words).scheme in ("http", "https")
 
     @property
     def name(self) -> str:
-        """Of the file."""
+        """The file's name."""
         return Path(unquote(urlsplit(self.words).path)).name if self.url else Path(self.words).name
 
 
 def source(name: str, version: str, words: str, sha256: str | None) -> Source:
-    """The source that a user's archive is. UsageError for what cannot be one."""
+    """Make a source of a user's archive. UsageError if dballoc cannot unpack or verify it."""
     look_up_kind(name)
     place = ArchivePlace(words)
     if not place.name.endswith(_KINDS):
         raise UsageError(
-            f"--from {words}: not an archive that dballoc can unpack; it takes {', '.join(_KINDS)}"
+            f"--from {words}: not an archive that dballoc can unpack, which are {', '.join(_KINDS)}"
         )
     if place.url and sha256 is None:
         raise UsageError(
-            f"--from {words}: give its hash, as its publisher states it: --sha256 HASH"
+            f"--from {words}: a download needs the hash that its publisher states: --sha256 HASH"
         )
     if sha256 is not None and (len(sha256) != 64 or set(sha256.lower()) - set("0123456789abcdef")):
-        raise UsageError(f"--sha256 {sha256}: not a SHA-256; that has 64 hexadecimal digits")
+        raise UsageError(f"--sha256 {sha256}: not a SHA-256 hash, which has 64 hexadecimal digits")
     size = 0
     if not place.url:
         try:
@@ -66,16 +66,15 @@ def source(name: str, version: str, words: str, sha256: str | None) -> Source:
 
 
 def fetch_archive(job: Job) -> FetchedTree:
-    """Download it if it is a URL, check it, unpack it."""
+    """Download the archive if it is a URL, check its hash, unpack it."""
     row = job.source.row
     place = ArchivePlace(row["at"])
     path = Path(row["at"])
     if place.url:
         path = job.downloads / place.name
         download(row["at"], path, job.progress)
-    file = describe_file(
-        path, secret_names.hide_in(row["at"])
-    )  # a URL may have a password, and manifests are for everybody
+    # A URL may have a password in it, and everybody can read manifests.
+    file = describe_file(path, secret_names.hide_in(row["at"]))
     if row["sha256"] is not None:
         try:
             check_hash(file, row["sha256"], job.source.reference)
@@ -95,9 +94,7 @@ def fetch_archive(job: Job) -> FetchedTree:
 
 
 def raise_server_top(job: Job) -> None:
-    """Have the server's own directory be the root. Failure if there is no server in what was
-    unpacked.
-    """
+    """Make the server's top directory the root of the tree. Failure if no server was unpacked."""
     if (program := installed_layout.find_server_program(job.root)) is None:
         raise Failure(f"{job.source.reference}: no mysqld or mariadbd in what was unpacked")
     installed_layout.raise_top_directory(job.root, program)
@@ -106,11 +103,11 @@ def raise_server_top(job: Job) -> None:
 def unpack_archive(
     job: Job, path: Path, target: Path, keep: Sequence[str] = ("*",), strip: int = 0
 ) -> None:
-    """An archive into a directory, which is made. Failure in one line for one that is broken, or
-    that has what is neither file nor directory nor link, or would lie elsewhere.
+    """Unpack an archive into a directory, which is made. Failure in one line for one that is broken
+    or has a member that is no file, directory or link or that would lie outside.
 
-    ``keep``: patterns of the names that are taken out of a zip; ``strip``: leading parts of all
-    paths that are left out.
+    ``keep``: patterns of the names to take out of a zip; ``strip``: number of leading parts to drop
+    from each path.
     """
     task = f"unpacking {path.name}"
     job.progress(task, None)
@@ -120,7 +117,7 @@ def unpack_archive(
         )
     except Refused as error:
         raise Failure(f"{job.source.reference}: {path.name} cannot be unpacked: {error}") from None
-    # Jars made on Windows or by Maven carry no modes.
+    # Jars made on Windows or by Maven have no file modes.
     if (
         path.name.endswith(archive_members.ZIP)
         and (program := installed_layout.find_server_program(target)) is not None

@@ -1,5 +1,5 @@
-"""Allocators whose C and C++ sources come as crates: cargo downloads and verifies them, a recipe
-builds a shared library.
+"""Fetch allocators whose C and C++ sources are published as crates: cargo downloads and verifies
+them, a recipe builds a shared library.
 """
 
 import tomllib
@@ -20,7 +20,7 @@ edition = "2018"
 
 
 def fetch_crate(job: Job) -> FetchedTree:
-    """Fetch the crate, check its hash, and run the source's recipe on its sources."""
+    """Fetch the crate, check its hash, and run the recipe on its sources."""
     row = job.source.row
     check_build_tools(job.source.reference, ["cargo", *row["tools"]])
     project = job.downloads / "project"
@@ -50,6 +50,6 @@ def fetch_crate(job: Job) -> FetchedTree:
 
 
 def read_locked_checksum(path: Path, crate: str) -> str:
-    """The hash that a lock file has of a crate, to which cargo holds what it downloads."""
+    """Read the hash of a crate in a lock file; cargo verifies what it downloads against it."""
     packages = tomllib.loads(path.read_text(encoding="utf-8"))["package"]
     return next(str(p["checksum"]) for p in packages if p["name"] == crate)

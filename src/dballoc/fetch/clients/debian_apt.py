@@ -1,8 +1,8 @@
-"""Debian's suites through apt, with package lists, status and cache of our own: nothing of the
-system is touched.
+"""Fetch packages of Debian's suites through apt, with package lists, status and cache of our own,
+so that the system's stay as they are.
 
-apt resolves what a server needs, its C library included, verifies signatures and resumes downloads;
-dpkg-deb unpacks. A suite gives what it has today, so versions are checked and hashes recorded.
+apt resolves dependencies, the C library included, verifies signatures and resumes downloads;
+dpkg-deb unpacks. A suite's versions change with time, so they are checked and hashes recorded.
 """
 
 import os
@@ -23,7 +23,7 @@ _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _SUITE = re.compile(
     r"(oldoldstable|oldstable|stable|testing|unstable|sid|bullseye|bookworm|trixie|forky|duke)(-updates)?"
 )
-# What apt-get is to do: packages with all that they need, or these alone.
+# Commands of apt-get: download packages with their dependencies, or without.
 CLOSURE = ("install", "--download-only", "--yes")
 ALONE = ("download",)
 _STATUS = re.compile(r"dlstatus:\d+:([\d.]+):")
@@ -61,7 +61,7 @@ def fetch_packages(job: Job) -> FetchedTree:
 
 
 def _build_source_package(job: Job) -> FetchedTree:
-    """A source package's upstream, built by the source's recipe."""
+    """Fetch the upstream sources of a source package, and build them by the recipe."""
     row = job.source.row
     build_from_source.check_build_tools(job.source.reference, row["tools"])
     apt = Apt(job, row["suite"], "deb-src")
@@ -84,14 +84,11 @@ def _build_source_package(job: Job) -> FetchedTree:
 
 
 def _check_version(job: Job, version: str) -> str:
-    """The version that the suite has today. Failure if it is another than the one that is asked
-    for.
-    """
+    """Return the version that the suite has today. Failure if it is not the requested one."""
     if not name_and_version.fits(job.source.version, version):
         raise Failure(
-            f"{job.source.reference}: Debian {job.source.row['suite']} has {version} now, and that "
-            "version no more; "
-            f"dballoc list {job.source.kind}s says what there is"
+            f"{job.source.reference}: Debian {job.source.row['suite']} now has version {version}; "
+            f"dballoc list {job.source.kind}s shows what can be fetched"
         )
     return version
 
@@ -111,22 +108,22 @@ def make_server_prefix(job: Job, version: str, files: list[DownloadedFile]) -> F
 
 
 def unpack_packages(job: Job, archives: Iterable[Path], target: Path) -> None:
-    """All packages into one tree, whose links stay within it."""
+    """Unpack packages into one tree, whose links stay inside it."""
     _find_program("dpkg-deb", "dpkg")
     for path in archives:
         archive.unpack_archive(job, path, target)
 
 
 class Apt:
-    """apt for one suite, in directories of our own."""
+    """apt for one suite, with directories of our own."""
 
     def __init__(self, job: Job, suite: str, kind: str = "deb") -> None:
         self.job, self.suite = job, suite
         self.apt = _find_program("apt-get", "apt")
         if not _KEYRING.exists():
             raise UsageError(
-                f"Debian's keys are not on this machine ({_KEYRING}): apt-get install "
-                "debian-archive-keyring"
+                f"Debian's keys are not on this machine ({_KEYRING}); install them: apt-get "
+                "install debian-archive-keyring"
             )
         self.home = job.shared / "apt" / (suite if kind == "deb" else f"{suite}-sources")
         self.archives = job.downloads / "archives"
@@ -146,33 +143,34 @@ class Apt:
         ).stdout
         self.config = self.home / "apt.conf"
         self.config.touch(mode=0o600)
-        self.config.chmod(0o600)  # the machine's proxy may come with a password
+        self.config.chmod(0o600)  # the machine's proxy setting may have a password in it
         self.config.write_text(format_configuration(dump, self.home, sources, self.archives))
 
     def update(self) -> None:
-        """Today's lists of the suite; apt asks only for what has changed."""
-        self.job.progress(f"asking for the packages of Debian {self.suite}", None)
-        # Else apt takes what cannot be reached for a warning.
+        """Fetch today's package lists of the suite; apt downloads only what has changed."""
+        self.job.progress(f"updating the package lists of Debian {self.suite}", None)
+        # Without it, apt only warns of an unreachable mirror.
         self._apt("update", "--error-on=any")
 
     def get(self, packages: list[str], *words: str) -> dict[Path, str]:
-        """Download packages by that command of apt-get's: each file, and where it came from."""
-        # apt does not name what an earlier try has brought already; where nothing is, it names all.
-        nothing = self.job.place / "nothing"
-        (nothing / "partial").mkdir(parents=True, exist_ok=True)
+        """Download packages with an apt-get command; return each file and the URI it came from."""
+        # apt does not list the URIs of files that are there already: an empty directory makes it
+        # list all.
+        empty = self.job.place / "empty"
+        (empty / "partial").mkdir(parents=True, exist_ok=True)
         uri_lines = self._apt(
             "-o",
-            f"Dir::Cache::archives={nothing}",
+            f"Dir::Cache::archives={empty}",
             *words,
             "--print-uris",
             *packages,
-            where=nothing,
+            where=empty,
         )
-        shutil.rmtree(nothing)
+        shutil.rmtree(empty)
         origins = {self.archives / name: uri for uri, name, _ in parse_uris(uri_lines)}
         if not origins:
             raise Failure(
-                f"{self.job.source.reference}: Debian {self.suite} has nothing called "
+                f"{self.job.source.reference}: Debian {self.suite} has no package "
                 f"{' '.join(packages)}"
             )
 
@@ -202,8 +200,8 @@ class Apt:
 
 
 def format_configuration(dump: str, home: Path, sources: Path, archives: Path) -> str:
-    """Apt's configuration: of the machine's own only how it reaches its mirrors (``Acquire``), all
-    else ours. Pure.
+    """Format apt's configuration: how it reaches its mirrors (``Acquire``) is the machine's, all
+    else is ours. Pure.
 
     ``dump``: what ``apt-config dump`` prints.
     """
@@ -233,13 +231,13 @@ def format_configuration(dump: str, home: Path, sources: Path, archives: Path) -
 
 
 def parse_uris(text: str) -> list[tuple[str, str, int]]:
-    """(URI, file name, bytes) of each line of ``apt-get --print-uris``. Pure."""
+    """Parse ``apt-get --print-uris``: (URI, file name, bytes) of each line. Pure."""
     return [(m[1], m[2], int(m[3])) for line in text.splitlines() if (m := _URI.match(line))]
 
 
 def choose_mirror() -> str:
-    """``$DBALLOC_DEBIAN_MIRROR``, else the one of apt's own sources. UsageError if those are no
-    Debian's.
+    """Return ``$DBALLOC_DEBIAN_MIRROR``, else the mirror of apt's own sources. UsageError if they
+    have none of Debian.
     """
     if chosen := os.environ.get(MIRROR):
         return chosen
@@ -256,7 +254,7 @@ def choose_mirror() -> str:
 
 
 def parse_mirrors(text: str) -> list[str]:
-    """The archives of Debian that a file of apt's sources names, in either form of it. Pure."""
+    """Parse the Debian mirrors that a file of apt's sources names, in either format. Pure."""
     uris = []
     for stanza in re.split(r"\n\s*\n", text):
         fields = dict(re.findall(r"^(\w[\w-]*):[ \t]*(.*(?:\n[ \t]+\S.*)*)", stanza, re.MULTILINE))
@@ -283,7 +281,7 @@ def parse_mirrors(text: str) -> list[str]:
 
 
 def parse_upstream_version(archives: Iterable[Path], package: str) -> str:
-    """The upstream's part of a package's version, from its file's name
+    """Parse the upstream part of a package's version from its file's name
     (NAME_EPOCH%3aVERSION-REVISION_ARCH.deb).
     """
     name = next(path.name for path in archives if path.name.startswith(f"{package}_"))
@@ -300,6 +298,5 @@ def _find_program(program: str, package: str) -> str:
         return path
     raise UsageError(
         f"{program} is not on this machine: Debian's packages come through apt; install {package}, "
-        "or bring an "
-        "archive by --from FILE|URL --sha256 HASH"
+        "or give an archive: --from FILE|URL --sha256 HASH"
     )

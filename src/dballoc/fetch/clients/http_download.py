@@ -1,4 +1,4 @@
-"""A file by HTTP, resumed where an earlier try stopped."""
+"""Download a file by HTTP, resuming where an earlier try stopped."""
 
 import urllib.error
 import urllib.request
@@ -15,21 +15,21 @@ _PATIENCE = 60
 
 
 def download(url: str, target: Path, progress: Progress) -> None:
-    """Fetch ``url`` into ``target``; what came of it before a break stays beside it for the next
+    """Download ``url`` to ``target``; after a break, what has come stays beside it for the next
     try. Failure in one line.
     """
     shown = hide_in(url)
     part = target.with_name(target.name + ".part")
     size = part.stat().st_size if part.exists() else 0
     if not url.lower().startswith(("https://", "http://")):
-        raise Failure(f"{shown}: not an address that begins with https:// or http://")
+        raise Failure(f"{shown}: not a URL that begins with https:// or http://")
     headers = {"User-Agent": "dballoc", "Accept-Encoding": "identity"}
     request = urllib.request.Request(url, headers=headers)  # noqa: S310  # as checked
     if size:
         request.add_header("Range", f"bytes={size}-")
     try:
         with urllib.request.urlopen(request, timeout=_PATIENCE) as reply:  # noqa: S310  # as checked
-            if reply.status != 206:  # the server sends it from the start
+            if reply.status != 206:  # the server sends the whole file
                 size = 0
             length = reply.headers.get("Content-Length")
             total = size + int(length) if length is not None else None
@@ -39,17 +39,17 @@ def download(url: str, target: Path, progress: Progress) -> None:
                     size += len(chunk)
                     progress(f"downloading {target.name}", size / total if total else None)
     except urllib.error.HTTPError as error:
-        if error.code == 416:  # what is here is not the beginning of what is there
+        if error.code == 416:  # our part is no beginning of the server's file
             part.unlink()
         raise Failure(f"{shown}: {error.code} {error.reason}") from None
     except (urllib.error.URLError, HTTPException, TimeoutError, ConnectionError) as error:
         reason = getattr(error, "reason", None) or error
         raise Failure(
-            f"{shown}: {reason}; the next try goes on at {size / 10**6:,.1f} MB"
+            f"{shown}: {reason}; the next try resumes at {size / 10**6:,.1f} MB"
         ) from None
     if total is not None and size < total:
         raise Failure(
             f"{shown}: the connection broke after {size / 10**6:,.1f} of {total / 10**6:,.1f} MB; "
-            "the next try goes on from there"
+            "the next try resumes from there"
         )
     part.rename(target)

@@ -1,5 +1,5 @@
-"""Servers that are kept as Maven artifacts, through mvn: its own settings say which repositories
-and mirrors it asks.
+"""Fetch servers that are published as Maven artifacts, with mvn, whose own settings name the
+repositories and mirrors.
 """
 
 import os
@@ -15,7 +15,7 @@ from dballoc.fetch.fetch_job import DownloadedFile, FetchedTree, Job, check_hash
 from dballoc.fetch.unpack import installed_layout
 from dballoc.host.elf import elf_exports
 
-# The release of the plugin that is asked for by name, so that all machines do the same.
+# A fixed release of the plugin, so that all machines do the same.
 _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 _PROGRESS = re.compile(r"Progress \(\d+\): .*?([\d.]+)/([\d.]+) [kM]B")
 
@@ -45,8 +45,8 @@ def _download_artifact(job: Job, artifact: str) -> Path:
     if mvn is None:
         raise UsageError(
             f"mvn is not on this machine: {job.source.reference} is a Maven artifact ({artifact}); "
-            "install it: apt-get install "
-            f"maven, or bring the file by --from FILE|URL --sha256 {job.source.row['sha256']}"
+            "install it: apt-get install maven, "
+            f"or give the file: --from FILE|URL --sha256 {job.source.row['sha256']}"
         )
     group, name, version, packaging, *classifier = [*artifact.split(":"), "jar"][
         : max(4, artifact.count(":") + 1)
@@ -63,8 +63,8 @@ def _download_artifact(job: Job, artifact: str) -> Path:
             )
 
     job.progress(f"downloading {name} {version}", None)
-    # A repository of our own for the artifact, so that it is not kept twice; mvn's own for its
-    # plugins.
+    # The artifact goes to a repository of our own, so that it is not stored twice; mvn's plugins
+    # stay in its own.
     words = [f"-Dartifact={artifact}", "-Dtransitive=false", f"-Dmaven.repo.local={repository}"]
     job.run([mvn, "--batch-mode", f"{_PLUGIN}:get", *words], "mvn dependency:get", on_line=watch)
     if not path.exists():
@@ -85,8 +85,8 @@ def _download_from_first_suite(job: Job, row: dict[str, Any]) -> dict[Path, str]
 
 
 def _add_libraries(job: Job) -> list[DownloadedFile]:
-    """Libraries that the server is linked against and that not every machine has, from a Debian
-    suite, into its tree.
+    """Add libraries of a Debian suite to the server's tree: those that it is linked against and
+    that not every machine has.
     """
     archives = _download_from_first_suite(job, job.source.row["beside"])
     tree = job.place / "beside"

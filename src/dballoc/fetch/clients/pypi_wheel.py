@@ -1,6 +1,4 @@
-"""Libraries that Python wheels carry ready-made, through pip, whose own settings say which index it
-asks.
-"""
+"""Fetch allocators' libraries from Python wheels, with pip, whose own settings name the index."""
 
 import os
 import shutil
@@ -13,7 +11,7 @@ from dballoc.fetch.unpack import installed_layout
 
 
 def fetch_wheel(job: Job) -> FetchedTree:
-    """Fetch the wheel, which pip holds to its hash, and take the allocator's library out of it."""
+    """Fetch the wheel, whose hash pip checks, and take the allocator's library out of it."""
     row = job.source.row
     requirement = f"{row['package']}=={row['release']}"
     wanted = job.downloads / "requirements.txt"

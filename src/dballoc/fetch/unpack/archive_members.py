@@ -1,6 +1,6 @@
-"""The members of a tarball, a zip or a package, written as a tree
-(:mod:`dballoc.fetch.unpack.archive_tree`). Nothing of an archive is believed: sizes are counted as
-they come, headers are short, and no program but a decompressor sees it.
+"""Write the members of a tarball, a zip or a package as a tree
+(:mod:`dballoc.fetch.unpack.archive_tree`). An archive is not trusted: bytes are counted as they
+come, headers are short, and no program but a decompressor reads it.
 """
 
 import bz2
@@ -37,7 +37,7 @@ _HEADER = 16 * 2**10
 _ZIP_DIRECTORY = 12 * 2**20
 _XZ_MEMORY = 512 * 2**20
 _CHUNK = 2**16
-# The library's errors for which it ends in silence.
+# Errors of tarfile that it takes for the end of the archive.
 _BROKEN = ("InvalidHeaderError", "TruncatedHeaderError")
 _SHOWN_EVERY = 500
 
@@ -51,11 +51,11 @@ def unpack_members(
     strip: int = 0,
     progress: Progress = lambda share: None,
 ) -> None:
-    """An archive into a directory, which is made. Refused for one that is broken, or that would put
-    there anything but files, directories and links among them; what was written by then is left.
+    """Unpack an archive into a directory, which is made. Refused if it is broken, or has anything
+    but files, directories, and links between them; what was written by then is left.
 
-    ``keep``: patterns of the members that are taken out of a zip; ``strip``: leading parts of each
-    path that are left out.
+    ``keep``: patterns of the members to take out of a zip; ``strip``: number of leading parts to
+    drop from each path.
     """
     target.mkdir(exist_ok=True)
     tree = Tree(root=target, most=most_bytes(path.stat().st_size), rooted=path.name.endswith(DEB))
@@ -92,35 +92,35 @@ def unpack_members(
         AssertionError,
         struct.error,
     ) as error:
-        # The readers of Python's library raise any of these for a made archive.
-        raise Refused(ascii(str(error))[1:-1] or "it is broken") from None
+        # Python's archive readers raise any of these for a crafted archive.
+        raise Refused(ascii(str(error))[1:-1] or "it is damaged") from None
 
 
 # -- tar ---------------------------------------------------------------------------------------
 
 
 class _TarHeader(tarfile.TarInfo):
-    """A member's header. Files with holes are refused: their maps may be of any length."""
+    """A member's header. Sparse files are refused: their maps may be of any length."""
 
     @classmethod
     def fromtarfile(cls, tar: tarfile.TarFile) -> "_TarHeader":
-        """The next one. Refused for one that is broken, which the library takes for the end."""
+        """Read the next one. Refused for a damaged one, which tarfile takes for the end."""
         try:
             return super().fromtarfile(tar)
         except tarfile.HeaderError as error:
             if type(error).__name__ in _BROKEN:
-                raise Refused(f"a broken header: {error}") from None
+                raise Refused(f"a damaged header: {error}") from None
             raise
 
     def _no_holes(self, *_: object) -> NoReturn:
-        raise Refused("a file with holes")
+        raise Refused("it has a sparse file")
 
     _proc_sparse = _proc_gnusparse_00 = _proc_gnusparse_01 = _proc_gnusparse_10 = _no_holes
 
 
 class _ForwardStream(io.RawIOBase):
-    """A stream that is read once, forward. Refused beyond ``most`` bytes, or for more at once than
-    a header is long.
+    """A stream that is read once, forward. Refused beyond ``most`` bytes, or for a longer read than
+    a header needs.
     """
 
     def __init__(self, stream: IO[bytes], most: int) -> None:
@@ -139,9 +139,9 @@ class _ForwardStream(io.RawIOBase):
         return self._at
 
     def read(self, size: int = -1) -> bytes:
-        """Exactly so much, but at the end."""
+        """Read exactly ``size`` bytes, or fewer at the end."""
         if not 0 <= size <= max(_HEADER, _CHUNK * 4):
-            raise Refused("a header that is too long")
+            raise Refused("it has a header that is too long")
         parts: list[bytes] = []
         while size and (part := self._stream.read(min(size, _CHUNK))):
             parts.append(part)
@@ -152,9 +152,9 @@ class _ForwardStream(io.RawIOBase):
         return b"".join(parts)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Forward alone."""
+        """Seek, only forward."""
         if whence != io.SEEK_SET or offset < self._at:
-            raise Refused("a member that lies before itself")
+            raise Refused("it has a member that overlaps the one before")
         while self._at < offset and self.read(min(offset - self._at, _CHUNK)):
             pass
         return self._at
@@ -194,7 +194,7 @@ def _add_tar_member(tar: tarfile.TarFile, member: tarfile.TarInfo, tree: Tree, s
 
 @contextmanager
 def _open_tar(path: Path) -> Iterator[IO[bytes]]:
-    """The tar within a file."""
+    """Open the tar in a file, decompressed."""
     name = path.name
     if name.endswith(DEB):
         if shutil.which("dpkg-deb") is None:
@@ -204,8 +204,7 @@ def _open_tar(path: Path) -> Iterator[IO[bytes]]:
     elif name.endswith(".zst"):
         if shutil.which("zstd") is None:
             raise UsageError(
-                "zstd is not on this machine; install it, or give a tarball that is packed "
-                "otherwise"
+                "zstd is not on this machine; install it, or give a tarball in another compression"
             )
         with _open_decompressed(
             ["zstd", "--decompress", "--stdout", "--quiet", "--memory=512MB"], path
@@ -224,8 +223,8 @@ def _open_tar(path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def _open_decompressed(argv: list[str], path: Path) -> Iterator[IO[bytes]]:
-    """What a decompressor makes of a file, as the unprivileged user. Refused in its own words if it
-    fails; it ends with us.
+    """Open a file through a decompressor, which runs as the unprivileged user and ends with us.
+    Refused with its message if it fails.
     """
     with tempfile.TemporaryFile() as errors, path.open("rb") as file:
         child = subprocess.Popen(
@@ -241,7 +240,7 @@ def _open_decompressed(argv: list[str], path: Path) -> Iterator[IO[bytes]]:
         try:
             yield child.stdout
         finally:
-            # A tar's padding may follow what was read; one that has more than that is stopped.
+            # A tar's padding may follow what was read; a stream with more than that is stopped.
             at_its_end = any(not child.stdout.read(_CHUNK) for _ in range(64))
             if not at_its_end:
                 child.kill()
@@ -253,13 +252,13 @@ def _open_decompressed(argv: list[str], path: Path) -> Iterator[IO[bytes]]:
                 raise Refused(
                     next(
                         (ascii(line.strip())[1:-1] for line in lines if line.strip()),
-                        f"{argv[0]} fails",
+                        f"{argv[0]} failed",
                     )
                 )
 
 
 class _XzStream:
-    """An xz file as a stream, in bounded memory whatever its header asks for."""
+    """An xz file as a stream, in bounded memory whatever its header requests."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -267,7 +266,7 @@ class _XzStream:
         self._packed = b""
 
     def read(self, size: int) -> bytes:
-        """Some bytes; none at the end."""
+        """Read some bytes; none at the end."""
         while True:
             if self._decoder is None:
                 # Streams may follow each other, with zeros between.
@@ -280,7 +279,7 @@ class _XzStream:
                 and not self._packed
                 and not (packed := self._file.read(_CHUNK))
             ):
-                raise EOFError("it ends before its end")
+                raise EOFError("it is truncated")
             elif self._decoder.needs_input and not self._packed:
                 self._packed = packed
             plain = self._decoder.decompress(self._packed, size)
@@ -295,10 +294,10 @@ class _XzStream:
 
 
 class _BoundedReader(io.BufferedReader):
-    """A file of which nobody reads more at once than a zip's directory may be long."""
+    """A file that refuses a longer read than a zip's directory may need."""
 
     def read(self, size: int | None = -1) -> bytes:
-        """As a file does."""
+        """Read as a file does, within the bound."""
         if size is not None and size > _ZIP_DIRECTORY:
             raise Refused("it has too many members")
         return super().read(_ZIP_DIRECTORY if size is None or size < 0 else size)
@@ -321,9 +320,7 @@ def _add_zip_member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, tree: Tree
     parts = split_member_path(entry.filename)
     mode = entry.external_attr >> 16
     if entry.flag_bits & 1 or entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise Refused(
-            f"{'/'.join(parts)} is encrypted, or packed in a way that is not for programs"
-        )
+        raise Refused(f"{'/'.join(parts)} is encrypted, or in an unusual compression")
     if entry.is_dir():
         tree.add_directory(parts)
         return
@@ -334,4 +331,4 @@ def _add_zip_member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, tree: Tree
             tree.add_link(parts, content.read(2**13).decode("utf-8", "surrogateescape"))
             return
         tree.add_file(parts, content, entry.file_size, mode)
-        content.read(1)  # at its end the checksum is compared
+        content.read(1)  # at the end of a member its checksum is compared

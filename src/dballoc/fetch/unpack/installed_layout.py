@@ -1,5 +1,5 @@
-"""The files of a server's prefix and of an allocator, as they come out of packages, made to work
-where they lie.
+"""Make the files of a server's prefix or of an allocator, as they come out of packages, work where
+they lie.
 """
 
 import shutil
@@ -12,7 +12,7 @@ from dballoc.fetch.fetch_job import Job
 from dballoc.host.elf import elf_exports
 
 # What no server needs at run time.
-_LEFT = (
+_UNNEEDED = (
     "usr/share/man",
     "usr/share/locale",
     "usr/share/lintian",
@@ -32,7 +32,7 @@ _LOADERS = ("ld-linux-*.so.*", "ld-linux.so.*", "ld64.so.*")
 
 
 def find_server_program(root: Path) -> Path | None:
-    """The server of a tree, wherever its top directory lies in it; None if there is none."""
+    """Find the server's executable in a tree, at any depth; None if there is none."""
     names = dict.fromkeys(
         binary for entry in catalogue.servers().values() for binary in entry["binaries"]
     )
@@ -44,9 +44,7 @@ def find_server_program(root: Path) -> Path | None:
 
 
 def raise_top_directory(root: Path, program: Path) -> None:
-    """Make the directory that a server's tree begins at (``bin`` or ``usr`` lies in it) the root
-    itself.
-    """
+    """Make the top directory of a server's tree (with ``bin`` or ``usr``) the root itself."""
     top = program.parent.parent
     top = top.parent if top.name == "usr" else top
     if top == root:
@@ -59,22 +57,22 @@ def raise_top_directory(root: Path, program: Path) -> None:
 
 def remove_unneeded_files(root: Path) -> None:
     """Remove what no server needs at run time."""
-    for pattern in _LEFT:
+    for pattern in _UNNEEDED:
         for path in root.glob(pattern):
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
 def find_loader(root: Path) -> Path:
-    """The program interpreter of the tree's C library. Failure if there is none."""
+    """Find the program interpreter of the tree's C library. Failure if there is none."""
     for libc in sorted(root.rglob("libc.so.6")):
         for pattern in _LOADERS:
             if loaders := sorted(libc.parent.glob(pattern)):
                 return loaders[0]
-    raise Failure(f"{root}: no C library in it")
+    raise Failure(f"{root}: there is no C library in it")
 
 
 def find_library_directories(root: Path) -> list[Path]:
-    """Where the tree has libraries that programs are linked against."""
+    """Find the directories with libraries that programs of the tree are linked against."""
     candidates = [
         *root.glob("usr/lib/*-linux-gnu"),
         *root.glob("lib/*-linux-gnu"),
@@ -90,9 +88,9 @@ def find_library_directories(root: Path) -> list[Path]:
 
 
 def relink_programs(job: Job, interpreter: Path, search: list[Path]) -> None:
-    """Have the servers and clients of the tree run on its own loader and libraries, at the place
-    where it will lie. Other programs are removed: they would run on the machine's, for which they
-    were not made.
+    """Make the servers and clients of the tree use its own loader and libraries, at its final
+    place. Other programs are removed: they would use the machine's libraries, for which they were
+    not built.
     """
 
     def at_the_end(path: Path) -> Path:
@@ -108,11 +106,10 @@ def relink_programs(job: Job, interpreter: Path, search: list[Path]) -> None:
 
 
 def copy_libraries(job: Job, tree: Path, beside: bool) -> list[str]:
-    """Move an allocator's libraries out of a tree into ``lib`` of the job's place, and name those
-    to preload.
+    """Copy an allocator's libraries out of a tree into ``lib`` of the job's place, and return the
+    paths of those to preload. Failure if one is missing.
 
-    ``beside``: other libraries of the tree come along, and are found there. Failure if one is not
-    there.
+    ``beside``: the tree's other libraries are copied too, and are looked for there.
     """
     target = job.place / "lib"
     target.mkdir()
