@@ -57,7 +57,7 @@ def test_sides_are_as_asked() -> None:
 @pytest.mark.parametrize(
     ("cpu", "message"),
     [
-        (Cpu(count=5), "cpu.count: 5 CPUs asked for, 4 are here (0-3)"),
+        (Cpu(count=5), "cpu.count: 5 CPUs requested, 4 available (0-3)"),
         (Cpu(client="2-5"), "cpu.client: CPU 4-5 is not here; there are 0-3"),
     ],
 )

@@ -51,7 +51,7 @@ def test_halves(cores: list[Core], expected: tuple[set[int], set[int]]) -> None:
         ),
         (
             machine(cores=2, kinds=(1024, 512)),
-            "a duet needs two halves of like cores; the cores of CPUs 0-1 are unlike; use",
+            "a duet needs two halves of like cores; no two cores of CPUs 0-1 are alike; use",
         ),
     ],
 )

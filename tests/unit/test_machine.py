@@ -55,7 +55,7 @@ def change(hold: Hold, *values: str) -> None:
 def test_runs_that_change_nothing_share_it(stand_in: Machine) -> None:
     holds = [take(stand_in, exclusive=False) for _ in range(3)]
     with pytest.raises(
-        UsageError, match=r"in which others are being measured: .*wait for the end, stop it"
+        UsageError, match=r"under which others are being measured: .*wait until they end, stop them"
     ):
         machine_lock.hold(stand_in, exclusive=True, what="mine")
     for held in holds:
@@ -192,7 +192,9 @@ def test_without_a_place_for_it_a_run_that_changes_nothing_goes_on(
     nowhere = Machine(tmp_path / "no" / "such" / "run", stand_in.settings)
     assert machine_lock.hold(nowhere, exclusive=False, what="mine") is None
     assert machine_lock.put_back_leftovers(nowhere) == []
-    with pytest.raises(UsageError, match="without a lock in it no setting of the host is changed"):
+    with pytest.raises(
+        UsageError, match="without the lock in it dballoc changes no setting of the host"
+    ):
         machine_lock.hold(nowhere, exclusive=True, what="mine")
 
 
@@ -327,7 +329,7 @@ def assert_refused(of: Machine) -> None:
     """By all that would put back; nothing is changed."""
     for exclusive in (True, False):
         with pytest.raises(
-            UsageError, match=r"cannot be read: .* see to that, and remove the file"
+            UsageError, match=r"cannot be read: .* restore them, and remove the file"
         ):
             machine_lock.hold(of, exclusive=exclusive, what="mine")
     assert host_settings.check_host_settings(of).state == "warn"

@@ -1,4 +1,4 @@
-"""What machine this is, for the report."""
+"""Describe the machine, for the report."""
 
 import os
 import platform
@@ -13,7 +13,7 @@ from dballoc.host.settings import thp
 
 
 def gather() -> dict[str, Any]:
-    """Names and sizes; nothing here changes while a campaign runs."""
+    """Return names and sizes that do not change while a campaign runs."""
     uname = os.uname()
     return {
         "host": socket.gethostname(),

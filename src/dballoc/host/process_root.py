@@ -1,5 +1,5 @@
-"""Files as another process sees them: its root, mount namespace and user namespace may be others
-than ours.
+"""Paths and users as another process sees them: its root, mount namespace and user namespace may be
+others than ours.
 """
 
 import os
@@ -11,18 +11,18 @@ _FLAGS = re.compile(r"[0-9A-Fa-f]{1,8}")
 
 
 def own(pid: int, its: str) -> str:
-    """The path that the kernel, or the process, calls ``its``, as the process itself would give it.
-    OSError if the process is gone or not ours.
+    """Translate a path that the kernel gives of a process to the one that the process itself uses.
+    OSError if the process has ended or is not ours.
 
-    Of a chroot the kernel gives paths as we see them, of a container as it does itself.
+    In a chroot the kernel gives paths as we see them, in a container as the process does.
     """
     root = os.readlink(f"/proc/{pid}/root").rstrip("/")
     return its.removeprefix(root) if root and its.startswith(f"{root}/") else its
 
 
 def words(pid: int) -> str | None:
-    """What namespaces of its own mean for what one sees of it, in a sentence; None without any.
-    OSError if it is gone.
+    """Describe how the PID and user of a process with namespaces of its own differ inside, in a
+    sentence; None if they do not. OSError if it has ended.
     """
     status = dict(
         line.partition(":")[::2]
@@ -40,8 +40,8 @@ def words(pid: int) -> str | None:
 
 
 def mapped(text: str, uid: int) -> int | None:
-    """A user's number in a namespace, by that one's uid_map as we see it (user_namespaces(7)); None
-    if it has none. Pure.
+    """Map a user ID of ours to the one in a user namespace, by its uid_map (user_namespaces(7));
+    None if it has none there. Pure.
     """
     for line in text.splitlines():
         numbers = [int(word) for word in line.split() if word.isdecimal() and len(word) <= 10]
@@ -54,8 +54,8 @@ def mapped(text: str, uid: int) -> int | None:
 
 
 def listening(pid: int) -> list[str]:
-    """The socket files that a process listens on, as it calls them (proc_net(5)). OSError if it is
-    not ours to look at.
+    """List the socket files that a process listens on, by its own paths (proc_net(5)). OSError if
+    we may not read its descriptors.
     """
     numbers = set()
     for entry in os.scandir(f"/proc/{pid}/fd"):
@@ -71,7 +71,7 @@ def listening(pid: int) -> list[str]:
 
 
 def parse_listening_sockets(text: str, numbers: set[str]) -> list[str]:
-    """Of /proc/PID/net/unix: the paths of listening sockets of these inode numbers. Pure."""
+    """Parse /proc/PID/net/unix: the paths of listening sockets with these inode numbers. Pure."""
     paths = []
     for line in readers.rows(text)[1:]:
         # Num: RefCount Protocol Flags Type St Inode Path; __SO_ACCEPTCON in Flags: it listens.

@@ -1,9 +1,8 @@
-"""What an ELF file of 64 bits says, read from an open descriptor (elf(5); System V ABI, "Dynamic
-Linking").
+"""Parse ELF files of 64 bits from an open descriptor (elf(5); System V ABI, "Dynamic Linking").
 
 For files of a process that may be hostile: :class:`dballoc.host.unprivileged.sandbox.Sandbox` runs
-these functions in a child without rights. Each takes a descriptor and gives plain values;
-ParseError in a few words for a file that is not what it should be.
+these functions in a child without rights. Each takes a descriptor and returns plain values;
+ParseError with a short reason for a damaged or unsuitable file.
 """
 
 import functools
@@ -33,12 +32,12 @@ Result = TypeVar("Result")
 
 
 class ParseError(Exception):
-    """The file is not what it should be; why, in a few words."""
+    """The file is damaged or unsuitable; the text says why in a few words."""
 
 
 def _raise_parse_errors(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Make whatever a damaged file leads to a ParseError: numbers in it reach beyond it, or beyond
-    any file.
+    """Turn the errors that a damaged file leads to into ParseError: its numbers may point beyond
+    its end.
     """
 
     @functools.wraps(function)
@@ -53,8 +52,8 @@ def _raise_parse_errors(function: Callable[Parameters, Result]) -> Callable[Para
 
 @dataclass(frozen=True, kw_only=True)
 class _File:
-    """``loads``: (virtual address, bytes in the file, file offset) of what is loaded; ``notes``
-    alike.
+    """A parsed file. ``loads``: (virtual address, bytes in the file, file offset) of each segment
+    that is loaded; ``notes``: the same of each segment of notes.
     """
 
     data: mmap.mmap
@@ -64,7 +63,7 @@ class _File:
     dynamic: dict[int, int]
 
     def offset_of(self, address: int) -> int:
-        """The file offset of a virtual address. ParseError if nothing that is loaded holds it."""
+        """Return the file offset of a virtual address. ParseError if no loaded segment has it."""
         for start, size, offset in self.loads:
             if start <= address < start + size:
                 return offset + address - start
@@ -76,7 +75,7 @@ def list_slots(fd: int, symbols: Collection[str]) -> dict[str, list[list[int | s
     """List the slots (GOT entries) that an executable has for some functions.
 
     ``slots``: [symbol, virtual address of the slot, whether the file defines the symbol itself];
-    ``loads``: [virtual address, file offset] of what is loaded.
+    ``loads``: [virtual address, file offset] of each loaded segment.
     """
     file = _parse(fd)
     if not file.dynamic or file.machine not in _SLOTS:
@@ -99,9 +98,7 @@ def list_slots(fd: int, symbols: Collection[str]) -> dict[str, list[list[int | s
 
 @_raise_parse_errors
 def find_export(fd: int, symbol: str) -> list[int] | None:
-    """Find a symbol that a file defines for others: its virtual address, and that of the first page
-    loaded.
-    """
+    """Find a symbol that a file exports: its virtual address, and that of the first page loaded."""
     file = _parse(fd)
     address = _find_symbol(file, symbol)
     if address is None or not file.loads:
@@ -116,8 +113,8 @@ def find_export(fd: int, symbol: str) -> list[int] | None:
 
 @_raise_parse_errors
 def read_returned_number(fd: int, symbol: str) -> int | None:
-    """Read the number that an exported function returns, if that is all that it does. Nothing is
-    executed.
+    """Read the number that an exported function returns, if it does nothing else, from its machine
+    code. Nothing is executed.
     """
     file = _parse(fd)
     address = _find_symbol(file, symbol)
@@ -142,7 +139,7 @@ def find_text(fd: int, pattern: str) -> str | None:
 
 @_raise_parse_errors
 def list_texts(fd: int, pattern: str, most: int) -> list[str]:
-    """List the different matches of a pattern in a file's bytes, at most so many."""
+    """List at most ``most`` different matches of a pattern in a file's bytes."""
     if os.fstat(fd).st_size == 0:
         return []
     texts: dict[str, None] = {}
@@ -196,7 +193,7 @@ def _parse(fd: int) -> _File:
 
 
 def _iterate_relocations(file: _File) -> Iterator[tuple[int, int]]:
-    """(virtual address of the slot, number of the symbol) of every slot that names one."""
+    """Yield (virtual address of the slot, number of its symbol) for every slot with a symbol."""
     kinds = _SLOTS[file.machine]
     for where, length in ((_DT_RELA, _DT_RELASZ), (_DT_JMPREL, _DT_PLTRELSZ)):
         if where not in file.dynamic:
@@ -211,7 +208,7 @@ def _iterate_relocations(file: _File) -> Iterator[tuple[int, int]]:
 
 
 def _find_symbol(file: _File, symbol: str) -> int | None:
-    """The virtual address of a symbol that the file defines, by its table of dynamic symbols."""
+    """Find the virtual address of a symbol that the file defines, in its dynamic symbol table."""
     try:
         (table,) = struct.unpack_from("<Q", file.data, 40)
         size, count = struct.unpack_from("<HH", file.data, 58)

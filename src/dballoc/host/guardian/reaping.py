@@ -1,8 +1,8 @@
-"""Ending the processes that come to us because their own parents have ended (prctl(2),
+"""End the orphans that become children of this process because their parents have ended (prctl(2),
 PR_SET_CHILD_SUBREAPER).
 
-Only direct children are ever signalled: their PIDs are ours until we reap them, so that no signal
-meets a stranger. When one of them dies, its children come to us in turn.
+Only direct children are signalled: their PIDs stay taken until we reap them, so that no signal hits
+another process. When one of them dies, its children become ours in turn.
 """
 
 import ctypes
@@ -18,20 +18,20 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def become_subreaper() -> None:
-    """Have orphans among our descendants come to this process. It is not inherited by a fork, and
-    survives an exec.
+    """Make orphans among our descendants children of this process. Not inherited by a fork, kept by
+    an exec.
     """
     if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
 def end_children(of: Callable[[int], bool], patience: float) -> list[int]:
-    """Kill and reap the children that ``of`` picks, and what comes to us when they die; those that
-    do not die in time.
+    """Kill and reap the children that ``of`` picks, and those that become ours when they die.
+    Return the PIDs that do not die within ``patience`` seconds.
     """
     deadline = time.monotonic() + patience
-    # The kernel's short list may skip some while others end: when it has no more, all of /proc is
-    # looked through.
+    # The kernel's list of children may skip some while others end: when it is empty, all of /proc
+    # is searched.
     while picked := list(filter(of, _list_children())) or list(
         filter(of, _find_children_in_proc())
     ):
@@ -49,13 +49,13 @@ def end_children(of: Callable[[int], bool], patience: float) -> list[int]:
 
 
 def reap_children(of: Callable[[int], bool]) -> None:
-    """Reap those of the children that ``of`` picks which have ended by themselves."""
+    """Reap those of the children picked by ``of`` that have ended by themselves."""
     for pid in filter(of, _find_children_in_proc()):
         reap_if_ended(pid)
 
 
 def reap_if_ended(pid: int) -> bool:
-    """Whether a child has ended; it is reaped then, and its PID may be another's."""
+    """Reap a child if it has ended, and return whether it has; its PID may then be reused."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:
@@ -63,7 +63,7 @@ def reap_if_ended(pid: int) -> bool:
 
 
 def read_session(pid: int) -> int:
-    """The session of a process, 0 if it is gone."""
+    """Return the session of a process, 0 if it has ended."""
     try:
         return os.getsid(pid)
     except OSError:

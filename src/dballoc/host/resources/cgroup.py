@@ -1,4 +1,4 @@
-"""A memory-limited cgroup for one server: v1, v2, or a clear word that there is neither."""
+"""Make a memory-limited cgroup for one server: v1, v2, or a clear error if there is neither."""
 
 import os
 import uuid
@@ -14,18 +14,18 @@ SELF = Path("/proc/self/cgroup")
 
 @dataclass(frozen=True)
 class MemoryCgroup:
-    """A cgroup that the guardian removes at the end."""
+    """A memory cgroup that the guardian removes at its end."""
 
     path: Path
     version: int
 
     @property
     def procs(self) -> str:
-        """The file that a child writes itself into."""
+        """The file into which a child writes itself to join."""
         return os.fspath(self.path / "cgroup.procs")
 
     def oom_kills(self) -> int:
-        """How often the kernel has killed for memory in here."""
+        """Read how many processes of the cgroup the OOM killer has killed."""
         events = self.path / ("memory.events" if self.version == 2 else "memory.oom_control")
         for line in events.read_text().splitlines():
             name, value = line.split()
@@ -34,13 +34,13 @@ class MemoryCgroup:
         return 0
 
     def remove(self) -> None:
-        """Once its processes have ended."""
+        """Remove the cgroup, once its processes have ended."""
         self.path.rmdir()
 
 
 def create(custody: Custody, limit: int) -> MemoryCgroup:
-    """A cgroup beside our own with ``limit`` bytes of memory and no swap. UsageError if this user
-    may not.
+    """Make a cgroup beside our own with ``limit`` bytes of memory and no swap. UsageError if this
+    user may not.
     """
     version, parent = _find_parent()
     path = parent / f"dballoc-{uuid.uuid4().hex[:12]}"
@@ -81,8 +81,8 @@ def _find_parent() -> tuple[int, Path]:
         controllers: group for _, controllers, group in (line.split(":", 2) for line in lines)
     }
     if "memory" in groups:
-        # The group's name is as seen from the cgroup namespace; fall back to the root where it
-        # isn't mounted so.
+        # The group's path is relative to the cgroup namespace; where it is not mounted so, use the
+        # root.
         below = ROOT / "memory" / groups["memory"].lstrip("/")
         return 1, below if below.is_dir() else ROOT / "memory"
     if "" in groups and (ROOT / "cgroup.controllers").exists():
@@ -114,4 +114,4 @@ def _read_words(path: Path) -> list[str]:
     try:
         return path.read_text().split()
     except OSError:
-        return []  # a group that is not to be seen from here
+        return []  # a group that is not visible from here

@@ -1,4 +1,4 @@
-"""The two halves of the CPUs that a duet is played on: whole cores, of one NUMA node, and alike."""
+"""Split the CPUs into two halves for a duet: whole cores of the same kinds, on one NUMA node."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -15,8 +15,8 @@ Halves = tuple[frozenset[int], frozenset[int]]
 
 @dataclass(frozen=True)
 class Core:
-    """A core: its CPUs (hardware threads) that we may use, its NUMA node, and its kind (capacity or
-    top frequency).
+    """A core: those of its CPUs (hardware threads) that we may use, its NUMA node, and its kind
+    (capacity or top frequency).
     """
 
     cpus: frozenset[int]
@@ -25,8 +25,8 @@ class Core:
 
 
 def choose(cpu: Cpu) -> Halves:
-    """Both halves, of what the experiment's [cpu] leaves. UsageError where no two alike halves can
-    be had.
+    """Choose two halves of the CPUs that the experiment's [cpu] allows. UsageError if there are no
+    two like halves.
     """
     server, client = cpus.choose(cpu)
     allowed = (
@@ -38,10 +38,11 @@ def choose(cpu: Cpu) -> Halves:
 
 
 def split_cores(cores: Iterable[Core]) -> Halves:
-    """Two halves with the same number of cores of each kind, all of the node that has most. Pure.
+    """Split cores into two halves with the same number of each kind, on the node that has most.
+    Pure.
 
-    One node, because after a swap each server's memory would else be the other node's. UsageError
-    with the reason where that leaves nothing.
+    On one node, because with two each server's memory would be on the other node after a swap.
+    UsageError with the reason if there are no such halves.
     """
     by_node: dict[int, list[Core]] = defaultdict(list)
     for core in cores:
@@ -56,14 +57,14 @@ def split_cores(cores: Iterable[Core]) -> Halves:
                 f"a duet needs two cores, there is one (CPU {every_cpu}); use --design solo"
             )
         raise UsageError(
-            f"a duet needs two halves of like cores; the cores of CPUs {every_cpu} are unlike; use "
-            "--design solo"
+            f"a duet needs two halves of like cores; no two cores of CPUs {every_cpu} are alike; "
+            "use --design solo"
         )
     return best
 
 
 def _split_node(on_node: list[Core]) -> Halves | None:
-    """Cores of one node, dealt out kind by kind; a core without a partner is left out."""
+    """Split the cores of one node, kind by kind; a core without a partner is left out."""
     kinds: dict[tuple[int, int], list[Core]] = defaultdict(list)
     for core in sorted(on_node, key=lambda c: min(c.cpus)):
         kinds[core.kind, len(core.cpus)].append(core)
@@ -77,7 +78,7 @@ def _split_node(on_node: list[Core]) -> Halves | None:
 
 
 def list_cores(allowed: frozenset[int]) -> list[Core]:
-    """The machine's cores, of the CPUs allowed (sysfs: topology, node, cpu_capacity or
+    """List the machine's cores with their allowed CPUs (sysfs: topology, node, cpu_capacity or
     cpuinfo_max_freq).
     """
     by_cpus: dict[frozenset[int], Core] = {}

@@ -1,4 +1,4 @@
-"""Which CPUs there are, and how to choose some of them: whole cores first."""
+"""List the CPUs, and choose some of them: whole cores first."""
 
 import os
 from pathlib import Path
@@ -11,12 +11,12 @@ SYSTEM = Path("/sys/devices/system/cpu")
 
 
 def available() -> frozenset[int]:
-    """The CPUs that this process may use."""
+    """List the CPUs that this process may use."""
     return frozenset(os.sched_getaffinity(0))
 
 
 def list_siblings(cpu: int) -> frozenset[int]:
-    """The CPUs of the same core, itself included."""
+    """List the CPUs of the same core, itself included."""
     try:
         return parse_cpus((SYSTEM / f"cpu{cpu}/topology/thread_siblings_list").read_text().strip())
     except (OSError, ValueError):
@@ -24,8 +24,8 @@ def list_siblings(cpu: int) -> frozenset[int]:
 
 
 def choose(cpu: Cpu) -> tuple[frozenset[int] | None, frozenset[int] | None]:
-    """The CPU sets of server and client; None means all. UsageError if a CPU asked for is
-    not ours.
+    """Choose the CPUs of server and client; None means all. UsageError if a CPU of the experiment
+    is not available.
     """
     if cpu.count is not None:
         chosen = _choose_first(cpu.count)
@@ -37,7 +37,7 @@ def _choose_first(count: int) -> frozenset[int]:
     allowed = available()
     if count > len(allowed):
         raise UsageError(
-            f"cpu.count: {count} CPUs asked for, {len(allowed)} are here ({format_cpus(allowed)})"
+            f"cpu.count: {count} CPUs requested, {len(allowed)} available ({format_cpus(allowed)})"
         )
     ordered: list[int] = []
     for cpu in sorted(allowed):

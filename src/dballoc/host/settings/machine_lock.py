@@ -1,10 +1,10 @@
-"""What all of dballoc on one machine agree on: a lock over the host's settings, and the journal of
-what was changed.
+"""A lock over the host's settings for all runs of dballoc on one machine, and the journal of what
+was changed.
 
 A campaign that changes a setting has the lock to itself; those that are only measured under it
 share it. It is a ``flock`` that dballoc and its guardian hold together, so that it is free when
-both are gone, and not before. Beside it lies a note of each holder, locked in the same way, for the
-words to those who cannot have it.
+both have ended, and not before. Beside it is a note of each holder, locked in the same way, for the
+error of those who cannot have it.
 
 It reaches as far as ``/run/dballoc`` does: a container with a ``/run`` of its own has a lock of its
 own.
@@ -28,14 +28,14 @@ _LOCK = "lock"
 _PUTTING_BACK = "putting-back"
 _NOTE = "holder-"
 
-# How long the guardian of a dballoc that was killed may take to clean up.
+# Seconds that the guardian of a killed dballoc may take to clean up.
 _PATIENCE = 60.0
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Where the lock and the journal are, and the settings that they are about. Only tests have
-    another than ``THIS``.
+    """The directory of lock and journal, and the settings they are about. Only tests use another
+    than ``THIS``.
     """
 
     directory: Path = Path("/run/dballoc")
@@ -57,9 +57,7 @@ class Holder:
 
     @property
     def is_alive(self) -> bool:
-        """False when its guardian alone is left; one that cannot be seen from here is taken to be
-        alive.
-        """
+        """False if only its guardian is left; one in another PID namespace counts as alive."""
         return self.namespace != _read_pid_namespace() or _read_start_time(self.pid) == self.started
 
     @property
@@ -69,7 +67,9 @@ class Holder:
 
 
 class Hold:
-    """The lock, held. ``descriptors``: what a guardian holds too; ``directory`` is one of them."""
+    """The held lock. ``descriptors``: those that a guardian holds too; ``directory`` is one of
+    them.
+    """
 
     def __init__(self, machine: Machine, exclusive: bool, directory: int) -> None:
         self.machine = machine
@@ -79,7 +79,7 @@ class Hold:
         self._note = ""
 
     def put_back(self) -> list[PutBack]:
-        """Restore what is changed. OSError or BadJournal."""
+        """Restore the changed settings. OSError or BadJournal."""
         return settings_journal.put_back(self.directory, self.machine.settings)
 
     def release(self) -> None:
@@ -94,7 +94,7 @@ class Hold:
         self.descriptors = []
 
     def take(self, purpose: str) -> None:
-        """Lock, note who we are, and put back what an earlier run has left."""
+        """Lock, write our note, and restore what an earlier run has left changed."""
         lock = _open_file(self.directory, _LOCK)
         self.descriptors.append(lock)
         deadline = time.monotonic() + _PATIENCE
@@ -103,7 +103,7 @@ class Hold:
             alive = [h for h in blocking if h.is_alive]
             if alive:
                 raise UsageError(_format_refusal(alive, self.exclusive))
-            # A holder is gone and its guardian is cleaning up, or the doctor is looking.
+            # A holder has ended and its guardian is cleaning up, or the doctor holds the lock.
             if time.monotonic() > deadline:
                 by = blocking[0].words if blocking else "an unknown process"
                 raise Failure(
@@ -128,7 +128,7 @@ class Hold:
         self.descriptors.append(descriptor)
         _try_lock(descriptor, exclusive=True)
         os.write(descriptor, json.dumps(note).encode())
-        # Under its name it is locked already: an unlocked one is of nobody.
+        # It is locked before it has its name: an unlocked note counts as left behind.
         os.rename(
             f"{name}.partial", _NOTE + name, src_dir_fd=self.directory, dst_dir_fd=self.directory
         )
@@ -136,21 +136,20 @@ class Hold:
 
 
 def hold(machine: Machine, *, exclusive: bool, what: str) -> Hold | None:
-    """Take the machine's lock, and put back what an earlier run has left; ``what`` we do is told to
-    those that want it.
+    """Take the machine's lock, and restore what an earlier run has left changed. ``what``: what we
+    do, for the error of those who want the lock meanwhile.
 
-    None where there can be no lock for this user and it would only be shared. UsageError naming the
-    holder if another run is in the way, or if the directory cannot be trusted.
+    None where this user cannot have a lock and would only share it. UsageError that names the
+    holder if another run has it, or if the directory cannot be trusted.
     """
     try:
         directory = open_directory(machine.directory, make=True)
     except OSError as error:
         if exclusive:
             raise UsageError(
-                f"{machine.directory}: cannot be made or opened: {error.strerror}; without a lock "
-                "in it no setting of the host "
-                "is changed: leave thp out, run as root, or make it a directory of root's with "
-                "mode 0700"
+                f"{machine.directory}: cannot be made or opened: {error.strerror}; without the "
+                "lock in it dballoc changes no setting of the host: leave thp out, run as root, or "
+                "make it a directory of root's with mode 0700"
             ) from None
         return None
     held = Hold(machine, exclusive, directory)
@@ -166,9 +165,9 @@ def hold(machine: Machine, *, exclusive: bool, what: str) -> Hold | None:
 
 
 def put_back_leftovers(machine: Machine = THIS) -> list[PutBack]:
-    """Restore what a run has left changed that was killed together with its guardian. Nothing
-    happens while a run has the lock to itself, nor where this user cannot see the journal.
-    UsageError if it cannot be read or done.
+    """Restore what a run that was killed together with its guardian has left changed. Nothing
+    happens while a run has the exclusive lock, or if this user cannot read the journal. UsageError
+    if the journal is damaged or a setting cannot be restored.
     """
     try:
         directory = open_directory(machine.directory, make=False)
@@ -181,14 +180,14 @@ def put_back_leftovers(machine: Machine = THIS) -> list[PutBack]:
         return _put_back_alone(looking) if _try_lock(lock, exclusive=False) else []
     except OSError as error:
         raise UsageError(
-            f"{machine.directory}: cannot look for what an earlier run has changed: {error}"
+            f"{machine.directory}: cannot restore what an earlier run has changed: {error}"
         ) from None
     finally:
         looking.release()
 
 
 def changed_by_others(machine: Machine = THIS) -> list[tuple[Holder, str]]:
-    """Runs that have the lock to themselves, with what they have changed in words."""
+    """List the runs with an exclusive lock, each with a text of what it has changed."""
     try:
         directory = open_directory(machine.directory, make=False)
     except OSError:
@@ -207,8 +206,8 @@ def changed_by_others(machine: Machine = THIS) -> list[tuple[Holder, str]]:
 
 
 def open_directory(path: Path, *, make: bool) -> int:
-    """A descriptor of the directory that is this user's alone. OSError if there is none for us,
-    UsageError if it is another's.
+    """Open the directory of the lock, which must be this user's alone. OSError if there is none for
+    us, UsageError if it cannot be trusted.
     """
     if make:
         try:
@@ -217,7 +216,7 @@ def open_directory(path: Path, *, make: bool) -> int:
             pass
     try:
         directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except NotADirectoryError:  # a link too: open(2) names it so where O_DIRECTORY is asked for
+    except NotADirectoryError:  # with O_DIRECTORY, also for a link (open(2))
         raise UsageError(
             f"{path}: is no directory, where dballoc keeps its lock; remove it"
         ) from None
@@ -236,9 +235,7 @@ def open_directory(path: Path, *, make: bool) -> int:
 
 
 def list_holders(directory: int) -> list[Holder]:
-    """Who has the lock, or is still being cleaned up behind. Notes of those that are gone are
-    removed.
-    """
+    """List who has the lock, or whose guardian still cleans up. Notes of others are removed."""
     current = []
     for name in sorted(os.listdir(directory)):
         if name.startswith(_NOTE) and (holder := _read_holder(directory, name)):
@@ -272,24 +269,22 @@ def _read_holder(directory: int, name: str) -> Holder | None:
 
 
 def _put_back_alone(held: Hold) -> list[PutBack]:
-    """As the one of several holders that does it: nobody has the lock to itself then, so that the
-    journal is a dead run's.
+    """Restore settings while no other holder does. Called with the lock held, when nobody else has
+    it exclusively, so that the journal is a dead run's.
     """
     turn = _open_file(held.directory, _PUTTING_BACK)
     deadline = time.monotonic() + _PATIENCE
     try:
         while not _try_lock(turn, exclusive=True):
             if time.monotonic() > deadline:
-                raise OSError(
-                    f"another process has been putting settings back for {_PATIENCE:.0f} s"
-                )
+                raise OSError(f"another process has been restoring settings for {_PATIENCE:.0f} s")
             time.sleep(0.05)
         return held.put_back()
     except BadJournal as error:
         raise UsageError(
             f"{held.machine.directory / settings_journal.JOURNAL}: cannot be read: {error}; an "
             "earlier run may have left "
-            f"{' or '.join(s.path for s in held.machine.settings.values())} changed: see to that, "
+            f"{' or '.join(s.path for s in held.machine.settings.values())} changed: restore them, "
             "and remove the file"
         ) from None
     finally:
@@ -300,13 +295,13 @@ def _format_refusal(alive: list[Holder], exclusive: bool) -> str:
     names = " and ".join(holder.words for holder in alive)
     pids = " ".join(str(holder.pid) for holder in alive)
     if exclusive:
-        why = "this campaign switches the machine's THP mode, in which others are being measured"
+        why = "this campaign switches the machine's THP mode, under which others are being measured"
         return (
-            f"{why}: {names}; wait for the end, stop it (kill {pids}), or leave out the variants "
-            "with thp"
+            f"{why}: {names}; wait until they end, stop them (kill {pids}), or leave out the "
+            "variants with thp"
         )
     return (
-        f"{names} switches this machine's THP mode, in which this campaign would be measured; "
+        f"{names} switches this machine's THP mode, under which this campaign would be measured; "
         f"wait, or stop it (kill {pids})"
     )
 
@@ -326,7 +321,7 @@ def _try_lock(descriptor: int, *, exclusive: bool) -> bool:
 
 
 def _read_start_time(pid: int) -> str:
-    """When a process started, in the kernel's ticks; empty if it is gone."""
+    """Read when a process started, in clock ticks since boot; empty if it has ended."""
     try:
         words = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
