@@ -82,7 +82,7 @@ class ServerUser:
         return self.may_not_pass(path.parent) or (None if self._may(path, 4) else path)
 
     def may_not_pass(self, directory: Path) -> Path | None:
-        """Return the first part of a path that the server user may not enter; None if there is none."""
+        """Return the first part of a path that the server user may not enter, None if none is."""
         if self.uid is None:
             return None if os.access(directory, os.X_OK) else directory
         directory = directory.resolve()
