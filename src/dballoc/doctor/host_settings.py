@@ -12,13 +12,13 @@ from dballoc.host.settings.machine_lock import Machine
 _NAME = "host settings"
 
 
-def check_host_settings(of: Machine = machine_lock.THIS) -> Finding:
+def check_host_settings(machine: Machine = machine_lock.THIS) -> Finding:
     """Put back the settings of a run that was killed together with its guardian: the only thing
     that the doctor changes.
     """
     try:
-        os.close(machine_lock.open_directory(of.directory, make=False))
-        restored = machine_lock.put_back_leftovers(of)
+        os.close(machine_lock.open_directory(machine.directory, make=False))
+        restored = machine_lock.put_back_leftovers(machine)
     except FileNotFoundError:
         return Finding(_NAME, "ok", "none is left changed by a run")
     except OSError:
@@ -31,7 +31,7 @@ def check_host_settings(of: Machine = machine_lock.THIS) -> Finding:
             f"{was.path} put back from {was.after} to {was.before}" for was in restored
         )
         return Finding(_NAME, "note", f"{text}: a run that was killed had left it changed")
-    if changing := machine_lock.changed_by_others(of):
+    if changing := machine_lock.changed_by_others(machine):
         text = " and ".join(
             f"{holder.words} has changed {changed}" for holder, changed in changing if changed
         )

@@ -91,14 +91,15 @@ class AllocatorSetting:
 def allocators() -> list[Item]:
     """List every allocator of the catalogue."""
     return [
-        _find_allocator(name, row, _list_packages()) for name, row in catalogue.allocators().items()
+        _make_allocator_item(name, row, _list_packages())
+        for name, row in catalogue.allocators().items()
     ]
 
 
 def servers() -> list[Item]:
     """List every server family of the catalogue."""
     return [
-        _find_server_item(name, row, _list_packages()) for name, row in catalogue.servers().items()
+        _make_server_item(name, row, _list_packages()) for name, row in catalogue.servers().items()
     ]
 
 
@@ -107,7 +108,7 @@ def fetched(kind: Kind) -> list[Item]:
     entries = {k.reference: k for k in private_store.kept() if k.manifest["kind"] == kind}
     sources = {s.reference: s for s in fetch_sources.every() if s.kind == kind}
     return [
-        _find_fetched(word, entries.get(word), sources.get(word))
+        _make_fetched_item(word, entries.get(word), sources.get(word))
         for word in dict.fromkeys([*sources, *entries])
     ]
 
@@ -121,7 +122,7 @@ def workloads() -> list[Workload]:
     except UsageError:
         has_sysbench = False
     listed = [
-        _find_workload(name, row, directories, has_sysbench)
+        _make_workload(name, row, directories, has_sysbench)
         for name, row in catalogue.workloads().items()
     ]
     scripts = {workload.name: workload for workload in listed}
@@ -136,7 +137,7 @@ def workloads() -> list[Workload]:
     ]
 
 
-def _find_workload(
+def _make_workload(
     name: str, row: dict[str, Any], directories: list[Path], has_sysbench: bool
 ) -> Workload:
     if row.get("hammerdb") and (hammerdb := hammerdb_command.find()):
@@ -210,7 +211,7 @@ def _list_packages() -> Packages:
     return Packages(package for row in rows for package in row.get("packages", []))
 
 
-def _find_allocator(name: str, row: dict[str, Any], packages: Packages) -> Item:
+def _make_allocator_item(name: str, row: dict[str, Any], packages: Packages) -> Item:
     more = {
         "url": row["url"],
         "settings": row["tunables"].get("env", "none"),
@@ -235,7 +236,7 @@ def _find_allocator(name: str, row: dict[str, Any], packages: Packages) -> Item:
     )
 
 
-def _find_server_item(name: str, row: dict[str, Any], packages: Packages) -> Item:
+def _make_server_item(name: str, row: dict[str, Any], packages: Packages) -> Item:
     more = {
         "engines": list(row["engines"]),
         "otherwise": "unpack one and give its directory: server.basedir",
@@ -255,7 +256,7 @@ def _find_server_item(name: str, row: dict[str, Any], packages: Packages) -> Ite
     )
 
 
-def _find_fetched(word: str, entry: Kept | None, source: Source | None) -> Item:
+def _make_fetched_item(word: str, entry: Kept | None, source: Source | None) -> Item:
     name = name_and_version.split(word)[0]
     row = {**catalogue.allocators(), **catalogue.servers()}[name]
     size = (

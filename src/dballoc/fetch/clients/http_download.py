@@ -20,24 +20,24 @@ def download(url: str, target: Path, progress: Progress) -> None:
     """
     shown = hide_in(url)
     part = target.with_name(target.name + ".part")
-    size = part.stat().st_size if part.exists() else 0
+    received = part.stat().st_size if part.exists() else 0
     if not url.lower().startswith(("https://", "http://")):
         raise Failure(f"{shown}: not a URL that begins with https:// or http://")
     headers = {"User-Agent": "dballoc", "Accept-Encoding": "identity"}
     request = urllib.request.Request(url, headers=headers)  # noqa: S310  # as checked
-    if size:
-        request.add_header("Range", f"bytes={size}-")
+    if received:
+        request.add_header("Range", f"bytes={received}-")
     try:
         with urllib.request.urlopen(request, timeout=_PATIENCE) as reply:  # noqa: S310  # as checked
             if reply.status != 206:  # the server sends the whole file
-                size = 0
+                received = 0
             length = reply.headers.get("Content-Length")
-            total = size + int(length) if length is not None else None
-            with part.open("ab" if size else "wb") as f:
+            total = received + int(length) if length is not None else None
+            with part.open("ab" if received else "wb") as f:
                 while chunk := reply.read(_CHUNK):
                     f.write(chunk)
-                    size += len(chunk)
-                    progress(f"downloading {target.name}", size / total if total else None)
+                    received += len(chunk)
+                    progress(f"downloading {target.name}", received / total if total else None)
     except urllib.error.HTTPError as error:
         if error.code == 416:  # our part is no beginning of the server's file
             part.unlink()
@@ -45,11 +45,11 @@ def download(url: str, target: Path, progress: Progress) -> None:
     except (urllib.error.URLError, HTTPException, TimeoutError, ConnectionError) as error:
         reason = getattr(error, "reason", None) or error
         raise Failure(
-            f"{shown}: {reason}; the next try resumes at {size / 10**6:,.1f} MB"
+            f"{shown}: {reason}; the next try resumes at {received / 10**6:,.1f} MB"
         ) from None
-    if total is not None and size < total:
+    if total is not None and received < total:
         raise Failure(
-            f"{shown}: the connection broke after {size / 10**6:,.1f} of {total / 10**6:,.1f} MB; "
-            "the next try resumes from there"
+            f"{shown}: the connection broke after {received / 10**6:,.1f} of {total / 10**6:,.1f} "
+            "MB; the next try resumes from there"
         )
     part.rename(target)

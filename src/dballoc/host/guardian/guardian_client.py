@@ -133,34 +133,36 @@ class Custody:
         _GUARDIANS.discard(self._process.pid)
 
     def spawn(
-        self, argv: Sequence[str], env: Mapping[str, str], stdout: Path, **how: Any
+        self, argv: Sequence[str], env: Mapping[str, str], stdout: Path, **options: Any
     ) -> "Child":
-        """Start a process. ``how``: see :meth:`dballoc.host.guardian.guardian.Guardian.do_spawn`.
-        Failure if it cannot start.
+        """Start a process. ``options``: see
+        :meth:`dballoc.host.guardian.guardian.Guardian.do_spawn`. Failure if it cannot start.
         """
-        how = {k: os.fspath(v) if isinstance(v, Path) else v for k, v in how.items()}
-        reply = self._ask("spawn", argv=list(argv), env=dict(env), stdout=os.fspath(stdout), **how)
+        options = {k: os.fspath(v) if isinstance(v, Path) else v for k, v in options.items()}
+        reply = self._request(
+            "spawn", argv=list(argv), env=dict(env), stdout=os.fspath(stdout), **options
+        )
         return Child(self, reply["pid"], reply["child"])
 
     def set(self, name: str, value: str) -> None:
         """Change a host setting (:mod:`dballoc.host.settings.writable_settings`); it is restored at
         the end, whatever happens. Failure if it cannot be changed.
         """
-        self._ask("set", name=name, value=value)
+        self._request("set", name=name, value=value)
 
     def restore(self) -> None:
         """Restore all host settings now."""
-        self._ask("restore")
+        self._request("restore")
 
     def scratch(self, path: Path) -> None:
         """Have a directory removed at the guardian's end, whatever happens."""
         self._scratch.append(os.fspath(path))
-        self._ask("scratch", path=os.fspath(path))
+        self._request("scratch", path=os.fspath(path))
 
     def cgroup(self, path: Path) -> None:
         """Have a cgroup removed at the guardian's end, whatever happens."""
         self._cgroups.append(os.fspath(path))
-        self._ask("cgroup", path=os.fspath(path))
+        self._request("cgroup", path=os.fspath(path))
 
     @property
     def cpu_seconds(self) -> float:
@@ -179,12 +181,12 @@ class Custody:
             self._receive()
         return self._exits[number]
 
-    def _ask(self, action: str, **arguments: Any) -> dict[str, Any]:
+    def _request(self, action: str, **arguments: Any) -> dict[str, Any]:
         self._next += 1
         try:
             self._send(json.dumps({"id": self._next, "do": action, "with": arguments}).encode())
         except OSError:
-            self._gone()
+            self._fail_as_killed()
         deadline = time.monotonic() + _ANSWER
         while True:
             if not select.select([self._sock], [], [], max(0.0, deadline - time.monotonic()))[0]:
@@ -217,7 +219,7 @@ class Custody:
         except OSError:
             data = b""
         if not data:
-            self._gone()
+            self._fail_as_killed()
         message: dict[str, Any] = json.loads(data)
         if "exit" in message:
             number = message.pop("exit")
@@ -238,7 +240,7 @@ class Custody:
                 return
             self._ended = "ended" in json.loads(data)
 
-    def _gone(self) -> NoReturn:
+    def _fail_as_killed(self) -> NoReturn:
         self._clean_up_ourselves(_END)
         raise Failure(
             "dballoc's guardian process was killed; its servers ended with it. Run the same "
@@ -300,7 +302,7 @@ class Child:
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal to it and its process group."""
-        self.custody._ask("signal", child=self.number, number=int(number))
+        self.custody._request("signal", child=self.number, number=int(number))
 
     def stop(self, gently: signal.Signals, patience: float) -> Exit:
         """Send it ``gently``, wait ``patience`` seconds, then kill it. Return how it ended."""

@@ -25,15 +25,15 @@ def become_subreaper() -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
-def end_children(of: Callable[[int], bool], patience: float) -> list[int]:
-    """Kill and reap the children that ``of`` picks, and those that become ours when they die.
+def end_children(selects: Callable[[int], bool], patience: float) -> list[int]:
+    """Kill and reap the children that ``selects`` picks, and those that become ours when they die.
     Return the PIDs that do not die within ``patience`` seconds.
     """
     deadline = time.monotonic() + patience
     # The kernel's list of children may skip some while others end: when it is empty, all of /proc
     # is searched.
-    while picked := list(filter(of, _list_children())) or list(
-        filter(of, _find_children_in_proc())
+    while picked := list(filter(selects, _list_children())) or list(
+        filter(selects, _find_children_in_proc())
     ):
         for pid in picked:
             try:
@@ -48,9 +48,9 @@ def end_children(of: Callable[[int], bool], patience: float) -> list[int]:
     return []
 
 
-def reap_children(of: Callable[[int], bool]) -> None:
-    """Reap those of the children picked by ``of`` that have ended by themselves."""
-    for pid in filter(of, _find_children_in_proc()):
+def reap_children(selects: Callable[[int], bool]) -> None:
+    """Reap those of the children picked by ``selects`` that have ended by themselves."""
+    for pid in filter(selects, _find_children_in_proc()):
         reap_if_ended(pid)
 
 

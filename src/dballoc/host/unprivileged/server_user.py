@@ -49,7 +49,7 @@ class ServerUser:
             return f"uid {uid}"
 
     def as_spawn(self) -> dict[str, int | None]:
-        """Arguments for :meth:`dballoc.host.guardian.guardian_client.Custody.spawn`."""
+        """Return the arguments for :meth:`dballoc.host.guardian.guardian_client.Custody.spawn`."""
         return {} if self.uid is None else {"uid": self.uid, "gid": self.uid}
 
     def give(self, path: Path) -> None:
