@@ -65,7 +65,7 @@ def look_up_kind(name: str) -> Kind:
     near = difflib.get_close_matches(name, names, 1)
     raise UsageError(
         f"no server or allocator {name!r}; "
-        + (f"did you mean {near[0]!r}?" if near else f"there are {names}")
+        + (f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}")
     )
 
 
