@@ -660,7 +660,7 @@ def test_host_state_is_restored_before_anyone_is_waited_for(
     monkeypatch.setattr(guardian, "END_PATIENCE", 0.2)
     monkeypatch.setattr(
         guardian.reaping,
-        "reaped",
+        "reap_if_ended",
         lambda pid: at_the_wait.append(writable_settings.read_setting(str(tmp_path / "enabled"))),
     )
     said: list[str] = []

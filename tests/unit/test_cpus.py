@@ -39,7 +39,7 @@ def test_neighbours_are_written_as_one_range(chosen: frozenset[int]) -> None:
 def two_cores_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
     """CPUs 0-3, where 0 and 2 share a core, and 1 and 3."""
     monkeypatch.setattr(cpus, "available", lambda: frozenset({0, 1, 2, 3}))
-    monkeypatch.setattr(cpus, "siblings", lambda cpu: frozenset({cpu % 2, cpu % 2 + 2}))
+    monkeypatch.setattr(cpus, "list_siblings", lambda cpu: frozenset({cpu % 2, cpu % 2 + 2}))
 
 
 @pytest.mark.usefixtures("two_cores_of_two")
@@ -57,7 +57,7 @@ def test_sides_are_as_asked() -> None:
 @pytest.mark.parametrize(
     ("cpu", "message"),
     [
-        (Cpu(count=5), "cpu.count: 5 CPUs asked for, 4 are here (0-3)"),
+        (Cpu(count=5), "cpu.count: 5 CPUs requested, 4 available (0-3)"),
         (Cpu(client="2-5"), "cpu.client: CPU 4-5 is not here; there are 0-3"),
     ],
 )

@@ -120,7 +120,7 @@ def test_a_download_that_broke_goes_on_where_it_stopped(store: Path, web: Web) -
     web.cut = [70_000]
     with pytest.raises(
         Failure,
-        match=r"the connection broke after 0\.1 of 0\.2 MB; the next try goes on from there",
+        match=r"the connection broke after 0\.1 of 0\.2 MB; the next try resumes from there",
     ):
         fetch(web.url, sha256(web.content))
     assert private_store.kept() == []
@@ -153,7 +153,7 @@ def test_an_address_that_is_not_there(store: Path, web: Web) -> None:
 
 
 def test_a_server_that_is_not_there(store: Path) -> None:
-    with pytest.raises(Failure, match=r"Connection refused; the next try goes on at 0\.0 MB"):
+    with pytest.raises(Failure, match=r"Connection refused; the next try resumes at 0\.0 MB"):
         fetch("http://127.0.0.1:9/x.tar.gz", "0" * 64)
 
 
@@ -216,13 +216,13 @@ def test_a_server_that_does_not_run_is_not_kept(
         (
             "http://h.example/a.tar.gz",
             None,
-            "give its hash, as its publisher states it: --sha256 HASH",
+            "a download needs the hash that its publisher states: --sha256 HASH",
         ),
         ("http://h.example/a.rpm", "0" * 64, "not an archive that dballoc can unpack"),
         (
             "http://h.example/a.tar.gz",
             "abc",
-            "--sha256 abc: not a SHA-256; that has 64 hexadecimal digits",
+            "--sha256 abc: not a SHA-256 hash, which has 64 hexadecimal digits",
         ),
         ("/nowhere/a.tar.gz", None, "--from /nowhere/a.tar.gz: No such file or directory"),
     ],

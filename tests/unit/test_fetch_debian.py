@@ -49,22 +49,22 @@ Components: main
     ],
 )
 def test_the_mirror_is_the_one_of_apts_own_sources(text: str, found: list[str]) -> None:
-    assert debian_apt.mirrors(text) == found
+    assert debian_apt.parse_mirrors(text) == found
 
 
 def test_the_mirror_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(debian_apt.MIRROR, "http://mine.example/debian")
-    assert debian_apt.mirror() == "http://mine.example/debian"
+    assert debian_apt.choose_mirror() == "http://mine.example/debian"
 
 
 def test_no_mirror_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(debian_apt.MIRROR, raising=False)
-    monkeypatch.setattr(debian_apt, "mirrors", lambda text: [])
+    monkeypatch.setattr(debian_apt, "parse_mirrors", lambda text: [])
     with pytest.raises(
         UsageError,
         match="no mirror of Debian in apt's sources; name one: DBALLOC_DEBIAN_MIRROR=URL",
     ):
-        debian_apt.mirror()
+        debian_apt.choose_mirror()
 
 
 DUMP = """APT "";
@@ -76,7 +76,7 @@ Dir::State "var/lib/apt";
 
 
 def test_of_the_machines_configuration_only_the_way_to_the_mirrors_is_taken() -> None:
-    text = debian_apt.configuration(
+    text = debian_apt.format_configuration(
         DUMP, Path("/s/apt"), Path("/s/sources.list"), Path("/s/archives")
     )
     lines = text.splitlines()
@@ -112,8 +112,11 @@ def test_what_apt_would_download() -> None:
     ],
 )
 def test_the_upstreams_version(file: str, package: str, version: str) -> None:
-    assert debian_apt.upstream([Path("/a/other_1_all.deb"), Path("/a") / file], package) == version
+    assert (
+        debian_apt.parse_upstream_version([Path("/a/other_1_all.deb"), Path("/a") / file], package)
+        == version
+    )
 
 
 def test_the_version_of_a_source_package() -> None:
-    assert debian_apt.upstream([Path("musl_1.2.5-3.dsc")], "musl") == "1.2.5"
+    assert debian_apt.parse_upstream_version([Path("musl_1.2.5-3.dsc")], "musl") == "1.2.5"

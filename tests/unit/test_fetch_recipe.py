@@ -58,7 +58,7 @@ def build(place: Path) -> Iterator[Build]:
                 custody=custody,
                 progress=lambda what, share: None,
             )
-            return build_from_source.build(job, sources)
+            return build_from_source.build_libraries(job, sources)
 
         yield run_recipe
 
@@ -90,7 +90,7 @@ def test_only_regular_files_of_ours_come_out(build: Build, place: Path) -> None:
 def test_sources_with_a_link_that_leads_out_are_not_built(build: Build, place: Path) -> None:
     (place / "sources/link").symlink_to(place / "secret")
     with pytest.raises(
-        Failure, match=r"jemalloc@9\.9: its sources are not taken: link is a link that leads out"
+        Failure, match=r"jemalloc@9\.9: its sources are refused: link is a link that leads out"
     ):
         build("./configure")
 
@@ -109,6 +109,6 @@ def test_a_store_that_is_closed_is_said_first(place: Path, monkeypatch: pytest.M
     closed.mkdir(mode=0o700)
     monkeypatch.setenv("DBALLOC_STORE", str(closed / "store"))
     with pytest.raises(
-        UsageError, match=rf"builds run as .*, which may not pass {closed}; set DBALLOC_STORE"
+        UsageError, match=rf"builds run as .*, which may not enter {closed}; set DBALLOC_STORE"
     ):
         fetch_one.fetch(source("true"), lambda what, share: None)

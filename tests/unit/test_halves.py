@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.errors import UsageError
-from dballoc.host.resources.cpu_halves import Core, halves
+from dballoc.host.resources.cpu_halves import Core, split_cores
 
 
 def machine(
@@ -38,7 +38,7 @@ def machine(
     ],
 )
 def test_halves(cores: list[Core], expected: tuple[set[int], set[int]]) -> None:
-    assert halves(cores) == expected
+    assert split_cores(cores) == expected
 
 
 @pytest.mark.parametrize(
@@ -51,13 +51,13 @@ def test_halves(cores: list[Core], expected: tuple[set[int], set[int]]) -> None:
         ),
         (
             machine(cores=2, kinds=(1024, 512)),
-            "a duet needs two halves of like cores; the cores of CPUs 0-1 are unlike; use",
+            "a duet needs two halves of like cores; no two cores of CPUs 0-1 are alike; use",
         ),
     ],
 )
 def test_where_there_are_no_halves(cores: list[Core], reason: str) -> None:
     with pytest.raises(UsageError) as caught:
-        halves(cores)
+        split_cores(cores)
     assert str(caught.value).startswith(reason)
 
 
@@ -70,7 +70,7 @@ def test_where_there_are_no_halves(cores: list[Core], reason: str) -> None:
 def test_halves_are_alike_and_apart(nodes: int, cores: int, threads: int, kinds: list[int]) -> None:
     every = machine(nodes, cores, threads, tuple(kinds))
     try:
-        first, second = halves(every)
+        first, second = split_cores(every)
     except UsageError:
         assert all(n < 2 for n in Counter((c.node, c.kind) for c in every).values())
         return

@@ -19,7 +19,9 @@ NET_UNIX = """Num       RefCount Protocol Flags    Type St Inode Path
 
 
 def test_sockets_that_listen() -> None:
-    assert process_root.sockets(NET_UNIX, {"4711", "4712", "4713", "4714", "4716"}) == [
+    assert process_root.parse_listening_sockets(
+        NET_UNIX, {"4711", "4712", "4713", "4714", "4716"}
+    ) == [
         "/run/mysqld/mysqld.sock",
         "/run/with a space/s",
     ]

@@ -55,7 +55,7 @@ def change(hold: Hold, *values: str) -> None:
 def test_runs_that_change_nothing_share_it(stand_in: Machine) -> None:
     holds = [take(stand_in, exclusive=False) for _ in range(3)]
     with pytest.raises(
-        UsageError, match=r"in which others are being measured: .*wait for the end, stop it"
+        UsageError, match=r"under which others are being measured: .*wait until they end, stop them"
     ):
         machine_lock.hold(stand_in, exclusive=True, what="mine")
     for held in holds:
@@ -123,11 +123,11 @@ def test_a_guardian_that_never_ends_is_told_of(
 def test_a_process_with_the_pid_of_a_dead_one_is_another() -> None:
     us = {
         "pid": os.getpid(),
-        "namespace": machine_lock._pid_namespace(),
+        "namespace": machine_lock._read_pid_namespace(),
         "exclusive": True,
-        "what": "",
+        "purpose": "",
     }
-    assert machine_lock.Holder(**us, started=machine_lock._started(os.getpid())).is_alive
+    assert machine_lock.Holder(**us, started=machine_lock._read_start_time(os.getpid())).is_alive
     assert not machine_lock.Holder(**us, started="1").is_alive
     assert machine_lock.Holder(**us | {"namespace": 1}, started="1").is_alive, "who knows"
 
@@ -136,7 +136,7 @@ def test_notes_of_the_dead_and_things_that_are_none(stand_in: Machine, hold: Hol
     (stand_in.directory / "holder-0").write_text("{}")
     os.mkfifo(stand_in.directory / "holder-1")
     (stand_in.directory / "holder-2").symlink_to("/etc/passwd")
-    assert [h.pid for h in machine_lock.holders(hold.directory)] == [os.getpid()]
+    assert [h.pid for h in machine_lock.list_holders(hold.directory)] == [os.getpid()]
     assert not (stand_in.directory / "holder-0").exists()
     assert Path("/etc/passwd").exists()
 
@@ -192,7 +192,9 @@ def test_without_a_place_for_it_a_run_that_changes_nothing_goes_on(
     nowhere = Machine(tmp_path / "no" / "such" / "run", stand_in.settings)
     assert machine_lock.hold(nowhere, exclusive=False, what="mine") is None
     assert machine_lock.put_back_leftovers(nowhere) == []
-    with pytest.raises(UsageError, match="without a lock in it no setting of the host is changed"):
+    with pytest.raises(
+        UsageError, match="without the lock in it dballoc changes no setting of the host"
+    ):
         machine_lock.hold(nowhere, exclusive=True, what="mine")
 
 
@@ -241,20 +243,20 @@ def test_the_next_run_puts_back_what_a_dead_one_left(stand_in: Machine, hold: Ho
 def test_the_doctor_puts_back_what_a_dead_one_left(stand_in: Machine, hold: Hold) -> None:
     change(hold, "never")
     hold.release()
-    finding = host_settings.put_back(stand_in)
+    finding = host_settings.check_host_settings(stand_in)
     assert (finding.state, value(stand_in)) == ("note", "always")
     assert finding.text == (
-        f"{stand_in.settings['thp'].path} put back from never to always: a run that was killed had left it so"
+        f"{stand_in.settings['thp'].path} put back from never to always: a run that was killed had left it changed"
     )
-    assert host_settings.put_back(stand_in).state == "ok"
+    assert host_settings.check_host_settings(stand_in).state == "ok"
 
 
 def test_the_doctor_leaves_that_of_a_living_one(stand_in: Machine, hold: Hold) -> None:
     change(hold, "never")
-    finding = host_settings.put_back(stand_in)
+    finding = host_settings.check_host_settings(stand_in)
     assert (finding.state, value(stand_in)) == ("ok", "never")
     assert re.search(
-        rf"process {os.getpid()}, .* has changed .*enabled \(it was always\); it puts back",
+        rf"process {os.getpid()}, .* has changed .*enabled \(it was always\); it restores",
         finding.text,
     )
 
@@ -327,10 +329,10 @@ def assert_refused(of: Machine) -> None:
     """By all that would put back; nothing is changed."""
     for exclusive in (True, False):
         with pytest.raises(
-            UsageError, match=r"cannot be read: .* see to that, and remove the file"
+            UsageError, match=r"cannot be read: .* restore them, and remove the file"
         ):
             machine_lock.hold(of, exclusive=exclusive, what="mine")
-    assert host_settings.put_back(of).state == "warn"
+    assert host_settings.check_host_settings(of).state == "warn"
     assert value(of) == "never"
 
 

@@ -66,11 +66,11 @@ def test_a_copy_without_a_library(build: Build) -> None:
 
 
 def test_a_copy_on_another_loader_finds_the_libraries_where_they_were(build: Build) -> None:
-    found = elf_exports.interpreter(build.executable)
+    found = elf_exports.read_interpreter(build.executable)
     assert found
     loader = Path(found).resolve()
     copy = relink.relinked(build, loader)
-    assert elf_exports.interpreter(copy.executable) == str(loader)
+    assert elf_exports.read_interpreter(copy.executable) == str(loader)
     assert elf_exports.search_path(copy.executable) == [
         str(loader.parent),
         f"{build.executable.parent}/../lib",
@@ -79,7 +79,7 @@ def test_a_copy_on_another_loader_finds_the_libraries_where_they_were(build: Bui
 
 
 def test_a_copy_is_made_once_for_the_same_executable(build: Build) -> None:
-    found = elf_exports.interpreter(build.executable)
+    found = elf_exports.read_interpreter(build.executable)
     assert found
     loader = Path(found).resolve()
     first = relink.relinked(build, loader).executable

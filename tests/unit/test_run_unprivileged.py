@@ -10,7 +10,7 @@ import pytest
 
 import dballoc
 from dballoc.host.unprivileged.run_unprivileged import Unanswered, run_unprivileged
-from dballoc.host.unprivileged.server_user import owner_and_parent, server_user
+from dballoc.host.unprivileged.server_user import read_owner_and_parent, server_user
 
 STATUS = ("/bin/cat", "/proc/self/status")
 
@@ -61,7 +61,7 @@ def test_a_child_that_leaves_its_session_is_ended_too() -> None:
     answer = run_unprivileged(["/bin/sh", "-c", "setsid sleep 1000 & echo $!"], patience=600)
     assert time.monotonic() - began < 300
     if os.geteuid() == 0:
-        assert owner_and_parent(int(answer.stdout)) is None
+        assert read_owner_and_parent(int(answer.stdout)) is None
 
 
 def test_what_prints_without_end_is_ended() -> None:

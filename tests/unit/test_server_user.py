@@ -13,11 +13,11 @@ from dballoc.host.unprivileged import server_user as server_user_module
 from dballoc.host.unprivileged.server_user import (
     UNUSED,
     ServerUser,
-    by_login,
-    choose,
-    mapped_ranges,
+    choose_unused,
+    parse_login_ranges,
+    parse_mapped_ranges,
+    parse_subordinate_ranges,
     server_user,
-    subordinate,
 )
 
 ALONE = ServerUser(UNUSED[-1])
@@ -31,16 +31,20 @@ def test_the_range_is_nobodys() -> None:
 
 
 def test_what_others_hand_out_is_passed_over() -> None:
-    assert choose(UNUSED, [], 1) == [60706]
-    assert choose(
-        UNUSED, subordinate("# made by hand\nann:60700:10\nbob:100000:65536\nbroken:x:y\n"), 1
+    assert choose_unused(UNUSED, [], 1) == [60706]
+    assert choose_unused(
+        UNUSED,
+        parse_subordinate_ranges("# made by hand\nann:60700:10\nbob:100000:65536\nbroken:x:y\n"),
+        1,
     ) == [60710]
-    assert choose(
-        UNUSED, by_login("UID_MIN 1000\nUID_MAX\t60900\n# UID_MAX 70000\nSYS_UID_MIN 100\n"), 1
+    assert choose_unused(
+        UNUSED,
+        parse_login_ranges("UID_MIN 1000\nUID_MAX\t60900\n# UID_MAX 70000\nSYS_UID_MIN 100\n"),
+        1,
     ) == [60901]
-    assert choose(UNUSED, by_login("UID_MIN 1000\nUID_MAX 70000\n"), 1) == []
-    assert choose(UNUSED, mapped_ranges("         0     100000      65536\n"), 1) == []
-    assert mapped_ranges("0 100000 1000\n") == [range(0, 1000)]
+    assert choose_unused(UNUSED, parse_login_ranges("UID_MIN 1000\nUID_MAX 70000\n"), 1) == []
+    assert choose_unused(UNUSED, parse_mapped_ranges("         0     100000      65536\n"), 1) == []
+    assert parse_mapped_ranges("0 100000 1000\n") == [range(0, 1000)]
 
 
 def test_one_with_an_account_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,7 +99,7 @@ def test_a_file_system_that_does_not_answer_is_not_waited_for(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(target_files, "_PATIENCE", 0.05)
-    monkeypatch.setattr(target_files, "_walk", lambda root, path: time.sleep(5))
+    monkeypatch.setattr(target_files, "_open_path", lambda root, path: time.sleep(5))
     with pytest.raises(TimeoutError, match="does not answer"):
         read(place, "/etc/my.cnf")
 

@@ -1,3 +1,3 @@
-"""What of the catalogue is on this host, and what is missing or wrong here for benchmarking.
-Changes nothing.
+"""Checks of this host: what of the catalogue is installed, and what is missing or wrong for
+benchmarking.
 """

@@ -1,118 +1,122 @@
-"""CPUs, memory and disk."""
+"""Check CPUs, memory and disk."""
 
 import tempfile
 from pathlib import Path
 
 import psutil
 
-from dballoc.doctor.finding import Finding, from_error
+from dballoc.doctor.finding import Finding, finding_from_error
 from dballoc.errors import UsageError
 from dballoc.experiment.cpu_list import format_cpus
 from dballoc.host import directories
 from dballoc.host.resources import cpus
 from dballoc.host.unprivileged.server_user import server_user
 
-# The demo's needs, roundly: a server with a pool of 128 MiB and its client; a template and a copy
-# of it.
+# What the demo needs, rounded up: a server with a pool of 128 MiB and its client; a template and a
+# copy of it.
 _MEMORY = 1 << 30
 _DISK = 2 << 30
 
-# Pages that have been in swap since last week disturb nobody.
+# Pages that were swapped out long ago and are not used do not disturb a comparison.
 _SWAP_SHARE = 0.01
 
 
-def processors() -> list[Finding]:
-    """How many, and what sets their frequency."""
-    have = cpus.available()
-    text = f"{len(have)} ({format_cpus(have)})"
-    if len(have) < 2:
-        found = [
+def check_cpus() -> list[Finding]:
+    """Check how many CPUs there are, and which governor sets their frequency."""
+    allowed = cpus.available()
+    text = f"{len(allowed)} ({format_cpus(allowed)})"
+    if len(allowed) < 2:
+        findings = [
             Finding(
                 "CPUs",
                 "warn",
                 f"{text}: client and server share it",
-                "give this machine another CPU",
+                "give this machine a second CPU",
             )
         ]
     else:
-        found = [Finding("CPUs", "ok", text)]
-    governors = {g for cpu in have if (g := _governor(cpu))}
+        findings = [Finding("CPUs", "ok", text)]
+    governors = {g for cpu in allowed if (g := _read_governor(cpu))}
     if not governors:
         return [
-            *found,
-            Finding("CPU governor", "ok", "not ours to see (a virtual machine, or none)"),
+            *findings,
+            Finding(
+                "CPU governor",
+                "ok",
+                "not visible here (a virtual machine, or no frequency scaling)",
+            ),
         ]
     if governors != {"performance"}:
         text = (
-            f"{', '.join(sorted(governors))}: the frequency follows the load, and measurements "
-            "with it"
+            f"{', '.join(sorted(governors))}: the frequency follows the load, and distorts "
+            "measurements"
         )
         return [
-            *found,
+            *findings,
             Finding("CPU governor", "warn", text, "cpupower frequency-set -g performance"),
         ]
-    return [*found, Finding("CPU governor", "ok", "performance")]
+    return [*findings, Finding("CPU governor", "ok", "performance")]
 
 
-def _governor(cpu: int) -> str | None:
+def _read_governor(cpu: int) -> str | None:
     try:
         return (cpus.SYSTEM / f"cpu{cpu}/cpufreq/scaling_governor").read_text().strip()
     except OSError:
         return None
 
 
-def memory() -> list[Finding]:
-    """What is free, and whether the machine swaps."""
-    have, swap = psutil.virtual_memory(), psutil.swap_memory()
-    text = f"{have.available / 2**30:.1f} GiB of {have.total / 2**30:.1f} GiB available"
-    if have.available < _MEMORY:
-        found = Finding(
+def check_memory() -> list[Finding]:
+    """Check how much memory is available, and whether the machine swaps."""
+    virtual, swap = psutil.virtual_memory(), psutil.swap_memory()
+    text = f"{virtual.available / 2**30:.1f} GiB of {virtual.total / 2**30:.1f} GiB available"
+    if virtual.available < _MEMORY:
+        finding = Finding(
             "memory",
             "warn",
-            f"{text}; the demo wants {_MEMORY / 2**30:.0f} GiB",
-            "stop what you can do without",
+            f"{text}; the demo needs {_MEMORY / 2**30:.0f} GiB",
+            "stop programs that you do not need",
         )
     else:
-        found = Finding("memory", "ok", text)
+        finding = Finding("memory", "ok", text)
     if swap.used > swap.total * _SWAP_SHARE:
         text = (
-            f"{swap.used / 2**30:.1f} GiB of {swap.total / 2**30:.1f} GiB in use: a swapped page "
-            "is missing from RSS"
+            f"{swap.used / 2**30:.1f} GiB of {swap.total / 2**30:.1f} GiB in use: swapped pages "
+            "are missing from RSS"
         )
         return [
-            found,
+            finding,
             Finding(
                 "swap",
                 "warn",
                 text,
-                "swapoff -a for the time of the comparison, and swapon -a after it",
+                "run swapoff -a before the comparison, and swapon -a after it",
             ),
         ]
     return [
-        found,
+        finding,
         Finding(
             "swap", "ok", f"{swap.total / 2**30:.1f} GiB, hardly used" if swap.total else "none"
         ),
     ]
 
 
-def cache() -> list[Finding]:
-    """The directory of templates and scratch data: ours, with room, and open to the
-    server's user.
+def check_cache() -> list[Finding]:
+    """Check that the directory of templates and scratch data is ours, has room, and can be entered
+    by the server's user.
     """
     try:
         place = directories.cache()
     except UsageError as error:
-        return [from_error("cache", "missing", error)]
+        return [finding_from_error("cache", "missing", error)]
     user = server_user()
     if blocked := user.may_not_pass(place):
-        text = f"{place}: servers run as {user.name}, which may not pass {blocked}"
+        text = f"{place}: servers run as {user.name}, which may not enter {blocked}"
         return [
             Finding(
                 "cache",
                 "missing",
                 text,
-                "set DBALLOC_CACHE to a directory that every user may pass",
+                "set DBALLOC_CACHE to a directory that every user may enter",
             )
         ]
     free = directories.free_bytes(place)
@@ -122,19 +126,21 @@ def cache() -> list[Finding]:
             Finding(
                 "cache",
                 "warn",
-                f"{text}; the demo wants {_DISK >> 30} GiB",
+                f"{text}; the demo needs {_DISK >> 30} GiB",
                 "make room, or set DBALLOC_CACHE",
             )
         ]
     return [Finding("cache", "ok", text)]
 
 
-def sockets() -> Finding:
-    """The directory for sockets: short enough, and open to the server's user."""
+def check_socket_directory() -> Finding:
+    """Check that the directory for sockets has a short path and can be entered by the server's
+    user.
+    """
     try:
         made = directories.make_run_directory(lambda _: None)
     except UsageError as error:
-        return from_error("socket path", "missing", error)
+        return finding_from_error("socket path", "missing", error)
     except OSError as error:
         text = f"{tempfile.gettempdir()}: {error.strerror}"
         return Finding(
@@ -143,11 +149,11 @@ def sockets() -> Finding:
     made.rmdir()
     user = server_user()
     if blocked := user.may_not_pass(Path(tempfile.gettempdir())):
-        text = f"{made.parent}: servers run as {user.name}, which may not pass {blocked}"
+        text = f"{made.parent}: servers run as {user.name}, which may not enter {blocked}"
         return Finding(
             "socket path",
             "missing",
             text,
-            "set TMPDIR to a directory that every user may pass, like /tmp",
+            "set TMPDIR to a directory that every user may enter, like /tmp",
         )
     return Finding("socket path", "ok", f"{made.parent}, short enough")

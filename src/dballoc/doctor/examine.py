@@ -1,4 +1,4 @@
-"""The whole examination, in the order in which it is shown."""
+"""All checks, in the order in which they are shown."""
 
 import tomllib
 
@@ -12,52 +12,48 @@ from dballoc.doctor import (
     machine_noise,
     software,
 )
-from dballoc.doctor.finding import Finding, from_error
+from dballoc.doctor.finding import Finding, finding_from_error
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment import experiment_file
 
 
 def examine() -> list[Finding]:
-    """Everything that the doctor looks at; takes some seconds, one of which it spends looking at
-    the load.
-    """
+    """Run all checks; takes some seconds, one of which measures the load of the machine."""
     return [
-        software.python(),
-        software.client(),
-        *software.servers(),
-        *software.allocators(),
-        software.unprivileged(),
-        software.native(),
-        software.perf(),
-        *cpus_memory_disk.processors(),
-        *cpus_memory_disk.memory(),
-        *cpus_memory_disk.cache(),
-        cpus_memory_disk.sockets(),
-        host_settings.put_back(),
-        kernel.huge_pages(),
-        kernel.memory_cgroup(),
-        kernel.peaks(),
-        kernel.descriptors(),
-        kernel.address_space(),
-        *machine_noise.look(),
-        *leftovers.look(),
-        demo(),
+        software.check_python(),
+        software.check_sysbench(),
+        *software.check_servers(),
+        *software.check_allocators(),
+        software.check_server_user(),
+        software.check_native_parts(),
+        software.check_perf(),
+        *cpus_memory_disk.check_cpus(),
+        *cpus_memory_disk.check_memory(),
+        *cpus_memory_disk.check_cache(),
+        cpus_memory_disk.check_socket_directory(),
+        host_settings.check_host_settings(),
+        kernel.check_huge_pages(),
+        kernel.check_memory_cgroup(),
+        kernel.check_peak_reset(),
+        kernel.check_open_files(),
+        kernel.check_address_space(),
+        *machine_noise.check_noise(),
+        *leftovers.check_leftovers(),
+        check_demo(),
     ]
 
 
-def demo() -> Finding:
-    """Would ``dballoc bench`` start? Everything that it checks before its first start is
-    checked.
-    """
+def check_demo() -> Finding:
+    """Check all that ``dballoc bench`` would check of the demo before it starts a server."""
     try:
         prepare.settle(
             experiment_file.build(tomllib.loads(catalogue.experiments()["demo"]), "experiment demo")
         )
     except (UsageError, Failure) as error:
-        return from_error("the demo", "warn", error)
+        return finding_from_error("the demo", "warn", error)
     return Finding("the demo", "ok", "dballoc bench can start")
 
 
 def can_bench(findings: list[Finding]) -> bool:
-    """Nothing essential is missing."""
+    """Whether nothing that bench needs is missing."""
     return all(finding.state != "missing" for finding in findings)

@@ -1,10 +1,10 @@
-"""What a run has changed of the host: put back if the run was killed, left alone while it
-is alive.
+"""Check the host settings that runs have changed: put back after a killed run, left alone during a
+live one.
 """
 
 import os
 
-from dballoc.doctor.finding import Finding, from_error
+from dballoc.doctor.finding import Finding, finding_from_error
 from dballoc.errors import UsageError
 from dballoc.host.settings import machine_lock
 from dballoc.host.settings.machine_lock import Machine
@@ -12,32 +12,32 @@ from dballoc.host.settings.machine_lock import Machine
 _NAME = "host settings"
 
 
-def put_back(of: Machine = machine_lock.THIS) -> Finding:
-    """Put back what a run left changed that was killed together with its guardian: the one thing
+def check_host_settings(machine: Machine = machine_lock.THIS) -> Finding:
+    """Put back the settings of a run that was killed together with its guardian: the only thing
     that the doctor changes.
     """
     try:
-        os.close(machine_lock.open_directory(of.directory, make=False))
-        restored = machine_lock.put_back_leftovers(of)
+        os.close(machine_lock.open_directory(machine.directory, make=False))
+        restored = machine_lock.put_back_leftovers(machine)
     except FileNotFoundError:
-        return Finding(_NAME, "ok", "no run has left one changed")
+        return Finding(_NAME, "ok", "none is left changed by a run")
     except OSError:
-        text = "only root can see whether a killed run has left one changed"
+        text = "only root can see whether a killed run has left settings changed"
         return Finding(_NAME, "note", text, "run doctor as root")
     except UsageError as error:
-        return from_error(_NAME, "warn", error)
+        return finding_from_error(_NAME, "warn", error)
     if restored:
         text = ", ".join(
             f"{was.path} put back from {was.after} to {was.before}" for was in restored
         )
-        return Finding(_NAME, "note", f"{text}: a run that was killed had left it so")
-    if changing := machine_lock.changed_by_others(of):
+        return Finding(_NAME, "note", f"{text}: a run that was killed had left it changed")
+    if changing := machine_lock.changed_by_others(machine):
         text = " and ".join(
             f"{holder.words} has changed {changed}" for holder, changed in changing if changed
         )
         return Finding(
             _NAME,
             "ok",
-            f"{text or 'a run may change them'}; it puts back what it changes at its end",
+            f"{text or 'a running campaign may change them'}; it restores them at its end",
         )
-    return Finding(_NAME, "ok", "no run has left one changed")
+    return Finding(_NAME, "ok", "none is left changed by a run")

@@ -1,4 +1,4 @@
-"""What the catalogue names, and what of it is on this machine."""
+"""List what the catalogue has, and what of it is on this machine."""
 
 import tomllib
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from typing import Any
 
 from dballoc import catalogue
 from dballoc.allocators import find_library as find_allocator
-from dballoc.allocators import tunables as known
+from dballoc.allocators import tunables
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import BUILTIN, Experiment
@@ -26,8 +26,8 @@ from dballoc.servers.build import Build
 
 @dataclass(frozen=True, kw_only=True)
 class Item:
-    """An allocator or a server family. ``version`` is None if it is not here; ``package`` then
-    brings it, if any does.
+    """An allocator or a server family. ``version`` is None if it is not on this machine;
+    ``package`` then names the package that has it, if there is one.
     """
 
     name: str
@@ -39,8 +39,8 @@ class Item:
 
     @property
     def remedy(self) -> str:
-        """How to get it. One server's package may conflict with another's, which must not be taken
-        off the machine.
+        """How to install it. With ``--no-remove``, as one server's package may conflict with
+        another's, which must stay on the machine.
         """
         return (
             f"apt-get install --no-remove {self.package}"
@@ -51,7 +51,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Workload:
-    """``script`` is None if sysbench, or its script of that name, is not here."""
+    """``script`` is None if sysbench, or its script of that name, is not on this machine."""
 
     name: str
     title: str
@@ -62,7 +62,7 @@ class Workload:
 @dataclass(frozen=True)
 class Shipped:
     """An experiment that comes with dballoc. ``lacking``: allocators and servers that it needs and
-    that are not here.
+    that are not on this machine.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Shipped:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
+class AllocatorSetting:
     """One setting of an allocator. ``here``: whether the version on this machine has it; None where
     there is none.
     """
@@ -89,35 +89,44 @@ class Setting:
 
 
 def allocators() -> list[Item]:
-    """Every allocator of the catalogue."""
-    return [_allocator(name, row, _packages()) for name, row in catalogue.allocators().items()]
+    """List every allocator of the catalogue."""
+    return [
+        _make_allocator_item(name, row, _list_packages())
+        for name, row in catalogue.allocators().items()
+    ]
 
 
 def servers() -> list[Item]:
-    """Every server family of the catalogue."""
-    return [_server(name, row, _packages()) for name, row in catalogue.servers().items()]
+    """List every server family of the catalogue."""
+    return [
+        _make_server_item(name, row, _list_packages()) for name, row in catalogue.servers().items()
+    ]
 
 
 def fetched(kind: Kind) -> list[Item]:
-    """Every version that can be fetched, and those that were, a vendor's archive included."""
-    here = {k.reference: k for k in private_store.kept() if k.manifest["kind"] == kind}
-    known = {s.reference: s for s in fetch_sources.every() if s.kind == kind}
+    """List every version that can be fetched, and those that were, vendors' archives included."""
+    entries = {k.reference: k for k in private_store.kept() if k.manifest["kind"] == kind}
+    sources = {s.reference: s for s in fetch_sources.every() if s.kind == kind}
     return [
-        _fetched(word, here.get(word), known.get(word)) for word in dict.fromkeys([*known, *here])
+        _make_fetched_item(word, entries.get(word), sources.get(word))
+        for word in dict.fromkeys([*sources, *entries])
     ]
 
 
 def workloads() -> list[Workload]:
-    """Every workload of the catalogue."""
+    """List every workload of the catalogue."""
     directories = [lua()]
     try:
         directories.append(sysbench_command.find().share)
-        here = True
+        has_sysbench = True
     except UsageError:
-        here = False
-    found = [_workload(name, row, directories, here) for name, row in catalogue.workloads().items()]
-    scripts = {workload.name: workload for workload in found}
-    return found + [
+        has_sysbench = False
+    listed = [
+        _make_workload(name, row, directories, has_sysbench)
+        for name, row in catalogue.workloads().items()
+    ]
+    scripts = {workload.name: workload for workload in listed}
+    return listed + [
         Workload(
             name,
             row["title"],
@@ -128,49 +137,53 @@ def workloads() -> list[Workload]:
     ]
 
 
-def _workload(name: str, row: dict[str, Any], directories: list[Path], here: bool) -> Workload:
-    if row.get("hammerdb") and (found := hammerdb_command.find()):
-        return Workload(name, found.does, row.get("writes", False), found.executable)
+def _make_workload(
+    name: str, row: dict[str, Any], directories: list[Path], has_sysbench: bool
+) -> Workload:
+    if row.get("hammerdb") and (hammerdb := hammerdb_command.find()):
+        return Workload(name, hammerdb.does, row.get("writes", False), hammerdb.executable)
     return Workload(
         name,
         row["title"],
         row.get("writes", False),
-        _script(row["script"], directories) if here else None,
+        _find_script(row["script"], directories) if has_sysbench else None,
     )
 
 
 def experiments() -> list[Shipped]:
-    """Every experiment that is shipped."""
-    return [_shipped(name, text) for name, text in catalogue.experiments().items()]
+    """List every experiment that comes with dballoc."""
+    return [_read_experiment(name, text) for name, text in catalogue.experiments().items()]
 
 
-def settings(name: str | None) -> list[Setting]:
-    """The settings of one allocator (``NAME`` or ``NAME@VERSION``), or of all. UsageError for one
-    that the catalogue does not know.
+def settings(name: str | None) -> list[AllocatorSetting]:
+    """List the settings of one allocator (``NAME`` or ``NAME@VERSION``), or of all. UsageError for
+    one that the catalogue does not know.
     """
     bare, _, version = (name or "").partition("@")
     if bare:
         catalogue.look_up(catalogue.allocators(), bare, "allocator")
-    found = []
+    rows = []
     for family in catalogue.tunables().values():
-        # Of allocators that share their settings the first stands for all.
-        who = bare or family["allocators"][0]
-        if who in family["allocators"]:
-            found += _settings(who, family, version or _version(who))
-    return found
+        # Where allocators share their settings, they are listed for the first one.
+        allocator = bare or family["allocators"][0]
+        if allocator in family["allocators"]:
+            rows += _list_settings(allocator, family, version or _find_version(allocator))
+    return rows
 
 
-def _settings(name: str, family: dict[str, Any], version: str | None) -> list[Setting]:
+def _list_settings(
+    name: str, family: dict[str, Any], version: str | None
+) -> list[AllocatorSetting]:
     style = catalogue.allocators().get(name, {}).get("tunables", {}).get("env", "")
     return [
-        Setting(
+        AllocatorSetting(
             allocator=name,
             name=key,
-            values=known.values(family, row, version or ""),
+            values=tunables.values(family, row, version or ""),
             default=row["default"],
             unit=row.get("unit", ""),
             versions=", ".join(row.get("versions", [])),
-            here=None if version is None else known.exists(row, version),
+            here=None if version is None else tunables.exists(row, version),
             variable=row.get("variable") or style.format(NAME=key.upper()),
             effect=row["effect"],
         )
@@ -178,29 +191,27 @@ def _settings(name: str, family: dict[str, Any], version: str | None) -> list[Se
     ]
 
 
-def _version(name: str) -> str | None:
+def _find_version(name: str) -> str | None:
     try:
         return find_allocator.find(name).version
     except UsageError:
         return None
 
 
-def build(name: str) -> Build | None:
-    """The build of a server that is on this machine, or was fetched; None if there is none that
-    runs.
-    """
+def _find_server(name: str) -> Build | None:
+    """Find the build of a server on this machine or in the private store; None if none runs."""
     try:
         return find_build.find(name, None)
     except UsageError:
         return None
 
 
-def _packages() -> Packages:
+def _list_packages() -> Packages:
     rows = [*catalogue.allocators().values(), *catalogue.servers().values()]
     return Packages(package for row in rows for package in row.get("packages", []))
 
 
-def _allocator(name: str, row: dict[str, Any], packages: Packages) -> Item:
+def _make_allocator_item(name: str, row: dict[str, Any], packages: Packages) -> Item:
     more = {
         "url": row["url"],
         "settings": row["tunables"].get("env", "none"),
@@ -210,7 +221,7 @@ def _allocator(name: str, row: dict[str, Any], packages: Packages) -> Item:
     }
     package = packages.choose(row["packages"]) if "packages" in row else None
     try:
-        found = find_allocator.find(name)
+        library = find_allocator.find(name)
     except UsageError:
         return Item(
             name=name, title=row["title"], version=None, paths=(), package=package, more=more
@@ -218,39 +229,39 @@ def _allocator(name: str, row: dict[str, Any], packages: Packages) -> Item:
     return Item(
         name=name,
         title=row["title"],
-        version=found.version,
-        paths=found.libraries,
+        version=library.version,
+        paths=library.libraries,
         package=package,
         more=more,
     )
 
 
-def _server(name: str, row: dict[str, Any], packages: Packages) -> Item:
+def _make_server_item(name: str, row: dict[str, Any], packages: Packages) -> Item:
     more = {
         "engines": list(row["engines"]),
         "otherwise": "unpack one and give its directory: server.basedir",
     }
     package = packages.choose(row["packages"])
-    if (found := build(name)) is None:
+    if (server := _find_server(name)) is None:
         return Item(
             name=name, title=row["title"], version=None, paths=(), package=package, more=more
         )
     return Item(
         name=name,
         title=row["title"],
-        version=found.version,
-        paths=(found.executable,),
+        version=server.version,
+        paths=(server.executable,),
         package=package,
-        more=more | {"engines": found.engines},
+        more=more | {"engines": server.engines},
     )
 
 
-def _fetched(word: str, here: Kept | None, known: Source | None) -> Item:
+def _make_fetched_item(word: str, entry: Kept | None, source: Source | None) -> Item:
     name = name_and_version.split(word)[0]
     row = {**catalogue.allocators(), **catalogue.servers()}[name]
     size = (
-        f" ({known.download / 10**6:,.0f} MB, {known.room / 10**6:,.0f} MB on disk)"
-        if known
+        f" ({source.download / 10**6:,.0f} MB, {source.room / 10**6:,.0f} MB on disk)"
+        if source
         else ""
     )
     more = {
@@ -258,28 +269,28 @@ def _fetched(word: str, here: Kept | None, known: Source | None) -> Item:
         "settings": row.get("tunables", {}).get("env", "none"),
         "otherwise": f"dballoc fetch {word}{size}",
     }
-    if here is not None:
-        if name in catalogue.servers() and (found := build(word)):
-            more["engines"] = found.engines
+    if entry is not None:
+        if name in catalogue.servers() and (server := _find_server(word)):
+            more["engines"] = server.engines
         return Item(
             name=word,
             title=row["title"],
-            version=here.version,
-            paths=here.libraries or (here.root,),
+            version=entry.version,
+            paths=entry.libraries or (entry.root,),
             package=None,
             more=more,
         )
-    # This machine's own may be of that very version.
+    # The machine's own build or library may have that very version.
     try:
         if name in catalogue.servers():
-            own = find_build.find(word, None)
+            server = find_build.find(word, None)
             return Item(
                 name=word,
                 title=row["title"],
-                version=own.version,
-                paths=(own.executable,),
+                version=server.version,
+                paths=(server.executable,),
                 package=None,
-                more=more | {"engines": own.engines},
+                more=more | {"engines": server.engines},
             )
         library = find_allocator.find(word)
         return Item(
@@ -294,23 +305,23 @@ def _fetched(word: str, here: Kept | None, known: Source | None) -> Item:
         return Item(name=word, title=row["title"], version=None, paths=(), package=None, more=more)
 
 
-def _script(module: str, directories: list[Path]) -> Path | None:
+def _find_script(module: str, directories: list[Path]) -> Path | None:
     return next((d / f"{module}.lua" for d in directories if (d / f"{module}.lua").exists()), None)
 
 
-def _shipped(name: str, text: str) -> Shipped:
+def _read_experiment(name: str, text: str) -> Shipped:
     experiment = experiment_file.build(
         expand(tomllib.loads(text)), f"experiment {name}", len(cpus.available())
     )
     allocators = [v.allocator for v in experiment.variant if v.allocator not in (None, BUILTIN)]
     builds = [s.use for s in map(experiment.server_of, experiment.variant) if s.basedir is None]
-    lacking = [word for word in allocators if word and not _finds(find_allocator.find, word)]
-    lacking += [word for word in builds if not _finds(lambda w: find_build.find(w, None), word)]
+    lacking = [word for word in allocators if word and not _is_found(find_allocator.find, word)]
+    lacking += [word for word in builds if not _is_found(lambda w: find_build.find(w, None), word)]
     lacking = list(dict.fromkeys(lacking))
-    return Shipped(name, title(text), experiment, tuple(lacking))
+    return Shipped(name, _read_title(text), experiment, tuple(lacking))
 
 
-def _finds(find: Callable[[str], object], word: str) -> bool:
+def _is_found(find: Callable[[str], object], word: str) -> bool:
     try:
         find(word)
     except UsageError:
@@ -318,8 +329,8 @@ def _finds(find: Callable[[str], object], word: str) -> bool:
     return True
 
 
-def title(text: str) -> str:
-    """The first sentence of the comment at the top of an experiment file."""
+def _read_title(text: str) -> str:
+    """Read the first sentence of the comment at the top of an experiment file."""
     lines: list[str] = []
     for line in text.splitlines():
         if not line.startswith("#"):

@@ -1,10 +1,10 @@
-"""What the kernel lets us do: THP, memory cgroups, peaks, limits."""
+"""Check what the kernel permits: THP, memory cgroups, peaks, limits."""
 
 import os
 import resource
 from pathlib import Path
 
-from dballoc.doctor.finding import Finding, from_error
+from dballoc.doctor.finding import Finding, finding_from_error
 from dballoc.errors import Failure, UsageError
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.resources import cgroup
@@ -12,12 +12,12 @@ from dballoc.host.settings import thp
 from dballoc.measure.process_sampler import Gone, ProcessSampler
 from dballoc.servers.private.command_line import open_files
 
-# What an experiment of some size opens: for the warning.
+# What a large experiment opens: for the warning.
 _CLIENTS, _TABLES = 256, 8
 
 
-def huge_pages() -> Finding:
-    """The host's mode, and whether variants may have another."""
+def check_huge_pages() -> Finding:
+    """Check the host's THP mode, and whether variants may have another."""
     name = "transparent huge pages"
     mode = thp.mode()
     if mode is None:
@@ -28,8 +28,8 @@ def huge_pages() -> Finding:
     return Finding(name, "ok", f"{mode}, can be switched")
 
 
-def memory_cgroup() -> Finding:
-    """Tried, not guessed: a cgroup is made and removed."""
+def check_memory_cgroup() -> Finding:
+    """Check whether a memory cgroup can be made, by making and removing one."""
     name = "memory cgroup"
     try:
         with Custody() as custody:
@@ -39,12 +39,14 @@ def memory_cgroup() -> Finding:
         text, _, remedy = str(error).removeprefix("limits.memory: ").partition("; ")
         return Finding(name, "note", f"{text}: limits.memory cannot be used", remedy)
     except (Failure, OSError) as error:
-        return from_error(name, "note", error)
+        return finding_from_error(name, "note", error)
     return Finding(name, "ok", f"version {made.version}, can be made in {made.path.parent}")
 
 
-def peaks() -> Finding:
-    """Whether the high-water mark of RSS can be reset, for a peak per level. Tried on ourselves."""
+def check_peak_reset() -> Finding:
+    """Check whether the high-water mark of RSS can be reset, for a peak per level, by resetting our
+    own.
+    """
     name = "peak per level"
     sampler = ProcessSampler(os.getpid())
     try:
@@ -54,7 +56,7 @@ def peaks() -> Finding:
         return Finding(
             name,
             "missing",
-            "/proc does not tell what is asked of a process",
+            "/proc does not show what dballoc reads of a process",
             "mount /proc without restrictions",
         )
     finally:
@@ -65,21 +67,21 @@ def peaks() -> Finding:
     return Finding(name, "ok", "can be reset")
 
 
-def descriptors() -> Finding:
-    """The limit of open files, which only root can raise."""
+def check_open_files() -> Finding:
+    """Check the hard limit of open files, which only root can raise."""
     name = "open files"
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     least, wanted = open_files(1, 1), open_files(_CLIENTS, _TABLES)
     if hard == resource.RLIM_INFINITY or hard >= wanted or os.geteuid() == 0:
         return Finding(name, "ok", "no limit" if hard == resource.RLIM_INFINITY else f"{hard:,}")
-    text = f"at most {hard:,}; {_CLIENTS} clients on {_TABLES} tables want {wanted:,}"
+    text = f"at most {hard:,}; {_CLIENTS} clients on {_TABLES} tables need {wanted:,}"
     remedy = f"raise it: ulimit -Hn {wanted}, or nofile in /etc/security/limits.conf"
     return Finding(name, "missing" if hard < least else "warn", text, remedy)
 
 
-def address_space() -> Finding:
-    """Limits of address space: several allocators reserve hundreds of gigabytes that they never
-    touch.
+def check_address_space() -> Finding:
+    """Check the limits of address space: several allocators reserve hundreds of gigabytes that they
+    never touch.
     """
     name = "address space"
     if (limit := resource.getrlimit(resource.RLIMIT_AS)[0]) != resource.RLIM_INFINITY:

@@ -1,7 +1,7 @@
-"""What an earlier run may have left, and runs under way. Reported, never touched.
+"""Look for runs under way, and for what an earlier run has left. Reported, never touched.
 
-The guardian cleans up even after ``kill -9`` of dballoc; what is found here is from a power
-failure, or from a guardian that was killed as well.
+The guardian cleans up even after ``kill -9`` of dballoc, so that leftovers come from a power
+failure or from a guardian that was killed as well.
 """
 
 import os
@@ -27,7 +27,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class Process:
-    """A process as far as it matters here. ``started``: seconds since the epoch."""
+    """What the check needs of a process. ``started``: seconds since the epoch."""
 
     pid: int
     parent: int
@@ -36,22 +36,27 @@ class Process:
 
 
 @dataclass(frozen=True)
-class Sorted:
-    """Ours among the processes: guardians at work, and servers that have none."""
+class DballocProcesses:
+    """The processes of dballoc: guardians, and servers that have none."""
 
     guardians: tuple[Process, ...]
     orphans: tuple[Process, ...]
 
 
-def look() -> list[Finding]:
-    """Runs under way, servers without a guardian, directories and cgroups of no run."""
-    ours = sort(_processes())
-    since = min((g.started for g in ours.guardians), default=float("inf"))
-    return [_runs(ours), _servers(ours), _directories(since), _cgroups()]
+def check_leftovers() -> list[Finding]:
+    """Check for runs under way, servers without a guardian, directories and cgroups of no run."""
+    processes = sort_processes(_list_processes())
+    since = min((g.started for g in processes.guardians), default=float("inf"))
+    return [
+        _check_runs(processes),
+        _check_servers(processes),
+        _check_directories(since),
+        _check_cgroups(),
+    ]
 
 
-def sort(processes: Iterable[Process]) -> Sorted:
-    """Pick ours from all. A server of ours whose parent is no guardian is an orphan."""
+def sort_processes(processes: Iterable[Process]) -> DballocProcesses:
+    """Pick the processes of dballoc. A server whose parent is no guardian is an orphan."""
     processes = list(processes)
     guardians = tuple(
         p for p in processes if any(a.endswith(_guardian_name()) for a in p.command[:5])
@@ -62,57 +67,60 @@ def sort(processes: Iterable[Process]) -> Sorted:
         for p in processes
         if p.parent not in watched and any(_SOCKET.fullmatch(a) for a in p.command)
     )
-    return Sorted(guardians, tuple(orphans))
+    return DballocProcesses(guardians, tuple(orphans))
 
 
 def _guardian_name() -> str:
     return os.path.join("dballoc", "host", "guardian", os.path.basename(guardian.__file__))
 
 
-def _processes() -> Iterable[Process]:
-    for found in psutil.process_iter(["pid", "ppid", "cmdline", "create_time"]):
-        info = found.info
+def _list_processes() -> Iterable[Process]:
+    for process in psutil.process_iter(["pid", "ppid", "cmdline", "create_time"]):
+        info = process.info
         yield Process(
             info["pid"], info["ppid"] or 0, tuple(info["cmdline"] or ()), info["create_time"] or 0.0
         )
 
 
-def _runs(ours: Sorted) -> Finding:
-    if not ours.guardians:
+def _check_runs(processes: DballocProcesses) -> Finding:
+    if not processes.guardians:
         return Finding("other runs", "ok", "no other dballoc is running")
-    pids = ", ".join(str(g.parent) for g in ours.guardians)
+    pids = ", ".join(str(g.parent) for g in processes.guardians)
     text = f"dballoc is running (process {pids}): two runs disturb each other"
-    return Finding("other runs", "warn", text, "wait for its end")
+    return Finding("other runs", "warn", text, "wait until it ends")
 
 
-def _servers(ours: Sorted) -> Finding:
+def _check_servers(processes: DballocProcesses) -> Finding:
     name = "leftover servers"
-    if not ours.orphans:
+    if not processes.orphans:
         return Finding(name, "ok", "none")
-    pids = " ".join(str(p.pid) for p in ours.orphans)
-    return Finding(
-        name, "warn", f"servers of an earlier run are alive (process {pids})", f"kill {pids}"
-    )
-
-
-def _directories(since: float) -> Finding:
-    name = "leftover directories"
-    left = [path for path in _candidates() if _ours_before(path, since)]
-    if not left:
-        return Finding(name, "ok", "none")
-    listed = " ".join(map(str, left[:_SHOWN])) + (
-        f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
-    )
-    size = sum(f.lstat().st_blocks * 512 for path in left for f in path.rglob("*"))
+    pids = " ".join(str(p.pid) for p in processes.orphans)
     return Finding(
         name,
         "warn",
-        f"{listed}: of an earlier run, {size / 2**20:,.0f} MiB",
-        f"rm -r {' '.join(map(str, left))}",
+        f"servers of an earlier run are still running (process {pids})",
+        f"kill {pids}",
     )
 
 
-def _candidates() -> list[Path]:
+def _check_directories(since: float) -> Finding:
+    name = "leftover directories"
+    paths = [path for path in _list_candidates() if _is_leftover(path, since)]
+    if not paths:
+        return Finding(name, "ok", "none")
+    listed = " ".join(map(str, paths[:_SHOWN])) + (
+        f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
+    )
+    size = sum(f.lstat().st_blocks * 512 for path in paths for f in path.rglob("*"))
+    return Finding(
+        name,
+        "warn",
+        f"{listed}: left by an earlier run, {size / 2**20:,.0f} MiB",
+        f"rm -r {' '.join(map(str, paths))}",
+    )
+
+
+def _list_candidates() -> list[Path]:
     run = [
         path
         for path in Path(tempfile.gettempdir()).glob("dballoc-*")
@@ -125,8 +133,8 @@ def _candidates() -> list[Path]:
     return [*cache.glob("scratch/*"), *cache.glob("templates/*.partial.*"), *run]
 
 
-def _ours_before(path: Path, since: float) -> bool:
-    """Of this user or of its servers', and older than every run under way."""
+def _is_leftover(path: Path, since: float) -> bool:
+    """Whether a path is this user's or the server user's, and older than every run under way."""
     try:
         status = path.stat()
     except OSError:
@@ -134,24 +142,24 @@ def _ours_before(path: Path, since: float) -> bool:
     return status.st_uid in (os.geteuid(), server_user().uid) and status.st_mtime < since
 
 
-def _cgroups() -> Finding:
+def _check_cgroups() -> Finding:
     name = "leftover cgroups"
-    left = [
+    paths = [
         path
         for path in sorted(cgroup.ROOT.glob("**/dballoc-*"))
-        if path.is_dir() and not _populated(path)
+        if path.is_dir() and not _has_processes(path)
     ]
-    if not left:
+    if not paths:
         return Finding(name, "ok", "none")
     return Finding(
         name,
         "warn",
-        f"{', '.join(map(str, left))}: of an earlier run",
-        f"rmdir {' '.join(map(str, left))}",
+        f"{', '.join(map(str, paths))}: left by an earlier run",
+        f"rmdir {' '.join(map(str, paths))}",
     )
 
 
-def _populated(path: Path) -> bool:
+def _has_processes(path: Path) -> bool:
     try:
         return bool((path / "cgroup.procs").read_text())
     except OSError:

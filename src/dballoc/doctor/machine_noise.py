@@ -1,4 +1,4 @@
-"""Is the machine quiet? One second of looking."""
+"""Check for one second whether the machine is quiet."""
 
 import time
 
@@ -11,43 +11,46 @@ from dballoc.measure import noise_guard
 _SECONDS = 1.0
 
 
-def look() -> list[Finding]:
-    """Steal, and what others use, by the limits that a block of a comparison has."""
-    # What a process used before is asked for first, so that the second question is about this
-    # second alone.
+def check_noise() -> list[Finding]:
+    """Compare steal, and the CPU use of other processes, with the limits of a block."""
+    # psutil reports the use since its last call, so that the first call starts the second.
     processes = list(psutil.process_iter(["pid", "name"]))
     for process in processes:
-        _used(process)
-    began, ours = noise_guard.read(), time.process_time()
+        _measure_cpu(process)
+    began, own_cpu = noise_guard.read(), time.process_time()
     time.sleep(_SECONDS)
-    seen = noise_guard.between(began, noise_guard.read(), time.process_time() - ours, (1.0, 1.0))
+    noise = noise_guard.between(
+        began, noise_guard.read(), time.process_time() - own_cpu, (1.0, 1.0)
+    )
     busiest = max(
-        ((_used(p), p) for p in processes if p.pid), key=lambda pair: pair[0], default=None
+        ((_measure_cpu(p), p) for p in processes if p.pid), key=lambda pair: pair[0], default=None
     )
     limits = Noise()
-    found = [Finding("steal", "ok", f"{seen.steal:.1%} of the CPUs in the last second")]
-    if seen.steal > limits.steal:
+    findings = [Finding("steal", "ok", f"{noise.steal:.1%} of the CPU time in the last second")]
+    if noise.steal > limits.steal:
         text = (
-            f"the hypervisor took {seen.steal:.1%} of the CPUs in the last second; a block "
+            f"the hypervisor took {noise.steal:.1%} of the CPU time in the last second; a block "
             f"tolerates {limits.steal:.0%}"
         )
-        found = [
-            Finding("steal", "warn", text, "use a machine with CPUs of its own, or another hour")
+        findings = [
+            Finding("steal", "warn", text, "use a machine with dedicated CPUs, or try again later")
         ]
-    text = f"others use {seen.others:.1%} of the CPUs"
-    if seen.others <= limits.others:
-        return [*found, Finding("load of others", "ok", text)]
+    text = f"other processes use {noise.others:.1%} of the CPUs"
+    if noise.others <= limits.others:
+        return [*findings, Finding("load of others", "ok", text)]
     text += f"; a block tolerates {limits.others:.0%}"
     if busiest and busiest[0] > 1:
         text += (
             f" (most: {busiest[1].info['name']}, process {busiest[1].pid}, {busiest[0]:.0f} % of "
             "one)"
         )
-    return [*found, Finding("load of others", "warn", text, "stop it, or wait")]
+    return [*findings, Finding("load of others", "warn", text, "stop them, or wait")]
 
 
-def _used(process: psutil.Process) -> float:
-    """Per cent of one CPU since this was last asked for that process; 0 for one that has ended."""
+def _measure_cpu(process: psutil.Process) -> float:
+    """Return a process's CPU use since the last call for it, in per cent of one CPU; 0 if it has
+    ended.
+    """
     try:
         return float(process.cpu_percent(None))
     except psutil.Error:

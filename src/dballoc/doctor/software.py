@@ -1,4 +1,4 @@
-"""Programs and libraries: Python, sysbench, servers, allocators, our own native parts, perf."""
+"""Check programs and libraries: Python, sysbench, servers, allocators, our native parts, perf."""
 
 import os
 import platform
@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from dballoc.doctor import inventory
-from dballoc.doctor.finding import Finding, State, from_error
+from dballoc.doctor.finding import Finding, State, finding_from_error
 from dballoc.doctor.inventory import Item
 from dballoc.errors import UsageError
 from dballoc.host.unprivileged.server_user import server_user
@@ -22,8 +22,8 @@ _PYTHON = (3, 11)
 _PARANOID_FOR_OWN = 1
 
 
-def python() -> Finding:
-    """The interpreter that runs us."""
+def check_python() -> Finding:
+    """Check the interpreter that runs us."""
     text = f"{platform.python_version()} ({sys.executable})"
     if sys.version_info < _PYTHON:
         return Finding(
@@ -35,48 +35,48 @@ def python() -> Finding:
     return Finding("Python", "ok", text)
 
 
-def client() -> Finding:
-    """The load driver, sysbench."""
+def check_sysbench() -> Finding:
+    """Check the load driver, sysbench."""
     try:
-        found = sysbench_command.find()
+        sysbench = sysbench_command.find()
     except UsageError as error:
-        return from_error("sysbench", "missing", error)
+        return finding_from_error("sysbench", "missing", error)
     return Finding(
-        "sysbench", "ok", f"{found.version} ({found.executable}, scripts in {found.share})"
+        "sysbench", "ok", f"{sysbench.version} ({sysbench.executable}, scripts in {sysbench.share})"
     )
 
 
-def servers() -> list[Finding]:
-    """Every family of the catalogue; one that our server user can run must be there."""
+def check_servers() -> list[Finding]:
+    """Check every server family of the catalogue; the server user must be able to run one."""
     items = inventory.servers()
     none_at_all = all(item.version is None for item in items)
-    return [_server(item, none_at_all) for item in items]
+    return [_check_server(item, none_at_all) for item in items]
 
 
-def _server(item: Item, none_at_all: bool) -> Finding:
+def _check_server(item: Item, none_at_all: bool) -> Finding:
     if item.version is None:
         return Finding(
             item.title, "missing" if none_at_all else "note", "not on this machine", item.remedy
         )
-    return _blocked(item, "missing") or Finding(
+    return _find_unreadable(item, "missing") or Finding(
         item.title, "ok", f"{item.version} ({item.paths[0]})"
     )
 
 
-def allocators() -> list[Finding]:
-    """Every allocator of the catalogue. All but glibc's can be done without."""
-    return [_allocator(item) for item in inventory.allocators()]
+def check_allocators() -> list[Finding]:
+    """Check every allocator of the catalogue. All but glibc's are optional."""
+    return [_check_allocator(item) for item in inventory.allocators()]
 
 
-def _allocator(item: Item) -> Finding:
+def _check_allocator(item: Item) -> Finding:
     if item.version is None:
         return Finding(item.title, "note", "not on this machine", item.remedy)
     where = f" ({item.paths[0]})" if item.paths else ""
-    return _blocked(item, "warn") or Finding(item.title, "ok", item.version + where)
+    return _find_unreadable(item, "warn") or Finding(item.title, "ok", item.version + where)
 
 
-def _blocked(item: Item, state: State) -> Finding | None:
-    """A finding if servers, which never run as root, may not read one of its files."""
+def _find_unreadable(item: Item, state: State) -> Finding | None:
+    """Return a finding if servers, which never run as root, may not read one of its files."""
     user = server_user()
     for path in item.paths:
         if blocked := user.blocked_at(path):
@@ -85,18 +85,18 @@ def _blocked(item: Item, state: State) -> Finding | None:
     return None
 
 
-def unprivileged() -> Finding:
-    """The user that servers run as, and that nothing else may run as."""
+def check_server_user() -> Finding:
+    """Check the user that servers run as, and that nothing else runs as it."""
     try:
         user = server_user()
         user.check_alone()
     except UsageError as error:
-        return from_error("server user", "missing", error)
+        return finding_from_error("server user", "missing", error)
     return Finding("server user", "ok", user.name)
 
 
-def native() -> Finding:
-    """Our own preload libraries, which the build puts into the package."""
+def check_native_parts() -> Finding:
+    """Check our own preload libraries, which the build puts into the package."""
     directory = Path(str(files("dballoc") / "_native"))
     built = sorted(path.name for path in directory.glob("*.so")) if directory.is_dir() else []
     if not built:
@@ -106,23 +106,23 @@ def native() -> Finding:
     return Finding("native parts", "ok", ", ".join(built))
 
 
-def perf() -> Finding:
-    """The profiler, perf, which comparisons can do without."""
+def check_perf() -> Finding:
+    """Check the profiler, perf, which comparisons do not need."""
     name = "perf (for profiles)"
     package = "linux-perf (Debian) or linux-tools-generic (Ubuntu)"
-    if (found := shutil.which("perf")) is None:
+    if (executable := shutil.which("perf")) is None:
         return Finding(name, "note", "not on this machine", f"apt-get install {package}")
     # Ubuntu's /usr/bin/perf is a script that looks for one that fits the kernel.
-    done = subprocess.run([found, "--version"], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
+    process = subprocess.run([executable, "--version"], capture_output=True, text=True, check=False)
+    if process.returncode != 0:
         return Finding(
             name,
             "note",
-            f"{found} does not run on kernel {os.uname().release}",
+            f"{executable} does not run on kernel {os.uname().release}",
             f"apt-get install {package}",
         )
-    text = f"{done.stdout.strip().removeprefix('perf version ')} ({found})"
-    if os.geteuid() != 0 and (level := _paranoid()) > _PARANOID_FOR_OWN:
+    text = f"{process.stdout.strip().removeprefix('perf version ')} ({executable})"
+    if os.geteuid() != 0 and (level := _read_paranoid_level()) > _PARANOID_FOR_OWN:
         remedy = f"run as root, or sysctl kernel.perf_event_paranoid={_PARANOID_FOR_OWN}"
         return Finding(
             name, "note", f"{text}, refused by kernel.perf_event_paranoid = {level}", remedy
@@ -130,7 +130,7 @@ def perf() -> Finding:
     return Finding(name, "ok", text)
 
 
-def _paranoid() -> int:
+def _read_paranoid_level() -> int:
     try:
         return int(Path("/proc/sys/kernel/perf_event_paranoid").read_text())
     except OSError:  # a kernel without perf events, or a container that hides them

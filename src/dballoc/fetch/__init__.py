@@ -1,3 +1,3 @@
-"""Servers and allocators brought into a private store, through the clients of the ecosystems that
-have them.
+"""Fetch servers and allocators into a private store, with the clients of the ecosystems that have
+them.
 """

@@ -1,4 +1,4 @@
-"""One fetch under way: what a client is given, and what it gives back."""
+"""One fetch: what a download client is given, and what it returns."""
 
 import hashlib
 import os
@@ -13,9 +13,9 @@ from dballoc.fetch.fetch_sources import Source
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.unprivileged.server_user import ServerUser
 
-# How often a client's output is looked at, in seconds.
+# How often a client's output is read, in seconds.
 _POLL = 0.1
-# Lines of a client that say why it failed, the plainest first.
+# Lines of a client's output that say why it failed, the clearest first.
 _REASONS = (
     re.compile(r"No space left on device"),
     re.compile(
@@ -23,13 +23,13 @@ _REASONS = (
     ),
 )
 
-# What is being done, and which share of it, None where nobody knows.
+# What is being done, and the share of it that is done, None where it is not known.
 Progress = Callable[[str, float | None], None]
 
 
 @dataclass(frozen=True)
-class File:
-    """A file that was downloaded. ``sha256`` of what came."""
+class DownloadedFile:
+    """A file that was downloaded. ``sha256``: of the bytes that came."""
 
     name: str
     size: int
@@ -37,18 +37,18 @@ class File:
     origin: str
 
     def row(self) -> dict[str, Any]:
-        """For the manifest."""
+        """Return the file's entry in the manifest."""
         return {"name": self.name, "bytes": self.size, "sha256": self.sha256, "from": self.origin}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Brought:
-    """What a client has put into :attr:`Job.place`. Paths are relative to it; ``version`` is what
-    it exactly is.
+class FetchedTree:
+    """What a client has put into :attr:`Job.place`. Paths are relative to it; ``version``: the
+    exact one.
     """
 
     version: str
-    files: list[File]
+    files: list[DownloadedFile]
     libraries: list[str] = field(default_factory=list)
     loader: str | None = None
     # The directories of a prefix's own libraries, for :mod:`dballoc.fetch.verify_version`.
@@ -57,9 +57,9 @@ class Brought:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """``place``: the empty directory to fill, ``final``: where it will lie; ``downloads``: kept
-    until the fetch has worked, so that the next try goes on; ``shared``: a client's own, kept for
-    other fetches.
+    """One fetch. ``place``: the empty directory to fill; ``final``: where it is moved when it is
+    complete; ``downloads``: kept until the fetch has succeeded, so that the next try resumes;
+    ``shared``: a client's own files, kept for other fetches.
     """
 
     source: Source
@@ -72,68 +72,71 @@ class Job:
 
     @property
     def root(self) -> Path:
-        """Where a server's or a glibc's files go."""
+        """The directory for a server's or a glibc's files."""
         return self.place / "root"
 
     def run(
         self,
         argv: list[str],
-        what: str,
+        task: str,
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
         on_line: Callable[[str], None] = lambda line: None,
         user: ServerUser | None = None,
     ) -> str:
-        """Run a client to its end, by the guardian, so that it does not outlive us. Its output;
-        Failure in its words.
+        """Run a client to its end as a child of the guardian, so that it does not outlive us, and
+        return its output. Failure with the client's reason if it fails.
 
-        ``what`` is being done, for the message; ``on_line`` sees each line as it comes; ``user``:
-        whom it runs as, with nothing of our environment but PATH, where that is not ourselves.
+        ``task``: what is being done, for the message; ``on_line``: called with each line as it
+        comes; ``user``: the user it runs as if not ourselves, with nothing of our environment but
+        PATH.
         """
-        ours = os.environ if user is None else {"PATH": os.environ.get("PATH", "/usr/bin:/bin")}
+        inherited = (
+            os.environ if user is None else {"PATH": os.environ.get("PATH", "/usr/bin:/bin")}
+        )
         log = self.place / "client.log"
         log.write_bytes(b"")
         child = self.custody.spawn(
             argv,
-            {**ours, "LC_ALL": "C.UTF-8", **(env or {})},
+            {**inherited, "LC_ALL": "C.UTF-8", **(env or {})},
             log,
             cwd=os.fspath(cwd or self.place),
             **(user.as_spawn() if user else {}),
         )
         rest = ""
         with log.open(encoding="utf-8", errors="replace") as f:
-            done = None
-            while done is None:
-                done = child.wait(_POLL)
+            exit_ = None
+            while exit_ is None:
+                exit_ = child.wait(_POLL)
                 *lines, rest = (rest + f.read()).split("\n")
                 for line in lines:
                     on_line(line)
         text = log.read_text(encoding="utf-8", errors="replace")
-        if done.status != 0:
-            raise Failure(f"{self.source.reference}: {what}: {reason(text) or done.words}")
+        if exit_.status != 0:
+            raise Failure(f"{self.source.reference}: {task}: {find_reason(text) or exit_.words}")
         return text
 
 
-def reason(text: str) -> str:
-    """The line of a client's output that says why it failed; its last one else."""
+def find_reason(text: str) -> str:
+    """Find the line of a client's output that says why it failed; else its last line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for pattern in _REASONS:
-        if found := next((line for line in lines if pattern.search(line)), None):
-            return found.removeprefix("E: ").removeprefix("[ERROR] ")
+        if line := next((line for line in lines if pattern.search(line)), None):
+            return line.removeprefix("E: ").removeprefix("[ERROR] ")
     return lines[-1] if lines else ""
 
 
-def described(path: Path, origin: str) -> File:
-    """A downloaded file, hashed."""
+def describe_file(path: Path, origin: str) -> DownloadedFile:
+    """Describe a downloaded file, with its hash."""
     with path.open("rb") as f:
         digest = hashlib.file_digest(f, "sha256").hexdigest()
-    return File(path.name, path.stat().st_size, digest, origin)
+    return DownloadedFile(path.name, path.stat().st_size, digest, origin)
 
 
-def check_hash(found: File, wanted: str, reference: str) -> None:
-    """Failure unless the file has the hash that is wanted of it."""
-    if found.sha256 != wanted.lower():
+def check_hash(file: DownloadedFile, wanted: str, reference: str) -> None:
+    """Failure unless the file has the expected hash."""
+    if file.sha256 != wanted.lower():
         raise Failure(
-            f"{reference}: {found.name} has the sha256 {found.sha256}, not {wanted.lower()}: "
-            "a broken download, or not the file that is meant; nothing was kept"
+            f"{reference}: {file.name} has the sha256 {file.sha256}, not {wanted.lower()}: "
+            "a broken download, or another file; nothing was kept"
         )

@@ -1,4 +1,4 @@
-"""Fetching one thing: whole and verified, or not at all."""
+"""Fetch one server or allocator: complete and verified, or not at all."""
 
 import contextlib
 import errno
@@ -13,7 +13,7 @@ from pathlib import Path
 from dballoc.errors import Failure, UsageError
 from dballoc.fetch import private_store, verify_version
 from dballoc.fetch.clients import archive, cargo_crate, debian_apt, maven, pypi_wheel
-from dballoc.fetch.fetch_job import Brought, Job, Progress
+from dballoc.fetch.fetch_job import FetchedTree, Job, Progress
 from dballoc.fetch.fetch_sources import Source
 from dballoc.fetch.private_store import MANIFEST, Kept
 from dballoc.fetch.unpack import archive_tree
@@ -22,31 +22,31 @@ from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.unprivileged.server_user import server_user
 
 CLIENTS = {
-    "archive": archive.bring,
-    "crate": cargo_crate.bring,
-    "debian": debian_apt.bring,
-    "maven": maven.bring,
-    "pypi": pypi_wheel.bring,
+    "archive": archive.fetch_archive,
+    "crate": cargo_crate.fetch_crate,
+    "debian": debian_apt.fetch_packages,
+    "maven": maven.fetch_artifact,
+    "pypi": pypi_wheel.fetch_wheel,
 }
 
-# Unpacking needs the downloads, the whole tree, and what is thrown away of it.
+# Unpacking needs room for the downloads, the tree, and the part of it that is removed again.
 _SLACK = 1.3
 
 
 def fetch(source: Source, progress: Progress) -> tuple[Kept, bool]:
-    """What is wanted, and whether it had to be fetched. UsageError if it cannot begin, Failure if
-    it does not end well; nothing half-done is left but downloads, with which the next try goes on.
+    """Return the store's entry, and whether it had to be fetched. UsageError if the fetch cannot
+    start, Failure if it fails; then only downloads are left, from which the next try resumes.
     """
-    if found := _here(source):
-        return found, False
+    if entry := _find_fetched(source):
+        return entry, False
     store = directories.make_store()
-    with _locked(store, progress):
-        if found := _here(source):
-            return found, False
-        _check_open(source, store)
-        _check_room(source, store)
+    with _lock_store(store, progress):
+        if entry := _find_fetched(source):
+            return entry, False
+        _check_reachable(source, store)
+        _check_free_space(source, store)
         final = store / source.reference
-        # A name that is the same each time: paths get into what is built.
+        # The same name each time: builds record their paths.
         place = store / ".partial" / source.reference
         downloads = store / "downloads" / source.reference
         try:
@@ -66,10 +66,10 @@ def fetch(source: Source, progress: Progress) -> tuple[Kept, bool]:
                     custody=custody,
                     progress=progress,
                 )
-                brought = CLIENTS[source.client](job)
+                fetched = CLIENTS[source.client](job)
                 progress("verifying", None)
-                size = _open(job)
-                _finish(job, brought, verify_version.check(job, brought), size)
+                size = _secure_tree(job)
+                _move_to_store(job, fetched, verify_version.verify_version(job, fetched), size)
             shutil.rmtree(downloads, ignore_errors=True)
         except OSError as error:
             shutil.rmtree(place, ignore_errors=True)
@@ -80,28 +80,27 @@ def fetch(source: Source, progress: Progress) -> tuple[Kept, bool]:
             raise Failure(
                 f"{source.reference}: {error.filename or store}: {error.strerror or error}"
             ) from None
-    found = _here(source)
-    assert found
-    return found, True
+    entry = _find_fetched(source)
+    assert entry
+    return entry, True
 
 
-def _here(source: Source) -> Kept | None:
+def _find_fetched(source: Source) -> Kept | None:
     return next((k for k in private_store.kept(source.name) if k.asked == source.version), None)
 
 
-def _open(job: Job) -> int:
-    """Look at all that was unpacked, and let servers, which run as an unprivileged user, read it.
-    The bytes that it takes on disk. Failure if there is something in it that must not be in the
-    store.
+def _secure_tree(job: Job) -> int:
+    """Check all that was unpacked, make it readable for servers, which run as an unprivileged user,
+    and return its bytes on disk. Failure if there is something in it that must not be in the store.
     """
     (job.place / "client.log").unlink(missing_ok=True)
     try:
-        return archive_tree.settle(job.place)
+        return archive_tree.secure_tree(job.place)
     except archive_tree.Refused as error:
         raise Failure(f"{job.source.reference}: what was fetched cannot be kept: {error}") from None
 
 
-def _finish(job: Job, brought: Brought, version: str, size: int) -> None:
+def _move_to_store(job: Job, fetched: FetchedTree, version: str, size: int) -> None:
     manifest = {
         "format": private_store.FORMAT,
         "name": job.source.name,
@@ -111,27 +110,27 @@ def _finish(job: Job, brought: Brought, version: str, size: int) -> None:
         "from": job.source.client,
         "fetched": datetime.now(UTC).isoformat(timespec="seconds"),
         "bytes": size,
-        "libraries": brought.libraries,
-        "loader": brought.loader,
-        "files": [file.row() for file in brought.files],
+        "libraries": fetched.libraries,
+        "loader": fetched.loader,
+        "files": [file.row() for file in fetched.files],
     }
     (job.place / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
     os.sync()
-    shutil.rmtree(job.final, ignore_errors=True)  # one that was never finished
+    shutil.rmtree(job.final, ignore_errors=True)  # left by a fetch that did not finish
     job.place.rename(job.final)
 
 
-def _check_open(source: Source, store: Path) -> None:
-    """UsageError if what runs for this fetch, as the server user, could not even pass the store."""
+def _check_reachable(source: Source, store: Path) -> None:
+    """UsageError if this fetch runs something as the server user, which cannot enter the store."""
     user = server_user()
     if (source.kind == "server" or "build" in source.row) and (blocked := user.may_not_pass(store)):
         raise UsageError(
-            f"{store}: servers and builds run as {user.name}, which may not pass {blocked}; "
-            "set DBALLOC_STORE to an open directory"
+            f"{store}: servers and builds run as {user.name}, which may not enter {blocked}; "
+            "set DBALLOC_STORE to a directory that every user may enter"
         )
 
 
-def _check_room(source: Source, store: Path) -> None:
+def _check_free_space(source: Source, store: Path) -> None:
     need, free = int((source.download + source.room) * _SLACK), directories.free_bytes(store)
     if need > free:
         raise UsageError(
@@ -142,8 +141,8 @@ def _check_room(source: Source, store: Path) -> None:
 
 
 @contextlib.contextmanager
-def _locked(store: Path, progress: Progress) -> Iterator[None]:
-    """One fetch at a time. It ends with its holder, however that ends."""
+def _lock_store(store: Path, progress: Progress) -> Iterator[None]:
+    """Hold the store's lock: one fetch at a time. It is released however its holder ends."""
     with (store / ".lock").open("w") as f:
         try:
             fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)

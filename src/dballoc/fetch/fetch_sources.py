@@ -1,4 +1,4 @@
-"""What can be fetched and where from: the catalogue's sources.toml, looked up."""
+"""Look up what can be fetched, and from where, in the catalogue's sources.toml."""
 
 import difflib
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ Kind = Literal["server", "allocator"]
 
 @dataclass(frozen=True)
 class Source:
-    """One server or allocator that can be fetched: its catalogue name, the version as it is asked
-    for, its row.
+    """One server or allocator that can be fetched: its catalogue name, the version as users name
+    it, and its row in sources.toml.
     """
 
     name: str
@@ -28,35 +28,35 @@ class Source:
 
     @property
     def kind(self) -> Kind:
-        """What it is; glibc is an allocator."""
-        return kind(self.name)
+        """Server or allocator; glibc is an allocator."""
+        return look_up_kind(self.name)
 
     @property
     def client(self) -> str:
-        """Which client brings it."""
+        """The client that fetches it."""
         return str(self.row["from"])
 
     @property
     def download(self) -> int:
-        """Bytes to download, about."""
+        """Approximate bytes to download."""
         return int(self.row["megabytes"][0] * 10**6)
 
     @property
     def room(self) -> int:
-        """Bytes of disk that it takes in the end, about."""
+        """Approximate bytes on disk once it is installed."""
         return int(self.row["megabytes"][1] * 10**6)
 
 
 class NotHere(UsageError):
-    """Something that can be fetched, by ``reference``, and has not been."""
+    """Something is not in the store, but can be fetched as ``reference``."""
 
-    def __init__(self, what: str, words: str) -> None:
+    def __init__(self, wanted: str, words: str) -> None:
         self.reference = find(words).reference
-        super().__init__(f"{what} is not here; fetch it: dballoc fetch {self.reference}")
+        super().__init__(f"{wanted} is not here; fetch it: dballoc fetch {self.reference}")
 
 
-def kind(name: str) -> Kind:
-    """What a catalogue name is. UsageError if it is none."""
+def look_up_kind(name: str) -> Kind:
+    """Return whether a catalogue name is a server or an allocator. UsageError if it is neither."""
     if name in catalogue.servers():
         return "server"
     if name in catalogue.allocators():
@@ -65,51 +65,53 @@ def kind(name: str) -> Kind:
     near = difflib.get_close_matches(name, names, 1)
     raise UsageError(
         f"no server or allocator {name!r}; "
-        + (f"did you mean {near[0]!r}?" if near else f"there are {names}")
+        + (f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}")
     )
 
 
 def of(name: str) -> list[Source]:
-    """The sources of a catalogue name, the preferred first; none if nothing can be fetched."""
+    """List the sources of a catalogue name, the preferred first; none if it cannot be fetched."""
     return [
         Source(name, version, row) for version, row in catalogue.sources().get(name, {}).items()
     ]
 
 
 def every() -> list[Source]:
-    """Everything that can be fetched."""
+    """List everything that can be fetched."""
     return [source for name in catalogue.sources() for source in of(name)]
 
 
 def find(words: str) -> Source:
-    """The source of ``NAME`` (the preferred version) or ``NAME@VERSION``. UsageError that says what
-    there is.
+    """Find the source of ``NAME`` (the preferred version) or ``NAME@VERSION``. UsageError that
+    lists the versions there are.
     """
     name, version = name_and_version.split(words)
-    kind(name)
-    known = of(name)
-    if not known:
-        raise UsageError(f"{name!r} is in no source that dballoc knows; {otherwise(name)}")
+    look_up_kind(name)
+    sources = of(name)
+    if not sources:
+        raise UsageError(
+            f"{name!r} cannot be fetched: dballoc knows no source of it; {otherwise(name)}"
+        )
     if version is None:
-        return known[0]
-    fitting = [s for s in known if s.version == version] or [
-        s for s in known if name_and_version.fits(version, s.version)
+        return sources[0]
+    fitting = [s for s in sources if s.version == version] or [
+        s for s in sources if name_and_version.fits(version, s.version)
     ]
-    # A moving source gives 11.8.6 today where 11.8 is asked of it.
+    # A moving source has 11.8.6 today where 11.8 is requested.
     fitting = fitting or [
-        s for s in known if s.row.get("moves") and name_and_version.fits(s.version, version)
+        s for s in sources if s.row.get("moves") and name_and_version.fits(s.version, version)
     ]
     if not fitting:
-        there = ", ".join(s.version for s in known)
+        versions = ", ".join(s.version for s in sources)
         raise UsageError(
-            f"{words!r}: no source has that version; there are {there}; {otherwise(name)}"
+            f"{words!r}: no source has that version; there are {versions}; {otherwise(name)}"
         )
     return max(fitting, key=lambda s: name_and_version.order(s.version))
 
 
 def otherwise(name: str) -> str:
-    """What else brings one that no source has."""
-    if kind(name) == "server":
+    """Say how else to use a server or allocator that no source has."""
+    if look_up_kind(name) == "server":
         return (
             "give the vendor's archive with --from and --sha256, or its directory as server.basedir"
         )

@@ -1,7 +1,7 @@
-"""The private store: what was fetched, each in a directory ``NAME@VERSION`` with a manifest that
-says where it came from.
+"""The private store of what was fetched: directories ``NAME@VERSION``, each with a manifest that
+says where its files came from.
 
-A directory without a manifest was never finished, and counts for nothing.
+A directory without a manifest is of a fetch that did not finish, and is ignored.
 """
 
 import json
@@ -13,14 +13,14 @@ from dballoc.fetch import name_and_version
 from dballoc.host import directories
 
 MANIFEST = "manifest.json"
-# Raise it when what is in a directory changes.
+# Increase it when the layout of such a directory changes.
 FORMAT = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """Something that was fetched. ``asked``: the version as the catalogue has it; ``version``: what
-    it exactly is.
+    """A server or allocator that was fetched. ``asked``: the version as the catalogue names it;
+    ``version``: the exact one.
     """
 
     name: str
@@ -36,19 +36,19 @@ class Kept:
 
     @property
     def root(self) -> Path:
-        """Where it was unpacked or built; a server's basedir."""
+        """The directory where it was unpacked or built; a server's basedir."""
         return self.place / "root"
 
     @property
     def libraries(self) -> tuple[Path, ...]:
-        """An allocator's files to preload, in this order."""
+        """The allocator's files to preload, in this order."""
         return tuple(self.place / path for path in self.manifest.get("libraries", []))
 
     @property
     def loader(self) -> Path | None:
-        """Of a glibc, and of a server with one of its own: its program interpreter."""
-        found = self.manifest.get("loader")
-        return self.place / found if found else None
+        """The program interpreter of a glibc, or of a server with a glibc of its own; else None."""
+        path = self.manifest.get("loader")
+        return self.place / path if path else None
 
     @property
     def size(self) -> int:
@@ -57,34 +57,40 @@ class Kept:
 
 
 def kept(name: str | None = None) -> list[Kept]:
-    """All that is here, or all of one catalogue name; the newest first."""
-    found = [
-        k for path in directories.store().glob(f"{name or '*'}@*/{MANIFEST}") if (k := _read(path))
+    """List all that was fetched, or all of one catalogue name; the newest first."""
+    entries = [
+        k
+        for path in directories.store().glob(f"{name or '*'}@*/{MANIFEST}")
+        if (k := _read_manifest(path))
     ]
-    return sorted(found, key=lambda k: (k.name, [-n for n in name_and_version.order(k.version)]))
+    return sorted(entries, key=lambda k: (k.name, [-n for n in name_and_version.order(k.version)]))
 
 
 def find(name: str, version: str | None) -> Kept | None:
-    """The newest that fits, or None. ``version`` None: any."""
-    here = kept(name)
+    """Find the newest that has this version, or is of that line; None if there is none. ``version``
+    None: any.
+    """
+    entries = kept(name)
     if version is None:
-        return next(iter(here), None)
-    exact = (k for k in here if version in (k.asked, k.version))
+        return next(iter(entries), None)
+    exact = (k for k in entries if version in (k.asked, k.version))
     return next(exact, None) or next(
-        (k for k in here if name_and_version.fits(version, k.version)), None
+        (k for k in entries if name_and_version.fits(version, k.version)), None
     )
 
 
 def owner(path: Path) -> Kept | None:
-    """What of the store a file belongs to, if to anything."""
+    """Find the entry of the store that a file belongs to, if any."""
     try:
         inside = path.resolve().relative_to(directories.store().resolve())
     except ValueError:
         return None
-    return _read(directories.store() / inside.parts[0] / MANIFEST) if inside.parts else None
+    return (
+        _read_manifest(directories.store() / inside.parts[0] / MANIFEST) if inside.parts else None
+    )
 
 
-def _read(path: Path) -> Kept | None:
+def _read_manifest(path: Path) -> Kept | None:
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

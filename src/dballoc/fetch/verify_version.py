@@ -1,5 +1,5 @@
-"""Whether what was fetched is what was asked for, before it counts: a server says its version, as
-the server user; a library is one.
+"""Verify that what was fetched is what was requested: a server reports its version, running as the
+server user; a library is an ELF file.
 """
 
 import os
@@ -7,7 +7,7 @@ import re
 
 from dballoc.errors import Failure
 from dballoc.fetch import name_and_version
-from dballoc.fetch.fetch_job import Brought, Job
+from dballoc.fetch.fetch_job import FetchedTree, Job
 from dballoc.fetch.unpack import installed_layout
 from dballoc.host.elf import elf_exports
 from dballoc.host.unprivileged.run_unprivileged import Unanswered, run_unprivileged
@@ -15,41 +15,41 @@ from dballoc.host.unprivileged.run_unprivileged import Unanswered, run_unprivile
 _VERSION = re.compile(r"Ver ([\d.]+)")
 
 
-def check(job: Job, brought: Brought) -> str:
-    """The exact version. Failure if it does not run, is another version, or is no library
-    at all.
+def verify_version(job: Job, fetched: FetchedTree) -> str:
+    """Return the exact version. Failure if a server does not run or is another version, or if a
+    library is none.
     """
     if job.source.kind == "server":
-        return _server(job, brought)
-    for path in brought.libraries:
+        return _verify_server(job, fetched)
+    for path in fetched.libraries:
         if not elf_exports.is_elf(job.place / path):
             raise Failure(f"{job.source.reference}: {path} is not a shared library")
-    if not brought.libraries and brought.loader is None:
-        raise Failure(f"{job.source.reference}: nothing in it that can be preloaded")
-    return brought.version
+    if not fetched.libraries and fetched.loader is None:
+        raise Failure(f"{job.source.reference}: no library to preload in what was fetched")
+    return fetched.version
 
 
-def _server(job: Job, brought: Brought) -> str:
-    if (program := installed_layout.server_program(job.root)) is None:
+def _verify_server(job: Job, fetched: FetchedTree) -> str:
+    if (program := installed_layout.find_server_program(job.root)) is None:
         raise Failure(f"{job.source.reference}: no server in what was fetched")
     argv = [os.fspath(program), "--no-defaults", "--version"]
-    if brought.loader:
-        # Its own interpreter is named by the place where it will lie.
-        directories = ":".join(os.fspath(job.place / d) for d in brought.search)
-        argv = [os.fspath(job.place / brought.loader), "--library-path", directories, *argv]
+    if fetched.loader:
+        # Its interpreter is named by its final place, where it is not yet.
+        directories = ":".join(os.fspath(job.place / d) for d in fetched.search)
+        argv = [os.fspath(job.place / fetched.loader), "--library-path", directories, *argv]
     try:
-        done = run_unprivileged(argv)
+        answer = run_unprivileged(argv)
     except Unanswered as error:
         raise Failure(f"{job.source.reference}: its server does not run here: {error}") from None
-    said = _VERSION.search(done.stdout)
-    if done.status != 0 or said is None:
+    printed = _VERSION.search(answer.stdout)
+    if answer.status != 0 or printed is None:
         why = (
-            done.stderr.strip() or done.stdout.strip() or f"exit status {done.status}"
+            answer.stderr.strip() or answer.stdout.strip() or f"exit status {answer.status}"
         ).splitlines()[0]
         raise Failure(f"{job.source.reference}: its server does not run here: {why}")
-    version = said[1].rstrip(".")
+    version = printed[1].rstrip(".")
     if job.source.client != "archive" and not name_and_version.fits(job.source.version, version):
         raise Failure(
-            f"{job.source.reference}: the source gives {version} now, not {job.source.version}"
+            f"{job.source.reference}: the source now has {version}, not {job.source.version}"
         )
     return version

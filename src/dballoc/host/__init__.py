@@ -1,3 +1,3 @@
-"""The machine that we run on: our processes' guardian, THP, cgroups, CPUs, the unprivileged user,
-its description.
+"""The machine that dballoc runs on: the guardian of its processes, THP, cgroups, CPUs, the
+unprivileged users, the machine's description.
 """

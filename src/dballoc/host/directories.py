@@ -1,5 +1,5 @@
-"""Where dballoc keeps what it makes and fetches: a cache of data templates, scratch data, sockets,
-the private store.
+"""The directories of dballoc: the cache of data templates, scratch data, sockets, the private
+store.
 """
 
 import os
@@ -16,29 +16,31 @@ SOCKET_PATH_LIMIT = 107
 
 
 def cache() -> Path:
-    """``$DBALLOC_CACHE``, else /var/cache/dballoc for root, else the user's own cache. Made if it
-    is not there.
+    """Return the cache, made if it is not there: ``$DBALLOC_CACHE``, else /var/cache/dballoc for
+    root, else in the user's own cache. UsageError if it cannot be made, or is another user's.
     """
-    return _made(
-        _chosen("DBALLOC_CACHE", "/var/cache", "XDG_CACHE_HOME", ".cache"), "cache", "DBALLOC_CACHE"
+    return _make_directory(
+        _choose_directory("DBALLOC_CACHE", "/var/cache", "XDG_CACHE_HOME", ".cache"),
+        "cache",
+        "DBALLOC_CACHE",
     )
 
 
 def store() -> Path:
-    """What ``dballoc fetch`` brought: ``$DBALLOC_STORE``, else /var/lib/dballoc for root, else the
-    user's own data. It may not be there: reading makes nothing.
+    """Return the private store of ``dballoc fetch``: ``$DBALLOC_STORE``, else /var/lib/dballoc for
+    root, else in the user's own data. It may not exist: reading makes nothing.
     """
-    return _chosen("DBALLOC_STORE", "/var/lib", "XDG_DATA_HOME", ".local/share")
+    return _choose_directory("DBALLOC_STORE", "/var/lib", "XDG_DATA_HOME", ".local/share")
 
 
 def make_store() -> Path:
-    """As :func:`store`, made if it is not there. UsageError if it cannot be, or is another
-    user's.
+    """Return the private store, made if it is not there. UsageError if it cannot be made, or is
+    another user's.
     """
-    return _made(store(), "store", "DBALLOC_STORE")
+    return _make_directory(store(), "store", "DBALLOC_STORE")
 
 
-def _chosen(variable: str, of_root: str, xdg: str, below_home: str) -> Path:
+def _choose_directory(variable: str, of_root: str, xdg: str, below_home: str) -> Path:
     if chosen := os.environ.get(variable):
         return Path(chosen).absolute()
     if os.geteuid() == 0:
@@ -46,12 +48,12 @@ def _chosen(variable: str, of_root: str, xdg: str, below_home: str) -> Path:
     return Path(os.environ.get(xdg) or Path.home() / below_home) / "dballoc"
 
 
-def _made(path: Path, what: str, variable: str) -> Path:
+def _make_directory(path: Path, purpose: str, variable: str) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(
-            f"{path}: cannot make the {what} directory: {error.strerror}; set {variable}"
+            f"{path}: cannot make the {purpose} directory: {error.strerror}; set {variable}"
         ) from None
     if path.stat().st_uid != os.geteuid():
         raise UsageError(
@@ -60,52 +62,51 @@ def _made(path: Path, what: str, variable: str) -> Path:
     return path
 
 
-# Takes a path that must not outlive us: the guardian's list. It is told before the path is made,
-# for we may be killed between the two.
+# Puts a path that must not outlive us on the guardian's list. It is called before the path is made,
+# as we may be killed between the two.
 Register = Callable[[Path], None]
 
 
 def make_scratch(register: Register) -> Path:
-    """A fresh directory for one trial's data, on the same file system as the templates."""
+    """Make a directory for one trial's data, on the file system of the templates."""
     parent = cache() / "scratch"
     parent.mkdir(exist_ok=True)
     return fresh_directory(parent, "t", register)
 
 
 def check_socket_path() -> None:
-    """UsageError if a socket in the directory for temporary files has a path too long for the
+    """UsageError if the path of a socket in the directory for temporary files is too long for the
     kernel.
     """
     parent = Path(tempfile.gettempdir())
-    length = len(os.fsencode(parent / f"dballoc-{_unique()}" / "mysqld.sock"))
+    length = len(os.fsencode(parent / f"dballoc-{_make_unique_name()}" / "mysqld.sock"))
     if length > SOCKET_PATH_LIMIT:
         raise UsageError(
             f"{parent}: a server's socket in there would have a path of {length} bytes, the kernel "
-            "takes "
-            f"{SOCKET_PATH_LIMIT}; set TMPDIR to a shorter one"
+            f"takes {SOCKET_PATH_LIMIT}; set TMPDIR to a shorter one"
         )
 
 
 def make_run_directory(register: Register) -> Path:
-    """A fresh directory with a short path, for a socket."""
+    """Make a directory with a short path, for a socket."""
     return fresh_directory(Path(tempfile.gettempdir()), "dballoc-", register)
 
 
 def fresh_directory(parent: Path, prefix: str, register: Register) -> Path:
-    """A new directory of a name that nobody has, ours alone."""
-    path = parent / (prefix + _unique())
+    """Make a new directory with a unique name, accessible to us only."""
+    path = parent / (prefix + _make_unique_name())
     register(path)
     path.mkdir(mode=0o700)
     return path
 
 
-def _unique() -> str:
+def _make_unique_name() -> str:
     return secrets.token_hex(6)
 
 
 def free_bytes(path: Path) -> int:
-    """What an unprivileged user can still write there; for a path not yet made, its first parent
-    that is.
+    """Return the bytes that an unprivileged user can still write there; of a path that does not
+    exist, in its first parent that does.
     """
     while not path.exists():
         path = path.parent

@@ -1,4 +1,4 @@
-"""What machine this is, for the report."""
+"""Describe the machine, for the report."""
 
 import os
 import platform
@@ -13,46 +13,46 @@ from dballoc.host.settings import thp
 
 
 def gather() -> dict[str, Any]:
-    """Names and sizes; nothing here changes while a campaign runs."""
+    """Return names and sizes that do not change while a campaign runs."""
     uname = os.uname()
     return {
         "host": socket.gethostname(),
         "user": psutil.Process().username(),
-        "os": _os_release(),
+        "os": _read_os_release(),
         "kernel": uname.release,
         "machine": uname.machine,
-        "cpu": _cpu_model(),
+        "cpu": _read_cpu_model(),
         "cpus": len(cpus.available()),
-        "cores": len({min(cpus.siblings(c)) for c in cpus.available()}),
+        "cores": len({min(cpus.list_siblings(c)) for c in cpus.available()}),
         "numa_nodes": len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or 1,
         "memory": psutil.virtual_memory().total,
         "swap": psutil.swap_memory().total,
         "hypervisor": "hypervisor" in Path("/proc/cpuinfo").read_text(),
-        "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "governor": _read_text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         "thp": thp.mode(),
-        "thp_defrag": _read("/sys/kernel/mm/transparent_hugepage/defrag"),
-        "aslr": _read("/proc/sys/kernel/randomize_va_space"),
-        "overcommit": _read("/proc/sys/vm/overcommit_memory"),
+        "thp_defrag": _read_text("/sys/kernel/mm/transparent_hugepage/defrag"),
+        "aslr": _read_text("/proc/sys/kernel/randomize_va_space"),
+        "overcommit": _read_text("/proc/sys/vm/overcommit_memory"),
         "libc": " ".join(platform.libc_ver()),
         "python": platform.python_version(),
     }
 
 
-def _os_release() -> str:
+def _read_os_release() -> str:
     try:
         return platform.freedesktop_os_release()["PRETTY_NAME"]
     except (OSError, KeyError):
         return platform.system()
 
 
-def _cpu_model() -> str:
+def _read_cpu_model() -> str:
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
     return os.uname().machine
 
 
-def _read(path: str) -> str | None:
+def _read_text(path: str) -> str | None:
     try:
         return Path(path).read_text().strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""Debian's and Ubuntu's packages: which name of a list this release has."""
+"""Find which package names this release of Debian or Ubuntu has."""
 
 import re
 import subprocess
@@ -7,9 +7,9 @@ from functools import cache
 
 
 @cache
-def _candidates(names: frozenset[str]) -> frozenset[str] | None:
+def _list_available(names: frozenset[str]) -> frozenset[str] | None:
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             ["apt-cache", "policy", *sorted(names)],
             capture_output=True,
             text=True,
@@ -18,26 +18,24 @@ def _candidates(names: frozenset[str]) -> frozenset[str] | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return parse_policy(done.stdout)
+    return parse_policy(process.stdout)
 
 
 def parse_policy(text: str) -> frozenset[str]:
-    """The packages that have a candidate, in the output of ``apt-cache policy``."""
-    found = re.findall(r"^(\S+):\n  Installed: .*\n  Candidate: (.*)$", text, re.MULTILINE)
-    return frozenset(name for name, candidate in found if candidate != "(none)")
+    """Parse the packages that have a candidate from the output of ``apt-cache policy``."""
+    policies = re.findall(r"^(\S+):\n  Installed: .*\n  Candidate: (.*)$", text, re.MULTILINE)
+    return frozenset(name for name, candidate in policies if candidate != "(none)")
 
 
 class Packages:
-    """What this release has of some packages. One question to apt for all of them; none where there
-    is no apt.
-    """
+    """Which of some packages this release has, by one query to apt; unknown without apt."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        self._known = _candidates(frozenset(names))
+        self._known = _list_available(frozenset(names))
 
     def choose(self, names: list[str]) -> str | None:
-        """The first of ``names`` that this release has; the first at all where apt cannot be asked
-        or knows none of any.
+        """Return the first of ``names`` that this release has, None if it has none of them; simply
+        the first where apt is missing or knows no package at all.
         """
         if not self._known:
             return names[0]

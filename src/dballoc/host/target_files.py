@@ -1,14 +1,14 @@
-"""Open files that another process names: inside that process's root, regular files only, never for
-long.
+"""Open files that another process names: inside that process's root, regular files only, in bounded
+time.
 
-The process may be hostile and we may be root, so a path of its is text that it chose. The kernel
-resolves an absolute link below /proc/PID/root from our own root, which would lead anywhere; so each
-part of a path is opened by itself, without following, and links are followed here, within the root.
-(openat2's RESOLVE_IN_ROOT does the same, on Linux 5.6 and later only; RHEL 8 has 4.18.) Nothing is
-opened for reading before it is known to be a regular file: a FIFO would wait for a writer, and to
-open a device may be all that it takes to trigger it.
+The process may be hostile and we may be root, so each path is text that it chose. The kernel
+resolves an absolute link below /proc/PID/root from our own root, which could lead anywhere; so each
+part of a path is opened by itself, without following links, and links are followed here, within the
+root. (openat2's RESOLVE_IN_ROOT does the same, on Linux 5.6 and later only; RHEL 8 has 4.18.)
+Nothing is opened for reading before it is known to be a regular file: opening a FIFO would wait for
+a writer, and opening a device may trigger it.
 
-``root`` is a directory: ``/proc/PID/root``, or any other that a file system begins with.
+``root`` is a directory: ``/proc/PID/root``, or the root of any other file tree.
 """
 
 import contextlib
@@ -26,27 +26,28 @@ _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _MOST_LINKS = 40
 _MOST_PARTS = 256
 
-# A file system in user space, or one on a dead server, may never answer.
+# A file system in user space, or one of a server that is down, may never answer.
 _PATIENCE = 10.0
 
 Result = TypeVar("Result")
 
 
 def root_of(pid: int) -> Path:
-    """Name the directory that is a process's root."""
+    """Return the directory that is a process's root."""
     return Path(f"/proc/{pid}/root")
 
 
 def open_file(root: Path, path: str) -> int:
     """Open a regular file for reading; the caller closes the descriptor.
 
-    OSError if it is not there, not ours to read, no regular file, or not answered for in time.
+    OSError if it is not there, not readable, no regular file, or if its file system does not answer
+    in time.
     """
     return _answer_in_time(path, lambda: _open_file(root, path))
 
 
 def open_link(link: str) -> int:
-    """Open what one of the kernel's own links leads to (``/proc/PID/exe``, ``map_files/…``).
+    """Open the target of a link of the kernel's (``/proc/PID/exe``, ``map_files/…``).
 
     As :func:`open_file`: OSError unless it is a regular file.
     """
@@ -95,10 +96,10 @@ def list_directory(root: Path, path: str, most: int) -> list[str]:
 
 
 def measure_file(root: Path, path: str) -> os.stat_result:
-    """Tell size, owner and identity of a regular file. OSError as :func:`open_file`."""
+    """Return size, owner and identity of a regular file. OSError as :func:`open_file`."""
 
     def measure() -> os.stat_result:
-        with _walk(root, path) as fd:
+        with _open_path(root, path) as fd:
             return _check_regular(fd, path)
 
     return _answer_in_time(path, measure)
@@ -106,12 +107,11 @@ def measure_file(root: Path, path: str) -> os.stat_result:
 
 @contextlib.contextmanager
 def open_socket(root: Path, path: str) -> Iterator[str]:
-    """Give a path by which a socket file can be connected to, whatever happens to its name
-    meanwhile.
+    """Yield a path by which a socket file can be connected to, even if its name changes meanwhile.
 
     OSError if it is not there, or is no socket.
     """
-    with _walk(root, path) as fd:
+    with _open_path(root, path) as fd:
         if not stat.S_ISSOCK(os.fstat(fd).st_mode):
             raise OSError(errno.ENOTSOCK, os.strerror(errno.ENOTSOCK), path)
         yield f"/proc/self/fd/{fd}"
@@ -119,18 +119,18 @@ def open_socket(root: Path, path: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def open_directory(root: Path, path: str) -> Iterator[int]:
-    """Hold a directory open (O_PATH). OSError if there is none, or a link leads nowhere in the
-    root.
+    """Yield a descriptor of a directory (O_PATH). OSError if there is none, or a link leads to
+    nothing in the root.
     """
-    with _walk(root, path) as fd:
+    with _open_path(root, path) as fd:
         if not stat.S_ISDIR(os.fstat(fd).st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
         yield fd
 
 
 def open_name(directory: int, name: str) -> int:
-    """Open a regular file of an open directory for reading. A link is refused, as is all but a
-    plain name.
+    """Open a regular file of an open directory for reading. OSError for a link, or for anything but
+    a plain file name.
     """
     if "/" in name or name in ("", ".", ".."):
         raise OSError(errno.EINVAL, "not a plain file name", name)
@@ -142,7 +142,7 @@ def open_name(directory: int, name: str) -> int:
 
 
 def _open_file(root: Path, path: str) -> int:
-    with _walk(root, path) as fd:
+    with _open_path(root, path) as fd:
         return _reopen(fd, path)
 
 
@@ -156,7 +156,7 @@ def _open_kernel_link(link: str) -> int:
 
 
 def _reopen(fd: int, path: str) -> int:
-    """Open for reading what is open as a place alone, once it is known to be a regular file."""
+    """Open an O_PATH descriptor for reading, once it is known to be a regular file."""
     _check_regular(fd, path)
     return os.open(f"/proc/self/fd/{fd}", _READ)
 
@@ -169,8 +169,8 @@ def _check_regular(fd: int, path: str) -> os.stat_result:
 
 
 @contextlib.contextmanager
-def _walk(root: Path, path: str) -> Iterator[int]:
-    """Open what ``path`` leads to, part by part. ``..`` goes back to what was passed on the way."""
+def _open_path(root: Path, path: str) -> Iterator[int]:
+    """Open ``path``, part by part, as O_PATH. ``..`` goes back to the directory passed before."""
     if "\0" in path:
         raise OSError(errno.EINVAL, "not a file name")
     with contextlib.ExitStack() as opened:
@@ -180,9 +180,9 @@ def _walk(root: Path, path: str) -> Iterator[int]:
             return fd
 
         top = keep(os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
-        way, left, links = [top], deque(path.split("/")), 0
-        while left:
-            part = left.popleft()
+        way, parts, links = [top], deque(path.split("/")), 0
+        while parts:
+            part = parts.popleft()
             if part in ("", "."):
                 continue
             if part == "..":
@@ -197,11 +197,11 @@ def _walk(root: Path, path: str) -> Iterator[int]:
             links += 1
             if links > _MOST_LINKS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
-            # Of that very link, by its descriptor: the name may be another one's by now.
+            # By the link's descriptor: its name may belong to something else by now.
             target = os.readlink("", dir_fd=fd)
             if target.startswith("/"):
                 way = [top]
-            left.extendleft(reversed(target.split("/")))
+            parts.extendleft(reversed(target.split("/")))
         yield way[-1]
 
 
@@ -216,7 +216,7 @@ def _read_all(fd: int, most: int, path: str) -> bytes:
 
 
 def _answer_in_time(path: str, work: Callable[[], Result]) -> Result:
-    """Do it in a thread of its own, and wait no longer than :data:`_PATIENCE`. OSError as it comes.
+    """Run ``work`` in a thread, waiting no longer than :data:`_PATIENCE`. OSError as it raises it.
 
     A thread that is stuck in the kernel is left behind; it ends with the process.
     """

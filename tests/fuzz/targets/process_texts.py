@@ -47,6 +47,6 @@ def fuzz(data: bytes) -> None:
     process_sampler._sizes(data)
     process_sampler._switches(data)
     process_root.mapped(text, 1000)
-    process_root.sockets(text, {"27653"})
-    process_limits._groups(text)
+    process_root.parse_listening_sockets(text, {"27653"})
+    process_limits._parse_groups(text)
     identify_malloc._environment(data)

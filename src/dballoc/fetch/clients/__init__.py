@@ -1,3 +1,1 @@
-"""A file for each client that brings servers or allocators: apt, Maven, cargo, pip, HTTP,
-archives.
-"""
+"""The download clients, a file each: apt, Maven, cargo, pip, HTTP, archives."""

@@ -1,5 +1,5 @@
-"""A vendor's archive by file or URL: a tarball, a zip or a package, with a server or an allocator's
-library in it.
+"""Fetch a vendor's archive by file or URL: a tarball, a zip or a package, with a server or an
+allocator's library in it.
 """
 
 import os
@@ -12,8 +12,8 @@ from urllib.parse import unquote, urlsplit
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment import secret_names
 from dballoc.fetch.clients.http_download import download
-from dballoc.fetch.fetch_job import Brought, Job, check_hash, described
-from dballoc.fetch.fetch_sources import Source, kind
+from dballoc.fetch.fetch_job import FetchedTree, Job, check_hash, describe_file
+from dballoc.fetch.fetch_sources import Source, look_up_kind
 from dballoc.fetch.unpack import archive_members, installed_layout
 from dballoc.fetch.unpack.archive_tree import Refused
 
@@ -21,36 +21,36 @@ _KINDS = (*archive_members.TAR, ".zip", ".jar", archive_members.DEB)
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where an archive is: ``words`` as the user wrote them."""
+class ArchivePlace:
+    """Where an archive is: ``words`` as the user wrote it, a path or a URL."""
 
     words: str
 
     @property
     def url(self) -> bool:
-        """Whether it is to be downloaded."""
+        """Whether it is a URL, and has to be downloaded."""
         return urlsplit(self.words).scheme in ("http", "https")
 
     @property
     def name(self) -> str:
-        """Of the file."""
+        """The file's name."""
         return Path(unquote(urlsplit(self.words).path)).name if self.url else Path(self.words).name
 
 
 def source(name: str, version: str, words: str, sha256: str | None) -> Source:
-    """The source that a user's archive is. UsageError for what cannot be one."""
-    kind(name)
-    place = Place(words)
+    """Make a source of a user's archive. UsageError if dballoc cannot unpack or verify it."""
+    look_up_kind(name)
+    place = ArchivePlace(words)
     if not place.name.endswith(_KINDS):
         raise UsageError(
-            f"--from {words}: not an archive that dballoc can unpack; it takes {', '.join(_KINDS)}"
+            f"--from {words}: not an archive that dballoc can unpack, which are {', '.join(_KINDS)}"
         )
     if place.url and sha256 is None:
         raise UsageError(
-            f"--from {words}: give its hash, as its publisher states it: --sha256 HASH"
+            f"--from {words}: a download needs the hash that its publisher states: --sha256 HASH"
         )
     if sha256 is not None and (len(sha256) != 64 or set(sha256.lower()) - set("0123456789abcdef")):
-        raise UsageError(f"--sha256 {sha256}: not a SHA-256; that has 64 hexadecimal digits")
+        raise UsageError(f"--sha256 {sha256}: not a SHA-256 hash, which has 64 hexadecimal digits")
     size = 0
     if not place.url:
         try:
@@ -65,63 +65,62 @@ def source(name: str, version: str, words: str, sha256: str | None) -> Source:
     )
 
 
-def bring(job: Job) -> Brought:
-    """Download it if it is a URL, check it, unpack it."""
+def fetch_archive(job: Job) -> FetchedTree:
+    """Download the archive if it is a URL, check its hash, unpack it."""
     row = job.source.row
-    place = Place(row["at"])
+    place = ArchivePlace(row["at"])
     path = Path(row["at"])
     if place.url:
         path = job.downloads / place.name
         download(row["at"], path, job.progress)
-    found = described(
-        path, secret_names.hide_in(row["at"])
-    )  # a URL may have a password, and manifests are for everybody
+    # A URL may have a password in it, and everybody can read manifests.
+    file = describe_file(path, secret_names.hide_in(row["at"]))
     if row["sha256"] is not None:
         try:
-            check_hash(found, row["sha256"], job.source.reference)
+            check_hash(file, row["sha256"], job.source.reference)
         except Failure:
             if place.url:
                 path.unlink()
             raise
     if job.source.kind == "server":
-        unpack(job, path, job.root)
-        settle(job)
-        return Brought(version="", files=[found])
+        unpack_archive(job, path, job.root)
+        raise_server_top(job)
+        return FetchedTree(version="", files=[file])
     tree = job.place / "unpacked"
-    unpack(job, path, tree)
-    libraries = installed_layout.take_libraries(job, tree, beside=False)
+    unpack_archive(job, path, tree)
+    libraries = installed_layout.copy_libraries(job, tree, beside=False)
     shutil.rmtree(tree)
-    return Brought(version=job.source.version, files=[found], libraries=libraries)
+    return FetchedTree(version=job.source.version, files=[file], libraries=libraries)
 
 
-def settle(job: Job) -> None:
-    """Have the server's own directory be the root. Failure if there is no server in what was
-    unpacked.
-    """
-    if (program := installed_layout.server_program(job.root)) is None:
+def raise_server_top(job: Job) -> None:
+    """Make the server's top directory the root of the tree. Failure if no server was unpacked."""
+    if (program := installed_layout.find_server_program(job.root)) is None:
         raise Failure(f"{job.source.reference}: no mysqld or mariadbd in what was unpacked")
-    installed_layout.raise_top(job.root, program)
+    installed_layout.raise_top_directory(job.root, program)
 
 
-def unpack(
+def unpack_archive(
     job: Job, path: Path, target: Path, keep: Sequence[str] = ("*",), strip: int = 0
 ) -> None:
-    """An archive into a directory, which is made. Failure in one line for one that is broken, or
-    that has what is neither file nor directory nor link, or would lie elsewhere.
+    """Unpack an archive into a directory, which is made. Failure in one line for one that is broken
+    or has a member that is no file, directory or link or that would lie outside.
 
-    ``keep``: patterns of the names that are taken out of a zip; ``strip``: leading parts of all
-    paths that are left out.
+    ``keep``: patterns of the names to take out of a zip; ``strip``: number of leading parts to drop
+    from each path.
     """
-    what = f"unpacking {path.name}"
-    job.progress(what, None)
+    task = f"unpacking {path.name}"
+    job.progress(task, None)
     try:
-        archive_members.unpack(path, target, keep, strip, lambda share: job.progress(what, share))
+        archive_members.unpack_members(
+            path, target, keep, strip, lambda share: job.progress(task, share)
+        )
     except Refused as error:
         raise Failure(f"{job.source.reference}: {path.name} cannot be unpacked: {error}") from None
-    # Jars made on Windows or by Maven carry no modes.
+    # Jars made on Windows or by Maven have no file modes.
     if (
         path.name.endswith(archive_members.ZIP)
-        and (program := installed_layout.server_program(target)) is not None
+        and (program := installed_layout.find_server_program(target)) is not None
     ):
         for each in program.parent.iterdir():
             if each.is_file() and not each.is_symlink():

@@ -1,4 +1,4 @@
-"""Building an allocator from its sources by its recipe, a few lines of shell in sources.toml."""
+"""Build an allocator from its sources by its recipe, a few lines of shell in sources.toml."""
 
 import os
 import shutil
@@ -12,9 +12,10 @@ from dballoc.host.unprivileged.ownership import hand_over, remove, take_files
 from dballoc.host.unprivileged.server_user import server_user
 
 
-def build(job: Job, sources: Path) -> list[str]:
-    """Run the recipe on a copy of the sources, as the server user: scripts of theirs run in it. The
-    libraries that it has put into $OUT are copied to ``lib``. Failure in the compiler's words.
+def build_libraries(job: Job, sources: Path) -> list[str]:
+    """Run the recipe on a copy of the sources, as the server user since it runs their scripts. Copy
+    the libraries that it has put into $OUT to ``lib``, and return their paths. Failure with the
+    compiler's reason.
     """
     row, user = job.source.row, server_user()
     out, tree, glue = (
@@ -24,13 +25,13 @@ def build(job: Job, sources: Path) -> list[str]:
     )
     if blocked := user.may_not_pass(glue):
         raise UsageError(
-            f"{glue}: builds run as {user.name}, which may not pass {blocked}; chmod o+x {blocked}"
+            f"{glue}: builds run as {user.name}, which may not enter {blocked}; chmod o+x {blocked}"
         )
     user.check_alone()
     try:
-        unpacked.check(sources)
+        unpacked.check_tree(sources)
     except unpacked.Refused as error:
-        raise Failure(f"{job.source.reference}: its sources are not taken: {error}") from None
+        raise Failure(f"{job.source.reference}: its sources are refused: {error}") from None
     shutil.copytree(sources, tree, symlinks=True)
     out.mkdir()
     for directory in (tree, out):
@@ -45,18 +46,16 @@ def build(job: Job, sources: Path) -> list[str]:
     job.run(["sh", "-eu", "-c", row["build"]], "its build", env, cwd=tree, user=user)
     target = job.place / "lib"
     target.mkdir()
-    found = [f"lib/{name}" for name in take_files(out, target, "*.so*")]
+    libraries = [f"lib/{name}" for name in take_files(out, target, "*.so*")]
     for directory in (tree, out):
         remove(directory)
-    if not found:
+    if not libraries:
         raise Failure(f"{job.source.reference}: its build made no library")
-    return found
+    return libraries
 
 
-def needs(reference: str, tools: list[str]) -> None:
-    """UsageError that names the first of some programs that is not here, and the package that
-    brings it.
-    """
+def check_build_tools(reference: str, tools: list[str]) -> None:
+    """UsageError if one of some programs is missing, with the package that has it."""
     packages = {"cargo": "cargo", "cc": "gcc", "c++": "g++", "make": "make", "cmake": "cmake"}
     for tool in tools:
         if shutil.which(tool) is None:

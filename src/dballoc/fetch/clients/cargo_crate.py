@@ -1,13 +1,13 @@
-"""Allocators whose C and C++ sources come as crates: cargo downloads and verifies them, a recipe
-builds a shared library.
+"""Fetch allocators whose C and C++ sources are published as crates: cargo downloads and verifies
+them, a recipe builds a shared library.
 """
 
 import tomllib
 from pathlib import Path
 
 from dballoc.errors import Failure
-from dballoc.fetch.clients.build_from_source import build, needs
-from dballoc.fetch.fetch_job import Brought, File, Job
+from dballoc.fetch.clients.build_from_source import build_libraries, check_build_tools
+from dballoc.fetch.fetch_job import DownloadedFile, FetchedTree, Job
 
 _MANIFEST = """[package]
 name = "throw-away"
@@ -19,10 +19,10 @@ edition = "2018"
 """
 
 
-def bring(job: Job) -> Brought:
-    """Fetch the crate, check its hash, and run the source's recipe on its sources."""
+def fetch_crate(job: Job) -> FetchedTree:
+    """Fetch the crate, check its hash, and run the recipe on its sources."""
     row = job.source.row
-    needs(job.source.reference, ["cargo", *row["tools"]])
+    check_build_tools(job.source.reference, ["cargo", *row["tools"]])
     project = job.downloads / "project"
     (project / "src").mkdir(parents=True, exist_ok=True)
     (project / "src/lib.rs").touch()
@@ -31,7 +31,7 @@ def bring(job: Job) -> Brought:
     )
     job.progress(f"downloading {row['crate']} {row['release']}", None)
     job.run(["cargo", "generate-lockfile"], "cargo generate-lockfile", cwd=project)
-    checksum = locked(project / "Cargo.lock", row["crate"])
+    checksum = read_locked_checksum(project / "Cargo.lock", row["crate"])
     if checksum != row["sha256"]:
         raise Failure(
             f"{job.source.reference}: {row['crate']} {row['release']} has the sha256 {checksum}, "
@@ -40,16 +40,16 @@ def bring(job: Job) -> Brought:
         )
     job.run(["cargo", "vendor", "--locked", "vendor"], "cargo vendor", cwd=project)
     origin = f"crate {row['crate']} {row['release']}"
-    libraries = build(job, project / "vendor" / row["crate"])
+    libraries = build_libraries(job, project / "vendor" / row["crate"])
     size = sum(f.lstat().st_size for f in (project / "vendor" / row["crate"]).rglob("*"))
-    return Brought(
+    return FetchedTree(
         version=job.source.version,
-        files=[File(origin, size, checksum, "cargo")],
+        files=[DownloadedFile(origin, size, checksum, "cargo")],
         libraries=libraries,
     )
 
 
-def locked(path: Path, crate: str) -> str:
-    """The hash that a lock file has of a crate, to which cargo holds what it downloads."""
+def read_locked_checksum(path: Path, crate: str) -> str:
+    """Read the hash of a crate in a lock file; cargo verifies what it downloads against it."""
     packages = tomllib.loads(path.read_text(encoding="utf-8"))["package"]
     return next(str(p["checksum"]) for p in packages if p["name"] == crate)

@@ -1,8 +1,8 @@
-"""Debian's suites through apt, with package lists, status and cache of our own: nothing of the
-system is touched.
+"""Fetch packages of Debian's suites through apt, with package lists, status and cache of our own,
+so that the system's stay as they are.
 
-apt resolves what a server needs, its C library included, verifies signatures and resumes downloads;
-dpkg-deb unpacks. A suite gives what it has today, so versions are checked and hashes recorded.
+apt resolves dependencies, the C library included, verifies signatures and resumes downloads;
+dpkg-deb unpacks. A suite's versions change with time, so they are checked and hashes recorded.
 """
 
 import os
@@ -15,7 +15,7 @@ from pathlib import Path
 from dballoc.errors import Failure, UsageError
 from dballoc.fetch import name_and_version
 from dballoc.fetch.clients import archive, build_from_source
-from dballoc.fetch.fetch_job import Brought, File, Job, described
+from dballoc.fetch.fetch_job import DownloadedFile, FetchedTree, Job, describe_file
 from dballoc.fetch.unpack import installed_layout
 
 MIRROR = "DBALLOC_DEBIAN_MIRROR"
@@ -23,109 +23,107 @@ _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _SUITE = re.compile(
     r"(oldoldstable|oldstable|stable|testing|unstable|sid|bullseye|bookworm|trixie|forky|duke)(-updates)?"
 )
-# What apt-get is to do: packages with all that they need, or these alone.
+# Commands of apt-get: download packages with their dependencies, or without.
 CLOSURE = ("install", "--download-only", "--yes")
 ALONE = ("download",)
 _STATUS = re.compile(r"dlstatus:\d+:([\d.]+):")
 _URI = re.compile(r"^'(\S+)' (\S+) (\d+)")
 
 
-def bring(job: Job) -> Brought:
+def fetch_packages(job: Job) -> FetchedTree:
     """Fetch the source's packages, and unpack them as a server's prefix, a C library or an
     allocator's files.
     """
     row = job.source.row
     if "source" in row:
-        return _from_source(job)
+        return _build_source_package(job)
     apt = Apt(job, row["suite"])
     apt.update()
     archives = apt.get(row["packages"], *(CLOSURE if job.source.kind == "server" else ALONE))
-    version = _checked(job, upstream(archives, row["packages"][0]))
-    files = [described(path, origin) for path, origin in archives.items()]
+    version = _check_version(job, parse_upstream_version(archives, row["packages"][0]))
+    files = [describe_file(path, origin) for path, origin in archives.items()]
     unpacked = (
         job.root
         if job.source.kind == "server" or job.source.name == "glibc"
         else job.place / "unpacked"
     )
-    unpack(job, list(archives), unpacked)
+    unpack_packages(job, list(archives), unpacked)
     if job.source.kind == "server":
-        return prefix(job, version, files)
+        return make_server_prefix(job, version, files)
     if job.source.name == "glibc":
-        loader = installed_layout.loader(unpacked)
-        return Brought(
+        loader = installed_layout.find_loader(unpacked)
+        return FetchedTree(
             version=version, files=files, loader=os.fspath(loader.relative_to(job.place))
         )
-    libraries = installed_layout.take_libraries(job, unpacked, beside=len(row["packages"]) > 1)
+    libraries = installed_layout.copy_libraries(job, unpacked, beside=len(row["packages"]) > 1)
     shutil.rmtree(unpacked)
-    return Brought(version=version, files=files, libraries=libraries)
+    return FetchedTree(version=version, files=files, libraries=libraries)
 
 
-def _from_source(job: Job) -> Brought:
-    """A source package's upstream, built by the source's recipe."""
+def _build_source_package(job: Job) -> FetchedTree:
+    """Fetch the upstream sources of a source package, and build them by the recipe."""
     row = job.source.row
-    build_from_source.needs(job.source.reference, row["tools"])
+    build_from_source.check_build_tools(job.source.reference, row["tools"])
     apt = Apt(job, row["suite"], "deb-src")
     apt.update()
     archives = apt.get([row["source"]], "source", "--download-only")
-    version = _checked(
-        job, upstream((path for path in archives if path.suffix == ".dsc"), row["source"])
+    version = _check_version(
+        job,
+        parse_upstream_version((path for path in archives if path.suffix == ".dsc"), row["source"]),
     )
     tarball = next(path for path in archives if ".orig.tar" in path.name)
     tree = job.place / "source"
-    archive.unpack(job, tarball, tree, strip=1)
-    libraries = build_from_source.build(job, tree)
+    archive.unpack_archive(job, tarball, tree, strip=1)
+    libraries = build_from_source.build_libraries(job, tree)
     shutil.rmtree(tree)
-    return Brought(
+    return FetchedTree(
         version=version,
-        files=[described(path, origin) for path, origin in archives.items()],
+        files=[describe_file(path, origin) for path, origin in archives.items()],
         libraries=libraries,
     )
 
 
-def _checked(job: Job, version: str) -> str:
-    """The version that the suite has today. Failure if it is another than the one that is asked
-    for.
-    """
+def _check_version(job: Job, version: str) -> str:
+    """Return the version that the suite has today. Failure if it is not the requested one."""
     if not name_and_version.fits(job.source.version, version):
         raise Failure(
-            f"{job.source.reference}: Debian {job.source.row['suite']} has {version} now, and that "
-            "version no more; "
-            f"dballoc list {job.source.kind}s says what there is"
+            f"{job.source.reference}: Debian {job.source.row['suite']} now has version {version}; "
+            f"dballoc list {job.source.kind}s shows what can be fetched"
         )
     return version
 
 
-def prefix(job: Job, version: str, files: list[File]) -> Brought:
+def make_server_prefix(job: Job, version: str, files: list[DownloadedFile]) -> FetchedTree:
     """Make a tree of packages a server's prefix that runs on its own C library and its own
     libraries.
     """
-    installed_layout.prune(job.root)
-    loader = installed_layout.loader(job.root)
-    search = installed_layout.library_directories(job.root)
+    installed_layout.remove_unneeded_files(job.root)
+    loader = installed_layout.find_loader(job.root)
+    search = installed_layout.find_library_directories(job.root)
     installed_layout.relink_programs(job, loader, search)
     below = [os.fspath(d.relative_to(job.place)) for d in search]
-    return Brought(
+    return FetchedTree(
         version=version, files=files, loader=os.fspath(loader.relative_to(job.place)), search=below
     )
 
 
-def unpack(job: Job, archives: Iterable[Path], target: Path) -> None:
-    """All packages into one tree, whose links stay within it."""
-    _need("dpkg-deb", "dpkg")
+def unpack_packages(job: Job, archives: Iterable[Path], target: Path) -> None:
+    """Unpack packages into one tree, whose links stay inside it."""
+    _find_program("dpkg-deb", "dpkg")
     for path in archives:
-        archive.unpack(job, path, target)
+        archive.unpack_archive(job, path, target)
 
 
 class Apt:
-    """apt for one suite, in directories of our own."""
+    """apt for one suite, with directories of our own."""
 
     def __init__(self, job: Job, suite: str, kind: str = "deb") -> None:
         self.job, self.suite = job, suite
-        self.apt = _need("apt-get", "apt")
+        self.apt = _find_program("apt-get", "apt")
         if not _KEYRING.exists():
             raise UsageError(
-                f"Debian's keys are not on this machine ({_KEYRING}): apt-get install "
-                "debian-archive-keyring"
+                f"Debian's keys are not on this machine ({_KEYRING}); install them: apt-get "
+                "install debian-archive-keyring"
             )
         self.home = job.shared / "apt" / (suite if kind == "deb" else f"{suite}-sources")
         self.archives = job.downloads / "archives"
@@ -136,39 +134,43 @@ class Apt:
         ):
             directory.mkdir(parents=True, exist_ok=True)
         sources = self.home / "sources.list"
-        sources.write_text(f"{kind} [signed-by={_KEYRING}] {mirror()} {suite} main\n")
+        sources.write_text(f"{kind} [signed-by={_KEYRING}] {choose_mirror()} {suite} main\n")
         dump = subprocess.run(
-            [_need("apt-config", "apt"), "dump"], capture_output=True, text=True, check=False
+            [_find_program("apt-config", "apt"), "dump"],
+            capture_output=True,
+            text=True,
+            check=False,
         ).stdout
         self.config = self.home / "apt.conf"
         self.config.touch(mode=0o600)
-        self.config.chmod(0o600)  # the machine's proxy may come with a password
-        self.config.write_text(configuration(dump, self.home, sources, self.archives))
+        self.config.chmod(0o600)  # the machine's proxy setting may have a password in it
+        self.config.write_text(format_configuration(dump, self.home, sources, self.archives))
 
     def update(self) -> None:
-        """Today's lists of the suite; apt asks only for what has changed."""
-        self.job.progress(f"asking for the packages of Debian {self.suite}", None)
-        # Else apt takes what cannot be reached for a warning.
+        """Fetch today's package lists of the suite; apt downloads only what has changed."""
+        self.job.progress(f"updating the package lists of Debian {self.suite}", None)
+        # Without it, apt only warns of an unreachable mirror.
         self._apt("update", "--error-on=any")
 
     def get(self, packages: list[str], *words: str) -> dict[Path, str]:
-        """Download packages by that command of apt-get's: each file, and where it came from."""
-        # apt does not name what an earlier try has brought already; where nothing is, it names all.
-        nothing = self.job.place / "nothing"
-        (nothing / "partial").mkdir(parents=True, exist_ok=True)
-        told = self._apt(
+        """Download packages with an apt-get command; return each file and the URI it came from."""
+        # apt does not list the URIs of files that are there already: an empty directory makes it
+        # list all.
+        empty = self.job.place / "empty"
+        (empty / "partial").mkdir(parents=True, exist_ok=True)
+        uri_lines = self._apt(
             "-o",
-            f"Dir::Cache::archives={nothing}",
+            f"Dir::Cache::archives={empty}",
             *words,
             "--print-uris",
             *packages,
-            where=nothing,
+            where=empty,
         )
-        shutil.rmtree(nothing)
-        found = {self.archives / name: uri for uri, name, _ in parse_uris(told)}
-        if not found:
+        shutil.rmtree(empty)
+        origins = {self.archives / name: uri for uri, name, _ in parse_uris(uri_lines)}
+        if not origins:
             raise Failure(
-                f"{self.job.source.reference}: Debian {self.suite} has nothing called "
+                f"{self.job.source.reference}: Debian {self.suite} has no package "
                 f"{' '.join(packages)}"
             )
 
@@ -177,9 +179,9 @@ class Apt:
                 self.job.progress(f"downloading from Debian {self.suite}", float(status[1]) / 100)
 
         self._apt("-o", "APT::Status-Fd=1", *words, *packages, watch=watch)
-        if missing := [path.name for path in found if not path.exists()]:
+        if missing := [path.name for path in origins if not path.exists()]:
             raise Failure(f"{self.job.source.reference}: apt-get did not bring {missing[0]}")
-        return found
+        return origins
 
     def _apt(
         self,
@@ -197,16 +199,16 @@ class Apt:
         )
 
 
-def configuration(dump: str, home: Path, sources: Path, archives: Path) -> str:
-    """Apt's configuration: of the machine's own only how it reaches its mirrors (``Acquire``), all
-    else ours. Pure.
+def format_configuration(dump: str, home: Path, sources: Path, archives: Path) -> str:
+    """Format apt's configuration: how it reaches its mirrors (``Acquire``) is the machine's, all
+    else is ours. Pure.
 
     ``dump``: what ``apt-config dump`` prints.
     """
     acquire = [
         line for line in dump.splitlines() if line.startswith("Acquire::") and line.endswith(";")
     ]
-    ours = {
+    overrides = {
         "Dir::Etc::main": "/dev/null",
         "Dir::Etc::parts": "/dev/null",
         "Dir::Etc::sourcelist": sources,
@@ -225,17 +227,17 @@ def configuration(dump: str, home: Path, sources: Path, archives: Path) -> str:
         "Acquire::Retries": "3",
         "quiet::NoProgress": "true",
     }
-    return "\n".join([*acquire, *(f'{key} "{value}";' for key, value in ours.items()), ""])
+    return "\n".join([*acquire, *(f'{key} "{value}";' for key, value in overrides.items()), ""])
 
 
 def parse_uris(text: str) -> list[tuple[str, str, int]]:
-    """(URI, file name, bytes) of each line of ``apt-get --print-uris``. Pure."""
+    """Parse ``apt-get --print-uris``: (URI, file name, bytes) of each line. Pure."""
     return [(m[1], m[2], int(m[3])) for line in text.splitlines() if (m := _URI.match(line))]
 
 
-def mirror() -> str:
-    """``$DBALLOC_DEBIAN_MIRROR``, else the one of apt's own sources. UsageError if those are no
-    Debian's.
+def choose_mirror() -> str:
+    """Return ``$DBALLOC_DEBIAN_MIRROR``, else the mirror of apt's own sources. UsageError if they
+    have none of Debian.
     """
     if chosen := os.environ.get(MIRROR):
         return chosen
@@ -245,15 +247,15 @@ def mirror() -> str:
         for p in [etc / "sources.list", *sorted((etc / "sources.list.d").glob("*"))]
         if p.suffix in (".list", ".sources") and p.is_file()
     ]
-    found = next((uri for text in texts for uri in mirrors(text)), None)
-    if found is None:
+    uri = next((uri for text in texts for uri in parse_mirrors(text)), None)
+    if uri is None:
         raise UsageError(f"no mirror of Debian in apt's sources; name one: {MIRROR}=URL")
-    return found
+    return uri
 
 
-def mirrors(text: str) -> list[str]:
-    """The archives of Debian that a file of apt's sources names, in either form of it. Pure."""
-    found = []
+def parse_mirrors(text: str) -> list[str]:
+    """Parse the Debian mirrors that a file of apt's sources names, in either format. Pure."""
+    uris = []
     for stanza in re.split(r"\n\s*\n", text):
         fields = dict(re.findall(r"^(\w[\w-]*):[ \t]*(.*(?:\n[ \t]+\S.*)*)", stanza, re.MULTILINE))
         if (
@@ -264,7 +266,7 @@ def mirrors(text: str) -> list[str]:
             if "main" in fields.get("Components", "").split() and any(
                 map(_SUITE.fullmatch, fields.get("Suites", "").split())
             ):
-                found += fields["URIs"].split()[:1]
+                uris += fields["URIs"].split()[:1]
             continue
         for line in stanza.splitlines():
             words = re.sub(r"\[.*?\]", "", line).split()
@@ -274,12 +276,12 @@ def mirrors(text: str) -> list[str]:
                 and _SUITE.fullmatch(words[2])
                 and "main" in words[3:]
             ):
-                found.append(words[1])
-    return [uri for uri in found if not uri.startswith("cdrom:")]
+                uris.append(words[1])
+    return [uri for uri in uris if not uri.startswith("cdrom:")]
 
 
-def upstream(archives: Iterable[Path], package: str) -> str:
-    """The upstream's part of a package's version, from its file's name
+def parse_upstream_version(archives: Iterable[Path], package: str) -> str:
+    """Parse the upstream part of a package's version from its file's name
     (NAME_EPOCH%3aVERSION-REVISION_ARCH.deb).
     """
     name = next(path.name for path in archives if path.name.startswith(f"{package}_"))
@@ -291,11 +293,10 @@ def upstream(archives: Iterable[Path], package: str) -> str:
     )
 
 
-def _need(program: str, package: str) -> str:
-    if found := shutil.which(program):
-        return found
+def _find_program(program: str, package: str) -> str:
+    if path := shutil.which(program):
+        return path
     raise UsageError(
         f"{program} is not on this machine: Debian's packages come through apt; install {package}, "
-        "or bring an "
-        "archive by --from FILE|URL --sha256 HASH"
+        "or give an archive: --from FILE|URL --sha256 HASH"
     )

@@ -1,4 +1,4 @@
-"""A file by HTTP, resumed where an earlier try stopped."""
+"""Download a file by HTTP, resuming where an earlier try stopped."""
 
 import urllib.error
 import urllib.request
@@ -15,39 +15,41 @@ _PATIENCE = 60
 
 
 def download(url: str, target: Path, progress: Progress) -> None:
-    """Fetch ``url`` into ``target``; what came of it before a break stays beside it for the next
+    """Download ``url`` to ``target``; after a break, what has come stays beside it for the next
     try. Failure in one line.
     """
     shown = hide_in(url)
     part = target.with_name(target.name + ".part")
-    have = part.stat().st_size if part.exists() else 0
+    received = part.stat().st_size if part.exists() else 0
     if not url.lower().startswith(("https://", "http://")):
-        raise Failure(f"{shown}: not an address that begins with https:// or http://")
+        raise Failure(f"{shown}: not a URL that begins with https:// or http://")
     headers = {"User-Agent": "dballoc", "Accept-Encoding": "identity"}
     request = urllib.request.Request(url, headers=headers)  # noqa: S310  # as checked
-    if have:
-        request.add_header("Range", f"bytes={have}-")
+    if received:
+        request.add_header("Range", f"bytes={received}-")
     try:
         with urllib.request.urlopen(request, timeout=_PATIENCE) as reply:  # noqa: S310  # as checked
-            if reply.status != 206:  # the server sends it from the start
-                have = 0
+            if reply.status != 206:  # the server sends the whole file
+                received = 0
             length = reply.headers.get("Content-Length")
-            total = have + int(length) if length is not None else None
-            with part.open("ab" if have else "wb") as f:
+            total = received + int(length) if length is not None else None
+            with part.open("ab" if received else "wb") as f:
                 while chunk := reply.read(_CHUNK):
                     f.write(chunk)
-                    have += len(chunk)
-                    progress(f"downloading {target.name}", have / total if total else None)
+                    received += len(chunk)
+                    progress(f"downloading {target.name}", received / total if total else None)
     except urllib.error.HTTPError as error:
-        if error.code == 416:  # what is here is not the beginning of what is there
+        if error.code == 416:  # our part is no beginning of the server's file
             part.unlink()
         raise Failure(f"{shown}: {error.code} {error.reason}") from None
     except (urllib.error.URLError, HTTPException, TimeoutError, ConnectionError) as error:
-        said = getattr(error, "reason", None) or error
-        raise Failure(f"{shown}: {said}; the next try goes on at {have / 10**6:,.1f} MB") from None
-    if total is not None and have < total:
+        reason = getattr(error, "reason", None) or error
         raise Failure(
-            f"{shown}: the connection broke after {have / 10**6:,.1f} of {total / 10**6:,.1f} MB; "
-            "the next try goes on from there"
+            f"{shown}: {reason}; the next try resumes at {received / 10**6:,.1f} MB"
+        ) from None
+    if total is not None and received < total:
+        raise Failure(
+            f"{shown}: the connection broke after {received / 10**6:,.1f} of {total / 10**6:,.1f} "
+            "MB; the next try resumes from there"
         )
     part.rename(target)

@@ -1,5 +1,5 @@
-"""Servers that are kept as Maven artifacts, through mvn: its own settings say which repositories
-and mirrors it asks.
+"""Fetch servers that are published as Maven artifacts, with mvn, whose own settings name the
+repositories and mirrors.
 """
 
 import os
@@ -10,43 +10,43 @@ from typing import Any
 
 from dballoc.errors import Failure, UsageError
 from dballoc.fetch.clients import archive
-from dballoc.fetch.clients.debian_apt import ALONE, Apt, unpack
-from dballoc.fetch.fetch_job import Brought, File, Job, check_hash, described
+from dballoc.fetch.clients.debian_apt import ALONE, Apt, unpack_packages
+from dballoc.fetch.fetch_job import DownloadedFile, FetchedTree, Job, check_hash, describe_file
 from dballoc.fetch.unpack import installed_layout
 from dballoc.host.elf import elf_exports
 
-# The release of the plugin that is asked for by name, so that all machines do the same.
+# A fixed release of the plugin, so that all machines do the same.
 _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 _PROGRESS = re.compile(r"Progress \(\d+\): .*?([\d.]+)/([\d.]+) [kM]B")
 
 
-def bring(job: Job) -> Brought:
+def fetch_artifact(job: Job) -> FetchedTree:
     """Fetch the artifact (group:artifact:version[:packaging[:classifier]]), check its hash, unpack
     it.
     """
     row = job.source.row
-    path = _artifact(job, row["artifact"])
-    found = described(path, row["artifact"])
+    path = _download_artifact(job, row["artifact"])
+    file = describe_file(path, row["artifact"])
     try:
-        check_hash(found, row["sha256"], job.source.reference)
+        check_hash(file, row["sha256"], job.source.reference)
     except Failure:
         shutil.rmtree(job.downloads)
         raise
-    archive.unpack(job, path, job.root, row["keep"])
-    archive.settle(job)
-    files = [found]
+    archive.unpack_archive(job, path, job.root, row["keep"])
+    archive.raise_server_top(job)
+    files = [file]
     if "beside" in row:
-        files += _libraries(job)
-    return Brought(version="", files=files)
+        files += _add_libraries(job)
+    return FetchedTree(version="", files=files)
 
 
-def _artifact(job: Job, artifact: str) -> Path:
+def _download_artifact(job: Job, artifact: str) -> Path:
     mvn = shutil.which("mvn")
     if mvn is None:
         raise UsageError(
             f"mvn is not on this machine: {job.source.reference} is a Maven artifact ({artifact}); "
-            "install it: apt-get install "
-            f"maven, or bring the file by --from FILE|URL --sha256 {job.source.row['sha256']}"
+            "install it: apt-get install maven, "
+            f"or give the file: --from FILE|URL --sha256 {job.source.row['sha256']}"
         )
     group, name, version, packaging, *classifier = [*artifact.split(":"), "jar"][
         : max(4, artifact.count(":") + 1)
@@ -56,14 +56,15 @@ def _artifact(job: Job, artifact: str) -> Path:
     path = repository / group.replace(".", "/") / name / version / file
 
     def watch(line: str) -> None:
-        if told := _PROGRESS.findall(line):
+        if amounts := _PROGRESS.findall(line):
             job.progress(
-                f"downloading {name} {version}", float(told[-1][0]) / max(float(told[-1][1]), 1e-9)
+                f"downloading {name} {version}",
+                float(amounts[-1][0]) / max(float(amounts[-1][1]), 1e-9),
             )
 
     job.progress(f"downloading {name} {version}", None)
-    # A repository of our own for the artifact, so that it is not kept twice; mvn's own for its
-    # plugins.
+    # The artifact goes to a repository of our own, so that it is not stored twice; mvn's plugins
+    # stay in its own.
     words = [f"-Dartifact={artifact}", "-Dtransitive=false", f"-Dmaven.repo.local={repository}"]
     job.run([mvn, "--batch-mode", f"{_PLUGIN}:get", *words], "mvn dependency:get", on_line=watch)
     if not path.exists():
@@ -71,7 +72,7 @@ def _artifact(job: Job, artifact: str) -> Path:
     return path
 
 
-def _from_first_suite(job: Job, row: dict[str, Any]) -> dict[Path, str]:
+def _download_from_first_suite(job: Job, row: dict[str, Any]) -> dict[Path, str]:
     for suite in row["suites"]:
         try:
             apt = Apt(job, suite)
@@ -83,24 +84,24 @@ def _from_first_suite(job: Job, row: dict[str, Any]) -> dict[Path, str]:
     raise AssertionError("no suite named")
 
 
-def _libraries(job: Job) -> list[File]:
-    """Libraries that the server is linked against and that not every machine has, from a Debian
-    suite, into its tree.
+def _add_libraries(job: Job) -> list[DownloadedFile]:
+    """Add libraries of a Debian suite to the server's tree: those that it is linked against and
+    that not every machine has.
     """
-    archives = _from_first_suite(job, job.source.row["beside"])
+    archives = _download_from_first_suite(job, job.source.row["beside"])
     tree = job.place / "beside"
-    unpack(job, list(archives), tree)
+    unpack_packages(job, list(archives), tree)
     target = job.root / "lib" / "beside"
     target.mkdir(parents=True)
     for path in tree.rglob("*.so*"):
         if path.is_file():
             shutil.copy2(path.resolve(), target / path.name)
     shutil.rmtree(tree)
-    program = installed_layout.server_program(job.root)
+    program = installed_layout.find_server_program(job.root)
     assert program
     elf_exports.relink(
         program,
         None,
         [*elf_exports.search_path(program), f"$ORIGIN/{os.path.relpath(target, program.parent)}"],
     )
-    return [described(path, origin) for path, origin in archives.items()]
+    return [describe_file(path, origin) for path, origin in archives.items()]

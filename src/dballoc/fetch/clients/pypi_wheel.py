@@ -1,6 +1,4 @@
-"""Libraries that Python wheels carry ready-made, through pip, whose own settings say which index it
-asks.
-"""
+"""Fetch allocators' libraries from Python wheels, with pip, whose own settings name the index."""
 
 import os
 import shutil
@@ -8,12 +6,12 @@ import sys
 
 from dballoc.errors import Failure
 from dballoc.fetch.clients import archive
-from dballoc.fetch.fetch_job import Brought, Job, described
+from dballoc.fetch.fetch_job import FetchedTree, Job, describe_file
 from dballoc.fetch.unpack import installed_layout
 
 
-def bring(job: Job) -> Brought:
-    """Fetch the wheel, which pip holds to its hash, and take the allocator's library out of it."""
+def fetch_wheel(job: Job) -> FetchedTree:
+    """Fetch the wheel, whose hash pip checks, and take the allocator's library out of it."""
     row = job.source.row
     requirement = f"{row['package']}=={row['release']}"
     wanted = job.downloads / "requirements.txt"
@@ -42,9 +40,9 @@ def bring(job: Job) -> Brought:
     if wheel is None:
         raise Failure(f"{job.source.reference}: pip did not bring {requirement}")
     tree = job.place / "unpacked"
-    archive.unpack(job, wheel, tree)
-    libraries = installed_layout.take_libraries(job, tree, beside=False)
+    archive.unpack_archive(job, wheel, tree)
+    libraries = installed_layout.copy_libraries(job, tree, beside=False)
     shutil.rmtree(tree)
-    return Brought(
-        version=row["release"], files=[described(wheel, requirement)], libraries=libraries
+    return FetchedTree(
+        version=row["release"], files=[describe_file(wheel, requirement)], libraries=libraries
     )

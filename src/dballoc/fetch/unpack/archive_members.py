@@ -1,6 +1,6 @@
-"""The members of a tarball, a zip or a package, written as a tree
-(:mod:`dballoc.fetch.unpack.archive_tree`). Nothing of an archive is believed: sizes are counted as
-they come, headers are short, and no program but a decompressor sees it.
+"""Write the members of a tarball, a zip or a package as a tree
+(:mod:`dballoc.fetch.unpack.archive_tree`). An archive is not trusted: bytes are counted as they
+come, headers are short, and no program but a decompressor reads it.
 """
 
 import bz2
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, NoReturn
 
 from dballoc.errors import UsageError
-from dballoc.fetch.unpack.archive_tree import Refused, Tree, most_bytes, parts_of
+from dballoc.fetch.unpack.archive_tree import Refused, Tree, most_bytes, split_member_path
 from dballoc.host.unprivileged import sandbox
 
 TAR = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar.zst")
@@ -37,25 +37,25 @@ _HEADER = 16 * 2**10
 _ZIP_DIRECTORY = 12 * 2**20
 _XZ_MEMORY = 512 * 2**20
 _CHUNK = 2**16
-# The library's errors for which it ends in silence.
+# Errors of tarfile that it takes for the end of the archive.
 _BROKEN = ("InvalidHeaderError", "TruncatedHeaderError")
 _SHOWN_EVERY = 500
 
 Progress = Callable[[float | None], None]
 
 
-def unpack(
+def unpack_members(
     path: Path,
     target: Path,
     keep: Sequence[str] = ("*",),
     strip: int = 0,
     progress: Progress = lambda share: None,
 ) -> None:
-    """An archive into a directory, which is made. Refused for one that is broken, or that would put
-    there anything but files, directories and links among them; what was written by then is left.
+    """Unpack an archive into a directory, which is made. Refused if it is broken, or has anything
+    but files, directories, and links between them; what was written by then is left.
 
-    ``keep``: patterns of the members that are taken out of a zip; ``strip``: leading parts of each
-    path that are left out.
+    ``keep``: patterns of the members to take out of a zip; ``strip``: number of leading parts to
+    drop from each path.
     """
     target.mkdir(exist_ok=True)
     tree = Tree(root=target, most=most_bytes(path.stat().st_size), rooted=path.name.endswith(DEB))
@@ -63,8 +63,8 @@ def unpack(
         if path.name.endswith(ZIP):
             _unzip(path, tree, keep, progress)
         else:
-            with _plain(path) as stream:
-                _untar(_Forward(stream, tree.most), tree, strip, progress)
+            with _open_tar(path) as stream:
+                _untar(_ForwardStream(stream, tree.most), tree, strip, progress)
         tree.finish()
     except OSError as error:
         if error.errno not in (
@@ -92,35 +92,35 @@ def unpack(
         AssertionError,
         struct.error,
     ) as error:
-        # The readers of Python's library raise any of these for a made archive.
-        raise Refused(ascii(str(error))[1:-1] or "it is broken") from None
+        # Python's archive readers raise any of these for a crafted archive.
+        raise Refused(ascii(str(error))[1:-1] or "it is damaged") from None
 
 
 # -- tar ---------------------------------------------------------------------------------------
 
 
-class _Header(tarfile.TarInfo):
-    """A member's header. Files with holes are refused: their maps may be of any length."""
+class _TarHeader(tarfile.TarInfo):
+    """A member's header. Sparse files are refused: their maps may be of any length."""
 
     @classmethod
-    def fromtarfile(cls, tar: tarfile.TarFile) -> "_Header":
-        """The next one. Refused for one that is broken, which the library takes for the end."""
+    def fromtarfile(cls, tar: tarfile.TarFile) -> "_TarHeader":
+        """Read the next one. Refused for a damaged one, which tarfile takes for the end."""
         try:
             return super().fromtarfile(tar)
         except tarfile.HeaderError as error:
             if type(error).__name__ in _BROKEN:
-                raise Refused(f"a broken header: {error}") from None
+                raise Refused(f"a damaged header: {error}") from None
             raise
 
     def _no_holes(self, *_: object) -> NoReturn:
-        raise Refused("a file with holes")
+        raise Refused("it has a sparse file")
 
     _proc_sparse = _proc_gnusparse_00 = _proc_gnusparse_01 = _proc_gnusparse_10 = _no_holes
 
 
-class _Forward(io.RawIOBase):
-    """A stream that is read once, forward. Refused beyond ``most`` bytes, or for more at once than
-    a header is long.
+class _ForwardStream(io.RawIOBase):
+    """A stream that is read once, forward. Refused beyond ``most`` bytes, or for a longer read than
+    a header needs.
     """
 
     def __init__(self, stream: IO[bytes], most: int) -> None:
@@ -139,9 +139,9 @@ class _Forward(io.RawIOBase):
         return self._at
 
     def read(self, size: int = -1) -> bytes:
-        """Exactly so much, but at the end."""
+        """Read exactly ``size`` bytes, or fewer at the end."""
         if not 0 <= size <= max(_HEADER, _CHUNK * 4):
-            raise Refused("a header that is too long")
+            raise Refused("it has a header that is too long")
         parts: list[bytes] = []
         while size and (part := self._stream.read(min(size, _CHUNK))):
             parts.append(part)
@@ -152,60 +152,61 @@ class _Forward(io.RawIOBase):
         return b"".join(parts)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Forward alone."""
+        """Seek, only forward."""
         if whence != io.SEEK_SET or offset < self._at:
-            raise Refused("a member that lies before itself")
+            raise Refused("it has a member that overlaps the one before")
         while self._at < offset and self.read(min(offset - self._at, _CHUNK)):
             pass
         return self._at
 
 
-def _untar(stream: _Forward, tree: Tree, strip: int, progress: Progress) -> None:
+def _untar(stream: _ForwardStream, tree: Tree, strip: int, progress: Progress) -> None:
     with tarfile.TarFile(
-        fileobj=stream, tarinfo=_Header, errors="surrogateescape", encoding="utf-8"
+        fileobj=stream, tarinfo=_TarHeader, errors="surrogateescape", encoding="utf-8"
     ) as tar:
         while member := tar.next():
             tar.members.clear()  # type: ignore[attr-defined]  # else it keeps them all
-            _take(tar, member, tree, strip)
+            _add_tar_member(tar, member, tree, strip)
             if tree.members % _SHOWN_EVERY == 0:
                 progress(None)
 
 
-def _take(tar: tarfile.TarFile, member: tarfile.TarInfo, tree: Tree, strip: int) -> None:
-    parts = parts_of(member.name, strip)
+def _add_tar_member(tar: tarfile.TarFile, member: tarfile.TarInfo, tree: Tree, strip: int) -> None:
+    parts = split_member_path(member.name, strip)
     if strip and not parts:
         return
     if member.isdir():
-        tree.directory(parts)
+        tree.add_directory(parts)
     elif member.issym():
-        tree.link(parts, member.linkname)
+        tree.add_link(parts, member.linkname)
     elif member.islnk():
-        tree.same(parts, parts_of(member.linkname, strip))
+        tree.add_hard_link(parts, split_member_path(member.linkname, strip))
     elif member.isreg():
         content = tar.extractfile(member)
         assert content
         time = float(member.mtime)
-        tree.file(parts, content, member.size, member.mode, time if math.isfinite(time) else None)
+        tree.add_file(
+            parts, content, member.size, member.mode, time if math.isfinite(time) else None
+        )
     else:
         raise Refused(f"{'/'.join(parts)} is neither file nor directory nor link")
 
 
 @contextmanager
-def _plain(path: Path) -> Iterator[IO[bytes]]:
-    """The tar within a file."""
+def _open_tar(path: Path) -> Iterator[IO[bytes]]:
+    """Open the tar in a file, decompressed."""
     name = path.name
     if name.endswith(DEB):
         if shutil.which("dpkg-deb") is None:
             raise UsageError("dpkg-deb is not on this machine; install dpkg, or give a tarball")
-        with _piped(["dpkg-deb", "--fsys-tarfile", "-"], path) as stream:
+        with _open_decompressed(["dpkg-deb", "--fsys-tarfile", "-"], path) as stream:
             yield stream
     elif name.endswith(".zst"):
         if shutil.which("zstd") is None:
             raise UsageError(
-                "zstd is not on this machine; install it, or give a tarball that is packed "
-                "otherwise"
+                "zstd is not on this machine; install it, or give a tarball in another compression"
             )
-        with _piped(
+        with _open_decompressed(
             ["zstd", "--decompress", "--stdout", "--quiet", "--memory=512MB"], path
         ) as stream:
             yield stream
@@ -217,13 +218,13 @@ def _plain(path: Path) -> Iterator[IO[bytes]]:
             yield stream
     else:
         with path.open("rb") as file:
-            yield _Xz(file) if name.endswith(".xz") else file  # type: ignore[misc]
+            yield _XzStream(file) if name.endswith(".xz") else file  # type: ignore[misc]
 
 
 @contextmanager
-def _piped(argv: list[str], path: Path) -> Iterator[IO[bytes]]:
-    """What a decompressor makes of a file, as the unprivileged user. Refused in its own words if it
-    fails; it ends with us.
+def _open_decompressed(argv: list[str], path: Path) -> Iterator[IO[bytes]]:
+    """Open a file through a decompressor, which runs as the unprivileged user and ends with us.
+    Refused with its message if it fails.
     """
     with tempfile.TemporaryFile() as errors, path.open("rb") as file:
         child = subprocess.Popen(
@@ -239,7 +240,7 @@ def _piped(argv: list[str], path: Path) -> Iterator[IO[bytes]]:
         try:
             yield child.stdout
         finally:
-            # A tar's padding may follow what was read; one that has more than that is stopped.
+            # A tar's padding may follow what was read; a stream with more than that is stopped.
             at_its_end = any(not child.stdout.read(_CHUNK) for _ in range(64))
             if not at_its_end:
                 child.kill()
@@ -251,13 +252,13 @@ def _piped(argv: list[str], path: Path) -> Iterator[IO[bytes]]:
                 raise Refused(
                     next(
                         (ascii(line.strip())[1:-1] for line in lines if line.strip()),
-                        f"{argv[0]} fails",
+                        f"{argv[0]} failed",
                     )
                 )
 
 
-class _Xz:
-    """An xz file as a stream, in bounded memory whatever its header asks for."""
+class _XzStream:
+    """An xz file as a stream, in bounded memory whatever its header requests."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -265,7 +266,7 @@ class _Xz:
         self._packed = b""
 
     def read(self, size: int) -> bytes:
-        """Some bytes; none at the end."""
+        """Read some bytes; none at the end."""
         while True:
             if self._decoder is None:
                 # Streams may follow each other, with zeros between.
@@ -278,7 +279,7 @@ class _Xz:
                 and not self._packed
                 and not (packed := self._file.read(_CHUNK))
             ):
-                raise EOFError("it ends before its end")
+                raise EOFError("it is truncated")
             elif self._decoder.needs_input and not self._packed:
                 self._packed = packed
             plain = self._decoder.decompress(self._packed, size)
@@ -292,44 +293,42 @@ class _Xz:
 # -- zip ---------------------------------------------------------------------------------------
 
 
-class _Short(io.BufferedReader):
-    """A file of which nobody reads more at once than a zip's directory may be long."""
+class _BoundedReader(io.BufferedReader):
+    """A file that refuses a longer read than a zip's directory may need."""
 
     def read(self, size: int | None = -1) -> bytes:
-        """As a file does."""
+        """Read as a file does, within the bound."""
         if size is not None and size > _ZIP_DIRECTORY:
             raise Refused("it has too many members")
         return super().read(_ZIP_DIRECTORY if size is None or size < 0 else size)
 
 
 def _unzip(path: Path, tree: Tree, keep: Sequence[str], progress: Progress) -> None:
-    with _Short(io.FileIO(path)) as file, zipfile.ZipFile(file) as archive:
+    with _BoundedReader(io.FileIO(path)) as file, zipfile.ZipFile(file) as archive:
         entries = [
             e
             for e in archive.infolist()
             if any(fnmatchcase(e.filename, pattern) for pattern in keep)
         ]
         for number, entry in enumerate(entries):
-            _take_entry(archive, entry, tree)
+            _add_zip_member(archive, entry, tree)
             if number % _SHOWN_EVERY == 0:
                 progress(number / len(entries))
 
 
-def _take_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, tree: Tree) -> None:
-    parts = parts_of(entry.filename)
+def _add_zip_member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, tree: Tree) -> None:
+    parts = split_member_path(entry.filename)
     mode = entry.external_attr >> 16
     if entry.flag_bits & 1 or entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise Refused(
-            f"{'/'.join(parts)} is encrypted, or packed in a way that is not for programs"
-        )
+        raise Refused(f"{'/'.join(parts)} is encrypted, or in an unusual compression")
     if entry.is_dir():
-        tree.directory(parts)
+        tree.add_directory(parts)
         return
     if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFLNK):
         raise Refused(f"{'/'.join(parts)} is neither file nor directory nor link")
     with archive.open(entry) as content:
         if stat.S_ISLNK(mode):
-            tree.link(parts, content.read(2**13).decode("utf-8", "surrogateescape"))
+            tree.add_link(parts, content.read(2**13).decode("utf-8", "surrogateescape"))
             return
-        tree.file(parts, content, entry.file_size, mode)
-        content.read(1)  # at its end the checksum is compared
+        tree.add_file(parts, content, entry.file_size, mode)
+        content.read(1)  # at the end of a member its checksum is compared

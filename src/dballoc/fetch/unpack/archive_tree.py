@@ -1,8 +1,8 @@
-"""What an archive becomes on disk: a tree of directories, regular files and links that stay in it,
-and nothing else.
+"""The tree that an archive becomes on disk: directories, regular files and links that stay inside
+it, and nothing else.
 
-:class:`Tree` writes one from members that anybody may have made; :func:`settle` looks at a finished
-  one, whoever has made it.
+:class:`Tree` writes one from members that anybody may have made; :func:`secure_tree` checks a
+finished one, whoever has made it.
 """
 
 import os
@@ -18,7 +18,7 @@ MEMBERS = 100_000
 SIZE = 16 * 2**30
 # All paths and targets of links, which are held in memory.
 _TEXT = 32 * 2**20
-# What a file may expand to, by its own size; below the floor nobody asks.
+# What an archive may expand to, as a multiple of its own size; up to the floor always.
 RATIO = 200
 FLOOR = 64 * 2**20
 
@@ -28,11 +28,11 @@ _LAST_TIME = 2**33
 
 
 class Refused(Exception):
-    """Why a member, or a tree, is not taken: a few words."""
+    """A member or a tree is refused; the text says why in a few words."""
 
 
 def most_bytes(packed: int) -> int:
-    """What an archive of that size may expand to."""
+    """Return how many bytes an archive of that size may expand to."""
     return min(SIZE, max(FLOOR, RATIO * packed))
 
 
@@ -41,8 +41,8 @@ class Tree:
     """A directory that is filled from an archive. Links are made last, so that no member is written
     through one of them.
 
-    ``most``: bytes, of all files together; ``rooted``: absolute links are meant within the tree, as
-    in packages. What the directory has from other archives stays; links in it lead nowhere outside.
+    ``most``: bytes of all files together; ``rooted``: absolute links are relative to the tree, as
+    in packages. What the directory has from other archives stays; no link in it leads outside.
     """
 
     root: Path
@@ -54,12 +54,12 @@ class Tree:
     _files: set[tuple[str, ...]] = field(default_factory=set)
     _links: dict[tuple[str, ...], str] = field(default_factory=dict)
 
-    def directory(self, parts: tuple[str, ...]) -> None:
-        """A directory, with those that it lies in."""
+    def add_directory(self, parts: tuple[str, ...]) -> None:
+        """Make a directory, with its parents."""
         self._count(parts)
-        self._parent((*parts, ""))
+        self._make_parent((*parts, ""))
 
-    def file(
+    def add_file(
         self,
         parts: tuple[str, ...],
         content: IO[bytes],
@@ -67,47 +67,45 @@ class Tree:
         mode: int,
         time: float | None = None,
     ) -> None:
-        """A regular file of that declared size. Of its mode nothing stays but whether it may be
-        executed.
+        """Write a regular file of that declared size. Of its mode only whether it is executable is
+        kept.
         """
         self._count(parts, size)
         self._links.pop(parts, None)
-        path = self._free(parts)
+        path = self._free_path(parts)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        left = size
+        remaining = size
         with os.fdopen(os.open(path, flags, 0o755 if mode & 0o111 else 0o644), "wb") as out:
-            while left and (chunk := content.read(min(left, _CHUNK))):
+            while remaining and (chunk := content.read(min(remaining, _CHUNK))):
                 out.write(chunk)
-                left -= len(chunk)
-        if left:
-            raise Refused(f"{'/'.join(parts)} ends before its end")
+                remaining -= len(chunk)
+        if remaining:
+            raise Refused(f"{'/'.join(parts)} is truncated")
         self._files.add(parts)
-        if time is not None and 0 <= time < _LAST_TIME:  # builds go by the order of their files
+        if time is not None and 0 <= time < _LAST_TIME:  # builds compare the times of their files
             os.utime(path, (time, time))
 
-    def link(self, parts: tuple[str, ...], target: str) -> None:
-        """A symbolic link, made when all files are there."""
+    def add_link(self, parts: tuple[str, ...], target: str) -> None:
+        """Note a symbolic link, to be made when all files are there."""
         self._count(parts, text=len(target))
         if not target or "\0" in target or len(os.fsencode(target)) >= _PATH:
-            raise Refused(f"{'/'.join(parts)} is a link to nothing that can be")
+            raise Refused(f"{'/'.join(parts)} is a link without a valid target")
         self._links[parts] = target
 
-    def same(self, parts: tuple[str, ...], other: tuple[str, ...]) -> None:
-        """A hard link, to a file of the same archive alone."""
+    def add_hard_link(self, parts: tuple[str, ...], other: tuple[str, ...]) -> None:
+        """Make a hard link, only to a file of the same archive."""
         self._count(parts)
         if other not in self._files:
-            raise Refused(
-                f"{'/'.join(parts)} is a hard link to what is no file of the archive before it"
-            )
+            raise Refused(f"{'/'.join(parts)} is a hard link to no earlier file of the archive")
         if parts != other:
-            path = self._free(parts)
-            os.link(self._parent(other) / other[-1], path, follow_symlinks=False)
+            path = self._free_path(parts)
+            os.link(self._make_parent(other) / other[-1], path, follow_symlinks=False)
             self._files.add(parts)
 
     def finish(self) -> None:
-        """Make the links; those that lead out are none that a server needs, and are left out."""
+        """Make the links, except those that lead out of the tree, which no server needs."""
         for parts, target in self._links.items():
-            path = self._free(parts)
+            path = self._free_path(parts)
             if target.startswith("/") and self.rooted:
                 path.symlink_to(
                     "../" * len(path.parent.relative_to(self.root).parts)
@@ -115,7 +113,7 @@ class Tree:
                 )
             elif not target.startswith("/"):
                 path.symlink_to(target)
-        drop_links_out(self.root)
+        remove_links_out(self.root)
 
     def _count(self, parts: tuple[str, ...], size: int = 0, text: int = 0) -> None:
         self.members += 1
@@ -128,22 +126,22 @@ class Tree:
         if size < 0 or self.size > self.most:
             raise Refused(f"it would expand to more than {self.most / 10**6:,.0f} MB")
 
-    def _free(self, parts: tuple[str, ...]) -> Path:
-        """Where a member goes. What an earlier one of that name left is removed, as tar does it."""
+    def _free_path(self, parts: tuple[str, ...]) -> Path:
+        """Return the path for a member. An earlier member of that name is removed, as tar does."""
         if not parts:
-            raise Refused("a member without a name")
-        path = self._parent(parts) / parts[-1]
+            raise Refused("it has a member without a name")
+        path = self._make_parent(parts) / parts[-1]
         if os.path.lexists(path):
             if path.is_dir() and not path.is_symlink():
-                raise Refused(f"{'/'.join(parts)} is there twice, once as something else")
+                raise Refused(f"{'/'.join(parts)} is there twice, once as a directory")
             path.unlink()
             self._files.discard(parts)
         return path
 
-    def _parent(self, parts: tuple[str, ...]) -> Path:
-        """The directory that a member lies in, made if need be."""
+    def _make_parent(self, parts: tuple[str, ...]) -> Path:
+        """Return the directory of a member, made if it is not there."""
         above = parts[:-1]
-        if (inside := resolve(self.root, above)) is None:
+        if (inside := resolve_in_tree(self.root, above)) is None:
             raise Refused(f"{'/'.join(parts)} lies behind a link that leads out")
         path = self.root
         for part in inside:
@@ -152,16 +150,18 @@ class Tree:
                 path.mkdir(mode=0o755)
             except FileExistsError:
                 if not path.is_dir() or path.is_symlink():
-                    raise Refused(f"{'/'.join(parts)} lies below what is no directory") from None
+                    raise Refused(
+                        f"{'/'.join(parts)} lies below something that is no directory"
+                    ) from None
         return path
 
 
-def parts_of(name: str, strip: int = 0) -> tuple[str, ...]:
-    """The parts of a member's path without the first ``strip``; none for the top itself. Refused
-    for one that leads out, or that nobody would call a file.
+def split_member_path(name: str, strip: int = 0) -> tuple[str, ...]:
+    """Split a member's path into its parts without the first ``strip``; none for the top itself.
+    Refused if it leads out of the archive, or is no usual file name.
     """
     if not name.isprintable():
-        raise Refused(f"a member called {name[:80]!a}")
+        raise Refused(f"it has a member called {name[:80]!a}")
     if name.startswith("/"):
         raise Refused(f"{name[:80]} is an absolute path")
     parts = tuple(part for part in name.split("/") if part not in ("", "."))
@@ -172,15 +172,13 @@ def parts_of(name: str, strip: int = 0) -> tuple[str, ...]:
         or len(parts) > _DEPTH
         or any(len(os.fsencode(part)) > _NAME for part in parts)
     ):
-        raise Refused(f"a path as long as {name[:80]}…")
+        raise Refused(f"a path is too long: {name[:80]}…")
     return parts[strip:]
 
 
-def resolve(root: Path, parts: tuple[str, ...]) -> list[str] | None:
-    """Where a path below ``root`` really is, its links followed as if ``root`` were all there is;
-    None if it leads out.
-    """
-    done: list[str] = []
+def resolve_in_tree(root: Path, parts: tuple[str, ...]) -> list[str] | None:
+    """Resolve the links of a path below ``root``; None if it leads out."""
+    reached: list[str] = []
     todo = list(reversed(parts))
     links = 0
     while todo:
@@ -188,28 +186,28 @@ def resolve(root: Path, parts: tuple[str, ...]) -> list[str] | None:
         if part in ("", "."):
             continue
         if part == "..":
-            if not done:
+            if not reached:
                 return None
-            done.pop()
+            reached.pop()
             continue
         try:
-            target = os.readlink(os.path.join(root, *done, part))
+            target = os.readlink(os.path.join(root, *reached, part))
         except OSError:  # no link, or not there
-            done.append(part)
+            reached.append(part)
             continue
         links += 1
         if links > _LINKS or target.startswith("/"):
             return None
         todo += reversed(target.split("/"))
-    return done
+    return reached
 
 
-def drop_links_out(root: Path) -> None:
-    """Remove the links that lead out of a tree, one behind another too."""
+def remove_links_out(root: Path) -> None:
+    """Remove the links that lead out of a tree, also through one another."""
     for _ in range(_LINKS):
         out = [
             path
-            for path, status in walk(root)
+            for path, status in walk_tree(root)
             if stat.S_ISLNK(status.st_mode) and _leads_out(root, path)
         ]
         for path in out:
@@ -219,11 +217,11 @@ def drop_links_out(root: Path) -> None:
 
 
 def _leads_out(root: Path, path: Path) -> bool:
-    return resolve(root, path.relative_to(root).parts) is None
+    return resolve_in_tree(root, path.relative_to(root).parts) is None
 
 
-def walk(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Everything below a directory, links not followed."""
+def walk_tree(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """List everything below a directory; links are not followed."""
     todo = [root]
     while todo:
         with os.scandir(todo.pop()) as entries:
@@ -235,13 +233,13 @@ def walk(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
                 yield path, status
 
 
-def check(root: Path) -> None:
-    """Refused unless all below ``root`` is a directory, a regular file with all its names there, or
-    a link that stays in it.
+def check_tree(root: Path) -> None:
+    """Refused unless all below ``root`` is a directory, a regular file with all its hard links
+    there, or a link that stays inside.
     """
     names: Counter[tuple[int, int]] = Counter()
     links: dict[tuple[int, int], tuple[Path, int]] = {}
-    for path, status in walk(root):
+    for path, status in walk_tree(root):
         shown = ascii(os.fspath(path.relative_to(root)))[1:-1]
         if stat.S_ISLNK(status.st_mode):
             if _leads_out(root, path):
@@ -260,13 +258,13 @@ def check(root: Path) -> None:
             )
 
 
-def settle(root: Path) -> int:
+def secure_tree(root: Path) -> int:
     """Check a tree, and make all of it ours, readable for everybody and writable for us alone,
-    without set-user-ID and the like; the bytes that it takes on disk. Refused as :func:`check`.
+    without set-user-ID and the like. Return its bytes on disk. Refused as :func:`check_tree`.
     """
-    check(root)
+    check_tree(root)
     size = 0
-    for path, status in [(root, os.lstat(root)), *walk(root)]:
+    for path, status in [(root, os.lstat(root)), *walk_tree(root)]:
         size += status.st_blocks * 512
         if stat.S_ISLNK(status.st_mode):
             continue

@@ -1,5 +1,5 @@
-"""The files of a server's prefix and of an allocator, as they come out of packages, made to work
-where they lie.
+"""Make the files of a server's prefix or of an allocator, as they come out of packages, work where
+they lie.
 """
 
 import shutil
@@ -12,7 +12,7 @@ from dballoc.fetch.fetch_job import Job
 from dballoc.host.elf import elf_exports
 
 # What no server needs at run time.
-_LEFT = (
+_UNNEEDED = (
     "usr/share/man",
     "usr/share/locale",
     "usr/share/lintian",
@@ -31,8 +31,8 @@ _PROGRAMS = ("mariadb*", "mysql*")
 _LOADERS = ("ld-linux-*.so.*", "ld-linux.so.*", "ld64.so.*")
 
 
-def server_program(root: Path) -> Path | None:
-    """The server of a tree, wherever its top directory lies in it; None if there is none."""
+def find_server_program(root: Path) -> Path | None:
+    """Find the server's executable in a tree, at any depth; None if there is none."""
     names = dict.fromkeys(
         binary for entry in catalogue.servers().values() for binary in entry["binaries"]
     )
@@ -43,10 +43,8 @@ def server_program(root: Path) -> Path | None:
     return None
 
 
-def raise_top(root: Path, program: Path) -> None:
-    """Make the directory that a server's tree begins at (``bin`` or ``usr`` lies in it) the root
-    itself.
-    """
+def raise_top_directory(root: Path, program: Path) -> None:
+    """Make the top directory of a server's tree (with ``bin`` or ``usr``) the root itself."""
     top = program.parent.parent
     top = top.parent if top.name == "usr" else top
     if top == root:
@@ -57,24 +55,24 @@ def raise_top(root: Path, program: Path) -> None:
     aside.rename(root)
 
 
-def prune(root: Path) -> None:
+def remove_unneeded_files(root: Path) -> None:
     """Remove what no server needs at run time."""
-    for pattern in _LEFT:
+    for pattern in _UNNEEDED:
         for path in root.glob(pattern):
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
-def loader(root: Path) -> Path:
-    """The program interpreter of the tree's C library. Failure if there is none."""
+def find_loader(root: Path) -> Path:
+    """Find the program interpreter of the tree's C library. Failure if there is none."""
     for libc in sorted(root.rglob("libc.so.6")):
         for pattern in _LOADERS:
-            if found := sorted(libc.parent.glob(pattern)):
-                return found[0]
-    raise Failure(f"{root}: no C library in it")
+            if loaders := sorted(libc.parent.glob(pattern)):
+                return loaders[0]
+    raise Failure(f"{root}: there is no C library in it")
 
 
-def library_directories(root: Path) -> list[Path]:
-    """Where the tree has libraries that programs are linked against."""
+def find_library_directories(root: Path) -> list[Path]:
+    """Find the directories with libraries that programs of the tree are linked against."""
     candidates = [
         *root.glob("usr/lib/*-linux-gnu"),
         *root.glob("lib/*-linux-gnu"),
@@ -90,9 +88,9 @@ def library_directories(root: Path) -> list[Path]:
 
 
 def relink_programs(job: Job, interpreter: Path, search: list[Path]) -> None:
-    """Have the servers and clients of the tree run on its own loader and libraries, at the place
-    where it will lie. Other programs are removed: they would run on the machine's, for which they
-    were not made.
+    """Make the servers and clients of the tree use its own loader and libraries, at its final
+    place. Other programs are removed: they would use the machine's libraries, for which they were
+    not built.
     """
 
     def at_the_end(path: Path) -> Path:
@@ -102,21 +100,20 @@ def relink_programs(job: Job, interpreter: Path, search: list[Path]) -> None:
         for path in sorted((job.root / directory).glob("*")):
             if not any(fnmatchcase(path.name, pattern) for pattern in _PROGRAMS):
                 path.unlink() if path.is_symlink() or path.is_file() else None
-            elif elf_exports.is_elf(path) and elf_exports.interpreter(path):
+            elif elf_exports.is_elf(path) and elf_exports.read_interpreter(path):
                 job.progress(f"relinking {path.name}", None)
                 elf_exports.relink(path, at_the_end(interpreter), [at_the_end(d) for d in search])
 
 
-def take_libraries(job: Job, tree: Path, beside: bool) -> list[str]:
-    """Move an allocator's libraries out of a tree into ``lib`` of the job's place, and name those
-    to preload.
+def copy_libraries(job: Job, tree: Path, beside: bool) -> list[str]:
+    """Copy an allocator's libraries out of a tree into ``lib`` of the job's place, and return the
+    paths of those to preload. Failure if one is missing.
 
-    ``beside``: other libraries of the tree come along, and are found there. Failure if one is not
-    there.
+    ``beside``: the tree's other libraries are copied too, and are looked for there.
     """
     target = job.place / "lib"
     target.mkdir()
-    found = []
+    libraries = []
     for sonames in catalogue.allocators()[job.source.name]["preload"]:
         path = next(
             (p for soname in sonames.split("|") for p in sorted(tree.rglob(soname)) if p.exists()),
@@ -127,12 +124,12 @@ def take_libraries(job: Job, tree: Path, beside: bool) -> list[str]:
                 f"{job.source.reference}: no {sonames.replace('|', ' or ')} in what was fetched"
             )
         shutil.copy2(path.resolve(), target / path.name)
-        found.append(f"lib/{path.name}")
+        libraries.append(f"lib/{path.name}")
     if beside:
-        taken = {Path(f).name for f in found}
+        names = {Path(f).name for f in libraries}
         for path in tree.rglob("*.so*"):
-            if path.is_file() and path.name not in taken and not (target / path.name).exists():
+            if path.is_file() and path.name not in names and not (target / path.name).exists():
                 shutil.copy2(path.resolve(), target / path.name)
-        for name in taken:
+        for name in names:
             elf_exports.relink(target / name, None, ["$ORIGIN"])
-    return found
+    return libraries

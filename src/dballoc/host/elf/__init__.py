@@ -1,1 +1,1 @@
-"""ELF files: what they export, what they ask of the loader, and the loader itself."""
+"""ELF files: their exports, what they tell the loader, and the loader itself."""

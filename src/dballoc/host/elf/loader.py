@@ -1,5 +1,5 @@
-"""Processes that were started through the loader, ``ld.so [OPTION…] PROGRAM [ARGUMENT…]``
-(ld.so(8)): which program it is.
+"""Find the program of a process that was started through the loader, as ``ld.so [OPTION…] PROGRAM
+[ARGUMENT…]`` (ld.so(8)).
 """
 
 import os
@@ -23,12 +23,12 @@ _WITH_VALUE = {
 
 
 def is_loader(path: str) -> bool:
-    """Whether that is a loader, by its name."""
+    """Whether a path is a loader, by its file name."""
     return _LOADER.fullmatch(Path(path).name) is not None
 
 
 def program_at(words: Sequence[str]) -> int | None:
-    """Where the program stands in the command line of a loader; None if it names none."""
+    """Return the index of the program in the command line of a loader; None if it names none."""
     at = 1
     while at < len(words) and words[at].startswith("--"):
         at += 2 if words[at] in _WITH_VALUE else 1
@@ -36,8 +36,8 @@ def program_at(words: Sequence[str]) -> int | None:
 
 
 def program(pid: int) -> str:
-    """The path of a process's main program, in its own mount namespace: what it executes, or what
-    its loader was given if that is mapped. OSError if the process cannot be read.
+    """Return the path of a process's main program, in its own mount namespace: its executable, or
+    the program that its loader was given, if that is mapped. OSError if the process cannot be read.
     """
     executable = os.readlink(f"/proc/{pid}/exe")
     if not is_loader(executable):

@@ -1,1 +1,1 @@
-"""The guardian: the process that owns all that must not outlive dballoc, and our end of it."""
+"""The guardian, a process that owns all that must not outlive dballoc, and its client."""

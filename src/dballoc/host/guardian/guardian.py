@@ -1,4 +1,4 @@
-"""The guardian: a small process that owns everything which must not outlive dballoc.
+"""The guardian: a small process that owns everything that must not outlive dballoc.
 
 It is the parent of every server and client, the only one that changes host state, and the owner of
 scratch directories. It holds one end of a socket. When the other end closes, for whatever reason
@@ -10,19 +10,20 @@ until it is reaped. It has one thread, so PDEATHSIG, which follows the spawning 
 here: should the guardian itself be killed, the kernel kills its children, and dballoc
 (:mod:`dballoc.host.guardian.guardian_client`) restores the host state.
 
-Each child is the subreaper of its own descendants, and the guardian that of its children: what
-comes to the guardian is of a child that has ended, and is killed, whatever session it made for
-itself.
+Each child is the subreaper of its own descendants, and the guardian that of its children: a process
+that becomes the guardian's child was left by a child that has ended, and is killed, whatever
+session it made for itself.
 
 Run as ``python -I -S guardian.py SOCKET_FD [HOST]``; standard library only, so that it starts in
 milliseconds. Messages are JSON, one per SOCK_SEQPACKET datagram, or, when one is larger, a datagram
-that carries a memory file with it. Requests carry an ``id`` and are answered with it; exits come
-unasked. ``HOST`` says which settings may be changed, and the descriptor of the directory for their
-journal; without it none may.
+that carries a memory file with it. Requests carry an ``id`` and are answered with it; exits are
+reported without a request. ``HOST`` says which settings may be changed, and the descriptor of the
+directory for their journal; without it none may.
 """
 
 import contextlib
 import ctypes
+import functools
 import json
 import os
 import resource
@@ -46,10 +47,11 @@ from dballoc.host.settings.writable_settings import HostSetting
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 PR_SET_NO_NEW_PRIVS = 38
 PR_SET_THP_DISABLE = 41
-# The largest datagram, well below net.core.wmem_default; what is larger goes through a memory file.
+# The largest datagram, well below net.core.wmem_default; a larger request goes through a memory
+# file.
 MESSAGE_LIMIT = 1 << 16
 REQUEST_LIMIT = 1 << 26
-# Seconds for what was killed to be gone: at a child's end, and at the guardian's own.
+# Seconds to wait until killed processes are gone: at a child's end, and at the guardian's own.
 CHILD_PATIENCE = 5.0
 END_PATIENCE = 10.0
 
@@ -57,25 +59,27 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Guardian:
-    """The state behind the socket: children, host settings as they were, scratch directories."""
+    """The guardian's state: children, host settings, scratch directories, cgroups."""
 
     def __init__(
         self, sock: socket.socket, directory: int | None = None, settings: dict | None = None
     ) -> None:
-        """``directory``: a descriptor of that of the journal; ``settings``: what may be changed."""
+        """``directory``: a descriptor of the journal's directory; ``settings``: those that may be
+        changed.
+        """
         self.sock = sock
         self.directory = directory
         self.settings = settings or {}
         self.adopts = False
-        # By a number of our own: the kernel gives a PID that was reaped to another child, after
-        # 32,768 others by default.
+        # By numbers of our own: once a child is reaped, the kernel may give its PID to another (by
+        # default after 32,768 others).
         self.children: dict[int, subprocess.Popen[bytes]] = {}
         self.spawned = 0
         self.scratch: list[str] = []
         self.cgroups: list[str] = []
 
     def serve(self) -> None:
-        """Answer until the other end closes."""
+        """Answer requests until the other end closes."""
         reaping.become_subreaper()
         self.adopts = True
         wake_r, wake_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -97,7 +101,7 @@ class Guardian:
                 self.answer(message)
 
     def receive(self) -> bytes:
-        """The next request; nothing if the other end has closed."""
+        """Receive the next request; empty if the other end has closed."""
         message, files, flags, _ = socket.recv_fds(
             self.sock, MESSAGE_LIMIT, 1, socket.MSG_CMSG_CLOEXEC
         )
@@ -109,8 +113,8 @@ class Guardian:
         return message if len(message) <= REQUEST_LIMIT else b"null"
 
     def answer(self, message: bytes) -> None:
-        """Do what is asked. What is wrong with it becomes the answer's ``error``: nothing that is
-        asked ends the guardian.
+        """Do what a message requests. An exception becomes the answer's ``error``: no request ends
+        the guardian.
         """
         number = None
         try:
@@ -123,13 +127,13 @@ class Guardian:
             ValueError,
             settings_journal.BadJournal,
         ) as error:
-            reply = {"error": words(str(error))}
+            reply = {"error": shorten(str(error))}
         except Exception as error:
-            reply = {"error": words(f"not a request: {type(error).__name__}: {error}")}
+            reply = {"error": shorten(f"not a request: {type(error).__name__}: {error}")}
         self.send({"id": number, **reply})
 
     def send(self, message: dict) -> None:
-        """To dballoc; if it is gone, :meth:`serve` will see that next."""
+        """Send to dballoc; if it has ended, :meth:`serve` notices that next."""
         try:
             self.sock.send(json.dumps(message).encode())
         except OSError:
@@ -141,8 +145,8 @@ class Guardian:
         """
         exits = []
         for number, child in list(self.children.items()):
-            done, status, usage = os.wait4(child.pid, os.WNOHANG)
-            if done:
+            pid, status, usage = os.wait4(child.pid, os.WNOHANG)
+            if pid:
                 del self.children[number]
                 child.returncode = os.waitstatus_to_exitcode(status)
                 exits.append(
@@ -163,19 +167,16 @@ class Guardian:
             self.send(report)
 
     def adopted(self) -> Callable[[int], bool]:
-        """Says of a PID among our children whether it is none that we started: a descendant of one
+        """Return a predicate: whether a child with that PID was not started by us, but left by one
         that has ended.
         """
-        known = {child.pid for child in self.children.values()}
-        return lambda pid: pid not in known
+        started = {child.pid for child in self.children.values()}
+        return lambda pid: pid not in started
 
     def end_adopted(self, patience: float) -> None:
-        """Kill what ended children have left behind."""
-        if self.adopts and (left := reaping.end_children(self.adopted(), patience)):
-            complain(
-                f"process {' '.join(map(str, left))} does not die, SIGKILL included; it is stuck "
-                "in the kernel"
-            )
+        """Kill the processes that ended children have left behind."""
+        if self.adopts and (survivors := reaping.end_children(self.adopted(), patience)):
+            report_unkillable(survivors)
 
     def do_spawn(
         self,
@@ -194,132 +195,152 @@ class Guardian:
         oom_score_adj=None,
         handed=None,
     ) -> dict:
-        """Start a child in a session of its own; paths for its standard streams, appended to.
-        ``handed``: variable of its environment -> path; the variable becomes the number of a
-        descriptor by which it may add to that file.
+        """Start a child in a session of its own. Its standard streams are paths, appended to.
+        ``handed``: environment variable -> path; the variable becomes the number of a descriptor
+        by which the child may append to that file.
         """
         check_words(argv, env)
-        me = os.getpid()
-        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        if nofile and nofile > hard and hard != resource.RLIM_INFINITY and os.geteuid() != 0:
-            # What goes wrong between fork and exec has no words of its own.
-            raise OSError(
-                f"it needs {nofile} open files, the hard limit is {hard}; raise it (ulimit -Hn, "
-                "limits.conf)"
-            )
-
-        def in_child() -> None:
-            if cgroup:
-                for procs in cgroup:
-                    with open(procs, "w") as f:
-                        f.write("0")
-            if cpus:
-                os.sched_setaffinity(0, cpus)
-            if nofile:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (nofile, nofile))
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            if oom_score_adj is not None:
-                with open("/proc/self/oom_score_adj", "w") as f:
-                    f.write(str(oom_score_adj))
-            if uid is not None:
-                os.setgroups([])
-                os.setgid(gid)
-                os.setuid(uid)
-                libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-            # What its descendants leave behind comes to us when it has ended, and not before.
-            reaping.become_subreaper()
-            # After setuid: a change of credentials clears PDEATHSIG (prctl(2)).
-            libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-            if os.getppid() != me:
-                os._exit(127)
-            if thp_disable and libc.prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0):
-                raise OSError(ctypes.get_errno(), "prctl(PR_SET_THP_DISABLE)")
-            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-
+        check_open_files(nofile)
+        prepare = functools.partial(
+            prepare_child,
+            guardian=os.getpid(),
+            uid=uid,
+            gid=gid,
+            cpus=cpus,
+            nofile=nofile,
+            cgroup=cgroup,
+            thp_disable=thp_disable,
+            oom_score_adj=oom_score_adj,
+        )
         with contextlib.ExitStack() as files:
             source = files.enter_context(open(stdin or os.devnull, "rb"))
-            out, err = (files.enter_context(append(path)) for path in (stdout, stderr or stdout))
-            more = {
-                name: files.enter_context(append(path)).fileno()
+            out, err = (
+                files.enter_context(open_to_append(path)) for path in (stdout, stderr or stdout)
+            )
+            descriptors = {
+                name: files.enter_context(open_to_append(path)).fileno()
                 for name, path in (handed or {}).items()
             }
             child = subprocess.Popen(
                 argv,
-                env=env | {name: str(number) for name, number in more.items()},
+                env=env | {name: str(number) for name, number in descriptors.items()},
                 stdin=source,
                 stdout=out,
                 stderr=err,
                 cwd=cwd,
                 start_new_session=True,
                 restore_signals=True,
-                preexec_fn=in_child,
-                pass_fds=list(more.values()),
+                preexec_fn=prepare,
+                pass_fds=list(descriptors.values()),
             )
         self.spawned += 1
         self.children[self.spawned] = child
         return {"pid": child.pid, "child": self.spawned}
 
     def do_signal(self, child: int, number: int) -> None:
-        """Signal a child and its process group; one that has ended already is left alone."""
+        """Signal a child and its process group, unless it has ended already."""
         if child in self.children:
             os.killpg(self.children[child].pid, number)
 
     def do_set(self, name: str, value: str) -> None:
-        """Write a host setting, once the journal says what it was."""
+        """Write a host setting, once the journal has its old value."""
         if self.directory is None:
             raise OSError("the machine's lock is not held")
         settings_journal.change_setting(self.directory, self.settings, name, value)
 
     def do_restore(self) -> None:
-        """Put every changed host setting back."""
+        """Restore every changed host setting."""
         if self.directory is not None:
             settings_journal.put_back(self.directory, self.settings)
 
     def do_scratch(self, path: str) -> None:
-        """Remove this directory at the end, if it is still there."""
+        """Note a directory, to be removed at the end if it is still there."""
         self.scratch.append(path)
 
     def do_cgroup(self, path: str) -> None:
-        """Remove this cgroup at the end, if it is still there."""
+        """Note a cgroup, to be removed at the end if it is still there."""
         self.cgroups.append(path)
 
     def end(self) -> None:
-        """Restore, kill, wait for so long, remove. Nothing here may stop the rest."""
+        """Restore settings, kill children, wait for them, remove directories. An error in one step
+        must not prevent the next.
+        """
         if self.adopts:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         try:
-            # First, for a child can be stuck in the kernel for ever.
+            # First, as a child can be stuck in the kernel forever.
             self.do_restore()
         except (OSError, settings_journal.BadJournal) as error:
             complain(str(error))
         self.end_children()
-        # dballoc waits no longer than this without a word from us.
+        # dballoc waits for this message, and for the removal below longer than for the rest.
         self.send({"ended": True})
-        remove(self.scratch, self.cgroups)
+        remove_all(self.scratch, self.cgroups)
 
     def end_children(self) -> None:
-        """Kill all, with their descendants."""
+        """Kill all children, with their descendants."""
         deadline = time.monotonic() + END_PATIENCE
         for child in self.children.values():
             try:
                 os.killpg(child.pid, signal.SIGKILL)
             except OSError:
                 pass
-        left = [child.pid for child in self.children.values()]
+        pids = [child.pid for child in self.children.values()]
         while (
-            left := [pid for pid in left if not reaping.reaped(pid)]
+            pids := [pid for pid in pids if not reaping.reap_if_ended(pid)]
         ) and time.monotonic() < deadline:
             time.sleep(0.002)
-        if left:
-            complain(
-                f"process {' '.join(map(str, left))} does not die, SIGKILL included; it is stuck "
-                "in the kernel"
-            )
+        if pids:
+            report_unkillable(pids)
         self.end_adopted(max(0.0, deadline - time.monotonic()))
 
 
+def prepare_child(*, guardian, uid, gid, cpus, nofile, cgroup, thp_disable, oom_score_adj) -> None:
+    """Give a child its cgroups, CPUs, limits and user, between fork and exec. ``guardian``: the PID
+    that must still be its parent.
+    """
+    if cgroup:
+        for procs in cgroup:
+            with open(procs, "w") as f:
+                f.write("0")
+    if cpus:
+        os.sched_setaffinity(0, cpus)
+    if nofile:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (nofile, nofile))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if oom_score_adj is not None:
+        with open("/proc/self/oom_score_adj", "w") as f:
+            f.write(str(oom_score_adj))
+    if uid is not None:
+        os.setgroups([])
+        os.setgid(gid)
+        os.setuid(uid)
+        libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    # What its descendants leave behind becomes our child when it has ended, and not before.
+    reaping.become_subreaper()
+    # After setuid: a change of credentials clears PDEATHSIG (prctl(2)).
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != guardian:
+        os._exit(127)
+    if thp_disable and libc.prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_THP_DISABLE)")
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+
+
+def check_open_files(nofile) -> None:
+    """OSError if this user may not have so many open files: an error between fork and exec would
+    reach dballoc without its text.
+    """
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if nofile and nofile > hard and hard != resource.RLIM_INFINITY and os.geteuid() != 0:
+        raise OSError(
+            f"it needs {nofile} open files, the hard limit is {hard}; raise it (ulimit -Hn, "
+            "limits.conf)"
+        )
+
+
 def check_words(argv, env) -> None:
-    """ValueError for what no program can be given."""
+    """ValueError if an argument or a variable has a NUL, which no program can be given."""
     for number, word in enumerate(argv):
         if "\0" in word:
             raise ValueError(f"its argument {number} has a NUL character in it")
@@ -330,21 +351,29 @@ def check_words(argv, env) -> None:
             )
 
 
-def words(text: str) -> str:
-    """An error as one line of bearable length."""
+def shorten(text: str) -> str:
+    """Return an error as one line of limited length."""
     return " ".join(text.split())[:500]
 
 
 def complain(text: str) -> None:
-    """Say it, if anybody hears."""
+    """Print a complaint, as far as standard error is open."""
     try:
         print(f"dballoc: {text}", file=sys.stderr, flush=True)
     except (OSError, ValueError):
         pass
 
 
-def remove(scratch: list[str], cgroups: list[str]) -> None:
-    """Remove directories and cgroups, as far as they are there."""
+def report_unkillable(pids) -> None:
+    """Complain of processes that SIGKILL did not end in time."""
+    complain(
+        f"process {' '.join(map(str, pids))} does not die, SIGKILL included; it is stuck in the "
+        "kernel"
+    )
+
+
+def remove_all(scratch: list[str], cgroups: list[str]) -> None:
+    """Remove those of the directories and cgroups that exist."""
     for path in scratch:
         remove_tree(path)
     for path in cgroups:
@@ -359,8 +388,8 @@ def remove(scratch: list[str], cgroups: list[str]) -> None:
                 break
 
 
-def append(path: str):
-    """A file to add to; never what a link of that name leads to."""
+def open_to_append(path: str):
+    """Open a file to append to; a link of that name is not followed."""
     return open(
         os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644),
         "ab",
@@ -368,15 +397,15 @@ def append(path: str):
 
 
 def remove_tree(path: str) -> None:
-    """A directory with all that is in it, however deep a server has made it."""
-    # By its path: whoever calls dballoc may have no PATH that leads there.
+    """Remove a directory with all that is in it, however deep it is."""
+    # By rm's path: the caller's PATH may not have it.
     subprocess.run(
         ["/bin/rm", "-rf", "--one-file-system", "--", path], stderr=subprocess.DEVNULL, check=False
     )
 
 
 def main() -> None:
-    """Serve, and clean up however that ends."""
+    """Serve, and clean up however it ends."""
     host = json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}
     settings = {
         name: HostSetting(path, tuple(values))

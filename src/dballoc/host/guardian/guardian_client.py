@@ -1,5 +1,5 @@
-"""Our end of the guardian (:mod:`dballoc.host.guardian.guardian`): spawn, wait, signal, change host
-state.
+"""The client of the guardian (:mod:`dballoc.host.guardian.guardian`): spawn, wait, signal, change
+host settings.
 """
 
 import json
@@ -20,8 +20,8 @@ from dballoc.host.guardian import guardian, reaping
 from dballoc.host.settings.machine_lock import Hold
 from dballoc.host.settings.settings_journal import BadJournal
 
-# Seconds without a word from the guardian after which it counts as hung: to a request; at our end,
-# when it kills and waits itself; for the removal of what may be large.
+# Seconds without a message from the guardian after which it counts as hung: after a request; at its
+# end, when it kills and waits itself; while it removes directories, which may be large.
 _ANSWER = 120.0
 _END = guardian.END_PATIENCE + 20.0
 _REMOVAL = 600.0
@@ -49,8 +49,8 @@ class Exit:
         )
 
 
-def _of(arguments: Mapping[str, Any]) -> str:
-    """What was asked for, in words."""
+def _describe_target(arguments: Mapping[str, Any]) -> str:
+    """Describe what a request is about, for an error."""
     match arguments:
         case {"path": path}:
             return str(path)
@@ -64,20 +64,21 @@ def _of(arguments: Mapping[str, Any]) -> str:
 
 
 class Custody:
-    """A guardian of one's own. Leaving the ``with`` block stops what is left and restores
-    the host.
+    """A guardian process and the requests to it. Leaving the ``with`` block ends its children and
+    restores the host.
     """
 
     def __init__(
         self, keep_open: Sequence[int] = (), hold: Hold | None = None, adopt: bool = False
     ) -> None:
         """``keep_open``: descriptors that the guardian holds too until it has cleaned up (the
-        directory's lock). ``hold``: the machine's lock; settings of the host may be changed if we
-        have it to ourselves. ``adopt``: should the guardian be killed, what its children leave
-        behind comes to this process, which kills every child of its own in another session then.
+        results directory's lock). ``hold``: the machine's lock; host settings may be changed if it
+        is exclusive. ``adopt``: should the guardian be killed, the processes that its children
+        leave behind become children of this process, which then kills all of its children in other
+        sessions.
         """
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._sock = ours
+        our_end, guardian_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._sock = our_end
         self._next = 0
         self._exits: dict[int, Exit] = {}
         self._hold = hold
@@ -91,17 +92,17 @@ class Custody:
         host: dict[str, Any] = {}
         if hold and hold.exclusive:
             host = {"directory": hold.directory, "settings": dict(hold.machine.settings)}
-        with theirs:
+        with guardian_end:
             self._process = subprocess.Popen(
                 [
                     sys.executable,
                     "-I",
                     "-S",
                     guardian.__file__,
-                    str(theirs.fileno()),
+                    str(guardian_end.fileno()),
                     json.dumps(host),
                 ],
-                pass_fds=[theirs.fileno(), *keep_open, *held],
+                pass_fds=[guardian_end.fileno(), *keep_open, *held],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
@@ -114,14 +115,14 @@ class Custody:
         self.close()
 
     def close(self) -> None:
-        """Let the guardian clean up and wait until it has. One that hangs is killed, and we clean
+        """Let the guardian clean up, and wait until it has. If it hangs it is killed, and we clean
         up ourselves.
         """
         try:
             self._sock.shutdown(socket.SHUT_WR)
             self._wait_for_end()
         except OSError:
-            pass  # it is gone already
+            pass  # it has ended already
         try:
             ended_well = self._process.wait(_REMOVAL if self._ended else guardian.END_PATIENCE) == 0
         except subprocess.TimeoutExpired:
@@ -132,56 +133,60 @@ class Custody:
         _GUARDIANS.discard(self._process.pid)
 
     def spawn(
-        self, argv: Sequence[str], env: Mapping[str, str], stdout: Path, **how: Any
+        self, argv: Sequence[str], env: Mapping[str, str], stdout: Path, **options: Any
     ) -> "Child":
-        """Start a process. ``how``: see :meth:`dballoc.host.guardian.guardian.Guardian.do_spawn`.
-        Failure if it cannot start.
+        """Start a process. ``options``: see
+        :meth:`dballoc.host.guardian.guardian.Guardian.do_spawn`. Failure if it cannot start.
         """
-        how = {k: os.fspath(v) if isinstance(v, Path) else v for k, v in how.items()}
-        reply = self._ask("spawn", argv=list(argv), env=dict(env), stdout=os.fspath(stdout), **how)
+        options = {k: os.fspath(v) if isinstance(v, Path) else v for k, v in options.items()}
+        reply = self._request(
+            "spawn", argv=list(argv), env=dict(env), stdout=os.fspath(stdout), **options
+        )
         return Child(self, reply["pid"], reply["child"])
 
     def set(self, name: str, value: str) -> None:
         """Change a host setting (:mod:`dballoc.host.settings.writable_settings`); it is restored at
         the end, whatever happens. Failure if it cannot be changed.
         """
-        self._ask("set", name=name, value=value)
+        self._request("set", name=name, value=value)
 
     def restore(self) -> None:
-        """Put all host settings back now."""
-        self._ask("restore")
+        """Restore all host settings now."""
+        self._request("restore")
 
     def scratch(self, path: Path) -> None:
-        """Have a directory removed at the end, whatever happens."""
+        """Have a directory removed at the guardian's end, whatever happens."""
         self._scratch.append(os.fspath(path))
-        self._ask("scratch", path=os.fspath(path))
+        self._request("scratch", path=os.fspath(path))
 
     def cgroup(self, path: Path) -> None:
-        """Have a cgroup removed at the end, whatever happens."""
+        """Have a cgroup removed at the guardian's end, whatever happens."""
         self._cgroups.append(os.fspath(path))
-        self._ask("cgroup", path=os.fspath(path))
+        self._request("cgroup", path=os.fspath(path))
 
     @property
     def cpu_seconds(self) -> float:
-        """What all children that have ended used."""
+        """CPU seconds of all children that have ended."""
         return sum(e.user + e.system for e in self._exits.values())
 
     def exit_of(self, number: int, timeout: float = 0) -> Exit | None:
-        """How the child of that number ended, or None if it has not within ``timeout`` seconds."""
+        """Return how the child of that number ended, or None if it has not within ``timeout``
+        seconds.
+        """
         deadline = time.monotonic() + timeout
         while number not in self._exits:
-            left = max(0.0, deadline - time.monotonic())
-            if not select.select([self._sock], [], [], left)[0]:
+            remaining = max(0.0, deadline - time.monotonic())
+            if not select.select([self._sock], [], [], remaining)[0]:
                 return None
             self._receive()
         return self._exits[number]
 
-    def _ask(self, what: str, **arguments: Any) -> dict[str, Any]:
+    def _request(self, action: str, **arguments: Any) -> dict[str, Any]:
         self._next += 1
         try:
-            self._send(json.dumps({"id": self._next, "do": what, "with": arguments}).encode())
+            self._send(json.dumps({"id": self._next, "do": action, "with": arguments}).encode())
         except OSError:
-            self._gone()
+            self._fail_as_killed()
         deadline = time.monotonic() + _ANSWER
         while True:
             if not select.select([self._sock], [], [], max(0.0, deadline - time.monotonic()))[0]:
@@ -193,7 +198,9 @@ class Custody:
             message = self._receive()
             if message.get("id") == self._next:
                 if "error" in message:
-                    raise Failure(f"cannot {what} {_of(arguments)}: {message['error']}")
+                    raise Failure(
+                        f"cannot {action} {_describe_target(arguments)}: {message['error']}"
+                    )
                 return message
 
     def _send(self, request: bytes) -> None:
@@ -212,7 +219,7 @@ class Custody:
         except OSError:
             data = b""
         if not data:
-            self._gone()
+            self._fail_as_killed()
         message: dict[str, Any] = json.loads(data)
         if "exit" in message:
             number = message.pop("exit")
@@ -220,8 +227,8 @@ class Custody:
         return message
 
     def _wait_for_end(self) -> None:
-        """Until the guardian says that nobody of its own is left and the host is as it was, or is
-        gone, or hangs.
+        """Wait until the guardian reports that its children have ended and the host is restored,
+        until it has ended, or until it counts as hung.
         """
         deadline = time.monotonic() + _END
         while (
@@ -233,7 +240,7 @@ class Custody:
                 return
             self._ended = "ended" in json.loads(data)
 
-    def _gone(self) -> NoReturn:
+    def _fail_as_killed(self) -> NoReturn:
         self._clean_up_ourselves(_END)
         raise Failure(
             "dballoc's guardian process was killed; its servers ended with it. Run the same "
@@ -241,8 +248,8 @@ class Custody:
         )
 
     def _clean_up_ourselves(self, patience: float) -> None:
-        """What the guardian would have done: it has been killed, or is ending by itself, or hangs
-        longer than ``patience``.
+        """Do what the guardian would have done: it was killed, or ends by itself, or hangs for
+        longer than ``patience`` seconds.
         """
         try:
             self._process.wait(patience)
@@ -254,13 +261,12 @@ class Custody:
             self._process.wait(guardian.END_PATIENCE)
         except subprocess.TimeoutExpired:
             pass  # stuck in the kernel
-        # Its children are dead by now (PDEATHSIG), and what they leave behind is ours.
-        if self._adopts and (left := reaping.end_children(self._is_adopted, guardian.END_PATIENCE)):
-            guardian.complain(
-                f"process {' '.join(map(str, left))} does not die, SIGKILL included; it is stuck "
-                "in the kernel"
-            )
-        guardian.remove(self._scratch, self._cgroups)
+        # Its children are dead by now (PDEATHSIG), and what they left behind are our children.
+        if self._adopts and (
+            survivors := reaping.end_children(self._is_adopted, guardian.END_PATIENCE)
+        ):
+            guardian.report_unkillable(survivors)
+        guardian.remove_all(self._scratch, self._cgroups)
 
     def _restore(self) -> None:
         try:
@@ -270,16 +276,16 @@ class Custody:
             guardian.complain(str(error))
 
     def _is_adopted(self, pid: int) -> bool:
-        """Whether a child of this process is none that it started itself: those stay in its
-        session, but for guardians.
+        """Whether a child of this process was not started by it: those it starts stay in its
+        session, except guardians.
         """
-        return pid not in _GUARDIANS and reaping.session(pid) != reaping.session(0)
+        return pid not in _GUARDIANS and reaping.read_session(pid) != reaping.read_session(0)
 
 
 @dataclass(frozen=True)
 class Child:
-    """A process that the guardian started for us. ``number``: the guardian's, for the kernel gives
-    a PID again.
+    """A process that the guardian started for us. ``number``: the guardian's own, as the kernel
+    reuses PIDs.
     """
 
     custody: Custody
@@ -287,27 +293,27 @@ class Child:
     number: int
 
     def poll(self) -> Exit | None:
-        """How it ended, or None while it runs."""
+        """Return how it ended, or None while it runs."""
         return self.custody.exit_of(self.number)
 
     def wait(self, timeout: float) -> Exit | None:
-        """As :meth:`poll`, waiting up to ``timeout`` seconds."""
+        """Return how it ended, waiting up to ``timeout`` seconds; None if it still runs."""
         return self.custody.exit_of(self.number, timeout)
 
     def send(self, number: signal.Signals) -> None:
-        """Signal it and its process group."""
-        self.custody._ask("signal", child=self.number, number=int(number))
+        """Send a signal to it and its process group."""
+        self.custody._request("signal", child=self.number, number=int(number))
 
     def stop(self, gently: signal.Signals, patience: float) -> Exit:
-        """Ask with a signal, wait, then kill. Returns how it ended."""
-        if (done := self.poll()) is None:
+        """Send it ``gently``, wait ``patience`` seconds, then kill it. Return how it ended."""
+        if (exit_ := self.poll()) is None:
             self.send(gently)
-            done = self.wait(patience)
-        if done is None:
+            exit_ = self.wait(patience)
+        if exit_ is None:
             self.send(signal.SIGKILL)
-            done = self.wait(60)
-        if done is None:
+            exit_ = self.wait(60)
+        if exit_ is None:
             raise Failure(
                 f"process {self.pid} does not die, SIGKILL included; it is stuck in the kernel"
             )
-        return done
+        return exit_

@@ -1,8 +1,8 @@
-"""Ending the processes that come to us because their own parents have ended (prctl(2),
+"""End the orphans that become children of this process because their parents have ended (prctl(2),
 PR_SET_CHILD_SUBREAPER).
 
-Only direct children are ever signalled: their PIDs are ours until we reap them, so that no signal
-meets a stranger. When one of them dies, its children come to us in turn.
+Only direct children are signalled: their PIDs stay taken until we reap them, so that no signal hits
+another process. When one of them dies, its children become ours in turn.
 """
 
 import ctypes
@@ -18,57 +18,59 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def become_subreaper() -> None:
-    """Have orphans among our descendants come to this process. It is not inherited by a fork, and
-    survives an exec.
+    """Make orphans among our descendants children of this process. Not inherited by a fork, kept by
+    an exec.
     """
     if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
-def end_children(of: Callable[[int], bool], patience: float) -> list[int]:
-    """Kill and reap the children that ``of`` picks, and what comes to us when they die; those that
-    do not die in time.
+def end_children(selects: Callable[[int], bool], patience: float) -> list[int]:
+    """Kill and reap the children that ``selects`` picks, and those that become ours when they die.
+    Return the PIDs that do not die within ``patience`` seconds.
     """
     deadline = time.monotonic() + patience
-    # The kernel's short list may skip some while others end: when it has no more, all of /proc is
-    # looked through.
-    while picked := list(filter(of, _listed_children())) or list(filter(of, _children_by_walk())):
+    # The kernel's list of children may skip some while others end: when it is empty, all of /proc
+    # is searched.
+    while picked := list(filter(selects, _list_children())) or list(
+        filter(selects, _find_children_in_proc())
+    ):
         for pid in picked:
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-        left = [pid for pid in picked if not reaped(pid)]
-        if left and time.monotonic() > deadline:
-            return left
-        if left:
+        survivors = [pid for pid in picked if not reap_if_ended(pid)]
+        if survivors and time.monotonic() > deadline:
+            return survivors
+        if survivors:
             time.sleep(0.001)
     return []
 
 
-def reap_children(of: Callable[[int], bool]) -> None:
-    """Reap those of the children that ``of`` picks which have ended by themselves."""
-    for pid in filter(of, _children_by_walk()):
-        reaped(pid)
+def reap_children(selects: Callable[[int], bool]) -> None:
+    """Reap those of the children picked by ``selects`` that have ended by themselves."""
+    for pid in filter(selects, _find_children_in_proc()):
+        reap_if_ended(pid)
 
 
-def reaped(pid: int) -> bool:
-    """Whether a child has ended; it is reaped then, and its PID may be another's."""
+def reap_if_ended(pid: int) -> bool:
+    """Reap a child if it has ended, and return whether it has; its PID may then be reused."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:
         return True
 
 
-def session(pid: int) -> int:
-    """The session of a process, 0 if it is gone."""
+def read_session(pid: int) -> int:
+    """Return the session of a process, 0 if it has ended."""
     try:
         return os.getsid(pid)
     except OSError:
         return 0
 
 
-def _listed_children() -> list[int]:
+def _list_children() -> list[int]:
     pids: list[int] = []
     for task in Path("/proc/self/task").iterdir():
         try:
@@ -78,7 +80,7 @@ def _listed_children() -> list[int]:
     return pids
 
 
-def _children_by_walk() -> list[int]:
+def _find_children_in_proc() -> list[int]:
     us, pids = os.getpid(), []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

@@ -1,1 +1,1 @@
-"""CPUs, memory limits and cgroups: which there are, which a process may use."""
+"""CPUs, memory limits and cgroups: those of the machine, and those that a process may use."""

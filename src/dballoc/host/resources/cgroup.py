@@ -1,4 +1,4 @@
-"""A memory-limited cgroup for one server: v1, v2, or a clear word that there is neither."""
+"""Make a memory-limited cgroup for one server: v1, v2, or a clear error if there is neither."""
 
 import os
 import uuid
@@ -14,18 +14,18 @@ SELF = Path("/proc/self/cgroup")
 
 @dataclass(frozen=True)
 class MemoryCgroup:
-    """A cgroup that the guardian removes at the end."""
+    """A memory cgroup that the guardian removes at its end."""
 
     path: Path
     version: int
 
     @property
     def procs(self) -> str:
-        """The file that a child writes itself into."""
+        """The file into which a child writes itself to join."""
         return os.fspath(self.path / "cgroup.procs")
 
     def oom_kills(self) -> int:
-        """How often the kernel has killed for memory in here."""
+        """Read how many processes of the cgroup the OOM killer has killed."""
         events = self.path / ("memory.events" if self.version == 2 else "memory.oom_control")
         for line in events.read_text().splitlines():
             name, value = line.split()
@@ -34,15 +34,15 @@ class MemoryCgroup:
         return 0
 
     def remove(self) -> None:
-        """Once its processes have ended."""
+        """Remove the cgroup, once its processes have ended."""
         self.path.rmdir()
 
 
 def create(custody: Custody, limit: int) -> MemoryCgroup:
-    """A cgroup beside our own with ``limit`` bytes of memory and no swap. UsageError if this user
-    may not.
+    """Make a cgroup beside our own with ``limit`` bytes of memory and no swap. UsageError if this
+    user may not.
     """
-    version, parent = _parent()
+    version, parent = _find_parent()
     path = parent / f"dballoc-{uuid.uuid4().hex[:12]}"
     try:
         custody.cgroup(path)
@@ -57,39 +57,41 @@ def create(custody: Custody, limit: int) -> MemoryCgroup:
     except OSError as error:
         if path.is_dir():
             path.rmdir()
-        raise UsageError(_refusal(parent, error.strerror)) from None
+        raise UsageError(_format_refusal(parent, error.strerror)) from None
     return MemoryCgroup(path, version)
 
 
 def check() -> None:
     """UsageError if this user may not make a memory cgroup, or there is none."""
-    _, parent = _parent()
+    _, parent = _find_parent()
     if not os.access(parent, os.W_OK):
-        raise UsageError(_refusal(parent, "Permission denied"))
+        raise UsageError(_format_refusal(parent, "Permission denied"))
 
 
-def _refusal(parent: Path, reason: str | None) -> str:
+def _format_refusal(parent: Path, reason: str | None) -> str:
     return (
         f"limits.memory: cannot make a memory cgroup in {parent}: {reason}; "
         "run as root, or under a systemd scope with Delegate=memory"
     )
 
 
-def _parent() -> tuple[int, Path]:
+def _find_parent() -> tuple[int, Path]:
     lines = SELF.read_text().splitlines()
-    ours = {controllers: group for _, controllers, group in (line.split(":", 2) for line in lines)}
-    if "memory" in ours:
-        # The group's name is as seen from the cgroup namespace; fall back to the root where it
-        # isn't mounted so.
-        below = ROOT / "memory" / ours["memory"].lstrip("/")
+    groups = {
+        controllers: group for _, controllers, group in (line.split(":", 2) for line in lines)
+    }
+    if "memory" in groups:
+        # The group's path is relative to the cgroup namespace; where it is not mounted so, use the
+        # root.
+        below = ROOT / "memory" / groups["memory"].lstrip("/")
         return 1, below if below.is_dir() else ROOT / "memory"
-    if "" in ours and (ROOT / "cgroup.controllers").exists():
+    if "" in groups and (ROOT / "cgroup.controllers").exists():
         # In v2 a group with processes cannot have children with controllers: go up until one hands
         # memory down. The name is as seen from the cgroup namespace; one above its root begins with
         # "..".
-        inside = ours[""].lstrip("/")
+        inside = groups[""].lstrip("/")
         below = ROOT if ".." in Path(inside).parts else ROOT / inside
-        while "memory" not in _words(below / "cgroup.subtree_control"):
+        while "memory" not in _read_words(below / "cgroup.subtree_control"):
             if below == ROOT:
                 raise UsageError(
                     "limits.memory: no cgroup above this process hands its memory controller down "
@@ -108,8 +110,8 @@ def _write_if_there(path: Path, text: str) -> None:
         path.write_text(text)
 
 
-def _words(path: Path) -> list[str]:
+def _read_words(path: Path) -> list[str]:
     try:
         return path.read_text().split()
     except OSError:
-        return []  # a group that is not to be seen from here
+        return []  # a group that is not visible from here

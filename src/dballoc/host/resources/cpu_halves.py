@@ -1,4 +1,4 @@
-"""The two halves of the CPUs that a duet is played on: whole cores, of one NUMA node, and alike."""
+"""Split the CPUs into two halves for a duet: whole cores of the same kinds, on one NUMA node."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -15,8 +15,8 @@ Halves = tuple[frozenset[int], frozenset[int]]
 
 @dataclass(frozen=True)
 class Core:
-    """A core: its CPUs (hardware threads) that we may use, its NUMA node, and its kind (capacity or
-    top frequency).
+    """A core: those of its CPUs (hardware threads) that we may use, its NUMA node, and its kind
+    (capacity or top frequency).
     """
 
     cpus: frozenset[int]
@@ -25,8 +25,8 @@ class Core:
 
 
 def choose(cpu: Cpu) -> Halves:
-    """Both halves, of what the experiment's [cpu] leaves. UsageError where no two alike halves can
-    be had.
+    """Choose two halves of the CPUs that the experiment's [cpu] allows. UsageError if there are no
+    two like halves.
     """
     server, client = cpus.choose(cpu)
     allowed = (
@@ -34,19 +34,20 @@ def choose(cpu: Cpu) -> Halves:
         if server is None and client is None
         else (server or frozenset()) | (client or frozenset())
     )
-    return halves(cores(allowed))
+    return split_cores(list_cores(allowed))
 
 
-def halves(found: Iterable[Core]) -> Halves:
-    """Two halves with the same number of cores of each kind, all of the node that has most. Pure.
+def split_cores(cores: Iterable[Core]) -> Halves:
+    """Split cores into two halves with the same number of each kind, on the node that has most.
+    Pure.
 
-    One node, because after a swap each server's memory would else be the other node's. UsageError
-    with the reason where that leaves nothing.
+    On one node, because with two each server's memory would be on the other node after a swap.
+    UsageError with the reason if there are no such halves.
     """
     by_node: dict[int, list[Core]] = defaultdict(list)
-    for core in found:
+    for core in cores:
         by_node[core.node].append(core)
-    splits = [_split(on_node) for _, on_node in sorted(by_node.items())]
+    splits = [_split_node(on_node) for _, on_node in sorted(by_node.items())]
     best = max(splits, key=lambda split: len(split[0]) if split else 0, default=None)
     if best is None:
         everything = [c for on_node in by_node.values() for c in on_node]
@@ -56,14 +57,14 @@ def halves(found: Iterable[Core]) -> Halves:
                 f"a duet needs two cores, there is one (CPU {every_cpu}); use --design solo"
             )
         raise UsageError(
-            f"a duet needs two halves of like cores; the cores of CPUs {every_cpu} are unlike; use "
-            "--design solo"
+            f"a duet needs two halves of like cores; no two cores of CPUs {every_cpu} are alike; "
+            "use --design solo"
         )
     return best
 
 
-def _split(on_node: list[Core]) -> Halves | None:
-    """Cores of one node, dealt out kind by kind; a core without a partner is left out."""
+def _split_node(on_node: list[Core]) -> Halves | None:
+    """Split the cores of one node, kind by kind; a core without a partner is left out."""
     kinds: dict[tuple[int, int], list[Core]] = defaultdict(list)
     for core in sorted(on_node, key=lambda c: min(c.cpus)):
         kinds[core.kind, len(core.cpus)].append(core)
@@ -76,23 +77,23 @@ def _split(on_node: list[Core]) -> Halves | None:
     return (frozenset(first), frozenset(second)) if first else None
 
 
-def cores(allowed: frozenset[int]) -> list[Core]:
-    """The machine's cores, of the CPUs allowed (sysfs: topology, node, cpu_capacity or
+def list_cores(allowed: frozenset[int]) -> list[Core]:
+    """List the machine's cores with their allowed CPUs (sysfs: topology, node, cpu_capacity or
     cpuinfo_max_freq).
     """
-    found: dict[frozenset[int], Core] = {}
+    by_cpus: dict[frozenset[int], Core] = {}
     for cpu in sorted(allowed):
-        mine = cpus.siblings(cpu) & allowed
-        found.setdefault(mine, Core(mine, _node(cpu), _kind(cpu)))
-    return list(found.values())
+        core_cpus = cpus.list_siblings(cpu) & allowed
+        by_cpus.setdefault(core_cpus, Core(core_cpus, _read_node(cpu), _read_kind(cpu)))
+    return list(by_cpus.values())
 
 
-def _node(cpu: int) -> int:
+def _read_node(cpu: int) -> int:
     links = (cpus.SYSTEM / f"cpu{cpu}").glob("node[0-9]*")
     return next((int(link.name.removeprefix("node")) for link in links), 0)
 
 
-def _kind(cpu: int) -> int:
+def _read_kind(cpu: int) -> int:
     for name in ("cpu_capacity", "cpufreq/cpuinfo_max_freq"):
         try:
             return int(Path(cpus.SYSTEM / f"cpu{cpu}" / name).read_text())

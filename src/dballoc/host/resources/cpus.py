@@ -1,4 +1,4 @@
-"""Which CPUs there are, and how to choose some of them: whole cores first."""
+"""List the CPUs, and choose some of them: whole cores first."""
 
 import os
 from pathlib import Path
@@ -11,12 +11,12 @@ SYSTEM = Path("/sys/devices/system/cpu")
 
 
 def available() -> frozenset[int]:
-    """The CPUs that this process may use."""
+    """List the CPUs that this process may use."""
     return frozenset(os.sched_getaffinity(0))
 
 
-def siblings(cpu: int) -> frozenset[int]:
-    """The CPUs of the same core, itself included."""
+def list_siblings(cpu: int) -> frozenset[int]:
+    """List the CPUs of the same core, itself included."""
     try:
         return parse_cpus((SYSTEM / f"cpu{cpu}/topology/thread_siblings_list").read_text().strip())
     except (OSError, ValueError):
@@ -24,28 +24,28 @@ def siblings(cpu: int) -> frozenset[int]:
 
 
 def choose(cpu: Cpu) -> tuple[frozenset[int] | None, frozenset[int] | None]:
-    """The CPU sets of server and client; None means all. UsageError if a CPU asked for is
-    not ours.
+    """Choose the CPUs of server and client; None means all. UsageError if a CPU of the experiment
+    is not available.
     """
     if cpu.count is not None:
-        chosen = _first(cpu.count)
+        chosen = _choose_first(cpu.count)
         return chosen, chosen
-    return _checked("server", cpu.server), _checked("client", cpu.client)
+    return _parse_available("server", cpu.server), _parse_available("client", cpu.client)
 
 
-def _first(count: int) -> frozenset[int]:
-    have = available()
-    if count > len(have):
+def _choose_first(count: int) -> frozenset[int]:
+    allowed = available()
+    if count > len(allowed):
         raise UsageError(
-            f"cpu.count: {count} CPUs asked for, {len(have)} are here ({format_cpus(have)})"
+            f"cpu.count: {count} CPUs requested, {len(allowed)} available ({format_cpus(allowed)})"
         )
     ordered: list[int] = []
-    for cpu in sorted(have):
-        ordered += [c for c in sorted(siblings(cpu) & have) if c not in ordered]
+    for cpu in sorted(allowed):
+        ordered += [c for c in sorted(list_siblings(cpu) & allowed) if c not in ordered]
     return frozenset(ordered[:count])
 
 
-def _checked(side: str, text: str | None) -> frozenset[int] | None:
+def _parse_available(side: str, text: str | None) -> frozenset[int] | None:
     if text is None:
         return None
     wanted = parse_cpus(text)

@@ -8,13 +8,13 @@ _ROUNDS = 20
 
 
 def move(pid: int, cpus: Collection[int]) -> None:
-    """Every thread of a process and of its descendants; repeated until a round finds no new one,
-    for a thread inherits the CPUs of the thread that made it, which may not have been moved yet. A
-    process that has ended is left alone.
+    """Move every thread of a process and of its descendants to these CPUs, in rounds until one
+    finds no new thread: a thread inherits the CPUs of the one that made it, which may not have been
+    moved yet. A process that has ended is left alone.
     """
     moved: set[int] = set()
     for _ in range(_ROUNDS):
-        new = _threads(pid) - moved
+        new = _list_threads(pid) - moved
         if not new:
             return
         for thread in new:
@@ -25,14 +25,14 @@ def move(pid: int, cpus: Collection[int]) -> None:
         moved |= new
 
 
-def _threads(pid: int) -> set[int]:
-    """Of a process and of its descendants; none of one that has ended."""
-    found: set[int] = set()
+def _list_threads(pid: int) -> set[int]:
+    """List the threads of a process and of its descendants; none if it has ended."""
+    threads: set[int] = set()
     try:
         for task in Path(f"/proc/{pid}/task").iterdir():
-            found.add(int(task.name))
+            threads.add(int(task.name))
             for child in (task / "children").read_text().split():
-                found |= _threads(int(child))
-    except OSError:  # it, or a thread of it, has ended meanwhile; the next round sees what is left
+                threads |= _list_threads(int(child))
+    except OSError:  # it, or a thread of it, has ended meanwhile; the next round lists the others
         pass
-    return found
+    return threads

@@ -1,1 +1,1 @@
-"""The host's settings that dballoc changes: the lock, the journal, THP."""
+"""The host settings that dballoc changes: their lock, their journal, THP."""

@@ -1,10 +1,10 @@
-"""What all of dballoc on one machine agree on: a lock over the host's settings, and the journal of
-what was changed.
+"""A lock over the host's settings for all runs of dballoc on one machine, and the journal of what
+was changed.
 
 A campaign that changes a setting has the lock to itself; those that are only measured under it
 share it. It is a ``flock`` that dballoc and its guardian hold together, so that it is free when
-both are gone, and not before. Beside it lies a note of each holder, locked in the same way, for the
-words to those who cannot have it.
+both have ended, and not before. Beside it is a note of each holder, locked in the same way, for the
+error of those who cannot have it.
 
 It reaches as far as ``/run/dballoc`` does: a container with a ``/run`` of its own has a lock of its
 own.
@@ -28,14 +28,14 @@ _LOCK = "lock"
 _PUTTING_BACK = "putting-back"
 _NOTE = "holder-"
 
-# How long the guardian of a dballoc that was killed may take to clean up.
+# Seconds that the guardian of a killed dballoc may take to clean up.
 _PATIENCE = 60.0
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Where the lock and the journal are, and the settings that they are about. Only tests have
-    another than ``THIS``.
+    """The directory of lock and journal, and the settings they are about. Only tests use another
+    than ``THIS``.
     """
 
     directory: Path = Path("/run/dballoc")
@@ -53,23 +53,23 @@ class Holder:
     started: str
     namespace: int
     exclusive: bool
-    what: str
+    purpose: str
 
     @property
     def is_alive(self) -> bool:
-        """False when its guardian alone is left; one that cannot be seen from here is taken to be
-        alive.
-        """
-        return self.namespace != _pid_namespace() or _started(self.pid) == self.started
+        """False if only its guardian is left; one in another PID namespace counts as alive."""
+        return self.namespace != _read_pid_namespace() or _read_start_time(self.pid) == self.started
 
     @property
     def words(self) -> str:
         """``dballoc (process 123, results in /x)``."""
-        return f"dballoc (process {self.pid}, {self.what})"
+        return f"dballoc (process {self.pid}, {self.purpose})"
 
 
 class Hold:
-    """The lock, held. ``descriptors``: what a guardian holds too; ``directory`` is one of them."""
+    """The held lock. ``descriptors``: those that a guardian holds too; ``directory`` is one of
+    them.
+    """
 
     def __init__(self, machine: Machine, exclusive: bool, directory: int) -> None:
         self.machine = machine
@@ -79,7 +79,7 @@ class Hold:
         self._note = ""
 
     def put_back(self) -> list[PutBack]:
-        """Restore what is changed. OSError or BadJournal."""
+        """Restore the changed settings. OSError or BadJournal."""
         return settings_journal.put_back(self.directory, self.machine.settings)
 
     def release(self) -> None:
@@ -93,17 +93,17 @@ class Hold:
             os.close(descriptor)
         self.descriptors = []
 
-    def take(self, what: str) -> None:
-        """Lock, note who we are, and put back what an earlier run has left."""
-        lock = _opened(self.directory, _LOCK)
+    def take(self, purpose: str) -> None:
+        """Lock, write our note, and restore what an earlier run has left changed."""
+        lock = _open_file(self.directory, _LOCK)
         self.descriptors.append(lock)
         deadline = time.monotonic() + _PATIENCE
-        while not _locked(lock, exclusive=self.exclusive):
-            blocking = [h for h in holders(self.directory) if self.exclusive or h.exclusive]
+        while not _try_lock(lock, exclusive=self.exclusive):
+            blocking = [h for h in list_holders(self.directory) if self.exclusive or h.exclusive]
             alive = [h for h in blocking if h.is_alive]
             if alive:
-                raise UsageError(_refusal(alive, self.exclusive))
-            # A holder is gone and its guardian is cleaning up, or the doctor is looking.
+                raise UsageError(_format_refusal(alive, self.exclusive))
+            # A holder has ended and its guardian is cleaning up, or the doctor holds the lock.
             if time.monotonic() > deadline:
                 by = blocking[0].words if blocking else "an unknown process"
                 raise Failure(
@@ -111,21 +111,24 @@ class Hold:
                     "ended"
                 )
             time.sleep(0.05)
-        holders(self.directory)  # removes the notes of those that were killed
-        self._take_note(what)
+        list_holders(self.directory)  # removes the notes of those that were killed
+        self._write_note(purpose)
         _put_back_alone(self)
 
-    def _take_note(self, what: str) -> None:
+    def _write_note(self, purpose: str) -> None:
         note = {
-            "pid": os.getpid(), "started": _started(os.getpid()), "namespace": _pid_namespace(),
-            "exclusive": self.exclusive, "what": what,
-        }  # fmt: skip
+            "pid": os.getpid(),
+            "started": _read_start_time(os.getpid()),
+            "namespace": _read_pid_namespace(),
+            "exclusive": self.exclusive,
+            "what": purpose,
+        }
         name = secrets.token_hex(6)
-        descriptor = _opened(self.directory, f"{name}.partial")
+        descriptor = _open_file(self.directory, f"{name}.partial")
         self.descriptors.append(descriptor)
-        _locked(descriptor, exclusive=True)
+        _try_lock(descriptor, exclusive=True)
         os.write(descriptor, json.dumps(note).encode())
-        # Under its name it is locked already: an unlocked one is of nobody.
+        # It is locked before it has its name: an unlocked note counts as left behind.
         os.rename(
             f"{name}.partial", _NOTE + name, src_dir_fd=self.directory, dst_dir_fd=self.directory
         )
@@ -133,21 +136,20 @@ class Hold:
 
 
 def hold(machine: Machine, *, exclusive: bool, what: str) -> Hold | None:
-    """Take the machine's lock, and put back what an earlier run has left; ``what`` we do is told to
-    those that want it.
+    """Take the machine's lock, and restore what an earlier run has left changed. ``what``: what we
+    do, for the error of those who want the lock meanwhile.
 
-    None where there can be no lock for this user and it would only be shared. UsageError naming the
-    holder if another run is in the way, or if the directory cannot be trusted.
+    None where this user cannot have a lock and would only share it. UsageError that names the
+    holder if another run has it, or if the directory cannot be trusted.
     """
     try:
         directory = open_directory(machine.directory, make=True)
     except OSError as error:
         if exclusive:
             raise UsageError(
-                f"{machine.directory}: cannot be made or opened: {error.strerror}; without a lock "
-                "in it no setting of the host "
-                "is changed: leave thp out, run as root, or make it a directory of root's with "
-                "mode 0700"
+                f"{machine.directory}: cannot be made or opened: {error.strerror}; without the "
+                "lock in it dballoc changes no setting of the host: leave thp out, run as root, or "
+                "make it a directory of root's with mode 0700"
             ) from None
         return None
     held = Hold(machine, exclusive, directory)
@@ -163,9 +165,9 @@ def hold(machine: Machine, *, exclusive: bool, what: str) -> Hold | None:
 
 
 def put_back_leftovers(machine: Machine = THIS) -> list[PutBack]:
-    """Restore what a run has left changed that was killed together with its guardian. Nothing
-    happens while a run has the lock to itself, nor where this user cannot see the journal.
-    UsageError if it cannot be read or done.
+    """Restore what a run that was killed together with its guardian has left changed. Nothing
+    happens while a run has the exclusive lock, or if this user cannot read the journal. UsageError
+    if the journal is damaged or a setting cannot be restored.
     """
     try:
         directory = open_directory(machine.directory, make=False)
@@ -173,19 +175,19 @@ def put_back_leftovers(machine: Machine = THIS) -> list[PutBack]:
         return []
     looking = Hold(machine, False, directory)
     try:
-        lock = _opened(directory, _LOCK)
+        lock = _open_file(directory, _LOCK)
         looking.descriptors.append(lock)
-        return _put_back_alone(looking) if _locked(lock, exclusive=False) else []
+        return _put_back_alone(looking) if _try_lock(lock, exclusive=False) else []
     except OSError as error:
         raise UsageError(
-            f"{machine.directory}: cannot look for what an earlier run has changed: {error}"
+            f"{machine.directory}: cannot restore what an earlier run has changed: {error}"
         ) from None
     finally:
         looking.release()
 
 
 def changed_by_others(machine: Machine = THIS) -> list[tuple[Holder, str]]:
-    """Runs that have the lock to themselves, with what they have changed in words."""
+    """List the runs with an exclusive lock, each with a text of what it has changed."""
     try:
         directory = open_directory(machine.directory, make=False)
     except OSError:
@@ -196,7 +198,7 @@ def changed_by_others(machine: Machine = THIS) -> list[tuple[Holder, str]]:
             f"{machine.settings[name].path} (it was {entry.before})"
             for name, entry in entries.items()
         )
-        return [(holder, words) for holder in holders(directory) if holder.exclusive]
+        return [(holder, words) for holder in list_holders(directory) if holder.exclusive]
     except BadJournal:
         return []
     finally:
@@ -204,8 +206,8 @@ def changed_by_others(machine: Machine = THIS) -> list[tuple[Holder, str]]:
 
 
 def open_directory(path: Path, *, make: bool) -> int:
-    """A descriptor of the directory that is this user's alone. OSError if there is none for us,
-    UsageError if it is another's.
+    """Open the directory of the lock, which must be this user's alone. OSError if there is none for
+    us, UsageError if it cannot be trusted.
     """
     if make:
         try:
@@ -214,7 +216,7 @@ def open_directory(path: Path, *, make: bool) -> int:
             pass
     try:
         directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except NotADirectoryError:  # a link too: open(2) names it so where O_DIRECTORY is asked for
+    except NotADirectoryError:  # with O_DIRECTORY, also for a link (open(2))
         raise UsageError(
             f"{path}: is no directory, where dballoc keeps its lock; remove it"
         ) from None
@@ -232,18 +234,16 @@ def open_directory(path: Path, *, make: bool) -> int:
     raise UsageError(f"{path}: {whose}, so that no lock in there can be trusted; remove it")
 
 
-def holders(directory: int) -> list[Holder]:
-    """Who has the lock, or is still being cleaned up behind. Notes of those that are gone are
-    removed.
-    """
+def list_holders(directory: int) -> list[Holder]:
+    """List who has the lock, or whose guardian still cleans up. Notes of others are removed."""
     current = []
     for name in sorted(os.listdir(directory)):
-        if name.startswith(_NOTE) and (holder := _holder(directory, name)):
+        if name.startswith(_NOTE) and (holder := _read_holder(directory, name)):
             current.append(holder)
     return current
 
 
-def _holder(directory: int, name: str) -> Holder | None:
+def _read_holder(directory: int, name: str) -> Holder | None:
     try:
         note = os.open(
             name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory
@@ -251,63 +251,68 @@ def _holder(directory: int, name: str) -> Holder | None:
     except OSError:
         return None
     try:
-        if _locked(note, exclusive=False):
+        if _try_lock(note, exclusive=False):
             os.unlink(name, dir_fd=directory)
             return None
-        return Holder(**json.loads(os.pread(note, 4096, 0)))
-    except (OSError, ValueError, TypeError):
+        content = json.loads(os.pread(note, 4096, 0))
+        return Holder(
+            pid=content["pid"],
+            started=content["started"],
+            namespace=content["namespace"],
+            exclusive=content["exclusive"],
+            purpose=content["what"],
+        )
+    except (OSError, ValueError, TypeError, KeyError):
         return None
     finally:
         os.close(note)
 
 
 def _put_back_alone(held: Hold) -> list[PutBack]:
-    """As the one of several holders that does it: nobody has the lock to itself then, so that the
-    journal is a dead run's.
+    """Restore settings while no other holder does. Called with the lock held, when nobody else has
+    it exclusively, so that the journal is a dead run's.
     """
-    turn = _opened(held.directory, _PUTTING_BACK)
+    turn = _open_file(held.directory, _PUTTING_BACK)
     deadline = time.monotonic() + _PATIENCE
     try:
-        while not _locked(turn, exclusive=True):
+        while not _try_lock(turn, exclusive=True):
             if time.monotonic() > deadline:
-                raise OSError(
-                    f"another process has been putting settings back for {_PATIENCE:.0f} s"
-                )
+                raise OSError(f"another process has been restoring settings for {_PATIENCE:.0f} s")
             time.sleep(0.05)
         return held.put_back()
     except BadJournal as error:
         raise UsageError(
             f"{held.machine.directory / settings_journal.JOURNAL}: cannot be read: {error}; an "
             "earlier run may have left "
-            f"{' or '.join(s.path for s in held.machine.settings.values())} changed: see to that, "
+            f"{' or '.join(s.path for s in held.machine.settings.values())} changed: restore them, "
             "and remove the file"
         ) from None
     finally:
         os.close(turn)
 
 
-def _refusal(alive: list[Holder], exclusive: bool) -> str:
+def _format_refusal(alive: list[Holder], exclusive: bool) -> str:
     names = " and ".join(holder.words for holder in alive)
     pids = " ".join(str(holder.pid) for holder in alive)
     if exclusive:
-        why = "this campaign switches the machine's THP mode, in which others are being measured"
+        why = "this campaign switches the machine's THP mode, under which others are being measured"
         return (
-            f"{why}: {names}; wait for the end, stop it (kill {pids}), or leave out the variants "
-            "with thp"
+            f"{why}: {names}; wait until they end, stop them (kill {pids}), or leave out the "
+            "variants with thp"
         )
     return (
-        f"{names} switches this machine's THP mode, in which this campaign would be measured; "
+        f"{names} switches this machine's THP mode, under which this campaign would be measured; "
         f"wait, or stop it (kill {pids})"
     )
 
 
-def _opened(directory: int, name: str) -> int:
+def _open_file(directory: int, name: str) -> int:
     return os.open(
         name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=directory
     )
 
 
-def _locked(descriptor: int, *, exclusive: bool) -> bool:
+def _try_lock(descriptor: int, *, exclusive: bool) -> bool:
     try:
         fcntl.flock(descriptor, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -315,8 +320,8 @@ def _locked(descriptor: int, *, exclusive: bool) -> bool:
     return True
 
 
-def _started(pid: int) -> str:
-    """When a process started, in the kernel's ticks; empty if it is gone."""
+def _read_start_time(pid: int) -> str:
+    """Read when a process started, in clock ticks since boot; empty if it has ended."""
     try:
         words = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
@@ -324,5 +329,5 @@ def _started(pid: int) -> str:
     return words[19] if words[0] != "Z" else ""
 
 
-def _pid_namespace() -> int:
+def _read_pid_namespace() -> int:
     return os.stat("/proc/self/ns/pid").st_ino

@@ -1,10 +1,10 @@
-"""What the host's settings were before dballoc changed them: a file that outlives dballoc and its
-guardian.
+"""The journal of the host's settings before dballoc changed them: a file that outlives dballoc and
+its guardian.
 
-It is written before a setting is, and removed after the setting has been put back, so that a moment
-of ``kill -9`` at which the host is changed and the journal does not say so does not exist. It holds
-names of settings (:mod:`dballoc.host.settings.writable_settings`), never paths. Who writes it, or
-puts back what it says, holds the lock of :mod:`dballoc.host.settings.machine_lock`.
+It is written before a setting is, and removed after the setting was restored, so that even after
+``kill -9`` at any moment it has every changed setting. It holds names of settings
+(:mod:`dballoc.host.settings.writable_settings`), never paths. Who writes it or restores from it
+holds the lock of :mod:`dballoc.host.settings.machine_lock`.
 """
 
 import json
@@ -27,14 +27,14 @@ class BadJournal(Exception):
 
 
 class Entry(NamedTuple):
-    """A setting as it was, and all that dballoc has written to it since."""
+    """The value of a setting before, and all values that dballoc has written to it since."""
 
     before: str
     written: tuple[str, ...]
 
 
 class PutBack(NamedTuple):
-    """A setting that was put back. ``after``: what it had been left at."""
+    """A setting that was restored to ``before``. ``after``: the value it had been left at."""
 
     path: str
     after: str
@@ -42,8 +42,8 @@ class PutBack(NamedTuple):
 
 
 def read_journal(directory: int, settings: Mapping[str, HostSetting]) -> dict[str, Entry]:
-    """The settings that are changed, by name; none if there is no journal, or it is of an earlier
-    boot. BadJournal.
+    """Read the changed settings, by name; none if there is no journal, or it is of an earlier boot.
+    BadJournal if it is damaged.
     """
     try:
         journal = os.open(
@@ -60,31 +60,29 @@ def read_journal(directory: int, settings: Mapping[str, HostSetting]) -> dict[st
             or status.st_uid != os.geteuid()
             or status.st_size > _LARGEST
         ):
-            raise BadJournal("it is no small file of this user's")
+            raise BadJournal("it is not a small file of this user")
         data = os.pread(journal, _LARGEST, 0)
     finally:
         os.close(journal)
     try:
         content = json.loads(data)
         boot, entries = content["boot"], content["settings"]
-        known = {
+        changed = {
             name: Entry(str(entry["before"]), tuple(entry["written"]))
             for name, entry in entries.items()
         }
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise BadJournal("it is damaged") from None
-    for name, entry in known.items():
+    for name, entry in changed.items():
         if name not in settings:
-            raise BadJournal(f"it names {name!r}, which is no setting of dballoc's")
+            raise BadJournal(f"it names {name!r}, which dballoc does not set")
         if not {entry.before, *entry.written} <= set(settings[name].values):
             raise BadJournal(f"it has a value that {settings[name].path} does not take")
-    return known if boot == _boot() else {}
+    return changed if boot == _read_boot_id() else {}
 
 
 def write_journal(directory: int, entries: Mapping[str, Entry]) -> None:
-    """Have the journal say this, or what it said before, whenever the machine or dballoc stops;
-    none: no journal.
-    """
+    """Replace the journal atomically and durably; without entries, remove it."""
     if not entries:
         try:
             os.unlink(JOURNAL, dir_fd=directory)
@@ -92,7 +90,7 @@ def write_journal(directory: int, entries: Mapping[str, Entry]) -> None:
             pass
         return
     content: dict[str, Any] = {
-        "boot": _boot(),
+        "boot": _read_boot_id(),
         "settings": {name: entry._asdict() for name, entry in entries.items()},
     }
     try:
@@ -111,7 +109,7 @@ def write_journal(directory: int, entries: Mapping[str, Entry]) -> None:
 def change_setting(
     directory: int, settings: Mapping[str, HostSetting], name: str, value: str
 ) -> None:
-    """Write a setting, once the journal says what it was. OSError or BadJournal."""
+    """Write a setting, once the journal has its old value. OSError or BadJournal."""
     setting = settings.get(name)
     if setting is None or value not in setting.values:
         raise OSError(f"{name} = {value} is nothing that dballoc sets")
@@ -125,11 +123,11 @@ def change_setting(
 
 
 def put_back(directory: int, settings: Mapping[str, HostSetting]) -> list[PutBack]:
-    """Restore all that the journal says, and remove it. What somebody else has written since stays
-    as it is.
+    """Restore all settings of the journal, and remove it. A value that somebody else has written
+    since stays.
 
-    OSError, when all others have been restored, if one cannot be; the journal keeps that one.
-    BadJournal.
+    OSError if a setting cannot be restored, after all others have been; the journal keeps that
+    one. BadJournal if it is damaged.
     """
     entries = read_journal(directory, settings)
     restored, failed = [], None
@@ -150,10 +148,8 @@ def put_back(directory: int, settings: Mapping[str, HostSetting]) -> list[PutBac
     return restored
 
 
-def _boot() -> str:
-    """Which boot this is: where /run is not emptied by one, a journal must not speak of an
-    earlier.
-    """
+def _read_boot_id() -> str:
+    """Read the ID of this boot: where /run survives a boot, a journal of an earlier one is void."""
     try:
         return _BOOT.read_text().strip()
     except OSError:

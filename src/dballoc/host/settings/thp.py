@@ -1,4 +1,4 @@
-"""Transparent huge pages: the host's mode, and what a process got."""
+"""Transparent huge pages: the host's mode, and the mode of a process."""
 
 from dballoc import readers
 from dballoc.host.settings.writable_settings import HOST_SETTINGS, read_setting
@@ -8,7 +8,7 @@ ENABLED = HOST_SETTINGS[SETTING].path
 
 
 def mode() -> str | None:
-    """The host's mode (``always``, ``madvise``, ``never``); None where the kernel has no THP."""
+    """Read the host's mode (``always``, ``madvise``, ``never``); None if the kernel has no THP."""
     try:
         return read_setting(ENABLED)
     except OSError:
@@ -21,9 +21,9 @@ _WIDTH = {"never": 0, "madvise": 1, "always": 2}
 def together(
     first: str | None, second: str | None, host: str | None
 ) -> tuple[str | None, bool, bool] | None:
-    """How two processes that want these modes run at once (None: as the host has it): the host's
-    mode, None to leave it, and for which of them ``PR_SET_THP_DISABLE`` is set. None where prctl
-    cannot express it: madvise beside always. Pure.
+    """Combine the modes of two processes that run at once (None: the host's mode): the host's mode
+    to set, None to leave it, and for each of them whether ``PR_SET_THP_DISABLE`` is set. None where
+    prctl cannot express it: madvise beside always. Pure.
     """
     if first is None and second is None:
         return None, False, False
@@ -35,8 +35,8 @@ def together(
 
 
 def allowed(pid: int) -> bool | None:
-    """False if the process has switched THP off for itself (``PR_SET_THP_DISABLE``); None if the
-    kernel doesn't say.
+    """Whether THP is not switched off for a process (``PR_SET_THP_DISABLE``); None if the kernel
+    does not tell.
     """
     for line in readers.rows(readers.text_of_process(f"/proc/{pid}/status")):
         if line.startswith("THP_enabled:"):
@@ -45,9 +45,7 @@ def allowed(pid: int) -> bool | None:
 
 
 def achieved(pid: int) -> str:
-    """What the process really has: the host's mode, unless it is switched off for the process
-    alone.
-    """
+    """Describe the mode of a process: the host's, unless THP is switched off for the process."""
     if (host := mode()) is None:
         return "absent"
     return (

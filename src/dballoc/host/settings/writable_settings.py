@@ -1,5 +1,5 @@
-"""The host's settings that dballoc changes: the only ones that it writes, whatever a request or a
-journal says.
+"""The host settings that dballoc may change: the only ones that it writes, whatever a request or a
+journal names.
 """
 
 import os
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class HostSetting(NamedTuple):
-    """A file of the kernel's, and what may be written to it."""
+    """A file of the kernel's, and the values that may be written to it."""
 
     path: str
     values: tuple[str, ...]
@@ -22,7 +22,7 @@ HOST_SETTINGS: Mapping[str, HostSetting] = {
 
 
 def read_setting(path: str) -> str:
-    """The value of a /sys file; of ``always [madvise] never`` the chosen one."""
+    """Read the value of a /sys file; of ``always [madvise] never`` the chosen one."""
     with open(path) as f:
         text = f.readline(4096).strip()
     start, end = text.find("["), text.find("]")
@@ -30,7 +30,7 @@ def read_setting(path: str) -> str:
 
 
 def write_setting(path: str, value: str) -> None:
-    """Write a /sys file, which must be there, in one call: it has the old value or the new one."""
+    """Write a /sys file, which must exist, in one call: it has the old value or the new one."""
     setting = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         os.write(setting, f"{value}\n".encode())

@@ -1,1 +1,1 @@
-"""The users and sandboxes in which others' programs and files are handled without root's rights."""
+"""Users and sandboxes, to run others' programs and parse their files without root's rights."""

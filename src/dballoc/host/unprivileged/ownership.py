@@ -1,5 +1,5 @@
-"""Whole directories from us to the server's user and back, and removed: no link in them is
-followed, and nothing of another's is changed.
+"""Hand whole directories over to the server user, take them back, and remove them: no link in them
+is followed, and no file of another user is changed.
 """
 
 import fnmatch
@@ -13,15 +13,15 @@ from dballoc.errors import Failure
 from dballoc.host.guardian import guardian
 from dballoc.host.unprivileged.server_user import ServerUser
 
-# No server nests its data deeper; each level takes a descriptor.
+# No server nests its data more deeply; each level takes a descriptor.
 _DEEPEST = 64
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _SET_ID = stat.S_ISUID | stat.S_ISGID
 
 
 def hand_over(path: Path, user: ServerUser) -> None:
-    """Make a directory of ours, with all that is in it, the server user's. The directory itself
-    comes last: until then that user cannot enter it.
+    """Make a directory of ours, with all that is in it, the server user's. The directory itself is
+    changed last: until then that user cannot enter it.
     """
     if user.uid is not None:
         with _Directory(path) as top:
@@ -29,27 +29,27 @@ def hand_over(path: Path, user: ServerUser) -> None:
 
 
 def take_back(path: Path, user: ServerUser) -> int:
-    """Make a directory of the server user's, with all that is in it, ours for good: it keeps
-    directories and regular files, no links, no devices and no set-user-ID bits. The directory
-    itself comes first: from then on that user cannot change what is being looked at. Returns the
-    bytes that it takes on disk.
+    """Make a directory of the server user's, with all that is in it, ours for good, and return its
+    bytes on disk. It keeps directories and regular files, no links, no devices and no set-user-ID
+    bits. The directory itself is changed first: from then on that user cannot change what is being
+    read.
     """
     with _Directory(path) as top:
         return _take_back(top.number, user.uid is not None, path, 1)
 
 
 def take_files(source: Path, target: Path, pattern: str) -> list[str]:
-    """Copy the regular files of these names out of a directory of the server user's into one of
-    ours; the copies are ours, and executable. What is no regular file is left. Returns the names.
+    """Copy the regular files whose names match out of a directory of the server user's into one of
+    ours, and return their names. The copies are ours, and executable. Anything else is left out.
     """
-    taken = []
-    with _Directory(source) as there, _Directory(target) as here:
-        for name in sorted(fnmatch.filter(os.listdir(there.number), pattern)):
+    names = []
+    with _Directory(source) as from_directory, _Directory(target) as to_directory:
+        for name in sorted(fnmatch.filter(os.listdir(from_directory.number), pattern)):
             try:
                 number = os.open(
                     name,
                     os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC,
-                    dir_fd=there.number,
+                    dir_fd=from_directory.number,
                 )
             except OSError:
                 continue  # a link, or gone
@@ -57,9 +57,9 @@ def take_files(source: Path, target: Path, pattern: str) -> list[str]:
                 os.close(number)
                 continue
             with open(number, "rb") as original:
-                _copy(original, name, here.number)
-            taken.append(name)
-    return taken
+                _copy(original, name, to_directory.number)
+            names.append(name)
+    return names
 
 
 def _copy(original: BinaryIO, name: str, directory: int) -> None:
@@ -74,14 +74,14 @@ def _copy(original: BinaryIO, name: str, directory: int) -> None:
 
 
 def remove(path: Path) -> None:
-    """A directory with all that is in it, as far as that is possible; a link to one is removed, not
+    """Remove a directory with all that is in it, as far as possible; a link to one is removed, not
     followed.
     """
     guardian.remove_tree(os.fspath(path))
 
 
 def make_writable(path: Path) -> None:
-    """Let the owner of a copy write it, whatever it was copied from."""
+    """Make a copied directory writable for its owner, whatever the modes of the original."""
     for _, _, names, number in os.fwalk(path, follow_symlinks=False):
         os.fchmod(number, stat.S_IMODE(os.fstat(number).st_mode) & ~_SET_ID | 0o700)
         for name in names:
@@ -114,10 +114,10 @@ def _hand_over(directory: int, uid: int, shown: Path, depth: int) -> None:
 
 def _take_back(directory: int, change: bool, shown: Path, depth: int) -> int:
     _check_depth(shown, depth)
-    ours = os.geteuid(), os.getegid()
+    owner = os.geteuid(), os.getegid()
     status = os.fstat(directory)
     if change:
-        os.fchown(directory, *ours)
+        os.fchown(directory, *owner)
         os.fchmod(directory, stat.S_IMODE(status.st_mode) & 0o750 | 0o700)
     size = status.st_blocks * 512
     for name in os.listdir(directory):
@@ -130,13 +130,13 @@ def _take_back(directory: int, change: bool, shown: Path, depth: int) -> int:
         else:
             size += status.st_blocks * 512
             if change:
-                os.chown(name, *ours, dir_fd=directory, follow_symlinks=False)
-                _drop_bits(name, directory, status.st_mode)
+                os.chown(name, *owner, dir_fd=directory, follow_symlinks=False)
+                _drop_set_id_bits(name, directory, status.st_mode)
     return size
 
 
-def _drop_bits(name: str, directory: int, mode: int) -> None:
-    # A change of the owner drops them already, but not for root on every file system.
+def _drop_set_id_bits(name: str, directory: int, mode: int) -> None:
+    # A change of owner drops them already, but for root not on every file system.
     if mode & (_SET_ID | stat.S_IWOTH):
         os.chmod(name, stat.S_IMODE(mode) & ~(_SET_ID | stat.S_IWOTH), dir_fd=directory)
 
@@ -144,5 +144,5 @@ def _drop_bits(name: str, directory: int, mode: int) -> None:
 def _check_depth(shown: Path, depth: int) -> None:
     if depth > _DEEPEST:
         raise Failure(
-            f"{shown}: more than {_DEEPEST} directories deep, which no server makes its data"
+            f"{shown}: more than {_DEEPEST} directories deep, deeper than any server's data"
         )

@@ -1,6 +1,4 @@
-"""Files with passwords: in a directory of our own, readable by those who need them and
-nobody else.
-"""
+"""Write files with passwords: in a directory of our own, readable only by those who need them."""
 
 import os
 from pathlib import Path
@@ -9,12 +7,12 @@ from dballoc.host.unprivileged.server_user import ServerUser
 
 
 def write_private(path: Path, text: str, user: ServerUser) -> Path:
-    """A new file in place of one of that name. The server user may read it, through a directory
-    that shows it to that user (:meth:`dballoc.host.unprivileged.server_user.ServerUser.show`), and
-    not write it.
+    """Write a new file in place of any of that name, and return its path. The server user may read
+    it, in a directory that it may enter
+    (:meth:`dballoc.host.unprivileged.server_user.ServerUser.show`), and not write it.
     """
     path.unlink(missing_ok=True)
-    # Whatever has that name now was not put there by us: it is not followed, and not written to.
+    # What has that name now was not put there by us: it is neither followed nor written to.
     number = os.open(
         path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
     )

@@ -1,9 +1,8 @@
-"""Run what others made only to ask it something: as the server user, without a way to more rights,
-for a bounded time.
+"""Run others' programs to query them: as the server user, without a way to more rights, for a
+bounded time.
 
-A server that says its version, a loader that lists its settings, a malloc in a throwaway process, a
-script that is looked at: all of these execute foreign code. As root they would do so with all
-rights.
+A server that prints its version, a loader that lists its settings, a malloc in a short-lived
+process, a script that is checked: all of these execute foreign code, which must not run as root.
 """
 
 import contextlib
@@ -18,28 +17,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dballoc.host.unprivileged.server_user import ServerUser, owner_and_parent, server_user
+from dballoc.host.unprivileged.server_user import ServerUser, read_owner_and_parent, server_user
 
 PATIENCE = 60.0
-# Of each of its two streams; the bindings of a large server are some megabytes.
+# Bytes of each of its two streams; the bindings of a large server are some megabytes.
 _MOST = 64 << 20
 _PIECE = 1 << 16
 _POLL = 0.02
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38  # <linux/prctl.h>
-# How often what has left its session is looked for: each look may find children of those of the one
-# before.
-_LOOKS = 1000
+# Rounds of the search for processes that have left its session: each may find children of those
+# that the one before ended.
+_ROUNDS = 1000
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Unanswered(Exception):
-    """It could not be started, took too long, or printed without end; the text says which."""
+    """The program could not be started, took too long, or printed too much; the text says which."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """``status``: negative for a signal."""
+    """What a program printed, and its exit status, negative for a signal."""
 
     status: int
     stdout: str
@@ -54,16 +53,18 @@ def run_unprivileged(
 ) -> Answer:
     """Run a command to its end: as the server user without other groups, in ``/``, with no input,
     no core file and no terminal, and with nothing of our environment but PATH, to which ``env``
-    adds. Unanswered if it does not end well.
+    adds. Unanswered if it cannot start, or exceeds ``patience`` seconds or the bound of its output.
     """
-    who = user or server_user()
+    runner = user or server_user()
     arguments = [os.fspath(word) for word in argv]
-    credentials = {} if who.uid is None else {"user": who.uid, "group": who.uid, "extra_groups": []}
-    with _adopting_orphans(who.uid):
+    credentials = (
+        {} if runner.uid is None else {"user": runner.uid, "group": runner.uid, "extra_groups": []}
+    )
+    with _adopting_orphans(runner.uid):
         try:
             process = subprocess.Popen(
                 arguments,
-                env=environment(env or {}),
+                env=make_environment(env or {}),
                 cwd="/",
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -79,33 +80,32 @@ def run_unprivileged(
             ) from None
         with process:
             try:
-                said = _read(process, time.monotonic() + patience, patience)
+                streams = _read_streams(process, time.monotonic() + patience, patience)
             finally:
-                _end(process)
-    return Answer(process.returncode, *(part.decode(errors="replace") for part in said))
+                _end_process_group(process)
+    return Answer(process.returncode, *(part.decode(errors="replace") for part in streams))
 
 
-def environment(more: Mapping[str, str]) -> dict[str, str]:
-    """What such a process sees: our PATH, and what is given."""
+def make_environment(more: Mapping[str, str]) -> dict[str, str]:
+    """Make the environment of such a process: our PATH, and ``more``."""
     return {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), **more}
 
 
 def _give_up_rights(patience: float) -> None:
-    """In the child, after its user was changed: that change would clear PDEATHSIG (prctl(2))."""
+    """Drop rights in the child, after its change of user, which clears PDEATHSIG (prctl(2))."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # What leaves its process group is not ended with it: it has no more CPU time than it was given
-    # time.
+    # A process that leaves its group is not ended with it: bound its CPU time as well.
     seconds = int(patience) + 1
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
 
 
-def _read(
+def _read_streams(
     process: "subprocess.Popen[bytes]", deadline: float, patience: float
 ) -> tuple[bytes, bytes]:
-    """What it prints until it has ended. What a child of its own, which holds the streams open,
-    adds later is left out.
+    """Read what it prints until it has ended. What a child that still has the streams open prints
+    later is left out.
     """
     assert process.stdout
     assert process.stderr
@@ -137,8 +137,8 @@ def _read(
 
 @contextlib.contextmanager
 def _adopting_orphans(uid: int | None) -> Iterator[None]:
-    """What leaves its session becomes a child of this process when its parent ends, and is ended
-    with the rest.
+    """Make processes that leave its session children of this process when their parents end, and
+    end them with the rest.
     """
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
@@ -149,12 +149,14 @@ def _adopting_orphans(uid: int | None) -> Iterator[None]:
 
 
 def _end_adopted(uid: int | None) -> None:
-    """All children of this process that run as the server user, and theirs. Where servers run as
-    our own user, none can be told from others.
+    """End all children of this process that run as the server user, and their children. Where
+    servers run as our own user, they cannot be told from others, and are left.
     """
-    for _ in range(_LOOKS if uid is not None else 0):
+    for _ in range(_ROUNDS if uid is not None else 0):
         adopted = [
-            pid for pid in _children() if (status := owner_and_parent(pid)) and status[0] == uid
+            pid
+            for pid in _list_children()
+            if (status := read_owner_and_parent(pid)) and status[0] == uid
         ]
         if not adopted:
             return
@@ -166,20 +168,20 @@ def _end_adopted(uid: int | None) -> None:
                 pass
 
 
-def _children() -> list[int]:
+def _list_children() -> list[int]:
     lists = Path("/proc/self/task").glob("*/children")
     return [int(word) for each in lists for word in each.read_text().split()]
 
 
 def _has_ended(process: "subprocess.Popen[bytes]") -> bool:
-    """Without reaping it: as long as it is a zombie its number, and its group's, are nobody
-    else's.
+    """Whether it has ended, without reaping it: as long as it is a zombie, its PID and process
+    group are not reused.
     """
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    """It and its process group, then reap it."""
+def _end_process_group(process: "subprocess.Popen[bytes]") -> None:
+    """Kill it and its process group, then reap it."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except OSError:

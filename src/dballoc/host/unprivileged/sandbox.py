@@ -1,10 +1,9 @@
 """A child process without rights that parses what a hostile process may have written.
 
-It gets open descriptors and plain values, and answers with plain values: no path is its to open.
-Before it sees the first byte it has become the unprivileged user (where we are root), sees an empty
-file system, has no network, cannot start processes, gain rights, write large files, or use memory
-or CPU beyond a bound. When it breaks, hangs or answers nonsense, the caller gets
-:class:`SandboxError`.
+It gets open descriptors and plain values, and answers with plain values: it opens no path. Before
+it reads the first byte it has become the unprivileged user (where we are root), sees an empty file
+system, has no network, and cannot start processes, gain rights, write large files, or exceed bounds
+of memory and CPU. If it crashes, hangs or answers nonsense, the caller gets :class:`SandboxError`.
 
 The functions that it runs are those of one module, listed there as ``SANDBOXED``. Each takes its
 descriptors first, then its values.
@@ -51,11 +50,11 @@ sandbox.serve(sys.argv[2], int(sys.argv[3]))
 
 
 class SandboxError(Exception):
-    """What was asked has no answer: the parser refused, broke, or took too long. One line."""
+    """The call has no result: the parser refused, crashed, or took too long. One line."""
 
 
 class Sandbox:
-    """One child for one module, started at the first call, and again after it had to be ended."""
+    """One child for one module, started at the first call, and anew after it had to be ended."""
 
     def __init__(self, module: str) -> None:
         self._module = module
@@ -66,8 +65,8 @@ class Sandbox:
     def call(
         self, function: str, files: Sequence[int], *values: Any, seconds: float = SECONDS
     ) -> Any:
-        """Run a function of the module on open descriptors and plain values. SandboxError if it
-        fails.
+        """Run a function of the module on open descriptors and plain values, and return its result.
+        SandboxError if it fails, or takes longer than ``seconds``.
         """
         with self._lock:
             if self._process is None or self._process.poll() is not None:
@@ -77,7 +76,7 @@ class Sandbox:
                 return self._exchange(function, files, values, time.monotonic() + seconds)
             except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
                 self._end()
-                raise SandboxError(f"its parser ended: {_reason(error)}") from None
+                raise SandboxError(f"its parser ended: {_format_reason(error)}") from None
             except BaseException:
                 self._end()
                 raise
@@ -88,9 +87,9 @@ class Sandbox:
             self._end()
 
     def _start(self) -> None:
-        ours, theirs = socket.socketpair()
+        our_end, child_end = socket.socketpair()
         package = Path(__file__).resolve().parents[3]
-        with theirs:
+        with child_end:
             self._process = subprocess.Popen(
                 [
                     sys.executable,
@@ -99,9 +98,9 @@ class Sandbox:
                     _START,
                     os.fspath(package),
                     self._module,
-                    str(theirs.fileno()),
+                    str(child_end.fileno()),
                 ],
-                pass_fds=[theirs.fileno()],
+                pass_fds=[child_end.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -109,7 +108,7 @@ class Sandbox:
                 cwd="/",
                 start_new_session=True,
             )
-        self._socket = ours
+        self._socket = our_end
 
     def _end(self) -> None:
         if self._socket is not None:
@@ -138,8 +137,8 @@ class Sandbox:
         return message["result"]
 
 
-# For all that is asked of ELF files: each answer depends on the file alone, so that one child
-# serves a whole command.
+# For all queries of ELF files: each answer depends on the file alone, so that one child serves a
+# whole command.
 ELF_PARSER = Sandbox("dballoc.host.elf.elf_parser")
 
 
@@ -156,7 +155,7 @@ def serve(module: str, descriptor: int) -> None:
             try:
                 answer = {"result": functions[request["function"]](*files, *request["values"])}
             except MemoryError:
-                answer = {"refused": "it takes more memory than it may"}
+                answer = {"refused": "it needs more memory than the sandbox allows"}
             except Exception as error:
                 answer = {"refused": str(error).partition("\n")[0] or type(error).__name__}
             finally:
@@ -168,15 +167,15 @@ def serve(module: str, descriptor: int) -> None:
 
 
 def popen_as_unprivileged() -> dict[str, Any]:
-    """Give the arguments with which :class:`subprocess.Popen` starts a program as the unprivileged
-    user, where we are root.
+    """Return the arguments with which :class:`subprocess.Popen` starts a program as the
+    unprivileged user; none where we are not root.
     """
     user = parser_user()
     return {} if user.uid is None else {"user": user.uid, "group": user.uid, "extra_groups": []}
 
 
 def limit_process() -> None:
-    """Have this process gain no rights, start no others, and use no more than its bounds. OSError
+    """Prevent this process from gaining rights, starting others and exceeding its bounds. OSError
     if that fails.
 
     For ``preexec_fn``, after a change of user.
@@ -196,14 +195,15 @@ def limit_process() -> None:
 
 
 def _give_up_rights() -> None:
-    """Leave network, file system and user behind, in this order; bound the rest. OSError if that
+    """Give up network, file system and user, in this order, and limit the rest. OSError if that
     fails.
     """
     if os.geteuid() == 0:
         user = parser_user()
         assert user.uid is not None
         _libc.unshare(_CLONE_NEWNET | _CLONE_NEWIPC)  # some containers forbid it
-        # /proc/self/fdinfo of a process whose owner has changed: nothing to open in it.
+        # /proc/self/fdinfo has nothing that can be opened once the owner of the process has
+        # changed.
         os.chroot("/proc/self/fdinfo")
         os.chdir("/")
         os.setgroups([])
@@ -227,11 +227,11 @@ def _receive_exactly(talk: socket.socket, count: int, deadline: float | None) ->
             talk.settimeout(max(0.001, deadline - time.monotonic()))
         piece = talk.recv(min(count, 1 << 16))
         if not piece:
-            raise ConnectionError("without a word")
+            raise ConnectionError("it closed its socket")
         pieces.append(piece)
         count -= len(piece)
     return b"".join(pieces)
 
 
-def _reason(error: BaseException) -> str:
+def _format_reason(error: BaseException) -> str:
     return "it took too long" if isinstance(error, TimeoutError) else str(error) or "no answer"

@@ -1,4 +1,4 @@
-"""The user that servers, and all that others made, run as: never root."""
+"""The unprivileged user as whom servers and others' programs run: never root."""
 
 import functools
 import grp
@@ -13,20 +13,20 @@ from pathlib import Path
 
 from dballoc.errors import UsageError
 
-# Nobody hands these out (systemd, "Users, Groups, UIDs and GIDs on systemd Systems": 60706-61183
-# are unused): they lie above ordinary accounts and below systemd's dynamic users, and exist in a
-# container that has 65,536 users.
+# Not handed out to anybody (systemd, "Users, Groups, UIDs and GIDs on systemd Systems": 60706-61183
+# are unused): they are above ordinary accounts and below systemd's dynamic users, and exist in a
+# container with 65,536 users.
 UNUSED = range(60706, 61184)
 
 _PROC = Path("/proc")
-# Each with the names of the first and the last number of a range in /etc/login.defs.
+# The names of the first and the last number of each range in /etc/login.defs.
 _LOGIN_RANGES = [
     (f"{kind}_MIN", f"{kind}_MAX")
     for kind in ("UID", "SYS_UID", "SUB_UID", "GID", "SYS_GID", "SUB_GID")
 ]
-# What we start ourselves may be seen a moment before it is known as ours, or after its parent
+# A process of ours may be listed a moment before it is recognised as ours, or after its parent has
 # ended.
-_LOOKS, _BETWEEN_LOOKS = 20, 0.1
+_ATTEMPTS, _SECONDS_BETWEEN = 20, 0.1
 _OURS = re.compile(
     rb"(^|/)dballoc(\0|$)|/dballoc/host/(?:guardian/)?guardian\.py\0|\0-m\0dballoc(\0|\.)"
 )
@@ -34,24 +34,22 @@ _OURS = re.compile(
 
 @dataclass(frozen=True)
 class ServerUser:
-    """``uid`` is None when dballoc runs unprivileged itself: then the servers run as the
-    same user.
-    """
+    """The server user. ``uid`` is None when dballoc is not root: servers run as its user then."""
 
     uid: int | None
 
     @property
     def name(self) -> str:
-        """For the report."""
+        """The user's name, for reports and errors."""
         uid = os.getuid() if self.uid is None else self.uid
         try:
             return pwd.getpwuid(uid).pw_name
         except KeyError:
-            # ours has no account on purpose, and a container's user often has none
+            # ours has no account on purpose, and a container's user often has none either
             return f"uid {uid}"
 
     def as_spawn(self) -> dict[str, int | None]:
-        """Arguments for :meth:`dballoc.host.guardian.guardian_client.Custody.spawn`."""
+        """Return the arguments for :meth:`dballoc.host.guardian.guardian_client.Custody.spawn`."""
         return {} if self.uid is None else {"uid": self.uid, "gid": self.uid}
 
     def give(self, path: Path) -> None:
@@ -60,13 +58,13 @@ class ServerUser:
             os.chown(path, self.uid, self.uid, follow_symlinks=False)
 
     def share(self, directory: Path) -> None:
-        """Let the server user make files in a directory that stays ours: it cannot put another in
-        its place.
+        """Let the server user make files in a directory that stays ours, so that it cannot replace
+        it.
         """
         self._open(directory, 0o770)
 
     def show(self, directory: Path) -> None:
-        """Let the server user reach files in a directory of ours by their names, and no more."""
+        """Let the server user reach files in a directory of ours by name, but not list them."""
         self._open(directory, 0o710)
 
     def _open(self, directory: Path, mode: int) -> None:
@@ -75,8 +73,8 @@ class ServerUser:
             directory.chmod(mode)
 
     def blocked_at(self, path: Path) -> Path | None:
-        """The first part of a file's path that the server user may not pass or read, or None if it
-        can read it.
+        """Return the first part of a file's path that the server user may not enter or read, None
+        if it can read the file.
         """
         if self.uid is None:
             return None if os.access(path, os.R_OK) else path
@@ -84,7 +82,7 @@ class ServerUser:
         return self.may_not_pass(path.parent) or (None if self._may(path, 4) else path)
 
     def may_not_pass(self, directory: Path) -> Path | None:
-        """The first part of a directory's path that the server user may not pass, or None."""
+        """Return the first part of a path that the server user may not enter, None if none is."""
         if self.uid is None:
             return None if os.access(directory, os.X_OK) else directory
         directory = directory.resolve()
@@ -94,23 +92,22 @@ class ServerUser:
         )
 
     def check_alone(self) -> None:
-        """UsageError in one line if a process that is none of dballoc's runs as this user: it could
-        change our servers.
+        """UsageError if a process that is none of dballoc's runs as this user: it could change our
+        servers.
         """
         if self.uid is None:
             return
-        strangers = _strangers(self.uid)
-        for _ in range(_LOOKS):
+        strangers = _find_strangers(self.uid)
+        for _ in range(_ATTEMPTS):
             if not strangers:
                 return
-            time.sleep(_BETWEEN_LOOKS)
-            strangers &= _strangers(self.uid)
+            time.sleep(_SECONDS_BETWEEN)
+            strangers &= _find_strangers(self.uid)
         pid = min(strangers, default=None)
         if pid is not None:
             raise UsageError(
                 f"servers run as {self.name}, and process {pid}, which is none of dballoc's, runs "
-                "as that user too; "
-                f"see what it is, and end it: ps -fp {pid}"
+                f"as that user too; see what it is, and end it: ps -fp {pid}"
             )
 
     def _may(self, path: Path, bit: int) -> bool:
@@ -120,12 +117,12 @@ class ServerUser:
 
 
 def server_user() -> ServerUser:
-    """The unprivileged user for servers on this host. UsageError if this host has none to spare."""
+    """Return the unprivileged user for servers on this host. UsageError if no user ID is free."""
     return ServerUser(_choose_users()[0])
 
 
 def parser_user() -> ServerUser:
-    """The user as whom files of others are parsed: another one than the servers', so that neither
+    """Return the user as whom files of others are parsed: not the servers' user, so that neither
     can touch the other.
     """
     return ServerUser(_choose_users()[1])
@@ -136,33 +133,41 @@ def _choose_users() -> tuple[int | None, int | None]:
     if os.geteuid() != 0:
         return None, None
     handed_out = [
-        *subordinate(_text("/etc/subuid")),
-        *subordinate(_text("/etc/subgid")),
-        *by_login(_text("/etc/login.defs")),
+        *parse_subordinate_ranges(_read_text("/etc/subuid")),
+        *parse_subordinate_ranges(_read_text("/etc/subgid")),
+        *parse_login_ranges(_read_text("/etc/login.defs")),
     ]
-    mapped = mapped_ranges(_text("/proc/self/uid_map")), mapped_ranges(_text("/proc/self/gid_map"))
-    free = (
-        uid for uid in UNUSED if not _has_account(uid) and all(_holds(each, uid) for each in mapped)
+    mapped = (
+        parse_mapped_ranges(_read_text("/proc/self/uid_map")),
+        parse_mapped_ranges(_read_text("/proc/self/gid_map")),
     )
-    uids = choose(free, handed_out, 2)
+    free = (
+        uid
+        for uid in UNUSED
+        if not _has_account(uid) and all(_is_in_ranges(each, uid) for each in mapped)
+    )
+    uids = choose_unused(free, handed_out, 2)
     if len(uids) < 2:
         raise UsageError(
-            f"no two users for servers and parsers to run as: of {UNUSED[0]} to {UNUSED[-1]} each "
-            "has an account, is handed "
-            "out by /etc/login.defs, /etc/subuid or /etc/subgid, or is not there in this user "
-            "namespace (/proc/self/uid_map)"
+            f"no two users for servers and parsers to run as: each user ID from {UNUSED[0]} to "
+            f"{UNUSED[-1]} has an account, is handed out by /etc/login.defs, /etc/subuid or "
+            "/etc/subgid, or does not exist in this user namespace (/proc/self/uid_map)"
         )
     return uids[0], uids[1]
 
 
-def choose(candidates: Iterable[int], handed_out: Iterable[range], count: int) -> list[int]:
-    """The first ``count`` that lie in none of the ranges; fewer if there are no more. Pure."""
+def choose_unused(candidates: Iterable[int], handed_out: Iterable[range], count: int) -> list[int]:
+    """Choose the first ``count`` candidates that are in none of the ranges; fewer if there are no
+    more. Pure.
+    """
     ranges = list(handed_out)
-    return list(itertools.islice((uid for uid in candidates if not _holds(ranges, uid)), count))
+    return list(
+        itertools.islice((uid for uid in candidates if not _is_in_ranges(ranges, uid)), count)
+    )
 
 
-def subordinate(text: str) -> list[range]:
-    """The ranges of /etc/subuid or /etc/subgid (``NAME:FIRST:COUNT`` a line). Pure."""
+def parse_subordinate_ranges(text: str) -> list[range]:
+    """Parse the ranges of /etc/subuid or /etc/subgid (``NAME:FIRST:COUNT`` a line). Pure."""
     rows = (line.split(":") for line in text.splitlines() if not line.lstrip().startswith("#"))
     numbers = (
         (int(row[1]), int(row[2]))
@@ -172,8 +177,8 @@ def subordinate(text: str) -> list[range]:
     return [range(first, first + count) for first, count in numbers]
 
 
-def by_login(text: str) -> list[range]:
-    """The ranges from which accounts are made, by /etc/login.defs. Pure."""
+def parse_login_ranges(text: str) -> list[range]:
+    """Parse the ranges from which accounts are made, in /etc/login.defs. Pure."""
     words = (line.split() for line in text.splitlines())
     values = {word[0]: int(word[1]) for word in words if len(word) > 1 and word[1].isdigit()}
     pairs = [
@@ -184,15 +189,15 @@ def by_login(text: str) -> list[range]:
     return [range(first, last + 1) for first, last in pairs]
 
 
-def mapped_ranges(text: str) -> list[range]:
-    """The numbers that exist in a user namespace, by its uid_map or gid_map (user_namespaces(7)).
-    Pure.
+def parse_mapped_ranges(text: str) -> list[range]:
+    """Parse the ranges of IDs that exist in a user namespace, of its uid_map or gid_map
+    (user_namespaces(7)). Pure.
     """
     rows = (list(map(int, line.split())) for line in text.splitlines())
     return [range(first, first + count) for first, _, count in rows]
 
 
-def _holds(ranges: Iterable[range], number: int) -> bool:
+def _is_in_ranges(ranges: Iterable[range], number: int) -> bool:
     return any(number in each for each in ranges)
 
 
@@ -206,11 +211,11 @@ def _has_account(uid: int) -> bool:
     return False
 
 
-def owner_and_parent(pid: int) -> tuple[int, int] | None:
-    """A process's effective user and its parent; None if it has ended."""
+def read_owner_and_parent(pid: int) -> tuple[int, int] | None:
+    """Read a process's effective user and its parent; None if it has ended."""
     fields = dict(
         line.split(b":", 1)
-        for line in _bytes(_PROC / str(pid) / "status").splitlines()
+        for line in _read_bytes(_PROC / str(pid) / "status").splitlines()
         if b":" in line
     )
     if not fields or fields.get(b"State", b"").split()[:1] in ([b"Z"], [b"X"]):
@@ -218,28 +223,30 @@ def owner_and_parent(pid: int) -> tuple[int, int] | None:
     return int(fields[b"Uid"].split()[1]), int(fields[b"PPid"])
 
 
-def _strangers(uid: int) -> set[int]:
-    """Processes of that user that no dballoc has started."""
+def _find_strangers(uid: int) -> set[int]:
+    """Find the processes of that user that no dballoc has started."""
     numbers = [int(name) for name in os.listdir(_PROC) if name.isdigit()]
     return {
         pid
         for pid in numbers
-        if (status := owner_and_parent(pid)) and status[0] == uid and not _of_dballoc(pid)
+        if (status := read_owner_and_parent(pid))
+        and status[0] == uid
+        and not _belongs_to_dballoc(pid)
     }
 
 
-def _of_dballoc(pid: int) -> bool:
-    """Whether this process, a guardian or another dballoc is the parent, or a parent's parent."""
+def _belongs_to_dballoc(pid: int) -> bool:
+    """Whether a process is this one, a guardian or a dballoc, or a descendant of one."""
     while pid > 1:
-        if pid == os.getpid() or _OURS.search(_bytes(_PROC / str(pid) / "cmdline")):
+        if pid == os.getpid() or _OURS.search(_read_bytes(_PROC / str(pid) / "cmdline")):
             return True
-        if (status := owner_and_parent(pid)) is None:
+        if (status := read_owner_and_parent(pid)) is None:
             return True  # it ended meanwhile
         pid = status[1]
     return False
 
 
-def _bytes(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     try:
         with path.open("rb") as f:
             return f.read(1 << 16)
@@ -247,5 +254,5 @@ def _bytes(path: Path) -> bytes:
         return b""
 
 
-def _text(path: str) -> str:
-    return _bytes(Path(path)).decode(errors="replace")
+def _read_text(path: str) -> str:
+    return _read_bytes(Path(path)).decode(errors="replace")
