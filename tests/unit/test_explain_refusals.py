@@ -52,8 +52,8 @@ def killed_before(pid: int, function: Callable[..., Any]) -> Callable[..., Any]:
     [
         ("identify_malloc", "identify"),
         ("address_space", "read"),
-        ("thread_stacks", "pointers"),
-        ("glibc_heap", "read"),
+        ("thread_stacks", "read_stack_pointers"),
+        ("glibc_heap", "walk_heap"),
     ],
 )
 def test_one_that_ends_while_it_is_looked_at(

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from dballoc import catalogue
-from dballoc.allocators import reported_tunables, tunables as tunables_module
+from dballoc.allocators import reported_tunables
+from dballoc.allocators import tunables as tunables_module
 from dballoc.allocators.find_library import Allocator
 from dballoc.allocators.server_environment import environment
 from dballoc.errors import UsageError
