@@ -15,7 +15,7 @@ from dballoc.process_memory import address_space, pagemap_scan, process_snapshot
 from dballoc.process_memory.heaps import glibc_heap, mimalloc_heap
 from dballoc.process_memory.mapping_kind import Kind, classify
 from dballoc.process_memory.memory_reader import PAGE, Memory, Span
-from dballoc.process_memory.read_limits import MOST, Effort, Work
+from dballoc.process_memory.read_limits import MOST, ReadBudget, Work
 
 HOSTILE = Path(__file__).parents[1] / "native" / "hostile.c"
 MIB = 1 << 20
@@ -45,17 +45,17 @@ def hostile(running_program: Callable[..., int]) -> Callable[[str, int], int]:
 def test_time_ends_by_our_own_work_and_by_the_clock() -> None:
     for which in (0, 1):
         now = [0.0, 0.0]
-        one = Effort(cpu=lambda now=now: now[0], clock=lambda now=now: now[1])  # type: ignore[misc]
-        assert not one.over
+        one = ReadBudget(cpu=lambda now=now: now[0], clock=lambda now=now: now[1])  # type: ignore[misc]
+        assert not one.out_of_time
         now[which] = [read_limits.SECONDS, read_limits.PATIENCE][which]
-        assert one.over
-        assert one.over
+        assert one.out_of_time
+        assert one.out_of_time
         assert len(one.notes) == 1
         assert "reading was stopped after 10 s of CPU time" in one.notes[0]
 
 
 def test_what_is_cut_is_said_once() -> None:
-    one = Effort()
+    one = ReadBudget()
     assert one.spend(Work.BLOCKS, MOST[Work.BLOCKS])
     assert one.notes == []
     assert not one.spend(Work.BLOCKS)
@@ -194,7 +194,7 @@ def test_mimallocs_segments_end_too(
         part = mimalloc_heap.walk_heap(memory, mappings)
         assert part
         assert 0 < part.account.holdings[0].bytes < whole.account.holdings[0].bytes
-        assert any("slices of mimalloc's segments" in note for note in memory.effort.notes)
+        assert any("slices of mimalloc's segments" in note for note in memory.budget.notes)
 
 
 def test_a_false_libc_is_not_read_without_end(
@@ -207,7 +207,7 @@ def test_a_false_libc_is_not_read_without_end(
         assert (
             glibc_heap.find_main_arena(memory, glibc_heap.LAYOUTS[0], [tib, tib], None, []) is None
         )
-        assert any("bytes of its malloc's data" in note for note in memory.effort.notes)
+        assert any("bytes of its malloc's data" in note for note in memory.budget.notes)
 
 
 @pytest.mark.parametrize("end", ["\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028"])

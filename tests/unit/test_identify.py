@@ -66,7 +66,7 @@ def test_settings_are_those_of_this_malloc() -> None:
         (
             {"LD_PRELOAD": "libjemalloc.so.2 /x.so"},
             ("/y/libjemalloc.so.2", "/x.so"),
-            {"libjemalloc.so.2": "malloc leads elsewhere"},
+            {"libjemalloc.so.2": "malloc comes from another library"},
         ),
         ({"MALLOC_CONF": "a:b"}, (), {"MALLOC_CONF": "a setting of jemalloc"}),
         ({"MALLOC_ARENA_MAX": "1", "GLIBC_TUNABLES": "glibc.malloc.arena_max=1"}, (), {}),

@@ -57,7 +57,7 @@ def read_bindings(argv: list[str], env: Mapping[str, str], timeout: float = 60) 
             [*argv, "--version"], {**env, "LD_DEBUG": "bindings", "LD_BIND_NOW": "1"}, timeout
         )
     except Unanswered as error:
-        raise NotProved(f"the server does not say its version under it: {error}") from None
+        raise NotProved(f"the server does not answer --version with it: {error}") from None
     printed = "\n".join(
         line for line in process.stderr.splitlines() if not re.match(r"\s*\d+:\t", line)
     )

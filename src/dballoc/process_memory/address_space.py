@@ -15,7 +15,7 @@ from dataclasses import replace
 from dballoc import readers
 from dballoc.process_memory import pagemap_scan, smaps
 from dballoc.process_memory.pagemap_scan import PageCounts
-from dballoc.process_memory.read_limits import Effort
+from dballoc.process_memory.read_limits import ReadBudget
 from dballoc.process_memory.smaps import Mapping
 
 # Bytes in small pages of one mapping, for which smaps takes less than 10 ms.
@@ -26,17 +26,17 @@ _BEYOND = "[vsyscall]"
 _SIZE = re.compile(r"\s*[0-9]{1,15} kB")
 
 
-def read(pid: int, effort: Effort | None = None) -> list[Mapping]:
+def read(pid: int, budget: ReadBudget | None = None) -> list[Mapping]:
     """Return the mappings of a process by address, as many as one snapshot may read.
 
     They come from smaps, unless a mapping has more than :data:`MOST` bytes in small pages and the
     kernel (Linux 6.7 or later) has PAGEMAP_SCAN. OSError if the process is gone or not ours.
     """
-    effort = effort or Effort()
-    return _scan_mappings(pid, effort) or smaps.read_smaps(pid, effort)
+    budget = budget or ReadBudget()
+    return _scan_mappings(pid, budget) or smaps.read_smaps(pid, budget)
 
 
-def _scan_mappings(pid: int, effort: Effort) -> list[Mapping]:
+def _scan_mappings(pid: int, budget: ReadBudget) -> list[Mapping]:
     """Return the mappings as PAGEMAP_SCAN sees them; none where smaps is fast enough, or the only
     way.
     """
@@ -44,18 +44,18 @@ def _scan_mappings(pid: int, effort: Effort) -> list[Mapping]:
     # hugetlb pages are no part of RSS, and only smaps tells them from others.
     if sizes.get("VmRSS", 0) <= MOST or sizes.get("HugetlbPages"):
         return []
-    mappings = smaps.read_mapping_file(f"/proc/{pid}/maps", effort)
+    mappings = smaps.read_mapping_file(f"/proc/{pid}/maps", budget)
     pagemap = os.open(f"/proc/{pid}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
     try:
         counts = {
             m.start: pagemap_scan.count_pages(pagemap, m.start, m.end)
             for m in mappings
-            if m.size > MOST and not effort.over
+            if m.size > MOST and not budget.out_of_time
         }
         if all(c.resident - c.huge <= MOST for c in counts.values()):
             return []
         return [
-            _with_counts(m, counts.get(m.start) or _count_pages(pagemap, m, effort))
+            _with_counts(m, counts.get(m.start) or _count_pages(pagemap, m, budget))
             for m in mappings
             if m.path != _BEYOND
         ]
@@ -65,8 +65,8 @@ def _scan_mappings(pid: int, effort: Effort) -> list[Mapping]:
         os.close(pagemap)
 
 
-def _count_pages(pagemap: int, mapping: Mapping, effort: Effort) -> PageCounts:
-    if effort.over:
+def _count_pages(pagemap: int, mapping: Mapping, budget: ReadBudget) -> PageCounts:
+    if budget.out_of_time:
         return PageCounts()
     return pagemap_scan.count_pages(pagemap, mapping.start, mapping.end)
 

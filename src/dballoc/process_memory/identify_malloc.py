@@ -66,7 +66,8 @@ def identify(pid: int) -> InUse:
     library = bindings.get("malloc") or bindings.get("free")
     if library is None:
         raise malloc_bindings.Unreadable(
-            f"process {pid}: its executable calls no malloc of a library; it may carry its own"
+            f"process {pid}: its executable imports no malloc from a library; it may have one "
+            "built in"
         )
     name = catalogue_name(library)
     mixed = {
@@ -149,7 +150,9 @@ def list_ineffective_settings(
                 "another system"
             )
         elif other and other != used:
-            reasons[path] = "LD_PRELOAD names it and it is loaded, but malloc leads elsewhere"
+            reasons[path] = (
+                "LD_PRELOAD names it and it is loaded, but malloc comes from another library"
+            )
     effective = select_settings(environ, allocators()[used]["tunables"].get("env")) if used else {}
     for name, entry in allocators().items():
         for variable, value in select_settings(environ, entry["tunables"].get("env")).items():

@@ -34,7 +34,7 @@ def refusal(pid: int, error: OSError) -> str:
     if not Path(f"/proc/{pid}").exists():
         return f"process {pid}: No such process"
     if isinstance(error, FileNotFoundError | ProcessLookupError):
-        return f"process {pid}: it has no executable: it is the kernel's own, or is just ending"
+        return f"process {pid}: it has no executable: it is a kernel thread, or is just ending"
     return f"process {pid}: {error.strerror}"
 
 

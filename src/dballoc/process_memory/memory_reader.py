@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dballoc.process_memory import pagemap_scan
 from dballoc.process_memory.pagemap_scan import PageCounts
-from dballoc.process_memory.read_limits import MOST, Effort, Work
+from dballoc.process_memory.read_limits import MOST, ReadBudget, Work
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -159,9 +159,9 @@ def _join_runs(pieces: list[NDArray[np.int64]]) -> NDArray[np.int64]:
 class Memory:
     """The memory of one process. OSError where it cannot be read; use as a context manager."""
 
-    def __init__(self, pid: int, effort: Effort | None = None) -> None:
-        if effort:
-            self.effort = effort
+    def __init__(self, pid: int, budget: ReadBudget | None = None) -> None:
+        if budget:
+            self.budget = budget
         self._mem = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
         try:
             self._pagemap = os.open(f"/proc/{pid}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
@@ -170,9 +170,9 @@ class Memory:
             raise
 
     @cached_property
-    def effort(self) -> Effort:
+    def budget(self) -> ReadBudget:
         """What has been read through this object, against the limits."""
-        return Effort()
+        return ReadBudget()
 
     def __enter__(self) -> Self:
         return self
@@ -203,9 +203,9 @@ class Memory:
             kept.append(piece)
             count += len(piece)
             if count >= MOST[Work.RUNS]:
-                self.effort.note_limit(Work.RUNS)
+                self.budget.note_limit(Work.RUNS)
                 break
-            if self.effort.over:
+            if self.budget.out_of_time:
                 break
         return Span(start, end, _join_runs(kept))
 
@@ -247,7 +247,7 @@ class Memory:
         """Read the first ``count`` bytes of a page; none if it is not resident, or the time for the
         snapshot is over.
         """
-        if self.effort.over:
+        if self.budget.out_of_time:
             return b""
         try:
             entry = os.pread(self._pagemap, 8, 8 * (address // PAGE))

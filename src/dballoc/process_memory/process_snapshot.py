@@ -22,7 +22,7 @@ from dballoc.process_memory.heaps.glibc_heap import Block, Heap
 from dballoc.process_memory.identify_malloc import InUse
 from dballoc.process_memory.mapping_kind import Kind
 from dballoc.process_memory.memory_reader import Memory
-from dballoc.process_memory.read_limits import Effort
+from dballoc.process_memory.read_limits import ReadBudget
 from dballoc.process_memory.smaps import Mapping
 
 # Libraries map small pieces of memory themselves, too; large ones are the server's caches.
@@ -71,7 +71,7 @@ class Outside:
     charged: int | None = None
     given_back: int = 0
     books: mimalloc_heap.MimallocHeap | None = None
-    effort: Effort = field(default_factory=Effort, compare=False)
+    effort: ReadBudget = field(default_factory=ReadBudget, compare=False)
 
     @property
     def rss(self) -> int:
@@ -103,16 +103,16 @@ def look(pid: int) -> Outside:
     """Take a snapshot of a live process, of as much as one snapshot may read
     (:mod:`dballoc.process_memory.read_limits`). Failure in one line if it is gone or not ours.
     """
-    began, effort = time.monotonic(), Effort()
+    began, budget = time.monotonic(), ReadBudget()
     try:
         malloc = identify_malloc.identify(pid)
-        mappings = address_space.read(pid, effort)
+        mappings = address_space.read(pid, budget)
         if not mappings:
-            raise Failure(f"process {pid}: it has just ended")
-        reading = _read_heap(pid, malloc, mappings, effort)
+            raise Failure(f"process {pid}: it ended while its memory was read")
+        reading = _read_heap(pid, malloc, mappings, budget)
         status = address_space.read_status_sizes(pid)
         if "VmRSS" not in status:
-            raise Failure(f"process {pid}: it has ended meanwhile")
+            raise Failure(f"process {pid}: it ended while its memory was read")
         has_flags = any(m.flags for m in reading.mappings)
         return Outside(
             pid=pid,
@@ -129,7 +129,7 @@ def look(pid: int) -> Outside:
             charged=process_limits.usage(pid),
             given_back=0 if has_flags else process_limits.given_back(pid),
             books=reading.mimalloc,
-            effort=effort,
+            effort=budget,
         )
     except malloc_bindings.Unreadable as error:
         raise Failure(str(error)) from None
@@ -137,13 +137,15 @@ def look(pid: int) -> Outside:
         raise Failure(malloc_bindings.refusal(pid, error)) from None
 
 
-def _read_heap(pid: int, malloc: InUse, mappings: list[Mapping], effort: Effort) -> _HeapReading:
+def _read_heap(
+    pid: int, malloc: InUse, mappings: list[Mapping], budget: ReadBudget
+) -> _HeapReading:
     """Read the heap of a process and what its mappings are for."""
-    pointers = thread_stacks.read_stack_pointers(pid, effort)
+    pointers = thread_stacks.read_stack_pointers(pid, budget)
     heap: Heap | None = None
     server_mappings: list[Own] = []
     own_malloc = malloc.name != "glibc"
-    with Memory(pid, effort) as memory:
+    with Memory(pid, budget) as memory:
         mappings = _split_merged_mappings(memory, pid, malloc, mappings)
         if malloc.name == "glibc":
             mappings = glibc_heap.split(memory, mappings)

@@ -50,7 +50,7 @@ MOST = {
 }
 
 
-class Effort:
+class ReadBudget:
     """What one snapshot has read so far, against the limits; ``notes``: what it left out therefore.
 
     ``cpu`` and ``clock`` return seconds: of this thread's CPU time, and elapsed.
@@ -67,7 +67,7 @@ class Effort:
         self.notes: list[str] = []
 
     @property
-    def over(self) -> bool:
+    def out_of_time(self) -> bool:
         """Whether the time is over; noted once."""
         if self._clock() < self._end and self._cpu() < self._cpu_end:
             return False

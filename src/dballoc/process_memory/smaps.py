@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from dballoc.process_memory.read_limits import MOST, Effort, Work
+from dballoc.process_memory.read_limits import MOST, ReadBudget, Work
 
 _HEAD = re.compile(
     rb"([0-9a-f]{1,16})-([0-9a-f]{1,16}) (\S{4}) ([0-9a-f]{1,16}) \S+ ([0-9]{1,20}) *([^\n]*)"
@@ -89,33 +89,33 @@ class Mapping:
         return self.permissions.startswith("---")
 
 
-def read_smaps(pid: int, effort: Effort | None = None) -> list[Mapping]:
+def read_smaps(pid: int, budget: ReadBudget | None = None) -> list[Mapping]:
     """Read a process's mappings by address, as many as one snapshot may read. OSError if the
     process is gone or not ours.
     """
-    return read_mapping_file(f"/proc/{pid}/smaps", effort or Effort())
+    return read_mapping_file(f"/proc/{pid}/smaps", budget or ReadBudget())
 
 
-def read_mapping_file(path: str, effort: Effort) -> list[Mapping]:
+def read_mapping_file(path: str, budget: ReadBudget) -> list[Mapping]:
     """Read the mappings in a process's smaps or maps; those of maps have no sizes. OSError."""
     with open(path, "rb") as file:
-        return _parse_lines(_read_lines(file, effort), effort)
+        return _parse_lines(_read_lines(file, budget), budget)
 
 
 def parse(text: str) -> list[Mapping]:
     """Parse the mappings of a smaps text."""
-    return _parse_lines(text.encode().split(b"\n"), Effort())
+    return _parse_lines(text.encode().split(b"\n"), ReadBudget())
 
 
-def _read_lines(file: BinaryIO, effort: Effort) -> Iterator[bytes]:
+def _read_lines(file: BinaryIO, budget: ReadBudget) -> Iterator[bytes]:
     while lines := file.readlines(_TOGETHER):
         yield from lines
         if file.tell() > MOST[Work.TEXT]:
-            effort.note_limit(Work.TEXT)
+            budget.note_limit(Work.TEXT)
             return
 
 
-def _parse_lines(lines: Iterable[bytes], effort: Effort) -> list[Mapping]:
+def _parse_lines(lines: Iterable[bytes], budget: ReadBudget) -> list[Mapping]:
     mappings: list[Mapping] = []
     head: re.Match[bytes] | None = None
     sizes: dict[bytes, int] = {}
@@ -131,10 +131,10 @@ def _parse_lines(lines: Iterable[bytes], effort: Effort) -> list[Mapping]:
             if head and int(head[1], 16) <= int(head[2], 16):
                 mappings.append(_make_mapping(head, sizes, flags, paths))
             head, sizes, flags = None, {}, frozenset()
-            if effort.over:
+            if budget.out_of_time:
                 break
             if len(mappings) == MOST[Work.MAPPINGS]:
-                effort.note_limit(Work.MAPPINGS)
+                budget.note_limit(Work.MAPPINGS)
                 break
             head = match
         elif line.startswith(_FIELDS):

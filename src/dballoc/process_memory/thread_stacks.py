@@ -3,16 +3,16 @@
 import os
 
 from dballoc import readers
-from dballoc.process_memory.read_limits import Effort, Work
+from dballoc.process_memory.read_limits import ReadBudget, Work
 
 
-def read_stack_pointers(pid: int, effort: Effort) -> list[int]:
+def read_stack_pointers(pid: int, budget: ReadBudget) -> list[int]:
     """Read the stack pointers of the threads that wait, of as many as one snapshot may read. A
     running thread shows none (proc_pid_syscall(5)). OSError if the process is gone or not ours.
     """
     pointers = []
     for task in os.listdir(f"/proc/{pid}/task"):
-        if effort.over or not effort.spend(Work.THREADS):
+        if budget.out_of_time or not budget.spend(Work.THREADS):
             break
         try:
             words = readers.text_of_process(f"/proc/{pid}/task/{task}/syscall").split()

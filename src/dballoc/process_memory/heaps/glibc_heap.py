@@ -165,7 +165,7 @@ def find_main_arena(
     malloc_state whose ``next`` leads to another arena, or to itself with its top in the heap.
     """
     arena_addresses = np.array(sorted(addresses), np.uint64)
-    remaining = memory.effort.remaining(Work.DATA)
+    remaining = memory.budget.remaining(Work.DATA)
     for mapping in data:
         size = min(mapping.size, remaining)
         remaining -= size
@@ -189,7 +189,7 @@ def find_main_arena(
         if len(places := np.flatnonzero((leads_to_arena | leads_to_itself) & plausible)):
             return mapping.start + 8 * int(places[0])
     if data and not remaining:
-        memory.effort.note_limit(Work.DATA)
+        memory.budget.note_limit(Work.DATA)
     return None
 
 
@@ -221,9 +221,9 @@ def _find_heap_edges(memory: Memory, mapping: Mapping) -> set[int]:
     if mapping.size > _FEW_HEAPS * HEAP:
         places = memory.span(mapping.start, mapping.end).multiples(HEAP)
     for at in places:
-        if memory.effort.over or not memory.effort.spend(Work.PLACES):
+        if memory.budget.out_of_time or not memory.budget.spend(Work.PLACES):
             break
-        if (info := _read_heap_info(memory, at)) and memory.effort.spend(Work.HEAPS):
+        if (info := _read_heap_info(memory, at)) and memory.budget.spend(Work.HEAPS):
             edges |= {edge for edge in (at, at + info[1]) if mapping.start < edge < mapping.end}
     return edges
 
@@ -387,12 +387,12 @@ def _walk_chunks(
     at = base = limit = start
     window = _LEAST_WINDOW
     words = memoryview(b"").cast("Q")
-    if at < stop and not memory.effort.remaining(Work.CHUNKS):
-        memory.effort.note_limit(Work.CHUNKS)
+    if at < stop and not memory.budget.remaining(Work.CHUNKS):
+        memory.budget.note_limit(Work.CHUNKS)
         raise _LimitReached
     while at < stop:
         if at + 16 > limit:
-            if memory.effort.over:
+            if memory.budget.out_of_time:
                 raise _LimitReached
             # After a huge chunk the window is small again: little of such chunks is needed.
             window = min(2 * window, _WINDOW) if at - limit < _LEAST_WINDOW else _LEAST_WINDOW
@@ -400,7 +400,7 @@ def _walk_chunks(
             next_words = memory.copy(span, at, after)
             if starts:
                 yield _make_chunks(starts, sizes, next_words[1], base, words)
-                if not memory.effort.spend(Work.CHUNKS, len(starts)):
+                if not memory.budget.spend(Work.CHUNKS, len(starts)):
                     raise _LimitReached
                 starts, sizes = [], []
             base, limit, words = at, after, next_words
@@ -412,14 +412,14 @@ def _walk_chunks(
             raise InconsistentRead(f"a chunk of {length} bytes at {at:#x}")
         if len(starts) == _BATCH:
             yield _make_chunks(starts, sizes, size, base, words)
-            if not memory.effort.spend(Work.CHUNKS, len(starts)) or memory.effort.over:
+            if not memory.budget.spend(Work.CHUNKS, len(starts)) or memory.budget.out_of_time:
                 raise _LimitReached
             starts, sizes = [], []
         starts.append(at)
         sizes.append(size)
         at += length
     if starts:
-        memory.effort.spend(Work.CHUNKS, len(starts))
+        memory.budget.spend(Work.CHUNKS, len(starts))
         # The word that says whether the last chunk is in use stands behind it.
         next_size = memory.copy(span, at + 8, at + 16)[0] if at + 16 <= span.end else _IN_USE
         yield _make_chunks(starts, sizes, next_size, base, words)
@@ -451,12 +451,12 @@ def _add_chunks(reading: _HeapReading, memory: Memory, span: Span, chunks: _Chun
     reading.free += int(chunks.sizes[free].sum())
     reading.free_resident += span.bytes(chunks.starts[free], ends[free])
     for candidates, (sizes, first, count) in zip(reading.caches, _CACHES, strict=True):
-        if not memory.effort.remaining(Work.CACHES):
+        if not memory.budget.remaining(Work.CACHES):
             break
         for address in _find_cache_candidates(
             chunks, chunks.starts[used & np.isin(chunks.sizes, sizes)], first, count
         ):
-            if not memory.effort.spend(Work.CACHES):
+            if not memory.budget.spend(Work.CACHES):
                 break
             candidates.append(address)
 
@@ -491,7 +491,7 @@ def _add_heap(arena: Books, memory: Memory, reading: _HeapReading) -> None:
         (_measure_tcache, _measure_tcache_with_slots), reading.caches, strict=True
     ):
         for address in addresses:
-            if memory.effort.over:
+            if memory.budget.out_of_time:
                 return
             count, cached = measure_cache(memory, address)
             if cached > arena.live_resident:
@@ -531,7 +531,7 @@ def _sum_list(memory: Memory, entry: int, count: int) -> int:
     """Return the bytes of the ``count`` chunks in a cache's list, as far as it can be followed."""
     total = 0
     for _ in range(count):
-        if not memory.effort.spend(Work.LINKS):
+        if not memory.budget.spend(Work.LINKS):
             break
         try:
             size, link = memory.words(entry - 8, 2)
@@ -584,7 +584,7 @@ def _follow_fast_bin(memory: Memory, first: int, most: int) -> Iterator[int]:
     """Yield the chunks of a fast bin, ``most`` of them. InconsistentRead if there are more."""
     at, count = first, 0
     while at and count < most:
-        if not memory.effort.spend(Work.LINKS):
+        if not memory.budget.spend(Work.LINKS):
             return
         if at % 16:
             raise InconsistentRead("a fast bin leads to an address that is no chunk's")
@@ -605,8 +605,8 @@ def _find_mapped_blocks(memory: Memory, mapping: Mapping) -> list[Block]:
     mappings of others between. What looks like a chunk is taken for one at the mapping's start,
     right behind another one, or if it has at least the size from which malloc maps.
     """
-    if not memory.effort.remaining(Work.PAGES) or not memory.effort.remaining(Work.BLOCKS):
-        memory.effort.note_limit(Work.BLOCKS if memory.effort.remaining(Work.PAGES) else Work.PAGES)
+    if not memory.budget.remaining(Work.PAGES) or not memory.budget.remaining(Work.BLOCKS):
+        memory.budget.note_limit(Work.BLOCKS if memory.budget.remaining(Work.PAGES) else Work.PAGES)
         return []
     if mapping.size < _THRESHOLD and not _begins_with_block(memory, mapping):
         return []  # in so small a mapping there is one at its start, or none
@@ -619,7 +619,7 @@ def _find_mapped_blocks(memory: Memory, mapping: Mapping) -> list[Block]:
         while at < run_end:
             pages_read += 1
             if pages_read % _PAGE_BATCH == 0 and (
-                memory.effort.over or not memory.effort.spend(Work.PAGES, _PAGE_BATCH)
+                memory.budget.out_of_time or not memory.budget.spend(Work.PAGES, _PAGE_BATCH)
             ):
                 return blocks
             before, size = memory.read_first_words(at)
@@ -636,11 +636,11 @@ def _find_mapped_blocks(memory: Memory, mapping: Mapping) -> list[Block]:
             if not fits or (at != behind and length < _THRESHOLD):
                 at += PAGE
                 continue
-            if not memory.effort.spend(Work.BLOCKS):
+            if not memory.budget.spend(Work.BLOCKS):
                 return blocks
             blocks.append(Block(at, length, span.between(at, at + length)))
             at = behind = at + length
-    memory.effort.spend(Work.PAGES, pages_read % _PAGE_BATCH)
+    memory.budget.spend(Work.PAGES, pages_read % _PAGE_BATCH)
     return blocks
 
 
@@ -694,7 +694,7 @@ def walk_heap(
                     _read_arena(memory, ring.layout, address, heaps, main=address == ring.main)
                 )
             except (InconsistentRead, OSError) as error:
-                trouble.append(f"arena {address:#x}: {error}")
+                trouble.append(f"glibc's arena {address:#x} was not read: {error}")
     claimed = {m.start for arena in readings for m in arena.heaps} | set(others)
     mapped = {
         m.start: blocks
@@ -726,7 +726,7 @@ def _find_arena_ring(
     candidates: list[int],
 ) -> tuple[_ArenaRing | None, list[str]]:
     """Return the ring of arenas in the layout with which it closes, else None and what is wrong."""
-    trouble = ["no arena was found: glibc of an unknown layout; its heap is one line"]
+    trouble = ["glibc's heap was not read (no arena of a known layout): all of it is one line"]
     for layout in LAYOUTS:
         main = find_main_arena(memory, layout, _find_writable_data(mappings, libc), brk, candidates)
         if main is None and not candidates:
@@ -734,7 +734,7 @@ def _find_arena_ring(
         try:
             addresses = _follow_arena_ring(memory, layout, candidates, main)
         except (InconsistentRead, OSError) as error:
-            trouble = [str(error)]
+            trouble = [f"glibc's heap was not read ({error}): all of it is one line"]
             continue
         return _ArenaRing(layout, main, addresses), []
     return None, trouble

@@ -175,8 +175,8 @@ def _iterate_segments(memory: Memory, mappings: Sequence[Mapping]) -> Iterator[t
         for at in memory.span(mapping.start, mapping.end).multiples(SEGMENT):
             if at < behind:
                 continue
-            if memory.effort.over or not memory.effort.remaining(Work.SLICES):
-                memory.effort.spend(Work.SLICES)
+            if memory.budget.out_of_time or not memory.budget.remaining(Work.SLICES):
+                memory.budget.spend(Work.SLICES)
                 return
             fits: tuple[Segment, Layout] | None = None
             for _ in range(_TRIES):
@@ -186,7 +186,7 @@ def _iterate_segments(memory: Memory, mappings: Sequence[Mapping]) -> Iterator[t
                     ((s, layout) for s, layout in parsed if s and s.slices * SLICE <= most), None
                 )
                 # An inconsistent header may have been read to its end, and in every layout.
-                memory.effort.spend(
+                memory.budget.spend(
                     Work.SLICES, len(fits[0].pages) if fits else len(layouts) * _ENTRIES
                 )
                 if fits or not header:
