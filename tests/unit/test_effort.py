@@ -77,10 +77,12 @@ def test_a_span_of_runs_answers_as_one_of_pages_would(
         return sum(max(0, min(end, page + PAGE) - max(start, page)) for page in pages)
 
     start, end = sorted([data.draw(edges), data.draw(edges)])
-    assert span.between(start, end) == told(start, end)
-    assert span.each(np.array([start]), np.array([end])).tolist() == [told(start, end)]
-    assert sum(b - a for a, b in span.within(start, end)) == told(start, end)
-    assert span.whole == all(present)
+    assert span.count_resident(start, end) == told(start, end)
+    assert span.count_resident_each(np.array([start]), np.array([end])).tolist() == [
+        told(start, end)
+    ]
+    assert sum(b - a for a, b in span.iterate_runs(start, end)) == told(start, end)
+    assert span.is_fully_resident == all(present)
     for pages in (1, 2, 4):
         size = pages * PAGE
         places = range(-(-START // size) * size, span.end, size)

@@ -68,7 +68,7 @@ class Image(Memory):
         pages = [self._there(page * PAGE) for page in range(start // PAGE, end // PAGE)]
         return Span.of_pages(start, np.array(pages, bool))
 
-    def copy(self, span: Span, start: int, end: int) -> memoryview:
+    def copy_words(self, span: Span, start: int, end: int) -> memoryview:
         found = bytearray(end - start)
         for page in range(start - start % PAGE, end, PAGE):
             a, b = max(start, page), min(end, page + PAGE)

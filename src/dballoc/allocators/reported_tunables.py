@@ -68,13 +68,13 @@ def read(allocator: Allocator, argv: Sequence[str], env: Mapping[str, str]) -> d
     if how == "loader":
         return in_text(
             allocator,
-            _run(
+            _run_command(
                 [find_loader(argv[0]), "--list-tunables"],
                 {k: v for k, v in env.items() if k != "LD_PRELOAD"},
             ),
         )
     if how == "prints":
-        return in_text(allocator, _run([*argv, "--version"], env))
+        return in_text(allocator, _run_command([*argv, "--version"], env))
     if how == "asks" and family:
         return _query_function(allocator, family, env)
     return {}
@@ -164,12 +164,12 @@ def _query_function(
         family["dump"]["function"],
         *wanted,
     ]
-    output = _run(argv, {**env, "LD_PRELOAD": library})
+    output = _run_command(argv, {**env, "LD_PRELOAD": library})
     lines = (line.split() for line in output.splitlines())
     return {words[0]: words[1] for words in lines if len(words) == 2 and words[0] in wanted}
 
 
-def _run(argv: Sequence[str], env: Mapping[str, str]) -> str:
+def _run_command(argv: Sequence[str], env: Mapping[str, str]) -> str:
     """Return all that a command prints; nothing if it cannot be run, which the proof of use will
     report.
     """

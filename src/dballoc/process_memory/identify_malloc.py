@@ -114,10 +114,10 @@ def catalogue_name(library: str) -> str | None:
     """Return the catalogue's name of the allocator that a file belongs to, by its soname; None if
     the catalogue does not know it.
     """
-    stem = _stem(library)
+    stem = _strip_suffixes(library)
     for name, entry in allocators().items():
         for sonames in (*entry.get("preload", []), *entry.get("provider", [])):
-            if any(stem == _stem(soname) for soname in sonames.split("|")):
+            if any(stem == _strip_suffixes(soname) for soname in sonames.split("|")):
                 return name
     return None
 
@@ -139,12 +139,12 @@ def list_ineffective_settings(
     """Return what in an environment has no effect, with the reason: preloads that are not loaded or
     not used, and settings of another malloc than ``library``.
     """
-    stems = {_stem(path) for path in mapped}
+    stems = {_strip_suffixes(path) for path in mapped}
     reasons = {}
     used = catalogue_name(library)
     for path in _list_preloads(environ):
         other = catalogue_name(path)
-        if _stem(path) not in stems:
+        if _strip_suffixes(path) not in stems:
             reasons[path] = (
                 "LD_PRELOAD names it, and it is not loaded: missing, unreadable, or built for "
                 "another system"
@@ -168,7 +168,7 @@ def _list_preloads(environ: dict[str, str]) -> list[str]:
     return [p for p in re.split("[: ]", environ.get("LD_PRELOAD", "")) if p]
 
 
-def _stem(path: str) -> str:
+def _strip_suffixes(path: str) -> str:
     # Before glibc 2.34, libc.so.6 is a link to libc-2.31.so or the like.
     return re.sub(r"-\d[\d.]*$", "", Path(path).name.partition(".so")[0])
 
@@ -183,7 +183,7 @@ def _parse_environ(raw: bytes) -> dict[str, str]:
 def _explain_use(library: str, executable: str, environ: dict[str, str]) -> str:
     if library == executable:
         return "it is built into the executable"
-    if any(_stem(p) == _stem(library) for p in _list_preloads(environ)):
+    if any(_strip_suffixes(p) == _strip_suffixes(library) for p in _list_preloads(environ)):
         return "LD_PRELOAD in its environment"
     if catalogue_name(library) == "glibc":
         return (

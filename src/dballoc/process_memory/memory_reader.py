@@ -85,23 +85,25 @@ class Span:
         return int(self._before[-1])
 
     @property
-    def whole(self) -> bool:
+    def is_fully_resident(self) -> bool:
         """Whether all of it is resident."""
         return self.resident == self.end - self.start
 
-    def each(self, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+    def count_resident_each(
+        self, starts: NDArray[np.int64], ends: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
         """Return the resident bytes of each of many ranges."""
-        return self._up_to(ends) - self._up_to(starts)
+        return self._count_below_each(ends) - self._count_below_each(starts)
 
-    def bytes(self, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> int:
+    def sum_resident(self, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> int:
         """Return the resident bytes of many ranges together."""
-        return int(self.each(starts, ends).sum())
+        return int(self.count_resident_each(starts, ends).sum())
 
-    def between(self, start: int, end: int) -> int:
+    def count_resident(self, start: int, end: int) -> int:
         """Return the resident bytes of one range."""
-        return self._below(end) - self._below(start)
+        return self._count_below(end) - self._count_below(start)
 
-    def within(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+    def iterate_runs(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         """Yield the runs from one address to another, cut off there."""
         first = max(0, int(np.searchsorted(self._starts, start, "right")) - 1)
         last = int(np.searchsorted(self._starts, end, "left"))
@@ -120,13 +122,13 @@ class Span:
         ):
             yield from range(at, end, size)
 
-    def _below(self, address: int) -> int:
+    def _count_below(self, address: int) -> int:
         run = int(self._starts.searchsorted(address, "right")) - 1
         if run < 0:
             return 0
         return int(self._before[run]) + min(address - int(self._starts[run]), int(self._sizes[run]))
 
-    def _up_to(self, addresses: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _count_below_each(self, addresses: NDArray[np.int64]) -> NDArray[np.int64]:
         if not len(self.runs):
             return np.zeros(len(addresses), np.int64)
         run = np.searchsorted(self._starts, addresses, "right") - 1
@@ -219,12 +221,12 @@ class Memory:
                 present &= (entries & _FRAME) != np.uint64(zero)
             yield _find_runs(at * PAGE, present)
 
-    def copy(self, span: Span, start: int, end: int) -> memoryview:
+    def copy_words(self, span: Span, start: int, end: int) -> memoryview:
         """Return the 64-bit words from ``start`` to ``end``, within ``span``; 0 where nothing is
         resident.
         """
         view = memoryview(bytearray(end - start))
-        for a, b in span.within(start, end):
+        for a, b in span.iterate_runs(start, end):
             os.preadv(self._mem, [view[a - start : b - start]], a)
         return view.cast("Q")
 

@@ -230,7 +230,7 @@ def _find_server_parts(memory: Memory, mapping: Mapping, blocks: list[Block]) ->
     ]
     gaps = [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if b - a >= _LARGE]
     span = memory.span(mapping.start, mapping.end)
-    parts = [Own(start, end - start, span.between(start, end)) for start, end in gaps]
+    parts = [Own(start, end - start, span.count_resident(start, end)) for start, end in gaps]
     if len(parts) != 1:
         return parts
     # smaps has the lazily freed bytes of a whole mapping only.

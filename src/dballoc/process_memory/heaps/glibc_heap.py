@@ -170,7 +170,9 @@ def find_main_arena(
         size = min(mapping.size, remaining)
         remaining -= size
         span = memory.span(mapping.start, mapping.start + size)
-        words = np.frombuffer(memory.copy(span, mapping.start, mapping.start + size), np.uint64)
+        words = np.frombuffer(
+            memory.copy_words(span, mapping.start, mapping.start + size), np.uint64
+        )
         count = len(words) - layout.size // 8
         if count <= 0:
             continue
@@ -204,7 +206,7 @@ def split(memory: Memory, mappings: Sequence[Mapping]) -> list[Mapping]:
         for start, end in pairwise([mapping.start, *edges]):
             # Sizes that are known for the whole mapping only stay with its last part, so that they
             # count once.
-            rss = span.between(start, end) if span else 0
+            rss = span.count_resident(start, end) if span else 0
             part = replace(
                 mapping, start=start, end=end, rss=rss, lazy=0, swap=0, huge=0, hugetlb=0
             )
@@ -322,16 +324,16 @@ def _try_read_arena(
             continue
         _add_heap(arena, memory, reading)
         if reading.incomplete:
-            arena.unread += span.between(end, stop)
+            arena.unread += span.count_resident(end, stop)
             end = stop
         arena.own += header
-        arena.own_resident += span.between(mapping.start, first)
+        arena.own_resident += span.count_resident(mapping.start, first)
         if stop == top:
             arena.free += mapping.end - top
-            arena.free_resident += span.between(top, mapping.end)
+            arena.free_resident += span.count_resident(top, mapping.end)
         else:
             arena.own += mapping.end - end
-            arena.own_resident += span.between(end, mapping.end)
+            arena.own_resident += span.count_resident(end, mapping.end)
     if layout.fast is not None:
         _move_fast_bins(arena, memory, state[layout.fast // 8 :])
     return arena
@@ -397,7 +399,7 @@ def _walk_chunks(
             # After a huge chunk the window is small again: little of such chunks is needed.
             window = min(2 * window, _WINDOW) if at - limit < _LEAST_WINDOW else _LEAST_WINDOW
             after = min(at + window, -(-(stop + 16) // PAGE) * PAGE)
-            next_words = memory.copy(span, at, after)
+            next_words = memory.copy_words(span, at, after)
             if starts:
                 yield _make_chunks(starts, sizes, next_words[1], base, words)
                 if not memory.budget.spend(Work.CHUNKS, len(starts)):
@@ -421,7 +423,7 @@ def _walk_chunks(
     if starts:
         memory.budget.spend(Work.CHUNKS, len(starts))
         # The word that says whether the last chunk is in use stands behind it.
-        next_size = memory.copy(span, at + 8, at + 16)[0] if at + 16 <= span.end else _IN_USE
+        next_size = memory.copy_words(span, at + 8, at + 16)[0] if at + 16 <= span.end else _IN_USE
         yield _make_chunks(starts, sizes, next_size, base, words)
 
 
@@ -447,9 +449,9 @@ def _add_chunks(reading: _HeapReading, memory: Memory, span: Span, chunks: _Chun
     reading.chunks += len(chunks.starts)
     reading.live_chunks += int(used.sum())
     reading.live += int(chunks.sizes[used].sum())
-    reading.live_resident += span.bytes(chunks.starts[used], ends[used])
+    reading.live_resident += span.sum_resident(chunks.starts[used], ends[used])
     reading.free += int(chunks.sizes[free].sum())
-    reading.free_resident += span.bytes(chunks.starts[free], ends[free])
+    reading.free_resident += span.sum_resident(chunks.starts[free], ends[free])
     for candidates, (sizes, first, count) in zip(reading.caches, _CACHES, strict=True):
         if not memory.budget.remaining(Work.CACHES):
             break
@@ -638,7 +640,7 @@ def _find_mapped_blocks(memory: Memory, mapping: Mapping) -> list[Block]:
                 continue
             if not memory.budget.spend(Work.BLOCKS):
                 return blocks
-            blocks.append(Block(at, length, span.between(at, at + length)))
+            blocks.append(Block(at, length, span.count_resident(at, at + length)))
             at = behind = at + length
     memory.budget.spend(Work.PAGES, pages_read % _PAGE_BATCH)
     return blocks

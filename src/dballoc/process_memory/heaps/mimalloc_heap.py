@@ -121,10 +121,10 @@ def walk_heap(memory: Memory, mappings: Sequence[Mapping]) -> MimallocHeap | Non
     for at, segment in _iterate_segments(memory, mappings):
         count += 1
         span = memory.span(at, at + segment.slices * SLICE)
-        metadata += span.between(at, at + segment.info * SLICE)
+        metadata += span.count_resident(at, at + segment.info * SLICE)
         starts = at + SLICE * np.array([page.first for page in segment.pages], np.int64)
         sizes = SLICE * np.array([page.slices for page in segment.pages], np.int64)
-        residents = span.each(starts, starts + sizes).tolist()
+        residents = span.count_resident_each(starts, starts + sizes).tolist()
         for page, start, resident in zip(segment.pages, starts.tolist(), residents, strict=True):
             # Blocks that are free now have been touched as much as those in use.
             alive = (
@@ -202,8 +202,8 @@ def _read_header(memory: Memory, at: int, mapping: Mapping) -> bytes:
     end = min(at + SLICE, mapping.end)
     span = memory.span(at, end)
     return (
-        bytes(memory.copy(span, at, end)).ljust(SLICE, b"\0")
-        if span.between(at, at + OF_KERNEL)
+        bytes(memory.copy_words(span, at, end)).ljust(SLICE, b"\0")
+        if span.count_resident(at, at + OF_KERNEL)
         else b""
     )
 
