@@ -253,7 +253,7 @@ def test_a_server_is_not_changed_by_being_looked_at(run_cli: Cli, stock: tuple[i
             "--socket /nowhere/s: No such file or directory; is the server running?",
         ),
         (["--pid", "1", "--socket", "/s"], "give one of --pid, --socket and --service"),
-        (["--pid", "2"], "it is the kernel's own"),
+        (["--pid", "2"], "it is a kernel thread"),
     ],
 )
 def test_what_cannot_be_explained_is_one_line(

@@ -104,7 +104,7 @@ def test_any_process_has_a_malloc(run_cli: Cli) -> None:
         (
             "2",
             1,
-            "dballoc: process 2: it has no executable: it is the kernel's own, or is just ending\n",
+            "dballoc: process 2: it has no executable: it is a kernel thread, or is just ending\n",
         ),
         ("0", 2, "dballoc: Invalid value for 'PID'"),
         ("mariadbd", 2, "dballoc: Invalid value for 'PID'"),

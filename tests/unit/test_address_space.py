@@ -47,7 +47,7 @@ def program(running_program: Callable[..., int]) -> int:
     """The PID of one with all sorts of pages."""
     with open("/proc/self/pagemap", "rb") as pagemap:
         try:
-            pagemap_scan.count(pagemap.fileno(), 0, MIB)
+            pagemap_scan.count_pages(pagemap.fileno(), 0, MIB)
         except OSError:
             pytest.skip("this kernel has no PAGEMAP_SCAN (Linux 6.7)")
     return running_program("varied", VARIED)
@@ -69,10 +69,10 @@ Reading = Callable[[int], list[smaps.Mapping]]
 
 def test_it_is_what_smaps_says(program: int, reading: Reading) -> None:
     for _ in range(10):
-        theirs = [m for m in smaps.read(program) if m.path != "[vsyscall]"]
+        theirs = [m for m in smaps.read_smaps(program) if m.path != "[vsyscall]"]
         ours = reading(16 * MIB)
         # The kernel may make pages huge, or take a file's, between the two.
-        if theirs == [m for m in smaps.read(program) if m.path != "[vsyscall]"]:
+        if theirs == [m for m in smaps.read_smaps(program) if m.path != "[vsyscall]"]:
             break
     assert all(m.flags is None for m in ours)
     assert (
@@ -89,29 +89,30 @@ def test_it_is_what_smaps_says(program: int, reading: Reading) -> None:
 def test_smaps_tells_more_where_it_is_quick(program: int, reading: Reading) -> None:
     assert any(m.flags for m in reading(64 * MIB))
     # Huge pages are walked at once.
-    largest = max(m.rss - m.huge for m in smaps.read(program))
+    largest = max(m.rss - m.huge for m in smaps.read_smaps(program))
     assert any(m.flags for m in reading(largest))
     assert not any(m.flags for m in reading(largest - 1))
 
 
 def test_a_kernel_without_it_has_smaps(reading: Reading, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuses(*_: object) -> pagemap_scan.Counts:
+    def refuses(*_: object) -> pagemap_scan.PageCounts:
         raise OSError(25, "Inappropriate ioctl for device")
 
-    monkeypatch.setattr(pagemap_scan, "count", refuses)
+    monkeypatch.setattr(pagemap_scan, "count_pages", refuses)
     assert any(m.flags for m in reading(16 * MIB))
 
 
 def test_no_call_goes_on_for_long(program: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """However little a call may do, the sum is the same."""
-    [mapping] = [m for m in smaps.read(program) if m.size == 40 * MIB]
+    [mapping] = [m for m in smaps.read_smaps(program) if m.size == 40 * MIB]
     pagemap = os.open(f"/proc/{program}/pagemap", os.O_RDONLY)
     try:
         for name, least in (("_MOST_PAGES", 7), ("_STEP", 4096 * 3), ("_REGIONS", 1)):
             with monkeypatch.context() as patch:
                 patch.setattr(pagemap_scan, name, least)
                 assert (
-                    pagemap_scan.count(pagemap, mapping.start, mapping.end).resident == mapping.rss
+                    pagemap_scan.count_pages(pagemap, mapping.start, mapping.end).resident
+                    == mapping.rss
                 )
     finally:
         os.close(pagemap)

@@ -421,7 +421,7 @@ def walked(blocks: list[Block], small: int = 0) -> Outside:
     ]
     return replace(
         look(60 * MIB, name="mimalloc"),
-        books=mimalloc_heap.Books(account("mimalloc", holdings), blocks),
+        books=mimalloc_heap.MimallocHeap(account("mimalloc", holdings), blocks),
     )
 
 

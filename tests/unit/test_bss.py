@@ -36,7 +36,7 @@ def elf(*loads: tuple[int, int]) -> bytes:
 
 def test_what_lies_behind_is_somebody_elses() -> None:
     mappings = smaps.parse(MAPS)
-    found = bss.split(
+    found = bss.split_off_bss(
         mappings, lambda path: elf((0, 0xFFF0), (0x10100, 0x3000)), lambda a, b: 12288
     )
     data, rest = found[2:]
@@ -53,7 +53,7 @@ def test_what_lies_behind_is_somebody_elses() -> None:
 
 def test_a_library_without_bss_has_nothing_behind_it() -> None:
     mappings = smaps.parse(MAPS)
-    found = bss.split(mappings, lambda path: elf((0, 0x12000)), lambda a, b: 0)
+    found = bss.split_off_bss(mappings, lambda path: elf((0, 0x12000)), lambda a, b: 0)
     assert len(found) == 3
     assert classify(found, [], (), own_malloc=True)[2] is Kind.MALLOC
     assert classify(mappings, [], (), own_malloc=True)[2] is Kind.DATA
@@ -65,16 +65,18 @@ def test_what_cannot_be_read_stays_as_it_is() -> None:
 
     mappings = smaps.parse(MAPS)
     for read in (gone, lambda path: b"", lambda path: elf()[:80], lambda path: b"#!/bin/sh" * 30):
-        assert bss.split(mappings, read, lambda a, b: 0) == mappings
-    assert bss.split([replace(m, start=m.start + PAGE) for m in mappings[2:]], gone, lambda a, b: 0)
+        assert bss.split_off_bss(mappings, read, lambda a, b: 0) == mappings
+    assert bss.split_off_bss(
+        [replace(m, start=m.start + PAGE) for m in mappings[2:]], gone, lambda a, b: 0
+    )
 
 
 def test_our_own_executable_ends_where_its_mappings_say() -> None:
     """The interpreter's .bss is at least as large as its headers say, and the walk of ourselves
     still adds up.
     """
-    assert bss.segments(Path(os.path.realpath(sys.executable)).read_bytes()[: bss.HEAD])
-    look = process_snapshot.look(os.getpid())
-    assert (
-        sum(m.rss for m, k in zip(look.mappings, look.kinds, strict=True) if k is Kind.DATA) > PAGE
+    assert bss.list_load_segments(
+        Path(os.path.realpath(sys.executable)).read_bytes()[: bss.HEADER_BYTES]
     )
+    look = process_snapshot.look(os.getpid())
+    assert sum(m.rss for m in look.mappings_of(Kind.DATA)) > PAGE

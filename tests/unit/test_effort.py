@@ -15,7 +15,7 @@ from dballoc.process_memory import address_space, pagemap_scan, process_snapshot
 from dballoc.process_memory.heaps import glibc_heap, mimalloc_heap
 from dballoc.process_memory.mapping_kind import Kind, classify
 from dballoc.process_memory.memory_reader import PAGE, Memory, Span
-from dballoc.process_memory.read_limits import MOST, Effort, Work
+from dballoc.process_memory.read_limits import MOST, ReadBudget, Work
 
 HOSTILE = Path(__file__).parents[1] / "native" / "hostile.c"
 MIB = 1 << 20
@@ -45,22 +45,22 @@ def hostile(running_program: Callable[..., int]) -> Callable[[str, int], int]:
 def test_time_ends_by_our_own_work_and_by_the_clock() -> None:
     for which in (0, 1):
         now = [0.0, 0.0]
-        one = Effort(cpu=lambda now=now: now[0], clock=lambda now=now: now[1])  # type: ignore[misc]
-        assert not one.over
+        one = ReadBudget(cpu=lambda now=now: now[0], clock=lambda now=now: now[1])  # type: ignore[misc]
+        assert not one.out_of_time
         now[which] = [read_limits.SECONDS, read_limits.PATIENCE][which]
-        assert one.over
-        assert one.over
+        assert one.out_of_time
+        assert one.out_of_time
         assert len(one.notes) == 1
-        assert "looking was stopped after 10 s of work" in one.notes[0]
+        assert "reading was stopped after 10 s of CPU time" in one.notes[0]
 
 
 def test_what_is_cut_is_said_once() -> None:
-    one = Effort()
+    one = ReadBudget()
     assert one.spend(Work.BLOCKS, MOST[Work.BLOCKS])
     assert one.notes == []
     assert not one.spend(Work.BLOCKS)
     assert not one.spend(Work.BLOCKS)
-    assert one.left(Work.BLOCKS) == 0
+    assert one.remaining(Work.BLOCKS) == 0
     [note] = one.notes
     assert "it has more than 65,536 blocks with pages of their own" in note
 
@@ -77,10 +77,12 @@ def test_a_span_of_runs_answers_as_one_of_pages_would(
         return sum(max(0, min(end, page + PAGE) - max(start, page)) for page in pages)
 
     start, end = sorted([data.draw(edges), data.draw(edges)])
-    assert span.between(start, end) == told(start, end)
-    assert span.each(np.array([start]), np.array([end])).tolist() == [told(start, end)]
-    assert sum(b - a for a, b in span.within(start, end)) == told(start, end)
-    assert span.whole == all(present)
+    assert span.count_resident(start, end) == told(start, end)
+    assert span.count_resident_each(np.array([start]), np.array([end])).tolist() == [
+        told(start, end)
+    ]
+    assert sum(b - a for a, b in span.iterate_runs(start, end)) == told(start, end)
+    assert span.is_fully_resident == all(present)
     for pages in (1, 2, 4):
         size = pages * PAGE
         places = range(-(-START // size) * size, span.end, size)
@@ -93,7 +95,7 @@ def test_a_span_of_runs_answers_as_one_of_pages_would(
 def test_a_tib_takes_as_much_as_is_in_it(hostile: Callable[[str, int], int]) -> None:
     """Runs, not pages: 9 bytes for each page of the address range were 2.4 GB of a TiB."""
     pid = hostile("sparse", 1000)
-    [tib] = [m for m in smaps.read(pid) if m.size == 1 << 40 and m.private]
+    [tib] = [m for m in smaps.read_smaps(pid) if m.size == 1 << 40 and m.private]
     with Memory(pid) as memory:
         span = memory.span(tib.start, tib.end)
         assert span.resident == tib.rss == 1000 * PAGE
@@ -109,9 +111,9 @@ def test_both_ways_to_find_what_is_present_agree(
         raise OSError(25, "Inappropriate ioctl for device")
 
     pid = hostile("alternate", 3000)
-    [mapping] = [m for m in smaps.read(pid) if m.rss == 3000 * PAGE]
+    [mapping] = [m for m in smaps.read_smaps(pid) if m.rss == 3000 * PAGE]
     if not scan:
-        monkeypatch.setattr(pagemap_scan, "runs", refuses)
+        monkeypatch.setattr(pagemap_scan, "iterate_resident_runs", refuses)
     with Memory(pid) as memory:
         span = memory.span(mapping.start, mapping.end)
     assert span.runs[:, 0].tolist() == list(range(mapping.start, mapping.end, 2 * PAGE))
@@ -174,7 +176,7 @@ def test_when_the_time_is_over_the_look_ends_and_adds_up(
     monkeypatch.setattr(read_limits, "SECONDS", 0.05)
     look = process_snapshot.look(pid)
     found = ledger(look)
-    assert any("looking was stopped" in note for note in found.notes)
+    assert any("reading was stopped" in note for note in found.notes)
     assert sum(line.resident for line in found.lines) + found.rest == found.rss
 
 
@@ -182,17 +184,19 @@ def test_mimallocs_segments_end_too(
     monkeypatch: pytest.MonkeyPatch, hostile: Callable[[str, int], int]
 ) -> None:
     pid = hostile("segments", 40)
-    mappings = [m for m in smaps.read(pid) if m.private and m.size >= 40 * mimalloc_heap.SEGMENT]
+    mappings = [
+        m for m in smaps.read_smaps(pid) if m.private and m.size >= 40 * mimalloc_heap.SEGMENT
+    ]
     with Memory(pid) as memory:
-        whole = mimalloc_heap.read(memory, mappings)
+        whole = mimalloc_heap.walk_heap(memory, mappings)
     assert whole
     assert whole.account.holdings[0].bytes == 40 * 511 * 512 * 64
     fewer(monkeypatch, Work.SLICES, 5000)
     with Memory(pid) as memory:
-        part = mimalloc_heap.read(memory, mappings)
+        part = mimalloc_heap.walk_heap(memory, mappings)
         assert part
         assert 0 < part.account.holdings[0].bytes < whole.account.holdings[0].bytes
-        assert any("slices of mimalloc's segments" in note for note in memory.effort.notes)
+        assert any("slices of mimalloc's segments" in note for note in memory.budget.notes)
 
 
 def test_a_false_libc_is_not_read_without_end(
@@ -200,10 +204,12 @@ def test_a_false_libc_is_not_read_without_end(
 ) -> None:
     """A library's writable data may be a TiB: so much is never held."""
     pid = hostile("sparse", 10)
-    [tib] = [m for m in smaps.read(pid) if m.size == 1 << 40 and m.private]
+    [tib] = [m for m in smaps.read_smaps(pid) if m.size == 1 << 40 and m.private]
     with Memory(pid) as memory:
-        assert glibc_heap.find_main(memory, glibc_heap.LAYOUTS[0], [tib, tib], None, []) is None
-        assert any("bytes of its malloc's data" in note for note in memory.effort.notes)
+        assert (
+            glibc_heap.find_main_arena(memory, glibc_heap.LAYOUTS[0], [tib, tib], None, []) is None
+        )
+        assert any("bytes of its malloc's data" in note for note in memory.budget.notes)
 
 
 @pytest.mark.parametrize("end", ["\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028"])
@@ -241,7 +247,7 @@ def test_a_process_has_any_name_that_it_likes(running_program: Callable[..., int
         }
         """,
     )
-    assert address_space.status(pid)["VmRSS"] > 9 * 1024
+    assert address_space.read_status_sizes(pid)["VmRSS"] > 9 * 1024
     assert process_snapshot.look(pid).rss > 9 * 1024
 
 

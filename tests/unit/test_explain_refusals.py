@@ -52,8 +52,8 @@ def killed_before(pid: int, function: Callable[..., Any]) -> Callable[..., Any]:
     [
         ("identify_malloc", "identify"),
         ("address_space", "read"),
-        ("thread_stacks", "pointers"),
-        ("glibc_heap", "read"),
+        ("thread_stacks", "read_stack_pointers"),
+        ("glibc_heap", "walk_heap"),
     ],
 )
 def test_one_that_ends_while_it_is_looked_at(
@@ -90,7 +90,9 @@ def test_a_glibc_of_an_unknown_layout(program: int, monkeypatch: pytest.MonkeyPa
     known = ledger(process_snapshot.look(program))
     monkeypatch.setattr(glibc_heap, "LAYOUTS", ())
     found = ledger(process_snapshot.look(program))
-    assert found.notes == ["no arena was found: glibc of an unknown layout; its heap is one line"]
+    assert found.notes == [
+        "glibc's heap was not read (no arena of a known layout): all of it is one line"
+    ]
     assert sum(line.resident for line in found.lines) + found.rest == found.rss
     [heap] = [line for line in found.lines if line.owner == Kind.MALLOC]
     assert heap.resident >= 1000 * 1000

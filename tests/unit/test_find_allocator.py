@@ -64,7 +64,7 @@ def test_glibc_is_always_here() -> None:
 
 
 def test_one_that_is_not_here_comes_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(find_library, "_library", lambda soname: None)
+    monkeypatch.setattr(find_library, "_find_library", lambda soname: None)
     find_library.find.cache_clear()
     with pytest.raises(UsageError) as caught:
         find_library.find("jemalloc")

@@ -68,7 +68,7 @@ class Image(Memory):
         pages = [self._there(page * PAGE) for page in range(start // PAGE, end // PAGE)]
         return Span.of_pages(start, np.array(pages, bool))
 
-    def copy(self, span: Span, start: int, end: int) -> memoryview:
+    def copy_words(self, span: Span, start: int, end: int) -> memoryview:
         found = bytearray(end - start)
         for page in range(start - start % PAGE, end, PAGE):
             a, b = max(start, page), min(end, page + PAGE)
@@ -86,7 +86,7 @@ class Image(Memory):
             raise OSError(14, "not readable")
         return struct.unpack(f"<{count}Q", raw)
 
-    def pair(self, address: int) -> tuple[int, int]:
+    def read_first_words(self, address: int) -> tuple[int, int]:
         try:
             found = self.words(address, 2)
         except OSError:
@@ -164,7 +164,7 @@ def _chunks(image: Image, layout: Layout, at: int, caches: bool) -> int:
 
 def read(image: Image) -> Heap:
     parts = glibc_heap.split(image, mappings(image))
-    return glibc_heap.read(image, parts, LIBC, {DATA})
+    return glibc_heap.walk_heap(image, parts, LIBC, {DATA})
 
 
 FREE = sum(64 + 16 * (i % 8) for i in range(3, 100, 4))
@@ -336,4 +336,4 @@ def test_what_is_made_to_have_no_end(
 def test_a_mapping_of_no_size_is_none() -> None:
     image = sound(LAYOUTS[0])
     empty = [replace(m, end=m.start, rss=0) for m in mappings(image)]
-    assert glibc_heap.read(image, glibc_heap.split(image, empty), LIBC, {DATA}).arenas == []
+    assert glibc_heap.walk_heap(image, glibc_heap.split(image, empty), LIBC, {DATA}).arenas == []

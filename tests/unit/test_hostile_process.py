@@ -71,7 +71,7 @@ def hostile(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[int]:
 
 
 def test_what_is_said_of_it_is_the_kernels_word(hostile: int) -> None:
-    status = address_space.status(hostile)
+    status = address_space.read_status_sizes(hostile)
     assert 2**20 < status["VmRSS"] < 2**32
     assert process_root.words(hostile) is None  # in our namespaces, and our user
     sampler = ProcessSampler(hostile)
@@ -79,7 +79,7 @@ def test_what_is_said_of_it_is_the_kernels_word(hostile: int) -> None:
         assert 2**20 < sampler.sample(whole=True).rss < 2**32
     finally:
         sampler.close()
-    found = smaps.read(hostile)
+    found = smaps.read_smaps(hostile)
     kernels = subprocess.run(
         ["wc", "-l", f"/proc/{hostile}/maps"], capture_output=True, text=True, check=True
     ).stdout

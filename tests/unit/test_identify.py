@@ -42,13 +42,15 @@ def test_settings_are_those_of_this_malloc() -> None:
         "MIMALLOC_PURGE_DELAY": "0",
         "HOME": "/",
     }
-    assert identify_malloc.settings(environ, "GLIBC_TUNABLES") == {
+    assert identify_malloc.select_settings(environ, "GLIBC_TUNABLES") == {
         "MALLOC_ARENA_MAX": "1",
         "GLIBC_TUNABLES": "b",
     }
-    assert identify_malloc.settings(environ, "MALLOC_CONF") == {"MALLOC_CONF": "a"}
-    assert identify_malloc.settings(environ, "MIMALLOC_{NAME}") == {"MIMALLOC_PURGE_DELAY": "0"}
-    assert identify_malloc.settings(environ, None) == {}
+    assert identify_malloc.select_settings(environ, "MALLOC_CONF") == {"MALLOC_CONF": "a"}
+    assert identify_malloc.select_settings(environ, "MIMALLOC_{NAME}") == {
+        "MIMALLOC_PURGE_DELAY": "0"
+    }
+    assert identify_malloc.select_settings(environ, None) == {}
 
 
 @pytest.mark.parametrize(
@@ -64,7 +66,7 @@ def test_settings_are_those_of_this_malloc() -> None:
         (
             {"LD_PRELOAD": "libjemalloc.so.2 /x.so"},
             ("/y/libjemalloc.so.2", "/x.so"),
-            {"libjemalloc.so.2": "malloc leads elsewhere"},
+            {"libjemalloc.so.2": "malloc comes from another library"},
         ),
         ({"MALLOC_CONF": "a:b"}, (), {"MALLOC_CONF": "a setting of jemalloc"}),
         ({"MALLOC_ARENA_MAX": "1", "GLIBC_TUNABLES": "glibc.malloc.arena_max=1"}, (), {}),
@@ -73,16 +75,16 @@ def test_settings_are_those_of_this_malloc() -> None:
 def test_what_an_environment_asks_for_in_vain(
     environ: dict[str, str], mapped: tuple[str, ...], words: dict[str, str]
 ) -> None:
-    found = identify_malloc.idle(environ, "/usr/lib/libc.so.6", set(mapped))
+    found = identify_malloc.list_ineffective_settings(environ, "/usr/lib/libc.so.6", set(mapped))
     assert set(found) == set(words)
     assert all(words[what] in why for what, why in found.items())
 
 
 def test_settings_of_glibcs_other_parts_are_not_idle() -> None:
-    assert not identify_malloc.idle(
+    assert not identify_malloc.list_ineffective_settings(
         {"GLIBC_TUNABLES": "glibc.pthread.rseq=0"}, "/x/libjemalloc.so.2", set()
     )
-    assert identify_malloc.idle(
+    assert identify_malloc.list_ineffective_settings(
         {"GLIBC_TUNABLES": "glibc.malloc.arena_max=1"}, "/x/libjemalloc.so.2", set()
     )
 
@@ -120,6 +122,6 @@ def test_half_a_malloc_is_called_mixed(
 
 def test_behind_the_probe_is_the_malloc_that_it_hands_calls_on_to() -> None:
     probe, glibc, jemalloc = "/p/libdballoc_probe.so", "/lib/libc.so.6", "/lib/libjemalloc.so.2"
-    assert identify_malloc.behind(probe, [probe, glibc, jemalloc]) == jemalloc
-    assert identify_malloc.behind(probe, [glibc, probe]) == glibc
-    assert identify_malloc.behind(glibc, [glibc, jemalloc]) == glibc
+    assert identify_malloc.find_malloc_behind_probe(probe, [probe, glibc, jemalloc]) == jemalloc
+    assert identify_malloc.find_malloc_behind_probe(probe, [glibc, probe]) == glibc
+    assert identify_malloc.find_malloc_behind_probe(glibc, [glibc, jemalloc]) == glibc

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dballoc.process_memory import innodb_buffer_pool, smaps
 from dballoc.process_memory.mapping_kind import Kind, classify
-from dballoc.process_memory.pagemap_scan import Counts
+from dballoc.process_memory.pagemap_scan import PageCounts
 
 MIB = 1 << 20
 START = 0x774C00000000
@@ -30,8 +30,8 @@ def mapping(size: int) -> smaps.Mapping:
     return replace(found, flags=None)
 
 
-def whole(start: int, end: int) -> Counts:
-    return Counts(end - start)
+def whole(start: int, end: int) -> PageCounts:
+    return PageCounts(end - start)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def whole(start: int, end: int) -> Counts:
     ],
 )
 def test_a_page_is_known_by_its_header(text: bytes, is_one: bool) -> None:
-    assert innodb_buffer_pool.is_page(text) is is_one
+    assert innodb_buffer_pool.is_page_header(text) is is_one
 
 
 @given(
@@ -74,7 +74,7 @@ def test_it_is_found_between_others(before: int, pool: int, after: int, filled: 
             return POINTERS
         return header(at // PAGE & 0xFFFF) if at < used else b""
 
-    found = innodb_buffer_pool.split(
+    found = innodb_buffer_pool.split_off_buffer_pool(
         [mapping((before + pool + after) * MIB)], head, whole, alone=False
     )
     assert sum(m.rss for m in found) == (before + pool + after) * MIB
@@ -93,11 +93,22 @@ def test_a_pool_that_is_alone_is_the_whole_mapping() -> None:
         place = at - START
         return POINTERS if place % (32 * MIB) < MIB else header(1) if place < 256 * MIB else b""
 
-    [found] = innodb_buffer_pool.split([mapping(1000 * MIB)], head, whole, alone=True)
+    [found] = innodb_buffer_pool.split_off_buffer_pool(
+        [mapping(1000 * MIB)], head, whole, alone=True
+    )
     assert (found.innodb, found.size) == (True, 1000 * MIB)
-    assert len(innodb_buffer_pool.split([mapping(1000 * MIB)], head, whole, alone=False)) == 2
+    assert (
+        len(
+            innodb_buffer_pool.split_off_buffer_pool(
+                [mapping(1000 * MIB)], head, whole, alone=False
+            )
+        )
+        == 2
+    )
     heap = mapping(1000 * MIB)
-    assert innodb_buffer_pool.split([heap], lambda at: POINTERS, whole, alone=True) == [heap]
+    assert innodb_buffer_pool.split_off_buffer_pool(
+        [heap], lambda at: POINTERS, whole, alone=True
+    ) == [heap]
 
 
 def test_a_heap_with_copies_is_no_pool() -> None:
@@ -107,13 +118,15 @@ def test_a_heap_with_copies_is_no_pool() -> None:
         return noise.choices([header(1), b"\x01" * 38], [1, 9])[0]
 
     heap = mapping(1000 * MIB)
-    assert innodb_buffer_pool.split([heap], head, whole, alone=False) == [heap]
+    assert innodb_buffer_pool.split_off_buffer_pool([heap], head, whole, alone=False) == [heap]
 
 
 def test_flags_are_believed() -> None:
     told = replace(mapping(1000 * MIB), flags=frozenset({"rd", "wr"}))
-    assert innodb_buffer_pool.split([told], lambda at: header(1), whole, alone=False) == [told]
-    [found] = innodb_buffer_pool.split(
+    assert innodb_buffer_pool.split_off_buffer_pool(
+        [told], lambda at: header(1), whole, alone=False
+    ) == [told]
+    [found] = innodb_buffer_pool.split_off_buffer_pool(
         [mapping(1000 * MIB)], lambda at: header(1), whole, alone=False
     )
     assert (found.innodb, found.size) == (True, told.size)

@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.process_memory.heaps import mimalloc_heap
-from dballoc.process_memory.heaps.mimalloc_heap import LAYOUTS, SLICE, Layout, Page, Segment, parse
+from dballoc.process_memory.heaps.mimalloc_heap import (
+    LAYOUTS,
+    SLICE,
+    Layout,
+    Page,
+    Segment,
+    parse_segment,
+)
 
 PAGES = [
     Page(first=1, slices=1, block=112, capacity=581, used=580),
@@ -45,7 +52,7 @@ def image(segment: Segment, layout: Layout, words_before: int = 28) -> bytearray
 def test_a_segment_is_read_in_its_own_layout(segment: Segment, layout: Layout) -> None:
     for words in (22, 28, 31):
         made = bytes(image(segment, layout, words))
-        assert [parse(made, other) for other in LAYOUTS] == [
+        assert [parse_segment(made, other) for other in LAYOUTS] == [
             segment if other is layout else None for other in LAYOUTS
         ]
 
@@ -68,7 +75,7 @@ def test_a_segment_is_read_in_its_own_layout(segment: Segment, layout: Layout) -
 def test_what_contradicts_itself_is_no_segment(at: int, text: bytes) -> None:
     made = image(WHOLE, LAYOUTS[0])
     made[at : at + len(text)] = text
-    assert parse(bytes(made), LAYOUTS[0]) is None
+    assert parse_segment(bytes(made), LAYOUTS[0]) is None
 
 
 @given(
@@ -82,7 +89,7 @@ def test_a_hostile_one_never_has_more_than_its_slices(
 ) -> None:
     made = image(segment, layout)
     made[at : at + len(noise)] = noise
-    found = parse(bytes(made), layout)
+    found = parse_segment(bytes(made), layout)
     if found:
         assert sum(page.slices for page in found.pages) + found.info == found.slices
         assert all(
@@ -92,7 +99,7 @@ def test_a_hostile_one_never_has_more_than_its_slices(
 
 def test_everything_else_is_none() -> None:
     for text in (bytes(SLICE), b"\xff" * SLICE, b"\x01" * SLICE):
-        assert all(parse(text, layout) is None for layout in LAYOUTS)
+        assert all(parse_segment(text, layout) is None for layout in LAYOUTS)
 
 
 @pytest.mark.parametrize(
@@ -104,4 +111,4 @@ def test_everything_else_is_none() -> None:
 )  # fmt: skip
 def test_what_it_makes_of_large_blocks(asked: int, given: int) -> None:
     """Of 2.0.9, seen in MySQL 8.0.33."""
-    assert given - mimalloc_heap.rounded(given) < asked <= given
+    assert given - mimalloc_heap.find_most_rounding(given) < asked <= given

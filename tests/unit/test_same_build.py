@@ -127,5 +127,5 @@ def test_a_number_is_read_from_code_that_returns_it_alone(
         assert elf_parser.read_returned_number(file.fileno(), "mi_version") == 20309
         assert elf_parser.read_returned_number(file.fileno(), "more") is None
         assert elf_parser.read_returned_number(file.fileno(), "none") is None
-    assert library_version._in_words(20309) == "2.3.9"
-    assert library_version._in_words(209) == "2.0.9"
+    assert library_version._format_mimalloc_version(20309) == "2.3.9"
+    assert library_version._format_mimalloc_version(209) == "2.0.9"

@@ -1,4 +1,4 @@
-"""Find an allocator's libraries on this machine, and say what a library is."""
+"""Find an allocator's libraries on this machine, check them, and read their version."""
 
 import os
 import struct
@@ -28,21 +28,21 @@ _MACHINES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Allocator:
-    """A malloc that is here: its catalogue name, the files to preload, its version.
+    """A malloc that is installed: its catalogue name, the files to preload, its version.
 
-    ``loader``: of the C library that the server has to run on, where that is not the server's own.
-    ``own``: the real file that the server brings itself, where nothing is preloaded.
+    ``loader``: that of the C library that the server has to run on, where that is not the server's
+    own. ``server_library``: the real file that the server brings itself; nothing is preloaded then.
     """
 
     name: str
     libraries: tuple[Path, ...]
     version: str
     loader: Path | None = None
-    own: Path | None = None
+    server_library: Path | None = None
 
     @property
     def entry(self) -> dict[str, Any]:
-        """Its row of the catalogue; of one given by path, glibc's without what is glibc's own."""
+        """Its row of the catalogue; for one given by path, a row with glibc's tunables alone."""
         return allocators().get(self.name) or {
             "title": self.name,
             "tunables": allocators()["glibc"]["tunables"],
@@ -50,11 +50,11 @@ class Allocator:
 
     @property
     def providers(self) -> tuple[str, ...]:
-        """The files that may answer for malloc and its kin, resolved; for a built-in one,
-        sonames.
+        """The files that may provide malloc and the other allocation functions, with links
+        resolved; for a built-in allocator, sonames.
         """
-        if self.own is not None:
-            return (os.fspath(self.own),)
+        if self.server_library is not None:
+            return (os.fspath(self.server_library),)
         if self.entry.get("builtin"):
             return tuple(self.entry["provider"])
         return tuple(os.fspath(p.resolve()) for p in self.libraries)
@@ -62,22 +62,22 @@ class Allocator:
 
 @cache
 def find(words: str) -> Allocator:
-    """The allocator of ``NAME``: this machine's, else one that was fetched; of ``NAME@VERSION``:
-    one that was fetched, else this machine's if it is that. UsageError, with what brings it, if it
-    is not here.
+    """Find an allocator. ``NAME``: this machine's, else a fetched one; ``NAME@VERSION``: a fetched
+    one, else this machine's if it has that version. UsageError if there is none, with how to
+    install it.
     """
     name, version = name_and_version.split(words)
     entry = look_up(allocators(), name, "allocator")
-    here = _of_machine(name, entry)
-    if version is None and here:
-        return here
+    installed = _find_installed(name, entry)
+    if version is None and installed:
+        return installed
     if kept := private_store.find(name, version):
         return Allocator(
             name=name, libraries=kept.libraries, version=kept.version, loader=kept.loader
         )
     if version is not None:
-        if here and name_and_version.fits(version, here.version):
-            return here
+        if installed and name_and_version.fits(version, installed.version):
+            return installed
         raise fetch_sources.NotHere(f"allocator {words!r}", words)
     fetch = [f"dballoc fetch {name}"] if fetch_sources.of(name) else []
     install = (
@@ -85,36 +85,34 @@ def find(words: str) -> Allocator:
         if "packages" in entry
         else []
     )
-    lacking = next(s for s in entry["preload"] if not any(map(_library, s.split("|"))))
+    lacking = next(s for s in entry["preload"] if not any(map(_find_library, s.split("|"))))
     raise UsageError(
         f"allocator {name!r} is not on this machine: no {lacking.replace('|', ' or ')}; "
         f"install it: {', or '.join([*install, *fetch])}"
     )
 
 
-def _of_machine(name: str, entry: dict[str, Any]) -> Allocator | None:
-    """This machine's, or None."""
+def _find_installed(name: str, entry: dict[str, Any]) -> Allocator | None:
+    """Find an allocator among this machine's own libraries; None unless all its files are there."""
     if entry.get("builtin"):
         return Allocator(name=name, libraries=(), version=read_version(entry, []))
-    libraries = [
-        next(filter(None, map(_library, sonames.split("|"))), None) for sonames in entry["preload"]
-    ]
-    whole = tuple(path for path in libraries if path is not None)
-    return (
-        Allocator(name=name, libraries=whole, version=read_version(entry, list(whole)))
-        if len(whole) == len(libraries)
-        else None
-    )
+    libraries = []
+    for sonames in entry["preload"]:
+        path = next(filter(None, map(_find_library, sonames.split("|"))), None)
+        if path is None:
+            return None
+        libraries.append(path)
+    return Allocator(name=name, libraries=tuple(libraries), version=read_version(entry, libraries))
 
 
-def own(found: Allocator, library: Path, version: str) -> Allocator:
-    """The allocator as a server brings it itself, in that real file."""
-    return replace(found, libraries=(), own=library, version=version)
+def own(allocator: Allocator, library: Path, version: str) -> Allocator:
+    """Return the allocator as a server brings it itself: nothing to preload, in that real file."""
+    return replace(allocator, libraries=(), server_library=library, version=version)
 
 
 def by_path(libraries: tuple[Path, ...]) -> Allocator:
-    """An allocator that the catalogue does not know. UsageError unless the files are shared
-    libraries for this machine.
+    """Return an allocator that the catalogue does not know, by its files. UsageError unless these
+    are shared libraries for this machine.
     """
     for library in libraries:
         check_library(library)
@@ -122,7 +120,7 @@ def by_path(libraries: tuple[Path, ...]) -> Allocator:
 
 
 def check_library(path: Path) -> None:
-    """UsageError unless the file is a shared library for this machine."""
+    """Check that a file is a shared library for this machine; UsageError if not."""
     try:
         with path.open("rb") as f:
             head = f.read(20)
@@ -132,28 +130,32 @@ def check_library(path: Path) -> None:
         raise UsageError(f"preload {path}: not a shared library")
     order = "<" if head[5] == 1 else ">"
     kind, machine = struct.unpack(order + "HH", head[16:20])
-    ours = next(k for k, v in _MACHINES.items() if v == os.uname().machine)
-    if (head[4], machine) != (2, ours):
-        theirs = _MACHINES.get(machine, f"machine {machine}") + (
+    host_machine = next(k for k, v in _MACHINES.items() if v == os.uname().machine)
+    if (head[4], machine) != (2, host_machine):
+        target = _MACHINES.get(machine, f"machine {machine}") + (
             " (32 bit)" if head[4] == 1 else ""
         )
-        raise UsageError(f"preload {path}: built for {theirs}, this machine is {_MACHINES[ours]}")
+        raise UsageError(
+            f"preload {path}: built for {target}, this machine is {_MACHINES[host_machine]}"
+        )
     if kind != 3:
         raise UsageError(f"preload {path}: not a shared library")
 
 
 @cache
-def _library_directories() -> list[Path]:
-    cached = subprocess.run(
+def _list_library_directories() -> list[Path]:
+    loader_cache = subprocess.run(
         ["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=False
     ).stdout
-    paths = [Path(line.split(" => ")[1]).parent for line in cached.splitlines() if " => " in line]
+    paths = [
+        Path(line.split(" => ")[1]).parent for line in loader_cache.splitlines() if " => " in line
+    ]
     clang = sorted(Path("/usr/lib").glob("llvm-*/lib/clang/*/lib/linux"), reverse=True)
     return list(dict.fromkeys([*paths, *clang]))
 
 
-def _library(soname: str) -> Path | None:
-    for directory in _library_directories():
+def _find_library(soname: str) -> Path | None:
+    for directory in _list_library_directories():
         path = directory / soname
         try:
             check_library(path)
@@ -164,8 +166,8 @@ def _library(soname: str) -> Path | None:
 
 
 def read_version(entry: dict[str, Any], libraries: list[Path]) -> str:
-    """Read an allocator's version from its files; ``unknown`` if they don't tell. Of no file: the C
-    library that we run on.
+    """Read an allocator's version from its files; ``unknown`` if they do not show it. Of no files:
+    the version of the C library that we run on.
     """
     if not libraries:
         # "glibc 2.36"; confstr(3).

@@ -1,7 +1,7 @@
 """Which version of an allocator a file holds, by the file's bytes alone: nothing is loaded or
 executed.
 
-How each tells is data: ``version`` in catalogue/allocators.toml.
+How each file shows it is data: ``version`` in catalogue/allocators.toml.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ UNKNOWN = "unknown"
 
 
 def read_version(entry: dict[str, Any], fd: int, path: str) -> str:
-    """Read the version from an open file; ``unknown`` if it does not tell.
+    """Read the version from an open file; ``unknown`` if the file does not show it.
 
     ``entry``: the allocator's row of the catalogue; ``path``: the file's real path, for those whose
     name says it.
@@ -22,17 +22,19 @@ def read_version(entry: dict[str, Any], fd: int, path: str) -> str:
         if "says" in how:
             return ELF_PARSER.call("find_text", [fd], how["says"]) or UNKNOWN
         if "returned_by" in how:
-            return _in_words(ELF_PARSER.call("read_returned_number", [fd], how["returned_by"]))
+            return _format_mimalloc_version(
+                ELF_PARSER.call("read_returned_number", [fd], how["returned_by"])
+            )
     except SandboxError:
         return UNKNOWN
     if "file" in how:
-        return _in_path(path)
+        return _parse_path(path)
     return UNKNOWN
 
 
-def _in_words(number: int | None) -> str:
-    """mimalloc's: 209 is 2.0.9, from 10000 on two digits a part: 30300 is 3.3.0 (mimalloc.h,
-    MI_MALLOC_VERSION).
+def _format_mimalloc_version(number: int | None) -> str:
+    """Return the version that a number stands for: 209 is 2.0.9, and from 10000 on each part has
+    two digits: 30300 is 3.3.0 (mimalloc.h, MI_MALLOC_VERSION).
     """
     if not number:
         return UNKNOWN
@@ -41,8 +43,8 @@ def _in_words(number: int | None) -> str:
     return f"{number // 10_000}.{number // 100 % 100}.{number % 100}"
 
 
-def _in_path(path: str) -> str:
-    """What follows ``.so.``, else the version's directory of LLVM's run-time libraries."""
+def _parse_path(path: str) -> str:
+    """Return what follows ``.so.``, else the version in the path of LLVM's run-time libraries."""
     name = path.rpartition("/")[2]
     if ".so." in name:
         return name.rpartition(".so.")[2]

@@ -1,4 +1,4 @@
-"""Proof of use: which library the bindings of a server lead to."""
+"""Proof of use: which library provides malloc to a server."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from typing import Any
 from dballoc import readers
 from dballoc.host.unprivileged.run_unprivileged import Unanswered, run_unprivileged
 
-# What a malloc must provide as a whole: a mixture frees with one what another gave.
+# The functions that one library must provide together: otherwise one frees what another allocated.
 SYMBOLS = (
     "malloc",
     "free",
@@ -30,10 +30,11 @@ _COMPLAINTS = ("cannot be preloaded", "cannot allocate memory in static TLS bloc
 
 @dataclass(frozen=True)
 class Bindings:
-    """Who provides each symbol to the server's executable, and to libstdc++ where operator new is
-    that one's.
+    """Which file provides each symbol to the server's executable; for operator new, to libstdc++
+    where the executable does not import it itself.
 
-    ``executable``: the server's, where it is known.
+    ``printed``: what the server and the loader printed besides; ``executable``: the server's, where
+    it is known.
     """
 
     provider: dict[str, str]
@@ -42,47 +43,46 @@ class Bindings:
 
 
 class NotProved(Exception):
-    """The server does not use the allocator asked for; the text says how that shows."""
+    """The server does not use the requested allocator; the text says what shows that."""
 
 
 def read_bindings(argv: list[str], env: Mapping[str, str], timeout: float = 60) -> Bindings:
-    """Run ``argv --version`` as the server user, with all bindings made at once and listed by the
-    loader (``ld.so(8)``, LD_DEBUG).
+    """Run ``argv --version`` as the server user, and read from the loader's list (``ld.so(8)``,
+    LD_DEBUG) the bindings, all of which are made at once.
 
-    NotProved if it does not run under this environment.
+    NotProved if it does not run in this environment.
     """
     try:
-        done = run_unprivileged(
+        process = run_unprivileged(
             [*argv, "--version"], {**env, "LD_DEBUG": "bindings", "LD_BIND_NOW": "1"}, timeout
         )
     except Unanswered as error:
-        raise NotProved(f"the server does not say its version under it: {error}") from None
+        raise NotProved(f"the server does not answer --version with it: {error}") from None
     printed = "\n".join(
-        line for line in done.stderr.splitlines() if not re.match(r"\s*\d+:\t", line)
+        line for line in process.stderr.splitlines() if not re.match(r"\s*\d+:\t", line)
     )
-    if done.status != 0:
-        # The first line is the reason; what follows it is its consequence.
-        said = printed.strip().splitlines()
-        raise NotProved(
-            f"the server does not run under it: {said[0] if said else f'exit status {done.status}'}"
-        )
-    return Bindings(parse_bindings(done.stderr, argv[0]), printed, os.path.realpath(argv[0]))
+    if process.status != 0:
+        # The first line is the reason; those behind it follow from it.
+        lines = printed.strip().splitlines()
+        reason = lines[0] if lines else f"exit status {process.status}"
+        raise NotProved(f"the server does not run under it: {reason}")
+    return Bindings(parse_bindings(process.stderr, argv[0]), printed, os.path.realpath(argv[0]))
 
 
 def parse_bindings(text: str, executable: str) -> dict[str, str]:
-    """Provider per symbol, as the executable has it; one that it does not import itself, as
-    libstdc++ has it.
+    """Return the provider of each symbol to the executable; of a symbol that it does not import,
+    the provider to libstdc++.
     """
-    own: dict[str, str] = {}
+    by_executable: dict[str, str] = {}
     by_library: dict[str, str] = {}
     for user, provider, symbol in _BINDING.findall(text):
         if symbol not in SYMBOLS:
             continue
         if os.path.realpath(user) == os.path.realpath(executable):
-            own[symbol] = provider
+            by_executable[symbol] = provider
         elif "libstdc++" in user:
             by_library[symbol] = provider
-    return by_library | own
+    return by_library | by_executable
 
 
 def check_bindings(
@@ -91,12 +91,12 @@ def check_bindings(
     complaints: list[str],
     wrappers: tuple[str, ...] = (),
 ) -> None:
-    """NotProved unless all symbols lead to one of ``providers`` (resolved paths, or sonames for a
-    built-in malloc), or to one of ``wrappers`` (resolved paths), libraries before it that pass
-    calls on.
+    """Check that all symbols lead to one of ``providers`` (resolved paths, or sonames for a
+    built-in malloc), or to one of ``wrappers`` (resolved paths): libraries preloaded before it that
+    pass calls on. NotProved if not.
     """
-    if said := complaint(bindings.printed, complaints):
-        raise NotProved(said)
+    if refusal := complaint(bindings.printed, complaints):
+        raise NotProved(refusal)
     if "malloc" not in bindings.provider:
         raise NotProved(
             "the server does not import malloc; it carries or exports its own, which no preload "
@@ -110,16 +110,16 @@ def check_bindings(
             or Path(resolved).name in providers
         ):
             continue
-        # libstdc++'s operator new calls malloc, whose provider is checked here too; so does a
-        # server's own (MySQL 5.5).
+        # libstdc++'s operator new calls malloc, whose provider is checked here as well; a server's
+        # own operator new does so, too (MySQL 5.5).
         if symbol in _NEW and ("libstdc++" in provider or resolved == bindings.executable):
             continue
-        raise NotProved(f"{_spell(symbol)} comes from {provider}")
+        raise NotProved(f"{_demangle(symbol)} comes from {provider}")
 
 
 def complaint(text: str, complaints: list[str]) -> str | None:
-    """The first line in which the loader or the allocator says that it did not take what it was
-    given.
+    """Return the first line in which the loader or the allocator refuses a preload or a setting;
+    None if there is none.
     """
     for line in text.splitlines():
         if any(c in line for c in (*_COMPLAINTS, *complaints)):
@@ -130,10 +130,9 @@ def complaint(text: str, complaints: list[str]) -> str | None:
 def check_running(
     maps: str, word: str | None, allocator_word: str | None, providers: tuple[str, ...]
 ) -> None:
-    """NotProved unless a running server's maps and its own word (``@@version_malloc_library``)
-    agree.
-
-    ``word`` is None where the server has no such variable.
+    """Check that the allocator is in a running server's maps, and in what the server itself reports
+    (``word``, the value of ``@@version_malloc_library``; None where it has no such variable).
+    NotProved if not.
     """
     mapped = {
         line.split(maxsplit=5)[5] for line in readers.rows(maps) if len(line.split(maxsplit=5)) == 6
@@ -147,11 +146,11 @@ def check_running(
 
 
 def summary(bindings: Bindings, running: dict[str, str] | None, word: str | None) -> dict[str, Any]:
-    """What the results directory keeps as the proof. ``running``: the live server's bindings, None
-    if unreadable.
+    """Return what the results directory keeps as the proof. ``running``: the live server's
+    bindings, None if they could not be read.
     """
     return {"bindings": bindings.provider, "running": running, "version_malloc_library": word}
 
 
-def _spell(symbol: str) -> str:
+def _demangle(symbol: str) -> str:
     return {"_Znwm": "operator new", "_Znam": "operator new[]"}.get(symbol, symbol)

@@ -1,7 +1,7 @@
-"""What an allocator itself says of its settings: ld.so's list, what a process prints, or a function
-that is asked.
+"""Which settings an allocator itself reports: in ld.so's list, in what a process prints, or by a
+function that returns them.
 
-How each is made to tell is data: `dump` and `names` in catalogue/tunables.toml.
+How each allocator reports them is data: `dump` and `names` in catalogue/tunables.toml.
 """
 
 import os
@@ -21,8 +21,8 @@ from dballoc.host.unprivileged.run_unprivileged import Unanswered, run_unprivile
 _PT_INTERP = 3
 _LONGEST = 4096
 
-# In a throwaway process, as an allocator's version is asked: a name a line, with its number.
-_ASK = """
+# Run in a process of its own; prints a name and its number on each line.
+_QUERY_SCRIPT = """
 import ctypes, sys
 function = getattr(ctypes.CDLL(sys.argv[1]), sys.argv[2])
 for name in sys.argv[3:]:
@@ -33,57 +33,59 @@ for name in sys.argv[3:]:
 
 
 def names(allocator: Allocator, argv: Sequence[str], env: Mapping[str, str]) -> set[str] | None:
-    """The settings that this very library or loader shows, as a variant names them; None where that
-    cannot be seen.
+    """List the settings that this very library or loader shows, as a variant names them; None where
+    it shows none.
 
     ``argv``: a command that starts the server and ends at once; ``env``: the variant's, without its
     settings.
     """
-    mine = tunables.family(allocator)
-    if mine is None:
+    family = tunables.find_family(allocator)
+    if family is None:
         return None
-    if "names" in mine:
+    if "names" in family:
         if not allocator.libraries:
             return None
         start = allocator.entry["tunables"]["env"].partition("{")[0]
         texts = [
-            found for library in allocator.libraries for found in _in_file(library, mine["names"])
+            text
+            for library in allocator.libraries
+            for text in _find_texts(library, family["names"])
         ]
         return {text.removeprefix(start).lower() for text in texts}
-    if "line" not in mine.get("dump", {}):
+    if "line" not in family.get("dump", {}):
         return None
-    found = read(allocator, argv, env)
-    prefix = mine["dump"].get("item", "{name}").partition("{")[0]
-    return {name.removeprefix(prefix) for name in found} if found else None
+    settings = read(allocator, argv, env)
+    prefix = family["dump"].get("item", "{name}").partition("{")[0]
+    return {name.removeprefix(prefix) for name in settings} if settings else None
 
 
 def read(allocator: Allocator, argv: Sequence[str], env: Mapping[str, str]) -> dict[str, str]:
-    """Its settings by the dump's names, as it has taken them in a process with that command and
-    environment; none where it says nothing.
+    """Read the allocator's settings, by the dump's names, as a process with that command and
+    environment has them; none where it reports nothing.
     """
-    mine = tunables.family(allocator)
-    how = mine["dump"]["how"] if mine and "dump" in mine else ""
+    family = tunables.find_family(allocator)
+    how = family["dump"]["how"] if family and "dump" in family else ""
     if how == "loader":
         return in_text(
             allocator,
-            _run(
-                [loader(argv[0]), "--list-tunables"],
+            _run_command(
+                [find_loader(argv[0]), "--list-tunables"],
                 {k: v for k, v in env.items() if k != "LD_PRELOAD"},
             ),
         )
     if how == "prints":
-        return in_text(allocator, _run([*argv, "--version"], env))
-    if how == "asks" and mine:
-        return _ask(allocator, mine, env)
+        return in_text(allocator, _run_command([*argv, "--version"], env))
+    if how == "asks" and family:
+        return _query_function(allocator, family, env)
     return {}
 
 
 def of_running(allocator: Allocator, pid: int) -> dict[str, str]:
-    """As :func:`read`, with the environment and the loader of a running server. What is printed is
-    in its log instead.
+    """Do what :func:`read` does, with the environment and the loader of a running server; none for
+    an allocator that prints its settings, which are in the server's log.
     """
-    mine = tunables.family(allocator)
-    if mine is None or mine.get("dump", {}).get("how") not in ("loader", "asks"):
+    family = tunables.find_family(allocator)
+    if family is None or family.get("dump", {}).get("how") not in ("loader", "asks"):
         return {}
     try:
         raw = readers.of_process(f"/proc/{pid}/environ")
@@ -99,24 +101,26 @@ def of_running(allocator: Allocator, pid: int) -> dict[str, str]:
 
 
 def in_text(allocator: Allocator, text: str) -> dict[str, str]:
-    """The settings in what a process or the loader has printed; the first word on each counts."""
-    mine = tunables.family(allocator)
-    if mine is None or "line" not in mine.get("dump", {}):
+    """Parse the settings in what a process or the loader has printed; of a name that is printed
+    twice, the first value.
+    """
+    family = tunables.find_family(allocator)
+    if family is None or "line" not in family.get("dump", {}):
         return {}
-    found: dict[str, str] = {}
-    for line in re.finditer(mine["dump"]["line"], text, re.MULTILINE):
-        found.setdefault(line["name"], line["value"])
-    return found
+    settings: dict[str, str] = {}
+    for line in re.finditer(family["dump"]["line"], text, re.MULTILINE):
+        settings.setdefault(line["name"], line["value"])
+    return settings
 
 
-def loader(executable: str) -> str:
-    """The loader that starts an executable: its PT_INTERP (elf(5)), or itself where it is one. An
-    empty text if neither.
+def find_loader(executable: str) -> str:
+    """Return the loader that starts an executable: its PT_INTERP (elf(5)), or the file itself if it
+    is a loader; empty if neither.
     """
     if Path(executable).name.startswith(("ld-linux", "ld.so", "ld-2")):
         return executable
     try:
-        # It may be gone, and what has its name now may be anything: a pipe would not let us go.
+        # The file may have been replaced by anything: opening a pipe would block for ever.
         with open(os.open(executable, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as f:
             if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):
                 return ""
@@ -137,35 +141,40 @@ def loader(executable: str) -> str:
     return ""
 
 
-def _in_file(library: Path, pattern: str) -> list[str]:
+def _find_texts(library: Path, pattern: str) -> list[str]:
     try:
-        return [found.decode() for found in re.findall(pattern.encode(), library.read_bytes())]
+        return [text.decode() for text in re.findall(pattern.encode(), library.read_bytes())]
     except OSError:
         return []
 
 
-def _ask(allocator: Allocator, mine: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, str]:
+def _query_function(
+    allocator: Allocator, family: Mapping[str, Any], env: Mapping[str, str]
+) -> dict[str, str]:
+    """Ask the allocator's function for its settings, in an unprivileged process of its own."""
     library = os.fspath(allocator.libraries[0]) if allocator.libraries else ""
-    wanted = [name for s in mine["settings"] if (name := tunables.dumped_name(mine, s))]
+    wanted = [name for s in family["settings"] if (name := tunables.find_dumped_name(family, s))]
     argv = [
         os.path.realpath(sys.executable),
         "-I",
         "-S",
         "-c",
-        _ASK,
+        _QUERY_SCRIPT,
         library,
-        mine["dump"]["function"],
+        family["dump"]["function"],
         *wanted,
     ]
-    said = _run(argv, {**env, "LD_PRELOAD": library})
-    found = (line.split() for line in said.splitlines())
-    return {words[0]: words[1] for words in found if len(words) == 2 and words[0] in wanted}
+    output = _run_command(argv, {**env, "LD_PRELOAD": library})
+    lines = (line.split() for line in output.splitlines())
+    return {words[0]: words[1] for words in lines if len(words) == 2 and words[0] in wanted}
 
 
-def _run(argv: Sequence[str], env: Mapping[str, str]) -> str:
-    """All that a command prints; nothing if it cannot be run, which its proof of use will tell."""
+def _run_command(argv: Sequence[str], env: Mapping[str, str]) -> str:
+    """Return all that a command prints; nothing if it cannot be run, which the proof of use will
+    report.
+    """
     try:
-        done = run_unprivileged(argv, env)
+        process = run_unprivileged(argv, env)
     except Unanswered:
         return ""
-    return done.stdout + done.stderr
+    return process.stdout + process.stderr

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from dballoc.allocators.find_library import Allocator
 
-# What an earlier setting of the user's shell could slip under a variant.
-_OURS = (
+# Variables of the user's shell that would configure a variant's loader or malloc.
+_ALLOCATOR_VARIABLES = (
     "LD_",
     "MALLOC",
     "GLIBC_TUNABLES",
@@ -22,13 +22,14 @@ _OURS = (
     "HEAPCHECK",
     "CPUPROFILE",
 )
-# What would make a server report to, or listen for, the service that we may run in.
-_SERVICE = ("NOTIFY_SOCKET", "LISTEN_FDS", "LISTEN_PID")
+# Variables of a systemd service that we may run in: a server would notify it, or use its sockets.
+_SERVICE_VARIABLES = ("NOTIFY_SOCKET", "LISTEN_FDS", "LISTEN_PID")
 
 
-def clean(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment without anything that steers a malloc or the loader."""
-    return {k: v for k, v in environment.items() if not k.startswith((*_OURS, *_SERVICE))}
+def clean(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment without variables that configure a malloc, the loader or a service."""
+    removed = (*_ALLOCATOR_VARIABLES, *_SERVICE_VARIABLES)
+    return {k: v for k, v in variables.items() if not k.startswith(removed)}
 
 
 def environment(
@@ -39,12 +40,13 @@ def environment(
     before: tuple[Path, ...] = (),
     measuring: bool = True,
 ) -> dict[str, str]:
-    """``base``, cleaned, with the allocator preloaded and its settings.
+    """Return ``base`` without what configures a malloc, plus the allocator's preload and settings.
 
     ``before`` is preloaded ahead of the allocator's own libraries (shims, and what the user names).
-    ``env`` is the user's word and wins; a variable that several sources write to is joined where
-    the allocator has a joining character. ``measuring``: the library also prints its statistics at
-    exit, and refuses settings that it does not know; for a server of one's own, neither.
+    ``env`` is the user's and takes precedence; a variable with several sources is joined
+    where the allocator has a joining character. ``measuring``: the library also prints its
+    statistics at exit, and refuses settings that it does not know; for a server in production,
+    neither.
     """
     result = clean(base)
     entry = allocator.entry
@@ -60,7 +62,7 @@ def environment(
     if items := [*style.get("always", []), *(style.get("strict", []) if measuring else [])]:
         written.setdefault(style["env"], []).extend(items)
     for name, value in env.items():
-        # The user's come last: where a setting is given twice, allocators take the last.
+        # The user's settings come last: allocators take the last value of a setting.
         written[name] = (
             [*written.get(name, []), value] if "join" in style and name == style["env"] else [value]
         )

@@ -1,5 +1,5 @@
-"""The settings that a variant gives its allocator: which they are, whether there are such, and
-whether they were taken. Pure.
+"""The settings that a variant gives its allocator: which they are, whether the allocator has them,
+and whether it has applied them. Pure.
 
 The names, values and bounds are data: catalogue/tunables.toml.
 """
@@ -31,7 +31,7 @@ class Given:
 
     @property
     def words(self) -> str:
-        """How the user wrote it, about: ``tunables narenas = 2``."""
+        """About how the user wrote it: ``tunables: narenas = 2``."""
         return (
             f"{self.place} = {self.value}"
             if self.place.startswith("env ")
@@ -39,8 +39,8 @@ class Given:
         )
 
 
-def family(allocator: Allocator) -> dict[str, Any] | None:
-    """The allocator's part of tunables.toml; None for one that the catalogue does not know."""
+def find_family(allocator: Allocator) -> dict[str, Any] | None:
+    """Return the allocator's part of tunables.toml; None if the catalogue does not know it."""
     name = allocator.name.partition("@")[0]
     return next((f for f in catalogue.tunables().values() if name in f["allocators"]), None)
 
@@ -48,28 +48,30 @@ def family(allocator: Allocator) -> dict[str, Any] | None:
 def given(
     allocator: Allocator, tunables: Mapping[str, str], env: Mapping[str, str], where: str
 ) -> list[Given]:
-    """All settings of a variant, those in ``env`` last. UsageError that begins with ``where`` for a
-    variable that looks like a setting and is none of this allocator's, or for a setting that is
-    given twice.
+    """List all settings of a variant, those in ``env`` last. UsageError that begins with ``where``
+    for a variable that looks like a setting but is none of this allocator's, or for a setting with
+    two different values.
     """
-    mine = family(allocator)
-    if mine is None:
+    family = find_family(allocator)
+    if family is None:
         return []
-    found = [Given(name, value, "tunables") for name, value in tunables.items()]
+    settings = [Given(name, value, "tunables") for name, value in tunables.items()]
     for variable, value in env.items():
-        found += _of_variable(allocator, mine, variable, value, where)
-    seen: dict[str, Given] = {}
-    for one in found:
-        before = seen.setdefault(one.name, one)
-        if before.value != one.value:
-            raise UsageError(f"{where}: {one.name} is given twice: {before.words}; {one.words}")
-    return found
+        settings += _parse_variable(allocator, family, variable, value, where)
+    first_of_name: dict[str, Given] = {}
+    for setting in settings:
+        first = first_of_name.setdefault(setting.name, setting)
+        if first.value != setting.value:
+            raise UsageError(
+                f"{where}: {setting.name} is given twice: {first.words}; {setting.words}"
+            )
+    return settings
 
 
-def _of_variable(
-    allocator: Allocator, mine: dict[str, Any], variable: str, value: str, where: str
+def _parse_variable(
+    allocator: Allocator, family: dict[str, Any], variable: str, value: str, where: str
 ) -> list[Given]:
-    """The settings in one variable of ``env``; none if it has nothing to do with a malloc."""
+    """Return the settings in one variable of ``env``; none if it is not about malloc."""
     place = f"env {variable}"
     style = allocator.entry["tunables"]
     pattern = style.get("env", "")
@@ -78,7 +80,7 @@ def _of_variable(
             Given(name, text, f"{place}: {name}")
             for name, text in _unpack(style, value, f"{where}: {place}")
         ]
-    if name := _own_variable(mine, variable):
+    if name := _find_setting_of_variable(family, variable):
         return [Given(name, value, place)]
     start, _, rest = pattern.partition("{")
     if rest and variable.startswith(start) and variable not in allocator.entry.get("report", {}):
@@ -87,8 +89,8 @@ def _of_variable(
         return []
     if variable == "GLIBC_TUNABLES":
         # The loader and other parts of glibc read it under any malloc.
-        ours = catalogue.allocators()["glibc"]["tunables"]
-        names = [n for n, _ in _unpack(ours, value, f"{where}: {place}") if "." not in n]
+        glibc_style = catalogue.allocators()["glibc"]["tunables"]
+        names = [n for n, _ in _unpack(glibc_style, value, f"{where}: {place}") if "." not in n]
         if not names:
             return []
         raise UsageError(
@@ -102,110 +104,126 @@ def _of_variable(
         for r in f["reads"]
         if variable.startswith(r)
     ]
-    if readers and (owner := max(readers, key=lambda r: r[0])[1:])[1] is not mine:
+    if readers and (owner := max(readers, key=lambda r: r[0])[1:])[1] is not family:
         raise UsageError(f"{where}: {place} is a setting of {owner[0]}, not of {allocator.name}")
-    known = _variables(allocator, mine)
-    near = difflib.get_close_matches(variable, known, 1, _NEAR)
+    variables = _list_variables(allocator, family)
+    near = difflib.get_close_matches(variable, variables, 1, _NEAR)
     if readers or near:
         raise UsageError(
             f"{where}: {place}: {allocator.name} has no such variable; "
-            + _hint(variable, known, allocator)
+            + _suggest_name(variable, variables, allocator)
         )
     return []
 
 
-def _own_variable(mine: dict[str, Any], variable: str) -> str | None:
+def _find_setting_of_variable(family: dict[str, Any], variable: str) -> str | None:
     return next(
-        (name for name, s in mine["settings"].items() if s.get("variable") == variable), None
+        (name for name, s in family["settings"].items() if s.get("variable") == variable), None
     )
 
 
-def _variables(allocator: Allocator, mine: dict[str, Any]) -> list[str]:
-    """Every variable of the environment that this allocator reads."""
+def _list_variables(allocator: Allocator, family: dict[str, Any]) -> list[str]:
+    """List every environment variable that this allocator reads."""
     pattern = allocator.entry["tunables"].get("env", "")
-    own = [s["variable"] for s in mine["settings"].values() if "variable" in s]
+    of_one_setting = [s["variable"] for s in family["settings"].values() if "variable" in s]
     if "{" not in pattern:
-        return [*filter(None, [pattern]), *own]
-    return [*(pattern.format(NAME=name.upper()) for name in mine["settings"]), *own]
+        return [*filter(None, [pattern]), *of_one_setting]
+    by_name = (pattern.format(NAME=name.upper()) for name in family["settings"])
+    return [*by_name, *of_one_setting]
 
 
 def _unpack(style: Mapping[str, Any], text: str, where: str) -> list[tuple[str, str]]:
-    """Names and values of a variable that holds several; of another part of glibc the whole
-    name.
+    """Return the names and values in a variable that holds several settings. The name of a setting
+    of another part of glibc keeps its prefix.
     """
     prefix, joint = (
         style["item"].partition("{name}")[0],
         style["item"].partition("{name}")[2].partition("{value}")[0],
     )
-    found = []
+    settings = []
     for item in filter(None, text.split(style["join"])):
         name, equals, value = item.partition(joint)
         if not equals:
             example = style["item"].format(name="NAME", value="VALUE")
             raise UsageError(f"{where}: {item!r} is not of the form {example}")
-        found.append((name.removeprefix(prefix), value))
-    return found
+        settings.append((name.removeprefix(prefix), value))
+    return settings
 
 
 def check(
-    allocator: Allocator, found: Collection[Given], here: Collection[str] | None, where: str
+    allocator: Allocator,
+    settings: Collection[Given],
+    reported_names: Collection[str] | None,
+    where: str,
 ) -> None:
-    """UsageError that begins with ``where`` for a name or a value that the version which is here
-    does not know.
+    """Check that the installed version of the allocator has these settings and takes their values;
+    UsageError that begins with ``where`` if not.
 
-    ``here``: the names that this very library or loader is seen to have
-    (:func:`dballoc.allocators.reported_tunables.names`); None where that cannot be seen, and the
-    catalogue alone tells.
+    ``reported_names``: the settings that this very library or loader shows
+    (:func:`dballoc.allocators.reported_tunables.names`); None where it shows none, so that the
+    catalogue alone decides.
     """
-    mine = family(allocator)
-    for one in found if mine else ():
-        assert mine
-        setting = mine["settings"].get(one.name)
-        if setting is None and (one.name in here if here is not None else "." in one.name):
-            # not in the catalogue, and there; or of another part of a glibc that has no list
-            continue
-        label = (
-            f"{where}: {one.place}"
-            if one.place.startswith("env ")
-            else f"{where}: {one.place}: {one.name}"
-        )
-        names = {n for n, s in mine["settings"].items() if exists(s, allocator.version)} | set(
-            here or ()
-        )
-        if not mine["settings"]:
-            raise UsageError(f"{label}: {allocator.name} has no settings")
-        if setting is None:
-            raise UsageError(
-                f"{label}: {_title(allocator)} has no such setting; "
-                f"{_hint(one.name, names, allocator)}"
-            )
-        seen = here is not None and one.name in here
-        if not seen and (
-            (here is not None and _listable(mine, setting))
-            or not exists(setting, allocator.version)
-        ):
-            versions = f", only versions {_ranges(setting)}" if "versions" in setting else ""
-            raise UsageError(
-                f"{label}: {_title(allocator)} has no such setting{versions}; "
-                f"{_hint('', names, allocator)}"
-            )
-        if wanted := refusal(mine, setting, one.value, allocator.version):
-            raise UsageError(f"{label}: {one.value!r} is not {wanted}")
+    family = find_family(allocator)
+    for setting in settings if family else ():
+        assert family
+        _check_setting(allocator, family, setting, reported_names, where)
 
 
-def _listable(mine: dict[str, Any], setting: dict[str, Any]) -> bool:
-    """Whether a list of names from this library would hold the setting."""
-    return "names" in mine or (
-        mine.get("dump", {}).get("whole", False) and setting.get("dumped") is not False
+def _check_setting(
+    allocator: Allocator,
+    family: dict[str, Any],
+    setting: Given,
+    reported_names: Collection[str] | None,
+    where: str,
+) -> None:
+    """Check one setting as :func:`check` does."""
+    row = family["settings"].get(setting.name)
+    is_reported = reported_names is not None and setting.name in reported_names
+    if row is None and (is_reported or (reported_names is None and "." in setting.name)):
+        # The catalogue lacks it, but the allocator has it; or it is a setting of another part of a
+        # glibc that lists none.
+        return
+    label = (
+        f"{where}: {setting.place}"
+        if setting.place.startswith("env ")
+        else f"{where}: {setting.place}: {setting.name}"
+    )
+    names = {n for n, r in family["settings"].items() if exists(r, allocator.version)} | set(
+        reported_names or ()
+    )
+    if not family["settings"]:
+        raise UsageError(f"{label}: {allocator.name} has no settings")
+    if row is None:
+        raise UsageError(
+            f"{label}: {_spell_version(allocator)} has no such setting; "
+            f"{_suggest_name(setting.name, names, allocator)}"
+        )
+    if not is_reported and (
+        (reported_names is not None and _is_listable(family, row))
+        or not exists(row, allocator.version)
+    ):
+        versions = f", only versions {_join_versions(row)}" if "versions" in row else ""
+        raise UsageError(
+            f"{label}: {_spell_version(allocator)} has no such setting{versions}; "
+            f"{_suggest_name('', names, allocator)}"
+        )
+    if expected := describe_expected_value(family, row, setting.value, allocator.version):
+        raise UsageError(f"{label}: {setting.value!r} is not {expected}")
+
+
+def _is_listable(family: dict[str, Any], setting: dict[str, Any]) -> bool:
+    """Whether a list of names from this library would include the setting."""
+    return "names" in family or (
+        family.get("dump", {}).get("whole", False) and setting.get("dumped") is not False
     )
 
 
-def _title(allocator: Allocator) -> str:
+def _spell_version(allocator: Allocator) -> str:
     return " ".join(filter(None, [allocator.name.partition("@")[0], allocator.version]))
 
 
-def _hint(name: str, known: Collection[str], allocator: Allocator) -> str:
-    near = difflib.get_close_matches(name, sorted(known), 1)
+def _suggest_name(name: str, names: Collection[str], allocator: Allocator) -> str:
+    near = difflib.get_close_matches(name, sorted(names), 1)
     return (
         f"did you mean {near[0]!r}?"
         if near
@@ -214,14 +232,14 @@ def _hint(name: str, known: Collection[str], allocator: Allocator) -> str:
 
 
 def exists(setting: Mapping[str, Any], version: str) -> bool:
-    """Whether that version has the setting; one of an unknown version is taken to have it."""
+    """Whether that version has the setting; an unknown version is taken to have it."""
     numbers = _numbers(version)
     if "versions" not in setting or not numbers:
         return True
-    return any(_within(numbers, text) for text in setting["versions"])
+    return any(_is_within(numbers, text) for text in setting["versions"])
 
 
-def _within(numbers: tuple[int, ...], text: str) -> bool:
+def _is_within(numbers: tuple[int, ...], text: str) -> bool:
     ends = _RANGE.fullmatch(text)
     assert ends, text
     low, high = _numbers(ends[1]), _numbers(ends[2])
@@ -234,14 +252,14 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(n) for n in start[0].split(".")) if start else ()
 
 
-def _ranges(setting: Mapping[str, Any]) -> str:
+def _join_versions(setting: Mapping[str, Any]) -> str:
     return ", ".join(setting.get("versions", []))
 
 
-def refusal(
-    mine: Mapping[str, Any], setting: Mapping[str, Any], value: str, version: str
+def describe_expected_value(
+    family: Mapping[str, Any], setting: Mapping[str, Any], value: str, version: str
 ) -> str | None:
-    """What the value should be, in words, if it is not that."""
+    """Return in words what a value should be; None if it is valid."""
     words: list[str] = setting.get("values", [])
     if value in words:
         return None
@@ -249,14 +267,14 @@ def refusal(
     if kind == "text":
         return None
     if kind in ("choice", "flag"):
-        choices = words if kind == "choice" else [w for way in mine["flags"] for w in way]
+        choices = words if kind == "choice" else [w for way in family["flags"] for w in way]
         return (
             None
             if value in choices
-            else f"one of {', '.join(words or [mine['flags'][0][0], mine['flags'][1][0]])}"
+            else f"one of {', '.join(words or [family['flags'][0][0], family['flags'][1][0]])}"
         )
-    least, most = setting.get("least", -math.inf), bounds(setting, version)
-    number = _number(mine, setting, value)
+    least, most = setting.get("least", -math.inf), find_maximum(setting, version)
+    number = _parse_number(family, setting, value)
     if number is not None and least <= number <= most:
         return None
     span = (
@@ -266,26 +284,26 @@ def refusal(
         if least > -math.inf
         else ""
     )
-    what = {"count": "a whole number", "number": "a number", "size": "a number of bytes"}[kind]
-    if kind == "size" and mine.get("suffixes"):
-        what = "a size, like 1048576 or 64M,"
-    return " ".join(filter(None, [what, span, *([f"or {' or '.join(words)}"] if words else [])]))
+    noun = {"count": "a whole number", "number": "a number", "size": "a number of bytes"}[kind]
+    if kind == "size" and family.get("suffixes"):
+        noun = "a size, like 1048576 or 64M,"
+    return " ".join(filter(None, [noun, span, *([f"or {' or '.join(words)}"] if words else [])]))
 
 
-def values(mine: Mapping[str, Any], setting: Mapping[str, Any], version: str) -> str:
-    """What a setting may be, in words; empty for any text."""
+def values(family: Mapping[str, Any], setting: Mapping[str, Any], version: str) -> str:
+    """Return in words which values a setting may have; empty for any text."""
     words: list[str] = setting.get("values", [])
     if setting["kind"] == "flag":
-        return f"{mine['flags'][0][0]}, {mine['flags'][1][0]}"
+        return f"{family['flags'][0][0]}, {family['flags'][1][0]}"
     if setting["kind"] in ("choice", "text"):
         return ", ".join(words)
-    least, most = setting.get("least"), bounds(setting, version)
+    least, most = setting.get("least"), find_maximum(setting, version)
     span = f"{'' if least is None else least}–{'' if most == math.inf else f'{most:.0f}'}"
     return ", ".join([*([span] if span != "–" else []), *words])
 
 
-def bounds(setting: Mapping[str, Any], version: str) -> float:
-    """The most that this version takes."""
+def find_maximum(setting: Mapping[str, Any], version: str) -> float:
+    """Return the largest value of a setting that this version takes; infinite without a limit."""
     numbers = _numbers(version)
     for until, most in setting.get("most_until", {}).items():
         high = _numbers(until)
@@ -294,74 +312,80 @@ def bounds(setting: Mapping[str, Any], version: str) -> float:
     return float(setting.get("most", math.inf))
 
 
-def _number(mine: Mapping[str, Any], setting: Mapping[str, Any], value: str) -> float | None:
+def _parse_number(
+    family: Mapping[str, Any], setting: Mapping[str, Any], value: str
+) -> float | None:
     if setting["kind"] == "number":
         try:
             return float(value)
         except ValueError:
             return None
-    if setting["kind"] == "size" and mine.get("suffixes") and (size := _SIZE.fullmatch(value)):
+    if setting["kind"] == "size" and family.get("suffixes") and (size := _SIZE.fullmatch(value)):
         return int(size[1]) * _FACTORS[size[2].upper()]
-    return _whole(value)
+    return _parse_integer(value)
 
 
-def _whole(text: str) -> int | None:
+def _parse_integer(text: str) -> int | None:
     if re.fullmatch(r"-?\d+", text):
         return int(text)
     return int(text, 16) if re.fullmatch(r"0[xX][\da-fA-F]+", text) else None
 
 
 def not_taken(
-    allocator: Allocator, found: Collection[Given], dump: Mapping[str, str]
+    allocator: Allocator, settings: Collection[Given], dump: Mapping[str, str]
 ) -> str | None:
-    """The first setting that the allocator's own dump shows with another value, in words. What it
-    does not show it does not contradict.
+    """Return in words the first setting that the allocator's own dump shows with another value;
+    None if there is none. A setting that the dump does not show counts as taken.
     """
-    mine = family(allocator)
-    if mine is None:
+    family = find_family(allocator)
+    if family is None:
         return None
-    for one in found:
-        setting = mine["settings"].get(one.name, {"kind": "text"})
-        said = dump.get(dumped_name(mine, one.name) or "")
-        if said is not None and not _same(
-            mine, setting, one.value, setting.get("shows", {}).get(said, said)
+    for setting in settings:
+        row = family["settings"].get(setting.name, {"kind": "text"})
+        shown = dump.get(find_dumped_name(family, setting.name) or "")
+        if shown is not None and not _is_same_value(
+            family, row, setting.value, row.get("shows", {}).get(shown, shown)
         ):
-            return f"{one.words} was not taken: {allocator.name} itself says {said}"
+            return f"{setting.words} was not taken: {allocator.name} itself says {shown}"
     return None
 
 
-def dumped_name(mine: Mapping[str, Any], name: str) -> str | None:
-    """What the allocator's dump calls a setting; None if it does not show it."""
-    own = mine["settings"].get(name, {}).get("dumped", True)
-    if own is False or "dump" not in mine:
+def find_dumped_name(family: Mapping[str, Any], name: str) -> str | None:
+    """Return what the allocator's dump calls a setting; None if it does not show it."""
+    dumped = family["settings"].get(name, {}).get("dumped", True)
+    if dumped is False or "dump" not in family:
         return None
-    if isinstance(own, str):
-        return own
-    return name if "." in name else str(mine["dump"].get("item", "{name}")).format(name=name)
+    if isinstance(dumped, str):
+        return dumped
+    return name if "." in name else str(family["dump"].get("item", "{name}")).format(name=name)
 
 
-def _same(mine: Mapping[str, Any], setting: Mapping[str, Any], asked: str, said: str) -> bool:
-    if asked == said:
+def _is_same_value(
+    family: Mapping[str, Any], setting: Mapping[str, Any], value: str, shown: str
+) -> bool:
+    """Whether the dump shows the value that was set."""
+    if value == shown:
         return True
-    if setting["kind"] != "choice" and asked in setting.get("values", []):
-        return True  # "default": whatever it made of it
+    if setting["kind"] != "choice" and value in setting.get("values", []):
+        return True  # "default": the allocator shows the value that it chose
     if (
         setting["kind"] in ("flag", "choice")
-        and "flags" in mine
-        and (way := _way(mine, asked)) is not None
+        and "flags" in family
+        and (state := _parse_flag(family, value)) is not None
     ):
-        return way == _way(mine, said)
-    number, shown = _number(mine, setting, asked), _whole(said)
-    if number is None or shown is None:
-        # A number behind other words is nothing that can be compared, a word is.
+        return state == _parse_flag(family, shown)
+    number, shown_number = _parse_number(family, setting, value), _parse_integer(shown)
+    if number is None or shown_number is None:
+        # Real numbers are not compared, an empty text says nothing; another word is another value.
         return setting["kind"] == "number" or (
-            setting["kind"] == "text" and number is None and not said
+            setting["kind"] == "text" and number is None and not shown
         )
-    unit = mine.get("dump", {}).get("size", 1) if setting["kind"] == "size" else 1
-    return shown == math.ceil(number / unit)
+    unit = family.get("dump", {}).get("size", 1) if setting["kind"] == "size" else 1
+    return shown_number == math.ceil(number / unit)
 
 
-def _way(mine: Mapping[str, Any], value: str) -> bool | None:
+def _parse_flag(family: Mapping[str, Any], value: str) -> bool | None:
     return next(
-        (on for on, words in zip((True, False), mine["flags"], strict=True) if value in words), None
+        (on for on, words in zip((True, False), family["flags"], strict=True) if value in words),
+        None,
     )

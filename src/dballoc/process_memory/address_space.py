@@ -1,12 +1,11 @@
-"""A process's mappings, read without stopping it for long.
+"""A process's mappings, read without blocking the process for long.
 
-A read of smaps walks the page table of a whole mapping under the process's mmap lock: 4 to 17 ms
-for each GiB in small pages,
-0.4 to 1.6 s for a buffer pool of 100 GB, and nobody can map or unmap memory meanwhile. A process
-  with a mapping that cannot be read so in a few milliseconds is read by PAGEMAP_SCAN instead, in
-  small steps. That tells all that the ledger needs but for two things: flags (what they tell is
-  found otherwise, see :mod:`dballoc.process_memory.innodb_buffer_pool` and
-  :mod:`dballoc.process_memory.mapping_kind`) and which pages are lazily freed.
+A read of smaps walks the page table of a whole mapping while it holds the process's mmap lock: 4 to
+17 ms for each GiB in small pages, 0.4 to 1.6 s for a buffer pool of 100 GB. Nobody can map or unmap
+memory meanwhile. So a process with a mapping that smaps cannot read in a few milliseconds is read
+by PAGEMAP_SCAN instead, in small steps. That gives all that the ledger needs except for two things:
+the flags (what they say is found otherwise, see :mod:`dballoc.process_memory.innodb_buffer_pool`
+and :mod:`dballoc.process_memory.mapping_kind`) and which pages are lazily freed.
 """
 
 import os
@@ -15,47 +14,49 @@ from dataclasses import replace
 
 from dballoc import readers
 from dballoc.process_memory import pagemap_scan, smaps
-from dballoc.process_memory.pagemap_scan import Counts
-from dballoc.process_memory.read_limits import Effort
+from dballoc.process_memory.pagemap_scan import PageCounts
+from dballoc.process_memory.read_limits import ReadBudget
 from dballoc.process_memory.smaps import Mapping
 
-# In small pages in one mapping, for which smaps takes less than 10 ms.
+# Bytes in small pages of one mapping, for which smaps takes less than 10 ms.
 MOST = 512 << 20
 
-# Of the kernel's own address space.
+# A mapping of the kernel's own address space, which pagemap does not cover.
 _BEYOND = "[vsyscall]"
 _SIZE = re.compile(r"\s*[0-9]{1,15} kB")
-_SIZE = re.compile(r"\s*[0-9]{1,15} kB")
 
 
-def read(pid: int, effort: Effort | None = None) -> list[Mapping]:
-    """All mappings, by address, as many as a look may read: by smaps unless one of them has more
-    than :data:`MOST` bytes in small pages; by smaps even then before Linux 6.7, which knows no
-    other way. OSError if the process is gone or not ours.
+def read(pid: int, budget: ReadBudget | None = None) -> list[Mapping]:
+    """Return the mappings of a process by address, as many as one snapshot may read.
+
+    They come from smaps, unless a mapping has more than :data:`MOST` bytes in small pages and the
+    kernel (Linux 6.7 or later) has PAGEMAP_SCAN. OSError if the process is gone or not ours.
     """
-    effort = effort or Effort()
-    return _scanned(pid, effort) or smaps.read(pid, effort)
+    budget = budget or ReadBudget()
+    return _scan_mappings(pid, budget) or smaps.read_smaps(pid, budget)
 
 
-def _scanned(pid: int, effort: Effort) -> list[Mapping]:
-    """Nothing if smaps will do, or must."""
-    sizes = status(pid)
-    # Pages of hugetlb are no part of RSS, and only smaps tells them from others.
+def _scan_mappings(pid: int, budget: ReadBudget) -> list[Mapping]:
+    """Return the mappings as PAGEMAP_SCAN sees them; none where smaps is fast enough, or the only
+    way.
+    """
+    sizes = read_status_sizes(pid)
+    # hugetlb pages are no part of RSS, and only smaps tells them from others.
     if sizes.get("VmRSS", 0) <= MOST or sizes.get("HugetlbPages"):
         return []
-    found = smaps.of_file(f"/proc/{pid}/maps", effort)
+    mappings = smaps.read_mapping_file(f"/proc/{pid}/maps", budget)
     pagemap = os.open(f"/proc/{pid}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
     try:
         counts = {
-            m.start: pagemap_scan.count(pagemap, m.start, m.end)
-            for m in found
-            if m.size > MOST and not effort.over
+            m.start: pagemap_scan.count_pages(pagemap, m.start, m.end)
+            for m in mappings
+            if m.size > MOST and not budget.out_of_time
         }
         if all(c.resident - c.huge <= MOST for c in counts.values()):
             return []
         return [
-            _counted(m, counts.get(m.start) or _count(pagemap, m, effort))
-            for m in found
+            _with_counts(m, counts.get(m.start) or _count_pages(pagemap, m, budget))
+            for m in mappings
             if m.path != _BEYOND
         ]
     except OSError:
@@ -64,16 +65,18 @@ def _scanned(pid: int, effort: Effort) -> list[Mapping]:
         os.close(pagemap)
 
 
-def _count(pagemap: int, mapping: Mapping, effort: Effort) -> Counts:
-    return Counts() if effort.over else pagemap_scan.count(pagemap, mapping.start, mapping.end)
+def _count_pages(pagemap: int, mapping: Mapping, budget: ReadBudget) -> PageCounts:
+    if budget.out_of_time:
+        return PageCounts()
+    return pagemap_scan.count_pages(pagemap, mapping.start, mapping.end)
 
 
-def _counted(mapping: Mapping, counts: Counts) -> Mapping:
+def _with_counts(mapping: Mapping, counts: PageCounts) -> Mapping:
     return replace(mapping, rss=counts.resident, huge=counts.huge, swap=counts.swap, flags=None)
 
 
-def status(pid: int) -> dict[str, int]:
-    """The sizes in /proc/PID/status, in bytes. OSError if the process is gone."""
+def read_status_sizes(pid: int) -> dict[str, int]:
+    """Read the sizes in /proc/PID/status, in bytes. OSError if the process is gone."""
     lines = (
         line.partition(":") for line in readers.rows(readers.text_of_process(f"/proc/{pid}/status"))
     )

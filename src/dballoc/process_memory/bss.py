@@ -1,7 +1,8 @@
-"""Where the data of an executable or a library end. What it has beyond its file (.bss) is anonymous
-memory right behind the file's mapping, and the kernel makes one mapping of it and of what somebody
-else has mapped next to it: the file's own program headers tell them apart (System V ABI, "Program
-Header").
+"""Where the data of an executable or a library ends.
+
+Its zero-initialised data (.bss) is anonymous memory right behind the file's mapping. The kernel
+merges it with whatever else was mapped next to it; the file's program headers say where it ends
+(System V ABI, "Program Header").
 """
 
 import struct
@@ -12,18 +13,22 @@ from dballoc.process_memory.memory_reader import PAGE
 from dballoc.process_memory.smaps import Mapping
 
 _PT_LOAD = 1
-# Program headers follow the file's header in all that linkers make.
-HEAD = 4096
+# Bytes to read of a file: linkers put the program headers right behind the file's header.
+HEADER_BYTES = 4096
 
-Read = Callable[[str], bytes]
-Resident = Callable[[int, int], int]
+ReadHeader = Callable[[str], bytes]
+CountResident = Callable[[int, int], int]
 
 
-def split(mappings: Sequence[Mapping], read: Read, resident: Resident) -> list[Mapping]:
-    """The mappings, with what follows a .bss one of its own. ``read``: a file's first :data:`HEAD`
-    bytes, OSError as it comes; ``resident``: bytes in memory from one address to another.
+def split_off_bss(
+    mappings: Sequence[Mapping], read_header: ReadHeader, count_resident: CountResident
+) -> list[Mapping]:
+    """Return the mappings, with what follows a .bss as a mapping of its own.
+
+    ``read_header`` returns the first :data:`HEADER_BYTES` of a file or raises OSError;
+    ``count_resident`` returns the bytes in memory from one address to another.
     """
-    found: list[Mapping] = []
+    parts: list[Mapping] = []
     bases: dict[str, int] = {}
     before: Mapping | None = None
     for mapping in mappings:
@@ -36,50 +41,53 @@ def split(mappings: Sequence[Mapping], read: Read, resident: Resident) -> list[M
             and mapping.private
             and not mapping.path
         ):
-            end = _end(before.path, bases, read)
+            end = _find_end(before.path, bases, read_header)
             if end is not None and mapping.start <= end < mapping.end:
-                rss = min(mapping.rss, resident(mapping.start, end))
+                rss = min(mapping.rss, count_resident(mapping.start, end))
                 if end > mapping.start:
-                    found.append(
+                    parts.append(
                         replace(mapping, end=end, rss=rss, lazy=0, swap=0, huge=0, hugetlb=0)
                     )
                 mapping = replace(mapping, start=end, rss=mapping.rss - rss, behind=True)
-        found.append(mapping)
+        parts.append(mapping)
         before = mapping
-    return found
+    return parts
 
 
-def _end(path: str, bases: dict[str, int], read: Read) -> int | None:
-    """The page behind the last address of a file that is loaded; None where that cannot be
+def _find_end(path: str, bases: dict[str, int], read_header: ReadHeader) -> int | None:
+    """Return the address of the page behind the data of a loaded file; None if that cannot be
     known.
     """
     try:
-        loads = segments(read(path))
+        segments = list_load_segments(read_header(path))
     except OSError:
         return None
-    if not loads or path not in bases:
+    if not segments or path not in bases:
         return None
-    return -(-(bases[path] - first_page(loads) + max(end for _, end in loads)) // PAGE) * PAGE
+    end = bases[path] - _find_first_page(segments) + max(end for _, end in segments)
+    return -(-end // PAGE) * PAGE
 
 
-def first_page(loads: Sequence[tuple[int, int]]) -> int:
-    """The address, as the file itself counts, of what is mapped first of these :func:`segments`."""
-    return min(start for start, _ in loads) // PAGE * PAGE
-
-
-def segments(head: bytes) -> list[tuple[int, int]]:
-    """(first, behind the last) virtual address of what an ELF file of 64 bits has loaded; none of
-    anything else. Pure.
+def _find_first_page(segments: Sequence[tuple[int, int]]) -> int:
+    """Return the virtual address at which the first of these :func:`list_load_segments` is mapped,
+    rounded down to a page.
     """
-    if len(head) < 64 or head[:6] != b"\x7fELF\x02\x01":
+    return min(start for start, _ in segments) // PAGE * PAGE
+
+
+def list_load_segments(header: bytes) -> list[tuple[int, int]]:
+    """Return the virtual addresses (start, end) of each loaded segment of a 64-bit ELF file; none
+    of any other file. Pure.
+    """
+    if len(header) < 64 or header[:6] != b"\x7fELF\x02\x01":
         return []
-    (table,) = struct.unpack_from("<Q", head, 32)
-    size, count = struct.unpack_from("<HH", head, 54)
-    found = []
+    (table,) = struct.unpack_from("<Q", header, 32)
+    size, count = struct.unpack_from("<HH", header, 54)
+    segments = []
     for at in range(table, table + size * count, size or 1):
-        if at + 56 > len(head):
+        if at + 56 > len(header):
             return []
-        kind, _, _, address, _, _, memory, _ = struct.unpack_from("<IIQQQQQQ", head, at)
+        kind, _, _, address, _, _, memory, _ = struct.unpack_from("<IIQQQQQQ", header, at)
         if kind == _PT_LOAD:
-            found.append((address, address + memory))
-    return found
+            segments.append((address, address + memory))
+    return segments

@@ -1,4 +1,4 @@
-"""Which malloc a running process really uses, and with which settings; read from outside."""
+"""Which malloc a running process really uses, and with which settings, read from outside."""
 
 import os
 import re
@@ -17,8 +17,8 @@ from dballoc.process_memory import malloc_bindings
 
 _PROBE = "libdballoc_probe.so"
 
-# What glibc reads beside GLIBC_TUNABLES (mallopt(3), "Environment variables").
-_GLIBC_OLD = (
+# The variables that glibc reads beside GLIBC_TUNABLES (mallopt(3), "Environment variables").
+_GLIBC_VARIABLES = (
     "MALLOC_ARENA_",
     "MALLOC_CHECK_",
     "MALLOC_MMAP_",
@@ -30,10 +30,12 @@ _GLIBC_OLD = (
 
 @dataclass(frozen=True, kw_only=True)
 class InUse:
-    """``name``: the catalogue's, None for a library that it does not know; ``how`` it came to be
-    used; ``mixed``: symbols that lead elsewhere, by symbol; ``settings``: the environment's
-    variables that steer it; ``idle``: what its environment asks for in vain, with the reason;
-    ``thp`` as achieved.
+    """The malloc that a process uses.
+
+    ``name``: the catalogue's, None for a library that it does not know; ``how``: why the process
+    uses it; ``mixed``: the libraries of symbols that another one provides, by symbol; ``settings``:
+    the environment variables that configure it; ``idle``: what in its environment has no effect,
+    with the reason; ``thp``: the mode that the process has.
     """
 
     pid: int
@@ -50,27 +52,28 @@ class InUse:
 
 
 def identify(pid: int) -> InUse:
-    """Look at a process. :class:`dballoc.process_memory.malloc_bindings.Unreadable` if that is not
-    possible.
+    """Identify the malloc of a process. :class:`dballoc.process_memory.malloc_bindings.Unreadable`
+    if the process cannot be read, or calls no malloc of a library.
     """
     bindings = malloc_bindings.bindings(pid)
     try:
         executable = loader.program(pid)
-        environ = _environment(readers.of_process(f"/proc/{pid}/environ"))
-        achieved, mapped = thp.achieved(pid), malloc_bindings.mapped(pid)
+        environ = _parse_environ(readers.of_process(f"/proc/{pid}/environ"))
+        thp_mode, mapped = thp.achieved(pid), malloc_bindings.mapped(pid)
     except OSError as error:
         raise malloc_bindings.Unreadable(malloc_bindings.refusal(pid, error)) from None
-    bindings = {symbol: behind(library, mapped) for symbol, library in bindings.items()}
+    bindings = {symbol: find_malloc_behind_probe(lib, mapped) for symbol, lib in bindings.items()}
     library = bindings.get("malloc") or bindings.get("free")
     if library is None:
         raise malloc_bindings.Unreadable(
-            f"process {pid}: its executable calls no malloc of a library; it may carry its own"
+            f"process {pid}: its executable imports no malloc from a library; it may have one "
+            "built in"
         )
     name = catalogue_name(library)
     mixed = {
         s: lib
         for s, lib in bindings.items()
-        if not _same(lib, library) and not _calls_malloc(s, lib, executable)
+        if not _is_same_allocator(lib, library) and not _calls_malloc(s, lib, executable)
     }
     entry = allocators()[name] if name else None
     return InUse(
@@ -78,120 +81,126 @@ def identify(pid: int) -> InUse:
         executable=executable,
         name=name,
         title=entry["title"] if entry else Path(library).name,
-        version=_version(pid, name, library, mapped),
+        version=_read_version(pid, name, library, mapped),
         library=library,
-        how=_how(library, executable, environ),
+        how=_explain_use(library, executable, environ),
         mixed=mixed,
-        settings=settings(environ, entry["tunables"].get("env") if entry else None),
-        idle=idle(environ, library, mapped),
-        thp=achieved,
+        settings=select_settings(environ, entry["tunables"].get("env") if entry else None),
+        idle=list_ineffective_settings(environ, library, mapped),
+        thp=thp_mode,
     )
 
 
-def behind(library: str, mapped: Iterable[str]) -> str:
-    """The malloc to which our probe hands calls on: one of the catalogue that is there, glibc's if
-    there is no other.
+def find_malloc_behind_probe(library: str, mapped: Iterable[str]) -> str:
+    """Return the malloc that our probe passes calls on to: the catalogue's allocator that the
+    process has mapped, glibc's if there is no other. Any other library is returned as it is.
     """
     if Path(library).name != _PROBE:
         return library
-    known = {path: name for path in mapped if (name := catalogue_name(path))}
+    names = {path: name for path in mapped if (name := catalogue_name(path))}
     return next(
-        (path for path, name in known.items() if name != "glibc"), next(iter(known), library)
+        (path for path, name in names.items() if name != "glibc"), next(iter(names), library)
     )
 
 
 def preloaded(pid: int) -> list[str]:
-    """The entries of a process's LD_PRELOAD, as they are written there. OSError if it cannot be
-    read.
+    """Return the entries of a process's LD_PRELOAD as they are written there. OSError if it cannot
+    be read.
     """
-    words = _environment(readers.of_process(f"/proc/{pid}/environ")).get("LD_PRELOAD", "")
-    return [word for word in re.split("[: ]", words) if word]
+    return _list_preloads(_parse_environ(readers.of_process(f"/proc/{pid}/environ")))
 
 
 def catalogue_name(library: str) -> str | None:
-    """The allocator that a file belongs to, by its soname; None if the catalogue does not
-    know it.
+    """Return the catalogue's name of the allocator that a file belongs to, by its soname; None if
+    the catalogue does not know it.
     """
-    stem = _stem(library)
+    stem = _strip_suffixes(library)
     for name, entry in allocators().items():
         for sonames in (*entry.get("preload", []), *entry.get("provider", [])):
-            if any(stem == _stem(soname) for soname in sonames.split("|")):
+            if any(stem == _strip_suffixes(soname) for soname in sonames.split("|")):
                 return name
     return None
 
 
-def settings(environ: dict[str, str], variable: str | None) -> dict[str, str]:
-    """The variables of an environment that steer this malloc. ``variable``: the catalogue's, maybe
-    with ``{NAME}``.
+def select_settings(environ: dict[str, str], variable: str | None) -> dict[str, str]:
+    """Return the variables of an environment that configure a malloc. ``variable``: the
+    catalogue's, maybe with ``{NAME}``.
     """
     start = (variable or "").partition("{")[0]
     if not start:
         return {}
-    starts = (start, *_GLIBC_OLD) if start == "GLIBC_TUNABLES" else (start,)
+    starts = (start, *_GLIBC_VARIABLES) if start == "GLIBC_TUNABLES" else (start,)
     return {k: v for k, v in environ.items() if k.startswith(starts)}
 
 
-def idle(environ: dict[str, str], library: str, mapped: set[str]) -> dict[str, str]:
-    """What an environment asks for in vain: preloads that are not loaded or not used, settings of
-    another malloc.
+def list_ineffective_settings(
+    environ: dict[str, str], library: str, mapped: set[str]
+) -> dict[str, str]:
+    """Return what in an environment has no effect, with the reason: preloads that are not loaded or
+    not used, and settings of another malloc than ``library``.
     """
-    stems, found = {_stem(path) for path in mapped}, {}
+    stems = {_strip_suffixes(path) for path in mapped}
+    reasons = {}
     used = catalogue_name(library)
-    for path in _preloads(environ):
+    for path in _list_preloads(environ):
         other = catalogue_name(path)
-        if _stem(path) not in stems:
-            found[path] = (
+        if _strip_suffixes(path) not in stems:
+            reasons[path] = (
                 "LD_PRELOAD names it, and it is not loaded: missing, unreadable, or built for "
                 "another system"
             )
         elif other and other != used:
-            found[path] = "LD_PRELOAD names it and it is loaded, but malloc leads elsewhere"
-    mine = settings(environ, allocators()[used]["tunables"].get("env")) if used else {}
+            reasons[path] = (
+                "LD_PRELOAD names it and it is loaded, but malloc comes from another library"
+            )
+    effective = select_settings(environ, allocators()[used]["tunables"].get("env")) if used else {}
     for name, entry in allocators().items():
-        for variable, value in settings(environ, entry["tunables"].get("env")).items():
+        for variable, value in select_settings(environ, entry["tunables"].get("env")).items():
             # The loader and other parts of glibc read GLIBC_TUNABLES too.
-            if variable not in mine and (variable != "GLIBC_TUNABLES" or "glibc.malloc." in value):
-                found[variable] = f"a setting of {name}, which is not in use"
-    return found
+            if variable not in effective and (
+                variable != "GLIBC_TUNABLES" or "glibc.malloc." in value
+            ):
+                reasons[variable] = f"a setting of {name}, which is not in use"
+    return reasons
 
 
-def _preloads(environ: dict[str, str]) -> list[str]:
+def _list_preloads(environ: dict[str, str]) -> list[str]:
     return [p for p in re.split("[: ]", environ.get("LD_PRELOAD", "")) if p]
 
 
-def _stem(path: str) -> str:
-    # libc-2.31.so is what libc.so.6 leads to before glibc 2.34.
+def _strip_suffixes(path: str) -> str:
+    # Before glibc 2.34, libc.so.6 is a link to libc-2.31.so or the like.
     return re.sub(r"-\d[\d.]*$", "", Path(path).name.partition(".so")[0])
 
 
-def _environment(raw: bytes) -> dict[str, str]:
+def _parse_environ(raw: bytes) -> dict[str, str]:
     pairs = (
         item.decode(errors="replace").partition("=") for item in raw.split(b"\0") if b"=" in item
     )
     return {name: value for name, _, value in pairs}
 
 
-def _how(library: str, executable: str, environ: dict[str, str]) -> str:
+def _explain_use(library: str, executable: str, environ: dict[str, str]) -> str:
     if library == executable:
         return "it is built into the executable"
-    if any(_stem(p) == _stem(library) for p in _preloads(environ)):
+    if any(_strip_suffixes(p) == _strip_suffixes(library) for p in _list_preloads(environ)):
         return "LD_PRELOAD in its environment"
     if catalogue_name(library) == "glibc":
         return (
             "what LD_PRELOAD asks for is not used"
-            if _asked_other(environ)
+            if _preloads_other_malloc(environ)
             else "nothing else was preloaded"
         )
     return "the executable is linked against it, or /etc/ld.so.preload names it"
 
 
-def _asked_other(environ: dict[str, str]) -> bool:
-    return any(catalogue_name(p) not in (None, "glibc") for p in _preloads(environ))
+def _preloads_other_malloc(environ: dict[str, str]) -> bool:
+    return any(catalogue_name(p) not in (None, "glibc") for p in _list_preloads(environ))
 
 
-def _version(pid: int, name: str | None, library: str, mapped: Iterable[str]) -> str:
-    """By the bytes of the file that is mapped, or by our store's word where it is a file of that.
-    Nothing is loaded.
+def _read_version(pid: int, name: str | None, library: str, mapped: Iterable[str]) -> str:
+    """Read the version of an allocator from the file that is mapped, or from our store's manifest
+    where it is one of the store's files. Nothing is loaded.
     """
     if name is None:
         return ""
@@ -213,19 +222,19 @@ def _version(pid: int, name: str | None, library: str, mapped: Iterable[str]) ->
 
 
 def _is_file(fd: int, path: str) -> bool:
-    """Whether an open file is also the one that we see at a path."""
+    """Whether an open file is the one that we see at a path."""
     try:
         return os.path.samestat(os.fstat(fd), os.stat(path))
     except OSError:
         return False
 
 
-def _same(one: str, other: str) -> bool:
-    return one == other or catalogue_name(one) == catalogue_name(other) is not None
+def _is_same_allocator(library: str, other: str) -> bool:
+    return library == other or catalogue_name(library) == catalogue_name(other) is not None
 
 
 def _calls_malloc(symbol: str, library: str, executable: str) -> bool:
-    """Libstdc++'s operator new, and a server's own (MySQL 5.5), call malloc, which is looked at by
-    itself.
+    """Whether the symbol is an operator new that calls malloc, which is checked by itself:
+    libstdc++'s, or a server's own (MySQL 5.5).
     """
     return symbol.startswith("_Zn") and ("libstdc++" in library or library == executable)

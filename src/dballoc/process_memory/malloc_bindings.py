@@ -1,7 +1,7 @@
-"""The bindings of a running process, read from outside: where its own slots for malloc and its kin
-point.
+"""The bindings of a running process, read from outside: which library its calls of malloc, free and
+the other allocation functions lead to.
 
-The executable's dynamic section lists its relocations; each of those that name a function tells the
+The executable's dynamic section lists its relocations; each one that names a function has the
 address of the slot (GOT entry) that the loader has filled in. The slots are read from
 /proc/PID/mem, and /proc/PID/maps tells which file the addresses in them belong to. The executable
 is parsed in a sandbox. Nothing is stopped or injected.
@@ -19,13 +19,13 @@ from dballoc.host.unprivileged.sandbox import ELF_PARSER, SandboxError
 
 
 class Unreadable(Exception):
-    """The process cannot be looked into: it is gone, is not ours, or is not a dynamic ELF
-    executable of 64 bits.
+    """The process cannot be read: it is gone, is not ours, or is not a 64-bit dynamically linked
+    ELF executable.
     """
 
 
 def refusal(pid: int, error: OSError) -> str:
-    """Why a process could not be looked into, and what to do, in one line."""
+    """Return why a process could not be read, and what to do, in one line."""
     if isinstance(error, PermissionError):
         return (
             f"process {pid}: {error.strerror}; only root and its own user may look into it: run "
@@ -34,22 +34,22 @@ def refusal(pid: int, error: OSError) -> str:
     if not Path(f"/proc/{pid}").exists():
         return f"process {pid}: No such process"
     if isinstance(error, FileNotFoundError | ProcessLookupError):
-        return f"process {pid}: it has no executable: it is the kernel's own, or is just ending"
+        return f"process {pid}: it has no executable: it is a kernel thread, or is just ending"
     return f"process {pid}: {error.strerror}"
 
 
 def mapped(pid: int) -> set[str]:
-    """The files that a process has mapped. OSError if it cannot be read."""
+    """Return the paths of the files that a process has mapped. OSError if it cannot be read."""
     return {
         path
-        for *_, path in _mappings(readers.text_of_process(f"/proc/{pid}/maps", readers.MAPS))
+        for *_, path in _parse_maps(readers.text_of_process(f"/proc/{pid}/maps", readers.MAPS))
         if path.startswith("/")
     }
 
 
 def bindings(pid: int) -> dict[str, str]:
-    """The file behind each of :data:`dballoc.allocators.proof_of_use.SYMBOLS` that the
-    executable imports.
+    """Return, by symbol, the file that provides each of
+    :data:`dballoc.allocators.proof_of_use.SYMBOLS` to the executable.
 
     ``?`` for a slot that points nowhere. A symbol that the executable does not import, or has not
     called yet, is left out. Unreadable if the process cannot be read.
@@ -58,17 +58,17 @@ def bindings(pid: int) -> dict[str, str]:
         executable = loader.program(pid)
         started = executable == os.readlink(f"/proc/{pid}/exe")
         image = _list_slots(pid, executable, started)
-        mappings = _mappings(readers.text_of_process(f"/proc/{pid}/maps", readers.MAPS))
-        bias = _bias(image["loads"], mappings, executable)
+        mappings = _parse_maps(readers.text_of_process(f"/proc/{pid}/maps", readers.MAPS))
+        bias = _find_load_bias(image["loads"], mappings, executable)
         with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
-            bindings = {}
-            for name, slot, defined in image["slots"]:
-                owner = _owner(mappings, _read_slot(memory.fileno(), bias + slot))
+            providers = {}
+            for symbol, slot, defined in image["slots"]:
+                provider = _find_file(mappings, _read_slot(memory.fileno(), bias + slot))
                 # A slot that still leads to the executable's own stub waits for its first call
                 # (lazy binding).
-                if defined or owner != executable:
-                    bindings[name] = owner
-            return bindings
+                if defined or provider != executable:
+                    providers[symbol] = provider
+            return providers
     except OSError as error:
         raise Unreadable(refusal(pid, error)) from None
     except SandboxError as error:
@@ -80,8 +80,8 @@ def bindings(pid: int) -> dict[str, str]:
 
 
 def _list_slots(pid: int, executable: str, started: bool) -> dict[str, list]:
-    """The slots and what is loaded of the main program. ``started``: it is what the process
-    executes, not its loader.
+    """List the slots and the loaded segments of the main program. ``started``: the process was
+    started as this program, and not as the loader with the program as an argument.
     """
     if started:
         fd = target_files.open_link(f"/proc/{pid}/exe")
@@ -94,9 +94,9 @@ def _list_slots(pid: int, executable: str, started: bool) -> dict[str, list]:
         os.close(fd)
 
 
-def _mappings(maps: str) -> list[tuple[int, int, int, str]]:
-    """(start, end, file offset, path) of every line of /proc/PID/maps; an empty path for anonymous
-    memory.
+def _parse_maps(maps: str) -> list[tuple[int, int, int, str]]:
+    """Return (start, end, file offset, path) of every line of /proc/PID/maps; the path is empty for
+    anonymous memory.
     """
     lines = (line.split(maxsplit=5) for line in readers.rows(maps))
     spans = (([int(x, 16) for x in parts[0].split("-")], parts) for parts in lines)
@@ -105,16 +105,18 @@ def _mappings(maps: str) -> list[tuple[int, int, int, str]]:
     ]
 
 
-def _bias(
+def _find_load_bias(
     loads: list[list[int]], mappings: list[tuple[int, int, int, str]], executable: str
 ) -> int:
-    """What the loader added to the executable's virtual addresses."""
+    """Return what the loader added to the executable's virtual addresses. Unreadable if the
+    executable is not among its mappings.
+    """
     page = os.sysconf("SC_PAGE_SIZE")
     address, offset = min(loads, default=[0, 0])
     for start, _, at, path in mappings:
         if path == executable and at == offset - offset % page:
             return start - (address - address % page)
-    raise Unreadable("the executable is not in its own maps")
+    raise Unreadable("the executable is not among its own mappings")
 
 
 def _read_slot(memory: int, address: int) -> int:
@@ -122,5 +124,5 @@ def _read_slot(memory: int, address: int) -> int:
     return value
 
 
-def _owner(mappings: list[tuple[int, int, int, str]], address: int) -> str:
+def _find_file(mappings: list[tuple[int, int, int, str]], address: int) -> str:
     return next((path or "?" for start, end, _, path in mappings if start <= address < end), "?")

@@ -1,4 +1,4 @@
-"""Every mapping of a process by what it is for, from its kind, flags and neighbours alone. Pure."""
+"""What each mapping of a process is for, by its path, permissions, flags and neighbours. Pure."""
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
@@ -6,11 +6,10 @@ from enum import StrEnum
 
 from dballoc.process_memory.smaps import Mapping
 
-# What the kernel calls mappings that an allocator has named (prctl(2), PR_SET_VMA_ANON_NAME).
+# How the path of a mapping begins that an allocator has named (prctl(2), PR_SET_VMA_ANON_NAME).
 _NAMED = "[anon:"
 
-# A stack's guard is a page, or a few where the kernel's pages are large; 8 MiB is the usual limit
-# of a stack.
+# A stack's guard is one page or a few, and pages may be large; 8 MiB is the usual limit of a stack.
 _GUARD, _STACK = 1 << 20, 8 << 20
 
 
@@ -32,28 +31,39 @@ class Kind(StrEnum):
 def classify(
     mappings: Sequence[Mapping], pointers: Sequence[int], heaps: Collection[int], own_malloc: bool
 ) -> list[Kind]:
-    """The kind of each mapping. ``pointers``: stack pointers; ``heaps``: starts of the mappings
-    that a walk of glibc's heap has claimed; ``own_malloc``: the malloc is another one than glibc's,
-    so that what nobody else claims is its.
+    """Return the kind of each mapping, in the same order.
+
+    ``pointers``: stack pointers; ``heaps``: starts of the mappings that the walk of glibc's heap
+    has claimed; ``own_malloc``: the malloc is not glibc's, so that what nothing else claims is the
+    allocator's.
     """
     code = {m.path for m in mappings if m.file and "x" in m.permissions}
-    in_use = {m.start for m in _around(mappings, pointers)}
-    stacks = {_STACK, *(m.size for m in mappings if m.private and m.start in in_use)}
+    in_use = {m.start for m in _find_containing(mappings, pointers)}
+    stack_sizes = {_STACK, *(m.size for m in mappings if m.private and m.start in in_use)}
     kinds: list[Kind] = []
     before: Mapping | None = None
-    its: Kind | None = None
+    kind: Kind | None = None
     for mapping in mappings:
-        joined = before if before and before.end == mapping.start else None
-        its = _by_itself(mapping, in_use, heaps, code) or _by_neighbour(
-            mapping, joined, its, own_malloc, stacks
+        adjacent = before if before and before.end == mapping.start else None
+        kind = _classify_alone(mapping, in_use, heaps, code) or _classify_by_neighbour(
+            mapping, adjacent, kind, own_malloc, stack_sizes
         )
-        kinds.append(its)
+        kinds.append(kind)
         before = mapping
     return kinds
 
 
-def _around(mappings: Sequence[Mapping], addresses: Sequence[int]) -> Iterator[Mapping]:
-    """The mapping in which each of these addresses is. ``mappings``: by address."""
+def pair_with_kinds(
+    mappings: Sequence[Mapping], kinds: Sequence[Kind]
+) -> Iterator[tuple[Mapping, Kind]]:
+    """Yield each mapping with its kind, as :func:`classify` returns them."""
+    return zip(mappings, kinds, strict=True)
+
+
+def _find_containing(mappings: Sequence[Mapping], addresses: Sequence[int]) -> Iterator[Mapping]:
+    """Yield the mapping that contains each of these addresses, where there is one. ``mappings``: by
+    address.
+    """
     starts = [m.start for m in mappings]
     for address in addresses:
         at = bisect_right(starts, address) - 1
@@ -61,10 +71,12 @@ def _around(mappings: Sequence[Mapping], addresses: Sequence[int]) -> Iterator[M
             yield mappings[at]
 
 
-def _by_itself(
+def _classify_alone(
     mapping: Mapping, in_use: Collection[int], heaps: Collection[int], code: Collection[str]
 ) -> Kind | None:
-    """``in_use``: starts of the mappings in which a stack pointer is."""
+    """Return the kind of a mapping if it alone shows it. ``in_use``: starts of the mappings that
+    contain a stack pointer; ``heaps``: those of the malloc's; ``code``: paths of executable files.
+    """
     if mapping.start in heaps:
         return Kind.HEAP
     if mapping.file and mapping.path in code:
@@ -80,25 +92,25 @@ def _by_itself(
     return Kind.POOL if mapping.innodb or "dd" in (mapping.flags or ()) else None
 
 
-def _by_neighbour(
+def _classify_by_neighbour(
     mapping: Mapping,
     before: Mapping | None,
-    its: Kind | None,
+    kind_before: Kind | None,
     own_malloc: bool,
-    stacks: Collection[int],
+    stack_sizes: Collection[int],
 ) -> Kind:
-    """``before``: the mapping that ends where this one begins; ``its`` kind; ``stacks``: the sizes
-    that stacks have here.
+    """Return the kind of a mapping by the one ``before``, which ends where this one begins.
+    ``stack_sizes``: those that this process's stacks have.
     """
     if (
         before
         and before.guard
         and before.size <= _GUARD
-        and ("nh" in (mapping.flags or ()) or mapping.size in stacks)
+        and ("nh" in (mapping.flags or ()) or mapping.size in stack_sizes)
     ):
         return Kind.OLD_STACK
-    if before and before.file and its in (Kind.CODE, Kind.DATA) and not mapping.behind:
-        return Kind.DATA  # .bss, and what the loader has protected again
+    if before and before.file and kind_before in (Kind.CODE, Kind.DATA) and not mapping.behind:
+        return Kind.DATA  # .bss, and what the loader has made read-only after relocation
     if own_malloc and mapping.private:
         return Kind.MALLOC
     return Kind.REST

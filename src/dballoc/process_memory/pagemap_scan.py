@@ -1,6 +1,5 @@
-"""Which pages of an address range are resident, how many, huge, swapped out: the ioctl PAGEMAP_SCAN
-of /proc/PID/pagemap (Linux
-6.7; kernel documentation, admin-guide/mm/pagemap.rst).
+"""Which pages of an address range are resident, huge or swapped out: the ioctl PAGEMAP_SCAN of
+/proc/PID/pagemap (Linux 6.7; kernel documentation, admin-guide/mm/pagemap.rst).
 
 Unlike smaps, which walks a whole mapping under the process's mmap lock, a call goes no further than
 it is told to.
@@ -19,16 +18,16 @@ _WALK_END = 4 * 8
 _SCAN = 3 << 30 | _ARGUMENT.size << 16 | ord("f") << 8 | 16  # _IOWR('f', 16, struct pm_scan_arg)
 _PRESENT, _SWAPPED, _ZERO, _HUGE = 1 << 3, 1 << 4, 1 << 5, 1 << 6
 
-# A call ends after so many resident pages, about 2 ms, and after so many bytes of which none are.
+# A call ends after that many resident pages (about 2 ms), and covers at most that many bytes.
 _MOST_PAGES = 32768
 _STEP = 4 << 30
 _REGIONS = 512
 
 
 @dataclass(frozen=True)
-class Counts:
-    """Bytes of a range. ``resident``: as RSS counts, huge pages included; ``huge``: those mapped by
-    2 MiB and more.
+class PageCounts:
+    """Bytes of an address range. ``resident``: as RSS counts them, huge pages included; ``huge``:
+    those mapped in pages of 2 MiB and more.
     """
 
     resident: int = 0
@@ -36,55 +35,64 @@ class Counts:
     swap: int = 0
 
 
-def count(pagemap: int, start: int, end: int) -> Counts:
-    """Of whole pages from ``start`` to ``end``. ``pagemap``: a descriptor of it. OSError where the
-    kernel has no such ioctl, or the process is gone.
+def count_pages(pagemap: int, start: int, end: int) -> PageCounts:
+    """Count the bytes in whole pages from ``start`` to ``end``. ``pagemap``: its file descriptor.
+    OSError where the kernel has no such ioctl, or the process is gone.
     """
     resident = huge = swap = 0
-    for found in _scan(
-        pagemap, start, end, 0, _PRESENT | _SWAPPED, _PRESENT | _SWAPPED | _ZERO | _HUGE
+    for regions in _scan(
+        pagemap,
+        start,
+        end,
+        required=0,
+        any_of=_PRESENT | _SWAPPED,
+        returned=_PRESENT | _SWAPPED | _ZERO | _HUGE,
     ):
-        sizes, kinds = (found[:, 1] - found[:, 0]).astype(np.int64), found[:, 2].astype(np.int64)
-        there = (kinds & (_PRESENT | _ZERO)) == _PRESENT
-        resident += int(sizes[there].sum())
-        huge += int(sizes[there & (kinds & _HUGE != 0)].sum())
-        swap += int(sizes[kinds & _SWAPPED != 0].sum())
-    return Counts(resident, huge, swap)
+        sizes = (regions[:, 1] - regions[:, 0]).astype(np.int64)
+        categories = regions[:, 2].astype(np.int64)
+        present = (categories & (_PRESENT | _ZERO)) == _PRESENT
+        resident += int(sizes[present].sum())
+        huge += int(sizes[present & (categories & _HUGE != 0)].sum())
+        swap += int(sizes[categories & _SWAPPED != 0].sum())
+    return PageCounts(resident, huge, swap)
 
 
-def runs(pagemap: int, start: int, end: int) -> Iterator[NDArray[np.int64]]:
-    """The runs of resident pages, by address, in pieces: a row for each, its start and its end.
-    What one call of the kernel ends with, the next one may go on with: neighbours may touch.
-    ``pagemap`` and OSError: as for :func:`count`.
+def iterate_resident_runs(pagemap: int, start: int, end: int) -> Iterator[NDArray[np.int64]]:
+    """Yield the runs of resident pages by address, some at a time: a row (start, end) for each.
+
+    The first run of one call of the kernel may touch the last run of the call before. ``pagemap``
+    and OSError: as for :func:`count_pages`.
     """
-    for found in _scan(pagemap, start, end, _PRESENT | _ZERO, 0, _PRESENT):
-        yield found[:, :2].astype(np.int64)
+    for regions in _scan(
+        pagemap, start, end, required=_PRESENT | _ZERO, any_of=0, returned=_PRESENT
+    ):
+        yield regions[:, :2].astype(np.int64)
 
 
 def _scan(
-    pagemap: int, start: int, end: int, whole: int, some: int, told: int
+    pagemap: int, start: int, end: int, *, required: int, any_of: int, returned: int
 ) -> Iterator[NDArray[np.uint64]]:
-    """Rows of start, end and kind, of the pages that are ``whole`` (a page of zeros, if that is in
-    it, means that they are none) and any of ``some`` (0: whatever); ``told``: kinds that are told
-    apart.
+    """Yield rows (start, end, categories) of the pages that have all categories ``required`` (but
+    not :data:`_ZERO`, which in it stands for pages that are not of zeros) and one ``any_of`` (0:
+    any page will do). ``returned``: the categories in the rows.
     """
     regions = np.zeros((_REGIONS, 3), np.uint64)
     while start < end:
-        argument = bytearray(
-            _ARGUMENT.pack(
-                _ARGUMENT.size,
-                0,
-                start,
-                min(end, start + _STEP),
-                0,
-                regions.ctypes.data,
-                _REGIONS,
-                _MOST_PAGES,
-                whole & _ZERO,
-                whole,
-                some,
-                told,
-            )
-        )
+        # The fields of struct pm_scan_arg, in its order.
+        fields = {
+            "size": _ARGUMENT.size,
+            "flags": 0,
+            "start": start,
+            "end": min(end, start + _STEP),
+            "walk_end": 0,
+            "vec": regions.ctypes.data,
+            "vec_len": _REGIONS,
+            "max_pages": _MOST_PAGES,
+            "category_inverted": required & _ZERO,
+            "category_mask": required,
+            "category_anyof_mask": any_of,
+            "return_mask": returned,
+        }
+        argument = bytearray(_ARGUMENT.pack(*fields.values()))
         yield regions[: fcntl.ioctl(pagemap, _SCAN, argument, True)]
         (start,) = struct.unpack_from("<Q", argument, _WALK_END)

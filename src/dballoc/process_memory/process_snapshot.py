@@ -1,6 +1,7 @@
-"""What can be known of a process's memory from outside: no SQL, no injection, no symbols."""
+"""A snapshot of a process's memory, read from outside: no SQL, no injection, no symbols."""
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -21,21 +22,20 @@ from dballoc.process_memory.heaps.glibc_heap import Block, Heap
 from dballoc.process_memory.identify_malloc import InUse
 from dballoc.process_memory.mapping_kind import Kind
 from dballoc.process_memory.memory_reader import Memory
-from dballoc.process_memory.read_limits import Effort
+from dballoc.process_memory.read_limits import ReadBudget
 from dballoc.process_memory.smaps import Mapping
 
-# Small mappings of their own have libraries too; a server's own are caches.
+# Libraries map small pieces of memory themselves, too; large ones are the server's caches.
 _LARGE = 1 << 20
 
-
-# Its executable; before 10.4 that was mysqld, whose pool may lie beside others'.
+# MariaDB's executable; before 10.4 that was mysqld, whose pool may share a mapping with others.
 _MARIADB = "mariadbd"
 
 
 @dataclass(frozen=True)
 class Own:
-    """Memory that the server has mapped itself: no malloc's, no stack, no file. Bytes; ``lazy``: of
-    ``resident``, given back with MADV_FREE and not yet taken.
+    """Memory that the server has mapped itself: not a malloc's, no stack, no file. In bytes;
+    ``lazy``: the part of ``resident`` that was freed with MADV_FREE and not yet reclaimed.
     """
 
     start: int
@@ -46,13 +46,15 @@ class Own:
 
 @dataclass(frozen=True, kw_only=True)
 class Outside:
-    """A look at a process. ``heap``: glibc's books, None under another malloc, in which what the
-    server maps itself (``own``) cannot be told from what the malloc maps; ``books``: those of
-    another malloc, where they can be read from outside; ``page_tables``, ``swap``: bytes;
-    ``threads``: how many; ``seconds`` that looking took; ``charged``: bytes that its cgroup is
-    charged with, None if that is not known; ``given_back``: bytes that were lazily freed at some
-    time, where it is not known how much of them is left; ``effort``: that it took, with what it
-    left out.
+    """A snapshot of a process's memory.
+
+    ``taken``: when, Unix time; ``heap``: glibc's heap, None under another malloc; ``own``: what the
+    server has mapped itself, empty under another malloc, from whose mappings it cannot be told;
+    ``books``: mimalloc's heap, where it can be read from outside; ``page_tables``, ``swap``: bytes;
+    ``threads``: how many; ``seconds``: what taking the snapshot took; ``charged``: bytes that its
+    cgroup is charged with, None if that is not known; ``given_back``: bytes that were lazily freed
+    at some time, where it is not known how many of them are still there; ``effort``: what was read,
+    with notes on what was left out.
     """
 
     pid: int
@@ -68,76 +70,66 @@ class Outside:
     seconds: float
     charged: int | None = None
     given_back: int = 0
-    books: mimalloc_heap.Books | None = None
-    effort: Effort = field(default_factory=Effort, compare=False)
+    books: mimalloc_heap.MimallocHeap | None = None
+    effort: ReadBudget = field(default_factory=ReadBudget, compare=False)
 
     @property
     def rss(self) -> int:
-        """The sum over all mappings."""
+        """The resident bytes of all mappings."""
         return sum(m.rss for m in self.mappings)
+
+    @property
+    def mappings_with_kinds(self) -> Iterator[tuple[Mapping, Kind]]:
+        """Each mapping with its kind."""
+        return mapping_kind.pair_with_kinds(self.mappings, self.kinds)
+
+    def mappings_of(self, *kinds: Kind) -> list[Mapping]:
+        """Return the mappings of one kind, or of several."""
+        return [mapping for mapping, kind in self.mappings_with_kinds if kind in kinds]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _HeapReading:
+    """What was read of a process's heap; the fields are those of :class:`Outside`."""
+
+    mappings: list[Mapping]
+    kinds: list[Kind]
+    heap: Heap | None
+    server_mappings: list[Own]
+    mimalloc: mimalloc_heap.MimallocHeap | None
 
 
 def look(pid: int) -> Outside:
-    """Read a live process, as much of it as a look may (:mod:`dballoc.process_memory.read_limits`).
-    Failure in one line if it is gone or not ours.
+    """Take a snapshot of a live process, of as much as one snapshot may read
+    (:mod:`dballoc.process_memory.read_limits`). Failure in one line if it is gone or not ours.
     """
-    began, effort = time.monotonic(), Effort()
+    began, budget = time.monotonic(), ReadBudget()
     try:
         malloc = identify_malloc.identify(pid)
-        mappings = address_space.read(pid, effort)
+        mappings = address_space.read(pid, budget)
         if not mappings:
-            raise Failure(f"process {pid}: it has just ended")
-        pointers = thread_stacks.pointers(pid, effort)
-        plain = malloc.name == "glibc"
-        heap: Heap | None = None
-        own: list[Own] = []
-        with Memory(pid, effort) as memory:
-            mappings = innodb_buffer_pool.split(
-                mappings,
-                lambda at: memory.head(at, innodb_buffer_pool.HEADER),
-                memory.count,
-                Path(malloc.executable).name == _MARIADB,
-            )
-            mappings = bss.split(
-                mappings, lambda path: _head(pid, path), lambda a, b: memory.span(a, b).resident
-            )
-            if plain:
-                mappings = glibc_heap.split(memory, mappings)
-                heap, own = _heap(memory, mappings, malloc.library, pointers)
-            if heap and not heap.arenas:
-                # As with a malloc that is not known: nothing tells its mappings from the server's.
-                heap, own, plain = Heap([], {}, heap.trouble), [], False
-            heaps = (
-                {m.start for arena in heap.arenas for m in arena.heaps} | set(heap.mapped)
-                if heap
-                else set()
-            )
-            kinds = mapping_kind.classify(mappings, pointers, heaps, not plain)
-            its = [
-                m
-                for m, kind in zip(mappings, kinds, strict=True)
-                if kind is mapping_kind.Kind.MALLOC
-            ]
-            books = mimalloc_heap.read(memory, its) if malloc.name == "mimalloc" else None
-        status = address_space.status(pid)
+            raise Failure(f"process {pid}: it ended while its memory was read")
+        reading = _read_heap(pid, malloc, mappings, budget)
+        status = address_space.read_status_sizes(pid)
         if "VmRSS" not in status:
-            raise Failure(f"process {pid}: it has ended meanwhile")
+            raise Failure(f"process {pid}: it ended while its memory was read")
+        has_flags = any(m.flags for m in reading.mappings)
         return Outside(
             pid=pid,
             taken=time.time(),
             malloc=malloc,
-            mappings=mappings,
-            kinds=kinds,
-            heap=heap,
-            own=own,
-            threads=thread_stacks.count(pid),
+            mappings=reading.mappings,
+            kinds=reading.kinds,
+            heap=reading.heap,
+            own=reading.server_mappings,
+            threads=thread_stacks.count_threads(pid),
             page_tables=status.get("VmPTE", 0),
             swap=status.get("VmSwap", 0),
             seconds=time.monotonic() - began,
             charged=process_limits.usage(pid),
-            given_back=0 if any(m.flags for m in mappings) else process_limits.given_back(pid),
-            books=books,
-            effort=effort,
+            given_back=0 if has_flags else process_limits.given_back(pid),
+            books=reading.mimalloc,
+            effort=budget,
         )
     except malloc_bindings.Unreadable as error:
         raise Failure(str(error)) from None
@@ -145,29 +137,92 @@ def look(pid: int) -> Outside:
         raise Failure(malloc_bindings.refusal(pid, error)) from None
 
 
-def _head(pid: int, path: str) -> bytes:
-    return target_files.read_beginning(
-        target_files.root_of(pid), process_root.own(pid, path), bss.HEAD
+def _read_heap(
+    pid: int, malloc: InUse, mappings: list[Mapping], budget: ReadBudget
+) -> _HeapReading:
+    """Read the heap of a process and what its mappings are for."""
+    pointers = thread_stacks.read_stack_pointers(pid, budget)
+    heap: Heap | None = None
+    server_mappings: list[Own] = []
+    own_malloc = malloc.name != "glibc"
+    with Memory(pid, budget) as memory:
+        mappings = _split_merged_mappings(memory, pid, malloc, mappings)
+        if malloc.name == "glibc":
+            mappings = glibc_heap.split(memory, mappings)
+            heap, server_mappings = _walk_glibc_heap(memory, mappings, malloc.library, pointers)
+        if heap and not heap.arenas:
+            # As with an unknown malloc: nothing tells its mappings from the server's.
+            heap, server_mappings, own_malloc = Heap([], {}, heap.trouble), [], True
+        heap_starts = (
+            {m.start for arena in heap.arenas for m in arena.heaps} | set(heap.mapped)
+            if heap
+            else set()
+        )
+        kinds = mapping_kind.classify(mappings, pointers, heap_starts, own_malloc)
+        mimalloc = None
+        if malloc.name == "mimalloc":
+            pairs = mapping_kind.pair_with_kinds(mappings, kinds)
+            mimalloc = mimalloc_heap.walk_heap(
+                memory, [mapping for mapping, kind in pairs if kind is Kind.MALLOC]
+            )
+    return _HeapReading(
+        mappings=mappings,
+        kinds=kinds,
+        heap=heap,
+        server_mappings=server_mappings,
+        mimalloc=mimalloc,
     )
 
 
-def _heap(
+def _split_merged_mappings(
+    memory: Memory, pid: int, malloc: InUse, mappings: list[Mapping]
+) -> list[Mapping]:
+    """Return the mappings, with the buffer pool and .bss apart from what they were merged with."""
+    mappings = innodb_buffer_pool.split_off_buffer_pool(
+        mappings,
+        lambda address: memory.read_page_start(address, innodb_buffer_pool.HEADER_BYTES),
+        memory.count_pages,
+        alone=Path(malloc.executable).name == _MARIADB,
+    )
+    return bss.split_off_bss(
+        mappings,
+        lambda path: _read_elf_header(pid, path),
+        lambda start, end: memory.span(start, end).resident,
+    )
+
+
+def _read_elf_header(pid: int, path: str) -> bytes:
+    return target_files.read_beginning(
+        target_files.root_of(pid), process_root.own(pid, path), bss.HEADER_BYTES
+    )
+
+
+def _walk_glibc_heap(
     memory: Memory, mappings: list[Mapping], library: str, pointers: list[int]
 ) -> tuple[Heap, list[Own]]:
+    """Walk glibc's heap; and what the server has mapped itself, as far as it is large."""
     kinds = mapping_kind.classify(mappings, pointers, (), own_malloc=False)
-    others = {m.start for m, k in zip(mappings, kinds, strict=True) if k is not Kind.REST}
-    heap = glibc_heap.read(memory, mappings, library, others)
-    arenas = {m.start for books in heap.arenas for m in books.heaps}
-    free = [
+    others = {
+        mapping.start
+        for mapping, kind in mapping_kind.pair_with_kinds(mappings, kinds)
+        if kind is not Kind.REST
+    }
+    heap = glibc_heap.walk_heap(memory, mappings, library, others)
+    arena_starts = {m.start for arena in heap.arenas for m in arena.heaps}
+    candidates = [
         m
         for m in mappings
-        if m.private and m.rss and m.start not in others and m.start not in arenas
+        if m.private and m.rss and m.start not in others and m.start not in arena_starts
     ]
-    return heap, [own for m in free for own in _between(memory, m, heap.mapped.get(m.start, []))]
+    return heap, [
+        part
+        for mapping in candidates
+        for part in _find_server_parts(memory, mapping, heap.mapped.get(mapping.start, []))
+    ]
 
 
-def _between(memory: Memory, mapping: Mapping, blocks: list[Block]) -> list[Own]:
-    """What of a mapping is not malloc's blocks, if it is large."""
+def _find_server_parts(memory: Memory, mapping: Mapping, blocks: list[Block]) -> list[Own]:
+    """Return the large parts of a mapping that are not malloc's blocks."""
     edges = [
         mapping.start,
         *(edge for b in blocks for edge in (b.address, b.address + b.size)),
@@ -175,10 +230,8 @@ def _between(memory: Memory, mapping: Mapping, blocks: list[Block]) -> list[Own]
     ]
     gaps = [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if b - a >= _LARGE]
     span = memory.span(mapping.start, mapping.end)
-    found = [Own(a, b - a, span.between(a, b)) for a, b in gaps]
-    # smaps says it of a whole mapping.
-    return (
-        [replace(own, lazy=min(own.resident, mapping.lazy)) for own in found]
-        if len(found) == 1
-        else found
-    )
+    parts = [Own(start, end - start, span.count_resident(start, end)) for start, end in gaps]
+    if len(parts) != 1:
+        return parts
+    # smaps has the lazily freed bytes of a whole mapping only.
+    return [replace(part, lazy=min(part.resident, mapping.lazy)) for part in parts]

@@ -1,22 +1,21 @@
-"""How much one look does at most, whatever the process is like: seconds, and so many of each thing
-that a process can have without end.
+"""Limits on how much one snapshot of a process reads: seconds, and a number of each thing that a
+process can have any amount of.
 
-A process that is looked at may be hostile, and we are root: what it has a million of must not take
-our time and memory. Where a bound is reached the look goes on with what it has, and says so in one
-line.
+The process may be hostile, and we may be root: whatever it has a million of must not take our time
+and memory. Where a limit is reached, the snapshot goes on with what it has and says so in one line.
 """
 
 import time
 from collections.abc import Callable
 from enum import StrEnum
 
-# Of CPU: what a server of 100 GB in small pages takes is about 2. On a busy machine that takes
-# longer by the clock, and it may be the process that keeps us waiting: not for longer than this.
+# CPU seconds: a server of 100 GB in small pages takes about 2. On a busy machine the same work
+# takes longer by the clock, and the process may be what delays us: so elapsed seconds, too.
 SECONDS, PATIENCE = 10.0, 30.0
 
 
 class Work(StrEnum):
-    """What a process can have without end, in the words of the note."""
+    """What a process can have any amount of, as it is called in the note."""
 
     TEXT = "bytes of text about its mappings"
     MAPPINGS = "mappings"
@@ -33,7 +32,7 @@ class Work(StrEnum):
     SLICES = "slices of mimalloc's segments"
 
 
-# More than a server at work has, and no more than a second or two each.
+# Each is more than a busy server has, and takes no more than a second or two to read.
 MOST = {
     Work.TEXT: 256 << 20,
     Work.MAPPINGS: 1 << 17,
@@ -51,10 +50,10 @@ MOST = {
 }
 
 
-class Effort:
-    """Of one look: how much it has done, and what it left out therefore (``notes``).
+class ReadBudget:
+    """What one snapshot has read so far, against the limits; ``notes``: what it left out therefore.
 
-    ``cpu`` and ``clock``: what tells the seconds of our own work, and of all.
+    ``cpu`` and ``clock`` return seconds: of this thread's CPU time, and elapsed.
     """
 
     def __init__(
@@ -64,40 +63,39 @@ class Effort:
     ) -> None:
         self._cpu, self._clock = cpu, clock
         self._cpu_end, self._end = cpu() + SECONDS, clock() + PATIENCE
-        self._done = dict.fromkeys(Work, 0)
+        self._spent = dict.fromkeys(Work, 0)
         self.notes: list[str] = []
 
     @property
-    def over(self) -> bool:
-        """Whether the time is over; said once."""
+    def out_of_time(self) -> bool:
+        """Whether the time is over; noted once."""
         if self._clock() < self._end and self._cpu() < self._cpu_end:
             return False
-        self._say(
-            f"looking was stopped after {SECONDS:.0f} s of work, or {PATIENCE:.0f} s in all: what "
-            "was"
-            " not read by then is on lines that tell less of it, or on the rest"
+        self._add_note(
+            f"reading was stopped after {SECONDS:.0f} s of CPU time or {PATIENCE:.0f} s elapsed: "
+            "what was not read by then is missing from its own line, or counted in the rest"
         )
         return True
 
-    def left(self, work: Work) -> int:
-        """How many may still be done."""
-        return max(0, MOST[work] - self._done[work])
+    def remaining(self, work: Work) -> int:
+        """Return how many may still be read."""
+        return max(0, MOST[work] - self._spent[work])
 
     def spend(self, work: Work, count: int = 1) -> bool:
-        """Whether so many more may be done; if not it is said, once."""
-        self._done[work] += count
-        if self._done[work] <= MOST[work]:
+        """Count that many as read. Whether that is within the limit; if not, it is noted once."""
+        self._spent[work] += count
+        if self._spent[work] <= MOST[work]:
             return True
-        self.cut(work)
+        self.note_limit(work)
         return False
 
-    def cut(self, work: Work) -> None:
-        """Say that there are more of them than a look reads."""
-        self._say(
-            f"it has more than {MOST[work]:,} {work}: a look reads no more, so the lines that they "
-            "belong to tell less"
+    def note_limit(self, work: Work) -> None:
+        """Note that the process has more of them than one snapshot reads."""
+        self._add_note(
+            f"it has more than {MOST[work]:,} {work}: the others were not read, so the lines that "
+            "they belong to show less than there is"
         )
 
-    def _say(self, words: str) -> None:
-        if words not in self.notes:
-            self.notes.append(words)
+    def _add_note(self, note: str) -> None:
+        if note not in self.notes:
+            self.notes.append(note)

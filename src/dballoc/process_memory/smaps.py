@@ -1,8 +1,7 @@
-"""A process's mappings, as /proc/PID/smaps tells them (proc_pid_smaps(5)). Pure but for
-:func:`read`.
+"""A process's mappings, as /proc/PID/smaps shows them (proc_pid_smaps(5)).
 
-The kernel escapes the newline in a file's name, and nothing else: what else ends a line for Python
-may stand in it.
+The kernel escapes the newline in a file's name and nothing else: other characters that end a line
+for Python may be in it.
 """
 
 import re
@@ -10,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from dballoc.process_memory.read_limits import MOST, Effort, Work
+from dballoc.process_memory.read_limits import MOST, ReadBudget, Work
 
 _HEAD = re.compile(
     rb"([0-9a-f]{1,16})-([0-9a-f]{1,16}) (\S{4}) ([0-9a-f]{1,16}) \S+ ([0-9]{1,20}) *([^\n]*)"
@@ -26,17 +25,18 @@ _SIZES = (
 )
 _FLAGS = b"VmFlags:"
 _KILOBYTES = re.compile(rb"\s*([0-9]{1,15}) kB")
-_KNOWN = (*_SIZES, _FLAGS)
-_BEGINNINGS = frozenset(known[:4] for known in _KNOWN)
-# Bytes of text that are held at a time.
+_FIELDS = (*_SIZES, _FLAGS)
+_BEGINNINGS = frozenset(field[:4] for field in _FIELDS)
+# Bytes of text that are held in memory at a time.
 _TOGETHER = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mapping:
-    """One mapping. Sizes in bytes; ``flags``: two letters each, as in VmFlags, None where they are
-    not known; ``behind``: known to be no part of the file that is mapped before it; ``innodb``:
-    InnoDB's pages were found in it.
+    """One mapping. Sizes in bytes; ``lazy``: lazily freed (MADV_FREE); ``huge``: in transparent
+    huge pages; ``flags``: two letters each, as in VmFlags, None where they are not known;
+    ``behind``: known to be no part of the file that is mapped before it; ``innodb``: it holds
+    InnoDB's pages.
     """
 
     start: int
@@ -56,7 +56,7 @@ class Mapping:
 
     @property
     def size(self) -> int:
-        """Of address space."""
+        """Bytes of address space."""
         return self.end - self.start
 
     @property
@@ -70,7 +70,7 @@ class Mapping:
 
     @property
     def private(self) -> bool:
-        """Anonymous, writable, private: what mallocs, stacks and pools are made of."""
+        """Whether it is anonymous, writable and private, as heaps, stacks and pools are."""
         return (
             not self.inode
             and self.permissions.startswith("rw")
@@ -80,77 +80,77 @@ class Mapping:
 
     @property
     def special(self) -> bool:
-        """One that the kernel names by its use."""
+        """Whether the kernel names it by its use, as ``[vdso]`` or ``[stack]``."""
         return self.path.startswith(("[v", "[stack", "[uprobes"))
 
     @property
     def guard(self) -> bool:
-        """Nobody may touch it."""
+        """Whether no access to it is allowed."""
         return self.permissions.startswith("---")
 
 
-def read(pid: int, effort: Effort | None = None) -> list[Mapping]:
-    """All mappings, by address, as many as a look may read. OSError if the process is gone or not
-    ours.
+def read_smaps(pid: int, budget: ReadBudget | None = None) -> list[Mapping]:
+    """Read a process's mappings by address, as many as one snapshot may read. OSError if the
+    process is gone or not ours.
     """
-    return of_file(f"/proc/{pid}/smaps", effort or Effort())
+    return read_mapping_file(f"/proc/{pid}/smaps", budget or ReadBudget())
 
 
-def of_file(path: str, effort: Effort) -> list[Mapping]:
-    """The mappings that smaps or maps of a process tells; of the latter with no sizes."""
+def read_mapping_file(path: str, budget: ReadBudget) -> list[Mapping]:
+    """Read the mappings in a process's smaps or maps; those of maps have no sizes. OSError."""
     with open(path, "rb") as file:
-        return _parse(_lines(file, effort), effort)
+        return _parse_lines(_read_lines(file, budget), budget)
 
 
 def parse(text: str) -> list[Mapping]:
-    """The mappings of a smaps text."""
-    return _parse(text.encode().split(b"\n"), Effort())
+    """Parse the mappings of a smaps text."""
+    return _parse_lines(text.encode().split(b"\n"), ReadBudget())
 
 
-def _lines(file: BinaryIO, effort: Effort) -> Iterator[bytes]:
+def _read_lines(file: BinaryIO, budget: ReadBudget) -> Iterator[bytes]:
     while lines := file.readlines(_TOGETHER):
         yield from lines
         if file.tell() > MOST[Work.TEXT]:
-            effort.cut(Work.TEXT)
+            budget.note_limit(Work.TEXT)
             return
 
 
-def _parse(lines: Iterable[bytes], effort: Effort) -> list[Mapping]:
-    found: list[Mapping] = []
+def _parse_lines(lines: Iterable[bytes], budget: ReadBudget) -> list[Mapping]:
+    mappings: list[Mapping] = []
     head: re.Match[bytes] | None = None
     sizes: dict[bytes, int] = {}
     flags: frozenset[str] = frozenset()
-    # Most mappings have one of a few.
-    known: dict[bytes, frozenset[str]] = {}
+    # The same few flags and paths come again and again: each is made once.
+    flags_by_text: dict[bytes, frozenset[str]] = {}
     paths: dict[bytes, str] = {}
     for line in lines:
         beginning = line[:4]
         if beginning not in _BEGINNINGS and line[:1] not in _DIGITS:
-            continue  # most lines are of what nobody asks for
+            continue  # most lines: fields that nobody needs
         if match := _HEAD.match(line):
             if head and int(head[1], 16) <= int(head[2], 16):
-                found.append(_mapping(head, sizes, flags, paths))
+                mappings.append(_make_mapping(head, sizes, flags, paths))
             head, sizes, flags = None, {}, frozenset()
-            if effort.over:
+            if budget.out_of_time:
                 break
-            if len(found) == MOST[Work.MAPPINGS]:
-                effort.cut(Work.MAPPINGS)
+            if len(mappings) == MOST[Work.MAPPINGS]:
+                budget.note_limit(Work.MAPPINGS)
                 break
             head = match
-        elif line.startswith(_KNOWN):
+        elif line.startswith(_FIELDS):
             name, _, rest = line.partition(b":")
             if line.startswith(_FLAGS):
-                flags = known.get(rest) or known.setdefault(
+                flags = flags_by_text.get(rest) or flags_by_text.setdefault(
                     rest, frozenset(rest.decode(errors="replace").split())
                 )
             elif (size := _KILOBYTES.match(rest)) and size[1] != b"0":
                 sizes[name] = int(size[1]) * 1024
     if head and int(head[1], 16) <= int(head[2], 16):
-        found.append(_mapping(head, sizes, flags, paths))
-    return found
+        mappings.append(_make_mapping(head, sizes, flags, paths))
+    return mappings
 
 
-def _mapping(
+def _make_mapping(
     head: re.Match[bytes], sizes: dict[bytes, int], flags: frozenset[str], paths: dict[bytes, str]
 ) -> Mapping:
     path = paths.get(head[6]) or paths.setdefault(head[6], head[6].decode(errors="replace"))

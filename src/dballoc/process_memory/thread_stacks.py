@@ -3,26 +3,26 @@
 import os
 
 from dballoc import readers
-from dballoc.process_memory.read_limits import Effort, Work
+from dballoc.process_memory.read_limits import ReadBudget, Work
 
 
-def pointers(pid: int, effort: Effort) -> list[int]:
-    """The stack pointers of all threads that wait, of as many as a look may read; one that runs
-    tells nothing (proc_pid_syscall(5)). OSError as usual.
+def read_stack_pointers(pid: int, budget: ReadBudget) -> list[int]:
+    """Read the stack pointers of the threads that wait, of as many as one snapshot may read. A
+    running thread shows none (proc_pid_syscall(5)). OSError if the process is gone or not ours.
     """
-    found = []
+    pointers = []
     for task in os.listdir(f"/proc/{pid}/task"):
-        if effort.over or not effort.spend(Work.THREADS):
+        if budget.out_of_time or not budget.spend(Work.THREADS):
             break
         try:
             words = readers.text_of_process(f"/proc/{pid}/task/{task}/syscall").split()
         except OSError:
             continue
         if len(words) >= 3:
-            found.append(int(words[-2], 16))
-    return found
+            pointers.append(int(words[-2], 16))
+    return pointers
 
 
-def count(pid: int) -> int:
-    """How many threads there are."""
+def count_threads(pid: int) -> int:
+    """Return how many threads a process has. OSError if it is gone."""
     return len(os.listdir(f"/proc/{pid}/task"))

@@ -19,6 +19,6 @@ def seeds() -> list[bytes]:
 def fuzz(data: bytes) -> None:
     head = data[: mimalloc_heap.SLICE].ljust(mimalloc_heap.SLICE, b"\0")
     for layout in mimalloc_heap.LAYOUTS:
-        segment = mimalloc_heap.parse(head, layout)
+        segment = mimalloc_heap.parse_segment(head, layout)
         if segment:
             assert sum(page.slices for page in segment.pages) <= segment.slices

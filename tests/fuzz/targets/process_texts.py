@@ -49,4 +49,4 @@ def fuzz(data: bytes) -> None:
     process_root.mapped(text, 1000)
     process_root.parse_listening_sockets(text, {"27653"})
     process_limits._parse_groups(text)
-    identify_malloc._environment(data)
+    identify_malloc._parse_environ(data)

@@ -1,18 +1,18 @@
-"""An allocator's account of itself."""
+"""An allocator's statistics of itself."""
 
 from dataclasses import dataclass, field, replace
 
 LIVE_SMALL, LIVE_LARGE, LIVE_ALL = "live heap, small blocks", "live heap, large blocks", "live heap"
 CACHES, HELD, LAZY, OWN = "threads' caches", "free but held", "lazily freed", "malloc's own"
 LIVE = (LIVE_LARGE, LIVE_ALL, LIVE_SMALL)
-# Of these a part may never have been touched.
+# A part of these may never have been touched.
 _UNCERTAIN = (*LIVE, HELD, LAZY)
 
 
 @dataclass(frozen=True)
 class Holding:
-    """Bytes that it has for one purpose, which need not all be in memory: what was never touched is
-    not. ``resident``: how many are, None where that is not known.
+    """Bytes that an allocator has for one purpose. Those that were never touched are not in memory;
+    ``resident``: how many are, None where that is not known.
     """
 
     owner: str
@@ -23,9 +23,11 @@ class Holding:
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """``holdings``: empty if it does not tell; ``returned``: address space without memory behind
-    it; ``live``: bytes in use, None where it does not count them; ``age``: seconds that the figures
-    are old; ``took``: seconds in which the server asked for them.
+    """An allocator's statistics, in bytes.
+
+    ``holdings``: empty if it has no statistics; ``returned``: address space without memory behind
+    it; ``live``: bytes in use, None where it does not count them; ``age``: how many seconds ago the
+    statistics were read; ``took``: how many seconds the server took to read them.
     """
 
     allocator: str
@@ -38,49 +40,51 @@ class Account:
 
     @property
     def source(self) -> str:
-        """For the lines of a ledger."""
+        """The source that a ledger's lines name."""
         return f"{self.allocator}'s books"
 
 
 def account(
     allocator: str, holdings: list[Holding], returned: int = 0, notes: list[str] | None = None
 ) -> Account:
-    """From what it has; nothing is below 0 (figures that were read one after the other may
-    contradict each other).
+    """Make an allocator's statistics of its holdings. Negative figures become 0: figures that were
+    read one after the other may contradict each other.
     """
-    found = [replace(h, bytes=max(0, h.bytes)) for h in holdings]
-    live = [h.bytes for h in found if h.owner in LIVE]
+    valid = [replace(h, bytes=max(0, h.bytes)) for h in holdings]
+    live = [h.bytes for h in valid if h.owner in LIVE]
     return Account(
         allocator=allocator,
-        holdings=found,
+        holdings=valid,
         live=sum(live) if live else None,
         returned=max(0, returned),
         notes=notes or [],
     )
 
 
-def resident(found: Account, pages: int) -> list[tuple[Holding, int]]:
-    """How much of each holding is in memory, of ``pages`` resident bytes that are its at most.
+def resident(statistics: Account, pages: int) -> list[tuple[Holding, int]]:
+    """Return how many bytes of each holding are in memory, at most ``pages`` bytes of all.
 
-    Whatever is told beyond the pages was never touched: the ends of live blocks that were rounded
-    up or asked for in advance, and free pages that nobody has used yet. Which of them is not known,
-    so they have it in proportion. Caches and metadata have been written to; only if all else is not
-    enough, everything is less in proportion. Where it is known it is that.
+    If the holdings are more than ``pages``, the difference was never touched: the ends of live
+    blocks that were rounded up or asked for in advance, and free pages that were never used. How
+    much of it belongs to which holding is not known, so it is taken from all such holdings in
+    proportion. Caches and metadata have been written to: they are reduced, with all others in
+    proportion, only if that is not enough. A holding whose resident bytes are known starts with
+    those.
     """
-    told = {h.owner: h.bytes if h.resident is None else h.resident for h in found.holdings}
-    there = dict(told)
-    for owners in (_UNCERTAIN, tuple(there)):
-        whole = sum(size for owner, size in there.items() if owner in owners)
-        missing = sum(there.values()) - pages
-        if missing > 0 and whole:
-            left = max(0, whole - missing)
-            there = {
-                owner: size * left // whole if owner in owners else size
-                for owner, size in there.items()
+    reported = {h.owner: h.bytes if h.resident is None else h.resident for h in statistics.holdings}
+    resident_bytes = dict(reported)
+    for owners in (_UNCERTAIN, tuple(resident_bytes)):
+        total = sum(size for owner, size in resident_bytes.items() if owner in owners)
+        untouched = sum(resident_bytes.values()) - pages
+        if untouched > 0 and total:
+            reduced = max(0, total - untouched)
+            resident_bytes = {
+                owner: size * reduced // total if owner in owners else size
+                for owner, size in resident_bytes.items()
             }
-    if found.holdings:
-        # What the divisions have left over: a few bytes are no line of their own.
-        largest = max(told, key=lambda owner: told[owner])
-        over = max(0, min(sum(told.values()), pages) - sum(there.values()))
-        there[largest] += min(over, told[largest] - there[largest])
-    return [(h, there[h.owner]) for h in found.holdings]
+    if statistics.holdings:
+        # The few bytes lost by rounding down go to the largest: they are no line of their own.
+        largest = max(reported, key=lambda owner: reported[owner])
+        lost = max(0, min(sum(reported.values()), pages) - sum(resident_bytes.values()))
+        resident_bytes[largest] += min(lost, reported[largest] - resident_bytes[largest])
+    return [(h, resident_bytes[h.owner]) for h in statistics.holdings]

@@ -1,23 +1,23 @@
-"""glibc's malloc from outside: its arenas, their chunks, the blocks that it mapped by themselves.
+"""glibc's malloc from outside: its arenas, their chunks, blocks with a mapping of their own.
 
-Layouts as in glibc's malloc.c and arena.c, 64 bits, here those of 2.27 to 2.42; what others change
+Layouts as in glibc's malloc.c and arena.c, 64 bits, here those of 2.27 to 2.42; how others differ
 is in :data:`LAYOUTS`:
 
-    heap_info      ar_ptr, prev, size, mprotect_size[, pagesize]   at a multiple of 64 MiB, 32 or 48
-    bytes malloc_state   mutex, flags, have_fastchunks | fastbinsY[10] @16 | top @96 |
-    last_remainder | bins[254] @112 |
-                   binmap @2144 | next @2160 | next_free | attached_threads | system_mem @2184 |
-                   max_system_mem @2192
-    chunk          prev_size, size | 1 previous one in use | 2 mapped by itself | 4 not of the main
-    arena tcache         counts[64] of 16 bits, entries[64]                a chunk of 0x290 bytes,
-    the first of each thread's
-                   free_slots[76], entries[76], since 2.42           a chunk of 0x300 bytes; of
+    heap_info      ar_ptr, prev, size, mprotect_size[, pagesize]: 32 or 48 bytes at a multiple of
+                   64 MiB
+    malloc_state   mutex, flags, have_fastchunks | fastbinsY[10] @16 | top @96 | last_remainder |
+                   bins[254] @112 | binmap @2144 | next @2160 | next_free | attached_threads |
+                   system_mem @2184 | max_system_mem @2192
+    chunk          prev_size, size | 1: previous one in use | 2: mapped by itself | 4: not of the
+                   main arena
+    tcache         counts[64] of 16 bits, entries[64]: a chunk of 0x290 bytes, the first of each
+                   thread's; since 2.42 free_slots[76], entries[76]: a chunk of 0x300 bytes, or of
                    0x310 where an arena made it
 
 A chunk is in use if the next one says so. Chunks in a thread's cache (tcache) and in the fast bins
-say that they are in use. Since 2.42 a cache counts the places that are left in each of its lists;
-the last 12 lists are of sizes between powers of two, and empty unless the tunable tcache_max says
-otherwise. 2.43 has no fast bins.
+are marked as in use. Since 2.42 a cache counts the free places of each of its lists; the last 12
+lists are for sizes between powers of two, and empty unless the tunable tcache_max says otherwise.
+2.43 has no fast bins.
 """
 
 import struct
@@ -33,38 +33,39 @@ from dballoc.process_memory.read_limits import Work
 from dballoc.process_memory.smaps import Mapping
 
 HEAP = 64 << 20
-# In a mapping where there is room for more, only those are looked for that are in memory.
+# In a mapping with room for more heaps than this, only resident places are tried.
 _FEW_HEAPS = 64
 _FAST_BINS = 10
 _IN_USE, _MAPPED, _FLAGS = 1, 2, 7
 _TCACHE, _TCACHE_BINS = 0x290, 64
 _TCACHE_SLOTS, _TCACHE_LISTS = (0x300, 0x310), 76
-# Of both forms: the sizes of its chunk, the word of the chunk with its first link, how many there
-# are.
+# Of both forms of tcache: the sizes of its chunk, the word of the chunk with its first link, how
+# many links there are.
 _CACHES = (
     ((_TCACHE,), 2 + _TCACHE_BINS // 4, _TCACHE_BINS),
     (_TCACHE_SLOTS, 2 + _TCACHE_LISTS // 4, _TCACHE_LISTS),
 )
 _GATHERED = 4096
 
-# The least that malloc maps by itself, unless told otherwise (M_MMAP_THRESHOLD, mallopt(3)).
+# By default malloc gives blocks from this size on a mapping of their own (M_MMAP_THRESHOLD,
+# mallopt(3)).
 _THRESHOLD = 128 << 10
 
-# Bounds of every loop: no structure that is read while it changes, or was made so, may lead us
-# round for ever. Those that a process can have without end are counted over the whole look
+# Every loop has a bound: a structure that changes while it is read, or that was forged, must not
+# keep us in it for ever. What a process can have any amount of is counted over the whole snapshot
 # (:mod:`dballoc.process_memory.read_limits`).
 _MOST_ARENAS = 4096
 _TRIES = 3
 
-# Of a heap so much is read at a time: more and more as long as one chunk follows the other.
+# Bytes of a heap that are read at a time: more and more as long as one chunk follows the other.
 _LEAST_WINDOW, _WINDOW = 64 << 10, 16 << 20
-# Chunks that are entered together; pages after which it is asked whether there may be more.
-_BATCH, _TOGETHER = 1 << 16, 1 << 10
+# Chunks that are counted together; pages after which the limits are checked.
+_BATCH, _PAGE_BATCH = 1 << 16, 1 << 10
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Offsets in malloc_state, and its size. ``fast``: None without fast bins."""
+    """Offsets in malloc_state, and its ``size``, in bytes. ``fast``: None without fast bins."""
 
     versions: str
     fast: int | None
@@ -80,21 +81,22 @@ LAYOUTS = (
 )
 
 
-class Torn(Exception):
+class InconsistentRead(Exception):
     """What was read contradicts itself: it changed meanwhile, or it is not what we take it for."""
 
 
-class _Enough(Exception):
-    """There are more chunks than a look reads; what was read is good."""
+class _LimitReached(Exception):
+    """There are more chunks than one snapshot reads; what was read is good."""
 
 
 @dataclass(kw_only=True)
 class Books:
-    """One arena's (or all mapped blocks') bytes, ``…_resident`` those of them that are in memory.
+    """The bytes of one arena, ``…_resident`` those of them that are in memory.
 
-    ``live``: chunks in use, with their headers, less what the caches hold; ``tcache`` and ``fast``:
-    freed, kept for the next malloc of the size; ``free``: in bins, and at the top; ``own``: heap
-    and arena headers, fence posts; ``live_chunks``: how many chunks ``live`` is.
+    ``live``: chunks in use, with their headers, without those that the caches hold; ``tcache`` and
+    ``fast``: freed, kept for the next malloc of the size; ``free``: in bins, and at the top;
+    ``own``: heap and arena headers, fence posts; ``unread``: resident bytes that could not be read
+    as chunks; ``live_chunks``: how many chunks ``live`` is.
     """
 
     address: int
@@ -115,8 +117,8 @@ class Books:
 
 @dataclass(frozen=True, kw_only=True)
 class _Chunks:
-    """Starts and sizes of consecutive chunks; ``used``: by the next one's word; ``words`` from
-    ``base`` on, where they lie.
+    """Consecutive chunks: their addresses and sizes; ``used``: whether each is in use; ``words``:
+    the memory that they lie in, from ``base`` on.
     """
 
     starts: NDArray[np.int64]
@@ -127,15 +129,16 @@ class _Chunks:
 
     @property
     def end(self) -> int:
-        """Behind the last one."""
+        """The address behind the last one."""
         return int(self.starts[-1] + self.sizes[-1])
 
 
 @dataclass(frozen=True)
 class Block:
-    """A block with pages of its own: their address and bytes, how many of those are in memory, and
-    by how much less than ``rounded`` malloc may have rounded up what was asked for (glibc's pages
-    apart).
+    """A block with pages of its own: their address and bytes, and how many of those are in memory.
+
+    ``rounded``: malloc has rounded up the requested size by less than this; 0 for glibc, which
+    rounds up to pages only.
     """
 
     address: int
@@ -145,93 +148,95 @@ class Block:
 
     @property
     def asked(self) -> int:
-        """What was asked for, as far as it can be known: what is touched, if malloc has rounded up
-        no more than the rest.
+        """The bytes that were requested, as far as they can be known: those that were touched, but
+        no fewer than the rounding allows.
         """
         return max(self.resident, self.size - self.rounded) if self.rounded else self.size
 
 
-def find_main(
+def find_main_arena(
     memory: Memory,
     layout: Layout,
     data: Sequence[Mapping],
     heap: Mapping | None,
-    arenas: Sequence[int],
+    addresses: Sequence[int],
 ) -> int | None:
-    """The address of the main arena: in libc's writable ``data`` the malloc_state whose ``next``
-    leads to another arena or to itself, and whose top lies in the heap. None if there is none.
+    """Return the address of the main arena, None if there is none: in libc's writable ``data`` the
+    malloc_state whose ``next`` leads to another arena, or to itself with its top in the heap.
     """
-    known = np.array(sorted(arenas), np.uint64)
-    left = memory.effort.left(Work.DATA)
+    arena_addresses = np.array(sorted(addresses), np.uint64)
+    remaining = memory.budget.remaining(Work.DATA)
     for mapping in data:
-        size = min(mapping.size, left)
-        left -= size
+        size = min(mapping.size, remaining)
+        remaining -= size
         span = memory.span(mapping.start, mapping.start + size)
-        words = np.frombuffer(memory.copy(span, mapping.start, mapping.start + size), np.uint64)
+        words = np.frombuffer(
+            memory.copy_words(span, mapping.start, mapping.start + size), np.uint64
+        )
         count = len(words) - layout.size // 8
         if count <= 0:
             continue
         top, following, system = (
             words[at // 8 :][:count] for at in (layout.top, layout.next, layout.system)
         )
-        other = np.isin(following, known)
-        itself = following == mapping.start + 8 * np.arange(count, dtype=np.uint64)
+        leads_to_arena = np.isin(following, arena_addresses)
+        leads_to_itself = following == mapping.start + 8 * np.arange(count, dtype=np.uint64)
         if heap is not None:
-            itself &= (top >= heap.start) & (top < heap.end)
+            leads_to_itself &= (top >= heap.start) & (top < heap.end)
         else:
-            itself[:] = False
+            leads_to_itself[:] = False
         plausible = (
             (top % 16 == 0) & (top > 0) & (system > 0) & (system < 1 << 47) & (system % PAGE == 0)
         )
-        if len(places := np.flatnonzero((other | itself) & plausible)):
+        if len(places := np.flatnonzero((leads_to_arena | leads_to_itself) & plausible)):
             return mapping.start + 8 * int(places[0])
-    if data and not left:
-        memory.effort.cut(Work.DATA)
+    if data and not remaining:
+        memory.budget.note_limit(Work.DATA)
     return None
 
 
 def split(memory: Memory, mappings: Sequence[Mapping]) -> list[Mapping]:
-    """The mappings, with each heap one of its own: the kernel merges a heap with what else was
-    mapped next to it.
+    """Return the mappings, with each heap as a mapping of its own: the kernel merges a heap with
+    what else was mapped next to it.
     """
-    found = []
+    parts = []
     for mapping in mappings:
-        edges = sorted(_edges(memory, mapping)) if mapping.private and mapping.rss else []
+        edges = sorted(_find_heap_edges(memory, mapping)) if mapping.private and mapping.rss else []
         span = memory.span(mapping.start, edges[-1]) if edges else None
         for start, end in pairwise([mapping.start, *edges]):
-            # What is known of the whole mapping alone stays with what is left of it, so that it
-            # counts once.
-            rss = span.between(start, end) if span else 0
+            # Sizes that are known for the whole mapping only stay with its last part, so that they
+            # count once.
+            rss = span.count_resident(start, end) if span else 0
             part = replace(
                 mapping, start=start, end=end, rss=rss, lazy=0, swap=0, huge=0, hugetlb=0
             )
-            found.append(part)
+            parts.append(part)
             mapping = replace(mapping, start=end, rss=max(0, mapping.rss - part.rss))
-        found.append(mapping)
-    return found
+        parts.append(mapping)
+    return parts
 
 
-def _edges(memory: Memory, mapping: Mapping) -> set[int]:
-    """Where heaps begin and end inside a mapping."""
-    found: set[int] = set()
+def _find_heap_edges(memory: Memory, mapping: Mapping) -> set[int]:
+    """Return the addresses inside a mapping at which heaps begin and end."""
+    edges: set[int] = set()
     places: Iterable[int] = range(-(-mapping.start // HEAP) * HEAP, mapping.end, HEAP)
     if mapping.size > _FEW_HEAPS * HEAP:
         places = memory.span(mapping.start, mapping.end).multiples(HEAP)
     for at in places:
-        if memory.effort.over or not memory.effort.spend(Work.PLACES):
+        if memory.budget.out_of_time or not memory.budget.spend(Work.PLACES):
             break
-        if (info := _heap_info(memory, at)) and memory.effort.spend(Work.HEAPS):
-            found |= {edge for edge in (at, at + info[1]) if mapping.start < edge < mapping.end}
-    return found
+        if (info := _read_heap_info(memory, at)) and memory.budget.spend(Work.HEAPS):
+            edges |= {edge for edge in (at, at + info[1]) if mapping.start < edge < mapping.end}
+    return edges
 
 
-def _heap_info(memory: Memory, at: int) -> tuple[int, int] | None:
-    """(arena, bytes that may be touched) of the heap that begins here; None if there is none."""
+def _read_heap_info(memory: Memory, at: int) -> tuple[int, int] | None:
+    """Return (arena, accessible bytes) of the heap that begins at an address; None if none does."""
     try:
         arena, previous, size, protected = memory.words(at, 4)
     except OSError:
         return None
-    own = arena - at in (32, 48)
+    holds_arena = arena - at in (32, 48)
     plausible = (
         arena % 16 == 0
         and previous % HEAP == 0
@@ -241,95 +246,101 @@ def _heap_info(memory: Memory, at: int) -> tuple[int, int] | None:
     )
     return (
         (arena, protected)
-        if plausible and (own or (arena % HEAP in (32, 48) and previous))
+        if plausible and (holds_arena or (arena % HEAP in (32, 48) and previous))
         else None
     )
 
 
-def heads(memory: Memory, mappings: Sequence[Mapping]) -> dict[int, list[Mapping]]:
-    """The heaps of every arena but the main one, by the arena's address. ``mappings``: as
-    :func:`split` has them.
+def _find_heaps(memory: Memory, mappings: Sequence[Mapping]) -> dict[int, list[Mapping]]:
+    """Return the heaps of every arena but the main one, by the arena's address. ``mappings``: as
+    :func:`split` returns them.
     """
-    found: dict[int, list[Mapping]] = {}
+    heaps: dict[int, list[Mapping]] = {}
     for mapping in mappings:
         if (
             mapping.private
             and mapping.rss
             and mapping.start % HEAP == 0
-            and (info := _heap_info(memory, mapping.start))
+            and (info := _read_heap_info(memory, mapping.start))
         ):
-            found.setdefault(info[0], []).append(mapping)
-    return found
+            heaps.setdefault(info[0], []).append(mapping)
+    return heaps
 
 
-def ring(memory: Memory, layout: Layout, arenas: Sequence[int], main: int | None) -> set[int]:
-    """The arenas that the ring of ``next`` leads to. Torn if it leads astray."""
-    known = {*arenas, *([main] if main else [])}
-    start = at = main or next(iter(arenas))
-    seen: set[int] = set()
-    while at not in seen and len(seen) < _MOST_ARENAS:
-        if at not in known:
-            raise Torn(f"the ring of arenas leads to {at:#x}")
-        seen.add(at)
+def _follow_arena_ring(
+    memory: Memory, layout: Layout, addresses: Sequence[int], main: int | None
+) -> set[int]:
+    """Return the arenas that the ring of ``next`` leads to. InconsistentRead if it leads elsewhere
+    than to arenas, or does not close.
+    """
+    candidates = {*addresses, *([main] if main else [])}
+    start = at = main or next(iter(addresses))
+    reached: set[int] = set()
+    while at not in reached and len(reached) < _MOST_ARENAS:
+        if at not in candidates:
+            raise InconsistentRead(f"the ring of arenas leads to {at:#x}, which is no arena")
+        reached.add(at)
         (at,) = memory.words(at + layout.next)
     if at != start:
-        raise Torn("the ring of arenas does not close")
-    return seen
+        raise InconsistentRead("the ring of arenas does not close")
+    return reached
 
 
-def arena(
+def _read_arena(
     memory: Memory, layout: Layout, address: int, heaps: Sequence[Mapping], main: bool
 ) -> Books:
-    """The books of one arena. Torn if it changed so fast that no reading of it holds together."""
+    """Read one arena, again where it changed meanwhile. InconsistentRead, or OSError, if it changed
+    every time.
+    """
     for attempt in range(_TRIES):
         try:
-            return _arena(memory, layout, address, heaps, main)
-        except (Torn, OSError):
+            return _try_read_arena(memory, layout, address, heaps, main)
+        except (InconsistentRead, OSError):
             if attempt == _TRIES - 1:
                 raise
     raise AssertionError
 
 
-def _arena(
+def _try_read_arena(
     memory: Memory, layout: Layout, address: int, heaps: Sequence[Mapping], main: bool
 ) -> Books:
     state = memory.words(address, layout.size // 8)
     top = state[layout.top // 8]
-    books = Books(address=address, system=state[layout.system // 8], heaps=list(heaps))
+    arena = Books(address=address, system=state[layout.system // 8], heaps=list(heaps))
     for mapping in heaps:
         span = memory.span(mapping.start, mapping.end)
-        head = 0 if main else _head(layout, mapping, address)
-        first = mapping.start + head
+        header = 0 if main else _measure_heap_header(layout, mapping, address)
+        first = mapping.start + header
         if mapping.start <= top < first:
-            raise Torn(f"the top chunk lies before the first, at {top:#x}")
+            raise InconsistentRead(f"the top chunk lies before the first, at {top:#x}")
         stop = top if mapping.start <= top < mapping.end else mapping.end
         try:
-            read, end = _read(memory, span, first, stop, last=stop == top)
-        except Torn:
+            reading, end = _read_heap(memory, span, first, stop, last=stop == top)
+        except InconsistentRead:
             if not main:
                 raise
-            # Somebody else has moved the break: what lies between is not malloc's.
-            books.unread += span.resident
+            # Other code in the process has moved the break: what lies between is not malloc's.
+            arena.unread += span.resident
             continue
-        _add(books, memory, read)
-        if read.cut:
-            books.unread += span.between(end, stop)
+        _add_heap(arena, memory, reading)
+        if reading.incomplete:
+            arena.unread += span.count_resident(end, stop)
             end = stop
-        books.own += head
-        books.own_resident += span.between(mapping.start, first)
+        arena.own += header
+        arena.own_resident += span.count_resident(mapping.start, first)
         if stop == top:
-            books.free += mapping.end - top
-            books.free_resident += span.between(top, mapping.end)
+            arena.free += mapping.end - top
+            arena.free_resident += span.count_resident(top, mapping.end)
         else:
-            books.own += mapping.end - end
-            books.own_resident += span.between(end, mapping.end)
+            arena.own += mapping.end - end
+            arena.own_resident += span.count_resident(end, mapping.end)
     if layout.fast is not None:
-        _move_fast(books, memory, state[layout.fast // 8 :])
-    return books
+        _move_fast_bins(arena, memory, state[layout.fast // 8 :])
+    return arena
 
 
-def _head(layout: Layout, mapping: Mapping, address: int) -> int:
-    """Bytes before a heap's first chunk: heap_info, and in an arena's first heap its
+def _measure_heap_header(layout: Layout, mapping: Mapping, address: int) -> int:
+    """Return the bytes before a heap's first chunk: heap_info, and in an arena's first heap its
     malloc_state.
     """
     info = address % HEAP
@@ -337,9 +348,9 @@ def _head(layout: Layout, mapping: Mapping, address: int) -> int:
 
 
 @dataclass(kw_only=True)
-class _Read:
-    """What was read of one heap: bytes as in :class:`Books`; ``caches``: chunks that may be a
-    thread's cache, of both forms; ``cut``: there is more of it.
+class _HeapReading:
+    """What was read of one heap: bytes as in :class:`Books`; ``caches``: addresses of chunks that
+    may be a thread's cache, for each form; ``incomplete``: there are more chunks.
     """
 
     chunks: int = 0
@@ -349,140 +360,152 @@ class _Read:
     free: int = 0
     free_resident: int = 0
     caches: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
-    cut: bool = False
+    incomplete: bool = False
 
 
-def _read(memory: Memory, span: Span, start: int, stop: int, last: bool) -> tuple[_Read, int]:
-    """The chunks of a heap as :func:`_walk` finds them, and where they end."""
-    read, end = _Read(), start
+def _read_heap(
+    memory: Memory, span: Span, start: int, stop: int, last: bool
+) -> tuple[_HeapReading, int]:
+    """Read the chunks of a heap as :func:`_walk_chunks` yields them; and where they end."""
+    reading, end = _HeapReading(), start
     try:
-        for chunks in _walk(memory, span, start, stop, last):
-            _enter(read, memory, span, chunks)
+        for chunks in _walk_chunks(memory, span, start, stop, last):
+            _add_chunks(reading, memory, span, chunks)
             end = chunks.end
-    except _Enough:
-        read.cut = True
-    return read, end
+    except _LimitReached:
+        reading.incomplete = True
+    return reading, end
 
 
-def _walk(memory: Memory, span: Span, start: int, stop: int, last: bool) -> Iterator[_Chunks]:
-    """The chunks from ``start`` to ``stop``, the top chunk or the end of the heap (where two fence
-    posts stand), some at a time. _Enough where a look reads no more of them.
+def _walk_chunks(
+    memory: Memory, span: Span, start: int, stop: int, last: bool
+) -> Iterator[_Chunks]:
+    """Yield the chunks from ``start`` to ``stop``, some at a time. ``stop`` is the top chunk
+    (``last``), or the end of the heap, where two fence posts stand. _LimitReached where one
+    snapshot reads no more of them, InconsistentRead where one does not follow another.
     """
     starts: list[int] = []
     sizes: list[int] = []
     at = base = limit = start
     window = _LEAST_WINDOW
     words = memoryview(b"").cast("Q")
-    if at < stop and not memory.effort.left(Work.CHUNKS):
-        memory.effort.cut(Work.CHUNKS)
-        raise _Enough
-
-    def together(behind: int) -> _Chunks:
-        """``behind``: the word with the size of the chunk that follows."""
-        flagged = np.array([*sizes, behind], np.uint64)
-        length_of = (flagged[:-1] & ~np.uint64(_FLAGS)).astype(np.int64)
-        used = (flagged[1:] & np.uint64(_IN_USE)) != 0
-        return _Chunks(
-            starts=np.array(starts, np.int64),
-            sizes=length_of,
-            used=used,
-            base=base,
-            words=np.frombuffer(words, np.uint64),
-        )
-
+    if at < stop and not memory.budget.remaining(Work.CHUNKS):
+        memory.budget.note_limit(Work.CHUNKS)
+        raise _LimitReached
     while at < stop:
         if at + 16 > limit:
-            if memory.effort.over:
-                raise _Enough
-            # From one huge chunk to the next one, little of each is looked at.
+            if memory.budget.out_of_time:
+                raise _LimitReached
+            # After a huge chunk the window is small again: little of such chunks is needed.
             window = min(2 * window, _WINDOW) if at - limit < _LEAST_WINDOW else _LEAST_WINDOW
             after = min(at + window, -(-(stop + 16) // PAGE) * PAGE)
-            more = memory.copy(span, at, after)
+            next_words = memory.copy_words(span, at, after)
             if starts:
-                yield together(more[1])
-                if not memory.effort.spend(Work.CHUNKS, len(starts)):
-                    raise _Enough
+                yield _make_chunks(starts, sizes, next_words[1], base, words)
+                if not memory.budget.spend(Work.CHUNKS, len(starts)):
+                    raise _LimitReached
                 starts, sizes = [], []
-            base, limit, words = at, after, more
+            base, limit, words = at, after, next_words
         size = words[(at - base >> 3) + 1]
         length = size & ~_FLAGS
         if not last and length <= 16:
             break  # a fence post
         if length < 32 or length & 15 or at + length > stop:
-            raise Torn(f"a chunk of {length} bytes at {at:#x}")
+            raise InconsistentRead(f"a chunk of {length} bytes at {at:#x}")
         if len(starts) == _BATCH:
-            yield together(size)
-            if not memory.effort.spend(Work.CHUNKS, len(starts)) or memory.effort.over:
-                raise _Enough
+            yield _make_chunks(starts, sizes, size, base, words)
+            if not memory.budget.spend(Work.CHUNKS, len(starts)) or memory.budget.out_of_time:
+                raise _LimitReached
             starts, sizes = [], []
         starts.append(at)
         sizes.append(size)
         at += length
     if starts:
-        memory.effort.spend(Work.CHUNKS, len(starts))
+        memory.budget.spend(Work.CHUNKS, len(starts))
         # The word that says whether the last chunk is in use stands behind it.
-        yield together(memory.copy(span, at + 8, at + 16)[0] if at + 16 <= span.end else _IN_USE)
+        next_size = memory.copy_words(span, at + 8, at + 16)[0] if at + 16 <= span.end else _IN_USE
+        yield _make_chunks(starts, sizes, next_size, base, words)
 
 
-def _enter(read: _Read, memory: Memory, span: Span, chunks: _Chunks) -> None:
+def _make_chunks(
+    starts: list[int], sizes: list[int], next_size: int, base: int, words: memoryview
+) -> _Chunks:
+    """Make consecutive chunks of their addresses and size words; ``next_size``: the size word of
+    the chunk behind the last one.
+    """
+    flagged = np.array([*sizes, next_size], np.uint64)
+    return _Chunks(
+        starts=np.array(starts, np.int64),
+        sizes=(flagged[:-1] & ~np.uint64(_FLAGS)).astype(np.int64),
+        used=(flagged[1:] & np.uint64(_IN_USE)) != 0,
+        base=base,
+        words=np.frombuffer(words, np.uint64),
+    )
+
+
+def _add_chunks(reading: _HeapReading, memory: Memory, span: Span, chunks: _Chunks) -> None:
     ends = chunks.starts + chunks.sizes
     used, free = chunks.used, ~chunks.used
-    read.chunks += len(chunks.starts)
-    read.live_chunks += int(used.sum())
-    read.live += int(chunks.sizes[used].sum())
-    read.live_resident += span.bytes(chunks.starts[used], ends[used])
-    read.free += int(chunks.sizes[free].sum())
-    read.free_resident += span.bytes(chunks.starts[free], ends[free])
-    for kept, (sizes, first, count) in zip(read.caches, _CACHES, strict=True):
-        if not memory.effort.left(Work.CACHES):
+    reading.chunks += len(chunks.starts)
+    reading.live_chunks += int(used.sum())
+    reading.live += int(chunks.sizes[used].sum())
+    reading.live_resident += span.sum_resident(chunks.starts[used], ends[used])
+    reading.free += int(chunks.sizes[free].sum())
+    reading.free_resident += span.sum_resident(chunks.starts[free], ends[free])
+    for candidates, (sizes, first, count) in zip(reading.caches, _CACHES, strict=True):
+        if not memory.budget.remaining(Work.CACHES):
             break
-        for address in _like_caches(
+        for address in _find_cache_candidates(
             chunks, chunks.starts[used & np.isin(chunks.sizes, sizes)], first, count
         ):
-            if not memory.effort.spend(Work.CACHES):
+            if not memory.budget.spend(Work.CACHES):
                 break
-            kept.append(address)
+            candidates.append(address)
 
 
-def _like_caches(chunks: _Chunks, starts: NDArray[np.int64], first: int, count: int) -> list[int]:
-    """Those of the chunks that have what could be the links of a cache, some of them none:
-    ``count`` of them from the word ``first`` on.
+def _find_cache_candidates(
+    chunks: _Chunks, starts: NDArray[np.int64], first: int, count: int
+) -> list[int]:
+    """Return those of the chunks that may be a thread's cache: its ``count`` links, from the word
+    ``first`` on, are plausible addresses, and not all are 0.
     """
     at = (starts - chunks.base) // 8 + first
-    there = (at >= 0) & (at + count <= len(chunks.words))
-    # Of those that are not there whole it is not known here.
-    kept = starts[~there].tolist()
-    some, at = starts[there], at[there]
-    for i in range(0, len(some), _GATHERED):
+    is_readable = (at >= 0) & (at + count <= len(chunks.words))
+    # A chunk that reaches beyond the words cannot be judged here: it stays a candidate.
+    candidates = starts[~is_readable].tolist()
+    readable, at = starts[is_readable], at[is_readable]
+    for i in range(0, len(readable), _GATHERED):
         links = chunks.words[at[i : i + _GATHERED, None] + np.arange(count)]
         plausible = (links % 16 == 0).all(axis=1) & links.any(axis=1)
-        kept += some[i : i + _GATHERED][plausible].tolist()
-    return sorted(kept)
+        candidates += readable[i : i + _GATHERED][plausible].tolist()
+    return sorted(candidates)
 
 
-def _add(books: Books, memory: Memory, read: _Read) -> None:
-    """Enter what was read of a heap, with what its threads' caches hold apart."""
-    books.chunks += read.chunks
-    books.live_chunks += read.live_chunks
-    books.live += read.live
-    books.live_resident += read.live_resident
-    books.free += read.free
-    books.free_resident += read.free_resident
-    for cache, addresses in zip((_tcache, _tcache_slots), read.caches, strict=True):
+def _add_heap(arena: Books, memory: Memory, reading: _HeapReading) -> None:
+    """Add what was read of a heap to its arena, with the blocks in threads' caches not as live."""
+    arena.chunks += reading.chunks
+    arena.live_chunks += reading.live_chunks
+    arena.live += reading.live
+    arena.live_resident += reading.live_resident
+    arena.free += reading.free
+    arena.free_resident += reading.free_resident
+    for measure_cache, addresses in zip(
+        (_measure_tcache, _measure_tcache_with_slots), reading.caches, strict=True
+    ):
         for address in addresses:
-            if memory.effort.over:
+            if memory.budget.out_of_time:
                 return
-            count, cached = cache(memory, address)
-            if cached > books.live_resident:
+            count, cached = measure_cache(memory, address)
+            if cached > arena.live_resident:
                 continue  # a block that looks like a cache, or one that was read while it changed
-            books.live_chunks -= count
-            books.tcache += cached
-            books.live -= cached
-            books.live_resident -= cached
+            arena.live_chunks -= count
+            arena.tcache += cached
+            arena.live -= cached
+            arena.live_resident -= cached
 
 
-def _tcache_slots(memory: Memory, chunk: int) -> tuple[int, int]:
-    """As :func:`_tcache`, since 2.42."""
+def _measure_tcache_with_slots(memory: Memory, chunk: int) -> tuple[int, int]:
+    """Do what :func:`_measure_tcache` does, for glibc 2.42 and later."""
     try:
         words = memory.words(chunk + 16, _TCACHE_LISTS * 10 // 8)
     except OSError:
@@ -491,7 +514,7 @@ def _tcache_slots(memory: Memory, chunk: int) -> tuple[int, int]:
         f"<{_TCACHE_LISTS}H", struct.pack(f"<{_TCACHE_LISTS // 4}Q", *words[: _TCACHE_LISTS // 4])
     )
     entries = words[_TCACHE_LISTS // 4 :]
-    # How many a list may hold is told by those that are empty.
+    # The empty lists show how many chunks a list may hold.
     most = {slot for slot, entry in zip(slots, entries, strict=True) if not entry}
     if len(most) != 1:
         return 0, 0
@@ -503,14 +526,14 @@ def _tcache_slots(memory: Memory, chunk: int) -> tuple[int, int]:
         return 0, 0
     small = sum(count * (32 + 16 * i) for i, count in enumerate(held[:_TCACHE_BINS]))
     large = zip(entries[_TCACHE_BINS:], held[_TCACHE_BINS:], strict=True)
-    return sum(held), small + sum(_sizes(memory, entry, count) for entry, count in large)
+    return sum(held), small + sum(_sum_list(memory, entry, count) for entry, count in large)
 
 
-def _sizes(memory: Memory, entry: int, count: int) -> int:
-    """The sizes of so many chunks of a cache's list together, as far as it can be followed."""
+def _sum_list(memory: Memory, entry: int, count: int) -> int:
+    """Return the bytes of the ``count`` chunks in a cache's list, as far as it can be followed."""
     total = 0
     for _ in range(count):
-        if not memory.effort.spend(Work.LINKS):
+        if not memory.budget.spend(Work.LINKS):
             break
         try:
             size, link = memory.words(entry - 8, 2)
@@ -523,8 +546,10 @@ def _sizes(memory: Memory, entry: int, count: int) -> int:
     return total
 
 
-def _tcache(memory: Memory, chunk: int) -> tuple[int, int]:
-    """How many chunks are in a thread's cache, and their bytes, if this chunk is one; else none."""
+def _measure_tcache(memory: Memory, chunk: int) -> tuple[int, int]:
+    """Return how many chunks are in a thread's cache, and their bytes; (0, 0) if this chunk is not
+    a cache.
+    """
     try:
         words = memory.words(chunk + 16, _TCACHE_BINS * 10 // 8)
     except OSError:
@@ -541,63 +566,65 @@ def _tcache(memory: Memory, chunk: int) -> tuple[int, int]:
     return sum(counts), sum(count * (32 + 16 * i) for i, count in enumerate(counts))
 
 
-def _move_fast(books: Books, memory: Memory, fast: Sequence[int]) -> None:
-    """What the fast bins hold is not live. Their links are mangled since 2.32 (safe-linking):
+def _move_fast_bins(arena: Books, memory: Memory, fast: Sequence[int]) -> None:
+    """Count what the fast bins hold not as live. Their links are mangled since 2.32 (safe-linking):
     address >> 12 ^ link.
     """
     for i in range(_FAST_BINS):
-        # More chunks than there are, and the list has no end.
-        count = sum(1 for _ in _list(memory, fast[i], books.chunks))
+        # A list with more chunks than the arena has is circular.
+        count = sum(1 for _ in _follow_fast_bin(memory, fast[i], arena.chunks))
         held = count * (32 + 16 * i)
-        if held > books.live_resident:
-            raise Torn("a fast bin holds more than there is")
-        books.live_chunks -= count
-        books.fast += held
-        books.live -= held
-        books.live_resident -= held
+        if held > arena.live_resident:
+            raise InconsistentRead("a fast bin holds more than there is")
+        arena.live_chunks -= count
+        arena.fast += held
+        arena.live -= held
+        arena.live_resident -= held
 
 
-def _list(memory: Memory, first: int, most: int) -> Iterator[int]:
-    at, seen = first, 0
-    while at and seen < most:
-        if not memory.effort.spend(Work.LINKS):
+def _follow_fast_bin(memory: Memory, first: int, most: int) -> Iterator[int]:
+    """Yield the chunks of a fast bin, ``most`` of them. InconsistentRead if there are more."""
+    at, count = first, 0
+    while at and count < most:
+        if not memory.budget.spend(Work.LINKS):
             return
         if at % 16:
-            raise Torn("a fast bin leads astray")
+            raise InconsistentRead("a fast bin leads to an address that is no chunk's")
         yield at
         (link,) = memory.words(at + 16)
         plain = link ^ (at + 16 >> 12)
         at = plain if plain % 16 == 0 else link
-        seen += 1
+        count += 1
     if at:
-        raise Torn("a fast bin has no end")
+        raise InconsistentRead("a fast bin has no end")
 
 
-def blocks(memory: Memory, mapping: Mapping) -> list[Block]:
-    """The chunks in this mapping that malloc mapped by themselves; none if it is no such mapping.
+def _find_mapped_blocks(memory: Memory, mapping: Mapping) -> list[Block]:
+    """Return the chunks in this mapping that malloc gave a mapping of their own; none if it has
+    none.
 
-    The kernel merges neighbours into one mapping, so one chunk follows another, with what somebody
-    else mapped between. What looks like a chunk is one at the mapping's start, right behind another
-    one, or at the size from which malloc maps.
+    The kernel merges neighbours into one mapping, so that chunks may follow one another, with
+    mappings of others between. What looks like a chunk is taken for one at the mapping's start,
+    right behind another one, or if it has at least the size from which malloc maps.
     """
-    if not memory.effort.left(Work.PAGES) or not memory.effort.left(Work.BLOCKS):
-        memory.effort.cut(Work.BLOCKS if memory.effort.left(Work.PAGES) else Work.PAGES)
+    if not memory.budget.remaining(Work.PAGES) or not memory.budget.remaining(Work.BLOCKS):
+        memory.budget.note_limit(Work.BLOCKS if memory.budget.remaining(Work.PAGES) else Work.PAGES)
         return []
     if mapping.size < _THRESHOLD and not _begins_with_block(memory, mapping):
         return []  # in so small a mapping there is one at its start, or none
     span = memory.span(mapping.start, mapping.end)
-    found: list[Block] = []
+    blocks: list[Block] = []
     behind = mapping.start
-    looked = 0
-    for run_start, run_end in _rows(span):
+    pages_read = 0
+    for run_start, run_end in _iterate_runs(span):
         at = max(run_start, behind)
         while at < run_end:
-            looked += 1
-            if looked % _TOGETHER == 0 and (
-                memory.effort.over or not memory.effort.spend(Work.PAGES, _TOGETHER)
+            pages_read += 1
+            if pages_read % _PAGE_BATCH == 0 and (
+                memory.budget.out_of_time or not memory.budget.spend(Work.PAGES, _PAGE_BATCH)
             ):
-                return found
-            before, size = memory.pair(at)
+                return blocks
+            before, size = memory.read_first_words(at)
             length = size & ~_FLAGS
             if length % PAGE == PAGE - 16:
                 length += 16  # 2.43 leaves the header out
@@ -611,12 +638,12 @@ def blocks(memory: Memory, mapping: Mapping) -> list[Block]:
             if not fits or (at != behind and length < _THRESHOLD):
                 at += PAGE
                 continue
-            if not memory.effort.spend(Work.BLOCKS):
-                return found
-            found.append(Block(at, length, span.between(at, at + length)))
+            if not memory.budget.spend(Work.BLOCKS):
+                return blocks
+            blocks.append(Block(at, length, span.count_resident(at, at + length)))
             at = behind = at + length
-    memory.effort.spend(Work.PAGES, looked % _TOGETHER)
-    return found
+    memory.budget.spend(Work.PAGES, pages_read % _PAGE_BATCH)
+    return blocks
 
 
 def _begins_with_block(memory: Memory, mapping: Mapping) -> bool:
@@ -627,16 +654,17 @@ def _begins_with_block(memory: Memory, mapping: Mapping) -> bool:
     return size & _FLAGS == _MAPPED and not before
 
 
-def _rows(span: Span) -> Iterator[tuple[int, int]]:
-    """The runs of a span, a few at a time."""
+def _iterate_runs(span: Span) -> Iterator[tuple[int, int]]:
+    """Yield (start, end) of each run of a span; only some are Python objects at a time."""
     for i in range(0, len(span.runs), _BATCH):
         yield from span.runs[i : i + _BATCH].tolist()
 
 
 @dataclass(frozen=True)
 class Heap:
-    """All of a process's heap: ``arenas``, the main one first if it was found; ``mapped``: by
-    mapping's start; ``trouble``: what could not be read, in words.
+    """All of a process's heap: ``arenas``, the main one first if it was found; ``mapped``: blocks
+    with a mapping of their own, by the mapping's start; ``trouble``: what could not be read, in
+    words.
     """
 
     arenas: list[Books]
@@ -644,75 +672,94 @@ class Heap:
     trouble: list[str]
 
 
-def read(memory: Memory, mappings: Sequence[Mapping], libc: str, others: Collection[int]) -> Heap:
+def walk_heap(
+    memory: Memory, mappings: Sequence[Mapping], libc: str, others: Collection[int]
+) -> Heap:
     """Walk the heap of a process. ``libc``: the file whose malloc it is; ``others``: starts of
-    mappings that are others'.
+    mappings that are known not to be malloc's.
     """
-    found = heads(memory, mappings)
+    heap_candidates = _find_heaps(memory, mappings)
     brk = next((m for m in mappings if m.path == "[heap]"), None)
-    fit, trouble = _fitting(memory, mappings, libc, brk, list(found))
-    arenas = []
-    if fit:
-        layout, main = fit.layout, fit.main
-        heaps_of = {main: [brk] if brk else []} if main else {}
-        # What looks like a heap and is in no ring is somebody else's.
-        heaps_of |= {address: heaps for address, heaps in found.items() if address in fit.arenas}
+    ring, trouble = _find_arena_ring(memory, mappings, libc, brk, list(heap_candidates))
+    readings = []
+    if ring:
+        heaps_of = {ring.main: [brk] if brk else []} if ring.main else {}
+        # What looks like a heap but belongs to no arena of the ring is not malloc's.
+        heaps_of |= {
+            address: heaps
+            for address, heaps in heap_candidates.items()
+            if address in ring.addresses
+        }
         for address, heaps in heaps_of.items():
             try:
-                arenas.append(arena(memory, layout, address, heaps, address == main))
-            except (Torn, OSError) as error:
-                trouble.append(f"arena {address:#x}: {error}")
-    taken = {m.start for books in arenas for m in books.heaps} | set(others)
+                readings.append(
+                    _read_arena(memory, ring.layout, address, heaps, main=address == ring.main)
+                )
+            except (InconsistentRead, OSError) as error:
+                trouble.append(f"glibc's arena {address:#x} was not read: {error}")
+    claimed = {m.start for arena in readings for m in arena.heaps} | set(others)
     mapped = {
-        m.start: row
+        m.start: blocks
         for m in mappings
-        if m.private and m.start not in taken and m.rss and (row := blocks(memory, m))
+        if m.private
+        and m.start not in claimed
+        and m.rss
+        and (blocks := _find_mapped_blocks(memory, m))
     }
-    return Heap(arenas, mapped, trouble)
+    return Heap(readings, mapped, trouble)
 
 
 @dataclass(frozen=True)
-class _Fit:
+class _ArenaRing:
+    """The layout with which the ring of arenas closes, the main arena if it was found, and the
+    addresses of all arenas.
+    """
+
     layout: Layout
     main: int | None
-    arenas: set[int]
+    addresses: set[int]
 
 
-def _fitting(
-    memory: Memory, mappings: Sequence[Mapping], libc: str, brk: Mapping | None, arenas: list[int]
-) -> tuple[_Fit | None, list[str]]:
-    """The layout with which the ring of arenas closes; else what is wrong."""
-    trouble = ["no arena was found: glibc of an unknown layout; its heap is one line"]
+def _find_arena_ring(
+    memory: Memory,
+    mappings: Sequence[Mapping],
+    libc: str,
+    brk: Mapping | None,
+    candidates: list[int],
+) -> tuple[_ArenaRing | None, list[str]]:
+    """Return the ring of arenas in the layout with which it closes, else None and what is wrong."""
+    trouble = ["glibc's heap was not read (no arena of a known layout): all of it is one line"]
     for layout in LAYOUTS:
-        main = find_main(memory, layout, _data(mappings, libc), brk, arenas)
-        if main is None and not arenas:
+        main = find_main_arena(memory, layout, _find_writable_data(mappings, libc), brk, candidates)
+        if main is None and not candidates:
             continue
         try:
-            reached = ring(memory, layout, arenas, main)
-        except (Torn, OSError) as error:
-            trouble = [str(error)]
+            addresses = _follow_arena_ring(memory, layout, candidates, main)
+        except (InconsistentRead, OSError) as error:
+            trouble = [f"glibc's heap was not read ({error}): all of it is one line"]
             continue
-        return _Fit(layout, main, reached), []
+        return _ArenaRing(layout, main, addresses), []
     return None, trouble
 
 
 def arenas(memory: Memory, mappings: Sequence[Mapping], libc: str) -> set[int]:
-    """The addresses of all arenas, each of which begins with its mutex; empty if they are not
-    found. ``mappings``: as
-    :func:`split` has them. No chunk is read.
+    """Return the addresses of all arenas, each of which begins with its mutex; none if they are not
+    found. ``mappings``: as :func:`split` returns them. No chunk is read.
     """
-    heap = next((m for m in mappings if m.path == "[heap]"), None)
-    fit, _ = _fitting(memory, mappings, libc, heap, list(heads(memory, mappings)))
-    return fit.arenas if fit else set()
+    brk = next((m for m in mappings if m.path == "[heap]"), None)
+    ring, _ = _find_arena_ring(memory, mappings, libc, brk, list(_find_heaps(memory, mappings)))
+    return ring.addresses if ring else set()
 
 
-def _data(mappings: Sequence[Mapping], libc: str) -> list[Mapping]:
-    """A library's writable pages, those that its file does not back included."""
-    found = [i for i, m in enumerate(mappings) if m.path == libc and m.permissions.startswith("rw")]
+def _find_writable_data(mappings: Sequence[Mapping], libc: str) -> list[Mapping]:
+    """Return a library's writable mappings, its .bss included."""
+    places = [
+        i for i, m in enumerate(mappings) if m.path == libc and m.permissions.startswith("rw")
+    ]
     bss = [
         after
-        for i in found
+        for i in places
         for after in mappings[i + 1 : i + 2]
         if after.private and after.start == mappings[i].end
     ]
-    return [*(mappings[i] for i in found), *bss]
+    return [*(mappings[i] for i in places), *bss]

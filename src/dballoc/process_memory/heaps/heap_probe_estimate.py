@@ -1,5 +1,5 @@
-"""What a heap probe in the server knows of its live heap; who asks it
-(:mod:`dballoc.profile.heap.live_heap`) is handed in.
+"""What a heap probe in the server estimates of its live heap. The function that asks the probe
+(:mod:`dballoc.profile.heap.live_heap`) is passed in.
 """
 
 from collections.abc import Callable
@@ -12,9 +12,9 @@ _LIBRARY = "libdballoc_probe.so"
 
 @dataclass(frozen=True)
 class Sampled:
-    """``live``: bytes of all that is alive, with one standard ``error``, from so many ``samples``;
-    ``parts``: functions and the bytes that they hold in small blocks which no instrument counts,
-    the most first.
+    """The probe's estimate. ``live``: bytes of all live blocks, with its standard ``error`` in
+    bytes, from that many ``samples``; ``parts``: functions, and the bytes that they hold in small
+    blocks which no instrument counts, the largest first.
     """
 
     live: int
@@ -24,20 +24,20 @@ class Sampled:
 
     @property
     def source(self) -> str:
-        """For a ledger's lines."""
+        """The source that a ledger's lines name."""
         return f"heap probe, {self.samples:,} samples, ± {self.error / 2**20:.1f} MiB"
 
 
-# Asks the probe of a process that was just looked at; None if there is none, or it cannot tell.
+# Asks the probe of the process of a snapshot; None if it has none, or the probe has no estimate.
 # Failure, UsageError.
 Sample = Callable[[Outside], Sampled | None]
 
 
-def nobody(look: Outside) -> None:
-    """A :data:`Sample` that asks nobody."""
-    del look
+def nobody(snapshot: Outside) -> None:
+    """Return None: a :data:`Sample` for a process whose probe is not to be asked."""
+    del snapshot
 
 
-def has_probe(look: Outside) -> bool:
-    """Whether the probe is in the process."""
-    return any(_LIBRARY in mapping.path for mapping in look.mappings)
+def has_probe(snapshot: Outside) -> bool:
+    """Whether the probe is loaded in the process."""
+    return any(_LIBRARY in mapping.path for mapping in snapshot.mappings)

@@ -4,20 +4,18 @@ Release builds count no blocks.
 Layouts as in mimalloc's types.h of 2.x, 64 bits, as libraries of 2.0.9 and 2.3.2 have them in
 memory:
 
-    segment    begins at a multiple of 32 MiB with its header; segment_slices (of 64 KiB),
-    segment_info_slices, kind (0, or 1
-               with a single block that may be larger than 32 MiB), slice_entries, thread_id,
-               slices[]
-    slice      slice_count, slice_offset (32 bits each); the first slice of a page or of a free span
-    has the offset 0, and the
-               count of its slices; a free span has no block size
-    page       is its first slice: capacity @10 (16 bits), how many blocks it has begun to give out;
-               used, block_size @24 (32 bits each) of 80 bytes; used @32 (16 bits), block_size @40
-               (64) of 96 bytes
+    segment    begins at a multiple of 32 MiB with its header: segment_slices (of 64 KiB),
+               segment_info_slices, kind (0, or 1 with a single block that may be larger than
+               32 MiB), slice_entries, thread_id, slices[]
+    slice      slice_count, slice_offset (32 bits each); the first slice of a page or of a free
+               span has the offset 0 and the count of its slices; a free span has no block size
+    page       its first slice has: capacity @10 (16 bits), how many blocks it has begun to hand
+               out; in a slice of 80 bytes used, block_size @24 (32 bits each); in one of 96 bytes
+               used @32 (16 bits), block_size @40 (64 bits)
 
-Headers differ between versions by what stands before segment_slices: where that is, and which of
-both a page is, is found by what fits. Blocks that another thread has freed count as used until
-their own thread collects them. 1.x and 3.x have other structures.
+Versions differ in what stands before segment_slices. Where that field is, and which of both layouts
+a slice has, is found by trying which one is consistent. Blocks that another thread has freed count
+as used until their own thread collects them. 1.x and 3.x have other structures.
 """
 
 import struct
@@ -46,26 +44,26 @@ from dballoc.process_memory.smaps import Mapping
 SEGMENT, SLICE = 32 << 20, 64 << 10
 _ENTRIES = SEGMENT // SLICE
 
-# Where segment_slices may stand, in words of the header. In one there is the place, and maybe
-# another that looks like it.
+# Where segment_slices may stand, in words of the header, and how many plausible places are tried: a
+# header has the right one, and maybe another that looks like it.
 _PLACES, _LIKELY = range(20, 64), 4
 _TAIL = 5  # words from there to the slices
 _MOST_INFO = 16
 
-# A block beyond this has a page of its own (MI_MEDIUM_OBJ_SIZE_MAX).
+# A larger block has a page of its own (MI_MEDIUM_OBJ_SIZE_MAX).
 _LARGE = 128 << 10
 _TRIES = 3
 
-# A large block of at most so many bytes has been rounded up by less than so many: to slices, to
-# MI_MEDIUM_PAGE_SIZE, and the largest to more (os.c, _mi_os_good_alloc_size).
+# (size, rounding): a large block of at most that size was rounded up by less than that: to slices,
+# to MI_MEDIUM_PAGE_SIZE, and the largest to more (os.c, _mi_os_good_alloc_size).
 _ROUNDED = ((512 << 10, SLICE), (8 << 20, 512 << 10), (32 << 20, 1 << 20))
 _MOST_ROUNDED = 4 << 20
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Of a slice that begins a page: bytes, and (offset, format) of its fields, the last one's
-    ``block``.
+    """The layout of a slice that begins a page: its bytes, and (offset, format) of how many blocks
+    are ``used`` and of the size of a ``block``.
     """
 
     bytes: int
@@ -74,7 +72,7 @@ class Layout:
 
     @cached_property
     def slice(self) -> struct.Struct:
-        """Of a slice: slice_count, slice_offset, capacity, reserved, used, block size."""
+        """The fields slice_count, slice_offset, capacity, reserved, used, block size."""
         (used, how), (block, how_large) = self.used, self.block
         between = block - used - struct.calcsize(how)
         return struct.Struct(f"<2I2x2H{used - 14}x{how[1]}{between}x{how_large[1]}")
@@ -85,8 +83,8 @@ LAYOUTS = (Layout(80, (24, "<I"), (28, "<I")), Layout(96, (32, "<H"), (40, "<Q")
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """``first`` slice and how many; blocks of ``block`` bytes, 0 in a free span; ``capacity`` of
-    them begun, ``used`` had.
+    """A page or a free span: its ``first`` slice and how many; the size of a ``block``, 0 in a free
+    span; ``capacity``: how many blocks it has begun to hand out; ``used``: how many are in use.
     """
 
     first: int
@@ -98,7 +96,7 @@ class Page:
 
 @dataclass(frozen=True)
 class Segment:
-    """``slices`` in all, the first ``info`` of which are its header."""
+    """A segment of so many ``slices``, the first ``info`` of which are its header."""
 
     slices: int
     info: int
@@ -106,47 +104,47 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Books:
-    """``blocks``: those with a page of their own."""
+class MimallocHeap:
+    """mimalloc's heap. ``blocks``: those with a page of their own."""
 
     account: Account
     blocks: list[Block]
 
 
-def read(memory: Memory, mappings: Sequence[Mapping]) -> Books | None:
-    """What lies in the segments within these mappings; None if there are none, as of another
-    version. OSError as it comes.
+def walk_heap(memory: Memory, mappings: Sequence[Mapping]) -> MimallocHeap | None:
+    """Read the segments within these mappings; None if there are none, as in another version of
+    mimalloc. OSError if the process is gone.
     """
-    small = [0, 0]
+    small = small_resident = 0
     blocks: list[Block] = []
-    held = own = count = 0
-    for at, segment in _segments(memory, mappings):
+    held = metadata = count = 0
+    for at, segment in _iterate_segments(memory, mappings):
         count += 1
         span = memory.span(at, at + segment.slices * SLICE)
-        own += span.between(at, at + segment.info * SLICE)
+        metadata += span.count_resident(at, at + segment.info * SLICE)
         starts = at + SLICE * np.array([page.first for page in segment.pages], np.int64)
         sizes = SLICE * np.array([page.slices for page in segment.pages], np.int64)
-        resident = span.each(starts, starts + sizes).tolist()
-        for page, start, there in zip(segment.pages, starts.tolist(), resident, strict=True):
-            # Blocks that are free now have been touched as much as others.
+        residents = span.count_resident_each(starts, starts + sizes).tolist()
+        for page, start, resident in zip(segment.pages, starts.tolist(), residents, strict=True):
+            # Blocks that are free now have been touched as much as those in use.
             alive = (
-                min(page.used * page.block, there * page.used // page.capacity)
+                min(page.used * page.block, resident * page.used // page.capacity)
                 if page.capacity
                 else 0
             )
-            held += there - alive
+            held += resident - alive
             if page.block > _LARGE and page.used == page.capacity == 1:
-                blocks.append(Block(start, page.block, alive, rounded(page.block)))
+                blocks.append(Block(start, page.block, alive, find_most_rounding(page.block)))
             else:
-                small[0] += page.used * page.block
-                small[1] += alive
+                small += page.used * page.block
+                small_resident += alive
     if not count:
         return None
     note = "free blocks of pages in use, and free spans"
-    found = account(
+    statistics = account(
         "mimalloc",
         [
-            Holding(LIVE_SMALL, small[0], resident=small[1]),
+            Holding(LIVE_SMALL, small, resident=small_resident),
             Holding(
                 LIVE_LARGE,
                 sum(b.asked for b in blocks),
@@ -154,42 +152,44 @@ def read(memory: Memory, mappings: Sequence[Mapping]) -> Books | None:
                 sum(b.resident for b in blocks),
             ),
             Holding(HELD, held, note, held),
-            Holding(OWN, own, f"headers of {count} segments", own),
+            Holding(OWN, metadata, f"headers of {count} segments", metadata),
         ],
     )
-    return Books(found, blocks)
+    return MimallocHeap(statistics, blocks)
 
 
-def rounded(size: int) -> int:
-    """By less than how much a large block of this size has been rounded up."""
-    return next((less for most, less in _ROUNDED if size <= most), _MOST_ROUNDED)
+def find_most_rounding(size: int) -> int:
+    """Return the bytes that a large block of this size was rounded up by, as an upper bound that it
+    does not reach.
+    """
+    return next((rounding for most, rounding in _ROUNDED if size <= most), _MOST_ROUNDED)
 
 
-def _segments(memory: Memory, mappings: Sequence[Mapping]) -> Iterator[tuple[int, Segment]]:
-    """Address and structure of each. What a large block holds is not looked at."""
+def _iterate_segments(memory: Memory, mappings: Sequence[Mapping]) -> Iterator[tuple[int, Segment]]:
+    """Yield the address and the structure of each segment. Large blocks are not read."""
     layouts: Sequence[Layout] = LAYOUTS
     behind = 0
-    # A block that has a segment of its own lies in memory that may be written to.
+    # A segment of one block lies in these mappings too, so no segment is larger than all of them.
     most = sum(m.size for m in mappings) + SEGMENT
     for mapping in mappings:
         for at in memory.span(mapping.start, mapping.end).multiples(SEGMENT):
             if at < behind:
                 continue
-            if memory.effort.over or not memory.effort.left(Work.SLICES):
-                memory.effort.spend(Work.SLICES)
+            if memory.budget.out_of_time or not memory.budget.remaining(Work.SLICES):
+                memory.budget.spend(Work.SLICES)
                 return
             fits: tuple[Segment, Layout] | None = None
             for _ in range(_TRIES):
-                words = _header(memory, at, mapping)
-                found = ((parse(words, layout), layout) for layout in layouts if words)
+                header = _read_header(memory, at, mapping)
+                parsed = ((parse_segment(header, layout), layout) for layout in layouts if header)
                 fits = next(
-                    ((s, layout) for s, layout in found if s and s.slices * SLICE <= most), None
+                    ((s, layout) for s, layout in parsed if s and s.slices * SLICE <= most), None
                 )
-                # What contradicts itself may have been looked at to its end, and in every layout.
-                memory.effort.spend(
+                # An inconsistent header may have been read to its end, and in every layout.
+                memory.budget.spend(
                     Work.SLICES, len(fits[0].pages) if fits else len(layouts) * _ENTRIES
                 )
-                if fits or not words:
+                if fits or not header:
                     break
             if fits:
                 segment, layout = fits
@@ -197,31 +197,31 @@ def _segments(memory: Memory, mappings: Sequence[Mapping]) -> Iterator[tuple[int
                 yield at, segment
 
 
-def _header(memory: Memory, at: int, mapping: Mapping) -> bytes:
-    """The first slice; empty if its beginning is not in memory."""
+def _read_header(memory: Memory, at: int, mapping: Mapping) -> bytes:
+    """Read the first slice of a segment; empty if its first page is not in memory."""
     end = min(at + SLICE, mapping.end)
     span = memory.span(at, end)
     return (
-        bytes(memory.copy(span, at, end)).ljust(SLICE, b"\0")
-        if span.between(at, at + OF_KERNEL)
+        bytes(memory.copy_words(span, at, end)).ljust(SLICE, b"\0")
+        if span.count_resident(at, at + OF_KERNEL)
         else b""
     )
 
 
-def parse(header: bytes, layout: Layout) -> Segment | None:
-    """A segment by its first 64 KiB, if they are that in this layout: slices that follow each other
-    to the last one. Pure.
+def parse_segment(header: bytes, layout: Layout) -> Segment | None:
+    """Parse the first 64 KiB of a segment; None unless they are one in this layout, with slices
+    that follow each other to the last one. Pure.
     """
     words = struct.unpack_from(f"<{_PLACES.stop + _TAIL}Q", header)
-    for i in islice((i for i in _PLACES if _plausible(words[i : i + 4])), _LIKELY):
+    for i in islice((i for i in _PLACES if _is_plausible(words[i : i + 4])), _LIKELY):
         slices, info = words[i : i + 2]
-        pages = _pages(header, (i + _TAIL) * 8, layout, slices, info)
+        pages = _parse_pages(header, (i + _TAIL) * 8, layout, slices, info)
         if pages is not None:
             return Segment(slices, info, pages)
     return None
 
 
-def _plausible(words: Sequence[int]) -> bool:
+def _is_plausible(words: Sequence[int]) -> bool:
     slices, info, kind, entries = words[0], words[1], words[2] & 0xFFFFFFFF, words[3]
     fits = (
         0 < info <= _MOST_INFO and info < slices and kind <= 1 and entries == min(slices, _ENTRIES)
@@ -229,11 +229,13 @@ def _plausible(words: Sequence[int]) -> bool:
     return fits and (kind == 1 or slices == _ENTRIES)
 
 
-def _pages(header: bytes, start: int, layout: Layout, slices: int, info: int) -> list[Page] | None:
-    """What begins behind the header's slices; None if one does not follow the other, or says what
-    cannot be.
+def _parse_pages(
+    header: bytes, start: int, layout: Layout, slices: int, info: int
+) -> list[Page] | None:
+    """Parse the pages and free spans behind the header's slices; None if they do not follow one
+    another, or one has impossible values.
     """
-    found: list[Page] = []
+    pages: list[Page] = []
     first = 0
     while first < slices:
         at = start + first * layout.bytes
@@ -247,8 +249,8 @@ def _pages(header: bytes, start: int, layout: Layout, slices: int, info: int) ->
         ):
             return None
         if first:
-            # Of a block of more than 4 GiB an older page does not know the size.
-            found.append(
+            # The older layout has no room for the size of a block of more than 4 GiB.
+            pages.append(
                 Page(
                     first=first,
                     slices=count,
@@ -258,4 +260,4 @@ def _pages(header: bytes, start: int, layout: Layout, slices: int, info: int) ->
                 )
             )
         first += count
-    return found
+    return pages
