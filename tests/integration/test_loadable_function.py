@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from dballoc.cli import verb_list
 from dballoc.errors import UsageError
-from dballoc.explain.attribution.ledger import UNACCOUNTED
+from dballoc.explain.attribution.ledger_line import UNACCOUNTED
 from dballoc.explain.sources.loadable_function import LIBRARY, STATS, TRIM
 
 MIB = 1 << 20

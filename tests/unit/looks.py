@@ -5,7 +5,8 @@ from typing import Any
 
 from dballoc.catalogue import verdicts as limits
 from dballoc.explain.attribution.configuration_limits import Bounds, Room
-from dballoc.explain.attribution.ledger import LIVE, MAPPED, Ledger, Line
+from dballoc.explain.attribution.ledger import Ledger
+from dballoc.explain.attribution.ledger_line import LIVE, MAPPED, Line
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.sources.server_memory import SCHEMA
 from dballoc.explain.verdicts import verdicts

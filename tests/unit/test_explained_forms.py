@@ -16,7 +16,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from dballoc.cli.explain_parts.text_plot import plot
 from dballoc.errors import Failure, UsageError
 from dballoc.explain import explanation
-from dballoc.explain.attribution.ledger import LIVE
+from dballoc.explain.attribution.ledger_line import LIVE
 from dballoc.explain.difference import difference
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.output import openmetrics, page, saved_looks

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from dballoc.catalogue import bounds as catalogue
 from dballoc.explain.attribution.configuration_limits import Room, bounds, verdict
-from dballoc.explain.attribution.ledger import LAZY, LIVE, MAPPED, ledger
+from dballoc.explain.attribution.ledger import ledger
+from dballoc.explain.attribution.ledger_line import LAZY, LIVE, MAPPED
 from dballoc.explain.sources.server_memory import LOGS, POOL, Label, Labels
 from dballoc.process_memory import smaps
 from dballoc.process_memory.heaps.glibc_heap import Block, Books, Heap

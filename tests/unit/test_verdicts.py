@@ -9,7 +9,7 @@ import pytest
 from looks import KEYS, MIB, judged, look
 
 from dballoc.catalogue import verdicts as limits
-from dballoc.explain.attribution.ledger import LIVE
+from dballoc.explain.attribution.ledger_line import LIVE
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.sources.server_memory import SCHEMA
 from dballoc.explain.verdicts.growth import growth

@@ -8,7 +8,8 @@ from typing import Any, Literal, NamedTuple
 
 from dballoc.experiment.durations_and_sizes import parse_size
 from dballoc.explain.attribution.configuration_limits import Bounds
-from dballoc.explain.attribution.ledger import LIVE, MAPPED, Ledger
+from dballoc.explain.attribution.ledger import Ledger
+from dballoc.explain.attribution.ledger_line import LIVE, MAPPED
 from dballoc.explain.sources.server_memory import POOL, SCHEMA
 from dballoc.explain.verdicts.evidence import Evidence
 from dballoc.explain.verdicts.growth import Growth, growth
