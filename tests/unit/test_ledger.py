@@ -652,8 +652,8 @@ def test_temptable_has_one_store_for_all_connections() -> None:
 def test_what_a_server_can_still_grow_to() -> None:
     found = compute_bounds(VARIABLES, catalogue())
     # An empty server, and one whose pool is full and whose connections are all there.
-    assert found.reach(0, 0, 0) == found.worst
-    assert found.reach(2000 * MIB, 1024 * MIB, 100) == 2000 * MIB + 100 * 18 * MIB
+    assert found.compute_reach(0, 0, 0) == found.worst
+    assert found.compute_reach(2000 * MIB, 1024 * MIB, 100) == 2000 * MIB + 100 * 18 * MIB
 
 
 @pytest.mark.parametrize(

@@ -179,7 +179,9 @@ def _compute_reach(bounds: Bounds, attributed: Ledger, labels: Labels) -> int:
     owners = catalogue()["owners"]
     filled = sum(line.resident for line in attributed.lines if line.owner in owners)
     connected = labels.status.get("threads_connected", "")
-    return bounds.reach(attributed.rss, filled, int(connected) if connected.isdigit() else 0)
+    return bounds.compute_reach(
+        attributed.rss, filled, int(connected) if connected.isdigit() else 0
+    )
 
 
 def _ask_probe(snapshot: Outside, sample: Sample) -> tuple[Sampled | None, list[str]]:

@@ -45,7 +45,7 @@ def run_watch(
     """Watch until the time is over, ``q``, Ctrl-C, or the server's end (Failure, after the
     summary), and return the series. ``series_file``: where every snapshot is saved.
     """
-    looks: list[Look] = []
+    latest: Look | None = None
     ended: Failure | None = None
     with _open_keyboard() as read_key, _open_display(console) as show:
         try:
@@ -53,18 +53,18 @@ def run_watch(
                 pid, credentials, pace, lambda seconds: _wait(seconds, read_key), sample
             ):
                 if series_file:
-                    saved_looks.append(look.found, series_file, first=not looks)
-                looks = [look]  # it holds the whole series
-                show(look)
+                    saved_looks.append(look.found, series_file, first=latest is None)
+                latest = look
+                show(latest)
         except KeyboardInterrupt:
             pass
         except Failure as error:
             ended = error
-    if looks:
-        _print_summary(console, looks[-1], series_file)
+    if latest:
+        _print_summary(console, latest, series_file)
     if ended:
         raise ended
-    return looks[-1].series if looks else []
+    return latest.series if latest else []
 
 
 def _print_summary(console: Console, look: Look, series_file: Path | None) -> None:

@@ -53,7 +53,7 @@ class Bounds:
         total = self.connections * per_connection
         return total if self.all is None else min(total, self.all)
 
-    def reach(self, rss: int, filled: int, connected: int) -> int:
+    def compute_reach(self, rss: int, filled: int, connected: int) -> int:
         """Return the bytes that RSS can still grow to from ``rss``, if nothing else grows.
 
         ``filled``: resident bytes of the buffers that exist once; ``connected``: connections that
@@ -69,7 +69,7 @@ def compute_bounds(variables: Mapping[str, str], catalogue: Mapping[str, Any]) -
     """
 
     def total(names: list[str]) -> int:
-        return sum(_to_bytes(variables.get(name, "")) for name in names)
+        return sum(_parse_bytes(variables.get(name, "")) for name in names)
 
     shared, shared_caps = _sum_temptable(variables, catalogue)
     caps = [cap for name in catalogue["caps"] if (cap := _read_cap(variables, catalogue, name))]
@@ -77,16 +77,16 @@ def compute_bounds(variables: Mapping[str, str], catalogue: Mapping[str, Any]) -
     return Bounds(
         once=total(catalogue["once"]),
         connection=total(catalogue["connection"]),
-        statement=total(catalogue["statement"]) - _unusable_tmp_table(variables, shared),
-        connections=_to_bytes(variables.get("max_connections", "")),
+        statement=total(catalogue["statement"]) - _count_unusable_tmp_table(variables, shared),
+        connections=_parse_bytes(variables.get("max_connections", "")),
         caps=[*shared_caps, *(cap.text for cap in caps)],
         shared=shared,
         each=min((cap.size for cap in in_force if cap.scope == "connection"), default=None),
         all=min((cap.size for cap in in_force if cap.scope == "connections"), default=None),
         more=[
-            f"{name} ({_format_size(_to_bytes(variables[name]))}): {of}"
+            f"{name} ({_format_size(_parse_bytes(variables[name]))}): {of}"
             for name, of in catalogue["more"].items()
-            if _to_bytes(variables.get(name, ""))
+            if _parse_bytes(variables.get(name, ""))
         ],
     )
 
@@ -104,7 +104,7 @@ class _Cap:
 def _read_cap(variables: Mapping[str, str], catalogue: Mapping[str, Any], name: str) -> _Cap | None:
     """Return a limit, None where the server has none of that name."""
     cap = catalogue["caps"][name]
-    size = _to_bytes(variables.get(name, ""))
+    size = _parse_bytes(variables.get(name, ""))
     if not size or variables[name] == cap["none"]:
         return None
     needs = cap.get("needs")
@@ -114,16 +114,16 @@ def _read_cap(variables: Mapping[str, str], catalogue: Mapping[str, Any], name: 
     return _Cap(size, cap["scope"], not idle, text)
 
 
-def _unusable_tmp_table(variables: Mapping[str, str], shared: int) -> int:
+def _count_unusable_tmp_table(variables: Mapping[str, str], shared: int) -> int:
     """Return the bytes of tmp_table_size that no table in memory can use: one of the engine MEMORY
     ends at max_heap_table_size, if that is smaller, and TempTable has one store for all.
     """
     if "tmp_table_size" not in variables:
         return 0
-    limit = _to_bytes(variables["tmp_table_size"])
+    limit = _parse_bytes(variables["tmp_table_size"])
     if shared:
         return limit
-    return max(0, limit - _to_bytes(variables.get("max_heap_table_size", str(limit))))
+    return max(0, limit - _parse_bytes(variables.get("max_heap_table_size", str(limit))))
 
 
 def _sum_temptable(
@@ -136,7 +136,7 @@ def _sum_temptable(
         return 0, []
     total, texts = 0, []
     for name, entry in catalogue["temptable"].items():
-        size, unless = _to_bytes(variables.get(name, "")), entry.get("unless")
+        size, unless = _parse_bytes(variables.get(name, "")), entry.get("unless")
         if not size or (unless and variables.get(unless["variable"]) == unless["value"]):
             continue
         total += size
@@ -194,5 +194,5 @@ def _format_size(size: int) -> str:
     )
 
 
-def _to_bytes(value: str) -> int:
+def _parse_bytes(value: str) -> int:
     return int(value) if value.isdigit() else 0

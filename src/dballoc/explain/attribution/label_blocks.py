@@ -143,7 +143,7 @@ def _match_blocks(
     """Return every label with the blocks of its sizes. A block is one label's only, and the first
     label that fits has it.
     """
-    rest = sorted(blocks, key=_block_size)
+    rest = sorted(blocks, key=_get_block_size)
     matches = []
     for label in labels:
         sizes = tables if label.owner == SCHEMA else label.sizes or [label.bytes]
@@ -164,8 +164,8 @@ def _take_blocks(
     for size in sizes[:_MOST_SIZES]:
         low, high = size * (1 - tolerance), size * (1 + tolerance) + _MORE
         candidates = rest[
-            bisect_left(rest, low, key=_block_size) : bisect_right(
-                rest, high + rounded, key=_block_size
+            bisect_left(rest, low, key=_get_block_size) : bisect_right(
+                rest, high + rounded, key=_get_block_size
             )
         ]
         # What is touched has been asked for.
@@ -179,5 +179,5 @@ def _take_blocks(
     return matching, rest
 
 
-def _block_size(block: Block) -> int:
+def _get_block_size(block: Block) -> int:
     return block.size

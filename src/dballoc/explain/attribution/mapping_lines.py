@@ -23,7 +23,7 @@ _ROUNDED = 64 << 10
 def sum_lazy(snapshot: Outside) -> int:
     """Return the bytes that were freed with MADV_FREE and that the kernel has not taken yet."""
     return sum(
-        _lazy_bytes(mapping)
+        _count_lazy(mapping)
         for mapping, kind in zip(snapshot.mappings, snapshot.kinds, strict=True)
         if kind in _WITHOUT_LAZY
     ) + sum(area.lazy for area in snapshot.own)
@@ -31,14 +31,14 @@ def sum_lazy(snapshot: Outside) -> int:
 
 def make_kind_line(snapshot: Outside, kind: Kind, group: str, source: str) -> Line:
     """Return the one line of all mappings of a kind."""
-    return _sum_mappings(_mappings_of_kind(snapshot, kind), kind, group, source)
+    return _make_line(_select_mappings(snapshot, kind), kind, group, source)
 
 
 def make_pool_lines(snapshot: Outside, labels: Labels | None) -> list[Line]:
     """Return the lines of what the server leaves out of core dumps: one, or the buffer pool and its
     log buffers where these have the size of innodb_log_buffer_size.
     """
-    mappings = _mappings_of_kind(snapshot, Kind.POOL)
+    mappings = _select_mappings(snapshot, Kind.POOL)
     source = (
         "InnoDB's pages lie in it"
         if any(m.innodb for m in mappings)
@@ -49,9 +49,9 @@ def make_pool_lines(snapshot: Outside, labels: Labels | None) -> list[Line]:
     if not 0 < len(logs) <= _MOST_LOGS or not any(
         m.size >= read_variable(labels, "innodb_buffer_pool_size") for m in others
     ):
-        return [_sum_mappings(mappings, Kind.POOL, "server", source)]
-    pool_line = _sum_mappings(others, Kind.POOL, "server", source)
-    log_line = _sum_mappings(
+        return [_make_line(mappings, Kind.POOL, "server", source)]
+    pool_line = _make_line(others, Kind.POOL, "server", source)
+    log_line = _make_line(
         logs, Kind.POOL, "server", source if all(m.flags for m in logs) else "by its size"
     )
     return [
@@ -95,12 +95,12 @@ def _is_log_buffer(mapping: Mapping, labels: Labels | None) -> bool:
     return bool(size) and any(0 <= mapping.size - n * size <= _ROUNDED for n in (1, 2))
 
 
-def _mappings_of_kind(snapshot: Outside, kind: Kind) -> list[Mapping]:
+def _select_mappings(snapshot: Outside, kind: Kind) -> list[Mapping]:
     return [m for m, k in zip(snapshot.mappings, snapshot.kinds, strict=True) if k is kind]
 
 
-def _sum_mappings(mappings: Sequence[Mapping], kind: Kind, group: str, source: str) -> Line:
-    lazy = sum(_lazy_bytes(m) for m in mappings) if kind in _WITHOUT_LAZY else 0
+def _make_line(mappings: Sequence[Mapping], kind: Kind, group: str, source: str) -> Line:
+    lazy = sum(_count_lazy(m) for m in mappings) if kind in _WITHOUT_LAZY else 0
     return Line(
         group=group,
         owner=kind,
@@ -111,5 +111,5 @@ def _sum_mappings(mappings: Sequence[Mapping], kind: Kind, group: str, source: s
     )
 
 
-def _lazy_bytes(mapping: Mapping) -> int:
+def _count_lazy(mapping: Mapping) -> int:
     return min(mapping.lazy, mapping.rss)

@@ -28,11 +28,11 @@ def make_server_area_lines(snapshot: Outside, labels: Labels | None) -> list[Lin
     """Return the lines of what the server has mapped itself: each cache that is known by its size,
     and all others as one.
     """
-    caches = _caches_to_match(snapshot, labels)
+    caches = _list_caches_to_match(snapshot, labels)
     return _match_caches(snapshot.own, caches, read_variable(labels, _CHUNK))
 
 
-def _caches_to_match(snapshot: Outside, labels: Labels | None) -> dict[str, int]:
+def _list_caches_to_match(snapshot: Outside, labels: Labels | None) -> dict[str, int]:
     """Return the size in bytes of each cache that the server says it has mapped itself, without the
     pool where its flags or pages have identified it already.
     """
@@ -47,7 +47,7 @@ def _match_caches(areas: Sequence[Own], caches: Mapping[str, int], chunk: int) -
     """
     rest, lines = sorted(areas, key=lambda area: -area.size), []
     for owner, configured in caches.items():
-        matching = _areas_of_cache(rest, owner, configured, chunk)
+        matching = _find_areas_of_cache(rest, owner, configured, chunk)
         if matching:
             starts = {area.start for area in matching}
             rest = [area for area in rest if area.start not in starts]
@@ -78,7 +78,9 @@ def _match_caches(areas: Sequence[Own], caches: Mapping[str, int], chunk: int) -
     return lines
 
 
-def _areas_of_cache(areas: Sequence[Own], owner: str, configured: int, chunk: int) -> list[Own]:
+def _find_areas_of_cache(
+    areas: Sequence[Own], owner: str, configured: int, chunk: int
+) -> list[Own]:
     """Return the area whose size is nearest to what the cache maps; a pool may lie in pieces of one
     or more chunks. Empty if no size fits.
     """

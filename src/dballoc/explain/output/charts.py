@@ -44,12 +44,18 @@ def draw_waterfall(ledger: Ledger) -> dict[str, Any]:
         begin, at = at, at + size
         ends = {"from": begin / 2**20, "to": at / 2**20}
         rows.append(
-            {"owner": owner, "group": group, **ends, **_texts(size, ledger.rss), "note": note}
+            {"owner": owner, "group": group, **ends, **_format_size(size, ledger.rss), "note": note}
         )
     ends = {"from": 0, "to": ledger.rss / 2**20}
     sum_label = f"RSS, {with_unit(ledger.rss)}"
     rows.append(
-        {"owner": sum_label, "group": "RSS", **ends, **_texts(ledger.rss, ledger.rss), "note": ""}
+        {
+            "owner": sum_label,
+            "group": "RSS",
+            **ends,
+            **_format_size(ledger.rss, ledger.rss),
+            "note": "",
+        }
     )
     base = alt.Chart(alt.InlineData(values=rows))
     order = [row["owner"] for row in rows]
@@ -62,7 +68,7 @@ def draw_waterfall(ledger: Ledger) -> dict[str, Any]:
         x2="to:Q",
         y=alt.Y("owner:N", sort=order, title=None, axis=_NAMES),
         color=alt.Color("group:N", title=None, scale=alt.Scale(domain=_list_groups(rows))),
-        tooltip=_tooltip("note"),
+        tooltip=_make_tooltip("note"),
     )
     steps = base.transform_filter("datum.group != 'RSS'").encode(
         y=alt.Y("owner:N", sort=order), text="words:N"
@@ -173,7 +179,7 @@ def _make_treemap_rows(ledger: Ledger) -> _Rows:
                 "group": group,
                 "owner": owner,
                 "bytes": size,
-                **_texts(size, ledger.rss),
+                **_format_size(size, ledger.rss),
             }
         )
     return rows
@@ -318,7 +324,7 @@ def draw_series(series: Sequence[Explanation]) -> dict[str, Any] | None:
                     "owner": owner,
                     "mib": float(f"{size / 2**20:.6g}"),
                     "place": place,
-                    **_texts(size, rss),
+                    **_format_size(size, rss),
                 }
             )
     chart = (
@@ -334,7 +340,7 @@ def draw_series(series: Sequence[Explanation]) -> dict[str, Any] | None:
             y=alt.Y("mib:Q", title="resident, MiB", stack="zero", axis=alt.Axis(format=",~r")),
             color=alt.Color("owner:N", title=None, scale=alt.Scale(domain=[*owners, _OTHER])),
             order=alt.Order("place:Q"),
-            tooltip=_tooltip(),
+            tooltip=_make_tooltip(),
         )
     )
     return _make_specification(chart, 300)
@@ -372,7 +378,7 @@ def _sum_by_owner(lines: Sequence[Line]) -> dict[str, int]:
     return sizes
 
 
-def _texts(size: int, rss: int) -> dict[str, str]:
+def _format_size(size: int, rss: int) -> dict[str, str]:
     """Return a size as text, and its share of RSS."""
     return {
         "words": with_unit(size) if size >= 0 else f"{mebibytes(size)} MiB",
@@ -380,7 +386,7 @@ def _texts(size: int, rss: int) -> dict[str, str]:
     }
 
 
-def _tooltip(*more: str) -> list[alt.Tooltip]:
+def _make_tooltip(*more: str) -> list[alt.Tooltip]:
     named = [
         alt.Tooltip("owner:N"),
         alt.Tooltip("words:N", title="resident"),

@@ -45,7 +45,7 @@ def document(explanation: Explanation) -> dict[str, Any]:
 
 def save(explanation: Explanation, path: Path) -> None:
     """Write one snapshot. Failure in one line if it cannot be written."""
-    _write(path, json.dumps(document(explanation), indent=1) + "\n", "w")
+    _write_text(path, json.dumps(document(explanation), indent=1) + "\n", "w")
 
 
 def append(explanation: Explanation, path: Path, first: bool) -> None:
@@ -53,7 +53,7 @@ def append(explanation: Explanation, path: Path, first: bool) -> None:
     Failure in one line if it cannot be written.
     """
     text = json.dumps(document(explanation), separators=(",", ":")) + "\n"
-    _write(path, text, "w" if first else "a")
+    _write_text(path, text, "w" if first else "a")
 
 
 def load(path: Path) -> list[Explanation]:
@@ -66,7 +66,7 @@ def load(path: Path) -> list[Explanation]:
     try:
         for number, (value, last) in enumerate(_read_documents(path), 1):
             where = str(path) if number == 1 and last else f"{path}, line {number}"
-            series = thinned([*series, _parse(value, where)])
+            series = thinned([*series, _parse_explanation(value, where)])
     except readers.Unfit as error:
         raise UsageError(f"{path}: {str(error).removeprefix('cannot be read: ')}") from None
     return series
@@ -112,7 +112,7 @@ def _read_one_document(lines: Iterable[bytes]) -> Any:
         raise readers.Unfit(f"{_NO_SNAPSHOT}: {error}") from None
 
 
-def _parse(value: Any, where: str) -> Explanation:
+def _parse_explanation(value: Any, where: str) -> Explanation:
     if not isinstance(value, dict) or value.get("format") != FORMAT:
         raise UsageError(f"{where}: {_NO_SNAPSHOT}")
     if value.get("version") != VERSION:
@@ -127,7 +127,7 @@ def _parse(value: Any, where: str) -> Explanation:
             ledger=_LEDGER.validate_python(value),
             room=_ROOM.validate_python(value["room"]),
             bounds=_BOUNDS.validate_python(bounds) if bounds else None,
-            verdict=_text(bounds, "verdict") if bounds else None,
+            verdict=_read_text(bounds, "verdict") if bounds else None,
             seconds=float(value["seconds"]),
             timestamp=float(value["taken"]),
             evidence=_EVIDENCE.validate_python(value["evidence"]),
@@ -148,7 +148,7 @@ def _parse(value: Any, where: str) -> Explanation:
     return explanation
 
 
-def _text(bounds: Any, key: str) -> str:
+def _read_text(bounds: Any, key: str) -> str:
     return str(bounds[key])
 
 
@@ -174,15 +174,15 @@ def _find_impossible(explanation: Explanation) -> str:
     return ""
 
 
-def _write(path: Path, text: str, mode: str) -> None:
+def _write_text(path: Path, text: str, mode: str) -> None:
     try:
-        with _open(path, mode) as file:
+        with _open_file(path, mode) as file:
             file.write(text)
     except OSError as error:
         raise Failure(f"{path}: {error.strerror or error}") from None
 
 
-def _open(path: Path, mode: str) -> IO[str]:
+def _open_file(path: Path, mode: str) -> IO[str]:
     if path.suffix == ".gz":
         return io.TextIOWrapper(gzip.GzipFile(path, mode), encoding="utf-8")
     return path.open(mode, encoding="utf-8")

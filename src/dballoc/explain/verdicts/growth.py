@@ -22,7 +22,7 @@ _LEVEL = 0.95
 class Growth:
     """``rate`` a second, with its 95 % interval ``low`` to ``high``; ``early`` and ``late``: the
     rate in each half; ``change`` from the first snapshot to the last, ``seconds`` between them;
-    ``looks``: how many snapshots.
+    ``snapshots``: how many they are.
     """
 
     rate: float
@@ -32,7 +32,7 @@ class Growth:
     late: float
     change: float
     seconds: float
-    looks: int
+    snapshots: int
 
     @property
     def grows(self) -> bool:
@@ -51,14 +51,12 @@ def estimate_growth(
     """Estimate the growth of ``values`` at ``times`` (seconds, rising), from the rises between so
     many ``stretches``; None with fewer than ``least`` values, or than 4.
     """
-    n = len(values)
-    if n < max(4, least):
+    count = len(values)
+    if count < max(4, least):
         return None
-    from scipy.special import (
-        stdtrit,
-    )  # here: it takes a second to load, and few snapshots are a series
+    from scipy.special import stdtrit  # here: it takes a second to load, for a series alone
 
-    pieces = min(stretches, n // 2 if n >= 8 else n)
+    pieces = min(stretches, count // 2 if count >= 8 else count)
     mean_times = np.array(
         [part.mean() for part in np.array_split(np.asarray(times, float) - times[0], pieces)]
     )
@@ -75,5 +73,5 @@ def estimate_growth(
         late=float(rates[-half:].mean()),
         change=float(values[-1] - values[0]),
         seconds=float(times[-1] - times[0]),
-        looks=n,
+        snapshots=count,
     )

@@ -73,7 +73,7 @@ class _Case:
         return self.ledger.rss
 
     def estimate_growth(self, measure: Callable[[Moment], float]) -> Growth | None:
-        """Of what ``measure`` returns for each snapshot; None if these are too few."""
+        """Estimate it of what ``measure`` returns for each snapshot; None if these are too few."""
         limits = self.limits["growth"]
         return estimate_growth(
             [moment.timestamp for moment in self.series],
@@ -117,8 +117,8 @@ def sum_unlabelled(ledger: Ledger) -> int:
     return sum_owned(ledger, *_UNLABELLED)
 
 
-def _growing(case: _Case) -> Verdict:
-    """Whether RSS grows, shrinks or is steady."""
+def _judge_growth(case: _Case) -> Verdict:
+    """Judge whether RSS grows, shrinks or is steady."""
     growth = case.estimate_growth(lambda m: m.ledger.rss)
     if growth is None:
         snapshots = count(len(case.series), "snapshot")
@@ -148,7 +148,7 @@ def _growing(case: _Case) -> Verdict:
             level="fine",
             headline=f"No growth shown: at most {most} a minute",
             evidence=evidence,
-            remedies=["watch longer to bound it better"],
+            remedies=["watch for longer to narrow it down"],
         )
     verb = "Growing" if growth.grows else "Shrinking"
     return Verdict(
@@ -169,8 +169,8 @@ def _describe_largest_rise(series: Sequence[Moment]) -> str:
     return f"{best} (+{with_unit(rises[best])})" if best and rises[best] > 0 else ""
 
 
-def _leak(case: _Case) -> Verdict | None:
-    """Whether live heap that nobody claims grows and goes on growing."""
+def _judge_leak(case: _Case) -> Verdict | None:
+    """Judge whether live heap that nobody claims grows and goes on growing."""
     limits = case.limits["leak"]
     growth = case.estimate_growth(lambda m: sum_unlabelled(m.ledger))
     if growth is None or not growth.grows or not case.exceeds(growth.change, "leak", "share"):
@@ -204,7 +204,7 @@ def _leak(case: _Case) -> Verdict | None:
         )
     evidence.append("it does not slow down, and the number of connections does not rise")
     if case.evidence.sessions and case.evidence.connections == 0:
-        evidence.append("the server does not say which sessions have what")
+        evidence.append("the server does not tell how much memory each session has")
     return Verdict(
         key="leak",
         level="problem",
@@ -220,8 +220,8 @@ def _leak(case: _Case) -> Verdict | None:
     )
 
 
-def _sessions(case: _Case) -> Verdict | None:
-    """Whether connections have much memory, or more and more of it."""
+def _judge_sessions(case: _Case) -> Verdict | None:
+    """Judge whether connections have much memory, or more and more of it."""
     now, limits = case.evidence, case.limits["sessions"]
     size, connected = now.sessions_bytes, now.connections
     if not connected:
@@ -246,20 +246,17 @@ def _sessions(case: _Case) -> Verdict | None:
     if case.bounds:
         each = case.bounds.connection + case.bounds.statement
         evidence.append(
-            f"its buffers by the configuration: {with_unit(case.bounds.connection)}, at work "
-            f"{with_unit(each)}"
+            f"one may have {with_unit(case.bounds.connection)} of buffers by its configuration, "
+            f"{with_unit(each)} at work"
         )
     most = sorted(now.sessions, key=lambda s: -s[2])[:3]
     evidence.append(
         "by user: " + listing([f"{user} {with_unit(b)} in {k}" for user, k, b in most if b])
     )
     if leaks and growth:
-        evidence.insert(
-            0,
-            f"sessions' memory {_format_rate(growth)}",
-        )
+        evidence.insert(0, f"sessions' memory {_format_rate(growth)}")
     headline = (
-        f"Session leak: sessions pile up {with_unit(growth.rate * _MINUTE)} a minute on no more "
+        f"Session leak: sessions pile up {with_unit(growth.rate * _MINUTE)} a minute with no more "
         "connections"
         if leaks and growth
         else f"Per-connection bloat: {count(connected, 'connection has', 'connections have')} "
@@ -271,31 +268,31 @@ def _sessions(case: _Case) -> Verdict | None:
         level="problem",
         headline=headline,
         evidence=evidence,
-        remedies=_session_remedies(now, limits),
+        remedies=_list_session_remedies(now, limits),
     )
 
 
-def _session_remedies(now: Evidence, limits: Mapping[str, Any]) -> list[str]:
+def _list_session_remedies(now: Evidence, limits: Mapping[str, Any]) -> list[str]:
     remedies = []
     statements = now.figures.get("prepared_stmt_count", 0)
     if statements >= limits["statements"] * now.connections:
         most = now.figures.get("max_prepared_stmt_count", 0)
         remedies.append(
             f"close prepared statements: {statements:,} are open; max_prepared_stmt_count (now "
-            f"{most:,}) bounds them"
+            f"{most:,}) limits them"
         )
     cap = "max_session_mem_used=256M" if now.mariadb else "connection_memory_limit=268435456"
     return [
         *remedies,
         "find what the biggest keep (user variables, prepared statements, temporary tables); "
-        f"{cap} bounds one",
+        f"{cap} limits each",
         "have the pooler reset or renew its connections (COM_RESET_CONNECTION); wait_timeout=600 "
         "ends idle ones",
     ]
 
 
-def _pool(case: _Case) -> Verdict | None:
-    """Whether the buffer pool is still filling."""
+def _judge_pool(case: _Case) -> Verdict | None:
+    """Judge whether the buffer pool is still filling."""
     figures, limits = case.evidence.figures, case.limits["pool"]
     page, total = (
         figures.get("innodb_page_size", 0),
@@ -332,8 +329,8 @@ def _pool(case: _Case) -> Verdict | None:
     )
 
 
-def _held(case: _Case) -> Verdict | None:
-    """Whether malloc holds much memory that is free."""
+def _judge_held(case: _Case) -> Verdict | None:
+    """Judge whether malloc holds much memory that is free."""
     held, heap = sum_owned(case.ledger, HELD), sum_heap(case.ledger)
     if not heap or held < case.limits["held"]["heap"] * heap or not case.exceeds(held, "held"):
         return None
@@ -356,8 +353,8 @@ def _held(case: _Case) -> Verdict | None:
     )
 
 
-def _unknown_statistics(case: _Case) -> Verdict | None:
-    """Whether much is another malloc's than glibc's, whose statistics are not known."""
+def _judge_unknown_malloc(case: _Case) -> Verdict | None:
+    """Judge whether much memory is that of a malloc whose statistics are not known."""
     size = sum_owned(case.ledger, Kind.MALLOC)
     if (
         case.evidence.malloc == "glibc"
@@ -378,8 +375,8 @@ def _unknown_statistics(case: _Case) -> Verdict | None:
     )
 
 
-def _huge(case: _Case) -> Verdict | None:
-    """Whether huge pages are mostly empty."""
+def _judge_huge_pages(case: _Case) -> Verdict | None:
+    """Judge whether much of the huge pages is empty."""
     huge, limits = case.evidence.huge, case.limits["huge"]
     if huge is None or huge.bytes < parse_size(limits["least"]) or huge.share < limits["empty"]:
         return None
@@ -403,13 +400,13 @@ def _huge(case: _Case) -> Verdict | None:
     )
 
 
-def _caches(case: _Case) -> Verdict | None:
-    """The largest cache that hardly earns its memory."""
-    judged = [v for cache in case.limits["caches"] if (v := _cache(case, cache))]
+def _judge_caches(case: _Case) -> Verdict | None:
+    """Return the verdict on the largest of the caches that are not InnoDB's."""
+    judged = [v for cache in case.limits["caches"] if (v := _judge_cache(case, cache))]
     return max(judged, key=lambda v: v[0])[1] if judged else None
 
 
-def _cache(case: _Case, cache: Mapping[str, str]) -> tuple[int, Verdict] | None:
+def _judge_cache(case: _Case, cache: Mapping[str, str]) -> tuple[int, Verdict] | None:
     """Return the resident bytes of a cache and the verdict on it; None if it is small."""
     figures, limits = case.evidence.figures, case.limits["cache"]
     size, configured = sum_owned(case.ledger, cache["owner"]), figures.get(cache["setting"], 0)
@@ -441,8 +438,8 @@ def _cache(case: _Case, cache: Mapping[str, str]) -> tuple[int, Verdict] | None:
     )
 
 
-def _schema(case: _Case) -> Verdict | None:
-    """Whether performance_schema itself has much memory."""
+def _judge_schema(case: _Case) -> Verdict | None:
+    """Judge whether performance_schema itself has much memory."""
     size = sum_owned(case.ledger, SCHEMA)
     if not case.exceeds(size, "schema"):
         return None
@@ -450,9 +447,7 @@ def _schema(case: _Case) -> Verdict | None:
         key="performance_schema",
         level="notice",
         headline=f"{SCHEMA} has {with_unit(size)}, {percent(size / case.rss, 0)} of RSS",
-        evidence=[
-            "Memory_used and its own memory summaries leave this out, or hide it in one line"
-        ],
+        evidence=["Memory_used and its own memory summaries leave this out, or hide it in one row"],
         remedies=[
             "if nobody reads it: performance_schema=OFF (restart)",
             "else fewer rows: performance_schema_digests_size=1000, "
@@ -461,8 +456,8 @@ def _schema(case: _Case) -> Verdict | None:
     )
 
 
-def _unowned(case: _Case) -> Verdict | None:
-    """Whether much memory has no owner."""
+def _judge_unowned(case: _Case) -> Verdict | None:
+    """Judge whether much memory has no owner."""
     size = case.ledger.unowned
     if not case.exceeds(size, "unowned"):
         return None
@@ -482,10 +477,19 @@ def _unowned(case: _Case) -> Verdict | None:
     )
 
 
+# Each returns a verdict, or None if there is nothing to say.
 _RULES: tuple[Callable[[_Case], Verdict | None], ...] = (
-    _leak, _sessions, _held, _huge, _caches, _pool, _schema, _unowned, _unknown_statistics,
-    _growing,
-)  # fmt: skip
+    _judge_leak,
+    _judge_sessions,
+    _judge_held,
+    _judge_huge_pages,
+    _judge_caches,
+    _judge_pool,
+    _judge_schema,
+    _judge_unowned,
+    _judge_unknown_malloc,
+    _judge_growth,
+)
 
 
 def _format_rate(growth: Growth) -> str:
@@ -494,7 +498,7 @@ def _format_rate(growth: Growth) -> str:
         f"{size * _MINUTE / 2**20:+,.2f}".replace("-", "−")
         for size in (growth.rate, growth.low, growth.high)
     )
-    span = f"over {duration(growth.seconds)} and {growth.looks} snapshots"
+    span = f"over {duration(growth.seconds)} and {growth.snapshots} snapshots"
     return f"{rate} [{low}, {high}] MiB a minute, {span}"
 
 
