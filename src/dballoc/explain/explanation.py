@@ -99,7 +99,7 @@ class _Answers:
     """What the server said over SQL, with notes on what it did not."""
 
     labels: Labels | None = None
-    account: Account | None = None
+    statistics: Account | None = None
     sections: list[Section] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -125,7 +125,7 @@ def explain(
     )
     labels = _add_uncounted(answers.labels, snapshot) if answers.labels else None
     sampled, sample_notes = _ask_probe(snapshot, sample)
-    attributed = ledger(snapshot, labels, answers.account, sampled)
+    attributed = ledger(snapshot, labels, answers.statistics, sampled)
     attributed.notes.extend([*answers.notes, *sample_notes, *_list_namespace_notes(pid)])
     room = AvailableMemory(
         os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), _read_memory_limit(pid)
@@ -148,7 +148,7 @@ def explain(
                 evidence=gather_evidence(snapshot, labels, huge, limits_of_verdicts()),
                 sections=sections,
                 reach=_compute_reach(bounds, attributed, labels) if bounds and labels else None,
-                within=answers.account.took if answers.account else 0.0,
+                within=answers.statistics.took if answers.statistics else 0.0,
             )
         ]
     )
@@ -227,10 +227,10 @@ def _ask_server(pid: int, credentials: Credentials, with_checklist: bool) -> _An
         with running_server.talking(server, options, credentials) as cursor:
             labels = server_memory.read(cursor)
             notes.extend(filter(None, [loadable_function.leftover(cursor)]))
-            account, account_notes = _ask_malloc(cursor)
-            notes.extend(account_notes)
+            statistics, malloc_notes = _ask_malloc(cursor)
+            notes.extend(malloc_notes)
             sections = checklist.asked(cursor, labels) if with_checklist else []
-            return _Answers(labels=labels, account=account, sections=sections, notes=notes)
+            return _Answers(labels=labels, statistics=statistics, sections=sections, notes=notes)
     except (running_server.NoWord, UsageError) as error:
         notes.append(f"not asked by SQL: {error}")
         return _Answers(sections=checklist.unasked(notes[-1]), notes=notes)

@@ -49,12 +49,12 @@ def run_watch(
     ended: Failure | None = None
     with _open_keyboard() as read_key, _open_display(console) as show:
         try:
-            for look in watch(
+            for reading in watch(
                 pid, credentials, pace, lambda seconds: _wait(seconds, read_key), sample
             ):
                 if series_file:
-                    saved_looks.append(look.found, series_file, first=latest is None)
-                latest = look
+                    saved_looks.append(reading.found, series_file, first=latest is None)
+                latest = reading
                 show(latest)
         except KeyboardInterrupt:
             pass
@@ -67,10 +67,10 @@ def run_watch(
     return latest.series if latest else []
 
 
-def _print_summary(console: Console, look: Look, series_file: Path | None) -> None:
-    first, last = clean(look.series[0]), clean(look.found)
+def _print_summary(console: Console, reading: Look, series_file: Path | None) -> None:
+    first, last = clean(reading.series[0]), clean(reading.found)
     console.print()
-    if len(look.series) > 1:
+    if len(reading.series) > 1:
         ledger_table.print_difference(console, compare_explanations(first, last))
         console.print()
     console.print(Text(last.answer, style="bold"))
@@ -118,14 +118,14 @@ def _open_keyboard() -> Iterator[Callable[[float], str]]:
 @contextmanager
 def _open_display(console: Console) -> Iterator[Callable[[Look], None]]:
     if not console.is_terminal:
-        yield lambda look: _print_line(console, look)
+        yield lambda reading: _print_line(console, reading)
         return
     with Live(console=console, auto_refresh=False, transient=True) as live:
-        yield lambda look: live.update(_draw_screen(console, look), refresh=True)
+        yield lambda reading: live.update(_draw_screen(console, reading), refresh=True)
 
 
-def _print_line(console: Console, look: Look) -> None:
-    first, last = look.series[0], look.found
+def _print_line(console: Console, reading: Look) -> None:
+    first, last = reading.series[0], reading.found
     since = last.timestamp - first.timestamp
     moved = (
         sorted(compare_explanations(first, last).changes, key=lambda c: -abs(c.change))[:2]
@@ -143,8 +143,8 @@ def _print_line(console: Console, look: Look) -> None:
     )
 
 
-def _draw_screen(console: Console, look: Look) -> RenderableType:
-    first, last = clean(look.series[0]), clean(look.found)
+def _draw_screen(console: Console, reading: Look) -> RenderableType:
+    first, last = clean(reading.series[0]), clean(reading.found)
     ledger = last.ledger
     since = last.timestamp - first.timestamp
     head = Text(
@@ -153,13 +153,14 @@ def _draw_screen(console: Console, look: Look) -> RenderableType:
         no_wrap=True,
         overflow="ellipsis",
     )
-    times = [e.timestamp for e in look.series]
+    times = [e.timestamp for e in reading.series]
     plot = draw_plot(
-        times, [e.ledger.rss / 2**20 for e in look.series], console.width, _HEIGHT, "MiB"
+        times, [e.ledger.rss / 2**20 for e in reading.series], console.width, _HEIGHT, "MiB"
     )
+    cost, pause = f"{reading.cost * 1e3:.0f} ms", duration(reading.pause)
     state = (
-        f"{len(look.series)} snapshots in {duration(since)}; one costs {look.cost * 1e3:.0f} ms, "
-        f"the next one comes in {duration(look.pause)}; q ends the watch"
+        f"{len(reading.series)} snapshots in {duration(since)}; one costs {cost}, the next one "
+        f"comes in {pause}; q ends the watch"
     )
     return Group(
         *(head, Text("RSS", style="dim"), Text("\n".join(plot), no_wrap=True), Text()),

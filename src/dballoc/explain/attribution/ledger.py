@@ -51,14 +51,14 @@ class Ledger:
 def ledger(
     snapshot: Outside,
     labels: Labels | None = None,
-    account: Account | None = None,
+    function_statistics: Account | None = None,
     sampled: Sampled | None = None,
 ) -> Ledger:
     """Build the ledger from a snapshot from outside, the server's own labels, its malloc's
-    statistics (``account``), and what a heap probe in it knows.
+    statistics by the loadable function, and what a heap probe in it knows.
     """
     snapshot = classify_log_buffers(snapshot, labels)
-    statistics = _choose_statistics(snapshot, account)
+    statistics = _choose_statistics(snapshot, function_statistics)
     malloc_line, server_lines = _claim_server_memory(snapshot, labels)
     lines = [
         *server_lines,
@@ -92,7 +92,7 @@ def ledger(
         tiers=[
             "outside",
             *(["SQL"] if labels else []),
-            *(["function"] if account else []),
+            *(["function"] if function_statistics else []),
             *(["probe"] if sampled else []),
         ],
         notes=[
@@ -106,13 +106,15 @@ def ledger(
     )
 
 
-def _choose_statistics(snapshot: Outside, account: Account | None) -> Account | None:
+def _choose_statistics(snapshot: Outside, function_statistics: Account | None) -> Account | None:
     """Return the malloc's statistics as the loadable function gave them; where it gave none, those
     that were read from outside, with its notes.
     """
-    if snapshot.books and not (account and account.holdings):
-        return replace(snapshot.books.account, notes=account.notes if account else [])
-    return account
+    if snapshot.books and not (function_statistics and function_statistics.holdings):
+        return replace(
+            snapshot.books.account, notes=function_statistics.notes if function_statistics else []
+        )
+    return function_statistics
 
 
 def _claim_server_memory(snapshot: Outside, labels: Labels | None) -> tuple[Line, list[Line]]:
