@@ -46,8 +46,8 @@ Diff = Annotated[
     tuple[Path, Path] | None,
     typer.Option(
         metavar="A B",
-        help="What grew from one saved snapshot to another; of a series as A its first, as B its "
-        "last one.",
+        help="Print what grew from one saved snapshot to another; of a series, A is its first and "
+        "B its last one.",
     ),
 ]
 Watch = Annotated[

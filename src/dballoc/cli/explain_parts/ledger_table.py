@@ -97,43 +97,40 @@ def _print_ledger(console: Console, ledger: Ledger) -> None:
     console.print(
         f"unowned: {unowned} MiB ({share}) that no owner claims, unlabelled heap included"
     )
-    beside = [f"{name} {mebibytes(size)} MiB" for name, size in ledger.beside.items() if size]
+    beside = [f"{name} {_format_mib(size)}" for name, size in ledger.beside.items() if size]
     if beside:
         console.print(f"beside RSS: {', '.join(beside)}")
-    within = [f"{name} {mebibytes(size)} MiB" for name, size in ledger.within.items() if size]
+    within = [f"{name} {_format_mib(size)}" for name, size in ledger.within.items() if size]
     if within:
         console.print(f"within RSS, whatever the line: {', '.join(within)}")
 
 
 def _print_bounds(console: Console, bounds: Bounds, verdict: str | None, reach: int | None) -> None:
-    once, each, more, plain, worst, capped, grown = (
-        f"{mebibytes(size)} MiB"
-        for size in (
-            bounds.once,
-            bounds.connection,
-            bounds.statement,
-            bounds.plain,
-            bounds.worst,
-            bounds.capped,
-            reach or 0,
-        )
-    )
     console.print()
     console.print(Text("what the configuration allows, whatever is used", style="bold"))
     console.print(
-        f"once {once}; each of {bounds.connections} connections {each}, and {more} for a sort, "
-        "join and temporary table"
+        f"once {_format_mib(bounds.once)}; each of {bounds.connections} connections "
+        f"{_format_mib(bounds.connection)}, and {_format_mib(bounds.statement)} for a sort, join "
+        "and temporary table"
     )
-    console.print(f"all connections: {plain}; each with one of these: {worst}")
+    console.print(
+        f"all connections: {_format_mib(bounds.plain)}; each with one of these: "
+        f"{_format_mib(bounds.worst)}"
+    )
     for cap in bounds.caps:
         console.print(f"capped by {cap}")
     if bounds.capped < bounds.worst:
-        console.print(f"with the limits in force: {capped}")
+        console.print(f"with the limits in force: {_format_mib(bounds.capped)}")
     several = ", ".join(text.partition(" ")[0] for text in bounds.more)
     console.print(
-        f"from here RSS can still grow to {grown}, and beyond it with several of: {several}"
+        f"from here RSS can still grow to {_format_mib(reach or 0)}, and beyond it with several "
+        f"of: {several}"
     )
     console.print(Text(f"{verdict}", style="bold"))
+
+
+def _format_mib(size: int) -> str:
+    return f"{mebibytes(size)} MiB"
 
 
 def _format_cells(size: int, rss: int) -> tuple[str, str]:
