@@ -29,7 +29,8 @@ LOOKS = st.builds(
     st.dictionaries(OWNERS, st.floats(0, 4096), max_size=5),
     st.floats(1e9, 2e9),
     st.integers(-(1 << 29), 1 << 30),
-    huge=st.none() | st.builds(HugePageSample, st.integers(0, 1 << 40), st.just(1024), st.integers(0, 1024)),
+    huge=st.none()
+    | st.builds(HugePageSample, st.integers(0, 1 << 40), st.just(1024), st.integers(0, 1024)),
 )
 
 
@@ -160,7 +161,9 @@ def test_a_page_is_self_contained_and_says_what_the_look_says() -> None:
     )  # type: ignore[index]
     assert set(data["figures"]) == {"series", "waterfall", "treemap", "bounds"}
     assert set(
-        json.loads(re.search(r'id="data">(.*?)</script>', page.render_page(series[:1]))[1])["figures"]
+        json.loads(re.search(r'id="data">(.*?)</script>', page.render_page(series[:1]))[1])[
+            "figures"
+        ]
     ) == {
         "waterfall",
         "treemap",

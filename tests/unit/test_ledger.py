@@ -625,7 +625,9 @@ def test_limits_in_force_bound_the_worst_case() -> None:
         "the server's own limits keep one of each"
     )
     assert (
-        compute_bounds(VARIABLES | {"max_session_mem_used": "9223372036854775807"}, catalogue()).each
+        compute_bounds(
+            VARIABLES | {"max_session_mem_used": "9223372036854775807"}, catalogue()
+        ).each
         is None
     )
 
@@ -639,7 +641,8 @@ def test_temptable_has_one_store_for_all_connections() -> None:
     found = compute_bounds(VARIABLES | theirs, catalogue())
     assert (found.shared, found.statement) == (500 * MIB, 2 * MIB)
     assert (
-        compute_bounds(VARIABLES | theirs | {"temptable_use_mmap": "OFF"}, catalogue()).shared == 300 * MIB
+        compute_bounds(VARIABLES | theirs | {"temptable_use_mmap": "OFF"}, catalogue()).shared
+        == 300 * MIB
     )
     assert (
         compute_bounds(
@@ -660,7 +663,11 @@ def test_what_a_server_can_still_grow_to() -> None:
     ("room", "rss", "says"),
     [
         (AvailableMemory(64 * 2**30, None), MIB, "fits the 64.0 GiB of the machine"),
-        (AvailableMemory(64 * 2**30, 2 * 2**30), MIB, "would need more than the 2.0 GiB of the cgroup"),
+        (
+            AvailableMemory(64 * 2**30, 2 * 2**30),
+            MIB,
+            "would need more than the 2.0 GiB of the cgroup",
+        ),
         (AvailableMemory(2**30, None), MIB, "without a big query"),
         (AvailableMemory(64 * 2**30, 2 * 2**30), 2040 * MIB, "the OOM killer is near"),
     ],
