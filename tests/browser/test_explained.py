@@ -34,9 +34,9 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ),
         verdict="it fits",
     )
-    series = [replace(found, taken=found.taken + 10 * i) for i in range(8)]
+    series = [replace(found, timestamp=found.timestamp + 10 * i) for i in range(8)]
     path = tmp_path_factory.mktemp("explained") / "page.html"
-    path.write_text(page.render(series), encoding="utf-8")
+    path.write_text(page.render_page(series), encoding="utf-8")
     return path
 
 

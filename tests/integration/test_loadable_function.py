@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from dballoc.cli import verb_list
 from dballoc.errors import UsageError
-from dballoc.explain.attribution.ledger import UNACCOUNTED
+from dballoc.explain.attribution.ledger_line import UNACCOUNTED
 from dballoc.explain.sources.loadable_function import LIBRARY, STATS, TRIM
 
 MIB = 1 << 20
@@ -215,7 +215,7 @@ def test_nothing_is_done_unasked(changed: Callable[..., Done], logging: Server) 
     done = changed(logging, "--install-function", yes=False)
     assert done.status == 2
     assert done.stderr.splitlines() == [
-        "dballoc: --install-function asks first, and there is nobody to ask; give --yes"
+        "dballoc: --install-function asks before it changes the server, and this is no terminal: give --yes"
     ]
     assert (logging.functions, list(logging.plugins.iterdir())) == ([], [])
 
@@ -330,7 +330,7 @@ def test_words_that_do_not_go_together() -> None:
     ):
         done = CliRunner().invoke(verb_list.application(), ["explain", "--pid", "1", *words])
         assert isinstance(done.exception, UsageError)
-        assert "each given alone" in str(done.exception)
+        assert "one at a time" in str(done.exception)
 
 
 @pytest.mark.slow

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from programs import compiled, starting
 
-from dballoc.explain.attribution.ledger import LAZY, LIVE, MAPPED, UNNAMED, Ledger, ledger
+from dballoc.explain.attribution.ledger import Ledger, ledger
+from dballoc.explain.attribution.ledger_line import LAZY, LIVE, MAPPED, UNNAMED
 from dballoc.process_memory import process_snapshot
 from dballoc.process_memory.mapping_kind import Kind
 from dballoc.process_memory.process_snapshot import Outside

@@ -14,7 +14,8 @@ from programs import compiled, starting
 
 from dballoc.allocators import find_library
 from dballoc.errors import UsageError
-from dballoc.explain.attribution.ledger import UNACCOUNTED, ledger
+from dballoc.explain.attribution.ledger import ledger
+from dballoc.explain.attribution.ledger_line import UNACCOUNTED
 from dballoc.explain.sources import allocator_statistics
 from dballoc.process_memory import process_snapshot
 from dballoc.process_memory.heaps.allocator_account import CACHES, HELD

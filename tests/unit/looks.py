@@ -4,8 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 from dballoc.catalogue import verdicts as limits
-from dballoc.explain.attribution.configuration_limits import Bounds, Room
-from dballoc.explain.attribution.ledger import LIVE, MAPPED, Ledger, Line
+from dballoc.explain.attribution.configuration_limits import AvailableMemory, Bounds
+from dballoc.explain.attribution.ledger import Ledger
+from dballoc.explain.attribution.ledger_line import LIVE, MAPPED, Line
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.sources.server_memory import SCHEMA
 from dballoc.explain.verdicts import verdicts
@@ -99,16 +100,16 @@ def look(
     known = replace(EVIDENCE, **evidence)
     made = Explanation(
         ledger=ledger,
-        room=Room(16384 * MIB, 4096 * MIB),
+        room=AvailableMemory(16384 * MIB, 4096 * MIB),
         bounds=BOUNDS,
         verdict="even one of each fits",
         seconds=0.05,
-        taken=taken,
+        timestamp=taken,
         evidence=known,
     )
-    return replace(made, answer=verdicts.answer(ledger, limits()), verdicts=judged([made]))
+    return replace(made, answer=verdicts.write_answer(ledger, limits()), verdicts=judged([made]))
 
 
 def judged(series: list[Explanation]) -> list[Verdict]:
     """What the last of a series comes to."""
-    return verdicts.judge([e.moment for e in series], series[-1].bounds, limits())
+    return verdicts.judge_moments([e.moment for e in series], series[-1].bounds, limits())

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.explain.attribution.ledger import UNACCOUNTED, ledger
+from dballoc.explain.attribution.ledger import ledger
+from dballoc.explain.attribution.ledger_line import UNACCOUNTED
 from dballoc.explain.sources import allocator_statistics
 from dballoc.explain.sources.server_memory import POOL, Label, Labels
 from dballoc.process_memory import smaps

@@ -62,7 +62,7 @@ def test_one_that_ends_while_it_is_looked_at(
     where = getattr(process_snapshot, module)
     monkeypatch.setattr(where, name, killed_before(program, getattr(where, name)))
     with pytest.raises(Failure, match=rf"^process {program}: .*end") as caught:
-        explanation.explain(program, None, whole=True)
+        explanation.explain(program, None, with_checklist=True)
     assert "\n" not in str(caught.value)
 
 
@@ -78,7 +78,7 @@ def test_one_that_ends_before_it_is_asked(program: int, monkeypatch: pytest.Monk
 
 
 def test_no_server_is_explained_from_outside(program: int) -> None:
-    found = explanation.explain(program, Credentials(user="root"), whole=True)
+    found = explanation.explain(program, Credentials(user="root"), with_checklist=True)
     assert found.ledger.tiers == ["outside"]
     assert any("is not a MySQL-family server" in note for note in found.ledger.notes)
     [server] = [part for part in found.sections if part.missing]

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from looks import KEYS, MIB, look
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from dballoc.cli.explain_parts.text_plot import plot
+from dballoc.cli.explain_parts.text_plot import draw_plot
 from dballoc.errors import Failure, UsageError
 from dballoc.explain import explanation
-from dballoc.explain.attribution.ledger import LIVE
-from dballoc.explain.difference import difference
+from dballoc.explain.attribution.ledger_line import LIVE
+from dballoc.explain.difference import compare_explanations
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.output import openmetrics, page, saved_looks
-from dballoc.explain.verdicts.thp_waste import Huge
+from dballoc.explain.verdicts.thp_waste import HugePageSample
 from dballoc.explain.watch import Pace, pause, thinned, watch
 
 OWNERS = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=12)
@@ -29,15 +29,16 @@ LOOKS = st.builds(
     st.dictionaries(OWNERS, st.floats(0, 4096), max_size=5),
     st.floats(1e9, 2e9),
     st.integers(-(1 << 29), 1 << 30),
-    huge=st.none() | st.builds(Huge, st.integers(0, 1 << 40), st.just(1024), st.integers(0, 1024)),
+    huge=st.none()
+    | st.builds(HugePageSample, st.integers(0, 1 << 40), st.just(1024), st.integers(0, 1024)),
 )
 
 
 @given(LOOKS, LOOKS)
 def test_a_difference_adds_up_to_what_rss_changed(before: Explanation, after: Explanation) -> None:
-    found = difference(before, after)
+    found = compare_explanations(before, after)
     assert sum(c.change for c in found.changes) == found.rss == after.ledger.rss - before.ledger.rss
-    back = difference(after, before)
+    back = compare_explanations(after, before)
     assert {(c.group, c.owner): -c.change for c in found.changes} == {
         (c.group, c.owner): c.change for c in back.changes
     }
@@ -45,20 +46,20 @@ def test_a_difference_adds_up_to_what_rss_changed(before: Explanation, after: Ex
 
 @given(LOOKS)
 def test_a_look_differs_from_itself_by_nothing(found: Explanation) -> None:
-    same = difference(found, found)
+    same = compare_explanations(found, found)
     assert same.rss == 0
     assert not any(c.change for c in same.changes)
     assert same.sentence.startswith("RSS is the same")
 
 
 def test_what_grew_most_is_in_one_sentence() -> None:
-    found = difference(look(taken=100), look({LIVE: 140, KEYS: 20}, taken=700))
+    found = compare_explanations(look(taken=100), look({LIVE: 140, KEYS: 20}, taken=700))
     assert (
         found.sentence
         == "RSS grew by 120 MiB in 10 min; most of it is live heap, small blocks, 100 MiB (83 %)."
     )
     assert found.as_json()["rss"]["change"] == 120 * MIB
-    assert difference(look({LIVE: 140}), look()).sentence.startswith(
+    assert compare_explanations(look({LIVE: 140}), look()).sentence.startswith(
         "RSS shrank by 100 MiB; most of it is live heap"
     )
 
@@ -96,7 +97,7 @@ GOOD = saved_looks.document(look())
         (b'{"format": "dball', "is no snapshot"),
         (
             json.dumps(GOOD | {"version": 99}).encode(),
-            "version 99 of the form; this dballoc reads 1",
+            "version 99 of the format; this dballoc reads 1",
         ),
         (json.dumps(GOOD | {"rss": "much"}).encode(), "rss: "),
         (json.dumps({k: v for k, v in GOOD.items() if k != "room"}).encode(), "'room' is missing"),
@@ -124,7 +125,7 @@ def test_no_file_and_a_broken_gzip_are_one_line_too(tmp_path: Path) -> None:
 
 @given(LOOKS)
 def test_openmetrics_reads_back(found: Explanation) -> None:
-    said = openmetrics.text(found)
+    said = openmetrics.render_openmetrics(found)
     families = {f.name: f for f in text_string_to_metric_families(said)}
     assert said.endswith("# EOF\n")
     memory = {
@@ -148,7 +149,7 @@ def test_openmetrics_reads_back(found: Explanation) -> None:
 def test_a_page_is_self_contained_and_says_what_the_look_says() -> None:
     hostile = "</script><b>x</b>"
     series = [look({hostile: 5, LIVE: 40 + i}, taken=1e9 + 10 * i) for i in range(8)]
-    text = page.render(series)
+    text = page.render_page(series)
     assert "Most of the" in text
     assert "What changed" in text
     assert hostile not in text
@@ -160,7 +161,9 @@ def test_a_page_is_self_contained_and_says_what_the_look_says() -> None:
     )  # type: ignore[index]
     assert set(data["figures"]) == {"series", "waterfall", "treemap", "bounds"}
     assert set(
-        json.loads(re.search(r'id="data">(.*?)</script>', page.render(series[:1]))[1])["figures"]
+        json.loads(re.search(r'id="data">(.*?)</script>', page.render_page(series[:1]))[1])[
+            "figures"
+        ]
     ) == {
         "waterfall",
         "treemap",
@@ -169,7 +172,7 @@ def test_a_page_is_self_contained_and_says_what_the_look_says() -> None:
 
 
 def test_a_waterfall_ends_where_rss_does() -> None:
-    text = page.render([look(rest=-5 * MIB)])
+    text = page.render_page([look(rest=-5 * MIB)])
     found = json.loads(re.search(r'id="data">(.*?)</script>', text)[1])["figures"]["waterfall"]  # type: ignore[index]
     rows = (
         next(iter(found["datasets"].values())) if "datasets" in found else found["data"]["values"]
@@ -184,7 +187,7 @@ def test_a_waterfall_ends_where_rss_does() -> None:
     st.lists(st.floats(0, 1e6), min_size=1, max_size=300), st.integers(20, 200), st.integers(2, 12)
 )
 def test_a_plot_has_its_size_and_its_ends(values: list[float], width: int, height: int) -> None:
-    lines = plot([float(i) for i in range(len(values))], values, width, height, "MiB")
+    lines = draw_plot([float(i) for i in range(len(values))], values, width, height, "MiB")
     assert len(lines) == height + 1
     assert all(len(line) <= max(width, 40) for line in lines)
     assert f"{max(values):,.1f} MiB" in lines[0]
@@ -199,7 +202,7 @@ def test_looks_cost_no_more_than_their_share() -> None:
 def test_a_long_watch_keeps_few_looks_and_its_ends() -> None:
     looks = [look(taken=float(i)) for i in range(9)]
     assert thinned(looks, 9) == looks
-    assert [e.taken for e in thinned(looks, 8)] == [0, 2, 4, 6, 8]
+    assert [e.timestamp for e in thinned(looks, 8)] == [0, 2, 4, 6, 8]
 
 
 def test_what_the_function_takes_in_the_server_counts_in_the_pace(

@@ -7,8 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.catalogue import bounds as catalogue
-from dballoc.explain.attribution.configuration_limits import Room, bounds, verdict
-from dballoc.explain.attribution.ledger import LAZY, LIVE, MAPPED, ledger
+from dballoc.explain.attribution.configuration_limits import (
+    AvailableMemory,
+    compute_bounds,
+    judge_bounds,
+)
+from dballoc.explain.attribution.ledger import ledger
+from dballoc.explain.attribution.ledger_line import LAZY, LIVE, MAPPED
 from dballoc.explain.sources.server_memory import LOGS, POOL, Label, Labels
 from dballoc.process_memory import smaps
 from dballoc.process_memory.heaps.glibc_heap import Block, Books, Heap
@@ -597,7 +602,7 @@ VARIABLES = {
 
 
 def test_what_the_configuration_allows() -> None:
-    found = bounds(VARIABLES, catalogue())
+    found = compute_bounds(VARIABLES, catalogue())
     assert found.once == 1024 * MIB
     assert (found.connection, found.connections) == (MIB, 100)
     assert found.plain == 1124 * MIB
@@ -612,15 +617,17 @@ def test_what_the_configuration_allows() -> None:
 
 
 def test_limits_in_force_bound_the_worst_case() -> None:
-    found = bounds(VARIABLES | {"global_connection_memory_tracking": "ON"}, catalogue())
+    found = compute_bounds(VARIABLES | {"global_connection_memory_tracking": "ON"}, catalogue())
     assert found.capped == (1024 + 512) * MIB < found.worst
-    found = bounds(VARIABLES | {"max_session_mem_used": str(4 * MIB)}, catalogue())
+    found = compute_bounds(VARIABLES | {"max_session_mem_used": str(4 * MIB)}, catalogue())
     assert found.capped == (1024 + 100 * 4) * MIB
-    assert verdict(found, Room(2 * 2**30, None), MIB).startswith(
+    assert judge_bounds(found, AvailableMemory(2 * 2**30, None), MIB).startswith(
         "the server's own limits keep one of each"
     )
     assert (
-        bounds(VARIABLES | {"max_session_mem_used": "9223372036854775807"}, catalogue()).each
+        compute_bounds(
+            VARIABLES | {"max_session_mem_used": "9223372036854775807"}, catalogue()
+        ).each
         is None
     )
 
@@ -631,13 +638,14 @@ def test_temptable_has_one_store_for_all_connections() -> None:
         "temptable_max_ram": str(300 * MIB),
         "temptable_max_mmap": str(200 * MIB),
     }
-    found = bounds(VARIABLES | theirs, catalogue())
+    found = compute_bounds(VARIABLES | theirs, catalogue())
     assert (found.shared, found.statement) == (500 * MIB, 2 * MIB)
     assert (
-        bounds(VARIABLES | theirs | {"temptable_use_mmap": "OFF"}, catalogue()).shared == 300 * MIB
+        compute_bounds(VARIABLES | theirs | {"temptable_use_mmap": "OFF"}, catalogue()).shared
+        == 300 * MIB
     )
     assert (
-        bounds(
+        compute_bounds(
             VARIABLES | theirs | {"internal_tmp_mem_storage_engine": "MEMORY"}, catalogue()
         ).shared
         == 0
@@ -645,20 +653,24 @@ def test_temptable_has_one_store_for_all_connections() -> None:
 
 
 def test_what_a_server_can_still_grow_to() -> None:
-    found = bounds(VARIABLES, catalogue())
+    found = compute_bounds(VARIABLES, catalogue())
     # An empty server, and one whose pool is full and whose connections are all there.
-    assert found.reach(0, 0, 0) == found.worst
-    assert found.reach(2000 * MIB, 1024 * MIB, 100) == 2000 * MIB + 100 * 18 * MIB
+    assert found.compute_reach(0, 0, 0) == found.worst
+    assert found.compute_reach(2000 * MIB, 1024 * MIB, 100) == 2000 * MIB + 100 * 18 * MIB
 
 
 @pytest.mark.parametrize(
     ("room", "rss", "says"),
     [
-        (Room(64 * 2**30, None), MIB, "fits the 64.0 GiB of the machine"),
-        (Room(64 * 2**30, 2 * 2**30), MIB, "would need more than the 2.0 GiB of the cgroup"),
-        (Room(2**30, None), MIB, "without a big query"),
-        (Room(64 * 2**30, 2 * 2**30), 2040 * MIB, "the OOM killer is near"),
+        (AvailableMemory(64 * 2**30, None), MIB, "fits the 64.0 GiB of the machine"),
+        (
+            AvailableMemory(64 * 2**30, 2 * 2**30),
+            MIB,
+            "would need more than the 2.0 GiB of the cgroup",
+        ),
+        (AvailableMemory(2**30, None), MIB, "without a big query"),
+        (AvailableMemory(64 * 2**30, 2 * 2**30), 2040 * MIB, "the OOM killer is near"),
     ],
 )
-def test_will_it_be_killed(room: Room, rss: int, says: str) -> None:
-    assert says in verdict(bounds(VARIABLES, catalogue()), room, rss)
+def test_will_it_be_killed(room: AvailableMemory, rss: int, says: str) -> None:
+    assert says in judge_bounds(compute_bounds(VARIABLES, catalogue()), room, rss)

@@ -100,7 +100,7 @@ def test_an_explanation_of_a_foe() -> None:
         notes=[EVIL],
     )
     out = io.StringIO()
-    ledger_table.print_all(
+    ledger_table.print_explanation(
         safe_output.Console(file=out, width=400),
         safe_output.clean(replace(found, ledger=ledger, answer=EVIL)),
     )

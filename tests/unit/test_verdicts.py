@@ -9,11 +9,11 @@ import pytest
 from looks import KEYS, MIB, judged, look
 
 from dballoc.catalogue import verdicts as limits
-from dballoc.explain.attribution.ledger import LIVE
+from dballoc.explain.attribution.ledger_line import LIVE
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.sources.server_memory import SCHEMA
-from dballoc.explain.verdicts.growth import growth
-from dballoc.explain.verdicts.thp_waste import Huge
+from dballoc.explain.verdicts.growth import estimate_growth
+from dballoc.explain.verdicts.thp_waste import HugePageSample
 from dballoc.explain.verdicts.verdicts import HELD, Verdict
 from dballoc.process_memory.mapping_kind import Kind
 
@@ -56,9 +56,9 @@ def test_a_healthy_server_has_no_problem_and_one_look_tells_no_leak() -> None:
          ["21 connections have 260 MiB", "app 255 MiB in 20", "max_session_mem_used", "20.5 MiB"]),
         ({"sessions": 260}, {"sessions": [("app", 2, 260 * MIB)], "figures": {"prepared_stmt_count": 12000}}, "sessions", "problem",
          ["12,000 are open"]),
-        ({}, {"huge": Huge(300 * MIB, 1024, 614)}, "thp", "problem", ["180 MiB", "60 %", "madvise"]),
+        ({}, {"huge": HugePageSample(300 * MIB, 1024, 614)}, "thp", "problem", ["180 MiB", "60 %", "madvise"]),
         ({KEYS: 122}, {"figures": {"key_buffer_size": 128 * MIB, "key_blocks_unused": 100, "key_cache_block_size": 1024, "uptime": 9000,
-                                   "key_read_requests": 44}}, "cache", "problem", ["122 MiB", "hardly anybody", "SET GLOBAL key_buffer_size"]),
+                                   "key_read_requests": 44}}, "cache", "problem", ["122 MiB", "hardly anybody uses", "SET GLOBAL key_buffer_size"]),
         ({KEYS: 122}, {"figures": {"key_buffer_size": 128 * MIB, "key_blocks_unused": 100000, "key_cache_block_size": 1024, "uptime": 9000,
                                    "key_read_requests": 10**8}}, "cache", "problem", ["76 % of it unused"]),
         ({KEYS: 122}, {}, "cache", "notice", ["key_buffer_size=128 MiB"]),
@@ -83,8 +83,8 @@ def test_what_is_small_is_not_mentioned(sizes: dict[str, float]) -> None:
 
 
 def test_huge_pages_that_are_used_are_no_bloat() -> None:
-    assert "thp" not in levels(look(huge=Huge(300 * MIB, 1024, 60)).verdicts)
-    assert "thp" not in levels(look(huge=Huge(8 * MIB, 1024, 1024)).verdicts)
+    assert "thp" not in levels(look(huge=HugePageSample(300 * MIB, 1024, 60)).verdicts)
+    assert "thp" not in levels(look(huge=HugePageSample(8 * MIB, 1024, 1024)).verdicts)
 
 
 def test_unlabelled_heap_that_rises_steadily_is_a_leak() -> None:
@@ -145,7 +145,7 @@ def test_what_does_not_grow_is_steady_or_bounded() -> None:
 def rates(make: Any, tries: int) -> float:
     """How often growth is said to be shown."""
     found = [
-        growth([10.0 * i for i in range(60)], make(np.random.default_rng(seed)), 8, 6)
+        estimate_growth([10.0 * i for i in range(60)], make(np.random.default_rng(seed)), 8, 6)
         for seed in range(tries)
     ]
     return sum(g is not None and g.grows for g in found) / tries
@@ -161,7 +161,7 @@ def test_a_leak_within_noise_is_found_with_the_truth_inside_the_interval() -> No
     rise, inside, shown = 0.025, 0, 0
     for seed in range(300):
         draw = np.random.default_rng(seed)
-        found = growth(
+        found = estimate_growth(
             [float(i) for i in range(120)],
             [rise * i + float(draw.normal(0, 0.5)) for i in range(120)],
             8,
@@ -175,7 +175,7 @@ def test_a_leak_within_noise_is_found_with_the_truth_inside_the_interval() -> No
 
 
 def test_too_few_looks_tell_nothing() -> None:
-    assert growth([0, 1, 2, 3, 4], [1, 2, 3, 4, 5], 8, limits()["growth"]["looks"]) is None
+    assert estimate_growth([0, 1, 2, 3, 4], [1, 2, 3, 4, 5], 8, limits()["growth"]["looks"]) is None
 
 
 def test_the_answer_is_one_sentence() -> None:

@@ -1,1 +1,1 @@
-"""Where a live server's memory goes: pages by class, the allocator's books, the server's labels."""
+"""Where a live server's memory goes: pages by class, malloc's statistics, the server's labels."""

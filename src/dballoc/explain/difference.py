@@ -1,4 +1,4 @@
-"""Two looks compared line by line: what grew. Pure."""
+"""Two snapshots compared line by line: what grew. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -13,7 +13,7 @@ REST = "rest: pages that no class claims"
 
 @dataclass(frozen=True)
 class Change:
-    """A line of either look; resident bytes."""
+    """A line of either snapshot; resident bytes."""
 
     group: str
     owner: str
@@ -46,24 +46,24 @@ class Difference:
 
     @property
     def seconds(self) -> float:
-        """From the one look to the other."""
-        return self.after.taken - self.before.taken
+        """From the one snapshot to the other."""
+        return self.after.timestamp - self.before.timestamp
 
     @property
     def sentence(self) -> str:
         """What RSS did, and which line most of it is."""
-        whole = self.rss
+        change = self.rss
         over = f" in {duration(self.seconds)}" if self.seconds > 0 else ""
-        if not whole:
+        if not change:
             return f"RSS is the same{over}: {with_unit(self.after.ledger.rss)}."
-        best = self.changes[0] if whole > 0 else self.changes[-1]
-        verb = "grew" if whole > 0 else "shrank"
-        found = f"RSS {verb} by {with_unit(abs(whole))}{over}"
-        if best.change * whole <= 0:
-            return f"{found}."
+        largest = self.changes[0] if change > 0 else self.changes[-1]
+        verb = "grew" if change > 0 else "shrank"
+        sentence = f"RSS {verb} by {with_unit(abs(change))}{over}"
+        if largest.change * change <= 0:
+            return f"{sentence}."
         return (
-            f"{found}; most of it is {best.owner}, {with_unit(abs(best.change))} "
-            f"({percent(best.change / whole, 0)})."
+            f"{sentence}; most of it is {largest.owner}, {with_unit(abs(largest.change))} "
+            f"({percent(largest.change / change, 0)})."
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -81,51 +81,54 @@ class Difference:
                 for c in self.changes
             ],
             "beside": {
-                what: {"before": a, "after": b, "change": b - a}
-                for what, (a, b) in self.beside.items()
+                name: {"before": a, "after": b, "change": b - a}
+                for name, (a, b) in self.beside.items()
             },
             "notes": self.notes,
         }
 
 
-def difference(before: Explanation, after: Explanation) -> Difference:
-    """Of two looks, at one server or at two."""
-    old, new = _sizes(before.ledger), _sizes(after.ledger)
+def compare_explanations(before: Explanation, after: Explanation) -> Difference:
+    """Compare two snapshots, of one server or of two."""
+    old, new = _sum_by_line(before.ledger), _sum_by_line(after.ledger)
     changes = [Change(*key, old.get(key, 0), new.get(key, 0)) for key in {**old, **new}]
     changes.sort(key=lambda c: -c.change)
     beside = {
-        what: (before.ledger.beside.get(what, 0), after.ledger.beside.get(what, 0))
-        for what in {**before.ledger.beside, **after.ledger.beside}
+        name: (before.ledger.beside.get(name, 0), after.ledger.beside.get(name, 0))
+        for name in {**before.ledger.beside, **after.ledger.beside}
     }
     return Difference(
         before=before,
         after=after,
         changes=changes,
         beside=beside,
-        notes=_notes(before.ledger, after.ledger),
+        notes=_list_incomparables(before.ledger, after.ledger),
     )
 
 
-def _sizes(ledger: Ledger) -> Mapping[tuple[str, str], int]:
-    """Lines of the same name are one."""
-    found: dict[tuple[str, str], int] = {}
+def _sum_by_line(ledger: Ledger) -> Mapping[tuple[str, str], int]:
+    """Return the resident bytes by group and owner, the rest included; lines of the same name are
+    one.
+    """
+    sizes: dict[tuple[str, str], int] = {}
     for line in ledger.lines:
         key = line.group, str(line.owner)
-        found[key] = found.get(key, 0) + line.resident
-    return found | {("rest", REST): ledger.rest}
+        sizes[key] = sizes.get(key, 0) + line.resident
+    return sizes | {("rest", REST): ledger.rest}
 
 
-def _notes(before: Ledger, after: Ledger) -> list[str]:
-    found = []
+def _list_incomparables(before: Ledger, after: Ledger) -> list[str]:
+    """Return notes on what makes the two less comparable."""
+    notes = []
     if before.executable != after.executable:
-        found.append(f"two servers: {before.executable} and {after.executable}")
+        notes.append(f"two servers: {before.executable} and {after.executable}")
     elif before.pid != after.pid:
-        found.append(f"two processes: {before.pid} and {after.pid}")
+        notes.append(f"two processes: {before.pid} and {after.pid}")
     if before.malloc != after.malloc:
-        found.append(f"two mallocs: {before.malloc} and {after.malloc}")
+        notes.append(f"two mallocs: {before.malloc} and {after.malloc}")
     if before.tiers != after.tiers:
-        found.append(
+        notes.append(
             f"known from {', '.join(before.tiers)} before and from {', '.join(after.tiers)} after: "
-            "lines differ by that alone"
+            "some lines may differ for that reason alone"
         )
-    return found
+    return notes

@@ -1,5 +1,5 @@
-"""A live server explained: the ledger of what is there, and beside it what its configuration
-allows.
+"""A live server explained: the ledger of its memory, what that means, and beside it what its
+configuration allows.
 """
 
 import os
@@ -14,7 +14,7 @@ from dballoc.catalogue import bounds as catalogue
 from dballoc.catalogue import verdicts as limits_of_verdicts
 from dballoc.errors import Failure, UsageError
 from dballoc.explain.attribution import configuration_limits
-from dballoc.explain.attribution.configuration_limits import Bounds, Room
+from dballoc.explain.attribution.configuration_limits import AvailableMemory, Bounds
 from dballoc.explain.attribution.ledger import Ledger, ledger
 from dballoc.explain.checklist import checklist
 from dballoc.explain.checklist.section import Section
@@ -27,8 +27,8 @@ from dballoc.explain.sources import (
     server_memory,
 )
 from dballoc.explain.sources.server_memory import Labels
-from dballoc.explain.verdicts import evidence, thp_waste, verdicts
-from dballoc.explain.verdicts.evidence import Evidence
+from dballoc.explain.verdicts import thp_waste, verdicts
+from dballoc.explain.verdicts.evidence import Evidence, gather_evidence
 from dballoc.explain.verdicts.verdicts import Moment, Verdict
 from dballoc.host import process_root
 from dballoc.host.resources import process_limits
@@ -42,19 +42,19 @@ from dballoc.servers.running.credentials import Credentials
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """``bounds`` and ``verdict`` are None where the server was not asked. ``seconds``: what looking
-    took; ``taken``: when, Unix time; ``answer``: what most of the memory is for, in a sentence;
-    ``verdicts``: what it means, the problems first; ``sections``: what else one looks up, if it was
-    asked for; ``reach``: bytes of RSS that its settings let it still grow to; ``within``: seconds
+    """``bounds`` and ``verdict`` are None where the server was not asked. ``seconds``: how long the
+    snapshot took; ``timestamp``: when, Unix time; ``answer``: what most of the memory is for, in a
+    sentence; ``verdicts``: what it means, the problems first; ``sections``: the checklist, if it
+    was wanted; ``reach``: bytes of RSS that its settings let it still grow to; ``within``: seconds
     that the loadable function has taken in the server.
     """
 
     ledger: Ledger
-    room: Room
+    room: AvailableMemory
     bounds: Bounds | None
     verdict: str | None
     seconds: float
-    taken: float = 0.0
+    timestamp: float = 0.0
     evidence: Evidence = field(default_factory=Evidence)
     answer: str = ""
     verdicts: list[Verdict] = field(default_factory=list)
@@ -64,20 +64,25 @@ class Explanation:
 
     @property
     def moment(self) -> Moment:
-        """What verdicts over a series are made of."""
-        return Moment(self.taken, self.ledger, self.evidence)
+        """What verdicts over a series are made from."""
+        return Moment(self.timestamp, self.ledger, self.evidence)
 
     def as_json(self) -> dict[str, Any]:
         """The ledger's own keys (``rss``, ``lines``, ``rest``, ``unowned``, …), the bounds and the
         verdicts, in bytes.
         """
-        found = {"taken": self.taken, "seconds": self.seconds, "answer": self.answer} | asdict(
-            self.ledger
-        )
-        found |= {"verdicts": [asdict(v) for v in self.verdicts], "evidence": asdict(self.evidence)}
-        found |= {"room": asdict(self.room), "bounds": None}
+        document: dict[str, Any] = {
+            "taken": self.timestamp,
+            "seconds": self.seconds,
+            "answer": self.answer,
+            **asdict(self.ledger),
+            "verdicts": [asdict(verdict) for verdict in self.verdicts],
+            "evidence": asdict(self.evidence),
+            "room": asdict(self.room),
+            "bounds": None,
+        }
         if self.bounds:
-            found["bounds"] = asdict(self.bounds) | {
+            document["bounds"] = asdict(self.bounds) | {
                 "plain": self.bounds.plain,
                 "worst": self.bounds.worst,
                 "capped": self.bounds.capped,
@@ -85,139 +90,163 @@ class Explanation:
                 "verdict": self.verdict,
             }
         if self.sections:
-            found["procedure"] = [asdict(part) for part in self.sections]
-        return found
+            document["procedure"] = [asdict(section) for section in self.sections]
+        return document
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Answers:
+    """What the server said over SQL, with notes on what it did not."""
+
+    labels: Labels | None = None
+    statistics: Account | None = None
+    sections: list[Section] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 def explain(
-    pid: int, who: Credentials | None, whole: bool = False, sample: Sample = nobody
+    pid: int,
+    credentials: Credentials | None,
+    with_checklist: bool = False,
+    sample: Sample = nobody,
 ) -> Explanation:
-    """Look at a live server, ask it if ``who`` is given, and ``sample`` its heap probe if it has
-    one. Failure in one line if it cannot be looked at.
+    """Take a snapshot of a live server, ask it over SQL if there are ``credentials``, and
+    ``sample`` its heap probe if it has one. Failure in one line if its memory cannot be read.
 
-    ``whole``: with all that one looks up by hand besides
+    ``with_checklist``: with what one would look up by hand besides
     (:mod:`dballoc.explain.checklist.checklist`).
     """
-    look = process_snapshot.look(pid)
-    empty = _huge(look)
-    notes: list[str] = []
-    said, account, sections = (
-        _ask(pid, who, whole, notes)
-        if who
-        else (None, None, checklist.unasked("--no-sql: not asked"))
+    snapshot = process_snapshot.look(pid)
+    huge = _sample_huge_pages(snapshot)
+    answers = (
+        _ask_server(pid, credentials, with_checklist)
+        if credentials
+        else _Answers(sections=checklist.unasked("--no-sql: not asked"))
     )
-    if said:
-        said.heap.extend(
-            filter(
-                None,
-                (
-                    doublewrite.label(pid, said.variables),
-                    my_once_alloc.label(look),
-                    *innodb_uncounted.labels(said),
-                ),
-            )
-        )
-    found = ledger(look, said, account, _sampled(look, sample, notes))
-    found.notes.extend([*notes, *_apart(pid)])
-    room = Room(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), _limit(pid))
-    allowed = configuration_limits.bounds(said.variables, catalogue()) if said else None
-    if whole:
-        sections = [*_outside(look), *sections]
-    verdict = configuration_limits.verdict(allowed, room, found.rss) if allowed else None
-    reach = _reach(allowed, found, said) if allowed and said else None
-    known = evidence.gather(look, said, empty, limits_of_verdicts())
+    labels = _add_uncounted(answers.labels, snapshot) if answers.labels else None
+    sampled, sample_notes = _ask_probe(snapshot, sample)
+    attributed = ledger(snapshot, labels, answers.statistics, sampled)
+    attributed.notes.extend([*answers.notes, *sample_notes, *_list_namespace_notes(pid)])
+    room = AvailableMemory(
+        os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), _read_memory_limit(pid)
+    )
+    bounds = configuration_limits.compute_bounds(labels.variables, catalogue()) if labels else None
+    sections = [*_read_process_sections(snapshot), *answers.sections] if with_checklist else []
     return judged(
         [
             Explanation(
-                ledger=found,
+                ledger=attributed,
                 room=room,
-                bounds=allowed,
-                verdict=verdict,
-                seconds=look.seconds,
-                taken=look.taken,
-                evidence=known,
-                sections=sections if whole else [],
-                reach=reach,
-                within=account.took if account else 0.0,
+                bounds=bounds,
+                verdict=(
+                    configuration_limits.judge_bounds(bounds, room, attributed.rss)
+                    if bounds
+                    else None
+                ),
+                seconds=snapshot.seconds,
+                timestamp=snapshot.taken,
+                evidence=gather_evidence(snapshot, labels, huge, limits_of_verdicts()),
+                sections=sections,
+                reach=_compute_reach(bounds, attributed, labels) if bounds and labels else None,
+                within=answers.statistics.took if answers.statistics else 0.0,
             )
         ]
     )
 
 
 def judged(series: Sequence[Explanation]) -> Explanation:
-    """The last of a series, with its answer and its verdicts in the light of the others."""
-    last, known = series[-1], limits_of_verdicts()
-    found = verdicts.judge([e.moment for e in series], last.bounds, known)
-    return replace(last, answer=verdicts.answer(last.ledger, known), verdicts=found)
+    """Return the last of a series, with its answer and its verdicts in the light of the others."""
+    last, limits = series[-1], limits_of_verdicts()
+    return replace(
+        last,
+        answer=verdicts.write_answer(last.ledger, limits),
+        verdicts=verdicts.judge_moments([e.moment for e in series], last.bounds, limits),
+    )
 
 
-def _reach(allowed: Bounds, found: Ledger, said: Labels) -> int:
-    filled = sum(line.resident for line in found.lines if line.owner in catalogue()["owners"])
-    connected = said.status.get("threads_connected", "")
-    return allowed.reach(found.rss, filled, int(connected) if connected.isdigit() else 0)
+def _add_uncounted(labels: Labels, snapshot: Outside) -> Labels:
+    """Return the labels with those of memory that the server does not count itself."""
+    uncounted = (
+        doublewrite.label(snapshot.pid, labels.variables),
+        my_once_alloc.label(snapshot),
+        *innodb_uncounted.labels(labels),
+    )
+    return replace(labels, heap=[*labels.heap, *filter(None, uncounted)])
 
 
-def _sampled(look: Outside, sample: Sample, notes: list[str]) -> Sampled | None:
+def _compute_reach(bounds: Bounds, attributed: Ledger, labels: Labels) -> int:
+    """Return the bytes of RSS that the settings let the server still grow to."""
+    owners = catalogue()["owners"]
+    filled = sum(line.resident for line in attributed.lines if line.owner in owners)
+    connected = labels.status.get("threads_connected", "")
+    return bounds.compute_reach(
+        attributed.rss, filled, int(connected) if connected.isdigit() else 0
+    )
+
+
+def _ask_probe(snapshot: Outside, sample: Sample) -> tuple[Sampled | None, list[str]]:
+    """Return the probe's estimate, and a note where it could not be asked."""
     try:
-        return sample(look)
+        return sample(snapshot), []
     except (Failure, UsageError) as error:
-        notes.append(str(error))
-        return None
+        return None, [str(error)]
 
 
-def _apart(pid: int) -> list[str]:
+def _list_namespace_notes(pid: int) -> list[str]:
+    """Return a note if the process is in namespaces of its own."""
     try:
-        said = process_root.words(pid)
+        note = process_root.words(pid)
     except OSError:
         return []
-    return [said] if said else []
+    return [note] if note else []
 
 
-def _outside(look: Outside) -> list[Section]:
+def _read_process_sections(snapshot: Outside) -> list[Section]:
     try:
-        return checklist.outside(look)
+        return checklist.outside(snapshot)
     except OSError as error:
-        raise Failure(malloc_bindings.refusal(look.pid, error)) from None
+        raise Failure(malloc_bindings.refusal(snapshot.pid, error)) from None
 
 
-def _huge(look: Outside) -> thp_waste.Huge | None:
+def _sample_huge_pages(snapshot: Outside) -> thp_waste.HugePageSample | None:
     try:
-        return thp_waste.look(look)
+        return thp_waste.look(snapshot)
     except OSError as error:
-        raise Failure(malloc_bindings.refusal(look.pid, error)) from None
+        raise Failure(malloc_bindings.refusal(snapshot.pid, error)) from None
 
 
-def _ask(
-    pid: int, who: Credentials, whole: bool, notes: list[str]
-) -> tuple[Labels | None, Account | None, list[Section]]:
-    """The server's own labels, its malloc's account if the loadable function is there, and what
-    else was asked for.
+def _ask_server(pid: int, credentials: Credentials, with_checklist: bool) -> _Answers:
+    """Return the server's own labels, its malloc's statistics if the loadable function is
+    installed, and the checklist's sections if they are wanted.
     """
+    notes: list[str] = []
     try:
         server = running_server.look(pid, "process")
-        # Where it listens tells more than its options do, and needs nothing of it to be run.
-        with running_server.talking(
-            server, [] if running_server.listening(pid) else running_server.given(server), who
-        ) as cursor:
-            said = server_memory.read(cursor)
+        # The socket it listens on is surer than its options are, and needs nothing of it to be run.
+        options = [] if running_server.listening(pid) else running_server.given(server)
+        with running_server.talking(server, options, credentials) as cursor:
+            labels = server_memory.read(cursor)
             notes.extend(filter(None, [loadable_function.leftover(cursor)]))
-            return said, _account(cursor, notes), checklist.asked(cursor, said) if whole else []
+            statistics, malloc_notes = _ask_malloc(cursor)
+            notes.extend(malloc_notes)
+            sections = checklist.asked(cursor, labels) if with_checklist else []
+            return _Answers(labels=labels, statistics=statistics, sections=sections, notes=notes)
     except (running_server.NoWord, UsageError) as error:
         notes.append(f"not asked by SQL: {error}")
-        return None, None, checklist.unasked(notes[-1])
+        return _Answers(sections=checklist.unasked(notes[-1]), notes=notes)
 
 
-def _account(cursor: Cursor, notes: list[str]) -> Account | None:
+def _ask_malloc(cursor: Cursor) -> tuple[Account | None, list[str]]:
+    """Return its statistics from the loadable function, and a note where that failed."""
     try:
-        return loadable_function.ask(cursor)
+        return loadable_function.ask(cursor), []
     except allocator_statistics.Unreadable as error:
-        notes.append(str(error))
+        return None, [str(error)]
     except pymysql.Error as error:
-        notes.append(f"the loadable function cannot be called: {error.args[-1]}")
-    return None
+        return None, [f"the loadable function cannot be called: {error.args[-1]}"]
 
 
-def _limit(pid: int) -> int | None:
+def _read_memory_limit(pid: int) -> int | None:
     try:
         return process_limits.read(pid).memory
     except OSError:

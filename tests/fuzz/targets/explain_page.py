@@ -20,4 +20,4 @@ def fuzz(data: bytes) -> None:
             series = saved_looks.load(path)
         except UsageError:
             return
-    page.render(series).encode()
+    page.render_page(series).encode()

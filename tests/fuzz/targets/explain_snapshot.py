@@ -14,7 +14,7 @@ from rich.console import Console
 from dballoc.cli.explain_parts import ledger_table
 from dballoc.errors import UsageError
 from dballoc.explain import explanation
-from dballoc.explain.difference import difference
+from dballoc.explain.difference import compare_explanations
 from dballoc.explain.output import openmetrics, saved_looks
 
 OF = ("dballoc.explain.output.saved_looks", "dballoc.readers")
@@ -46,11 +46,11 @@ def fuzz(data: bytes) -> None:
             return
     last = explanation.judged(series) if len(series) > 1 else series[-1]
     said = io.StringIO()
-    ledger_table.print_all(Console(file=said), last)
-    ledger_table.print_difference(Console(file=said), difference(series[0], last))
+    ledger_table.print_explanation(Console(file=said), last)
+    ledger_table.print_difference(Console(file=said), compare_explanations(series[0], last))
     said.write(
-        openmetrics.text(last)
+        openmetrics.render_openmetrics(last)
         + json.dumps(saved_looks.document(last))
-        + json.dumps(difference(series[0], last).as_json())
+        + json.dumps(compare_explanations(series[0], last).as_json())
     )
     said.getvalue().encode()

@@ -8,31 +8,33 @@ from dballoc.explain.checklist.section import Bytes, Cell, Section
 from dballoc.numbers import with_unit
 
 
-def show(console: Console, sections: list[Section]) -> None:
-    """Each with its title, where it is from, and its table or why there is none."""
-    for part in sections:
+def print_sections(console: Console, sections: list[Section]) -> None:
+    """Print each with its title, its source, and its table or why there is none."""
+    for section in sections:
         console.print()
-        console.print(Text(part.title, style="bold"))
-        console.print(Text(f"from: {part.source}", style="dim"), soft_wrap=True)
-        if part.missing:
-            console.print(Text(part.missing))
+        console.print(Text(section.title, style="bold"))
+        console.print(Text(f"from: {section.source}", style="dim"), soft_wrap=True)
+        if section.missing:
+            console.print(Text(section.missing))
             continue
         table = Table(
             box=None,
             pad_edge=False,
             header_style="dim",
             padding=(0, 2, 0, 0),
-            show_header=part.columns[0] != "what",
+            show_header=section.columns[0] != "what",
         )
-        for i, heading in enumerate(part.columns):
-            numeric = part.rows and all(isinstance(row[i], int | float | None) for row in part.rows)
+        for i, heading in enumerate(section.columns):
+            numeric = section.rows and all(
+                isinstance(row[i], int | float | None) for row in section.rows
+            )
             table.add_column(heading, justify="right" if numeric else "left")
-        for row in part.rows:
-            table.add_row(*(Text(_shown(cell)) for cell in row))
+        for row in section.rows:
+            table.add_row(*(Text(_format_cell(cell)) for cell in row))
         console.print(table)
 
 
-def _shown(cell: Cell) -> str:
+def _format_cell(cell: Cell) -> str:
     if cell is None:
         return ""
     if isinstance(cell, Bytes):

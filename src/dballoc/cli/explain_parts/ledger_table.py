@@ -25,39 +25,39 @@ _MARKS: dict[Level, tuple[str, str]] = {
 }
 
 
-def print_all(console: Console, found: Explanation) -> None:
-    """All of it."""
-    ledger = found.ledger
+def print_explanation(console: Console, explanation: Explanation) -> None:
+    """Print its answer, verdicts, ledger, bounds, notes and checklist."""
+    ledger = explanation.ledger
     console.print(
         Text(
             f"{ledger.executable} (process {ledger.pid}): {mebibytes(ledger.rss)} MiB resident",
             style="bold",
         )
     )
-    known = f"known from: {', '.join(ledger.tiers)}; looked at for {found.seconds * 1e3:.0f} ms"
-    console.print(Text(f"malloc: {ledger.malloc}; {known}"))
+    origin = f"known from: {', '.join(ledger.tiers)}; read in {explanation.seconds * 1e3:.0f} ms"
+    console.print(Text(f"malloc: {ledger.malloc}; {origin}"))
     console.print()
-    console.print(Text(found.answer, style="bold"))
+    console.print(Text(explanation.answer, style="bold"))
     console.print()
-    print_verdicts(console, found.verdicts)
+    print_verdicts(console, explanation.verdicts)
     console.print()
     _print_ledger(console, ledger)
-    if found.bounds:
-        _print_bounds(console, found.bounds, found.verdict, found.reach)
+    if explanation.bounds:
+        _print_bounds(console, explanation.bounds, explanation.verdict, explanation.reach)
     for note in ledger.notes:
         console.print(Text(f"· {note}", style="dim"))
-    checklist_output.show(console, found.sections)
+    checklist_output.print_sections(console, explanation.sections)
 
 
-def mark(level: Level) -> tuple[str, str]:
-    """A sign, so that colour is never alone, and the colour."""
+def choose_mark(level: Level) -> tuple[str, str]:
+    """Return the sign of a level and its colour: colour alone never carries the meaning."""
     return _MARKS[level]
 
 
 def print_verdicts(console: Console, verdicts: Sequence[Verdict]) -> None:
-    """Each with its figures and what to do about it."""
+    """Print each with its evidence and what to do about it."""
     for verdict in verdicts:
-        sign, colour = mark(verdict.level)
+        sign, colour = choose_mark(verdict.level)
         console.print(Text.assemble((f"{sign} ", colour), verdict.headline))
         if verdict.evidence:
             console.print(
@@ -69,85 +69,84 @@ def print_verdicts(console: Console, verdicts: Sequence[Verdict]) -> None:
             console.print(Padding(row, (0, 0, 0, 4), expand=False))
 
 
-def _print_ledger(console: Console, found: Ledger) -> None:
+def _print_ledger(console: Console, ledger: Ledger) -> None:
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for heading in ("owner", "resident, MiB", "of RSS", "size, MiB", "source"):
         table.add_column(
             heading, justify="right" if "MiB" in heading or heading == "of RSS" else "left"
         )
-    for line in found.lines:
+    for line in ledger.lines:
         source = f"{line.source}: {line.note}" if line.note else line.source
         table.add_row(
             line.owner,
-            *_cells(line.resident, found.rss),
+            *_format_cells(line.resident, ledger.rss),
             mebibytes(line.size),
             Text(source, style="dim"),
         )
-        for who, size in line.parts:
+        for user, size in line.parts:
             table.add_row(
-                Text(f"  {who}", style="dim"), "", "", Text(mebibytes(size), style="dim"), ""
+                Text(f"  {user}", style="dim"), "", "", Text(mebibytes(size), style="dim"), ""
             )
-    table.add_row("rest: pages that no class claims", *_cells(found.rest, found.rss), "", "")
-    table.add_row(Text("sum", style="bold"), *_cells(found.rss, found.rss), "", "")
+    table.add_row(
+        "rest: pages that no class claims", *_format_cells(ledger.rest, ledger.rss), "", ""
+    )
+    table.add_row(Text("sum", style="bold"), *_format_cells(ledger.rss, ledger.rss), "", "")
     console.print(table)
     console.print()
-    unowned, share = _cells(found.unowned, found.rss)
+    unowned, share = _format_cells(ledger.unowned, ledger.rss)
     console.print(
         f"unowned: {unowned} MiB ({share}) that no owner claims, unlabelled heap included"
     )
-    beside = [f"{what} {mebibytes(size)} MiB" for what, size in found.beside.items() if size]
+    beside = [f"{name} {_format_mib(size)}" for name, size in ledger.beside.items() if size]
     if beside:
         console.print(f"beside RSS: {', '.join(beside)}")
-    within = [f"{what} {mebibytes(size)} MiB" for what, size in found.within.items() if size]
+    within = [f"{name} {_format_mib(size)}" for name, size in ledger.within.items() if size]
     if within:
         console.print(f"within RSS, whatever the line: {', '.join(within)}")
 
 
-def _print_bounds(console: Console, found: Bounds, verdict: str | None, reach: int | None) -> None:
-    once, each, more, plain, worst, capped, grown = (
-        f"{mebibytes(size)} MiB"
-        for size in (
-            found.once,
-            found.connection,
-            found.statement,
-            found.plain,
-            found.worst,
-            found.capped,
-            reach or 0,
-        )
-    )
+def _print_bounds(console: Console, bounds: Bounds, verdict: str | None, reach: int | None) -> None:
     console.print()
     console.print(Text("what the configuration allows, whatever is used", style="bold"))
     console.print(
-        f"once {once}; each of {found.connections} connections {each}, and {more} for a sort, join "
+        f"once {_format_mib(bounds.once)}; each of {bounds.connections} connections "
+        f"{_format_mib(bounds.connection)}, and {_format_mib(bounds.statement)} for a sort, join "
         "and temporary table"
     )
-    console.print(f"all connections: {plain}; each with one of these: {worst}")
-    for cap in found.caps:
-        console.print(f"capped by {cap}")
-    if found.capped < found.worst:
-        console.print(f"with the limits in force: {capped}")
-    several = ", ".join(text.partition(" ")[0] for text in found.more)
     console.print(
-        f"from here RSS can still grow to {grown}, and beyond it with several of: {several}"
+        f"all connections: {_format_mib(bounds.plain)}; each with one of these: "
+        f"{_format_mib(bounds.worst)}"
+    )
+    for cap in bounds.caps:
+        console.print(f"capped by {cap}")
+    if bounds.capped < bounds.worst:
+        console.print(f"with the limits in force: {_format_mib(bounds.capped)}")
+    several = ", ".join(text.partition(" ")[0] for text in bounds.more)
+    console.print(
+        f"from here RSS can still grow to {_format_mib(reach or 0)}, and beyond it with several "
+        f"of: {several}"
     )
     console.print(Text(f"{verdict}", style="bold"))
 
 
-def _cells(size: int, rss: int) -> tuple[str, str]:
+def _format_mib(size: int) -> str:
+    return f"{mebibytes(size)} MiB"
+
+
+def _format_cells(size: int, rss: int) -> tuple[str, str]:
     return mebibytes(size), f"{size / rss:.1%}"
 
 
-def print_difference(console: Console, found: Difference) -> None:
-    """What grew between two looks; lines that did not change by as much as a page are left out."""
-    console.print(Text(found.sentence, style="bold"))
+def print_difference(console: Console, difference: Difference) -> None:
+    """Print what grew between two snapshots; lines that did not change are left out."""
+    console.print(Text(difference.sentence, style="bold"))
     console.print()
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for heading in ("owner", "before, MiB", "after, MiB", "change, MiB", "of the change"):
         table.add_column(heading, justify="left" if heading == "owner" else "right")
-    for line in found.changes:
+    for line in difference.changes:
         if line.change:
-            share = percent(line.change / found.rss, 0) if found.rss else ""
+            share = percent(line.change / difference.rss, 0) if difference.rss else ""
             change = signed_mebibytes(line.change)
             table.add_row(
                 line.owner,
@@ -157,17 +156,19 @@ def print_difference(console: Console, found: Difference) -> None:
                 share.replace("-", "−"),
             )
     sums = (
-        mebibytes(found.before.ledger.rss),
-        mebibytes(found.after.ledger.rss),
-        signed_mebibytes(found.rss),
+        mebibytes(difference.before.ledger.rss),
+        mebibytes(difference.after.ledger.rss),
+        signed_mebibytes(difference.rss),
         "",
     )
     table.add_row(Text("RSS", style="bold"), *sums)
     console.print(table)
     beside = [
-        f"{what} {with_unit(a)} → {with_unit(b)}" for what, (a, b) in found.beside.items() if a != b
+        f"{name} {with_unit(a)} → {with_unit(b)}"
+        for name, (a, b) in difference.beside.items()
+        if a != b
     ]
     if beside:
         console.print(f"\nbeside RSS: {', '.join(beside)}")
-    for note in found.notes:
+    for note in difference.notes:
         console.print(Text(f"· {note}", style="dim"))

@@ -13,31 +13,31 @@ from dballoc.servers.running.credentials import Credentials
 _MIB = 2**20
 
 
-def install(pid: int, who: Credentials, yes: bool) -> None:
-    """Say what it takes, ask, do it."""
-    found = loadable_function.look(pid, who)
-    if found.installed:
+def install_function(pid: int, credentials: Credentials, yes: bool) -> None:
+    """Print the steps, ask unless ``yes``, and install it."""
+    installation = loadable_function.look(pid, credentials)
+    if installation.installed:
         print("the loadable function is installed already")
         return
-    _agree("--install-function", loadable_function.steps_to_install(found), yes)
-    loadable_function.install(pid, who)
-    print("installed; dballoc explain uses it from now on, and --remove-function undoes it")
+    _confirm("--install-function", loadable_function.steps_to_install(installation), yes)
+    loadable_function.install(pid, credentials)
+    print("installed: dballoc explain uses it from now on; --remove-function removes it")
 
 
-def remove(pid: int, who: Credentials, yes: bool) -> None:
-    """Say what it takes, ask, do it."""
-    found = loadable_function.look(pid, who)
-    if found.absent:
+def remove_function(pid: int, credentials: Credentials, yes: bool) -> None:
+    """Print the steps, ask unless ``yes``, and remove it."""
+    installation = loadable_function.look(pid, credentials)
+    if installation.absent:
         print("there is nothing to remove")
         return
-    _agree("--remove-function", loadable_function.steps_to_remove(found), yes)
-    loadable_function.remove(pid, who)
+    _confirm("--remove-function", loadable_function.steps_to_remove(installation), yes)
+    loadable_function.remove(pid, credentials)
     print("removed")
 
 
-def trim(pid: int, who: Credentials, yes: bool) -> None:
-    """Say what it may cost, ask, do it, and say what came of it."""
-    _agree(
+def trim_heap(pid: int, credentials: Credentials, yes: bool) -> None:
+    """Print what it may cost, ask unless ``yes``, do it, and print what it gained."""
+    _confirm(
         "--trim",
         [
             f"SET sql_log_bin = 0, CREATE FUNCTION {loadable_function.TRIM}, call it, and drop it",
@@ -46,22 +46,24 @@ def trim(pid: int, who: Credentials, yes: bool) -> None:
         ],
         yes,
     )
-    done = loadable_function.trim(pid, who)
-    less = (done.before - done.after) / _MIB
+    trimmed = loadable_function.trim(pid, credentials)
+    gain = (trimmed.before - trimmed.after) / _MIB
     print(
-        f"{done.called} took {done.seconds * 1e3:,.0f} ms: RSS {done.before / _MIB:,.1f} MiB "
-        "before,"
-        f" {done.after / _MIB:,.1f} MiB after: {abs(less):,.1f} MiB "
-        f"{'less' if less >= 0 else 'more'}"
+        f"{trimmed.called} took {trimmed.seconds * 1e3:,.0f} ms: RSS {trimmed.before / _MIB:,.1f} "
+        "MiB before,"
+        f" {trimmed.after / _MIB:,.1f} MiB after: {abs(gain):,.1f} MiB "
+        f"{'less' if gain >= 0 else 'more'}"
     )
 
 
-def _agree(option: str, steps: list[str], yes: bool) -> None:
+def _confirm(option: str, steps: list[str], yes: bool) -> None:
     print("This changes the server:")
     for step in steps:
         print(f"- {step}")
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError(f"{option} asks first, and there is nobody to ask; give --yes")
+        raise UsageError(
+            f"{option} asks before it changes the server, and this is no terminal: give --yes"
+        )
     typer.confirm("Go on?", abort=True)

@@ -1,15 +1,15 @@
-"""A small plot of a figure over time, in characters, with its axes. Pure."""
+"""A small plot of a value over time, in characters, with its axes. Pure."""
 
 from collections.abc import Sequence
 
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 
 
-def plot(
+def draw_plot(
     times: Sequence[float], values: Sequence[float], width: int, height: int, unit: str
 ) -> list[str]:
-    """Lines of text, as wide as ``width``: the values' range at the left in ``unit``, minutes since
-    the first below.
+    """Return lines of text, as wide as ``width``: the values' range at the left in ``unit``, the
+    time since the first below.
 
     A column is the mean of what falls into it, or the value before where nothing does. The y axis
     does not begin at 0 (a server's RSS would be a bar): its ends are written beside it.
@@ -17,7 +17,7 @@ def plot(
     low, high = min(values), max(values)
     labels = [f"{high:,.1f}", f"{low:,.1f}"]
     margin = max(map(len, labels)) + len(unit) + 2
-    columns = _columns(times, values, max(10, width - margin))
+    columns = _mean_by_column(times, values, max(10, width - margin))
     steps = len(_EIGHTHS) - 1
     # The lowest value has a line of its own, so that there is something to see.
     levels = [
@@ -43,13 +43,13 @@ def plot(
     return rows
 
 
-def _columns(times: Sequence[float], values: Sequence[float], count: int) -> list[float]:
+def _mean_by_column(times: Sequence[float], values: Sequence[float], count: int) -> list[float]:
     span = times[-1] - times[0] or 1.0
     bins: list[list[float]] = [[] for _ in range(count)]
     for time, value in zip(times, values, strict=True):
         bins[min(count - 1, int((time - times[0]) / span * count))].append(value)
-    found, before = [], values[0]
-    for held in bins:
-        before = sum(held) / len(held) if held else before
-        found.append(before)
-    return found
+    means, mean = [], values[0]
+    for values_in_bin in bins:
+        mean = sum(values_in_bin) / len(values_in_bin) if values_in_bin else mean
+        means.append(mean)
+    return means

@@ -1,5 +1,5 @@
-"""``dballoc explain --watch``: a live display on a terminal, a line for each look elsewhere; at the
-end what it came to.
+"""``dballoc explain --watch``: a live display on a terminal, a line for each snapshot elsewhere; at
+the end a summary.
 """
 
 import os
@@ -18,10 +18,10 @@ from rich.table import Table
 from rich.text import Text
 
 from dballoc.cli.explain_parts import ledger_table
-from dballoc.cli.explain_parts.text_plot import plot
+from dballoc.cli.explain_parts.text_plot import draw_plot
 from dballoc.cli.shared.safe_output import clean, safe
 from dballoc.errors import Failure
-from dballoc.explain.difference import difference
+from dballoc.explain.difference import compare_explanations
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.output import saved_looks
 from dballoc.explain.watch import Look, Pace, watch
@@ -34,42 +34,44 @@ from dballoc.servers.running.credentials import Credentials
 _HEIGHT, _LINES = 5, 10
 
 
-def run(
+def run_watch(
     pid: int,
-    who: Credentials | None,
+    credentials: Credentials | None,
     pace: Pace,
     series_file: Path | None,
     console: Console,
     sample: Sample,
 ) -> list[Explanation]:
     """Watch until the time is over, ``q``, Ctrl-C, or the server's end (Failure, after the
-    summary).
+    summary), and return the series. ``series_file``: where every snapshot is saved.
     """
-    looks: list[Look] = []
+    latest: Look | None = None
     ended: Failure | None = None
-    with _keys() as pressed, _display(console) as show:
+    with _open_keyboard() as read_key, _open_display(console) as show:
         try:
-            for look in watch(pid, who, pace, lambda seconds: _wait(seconds, pressed), sample):
+            for reading in watch(
+                pid, credentials, pace, lambda seconds: _wait(seconds, read_key), sample
+            ):
                 if series_file:
-                    saved_looks.append(look.found, series_file, first=not looks)
-                looks = [look]  # it holds the whole series
-                show(look)
+                    saved_looks.append(reading.found, series_file, first=latest is None)
+                latest = reading
+                show(latest)
         except KeyboardInterrupt:
             pass
         except Failure as error:
             ended = error
-    if looks:
-        _summary(console, looks[-1], series_file)
+    if latest:
+        _print_summary(console, latest, series_file)
     if ended:
         raise ended
-    return looks[-1].series if looks else []
+    return latest.series if latest else []
 
 
-def _summary(console: Console, look: Look, series_file: Path | None) -> None:
-    first, last = clean(look.series[0]), clean(look.found)
+def _print_summary(console: Console, reading: Look, series_file: Path | None) -> None:
+    first, last = clean(reading.series[0]), clean(reading.found)
     console.print()
-    if len(look.series) > 1:
-        ledger_table.print_difference(console, difference(first, last))
+    if len(reading.series) > 1:
+        ledger_table.print_difference(console, compare_explanations(first, last))
         console.print()
     console.print(Text(last.answer, style="bold"))
     ledger_table.print_verdicts(console, last.verdicts)
@@ -77,19 +79,19 @@ def _summary(console: Console, look: Look, series_file: Path | None) -> None:
         console.print(f"\nSeries: {series_file}", soft_wrap=True, highlight=False, markup=False)
 
 
-def _wait(seconds: float, pressed: Callable[[float], str]) -> bool:
-    """False when the user wants no more."""
+def _wait(seconds: float, read_key: Callable[[float], str]) -> bool:
+    """Wait so many seconds; return False at once if the user ends the watch."""
     until = time.monotonic() + seconds
-    while (left := until - time.monotonic()) > 0:
-        if pressed(left) in ("q", "Q", "\x1b"):
+    while (remaining := until - time.monotonic()) > 0:
+        if read_key(remaining) in ("q", "Q", "\x1b"):
             return False
     return True
 
 
 @contextmanager
-def _keys() -> Iterator[Callable[[float], str]]:
-    """A function that waits for a key for so many seconds; without a terminal to read from it only
-    waits.
+def _open_keyboard() -> Iterator[Callable[[float], str]]:
+    """Yield a function that waits for a key for so many seconds and returns it; without a terminal
+    to read from it only waits.
     """
     if not sys.stdin.isatty():
 
@@ -102,84 +104,85 @@ def _keys() -> Iterator[Callable[[float], str]]:
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
 
-    def pressed(seconds: float) -> str:
+    def read_key(seconds: float) -> str:
         ready, _, _ = select.select([descriptor], [], [], seconds)
         return os.read(descriptor, 1).decode(errors="replace") if ready else ""
 
     try:
         tty.setcbreak(descriptor)
-        yield pressed
+        yield read_key
     finally:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
 
 @contextmanager
-def _display(console: Console) -> Iterator[Callable[[Look], None]]:
+def _open_display(console: Console) -> Iterator[Callable[[Look], None]]:
     if not console.is_terminal:
-        yield lambda look: _line(console, look)
+        yield lambda reading: _print_line(console, reading)
         return
     with Live(console=console, auto_refresh=False, transient=True) as live:
-        yield lambda look: live.update(_screen(console, look), refresh=True)
+        yield lambda reading: live.update(_draw_screen(console, reading), refresh=True)
 
 
-def _line(console: Console, look: Look) -> None:
-    first, last = look.series[0], look.found
-    since = last.taken - first.taken
+def _print_line(console: Console, reading: Look) -> None:
+    first, last = reading.series[0], reading.found
+    since = last.timestamp - first.timestamp
     moved = (
-        sorted(difference(first, last).changes, key=lambda c: -abs(c.change))[:2] if since else []
+        sorted(compare_explanations(first, last).changes, key=lambda c: -abs(c.change))[:2]
+        if since
+        else []
     )
-    what = "".join(f"; {safe(c.owner)} {signed_mebibytes(c.change)}" for c in moved if c.change)
+    changes = "".join(f"; {safe(c.owner)} {signed_mebibytes(c.change)}" for c in moved if c.change)
     change = signed_mebibytes(last.ledger.rss - first.ledger.rss)
     console.print(
-        f"{time.strftime('%H:%M:%S', time.localtime(last.taken))}  RSS "
-        f"{mebibytes(last.ledger.rss)} MiB ({change}){what}",
+        f"{time.strftime('%H:%M:%S', time.localtime(last.timestamp))}  RSS "
+        f"{mebibytes(last.ledger.rss)} MiB ({change}){changes}",
         soft_wrap=True,
         highlight=False,
         markup=False,
     )
 
 
-def _screen(console: Console, look: Look) -> RenderableType:
-    first, last = clean(look.series[0]), clean(look.found)
+def _draw_screen(console: Console, reading: Look) -> RenderableType:
+    first, last = clean(reading.series[0]), clean(reading.found)
     ledger = last.ledger
-    since = last.taken - first.taken
+    since = last.timestamp - first.timestamp
     head = Text(
         f"{ledger.executable} (process {ledger.pid}), {ledger.malloc}",
         style="bold",
         no_wrap=True,
         overflow="ellipsis",
     )
-    times = [e.taken for e in look.series]
-    drawn = plot(times, [e.ledger.rss / 2**20 for e in look.series], console.width, _HEIGHT, "MiB")
+    times = [e.timestamp for e in reading.series]
+    plot = draw_plot(
+        times, [e.ledger.rss / 2**20 for e in reading.series], console.width, _HEIGHT, "MiB"
+    )
+    cost, pause = f"{reading.cost * 1e3:.0f} ms", duration(reading.pause)
     state = (
-        f"{len(look.series)} looks in {duration(since)}; a look costs {look.cost * 1e3:.0f} ms, "
-        f"the next one in {duration(look.pause)}; q ends"
+        f"{len(reading.series)} snapshots in {duration(since)}; one costs {cost}, the next one "
+        f"comes in {pause}; q ends the watch"
     )
     return Group(
-        head,
-        Text("RSS", style="dim"),
-        Text("\n".join(drawn), no_wrap=True),
-        Text(),
-        _lines(first, last, since, console),
-        Text(),
-        *_headlines(last),
+        *(head, Text("RSS", style="dim"), Text("\n".join(plot), no_wrap=True), Text()),
+        *(_make_table(first, last, since, console), Text()),
+        *_list_headlines(last),
         Text(state, style="dim"),
     )
 
 
-def _headlines(found: Explanation) -> list[Text]:
+def _list_headlines(explanation: Explanation) -> list[Text]:
     lines = []
-    for verdict in found.verdicts[:3]:
-        sign, colour = ledger_table.mark(verdict.level)
+    for verdict in explanation.verdicts[:3]:
+        sign, colour = ledger_table.choose_mark(verdict.level)
         lines.append(
             Text(f"{sign} {verdict.headline}", style=colour, no_wrap=True, overflow="ellipsis")
         )
     return lines
 
 
-def _lines(first: Explanation, last: Explanation, since: float, console: Console) -> Table:
-    """The largest lines and those that changed most, in the ledger's order of size."""
-    changes = difference(first, last).changes
+def _make_table(first: Explanation, last: Explanation, since: float, console: Console) -> Table:
+    """Return the table of the largest lines and those that changed most, by size."""
+    changes = compare_explanations(first, last).changes
     most = max(3, min(_LINES, console.height - _HEIGHT - 10))
     shown = {id(c) for c in sorted(changes, key=lambda c: -max(c.after, abs(c.change) * 10))[:most]}
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))

@@ -1,5 +1,5 @@
-"""What the configuration allows a server to ask for. Not what it uses, and never mixed with it.
-Pure.
+"""How much memory the configuration allows a server to ask for. Not how much it uses, and never
+mixed with that. Pure.
 """
 
 from collections.abc import Mapping
@@ -9,11 +9,11 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """Bytes. ``once``: buffers of which there is one; ``connection``: of each of ``connections`` at
-    a time; ``statement``: one of each that a statement may have several of; ``shared``: what the
-    temporary tables of all of them may have; ``caps``: limits that the server has against it, in
-    words; ``each`` and ``all``: the narrowest of those in force, of one connection and of all, None
-    without; ``more``: what there may be several of, in words.
+    """Bytes. ``once``: buffers that exist once; ``connection``: of each of ``connections`` at a
+    time; ``statement``: one of each that a statement may have several of; ``shared``: what the
+    temporary tables of all of them may have; ``caps``: the server's limits on these, in words;
+    ``each`` and ``all``: the narrowest limit in force, of one connection and of all, None without;
+    ``more``: buffers that a statement may have several of, in words.
     """
 
     once: int
@@ -28,7 +28,9 @@ class Bounds:
 
     @property
     def plain(self) -> int:
-        """Every connection with its own buffers, and none at work on more than rows."""
+        """Every connection with its own buffers, and none that sorts, joins or makes a temporary
+        table.
+        """
         return self.once + self.connections * self.connection
 
     @property
@@ -46,87 +48,105 @@ class Bounds:
     @property
     def working(self) -> int:
         """All connections at once with one of each buffer, within the limits in force."""
-        one = self.connection + self.statement
-        whole = self.connections * (one if self.each is None else min(one, self.each))
-        return whole if self.all is None else min(whole, self.all)
+        wanted = self.connection + self.statement
+        per_connection = wanted if self.each is None else min(wanted, self.each)
+        total = self.connections * per_connection
+        return total if self.all is None else min(total, self.all)
 
-    def reach(self, rss: int, filled: int, connected: int) -> int:
-        """What RSS can still grow to from ``rss``, without any other growth: ``filled``, what is
-        resident already of what there is once; ``connected``: connections that have their own
-        buffers already.
+    def compute_reach(self, rss: int, filled: int, connected: int) -> int:
+        """Return the bytes that RSS can still grow to from ``rss``, if nothing else grows.
+
+        ``filled``: resident bytes of the buffers that exist once; ``connected``: connections that
+        have their own buffers already.
         """
-        theirs = min(self.working, connected * self.connection)
-        return rss + max(0, self.once - filled) + self.shared + self.working - theirs
+        in_use = min(self.working, connected * self.connection)
+        return rss + max(0, self.once - filled) + self.shared + self.working - in_use
 
 
-def bounds(variables: Mapping[str, str], catalogue: Mapping[str, Any]) -> Bounds:
-    """From SHOW GLOBAL VARIABLES, names in lower case. ``catalogue``:
+def compute_bounds(variables: Mapping[str, str], catalogue: Mapping[str, Any]) -> Bounds:
+    """Compute them from SHOW GLOBAL VARIABLES, names in lower case. ``catalogue``:
     :func:`dballoc.catalogue.bounds`.
     """
 
     def total(names: list[str]) -> int:
-        return sum(_bytes(variables.get(name, "")) for name in names)
+        return sum(_parse_bytes(variables.get(name, "")) for name in names)
 
-    statement = total(catalogue["statement"])
-    shared, caps = _shared(variables, catalogue)
-    if "tmp_table_size" in variables:
-        table = _bytes(variables["tmp_table_size"])
-        # In memory, a table of the engine MEMORY ends at the smaller of the two; TempTable has one
-        # store for all.
-        heap = (
-            0
-            if shared
-            else _bytes(variables.get("max_heap_table_size", variables["tmp_table_size"]))
-        )
-        statement -= max(0, table - heap)
-    narrow: dict[str, list[int]] = {"connection": [], "connections": []}
-    for name, cap in catalogue["caps"].items():
-        size = _bytes(variables.get(name, ""))
-        if not size or variables[name] == cap["none"]:
-            continue
-        needs = cap.get("needs")
-        idle = bool(needs) and variables.get(needs["variable"]) != needs["value"]
-        tail = f"; not in force without {needs['variable']} = {needs['value']}" if idle else ""
-        caps.append(f"{name} = {_words(size)} for {cap['of']}{tail}")
-        if not idle and cap["scope"] in narrow:
-            narrow[cap["scope"]].append(size)
-    more = [
-        f"{name} ({_words(_bytes(variables[name]))}): {of}"
-        for name, of in catalogue["more"].items()
-        if _bytes(variables.get(name, ""))
-    ]
+    shared, shared_caps = _sum_temptable(variables, catalogue)
+    caps = [cap for name in catalogue["caps"] if (cap := _read_cap(variables, catalogue, name))]
+    in_force = [cap for cap in caps if cap.in_force]
     return Bounds(
         once=total(catalogue["once"]),
         connection=total(catalogue["connection"]),
-        statement=statement,
-        connections=_bytes(variables.get("max_connections", "")),
-        caps=caps,
+        statement=total(catalogue["statement"]) - _count_unusable_tmp_table(variables, shared),
+        connections=_parse_bytes(variables.get("max_connections", "")),
+        caps=[*shared_caps, *(cap.text for cap in caps)],
         shared=shared,
-        each=min(narrow["connection"], default=None),
-        all=min(narrow["connections"], default=None),
-        more=more,
+        each=min((cap.size for cap in in_force if cap.scope == "connection"), default=None),
+        all=min((cap.size for cap in in_force if cap.scope == "connections"), default=None),
+        more=[
+            f"{name} ({_format_size(_parse_bytes(variables[name]))}): {of}"
+            for name, of in catalogue["more"].items()
+            if _parse_bytes(variables.get(name, ""))
+        ],
     )
 
 
-def _shared(variables: Mapping[str, str], catalogue: Mapping[str, Any]) -> tuple[int, list[str]]:
-    """What TempTable may have in all, and that in words; nothing where it is not used."""
+@dataclass(frozen=True)
+class _Cap:
+    """A limit of the server's: bytes, on what (``connection`` or ``connections``), and in words."""
+
+    size: int
+    scope: str
+    in_force: bool
+    text: str
+
+
+def _read_cap(variables: Mapping[str, str], catalogue: Mapping[str, Any], name: str) -> _Cap | None:
+    """Return a limit, None where the server has none of that name."""
+    cap = catalogue["caps"][name]
+    size = _parse_bytes(variables.get(name, ""))
+    if not size or variables[name] == cap["none"]:
+        return None
+    needs = cap.get("needs")
+    idle = bool(needs) and variables.get(needs["variable"]) != needs["value"]
+    tail = f"; not in force without {needs['variable']} = {needs['value']}" if idle else ""
+    text = f"{name} = {_format_size(size)} for {cap['of']}{tail}"
+    return _Cap(size, cap["scope"], not idle, text)
+
+
+def _count_unusable_tmp_table(variables: Mapping[str, str], shared: int) -> int:
+    """Return the bytes of tmp_table_size that no table in memory can use: one of the engine MEMORY
+    ends at max_heap_table_size, if that is smaller, and TempTable has one store for all.
+    """
+    if "tmp_table_size" not in variables:
+        return 0
+    limit = _parse_bytes(variables["tmp_table_size"])
+    if shared:
+        return limit
+    return max(0, limit - _parse_bytes(variables.get("max_heap_table_size", str(limit))))
+
+
+def _sum_temptable(
+    variables: Mapping[str, str], catalogue: Mapping[str, Any]
+) -> tuple[int, list[str]]:
+    """Return the bytes that TempTable may have in all, and its limits in words; nothing where it is
+    not used.
+    """
     if variables.get("internal_tmp_mem_storage_engine", "").lower() != "temptable":
         return 0, []
-    whole, words = 0, []
+    total, texts = 0, []
     for name, entry in catalogue["temptable"].items():
-        size, unless = _bytes(variables.get(name, "")), entry.get("unless")
+        size, unless = _parse_bytes(variables.get(name, "")), entry.get("unless")
         if not size or (unless and variables.get(unless["variable"]) == unless["value"]):
             continue
-        whole += size
-        words.append(f"{name} = {_words(size)} for {entry['of']}")
-    return whole, words
+        total += size
+        texts.append(f"{name} = {_format_size(size)} for {entry['of']}")
+    return total, texts
 
 
 @dataclass(frozen=True)
-class Room:
-    """What there is: the machine's memory and the narrowest cgroup's limit, bytes; None without a
-    limit.
-    """
+class AvailableMemory:
+    """The machine's memory and the narrowest cgroup's limit, bytes; None without a limit."""
 
     machine: int
     limit: int | None
@@ -137,36 +157,34 @@ class Room:
         return min(self.machine, self.limit) if self.limit else self.machine
 
 
-def verdict(found: Bounds, room: Room, rss: int) -> str:
-    """Whether the OOM killer may come, in a sentence."""
-    have = (
-        f"{room.least / 2**30:.1f} GiB of "
-        f"{'the cgroup' if room.limit and room.limit < room.machine else 'the machine'}"
-    )
+def judge_bounds(bounds: Bounds, room: AvailableMemory, rss: int) -> str:
+    """Return whether the OOM killer may come, in a sentence."""
+    place = "the cgroup" if room.limit and room.limit < room.machine else "the machine"
+    available = f"{room.least / 2**30:.1f} GiB of {place}"
     if rss > 0.95 * room.least:
-        return f"RSS has {rss / room.least:.0%} of the {have}: the OOM killer is near"
-    if min(found.plain, found.capped) > room.least:
+        return f"RSS has {rss / room.least:.0%} of the {available}: the OOM killer is near"
+    if min(bounds.plain, bounds.capped) > room.least:
         return (
-            f"its buffers alone, with all connections in use, are more than the {have}: it may be "
-            "killed without a big query"
+            f"its buffers alone, with all connections in use, are more than the {available}: it "
+            "may be killed without a big query"
         )
-    if found.capped > room.least:
+    if bounds.capped > room.least:
         return (
             "all connections with one sort, join and temporary table each would need more than "
-            f"the {have}"
+            f"the {available}"
         )
-    if found.worst > room.least:
+    if bounds.worst > room.least:
         return (
             "the server's own limits keep one of each buffer for every connection within the "
-            f"{have}"
+            f"{available}"
         )
     return (
-        f"even one of each buffer for every connection fits the {have}; the allocator's own "
+        f"even one of each buffer for every connection fits the {available}; the allocator's own "
         "overhead comes on top"
     )
 
 
-def _words(size: int) -> str:
+def _format_size(size: int) -> str:
     return (
         f"{size / 2**30:,.0f} GiB"
         if size >= 64 << 30
@@ -176,5 +194,5 @@ def _words(size: int) -> str:
     )
 
 
-def _bytes(value: str) -> int:
+def _parse_bytes(value: str) -> int:
     return int(value) if value.isdigit() else 0

@@ -1,1 +1,1 @@
-"""The forms of an explanation: page, charts, OpenMetrics, saved looks."""
+"""The forms of an explanation: page, charts, OpenMetrics, saved snapshots."""

@@ -6,120 +6,144 @@ too.
 
 from collections.abc import Mapping, Sequence
 
+from dballoc.explain.attribution.configuration_limits import AvailableMemory, Bounds
+from dballoc.explain.attribution.ledger import Ledger
 from dballoc.explain.explanation import Explanation
 
 Sample = tuple[Mapping[str, str], float]
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
 
-def text(found: Explanation) -> str:
-    """All figures are gauges, in base units."""
-    ledger, bounds, room = found.ledger, found.bounds, found.room
-    known = ",".join(ledger.tiers)
-    who = {
+def render_openmetrics(explanation: Explanation) -> str:
+    """Return all figures as gauges, in base units."""
+    ledger = explanation.ledger
+    server = {
         "executable": ledger.executable,
         "malloc": ledger.malloc,
-        "known_from": known,
+        "known_from": ",".join(ledger.tiers),
         "pid": str(ledger.pid),
     }
+    return "".join(
+        [
+            _format_info("dballoc_server", "Which server this is about.", server),
+            *_format_ledger(ledger),
+            _format_room(explanation.room),
+            *(_format_bounds(explanation.bounds) if explanation.bounds else []),
+            *_format_snapshot(explanation),
+            "# EOF\n",
+        ]
+    )
+
+
+def _format_ledger(ledger: Ledger) -> list[str]:
     memory: dict[tuple[str, str], int] = {}
     for line in ledger.lines:
         key = line.group, str(line.owner)
         memory[key] = memory.get(key, 0) + line.resident
-    families = [
-        _info("dballoc_server", "Which server was looked at.", who),
-        _gauge("dballoc_rss", "bytes", "Resident: the sum of memory and rest.", [({}, ledger.rss)]),
-        _gauge(
+    return [
+        _format_bytes("dballoc_rss", "Resident: the sum of memory and rest.", [({}, ledger.rss)]),
+        _format_bytes(
             "dballoc_memory",
-            "bytes",
             "Resident memory by owner.",
             [({"group": group, "owner": owner}, size) for (group, owner), size in memory.items()],
         ),
-        _gauge(
+        _format_bytes(
             "dballoc_rest",
-            "bytes",
             "Resident pages that no class claims; may be negative.",
             [({}, ledger.rest)],
         ),
-        _gauge(
+        _format_bytes(
             "dballoc_unowned",
-            "bytes",
             "Memory that no owner claims, unlabelled heap included.",
             [({}, ledger.unowned)],
         ),
-        _gauge(
+        _format_bytes(
             "dballoc_beside",
-            "bytes",
             "What RSS does not count.",
-            [({"what": k}, v) for k, v in ledger.beside.items()],
-        ),
-        _gauge(
-            "dballoc_room",
-            "bytes",
-            "What there is: the machine's memory, the narrowest cgroup's limit.",
-            [
-                ({"of": "machine"}, room.machine),
-                *([({"of": "cgroup"}, room.limit)] if room.limit else []),
-            ],
+            [({"what": name}, size) for name, size in ledger.beside.items()],
         ),
     ]
-    if bounds:
-        sizes = {
-            "once": bounds.once,
-            "connection": bounds.connection,
-            "statement": bounds.statement,
-            "plain": bounds.plain,
-            "worst": bounds.worst,
-        }
-        families += [
-            _gauge(
-                "dballoc_bound",
-                "bytes",
-                "What the configuration allows, whatever is used.",
-                [({"bound": bound}, size) for bound, size in sizes.items()],
-            ),
-            _gauge(
-                "dballoc_connections_max",
-                "",
-                "Connections that the bounds are of.",
-                [({}, bounds.connections)],
-            ),
-        ]
-    families += [
-        _gauge(
+
+
+def _format_room(room: AvailableMemory) -> str:
+    samples: list[Sample] = [({"of": "machine"}, room.machine)]
+    if room.limit:
+        samples.append(({"of": "cgroup"}, room.limit))
+    return _format_bytes(
+        "dballoc_room",
+        "What there is: the machine's memory, the narrowest cgroup's limit.",
+        samples,
+    )
+
+
+def _format_bounds(bounds: Bounds) -> list[str]:
+    sizes = {
+        "once": bounds.once,
+        "connection": bounds.connection,
+        "statement": bounds.statement,
+        "plain": bounds.plain,
+        "worst": bounds.worst,
+    }
+    return [
+        _format_bytes(
+            "dballoc_bound",
+            "What the configuration allows, whatever is used.",
+            [({"bound": bound}, size) for bound, size in sizes.items()],
+        ),
+        _format_gauge(
+            "dballoc_connections_max",
+            "",
+            "Connections that the bounds are computed for.",
+            [({}, bounds.connections)],
+        ),
+    ]
+
+
+def _format_snapshot(explanation: Explanation) -> list[str]:
+    return [
+        _format_gauge(
             "dballoc_verdict",
             "",
-            "1 for each verdict of this look.",
-            [({"key": v.key, "level": v.level}, 1) for v in found.verdicts],
+            "1 for each verdict of this snapshot.",
+            [({"key": v.key, "level": v.level}, 1) for v in explanation.verdicts],
         ),
-        _gauge("dballoc_taken_timestamp", "seconds", "When it was looked at.", [({}, found.taken)]),
-        _gauge(
-            "dballoc_look", "seconds", "How long looking from outside took.", [({}, found.seconds)]
+        _format_gauge(
+            "dballoc_taken_timestamp",
+            "seconds",
+            "When the snapshot was taken.",
+            [({}, explanation.timestamp)],
+        ),
+        _format_gauge(
+            "dballoc_look",
+            "seconds",
+            "How long reading the process from outside took.",
+            [({}, explanation.seconds)],
         ),
     ]
-    return "".join(families) + "# EOF\n"
 
 
-def _gauge(name: str, unit: str, says: str, samples: Sequence[Sample]) -> str:
+def _format_bytes(name: str, description: str, samples: Sequence[Sample]) -> str:
+    return _format_gauge(name, "bytes", description, samples)
+
+
+def _format_gauge(name: str, unit: str, description: str, samples: Sequence[Sample]) -> str:
     name = f"{name}_{unit}" if unit else name
     lines = [
         f"# TYPE {name} gauge",
         *([f"# UNIT {name} {unit}"] if unit else []),
-        f"# HELP {name} {says.translate(_ESCAPES)}",
+        f"# HELP {name} {description.translate(_ESCAPES)}",
+        *(f"{name}{_format_labels(labels)} {value!r}" for labels, value in samples),
     ]
-    return (
-        "\n".join([*lines, *(f"{name}{_labels(labels)} {value!r}" for labels, value in samples)])
-        + "\n"
-    )
+    return "\n".join(lines) + "\n"
 
 
-def _info(name: str, says: str, labels: Mapping[str, str]) -> str:
+def _format_info(name: str, description: str, labels: Mapping[str, str]) -> str:
     return (
         f"# TYPE {name} info\n# HELP {name} "
-        f"{says.translate(_ESCAPES)}\n{name}_info{_labels(labels)} 1\n"
+        f"{description.translate(_ESCAPES)}\n{name}_info{_format_labels(labels)} 1\n"
     )
 
 
-def _labels(labels: Mapping[str, str]) -> str:
-    said = ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in labels.items())
-    return f"{{{said}}}" if said else ""
+def _format_labels(labels: Mapping[str, str]) -> str:
+    pairs = ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in labels.items())
+    return f"{{{pairs}}}" if pairs else ""

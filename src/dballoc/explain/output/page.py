@@ -10,7 +10,7 @@ import jinja2
 from markupsafe import Markup
 
 import dballoc
-from dballoc.explain.difference import difference
+from dballoc.explain.difference import compare_explanations
 from dballoc.explain.explanation import Explanation, judged
 from dballoc.explain.output import charts
 from dballoc.numbers import count, duration, mebibytes, percent, signed_mebibytes
@@ -46,16 +46,16 @@ _BOUNDS = _Figure(
 )
 
 
-def render(series: Sequence[Explanation]) -> str:
-    """The page of the last look, with what the earlier ones say of the time before."""
-    found = judged(series)
+def render_page(series: Sequence[Explanation]) -> str:
+    """Return the page of the last snapshot, with the change since the first one."""
+    latest = judged(series)
     drawn: dict[str, Any] = {
-        "series": charts.series(series),
-        "waterfall": charts.waterfall(found.ledger),
-        "treemap": charts.treemap(found.ledger),
-        "bounds": charts.bounds(found),
+        "series": charts.draw_series(series),
+        "waterfall": charts.draw_waterfall(latest.ledger),
+        "treemap": charts.draw_treemap(latest.ledger),
+        "bounds": charts.draw_bounds(latest),
     }
-    specifications = {key: figure for key, figure in drawn.items() if figure}
+    specifications = {key: chart for key, chart in drawn.items() if chart}
     package = files("dballoc.explain")
     environment = jinja2.Environment(
         autoescape=True,
@@ -68,13 +68,13 @@ def render(series: Sequence[Explanation]) -> str:
     template = environment.from_string(
         (package / "templates" / "explain.html.j2").read_text(encoding="utf-8")
     )
-    grown = difference(series[0], found) if len(series) > 1 else None
+    grown = compare_explanations(series[0], latest) if len(series) > 1 else None
     return template.render(
-        found=found,
-        ledger=found.ledger,
+        found=latest,
+        ledger=latest.ledger,
         levels=LEVELS,
         grown=grown,
-        about=_about(series),
+        about=_describe(series),
         figures=[f for f in _FIGURES if f.key in specifications],
         beside=_BOUNDS if "bounds" in specifications else None,
         version=dballoc.__version__,
@@ -83,21 +83,21 @@ def render(series: Sequence[Explanation]) -> str:
         ),
         script=Markup(script.drawing()),
         library=Markup(script.library()),
-        data=Markup(script.data(specifications, charts.legend(found.ledger))),
+        data=Markup(script.data(specifications, charts.list_legend(latest.ledger))),
     )
 
 
-def _about(series: Sequence[Explanation]) -> str:
-    """Of what, when, and how it is known."""
+def _describe(series: Sequence[Explanation]) -> str:
+    """Return which server it is, when it was read, and what the figures are from."""
     last = series[-1]
-    when = f"{datetime.fromtimestamp(last.taken).astimezone():%Y-%m-%d %H:%M:%S %Z}"
-    of = f"{last.ledger.executable}, process {last.ledger.pid}; malloc: {last.ledger.malloc}"
-    looks = (
-        f"; {count(len(series), 'look')} in {duration(last.taken - series[0].taken)}"
+    when = f"{datetime.fromtimestamp(last.timestamp).astimezone():%Y-%m-%d %H:%M:%S %Z}"
+    server = f"{last.ledger.executable}, process {last.ledger.pid}; malloc: {last.ledger.malloc}"
+    snapshots = (
+        f"; {count(len(series), 'snapshot')} in {duration(last.timestamp - series[0].timestamp)}"
         if len(series) > 1
         else ""
     )
-    return f"{of}; {when}{looks}; known from: {', '.join(last.ledger.tiers)}"
+    return f"{server}; {when}{snapshots}; known from: {', '.join(last.ledger.tiers)}"
 
 
 def _keep_together(value: Any) -> Any:

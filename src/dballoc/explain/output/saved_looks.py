@@ -1,4 +1,4 @@
-"""Explanations as files: one look as JSON, a series as JSON lines; gzip where the name ends in
+"""Explanations as files: one snapshot as JSON, a series as JSON lines; gzip where the name ends in
 ``.gz``.
 """
 
@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 import dballoc
 from dballoc import readers
 from dballoc.errors import Failure, UsageError
-from dballoc.explain.attribution.configuration_limits import Bounds, Room
+from dballoc.explain.attribution.configuration_limits import AvailableMemory, Bounds
 from dballoc.explain.attribution.ledger import Ledger
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.verdicts.evidence import Evidence
@@ -26,62 +26,67 @@ from dballoc.explain.watch import thinned
 # not count.
 FORMAT, VERSION = "dballoc explain", 1
 
-_LEDGER, _ROOM, _BOUNDS = TypeAdapter(Ledger), TypeAdapter(Room), TypeAdapter(Bounds)
+_LEDGER, _ROOM, _BOUNDS = TypeAdapter(Ledger), TypeAdapter(AvailableMemory), TypeAdapter(Bounds)
 _REACH: TypeAdapter[int | None] = TypeAdapter(int | None)
-_NONE = "it is no snapshot of dballoc explain --save or --save-series"
-# Bytes: of a look, which has some 10 KB, and of a series, which may go on for weeks.
-_LONGEST, _MOST = 16 * readers.MIB, 1024 * readers.MIB
+_NO_SNAPSHOT = "it is no snapshot of dballoc explain --save or --save-series"
+# Bytes of one snapshot, which has some 10 KB, and of a series, which may go on for weeks.
+_MOST_OF_SNAPSHOT, _MOST_OF_SERIES = 16 * readers.MIB, 1024 * readers.MIB
 _HUGE = 2**60
 # Unix time of the year 9999, the last that a calendar here has.
 _LATEST = 253_402_300_799
 _EVIDENCE, _VERDICTS = TypeAdapter(Evidence), TypeAdapter(list[Verdict])
 
 
-def document(found: Explanation) -> dict[str, Any]:
-    """What ``--json`` prints and ``--save`` writes."""
-    return {"format": FORMAT, "version": VERSION, "dballoc": dballoc.__version__} | found.as_json()
+def document(explanation: Explanation) -> dict[str, Any]:
+    """Return what ``--json`` prints and ``--save`` writes."""
+    origin = {"format": FORMAT, "version": VERSION, "dballoc": dballoc.__version__}
+    return origin | explanation.as_json()
 
 
-def save(found: Explanation, path: Path) -> None:
-    """One look. Failure in one line if it cannot be written."""
-    _write(path, json.dumps(document(found), indent=1) + "\n", "w")
+def save(explanation: Explanation, path: Path) -> None:
+    """Write one snapshot. Failure in one line if it cannot be written."""
+    _write_text(path, json.dumps(document(explanation), indent=1) + "\n", "w")
 
 
-def append(found: Explanation, path: Path, first: bool) -> None:
-    """One more look of a series, a line of its own; the ``first`` one begins the file. Failure in
-    one line.
+def append(explanation: Explanation, path: Path, first: bool) -> None:
+    """Write one more snapshot of a series, a line of its own; the ``first`` one begins the file.
+    Failure in one line if it cannot be written.
     """
-    _write(path, json.dumps(document(found), separators=(",", ":")) + "\n", "w" if first else "a")
+    text = json.dumps(document(explanation), separators=(",", ":")) + "\n"
+    _write_text(path, text, "w" if first else "a")
 
 
 def load(path: Path) -> list[Explanation]:
-    """The looks in a file, one or a series; of a very long one every second, fourth, … with the
-    last, as --watch keeps them.
+    """Read the snapshots of a file, one or a series; of a very long one every second, fourth, …
+    with the last, as --watch keeps them.
 
-    UsageError in one line if it is none, or not of this version.
+    UsageError in one line if it is no such file, or not of this version.
     """
-    found: list[Explanation] = []
+    series: list[Explanation] = []
     try:
-        for number, (value, last) in enumerate(_documents(path), 1):
+        for number, (value, last) in enumerate(_read_documents(path), 1):
             where = str(path) if number == 1 and last else f"{path}, line {number}"
-            found = thinned([*found, _parse(value, where)])
+            series = thinned([*series, _parse_explanation(value, where)])
     except readers.Unfit as error:
         raise UsageError(f"{path}: {str(error).removeprefix('cannot be read: ')}") from None
-    return found
+    return series
 
 
-def _documents(path: Path) -> Iterator[tuple[Any, bool]]:
-    """Each, and whether it is all there is. A series may have lost the end of its last line to a
-    kill.
+def _read_documents(path: Path) -> Iterator[tuple[Any, bool]]:
+    """Read each document, and whether it is the only one. A series may have lost the end of its
+    last line to a kill.
     """
-    lines = readers.lines(path, _LONGEST, _MOST)
+    lines = readers.lines(path, _MOST_OF_SNAPSHOT, _MOST_OF_SERIES)
     first = next(lines, b"")
     after = next(lines, None)
     try:
         value = readers.document(first)
     except readers.Unfit:
-        # One look is written with its keys below each other.
-        yield _whole(itertools.chain([first], [] if after is None else [after], lines)), True
+        # One snapshot is written with a line for each key.
+        yield (
+            _read_one_document(itertools.chain([first], [] if after is None else [after], lines)),
+            True,
+        )
         return
     yield value, after is None
     for number, line in enumerate(itertools.chain([] if after is None else [after], lines), 2):
@@ -89,45 +94,45 @@ def _documents(path: Path) -> Iterator[tuple[Any, bool]]:
             value = readers.document(line)
         except readers.Unfit as error:
             if line.endswith(b"\n"):
-                raise readers.Unfit(f"line {number}: {_NONE}: {error}") from None
+                raise readers.Unfit(f"line {number}: {_NO_SNAPSHOT}: {error}") from None
             return
         yield value, False
 
 
-def _whole(lines: Iterable[bytes]) -> Any:
+def _read_one_document(lines: Iterable[bytes]) -> Any:
     parts, size = [], 0
     for line in lines:
         parts.append(line)
         size += len(line)
-        if size > _LONGEST:
-            raise readers.Unfit(f"{_NONE}: larger than any")
+        if size > _MOST_OF_SNAPSHOT:
+            raise readers.Unfit(f"{_NO_SNAPSHOT}: it is larger than any")
     try:
         return readers.document(b"".join(parts))
     except readers.Unfit as error:
-        raise readers.Unfit(f"{_NONE}: {error}") from None
+        raise readers.Unfit(f"{_NO_SNAPSHOT}: {error}") from None
 
 
-def _parse(document: Any, where: str) -> Explanation:
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise UsageError(f"{where}: {_NONE}")
-    if document.get("version") != VERSION:
+def _parse_explanation(value: Any, where: str) -> Explanation:
+    if not isinstance(value, dict) or value.get("format") != FORMAT:
+        raise UsageError(f"{where}: {_NO_SNAPSHOT}")
+    if value.get("version") != VERSION:
         raise UsageError(
-            f"{where}: version {document.get('version')} of the form; this dballoc reads {VERSION}"
+            f"{where}: version {value.get('version')} of the format; this dballoc reads {VERSION}"
         )
     try:
-        bounds = document["bounds"]
+        bounds = value["bounds"]
         if bounds is not None and not isinstance(bounds, dict):
-            raise UsageError(f"{where}: bounds: neither a table nor nothing")
-        found = Explanation(
-            ledger=_LEDGER.validate_python(document),
-            room=_ROOM.validate_python(document["room"]),
+            raise UsageError(f"{where}: bounds: neither an object nor null")
+        explanation = Explanation(
+            ledger=_LEDGER.validate_python(value),
+            room=_ROOM.validate_python(value["room"]),
             bounds=_BOUNDS.validate_python(bounds) if bounds else None,
-            verdict=_text(bounds, "verdict") if bounds else None,
-            seconds=float(document["seconds"]),
-            taken=float(document["taken"]),
-            evidence=_EVIDENCE.validate_python(document["evidence"]),
-            answer=str(document["answer"]),
-            verdicts=_VERDICTS.validate_python(document["verdicts"]),
+            verdict=_read_text(bounds, "verdict") if bounds else None,
+            seconds=float(value["seconds"]),
+            timestamp=float(value["taken"]),
+            evidence=_EVIDENCE.validate_python(value["evidence"]),
+            answer=str(value["answer"]),
+            verdicts=_VERDICTS.validate_python(value["verdicts"]),
             reach=_REACH.validate_python(bounds.get("reach")) if bounds else None,
         )
     except ValidationError as error:
@@ -137,46 +142,47 @@ def _parse(document: Any, where: str) -> Explanation:
             f"{where}: the key {readers.shown(str(error.args[0]))} is missing"
         ) from None
     except (TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise UsageError(f"{where}: {_NONE}: {readers.reason(error)}") from None
-    if complaint := _impossible(found):
+        raise UsageError(f"{where}: {_NO_SNAPSHOT}: {readers.reason(error)}") from None
+    if complaint := _find_impossible(explanation):
         raise UsageError(f"{where}: {complaint}")
-    return found
+    return explanation
 
 
-def _text(bounds: Any, key: str) -> str:
+def _read_text(bounds: Any, key: str) -> str:
     return str(bounds[key])
 
 
-def _impossible(found: Explanation) -> str:
-    """What no look can say, so that nothing is divided by it, or made a date of; empty if there is
-    nothing of that.
+def _find_impossible(explanation: Explanation) -> str:
+    """Return what no snapshot can hold, so that nothing divides by it or makes a date of it; empty
+    if there is nothing of the kind.
     """
-    ledger = found.ledger
+    ledger = explanation.ledger
     if ledger.rss <= 0:
-        return f"rss: {ledger.rss}: of a process without memory there is nothing to explain"
-    if not 0 <= found.taken <= _LATEST:
-        return f"taken: {found.taken} is no time"
+        return f"rss: {ledger.rss}: a process without memory cannot be explained"
+    if not 0 <= explanation.timestamp <= _LATEST:
+        return f"taken: {explanation.timestamp} is no time"
     sizes = [
         ledger.rss,
         ledger.rest,
         ledger.unowned,
-        *(n for line in ledger.lines for n in (line.resident, line.size)),
+        *(size for line in ledger.lines for size in (line.resident, line.size)),
+        explanation.room.machine,
+        *ledger.beside.values(),
     ]
-    sizes += [found.room.machine, *ledger.beside.values()]
     if not all(abs(size) < _HUGE for size in sizes):
         return "a size in it is larger than any memory"
     return ""
 
 
-def _write(path: Path, text: str, mode: str) -> None:
+def _write_text(path: Path, text: str, mode: str) -> None:
     try:
-        with _open(path, mode) as file:
+        with _open_file(path, mode) as file:
             file.write(text)
     except OSError as error:
         raise Failure(f"{path}: {error.strerror or error}") from None
 
 
-def _open(path: Path, mode: str) -> IO[str]:
+def _open_file(path: Path, mode: str) -> IO[str]:
     if path.suffix == ".gz":
         return io.TextIOWrapper(gzip.GzipFile(path, mode), encoding="utf-8")
     return path.open(mode, encoding="utf-8")

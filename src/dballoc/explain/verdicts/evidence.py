@@ -1,5 +1,5 @@
-"""What verdicts need beside the ledger: figures of the server and of malloc, as they were at the
-time of the look. Pure.
+"""What verdicts need beside the ledger: numbers of the server and of malloc, as they were at the
+time of the snapshot. Pure.
 """
 
 from collections.abc import Mapping
@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dballoc.explain.sources.server_memory import Labels
-from dballoc.explain.verdicts.thp_waste import Huge
+from dballoc.explain.verdicts.thp_waste import HugePageSample
 from dballoc.process_memory.process_snapshot import Outside
 
-# Of the server's variables and status, what verdicts ask for beside the caches' (verdicts.toml).
-_FIGURES = (
+# The variables and status of the server that verdicts need, beside the caches' (verdicts.toml).
+_VARIABLES = (
     "uptime",
     "innodb_page_size",
     "innodb_buffer_pool_size",
@@ -23,19 +23,21 @@ _FIGURES = (
     "performance_schema",
     "threads_connected",
 )
+# Keys of a cache in verdicts.toml whose values are names of variables or status.
+_CACHE_KEYS = ("setting", "unused", "block", "requests")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """``malloc``: its name in the catalogue; ``arenas`` and ``worst``: of glibc, how many, and what
-    one holds free at most; ``sessions``: (user, connections, bytes); ``figures``: the server's
-    numbers by name. Sizes in bytes. All may be missing.
+    """``malloc``: its name in the catalogue; ``arenas``: how many glibc has; ``worst``: bytes that
+    one of them holds free at most; ``sessions``: (user, connections, bytes); ``figures``: the
+    server's variables and status by name. All may be missing.
     """
 
     malloc: str | None = None
     arenas: int = 0
     worst: int = 0
-    huge: Huge | None = None
+    huge: HugePageSample | None = None
     thp: str = ""
     mariadb: bool = False
     sessions: list[tuple[str, int, int]] = field(default_factory=list)
@@ -43,39 +45,39 @@ class Evidence:
 
     @property
     def connections(self) -> int:
-        """That the sessions' memory is of."""
+        """How many there are in ``sessions``."""
         return sum(n for _, n, _ in self.sessions)
 
     @property
     def sessions_bytes(self) -> int:
-        """Of all of them."""
+        """The bytes of all sessions."""
         return sum(size for *_, size in self.sessions)
 
 
-def gather(
-    look: Outside, labels: Labels | None, huge: Huge | None, limits: Mapping[str, Any]
+def gather_evidence(
+    snapshot: Outside, labels: Labels | None, huge: HugePageSample | None, limits: Mapping[str, Any]
 ) -> Evidence:
-    """From what was seen and said. ``limits``: :func:`dballoc.catalogue.verdicts`."""
-    arenas = look.heap.arenas if look.heap else []
+    """Gather it from a snapshot, the server's own labels and a sample of its huge pages.
+    ``limits``: :func:`dballoc.catalogue.verdicts`.
+    """
+    arenas = snapshot.heap.arenas if snapshot.heap else []
     return Evidence(
-        malloc=look.malloc.name,
+        malloc=snapshot.malloc.name,
         arenas=len(arenas),
-        worst=max((b.free_resident for b in arenas), default=0),
+        worst=max((arena.free_resident for arena in arenas), default=0),
         huge=huge,
-        thp=look.malloc.thp,
+        thp=snapshot.malloc.thp,
         mariadb=labels.mariadb if labels else False,
         sessions=labels.sessions if labels else [],
-        figures=_figures(labels, limits) if labels else {},
+        figures=_select_figures(labels, limits) if labels else {},
     )
 
 
-def _figures(labels: Labels, limits: Mapping[str, Any]) -> dict[str, int]:
-    said = labels.status | labels.variables
+def _select_figures(labels: Labels, limits: Mapping[str, Any]) -> dict[str, int]:
+    """Return the numeric ones of the variables and status that verdicts need."""
+    values = labels.status | labels.variables
     names = [
-        *_FIGURES,
-        *(cache[key] for cache in limits["caches"] for key in _KEYS if key in cache),
+        *_VARIABLES,
+        *(cache[key] for cache in limits["caches"] for key in _CACHE_KEYS if key in cache),
     ]
-    return {name: int(said[name]) for name in names if said.get(name, "").isdigit()}
-
-
-_KEYS = ("setting", "unused", "block", "requests")
+    return {name: int(values[name]) for name in names if values.get(name, "").isdigit()}

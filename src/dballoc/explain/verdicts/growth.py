@@ -1,11 +1,11 @@
-"""Whether a figure grows over a series of looks, with its uncertainty. Pure.
+"""Whether a value grows over a series of snapshots, with its uncertainty. Pure.
 
-A line through all points would call chance growth: what a server has in memory now it has in the
-next second too, so that the points' errors are anything but independent. Instead the series is cut
-into stretches, and the rises from the mean of one to the mean of the next are taken as a sample:
-their mean is the rate, Student's t its interval. Of a random walk, the worst that a server without
-a trend does, such rises are correlated by 1/4 with their neighbours, which makes their mean's
-variance up to 1.5 times as large; the interval is that much wider.
+A regression line through all points would mistake chance for growth: what a server has in memory
+now it still has a second later, so the points' errors are not independent. Instead the series is
+cut into stretches, and the rises from the mean of one to the mean of the next are the sample: their
+mean is the rate, and Student's t gives its interval. In a random walk, the worst that a server
+without a trend does, such rises correlate by 1/4 with their neighbours, which makes the variance of
+their mean up to 1.5 times as large; the interval is widened by the root of that.
 """
 
 import math
@@ -21,8 +21,8 @@ _LEVEL = 0.95
 @dataclass(frozen=True, kw_only=True)
 class Growth:
     """``rate`` a second, with its 95 % interval ``low`` to ``high``; ``early`` and ``late``: the
-    rate in each half; ``change`` from the first look to the last, ``seconds`` between them;
-    ``looks``: how many.
+    rate in each half; ``change`` from the first snapshot to the last, ``seconds`` between them;
+    ``snapshots``: how many they are.
     """
 
     rate: float
@@ -32,46 +32,46 @@ class Growth:
     late: float
     change: float
     seconds: float
-    looks: int
+    snapshots: int
 
     @property
     def grows(self) -> bool:
-        """Shown by the interval."""
+        """Whether all of the interval is above 0."""
         return self.low > 0
 
     @property
     def shrinks(self) -> bool:
-        """Shown by the interval."""
+        """Whether all of the interval is below 0."""
         return self.high < 0
 
 
-def growth(
+def estimate_growth(
     times: Sequence[float], values: Sequence[float], stretches: int, least: int
 ) -> Growth | None:
-    """Of ``values`` at ``times`` (seconds, rising); None with fewer than ``least`` looks (4 at the
-    least).
+    """Estimate the growth of ``values`` at ``times`` (seconds, rising), from the rises between so
+    many ``stretches``; None with fewer than ``least`` values, or than 4.
     """
-    n = len(values)
-    if n < max(4, least):
+    count = len(values)
+    if count < max(4, least):
         return None
-    from scipy.special import stdtrit  # here: it takes a second to load, and most looks are single
+    from scipy.special import stdtrit  # here: it takes a second to load, for a series alone
 
-    pieces = min(stretches, n // 2 if n >= 8 else n)
-    at = np.array(
+    pieces = min(stretches, count // 2 if count >= 8 else count)
+    mean_times = np.array(
         [part.mean() for part in np.array_split(np.asarray(times, float) - times[0], pieces)]
     )
-    mean = np.array([part.mean() for part in np.array_split(np.asarray(values, float), pieces)])
-    rates = np.diff(mean) / np.diff(at)
+    means = np.array([part.mean() for part in np.array_split(np.asarray(values, float), pieces)])
+    rates = np.diff(means) / np.diff(mean_times)
     rate, half = float(rates.mean()), len(rates) // 2
     error = float(rates.std(ddof=1)) / math.sqrt(len(rates)) * _CORRELATED
-    reach = float(stdtrit(len(rates) - 1, (1 + _LEVEL) / 2)) * error
+    half_width = float(stdtrit(len(rates) - 1, (1 + _LEVEL) / 2)) * error
     return Growth(
         rate=rate,
-        low=rate - reach,
-        high=rate + reach,
+        low=rate - half_width,
+        high=rate + half_width,
         early=float(rates[: len(rates) - half].mean()),
         late=float(rates[-half:].mean()),
         change=float(values[-1] - values[0]),
         seconds=float(times[-1] - times[0]),
-        looks=n,
+        snapshots=count,
     )

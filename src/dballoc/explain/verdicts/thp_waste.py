@@ -1,9 +1,9 @@
 """Huge pages outside the buffer pool, and how much of them was never written: small pages within
 them that are all zero.
 
-The kernel's own shrinker of underused huge pages (since 6.12) tells them in the same way. Some
-small pages of some huge ones are read, so that the cost has a bound; which ones is drawn from a
-fixed seed.
+The kernel's own shrinker of underused huge pages (since 6.12) recognizes them in the same way. A
+fixed number of small pages is read, drawn at random from a fixed seed, so that the cost is
+bounded.
 """
 
 import random
@@ -23,9 +23,9 @@ _ZERO = bytes(PAGE)
 
 
 @dataclass(frozen=True)
-class Huge:
-    """``bytes`` of huge pages in the heap, in stacks, in caches; of ``read`` small pages in them,
-    so many were ``empty``.
+class HugePageSample:
+    """``bytes`` of huge pages in the heap, in stacks and in caches; of the small pages in them,
+    ``read`` were read and ``empty`` of these were all zero.
     """
 
     bytes: int
@@ -34,32 +34,36 @@ class Huge:
 
     @property
     def share(self) -> float:
-        """Of them that is empty, by the sample."""
+        """The share of them that is empty, by the sample."""
         return self.empty / self.read if self.read else 0.0
 
 
-def look(seen: Outside) -> Huge | None:
-    """None where there are none. OSError if the process is gone."""
-    mine = [
-        m for m, kind in zip(seen.mappings, seen.kinds, strict=True) if kind in _KINDS and m.huge
+def look(snapshot: Outside) -> HugePageSample | None:
+    """Sample the huge pages of a process; None if it has none outside the buffer pool. OSError if
+    the process is gone.
+    """
+    mappings = [
+        mapping
+        for mapping, kind in zip(snapshot.mappings, snapshot.kinds, strict=True)
+        if kind in _KINDS and mapping.huge
     ]
-    if not mine:
+    if not mappings:
         return None
-    total = sum(m.huge for m in mine)
-    with Memory(seen.pid, seen.effort) as memory:
-        candidates = [at for m in mine for at in _whole(memory, m)]
+    with Memory(snapshot.pid, snapshot.effort) as memory:
+        candidates = [address for m in mappings for address in _find_huge_pages(memory, m)]
         draw = random.Random(0)
-        places = [
+        addresses = [
             draw.choice(candidates) + PAGE * draw.randrange(SIZE // PAGE)
             for _ in range(_READ if candidates else 0)
         ]
-        found = [memory.page(at) for at in sorted(places)]
-    read = [page for page in found if page]
-    return Huge(total, len(read), sum(page == _ZERO for page in read))
+        pages = [page for address in sorted(addresses) if (page := memory.page(address))]
+    return HugePageSample(
+        sum(m.huge for m in mappings), len(pages), sum(page == _ZERO for page in pages)
+    )
 
 
-def _whole(memory: Memory, mapping: Mapping) -> list[int]:
-    """Where in it huge pages may lie: 2 MiB that are all there."""
+def _find_huge_pages(memory: Memory, mapping: Mapping) -> list[int]:
+    """Return the addresses in it where huge pages may lie: 2 MiB that are all resident."""
     first, end = -(-mapping.start // SIZE) * SIZE, mapping.end // SIZE * SIZE
     if end <= first:
         return []

@@ -1,0 +1,89 @@
+"""The flags of ``dballoc explain``, each with its help text."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Pid = Annotated[int | None, typer.Option(metavar="PID", help="The server's process.", min=1)]
+Socket = Annotated[str | None, typer.Option(metavar="PATH", help="The server that listens there.")]
+Service = Annotated[
+    str | None, typer.Option(metavar="UNIT", help="The main process of a systemd unit.")
+]
+LoginPath = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Login path to connect with, beside ~/.my.cnf."),
+]
+NoSql = Annotated[bool, typer.Option("--no-sql", help="Do not ask the server itself.")]
+Procedure = Annotated[
+    bool,
+    typer.Option(
+        "--procedure",
+        help="Add what one would look up by hand: variables, counters, InnoDB's and "
+        "performance_schema's own figures, sessions, process and host.",
+    ),
+]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print the ledger and what it means as JSON, bytes.")
+]
+Openmetrics = Annotated[
+    bool, typer.Option("--openmetrics", help="Print OpenMetrics text, for a scraper.")
+]
+Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a self-contained page.")]
+Save = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Save this snapshot, for --diff and --from; gzip if it ends in .gz."
+    ),
+]
+From = Annotated[
+    Path | None,
+    typer.Option(
+        "--from", metavar="FILE", help="Show a saved snapshot or series, instead of a live server."
+    ),
+]
+Diff = Annotated[
+    tuple[Path, Path] | None,
+    typer.Option(
+        metavar="A B",
+        help="Print what grew from one saved snapshot to another; of a series, A is its first and "
+        "B its last one.",
+    ),
+]
+Watch = Annotated[
+    bool, typer.Option("--watch", help="Take snapshots again and again; q or Ctrl-C ends it.")
+]
+Every = Annotated[
+    str, typer.Option(metavar="TIME", help="With --watch: time between snapshots, but see --cpu.")
+]
+For = Annotated[
+    str | None,
+    typer.Option("--for", metavar="TIME", help="With --watch: end it after that, like 10m."),
+]
+Cpu = Annotated[
+    float,
+    typer.Option(
+        metavar="PERCENT",
+        help="With --watch: how much of one CPU snapshots may cost at most.",
+        min=0.01,
+        max=100,
+    ),
+]
+SaveSeries = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="With --watch: save every snapshot, a line of JSON each."),
+]
+InstallFunction = Annotated[
+    bool,
+    typer.Option(
+        "--install-function",
+        help="Load a function into the server that returns its malloc's statistics.",
+    ),
+]
+RemoveFunction = Annotated[
+    bool, typer.Option("--remove-function", help="Remove that function from the server.")
+]
+Trim = Annotated[
+    bool, typer.Option("--trim", help="Have the server's malloc give back what it holds free.")
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask before one of these three.")]

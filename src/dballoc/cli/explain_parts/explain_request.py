@@ -1,0 +1,124 @@
+"""What a command line of ``dballoc explain`` asks for, and which of its flags exclude each other.
+No I/O.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from dballoc.errors import UsageError
+from dballoc.experiment.durations_and_sizes import parse_duration
+from dballoc.explain.watch import Pace
+from dballoc.servers.running.credentials import Credentials
+
+# Changes the server with this PID; the last argument: without asking first.
+Change = Callable[[int, Credentials, bool], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """Which server; without any of the first three the only one that runs here."""
+
+    pid: int | None
+    socket: str | None
+    service: str | None
+    login_path: str | None
+    without_sql: bool
+
+    @property
+    def named(self) -> bool:
+        """Whether a flag says which server it is."""
+        return self.pid is not None or self.socket is not None or self.service is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outputs:
+    """What is printed, and the files that are written."""
+
+    as_json: bool
+    as_metrics: bool
+    html: Path | None
+    save: Path | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watching:
+    """``--watch`` and the flags that need it; times as they were written, ``cpu`` in percent."""
+
+    watch: bool
+    every: str
+    span: str | None
+    cpu: float
+    save_series: Path | None
+
+    def parse_pace(self) -> Pace:
+        """Return the pace of the snapshots. UsageError if a time is no duration."""
+        span = _parse_time(self.span, "--for") if self.span else None
+        return Pace(_parse_time(self.every, "--every"), span, self.cpu / 100)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """All of the command line but the changes to the server. ``saved`` and ``diff``: files of
+    snapshots.
+    """
+
+    target: Target
+    outputs: Outputs
+    watching: Watching
+    with_checklist: bool
+    saved: Path | None
+    diff: tuple[Path, Path] | None
+
+
+def choose_change(request: Request, changes: dict[Change, bool]) -> Change | None:
+    """Return the one change to the server that is wanted, None without. UsageError if it is not
+    alone.
+    """
+    wanted = [change for change, is_wanted in changes.items() if is_wanted]
+    outputs, watching = request.outputs, request.watching
+    other_flags = (
+        *(request.target.without_sql, request.with_checklist, request.saved, request.diff),
+        *(outputs.as_json, outputs.as_metrics, outputs.html, outputs.save),
+        *(watching.watch, watching.span, watching.save_series),
+    )
+    if len(wanted) > 1 or (wanted and any(other_flags)):
+        raise UsageError(
+            "give --install-function, --remove-function and --trim one at a time, with no other "
+            "flags than those of the server and --yes"
+        )
+    return wanted[0] if wanted else None
+
+
+def refuse_conflicts(request: Request) -> None:
+    """Raise UsageError for flags that exclude each other."""
+    outputs, watching = request.outputs, request.watching
+    uses = {"--diff": request.diff, "--from": request.saved, "--watch": watching.watch}
+    chosen = [flag for flag, value in uses.items() if value]
+    if len(chosen) > 1:
+        raise UsageError(f"{chosen[0]} and {chosen[1]} exclude each other")
+    if request.target.named and (request.diff or request.saved):
+        raise UsageError(
+            f"{chosen[0]} reads saved snapshots: leave out --pid, --socket and --service"
+        )
+    if outputs.as_json and outputs.as_metrics:
+        raise UsageError("give one of --json and --openmetrics")
+    if outputs.as_metrics and request.diff:
+        raise UsageError("--openmetrics has no form for --diff; --json has one")
+    if watching.watch and (outputs.as_json or outputs.as_metrics):
+        raise UsageError(
+            "--watch prints no --json or --openmetrics; --save-series FILE saves every snapshot "
+            "as JSON"
+        )
+    for flag, value in (("--for", watching.span), ("--save-series", watching.save_series)):
+        if value and not watching.watch:
+            raise UsageError(f"{flag} goes with --watch")
+    if request.diff and (outputs.html or outputs.save):
+        raise UsageError("--diff writes no page and no snapshot; --json has it for machines")
+
+
+def _parse_time(text: str, flag: str) -> float:
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise UsageError(f"{flag}: {error}") from None

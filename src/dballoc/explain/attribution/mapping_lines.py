@@ -1,0 +1,115 @@
+"""Lines of the ledger that are whole classes of mappings; InnoDB's log buffers by their size.
+Pure.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dballoc.explain.attribution.ledger_line import Line, read_variable
+from dballoc.explain.sources.server_memory import LOGS, POOL, Labels
+from dballoc.process_memory.mapping_kind import Kind
+from dballoc.process_memory.process_snapshot import Outside
+from dballoc.process_memory.smaps import Mapping
+
+# Kinds whose lazily freed pages are taken off their line; in a heap that was walked, nothing tells
+# which chunks those are.
+_WITHOUT_LAZY = (Kind.POOL, Kind.MALLOC, Kind.STACK, Kind.OLD_STACK, Kind.DATA)
+_MOST_LOGS = 2
+
+# A mapping of a log buffer may be rounded up to so much more.
+_ROUNDED = 64 << 10
+
+
+def sum_lazy(snapshot: Outside) -> int:
+    """Return the bytes that were freed with MADV_FREE and that the kernel has not taken yet."""
+    return sum(
+        _count_lazy(mapping)
+        for mapping, kind in zip(snapshot.mappings, snapshot.kinds, strict=True)
+        if kind in _WITHOUT_LAZY
+    ) + sum(area.lazy for area in snapshot.own)
+
+
+def make_kind_line(snapshot: Outside, kind: Kind, group: str, source: str) -> Line:
+    """Return the one line of all mappings of a kind."""
+    return _make_line(_select_mappings(snapshot, kind), kind, group, source)
+
+
+def make_pool_lines(snapshot: Outside, labels: Labels | None) -> list[Line]:
+    """Return the lines of what the server leaves out of core dumps: one, or the buffer pool and its
+    log buffers where these have the size of innodb_log_buffer_size.
+    """
+    mappings = _select_mappings(snapshot, Kind.POOL)
+    source = (
+        "InnoDB's pages lie in it"
+        if any(m.innodb for m in mappings)
+        else "left out of core dumps (VmFlags dd)"
+    )
+    logs = [m for m in mappings if _is_log_buffer(m, labels)]
+    others = [m for m in mappings if not _is_log_buffer(m, labels)]
+    if not 0 < len(logs) <= _MOST_LOGS or not any(
+        m.size >= read_variable(labels, "innodb_buffer_pool_size") for m in others
+    ):
+        return [_make_line(mappings, Kind.POOL, "server", source)]
+    pool_line = _make_line(others, Kind.POOL, "server", source)
+    log_line = _make_line(
+        logs, Kind.POOL, "server", source if all(m.flags for m in logs) else "by its size"
+    )
+    return [
+        replace(pool_line, owner=POOL),
+        replace(
+            log_line, owner=LOGS, note="of the size of innodb_log_buffer_size", confidence="likely"
+        ),
+    ]
+
+
+def classify_log_buffers(snapshot: Outside, labels: Labels | None) -> Outside:
+    """Return the snapshot with MariaDB's log buffers classed with the pool, known by their size:
+    without VmFlags nothing else distinguishes them from other mappings. Only where the pool was
+    found by the pages in it.
+    """
+    # Under mimalloc its segments are as large as log buffers.
+    if not labels or not labels.mariadb or snapshot.books:
+        return snapshot
+    server_areas = {(area.start, area.size) for area in snapshot.own}
+    starts = {
+        m.start
+        for m, kind in zip(snapshot.mappings, snapshot.kinds, strict=True)
+        if m.flags is None and not m.innodb and m.private and _is_log_buffer(m, labels)
+        and (kind is Kind.MALLOC or (m.start, m.size) in server_areas)
+    }  # fmt: skip
+    if not 0 < len(starts) <= _MOST_LOGS or Kind.POOL not in snapshot.kinds:
+        return snapshot
+    kinds = [
+        Kind.POOL if m.start in starts else kind
+        for m, kind in zip(snapshot.mappings, snapshot.kinds, strict=True)
+    ]
+    areas = [area for area in snapshot.own if area.start not in starts]
+    return replace(snapshot, kinds=kinds, own=areas)
+
+
+def _is_log_buffer(mapping: Mapping, labels: Labels | None) -> bool:
+    """Whether the mapping has the size of one log buffer, or of two: MariaDB has two up to 10.7,
+    which may lie side by side.
+    """
+    size = read_variable(labels, "innodb_log_buffer_size")
+    return bool(size) and any(0 <= mapping.size - n * size <= _ROUNDED for n in (1, 2))
+
+
+def _select_mappings(snapshot: Outside, kind: Kind) -> list[Mapping]:
+    return [m for m, k in zip(snapshot.mappings, snapshot.kinds, strict=True) if k is kind]
+
+
+def _make_line(mappings: Sequence[Mapping], kind: Kind, group: str, source: str) -> Line:
+    lazy = sum(_count_lazy(m) for m in mappings) if kind in _WITHOUT_LAZY else 0
+    return Line(
+        group=group,
+        owner=kind,
+        resident=sum(m.rss for m in mappings) - lazy,
+        size=sum(m.size for m in mappings),
+        source=source,
+        confidence="exact",
+    )
+
+
+def _count_lazy(mapping: Mapping) -> int:
+    return min(mapping.lazy, mapping.rss)

@@ -1,0 +1,150 @@
+"""Lines of the ledger for the caches that the server maps itself, told apart by their size or by
+what the server says they have filled. Pure.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from dballoc.explain.attribution.ledger_line import (
+    UNNAMED,
+    Line,
+    read_variable,
+    subtract,
+    sum_sizes,
+)
+from dballoc.explain.sources.server_memory import ARIA, KEYS, POOL, Label, Labels
+from dballoc.process_memory.mapping_kind import Kind
+from dballoc.process_memory.process_snapshot import Outside, Own
+
+_CHUNK = "innodb_buffer_pool_chunk_size"
+
+# Of what a cache's variable asks for, the share that it maps in one piece: the rest are its hash
+# and its links. The smaller the blocks, the more of these: 1 KiB of the key cache, 8 KiB of Aria's.
+_SHARES = {POOL: 1.0, KEYS: 0.82, ARIA: 0.955}
+# By which share of what was asked for a mapping's size may be off.
+_TOLERANCE = 0.1
+
+
+def make_server_area_lines(snapshot: Outside, labels: Labels | None) -> list[Line]:
+    """Return the lines of what the server has mapped itself: each cache that is known by its size,
+    and all others as one.
+    """
+    caches = _list_caches_to_match(snapshot, labels)
+    return _match_caches(snapshot.own, caches, read_variable(labels, _CHUNK))
+
+
+def _list_caches_to_match(snapshot: Outside, labels: Labels | None) -> dict[str, int]:
+    """Return the size in bytes of each cache that the server says it has mapped itself, without the
+    pool where its flags or pages have identified it already.
+    """
+    sizes = labels.own if labels else {}
+    has_pool = any(kind is Kind.POOL for kind in snapshot.kinds)
+    return {owner: size for owner, size in sizes.items() if not (has_pool and owner == POOL)}
+
+
+def _match_caches(areas: Sequence[Own], caches: Mapping[str, int], chunk: int) -> list[Line]:
+    """Return a line for each cache with the area of its size, and one for the rest. ``chunk``:
+    bytes of one chunk of the buffer pool, 0 if unknown.
+    """
+    rest, lines = sorted(areas, key=lambda area: -area.size), []
+    for owner, configured in caches.items():
+        matching = _find_areas_of_cache(rest, owner, configured, chunk)
+        if matching:
+            starts = {area.start for area in matching}
+            rest = [area for area in rest if area.start not in starts]
+            resident, size = sum_sizes(matching)
+            lines.append(
+                Line(
+                    group="server",
+                    owner=owner,
+                    resident=resident - sum(area.lazy for area in matching),
+                    size=size,
+                    source="mapped, and of its size",
+                    confidence="likely",
+                )
+            )
+    if rest:
+        resident, size = sum_sizes(rest)
+        lines.append(
+            Line(
+                group="server",
+                owner=UNNAMED,
+                resident=resident - sum(area.lazy for area in rest),
+                size=size,
+                source="no malloc's",
+                confidence="exact",
+                note=f"{len(rest)} of 1 MiB or more",
+            )
+        )
+    return lines
+
+
+def _find_areas_of_cache(
+    areas: Sequence[Own], owner: str, configured: int, chunk: int
+) -> list[Own]:
+    """Return the area whose size is nearest to what the cache maps; a pool may lie in pieces of one
+    or more chunks. Empty if no size fits.
+    """
+    wanted, tolerance = configured * _SHARES[owner], _TOLERANCE * configured
+    near = [area for area in areas if abs(area.size - wanted) <= tolerance]
+    if near:
+        return [min(near, key=lambda area: abs(area.size - wanted))]
+    if owner != POOL or not chunk:
+        return []
+    pieces = [a for a in areas if a.size >= chunk and a.size % chunk <= _TOLERANCE * a.size]
+    if not pieces or abs(sum(area.size for area in pieces) - wanted) > tolerance:
+        return []
+    return pieces
+
+
+def claim_filled_caches(lines: list[Line], labels: Labels, pool_pages: int) -> list[Line]:
+    """Return the lines with one more for each cache that no size has identified: the bytes that the
+    server says it has filled, taken from memory without an owner.
+
+    ``pool_pages``: bytes of the buffer pool that are known by the pages in them; its descriptors
+    are not among these.
+    """
+    owners = {line.owner for line in lines if line.resident} | {x.owner for x in labels.heap}
+    if Kind.POOL in owners and not pool_pages:
+        owners.add(POOL)
+    donors = {line.owner: line for line in lines if line.owner in (UNNAMED, Kind.MALLOC)}
+    claimed = []
+    for owner, filled in labels.filled.items():
+        counted = pool_pages if owner == POOL else 0
+        for name, donor in donors.items():
+            # Of a pool that is counted in part, the remainder as far as there is memory for it: the
+            # server goes on while it is read.
+            missing = min(filled - counted, donor.resident) if counted else filled
+            if owner not in owners and 0 < missing <= donor.resident:
+                donors[name] = subtract(donor, missing, min(missing, donor.size))
+                claimed.append(
+                    Line(
+                        group="server",
+                        owner=owner,
+                        resident=missing,
+                        size=missing if counted else labels.own.get(owner, filled),
+                        source="status: what it has filled",
+                        confidence="labelled",
+                    )
+                )
+                owners.add(owner)
+    return [*claimed, *(donors.get(line.owner, line) for line in lines)]
+
+
+def add_cache_links(labels: Labels, blocks_known: bool) -> list[Label]:
+    """Return the labels of the heap, with what MariaDB's caches have beside the pages that they
+    map: links and hash, which are all resident from the start, whatever the cache holds.
+    ``blocks_known``: malloc's blocks are known, so that there must be one of that size.
+    """
+    links = [
+        Label(
+            owner=f"{owner}, links and hash",
+            bytes=int(configured * (1 - _SHARES[owner])),
+            source="by its size",
+            whole=blocks_known,
+            near=_TOLERANCE,
+            zeroed=True,
+        )
+        for owner, configured in labels.own.items()
+        if owner in (KEYS, ARIA) and labels.mariadb
+    ]
+    return [*labels.heap, *links]
