@@ -1,100 +1,81 @@
-"""The rules of the house (docs/architecture.md): which room may import which."""
+"""The rules of the house (tools/check-structure): the package keeps them, and breaking one is seen."""
 
-import ast
-from collections import defaultdict
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-import dballoc
+TOOL = Path(__file__).resolve().parents[2] / "tools" / "check-structure"
 
-ROOT = Path(dballoc.__file__).parent
-# Open to every room: the two kinds of error, numbers as text, bounded reading, the version.
-OPEN = {"errors", "numbers", "readers", ""}
 
-# What a room may import at most, beside itself.
-ALLOWED = {
-    "experiment": set(),
-    "catalogue": set(),
-    "store": {"experiment"},
-    "analysis": {"experiment", "profile", "store"},
-    "report": {"analysis", "experiment", "profile", "webpage"},
-    "webpage": set(),
-    "intake": {"experiment", "store"},
-    "deploy": {"allocators", "analysis", "catalogue", "experiment"},
+def check(*words: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, TOOL, *map(str, words)], capture_output=True, text=True, check=False
+    )
+
+
+def test_the_package_keeps_them() -> None:
+    result = check()
+    assert (result.returncode, result.stderr) == (0, "")
+    figures = [int(line.split()[0]) for line in result.stdout.splitlines()]
+    assert figures == [0] * 7
+
+
+DATACLASS = "from dataclasses import dataclass\n@dataclass(frozen=True)\nclass C:\n"
+FIELDS = "".join(f"    f{i}: int\n" for i in range(5))
+BREACHES = {
+    "a circle in a room": (
+        {"store/a.py": "from dballoc.store import b\n", "store/b.py": "import dballoc.store.a\n"},
+        "store.a - store.b",
+    ),
+    "an import that runs back up": (
+        {"host/a.py": "def f():\n    from dballoc.campaign import b\n", "campaign/b.py": ""},
+        "host/a.py:2: host imports campaign",
+    ),
+    "an import between rooms of a storey": (
+        {"profile/a.py": "from dballoc.load import b\n", "load/b.py": ""},
+        "profile/a.py:1: profile imports load",
+    ),
+    "profile imports explain": (
+        {"profile/a.py": "from dballoc.explain import b\n", "explain/b.py": ""},
+        "profile/a.py:1: profile imports explain",
+    ),
+    "a pure room that imports more": (
+        {"report/a.py": "from dballoc.servers import b\n", "servers/b.py": ""},
+        "report/a.py:1: report imports servers, and may not",
+    ),
+    "a room that nobody knows": (
+        {"attic/a.py": "from dballoc import errors\n", "errors.py": ""},
+        "of which one is in no storey",
+    ),
+    "a crowded room": ({f"host/m{i}.py": "" for i in range(16)}, "host: 16"),
+    "a long function": ({"host/a.py": "def f():\n" + "    pass\n" * 60}, "host/a.py:1: f: 61"),
+    "a call by position": ({"host/a.py": "f(1, 2, 3, 4, 5, 6, 7)\n"}, "host/a.py:1: f: 7"),
+    "a dataclass by position": ({"host/a.py": DATACLASS + FIELDS}, "host/a.py:3: C: 5"),
+    "an empty name": ({"host/a.py": "found = 1\n"}, "host/a.py:1: found"),
+    "an empty parameter": ({"host/a.py": "def f(said): pass\n"}, "host/a.py:1: said"),
 }
-# What a room must not import.
-FORBIDDEN = {
-    "allocators": {"campaign", "analysis", "report", "store"},
-    "fetch": {
-        "campaign",
-        "analysis",
-        "report",
-        "store",
-        "servers",
-        "allocators",
-        "load",
-        "measure",
-    },
-    "servers": {"campaign", "analysis", "report", "store", "load", "measure"},
-    "load": {"campaign", "analysis", "report", "store", "measure"},
-    "measure": {"campaign", "analysis", "report", "store", "servers", "load"},
-    "host": {"campaign", "analysis", "report", "store", "servers", "load", "measure"},
-    "explain": {"campaign", "analysis", "report", "store", "load", "measure"},
-    "profile": {"campaign", "analysis", "report", "store"},
-    "campaign": {"report"},
-}
 
 
-def imports() -> dict[str, dict[str, list[str]]]:
-    """room -> room it imports -> the places where it does."""
-    found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for path in sorted(ROOT.rglob("*.py")):
-        parts = path.relative_to(ROOT).parts
-        room = parts[0] if len(parts) > 1 else ""
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            names: list[str] = []
-            if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                assert node.level == 0, f"{path}:{node.lineno}: a relative import"
-                names = [node.module or ""]
-                if node.module == "dballoc":
-                    names = [f"dballoc.{alias.name}" for alias in node.names]
-            for name in names:
-                if name.split(".")[0] == "dballoc":
-                    target = name.partition(".")[2].partition(".")[0]
-                    found[room][target].append(f"{path.relative_to(ROOT)}:{node.lineno}")
-    return found
+@pytest.mark.parametrize("name", BREACHES)
+def test_a_breach_is_seen(name: str, tmp_path: Path) -> None:
+    files, place = BREACHES[name]
+    root = tmp_path / "dballoc"
+    for path, text in {"__init__.py": "", **files}.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+    result = check(root)
+    assert result.returncode == 1
+    assert place in result.stderr
 
 
-IMPORTS = imports()
-
-
-def test_there_is_something_to_check() -> None:
-    assert {"experiment", "campaign", "store", "servers", "cli"} <= set(IMPORTS)
-    assert IMPORTS["campaign"]["servers"], "imports are not found any more"
-
-
-@pytest.mark.parametrize("room", ALLOWED)
-def test_a_room_imports_no_more_than_it_may(room: str) -> None:
-    beyond = {
-        t: places for t, places in IMPORTS[room].items() if t not in ALLOWED[room] | OPEN | {room}
-    }
-    assert not beyond
-
-
-@pytest.mark.parametrize("room", FORBIDDEN)
-def test_a_room_does_not_reach_up(room: str) -> None:
-    assert not {t: places for t, places in IMPORTS[room].items() if t in FORBIDDEN[room]}
-
-
-def test_nothing_imports_the_command_line() -> None:
-    above = {
-        room: targets["cli"]
-        for room, targets in IMPORTS.items()
-        if "cli" in targets and room not in ("cli", "")
-    }
-    assert not above
-    # __main__.py is the one door.
-    assert [p.partition(":")[0] for p in IMPORTS[""]["cli"]] == ["__main__.py"]
+def test_what_keeps_the_rules_is_let_be(tmp_path: Path) -> None:
+    root = tmp_path / "dballoc"
+    (root / "host").mkdir(parents=True)
+    (root / "errors.py").write_text("")
+    (root / "host" / "a.py").write_text(
+        "from dballoc import errors\n" + DATACLASS.replace("frozen", "kw_only") + FIELDS
+    )
+    result = check(root)
+    assert (result.returncode, result.stderr) == (0, "")

@@ -10,7 +10,15 @@ PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").r
 # A name in backquotes, with or without directories; a word in capitals stands for many files.
 _PATH = re.compile(r"`((?:[\w.-]+/)*[\w.-]+\.(?:py|c|h|lua|toml|sql|j2))`")
 # Files of users and of other projects that the pages speak of.
-_OTHERS = {"my.toml", "experiment.toml", "mine.toml", "orders.sql", "my.lua", "shop.sql", "import.toml"}
+_OTHERS = {
+    "my.toml",
+    "experiment.toml",
+    "mine.toml",
+    "orders.sql",
+    "my.lua",
+    "shop.sql",
+    "import.toml",
+}
 
 
 def candidates(path: str) -> list[Path]:
