@@ -228,7 +228,7 @@ class _Fit:
         setting = replace(self.setting, variants={**self.setting.variants, slot.variant: sized})
         self.stop.in_trial = True
         try:
-            record = solo_trial.run(
+            record = solo_trial.run_trial(
                 Context(setting, self.custody, self.observer, lambda: self.stop.asked),
                 slot,
                 template,

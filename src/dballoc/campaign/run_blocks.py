@@ -313,14 +313,14 @@ class _Campaign:
         places = self._places(design, number, attempt)
         finished = self.results.finished(design)
         started, before, ours = time.time(), noise_guard.read(), _own_cpu()
-        probe_before, began = noise_guard.probe(), time.monotonic()
+        probe_before, began = noise_guard.time_fixed_probe(), time.monotonic()
         server_and_client = 0.0
         left = [p for p in places if (p.block, p.attempt, p.position) not in finished]
         for place in left:
             server_and_client += self._perform(place, self.slices)
         if left == places:
             self.block_seconds[design].append(time.monotonic() - began)
-        probes = probe_before, noise_guard.probe()
+        probes = probe_before, noise_guard.time_fixed_probe()
         used = server_and_client + _own_cpu() - ours
         found = noise_guard.between(before, noise_guard.read(), used, probes)
         usual = statistics.median([*self.results.probes(), *probes])
@@ -334,7 +334,7 @@ class _Campaign:
             "others": found.others,
             "probe_before": probes[0],
             "probe_after": probes[1],
-            "disturbed": noise_guard.disturbance(found, self.experiment.noise, usual),
+            "disturbed": noise_guard.describe_disturbance(found, self.experiment.noise, usual),
         }
         self.results.add_block(row)
         return row
@@ -376,13 +376,13 @@ class _Campaign:
     def _trial(self, slot: Slot, path: Path) -> None:
         self.observer.trial_started(slot)
         template = self._template(slot.variant, slot.workload)
-        record = solo_trial.run(self.context, slot, template, path)
+        record = solo_trial.run_trial(self.context, slot, template, path)
         if (
             self.experiment.profile == "heap"
             and is_profiled(self.experiment, slot)
             and record.trial["outcome"] == "ok"
         ):
-            solo_trial.profile_heap(self.context, slot, template, path)
+            solo_trial.run_heap_profile(self.context, slot, template, path)
         self.results.add_trial(slot, record)
         levels = [s for s in record.steps if s["kind"] == "level"]
         self.observer.trial_finished(
@@ -399,7 +399,7 @@ class _Campaign:
         self.observer.duet_started(pairing)
         baseline = self.experiment.baseline
         both = self._template(baseline), self._template(pairing.variant)
-        records = duet_trial.run(self.context, self.setting.duet, pairing, slices, both, path)
+        records = duet_trial.run_trial(self.context, self.setting.duet, pairing, slices, both, path)
         self.results.add_duet(pairing, baseline, records)
         last = self.experiment.workloads[-1]
         sides = [

@@ -128,13 +128,13 @@ def _start(setting: Setting, life: Life, word: str) -> Proof:
     prepared = life.prepared
     refused, seconds = None, 0.0
     try:
-        life.begin()
-        life.ready()
+        life.start()
+        life.wait_until_ready()
         seconds = life.running.seconds_to_start
         life.running.admin.rows(
             f"SELECT count(*) FROM `{setting.experiment.data.database}`.sbtest1"
         )
-        life.end()
+        life.shut_down()
     except Fault as fault:
         life.note_fault(fault)
         refused = str(fault)
