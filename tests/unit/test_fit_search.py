@@ -14,7 +14,7 @@ from test_report_write import facts, variant
 from dballoc.analysis import campaign_tables as campaigns
 from dballoc.analysis.tables import largest_cache as analysis
 from dballoc.campaign import fit_search as campaign
-from dballoc.campaign.preparation.prepare import Prepared
+from dballoc.campaign.preparation.prepare_variant import PreparedVariant
 from dballoc.cli.shared import experiment_options
 from dballoc.errors import UsageError
 from dballoc.experiment import cache_size_search
@@ -243,10 +243,10 @@ def test_values_that_make_no_sense_are_one_line(key, value) -> None:
 # -- a trial's server ----------------------------------------------------------------------------------------------------
 
 
-def prepared(engine: str, **more: str) -> Prepared:
+def prepared(engine: str, **more: str) -> PreparedVariant:
     nothing: Any = None
-    known = {f.name: nothing for f in dataclasses.fields(Prepared)}
-    return Prepared(
+    known = {f.name: nothing for f in dataclasses.fields(PreparedVariant)}
+    return PreparedVariant(
         **{**known, "server": Server(engine=engine), "options": {"max-connections": "151", **more}}
     )
 

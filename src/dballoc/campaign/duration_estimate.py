@@ -94,7 +94,7 @@ def solo_seconds(setting: Setting) -> float:
 def _solo_block(setting: Setting) -> tuple[int, float, float]:
     """(trials, seconds on purpose, seconds) of one solo block."""
     slots = schedule.block(setting.experiment, 1)
-    copied = setting.copied / 2**30 * _PER_GIB_COPIED
+    copied = setting.largest_copy_bytes / 2**30 * _PER_GIB_COPIED
     on_purpose = seconds = 0.0
     for slot in slots:
         steps = cycle(setting.experiment, slot, setting.contents.tables)
@@ -146,7 +146,7 @@ def duet_costs(setting: Setting) -> Costs:
     assert setting.duet
     experiment = setting.experiment
     workloads = len(experiment.workloads)
-    copies = 2 * setting.copied / 2**30 * _PER_GIB_COPIED
+    copies = 2 * setting.largest_copy_bytes / 2**30 * _PER_GIB_COPIED
     # The warm-up ends with the clients' first report, a second after their start.
     warm_up = workloads * (max(1.0, experiment.duet_warmup) + 2 * _PER_LOAD)
     others = len(setting.duet.thp) - 1

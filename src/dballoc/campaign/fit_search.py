@@ -19,8 +19,9 @@ from dballoc.analysis.tables.largest_cache import Probe
 from dballoc.campaign.duration_estimate import solo_seconds
 from dballoc.campaign.observer import Observer
 from dballoc.campaign.preparation import data_templates, rehearsal, user_files
-from dballoc.campaign.preparation.prepare import Prepared, Setting
+from dballoc.campaign.preparation.prepare import Setting
 from dballoc.campaign.preparation.prepare import settle as settle_all
+from dballoc.campaign.preparation.prepare_variant import PreparedVariant
 from dballoc.campaign.results_directory import Directory
 from dballoc.campaign.session import Stop, known_facts, within
 from dballoc.campaign.trials import solo_trial
@@ -69,7 +70,7 @@ def settle(experiment: Experiment) -> Setting:
     return setting
 
 
-def at_size(prepared: Prepared, of: cache_size_search.Range, size: int) -> Prepared:
+def at_size(prepared: PreparedVariant, of: cache_size_search.Range, size: int) -> PreparedVariant:
     """The variant with a cache of that size. Pure."""
     option = server_options.CACHES[prepared.server.engine]
     more = {option: str(size)}
@@ -146,14 +147,14 @@ class _Fit:
         return Results.create(
             self.directory.path,
             known,
-            [p.row() | {"pool_bytes": None} for p in self.setting.variants.values()],
+            [p.make_row() | {"pool_bytes": None} for p in self.setting.variants.values()],
         )
 
     def _rounds(self) -> str:
         made = data_templates.of_all_variants(
             self.setting, self.custody, self.observer, self.directory.path / "template.log"
         )
-        user_files.keep(self.setting, self.directory.path, bool(self.results.trials()))
+        user_files.keep_user_files(self.setting, self.directory.path, bool(self.results.trials()))
         rehearsal.rehearse(self.setting, self.custody, made, self.directory.path)
         self._warn_of_small_data(made)
         number = 1
@@ -251,7 +252,7 @@ def _words(record: TrialRecord) -> str:
     return "killed" if record.trial["fault"] == "oom" else str(record.trial["fault_text"])
 
 
-def _had(path: Path, prepared: Prepared) -> int | None:
+def _had(path: Path, prepared: PreparedVariant) -> int | None:
     """The size as the server itself says; None if it was killed before it could be asked."""
     option = server_options.CACHES[prepared.server.engine].replace("-", "_")
     try:

@@ -147,7 +147,7 @@ class _Campaign:
             "duet": json.dumps(self._duet_facts()),
             "workloads": json.dumps(self._workload_facts()),
         }
-        rows: list[dict[str, Any]] = [p.row() for p in self.setting.variants.values()]
+        rows: list[dict[str, Any]] = [p.make_row() for p in self.setting.variants.values()]
         return Results.create(self.directory.path, known, rows)
 
     def _duet_facts(self) -> dict[str, Any]:
@@ -191,7 +191,7 @@ class _Campaign:
     def _blocks(self) -> None:
         log = self.directory.path / "template.log"
         self.made = data_templates.of_all_variants(self.setting, self.custody, self.observer, log)
-        user_files.keep(self.setting, self.directory.path, bool(self.results.trials()))
+        user_files.keep_user_files(self.setting, self.directory.path, bool(self.results.trials()))
         rehearsal.rehearse(self.setting, self.custody, self.made, self.directory.path)
         if "duet" in self.designs:
             self._settle_slices()
@@ -371,7 +371,7 @@ class _Campaign:
         return self.custody.cpu_seconds - before
 
     def _template(self, variant: str, workload: str | None = None) -> Template:
-        return self.made[self.setting.recipe(self.setting.variants[variant], workload).key]
+        return self.made[self.setting.data_recipe(self.setting.variants[variant], workload).key]
 
     def _trial(self, slot: Slot, path: Path) -> None:
         self.observer.trial_started(slot)

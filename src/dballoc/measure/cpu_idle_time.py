@@ -13,7 +13,7 @@ def read_idle_seconds() -> dict[int, float]:
 
 
 def parse_idle_seconds(stat: str, tick: int) -> dict[int, float]:
-    """Return idle seconds by CPU from the text of /proc/stat; ``tick``: its clock ticks a second."""
+    """Return idle seconds by CPU from the text of /proc/stat; ``tick``: clock ticks a second."""
     idle_seconds = {}
     for line in stat.splitlines():
         name, *values = line.split()

@@ -16,7 +16,7 @@ from pathlib import Path
 import pymysql
 
 from dballoc.campaign.observer import Tick
-from dballoc.campaign.preparation.prepare import DuetSetting
+from dballoc.campaign.preparation.prepare_duet import PreparedDuet
 from dballoc.campaign.trials.fault import Fault
 from dballoc.campaign.trials.server_in_trial import Context, Life, switch_thp
 from dballoc.campaign.trials.solo_trial import explain_client_failure
@@ -74,7 +74,7 @@ class _Counters:
 
 def run_trial(
     context: Context,
-    duet: DuetSetting,
+    duet: PreparedDuet,
     pairing: Pairing,
     slices: Slices,
     templates: tuple[Template, Template],
@@ -151,7 +151,7 @@ class _Duet:
     def __init__(
         self,
         context: Context,
-        duet: DuetSetting,
+        duet: PreparedDuet,
         pairing: Pairing,
         slices: Slices,
         templates: tuple[Template, Template],

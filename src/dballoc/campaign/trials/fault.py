@@ -42,7 +42,7 @@ class FaultExaminer:
     memory_limit: int | None
 
     def explain_failed_start(self, reason: str, ended: Exit | None) -> Fault:
-        """Return why a server did not answer after its start; ``ended`` is None if it still runs."""
+        """Return why a server did not answer after its start; ``ended``: None if it still runs."""
         if complaint := self.find_complaint():
             return Fault("proof", f"{reason}: {complaint}")
         if ended is None:
@@ -86,7 +86,7 @@ class FaultExaminer:
         return None
 
     def find_complaint(self) -> str | None:
-        """Return the log line in which the loader or the allocator rejects a library or a setting."""
+        """Return the log line in which the loader or allocator rejects a library or a setting."""
         return proof_of_use.complaint(private_server.tail(self.log, 1000), self.complaints)
 
     def find_last_log_line(self) -> str:

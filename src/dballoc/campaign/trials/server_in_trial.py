@@ -16,7 +16,8 @@ import pymysql
 from dballoc import readers
 from dballoc.allocators import proof_of_use, reported_tunables, tunables
 from dballoc.campaign.observer import Observer
-from dballoc.campaign.preparation.prepare import Prepared, Setting
+from dballoc.campaign.preparation.prepare import Setting
+from dballoc.campaign.preparation.prepare_variant import PreparedVariant
 from dballoc.campaign.trials import trial_rows
 from dballoc.campaign.trials.fault import Fault, FaultExaminer, explain_sigkill
 from dballoc.campaign.trials.with_heap_probe import add_heap_probe
@@ -75,7 +76,7 @@ class Life:
         probed: bool = False,
     ) -> None:
         self.context = context
-        self.prepared: Prepared = context.setting.variants[variant]
+        self.prepared: PreparedVariant = context.setting.variants[variant]
         self.directory = directory
         self.t0 = time.monotonic()
         self.log = directory / "server.log"
@@ -259,11 +260,11 @@ class Life:
         return Fault("client", f"{when}: {statement}: {error.args[-1]}")
 
     def check_host_thp(self) -> None:
-        """Failure if the host's THP mode was switched meanwhile: dballoc's lock binds only dballoc."""
+        """Failure if the host's THP mode was switched meanwhile; only dballoc respects our lock."""
         if self.host_thp is not None and (now := thp.mode()) != self.host_thp:
             raise Failure(
-                f"{thp.ENABLED}: somebody else switched it from {self.host_thp} to {now}, so the trial "
-                "under way is lost; run the same command to resume once nobody else changes it"
+                f"{thp.ENABLED}: somebody else switched it from {self.host_thp} to {now}, so the "
+                "trial under way is lost; run the same command to resume once nobody else changes it"
             )
 
     def check_alive(self, when: str) -> None:

@@ -4,11 +4,11 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from dballoc.campaign.preparation.prepare import Prepared
+from dballoc.campaign.preparation.prepare_variant import PreparedVariant
 from dballoc.profile.heap import probe_launch
 
 
-def add_heap_probe(prepared: Prepared, directory: Path) -> Prepared:
+def add_heap_probe(prepared: PreparedVariant, directory: Path) -> PreparedVariant:
     """Return the variant with the heap probe preloaded ahead of its malloc, sampling from the
     server's start; the probe's socket will be in ``directory``.
     """
