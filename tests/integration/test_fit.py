@@ -109,7 +109,7 @@ def test_what_it_refuses(run_cli: Cli, tiny_experiment: Experiment, out: Path) -
         ),
         (
             (),
-            "fit: how much memory the server has is not said; give --memory SIZE, or limits.memory in the file",
+            "fit: the server's memory limit is missing; give --memory SIZE, or limits.memory in the file",
         ),
     ):
         done = run_cli("fit", tiny_experiment(), *flags, "--out", out)

@@ -35,7 +35,7 @@ def test_a_new_one_is_made(tmp_path: Path, experiment) -> None:
     path = tmp_path / "a" / "b"
     Directory.take(path, experiment()).release()
     assert sorted(p.name for p in path.iterdir()) == ["experiment.toml", "lock", "trials"]
-    assert results_directory.recorded_experiment(path) == experiment()
+    assert results_directory.load_experiment(path) == experiment()
 
 
 def test_the_same_experiment_may_come_back(tmp_path: Path, experiment) -> None:
@@ -65,7 +65,7 @@ def test_a_half_made_one_is_completed(tmp_path: Path, experiment) -> None:
     (tmp_path / "experiment.toml.partial").write_text("bas")
     (tmp_path / "lock").touch()
     Directory.take(tmp_path, experiment()).release()
-    assert results_directory.recorded_experiment(tmp_path) == experiment()
+    assert results_directory.load_experiment(tmp_path) == experiment()
 
 
 def test_a_file_in_its_place(tmp_path: Path, experiment) -> None:
@@ -84,7 +84,7 @@ def test_no_results_directory_to_report_from(tmp_path: Path) -> None:
     with pytest.raises(
         UsageError, match=r"not a results directory of dballoc: no experiment\.toml"
     ):
-        results_directory.recorded_experiment(tmp_path)
+        results_directory.load_experiment(tmp_path)
 
 
 def test_a_second_one_is_refused_and_told_who(tmp_path: Path, experiment) -> None:

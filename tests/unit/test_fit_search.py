@@ -220,7 +220,7 @@ def test_the_range_of_an_experiment() -> None:
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"limits.memory": None}, r"^fit: how much memory the server has is not said; give --memory SIZE, or limits.memory in the file$"),
+        ({"limits.memory": None}, r"^fit: the server's memory limit is missing; give --memory SIZE, or limits.memory in the file$"),
         ({"fit.tolerance": "300M"}, r"^fit.tolerance: 300M is more than half of the memory limit, 512M; lower it, or leave it out$"),
     ],
 )  # fmt: skip
@@ -253,19 +253,21 @@ def prepared(engine: str, **more: str) -> PreparedVariant:
 
 def test_a_size_becomes_the_engines_option() -> None:
     of = cache_size_search.Range(2048 * MIB, 40 * MIB, 1024 * MIB, 2)
-    found = campaign.at_size(prepared("innodb", **{"innodb-buffer-pool-size": "1G"}), of, 640 * MIB)
+    found = campaign.set_cache_size(
+        prepared("innodb", **{"innodb-buffer-pool-size": "1G"}), of, 640 * MIB
+    )
     assert found.options == {
         "max-connections": "151", "innodb-buffer-pool-size": str(640 * MIB),
         "loose-innodb-buffer-pool-chunk-size": str(5 * MIB),
     }  # fmt: skip
     assert found.pool_bytes == 640 * MIB
-    rocks = campaign.at_size(prepared("rocksdb"), of, 640 * MIB)
+    rocks = campaign.set_cache_size(prepared("rocksdb"), of, 640 * MIB)
     assert rocks.options == {"max-connections": "151", "rocksdb-block-cache-size": str(640 * MIB)}
 
 
 def test_the_users_own_chunks_stay() -> None:
     of = cache_size_search.Range(2048 * MIB, 40 * MIB, 1024 * MIB, 2)
-    found = campaign.at_size(
+    found = campaign.set_cache_size(
         prepared("innodb", **{"innodb-buffer-pool-chunk-size": "2M"}), of, 640 * MIB
     )
     assert "loose-innodb-buffer-pool-chunk-size" not in found.options

@@ -264,7 +264,7 @@ class Life:
         if self.host_thp is not None and (now := thp.mode()) != self.host_thp:
             raise Failure(
                 f"{thp.ENABLED}: somebody else switched it from {self.host_thp} to {now}, so the "
-                "trial under way is lost; run the same command to resume once nobody else changes it"
+                "trial under way is lost; once nobody else does, run the same command to resume"
             )
 
     def check_alive(self, when: str) -> None:
