@@ -75,9 +75,9 @@ class Observer:
     ) -> None:
         """A block is in the database. ``repeated``: it will be run again."""
 
-    def round_started(self, number: int, left: int, seconds: float) -> None:
-        """A round of ``dballoc fit`` begins; at most ``left`` trials and ``seconds`` remain, this
-        round included.
+    def round_started(self, number: int, trials: int, seconds: float) -> None:
+        """A round of ``dballoc fit`` begins; at most ``trials`` and ``seconds`` remain, this round
+        included.
         """
 
     def probe_finished(self, variant: str, size: int, outcome: str, rss_peak: int | None) -> None:

@@ -99,23 +99,8 @@ def make_step_row(step_data: StepMeasurements, t0: float) -> dict[str, object]:
         "rss_peak": step_data.rss_peak,
         "rss_end": samples[-1].rss,
     }
-    if (total := step_data.total) is not None:
-        histogram = list(step_data.histogram)
-        row |= {
-            "events": total.events,
-            "queries": total.queries,
-            "tps": total.events / total.seconds,
-            "qps": total.queries / total.seconds,
-            "errors": total.errors,
-            "reconnects": total.reconnects,
-            "latency_min": milliseconds(total.latency_min),
-            "latency_avg": milliseconds(total.latency_avg),
-            "latency_max": milliseconds(total.latency_max),
-            "p50": percentile(histogram, 0.5),
-            "p95": percentile(histogram, 0.95),
-            "p99": percentile(histogram, 0.99),
-            "p999": percentile(histogram, 0.999),
-        }
+    if step_data.total is not None:
+        row |= _make_total_columns(step_data.total, step_data.histogram)
     if window := find_counter_window(step_data):
         start, end, events = window
     else:
@@ -126,6 +111,26 @@ def make_step_row(step_data: StepMeasurements, t0: float) -> dict[str, object]:
         for name in COUNTERS
     }
     return row
+
+
+def _make_total_columns(total: Total, histogram: Sequence[tuple[float, int]]) -> dict[str, object]:
+    """Return the columns of table ``step`` that come from the client's totals at its end."""
+    buckets = list(histogram)
+    return {
+        "events": total.events,
+        "queries": total.queries,
+        "tps": total.events / total.seconds,
+        "qps": total.queries / total.seconds,
+        "errors": total.errors,
+        "reconnects": total.reconnects,
+        "latency_min": milliseconds(total.latency_min),
+        "latency_avg": milliseconds(total.latency_avg),
+        "latency_max": milliseconds(total.latency_max),
+        "p50": percentile(buckets, 0.5),
+        "p95": percentile(buckets, 0.95),
+        "p99": percentile(buckets, 0.99),
+        "p999": percentile(buckets, 0.999),
+    }
 
 
 def make_sample_row(step: int, sample: Sample, mark: Mark, t0: float) -> dict[str, object]:
