@@ -97,7 +97,7 @@ def test_a_second_one_is_refused_and_told_who(tmp_path: Path, experiment) -> Non
         holder.communicate(timeout=10)
     assert (
         said
-        == f"{tmp_path}: another dballoc (process {holder.pid}) works in it; wait, or choose a new --out"
+        == f"{tmp_path}: another dballoc (process {holder.pid}) uses it; wait, or choose a new --out"
     )
     Directory.acquire(tmp_path, experiment()).release()
 

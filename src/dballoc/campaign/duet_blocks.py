@@ -106,7 +106,7 @@ class DuetBlocks:
             findings = duet_pilot.evaluate_pilot(self._setting, rows)
         except ValueError:
             self._session.observer.notice(
-                "the pilot of the duet had faults; slices and pairs are the usual ones"
+                "the duet's pilot had faults; slices and pairs are the default ones"
             )
             return {"components": {}, "plan": asdict(plan_duet(self._setting, USUAL))}
         components = {name: asdict(value) for name, value in findings.components.items()}

@@ -116,7 +116,7 @@ class _Fit:
             results = Results.open(self.directory.path)
             analysis.check(results, self.directory.path)
             directories = results.directories()
-            self.observer.notice(f"resuming: {results.trials()} trials are there already")
+            self.observer.notice(f"resuming: {results.trials()} trials are finished already")
             self.directory.remove_unfinished_trials(directories)
             return results
         names = {

@@ -95,8 +95,8 @@ def _lock_directory(path: Path) -> int:
             if holder.isdigit() and Path(f"/proc/{holder}").exists():
                 os.close(fd)
                 raise UsageError(
-                    f"{path}: another dballoc (process {holder}) works in it; wait, or choose a "
-                    "new --out"
+                    f"{path}: another dballoc (process {holder}) uses it; wait, or choose a new "
+                    "--out"
                 ) from None
             # The holder is gone and its guardian is still cleaning up.
             if time.monotonic() > deadline:

@@ -52,7 +52,7 @@ def run(setting: Setting, out: Path, observer: Observer) -> Ending:
 
     def run_campaign(session: Session) -> Ending:
         if setting.no_duet:
-            observer.notice(f"no duet, so solo alone: {setting.no_duet}")
+            observer.notice(f"no duet, only the solo design: {setting.no_duet}")
         for name, why in (setting.duet.left_out if setting.duet else {}).items():
             observer.notice(f"{name} is not in the duet: {why}")
         return _Campaign(session).run()
@@ -150,7 +150,7 @@ class _Campaign:
         """Go on with the solo design alone. Raises the error if the experiment asks for a duet."""
         if self.experiment.design is not None:
             raise error
-        self.observer.notice(f"no duet, so solo alone: {error}")
+        self.observer.notice(f"no duet, only the solo design: {error}")
         self.designs.remove("duet")
         self.results.set_fact("designs", " ".join(self.designs))
         self.results.set_fact("duet", json.dumps({"none": str(error)}))
@@ -304,7 +304,7 @@ def _open_results(session: Session, duration: DurationEstimate) -> Results:
     if KIND in results.facts():
         results.close()
         raise UsageError(f"{path}: results of dballoc fit; choose a new --out")
-    session.observer.notice(f"resuming: {results.trials()} trials are there already")
+    session.observer.notice(f"resuming: {results.trials()} trials are finished already")
     session.directory.remove_unfinished_trials(results.directories())
     return results
 

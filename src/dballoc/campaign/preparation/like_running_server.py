@@ -99,14 +99,14 @@ def _read_options(
     try:
         options = with_own_word(options, running.own_word(process, options, credentials))
     except running.NoWord as error:
-        notes.append(f"options changed while it runs are not known: {error}")
+        notes.append(f"options changed at run time are unknown: {error}")
     adopted = take(options, build.plugins)
     notes += adopted.notes()
     table: dict[str, Any] = {"engine": adopted.engine or "innodb"}
     if table["engine"] not in build.entry["engines"]:
         notes.append(
-            f"engine {table['engine']} is none of {build.title}'s that dballoc can load; innodb "
-            "taken"
+            f"engine {table['engine']} is not one that dballoc can load in {build.title}; using "
+            "innodb"
         )
         table["engine"] = "innodb"
     if adopted.options:
@@ -129,21 +129,19 @@ def _read_limits(pid: int) -> _Limits:
     try:
         limits = process_limits.read(pid)
     except OSError as error:
-        return _Limits({}, None, [f"CPU and memory limits are not known: {error.strerror}"])
+        return _Limits({}, None, [f"CPU and memory limits are unknown: {error.strerror}"])
     notes = []
     available = len(os.sched_getaffinity(0))
     cpu = {"count": limits.cpu_count} if limits.cpu_count < available else {}
     if limits.quota is not None and limits.quota != limits.cpu_count:
-        notes.append(
-            f"its quota of {limits.quota:g} CPUs is taken as {limits.cpu_count} whole ones"
-        )
+        notes.append(f"its quota of {limits.quota:g} CPUs is rounded to {limits.cpu_count}")
     if limits.memory is None or limits.memory >= _machine_memory_bytes():
         return _Limits(cpu, None, notes)
     size = format_size(limits.memory)
     try:
         cgroup.check()
     except UsageError as error:
-        return _Limits(cpu, None, [*notes, f"its memory limit of {size} is not taken: {error}"])
+        return _Limits(cpu, None, [*notes, f"its memory limit of {size} is not used here: {error}"])
     return _Limits(cpu, size, notes)
 
 
@@ -160,8 +158,7 @@ def _read_variant(pid: int) -> dict[str, Any]:
         raise UsageError(f"--like {pid}: its malloc cannot be read: {error}; run as root") from None
     if malloc.library == malloc.executable:
         raise UsageError(
-            f"--like {pid}: its malloc is built into {malloc.executable}; no other can take its "
-            "place"
+            f"--like {pid}: its malloc is built into {malloc.executable} and cannot be replaced"
         )
     result = make_variant(malloc, [_find_mapped_file(entry, mapped) for entry in preloaded])
     for library in result.get("preload", []):
@@ -180,10 +177,12 @@ def _check_library(pid: int, library: str) -> None:
         unsafe = find_unsafe_part(Path(library))
     except OSError as error:
         raise UsageError(
-            f"--like {pid}: its {library} is not taken: {error.strerror}; {remedy}"
+            f"--like {pid}: its {library} is not used: {error.strerror}; {remedy}"
         ) from None
     if not same:
-        raise UsageError(f"--like {pid}: its {library} is another file than this host's; {remedy}")
+        raise UsageError(
+            f"--like {pid}: its {library} is not the same file as this host's; {remedy}"
+        )
     if unsafe:
         raise UsageError(
             f"--like {pid}: {unsafe} may be changed by others than root, so {library} is not "

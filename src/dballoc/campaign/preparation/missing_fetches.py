@@ -27,7 +27,8 @@ def check_missing_fetches(experiment: Experiment) -> None:
             pass
     if len(missing) > 1:
         raise UsageError(
-            f"{len(missing)} things are not here; fetch them: dballoc fetch {' '.join(missing)}"
+            f"{len(missing)} servers or libraries are missing; fetch them: "
+            f"dballoc fetch {' '.join(missing)}"
         )
 
 

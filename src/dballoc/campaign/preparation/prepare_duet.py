@@ -34,8 +34,8 @@ def prepare_duet(experiment: Experiment, sysbench: Sysbench) -> PreparedDuet:
     for name in experiment.workloads:
         if sysbench.workload(name).ends:
             raise UsageError(
-                f"{name}: it ends by itself, and a duet loads both servers without a break; use "
-                "--design solo"
+                f"{name}: this workload ends by itself, but a duet loads both servers without "
+                "a break; use --design solo"
             )
     if experiment.sequence == "fresh":
         raise UsageError(
@@ -47,8 +47,8 @@ def prepare_duet(experiment: Experiment, sysbench: Sysbench) -> PreparedDuet:
     modes, left_out = _choose_thp_modes(experiment)
     if experiment.baseline in left_out:
         raise UsageError(
-            f"a duet is not for baseline {experiment.baseline!r}: {left_out[experiment.baseline]}; "
-            "use --design solo"
+            f"baseline {experiment.baseline!r} cannot be in a duet: "
+            f"{left_out[experiment.baseline]}; use --design solo"
         )
     return PreparedDuet(halves, threads, modes, left_out)
 
@@ -63,7 +63,7 @@ def _choose_thp_modes(
     for variant in experiment.variant:
         modes_together = thp.together(baseline.thp, variant.thp, thp.mode())
         if modes_together is None:
-            left_out[variant.name] = "THP: always and madvise cannot be had at once"
+            left_out[variant.name] = "the host cannot have THP always and madvise at once"
         elif variant.cpu is not None or baseline.cpu is not None:
             left_out[variant.name] = "it has CPUs of its own"
         else:

@@ -30,7 +30,7 @@ from dballoc.servers.build import Build
 from dballoc.servers.private import command_line as server_options
 from dballoc.servers.private import data_template, option_check
 
-# The most clients that a duet has on its own choice.
+# The most clients that dballoc gives a duet by itself.
 MOST_DUET_CLIENTS = 64
 
 _POOL_DEFAULTS = {"innodb-buffer-pool-size": 128 * 2**20, "rocksdb-block-cache-size": 512 * 2**20}

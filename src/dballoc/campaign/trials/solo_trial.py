@@ -240,8 +240,8 @@ class _Trial:
                 if time.monotonic() > deadline:
                     raise Fault(
                         "client",
-                        f"{step.title}: {running.program} does not end {_OVERRUN:.0f} s after its "
-                        "time",
+                        f"{step.title}: {running.program} still runs {_OVERRUN:.0f} s after its "
+                        "planned end",
                     )
         finally:
             if ended is None:
