@@ -143,7 +143,7 @@ class _Fit:
         )
         user_files.keep_user_files(self.setting, self.directory.path, bool(self.results.trials()))
         rehearsal.rehearse(self.setting, self.session.custody, templates, self.directory.path)
-        self._warn_of_small_data(templates)
+        self._warn_about_small_data(templates)
         number = 1
         while trials := self._list_trials(number):
             finished = self.results.finished("solo")
@@ -168,7 +168,7 @@ class _Fit:
             number += 1
         return "planned"
 
-    def _warn_of_small_data(self, templates: dict[str, Template]) -> None:
+    def _warn_about_small_data(self, templates: dict[str, Template]) -> None:
         smallest = min(template.size for template in templates.values())
         if smallest < self.sizes.memory:
             self.observer.notice(

@@ -42,13 +42,13 @@ class DataContents:
     size: int | None = None
 
 
-def inspect_data(experiment: Experiment, bench: Sysbench) -> DataContents:
+def inspect_data(experiment: Experiment, sysbench: Sysbench) -> DataContents:
     """Find out what the experiment's data consist of. UsageError for what cannot be used."""
     data = experiment.data
     works = [
-        bench.workload(name) for name in dict.fromkeys([*experiment.workloads, *experiment.warm])
+        sysbench.workload(name) for name in dict.fromkeys([*experiment.workloads, *experiment.warm])
     ]
-    makers = tuple(w for w in works if sysbench_command.makes_data(bench, w))
+    makers = tuple(w for w in works if sysbench_command.makes_data(sysbench, w))
     if data.directory is not None:
         directory = Path(data.directory).absolute()
         user_datadir.check(directory, "data.directory")

@@ -93,11 +93,11 @@ class _Filling:
         )
 
     def _fill_by_sysbench(self, work: Workload, config: Path) -> Fill:
-        bench, data = self.setting.sysbench, self.setting.experiment.data
+        sysbench, data = self.setting.sysbench, self.setting.experiment.data
         threads, engine = len(os.sched_getaffinity(0)), self.prepared.server.engine
         options = sysbench_command.prepare_options(work, threads, data, engine)
-        argv = sysbench_command.command(bench, config, "prepare", options)
-        env = sysbench_command.environment(bench, work, Path(os.devnull))
+        argv = sysbench_command.command(sysbench, config, "prepare", options)
+        env = sysbench_command.environment(sysbench, work, Path(os.devnull))
         if work.file is None and not work.brings:
             return Fill(argv=argv, env=env)
         return _make_script_fill(work, argv, env)

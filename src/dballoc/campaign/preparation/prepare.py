@@ -139,24 +139,27 @@ def settle(experiment: Experiment) -> Setting:
     put_back = tuple(machine_lock.put_back_leftovers())
     _refuse_builds_from_source(experiment)
     missing_fetches.check_missing_fetches(experiment)
-    client = replace(
+    sysbench = replace(
         sysbench_command.find(),
-        workloads={n: hammerdb_command.settle(w) for n, w in workload.settle(experiment).items()},
+        workloads={
+            name: hammerdb_command.settle(work)
+            for name, work in workload.settle(experiment).items()
+        },
     )
-    contents = data_contents.inspect_data(experiment, client)
+    contents = data_contents.inspect_data(experiment, sysbench)
     user = server_user()
     user.check_alone()
     _check_directories_open(user)
     if experiment.limits.memory is not None:
         cgroup.check()
-    inputs = VariantInputs(experiment, user, client, contents)
+    inputs = VariantInputs(experiment, user, sysbench, contents)
     variants = {v.name: prepare_variant(inputs, v) for v in experiment.variant}
     setting = _add_duet(
         Setting(
             experiment=experiment,
             variants=variants,
             user=user,
-            sysbench=client,
+            sysbench=sysbench,
             contents=contents,
             thp=thp.mode(),
             put_back=put_back,
@@ -219,12 +222,12 @@ def _check_memory(setting: Setting) -> None:
     )
     if need > available:
         purpose = "for a duet's two servers" if setting.duet else "of memory needed"
-        less = "lower the buffer pool or the threads" + (
+        remedy = "lower the buffer pool or the threads" + (
             ", or use --design solo" if setting.duet else ""
         )
         raise UsageError(
             f"server.options: about {need / 2**30:.1f} GiB {purpose}, {available / 2**30:.1f} GiB "
-            f"available; {less}"
+            f"available; {remedy}"
             f"{suggest_small_scale(setting.experiment)}"
         )
 

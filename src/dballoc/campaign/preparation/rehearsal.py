@@ -163,7 +163,7 @@ def _try_events(
     """Run two events with sysbench, as in a trial but with one client: the second meets what the
     first left behind.
     """
-    experiment, bench = setting.experiment, setting.sysbench
+    experiment, sysbench = setting.experiment, setting.sysbench
     options = sysbench_command.run_options(
         work, 1, 60, experiment.data, prepared.server.engine, experiment.load
     )
@@ -172,8 +172,8 @@ def _try_events(
     printed.unlink(missing_ok=True)
     program = client.program_file(private, work, setting.user)
     child = custody.spawn(
-        sysbench_command.command(bench, config, "run", {**options, "events": str(_EVENTS)}),
-        sysbench_command.environment(bench, work, Path(os.devnull), program),
+        sysbench_command.command(sysbench, config, "run", {**options, "events": str(_EVENTS)}),
+        sysbench_command.environment(sysbench, work, Path(os.devnull), program),
         printed,
         **setting.user.as_spawn(),
     )

@@ -148,6 +148,8 @@ class _Side:
 
 
 class _Duet:
+    """Both servers of a duet, and the slices that are played on them."""
+
     def __init__(
         self,
         context: Context,

@@ -67,6 +67,8 @@ class _Series:
 
 
 class _Trial:
+    """One start of one variant with its steps, measured or under the heap probe."""
+
     def __init__(
         self,
         context: Context,
@@ -133,7 +135,7 @@ class _Trial:
                 case "sql":
                     self._run_query(step, series)
                 case "idle":
-                    self._idle(step, series)
+                    self._stay_idle(step, series)
                 case _:
                     result = self._run_load(step, series)
             series.samples.append(sampler.sample(every_thread=True))
@@ -177,7 +179,7 @@ class _Trial:
         finally:
             series.samples += samples
 
-    def _idle(self, step: Step, series: _Series) -> None:
+    def _stay_idle(self, step: Step, series: _Series) -> None:
         end = time.monotonic() + step.seconds
         while (remaining := end - time.monotonic()) > 0:
             self.life.check_alive(step.title)
