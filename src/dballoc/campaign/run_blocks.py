@@ -50,14 +50,14 @@ class Ending:
 def run(setting: Setting, out: Path, observer: Observer) -> Ending:
     """Run or resume the campaign in ``out``. UsageError or Failure; what was finished is kept."""
 
-    def run_campaign(session: Session) -> Ending:
+    def run_in(session: Session) -> Ending:
         if setting.no_duet:
             observer.notice(f"no duet, only the solo design: {setting.no_duet}")
         for name, why in (setting.duet.left_out if setting.duet else {}).items():
             observer.notice(f"{name} is not in the duet: {why}")
         return _Campaign(session).run()
 
-    return run_in_session(setting, out, observer, run_campaign)
+    return run_in_session(setting, out, observer, run_in)
 
 
 def has_trials(directory: Path) -> bool:
