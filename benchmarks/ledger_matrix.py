@@ -124,12 +124,12 @@ def cells(
         )
         life = Life(context, "it", template, directory)
         try:
-            life.begin()
-            life.ready()
+            life.start()
+            life.wait_until_ready()
             yield look(life, server, allocator, on, "idle")
             load(life, given)
             yield look(life, server, allocator, on, "after load")
-            life.end()
+            life.shut_down()
         finally:
             life.clean_up()
     finally:

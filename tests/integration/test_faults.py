@@ -52,7 +52,7 @@ SERVER_FAULTS: dict[str, tuple[dict[str, Any], str, str, int | None]] = {
     "crashes": (
         {"env": {"DBT_FAULT": "segv"}},
         "died",
-        rf"the server (died at level oltp_read_only 2|ended badly at its shutdown) \({CRASH}\): .* got signal 11 ;",
+        rf"the server (died at level oltp_read_only 2|failed during its shutdown) \({CRASH}\): .* got signal 11 ;",
         None,
     ),
     "killed": (
@@ -64,7 +64,7 @@ SERVER_FAULTS: dict[str, tuple[dict[str, Any], str, str, int | None]] = {
     "bad-end": (
         {"env": {"DBT_FAULT": "bad end"}},
         "died",
-        r"the server ended badly at its shutdown \(exit status 3\): .*",
+        r"the server failed during its shutdown \(exit status 3\): .*",
         3,
     ),
     "no-end": (

@@ -119,7 +119,9 @@ def test_an_experiment_that_names_what_is_not_here(
         server={"use": "mysql@5.6"},
         variant=[{"name": "glibc"}, {"name": "old", "allocator": "jemalloc@5.2.1"}],
     )
-    several = "2 things are not here; fetch them: dballoc fetch mysql@5.6.14 jemalloc@5.2.1"
+    several = (
+        "2 servers or libraries are missing; fetch them: dballoc fetch mysql@5.6.14 jemalloc@5.2.1"
+    )
     one_line(run_cli("bench", file, "--out", out), 2, several)
     assert not out.exists()
 

@@ -64,7 +64,7 @@ def test_it_finds_the_edge_and_can_be_stopped_on_the_way(
 
     done = run_cli.end(fit(out, "--json"))
     assert done.status == 0, done.text
-    assert f"resuming: {len(before)} trials are there already" in done.stderr
+    assert f"resuming: {len(before)} trials are finished already" in done.stderr
     assert rows(out, "SELECT * FROM probe")[: len(before)] == before
     found = json.loads(done.stdout)
     assert found["over"]
@@ -109,7 +109,7 @@ def test_what_it_refuses(run_cli: Cli, tiny_experiment: Experiment, out: Path) -
         ),
         (
             (),
-            "fit: how much memory the server has is not said; give --memory SIZE, or limits.memory in the file",
+            "fit: the server's memory limit is missing; give --memory SIZE, or limits.memory in the file",
         ),
     ):
         done = run_cli("fit", tiny_experiment(), *flags, "--out", out)

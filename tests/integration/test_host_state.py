@@ -177,6 +177,6 @@ def test_a_trial_in_whose_time_somebody_else_has_switched_is_lost(
     finally:
         Path(thp.ENABLED).write_text(mode)
     assert done.status == 1, done.text
-    assert f"somebody else has switched it from {mode} to {other_mode}" in done.stderr
+    assert f"somebody else switched it from {mode} to {other_mode}" in done.stderr
     assert rows(out, "SELECT * FROM trial") == []
     assert run_cli("bench", out / "experiment.toml", "--out", out).status == 0

@@ -163,7 +163,7 @@ def test_like_without_credentials(run_cli: Cli, theirs: Running) -> None:
     table, said = printed(run_cli, "--like", str(theirs.pid), env=env)
     assert table["server"]["options"]["innodb_buffer_pool_size"] == "32M"
     assert "max_heap_table_size" not in table["server"]["options"]
-    assert "options changed while it runs are not known: Access denied" in said
+    assert "options changed at run time are unknown: Access denied" in said
 
 
 def test_explain_with_a_wrong_password(run_cli: Cli, theirs: Running) -> None:

@@ -393,7 +393,7 @@ def test_two_in_one_directory(
     wait_until(lambda: server_pid(home), 120)
     refused(
         run_cli("bench", file, "--out", out),
-        rf"{re.escape(str(out))}: another dballoc \(process {first.pid}\) works in it; wait, or choose a new --out",
+        rf"{re.escape(str(out))}: another dballoc \(process {first.pid}\) uses it; wait, or choose a new --out",
     )
     os.kill(first.pid, signal.SIGINT)
     assert run_cli.end(first).status == 130

@@ -60,7 +60,7 @@ def test_ctrl_c_ends_cleanly_and_the_same_command_resumes(
 
     done = run_cli("bench", file, "--out", out)
     assert done.status == 0, done.text
-    assert f"resuming: {len(before)} trials are there already" in done.text
+    assert f"resuming: {len(before)} trials are finished already" in done.text
     assert [p for p, _ in finished(out)] == [1, 2, 3]
     assert finished(out)[: len(before)] == before, "a finished trial was run again"
 

@@ -27,29 +27,29 @@ sys.stdin.read()
 
 def refused(path: Path, experiment) -> str:
     with pytest.raises(UsageError) as caught:
-        Directory.take(path, experiment)
+        Directory.acquire(path, experiment)
     return str(caught.value)
 
 
 def test_a_new_one_is_made(tmp_path: Path, experiment) -> None:
     path = tmp_path / "a" / "b"
-    Directory.take(path, experiment()).release()
+    Directory.acquire(path, experiment()).release()
     assert sorted(p.name for p in path.iterdir()) == ["experiment.toml", "lock", "trials"]
-    assert results_directory.recorded_experiment(path) == experiment()
+    assert results_directory.load_experiment(path) == experiment()
 
 
 def test_the_same_experiment_may_come_back(tmp_path: Path, experiment) -> None:
-    Directory.take(tmp_path, experiment()).release()
-    Directory.take(tmp_path, experiment()).release()
+    Directory.acquire(tmp_path, experiment()).release()
+    Directory.acquire(tmp_path, experiment()).release()
 
 
 def test_another_experiment_is_refused_and_lets_go(tmp_path: Path, experiment) -> None:
-    Directory.take(tmp_path, experiment()).release()
+    Directory.acquire(tmp_path, experiment()).release()
     said = refused(tmp_path, experiment(seed=2))
     assert (
         said == f"{tmp_path}: holds another experiment (experiment.toml there); choose a new --out"
     )
-    Directory.take(tmp_path, experiment()).release()
+    Directory.acquire(tmp_path, experiment()).release()
 
 
 def test_a_directory_with_something_else_is_refused(tmp_path: Path, experiment) -> None:
@@ -64,8 +64,8 @@ def test_a_directory_with_something_else_is_refused(tmp_path: Path, experiment) 
 def test_a_half_made_one_is_completed(tmp_path: Path, experiment) -> None:
     (tmp_path / "experiment.toml.partial").write_text("bas")
     (tmp_path / "lock").touch()
-    Directory.take(tmp_path, experiment()).release()
-    assert results_directory.recorded_experiment(tmp_path) == experiment()
+    Directory.acquire(tmp_path, experiment()).release()
+    assert results_directory.load_experiment(tmp_path) == experiment()
 
 
 def test_a_file_in_its_place(tmp_path: Path, experiment) -> None:
@@ -75,7 +75,7 @@ def test_a_file_in_its_place(tmp_path: Path, experiment) -> None:
 
 
 def test_an_experiment_that_no_longer_reads_names_its_file(tmp_path: Path, experiment) -> None:
-    Directory.take(tmp_path, experiment()).release()
+    Directory.acquire(tmp_path, experiment()).release()
     (tmp_path / "experiment.toml").write_text("nonsense = 1\n")
     assert refused(tmp_path, experiment()).startswith(f"{tmp_path}/experiment.toml: ")
 
@@ -84,7 +84,7 @@ def test_no_results_directory_to_report_from(tmp_path: Path) -> None:
     with pytest.raises(
         UsageError, match=r"not a results directory of dballoc: no experiment\.toml"
     ):
-        results_directory.recorded_experiment(tmp_path)
+        results_directory.load_experiment(tmp_path)
 
 
 def test_a_second_one_is_refused_and_told_who(tmp_path: Path, experiment) -> None:
@@ -97,9 +97,9 @@ def test_a_second_one_is_refused_and_told_who(tmp_path: Path, experiment) -> Non
         holder.communicate(timeout=10)
     assert (
         said
-        == f"{tmp_path}: another dballoc (process {holder.pid}) works in it; wait, or choose a new --out"
+        == f"{tmp_path}: another dballoc (process {holder.pid}) uses it; wait, or choose a new --out"
     )
-    Directory.take(tmp_path, experiment()).release()
+    Directory.acquire(tmp_path, experiment()).release()
 
 
 def test_the_guardian_of_a_dead_one_is_waited_for(
@@ -118,19 +118,19 @@ def test_the_guardian_of_a_dead_one_is_waited_for(
         with pytest.raises(
             Failure, match="still locked by the guardian of a dballoc that has ended"
         ):
-            Directory.take(tmp_path, experiment())
+            Directory.acquire(tmp_path, experiment())
         holder.communicate(timeout=10)
-    taken = Directory.take(tmp_path, experiment())
+    taken = Directory.acquire(tmp_path, experiment())
     assert (tmp_path / "lock").read_text() == str(os.getpid())
     taken.release()
 
 
 def test_trials_that_the_store_does_not_know_are_forgotten(tmp_path: Path, experiment) -> None:
-    taken = Directory.take(tmp_path, experiment())
+    taken = Directory.acquire(tmp_path, experiment())
     for label in ("b001-p001-glibc-A1", "b001-p002-jemalloc"):
-        (taken.trial(label) / "server.log").touch()
-    assert taken.forget_unfinished({"b001-p001-glibc-A1"}) == ["b001-p002-jemalloc"]
+        (taken.make_trial_directory(label) / "server.log").touch()
+    assert taken.remove_unfinished_trials({"b001-p001-glibc-A1"}) == ["b001-p002-jemalloc"]
     assert [p.name for p in (tmp_path / "trials").iterdir()] == ["b001-p001-glibc-A1"]
     # One that runs again begins empty.
-    assert list(taken.trial("b001-p001-glibc-A1").iterdir()) == []
+    assert list(taken.make_trial_directory("b001-p001-glibc-A1").iterdir()) == []
     taken.release()

@@ -21,8 +21,8 @@ from dballoc.analysis.statistics.variance_components import (
     interquartile_gain,
     plan,
 )
-from dballoc.campaign.duet_pilot import log_ratios
-from dballoc.campaign.run_blocks import interleaved, overall
+from dballoc.campaign.duet_pilot import compute_log_ratios
+from dballoc.campaign.run_blocks import combine_endings, interleave_blocks
 from dballoc.experiment import schedule
 
 SLOWDOWNS = st.floats(-0.5, 0.5)
@@ -218,16 +218,18 @@ def pilot_rows(stalled: set[tuple[int, int, int]]) -> list[dict]:
 
 
 def test_a_server_that_stood_still_costs_the_pilot_a_pair_of_slices() -> None:
-    assert [len(start) for start in log_ratios(pilot_rows(set()))] == [6, 6]
-    assert [len(start) for start in log_ratios(pilot_rows({(0, 3, 0)}))] == [
+    assert [len(start) for start in compute_log_ratios(pilot_rows(set()))] == [6, 6]
+    assert [len(start) for start in compute_log_ratios(pilot_rows({(0, 3, 0)}))] == [
         6,
         6,
     ]  # for a moment: half of it worked
-    found = log_ratios(pilot_rows({(0, 3, 0), (0, 3, 1)}))
+    found = compute_log_ratios(pilot_rows({(0, 3, 0), (0, 3, 1)}))
     assert [len(start) for start in found] == [4, 4]
     assert all(len(parts) == 2 for start in found for parts in start)
     with pytest.raises(ValueError, match="a pilot has"):
-        components(log_ratios(pilot_rows({(0, 0, 0), (0, 0, 1), (1, 5, 2), (1, 5, 3)})), 0.5)
+        components(
+            compute_log_ratios(pilot_rows({(0, 0, 0), (0, 0, 1), (1, 5, 2), (1, 5, 3)})), 0.5
+        )
 
 
 def test_what_the_interquartile_mean_leaves_of_the_scatter() -> None:
@@ -309,7 +311,7 @@ def test_noise_within_slices_makes_them_long_and_noise_between_them_makes_them_s
 
 
 def test_designs_go_side_by_side() -> None:
-    assert interleaved({"solo": 2, "duet": 4}) == [
+    assert interleave_blocks({"solo": 2, "duet": 4}) == [
         ("duet", 1),
         ("solo", 1),
         ("duet", 2),
@@ -317,7 +319,7 @@ def test_designs_go_side_by_side() -> None:
         ("solo", 2),
         ("duet", 4),
     ]
-    assert interleaved({"solo": 2}) == [("solo", 1), ("solo", 2)]
+    assert interleave_blocks({"solo": 2}) == [("solo", 1), ("solo", 2)]
 
 
 @pytest.mark.parametrize(
@@ -330,7 +332,7 @@ def test_designs_go_side_by_side() -> None:
     ],
 )
 def test_why_it_ended(endings: dict[str, str], why: str) -> None:
-    assert overall(endings) == why
+    assert combine_endings(endings) == why
 
 
 def test_duets_of_a_block(experiment) -> None:

@@ -14,7 +14,7 @@ from test_report_write import facts, variant
 from dballoc.analysis import campaign_tables as campaigns
 from dballoc.analysis.tables import largest_cache as analysis
 from dballoc.campaign import fit_search as campaign
-from dballoc.campaign.preparation.prepare import Prepared
+from dballoc.campaign.preparation.prepare_variant import PreparedVariant
 from dballoc.cli.shared import experiment_options
 from dballoc.errors import UsageError
 from dballoc.experiment import cache_size_search
@@ -220,7 +220,7 @@ def test_the_range_of_an_experiment() -> None:
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"limits.memory": None}, r"^fit: how much memory the server has is not said; give --memory SIZE, or limits.memory in the file$"),
+        ({"limits.memory": None}, r"^fit: the server's memory limit is missing; give --memory SIZE, or limits.memory in the file$"),
         ({"fit.tolerance": "300M"}, r"^fit.tolerance: 300M is more than half of the memory limit, 512M; lower it, or leave it out$"),
     ],
 )  # fmt: skip
@@ -243,29 +243,31 @@ def test_values_that_make_no_sense_are_one_line(key, value) -> None:
 # -- a trial's server ----------------------------------------------------------------------------------------------------
 
 
-def prepared(engine: str, **more: str) -> Prepared:
+def prepared(engine: str, **more: str) -> PreparedVariant:
     nothing: Any = None
-    known = {f.name: nothing for f in dataclasses.fields(Prepared)}
-    return Prepared(
+    known = {f.name: nothing for f in dataclasses.fields(PreparedVariant)}
+    return PreparedVariant(
         **{**known, "server": Server(engine=engine), "options": {"max-connections": "151", **more}}
     )
 
 
 def test_a_size_becomes_the_engines_option() -> None:
     of = cache_size_search.Range(2048 * MIB, 40 * MIB, 1024 * MIB, 2)
-    found = campaign.at_size(prepared("innodb", **{"innodb-buffer-pool-size": "1G"}), of, 640 * MIB)
+    found = campaign.set_cache_size(
+        prepared("innodb", **{"innodb-buffer-pool-size": "1G"}), of, 640 * MIB
+    )
     assert found.options == {
         "max-connections": "151", "innodb-buffer-pool-size": str(640 * MIB),
         "loose-innodb-buffer-pool-chunk-size": str(5 * MIB),
     }  # fmt: skip
     assert found.pool_bytes == 640 * MIB
-    rocks = campaign.at_size(prepared("rocksdb"), of, 640 * MIB)
+    rocks = campaign.set_cache_size(prepared("rocksdb"), of, 640 * MIB)
     assert rocks.options == {"max-connections": "151", "rocksdb-block-cache-size": str(640 * MIB)}
 
 
 def test_the_users_own_chunks_stay() -> None:
     of = cache_size_search.Range(2048 * MIB, 40 * MIB, 1024 * MIB, 2)
-    found = campaign.at_size(
+    found = campaign.set_cache_size(
         prepared("innodb", **{"innodb-buffer-pool-chunk-size": "2M"}), of, 640 * MIB
     )
     assert "loose-innodb-buffer-pool-chunk-size" not in found.options

@@ -76,7 +76,7 @@ def test_what_is_said_of_it_is_the_kernels_word(hostile: int) -> None:
     assert process_root.words(hostile) is None  # in our namespaces, and our user
     sampler = ProcessSampler(hostile)
     try:
-        assert 2**20 < sampler.sample(whole=True).rss < 2**32
+        assert 2**20 < sampler.sample(every_thread=True).rss < 2**32
     finally:
         sampler.close()
     found = smaps.read_smaps(hostile)
@@ -85,9 +85,9 @@ def test_what_is_said_of_it_is_the_kernels_word(hostile: int) -> None:
     ).stdout
     assert len(found) == int(kernels.split()[0])
     assert sum(mapping.path.count("VmRSS") for mapping in found) == 1
-    assert memory_marks.classify(readers.text_of_process(f"/proc/{hostile}/maps", readers.MAPS))[
-        2
-    ] == len(found)
+    assert memory_marks.sum_mappings(
+        readers.text_of_process(f"/proc/{hostile}/maps", readers.MAPS)
+    )[2] == len(found)
     assert watch._born(hostile).isdigit()
     assert process_limits.read(hostile).cpus > 0
     thp.achieved(hostile)

@@ -33,12 +33,14 @@ def in_use(name: str | None, library: str, settings: dict[str, str] | None = Non
 
 
 def test_plain_glibc_goes_by_its_name() -> None:
-    assert like_running_server.variant(in_use("glibc", "/lib/libc.so.6"), []) == {"name": "glibc"}
+    assert like_running_server.make_variant(in_use("glibc", "/lib/libc.so.6"), []) == {
+        "name": "glibc"
+    }
 
 
 def test_settings_make_it_current() -> None:
     found = in_use("glibc", "/lib/libc.so.6", {"MALLOC_ARENA_MAX": "2"})
-    assert like_running_server.variant(found, []) == {
+    assert like_running_server.make_variant(found, []) == {
         "name": "current",
         "env": {"MALLOC_ARENA_MAX": "2"},
     }
@@ -49,11 +51,11 @@ def test_an_allocator_of_the_catalogue() -> None:
         library = str(find_library.find("jemalloc").libraries[0])
     except UsageError:
         pytest.skip("needs libjemalloc2")
-    assert like_running_server.variant(in_use("jemalloc", library), [library]) == {
+    assert like_running_server.make_variant(in_use("jemalloc", library), [library]) == {
         "name": "jemalloc",
         "allocator": "jemalloc",
     }
-    assert like_running_server.variant(
+    assert like_running_server.make_variant(
         in_use("jemalloc", library, {"MALLOC_CONF": "narenas:2"}), ["/opt/shim.so", library]
     ) == {
         "name": "current",
@@ -64,20 +66,20 @@ def test_an_allocator_of_the_catalogue() -> None:
 
 
 def test_a_library_of_ones_own() -> None:
-    assert like_running_server.variant(
+    assert like_running_server.make_variant(
         in_use(None, "/opt/libmy.so"), ["/opt/shim.so", "/opt/libmy.so"]
     ) == {
         "name": "current",
         "preload": ["/opt/libmy.so", "/opt/shim.so"],
     }
     # Linked against, not preloaded: preloading the same file is the same.
-    assert like_running_server.variant(in_use("tcmalloc-full", "/opt/libtcmalloc.so.4"), [])[
+    assert like_running_server.make_variant(in_use("tcmalloc-full", "/opt/libtcmalloc.so.4"), [])[
         "preload"
     ] == ["/opt/libtcmalloc.so.4"]
 
 
 def test_a_shim_before_glibc() -> None:
-    assert like_running_server.variant(in_use("glibc", "/lib/libc.so.6"), ["/opt/shim.so"]) == {
+    assert like_running_server.make_variant(in_use("glibc", "/lib/libc.so.6"), ["/opt/shim.so"]) == {
         "name": "current", "allocator": "glibc", "preload": ["/opt/shim.so"],
     }  # fmt: skip
 

@@ -23,7 +23,7 @@ REMEDY = 'dballoc fetch glibc@2.41, and let the server run on it: server = { gli
 
 @pytest.mark.parametrize("who", ["/usr/lib/libjemalloc.so.2", "/s/usr/sbin/mariadbd"])
 def test_a_c_library_that_is_too_old(who: str) -> None:
-    error = variant_malloc.refused(
+    error = variant_malloc.make_proof_error(
         "variant 'new'", NotProved(TOO_OLD.format("2.38", who)), BUILD, "libjemalloc.so.2"
     )
     assert isinstance(error, GlibcTooOld)
@@ -34,14 +34,14 @@ def test_a_c_library_that_is_too_old(who: str) -> None:
 
 
 def test_one_that_no_source_has_comes_without_remedy() -> None:
-    error = variant_malloc.refused(
+    error = variant_malloc.make_proof_error(
         "variant 'new'", NotProved(TOO_OLD.format("9.9", "/x.so")), BUILD, "x.so"
     )
     assert str(error).endswith("would run on an older one")
 
 
 def test_anything_else_is_said_as_it_is() -> None:
-    error = variant_malloc.refused(
+    error = variant_malloc.make_proof_error(
         "variant 'new'", NotProved("malloc comes from /lib/libc.so.6"), BUILD, "libjemalloc.so.2"
     )
     assert (

@@ -22,7 +22,7 @@ K = 0x1000
     ],
 )  # fmt: skip
 def test_kinds_of_mappings(permissions: str, kind: str | None) -> None:
-    found = memory_marks.classify(
+    found = memory_marks.sum_mappings(
         f"10000-12000 {permissions} 00000000 00:00 0 [name with spaces]\n"
     )
     assert found == (2 * K if kind == "reserved" else 0, 2 * K if kind == "read_only" else 0, 1)
@@ -30,8 +30,8 @@ def test_kinds_of_mappings(permissions: str, kind: str | None) -> None:
 
 def test_mappings_add_up() -> None:
     maps = "1000-2000 ---p 0 0:0 0\n2000-4000 ---p 0 0:0 0\n4000-8000 r--p 0 0:0 0 /lib/x.so\n9000-a000 rw-p 0 0:0 0 [heap]\n"
-    assert memory_marks.classify(maps) == (3 * K, 4 * K, 4)
-    assert memory_marks.classify("") == (0, 0, 0)
+    assert memory_marks.sum_mappings(maps) == (3 * K, 4 * K, 4)
+    assert memory_marks.sum_mappings("") == (0, 0, 0)
 
 
 # A process that reserves much and touches little, as MariaDB does since 10.11.12.
@@ -52,22 +52,22 @@ def test_reserved_space_of_a_real_process_is_taken_out_of_its_vsz() -> None:
     ) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == b"ready\n"
-        mark, sampler = memory_marks.take(child.pid), ProcessSampler(child.pid)
+        mark, sampler = memory_marks.take_mark(child.pid), ProcessSampler(child.pid)
         sample = sampler.sample()
         sampler.close()
         child.communicate(timeout=10)
     assert mark.reserved >= 1 << 40
     # The two ways of counting, the exact one at marks and the cheap one between them, agree to a
     # few pages.
-    cheap = memory_marks.reserved_between(sample.vsz, sample.accessible, mark)
+    cheap = memory_marks.compute_reserved_bytes(sample.vsz, sample.accessible, mark)
     assert abs(cheap - mark.reserved) < 64 * mmap.PAGESIZE
     assert 0 < mark.pss <= mark.rss < 1 << 30
     with pytest.raises(Gone):
-        memory_marks.take(child.pid)
+        memory_marks.take_mark(child.pid)
 
 
 def test_a_mark_of_ourselves_agrees_with_the_sampler() -> None:
     sampler = ProcessSampler(os.getpid())
-    mark, sample = memory_marks.take(os.getpid()), sampler.sample()
+    mark, sample = memory_marks.take_mark(os.getpid()), sampler.sample()
     sampler.close()
     assert abs(mark.rss - sample.rss) < 4 << 20

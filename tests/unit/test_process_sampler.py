@@ -64,7 +64,7 @@ def worker() -> Iterator[tuple[ProcessSampler, Do]]:
             child.stdin.write(f"{what} {amount}\n")
             child.stdin.flush()
             assert child.stdout.readline() == "done\n"
-            return sampler.sample(whole=True)
+            return sampler.sample(every_thread=True)
 
         sampler = ProcessSampler(child.pid)
         do("burn", 0)
@@ -113,7 +113,7 @@ def test_cpu_time(worker: tuple[ProcessSampler, Do]) -> None:
 
 def test_voluntary_context_switches(worker: tuple[ProcessSampler, Do]) -> None:
     sampler, do = worker
-    before, after = sampler.sample(whole=True), do("switch", 500)
+    before, after = sampler.sample(every_thread=True), do("switch", 500)
     assert 500 <= after.voluntary - before.voluntary < 700
 
 
@@ -125,7 +125,7 @@ def test_the_switches_of_threads_that_end_are_kept(worker: tuple[ProcessSampler,
     # Joined is not yet gone from /proc.
     after, deadline = do("join", 0), time.monotonic() + 10
     while after.threads != alone and time.monotonic() < deadline:
-        after = sampler.sample(whole=True)
+        after = sampler.sample(every_thread=True)
     assert after.threads == alone
     assert after.voluntary >= with_them.voluntary >= 20
 
@@ -144,7 +144,7 @@ def test_with_many_threads_a_sample_in_passing_reads_a_share_and_the_next_ones_t
         assert len(read) - before <= 21
     assert len(set(read)) == 201
     read.clear()
-    sampler.sample(whole=True)
+    sampler.sample(every_thread=True)
     assert len(set(read)) == 201
     do("join", 0)
 
@@ -161,7 +161,7 @@ def test_with_many_threads_a_sample_in_passing_reads_a_share_and_the_next_ones_t
 def test_context_switches_wherever_they_stand(
     status: bytes, counts: tuple[int, int] | None
 ) -> None:
-    assert process_sampler._switches(status) == counts
+    assert process_sampler._parse_switches(status) == counts
 
 
 def test_its_own_cost_is_counted(worker: tuple[ProcessSampler, Do]) -> None:

@@ -4,7 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.campaign.trials.trial_rows import Gathered, at, step_row, window
+from dballoc.campaign.trials.trial_rows import (
+    StepMeasurements,
+    find_counter_window,
+    interpolate_counter,
+    make_step_row,
+)
 from dballoc.experiment.trial_steps import Step
 from dballoc.load.client_output import Interval, Total
 from dballoc.measure.process_sampler import Sample
@@ -48,11 +53,11 @@ def interval(clock: float, events: int) -> Interval:
 
 def gathered(
     step: Step = LEVEL, intervals: tuple[Interval, ...] = (), total: Total | None = None, **more
-) -> Gathered:
+) -> StepMeasurements:
     samples = more.pop(
         "samples", (sample(10.0), sample(12.0, 4.0, 300, 50), sample(15.0, 7.0, 200, 80))
     )
-    return Gathered(
+    return StepMeasurements(
         step=step,
         started=10.0,
         ended=15.0,
@@ -69,7 +74,7 @@ def gathered(
     [(10.0, 0.0), (11.0, 2.0), (12.0, 4.0), (13.0, 5.0), (15.0, 7.0), (9.0, 0.0), (99.0, 7.0)],
 )
 def test_a_counter_between_samples_is_interpolated(clock: float, cpu: float) -> None:
-    assert at(gathered().samples, clock, "cpu") == pytest.approx(cpu)
+    assert interpolate_counter(gathered().samples, clock, "cpu") == pytest.approx(cpu)
 
 
 @given(
@@ -79,21 +84,24 @@ def test_a_counter_between_samples_is_interpolated(clock: float, cpu: float) -> 
 def test_interpolation_stays_between_its_neighbours(steps: list[int], clock: float) -> None:
     counts = [sum(steps[: i + 1]) for i in range(len(steps))]
     samples = [sample(float(i), float(count)) for i, count in enumerate(counts)]
-    assert counts[0] <= at(samples, clock, "cpu") <= counts[-1]
-    assert at(samples, clock, "cpu") <= at(samples, clock + 0.5, "cpu") + 1e-9
+    assert counts[0] <= interpolate_counter(samples, clock, "cpu") <= counts[-1]
+    assert (
+        interpolate_counter(samples, clock, "cpu")
+        <= interpolate_counter(samples, clock + 0.5, "cpu") + 1e-9
+    )
 
 
 def test_the_window_leaves_connecting_out() -> None:
     found = gathered(intervals=(interval(11.0, 999), interval(12.0, 100), interval(13.0, 120)))
-    assert window(found) == (11.0, 13.0, 220)
+    assert find_counter_window(found) == (11.0, 13.0, 220)
 
 
 def test_a_single_report_counts_from_the_start() -> None:
-    assert window(gathered(intervals=(interval(12.0, 100),))) == (10.0, 12.0, 100)
+    assert find_counter_window(gathered(intervals=(interval(12.0, 100),))) == (10.0, 12.0, 100)
 
 
 def test_no_load_has_no_window() -> None:
-    assert window(gathered(IDLE)) is None
+    assert find_counter_window(gathered(IDLE)) is None
 
 
 def test_the_row_of_a_level() -> None:
@@ -108,7 +116,7 @@ def test_the_row_of_a_level() -> None:
         errors=1,
         reconnects=2,
     )
-    row = step_row(
+    row = make_step_row(
         gathered(
             intervals=(interval(12.0, 100), interval(13.0, 110)),
             total=total,
@@ -149,7 +157,7 @@ def test_the_row_of_a_level() -> None:
 
 
 def test_the_row_of_an_idle_step_covers_all_of_it() -> None:
-    row = step_row(gathered(IDLE), t0=0.0)
+    row = make_step_row(gathered(IDLE), t0=0.0)
     assert (row["window"], row["window_events"], row["cpu"], row["tps"], row["workload"]) == (
         5.0,
         None,
@@ -171,5 +179,7 @@ def test_both_rows_have_the_same_columns() -> None:
         errors=1,
         reconnects=2,
     )
-    level = step_row(gathered(intervals=(interval(12.0, 1),), total=total, histogram=[(1.0, 1)]), 0)
-    assert list(level) == list(step_row(gathered(IDLE), 0))
+    level = make_step_row(
+        gathered(intervals=(interval(12.0, 1),), total=total, histogram=[(1.0, 1)]), 0
+    )
+    assert list(level) == list(make_step_row(gathered(IDLE), 0))

@@ -1,5 +1,5 @@
-"""The duet's pilot: the baseline beside itself in a few short starts, and what follows from it. Its
-slices are stored.
+"""The duet's pilot: the baseline runs beside itself in a few short starts, and the scatter of their
+slices decides how long and how many the duet's slices are.
 """
 
 import math
@@ -16,19 +16,17 @@ from dballoc.analysis.statistics.variance_components import (
     components,
     interquartile_gain,
 )
-from dballoc.campaign.duration_estimate import duet_plan
+from dballoc.campaign.duration_estimate import plan_duet
 from dballoc.campaign.preparation.prepare import Setting
 from dballoc.errors import UsageError
 from dballoc.store.results import Row
 
-# A half that is idle for more than this share of the slices waits for something: a disk, or locks.
+# A half of the CPUs that is idle for more than this share of the slices waits for a disk or locks.
 MOST_IDLE = 0.3
 
 
-def disk_bound(rows: list[Row]) -> dict[str, float]:
-    """Of the workloads in a pilot's slices those that leave the CPUs idle, each with its idle
-    share.
-    """
+def find_idle_workloads(rows: list[Row]) -> dict[str, float]:
+    """Return the workloads in these slices that leave the CPUs idle, each with its idle share."""
     idle: dict[str, list[float]] = defaultdict(list)
     for row in rows:
         idle[row["workload"]].append(row["idle"])
@@ -36,28 +34,32 @@ def disk_bound(rows: list[Row]) -> dict[str, float]:
     return {workload: share for workload, share in shares.items() if share > MOST_IDLE}
 
 
-def check(rows: list[Row]) -> None:
-    """UsageError if a workload is bound by something else than the CPUs, which a duet would measure
-    for both at once.
+class NotCpuBound(UsageError):
+    """A workload that waits for disk or locks, so that no duet can compare servers under it."""
+
+
+def check_cpu_bound(rows: list[Row]) -> None:
+    """NotCpuBound if a workload leaves the CPUs idle: its limit is something that both servers of a
+    duet would share.
     """
-    for workload, share in disk_bound(rows).items():
-        raise UsageError(
+    for workload, share in find_idle_workloads(rows).items():
+        raise NotCpuBound(
             f"{workload}: a duet needs busy CPUs, and these were idle {share:.0%} of the time: "
-            "disk, fsync or locks are the "
-            "limit, which both servers would share; use --design solo, or a larger buffer pool"
+            "disk, fsync or locks are the limit, which both servers would share; use "
+            "--design solo, or a larger buffer pool"
         )
 
 
-def pieces(rows: Iterable[Row]) -> list[Piece]:
-    """Rows of table ``slice`` as the analysis wants them."""
+def make_pieces(rows: Iterable[Row]) -> list[Piece]:
+    """Return rows of table ``slice`` as pieces for the analysis."""
     return [Piece(r["slice"], r["half"], r["cpu"], r["events"]) for r in rows]
 
 
 @dataclass(frozen=True)
 class Findings:
-    """``scatter`` by estimate: root mean square of what starts showed, whose truth is 0;
-    ``components`` of the experiment's estimate by workload; the ``plan`` that suits the most
-    scattered one.
+    """``scatter`` by estimate: root mean square of the log ratios of the starts, whose true value
+    is 0; ``components`` of the experiment's estimate by workload; ``plan``: suits the workload that
+    scatters most.
     """
 
     scatter: dict[str, float]
@@ -65,49 +67,57 @@ class Findings:
     plan: Plan
 
 
-def evaluate(setting: Setting, rows: list[Row]) -> Findings:
-    """``rows``: the slices of the pilot's trials with their ``position`` and ``role``. ValueError
-    when they are not whole.
+def evaluate_pilot(setting: Setting, rows: list[Row]) -> Findings:
+    """Evaluate the slices of the pilot's trials, ``rows`` with ``position`` and ``role``.
+    ValueError if slices are missing.
     """
-    scatter = {how: _scatter(rows, how) for how in get_args(Estimate)}
-    how = setting.experiment.duet.estimate
-    found = {}
+    scatter = {name: _compute_scatter(rows, name) for name in get_args(Estimate)}
+    estimate = setting.experiment.duet.estimate
+    components_by_workload = {}
     for workload in setting.experiment.workloads:
-        mine = [r for r in rows if r["workload"] == workload]
-        whole = components(log_ratios(mine), _seconds(mine) / 2)
-        # The components are those of single slices, bursts included; so much of them is left by the
-        # estimate.
+        slices = [r for r in rows if r["workload"] == workload]
+        raw = components(compute_log_ratios(slices), _sum_slice_seconds(slices) / 2)
+        # The components are those of single slices, bursts of noise included; ``gain`` is the share
+        # of them that the estimate leaves.
         gain = 1.0
-        if how == "undisturbed" and scatter["paired"]:
-            gain = min(1.0, scatter[how] / scatter["paired"])
-        elif how == "middle":
-            gain = interquartile_gain([neighbours(pieces(a), pieces(b)) for a, b in _starts(mine)])
-        found[workload] = replace(whole, slice=whole.slice * gain, piece=whole.piece * gain)
-    worst = max(found.values(), key=lambda c: c.block(1.0, 2))
-    return Findings(scatter, found, duet_plan(setting, worst))
+        if estimate == "undisturbed" and scatter["paired"]:
+            gain = min(1.0, scatter[estimate] / scatter["paired"])
+        elif estimate == "middle":
+            gain = interquartile_gain(
+                [
+                    neighbours(make_pieces(baseline), make_pieces(partner))
+                    for baseline, partner in _pair_starts(slices)
+                ]
+            )
+        components_by_workload[workload] = replace(
+            raw, slice=raw.slice * gain, piece=raw.piece * gain
+        )
+    worst = max(components_by_workload.values(), key=lambda c: c.block(1.0, 2))
+    return Findings(scatter, components_by_workload, plan_duet(setting, worst))
 
 
-def _scatter(rows: list[Row], how: Estimate) -> float:
-    """Of the starts, for every workload."""
+def _compute_scatter(rows: list[Row], estimate: Estimate) -> float:
+    """Return the root mean square of the log ratios of all starts and workloads."""
     values = [
-        block_log(how, pieces(baseline), pieces(partner)) for baseline, partner in _starts(rows)
+        block_log(estimate, make_pieces(baseline), make_pieces(partner))
+        for baseline, partner in _pair_starts(rows)
     ]
-    whole = [v for v in values if v is not None]
-    if not whole:
-        raise ValueError("no whole pair of slices")
-    return math.sqrt(statistics.fmean(v * v for v in whole))
+    complete = [v for v in values if v is not None]
+    if not complete:
+        raise ValueError("no complete pair of slices")
+    return math.sqrt(statistics.fmean(v * v for v in complete))
 
 
-def _starts(rows: list[Row]) -> list[tuple[list[Row], list[Row]]]:
-    """Of every start and workload the slices of the baseline, and of what ran beside it."""
+def _pair_starts(rows: list[Row]) -> list[tuple[list[Row], list[Row]]]:
+    """Return, for every start and workload, the slices of the baseline and those of its partner."""
     parts: dict[tuple[int, str], dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         parts[row["position"], row["workload"]][row["role"]].append(row)
     return [(sides["A1"], sides["A2"]) for sides in parts.values()]
 
 
-def _seconds(rows: list[Row]) -> float:
-    """Counted seconds of a slice."""
+def _sum_slice_seconds(rows: list[Row]) -> float:
+    """Return the seconds that count of a slice."""
     first = [
         r["seconds"]
         for r in rows
@@ -116,10 +126,10 @@ def _seconds(rows: list[Row]) -> float:
     return math.fsum(first)
 
 
-def log_ratios(rows: list[Row]) -> list[list[list[float]]]:
-    """The ln ratio by start, slice and half of the slice's time. A pair of swapped slices in which
-    a server stood still for one of those halves is left out, of every start, so that all stay
-    alike.
+def compute_log_ratios(rows: list[Row]) -> list[list[list[float]]]:
+    """Return the ln ratio by start, slice and half of the slice's time. A pair of swapped slices in
+    which a server stood still for one of those halves is left out of every start, so that all
+    starts have the same slices.
     """
     by_place: dict[tuple[int, int], dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
@@ -132,7 +142,9 @@ def log_ratios(rows: list[Row]) -> list[list[list[float]]]:
             (sides["A1"][part], sides["A2"][part])
             for part in (slice(0, middle), slice(middle, None))
         )
-        costs = [(_cost(partner), _cost(baseline)) for baseline, partner in parts]
+        costs = [
+            (_compute_log_cost(partner), _compute_log_cost(baseline)) for baseline, partner in parts
+        ]
         starts[position][number] = [x - y for x, y in costs if x is not None and y is not None]
         if len(starts[position][number]) < len(costs):
             stalled.add(number // 2)
@@ -142,9 +154,9 @@ def log_ratios(rows: list[Row]) -> list[list[list[float]]]:
     ]
 
 
-def _cost(rows: list[Row]) -> float | None:
-    """The ln of CPU per transaction of one server in part of a slice; None if nothing was done in
-    it.
+def _compute_log_cost(rows: list[Row]) -> float | None:
+    """Return the ln of CPU seconds per transaction of one server in part of a slice; None if it did
+    nothing there.
     """
     if not rows:
         raise ValueError("a part of a slice is empty")

@@ -1,5 +1,5 @@
-"""How many blocks a campaign plans, and what they will take. Pure but for the template's size on
-disk.
+"""How many blocks a campaign plans, and how long they will take. Pure but for the templates' size
+on disk.
 """
 
 from dataclasses import dataclass
@@ -11,24 +11,25 @@ from dballoc.experiment import schedule
 from dballoc.experiment.model import LOAD
 from dballoc.experiment.trial_steps import cycle, idle_or_load_seconds, is_profiled, under_probe
 
-# Seconds beside the planned ones, as measured on two cores: copy, start, stop; and for each run of
-# the client.
+# Seconds beside those of warm-up, load and idling, as measured on two cores: to copy, start and
+# stop; and for each run of the client.
 _PER_TRIAL = 0.8
 _PER_LOAD = 0.25
 _PER_BLOCK = 0.5
 _PER_PROFILE = 15.0
 _PER_GIB_COPIED = 2.0
-# Rows a second of sysbench's tables that a load puts in.
+# Rows a second that a load inserts into sysbench's tables.
 _ROWS_LOADED = 60_000
-# A duet's two servers start and stop together, its copies one after the other.
+# A duet's two servers start and stop together; their data are copied one after the other.
 _PER_DUET = 1.6
 
-# What a pilot is expected to find, before it has: standard deviations of starts, slices and pieces
+# What a pilot is expected to find: standard deviations of starts, slices and pieces
 # (of so many seconds), and the halves' difference, on a shared machine of two cores.
 USUAL = Components(start=0.005, slice=0.02, piece=0.02, halves=0.1, seconds=0.25)
 
-# The pilot: starts, slices in each, of which half a second counts; fewer slices where the duet's
-# time is short.
+# The pilot: its starts, the slices in each, and the seconds that count of a slice; fewer slices
+# where
+# the duet has less than so many seconds.
 PILOT_STARTS = 3
 _PILOT_SLICES, _SHORT_PILOT_SLICES = 24, 12
 _PILOT_COUNTED = 0.5
@@ -36,10 +37,10 @@ _SHORT = 600.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Estimate:
-    """Seconds. ``blocks``, ``trials_per_block`` and ``block_seconds`` by design; ``pilot``:
-    seconds, 0 without one; ``measured_share``: of the time, what is measuring, warming up or idling
-    on purpose.
+class DurationEstimate:
+    """How long a campaign takes. ``blocks``, ``trials_per_block`` and ``block_seconds`` by design;
+    ``pilot``: seconds, 0 without one; ``measured_share``: the share of the time that is spent
+    measuring, warming up or idling on purpose.
     """
 
     blocks: dict[str, int]
@@ -50,51 +51,63 @@ class Estimate:
 
     @property
     def trials(self) -> int:
-        """Of the whole campaign, without pilot and repeats."""
+        """Trials of the whole campaign, without pilot and repeats."""
         return sum(self.blocks[d] * self.trials_per_block[d] for d in self.blocks)
 
     @property
     def seconds(self) -> float:
-        """Of the whole campaign, without repeats."""
+        """Seconds of the whole campaign, without repeats."""
         return self.pilot + sum(self.blocks[d] * self.block_seconds[d] for d in self.blocks)
 
 
-def estimate(setting: Setting) -> Estimate:
-    """``blocks`` as asked, of each design; else what its share of the budget holds, up to the last
-    look; else the first one.
+def estimate(setting: Setting) -> DurationEstimate:
+    """Estimate a campaign. Each design has the experiment's ``blocks``; else as many as fit into
+    its share of the budget, up to the last look; else those up to the first look.
     """
-    blocks, trials, seconds, on_purpose = {}, {}, {}, 0.0
-    pilot = pilot_seconds(setting) if needs_pilot(setting) else 0.0
+    blocks: dict[str, int] = {}
+    trials: dict[str, int] = {}
+    seconds: dict[str, float] = {}
+    on_purpose = 0.0
+    pilot = estimate_pilot_seconds(setting) if needs_pilot(setting) else 0.0
     if "solo" in setting.designs:
-        trials["solo"], purpose, seconds["solo"] = _solo_block(setting)
-        blocks["solo"] = _blocks(setting, seconds["solo"], share_of_budget(setting))
-        on_purpose += blocks["solo"] * purpose
+        solo = _estimate_solo_block(setting)
+        trials["solo"], seconds["solo"] = solo.trials, solo.seconds
+        blocks["solo"] = _plan_solo_blocks(setting, solo.seconds)
+        on_purpose += blocks["solo"] * solo.on_purpose
     if "duet" in setting.designs:
-        costs, usual = duet_costs(setting), duet_plan(setting, USUAL)
+        costs, usual = estimate_duet_costs(setting), plan_duet(setting, USUAL)
         blocks["duet"], seconds["duet"] = usual.blocks, usual.block_seconds
         trials["duet"] = 2 * costs.pairings
         loaded = setting.experiment.duet_warmup + 2 * usual.pairs * usual.slice
         on_purpose += usual.blocks * costs.pairings * costs.workloads * loaded
-    whole = pilot + sum(blocks[d] * seconds[d] for d in blocks)
-    return Estimate(
+    total = pilot + sum(blocks[d] * seconds[d] for d in blocks)
+    return DurationEstimate(
         blocks=blocks,
         trials_per_block=trials,
         block_seconds=seconds,
         pilot=pilot,
-        measured_share=on_purpose / whole,
+        measured_share=on_purpose / total,
     )
 
 
 def solo_seconds(setting: Setting) -> float:
-    """What one solo trial takes, with a start for all levels."""
-    trials, _, seconds = _solo_block(setting)
-    return seconds / trials
+    """Estimate the seconds of one solo trial, with one start for all levels."""
+    block = _estimate_solo_block(setting)
+    return block.seconds / block.trials
 
 
-def _solo_block(setting: Setting) -> tuple[int, float, float]:
-    """(trials, seconds on purpose, seconds) of one solo block."""
+@dataclass(frozen=True)
+class _SoloBlock:
+    """One solo block: its trials, its seconds of load and idling, and all its seconds."""
+
+    trials: int
+    on_purpose: float
+    seconds: float
+
+
+def _estimate_solo_block(setting: Setting) -> _SoloBlock:
     slots = schedule.block(setting.experiment, 1)
-    copied = setting.copied / 2**30 * _PER_GIB_COPIED
+    copied = setting.largest_copy_bytes / 2**30 * _PER_GIB_COPIED
     on_purpose = seconds = 0.0
     for slot in slots:
         steps = cycle(setting.experiment, slot, setting.contents.tables)
@@ -108,27 +121,32 @@ def _solo_block(setting: Setting) -> tuple[int, float, float]:
         if setting.experiment.profile == "heap" and is_profiled(setting.experiment, slot):
             again = under_probe(setting.experiment, slot, setting.contents.tables)
             seconds += idle_or_load_seconds(again) + _PER_TRIAL + copied + len(again) * _PER_LOAD
-    return len(slots), on_purpose, seconds + _PER_BLOCK
+    return _SoloBlock(len(slots), on_purpose, seconds + _PER_BLOCK)
 
 
-def _blocks(setting: Setting, block_seconds: float, time: float | None) -> int:
+def _plan_solo_blocks(setting: Setting, block_seconds: float) -> int:
+    """Return how many solo blocks are planned."""
     if setting.experiment.blocks is not None:
         return setting.experiment.blocks
-    held = int(time // block_seconds) if time is not None else FIRST_LOOK
-    return max(1, min(held, LAST_LOOK))
+    time = compute_budget_share(setting)
+    fitting = int(time // block_seconds) if time is not None else FIRST_LOOK
+    return max(1, min(fitting, LAST_LOOK))
 
 
-def share_of_budget(setting: Setting) -> float | None:
-    """The seconds that each design has: the designs share the budget evenly. None without one."""
+def compute_budget_share(setting: Setting) -> float | None:
+    """Return the seconds that each design has, as the designs share the budget evenly; None without
+    a budget.
+    """
     budget = setting.experiment.budget
     return None if budget is None else budget / len(setting.designs)
 
 
-def duet_time(setting: Setting) -> float | None:
-    """The seconds that the duet's blocks have: what its pilot leaves, or, where the solo blocks are
-    counted beforehand, what they leave. None without a budget.
+def _compute_duet_time(setting: Setting) -> float | None:
+    """Return the seconds that the duet's blocks have: the rest of the duet's share after the pilot;
+    where the experiment gives the number of blocks, what the solo blocks and the pilot leave of the
+    budget. None without a budget.
     """
-    share = share_of_budget(setting)
+    share = compute_budget_share(setting)
     if share is None:
         return None
     experiment = setting.experiment
@@ -137,59 +155,61 @@ def duet_time(setting: Setting) -> float | None:
         and experiment.budget is not None
         and "solo" in setting.designs
     ):
-        share = experiment.budget - experiment.blocks * _solo_block(setting)[2]
-    return max(0.0, share - (pilot_seconds(setting) if needs_pilot(setting) else 0.0))
+        share = experiment.budget - experiment.blocks * _estimate_solo_block(setting).seconds
+    return max(0.0, share - (estimate_pilot_seconds(setting) if needs_pilot(setting) else 0.0))
 
 
-def duet_costs(setting: Setting) -> Costs:
-    """What a duet block takes beside its slices."""
+def estimate_duet_costs(setting: Setting) -> Costs:
+    """Estimate the seconds that a duet block takes beside its slices."""
     assert setting.duet
     experiment = setting.experiment
     workloads = len(experiment.workloads)
-    copies = 2 * setting.copied / 2**30 * _PER_GIB_COPIED
+    copies = 2 * setting.largest_copy_bytes / 2**30 * _PER_GIB_COPIED
     # The warm-up ends with the clients' first report, a second after their start.
     warm_up = workloads * (max(1.0, experiment.duet_warmup) + 2 * _PER_LOAD)
     others = len(setting.duet.thp) - 1
     return Costs(_PER_BLOCK, _PER_DUET + copies + warm_up, 1 + others, workloads)
 
 
-def duet_plan(setting: Setting, found: Components) -> Plan:
-    """The slices, pairs and blocks that suit these components, with what the experiment says of
-    them, in its time.
+def plan_duet(setting: Setting, scatter: Components) -> Plan:
+    """Plan the slices, pairs and blocks that suit these variance components, within the duet's
+    time; those that the experiment gives stay.
     """
     duet = setting.experiment.duet
     wishes = Wishes(
         slice=duet.slice,
         pairs=duet.pairs,
         blocks=setting.experiment.blocks,
-        time=duet_time(setting),
+        time=_compute_duet_time(setting),
         discard=duet.discard,
     )
-    return plan(found, duet_costs(setting), wishes, _confidence(setting))
+    return plan(scatter, estimate_duet_costs(setting), wishes, _list_confidence_levels(setting))
 
 
 def needs_pilot(setting: Setting) -> bool:
-    """Whether something is left to find out."""
+    """Whether a pilot must find the length or the number of the duet's slices."""
     duet = setting.experiment.duet
     return setting.duet is not None and (duet.slice is None or duet.pairs is None)
 
 
-def pilot_slices(setting: Setting) -> tuple[float, int]:
-    """The length of the pilot's slices, seconds, and how many there are in a start."""
-    share = share_of_budget(setting)
+def choose_pilot_slices(setting: Setting) -> tuple[float, int]:
+    """Return the length of the pilot's slices in seconds, and how many there are in a start."""
+    share = compute_budget_share(setting)
     number = _SHORT_PILOT_SLICES if share is not None and share < _SHORT else _PILOT_SLICES
     return setting.experiment.duet.discard + _PILOT_COUNTED, number
 
 
-def pilot_seconds(setting: Setting) -> float:
-    """What the pilot takes."""
-    costs = duet_costs(setting)
-    length, number = pilot_slices(setting)
+def estimate_pilot_seconds(setting: Setting) -> float:
+    """Estimate the seconds that the pilot takes."""
+    costs = estimate_duet_costs(setting)
+    length, number = choose_pilot_slices(setting)
     return PILOT_STARTS * (costs.overhead + costs.workloads * number * length)
 
 
-def _confidence(setting: Setting) -> dict[int, float]:
-    """The level of a duet's intervals for each number of blocks that may be planned."""
+def _list_confidence_levels(setting: Setting) -> dict[int, float]:
+    """Return the confidence level of a duet's intervals for each number of blocks that may be
+    planned.
+    """
     experiment = setting.experiment
     family = family_size(setting.designs, len(experiment.variant), len(experiment.workloads))
     numbers = {*range(1, LAST_LOOK + 1), experiment.blocks or 1}

@@ -1,4 +1,4 @@
-"""What a campaign tells whoever watches it. The base class ignores everything."""
+"""What a campaign reports while it runs. The base class ignores everything."""
 
 from dataclasses import dataclass
 
@@ -8,8 +8,9 @@ from dballoc.experiment.trial_steps import Step
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What is ahead. ``blocks`` and ``trials_per_block`` by design; ``trials`` counts what is left
-    to run in the planned blocks; ``percentile``: of ticks' latency.
+    """What is still to run. ``blocks`` and ``trials_per_block`` by design; ``trials`` counts those
+    still to run in the planned blocks, ``done`` those in the database; ``seconds``: about how long
+    they take; ``percentile``: of ticks' latency.
     """
 
     name: str
@@ -23,7 +24,9 @@ class Plan:
 
 @dataclass(frozen=True)
 class Tick:
-    """About one a second within a step. tps and latency (ms) are None where there is no load."""
+    """A reading about once a second within a step: ``rss`` in bytes, ``elapsed`` seconds of the
+    step; ``tps`` and ``latency`` (ms) are None without load.
+    """
 
     rss: int
     elapsed: float
@@ -35,7 +38,7 @@ class Observer:
     """Watches a campaign."""
 
     def notice(self, text: str) -> None:
-        """Something to tell in passing: a template being made, a resume."""
+        """Something the user should know: a template is made, a campaign resumed."""
 
     def plan(self, plan: Plan) -> None:
         """Once, before the first trial."""
@@ -52,32 +55,32 @@ class Observer:
         """A step begins."""
 
     def tick(self, tick: Tick) -> None:
-        """Figures within a step."""
+        """A reading within a step."""
 
     def trial_finished(
         self, slot: Slot, fault: str | None, rss_peak: int | None, tps: float | None
     ) -> None:
-        """A trial is in the store. ``tps``: of its last level."""
+        """A trial is in the database. ``tps``: of its last level."""
 
     def duet_started(self, pairing: Pairing) -> None:
         """Two servers start."""
 
     def duet_finished(self, pairing: Pairing, faults: list[str], ratio: float | None) -> None:
-        """Both their trials are in the store. ``ratio``: CPU per transaction, partner ÷ baseline,
-        of the last workload.
+        """Both their trials are in the database. ``ratio``: CPU per transaction, partner ÷
+        baseline, of the last workload.
         """
 
     def block_finished(
         self, design: str, block: int, disturbed: str | None, repeated: bool
     ) -> None:
-        """A block is in the store."""
+        """A block is in the database. ``repeated``: it will be run again."""
 
-    def round_started(self, number: int, left: int, seconds: float) -> None:
-        """A round of ``dballoc fit`` begins; it takes ``left`` trials and so many seconds at most,
-        this one included.
+    def round_started(self, number: int, trials: int, seconds: float) -> None:
+        """A round of ``dballoc fit`` begins; at most ``trials`` and ``seconds`` remain, this round
+        included.
         """
 
     def probe_finished(self, variant: str, size: int, outcome: str, rss_peak: int | None) -> None:
-        """A size was tried, and the trial is in the store. ``outcome``: ``survived``, ``killed``,
-        or the fault's text.
+        """A cache size was tried, and the trial is in the database. ``outcome``: ``survived``,
+        ``killed``, or the fault's text.
         """

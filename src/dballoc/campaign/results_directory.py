@@ -1,4 +1,4 @@
-"""The results directory: made, locked, and found fit for a resume."""
+"""The results directory: made or reopened, locked, and checked to be this experiment's."""
 
 import fcntl
 import os
@@ -16,10 +16,10 @@ EXPERIMENT = "experiment.toml"
 TRIALS = "trials"
 _LOCK = "lock"
 
-# How long the guardian of a dballoc that was killed may take to clean up.
+# Seconds that the guardian of a dballoc that was killed may take to clean up.
 _PATIENCE = 60.0
 
-# Less than this free at the start, and a trial's raw files will not fit.
+# Bytes that must be free at the start, for a trial's raw files.
 ROOM = 16 * 2**20
 
 
@@ -31,11 +31,10 @@ class Directory:
         self.lock = lock
 
     @classmethod
-    def take(cls, path: Path, experiment: Experiment) -> "Directory":
+    def acquire(cls, path: Path, experiment: Experiment) -> "Directory":
         """Make or reopen ``path`` and lock it.
 
-        UsageError if it holds something else or another experiment, or if another dballoc works in
-        it.
+        UsageError if it holds other files or another experiment, or if another dballoc uses it.
         """
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -44,9 +43,9 @@ class Directory:
                 raise UsageError(
                     f"{path}: not empty and not a results directory of dballoc; choose a new --out"
                 )
-            lock = _lock(path)
+            lock = _lock_directory(path)
             try:
-                _remember(path, experiment)
+                _record_experiment(path, experiment)
                 (path / TRIALS).mkdir(exist_ok=True)
             except BaseException:
                 os.close(lock)
@@ -57,8 +56,8 @@ class Directory:
             ) from None
         return cls(path, lock)
 
-    def trial(self, label: str) -> Path:
-        """A fresh directory for a trial's raw files. What a killed dballoc left there is
+    def make_trial_directory(self, label: str) -> Path:
+        """Make an empty directory for a trial's raw files; the leftovers of a killed dballoc are
         removed.
         """
         path = self.path / TRIALS / label
@@ -66,26 +65,26 @@ class Directory:
         path.mkdir()
         return path
 
-    def forget_unfinished(self, finished: set[str]) -> list[str]:
-        """Remove the directories of trials that are not in the store; returns their labels."""
-        left = [p for p in (self.path / TRIALS).iterdir() if p.name not in finished]
-        for path in left:
+    def remove_unfinished_trials(self, finished: set[str]) -> list[str]:
+        """Remove the directories of trials that are not in the database; returns their labels."""
+        unfinished = [p for p in (self.path / TRIALS).iterdir() if p.name not in finished]
+        for path in unfinished:
             shutil.rmtree(path, ignore_errors=True)
-        return sorted(p.name for p in left)
+        return sorted(p.name for p in unfinished)
 
     def release(self) -> None:
-        """Unlock; the guardian may hold the lock a little longer."""
+        """Unlock it; the guardian may hold the lock a little longer."""
         os.close(self.lock)
 
 
-def recorded_experiment(path: Path) -> Experiment:
-    """The experiment of a results directory. UsageError if it is none."""
+def load_experiment(path: Path) -> Experiment:
+    """Load the experiment of a results directory. UsageError if it is not one."""
     if not (path / EXPERIMENT).is_file():
         raise UsageError(f"{path}: not a results directory of dballoc: no {EXPERIMENT}")
     return experiment_file.load(path / EXPERIMENT)
 
 
-def _lock(path: Path) -> int:
+def _lock_directory(path: Path) -> int:
     fd = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     deadline = time.monotonic() + _PATIENCE
     while True:
@@ -96,8 +95,8 @@ def _lock(path: Path) -> int:
             if holder.isdigit() and Path(f"/proc/{holder}").exists():
                 os.close(fd)
                 raise UsageError(
-                    f"{path}: another dballoc (process {holder}) works in it; wait, or choose a "
-                    "new --out"
+                    f"{path}: another dballoc (process {holder}) uses it; wait, or choose a new "
+                    "--out"
                 ) from None
             # The holder is gone and its guardian is still cleaning up.
             if time.monotonic() > deadline:
@@ -112,35 +111,35 @@ def _lock(path: Path) -> int:
         return fd
 
 
-def _remember(path: Path, experiment: Experiment) -> None:
+def _record_experiment(path: Path, experiment: Experiment) -> None:
+    """Write the experiment into the directory. UsageError if another one is there."""
     target = path / EXPERIMENT
     if not target.exists():
         partial = path / (EXPERIMENT + ".partial")
         partial.write_text(experiment_file.dump(experiment), encoding="utf-8")
         partial.rename(target)
-    elif experiment_file.identity(recorded_experiment(path)) != experiment_file.identity(
-        experiment
-    ):
+    elif experiment_file.identity(load_experiment(path)) != experiment_file.identity(experiment):
         raise UsageError(
             f"{path}: holds another experiment ({EXPERIMENT} there); choose a new --out"
         )
 
 
 def next_directory(parent: Path, experiment: Experiment, verb: str = "") -> Path:
-    """Where an experiment's results go when nobody says: its unfinished directory under ``parent``,
-    else a new one.
+    """Return the results directory of an experiment without --out: its unfinished one under
+    ``parent``, else a new one.
 
-    ``verb``: of another than bench, whose results must not be mixed with these.
+    ``verb``: of a command other than bench, whose results must not be mixed with bench's.
     """
     base = "-".join(filter(None, [verb, experiment.name, experiment_file.identity(experiment)[:8]]))
     for number in range(1, 10_000):
         path = parent / (base if number == 1 else f"{base}-{number}")
-        if not _finished(path):
+        if not _is_finished(path):
             return path
     raise UsageError(f"{parent}: ten thousand results of this experiment; give --out")
 
 
-def _finished(path: Path) -> bool:
+def _is_finished(path: Path) -> bool:
+    """Whether the directory's campaign has ended, and not by an interruption."""
     if not (path / FILE).exists():
         return False
     results = Results.open(path, read_only=True)

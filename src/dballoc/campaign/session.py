@@ -1,24 +1,21 @@
-"""What everything that runs trials needs: its results directory, a guardian, and a user who may
-stop it.
+"""The session in which a campaign's trials run: its results directory, a guardian, the machine's
+lock, and a user who may stop it.
 """
 
 import contextlib
-import json
+import shutil
 import signal
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-import dballoc
 from dballoc.campaign.observer import Observer
 from dballoc.campaign.preparation.prepare import Setting
 from dballoc.campaign.results_directory import ROOM, Directory
-from dballoc.campaign.trials.server_in_trial import Interrupted
+from dballoc.campaign.trials.server_in_trial import Context, Interrupted
 from dballoc.errors import Failure, UsageError
-from dballoc.experiment import experiment_file
-from dballoc.host import directories, machine_description
+from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.settings import machine_lock, thp
 
@@ -27,43 +24,95 @@ T = TypeVar("T")
 
 @dataclass
 class Stop:
-    """Ctrl-C or SIGTERM. Within a trial the first one is noted, and the trial ends at its next step
-    of the clock; anywhere else, and the second time, it ends things at once.
+    """Handles Ctrl-C and SIGTERM. In a trial the first one is noted, and the trial stops when it
+    next looks; outside a trial, or the second time, it interrupts at once.
     """
 
     in_trial: bool = False
-    asked: bool = False
+    requested: bool = False
 
     def __call__(self, *_: object) -> None:
         """Handle the signal."""
-        if self.asked or not self.in_trial:
+        if self.requested or not self.in_trial:
             raise Interrupted
-        self.asked = True
+        self.requested = True
 
 
-def within(
-    setting: Setting, out: Path, observer: Observer, work: Callable[[Directory, Custody, Stop], T]
-) -> T:
-    """What ``work`` returns, done in the results directory ``out`` while no other run changes the
-    host's settings. UsageError or Failure in one line; what was finished is kept, and nothing is
-    left running.
+@dataclass
+class TrialRun:
+    """A trial under way. ``directory``: for its raw files; ``cpu_seconds``: what its processes
+    used, known when it has ended.
     """
-    for was in setting.put_back:
+
+    directory: Path
+    cpu_seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """What a campaign has while its trials run."""
+
+    setting: Setting
+    directory: Directory
+    custody: Custody
+    observer: Observer
+    stop: Stop
+
+    @property
+    def trial_context(self) -> Context:
+        """What its trials share."""
+        return Context(self.setting, self.custody, self.observer, lambda: self.stop.requested)
+
+    @contextlib.contextmanager
+    def run_trial(self, label: str) -> Iterator[TrialRun]:
+        """Run a trial in this block, which the first Ctrl-C does not interrupt. Its raw files are
+        removed if it is lost, but kept after a mistake of dballoc's own, whose cause they may show,
+        until the campaign is resumed.
+        """
+        cpu_before = self.custody.cpu_seconds
+        trial = TrialRun(self.directory.make_trial_directory(label))
+        self.stop.in_trial = True
+        try:
+            yield trial
+        except (Interrupted, Failure, UsageError, OSError, KeyboardInterrupt):
+            shutil.rmtree(trial.directory, ignore_errors=True)
+            raise
+        finally:
+            self.stop.in_trial = False
+        trial.cpu_seconds = self.custody.cpu_seconds - cpu_before
+
+
+def run_in_session(
+    setting: Setting, out: Path, observer: Observer, work: Callable[[Session], T]
+) -> T:
+    """Do ``work`` in the results directory ``out``, while no other run changes the host's settings,
+    and return its result. UsageError or Failure; what was finished is kept, and nothing is left
+    running.
+    """
+    for change in setting.put_back:
         observer.notice(
-            f"{was.path}: put back from {was.after} to {was.before}; a run that was killed left it "
-            "so"
+            f"{change.path}: put back from {change.after} to {change.before}; a run that was "
+            "killed left it so"
         )
     out = out.absolute()  # servers and clients run in directories of their own
     if directories.free_bytes(out) < ROOM:
         raise Failure(f"{out}: less than {ROOM >> 20} MiB free; make room, or choose another --out")
-    directory = Directory.take(out, setting.experiment)
+    directory = Directory.acquire(out, setting.experiment)
     try:
         with (
-            _host_settings(setting, out) as hold,
+            _hold_host_settings(setting, out) as hold,
             Custody(keep_open=[directory.lock], hold=hold, adopt=True) as custody,
             _stop_on_interrupt() as stop,
         ):
-            return work(directory, custody, stop)
+            return work(
+                Session(
+                    setting=setting,
+                    directory=directory,
+                    custody=custody,
+                    observer=observer,
+                    stop=stop,
+                )
+            )
     except OSError as error:
         raise Failure(
             f"{error.filename or out}: {error.strerror}; what was finished is kept, the same "
@@ -74,12 +123,13 @@ def within(
 
 
 @contextlib.contextmanager
-def _host_settings(setting: Setting, out: Path) -> Iterator[machine_lock.Hold | None]:
-    """The machine's lock, to ourselves if a variant switches THP. UsageError if another run is in
-    the way.
+def _hold_host_settings(setting: Setting, out: Path) -> Iterator[machine_lock.Hold | None]:
+    """Hold the machine's lock, exclusively if a variant switches THP. UsageError if another run
+    holds it.
     """
-    what = f"results in {out}"
-    hold = machine_lock.hold(machine_lock.THIS, exclusive=setting.switches_thp, what=what)
+    hold = machine_lock.hold(
+        machine_lock.THIS, exclusive=setting.switches_thp, what=f"results in {out}"
+    )
     try:
         if thp.mode() != setting.thp:
             raise UsageError(
@@ -94,6 +144,7 @@ def _host_settings(setting: Setting, out: Path) -> Iterator[machine_lock.Hold | 
 
 @contextlib.contextmanager
 def _stop_on_interrupt() -> Iterator[Stop]:
+    """Let a :class:`Stop` handle SIGINT and SIGTERM."""
     stop = Stop()
     before = {s: signal.signal(s, stop) for s in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -101,18 +152,3 @@ def _stop_on_interrupt() -> Iterator[Stop]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def known_facts(setting: Setting) -> dict[str, str]:
-    """What a results directory says of its campaign, whatever that does."""
-    experiment = setting.experiment
-    return {
-        "dballoc": dballoc.__version__,
-        "identity": experiment_file.identity(experiment),
-        "experiment": experiment_file.dump(experiment),
-        "seed": str(experiment.seed),
-        "started": str(time.time()),
-        "environment": json.dumps(machine_description.gather()),
-        "sysbench": setting.sysbench.version,
-        "server_user": setting.user.name,
-    }

@@ -1,5 +1,5 @@
-"""Marks: the exact and dearer look at a process's memory, taken between steps and never
-under load.
+"""Marks: exact, expensive readings of a process's memory, taken between steps and never under
+load.
 """
 
 import time
@@ -11,8 +11,9 @@ from dballoc.measure.process_sampler import Gone
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """Bytes. ``reserved``: address space that no one may touch; ``read_only``: readable, neither
-    private writable nor executable, which /proc/PID/status leaves out of its sums.
+    """A process's memory, in bytes. ``clock``: CLOCK_MONOTONIC; ``reserved``: address space
+    without any permission; ``read_only``: readable, neither private writable nor executable, which
+    /proc/PID/status leaves out of its sums.
     """
 
     clock: float
@@ -24,8 +25,8 @@ class Mark:
     mappings: int
 
 
-def take(pid: int) -> Mark:
-    """A mark of a running process. Gone if there is none."""
+def take_mark(pid: int) -> Mark:
+    """Take a mark of a running process. Gone if it has ended."""
     try:
         rollup = readers.text_of_process(f"/proc/{pid}/smaps_rollup")
         maps = readers.text_of_process(f"/proc/{pid}/maps", readers.MAPS)
@@ -36,7 +37,7 @@ def take(pid: int) -> Mark:
         for line in rollup.splitlines()
         if line.endswith(" kB")
     }
-    reserved, read_only, count = classify(maps)
+    reserved, read_only, count = sum_mappings(maps)
     return Mark(
         clock=time.monotonic(),
         rss=sizes.get("Rss", 0),
@@ -48,8 +49,8 @@ def take(pid: int) -> Mark:
     )
 
 
-def classify(maps: str) -> tuple[int, int, int]:
-    """(reserved, read_only, mappings) of a /proc/PID/maps text, in bytes."""
+def sum_mappings(maps: str) -> tuple[int, int, int]:
+    """Return (reserved bytes, read-only bytes, number of mappings) of a /proc/PID/maps text."""
     reserved = read_only = count = 0
     for line in readers.rows(maps):
         span, permissions = line.split(maxsplit=2)[:2]
@@ -62,8 +63,8 @@ def classify(maps: str) -> tuple[int, int, int]:
     return reserved, read_only, count
 
 
-def reserved_between(vsz: int, accessible: int, mark: Mark) -> int:
-    """Reserved bytes at a sample between marks: what is neither accessible nor the mark's read-only
-    part.
+def compute_reserved_bytes(vsz: int, accessible: int, mark: Mark) -> int:
+    """Return the reserved bytes at a sample between two marks: what is neither accessible nor
+    read-only in the mark before it.
     """
     return max(0, vsz - accessible - mark.read_only)

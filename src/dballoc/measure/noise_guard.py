@@ -1,6 +1,6 @@
-"""The noise guard: what else the machine did while a block ran. Reads /proc/stat; decides purely.
+"""The noise guard: how busy the machine was with other work while a block ran, from /proc/stat.
 
-Not pressure (PSI): our own load saturates it.
+Pressure stall information (PSI) is of no use here: our own load saturates it.
 """
 
 import hashlib
@@ -17,8 +17,8 @@ _PROBE_TRIES = 3
 
 
 @dataclass(frozen=True)
-class Reading:
-    """CPU seconds of the whole host since boot."""
+class CpuTimes:
+    """CPU seconds of the whole host since boot, over all its CPUs."""
 
     total: float
     busy: float
@@ -27,8 +27,8 @@ class Reading:
 
 @dataclass(frozen=True)
 class BlockNoise:
-    """Over one block. ``steal`` and ``others``: shares of all CPU time; ``probe``: seconds of the
-    fixed probe.
+    """Noise during one block. ``steal`` and ``others``: shares of all CPU time, 0 to 1;
+    ``probe_before`` and ``probe_after``: seconds that the fixed probe took.
     """
 
     steal: float
@@ -37,23 +37,23 @@ class BlockNoise:
     probe_after: float
 
 
-def read() -> Reading:
-    """The host's CPU times now (proc_stat(5))."""
-    return parse(Path("/proc/stat").read_text(), os.sysconf("SC_CLK_TCK"))
+def read() -> CpuTimes:
+    """Read the host's CPU times now (proc_stat(5))."""
+    return parse_cpu_times(Path("/proc/stat").read_text(), os.sysconf("SC_CLK_TCK"))
 
 
-def parse(stat: str, tick: int) -> Reading:
-    """The first line of /proc/stat. guest is part of user already."""
+def parse_cpu_times(stat: str, tick: int) -> CpuTimes:
+    """Return the CPU times in the first line of /proc/stat. ``guest`` is part of ``user`` there."""
     user, nice, system, idle, iowait, irq, softirq, steal = (
         int(x) / tick for x in stat.split("\n", 1)[0].split()[1:9]
     )
     busy = user + nice + system + irq + softirq
-    return Reading(busy + idle + iowait + steal, busy, steal)
+    return CpuTimes(busy + idle + iowait + steal, busy, steal)
 
 
-def probe() -> float:
-    """Seconds that a fixed piece of work takes on this machine now: the best of three,
-    single-threaded.
+def time_fixed_probe() -> float:
+    """Return the seconds that a fixed piece of work takes on this machine now: single-threaded,
+    the best of three runs.
     """
     best = float("inf")
     for _ in range(_PROBE_TRIES):
@@ -65,21 +65,23 @@ def probe() -> float:
 
 
 def between(
-    before: Reading, after: Reading, ours: float, probes: tuple[float, float]
+    before: CpuTimes, after: CpuTimes, campaign_cpu: float, probes: tuple[float, float]
 ) -> BlockNoise:
-    """``ours``: CPU seconds of our servers, clients and ourselves between the readings."""
+    """Return the noise between two readings. ``campaign_cpu``: CPU seconds that our servers,
+    clients and dballoc itself used between them; ``probes``: seconds of the probe before and after.
+    """
     total = max(after.total - before.total, 1e-9)
     return BlockNoise(
         (after.steal - before.steal) / total,
-        max(0.0, after.busy - before.busy - ours) / total,
+        max(0.0, after.busy - before.busy - campaign_cpu) / total,
         probes[0],
         probes[1],
     )
 
 
-def disturbance(noise: BlockNoise, limits: Noise, usual_probe: float) -> str | None:
-    """Why a block counts as disturbed, or None. ``usual_probe``: the median of the campaign's
-    probes so far.
+def describe_disturbance(noise: BlockNoise, limits: Noise, usual_probe: float) -> str | None:
+    """Return why a block counts as disturbed, or None. ``usual_probe``: median seconds of the
+    campaign's probes so far.
     """
     if noise.steal > limits.steal:
         return f"steal {noise.steal:.1%} > {limits.steal:.1%}"

@@ -1,6 +1,6 @@
-"""The process sampler: one sample of one process, for a few tenths of a millisecond of CPU.
+"""The process sampler: a sample of one process costs a few tenths of a millisecond of CPU.
 
-No smaps and no pagemap in here: they hold the process's mmap lock. See
+It never reads smaps or pagemap: the kernel holds the process's mmap lock meanwhile. See
 :mod:`dballoc.measure.memory_marks` for those.
 """
 
@@ -12,16 +12,16 @@ from dataclasses import dataclass
 TICK = os.sysconf("SC_CLK_TCK")
 _SIZE = re.compile(rb"^(Vm\w+):\s+(\d{1,18}) kB", re.MULTILINE)
 
-# The kernel counts context switches by thread only, and each costs as much to read as half of all
-# the rest. So a sample in passing reads a share of the threads, in turns of this many samples; a
-# whole one reads all of them.
+# The kernel counts context switches by thread only, and reading one thread's costs half as much as
+# everything else in a sample. So an ordinary sample reads some of the threads, all of them within
+# this many samples; one with ``every_thread`` reads all of them.
 _TURN = 12
 _FEW = 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """Counters since the process's start, sizes now. Seconds, bytes; ``clock`` is
+    """Counters since the process's start and its present sizes, in seconds and bytes; ``clock`` is
     CLOCK_MONOTONIC.
     """
 
@@ -29,7 +29,7 @@ class Sample:
     rss: int
     peak: int
     vsz: int
-    # Address space that could be touched, as the kernel accounts it: private writable, stack,
+    # Address space that may be accessed, as the kernel accounts it: private writable, stack,
     # executable (VmData + VmStk + VmExe + VmLib of proc_pid_status(5)).
     accessible: int
     swap: int
@@ -48,8 +48,8 @@ class Gone(Exception):
 
 
 class ProcessSampler:
-    """Samples one process. Keeps its files open, and the context switches of threads that have
-    ended.
+    """Samples one process. Keeps its /proc files open, and counts the context switches of threads
+    that have ended too.
     """
 
     def __init__(self, pid: int) -> None:
@@ -67,31 +67,31 @@ class ProcessSampler:
         self.samples = 0
 
     def close(self) -> None:
-        """Close its files."""
+        """Close the process's /proc files."""
         for fd in (self._stat, self._status, self._task):
             os.close(fd)
 
     def cpu(self) -> float:
-        """Seconds of CPU since the process's start, to the nanosecond, and nothing else. Gone if
-        there is no process.
+        """Return the process's CPU seconds since its start, to the nanosecond. Gone if it has
+        ended.
         """
         try:
             return time.clock_gettime(self._cpu_clock)
         except OSError:
             raise Gone from None
 
-    def sample(self, whole: bool = False) -> Sample:
-        """One sample; ``whole`` reads every thread's context switches, else they lag a few samples
-        behind where there are many threads. Gone if there is no process.
+    def sample(self, every_thread: bool = False) -> Sample:
+        """Take one sample. ``every_thread`` reads all threads' context switches now; without it
+        they lag a few samples behind where there are many threads. Gone if the process has ended.
         """
         began = time.thread_time()
         try:
             clock = time.monotonic()
             cpu = time.clock_gettime(self._cpu_clock)
             stat = os.pread(self._stat, 1024, 0).rpartition(b")")[2].split()
-            status = _sizes(os.pread(self._status, 4096, 0))
+            status = _parse_sizes(os.pread(self._status, 4096, 0))
             threads = int(stat[17])
-            self._read_switches(whole)
+            self._read_switches(every_thread)
             return Sample(
                 clock=clock,
                 rss=status[b"VmRSS"],
@@ -119,8 +119,8 @@ class ProcessSampler:
             self.samples += 1
 
     def reset_peak(self) -> bool:
-        """Reset VmHWM (proc_pid_clear_refs(5), 5), for a peak per level. False where that is not
-        permitted.
+        """Reset VmHWM (proc_pid_clear_refs(5), 5), so that each level has a peak of its own. False
+        where that is not permitted.
         """
         try:
             with open(f"/proc/{self.pid}/clear_refs", "w") as f:
@@ -129,13 +129,13 @@ class ProcessSampler:
             return False
         return True
 
-    def _read_switches(self, whole: bool) -> None:
-        if whole or not self._waiting:
+    def _read_switches(self, every_thread: bool) -> None:
+        if every_thread or not self._waiting:
             self._waiting = os.listdir(self._task)
             self._share = max(_FEW, -(-len(self._waiting) // _TURN))
             # Those of threads that have ended stay in the sum.
             self._per_thread = {tid: self._per_thread.get(tid, (0, 0)) for tid in self._waiting}
-        share = len(self._waiting) if whole else self._share
+        share = len(self._waiting) if every_thread else self._share
         turn, self._waiting = self._waiting[:share], self._waiting[share:]
         voluntary, involuntary = self._switches
         for tid in turn:
@@ -143,7 +143,7 @@ class ProcessSampler:
                 continue
             before = self._per_thread.get(tid, (0, 0))
             if before[0] > counts[0]:
-                before = (0, 0)  # a new thread with an old one's number
+                before = (0, 0)  # a new thread that has an ended one's number
             self._per_thread[tid] = counts
             voluntary += counts[0] - before[0]
             involuntary += counts[1] - before[1]
@@ -155,21 +155,21 @@ class ProcessSampler:
         except OSError:
             return None
         try:
-            return _switches(os.read(fd, 8192))
+            return _parse_switches(os.read(fd, 8192))
         except OSError:
             return None
         finally:
             os.close(fd)
 
 
-def _switches(status: bytes) -> tuple[int, int] | None:
-    """Voluntary and involuntary context switches of a thread's status; some kernels add lines after
-    them.
+def _parse_switches(status: bytes) -> tuple[int, int] | None:
+    """Return the voluntary and involuntary context switches in a thread's status; some kernels add
+    lines after them.
     """
-    found = status.rfind(b"\nvoluntary_ctxt_switches:")
-    words = status[found:].split(maxsplit=4)
+    start = status.rfind(b"\nvoluntary_ctxt_switches:")
+    words = status[start:].split(maxsplit=4)
     if (
-        found < 0
+        start < 0
         or len(words) < 4
         or not words[1].isdigit()
         or not words[3].isdigit()
@@ -179,6 +179,6 @@ def _switches(status: bytes) -> tuple[int, int] | None:
     return int(words[1]), int(words[3])
 
 
-def _sizes(status: bytes) -> dict[bytes, int]:
-    """The Vm lines of /proc/PID/status in bytes."""
+def _parse_sizes(status: bytes) -> dict[bytes, int]:
+    """Return the Vm lines of /proc/PID/status in bytes."""
     return {name: int(kilobytes) * 1024 for name, kilobytes in _SIZE.findall(status)}

@@ -8,25 +8,27 @@ from dballoc.measure.process_sampler import Gone, ProcessSampler, Sample
 
 
 @contextmanager
-def sampling(sampler: ProcessSampler, samples: list[Sample], every: float = 0.2) -> Iterator[None]:
-    """Add a sample to ``samples`` every so many seconds until the block ends, or the process does.
+def sample_in_background(sampler: ProcessSampler, every: float = 0.2) -> Iterator[list[Sample]]:
+    """Take a sample every ``every`` seconds until the block ends or the process does. Yields the
+    list that the samples are appended to.
 
-    Nobody else may use the sampler in between. The thread starts no process: PDEATHSIG would follow
-    it.
+    Nobody else may use the sampler meanwhile. The sampling thread must not start a process, which
+    would be killed with the thread (PDEATHSIG).
     """
+    samples: list[Sample] = []
     over = threading.Event()
 
-    def work() -> None:
+    def take_samples() -> None:
         try:
             while not over.wait(every):
                 samples.append(sampler.sample())
         except Gone:
-            pass  # the one who waits will see it too
+            pass  # whoever waits for the process notices it too
 
-    thread = threading.Thread(target=work, name="sampling", daemon=True)
+    thread = threading.Thread(target=take_samples, name="sampling", daemon=True)
     thread.start()
     try:
-        yield
+        yield samples
     finally:
         over.set()
         thread.join()

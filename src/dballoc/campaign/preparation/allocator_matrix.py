@@ -1,5 +1,5 @@
-"""Allocators under a server, each started once, proved in use, asked one query, and stopped: what
-runs here, and what not.
+"""Which allocators run under a server here: with each the server is started once, the allocator
+proved in use, one query run, and the server stopped.
 """
 
 import re
@@ -22,7 +22,7 @@ from dballoc.fetch import name_and_version, private_store
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody
 
-# Just enough of data to ask for a row of it.
+# Just enough data to query a row of it.
 _DATA = {"tables": 1, "rows": 100}
 _OPTIONS = {
     "innodb": {"innodb_buffer_pool_size": "32M"},
@@ -32,9 +32,9 @@ _OPTIONS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """``library``: the file that malloc and its kin lead to in the running server, None where it
-    does not run: ``refused`` says why. ``glibc``: the C library that was put under it for this
-    allocator, None for the server's own.
+    """Whether one allocator runs under a server. ``library``: the file that malloc leads to in the
+    running server, or None if it does not run and ``refused`` says why. ``glibc``: the C library
+    that the server ran on for this allocator, None for its own. ``seconds``: of the server's start.
     """
 
     server: str
@@ -49,7 +49,7 @@ class Proof:
 
     @property
     def words(self) -> str:
-        """For a table."""
+        """The result in words, for a table."""
         if self.library is None:
             return f"refused: {self.refused}"
         return f"malloc leads to {self.library}" + (
@@ -58,15 +58,18 @@ class Proof:
 
 
 def prove(server: Server, allocators: list[str], observer: Observer) -> Iterator[Proof]:
-    """Each allocator under the server, in this order; ``builtin`` for what it was built with.
+    """Prove each allocator under the server, in this order; ``builtin``: the malloc that it was
+    built with.
 
-    One that needs a newer C library than the server's gets the newest that was fetched. Failure if
-    a server that should start does not.
+    An allocator that needs a newer C library than the server's gets the newest one that was
+    fetched.
     """
     with Custody(adopt=True) as custody:
-        for word in allocators:
+        for reference in allocators:
             try:
-                yield _prove(_experiment(server, word), word, custody, observer)
+                yield _prove_allocator(
+                    _make_experiment(server, reference), reference, custody, observer
+                )
             except GlibcTooOld as error:
                 newer = name_and_version.newest(k.version for k in private_store.kept("glibc"))
                 if (
@@ -74,36 +77,40 @@ def prove(server: Server, allocators: list[str], observer: Observer) -> Iterator
                     or server.glibc
                     or name_and_version.order(newer) < name_and_version.order(error.needs)
                 ):
-                    yield _refused(server, word, error)
+                    yield _make_refusal(server, reference, error)
                     continue
-                lifted = server.model_copy(update={"glibc": newer})
+                with_newer_glibc = server.model_copy(update={"glibc": newer})
                 try:
-                    yield _prove(_experiment(lifted, word), word, custody, observer)
-                except (UsageError, Failure) as again:
-                    yield _refused(lifted, word, again)
+                    yield _prove_allocator(
+                        _make_experiment(with_newer_glibc, reference), reference, custody, observer
+                    )
+                except (UsageError, Failure) as second_error:
+                    yield _make_refusal(with_newer_glibc, reference, second_error)
             except (UsageError, Failure) as error:
-                yield _refused(server, word, error)
+                yield _make_refusal(server, reference, error)
 
 
-def _experiment(server: Server, word: str) -> Experiment:
+def _make_experiment(server: Server, reference: str) -> Experiment:
     options = _OPTIONS.get(server.engine, {}) | server.options
-    chosen = server.model_copy(update={"options": options}).model_dump(
+    server_table = server.model_copy(update={"options": options}).model_dump(
         mode="json", exclude_none=True
     )
-    table = {
+    experiment = {
         "name": "proof",
         "design": "solo",
         "baseline": "proof",
         "workloads": ["oltp_read_only"],
         "threads": [1],
-        "server": chosen,
+        "server": server_table,
         "data": _DATA,
-        "variant": [{"name": "proof", "allocator": word}],
+        "variant": [{"name": "proof", "allocator": reference}],
     }
-    return experiment_file.build(table, "proof")
+    return experiment_file.build(experiment, "proof")
 
 
-def _prove(experiment: Experiment, word: str, custody: Custody, observer: Observer) -> Proof:
+def _prove_allocator(
+    experiment: Experiment, reference: str, custody: Custody, observer: Observer
+) -> Proof:
     setting = prepare.settle(experiment)
     directory = directories.make_run_directory(custody.scratch)
     try:
@@ -117,24 +124,24 @@ def _prove(experiment: Experiment, word: str, custody: Custody, observer: Observ
             directory,
         )
         try:
-            return _start(setting, life, word)
+            return _run_query(setting, life, reference)
         finally:
             life.clean_up()
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _start(setting: Setting, life: Life, word: str) -> Proof:
+def _run_query(setting: Setting, life: Life, reference: str) -> Proof:
     prepared = life.prepared
     refused, seconds = None, 0.0
     try:
-        life.begin()
-        life.ready()
+        life.start()
+        life.wait_until_ready()
         seconds = life.running.seconds_to_start
         life.running.admin.rows(
             f"SELECT count(*) FROM `{setting.experiment.data.database}`.sbtest1"
         )
-        life.end()
+        life.shut_down()
     except Fault as fault:
         life.note_fault(fault)
         refused = str(fault)
@@ -144,7 +151,7 @@ def _start(setting: Setting, life: Life, word: str) -> Proof:
         server=prepared.server.use,
         version=prepared.build.version,
         engine=prepared.server.engine,
-        allocator=word,
+        allocator=reference,
         allocator_version=prepared.allocator.version,
         library=None if refused else prepared.bindings.provider["malloc"],
         glibc=prepared.server.glibc,
@@ -153,13 +160,13 @@ def _start(setting: Setting, life: Life, word: str) -> Proof:
     )
 
 
-def _refused(server: Server, word: str, error: Exception) -> Proof:
+def _make_refusal(server: Server, reference: str, error: Exception) -> Proof:
     why = re.sub(r"^variant 'proof': ", "", str(error))
     return Proof(
         server=server.use,
         version="",
         engine=server.engine,
-        allocator=word,
+        allocator=reference,
         allocator_version="",
         library=None,
         glibc=server.glibc,

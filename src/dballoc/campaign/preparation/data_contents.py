@@ -1,4 +1,4 @@
-"""What a campaign's data are made of: sysbench's tables, what the user's scripts make, or the
+"""What a campaign's data consist of: sysbench's tables, tables that the user's scripts make, or the
 user's own data.
 """
 
@@ -26,12 +26,12 @@ _CLIENT_ERROR = re.compile(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contents:
-    """``tables``: sysbench's own; ``makers``: scripts with a ``prepare`` of their own; else
-    ``directory`` or ``sql`` files.
+class DataContents:
+    """What data consist of: sysbench's ``tables``, and those of ``makers``, scripts with a
+    ``prepare`` of their own; or the user's data ``directory``; or ``sql`` files.
 
     ``identity`` changes when any of the user's files does, or a script of ours that makes data;
-    empty with sysbench's tables alone. ``size``: bytes, about.
+    it is empty with sysbench's tables alone. ``size``: about how many bytes.
     """
 
     tables: bool
@@ -42,34 +42,35 @@ class Contents:
     size: int | None = None
 
 
-def settle(experiment: Experiment, bench: Sysbench) -> Contents:
-    """Look at all that data are made of. UsageError in one line for what cannot be used."""
+def inspect_data(experiment: Experiment, sysbench: Sysbench) -> DataContents:
+    """Find out what the experiment's data consist of. UsageError for what cannot be used."""
     data = experiment.data
     works = [
-        bench.workload(name) for name in dict.fromkeys([*experiment.workloads, *experiment.warm])
+        sysbench.workload(name) for name in dict.fromkeys([*experiment.workloads, *experiment.warm])
     ]
-    makers = tuple(w for w in works if sysbench_command.makes_data(bench, w))
+    makers = tuple(w for w in works if sysbench_command.makes_data(sysbench, w))
     if data.directory is not None:
         directory = Path(data.directory).absolute()
         user_datadir.check(directory, "data.directory")
-        return Contents(
+        identity, size = user_datadir.identity(directory)
+        return DataContents(
             tables=False,
             directory=directory,
-            identity=(found := user_datadir.identity(directory))[0],
-            size=found[1],
+            identity=identity,
+            size=size,
         )
     if data.sql:
         files = tuple(Path(p).absolute() for p in data.sql)
-        return Contents(
+        return DataContents(
             tables=False,
             sql=files,
-            identity=_hash([_stamp(p) for p in files]),
-            size=sum(map(_size, files)),
+            identity=_hash([_stamp_file(p) for p in files]),
+            size=sum(map(_estimate_table_bytes, files)),
         )
     if not makers:
-        return Contents(tables=True)
+        return DataContents(tables=True)
     parts = [[w.name, w.content, dict(w.options)] for w in makers]
-    return Contents(
+    return DataContents(
         tables=len(makers) < len(works),
         makers=makers,
         identity=_hash([parts, len(makers) < len(works)]),
@@ -80,7 +81,7 @@ def _hash(parts: object) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _stamp(path: Path) -> list[object]:
+def _stamp_file(path: Path) -> list[object]:
     try:
         with path.open("rb"):
             status = path.stat()
@@ -94,23 +95,25 @@ def _stamp(path: Path) -> list[object]:
     return [path.name, status.st_size, status.st_mtime_ns]
 
 
-def _size(path: Path) -> int:
-    """Rows with their indexes take about twice their text."""
+def _estimate_table_bytes(path: Path) -> int:
+    """Return about how many bytes the tables of an SQL file take: rows with their indexes take
+    twice their text.
+    """
     return path.stat().st_size * (12 if path.suffix == ".gz" else 2)
 
 
-def reader(build: Build) -> Path:
-    """The command-line client that reads SQL files. UsageError if there is none.
+def find_sql_client(build: Build) -> Path:
+    """Find the command-line client that reads SQL files. UsageError if there is none.
 
-    It alone reads what mysqldump and people write (DELIMITER, SOURCE, versioned comments), and does
-    not hold it in memory.
+    No library reads all that mysqldump and people write (DELIMITER, SOURCE, versioned comments)
+    without holding it in memory.
     """
     return client_programs.find(build, _CLIENTS, "data.sql is read by the client mariadb or mysql")
 
 
-def feed(path: Path, program: Path, config: Path, database: str) -> Fill:
-    """The client that reads one SQL file into the server that an option file leads it to. The file
-    is opened for it.
+def make_sql_fill(path: Path, program: Path, config: Path, database: str) -> Fill:
+    """Return how the client reads one SQL file into the server that the option file ``config``
+    names. The file is opened for it, as the client's user may not be able to.
     """
     argv = [
         os.fspath(program),
@@ -121,16 +124,16 @@ def feed(path: Path, program: Path, config: Path, database: str) -> Fill:
     ]
     env = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LC_ALL": "C"}
 
-    def refused(log: Path) -> UsageError | None:
-        said = tail(log, 400, 65_536)
-        if broken := re.search(r"^gzip: .*?: (.*)$", said, re.MULTILINE):
+    def find_sql_error(log: Path) -> UsageError | None:
+        output = tail(log, 400, 65_536)
+        if broken := re.search(r"^gzip: .*?: (.*)$", output, re.MULTILINE):
             return UsageError(f"{shown(path)}: {broken[1]}")
-        if found := list(_CLIENT_ERROR.finditer(said)):
-            return UsageError(f"{shown(path)}:{found[-1][1]}: {found[-1][2]}")
+        if errors := list(_CLIENT_ERROR.finditer(output)):
+            return UsageError(f"{shown(path)}:{errors[-1][1]}: {errors[-1][2]}")
         return None
 
-    who = f"{shown(path)} cannot be read in"
+    failure = f"{shown(path)} cannot be read in"
     if path.suffix == ".gz":
         piped = ["bash", "-c", 'set -o pipefail; gzip -dc | "$@"', "bash", *argv]
-        return Fill(argv=piped, env=env, stdin=path, failure=who, refused=refused)
-    return Fill(argv=argv, env=env, stdin=path, failure=who, refused=refused)
+        return Fill(argv=piped, env=env, stdin=path, who=failure, refused=find_sql_error)
+    return Fill(argv=argv, env=env, stdin=path, who=failure, refused=find_sql_error)

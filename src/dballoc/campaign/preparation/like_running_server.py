@@ -1,5 +1,5 @@
-"""An experiment on a server like a running one: what it runs, with which options, CPUs, memory and
-malloc. Reads only.
+"""An experiment on a server like a running one: its build, options, CPUs, memory limit and malloc.
+The running server is only read.
 """
 
 import os
@@ -24,14 +24,14 @@ from dballoc.servers.running.adopted_options import take, with_own_word
 from dballoc.servers.running.credentials import Credentials
 from dballoc.servers.running.same_build import find_same_build, find_unsafe_part
 
-# The baseline's name where an allocator's own name does not say all.
+# The baseline's name where an allocator's name does not describe it fully.
 CURRENT = "current"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Likeness:
-    """What a running server gives an experiment, and in ``notes`` a line for each thing that it
-    does not.
+    """What an experiment takes over from a running server; ``notes`` has a line for each thing that
+    it cannot take over.
     """
 
     pid: int
@@ -42,11 +42,12 @@ class Likeness:
     notes: list[str] = field(default_factory=list)
 
     def lay(self, table: dict[str, Any]) -> dict[str, Any]:
-        """The experiment's table with this in place of its own. Pure.
+        """Return the experiment's table with the running server's settings in place of its own.
+        Pure.
 
-        The server's build, engine and options are replaced, not merged: what the running server
-        does not say is its default. Its malloc becomes the baseline; the other variants stay,
-        unless they are the same.
+        Build, engine and options are replaced, not merged: an option that the running server does
+        not set has its default. Its malloc becomes the baseline; the other variants stay, except
+        one of the same name.
         """
         kept = {k: v for k, v in table.get("server", {}).items() if k == "connect"}
         variants = [v for v in table.get("variant", []) if v.get("name") != self.variant["name"]]
@@ -63,114 +64,125 @@ class Likeness:
         return result
 
 
-def read(pid: int, who: Credentials, other: tuple[str, str | None] | None) -> Likeness:
-    """Look at a running server. ``other``: the build to run in its place (``server.use``,
-    ``server.basedir``).
+def read(pid: int, credentials: Credentials, other: tuple[str, str | None] | None) -> Likeness:
+    """Read what an experiment takes over from a running server. ``other``: the build to run in its
+    place (``server.use``, ``server.basedir``).
 
-    UsageError in one line if it is no server, is not there, is not ours to read, or cannot be run
-    here.
+    UsageError if it is no server, is not running, may not be read, or cannot be run here.
     """
     process = running.look(pid)
-    notes: list[str] = []
     if other is None:
         use, basedir, build = find_same_build(process)
     else:
         use, basedir = other
         build = find_build.find(use, basedir)
     server: dict[str, Any] = {"use": use} | ({"basedir": basedir} if basedir else {})
-    server |= _options(process, who, build, notes)
-    cpu, memory = _limits(pid, notes)
+    options, option_notes = _read_options(process, credentials, build)
+    limits = _read_limits(pid)
     return Likeness(
-        pid=pid, server=server, cpu=cpu, memory=memory, variant=_variant(pid), notes=notes
+        pid=pid,
+        server=server | options,
+        cpu=limits.cpu,
+        memory=limits.memory,
+        variant=_read_variant(pid),
+        notes=[*option_notes, *limits.notes],
     )
 
 
-def _options(
-    process: running.Process, who: Credentials, build: Build, notes: list[str]
-) -> dict[str, Any]:
+def _read_options(
+    process: running.Process, credentials: Credentials, build: Build
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the running server's engine and options as keys of ``server``, and notes."""
     started_with = running.read_options(process)
-    given = started_with.options
-    notes += [f"options: {note}" for note in started_with.notes]
+    options = started_with.options
+    notes = [f"options: {note}" for note in started_with.notes]
     try:
-        given = with_own_word(given, running.own_word(process, given, who))
+        options = with_own_word(options, running.own_word(process, options, credentials))
     except running.NoWord as error:
-        notes.append(f"options changed while it runs are not known: {error}")
-    taken = take(given, build.plugins)
-    notes += taken.notes()
-    found: dict[str, Any] = {"engine": taken.engine or "innodb"}
-    if found["engine"] not in build.entry["engines"]:
+        notes.append(f"options changed at run time are unknown: {error}")
+    adopted = take(options, build.plugins)
+    notes += adopted.notes()
+    table: dict[str, Any] = {"engine": adopted.engine or "innodb"}
+    if table["engine"] not in build.entry["engines"]:
         notes.append(
-            f"engine {found['engine']} is none of {build.title}'s that dballoc can load; innodb "
-            "taken"
+            f"engine {table['engine']} is not one that dballoc can load in {build.title}; using "
+            "innodb"
         )
-        found["engine"] = "innodb"
-    if taken.options:
-        found["options"] = taken.options
-    if taken.init_options:
-        found["init_options"] = taken.init_options
-    return found
+        table["engine"] = "innodb"
+    if adopted.options:
+        table["options"] = adopted.options
+    if adopted.init_options:
+        table["init_options"] = adopted.init_options
+    return table, notes
 
 
-def _limits(pid: int, notes: list[str]) -> tuple[dict[str, Any], str | None]:
+@dataclass(frozen=True)
+class _Limits:
+    """A running server's limits as ``cpu`` and ``limits.memory`` of an experiment, and notes."""
+
+    cpu: dict[str, Any]
+    memory: str | None
+    notes: list[str]
+
+
+def _read_limits(pid: int) -> _Limits:
     try:
-        theirs = process_limits.read(pid)
+        limits = process_limits.read(pid)
     except OSError as error:
-        notes.append(f"CPU and memory limits are not known: {error.strerror}")
-        return {}, None
-    have = len(os.sched_getaffinity(0))
-    cpu = {"count": theirs.cpu_count} if theirs.cpu_count < have else {}
-    if theirs.quota is not None and theirs.quota != theirs.cpu_count:
-        notes.append(
-            f"its quota of {theirs.quota:g} CPUs is taken as {theirs.cpu_count} whole ones"
-        )
-    if theirs.memory is None or theirs.memory >= _machine_memory():
-        return cpu, None
-    size = format_size(theirs.memory)
+        return _Limits({}, None, [f"CPU and memory limits are unknown: {error.strerror}"])
+    notes = []
+    available = len(os.sched_getaffinity(0))
+    cpu = {"count": limits.cpu_count} if limits.cpu_count < available else {}
+    if limits.quota is not None and limits.quota != limits.cpu_count:
+        notes.append(f"its quota of {limits.quota:g} CPUs is rounded to {limits.cpu_count}")
+    if limits.memory is None or limits.memory >= _machine_memory_bytes():
+        return _Limits(cpu, None, notes)
+    size = format_size(limits.memory)
     try:
         cgroup.check()
     except UsageError as error:
-        notes.append(f"its memory limit of {size} is not taken: {error}")
-        return cpu, None
-    return cpu, size
+        return _Limits(cpu, None, [*notes, f"its memory limit of {size} is not used here: {error}"])
+    return _Limits(cpu, size, notes)
 
 
-def _machine_memory() -> int:
+def _machine_memory_bytes() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def _variant(pid: int) -> dict[str, Any]:
+def _read_variant(pid: int) -> dict[str, Any]:
     try:
-        found = identify_malloc.identify(pid)
+        malloc = identify_malloc.identify(pid)
         mapped = sorted(mapped_files(pid))
         preloaded = identify_malloc.preloaded(pid)
     except (Unreadable, OSError) as error:
         raise UsageError(f"--like {pid}: its malloc cannot be read: {error}; run as root") from None
-    if found.library == found.executable:
+    if malloc.library == malloc.executable:
         raise UsageError(
-            f"--like {pid}: its malloc is built into {found.executable}; no other can take its "
-            "place"
+            f"--like {pid}: its malloc is built into {malloc.executable} and cannot be replaced"
         )
-    result = variant(found, [_mapped(entry, mapped) for entry in preloaded])
+    result = make_variant(malloc, [_find_mapped_file(entry, mapped) for entry in preloaded])
     for library in result.get("preload", []):
         _check_library(pid, library)
     return result
 
 
 def _check_library(pid: int, library: str) -> None:
-    """UsageError unless a library that a running server names may be loaded into ours: it is this
-    host's, and root's.
+    """UsageError unless a library that the running server names may be loaded into ours: it must be
+    the same file on this host, which root alone may change.
     """
     remedy = "name a library of your own as preload in an experiment file"
     try:
-        ours = os.stat(library)
-        same = (ours.st_dev, ours.st_ino) == _identity(pid, library)
+        on_this_host = os.stat(library)
+        same = (on_this_host.st_dev, on_this_host.st_ino) == _identify_file(pid, library)
         unsafe = find_unsafe_part(Path(library))
     except OSError as error:
         raise UsageError(
-            f"--like {pid}: its {library} is not taken: {error.strerror}; {remedy}"
+            f"--like {pid}: its {library} is not used: {error.strerror}; {remedy}"
         ) from None
     if not same:
-        raise UsageError(f"--like {pid}: its {library} is another file than this host's; {remedy}")
+        raise UsageError(
+            f"--like {pid}: its {library} is not the same file as this host's; {remedy}"
+        )
     if unsafe:
         raise UsageError(
             f"--like {pid}: {unsafe} may be changed by others than root, so {library} is not "
@@ -178,13 +190,14 @@ def _check_library(pid: int, library: str) -> None:
         )
 
 
-def _identity(pid: int, library: str) -> tuple[int, int]:
+def _identify_file(pid: int, library: str) -> tuple[int, int]:
+    """Return device and inode of a library as the running server's root has it."""
     status = target_files.measure_file(target_files.root_of(pid), process_root.own(pid, library))
     return status.st_dev, status.st_ino
 
 
-def _mapped(entry: str, paths: list[str]) -> str:
-    """The file that an entry of LD_PRELOAD has led to; it may be a bare name."""
+def _find_mapped_file(entry: str, paths: list[str]) -> str:
+    """Return the file that an entry of LD_PRELOAD, which may be a bare name, was loaded from."""
     real = os.path.realpath(entry) if "/" in entry else entry
     return (
         entry
@@ -193,25 +206,24 @@ def _mapped(entry: str, paths: list[str]) -> str:
     )
 
 
-def variant(found: InUse, preloaded: list[str]) -> dict[str, Any]:
-    """The variant that runs as that process does: its allocator, its preloaded libraries, its
+def make_variant(malloc: InUse, preloaded: list[str]) -> dict[str, Any]:
+    """Return the variant that runs as that process does: its allocator, preloaded libraries and
     settings.
 
-    Called by the allocator's name if that says all, else ``current``.
+    Its name is the allocator's if that describes it fully, else ``current``.
     """
     result: dict[str, Any] = {"name": CURRENT}
-    if found.name != "glibc":
-        libraries = preloaded or [
-            found.library
-        ]  # linked against: preloading the same file changes nothing
-        ours = _catalogue_files(found.name)
-        if ours and {os.path.realpath(p) for p in libraries} >= ours:
-            result["allocator"] = found.name
-            libraries = [p for p in libraries if os.path.realpath(p) not in ours]
+    if malloc.name != "glibc":
+        # A server that is linked against its malloc: preloading the same file changes nothing.
+        libraries = preloaded or [malloc.library]
+        catalogue = _find_catalogue_files(malloc.name)
+        if catalogue and {os.path.realpath(p) for p in libraries} >= catalogue:
+            result["allocator"] = malloc.name
+            libraries = [p for p in libraries if os.path.realpath(p) not in catalogue]
         else:
             # The malloc first: it gives the variant's allocator its name.
             libraries = sorted(
-                libraries, key=lambda p: os.path.realpath(p) != os.path.realpath(found.library)
+                libraries, key=lambda p: os.path.realpath(p) != os.path.realpath(malloc.library)
             )
     else:
         libraries = preloaded
@@ -219,15 +231,15 @@ def variant(found: InUse, preloaded: list[str]) -> dict[str, Any]:
             result["allocator"] = "glibc"
     if libraries:
         result["preload"] = libraries
-    if settings := {k: v for k, v in found.settings.items() if secret_names.hide(k, v) == v}:
+    if settings := {k: v for k, v in malloc.settings.items() if secret_names.hide(k, v) == v}:
         result["env"] = settings
-    if set(result) <= {"name", "allocator"} and found.name:
-        result["name"] = found.name
+    if set(result) <= {"name", "allocator"} and malloc.name:
+        result["name"] = malloc.name
     return result
 
 
-def _catalogue_files(name: str | None) -> set[str]:
-    """The files that a variant of that allocator would be started with."""
+def _find_catalogue_files(name: str | None) -> set[str]:
+    """Return the files that a variant with that allocator would be started with."""
     if name is None:
         return set()
     try:

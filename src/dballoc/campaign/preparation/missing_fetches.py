@@ -1,5 +1,5 @@
-"""What an experiment needs that has to be fetched first, said in one line rather than one at each
-try.
+"""Everything that an experiment needs and that must be fetched first, in one error rather than one
+at each try.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,29 +13,31 @@ from dballoc.fetch.fetch_sources import NotHere
 from dballoc.servers import build as find_build
 
 
-def check(experiment: Experiment) -> None:
-    """UsageError if several things have to be fetched. A single one is refused where it is needed,
-    as all else is.
+def check_missing_fetches(experiment: Experiment) -> None:
+    """UsageError if several servers or allocators have to be fetched. A single one is refused where
+    it is needed, with its own message.
     """
-    lacking: dict[str, None] = {}
-    for look in _looks(experiment):
+    missing: dict[str, None] = {}
+    for find in _list_lookups(experiment):
         try:
-            look()
+            find()
         except NotHere as error:
-            lacking[error.reference] = None
+            missing[error.reference] = None
         except UsageError:
             pass
-    if len(lacking) > 1:
+    if len(missing) > 1:
         raise UsageError(
-            f"{len(lacking)} things are not here; fetch them: dballoc fetch {' '.join(lacking)}"
+            f"{len(missing)} servers or libraries are missing; fetch them: "
+            f"dballoc fetch {' '.join(missing)}"
         )
 
 
-def _looks(experiment: Experiment) -> Iterator[Callable[[], object]]:
+def _list_lookups(experiment: Experiment) -> Iterator[Callable[[], object]]:
+    """Yield a lookup for each server and allocator that may have to be fetched."""
     for variant in experiment.variant:
         server = experiment.server_of(variant)
         yield partial(find_build.find, server.use, server.basedir)
         glibc = [name_and_version.join("glibc", server.glibc)] if server.glibc else []
-        for words in filter(None, [variant.allocator, *glibc]):
-            if "@" in words:
-                yield partial(find_allocator.find, words)
+        for reference in filter(None, [variant.allocator, *glibc]):
+            if "@" in reference:
+                yield partial(find_allocator.find, reference)

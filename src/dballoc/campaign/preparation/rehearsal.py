@@ -1,7 +1,7 @@
-"""Before the first trial: each workload of the user's own once, on a copy of the data that is
+"""Rehearse each of the user's own workloads before the first trial, on a copy of the data that is
 thrown away.
 
-A mistake in a file is then one line at once, and not a fault in every trial.
+A mistake in a workload's file is then one error at once, and not a fault in every trial.
 """
 
 import os
@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pymysql
 
-from dballoc.campaign.preparation.prepare import Prepared, Setting
+from dballoc.campaign.preparation.prepare import Setting
+from dballoc.campaign.preparation.prepare_variant import PreparedVariant
 from dballoc.errors import Failure, UsageError
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody
@@ -24,12 +25,13 @@ from dballoc.servers.private import private_server
 from dballoc.servers.private.admin_connection import Admin
 from dballoc.servers.private.data_template import Template
 
-# Rounds after the first, which show every alternative and what only works once, end with this.
-_ENOUGH = 10.0
+# Seconds after which no further round of a workload's statements begins. The first round is always
+# whole; the others try every alternative, and find what works only once.
+_ROUNDS_SECONDS = 10.0
 _EVENTS = 2
-# sysbench reads one result of a statement.
-_OUT_OF_STEP = "errno = 2014"
-# What sysbench ignores by default, and then tries the event again.
+# CR_COMMANDS_OUT_OF_SYNC: sysbench reads only one result of a statement.
+_OUT_OF_SYNC = "errno = 2014"
+# Errors after which sysbench repeats the event by default.
 _TRANSIENT = (1213, 1020, 1205)
 _AT_LINE = re.compile(r" at line (\d+)\Z")
 
@@ -37,11 +39,11 @@ _AT_LINE = re.compile(r" at line (\d+)\Z")
 def rehearse(
     setting: Setting, custody: Custody, templates: dict[str, Template], directory: Path
 ) -> None:
-    """Try the user's own workloads on every kind of data. UsageError, ``FILE:LINE: …`` where that
-    is known, for one that fails.
+    """Try the user's own workloads on every kind of data. UsageError for one that fails, with
+    ``FILE:LINE`` where that is known.
 
-    ``directory`` is that of the results; a log is left there if a server does not come up, which
-    its trials will tell.
+    ``directory`` is the results directory. If a server does not start, its log is left there, and
+    the trials will report it.
     """
     named = [
         setting.sysbench.workload(name)
@@ -53,17 +55,20 @@ def rehearse(
         return
     first = {p.recipe.key: p for p in reversed(setting.variants.values())}
     for key, prepared in first.items():
-        _on_one(setting, custody, prepared, templates[key], works, directory / "rehearsal.log")
+        _rehearse_on_copy(
+            setting, custody, prepared, templates[key], works, directory / "rehearsal.log"
+        )
 
 
-def _on_one(
+def _rehearse_on_copy(
     setting: Setting,
     custody: Custody,
-    prepared: Prepared,
+    prepared: PreparedVariant,
     template: Template,
     works: list[Workload],
     log: Path,
 ) -> None:
+    """Try ``works`` on a server of this variant, on a copy of its data."""
     log.unlink(missing_ok=True)
     scratch, run = (
         directories.make_scratch(custody.scratch),
@@ -96,8 +101,8 @@ def _on_one(
         config = client.connection_file(private, address, template.password, setting.user)
         for work in works:
             if work.statements:
-                _statements(running.admin, work)
-            _events(setting, custody, prepared, work, config)
+                _try_statements(running.admin, work)
+            _try_events(setting, custody, prepared, work, config)
         log.unlink(missing_ok=True)
     except OSError as error:
         raise Failure(f"the data cannot be copied to {scratch}: {error}") from None
@@ -109,13 +114,15 @@ def _on_one(
             remove(path)
 
 
-def _statements(admin: Admin, work: Workload) -> None:
-    """One by one over our own connection, which tells the line of what fails."""
+def _try_statements(admin: Admin, work: Workload) -> None:
+    """Try the statements one by one over our own connection, which tells the line of one that
+    fails.
+    """
     assert work.file
-    ignored = _ignored(work)
+    ignored = _list_ignored_errors(work)
     began = time.monotonic()
     for round_ in range(sql_workload.rounds(work.statements)):
-        if round_ and time.monotonic() - began > _ENOUGH:
+        if round_ and time.monotonic() - began > _ROUNDS_SECONDS:
             return
         for statement, text in zip(
             work.statements, sql_workload.example(work.statements, round_), strict=True
@@ -142,20 +149,21 @@ def _statements(admin: Admin, work: Workload) -> None:
                 ) from None
 
 
-def _ignored(work: Workload) -> tuple[int, ...] | str:
-    given = {k.replace("_", "-"): v for k, v in work.options.items()}.get("mysql-ignore-errors")
-    if given is None or given == "all":
-        return given or _TRANSIENT
-    return tuple(int(w) for w in given.split(",") if w.strip().isdigit())
+def _list_ignored_errors(work: Workload) -> tuple[int, ...] | str:
+    """Return the error numbers that sysbench ignores in this workload, or "all"."""
+    ignored = {k.replace("_", "-"): v for k, v in work.options.items()}.get("mysql-ignore-errors")
+    if ignored is None or ignored == "all":
+        return ignored or _TRANSIENT
+    return tuple(int(w) for w in ignored.split(",") if w.strip().isdigit())
 
 
-def _events(
-    setting: Setting, custody: Custody, prepared: Prepared, work: Workload, config: Path
+def _try_events(
+    setting: Setting, custody: Custody, prepared: PreparedVariant, work: Workload, config: Path
 ) -> None:
-    """As in a trial, with sysbench: one client, and a second event, for what the first leaves
-    behind.
+    """Run two events with sysbench, as in a trial but with one client: the second meets what the
+    first left behind.
     """
-    experiment, bench = setting.experiment, setting.sysbench
+    experiment, sysbench = setting.experiment, setting.sysbench
     options = sysbench_command.run_options(
         work, 1, 60, experiment.data, prepared.server.engine, experiment.load
     )
@@ -164,23 +172,23 @@ def _events(
     printed.unlink(missing_ok=True)
     program = client.program_file(private, work, setting.user)
     child = custody.spawn(
-        sysbench_command.command(bench, config, "run", {**options, "events": str(_EVENTS)}),
-        sysbench_command.environment(bench, work, Path(os.devnull), program),
+        sysbench_command.command(sysbench, config, "run", {**options, "events": str(_EVENTS)}),
+        sysbench_command.environment(sysbench, work, Path(os.devnull), program),
         printed,
         **setting.user.as_spawn(),
     )
-    done = child.wait(300)
-    if done is None:
+    exit_ = child.wait(300)
+    if exit_ is None:
         child.stop(signal.SIGKILL, 0)
         raise UsageError(
             f"{shown(work.file) if work.file else work.name}: two events take more than five "
             "minutes"
         )
-    if done.status != 0:
-        said = sysbench_command.script_error(work, printed.read_text(errors="replace"))
-        if _OUT_OF_STEP in said and (calls := [s.line for s in work.statements if s.calls]):
-            said = (
+    if exit_.status != 0:
+        message = sysbench_command.script_error(work, printed.read_text(errors="replace"))
+        if _OUT_OF_SYNC in message and (calls := [s.line for s in work.statements if s.calls]):
+            message = (
                 f"{shown(work.file or printed)}:{calls[0]}: sysbench cannot call a procedure that "
                 "returns rows"
             )
-        raise UsageError(said)
+        raise UsageError(message)

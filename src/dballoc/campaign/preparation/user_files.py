@@ -1,5 +1,5 @@
-"""The user's own files in a results directory: workloads are kept there, and all must stay what
-they were.
+"""The user's own files in a results directory: workloads are copied there, and neither they nor
+own data may change between a campaign's runs.
 """
 
 import json
@@ -13,27 +13,29 @@ DIRECTORY = "own"
 _RECORD = "identity.json"
 
 
-def keep(setting: Setting, results: Path, begun: bool) -> None:
+def keep_user_files(setting: Setting, results: Path, has_trials: bool) -> None:
     """Copy the user's workloads into a results directory, and record what identifies them and own
     data.
 
-    UsageError if it has trials already (``begun``) that ran with others.
+    UsageError if it has trials already (``has_trials``) that ran with other files.
     """
     works = [
         work
         for name in setting.experiment.workloads
         if (work := setting.sysbench.workload(name)).file
     ]
-    found = {f"workload {work.name}": work.content for work in works}
+    identities = {f"workload {work.name}": work.content for work in works}
     if setting.contents.identity:
-        found["data"] = setting.contents.identity
-    place = results / DIRECTORY
+        identities["data"] = setting.contents.identity
+    directory = results / DIRECTORY
     try:
-        recorded = json.loads((place / _RECORD).read_text())
+        recorded = json.loads((directory / _RECORD).read_text())
     except (OSError, ValueError):
         recorded = {}
-    if begun and recorded != found:
-        changed = next(k for k in {**found, **recorded} if found.get(k) != recorded.get(k))
+    if has_trials and recorded != identities:
+        changed = next(
+            k for k in {**identities, **recorded} if identities.get(k) != recorded.get(k)
+        )
         file = next(
             (shown(w.file) for w in works if w.file and changed == f"workload {w.name}"),
             "the data's files",
@@ -41,10 +43,10 @@ def keep(setting: Setting, results: Path, begun: bool) -> None:
         raise UsageError(
             f"{results}: {changed}: {file} changed since its trials ran; choose a new --out"
         )
-    if not found:
+    if not identities:
         return
-    place.mkdir(exist_ok=True)
+    directory.mkdir(exist_ok=True)
     for work in works:
         assert work.file
-        (place / work.file.name).write_bytes(work.file.read_bytes())
-    (place / _RECORD).write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+        (directory / work.file.name).write_bytes(work.file.read_bytes())
+    (directory / _RECORD).write_text(json.dumps(identities, indent=1, sort_keys=True) + "\n")

@@ -1,4 +1,4 @@
-"""Which executable a variant runs, and which malloc it then has: settled before the first start."""
+"""Which executable a variant runs, and which malloc it has then: decided before the first start."""
 
 import os
 import re
@@ -22,43 +22,43 @@ _TOO_OLD = re.compile(r"version `GLIBC_([\d.]+)' not found \(required by ([^)]+)
 
 
 @dataclass(frozen=True)
-class Settled:
-    """``build`` with the executable that is started; ``before``: libraries to preload ahead of the
-    allocator's own.
+class VariantMalloc:
+    """A variant's executable and its malloc. ``build`` has the executable that is started;
+    ``preloaded_before``: libraries to preload ahead of the allocator's own.
     """
 
     build: Build
     allocator: Allocator
-    before: tuple[Path, ...]
+    preloaded_before: tuple[Path, ...]
 
 
-def settle(build: Build, server: Server, variant: Variant) -> Settled:
-    """The executable and the malloc of a variant. UsageError, without the variant's name, if they
-    cannot be had.
+def choose_malloc(build: Build, server: Server, variant: Variant) -> VariantMalloc:
+    """Choose the executable and the malloc of a variant. UsageError, without the variant's name, if
+    one of them is missing.
     """
     preload = tuple(Path(p).expanduser().absolute() for p in variant.preload)
-    word = None if variant.allocator == BUILTIN else variant.allocator
+    reference = None if variant.allocator == BUILTIN else variant.allocator
     named: Allocator | None
     before: tuple[Path, ...] = ()
     if variant.allocator is None and preload:
         named = find_allocator.by_path(preload)
     else:
-        named, before = (find_allocator.find(word) if word else None), preload
+        named, before = (find_allocator.find(reference) if reference else None), preload
         for library in preload:
             find_allocator.check_library(library)
-    brings = _linked(build)
-    loader = _loader(named, server, word, brings)
-    # A malloc that the executable is linked against would still be there beside the one asked for,
-    # and answer for some.
-    without = [brings.soname] if brings and not brings.glibc and named else []
-    runs = relink.relinked(build, loader, without)
+    linked = _find_linked_malloc(build)
+    loader = _find_loader(named, server, reference, linked)
+    # A malloc that the executable is linked against would stay beside the variant's, and serve some
+    # of the calls.
+    without = [linked.soname] if linked and not linked.glibc and named else []
+    started = relink.relinked(build, loader, without)
     if named and named.name != "glibc":
-        return Settled(runs, named, before)
-    return Settled(runs, _own(_linked(runs), word), before)
+        return VariantMalloc(started, named, before)
+    return VariantMalloc(started, _find_builtin(_find_linked_malloc(started), reference), before)
 
 
-def wrappers(before: Iterable[Path]) -> tuple[str, ...]:
-    """Of the libraries ahead of a malloc, those that may answer for it and pass calls on: all but
+def find_wrappers(before: Iterable[Path]) -> tuple[str, ...]:
+    """Return the libraries ahead of a malloc that may answer for it and pass calls on: all but
     mallocs of the catalogue.
     """
     return tuple(
@@ -69,87 +69,92 @@ def wrappers(before: Iterable[Path]) -> tuple[str, ...]:
 
 
 @cache
-def _linked(build: Build) -> Linked | None:
+def _find_linked_malloc(build: Build) -> Linked | None:
+    """Return the library that an executable gets its malloc from without any preload."""
     try:
         return relink.linked(build)
     except NotProved as error:
-        old = _too_old(error, build)
-        raise UsageError(old[0] if old else f"{build.executable}: {error}") from None
+        too_old = _explain_old_glibc(error, build)
+        raise UsageError(too_old[0] if too_old else f"{build.executable}: {error}") from None
 
 
-def _loader(
-    named: Allocator | None, server: Server, word: str | None, brings: Linked | None
+def _find_loader(
+    named: Allocator | None, server: Server, reference: str | None, linked: Linked | None
 ) -> Path | None:
-    """Of the C library that the server is to run on; None for the one that it has."""
-    asked = server.glibc
-    if named and named.name == "glibc" and word and (version := name_and_version.split(word)[1]):
-        if asked not in (None, version):
+    """Return the loader of the C library that the server is to run on; None for its present one."""
+    wanted = server.glibc
+    if (
+        named
+        and named.name == "glibc"
+        and reference
+        and (version := name_and_version.split(reference)[1])
+    ):
+        if wanted not in (None, version):
             raise UsageError(
-                f"allocator {word!r} and server.glibc {asked!r} are two C libraries; give one"
+                f"allocator {reference!r} and server.glibc {wanted!r} are two C libraries; give one"
             )
-        asked = version
-    if asked is None:
+        wanted = version
+    if wanted is None:
         return None
-    if kept := private_store.find("glibc", asked):
+    if kept := private_store.find("glibc", wanted):
         return kept.loader
     if (
-        brings
-        and brings.glibc
-        and name_and_version.fits(asked, relink.glibc_version(brings.library))
+        linked
+        and linked.glibc
+        and name_and_version.fits(wanted, relink.glibc_version(linked.library))
     ):
         return None
-    wanted = name_and_version.join("glibc", asked)
-    raise fetch_sources.NotHere(f"glibc {asked}", wanted)
+    raise fetch_sources.NotHere(f"glibc {wanted}", name_and_version.join("glibc", wanted))
 
 
-def _own(brings: Linked | None, word: str | None) -> Allocator:
-    """The malloc that an executable brings itself. One that carries its own is for the proof to
-    refuse.
+def _find_builtin(linked: Linked | None, reference: str | None) -> Allocator:
+    """Return the malloc that an executable is linked against. One whose malloc is compiled in is
+    refused later, by the proof of use.
     """
-    if brings is None or brings.glibc:
+    if linked is None or linked.glibc:
         glibc = find_allocator.find("glibc")
         return (
-            find_allocator.own(glibc, brings.library, relink.glibc_version(brings.library))
-            if brings
+            find_allocator.own(glibc, linked.library, relink.glibc_version(linked.library))
+            if linked
             else glibc
         )
-    if word is not None:
-        raise UsageError(f"its malloc comes from {brings.soname} still")
-    name = identify_malloc.catalogue_name(brings.soname) or brings.soname
-    found = Allocator(name=name, libraries=(), version="")
+    if reference is not None:
+        raise UsageError(f"its malloc still comes from {linked.soname}")
+    name = identify_malloc.catalogue_name(linked.soname) or linked.soname
+    allocator = Allocator(name=name, libraries=(), version="")
     version = (
-        find_allocator.read_version(found.entry, [brings.library])
-        if "version" in found.entry
+        find_allocator.read_version(allocator.entry, [linked.library])
+        if "version" in allocator.entry
         else ""
     )
-    return find_allocator.own(found, brings.library, version)
+    return find_allocator.own(allocator, linked.library, version)
 
 
 class GlibcTooOld(UsageError):
-    """Something needs a newer C library than the server runs on: ``needs``."""
+    """A library needs a newer C library than the server runs on: version ``needs``."""
 
     def __init__(self, text: str, needs: str) -> None:
         super().__init__(text)
         self.needs = needs
 
 
-def refused(where: str, error: NotProved, build: Build, wanted: str) -> UsageError:
-    """The user's error where the loader did not do as it was told: what is wrong, and what
-    to do.
-    """
-    if (old := _too_old(error, build)) is None:
+def make_proof_error(where: str, error: NotProved, build: Build, wanted: str) -> UsageError:
+    """Return the error for a malloc that the server does not use: what is wrong, and what to do."""
+    if (too_old := _explain_old_glibc(error, build)) is None:
         return UsageError(f"{where}: {build.title} does not use {wanted}: {error}")
-    return GlibcTooOld(f"{where}: {old[0]}", old[1])
+    return GlibcTooOld(f"{where}: {too_old[0]}", too_old[1])
 
 
-def _too_old(error: NotProved, build: Build) -> tuple[str, str] | None:
-    """What to say of a C library that is too old, and the version that is needed; None if it is not
-    for that.
+def _explain_old_glibc(error: NotProved, build: Build) -> tuple[str, str] | None:
+    """Return the message about a C library that is too old, and the version that is needed; None if
+    the error has another cause.
     """
-    if (found := _TOO_OLD.search(str(error))) is None:
+    if (complaint := _TOO_OLD.search(str(error))) is None:
         return None
-    needs, who = found[1], Path(found[2])
-    text = f"{who.name} needs glibc {needs} or newer, and {build.title} would run on an older one"
+    needs, library = complaint[1], Path(complaint[2])
+    text = (
+        f"{library.name} needs glibc {needs} or newer, and {build.title} would run on an older one"
+    )
     newer = [
         s.version
         for s in fetch_sources.of("glibc")

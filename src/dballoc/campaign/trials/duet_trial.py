@@ -16,10 +16,10 @@ from pathlib import Path
 import pymysql
 
 from dballoc.campaign.observer import Tick
-from dballoc.campaign.preparation.prepare import DuetSetting
+from dballoc.campaign.preparation.prepare_duet import PreparedDuet
 from dballoc.campaign.trials.fault import Fault
 from dballoc.campaign.trials.server_in_trial import Context, Life, switch_thp
-from dballoc.campaign.trials.solo_trial import client_fault
+from dballoc.campaign.trials.solo_trial import explain_client_failure
 from dballoc.experiment.schedule import Pairing
 from dballoc.experiment.trial_steps import Step, warmup_statements
 from dballoc.host.resources import pin_threads
@@ -27,21 +27,21 @@ from dballoc.load import client
 from dballoc.load.client_output import Interval, milliseconds
 from dballoc.measure import cpu_idle_time
 from dballoc.measure.process_sampler import Gone, Sample
-from dballoc.measure.sample_while import sampling
+from dballoc.measure.sample_while import sample_in_background
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import TrialRecord
 
-# The length of a slice's pieces, how often clients and servers are looked at between, and how long
-# a client may take to say its first word.
+# Seconds: the length of a slice's pieces, the time between two looks at clients and servers, and
+# how long a client may take until its first report.
 PIECE = 0.25
 _POLL = 0.05
-_FIRST_WORD = 60.0
+_FIRST_REPORT = 60.0
 
 
 @dataclass(frozen=True)
 class Slices:
-    """How each workload is played: ``pairs`` of slices of ``seconds``, of whose starts ``discard``
-    seconds do not count.
+    """The slices of each workload: ``pairs`` pairs of slices of ``seconds``; the first ``discard``
+    seconds of a slice do not count.
     """
 
     seconds: float
@@ -50,42 +50,45 @@ class Slices:
 
     @property
     def pieces(self) -> int:
-        """In a slice."""
+        """Pieces in a slice."""
         return max(1, round((self.seconds - self.discard) / PIECE))
 
     @property
     def total(self) -> float:
-        """Seconds for a workload."""
+        """Seconds of all slices of a workload."""
         return 2 * self.pairs * self.seconds
 
 
-class _Over(Exception):
-    """One of the two has a fault, which is noted: the duet is over."""
+class _DuetOver(Exception):
+    """One of the two servers has a fault, which is in its record: the duet is over."""
 
 
 @dataclass(frozen=True)
-class _Reading:
+class _Counters:
+    """A server's CPU seconds and statements at the moment ``clock`` (CLOCK_MONOTONIC)."""
+
     clock: float
     cpu: float
     questions: int
 
 
-def run(
+def run_trial(
     context: Context,
-    duet: DuetSetting,
+    duet: PreparedDuet,
     pairing: Pairing,
     slices: Slices,
     templates: tuple[Template, Template],
     directory: Path,
 ) -> tuple[TrialRecord, TrialRecord]:
-    """Play one duet with its raw files in ``directory``; the records of baseline and partner.
-    ``templates``: of both. Interrupted if the user stops; OSError if that disk is full.
+    """Run one duet with its raw files in ``directory``; returns the records of baseline and
+    partner. ``templates``: those of baseline and partner. Interrupted if the user stops dballoc;
+    OSError if that disk is full.
     """
-    playing = _Duet(context, duet, pairing, slices, templates, directory)
+    trial = _Duet(context, duet, pairing, slices, templates, directory)
     try:
-        return playing.run()
+        return trial.run()
     finally:
-        for side in playing.sides:
+        for side in trial.sides:
             side.life.clean_up()
 
 
@@ -98,59 +101,59 @@ class _Side:
         self.intervals: list[Interval] = []
 
     @contextlib.contextmanager
-    def blamed(self, when: str) -> Iterator[None]:
-        """A fault in here is this side's; then the duet is over."""
+    def note_faults(self, when: str) -> Iterator[None]:
+        """Note a fault in this block as this server's, and end the duet."""
         try:
             yield
         except Fault as fault:
             self.life.note_fault(fault)
         except Gone:
-            self.life.note_fault(self.life.death(when))
+            self.life.note_fault(self.life.explain_death(when))
         except pymysql.Error as error:
-            self.life.note_fault(self.life.refused(error, when, "SHOW GLOBAL STATUS"))
+            self.life.note_fault(self.life.explain_refusal(error, when, "SHOW GLOBAL STATUS"))
         else:
             return
-        raise _Over
+        raise _DuetOver
 
     def check(self, when: str) -> None:
-        """Fault if the server or its client has ended; takes in what the client reports."""
+        """Collect the client's reports. Fault if the server or its client has ended."""
         self.life.check_alive(when)
         if self.client:
             self.intervals += self.client.reports()
-            if done := self.client.wait(0):
+            if ended := self.client.wait(0):
                 try:
-                    self.client.result(done)
+                    self.client.result(ended)
                 except client.ClientFailed as error:
-                    raise client_fault(self.life, when, error) from None
-                raise Fault("client", f"{when}: {self.client.program} ended before its time")
+                    raise explain_client_failure(self.life, when, error) from None
+                raise Fault("client", f"{when}: {self.client.program} ended early")
 
-    def read(self) -> _Reading:
-        """The counters, each as of the middle of the moment in which the server is asked."""
+    def read_counters(self) -> _Counters:
+        """Read the counters; clock and CPU are those of the middle of the server's answer."""
         sampler, admin = self.life.sampler, self.life.running.admin
         before, cpu_before = time.monotonic(), sampler.cpu()
         questions = admin.questions()
         cpu_after, after = sampler.cpu(), time.monotonic()
-        return _Reading((before + after) / 2, (cpu_before + cpu_after) / 2, questions)
+        return _Counters((before + after) / 2, (cpu_before + cpu_after) / 2, questions)
 
-    def look(self) -> None:
-        """Note its highest RSS so far, for a server that may not be there when it is asked at the
-        end.
-        """
+    def update_rss_peak(self) -> None:
+        """Note the server's highest RSS so far: at the end it may be gone."""
         trial = self.life.record.trial
         trial["rss_peak"] = max(trial["rss_peak"] or 0, self.life.sampler.sample().peak)
 
-    def move(self, cpus: frozenset[int]) -> None:
-        """Server and client, to these CPUs."""
+    def move_to(self, cpus: frozenset[int]) -> None:
+        """Move server and client to these CPUs, thread by thread."""
         pin_threads.move(self.life.running.pid, cpus)
         if self.client:
             pin_threads.move(self.client.pid, cpus)
 
 
 class _Duet:
+    """Both servers of a duet, and the slices that are played on them."""
+
     def __init__(
         self,
         context: Context,
-        duet: DuetSetting,
+        duet: PreparedDuet,
         pairing: Pairing,
         slices: Slices,
         templates: tuple[Template, Template],
@@ -170,9 +173,18 @@ class _Duet:
             raw = directory / side
             raw.mkdir()
             self.sides.append(
-                _Side(Life(context, name, template, raw, duet.halves[0] | duet.halves[1], off))
+                _Side(
+                    Life(
+                        context,
+                        name,
+                        template,
+                        raw,
+                        cpus=duet.halves[0] | duet.halves[1],
+                        thp_disable=off,
+                    )
+                )
             )
-        # Whatever is done to both, one after the other, is done in this order.
+        # The order in which things are done to both servers, one after the other.
         self.order = self.sides[:: -1 if pairing.first else 1]
 
     def run(self) -> tuple[TrialRecord, TrialRecord]:
@@ -181,24 +193,24 @@ class _Duet:
             for side in self.sides:
                 side.life.host_thp = host_thp
             for side in self.order:
-                with side.blamed("its start"):
-                    side.life.begin()
+                with side.note_faults("its start"):
+                    side.life.start()
             for side in self.order:
-                with side.blamed("its start"):
-                    side.life.ready()
+                with side.note_faults("its start"):
+                    side.life.wait_until_ready()
             self._warm_up_by_sql()
             for number, workload in enumerate(self.experiment.workloads, 1):
-                self._play(number, workload)
+                self._run_workload(number, workload)
             for side in self.order:
-                with side.blamed("its last sample"):
-                    side.look()
+                with side.note_faults("its last sample"):
+                    side.update_rss_peak()
             for side in self.order:
-                with side.blamed("its shutdown"):
+                with side.note_faults("its shutdown"):
                     side.life.ask_to_stop()
             for side in self.order:
-                with side.blamed("its shutdown"):
-                    side.life.end()
-        except _Over:
+                with side.note_faults("its shutdown"):
+                    side.life.shut_down()
+        except _DuetOver:
             for side in self.sides:
                 side.life.record.slices = [
                     row for row in side.life.record.slices if not math.isnan(row["events"])
@@ -209,18 +221,18 @@ class _Duet:
     def _warm_up_by_sql(self) -> None:
         for sql in warmup_statements(self.experiment, self.context.setting.contents.tables):
             for side in self.order:
-                with side.blamed(sql):
+                with side.note_faults(sql):
                     samples: list[Sample] = []
                     try:
-                        with sampling(side.life.sampler, samples):
+                        with sample_in_background(side.life.sampler) as samples:
                             side.life.running.admin.scan(sql)
                     except pymysql.Error as error:
                         side.life.record.trial["rss_peak"] = max(
                             (s.peak for s in samples), default=None
                         )
-                        raise side.life.refused(error, sql, "warmup_sql") from None
+                        raise side.life.explain_refusal(error, sql, "warmup_sql") from None
 
-    def _play(self, number: int, workload: str) -> None:
+    def _run_workload(self, number: int, workload: str) -> None:
         step = Step(
             number=number,
             kind="slices",
@@ -234,10 +246,10 @@ class _Duet:
             for side in self.order:
                 self._start_client(side, step, seconds)
             self._warm_up(step)
-            for n in range(2 * self.slices.pairs):
-                self._slice(step, n)
+            for slice_number in range(2 * self.slices.pairs):
+                self._run_slice(step, slice_number)
             for side in self.order:
-                with side.blamed(step.title):
+                with side.note_faults(step.title):
                     self._count_events(side, step)
         finally:
             for side in self.order:
@@ -245,14 +257,14 @@ class _Duet:
                     side.client.kill()
                     side.client = None
         for side in self.order:
-            side.move(self.duet.halves[0] | self.duet.halves[1])
+            side.move_to(self.duet.halves[0] | self.duet.halves[1])
             side.life.record.trial["seconds_planned"] += seconds
 
     def _start_client(self, side: _Side, step: Step, seconds: float) -> None:
         assert step.workload and step.threads
         life = side.life
-        # It is ended by us; twice the time, and a minute, in case that all of this is slow.
         engine = life.prepared.server.engine
+        # We end the client: it is told twice the time and a minute, in case the machine is slow.
         job = client.Job(
             workload=step.workload,
             threads=step.threads,
@@ -264,18 +276,18 @@ class _Duet:
         )
         side.intervals = []
         side.client = client.start(
-            self.context.custody,
-            self.context.setting.user,
-            self.context.setting.sysbench,
-            job,
-            life.client_places(),
-            life.directory,
-            f"{step.number:02}-{step.title.replace(' ', '-')}",
-            self.duet.halves[0] | self.duet.halves[1],
+            custody=self.context.custody,
+            user=self.context.setting.user,
+            bench=self.context.setting.sysbench,
+            job=job,
+            places=life.write_client_files(),
+            raw=life.directory,
+            name=f"{step.number:02}-{step.title.replace(' ', '-')}",
+            cpus=self.duet.halves[0] | self.duet.halves[1],
         )
 
     def _warm_up(self, step: Step) -> None:
-        """Until the warm-up's time is over and both clients have reported, so that all their
+        """Wait until the warm-up's time is over and both clients have reported, so that all their
         threads are connected.
         """
         began = time.monotonic()
@@ -286,30 +298,33 @@ class _Duet:
             ):
                 return
             for side in self.order:
-                with side.blamed(step.title):
+                with side.note_faults(step.title):
                     side.check(step.title)
-                    side.look()
-                    if elapsed > self.experiment.duet_warmup + _FIRST_WORD and not side.intervals:
+                    side.update_rss_peak()
+                    if elapsed > self.experiment.duet_warmup + _FIRST_REPORT and not side.intervals:
                         raise Fault(
                             "client",
-                            f"{step.title}: sysbench has not said a word in {elapsed:.0f} s",
+                            f"{step.title}: sysbench has reported nothing in {elapsed:.0f} s",
                         )
             time.sleep(_POLL)
 
-    def _slice(self, step: Step, number: int) -> None:
+    def _run_slice(self, step: Step, number: int) -> None:
         halves = [self.duet.halves[half] for half in self.pairing.halves(number)]
         began = time.monotonic()
-        for i in self._turn(number):
-            self.sides[i].move(halves[i])
+        for i in self._order_of_sides(number):
+            self.sides[i].move_to(halves[i])
             # In the part of the slice that does not count.
-            with self.sides[i].blamed(step.title):
-                self.sides[i].look()
-        self._wait(step, began + self.slices.discard)
-        before, idle_before = self._read(step, number), cpu_idle_time.read()
+            with self.sides[i].note_faults(step.title):
+                self.sides[i].update_rss_peak()
+        self._wait_until(step, began + self.slices.discard)
+        before, idle_before = self._read_counters(step, number), cpu_idle_time.read_idle_seconds()
         length = (self.slices.seconds - self.slices.discard) / self.slices.pieces
         for piece in range(self.slices.pieces):
-            self._wait(step, began + self.slices.discard + (piece + 1) * length)
-            after, idle_after = self._read(step, number + piece + 1), cpu_idle_time.read()
+            self._wait_until(step, began + self.slices.discard + (piece + 1) * length)
+            after, idle_after = (
+                self._read_counters(step, number + piece + 1),
+                cpu_idle_time.read_idle_seconds(),
+            )
             for i, side in enumerate(self.sides):
                 a, b = before[i], after[i]
                 side.life.record.slices.append(
@@ -320,55 +335,56 @@ class _Duet:
                         "half": self.duet.halves.index(halves[i]),
                         "t": a.clock - side.life.t0,
                         "seconds": b.clock - a.clock,
-                        "queries": b.questions - a.questions - 1,  # our own asking
+                        "queries": b.questions - a.questions - 1,  # without our own
                         "events": math.nan,
                         "cpu": b.cpu - a.cpu,
-                        "idle": cpu_idle_time.share(
+                        "idle": cpu_idle_time.compute_idle_share(
                             idle_before, idle_after, halves[i], b.clock - a.clock
                         ),
                     }
                 )
             before, idle_before = after, idle_after
-            self._tell(step, number)
+            self._show_progress(step, number)
 
-    def _tell(self, step: Step, number: int) -> None:
+    def _show_progress(self, step: Step, number: int) -> None:
         partner = self.sides[1]
         latest = partner.intervals[-1]
         elapsed = number * self.slices.seconds
         rss = partner.life.mark.rss if partner.life.mark else 0
         self.context.observer.tick(Tick(rss, elapsed, latest.tps, milliseconds(latest.latency)))
 
-    def _turn(self, number: int) -> tuple[int, int]:
-        """Which side is asked first, by turns: what we do between, we do on the CPU where the last
-        answer woke us.
+    def _order_of_sides(self, number: int) -> tuple[int, int]:
+        """Return which side is asked first in a slice. They take turns, because dballoc then works
+        on the CPU on which the last answer woke it.
         """
         return (0, 1) if (self.pairing.first + number) % 2 == 0 else (1, 0)
 
-    def _read(self, step: Step, number: int) -> dict[int, _Reading]:
+    def _read_counters(self, step: Step, number: int) -> dict[int, _Counters]:
         readings = {}
-        for i in self._turn(number):
-            with self.sides[i].blamed(step.title):
-                readings[i] = self.sides[i].read()
+        for i in self._order_of_sides(number):
+            with self.sides[i].note_faults(step.title):
+                readings[i] = self.sides[i].read_counters()
         return readings
 
-    def _wait(self, step: Step, until: float) -> None:
-        while (left := until - time.monotonic()) > 0:
-            time.sleep(min(left, 4 * _POLL))
+    def _wait_until(self, step: Step, moment: float) -> None:
+        while (remaining := moment - time.monotonic()) > 0:
+            time.sleep(min(remaining, 4 * _POLL))
             for side in self.order:
-                with side.blamed(step.title):
+                with side.note_faults(step.title):
                     side.check(step.title)
 
     def _count_events(self, side: _Side, step: Step) -> None:
-        """A server counts statements; how many of them make a transaction, its client knows."""
-        events, queries = (
-            sum(getattr(i, what) for i in side.intervals) for what in ("events", "queries")
-        )
+        """Fill in the transactions of each slice. The server counts statements; the client's
+        reports say how many of them make a transaction.
+        """
+        events = sum(interval.events for interval in side.intervals)
+        queries = sum(interval.queries for interval in side.intervals)
         if not events:
-            raise Fault("client", f"{step.title}: not one transaction ended")
+            raise Fault("client", f"{step.title}: no transaction finished")
         if not queries:
             raise Fault(
                 "client",
-                f"{step.title}: sysbench itself asked nothing, by which a duet counts; use "
+                f"{step.title}: sysbench issued no queries, which the duet needs to count; use "
                 "--design solo",
             )
         for row in side.life.record.slices:

@@ -1,4 +1,4 @@
-"""Faults: why a trial ended before its time, read from what the server left behind."""
+"""Faults: why a trial ended early, from the server's log, exit status, cgroup and disk."""
 
 import signal
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _DISK_WORDS = (
 
 
 class Fault(Exception):
-    """A trial that ended before its time. ``kind`` is one of the store's fault kinds."""
+    """A trial ended early. ``kind`` is one of the fault kinds of the results database."""
 
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(text)
@@ -30,9 +30,9 @@ class Fault(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Examiner:
-    """Looks at the log, the cgroup and the disk of one server. ``complaints``: what its allocator
-    prints when unhappy.
+class FaultExaminer:
+    """Finds out why one server failed, from its log, cgroup and disk. ``complaints``: what its
+    allocator prints when it rejects a setting; ``memory_limit`` is in bytes.
     """
 
     log: Path
@@ -41,23 +41,25 @@ class Examiner:
     cgroup: MemoryCgroup | None
     memory_limit: int | None
 
-    def failed_start(self, reason: str, ended: Exit | None) -> Fault:
-        """Why a server did not come to answer; ``ended`` is None when it hung."""
-        if said := self.complaint():
-            return Fault("proof", f"{reason}: {said}")
+    def explain_failed_start(self, reason: str, ended: Exit | None) -> Fault:
+        """Return why a server did not answer after its start; ``ended``: None if it still runs."""
+        if complaint := self.find_complaint():
+            return Fault("proof", f"{reason}: {complaint}")
         if ended is None:
             return Fault("hang", reason)
-        return self._known(ended) or Fault("start", f"{reason}: {self.last_word()}")
-
-    def death(self, when: str, ended: Exit | None) -> Fault:
-        """Why a server that had answered ended."""
-        words = ended.words if ended else "it is gone"
-        return self._known(ended) or Fault(
-            "died", f"the server died {when} ({words}): {self.last_word()}"
+        return self._find_outside_cause(ended) or Fault(
+            "start", f"{reason}: {self.find_last_log_line()}"
         )
 
-    def oom(self) -> Fault | None:
-        """If the kernel killed it for its memory limit."""
+    def explain_death(self, when: str, ended: Exit | None) -> Fault:
+        """Return why a server that had answered ended."""
+        words = ended.words if ended else "it is gone"
+        return self._find_outside_cause(ended) or Fault(
+            "died", f"the server died {when} ({words}): {self.find_last_log_line()}"
+        )
+
+    def find_oom_kill(self) -> Fault | None:
+        """Return the fault if the kernel killed the server at its cgroup's memory limit."""
         if self.cgroup and self.cgroup.oom_kills():
             return Fault(
                 "oom",
@@ -65,9 +67,9 @@ class Examiner:
             )
         return None
 
-    def disk(self) -> Fault | None:
-        """If its data found no room."""
-        said = next(
+    def find_full_disk(self) -> Fault | None:
+        """Return the fault if the disk with the server's data is full."""
+        log_line = next(
             (
                 line
                 for line in private_server.tail(self.log).splitlines()
@@ -75,28 +77,28 @@ class Examiner:
             ),
             None,
         )
-        if said or directories.free_bytes(self.scratch) < 2**20:
+        if log_line or directories.free_bytes(self.scratch) < 2**20:
             return Fault(
                 "disk",
                 f"no room for the server's data in {self.scratch.parent}"
-                + (f": {said}" if said else ""),
+                + (f": {log_line}" if log_line else ""),
             )
         return None
 
-    def complaint(self) -> str | None:
-        """The line in which loader or allocator says that it did not take what it was given."""
+    def find_complaint(self) -> str | None:
+        """Return the log line in which the loader or allocator rejects a library or a setting."""
         return proof_of_use.complaint(private_server.tail(self.log, 1000), self.complaints)
 
-    def last_word(self) -> str:
-        """The line of the log that says most."""
+    def find_last_log_line(self) -> str:
+        """Return the line of the server's log that says most about its end."""
         return private_server.last_word(self.log)
 
-    def _known(self, ended: Exit | None) -> Fault | None:
-        return self.oom() or killed(ended) or self.disk()
+    def _find_outside_cause(self, ended: Exit | None) -> Fault | None:
+        return self.find_oom_kill() or explain_sigkill(ended) or self.find_full_disk()
 
 
-def killed(ended: Exit | None) -> Fault | None:
-    """If somebody else killed it."""
+def explain_sigkill(ended: Exit | None) -> Fault | None:
+    """Return the fault if the server was killed by a SIGKILL that is not ours."""
     if ended and ended.status == -signal.SIGKILL:
         return Fault(
             "died",

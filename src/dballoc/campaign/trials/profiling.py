@@ -1,5 +1,5 @@
-"""A variant's profiles: its load once more, unmeasured, and a look at what the server waits for or
-allocates meanwhile.
+"""A variant's profiles: its load runs once more, unmeasured, while the server's waits or
+allocations are recorded.
 """
 
 import json
@@ -17,47 +17,46 @@ from dballoc.profile.heap import heap_profile as heaps
 from dballoc.profile.heap import malloc_latency, probe_client
 from dballoc.profile.heap.snapshot_series import Watch
 
-# How long the load may take to report for the first time, and how often we look.
-_PATIENCE, _POLL = 60.0, 0.05
+# Seconds that the load may take until its first report, and between two looks for one.
+_FIRST_REPORT, _POLL = 60.0, 0.05
 
-# What the client is told to run for: it is ended when the look is over, which takes perf some
-# seconds more.
-EXTRA = 120.0
+# Seconds of load beyond the recording, for perf takes some seconds more to finish; the client is
+# killed when the recording is over.
+EXTRA_SECONDS = 120.0
 
 
-def contention(life: Life, client: Client, step: Step) -> None:
-    """Watch what the server's threads wait for under this load, and keep it in the trial's
-    directory. Fault if the server ends; whatever else goes wrong is said there: what was measured
-    is good without it.
+def profile_contention(life: Life, client: Client, step: Step) -> None:
+    """Record what the server's threads wait for under this load, in the trial's directory. Fault if
+    the server ends. Any other error is noted in that directory, and the trial stays good.
     """
 
-    def look(name: str) -> None:
-        found = waits.look(
+    def record(name: str) -> None:
+        profile = waits.look(
             life.running.pid, step.seconds, life.context.custody, title=life.prepared.variant.name,
             facts={"workload": step.workload or "", "clients": str(step.threads)},
             alive=lambda: life.check_alive(step.title), watched=client.kill,
         )  # fmt: skip
-        waits.keep(found, life.directory, name, pages=False)
+        waits.keep(profile, life.directory, name, pages=False)
 
-    _watched(life, client, step, f"contention-{step.workload}", look)
+    _record_under_load(life, client, step, f"contention-{step.workload}", record)
 
 
-def heap(life: Life, client: Client, step: Step) -> None:
-    """As :func:`contention`, of a server under the heap probe: what it allocates, what is alive at
-    the end, and how long its mallocs and frees take.
+def profile_heap(life: Life, client: Client, step: Step) -> None:
+    """Record what a server under the heap probe allocates, what is alive at the end, and how long
+    its mallocs and frees take. Errors as for :func:`profile_contention`.
     """
 
-    def look(name: str) -> None:
-        there = probe_client.of_process(life.running.pid)
-        there.reset()
+    def record(name: str) -> None:
+        probe = probe_client.of_process(life.running.pid)
+        probe.reset()
         end = time.monotonic() + step.seconds
-        while (left := end - time.monotonic()) > 0:
+        while (remaining := end - time.monotonic()) > 0:
             life.check_alive(step.title)
-            time.sleep(min(left, 0.2))
-        snapshot = there.snapshot()
-        client.kill()  # the names of functions take seconds, and need the process, but no load
+            time.sleep(min(remaining, 0.2))
+        snapshot = probe.snapshot()
+        client.kill()  # resolving function names takes seconds and needs the process, but no load
         profile_file.save(
-            Watch(there, life.prepared.variant.name).profile(snapshot),
+            Watch(probe, life.prepared.variant.name).profile(snapshot),
             life.directory / f"{name}.profile.json.gz",
         )
         live = heaps.whole(snapshot.blocks)
@@ -73,19 +72,19 @@ def heap(life: Life, client: Client, step: Step) -> None:
         }
         (life.directory / f"{name}.json").write_text(json.dumps(figures), encoding="utf-8")
 
-    _watched(life, client, step, f"heap-{step.workload}", look)
+    _record_under_load(life, client, step, f"heap-{step.workload}", record)
 
 
-def _watched(
-    life: Life, client: Client, step: Step, name: str, look: Callable[[str], None]
+def _record_under_load(
+    life: Life, client: Client, step: Step, name: str, record: Callable[[str], None]
 ) -> None:
     try:
         try:
-            if not _loaded(life, client, step):
+            if not _wait_for_load(life, client, step):
                 raise Failure(
-                    "its load said nothing; the raw files of the trial have what sysbench printed"
+                    "the load reported nothing; sysbench's output is in the trial's raw files"
                 )
-            look(name)
+            record(name)
         finally:
             client.kill()
     except (Failure, UsageError) as error:
@@ -96,9 +95,9 @@ def _watched(
         (life.directory / f"{name}.txt").write_text(f"{error}\n", encoding="utf-8")
 
 
-def _loaded(life: Life, client: Client, step: Step) -> bool:
-    """Whether the client's first report came. Fault if the server ends."""
-    deadline = time.monotonic() + _PATIENCE
+def _wait_for_load(life: Life, client: Client, step: Step) -> bool:
+    """Wait for the client's first report; whether it came. Fault if the server ends."""
+    deadline = time.monotonic() + _FIRST_REPORT
     while not any(True for _ in client.reports()):
         life.check_alive(step.title)
         if client.wait(_POLL):

@@ -1,5 +1,5 @@
-"""The life of one server in a trial: its data, start, proof, marks, end. What goes wrong is a
-Fault.
+"""One server in a trial: its data, start, proof of use, marks and shutdown. Whatever goes wrong is
+a Fault.
 """
 
 import json
@@ -16,10 +16,11 @@ import pymysql
 from dballoc import readers
 from dballoc.allocators import proof_of_use, reported_tunables, tunables
 from dballoc.campaign.observer import Observer
-from dballoc.campaign.preparation.prepare import Prepared, Setting
+from dballoc.campaign.preparation.prepare import Setting
+from dballoc.campaign.preparation.prepare_variant import PreparedVariant
 from dballoc.campaign.trials import trial_rows
-from dballoc.campaign.trials.fault import Examiner, Fault, killed
-from dballoc.campaign.trials.with_heap_probe import under_probe
+from dballoc.campaign.trials.fault import Fault, FaultExaminer, explain_sigkill
+from dballoc.campaign.trials.with_heap_probe import add_heap_probe
 from dballoc.errors import Failure
 from dballoc.experiment import secret_names
 from dballoc.experiment.cpu_list import format_cpus
@@ -42,12 +43,12 @@ from dballoc.store.results import TrialRecord
 
 
 class Interrupted(Exception):
-    """The user has asked to stop; the trial under way is lost."""
+    """The user asked dballoc to stop; the trial under way is lost."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """What all trials of a campaign share."""
+    """What all trials of a campaign share. ``stopping``: whether the user asked to stop."""
 
     setting: Setting
     custody: Custody
@@ -56,23 +57,30 @@ class Context:
 
 
 class Life:
-    """One start of one variant. :meth:`begin`, :meth:`ready`, … :meth:`end`; :meth:`clean_up` at
-    any point.
+    """One start of one variant: :meth:`start`, :meth:`wait_until_ready`, the load,
+    :meth:`shut_down`; :meth:`clean_up` at any point.
 
-    ``directory`` takes the raw files; ``record`` gathers what the store will have of it;
+    ``directory`` is for the raw files; ``record`` becomes its rows in the results database;
     ``probed``: with the heap probe.
     """
 
     def __init__(
-        self, context: Context, variant: str, template: Template, directory: Path,
-        cpus: frozenset[int] | None = None, thp_disable: bool = False, probed: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        context: Context,
+        variant: str,
+        template: Template,
+        directory: Path,
+        *,
+        cpus: frozenset[int] | None = None,
+        thp_disable: bool = False,
+        probed: bool = False,
+    ) -> None:
         self.context = context
-        self.prepared: Prepared = context.setting.variants[variant]
+        self.prepared: PreparedVariant = context.setting.variants[variant]
         self.directory = directory
         self.t0 = time.monotonic()
         self.log = directory / "server.log"
-        self.record = TrialRecord(trial=_blank())
+        self.record = TrialRecord(trial=_make_blank_trial_row())
         self.ended: Exit | None = None
         self.mark: Mark | None = None
         self._cpus = cpus
@@ -85,31 +93,33 @@ class Life:
         self._running: private_server.Running | None = None
         self._sampler: ProcessSampler | None = None
         self._asked_to_stop = 0.0
-        # What the host must have while this runs; None where it does not matter.
+        # The THP mode that the host must have while this server runs; None where any will do.
         self.host_thp: str | None = None
         self.scratch = directories.make_scratch(context.custody.scratch)
         self.run_directory = directories.make_run_directory(context.custody.scratch)
         self.private_directory = directories.make_run_directory(context.custody.scratch)
         if probed:
-            self.prepared = under_probe(self.prepared, self.run_directory)
-        self.examiner = self._examiner()
+            self.prepared = add_heap_probe(self.prepared, self.run_directory)
+        self.examiner = self._make_examiner()
 
     @property
     def running(self) -> private_server.Running:
-        """The server, once :meth:`ready` has returned."""
+        """The server, once :meth:`wait_until_ready` has returned."""
         assert self._running
         return self._running
 
     @property
     def sampler(self) -> ProcessSampler:
-        """Of the server process, once :meth:`ready` has returned."""
+        """The sampler of the server process, once :meth:`wait_until_ready` has returned."""
         assert self._sampler
         return self._sampler
 
     # -- start ----------------------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """Copy the data and start the server, no more. Fault if the data cannot be copied."""
+    def start(self) -> None:
+        """Copy the data and start the server without waiting for it. Fault if the data cannot be
+        copied.
+        """
         user = self.context.setting.user
         self.scratch.chmod(0o711)
         user.share(self.run_directory)
@@ -121,7 +131,7 @@ class Life:
             raise Fault("disk", f"the data cannot be copied to {data}: {error}") from None
         if self._limit is not None:
             self._cgroup = cgroup.create(self.context.custody, self._limit)
-            self.examiner = self._examiner()
+            self.examiner = self._make_examiner()
         port = private_server.free_port() if self.prepared.server.connect == "tcp" else None
         self.address = server_options.Address(self.run_directory / "mysqld.sock", port)
         self.password = self._template.password
@@ -141,8 +151,10 @@ class Life:
         )
         self._child = private_server.spawn(self.context.custody, self._launch)
 
-    def ready(self) -> None:
-        """Wait until it answers, prove its malloc, take the first mark. Fault for each of these."""
+    def wait_until_ready(self) -> None:
+        """Wait until the server answers, prove its malloc, take the first mark. Fault if it does
+        not answer, or its malloc is not proved.
+        """
         assert self._child
         database = self.context.setting.experiment.data.database
         try:
@@ -151,18 +163,18 @@ class Life:
             )
         except private_server.StartFailed as error:
             self.ended = error.exit
-            raise self.examiner.failed_start(str(error), error.exit) from None
+            raise self.examiner.explain_failed_start(str(error), error.exit) from None
         self.record.trial["seconds_to_start"] = self._running.seconds_to_start
         self._sampler = ProcessSampler(self._running.pid)
-        self._prove()
-        self.check_host()
+        self._prove_malloc()
+        self.check_host_thp()
         self.take_mark(0)
         assert self.mark
         self.record.trial["rss_start"] = self.mark.rss
 
-    def _examiner(self) -> Examiner:
+    def _make_examiner(self) -> FaultExaminer:
         complaints = self.prepared.allocator.entry.get("complaints", [])
-        return Examiner(
+        return FaultExaminer(
             log=self.log,
             scratch=self.scratch,
             complaints=complaints,
@@ -170,21 +182,21 @@ class Life:
             memory_limit=self._limit,
         )
 
-    def _prove(self) -> None:
+    def _prove_malloc(self) -> None:
         running = self.running
         maps = readers.text_of_process(f"/proc/{running.pid}/maps", readers.MAPS)
         (self.directory / "maps.txt").write_text(maps)
         variables = running.admin.variables()
-        _write_pairs(self.directory / "variables.tsv", variables)
-        word = variables.get("version_malloc_library")
+        _write_variables(self.directory / "variables.tsv", variables)
+        reported = variables.get("version_malloc_library")
         expected = self.prepared.allocator.entry.get("word")
         try:
             live: dict[str, str] | None = running_process.bindings(running.pid)
         except running_process.Unreadable:
-            # a host that forbids it (ptrace_scope); the loader's word at --version has been checked
+            # The host forbids it (ptrace_scope); the loader's bindings at --version were checked.
             live = None
         self.record.trial["proof"] = json.dumps(
-            proof_of_use.summary(self.prepared.bindings, live, word)
+            proof_of_use.summary(self.prepared.bindings, live, reported)
         )
         self.record.trial["thp"] = thp.achieved(running.pid)
         self.record.trial["cpus"] = format_cpus(os.sched_getaffinity(running.pid))
@@ -195,78 +207,82 @@ class Life:
                 proof_of_use.check_bindings(
                     bindings, self.prepared.allocator.providers, [], self.prepared.wrappers
                 )
-            proof_of_use.check_running(maps, word, expected, self.prepared.allocator.providers)
+            proof_of_use.check_running(maps, reported, expected, self.prepared.allocator.providers)
         except proof_of_use.NotProved as error:
             raise Fault("proof", str(error)) from None
-        if said := self.examiner.complaint():
-            raise Fault("proof", said)
+        if complaint := self.examiner.find_complaint():
+            raise Fault("proof", complaint)
         if self.prepared.settings:
             self._check_settings(reported_tunables.of_running(self.prepared.allocator, running.pid))
         if self.prepared.variant.thp in ("always", "madvise") and thp.allowed(running.pid) is False:
-            raise Fault("proof", "the server has switched THP off for itself, past our shim")
+            raise Fault(
+                "proof", "the server switched THP off for itself in spite of dballoc's shim"
+            )
 
-    def _check_settings(self, shown: dict[str, str]) -> None:
-        """Fault if the allocator's own word shows a setting otherwise than it was given."""
-        if said := tunables.not_taken(self.prepared.allocator, self.prepared.settings, shown):
-            raise Fault("proof", said)
+    def _check_settings(self, reported: dict[str, str]) -> None:
+        """Fault if the allocator reports another value of a setting than the variant gives it."""
+        mismatch = tunables.not_taken(self.prepared.allocator, self.prepared.settings, reported)
+        if mismatch:
+            raise Fault("proof", mismatch)
 
     # -- while it runs --------------------------------------------------------------------------
 
     def take_mark(self, step: int) -> None:
-        """The exact look at its memory, kept in the record."""
-        self.mark = memory_marks.take(self.running.pid)
-        self.record.marks.append(trial_rows.mark_row(step, self.mark, self.t0))
+        """Take a mark of the server's memory after ``step``, and keep it in the record."""
+        self.mark = memory_marks.take_mark(self.running.pid)
+        self.record.marks.append(trial_rows.make_mark_row(step, self.mark, self.t0))
 
     def keep_ledger(self) -> None:
-        """Where its memory is, read from outside: a look of milliseconds to a second at a server at
-        rest.
+        """Keep the ledger of the server's memory in the record. Reading it takes milliseconds to a
+        second, so the server must be at rest.
         """
         try:
-            self.record.ledger += trial_rows.ledger_rows(
+            self.record.ledger += trial_rows.make_ledger_rows(
                 ledger(process_snapshot.look(self.running.pid))
             )
         except Failure:
-            pass  # a host that forbids it (ptrace_scope): the report says that there is none
+            pass  # the host forbids it (ptrace_scope); the report says that there is no ledger
 
     def write_status(self, name: str, when: str) -> None:
-        """Keep SHOW GLOBAL STATUS as a raw file. Fault if the server does not answer; ``when``
-        names the moment.
+        """Write SHOW GLOBAL STATUS to a raw file. Fault, which names the moment ``when``, if the
+        server does not answer.
         """
         try:
             status = self.running.admin.status()
         except pymysql.Error as error:
-            raise self.refused(error, when, "SHOW GLOBAL STATUS") from None
-        _write_pairs(self.directory / f"status-{name}.tsv", status)
+            raise self.explain_refusal(error, when, "SHOW GLOBAL STATUS") from None
+        _write_variables(self.directory / f"status-{name}.tsv", status)
 
-    def refused(self, error: pymysql.Error, when: str, what: str) -> Fault:
-        """Why our own statement ``what`` was not answered: the server's death, or what it said."""
+    def explain_refusal(self, error: pymysql.Error, when: str, statement: str) -> Fault:
+        """Return why dballoc's own ``statement`` failed: the server died, or its error message."""
         if self.running.child.wait(2.0):
-            return self.death(when)
-        return Fault("client", f"{when}: {what}: {error.args[-1]}")
+            return self.explain_death(when)
+        return Fault("client", f"{when}: {statement}: {error.args[-1]}")
 
-    def check_host(self) -> None:
-        """Failure if the host's THP mode was switched meanwhile: a lock binds dballoc alone."""
+    def check_host_thp(self) -> None:
+        """Failure if the host's THP mode was switched meanwhile; only dballoc respects our lock."""
         if self.host_thp is not None and (now := thp.mode()) != self.host_thp:
             raise Failure(
-                f"{thp.ENABLED}: somebody else has switched it from {self.host_thp} to {now}, and "
-                "the "
-                "trial under way is lost; run the same command to resume, once it is left alone"
+                f"{thp.ENABLED}: somebody else switched it from {self.host_thp} to {now}, so the "
+                "trial under way is lost; once nobody else does, run the same command to resume"
             )
 
     def check_alive(self, when: str) -> None:
-        """Interrupted if the user wants to stop; Fault if the server has ended."""
+        """Interrupted if the user asked to stop; Fault if the server has ended."""
         if self.context.stopping():
             raise Interrupted
         if self.running.child.poll():
-            raise self.death(when)
+            raise self.explain_death(when)
 
-    def death(self, when: str) -> Fault:
-        """Why the server, which has ended or is about to, did so."""
+    def explain_death(self, when: str) -> Fault:
+        """Return why the server, which has ended or is about to, ended."""
         self.ended = self.running.child.wait(5)
-        return self.examiner.death(f"at {when}", self.ended)
+        return self.examiner.explain_death(f"at {when}", self.ended)
 
-    def client_places(self) -> client.Places:
-        """Where its clients find its address and our account, and may make files of their own."""
+    def write_client_files(self) -> client.Places:
+        """Write the file with the server's address and our account, and return where clients find
+        it and where they may make files of their own.
+        """
         user = self.context.setting.user
         connection = client.connection_file(
             self.private_directory, self.address, self.password, user
@@ -281,8 +297,8 @@ class Life:
         self.running.admin.close()
         self.running.child.send(signal.SIGTERM)
 
-    def end(self) -> None:
-        """An orderly shutdown. Fault if it hangs, or the server ends badly."""
+    def shut_down(self) -> None:
+        """Shut the server down in order. Fault if it hangs, or exits with an error."""
         if not self._asked_to_stop:
             self.ask_to_stop()
         patience = self._time.stop
@@ -293,22 +309,24 @@ class Life:
             "server_system": self.ended.system,
         }
         if self.ended.status == -signal.SIGKILL:
-            foreign = (
-                killed(self.ended) if time.monotonic() - self._asked_to_stop < patience else None
+            sigkill = (
+                explain_sigkill(self.ended)
+                if time.monotonic() - self._asked_to_stop < patience
+                else None
             )
             raise (
-                self.examiner.oom()
-                or foreign
+                self.examiner.find_oom_kill()
+                or sigkill
                 or Fault("hang", f"the server does not stop within {patience:.0f} s")
             )
         if self.ended.status != 0:
             raise Fault(
                 "died",
-                f"the server ended badly at its shutdown ({self.ended.words}): "
-                f"{self.examiner.last_word()}",
+                f"the server failed during its shutdown ({self.ended.words}): "
+                f"{self.examiner.find_last_log_line()}",
             )
         if self.prepared.settings:
-            # What it prints, some allocators print as late as this.
+            # Some allocators print their settings only at the end.
             self._check_settings(
                 reported_tunables.in_text(
                     self.prepared.allocator, self.log.read_text(errors="replace")
@@ -316,7 +334,7 @@ class Life:
             )
 
     def note_fault(self, fault: Fault) -> None:
-        """The trial's outcome is this fault; the server is stopped."""
+        """Make this fault the trial's outcome, and stop the server."""
         self._stop_quietly()
         self.record.trial |= {
             "outcome": "fault",
@@ -333,10 +351,10 @@ class Life:
             self.ended = self._running.child.poll() or self._running.child.stop(signal.SIGTERM, 20)
 
     def finish(self) -> TrialRecord:
-        """The record, complete but for what the design adds. Failure if the host's THP mode is not
-        the one that it says.
+        """Return the record, complete but for what the design adds. Failure if the host's THP mode
+        is no longer the one that the trial needs.
         """
-        self.check_host()
+        self.check_host_thp()
         row = self.record.trial
         row["ended"] = time.time()
         row["samples"] = len(self.record.samples)
@@ -352,19 +370,19 @@ class Life:
             if self._child and self.ended is None:
                 self._child.stop(signal.SIGKILL, 0)
         finally:
-            # Also where the guardian was killed, which else removes these.
+            # The guardian removes these too, unless it was killed.
             if self._cgroup:
                 try:
                     self._cgroup.remove()
                 except OSError:
-                    pass  # the guardian tries again
+                    pass  # the guardian tries again later
             for path in (self.scratch, self.run_directory, self.private_directory):
                 remove(path)
 
 
 def switch_thp(context: Context, wanted: str | None) -> str | None:
-    """Switch the host's THP mode for what starts next, to its own for None; the mode that it is in
-    then.
+    """Switch the host's THP mode for the servers started next, back to its own for None. Returns
+    the mode that it is in then.
     """
     if wanted is None:
         context.custody.restore()
@@ -373,9 +391,9 @@ def switch_thp(context: Context, wanted: str | None) -> str | None:
     return wanted or context.setting.thp
 
 
-def _write_pairs(path: Path, pairs: dict[str, Any]) -> None:
-    """A data directory of the user's may bring settings with it (mysqld-auto.cnf): of secrets the
-    name alone is kept.
+def _write_variables(path: Path, pairs: dict[str, Any]) -> None:
+    """Write a line ``name<TAB>value`` for each pair. Values of secrets are hidden: the user's data
+    directory may bring settings with it (mysqld-auto.cnf).
     """
     path.write_text(
         "".join(f"{k}\t{secret_names.hide(k, str(v))}\n" for k, v in pairs.items()),
@@ -383,8 +401,8 @@ def _write_pairs(path: Path, pairs: dict[str, Any]) -> None:
     )
 
 
-def _blank() -> dict[str, Any]:
-    """A row of table ``trial`` before anything has happened."""
+def _make_blank_trial_row() -> dict[str, Any]:
+    """Return a row of table ``trial`` as it is before the server starts."""
     later = (
         "fault",
         "fault_text",

@@ -1,7 +1,7 @@
-"""One solo trial: start, run the steps, stop. A fault on the way is a result, not an error."""
+"""One solo trial: start the server, run the steps, stop it. A fault is a result, not an error."""
 
 import time
-from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pymysql
@@ -10,55 +10,65 @@ from dballoc.campaign.observer import Tick
 from dballoc.campaign.trials import profiling, trial_rows
 from dballoc.campaign.trials.fault import Fault
 from dballoc.campaign.trials.server_in_trial import Context, Life, switch_thp
-from dballoc.campaign.trials.trial_rows import Gathered
+from dballoc.campaign.trials.trial_rows import StepMeasurements
 from dballoc.experiment.schedule import Slot
 from dballoc.experiment.trial_steps import Step, cycle, idle_or_load_seconds, under_probe
 from dballoc.host.guardian.guardian_client import Exit
 from dballoc.load import client
 from dballoc.load.client_output import Interval, milliseconds
 from dballoc.measure.process_sampler import Gone, Sample
-from dballoc.measure.sample_while import sampling
+from dballoc.measure.sample_while import sample_in_background
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import TrialRecord
 
-# How often the client's report file and both processes are looked at, and how long a client may
-# overrun.
+# Seconds between two looks at the client's report file and both processes, and how many seconds a
+# client may overrun.
 _POLL = 0.05
 _OVERRUN = 60.0
-# What the load of all tables may take.
+# Seconds that loading all tables may take.
 _WHOLE_LOAD = 24 * 3600.0
-# A sample follows every report of the load; where none comes, one is taken after this many seconds.
+# A sample follows every report of the load; without a report, one is taken after this many seconds.
 _LONGEST_GAP = 1.25
 
 
-def run(context: Context, slot: Slot, template: Template, directory: Path) -> TrialRecord:
-    """Run one trial with its raw files in ``directory``. Interrupted if the user stops; OSError if
-    that disk is full.
+def run_trial(context: Context, slot: Slot, template: Template, directory: Path) -> TrialRecord:
+    """Run one trial with its raw files in ``directory``. Interrupted if the user stops dballoc;
+    OSError if that disk is full.
     """
-    return _run(_Trial(context, slot, template, directory))
+    return _run_and_clean_up(_Trial(context, slot, template, directory))
 
 
-def profile_heap(context: Context, slot: Slot, template: Template, directory: Path) -> None:
-    """Start the variant once more, under the heap probe, with its load; its profiles are kept in
-    the trial's directory, and what becomes of it otherwise is no result. Interrupted and OSError as
-    for :func:`run`.
+def run_heap_profile(context: Context, slot: Slot, template: Template, directory: Path) -> None:
+    """Start the variant once more, under the heap probe and its load, and keep its profiles in the
+    trial's directory; a fault there does not count. Interrupted and OSError as for
+    :func:`run_trial`.
     """
-    own = directory / "heap"
-    own.mkdir()
-    record = _run(_Trial(context, slot, template, own, probed=True)).trial
+    heap_directory = directory / "heap"
+    heap_directory.mkdir()
+    record = _run_and_clean_up(_Trial(context, slot, template, heap_directory, probed=True)).trial
     if record["outcome"] == "fault":
         context.observer.notice(f"{slot.variant}: no heap profile: {record['fault_text']}")
-        (own / "heap.txt").write_text(f"{record['fault_text']}\n", encoding="utf-8")
+        (heap_directory / "heap.txt").write_text(f"{record['fault_text']}\n", encoding="utf-8")
 
 
-def _run(trial: "_Trial") -> TrialRecord:
+def _run_and_clean_up(trial: "_Trial") -> TrialRecord:
     try:
         return trial.run()
     finally:
         trial.life.clean_up()
 
 
+@dataclass
+class _Series:
+    """The samples of the server and the reports of the client in one step, so far."""
+
+    samples: list[Sample]
+    intervals: list[Interval] = field(default_factory=list)
+
+
 class _Trial:
+    """One start of one variant with its steps, measured or under the heap probe."""
+
     def __init__(
         self,
         context: Context,
@@ -70,79 +80,85 @@ class _Trial:
         self.context = context
         self.prepared = context.setting.variants[slot.variant]
         self.life = Life(
-            context, slot.variant, template, directory, self.prepared.server_cpus, probed=probed
+            context,
+            slot.variant,
+            template,
+            directory,
+            cpus=self.prepared.server_cpus,
+            probed=probed,
         )
         self.experiment = context.setting.experiment
-        self.profile = profiling.heap if probed else profiling.contention
+        self.profile = profiling.profile_heap if probed else profiling.profile_contention
         steps = under_probe if probed else cycle
         self.steps = steps(self.experiment, slot, context.setting.contents.tables)
         self.last_load = next((s for s in reversed(self.steps) if s.kind == "level"), None)
-        self.cost = 0.0
+        self.sampler_cost = 0.0
         self.record = self.life.record
 
     def run(self) -> TrialRecord:
         when = "its start"
         try:
             self.life.host_thp = switch_thp(self.context, self.prepared.variant.thp)
-            self.life.begin()
-            self.life.ready()
+            self.life.start()
+            self.life.wait_until_ready()
             for step in self.steps:
                 when = step.title
-                self._step(step)
-            self.life.end()
+                self._run_step(step)
+            self.life.shut_down()
         except Fault as fault:
             self.life.note_fault(fault)
         except Gone:
-            self.life.note_fault(self.life.death(when))
+            self.life.note_fault(self.life.explain_death(when))
         row = self.life.finish().trial
-        row["sampler_cpu"] = self.cost
+        row["sampler_cpu"] = self.sampler_cost
         peaks = [s["rss_peak"] for s in self.record.steps] + [s["rss"] for s in self.record.samples]
         row["rss_peak"] = max(peaks) if peaks else None
         return self.record
 
-    def _step(self, step: Step) -> None:
+    def _run_step(self, step: Step) -> None:
         self.context.observer.step_started(step)
         if step.kind == "profile":
-            self.profile(self.life, self._start(step, step.seconds + profiling.EXTRA), step)
+            self.profile(
+                self.life, self._start_client(step, step.seconds + profiling.EXTRA_SECONDS), step
+            )
             self.record.trial["seconds_planned"] = idle_or_load_seconds(self.steps[: step.number])
             return
         sampler = self.life.sampler
         reset = sampler.reset_peak()
         self.life.write_status(f"{step.number:02}-before", step.title)
         started = time.monotonic()
-        cost = time.thread_time()
-        samples = [sampler.sample(whole=True)]
-        intervals: list[Interval] = []
+        thread_time = time.thread_time()
+        series = _Series(samples=[sampler.sample(every_thread=True)])
         result: client.Result | None = None
         try:
             match step.kind:
                 case "sql":
-                    self._query(step, samples)
+                    self._run_query(step, series)
                 case "idle":
-                    self._idle(step, samples)
+                    self._stay_idle(step, series)
                 case _:
-                    result = self._load(step, samples, intervals)
-            samples.append(sampler.sample(whole=True))
+                    result = self._run_load(step, series)
+            series.samples.append(sampler.sample(every_thread=True))
         except (Fault, Gone):
-            # What was seen last is what one wants to know of a server that was killed.
-            self._keep_series(step, samples, intervals)
+            # The last samples are what one wants to know of a server that was killed.
+            self._keep_series(step, series)
             raise
-        self.cost += time.thread_time() - cost
+        self.sampler_cost += time.thread_time() - thread_time
         self.life.write_status(f"{step.number:02}-after", step.title)
         # The kernel's own peak lags by a few pages: it counts in batches.
-        peak = max(*(s.rss for s in samples), samples[-1].peak if reset else 0)
+        peak = max(*(s.rss for s in series.samples), series.samples[-1].peak if reset else 0)
         total, histogram = (result.total, result.histogram) if result else (None, [])
-        gathered = Gathered(
+        measurements = StepMeasurements(
             step=step,
             started=started,
             ended=time.monotonic(),
-            samples=samples,
-            intervals=intervals,
+            samples=series.samples,
+            intervals=series.intervals,
             total=total,
             histogram=histogram,
             rss_peak=peak,
         )
-        self._keep(gathered)
+        self._keep_step(measurements, series)
         self.record.trial["seconds_planned"] = idle_or_load_seconds(self.steps[: step.number])
         self.life.take_mark(step.number)
         if step is self.last_load:
@@ -150,28 +166,31 @@ class _Trial:
         if step.kind == "idle" and self.life.mark:
             self.record.trial["rss_idle"] = self.life.mark.rss
 
-    def _query(self, step: Step, samples: list[Sample]) -> None:
+    def _run_query(self, step: Step, series: _Series) -> None:
         assert step.sql
         before = self.life.sampler.cost
+        samples: list[Sample] = []
         try:
-            with sampling(self.life.sampler, samples):
+            with sample_in_background(self.life.sampler) as samples:
                 self.life.running.admin.scan(step.sql)
-            self.cost += self.life.sampler.cost - before
+            self.sampler_cost += self.life.sampler.cost - before
         except pymysql.Error as error:
-            raise self.life.refused(error, step.sql, "warmup_sql") from None
+            raise self.life.explain_refusal(error, step.sql, "warmup_sql") from None
+        finally:
+            series.samples += samples
 
-    def _idle(self, step: Step, samples: list[Sample]) -> None:
+    def _stay_idle(self, step: Step, series: _Series) -> None:
         end = time.monotonic() + step.seconds
-        while (left := end - time.monotonic()) > 0:
+        while (remaining := end - time.monotonic()) > 0:
             self.life.check_alive(step.title)
-            self.life.running.child.wait(min(1.0, left))
-            samples.append(self.life.sampler.sample())
+            self.life.running.child.wait(min(1.0, remaining))
+            series.samples.append(self.life.sampler.sample())
             self.context.observer.tick(
-                Tick(samples[-1].rss, step.seconds - max(0.0, end - time.monotonic()))
+                Tick(series.samples[-1].rss, step.seconds - max(0.0, end - time.monotonic()))
             )
 
-    def _start(self, step: Step, seconds: float) -> client.Client:
-        """The client of a step."""
+    def _start_client(self, step: Step, seconds: float) -> client.Client:
+        """Start the client of a step; it runs for ``seconds``."""
         assert step.workload and step.threads
         engine = self.prepared.server.engine
         job = client.Job(
@@ -185,31 +204,31 @@ class _Trial:
         )
         name = f"{step.number:02}-{step.title.replace(' ', '-')}"
         return client.start(
-            self.context.custody,
-            self.context.setting.user,
-            self.context.setting.sysbench,
-            job,
-            self.life.client_places(),
-            self.life.directory,
-            name,
-            self.prepared.client_cpus,
+            custody=self.context.custody,
+            user=self.context.setting.user,
+            bench=self.context.setting.sysbench,
+            job=job,
+            places=self.life.write_client_files(),
+            raw=self.life.directory,
+            name=name,
+            cpus=self.prepared.client_cpus,
         )
 
-    def _load(self, step: Step, samples: list[Sample], intervals: list[Interval]) -> client.Result:
-        running = self._start(step, step.seconds)
+    def _run_load(self, step: Step, series: _Series) -> client.Result:
+        samples, intervals = series.samples, series.intervals
+        running = self._start_client(step, step.seconds)
         deadline = time.monotonic() + (step.seconds + _OVERRUN if step.seconds else _WHOLE_LOAD)
-        done: Exit | None = None
+        ended: Exit | None = None
         try:
-            while done is None:
+            while ended is None:
                 self.life.check_alive(step.title)
-                done = running.wait(_POLL)
+                ended = running.wait(_POLL)
                 for interval in running.reports():
                     intervals.append(interval)
-                    # The counters' window lies between the first report and the last.
-                    edge = (
-                        len(intervals) == 1 or interval.elapsed > step.seconds - 1
-                    )  # without a known end each may be the last
-                    samples.append(self.life.sampler.sample(whole=edge))
+                    # The counters' window lies between the first report and the last. A load that
+                    # ends by itself (seconds 0) may end with any of them.
+                    edge = len(intervals) == 1 or interval.elapsed > step.seconds - 1
+                    samples.append(self.life.sampler.sample(every_thread=edge))
                     self.context.observer.tick(
                         Tick(
                             samples[-1].rss,
@@ -223,39 +242,42 @@ class _Trial:
                 if time.monotonic() > deadline:
                     raise Fault(
                         "client",
-                        f"{step.title}: {running.program} does not end {_OVERRUN:.0f} s after its "
-                        "time",
+                        f"{step.title}: {running.program} still runs {_OVERRUN:.0f} s after its "
+                        "planned end",
                     )
         finally:
-            if done is None:
+            if ended is None:
                 running.kill()
         try:
-            return running.result(done)
+            return running.result(ended)
         except client.ClientFailed as error:
-            raise client_fault(self.life, step.title, error) from None
+            raise explain_client_failure(self.life, step.title, error) from None
 
-    def _keep(self, gathered: Gathered) -> None:
-        step = gathered.step
-        self.record.steps.append(trial_rows.step_row(gathered, self.life.t0))
-        self._keep_series(step, gathered.samples, gathered.intervals)
+    def _keep_step(self, measurements: StepMeasurements, series: _Series) -> None:
+        step = measurements.step
+        self.record.steps.append(trial_rows.make_step_row(measurements, self.life.t0))
+        self._keep_series(step, series)
         if step.kind == "level":
             self.record.histograms += [
-                {"step": step.number, "ms": ms, "count": count} for ms, count in gathered.histogram
+                {"step": step.number, "ms": ms, "count": count}
+                for ms, count in measurements.histogram
             ]
 
-    def _keep_series(
-        self, step: Step, samples: Sequence[Sample], intervals: Sequence[Interval]
-    ) -> None:
+    def _keep_series(self, step: Step, series: _Series) -> None:
         mark, t0 = self.life.mark, self.life.t0
         assert mark
-        self.record.samples += [trial_rows.sample_row(step.number, s, mark, t0) for s in samples]
-        self.record.intervals += [trial_rows.interval_row(step.number, i, t0) for i in intervals]
+        self.record.samples += [
+            trial_rows.make_sample_row(step.number, s, mark, t0) for s in series.samples
+        ]
+        self.record.intervals += [
+            trial_rows.make_interval_row(step.number, i, t0) for i in series.intervals
+        ]
 
 
-def client_fault(life: Life, when: str, error: client.ClientFailed) -> Fault:
-    """Why a client failed: the server's death, which it may notice before we do, a full disk, or
-    what it said.
+def explain_client_failure(life: Life, when: str, error: client.ClientFailed) -> Fault:
+    """Return why a client failed: the server died, which the client may notice first, the disk is
+    full, or the client's own message.
     """
     if life.running.child.wait(2.0):
-        return life.death(when)
-    return life.examiner.disk() or Fault("client", f"{when}: {error}")
+        return life.explain_death(when)
+    return life.examiner.find_full_disk() or Fault("client", f"{when}: {error}")

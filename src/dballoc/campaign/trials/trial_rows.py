@@ -1,4 +1,4 @@
-"""From what was gathered in a step to its row of the store. Pure."""
+"""Rows of the results database, made from the measurements of a trial's steps. Pure."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -24,8 +24,10 @@ COUNTERS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gathered:
-    """A finished step. ``started`` is CLOCK_MONOTONIC; samples include one at each end."""
+class StepMeasurements:
+    """Everything measured in a finished step. ``started`` and ``ended`` are CLOCK_MONOTONIC;
+    ``samples`` include one at each end; ``rss_peak`` is in bytes.
+    """
 
     step: Step
     started: float
@@ -37,9 +39,9 @@ class Gathered:
     rss_peak: int
 
 
-def at(samples: Sequence[Sample], clock: float, counter: str) -> float:
-    """A counter at a moment: linear between the samples around it, the nearest sample's beyond
-    them.
+def interpolate_counter(samples: Sequence[Sample], clock: float, counter: str) -> float:
+    """Return a counter at the moment ``clock``: linear between the samples around it, the nearest
+    sample's before the first and after the last.
     """
     right = bisect_right([s.clock for s in samples], clock)
     if right == 0 or right == len(samples):
@@ -49,30 +51,29 @@ def at(samples: Sequence[Sample], clock: float, counter: str) -> float:
     return float(getattr(a, counter) + share * (getattr(b, counter) - getattr(a, counter)))
 
 
-def window(gathered: Gathered) -> tuple[float, float, int] | None:
-    """(from, to, events) for the counters: from the first report to the last, so that connecting is
-    left out.
-
-    With a single report, from the step's start. None without load.
+def find_counter_window(step_data: StepMeasurements) -> tuple[float, float, int] | None:
+    """Return (start, end, events) of the time over which counters are compared: from the first
+    report to the last, so that connecting is left out; with a single report, from the step's start.
+    None without load.
     """
-    intervals = gathered.intervals
+    intervals = step_data.intervals
     if not intervals:
         return None
     if len(intervals) == 1:
-        return gathered.started, intervals[0].clock, intervals[0].events
+        return step_data.started, intervals[0].clock, intervals[0].events
     return intervals[0].clock, intervals[-1].clock, sum(i.events for i in intervals[1:])
 
 
-def step_row(gathered: Gathered, t0: float) -> dict[str, object]:
-    """The row of table ``step``. ``t0``: CLOCK_MONOTONIC at the trial's start."""
-    step, samples = gathered.step, gathered.samples
+def make_step_row(step_data: StepMeasurements, t0: float) -> dict[str, object]:
+    """Return the row of table ``step``. ``t0``: CLOCK_MONOTONIC at the trial's start."""
+    step, samples = step_data.step, step_data.samples
     row: dict[str, object] = {
         "step": step.number,
         "kind": step.kind,
         "workload": step.workload,
         "threads": step.threads,
-        "t": gathered.started - t0,
-        "seconds": gathered.ended - gathered.started,
+        "t": step_data.started - t0,
+        "seconds": step_data.ended - step_data.started,
         **dict.fromkeys(
             (
                 "events",
@@ -95,51 +96,59 @@ def step_row(gathered: Gathered, t0: float) -> dict[str, object]:
         ),
         "rss_start": samples[0].rss,
         "rss_mean": sum(s.rss for s in samples) / len(samples),
-        "rss_peak": gathered.rss_peak,
+        "rss_peak": step_data.rss_peak,
         "rss_end": samples[-1].rss,
     }
-    if (total := gathered.total) is not None:
-        histogram = list(gathered.histogram)
-        row |= {
-            "events": total.events,
-            "queries": total.queries,
-            "tps": total.events / total.seconds,
-            "qps": total.queries / total.seconds,
-            "errors": total.errors,
-            "reconnects": total.reconnects,
-            "latency_min": milliseconds(total.latency_min),
-            "latency_avg": milliseconds(total.latency_avg),
-            "latency_max": milliseconds(total.latency_max),
-            "p50": percentile(histogram, 0.5),
-            "p95": percentile(histogram, 0.95),
-            "p99": percentile(histogram, 0.99),
-            "p999": percentile(histogram, 0.999),
-        }
-    if found := window(gathered):
-        start, end, events = found
+    if step_data.total is not None:
+        row |= _make_total_columns(step_data.total, step_data.histogram)
+    if window := find_counter_window(step_data):
+        start, end, events = window
     else:
         start, end, events = samples[0].clock, samples[-1].clock, 0
-    row |= {"window": end - start, "window_events": events if found else None}
-    row |= {name: at(samples, end, name) - at(samples, start, name) for name in COUNTERS}
+    row |= {"window": end - start, "window_events": events if window else None}
+    row |= {
+        name: interpolate_counter(samples, end, name) - interpolate_counter(samples, start, name)
+        for name in COUNTERS
+    }
     return row
 
 
-def sample_row(step: int, sample: Sample, mark: Mark, t0: float) -> dict[str, object]:
-    """The row of table ``sample``. ``mark``: the last one before it."""
+def _make_total_columns(total: Total, histogram: Sequence[tuple[float, int]]) -> dict[str, object]:
+    """Return the columns of table ``step`` that come from the client's totals at its end."""
+    buckets = list(histogram)
+    return {
+        "events": total.events,
+        "queries": total.queries,
+        "tps": total.events / total.seconds,
+        "qps": total.queries / total.seconds,
+        "errors": total.errors,
+        "reconnects": total.reconnects,
+        "latency_min": milliseconds(total.latency_min),
+        "latency_avg": milliseconds(total.latency_avg),
+        "latency_max": milliseconds(total.latency_max),
+        "p50": percentile(buckets, 0.5),
+        "p95": percentile(buckets, 0.95),
+        "p99": percentile(buckets, 0.99),
+        "p999": percentile(buckets, 0.999),
+    }
+
+
+def make_sample_row(step: int, sample: Sample, mark: Mark, t0: float) -> dict[str, object]:
+    """Return the row of table ``sample``. ``mark``: the last mark before the sample."""
     return {
         "step": step,
         "t": sample.clock - t0,
         "rss": sample.rss,
         "vsz": sample.vsz,
-        "reserved": memory_marks.reserved_between(sample.vsz, sample.accessible, mark),
+        "reserved": memory_marks.compute_reserved_bytes(sample.vsz, sample.accessible, mark),
         "swap": sample.swap,
         "threads": sample.threads,
         **{name: getattr(sample, name) for name in COUNTERS},
     }
 
 
-def interval_row(step: int, interval: Interval, t0: float) -> dict[str, object]:
-    """The row of table ``interval``."""
+def make_interval_row(step: int, interval: Interval, t0: float) -> dict[str, object]:
+    """Return the row of table ``interval``."""
     return {
         "step": step,
         "t": interval.clock - t0,
@@ -153,8 +162,8 @@ def interval_row(step: int, interval: Interval, t0: float) -> dict[str, object]:
     }
 
 
-def mark_row(step: int, mark: Mark, t0: float) -> dict[str, object]:
-    """The row of table ``mark``."""
+def make_mark_row(step: int, mark: Mark, t0: float) -> dict[str, object]:
+    """Return the row of table ``mark``."""
     return {
         "step": step,
         "t": mark.clock - t0,
@@ -167,11 +176,11 @@ def mark_row(step: int, mark: Mark, t0: float) -> dict[str, object]:
     }
 
 
-def ledger_rows(found: Ledger) -> list[dict[str, Any]]:
-    """For the table ``ledger``, without what a line says of its source."""
+def make_ledger_rows(ledger: Ledger) -> list[dict[str, Any]]:
+    """Return the rows of table ``ledger``, without the lines' sources and evidence."""
     lines = [
         {"part": x.group, "owner": str(x.owner), "resident": x.resident, "size": x.size}
-        for x in found.lines
+        for x in ledger.lines
     ]
-    lines.append({"part": "rest", "owner": "rest", "resident": found.rest, "size": found.rest})
+    lines.append({"part": "rest", "owner": "rest", "resident": ledger.rest, "size": ledger.rest})
     return [{"line": number, **line} for number, line in enumerate(lines)]

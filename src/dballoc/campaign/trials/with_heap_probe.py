@@ -4,13 +4,13 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from dballoc.campaign.preparation.prepare import Prepared
+from dballoc.campaign.preparation.prepare_variant import PreparedVariant
 from dballoc.profile.heap import probe_launch
 
 
-def under_probe(prepared: Prepared, directory: Path) -> Prepared:
-    """The same with the probe before its malloc, sampling from the start; its socket will be in
-    ``directory``.
+def add_heap_probe(prepared: PreparedVariant, directory: Path) -> PreparedVariant:
+    """Return the variant with the heap probe preloaded ahead of its malloc, sampling from the
+    server's start; the probe's socket will be in ``directory``.
     """
     env = probe_launch.with_probe(prepared.env, os.fspath(directory), probe_launch.USUAL)
     return replace(

@@ -1,0 +1,52 @@
+"""Which blocks a campaign has finished, at which attempt, and which of them are repeated. Pure."""
+
+from collections.abc import Iterable, Mapping
+
+from dballoc.store.results import Row
+
+
+class BlockHistory:
+    """The finished attempts at blocks of each design: rows of table ``block``. ``most_repeats``: of
+    a design's disturbed blocks.
+    """
+
+    def __init__(self, rows: Mapping[str, Iterable[Row]], most_repeats: int) -> None:
+        self._rows = {
+            design: {(row["block"], row["attempt"]): row for row in design_rows}
+            for design, design_rows in rows.items()
+        }
+        self._most_repeats = most_repeats
+
+    def add(self, row: Row) -> None:
+        """Add a finished attempt."""
+        self._rows[row["design"]][row["block"], row["attempt"]] = row
+
+    def has_attempt(self, design: str, block: int, attempt: int) -> bool:
+        """Whether this attempt is finished."""
+        return (block, attempt) in self._rows[design]
+
+    def find_last_attempt(self, design: str, block: int) -> int | None:
+        """Return the last finished attempt at a block; None before the first."""
+        return max((a for b, a in self._rows[design] if b == block), default=None)
+
+    def needs_repeat(self, design: str, block: int, attempt: int) -> bool:
+        """Whether a finished attempt was disturbed and the whole block must be repeated, which a
+        design does only so many times.
+        """
+        rows = self._rows[design]
+        if rows[block, attempt]["disturbed"] is None or (block, attempt + 1) in rows:
+            return False
+        repeats = sum(1 for _, a in rows if a > 0)
+        return repeats < self._most_repeats
+
+    def list_attempted_blocks(self, design: str) -> set[int]:
+        """Return the blocks with a finished attempt, disturbed or not."""
+        return {block for block, _ in self._rows[design]}
+
+    def list_complete_blocks(self, design: str) -> set[int]:
+        """Return the blocks that are not repeated again."""
+        return {
+            block
+            for block, attempt in self._rows[design]
+            if not self.needs_repeat(design, block, attempt)
+        }

@@ -1,0 +1,45 @@
+"""What a campaign records of the machine's noise during a block."""
+
+import os
+import statistics
+import time
+
+from dballoc.experiment.model import Noise
+from dballoc.measure import noise_guard
+from dballoc.store.results import Row
+
+
+class BlockNoiseMeter:
+    """Measures noise from its creation until :meth:`make_row`. ``cpu_seconds`` is for the caller to
+    add what the block's servers and clients used.
+    """
+
+    def __init__(self) -> None:
+        self.cpu_seconds = 0.0
+        self._started = time.time()
+        self._cpu_times = noise_guard.read()
+        self._own_cpu = _read_own_cpu_seconds()
+        self._probe_before = noise_guard.time_fixed_probe()
+
+    def make_row(self, limits: Noise, earlier_probes: list[float]) -> Row:
+        """Return the block's columns of table ``block``. ``earlier_probes``: seconds of the
+        campaign's earlier probes.
+        """
+        probes = self._probe_before, noise_guard.time_fixed_probe()
+        campaign_cpu = self.cpu_seconds + _read_own_cpu_seconds() - self._own_cpu
+        noise = noise_guard.between(self._cpu_times, noise_guard.read(), campaign_cpu, probes)
+        usual_probe = statistics.median([*earlier_probes, *probes])
+        return {
+            "started": self._started,
+            "ended": time.time(),
+            "steal": noise.steal,
+            "others": noise.others,
+            "probe_before": noise.probe_before,
+            "probe_after": noise.probe_after,
+            "disturbed": noise_guard.describe_disturbance(noise, limits, usual_probe),
+        }
+
+
+def _read_own_cpu_seconds() -> float:
+    """CPU seconds of this process and of the children that it waited for."""
+    return sum(os.times()[:4])

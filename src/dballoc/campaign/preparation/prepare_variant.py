@@ -1,0 +1,371 @@
+"""One variant as it will run on this machine: its build, malloc, environment, CPUs, clients and
+server options, all checked before the first start. Whatever is wrong is one UsageError.
+"""
+
+import json
+import os
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from dballoc.allocators import find_library as find_allocator
+from dballoc.allocators import proof_of_use, reported_tunables, server_environment, tunables
+from dballoc.allocators.find_library import Allocator
+from dballoc.allocators.tunables import Given
+from dballoc.campaign.preparation import data_contents, variant_malloc
+from dballoc.campaign.preparation.data_contents import DataContents
+from dballoc.errors import UsageError
+from dballoc.experiment.durations_and_sizes import parse_size
+from dballoc.experiment.model import Experiment, Server, Variant
+from dballoc.host.resources import cpus
+from dballoc.host.settings import thp
+from dballoc.host.unprivileged.server_user import ServerUser
+from dballoc.load import hammerdb_command, sysbench_command
+from dballoc.load.workload import Workload
+from dballoc.profile.heap import probe_launch
+from dballoc.servers import build as find_build
+from dballoc.servers import client_programs
+from dballoc.servers.build import Build
+from dballoc.servers.private import command_line as server_options
+from dballoc.servers.private import data_template, option_check
+
+# The most clients that dballoc gives a duet by itself.
+MOST_DUET_CLIENTS = 64
+
+_POOL_DEFAULTS = {"innodb-buffer-pool-size": 128 * 2**20, "rocksdb-block-cache-size": 512 * 2**20}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedVariant:
+    """A variant as it will run on this machine. ``programs``: what its workloads run beside
+    sysbench, by workload; ``wrappers``: libraries preloaded ahead of the allocator, which may
+    answer for it (:func:`dballoc.campaign.preparation.variant_malloc.find_wrappers`).
+    """
+
+    variant: Variant
+    server: Server
+    build: Build
+    allocator: Allocator
+    env: dict[str, str]
+    options: dict[str, str]
+    server_cpus: frozenset[int] | None
+    client_cpus: frozenset[int] | None
+    recipe: data_template.Recipe
+    bindings: proof_of_use.Bindings
+    pool_bytes: int | None
+    nofile: int
+    settings: tuple[Given, ...] = ()
+    programs: dict[str, Path] = field(default_factory=dict)
+    wrappers: tuple[str, ...] = ()
+
+    def make_row(self) -> dict[str, Any]:
+        """Return the variant's row of table ``variant``."""
+        host_environment = server_environment.clean(os.environ)
+        environment = {k: v for k, v in self.env.items() if k not in host_environment}
+        address = server_options.Address(
+            Path("SOCKET"), 0 if self.server.connect == "tcp" else None
+        )
+        return {
+            "name": self.variant.name,
+            "allocator": self.allocator.name,
+            "allocator_version": self.allocator.version,
+            "libraries": json.dumps(
+                self.env.get("LD_PRELOAD", "").split(":") if "LD_PRELOAD" in self.env else []
+            ),
+            "environment": json.dumps(environment, sort_keys=True),
+            "server": self.build.title,
+            "server_version": self.build.version,
+            "engine": self.server.engine,
+            "command": json.dumps(
+                server_options.command(self.build, Path("DATA"), address, self.options)
+            ),
+            "pool_bytes": self.pool_bytes,
+            "thp": self.variant.thp,
+        }
+
+
+@dataclass(frozen=True)
+class VariantInputs:
+    """What every variant of a campaign is prepared from."""
+
+    experiment: Experiment
+    user: ServerUser
+    sysbench: sysbench_command.Sysbench
+    contents: DataContents
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ProvedMalloc:
+    """A variant's malloc, proved in ``build`` under ``env``; the rest as in
+    :class:`PreparedVariant`.
+    """
+
+    build: Build
+    allocator: Allocator
+    env: dict[str, str]
+    bindings: proof_of_use.Bindings
+    settings: tuple[Given, ...]
+    wrappers: tuple[str, ...]
+
+
+def prepare_variant(inputs: VariantInputs, variant: Variant) -> PreparedVariant:
+    """Find and check all that a variant needs. UsageError for what this machine cannot do."""
+    experiment = inputs.experiment
+    where = f"variant {variant.name!r}"
+    server = experiment.server_of(variant)
+    build = _find_build(where, server, inputs.user)
+    malloc = _prepare_malloc(where, inputs, build, variant)
+    _check_thp(where, variant)
+    server_cpus, client_cpus = _choose_cpus(experiment, variant)
+    works = [
+        inputs.sysbench.workload(name)
+        for name in dict.fromkeys([*experiment.workloads, *experiment.warm])
+    ]
+    clients = count_most_clients(experiment)
+    statements = max(
+        sysbench_command.statements(w, clients, experiment.data.tables, experiment.load)
+        for w in works
+    )
+    programs = _find_client_programs(inputs, build, works)
+    options = _make_server_options(experiment, server, build, clients, statements)
+    server_options.check_capacity(options, clients, statements, where)
+    option_check.check(build, options, inputs.user, where)
+    return PreparedVariant(
+        variant=variant,
+        server=server,
+        build=malloc.build,
+        allocator=malloc.allocator,
+        env=malloc.env,
+        options=options,
+        server_cpus=server_cpus,
+        client_cpus=client_cpus,
+        recipe=data_template.Recipe(
+            build=build,
+            engine=server.engine,
+            data=experiment.data,
+            init_options=server.init_options,
+            content=inputs.contents.identity,
+            size=inputs.contents.size,
+            directory=inputs.contents.directory,
+        ),
+        bindings=malloc.bindings,
+        pool_bytes=_find_pool_bytes(server.engine, options, where),
+        nofile=server_options.open_files(clients, experiment.data.tables),
+        settings=malloc.settings,
+        programs=programs,
+        wrappers=malloc.wrappers,
+    )
+
+
+def count_most_clients(experiment: Experiment) -> int:
+    """Return how many clients a server must have room for. It is the same in both designs, because
+    room for clients costs memory.
+    """
+    duet = 0 if experiment.design == "solo" else experiment.duet.threads or MOST_DUET_CLIENTS
+    return max(*experiment.threads, duet)
+
+
+def suggest_small_scale(experiment: Experiment) -> str:
+    """Return the remedy ``--scale small`` for an error message about a machine that is too small,
+    or "" where it does not apply.
+    """
+    if experiment.small is not None and experiment.scaled is None:
+        return "; or give --scale small"
+    return ""
+
+
+# -- the server
+# --------------------------------------------------------------------------------------
+
+
+def _find_build(where: str, server: Server, user: ServerUser) -> Build:
+    """Find the server's build. UsageError if the server user may not read it, if it lacks the
+    engine, or if an option is not the experiment's to give.
+    """
+    build = find_build.find(server.use, server.basedir)
+    if blocked := user.blocked_at(build.executable):
+        raise UsageError(
+            f"{where}: the server runs as {user.name}, which may not read {blocked}; open it, or "
+            "move the server"
+        )
+    # A build of the user's may have an engine built in that others have as a plugin.
+    engines = list(build.entry["engines"]) if server.basedir else build.engines
+    if server.engine not in engines:
+        raise UsageError(
+            f"{where}: {build.title} has no engine {server.engine!r}; it has {', '.join(engines)}"
+        )
+    for options in (server.options, server.init_options):
+        server_options.check(options, where)
+    return build
+
+
+def _make_server_options(
+    experiment: Experiment, server: Server, build: Build, clients: int, statements: int
+) -> dict[str, str]:
+    """Return the server's options: the engine's, room for clients and statements, the variant's."""
+    options = {
+        **build.entry["engines"][server.engine],
+        # The events of the user's own data would run in every trial.
+        **({"event-scheduler": "OFF"} if experiment.data.own else {}),
+        **server_options.capacity(clients, statements, experiment.data.tables),
+        **server.init_options,
+        **server.options,
+    }
+    return {server_options.normal(name): value for name, value in options.items()}
+
+
+def _find_pool_bytes(engine: str, options: dict[str, str], where: str) -> int | None:
+    """Return the size of the engine's cache in bytes; None for an engine whose cache is unknown."""
+    name = server_options.CACHES.get(engine)
+    if name is None:
+        return None
+    if name not in options:
+        return _POOL_DEFAULTS[name]
+    value = options[name]
+    try:
+        return int(value) if value.isdigit() else parse_size(value)
+    except ValueError as error:
+        raise UsageError(f"{where}: server option {name}: {error}") from None
+
+
+# -- its malloc
+# --------------------------------------------------------------------------------------
+
+
+def _prepare_malloc(
+    where: str, inputs: VariantInputs, build: Build, variant: Variant
+) -> _ProvedMalloc:
+    """Choose the variant's malloc, and prove that the server uses it with the variant's settings.
+    UsageError if it does not.
+    """
+    experiment = inputs.experiment
+    try:
+        malloc = variant_malloc.choose_malloc(build, experiment.server_of(variant), variant)
+    except UsageError as error:
+        raise UsageError(f"{where}: {error}") from None
+    allocator = malloc.allocator
+    before = (
+        (_find_thp_shim(),) if variant.thp in ("always", "madvise") else ()
+    ) + malloc.preloaded_before
+    probe = (probe_launch.library(),) if experiment.profile == "heap" else ()
+    for library in (*before, *allocator.libraries, *probe):
+        if blocked := inputs.user.blocked_at(library):
+            raise UsageError(
+                f"{where}: preload {library}: the server runs as {inputs.user.name}, which may not "
+                f"read {blocked}"
+            )
+    if variant.tunables and not allocator.entry["tunables"]:
+        raise UsageError(f"{where}: tunables: {allocator.entry['title']} has no settings")
+    command = [os.fspath(malloc.build.executable)]
+    settings = _check_settings(where, command, allocator, variant, before)
+    env = server_environment.environment(
+        os.environ, allocator, variant.tunables, variant.env, before
+    )
+    wrappers = variant_malloc.find_wrappers(before)
+    bindings = _prove_malloc(where, malloc.build, env, allocator, wrappers)
+    if settings:
+        reported = reported_tunables.read(allocator, command, env)
+        if mismatch := tunables.not_taken(allocator, settings, reported):
+            raise UsageError(f"{where}: {mismatch}")
+    return _ProvedMalloc(
+        build=malloc.build,
+        allocator=allocator,
+        env=env,
+        bindings=bindings,
+        settings=tuple(settings),
+        wrappers=wrappers,
+    )
+
+
+def _check_settings(
+    where: str, command: list[str], allocator: Allocator, variant: Variant, before: tuple[Path, ...]
+) -> list[Given]:
+    """Return the settings that the variant gives its allocator. UsageError if the allocator does
+    not know one of them.
+    """
+    settings = tunables.given(allocator, variant.tunables, variant.env, where)
+    env = server_environment.environment(os.environ, allocator, {}, {}, before)
+    if settings:
+        names = reported_tunables.names(allocator, command, env)
+        tunables.check(allocator, settings, names, where)
+    glibc = find_allocator.find("glibc")
+    if allocator.name != glibc.name and (text := variant.env.get("GLIBC_TUNABLES")):
+        # Other parts of glibc read it under any malloc.
+        others = tunables.given(glibc, {}, {"GLIBC_TUNABLES": text}, where)
+        tunables.check(glibc, others, reported_tunables.names(glibc, command, env), where)
+    return settings
+
+
+def _prove_malloc(
+    where: str, build: Build, env: dict[str, str], allocator: Allocator, wrappers: tuple[str, ...]
+) -> proof_of_use.Bindings:
+    """Return the malloc bindings of the server. UsageError if they are not the allocator's."""
+    complaints = allocator.entry.get("complaints", [])
+    try:
+        bindings = proof_of_use.read_bindings([os.fspath(build.executable)], env)
+        proof_of_use.check_bindings(bindings, allocator.providers, complaints, wrappers)
+    except proof_of_use.NotProved as error:
+        wanted = ", ".join(Path(p).name for p in allocator.providers)
+        raise variant_malloc.make_proof_error(where, error, build, wanted) from None
+    return bindings
+
+
+def _find_thp_shim() -> Path:
+    shim = Path(str(files("dballoc") / "_native" / "libdballoc_keep_thp.so"))
+    if not shim.exists():
+        raise UsageError("thp: dballoc's native parts are not built; run make setup")
+    return shim
+
+
+# -- the host and the clients
+# ------------------------------------------------------------------------
+
+
+def _check_thp(where: str, variant: Variant) -> None:
+    """UsageError if the variant's THP mode cannot be had on this host."""
+    if variant.thp is None or variant.thp == (now := thp.mode()):
+        return
+    if now is None:
+        raise UsageError(f"{where}: thp: this kernel has no transparent huge pages")
+    if not os.access(thp.ENABLED, os.W_OK):
+        raise UsageError(
+            f"{where}: thp: the host is at {now!r} and only root can switch it to {variant.thp!r}; "
+            "run as root"
+        )
+
+
+def _choose_cpus(
+    experiment: Experiment, variant: Variant
+) -> tuple[frozenset[int] | None, frozenset[int] | None]:
+    """Return the CPUs of the variant's server and of its clients."""
+    try:
+        return cpus.choose(experiment.cpu_of(variant))
+    except UsageError as error:
+        raise UsageError(f"{error}{suggest_small_scale(experiment)}") from None
+
+
+def _find_client_programs(
+    inputs: VariantInputs, build: Build, works: list[Workload]
+) -> dict[str, Path]:
+    """Return the programs that workloads run beside sysbench, by workload. UsageError if one is
+    missing, or if the server user may not read a client's files.
+    """
+    if inputs.contents.sql:
+        data_contents.find_sql_client(build)
+    programs = {
+        w.name: client_programs.find(build, w.program, f"{w.name} runs {' or '.join(w.program)}")
+        for w in works
+        if w.program
+    }
+    for work in works:
+        needed = [*hammerdb_command.needed_files(work)]
+        if work.program:
+            needed.append(programs[work.name])
+        for path in needed:
+            if blocked := inputs.user.blocked_at(path):
+                raise UsageError(
+                    f"workload {work.name!r}: {path}: clients run as {inputs.user.name}, which may "
+                    f"not read {blocked}; chmod o+rX {blocked}"
+                )
+    return programs

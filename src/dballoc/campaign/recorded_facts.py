@@ -1,0 +1,70 @@
+"""The facts that a results directory records of its campaign when it is made."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import dballoc
+from dballoc.campaign.preparation.prepare import Setting
+from dballoc.experiment import experiment_file
+from dballoc.experiment.cpu_list import format_cpus
+from dballoc.host import machine_description
+
+
+def make_common_facts(setting: Setting) -> dict[str, str]:
+    """Return the facts that every results directory records of its campaign."""
+    experiment = setting.experiment
+    return {
+        "dballoc": dballoc.__version__,
+        "identity": experiment_file.identity(experiment),
+        "experiment": experiment_file.dump(experiment),
+        "seed": str(experiment.seed),
+        "started": str(time.time()),
+        "environment": json.dumps(machine_description.gather()),
+        "sysbench": setting.sysbench.version,
+        "server_user": setting.user.name,
+    }
+
+
+def make_block_facts(setting: Setting, planned_blocks: dict[str, int]) -> dict[str, str]:
+    """Return all facts of a campaign of blocks."""
+    return make_common_facts(setting) | {
+        "planned_blocks": json.dumps(planned_blocks),
+        "designs": " ".join(setting.designs),
+        "duet": json.dumps(_make_duet_fact(setting)),
+        "workloads": json.dumps(_make_workloads_fact(setting)),
+    }
+
+
+def _make_duet_fact(setting: Setting) -> dict[str, Any]:
+    """Return how duets are played, for the report; the pilot adds to it."""
+    duet = setting.duet
+    if duet is None:
+        return {"none": setting.no_duet} if setting.no_duet else {}
+    return {
+        "halves": [format_cpus(half) for half in duet.halves],
+        "threads": duet.threads,
+        "left_out": duet.left_out,
+        "estimate": setting.experiment.duet.estimate,
+    }
+
+
+def _make_workloads_fact(setting: Setting) -> dict[str, Any]:
+    """Return what each workload is, for the report, with those of its options that are its own or
+    the experiment's.
+    """
+    experiment = setting.experiment
+    load = experiment.load
+    workloads = {}
+    for name in dict.fromkeys([*experiment.workloads, *experiment.warm]):
+        work = setting.sysbench.workload(name)
+        workloads[name] = {
+            "title": work.title,
+            "group": work.group,
+            "script": work.file.name if work.file else Path(work.script).name,
+            "options": {**work.options, **load.options},
+            "prepared_statements": work.prepares(load),
+            "whole": work.whole,
+        }
+    return workloads

@@ -1,0 +1,59 @@
+"""The solo design's blocks: which trials they have, and how one is run and stored."""
+
+from collections.abc import Sequence
+
+from dballoc.campaign.session import Session
+from dballoc.campaign.trials import solo_trial
+from dballoc.experiment import schedule
+from dballoc.experiment.schedule import Slot
+from dballoc.experiment.trial_steps import is_profiled
+from dballoc.servers.private.data_template import Template
+from dballoc.store.results import Results
+
+
+class SoloBlocks:
+    """Runs the trials of solo blocks. ``templates``: by their recipes' keys; ``planned_seconds``:
+    what a block is expected to take.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        results: Results,
+        templates: dict[str, Template],
+        planned_seconds: float,
+    ) -> None:
+        self._session = session
+        self._results = results
+        self._templates = templates
+        self.planned_seconds = planned_seconds
+
+    def list_trials(self, number: int, attempt: int) -> Sequence[Slot]:
+        """Return the trials of a block in their order."""
+        return schedule.block(self._session.setting.experiment, number, attempt)
+
+    def run_trial(self, slot: Slot) -> float:
+        """Run and store one trial, its heap profile included; returns the CPU seconds that its
+        processes used.
+        """
+        session, setting = self._session, self._session.setting
+        with session.run_trial(slot.label) as trial:
+            session.observer.trial_started(slot)
+            recipe = setting.data_recipe(setting.variants[slot.variant], slot.workload)
+            template = self._templates[recipe.key]
+            record = solo_trial.run_trial(session.trial_context, slot, template, trial.directory)
+            if (
+                setting.experiment.profile == "heap"
+                and is_profiled(setting.experiment, slot)
+                and record.trial["outcome"] == "ok"
+            ):
+                solo_trial.run_heap_profile(session.trial_context, slot, template, trial.directory)
+            self._results.add_trial(slot, record)
+            levels = [step for step in record.steps if step["kind"] == "level"]
+            session.observer.trial_finished(
+                slot,
+                record.trial["fault_text"],
+                record.trial["rss_peak"],
+                levels[-1]["tps"] if levels else None,
+            )
+        return trial.cpu_seconds
