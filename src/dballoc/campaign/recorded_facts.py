@@ -65,6 +65,6 @@ def _make_workloads_fact(setting: Setting) -> dict[str, Any]:
             "script": work.file.name if work.file else Path(work.script).name,
             "options": {**work.options, **load.options},
             "prepared_statements": work.prepares(load),
-            "whole": work.whole,
+            "whole": work.reads_whole_tables,
         }
     return workloads

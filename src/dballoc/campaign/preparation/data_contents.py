@@ -135,5 +135,5 @@ def make_sql_fill(path: Path, program: Path, config: Path, database: str) -> Fil
     failure = f"{shown(path)} cannot be read in"
     if path.suffix == ".gz":
         piped = ["bash", "-c", 'set -o pipefail; gzip -dc | "$@"', "bash", *argv]
-        return Fill(argv=piped, env=env, stdin=path, who=failure, refused=find_sql_error)
-    return Fill(argv=argv, env=env, stdin=path, who=failure, refused=find_sql_error)
+        return Fill(argv=piped, env=env, stdin=path, failure=failure, refused=find_sql_error)
+    return Fill(argv=argv, env=env, stdin=path, failure=failure, refused=find_sql_error)

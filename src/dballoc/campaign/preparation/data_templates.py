@@ -109,7 +109,7 @@ def _make_script_fill(work: Workload, argv: list[str], env: dict[str, str]) -> F
         argv=argv,
         env=env,
         stdin=None,
-        who=f"{work.name} cannot prepare",
+        failure=f"{work.name} cannot prepare",
         refused=sysbench_command.refusal(work),
     )
 
