@@ -46,7 +46,7 @@ static void *strike_under_load(void *unused)
                     mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
             if (area != MAP_FAILED)
                 memset(area, 1, size);
-            usleep(80000); /* slow enough for the sampler to see it coming */
+            usleep(40000); /* slow enough for the sampler to see it coming */
         }
     return NULL;
 }

@@ -191,7 +191,10 @@ def test_a_server_that_eats_more_than_its_limit(
     run_cli: Cli, tiny_experiment: Experiment, out: Path, misbehaving: str
 ) -> None:
     variants = [{"name": "glibc"}, variant("eats", misbehaving, {"env": {"DBT_FAULT": "eat"}})]
-    file = tiny_experiment(variant=variants, limits={"memory": "400M"}, time={"idle": "0s"})
+    # On a busy machine the first samples and the kill are seconds apart: the level must not end.
+    file = tiny_experiment(
+        variant=variants, limits={"memory": "400M"}, time={"level": "8s", "idle": "0s"}
+    )
     done = run_cli("bench", file, "--out", out)
     assert done.status == 0, done.text
     row = trial(out, "eats")
