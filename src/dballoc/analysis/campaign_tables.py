@@ -88,8 +88,8 @@ class Campaign:
     def part(self, start: tuple[int | None, str | None]) -> "Campaign":
         """The same, reduced to the solo trials of one of :attr:`starts`."""
         level, workload = start
-        mine = pl.col("level").eq_missing(level) & pl.col("workload").eq_missing(workload)
-        return replace(self, trial=self.trial.filter(mine))
+        of_start = pl.col("level").eq_missing(level) & pl.col("workload").eq_missing(workload)
+        return replace(self, trial=self.trial.filter(of_start))
 
     @property
     def names(self) -> list[str]:
@@ -124,12 +124,12 @@ def load(directory: Path) -> Campaign:
     """Read the results of a campaign. UsageError if there are none, of another format, or of
     another verb.
     """
-    found = read(directory)
-    if KIND in found.facts:
+    campaign = read(directory)
+    if KIND in campaign.facts:
         raise UsageError(
-            f"{directory}: results of dballoc {found.facts[KIND]}; dballoc report shows them"
+            f"{directory}: results of dballoc {campaign.facts[KIND]}; dballoc report shows them"
         )
-    return found
+    return campaign
 
 
 def read(directory: Path) -> Campaign:
@@ -142,10 +142,10 @@ def read(directory: Path) -> Campaign:
         experiment = experiment_file.build(
             experiment_file.parse(facts["experiment"], str(directory)), str(directory)
         )
-        tables = {name: _frame(results, name) for name in _TABLES}
+        tables = {name: _read_table(results, name) for name in _TABLES}
     finally:
         results.close()
-    tables = results_consistency.checked(directory, facts, experiment, tables)
+    tables = results_consistency.check_tables(directory, facts, experiment, tables)
     every_trial, every_block = tables.pop("trial"), tables.pop("block")
     block, duet_block = (
         every_block.filter(pl.col("design") == design) for design in ("solo", "duet")
@@ -159,8 +159,8 @@ def read(directory: Path) -> Campaign:
         environment=json.loads(facts["environment"]),
         block=block,
         duet_block=duet_block,
-        trial=trial.with_columns(_counted(trial, block)),
-        duet=duet.with_columns(_counted(duet, duet_block)),
+        trial=trial.with_columns(_find_counted(trial, block)),
+        duet=duet.with_columns(_find_counted(duet, duet_block)),
         pilot=pilot.with_columns(counted=pl.lit(False)),
         **tables,
     )
@@ -181,7 +181,7 @@ def load_own(directory: Path) -> Campaign:
 _TYPES = {"INTEGER": pl.Int64, "REAL": pl.Float64, "TEXT": pl.String}
 
 
-def _frame(results: Results, table: str) -> pl.DataFrame:
+def _read_table(results: Results, table: str) -> pl.DataFrame:
     schema = {name: _TYPES[kind] for name, kind in results.columns(table).items()}
     rows = results.table(table)
     # SQLite stores what it is given: a whole number in a REAL column comes back as an int, and the
@@ -195,7 +195,7 @@ def _frame(results: Results, table: str) -> pl.DataFrame:
     )
 
 
-def _counted(trial: pl.DataFrame, block: pl.DataFrame) -> pl.Series:
+def _find_counted(trial: pl.DataFrame, block: pl.DataFrame) -> pl.Series:
     """The last finished attempt at each block; of a block with none, the last attempt begun."""
     finished = dict(block.group_by("block").agg(pl.col("attempt").max()).iter_rows())
     begun = dict(trial.group_by("block").agg(pl.col("attempt").max()).iter_rows())

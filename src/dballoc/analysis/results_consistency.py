@@ -24,14 +24,14 @@ _JSON: dict[str, TypeAdapter[Any]] = {
 }
 
 
-def checked(
+def check_tables(
     directory: Path, facts: Mapping[str, str], experiment: Experiment, tables: Tables
 ) -> dict[str, pl.DataFrame]:
     """The tables, with the JSON of variants written anew. Failure in one line for the first thing
     that does not fit.
     """
     try:
-        variant = _variants(experiment, tables["variant"])
+        variant = _check_variants(experiment, tables["variant"])
         _check_trials(facts, experiment, tables)
         _check_loads(experiment, tables)
         if "imported" in facts:
@@ -44,7 +44,7 @@ def checked(
         ) from None
 
 
-def _variants(experiment: Experiment, variants: pl.DataFrame) -> pl.DataFrame:
+def _check_variants(experiment: Experiment, variants: pl.DataFrame) -> pl.DataFrame:
     if set(variants["name"]) != {v.name for v in experiment.variant}:
         raise readers.Unfit("variant: other ones than the experiment has")
     columns = [
@@ -60,11 +60,10 @@ def _variants(experiment: Experiment, variants: pl.DataFrame) -> pl.DataFrame:
 
 def _check_trials(facts: Mapping[str, str], experiment: Experiment, tables: Tables) -> None:
     trials, names = tables["trial"], {v.name for v in experiment.variant}
-    _known(trials["variant"], names.__contains__, "trial.variant: not in the experiment")
+    _check_values(trials["variant"], names.__contains__, "trial.variant: not in the experiment")
     designs = facts["designs"].split()
-    for row in trials.select(
-        "trial", "variant", "role", "design", "block", "attempt", "proof", "level"
-    ).iter_rows(named=True):
+    columns = ["trial", "variant", "role", "design", "block", "attempt", "proof"]
+    for row in trials.select(columns).iter_rows(named=True):
         place = f"trial {row['trial']}"
         of_baseline = row["variant"] == experiment.baseline
         if (
@@ -82,18 +81,18 @@ def _check_trials(facts: Mapping[str, str], experiment: Experiment, tables: Tabl
         if row["proof"] is not None:
             forms.form(row["proof"], forms.PROOF, f"{place}: proof")
     blocks = tables["block"]
-    _known(blocks["block"], lambda n: 0 <= n < 10**6, "block.block: cannot be")
+    _check_values(blocks["block"], lambda n: 0 <= n < 10**6, "block.block: cannot be")
 
 
 def _check_loads(experiment: Experiment, tables: Tables) -> None:
     workloads = {*experiment.workloads, *experiment.warm}
     for table in ("trial", "step", "slice"):
-        _known(
+        _check_values(
             tables[table]["workload"].drop_nulls(),
             workloads.__contains__,
             f"{table}.workload: not in the experiment",
         )
-    _known(
+    _check_values(
         tables["step"].filter(pl.col("kind") == "level")["threads"],
         experiment.threads.__contains__,
         "step.threads: not in the experiment",
@@ -108,7 +107,7 @@ def _check_machines(imported: Any, trials: pl.DataFrame) -> None:
         raise readers.Unfit("campaign: imported: machines: another number of trials than there are")
 
 
-def _known(values: pl.Series, known: Callable[[Any], bool], complaint: str) -> None:
+def _check_values(values: pl.Series, is_allowed: Callable[[Any], bool], complaint: str) -> None:
     for value in values.unique():
-        if value is None or not known(value):
+        if value is None or not is_allowed(value):
             raise readers.Unfit(f"{complaint}: {readers.shown(str(value))}")

@@ -82,12 +82,12 @@ class State:
 
 def state(of: Range, trials: Sequence[Trial]) -> State:
     """Where the search stands after these trials, in their order."""
-    low, high = bracket(trials)
+    low, high = find_bracket(trials)
     if sum(1 for t in trials if t.outcome == "other") >= MOST_FAULTS:
         return State(low, high, None, "faults")
-    below, above = _ends(of, low, high)
+    below, above = _convert_to_steps(of, low, high)
     if above - below > 1:
-        return State(low, high, _next(of, trials, below, above) * of.tolerance)
+        return State(low, high, _choose_next(of, trials, below, above) * of.tolerance)
     if low == 0:
         return State(low, high, None, "none")
     if sum(1 for t in trials if t.outcome == "survived" and t.size == low) < of.repeats:
@@ -95,7 +95,7 @@ def state(of: Range, trials: Sequence[Trial]) -> State:
     return State(low, high, None, "all" if high is None else "found")
 
 
-def bracket(trials: Sequence[Trial]) -> tuple[int, int | None]:
+def find_bracket(trials: Sequence[Trial]) -> tuple[int, int | None]:
     """The largest size that survived below the smallest one that was killed (0: none), and that one
     (None: none).
     """
@@ -114,16 +114,16 @@ def at_most(of: Range, trials: Sequence[Trial]) -> int:
     now = state(of, trials)
     if now.next is None:
         return 0
-    below, above = _ends(of, now.low, now.high)
+    below, above = _convert_to_steps(of, now.low, now.high)
     # Every third new size halves what is left.
     return (_GUESSES + 1) * math.ceil(math.log2(above - below)) + of.repeats
 
 
-def _ends(of: Range, low: int, high: int | None) -> tuple[int, int]:
+def _convert_to_steps(of: Range, low: int, high: int | None) -> tuple[int, int]:
     return low // of.tolerance, of.steps + 1 if high is None else high // of.tolerance
 
 
-def _next(of: Range, trials: Sequence[Trial], below: int, above: int) -> int:
+def _choose_next(of: Range, trials: Sequence[Trial], below: int, above: int) -> int:
     """A new size strictly between: where the memory would just be used up if what is beside the
     cache stayed as it is; the middle, where nothing has survived yet or such guesses were no better
     than the middle would have been.
@@ -135,17 +135,17 @@ def _next(of: Range, trials: Sequence[Trial], below: int, above: int) -> int:
         for t in trials
         if t.outcome == "survived" and t.size == below * of.tolerance and t.peak is not None
     ]
-    if not peaks or _stalled(of, trials):
+    if not peaks or _is_stalled(of, trials):
         return (below + above) // 2
     guess = of.nearest(below * of.tolerance + of.memory - max(peaks))
     return min(above - 1, max(below + 1, guess))
 
 
-def _stalled(of: Range, trials: Sequence[Trial]) -> bool:
+def _is_stalled(of: Range, trials: Sequence[Trial]) -> bool:
     """Whether each of the last sizes that changed what is left took away less than half of it."""
     widths = [of.steps + 1]
     for number in range(1, len(trials) + 1):
-        below, above = _ends(of, *bracket(trials[:number]))
+        below, above = _convert_to_steps(of, *find_bracket(trials[:number]))
         if above - below != widths[-1]:
             widths.append(above - below)
     last = list(itertools.pairwise(widths))[-_GUESSES:]

@@ -18,9 +18,9 @@ def parse_duration(text: object) -> float:
     numbers included.
     """
     if isinstance(text, str):
-        found = list(_DURATION.finditer(text.strip()))
-        if found and "".join(m.group() for m in found) == text.strip():
-            seconds = sum(float(m[1]) * _SECONDS[m[2]] for m in found)
+        parts = list(_DURATION.finditer(text.strip()))
+        if parts and "".join(m.group() for m in parts) == text.strip():
+            seconds = sum(float(m[1]) * _SECONDS[m[2]] for m in parts)
             if seconds > _LONGEST:
                 raise ValueError(f"{text!r} is longer than ten years")
             return seconds

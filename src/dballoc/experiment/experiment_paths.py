@@ -13,12 +13,12 @@ Table = dict[str, Any]
 _KINDS = {".lua": "script", ".sql": "sql"}
 
 
-def anchor(table: Table, base: Path, taken: Collection[str] = ()) -> Table:
+def anchor(table: Table, base: Path, reserved: Collection[str] = ()) -> Table:
     """``table`` with every relative path taken from ``base``. Values of other types are left for
     the model to refuse.
 
     A workload that is the path of a .lua or .sql file gets a table of its own, called after the
-    file; ``taken`` are names that it may not have. UsageError for a path of another kind.
+    file; ``reserved`` are names that it may not have. UsageError for a path of another kind.
     """
 
     def path(value: Any) -> Any:
@@ -45,7 +45,7 @@ def anchor(table: Table, base: Path, taken: Collection[str] = ()) -> Table:
         result["data"] = within(result["data"], "directory", "sql")
     if isinstance(result.get("workload"), dict):
         result["workload"] = {
-            name: within(own, "script", "sql") for name, own in result["workload"].items()
+            name: within(workload, "script", "sql") for name, workload in result["workload"].items()
         }
     if isinstance(result.get("variant"), list):
         variants = [within(v, "preload") for v in result["variant"]]
@@ -56,11 +56,12 @@ def anchor(table: Table, base: Path, taken: Collection[str] = ()) -> Table:
             for v in variants
         ]
     if isinstance(result.get("workloads"), list) and any(map(_is_path, result["workloads"])):
-        own = dict(result.get("workload", {}))
+        workloads = dict(result.get("workload", {}))
         result["workloads"] = [
-            _named(w, path(w), own, taken) if _is_path(w) else w for w in result["workloads"]
+            _name_workload(w, path(w), workloads, reserved) if _is_path(w) else w
+            for w in result["workloads"]
         ]
-        result["workload"] = own
+        result["workload"] = workloads
     return result
 
 
@@ -68,17 +69,17 @@ def _is_path(name: Any) -> bool:
     return isinstance(name, str) and ("/" in name or name.endswith(tuple(_KINDS)))
 
 
-def _named(word: str, path: str, own: Table, taken: Collection[str]) -> str:
-    """The name under which ``path`` is in ``own`` from now on."""
+def _name_workload(word: str, path: str, workloads: Table, reserved: Collection[str]) -> str:
+    """The name under which ``path`` is in ``workloads`` from now on."""
     file = Path(path)
     if file.suffix not in _KINDS:
         raise UsageError(f"workload {word!r} is neither a .lua nor a .sql file")
     entry = {_KINDS[file.suffix]: path}
-    if word in own:
+    if word in workloads:
         return word  # a table of that very name, like [workload."my.sql"]
     for name in (file.stem, file.name):
-        if name not in taken and own.get(name, entry) == entry:
-            own[name] = entry
+        if name not in reserved and workloads.get(name, entry) == entry:
+            workloads[name] = entry
             return name
     raise UsageError(
         f"workload {word!r}: there is another called {file.name!r}; give it a table [workload.NAME]"

@@ -46,13 +46,13 @@ MOST_CLIENTS = 1_000_000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+=@-]{0,63}")
 
 
-def _plain(value: str) -> str:
+def _check_name(value: str) -> str:
     if not _NAME.fullmatch(value):
         raise ValueError(f"{value!r} is not a name; use letters, digits and ._+=@-, 64 at most")
     return value
 
 
-Name = Annotated[str, AfterValidator(_plain)]
+Name = Annotated[str, AfterValidator(_check_name)]
 
 
 class _Table(BaseModel):

@@ -29,9 +29,9 @@ class Slot:
     def label(self) -> str:
         """The name of the trial's directory."""
         again = f"-again{self.attempt}" if self.attempt else ""
-        own = "".join(f"-{part}" for part in (self.workload, self.level) if part is not None)
+        cell = "".join(f"-{part}" for part in (self.workload, self.level) if part is not None)
         twin = f"-{self.role}" if self.role != "V" else ""
-        return f"b{self.block:03}{again}-p{self.position:03}-{self.variant}{twin}{own}"
+        return f"b{self.block:03}{again}-p{self.position:03}-{self.variant}{twin}{cell}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +81,7 @@ def block(experiment: Experiment, number: int, attempt: int = 0) -> list[Slot]:
         (name, role, level, w)
         for w in workloads
         for level in levels
-        if _runs(experiment, w, level)
+        if _has_start(experiment, w, level)
         for name, role in members
     ]
     random.Random(f"{experiment.seed}:{number}:{attempt}").shuffle(cells)
@@ -99,7 +99,7 @@ def block(experiment: Experiment, number: int, attempt: int = 0) -> list[Slot]:
     ]
 
 
-def _runs(experiment: Experiment, workload: str | None, level: int | None) -> bool:
+def _has_start(experiment: Experiment, workload: str | None, level: int | None) -> bool:
     """Alone, the load of the tables has a start at the highest level only, as it has one step in a
     cycle.
     """

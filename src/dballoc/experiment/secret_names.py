@@ -119,20 +119,20 @@ def hide_in(text: str) -> str:
     text = _URL.sub(rf"\1{HIDDEN}@", text)
     text = _DSN.sub(f"{HIDDEN}@", text)
     text = _SQL.sub(rf"\1'{HIDDEN}'", text)
-    done, at, kept = [], 0, 0
+    pieces, at, kept = [], 0, 0
     while match := _NAME.search(text, at):
         at = match.end("name")
         if (match["blank"] and not match["name"].startswith("--")) or not is_secret(match["name"]):
             continue
-        start, end = match.end(), _end_of_value(text, match)
+        start, end = match.end(), _find_end_of_value(text, match)
         if end > start and not _WHETHER.match(text, start):
             quote = text[start] if text[start] in _QUOTES else ""
-            done += [text[kept:start], f"{quote}{HIDDEN}{quote}"]
+            pieces += [text[kept:start], f"{quote}{HIDDEN}{quote}"]
             at = kept = end
-    return "".join([*done, text[kept:]])
+    return "".join([*pieces, text[kept:]])
 
 
-def _end_of_value(text: str, match: re.Match[str]) -> int:
+def _find_end_of_value(text: str, match: re.Match[str]) -> int:
     """Where the value ends that begins at the match's end: with its quotes, with those around it
     all, or with the word.
     """
@@ -148,5 +148,5 @@ def _end_of_value(text: str, match: re.Match[str]) -> int:
         pattern = _TO_QUOTE[before]
     else:
         pattern = _WORD
-    found = pattern.match(text, start)
-    return found.end() if found else start
+    value = pattern.match(text, start)
+    return value.end() if value else start

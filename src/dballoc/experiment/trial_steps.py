@@ -65,7 +65,7 @@ def cycle(experiment: Experiment, slot: Slot, tables: bool = True) -> list[Step]
     if experiment.time.idle:
         add("idle", seconds=experiment.time.idle)
     if experiment.profile == "contention" and is_profiled(experiment, slot):
-        steps += _profiles(experiment, slot, len(steps))
+        steps += _plan_profiles(experiment, slot, len(steps))
     return steps
 
 
@@ -78,10 +78,10 @@ def under_probe(experiment: Experiment, slot: Slot, tables: bool = True) -> list
         s for s in cycle(once, slot, tables) if s.kind in ("sql", "warmup") or s.workload == LOAD
     ]
     filling = [replace(step, number=number) for number, step in enumerate(steps, 1)]
-    return [*filling, *_profiles(experiment, slot, len(filling))]
+    return [*filling, *_plan_profiles(experiment, slot, len(filling))]
 
 
-def _profiles(experiment: Experiment, slot: Slot, after: int) -> list[Step]:
+def _plan_profiles(experiment: Experiment, slot: Slot, after: int) -> list[Step]:
     """A look at each workload under the highest level; numbers go on ``after`` so many steps."""
     seconds = min(LONGEST_PROFILE, experiment.time.level)
     timed = [w for w in experiment.runs(slot.workload) if w != LOAD]
@@ -111,14 +111,14 @@ def warmup_statements(experiment: Experiment, tables: bool = True) -> list[str]:
     """
     if experiment.warmup_sql is not None:
         return experiment.warmup_sql
-    own = [
+    workloads = [
         experiment.workload[name] for name in experiment.workloads if name in experiment.workload
     ]
     if (
         not tables
         or experiment.warm
         or experiment.data.own
-        or any(w.script is not None for w in own)
+        or any(w.script is not None for w in workloads)
     ):
         return []
     return [

@@ -13,10 +13,10 @@ from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.statistics.detectable_difference import (
     Need,
     Scatter,
-    detectable,
-    half_width,
-    need,
-    pool,
+    compute_detectable,
+    compute_half_width,
+    compute_need,
+    pool_scatter,
 )
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric, compare
 
@@ -88,20 +88,22 @@ def resolve(campaign: Campaign) -> Resolution:
     """What a campaign of twins (dballoc.experiment.identical_variants) shows."""
     comparisons = compare(campaign)
     twin = campaign.names[1]
-    seconds = {"solo": _seconds(campaign.block), "duet": _seconds(campaign.duet_block)}
-    found = []
+    seconds = {"solo": _sum_seconds(campaign.block), "duet": _sum_seconds(campaign.duet_block)}
+    resolved = []
     for metric in comparisons.metrics:
-        beside = next(c for c in comparisons.floor if c.metric == metric)
-        blocks = _blocks(campaign, metric.design).height
+        floor = next(c for c in comparisons.floor if c.metric == metric)
+        blocks = _select_counted_blocks(campaign, metric.design).height
         per_block = seconds[metric.design] / blocks if blocks else math.nan
-        found.append(_resolved(comparisons, comparisons.find(twin, metric), beside, per_block))
-    last = pl.concat([_blocks(campaign, design) for design in campaign.designs])
+        resolved.append(
+            _resolve_metric(comparisons, comparisons.find(twin, metric), floor, per_block)
+        )
+    last = pl.concat([_select_counted_blocks(campaign, design) for design in campaign.designs])
     disturbed = last.filter(pl.col("disturbed").is_not_null()).height
-    spent = sum(seconds[design] for design in campaign.designs) + _pilot_seconds(campaign)
+    spent = sum(seconds[design] for design in campaign.designs) + _sum_pilot_seconds(campaign)
     return Resolution(
         baseline=campaign.experiment.baseline,
         twin=twin,
-        metrics=found,
+        metrics=resolved,
         seconds=spent,
         blocks=last.height,
         disturbed=disturbed,
@@ -109,7 +111,7 @@ def resolve(campaign: Campaign) -> Resolution:
     )
 
 
-def _resolved(
+def _resolve_metric(
     comparisons: Comparisons, twin: Comparison, floor: Comparison, block_seconds: float
 ) -> Resolved:
     procedure = comparisons.procedures[twin.metric.design]
@@ -118,7 +120,7 @@ def _resolved(
         for c, factor in ((twin, 1.0), (floor, _FLOOR_TO_VARIANT[twin.metric.design]))
         if c.ratio and c.ratio.blocks > 1
     ]
-    scatter = pool(parts)
+    scatter = pool_scatter(parts)
     if scatter is None or twin.ratio is None:
         return Resolved(
             twin=twin,
@@ -131,10 +133,13 @@ def _resolved(
         )
     n, level = twin.ratio.blocks, procedure.confidence
     needs = [
-        need(scatter, difference, lambda blocks: _level(procedure, blocks))
+        compute_need(scatter, difference, lambda blocks: _declare_confidence(procedure, blocks))
         for difference in DIFFERENCES
     ]
-    reach, shown = half_width(scatter.sd, n, level), detectable(scatter.sd, n, level)
+    reach, shown = (
+        compute_half_width(scatter.sd, n, level),
+        compute_detectable(scatter.sd, n, level),
+    )
     return Resolved(
         twin=twin,
         floor=floor,
@@ -146,25 +151,25 @@ def _resolved(
     )
 
 
-def _level(procedure: Procedure, blocks: int) -> float:
+def _declare_confidence(procedure: Procedure, blocks: int) -> float:
     """The level that a campaign of so many blocks declares for the same comparisons: it may have
     more looks.
     """
     return declare(blocks, procedure.family).confidence
 
 
-def _blocks(campaign: Campaign, design: str) -> pl.DataFrame:
+def _select_counted_blocks(campaign: Campaign, design: str) -> pl.DataFrame:
     """The attempt that counts of each block."""
     rows = campaign.block if design == "solo" else campaign.duet_block
     return rows.sort("attempt").group_by("block").last()
 
 
-def _seconds(rows: pl.DataFrame) -> float:
+def _sum_seconds(rows: pl.DataFrame) -> float:
     """Of all attempts."""
     return float((rows["ended"] - rows["started"]).sum())
 
 
-def _pilot_seconds(campaign: Campaign) -> float:
+def _sum_pilot_seconds(campaign: Campaign) -> float:
     """Both servers of a start run at the same time."""
     starts = campaign.pilot.group_by("position").agg(pl.col("started").min(), pl.col("ended").max())
-    return _seconds(starts)
+    return _sum_seconds(starts)

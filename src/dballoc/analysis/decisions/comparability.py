@@ -70,7 +70,7 @@ class Pairing:
     workloads: tuple[str, ...] = ()
 
 
-def pair(first: Campaign, second: Campaign) -> Pairing:
+def pair_campaigns(first: Campaign, second: Campaign) -> Pairing:
     """Look at both experiments, at what the variants were, and at both machines."""
     a, b = first.experiment, second.experiment
     both = tuple(name for name in first.names if name in second.names)
@@ -83,116 +83,120 @@ def pair(first: Campaign, second: Campaign) -> Pairing:
             unpaired.append(f"workload {workload}: only in the first")
         elif not common:
             unpaired.append(
-                f"workload {workload}: no level in both: {_list(a.threads)} against "
-                f"{_list(b.threads)} clients"
+                f"workload {workload}: no level in both: {_join(a.threads)} against "
+                f"{_join(b.threads)} clients"
             )
         else:
             levels[workload] = max(common)
     unpaired += [f"workload {w}: only in the second" for w in b.workloads if w not in a.workloads]
-    differences = {name: _differences(first, second, name) for name in both}
-    load = _of_load(first, second)
-    no_speed = [*_of_design(first, second, "solo"), *load]
+    differences = {name: _compare_variants(first, second, name) for name in both}
+    load = _compare_loads(first, second)
+    no_speed = [*_compare_designs(first, second, "solo"), *load]
     if a.levels != b.levels:
-        no_speed.append(_against("levels", a.levels, b.levels))
-    no_memory = [*no_speed, *_of_history(a, b)]
+        no_speed.append(_format_difference("levels", a.levels, b.levels))
+    no_memory = [*no_speed, *_compare_histories(a, b)]
     idle = (
         [] if a.time.idle == b.time.idle else [f"idle {a.time.idle:g} s against {b.time.idle:g} s"]
     )
-    baseline, why = _baseline(a, b, differences)
+    baseline, why = _find_common_baseline(a, b, differences)
     return Pairing(
         first=tuple(first.names),
         second=tuple(second.names),
         variants=both,
         levels=levels,
         unpaired=unpaired,
-        changes=_grouped(differences),
+        changes=_group_by_text(differences),
         no_speed=no_speed,
         no_memory=no_memory,
         no_idle=[*no_memory, *idle],
-        no_duet=[*_of_design(first, second, "duet"), *load, *_of_duet(first, second)],
-        machine=_environment(first, second, _MACHINE),
-        state=_environment(first, second, _STATE),
+        no_duet=[*_compare_designs(first, second, "duet"), *load, *_compare_duets(first, second)],
+        machine=_compare_environments(first, second, _MACHINE),
+        state=_compare_environments(first, second, _STATE),
         baseline=baseline,
         no_baseline=why,
         workloads=tuple(w for w in a.workloads if w in b.workloads),
     )
 
 
-def _of_design(first: Campaign, second: Campaign, design: str) -> list[str]:
+def _compare_designs(first: Campaign, second: Campaign, design: str) -> list[str]:
     lacking = [
         which for which, c in (("first", first), ("second", second)) if design not in c.designs
     ]
     return [f"no {design} design in the {' and the '.join(lacking)}"] if lacking else []
 
 
-def _of_duet(first: Campaign, second: Campaign) -> list[str]:
+def _compare_duets(first: Campaign, second: Campaign) -> list[str]:
     """The width: how many clients each side had, on how many CPUs."""
-    one, other = (json.loads(c.facts["duet"]) for c in (first, second))
-    widths = [[len(parse_cpus(half)) for half in duet.get("halves", [])] for duet in (one, other)]
+    first_duet, second_duet = (json.loads(c.facts["duet"]) for c in (first, second))
+    widths = [
+        [len(parse_cpus(half)) for half in duet.get("halves", [])]
+        for duet in (first_duet, second_duet)
+    ]
     pairs = [
-        ("clients a side", one.get("threads"), other.get("threads")),
+        ("clients a side", first_duet.get("threads"), second_duet.get("threads")),
         ("CPUs of the halves", widths[0], widths[1]),
     ]
     both = "duet" in first.designs and "duet" in second.designs
-    return [_against(what, x, y) for what, x, y in pairs if x != y] if both else []
+    return [_format_difference(setting, x, y) for setting, x, y in pairs if x != y] if both else []
 
 
-def _of_load(first: Campaign, second: Campaign) -> list[str]:
+def _compare_loads(first: Campaign, second: Campaign) -> list[str]:
     """What both campaigns must have in common for any figure of theirs."""
     a, b = first.experiment, second.experiment
     pairs: list[tuple[str, Any, Any]] = [
         ("tables", a.data.tables, b.data.tables),
         ("rows", a.data.rows, b.data.rows),
         ("random numbers", a.load.random, b.load.random),
-        ("prepared statements", *_prepared(first, second)),
-        ("load options", _words(a.load.options), _words(b.load.options)),
+        ("prepared statements", *_list_prepared(first, second)),
+        ("load options", _format_options(a.load.options), _format_options(b.load.options)),
         ("memory limit", a.limits.memory, b.limits.memory),
         ("warm-up SQL", a.warmup_sql, b.warmup_sql),
     ]
-    return [_against(what, x, y) for what, x, y in pairs if x != y]
+    return [_format_difference(setting, x, y) for setting, x, y in pairs if x != y]
 
 
-def _prepared(first: Campaign, second: Campaign) -> tuple[str, str]:
+def _list_prepared(first: Campaign, second: Campaign) -> tuple[str, str]:
     """The workloads of both campaigns whose statements are prepared in the one and sent as text in
     the other, for each.
     """
-    found = [json.loads(c.facts.get("workloads", "{}")) for c in (first, second)]
+    workload_facts = [json.loads(c.facts.get("workloads", "{}")) for c in (first, second)]
     differing = [
         w
-        for w in found[0]
-        if w in found[1]
-        and found[0][w]["prepared_statements"] != found[1][w]["prepared_statements"]
+        for w in workload_facts[0]
+        if w in workload_facts[1]
+        and workload_facts[0][w]["prepared_statements"]
+        != workload_facts[1][w]["prepared_statements"]
     ]
-    one, other = (
+    in_first, in_second = (
         ", ".join(f"{w} {'on' if f[w]['prepared_statements'] else 'off'}" for w in differing)
-        for f in found
+        for f in workload_facts
     )
-    return one, other
+    return in_first, in_second
 
 
-def _of_history(a: Experiment, b: Experiment) -> list[str]:
+def _compare_histories(a: Experiment, b: Experiment) -> list[str]:
     """What memory depends on beside: all that a server start does, and for how long."""
     pairs: list[tuple[str, Any, Any]] = [
-        ("workloads", _list(a.workloads), _list(b.workloads)),
+        ("workloads", _join(a.workloads), _join(b.workloads)),
         ("sequence", a.sequence, b.sequence),
-        ("warm-up workloads", _list(a.warm), _list(b.warm)),
-        ("clients", _list(a.threads), _list(b.threads)),
+        ("warm-up workloads", _join(a.warm), _join(b.warm)),
+        ("clients", _join(a.threads), _join(b.threads)),
         ("warm-up, s", a.time.warmup, b.time.warmup),
         ("level, s", a.time.level, b.time.level),
     ]
-    return [_against(what, x, y) for what, x, y in pairs if x != y]
+    return [_format_difference(setting, x, y) for setting, x, y in pairs if x != y]
 
 
-def _differences(first: Campaign, second: Campaign, name: str) -> list[str]:
-    one, other = _definition(first, name), _definition(second, name)
+def _compare_variants(first: Campaign, second: Campaign, name: str) -> list[str]:
+    before, after = _describe_variant(first, name), _describe_variant(second, name)
     return [
-        _against(what, one.get(what), other.get(what), "→")
-        for what in one | other
-        if one.get(what) != other.get(what)
+        _format_difference(setting, before.get(setting), after.get(setting), "→")
+        for setting in before | after
+        if before.get(setting) != after.get(setting)
     ]
 
 
-def _definition(campaign: Campaign, name: str) -> dict[str, Any]:
+def _describe_variant(campaign: Campaign, name: str) -> dict[str, Any]:
     """What a variant was, without where its files lay."""
     e = campaign.experiment
     row = campaign.variant.row(by_predicate=pl.col("name") == name, named=True)
@@ -201,16 +205,16 @@ def _definition(campaign: Campaign, name: str) -> dict[str, Any]:
     return {
         "allocator": " ".join(filter(None, [row["allocator"], row["allocator_version"]])),
         "preloaded": " ".join(PurePosixPath(p).name for p in json.loads(row["libraries"])),
-        "environment": _words(environment),
+        "environment": _format_options(environment),
         "server": f"{row['server']} ({row['server_version']}) {row['engine']}",
-        "server options": _words({**server.init_options, **server.options}),
+        "server options": _format_options({**server.init_options, **server.options}),
         "connection": server.connect,
         "THP": row["thp"],
-        "CPUs": _words({k: str(v) for k, v in cpu.model_dump(exclude_none=True).items()}),
+        "CPUs": _format_options({k: str(v) for k, v in cpu.model_dump(exclude_none=True).items()}),
     }
 
 
-def _baseline(
+def _find_common_baseline(
     a: Experiment, b: Experiment, differences: Mapping[str, list[str]]
 ) -> tuple[str | None, str]:
     if a.baseline != b.baseline:
@@ -220,7 +224,7 @@ def _baseline(
     return a.baseline, ""
 
 
-def _grouped(differences: Mapping[str, list[str]]) -> list[Change]:
+def _group_by_text(differences: Mapping[str, list[str]]) -> list[Change]:
     """The same change of several variants once."""
     by_text: dict[str, list[str]] = {}
     for name, texts in differences.items():
@@ -229,38 +233,43 @@ def _grouped(differences: Mapping[str, list[str]]) -> list[Change]:
     return [Change(tuple(names), text) for text, names in by_text.items()]
 
 
-def _environment(first: Campaign, second: Campaign, keys: tuple[str, ...]) -> list[str]:
-    one, other = first.environment, second.environment
-    found = []
+def _compare_environments(first: Campaign, second: Campaign, keys: tuple[str, ...]) -> list[str]:
+    first_host, second_host = first.environment, second.environment
+    differences = []
     for key in keys:
-        x, y = one.get(key), other.get(key)
+        first_value, second_value = first_host.get(key), second_host.get(key)
         # The kernel's own share of the memory changes with its version.
-        if key == "memory" and x and y:
-            x, y = f"{round(x / 2**30)} GiB", f"{round(y / 2**30)} GiB"
-        if x != y:
-            found.append(_against(key.replace("_", " "), x, y))
-    return found
+        if key == "memory" and first_value and second_value:
+            first_value, second_value = (
+                f"{round(first_value / 2**30)} GiB",
+                f"{round(second_value / 2**30)} GiB",
+            )
+        if first_value != second_value:
+            differences.append(_format_difference(key.replace("_", " "), first_value, second_value))
+    return differences
 
 
-def _against(what: str, one: Any, other: Any, joint: str = "against") -> str:
-    return f"{what}: {_shown(one)} {joint} {_shown(other)}"
+def _format_difference(
+    setting: str, first_value: Any, second_value: Any, joint: str = "against"
+) -> str:
+    return f"{setting}: {_format_value(first_value)} {joint} {_format_value(second_value)}"
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     match value:
         case None | "":
             return "none"
         case bool():
             return "yes" if value else "no"
         case list():
-            return _list(value)
+            return _join(value)
         case _:
             return str(value)
 
 
-def _list(values: Any) -> str:
+def _join(values: Any) -> str:
     return ", ".join(map(str, values))
 
 
-def _words(options: Mapping[str, str]) -> str:
+def _format_options(options: Mapping[str, str]) -> str:
     return " ".join(f"{k}={v}" if v else k for k, v in sorted(options.items()))

@@ -46,12 +46,12 @@ class Condition:
         """True if it holds in the whole interval, False if nowhere in it, None if the interval lies
         across the bound.
         """
-        ends = [_true(self.operator, end, self.bound) for end in (low, high)]
+        ends = [_fulfils(self.operator, end, self.bound) for end in (low, high)]
         return ends[0] if ends[0] == ends[1] else None
 
     def holds_of(self, value: float) -> bool:
         """Whether a number fulfils it."""
-        return _true(self.operator, value, self.bound)
+        return _fulfils(self.operator, value, self.bound)
 
     def concerns(self, variant: str, workload: str | None) -> bool:
         """Whether its qualification, if it has one, means this variant and workload."""
@@ -62,14 +62,14 @@ def parse(text: str, where: str) -> Condition:
     """``[VARIANT:][WORKLOAD:]MEASURE OPERATOR NUMBER``. UsageError that begins with ``where`` for
     anything else.
     """
-    found = _FORM.fullmatch(text)
-    if found is None:
+    match = _FORM.fullmatch(text)
+    if match is None:
         raise UsageError(
             f"{where}: {text!r} is not a condition; write it like 'rss > 1.05' or 'jemalloc:p99 >= "
             "1.1': a measure, one of "
             "< <= > >=, and a number"
         )
-    before, measure, operator, bound = found.groups()
+    before, measure, operator, bound = match.groups()
     if measure not in MEASURES:
         raise UsageError(
             f"{where}: no measure {measure!r} in {text!r}; there are {', '.join(MEASURES)}"
@@ -92,9 +92,9 @@ def check(
     """
     for word in condition.within:
         if word not in variants and word not in workloads:
-            known = ", ".join([*variants, *workloads])
+            names = ", ".join([*variants, *workloads])
             raise UsageError(
-                f"{where}: no variant or workload {word!r} in {condition.text!r}; there are {known}"
+                f"{where}: no variant or workload {word!r} in {condition.text!r}; there are {names}"
             )
         if condition.measure in OF_TRIAL and word not in variants:
             raise UsageError(
@@ -103,7 +103,7 @@ def check(
             )
 
 
-def _true(operator: str, value: float, bound: float) -> bool:
+def _fulfils(operator: str, value: float, bound: float) -> bool:
     match operator:
         case ">":
             return value > bound

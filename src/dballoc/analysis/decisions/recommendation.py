@@ -78,7 +78,7 @@ def recommend(
     excluded = {
         v: why
         for v in variants
-        if (why := _excluded(comparisons, v, preference, bounds.get(v, [])))
+        if (why := _find_exclusion(comparisons, v, preference, bounds.get(v, [])))
     }
     faulty = sorted(comparisons.faulty)
     if baseline in faulty:
@@ -90,13 +90,13 @@ def recommend(
             preference=preference,
             bounds=bounds,
         )
-    score = _memory if preference.objective == "memory" else _speed
+    compute_score = _score_memory if preference.objective == "memory" else _score_speed
     scores = {
-        v: found
+        v: score
         for v in variants
         if v not in excluded
         and v not in comparisons.faulty
-        and (found := score(comparisons, v)) is not None
+        and (score := compute_score(comparisons, v)) is not None
     }
     if not scores:
         return Recommendation(
@@ -122,24 +122,28 @@ def constrained(campaign: Campaign, comparisons: Comparisons, preference: Prefer
     """Every variant's figures under every constraint: the primary metric's own interval where it is
     one, a plain 95 % interval at the highest level where it is not.
     """
-    found: dict[str, list[Bound]] = {}
+    bounds: dict[str, list[Bound]] = {}
     for constraint in preference.constraints:
         key = _KEYS.get(constraint.measure, constraint.measure)
         primary = [c for c in comparisons.family if c.metric.key.partition(":")[0] == key]
         for name, bound in (
-            _primary(constraint, primary) if primary else _descriptive(campaign, constraint)
+            _collect_primary_bounds(constraint, primary)
+            if primary
+            else _collect_descriptive_bounds(campaign, constraint)
         ):
             if constraint.concerns(name, bound.workload):
-                found.setdefault(name, []).append(bound)
-    return found
+                bounds.setdefault(name, []).append(bound)
+    return bounds
 
 
-def _primary(constraint: Condition, comparisons: list[Comparison]) -> list[tuple[str, Bound]]:
-    found = []
+def _collect_primary_bounds(
+    constraint: Condition, comparisons: list[Comparison]
+) -> list[tuple[str, Bound]]:
+    bounds = []
     for c in comparisons:
         if c.ratio:
             low, high = (c.ratio.low, c.ratio.high) if c.ratio.blocks > 1 else (None, None)
-            found.append(
+            bounds.append(
                 (
                     c.variant,
                     Bound(
@@ -153,10 +157,12 @@ def _primary(constraint: Condition, comparisons: list[Comparison]) -> list[tuple
                     ),
                 )
             )
-    return found
+    return bounds
 
 
-def _descriptive(campaign: Campaign, constraint: Condition) -> list[tuple[str, Bound]]:
+def _collect_descriptive_bounds(
+    campaign: Campaign, constraint: Condition
+) -> list[tuple[str, Bound]]:
     top = max(campaign.experiment.threads)
     rows = level_curves.relative(
         campaign, _CURVES.get(constraint.measure, constraint.measure)
@@ -180,27 +186,29 @@ def _descriptive(campaign: Campaign, constraint: Condition) -> list[tuple[str, B
     ]
 
 
-def _excluded(
+def _find_exclusion(
     comparisons: Comparisons, variant: str, preference: Preference, bounds: list[Bound]
 ) -> str:
     if preference.constraints:
         broken = dict.fromkeys(b.constraint.text for b in bounds if b.broken)
         return f"shown to break {' and '.join(broken)}" if broken else ""
-    mine = [c for c in comparisons.family if c.variant == variant]
+    of_variant = [c for c in comparisons.family if c.variant == variant]
     if preference.objective == "memory":
         out = any(
-            speed_metric.shown_slower(c, MARGIN) for c in mine if c.metric.workload is not None
+            speed_metric.shown_slower(c, MARGIN)
+            for c in of_variant
+            if c.metric.workload is not None
         )
     else:
         out = any(
             c.ratio is not None and c.ratio.low > 1 + MARGIN
-            for c in mine
+            for c in of_variant
             if c.metric.key == "rss_peak"
         )
     return preference.own_reason if out else ""
 
 
-def _memory(comparisons: Comparisons, variant: str) -> float | None:
+def _score_memory(comparisons: Comparisons, variant: str) -> float | None:
     """Peak RSS of one that is shown to need less."""
     peak = next(
         (c for c in comparisons.family if c.variant == variant and c.metric.key == "rss_peak"), None
@@ -208,13 +216,15 @@ def _memory(comparisons: Comparisons, variant: str) -> float | None:
     return peak.ratio.estimate if peak and peak.ratio and peak.verdict is Verdict.LOWER else None
 
 
-def _speed(comparisons: Comparisons, variant: str) -> float | None:
+def _score_speed(comparisons: Comparisons, variant: str) -> float | None:
     """How slow one is that is shown to be faster in some workload and slower in none: the less the
     better.
     """
-    mine = speed_metric.of(comparisons, variant)
-    if not any(map(speed_metric.shown_faster, mine)) or any(map(speed_metric.shown_slower, mine)):
+    of_variant = speed_metric.of(comparisons, variant)
+    if not any(map(speed_metric.shown_faster, of_variant)) or any(
+        map(speed_metric.shown_slower, of_variant)
+    ):
         return None
-    return -math.fsum(math.log(s.estimate) for c in mine if (s := speed_metric.speed(c))) / len(
-        mine
-    )
+    return -math.fsum(
+        math.log(s.estimate) for c in of_variant if (s := speed_metric.speed(c))
+    ) / len(of_variant)

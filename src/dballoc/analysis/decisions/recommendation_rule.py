@@ -72,7 +72,7 @@ def parse(text: str | None) -> Preference:
     if text is None:
         return MEMORY
     words = [w.strip() for w in text.split(",") if w.strip()]
-    aims: list[Objective] = [known for w in words for known in _AIMS if w == known]
+    aims: list[Objective] = [aim for w in words for aim in _AIMS if w == aim]
     if len(aims) > 1 or not words:
         raise UsageError(
             f"--prefer: {text!r}: give memory or speed, conditions such as 'p99<=1.05', or one and "
@@ -84,13 +84,13 @@ def parse(text: str | None) -> Preference:
             raise UsageError(
                 f"--prefer: {word!r} is not memory, speed, or a condition such as 'p99<=1.05'"
             )
-        found = fail_condition.parse(word, "--prefer")
-        if not found.holds_of(1.0):
+        constraint = fail_condition.parse(word, "--prefer")
+        if not constraint.holds_of(1.0):
             raise UsageError(
-                f"--prefer: {found.text!r} excludes the baseline, whose ratio to itself is 1; "
+                f"--prefer: {constraint.text!r} excludes the baseline, whose ratio to itself is 1; "
                 "state what may be lost"
             )
-        constraints.append(found)
+        constraints.append(constraint)
     return Preference(aims[0] if aims else "memory", tuple(constraints))
 
 

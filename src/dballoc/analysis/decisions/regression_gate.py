@@ -50,18 +50,18 @@ def judge(between: Between, condition: Condition) -> Outcome:
         if f.measure.name == condition.measure and condition.concerns(f.variant, f.measure.workload)
     ]  # fmt: skip
     if not figures:
-        return Outcome(condition, [], _nothing(between, condition))
-    return Outcome(condition, [_look(between, condition, f) for f in figures])
+        return Outcome(condition, [], _explain_no_figures(between, condition))
+    return Outcome(condition, [_judge_figure(between, condition, f) for f in figures])
 
 
-def _look(between: Between, condition: Condition, figure: Figure) -> Finding:
+def _judge_figure(between: Between, condition: Condition, figure: Figure) -> Finding:
     if problem := between.no_verdict(figure):
         return Finding(figure, None, problem)
     assert figure.contrast
     return Finding(figure, condition.holds(figure.contrast.low, figure.contrast.high))
 
 
-def _nothing(between: Between, condition: Condition) -> str:
+def _explain_no_figures(between: Between, condition: Condition) -> str:
     pairing = between.pairing
     reasons = {"rss": pairing.no_memory, "rss_idle": pairing.no_idle}.get(
         condition.measure, pairing.no_speed

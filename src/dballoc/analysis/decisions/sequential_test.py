@@ -27,28 +27,28 @@ MARGIN = 0.01
 @dataclass(frozen=True)
 class Procedure:
     """Of one design. ``looks``: numbers of blocks at which it may be judged, the planned ones last;
-    ``family``: comparisons of the whole campaign, of both its designs; ``done``: blocks that there
-    are.
+    ``family``: comparisons of the whole campaign, of both its designs; ``blocks``: those that
+    are finished.
     """
 
     looks: tuple[int, ...]
     family: int
-    done: int
+    blocks: int
 
     @property
     def confidence(self) -> float:
-        """The level of every printed interval and every verdict after the blocks ``done``: that of
+        """The level of every printed interval and every verdict after the ``blocks``: that of
         the look they are at, or, between two, of the next one.
         """
         spent = [0.0, *((look / self.looks[-1]) ** SPENDING for look in self.looks)]
         at = next(
-            (i for i, look in enumerate(self.looks) if self.done <= look), len(self.looks) - 1
+            (i for i, look in enumerate(self.looks) if self.blocks <= look), len(self.looks) - 1
         )
         return 1 - ERROR * (spent[at + 1] - spent[at]) / self.family
 
     def after(self, blocks: int) -> "Procedure":
         """The same when there are so many."""
-        return replace(self, done=blocks)
+        return replace(self, blocks=blocks)
 
 
 def family_size(designs: Collection[str], variants: int, workloads: int) -> int:

@@ -28,7 +28,7 @@ class Interval(Protocol):
         """Its upper end."""
 
 
-def judge(ratio: Interval) -> Verdict:
+def judge_interval(ratio: Interval) -> Verdict:
     """By the printed interval alone: what one can read off it is what is decided.
 
     An interval that excludes 1 and yet lies within ±1 % is a difference, and a small one.
@@ -42,17 +42,17 @@ def judge(ratio: Interval) -> Verdict:
     return Verdict.UNDECIDED
 
 
-def decided(ratio: Interval) -> bool:
+def is_decided(ratio: Interval) -> bool:
     """Whether more blocks could only repeat the verdict."""
-    return judge(ratio) is not Verdict.UNDECIDED
+    return judge_interval(ratio) is not Verdict.UNDECIDED
 
 
 def all_decided(ratios: Iterable[Interval | None]) -> bool:
     """The stop rule, asked at the planned looks alone: every comparison has a ratio, and each is
     decided. Where nothing is compared nothing is decided.
     """
-    found = list(ratios)
-    return bool(found) and all(ratio is not None and decided(ratio) for ratio in found)
+    intervals = list(ratios)
+    return bool(intervals) and all(ratio is not None and is_decided(ratio) for ratio in intervals)
 
 
 def narrow(ratio: Interval | None) -> bool:

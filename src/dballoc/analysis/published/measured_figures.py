@@ -21,41 +21,45 @@ Blocks = Mapping[int, float]
 _PLACE = ("block", "variant", "workload", "threads")
 
 
-class Measured:
+class MeasuredFigures:
     """Looks figures up; the baseline's two runs of a block are averaged first."""
 
     def __init__(self, campaign: Campaign) -> None:
         self.experiment = campaign.experiment
-        self._trials = _of_trials(campaign)
-        self._levels = _of_levels(campaign)
+        self._trials = _average_trials(campaign)
+        self._levels = _average_levels(campaign)
 
-    def threads(self, published: int) -> int:
+    def scale_level(self, published: int) -> int:
         """The level of ours that stands for a published one."""
         was = self.experiment.scaled
         return published if was is None else scale.level(published, was.factor)
 
-    def blocks(self, variant: str, measure: str, workload: str | None, threads: Level) -> Blocks:
+    def find_blocks(
+        self, variant: str, measure: str, workload: str | None, threads: Level
+    ) -> Blocks:
         """A variant's values; empty where there are none. "best": of each block the highest
         level's; None as threads: the highest level. "largest" is no level of its own: see
-        :meth:`each_level`.
+        :meth:`find_blocks_by_level`.
         """
         if workload is None:
-            return _values(self._trials, variant, measure)
-        mine = self._levels.filter(pl.col("workload") == workload)
+            return _select_blocks(self._trials, variant, measure)
+        rows = self._levels.filter(pl.col("workload") == workload)
         if threads == "best":
-            best = mine.group_by("block", "variant").agg(pl.col(measure).max())
-            return _values(best, variant, measure)
-        wanted = max(self.experiment.threads) if threads is None else self.threads(int(threads))
-        return _values(mine.filter(pl.col("threads") == wanted), variant, measure)
+            best = rows.group_by("block", "variant").agg(pl.col(measure).max())
+            return _select_blocks(best, variant, measure)
+        wanted = max(self.experiment.threads) if threads is None else self.scale_level(int(threads))
+        return _select_blocks(rows.filter(pl.col("threads") == wanted), variant, measure)
 
-    def each_level(self, variant: str, measure: str, workload: str) -> dict[int, Blocks]:
+    def find_blocks_by_level(self, variant: str, measure: str, workload: str) -> dict[int, Blocks]:
         """A variant's values by our levels."""
-        mine = self._levels.filter(pl.col("workload") == workload)
-        levels = sorted(set(mine["threads"]))
-        return {n: _values(mine.filter(pl.col("threads") == n), variant, measure) for n in levels}
+        rows = self._levels.filter(pl.col("workload") == workload)
+        levels = sorted(set(rows["threads"]))
+        return {
+            n: _select_blocks(rows.filter(pl.col("threads") == n), variant, measure) for n in levels
+        }
 
 
-def logs(first: Blocks, second: Blocks) -> list[float]:
+def compute_log_ratios(first: Blocks, second: Blocks) -> list[float]:
     """ln(first ÷ second) of every block that has both, above zero."""
     both = sorted(first.keys() & second.keys())
     return [
@@ -63,16 +67,16 @@ def logs(first: Blocks, second: Blocks) -> list[float]:
     ]
 
 
-def _values(rows: pl.DataFrame, variant: str, measure: str) -> Blocks:
-    mine = rows.filter(pl.col("variant") == variant).select("block", measure).drop_nulls()
-    return {block: float(value) for block, value in mine.iter_rows()}
+def _select_blocks(rows: pl.DataFrame, variant: str, measure: str) -> Blocks:
+    values = rows.filter(pl.col("variant") == variant).select("block", measure).drop_nulls()
+    return {block: float(value) for block, value in values.iter_rows()}
 
 
-def _of_trials(campaign: Campaign) -> pl.DataFrame:
+def _average_trials(campaign: Campaign) -> pl.DataFrame:
     """With a start for each level, the highest of a block's starts counts."""
     pool = campaign.variant.select(variant="name", pool="pool_bytes")
     return (
-        memory_growth.per_trial(campaign)
+        memory_growth.build_trial_table(campaign)
         .rename({"peak": "rss_peak"})
         .join(pool, on="variant", how="left")
         .with_columns(peak_to_pool=pl.col("rss_peak") / pl.col("pool"))
@@ -83,7 +87,7 @@ def _of_trials(campaign: Campaign) -> pl.DataFrame:
     )
 
 
-def _of_levels(campaign: Campaign) -> pl.DataFrame:
+def _average_levels(campaign: Campaign) -> pl.DataFrame:
     steps = (
         campaign.of(campaign.step)
         .filter(pl.col("kind") == "level")
@@ -97,7 +101,9 @@ def _of_levels(campaign: Campaign) -> pl.DataFrame:
         .group_by(*_PLACE)
         .agg(pl.col("vsz_peak").mean())
     )
-    found = (
-        level_curves.levels(campaign).group_by(*_PLACE).agg(pl.col(*level_curves.MEASURES).mean())
+    means = (
+        level_curves.compute_levels(campaign)
+        .group_by(*_PLACE)
+        .agg(pl.col(*level_curves.MEASURES).mean())
     )
-    return found.join(vsz, on=_PLACE, how="left")
+    return means.join(vsz, on=_PLACE, how="left")

@@ -90,7 +90,7 @@ def parse(name: str, text: str, figures: str) -> Published:
     top = tomllib.loads(text)
     cells: dict[str, list[Cell]] = {}
     for line in csv.DictReader(io.StringIO(figures)):
-        cells.setdefault(line["table"], []).append(_cell(line))
+        cells.setdefault(line["table"], []).append(_parse_cell(line))
     tables = [Table(**table, cells=tuple(cells.pop(table["name"]))) for table in top.pop("table")]
     if cells:
         raise ValueError(f"{name}: figures of tables that are not described: {', '.join(cells)}")
@@ -100,7 +100,7 @@ def parse(name: str, text: str, figures: str) -> Published:
     )
 
 
-def _cell(line: dict[str, str]) -> Cell:
+def _parse_cell(line: dict[str, str]) -> Cell:
     threads = line["threads"]
     level: Level = (
         int(threads)

@@ -26,12 +26,12 @@ class Shape(StrEnum):
     UNDECIDED = "undecided"
 
 
-def judge(published: float, low: float | None, high: float | None) -> Shape:
+def judge_shape(published: float, low: float | None, high: float | None) -> Shape:
     """Of a published ratio and our interval for it; without an interval nothing is decided."""
     if low is None or high is None:
         return Shape.UNDECIDED
     within = low >= 1 - BAND and high <= 1 + BAND
-    if _equal(published):
+    if _is_equal(published):
         beyond = low > 1 + BAND or high < 1 - BAND
         return Shape.AGREES if within else Shape.DIFFERS if beyond else Shape.UNDECIDED
     same, other = (low > 1, high < 1) if published > 1 else (high < 1, low > 1)
@@ -40,14 +40,14 @@ def judge(published: float, low: float | None, high: float | None) -> Shape:
     return Shape.AGREES if same else Shape.UNDECIDED
 
 
-def together(shapes: Iterable[Shape]) -> Shape:
+def combine_shapes(shapes: Iterable[Shape]) -> Shape:
     """Of a row: it differs if any two of its figures do, and agrees if what is decided agrees."""
-    found = set(shapes)
+    distinct = set(shapes)
     for shape in (Shape.DIFFERS, Shape.AGREES):
-        if shape in found:
+        if shape in distinct:
             return shape
     return Shape.UNDECIDED
 
 
-def _equal(ratio: float) -> bool:
+def _is_equal(ratio: float) -> bool:
     return 1 - BAND <= ratio <= 1 + BAND

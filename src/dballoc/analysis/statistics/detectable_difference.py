@@ -49,7 +49,7 @@ class Scatter:
 _TAIL = (1 - LEVEL) / 2
 
 
-def pool(parts: Sequence[tuple[float, int]]) -> Scatter | None:
+def pool_scatter(parts: Sequence[tuple[float, int]]) -> Scatter | None:
     """One scatter from several estimates of it, each with its degrees of freedom: the mean of the
     squares, weighted by these. None where there are none.
     """
@@ -59,41 +59,43 @@ def pool(parts: Sequence[tuple[float, int]]) -> Scatter | None:
     return Scatter(math.sqrt(math.fsum(n * sd**2 for sd, n in parts if n) / freedom), freedom)
 
 
-def half_width(scatter: float, blocks: int, confidence: float) -> float:
+def compute_half_width(scatter: float, blocks: int, confidence: float) -> float:
     """How far the interval of so many blocks reaches beyond its estimate, relative: e^(t·s÷√n) − 1,
     with Student's t for n − 1 degrees of freedom. Infinite below two blocks.
     """
     if blocks < 2:
         return math.inf
-    return _grown(float(stdtrit(blocks - 1, (1 + confidence) / 2)) * scatter / math.sqrt(blocks))
+    return _convert_to_relative(
+        float(stdtrit(blocks - 1, (1 + confidence) / 2)) * scatter / math.sqrt(blocks)
+    )
 
 
-def assured(scatter: float, blocks: int, confidence: float) -> float:
+def compute_assured_half_width(scatter: float, blocks: int, confidence: float) -> float:
     """The half-width that :data:`ASSURANCE` of campaigns keep within, each with a standard
     deviation of its own: that of s·√(χ²÷ν) with χ² at that quantile (Kupper and Hafner, *The
     American Statistician* 43, 1989). Infinite below two blocks.
     """
     if blocks < 2:
         return math.inf
-    return half_width(
+    return compute_half_width(
         scatter * math.sqrt(float(chdtri(blocks - 1, 1 - ASSURANCE)) / (blocks - 1)),
         blocks,
         confidence,
     )
 
 
-def detectable(scatter: float, blocks: int, confidence: float) -> float:
+def compute_detectable(scatter: float, blocks: int, confidence: float) -> float:
     """The smallest relative difference that as many blocks show with 80 % power; infinite below two
     blocks.
     """
     return (
-        detectable_by(scatter / math.sqrt(blocks), blocks - 1, confidence)
+        compute_detectable_by_error(scatter / math.sqrt(blocks), blocks - 1, confidence)
         if blocks > 1
         else math.inf
     )
 
 
-def detectable_by(error: float, freedom: float, confidence: float) -> float:
+def compute_detectable_by_error(error: float, freedom: float, confidence: float) -> float:
     """The smallest relative difference that a mean of logarithms with that standard error shows
     with 80 % power: e^(δ·error) − 1, where δ is the noncentrality at which Student's t exceeds its
     critical value in 80 % of campaigns (Cohen, *Statistical Power Analysis*, 1988, chapter 12). The
@@ -101,10 +103,10 @@ def detectable_by(error: float, freedom: float, confidence: float) -> float:
     usual here.
     """
     critical = float(stdtrit(freedom, (1 + confidence) / 2))
-    return _grown(float(nctdtrinc(freedom, 1 - POWER, critical)) * error)
+    return _convert_to_relative(float(nctdtrinc(freedom, 1 - POWER, critical)) * error)
 
 
-def blocks_needed(
+def count_blocks_needed(
     scatter: float, difference: float, confidence: Callable[[int], float]
 ) -> int | None:
     """The fewest blocks whose interval reaches no further than ``difference`` (relative: 0.01 is 1
@@ -118,7 +120,7 @@ def blocks_needed(
     enough = (
         n
         for n in range(fewest, MOST_BLOCKS + 1)
-        if half_width(scatter, n, confidence(n)) <= difference
+        if compute_half_width(scatter, n, confidence(n)) <= difference
     )
     return next(enough, None)
 
@@ -135,14 +137,15 @@ class Need:
     high: int | None
 
 
-def need(scatter: Scatter, difference: float, confidence: Callable[[int], float]) -> Need:
-    """What it takes with that scatter; ``confidence`` as for :func:`blocks_needed`."""
+def compute_need(scatter: Scatter, difference: float, confidence: Callable[[int], float]) -> Need:
+    """What it takes with that scatter; ``confidence`` as for :func:`count_blocks_needed`."""
     low, high = scatter.range
     return Need(
-        difference, *(blocks_needed(s, difference, confidence) for s in (scatter.sd, low, high))
+        difference,
+        *(count_blocks_needed(s, difference, confidence) for s in (scatter.sd, low, high)),
     )
 
 
-def _grown(log: float) -> float:
+def _convert_to_relative(log: float) -> float:
     """e^log − 1; infinite where that has no number."""
     return math.expm1(log) if log < 700 else math.inf

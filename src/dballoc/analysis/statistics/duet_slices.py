@@ -57,13 +57,13 @@ def block_log(
     return _ESTIMATES[estimate](baseline, partner)
 
 
-def paired(baseline: Sequence[Piece], partner: Sequence[Piece]) -> float | None:
+def estimate_paired(baseline: Sequence[Piece], partner: Sequence[Piece]) -> float | None:
     """See the module; half a pair of slices is left out."""
-    pairs = _pairs(baseline, partner)
+    pairs = _compute_pair_means(baseline, partner)
     return statistics.fmean(pairs) if pairs else None
 
 
-def middle(baseline: Sequence[Piece], partner: Sequence[Piece]) -> float | None:
+def estimate_middle(baseline: Sequence[Piece], partner: Sequence[Piece]) -> float | None:
     """See the module; of three or fewer, the mean of all."""
     means = sorted(neighbours(baseline, partner))
     end = len(means) // 4
@@ -72,65 +72,67 @@ def middle(baseline: Sequence[Piece], partner: Sequence[Piece]) -> float | None:
 
 def neighbours(baseline: Sequence[Piece], partner: Sequence[Piece]) -> list[float]:
     """The mean ln ratio of every slice and the next, between which the halves are swapped."""
-    logs = _logs(baseline, partner)
+    logs = _compute_slice_logs(baseline, partner)
     return [(logs[n] + logs[n + 1]) / 2 for n in sorted(logs) if n + 1 in logs]
 
 
-def _pairs(baseline: Sequence[Piece], partner: Sequence[Piece]) -> list[float]:
-    logs = _logs(baseline, partner)
+def _compute_pair_means(baseline: Sequence[Piece], partner: Sequence[Piece]) -> list[float]:
+    logs = _compute_slice_logs(baseline, partner)
     return [(logs[n] + logs[n + 1]) / 2 for n in sorted(logs) if n % 2 == 0 and n + 1 in logs]
 
 
-def _logs(baseline: Sequence[Piece], partner: Sequence[Piece]) -> dict[int, float]:
+def _compute_slice_logs(baseline: Sequence[Piece], partner: Sequence[Piece]) -> dict[int, float]:
     """The ln ratio by slice."""
-    first, second = _by_slice(baseline), _by_slice(partner)
+    first, second = _log_costs_by_slice(baseline), _log_costs_by_slice(partner)
     return {n: second[n] - first[n] for n in first.keys() & second.keys()}
 
 
-def undisturbed(baseline: Sequence[Piece], partner: Sequence[Piece]) -> float | None:
+def estimate_undisturbed(baseline: Sequence[Piece], partner: Sequence[Piece]) -> float | None:
     """See the module."""
-    first, second = _by_half(baseline), _by_half(partner)
+    first, second = _log_costs_by_half(baseline), _log_costs_by_half(partner)
     if len(first.keys() & second.keys()) < 2:
         return None
-    return statistics.fmean(_cheapest(second[half]) - _cheapest(first[half]) for half in first)
+    return statistics.fmean(
+        _average_cheapest(second[half]) - _average_cheapest(first[half]) for half in first
+    )
 
 
-def _cheapest(logs: Sequence[float]) -> float:
+def _average_cheapest(logs: Sequence[float]) -> float:
     """The mean of the lowest fifth, of one at least."""
     return statistics.fmean(sorted(logs)[: max(1, round(CHEAPEST * len(logs)))])
 
 
 _ESTIMATES: dict[Estimate, Callable[[Sequence[Piece], Sequence[Piece]], float | None]] = {
-    "middle": middle,
-    "paired": paired,
-    "undisturbed": undisturbed,
+    "middle": estimate_middle,
+    "paired": estimate_paired,
+    "undisturbed": estimate_undisturbed,
 }
 
 
-def _working(pieces: Sequence[Piece]) -> list[Piece]:
+def _select_working(pieces: Sequence[Piece]) -> list[Piece]:
     """Without those in which nothing was done."""
     return [p for p in pieces if p.cpu > 0 and p.events > 0]
 
 
-def _by_slice(pieces: Sequence[Piece]) -> dict[int, float]:
+def _log_costs_by_slice(pieces: Sequence[Piece]) -> dict[int, float]:
     sums: dict[int, tuple[float, float]] = {}
-    for piece in _working(pieces):
+    for piece in _select_working(pieces):
         cpu, events = sums.get(piece.slice, (0.0, 0.0))
         sums[piece.slice] = cpu + piece.cpu, events + piece.events
     return {n: math.log(cpu / events) for n, (cpu, events) in sums.items()}
 
 
-def _by_half(pieces: Sequence[Piece]) -> dict[int, list[float]]:
+def _log_costs_by_half(pieces: Sequence[Piece]) -> dict[int, list[float]]:
     logs = defaultdict(list)
-    for piece in _working(pieces):
+    for piece in _select_working(pieces):
         logs[piece.half].append(math.log(piece.cpu / piece.events))
     return logs
 
 
 def chosen(campaign: Campaign) -> Estimate:
     """The estimate that the campaign declared before its first block."""
-    found: Estimate = json.loads(campaign.facts["duet"])["estimate"]
-    return found
+    estimate: Estimate = json.loads(campaign.facts["duet"])["estimate"]
+    return estimate
 
 
 def blocks(
@@ -174,11 +176,11 @@ def blocks(
         sides[block, position, name][side].append(Piece(*piece))
         if side == "partner":
             variants[block, position] = variant, role
-    found = []
+    block_rows = []
     for (block, position, name), both in sides.items():
         value = block_log(how, both["baseline"], both["partner"])
         if value is not None:
-            found.append((block, *variants[block, position], name, value))
+            block_rows.append((block, *variants[block, position], name, value))
     schema: dict[str, pl.DataType | type[pl.DataType]] = {
         "block": pl.Int64,
         "variant": pl.String,
@@ -186,7 +188,7 @@ def blocks(
         "workload": pl.String,
         "log": pl.Float64,
     }
-    return pl.DataFrame(found, schema=schema, orient="row").sort(
+    return pl.DataFrame(block_rows, schema=schema, orient="row").sort(
         "workload", "block", "variant", "role"
     )
 

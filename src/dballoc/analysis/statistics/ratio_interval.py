@@ -31,7 +31,7 @@ class Ratio:
         """The smallest relative difference that as many blocks would show with 80 % power; infinite
         below two.
         """
-        return detectable_difference.detectable(self.scatter, self.blocks, self.confidence)
+        return detectable_difference.compute_detectable(self.scatter, self.blocks, self.confidence)
 
 
 def ratio(logs: Sequence[float], confidence: float) -> Ratio:
@@ -42,7 +42,7 @@ def ratio(logs: Sequence[float], confidence: float) -> Ratio:
     mean = math.fsum(logs) / n
     if n == 1:
         return Ratio(
-            estimate=end(mean),
+            estimate=exp_clamped(mean),
             low=0.0,
             high=math.inf,
             blocks=1,
@@ -52,16 +52,16 @@ def ratio(logs: Sequence[float], confidence: float) -> Ratio:
     scatter = math.sqrt(math.fsum((d - mean) ** 2 for d in logs) / (n - 1))
     half = float(stdtrit(n - 1, (1 + confidence) / 2)) * scatter / math.sqrt(n)
     return Ratio(
-        estimate=end(mean),
-        low=end(mean - half),
-        high=end(mean + half),
+        estimate=exp_clamped(mean),
+        low=exp_clamped(mean - half),
+        high=exp_clamped(mean + half),
         blocks=n,
         confidence=confidence,
         scatter=scatter,
     )
 
 
-def end(log: float) -> float:
+def exp_clamped(log: float) -> float:
     """A ratio, or an interval's end, from its logarithm. That of two wild blocks at the level of a
     large family may lie beyond all numbers: then it is the largest one, which charts and JSON can
     bear.

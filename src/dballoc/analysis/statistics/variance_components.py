@@ -18,7 +18,10 @@ from dataclasses import dataclass
 from statistics import fmean, median, variance
 
 from dballoc.analysis.decisions.sequential_test import FIRST_LOOK, LAST_LOOK
-from dballoc.analysis.statistics.detectable_difference import assured, half_width
+from dballoc.analysis.statistics.detectable_difference import (
+    compute_assured_half_width,
+    compute_half_width,
+)
 
 # A few starts say little of how starts scatter, so the estimate is drawn to what was seen on
 # another machine (block means scattered by 0.4 to 1.7 %), as if that had been seen in as many
@@ -129,8 +132,8 @@ def interquartile_gain(starts: Sequence[Sequence[float]]) -> float:
     )
     end = len(rest) // 4
     drawn_in = [min(max(value, rest[end]), rest[-1 - end]) for value in rest]
-    whole = variance(rest) if len(rest) > 1 else 0.0
-    return 2 * math.sqrt(variance(drawn_in) / whole) if whole > 0 else 1.0
+    total = variance(rest) if len(rest) > 1 else 0.0
+    return 2 * math.sqrt(variance(drawn_in) / total) if total > 0 else 1.0
 
 
 @dataclass(frozen=True)
@@ -160,7 +163,7 @@ class Wishes:
     discard: float
 
 
-def plan(found: Components, costs: Costs, wishes: Wishes, confidence: Mapping[int, float]) -> Plan:
+def plan(spread: Components, costs: Costs, wishes: Wishes, confidence: Mapping[int, float]) -> Plan:
     """The slices, pairs and blocks that make the narrowest interval in the time there is: not the
     one to be expected, but the one that nine campaigns in ten keep within, which speaks for more
     and shorter blocks: of six the scatter is itself hardly known.
@@ -176,14 +179,18 @@ def plan(found: Components, costs: Costs, wishes: Wishes, confidence: Mapping[in
     candidates = []
     for length in lengths:
         for pairs in counts:
-            cost, scatter = costs.block(length, pairs), found.block(length - wishes.discard, pairs)
-            blocks = _blocks(wishes, cost)
+            cost, scatter = costs.block(length, pairs), spread.block(length - wishes.discard, pairs)
+            blocks = _choose_blocks(wishes, cost)
             late = max(0.0, blocks * cost - wishes.time) if wishes.time is not None else 0.0
             level = confidence[blocks]
-            half = half_width(scatter, blocks, level)
+            half = compute_half_width(scatter, blocks, level)
             # Within the time the narrowest; without one the most efficient; where nothing fits,
             # what is least too long.
-            aim = assured(scatter, blocks, level) if wishes.time is not None else scatter**2 * cost
+            aim = (
+                compute_assured_half_width(scatter, blocks, level)
+                if wishes.time is not None
+                else scatter**2 * cost
+            )
             candidates.append(
                 (
                     late,
@@ -203,7 +210,7 @@ def plan(found: Components, costs: Costs, wishes: Wishes, confidence: Mapping[in
     return min(candidates, key=lambda c: c[:3])[3]
 
 
-def _blocks(wishes: Wishes, cost: float) -> int:
+def _choose_blocks(wishes: Wishes, cost: float) -> int:
     if wishes.blocks is not None:
         return wishes.blocks
     if wishes.time is None:

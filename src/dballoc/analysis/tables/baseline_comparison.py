@@ -7,7 +7,7 @@ import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions.sequential_test import Procedure, declare, family_size
-from dballoc.analysis.decisions.verdict import Verdict, judge
+from dballoc.analysis.decisions.verdict import Verdict, judge_interval
 from dballoc.analysis.statistics import duet_slices
 from dballoc.analysis.statistics.ratio_interval import (
     Ratio,
@@ -44,7 +44,7 @@ class Comparison:
     @property
     def verdict(self) -> Verdict:
         """Undecided without a ratio."""
-        return judge(self.ratio) if self.ratio else Verdict.UNDECIDED
+        return judge_interval(self.ratio) if self.ratio else Verdict.UNDECIDED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,7 @@ class Comparisons:
         raise KeyError(variant, metric.key)
 
 
-def metrics(campaign: Campaign) -> list[Metric]:
+def list_metrics(campaign: Campaign) -> list[Metric]:
     """The primary metrics: solo throughput at the highest level, peak and idle RSS; duet CPU per
     transaction.
     """
@@ -88,13 +88,13 @@ def metrics(campaign: Campaign) -> list[Metric]:
         for w in campaign.experiment.workloads
         if "duet" in campaign.designs
     ]
-    return [*duet, *(_solo_metrics(campaign) if "solo" in campaign.designs else [])]
+    return [*duet, *(_list_solo_metrics(campaign) if "solo" in campaign.designs else [])]
 
 
-def _solo_metrics(campaign: Campaign) -> list[Metric]:
+def _list_solo_metrics(campaign: Campaign) -> list[Metric]:
     speed = []
     for w in campaign.experiment.workloads:
-        top = top_level(campaign, w)
+        top = find_top_level(campaign, w)
         unit = "client" if top == 1 else "clients"
         speed.append(
             Metric(
@@ -115,7 +115,7 @@ def _solo_metrics(campaign: Campaign) -> list[Metric]:
     return [*speed, *memory]
 
 
-def top_level(campaign: Campaign, workload: str) -> int:
+def find_top_level(campaign: Campaign, workload: str) -> int:
     """The highest level at which a workload is judged: the experiment's; of results made elsewhere,
     its own highest.
     """
@@ -130,7 +130,7 @@ def procedures(campaign: Campaign) -> dict[str, Procedure]:
     planned = json.loads(campaign.facts["planned_blocks"])
     family = family_size(campaign.designs, len(campaign.names), len(campaign.experiment.workloads))
     if campaign.imported:
-        family = max(1, len(campaign.names) - 1) * len(_solo_metrics(campaign))
+        family = max(1, len(campaign.names) - 1) * len(_list_solo_metrics(campaign))
     return {
         design: declare(planned[design], family).after(campaign.blocks(design))
         for design in campaign.designs
@@ -140,24 +140,28 @@ def procedures(campaign: Campaign) -> dict[str, Procedure]:
 def compare(campaign: Campaign) -> Comparisons:
     """Judge the campaign by its declared procedure."""
     declared = procedures(campaign)
-    chosen = metrics(campaign)
+    chosen = list_metrics(campaign)
     family: list[Comparison] = []
     floor: list[Comparison] = []
     for metric in chosen:
         logs = (
-            duet_logs(campaign, metric) if metric.design == "duet" else _solo_logs(campaign, metric)
+            collect_duet_logs(campaign, metric)
+            if metric.design == "duet"
+            else _collect_solo_logs(campaign, metric)
         )
         confidence = declared[metric.design].confidence
         for name in campaign.names:
-            found = logs.get(name, [])
-            one = Comparison(name, metric, ratio(found, confidence) if found else None)
-            (floor if name == campaign.experiment.baseline else family).append(one)
+            block_logs = logs.get(name, [])
+            comparison = Comparison(
+                name, metric, ratio(block_logs, confidence) if block_logs else None
+            )
+            (floor if name == campaign.experiment.baseline else family).append(comparison)
     return Comparisons(
         procedures=declared, metrics=chosen, family=family, floor=floor, faulty=faults(campaign)
     )
 
 
-def duet_logs(campaign: Campaign, metric: Metric) -> dict[str, list[float]]:
+def collect_duet_logs(campaign: Campaign, metric: Metric) -> dict[str, list[float]]:
     """The blocks' values by variant; the baseline's are those of the A/A pair."""
     rows = duet_slices.blocks(campaign, workload=metric.workload)
     return {
@@ -165,20 +169,20 @@ def duet_logs(campaign: Campaign, metric: Metric) -> dict[str, list[float]]:
     }
 
 
-def _solo_logs(campaign: Campaign, metric: Metric) -> dict[str, list[float]]:
-    values = _values(campaign, metric)
-    found = {}
+def _collect_solo_logs(campaign: Campaign, metric: Metric) -> dict[str, list[float]]:
+    values = _select_values(campaign, metric)
+    logs = {}
     for name in campaign.names:
-        mine = values.filter((pl.col("role") != "V") | (pl.col("variant") == name))
+        rows = values.filter((pl.col("role") != "V") | (pl.col("variant") == name))
         by_place = {
             (block, role): value
-            for block, role, value in mine.select("block", "role", "value").iter_rows()
+            for block, role, value in rows.select("block", "role", "value").iter_rows()
         }
         if name == campaign.experiment.baseline:
-            found[name] = logs_between_baselines(by_place)
+            logs[name] = logs_between_baselines(by_place)
         else:
-            found[name] = logs_to_baseline(by_place, campaign.baseline_roles)
-    return found
+            logs[name] = logs_to_baseline(by_place, campaign.baseline_roles)
+    return logs
 
 
 def faults(campaign: Campaign) -> dict[str, tuple[int, int]]:
@@ -191,12 +195,12 @@ def faults(campaign: Campaign) -> dict[str, tuple[int, int]]:
     return {name: (k, n) for name, k, n in counts.iter_rows() if k}
 
 
-def _values(campaign: Campaign, metric: Metric) -> pl.DataFrame:
+def _select_values(campaign: Campaign, metric: Metric) -> pl.DataFrame:
     """(block, variant, role, value): one row a trial, or with fresh levels one for all its levels
     together.
     """
     if metric.workload is not None:
-        top = top_level(campaign, metric.workload)
+        top = find_top_level(campaign, metric.workload)
         steps = campaign.of(campaign.step).filter(
             (pl.col("kind") == "level")
             & (pl.col("workload") == metric.workload)

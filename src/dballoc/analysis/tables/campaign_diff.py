@@ -16,12 +16,12 @@ from typing import Literal
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.decisions.comparability import Pairing, pair
+from dballoc.analysis.decisions.comparability import Pairing, pair_campaigns
 from dballoc.analysis.decisions.fail_condition import MEASURES
 from dballoc.analysis.decisions.sequential_test import ERROR
-from dballoc.analysis.decisions.verdict import Verdict, judge
+from dballoc.analysis.decisions.verdict import Verdict, judge_interval
 from dballoc.analysis.statistics.ratio_interval import logs_to_baseline
-from dballoc.analysis.statistics.welch import Contrast, contrast
+from dballoc.analysis.statistics.welch import Contrast, compute_contrast
 from dballoc.analysis.tables import baseline_comparison, level_curves
 
 Kind = Literal["relative", "absolute"]
@@ -78,7 +78,7 @@ class Figure:
     @property
     def verdict(self) -> Verdict:
         """By the interval that is judged; undecided without one."""
-        return judge(self.contrast) if self.contrast else Verdict.UNDECIDED
+        return judge_interval(self.contrast) if self.contrast else Verdict.UNDECIDED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,17 +113,17 @@ class Between:
         return [f for f in self.figures if f.measure == measure]
 
 
-def between(first: Campaign, second: Campaign, asked: Kind | None = None) -> Between:
-    """Compare two campaigns. ``asked``: which ratio to judge; default: the relative one where there
+def between(first: Campaign, second: Campaign, kind: Kind | None = None) -> Between:
+    """Compare two campaigns. ``kind``: which ratio to judge; default: the relative one where there
     is a common baseline.
 
-    ValueError for ``asked="relative"`` without one.
+    ValueError for ``kind="relative"`` without one.
     """
-    pairing = pair(first, second)
-    judged, why = _choose(pairing, asked)
+    pairing = pair_campaigns(first, second)
+    judged, why = _choose_ratio(pairing, kind)
     relative = judged == "relative"
     names = [n for n in pairing.variants if not (relative and n == pairing.baseline)]
-    measures = _measures(first, pairing)
+    measures = _list_measures(first, pairing)
     family = len(names) * sum(m.primary for m in measures)
     primary = 1 - ERROR / max(1, family)
     faults = baseline_comparison.faults(first), baseline_comparison.faults(second)
@@ -132,19 +132,19 @@ def between(first: Campaign, second: Campaign, asked: Kind | None = None) -> Bet
     moved: list[Figure] = []
     for measure in measures:
         confidence = primary if measure.primary else level_curves.CONFIDENCE
-        values = _values(first, measure), _values(second, measure)
-        duets = _duets(first, measure), _duets(second, measure)
+        values = _collect_values(first, measure), _collect_values(second, measure)
+        duets = _collect_duet_logs(first, measure), _collect_duet_logs(second, measure)
         for name in pairing.variants:
             if measure.design == "duet":
-                ratio, itself = _of_duets(duets, name, pairing, confidence), None
+                ratio, itself = _contrast_duets(duets, name, pairing, confidence), None
             else:
                 ratio, itself = (
-                    _relative(values, name, pairing, confidence),
-                    _absolute(values, name, confidence),
+                    _contrast_relative(values, name, pairing, confidence),
+                    _contrast_absolute(values, name, confidence),
                 )
             is_moved = relative and name == pairing.baseline
             # The baseline's faults take its verdict from every ratio that it is in.
-            mine = [
+            faults_of_variant = [
                 f.get(name) or (f.get(pairing.baseline or "") if relative else None) for f in faults
             ]
             figure = Figure(
@@ -153,7 +153,7 @@ def between(first: Campaign, second: Campaign, asked: Kind | None = None) -> Bet
                 relative=ratio,
                 absolute=itself,
                 judged="absolute" if is_moved else judged,
-                faults=(mine[0], mine[1]),
+                faults=(faults_of_variant[0], faults_of_variant[1]),
             )
             (moved if is_moved else figures).append(figure)
     withheld = (
@@ -173,10 +173,10 @@ def between(first: Campaign, second: Campaign, asked: Kind | None = None) -> Bet
     )
 
 
-def _choose(pairing: Pairing, asked: Kind | None) -> tuple[Kind, str]:
-    if asked == "relative" and pairing.baseline is None:
+def _choose_ratio(pairing: Pairing, kind: Kind | None) -> tuple[Kind, str]:
+    if kind == "relative" and pairing.baseline is None:
         raise ValueError(pairing.no_baseline)
-    if asked == "absolute":
+    if kind == "absolute":
         return "absolute", "as asked"
     if pairing.baseline is None:
         return "absolute", pairing.no_baseline
@@ -185,27 +185,27 @@ def _choose(pairing: Pairing, asked: Kind | None) -> tuple[Kind, str]:
     return "relative", f"both campaigns have the same baseline, {pairing.baseline}"
 
 
-def _measures(first: Campaign, pairing: Pairing) -> list[Measure]:
-    found = []
+def _list_measures(first: Campaign, pairing: Pairing) -> list[Measure]:
+    measures = []
     for name in ("cpu", "tps", "rss", "rss_idle", "qps", "p50", "p95", "p99", "p999"):
         title, better = _TITLES.get(name, f"response time, {name}"), MEASURES[name]
         primary = name in _PRIMARY
         if name == "rss":
-            found += (
+            measures += (
                 []
                 if pairing.no_memory
                 else [Measure(name=name, title=title, better=better, primary=primary)]
             )
         elif name == "rss_idle":
             idle = first.experiment.time.idle
-            found += (
+            measures += (
                 []
                 if pairing.no_idle or not idle
                 else [Measure(name=name, title=title, better=better, primary=primary)]
             )
         elif name == "cpu" and not pairing.no_duet:
             clients = json.loads(first.facts["duet"])["threads"]
-            found += [
+            measures += [
                 Measure(
                     name=name,
                     title=f"server {title} at half width",
@@ -218,7 +218,7 @@ def _measures(first: Campaign, pairing: Pairing) -> list[Measure]:
                 for w in pairing.workloads
             ]
         elif not pairing.no_speed:
-            found += [
+            measures += [
                 Measure(
                     name=name,
                     title=title,
@@ -229,14 +229,14 @@ def _measures(first: Campaign, pairing: Pairing) -> list[Measure]:
                 )
                 for w, threads in pairing.levels.items()
             ]
-    return sorted(found, key=lambda m: not m.primary)
+    return sorted(measures, key=lambda m: not m.primary)
 
 
-def _values(campaign: Campaign, measure: Measure) -> _Values:
+def _collect_values(campaign: Campaign, measure: Measure) -> _Values:
     """Solo's."""
     column = _COLUMNS.get(measure.name, measure.name)
     if measure.workload is not None:
-        rows = level_curves.levels(campaign).filter(
+        rows = level_curves.compute_levels(campaign).filter(
             (pl.col("workload") == measure.workload) & (pl.col("threads") == measure.threads)
         )
     else:
@@ -250,24 +250,24 @@ def _values(campaign: Campaign, measure: Measure) -> _Values:
         .group_by("variant", "block", "role")
         .agg(pl.col(column).cast(pl.Float64).max())
     )
-    found: _Values = {}
+    by_variant: _Values = {}
     for variant, block, role, value in rows.iter_rows():
-        found.setdefault(variant, {})[block, role] = value
-    return found
+        by_variant.setdefault(variant, {})[block, role] = value
+    return by_variant
 
 
-def _duets(campaign: Campaign, measure: Measure) -> dict[str, list[float]]:
+def _collect_duet_logs(campaign: Campaign, measure: Measure) -> dict[str, list[float]]:
     """The blocks' ln ratios to the baseline that was loaded at the same time, by variant."""
     if measure.design != "duet":
         return {}
     return next(
-        baseline_comparison.duet_logs(campaign, m)
-        for m in baseline_comparison.metrics(campaign)
+        baseline_comparison.collect_duet_logs(campaign, m)
+        for m in baseline_comparison.list_metrics(campaign)
         if m.design == "duet" and m.workload == measure.workload
     )
 
 
-def _of_duets(
+def _contrast_duets(
     duets: tuple[dict[str, list[float]], dict[str, list[float]]],
     name: str,
     pairing: Pairing,
@@ -278,24 +278,26 @@ def _of_duets(
     """
     if pairing.baseline is None or name == pairing.baseline:
         return None
-    return _contrast(duets[0].get(name, []), duets[1].get(name, []), confidence)
+    return _contrast_if_both(duets[0].get(name, []), duets[1].get(name, []), confidence)
 
 
-def _relative(
+def _contrast_relative(
     values: tuple[_Values, _Values], name: str, pairing: Pairing, confidence: float
 ) -> Contrast | None:
     if pairing.baseline is None or name == pairing.baseline:
         return None
     logs = [logs_to_baseline(v.get(pairing.baseline, {}) | v.get(name, {})) for v in values]
-    return _contrast(logs[0], logs[1], confidence)
+    return _contrast_if_both(logs[0], logs[1], confidence)
 
 
-def _absolute(values: tuple[_Values, _Values], name: str, confidence: float) -> Contrast | None:
-    logs = [_by_block(v.get(name, {})) for v in values]
-    return _contrast(logs[0], logs[1], confidence)
+def _contrast_absolute(
+    values: tuple[_Values, _Values], name: str, confidence: float
+) -> Contrast | None:
+    logs = [_average_by_block(v.get(name, {})) for v in values]
+    return _contrast_if_both(logs[0], logs[1], confidence)
 
 
-def _by_block(values: dict[tuple[int, str], float]) -> list[float]:
+def _average_by_block(values: dict[tuple[int, str], float]) -> list[float]:
     """One logarithm a block: the baseline's two runs are averaged, for they share the block."""
     blocks: dict[int, list[float]] = {}
     for (block, _), value in values.items():
@@ -303,5 +305,7 @@ def _by_block(values: dict[tuple[int, str], float]) -> list[float]:
     return [math.fsum(logs) / len(logs) for _, logs in sorted(blocks.items())]
 
 
-def _contrast(first: list[float], second: list[float], confidence: float) -> Contrast | None:
-    return contrast(first, second, confidence) if first and second else None
+def _contrast_if_both(
+    first: list[float], second: list[float], confidence: float
+) -> Contrast | None:
+    return compute_contrast(first, second, confidence) if first and second else None

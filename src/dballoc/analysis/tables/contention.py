@@ -49,17 +49,17 @@ def load(directory: Path, campaign: Campaign) -> Contention | None:
     """From a results directory; None where the experiment asks for no such profile."""
     if campaign.experiment.profile != "contention":
         return None
-    found: list[Watched] = []
+    watched: list[Watched] = []
     mutexes: dict[str, list[Mutex]] = {}
-    for row, workloads in profiled_trials.profiled(campaign):
+    for row, workloads in profiled_trials.list_profiled_trials(campaign):
         raw = directory / "trials" / row["directory"]
-        found += [_watched(raw, row, name) for name in workloads]
-        if said := _mutexes(raw / "server.log"):
-            mutexes[row["variant"]] = said
-    return Contention(found, mutexes)
+        watched += [_load_profiles(raw, row, name) for name in workloads]
+        if contended := _read_mutexes(raw / "server.log"):
+            mutexes[row["variant"]] = contended
+    return Contention(watched, mutexes)
 
 
-def _watched(raw: Path, trial: dict[str, object], workload: str) -> Watched:
+def _load_profiles(raw: Path, trial: dict[str, object], workload: str) -> Watched:
     variant = str(trial["variant"])
     files = [raw / f"contention-{workload}{part}.profile.json.gz" for part in ("", "-wakeups")]
     if not files[0].exists():
@@ -68,7 +68,7 @@ def _watched(raw: Path, trial: dict[str, object], workload: str) -> Watched:
             workload=workload,
             switches=None,
             wakeups=None,
-            missing=_reason(raw / f"contention-{workload}.txt", trial),
+            missing=_explain_missing(raw / f"contention-{workload}.txt", trial),
         )
     try:
         return Watched(
@@ -87,9 +87,9 @@ def _watched(raw: Path, trial: dict[str, object], workload: str) -> Watched:
         )
 
 
-def _reason(note: Path, trial: dict[str, object]) -> str:
+def _explain_missing(note: Path, trial: dict[str, object]) -> str:
     if note.exists():
-        return profiled_trials.note(note)
+        return profiled_trials.read_note(note)
     return (
         f"its trial ended in a fault: {trial['fault']}"
         if trial["outcome"] == "fault"
@@ -97,7 +97,7 @@ def _reason(note: Path, trial: dict[str, object]) -> str:
     )
 
 
-def _mutexes(log: Path) -> list[Mutex]:
+def _read_mutexes(log: Path) -> list[Mutex]:
     try:
         lines = readers.text(log, _LOG, errors="replace").splitlines(keepends=True)
         return [mutex for mutex in jemalloc_mutexes.parse(lines) if mutex.waited or mutex.spun]

@@ -94,14 +94,14 @@ def load(directory: Path, campaign: Campaign) -> Heaps | None:
     trials = directory / "trials"
     return Heaps(
         [
-            _seen(trials / row["directory"] / "heap", row, w)
-            for row, workloads in profiled_trials.profiled(campaign)
+            _load_variant(trials / row["directory"] / "heap", row, w)
+            for row, workloads in profiled_trials.list_profiled_trials(campaign)
             for w in workloads
         ]
     )
 
 
-def _whole(profile: Profile) -> Profile:
+def _check_heap_values(profile: Profile) -> Profile:
     """A heap's profile, with all that is made of it. Unfit if something is missing, or
     cannot be.
     """
@@ -115,7 +115,7 @@ def _whole(profile: Profile) -> Profile:
     return profile
 
 
-def _seen(raw: Path, trial: dict[str, Any], workload: str) -> Seen:
+def _load_variant(raw: Path, trial: dict[str, Any], workload: str) -> Seen:
     variant, stem = trial["variant"], raw / f"heap-{workload}"
     for note in (raw / "heap.txt", stem.with_suffix(".txt")):
         if note.exists():
@@ -124,7 +124,7 @@ def _seen(raw: Path, trial: dict[str, Any], workload: str) -> Seen:
                 workload=workload,
                 profile=None,
                 figures={},
-                missing=profiled_trials.note(note),
+                missing=profiled_trials.read_note(note),
             )
     if trial["outcome"] == "fault":
         return Seen(
@@ -140,7 +140,7 @@ def _seen(raw: Path, trial: dict[str, Any], workload: str) -> Seen:
         return Seen(
             variant=variant,
             workload=workload,
-            profile=_whole(load_profile(raw / f"{stem.name}.profile.json.gz")),
+            profile=_check_heap_values(load_profile(raw / f"{stem.name}.profile.json.gz")),
             figures=figures,
         )
     except (readers.Unfit, ValidationError, UsageError):

@@ -104,7 +104,7 @@ def load(directory: Path) -> Fits:
     try:
         check(results, directory)
         campaign = read(directory)
-        every, names = probes(results), options(results)
+        every, names = probes(results), read_cache_options(results)
     finally:
         results.close()
     if not every:
@@ -116,7 +116,7 @@ def load(directory: Path) -> Fits:
         campaign=campaign,
         of=of,
         probes=every,
-        fitted=fitted(of, names, every),
+        fitted=fit_variants(of, names, every),
         ended=campaign.facts.get("ending"),
     )
 
@@ -137,42 +137,42 @@ def probes(results: Results) -> list[Probe]:
         Probe(
             variant=name,
             round=number,
-            asked=asked,
+            asked=requested,
             pool=pool,
-            outcome=_outcome(outcome, fault),
+            outcome=_classify_outcome(outcome, fault),
             fault=fault,
             text=text,
             peak=peak,
             tps=tps,
         )
-        for name, number, asked, pool, outcome, fault, text, peak, tps in results.tried()
+        for name, number, requested, pool, outcome, fault, text, peak, tps in results.tried()
     ]
 
 
-def _outcome(outcome: str, fault: str | None) -> Outcome:
+def _classify_outcome(outcome: str, fault: str | None) -> Outcome:
     return "survived" if outcome == "ok" else "killed" if fault == "oom" else "other"
 
 
-def options(results: Results) -> dict[str, str]:
+def read_cache_options(results: Results) -> dict[str, str]:
     """The cache's option by variant."""
-    found: dict[str, str] = json.loads(results.checked_facts().get("options", "{}"))
-    return found
+    option_by_variant: dict[str, str] = json.loads(results.checked_facts().get("options", "{}"))
+    return option_by_variant
 
 
-def fitted(of: Range, names: dict[str, str], every: Sequence[Probe]) -> list[Fitted]:
+def fit_variants(of: Range, names: dict[str, str], every: Sequence[Probe]) -> list[Fitted]:
     """Each variant's answer so far. ``names``: the variants in their order, with the option of
     each.
     """
     return [
-        _fitted(of, name, option, [p for p in every if p.variant == name])
+        _fit_variant(of, name, option, [p for p in every if p.variant == name])
         for name, option in names.items()
     ]
 
 
-def _fitted(of: Range, name: str, option: str, mine: Sequence[Probe]) -> Fitted:
-    now = cache_size_search.state(of, [p.trial for p in mine])
-    low = [p for p in mine if p.asked == now.low and p.outcome == "survived"]
-    high = [p for p in mine if p.asked == now.high and p.outcome == "killed"]
+def _fit_variant(of: Range, name: str, option: str, probes_of_variant: Sequence[Probe]) -> Fitted:
+    now = cache_size_search.state(of, [p.trial for p in probes_of_variant])
+    low = [p for p in probes_of_variant if p.asked == now.low and p.outcome == "survived"]
+    high = [p for p in probes_of_variant if p.asked == now.high and p.outcome == "killed"]
     speeds = [p.tps for p in low if p.tps is not None]
     return Fitted(
         variant=name,
@@ -183,8 +183,8 @@ def _fitted(of: Range, name: str, option: str, mine: Sequence[Probe]) -> Fitted:
         peak=max((p.peak for p in low if p.peak is not None), default=None),
         last=max((p.peak for p in high if p.peak is not None), default=None),
         tps=sum(speeds) / len(speeds) if speeds else None,
-        kills=sum(1 for p in mine if p.outcome == "killed"),
-        trials=len(mine),
+        kills=sum(1 for p in probes_of_variant if p.outcome == "killed"),
+        trials=len(probes_of_variant),
     )
 
 

@@ -4,6 +4,9 @@ import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 
+# What is averaged over a variant's trials.
+_MEANS = ["start", "peak", "load_mean", "idle", "pss", "anon_huge", "growth", "vsz_growth"]
+
 
 def table(campaign: Campaign) -> pl.DataFrame:
     """One row a variant, bytes, means over its good trials: ``start``, ``peak``, ``load_mean``,
@@ -13,12 +16,10 @@ def table(campaign: Campaign) -> pl.DataFrame:
     """
     pool = campaign.variant.select(variant="name", pool="pool_bytes")
     rows = (
-        per_trial(campaign)
+        build_trial_table(campaign)
         .group_by("variant")
         .agg(
-            pl.col(
-                "start", "peak", "load_mean", "idle", "pss", "anon_huge", "growth", "vsz_growth"
-            ).mean(),
+            pl.col(_MEANS).mean(),
             n=pl.len(),
         )
         .join(pool, on="variant", how="left")
@@ -33,7 +34,7 @@ def table(campaign: Campaign) -> pl.DataFrame:
     )
 
 
-def per_trial(campaign: Campaign) -> pl.DataFrame:
+def build_trial_table(campaign: Campaign) -> pl.DataFrame:
     """One row a good trial: block, variant, role and the columns of :func:`table` but for the
     pool's, and ``vsz_peak``.
     """
@@ -54,7 +55,7 @@ def per_trial(campaign: Campaign) -> pl.DataFrame:
             ),
             on="trial",
         )
-        .join(_last_marks(campaign, levels), on="trial", how="left")
+        .join(_select_last_marks(campaign, levels), on="trial", how="left")
     )
     return (
         campaign.good.select(
@@ -68,7 +69,7 @@ def per_trial(campaign: Campaign) -> pl.DataFrame:
     )
 
 
-def _last_marks(campaign: Campaign, levels: pl.DataFrame) -> pl.DataFrame:
+def _select_last_marks(campaign: Campaign, levels: pl.DataFrame) -> pl.DataFrame:
     marks = campaign.of(campaign.mark).join(levels, on=["trial", "step"], how="semi")
     return marks.group_by("trial").agg(
         pss=pl.col("pss").sort_by("t").last(), anon_huge=pl.col("anon_huge").sort_by("t").last()

@@ -13,7 +13,7 @@ from dballoc.experiment.model import LOAD
 _LONGEST = 2000
 
 
-def profiled(campaign: Campaign) -> list[tuple[dict[str, Any], list[str]]]:
+def list_profiled_trials(campaign: Campaign) -> list[tuple[dict[str, Any], list[str]]]:
     """Of each (:func:`dballoc.experiment.trial_steps.is_profiled`) its row and its workloads, in
     the order of the variants.
     """
@@ -30,7 +30,7 @@ def profiled(campaign: Campaign) -> list[tuple[dict[str, Any], list[str]]]:
     ]
 
 
-def note(path: Path) -> str:
+def read_note(path: Path) -> str:
     """The words that a trial left in place of a profile, or that they cannot be read."""
     try:
         return readers.text(path, errors="replace").strip()[:_LONGEST]

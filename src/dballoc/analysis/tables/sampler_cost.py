@@ -11,7 +11,7 @@ def cost(campaign: Campaign) -> pl.DataFrame:
     """
     rows = campaign.trial.filter(pl.col("samples") > 0)
     spans = campaign.sample.group_by("trial").agg(seconds=pl.col("t").max() - pl.col("t").min())
-    found = (
+    costs = (
         rows.join(spans, on="trial", how="inner")
         .group_by("variant")
         .agg(
@@ -21,6 +21,6 @@ def cost(campaign: Campaign) -> pl.DataFrame:
             trials=pl.len(),
         )
     )
-    return found.sort(
+    return costs.sort(
         pl.col("variant").replace_strict({n: i for i, n in enumerate(campaign.names)}, default=None)
     )

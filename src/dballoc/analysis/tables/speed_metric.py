@@ -17,12 +17,12 @@ class Speed:
     high: float
 
 
-def metrics(found: Sequence[Metric]) -> list[Metric]:
+def choose_speed_metrics(primary: Sequence[Metric]) -> list[Metric]:
     """One a workload: the server's CPU per transaction where it was measured as a primary metric,
     for that is decided within less noise; throughput elsewhere.
     """
     chosen: dict[str, Metric] = {}
-    for metric in found:
+    for metric in primary:
         if metric.workload is not None and (
             metric.workload not in chosen or metric.key.startswith("cpu:")
         ):
@@ -34,9 +34,13 @@ def of(comparisons: Comparisons, variant: str) -> list[Comparison]:
     """A variant's comparisons that tell its speed, one a workload: a variant may have been left out
     of the duet.
     """
-    mine = [c for c in comparisons.family if c.variant == variant and c.metric.workload is not None]
+    of_workloads = [
+        c for c in comparisons.family if c.variant == variant and c.metric.workload is not None
+    ]
     # The last of a workload stays: first those without figures, then throughput, then the CPU.
-    order = sorted(mine, key=lambda c: (c.ratio is not None, c.metric.key.startswith("cpu:")))
+    order = sorted(
+        of_workloads, key=lambda c: (c.ratio is not None, c.metric.key.startswith("cpu:"))
+    )
     return list({c.metric.workload: c for c in order}.values())
 
 
@@ -44,7 +48,7 @@ def pictured(comparisons: Comparisons) -> list[Metric]:
     """The metrics that a picture of all variants takes: one a workload, and throughput too where
     the other lacks one.
     """
-    used = dict.fromkeys(metrics(comparisons.metrics))
+    used = dict.fromkeys(choose_speed_metrics(comparisons.metrics))
     used |= dict.fromkeys(
         c.metric
         for v in dict.fromkeys(c.variant for c in comparisons.family)

@@ -36,13 +36,13 @@ def over_time(campaign: Campaign) -> OverTime:
     """All good trials of the campaign. A bin that fewer than half of a variant's trials reached is
     left out.
     """
-    every = _of(campaign, campaign.step)
-    steps = _nominal(every)
+    every = _join_trials(campaign, campaign.step)
+    steps = _lay_out_steps(every)
     length = steps["end"].max() if steps.height else 0.0
     width = max(1.0, float(length or 0.0) / POINTS)  # type: ignore[arg-type]
-    points = pl.concat([_throughput(campaign), _server(campaign)])
+    points = pl.concat([_collect_throughput(campaign), _collect_server_samples(campaign)])
     begun = every.select("trial", "step", began="t")
-    good = _numbered(campaign, campaign.good, "level", "workload").select("variant", "start")
+    good = _number_starts(campaign, campaign.good, "level", "workload").select("variant", "start")
     trials = good.group_by("variant", "start").agg(trials=pl.len())
     series = (
         points.join(begun, on=["trial", "step"], how="inner")
@@ -68,11 +68,13 @@ def over_time(campaign: Campaign) -> OverTime:
     return OverTime(steps, series)
 
 
-def _of(campaign: Campaign, table: pl.DataFrame) -> pl.DataFrame:
-    return _numbered(campaign, campaign.of(table), "trial_level", "trial_workload")
+def _join_trials(campaign: Campaign, table: pl.DataFrame) -> pl.DataFrame:
+    return _number_starts(campaign, campaign.of(table), "trial_level", "trial_workload")
 
 
-def _numbered(campaign: Campaign, rows: pl.DataFrame, level: str, workload: str) -> pl.DataFrame:
+def _number_starts(
+    campaign: Campaign, rows: pl.DataFrame, level: str, workload: str
+) -> pl.DataFrame:
     """With ``start``: which of the variant's starts in a block the trial is, from 0; only fresh
     levels or a fresh sequence give more than one.
     """
@@ -84,7 +86,7 @@ def _numbered(campaign: Campaign, rows: pl.DataFrame, level: str, workload: str)
     )
 
 
-def _nominal(every: pl.DataFrame) -> pl.DataFrame:
+def _lay_out_steps(every: pl.DataFrame) -> pl.DataFrame:
     return (
         every.group_by(*_STEP)
         .agg(pl.col("kind", "workload", "threads").first(), seconds=pl.col("seconds").median())
@@ -95,18 +97,24 @@ def _nominal(every: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _throughput(campaign: Campaign) -> pl.DataFrame:
+def _collect_throughput(campaign: Campaign) -> pl.DataFrame:
     # sysbench may end with a report of a few milliseconds, whose rate says nothing.
-    return _of(campaign, campaign.interval).filter(pl.col("seconds") > _SHORTEST_GAP).select(
-        "trial", "variant", "start", "step", measure=pl.lit("tps"),
-        t=pl.col("t") - pl.col("seconds") / 2, value=pl.col("events") / pl.col("seconds"),
-    )  # fmt: skip
+    intervals = _join_trials(campaign, campaign.interval).filter(pl.col("seconds") > _SHORTEST_GAP)
+    return intervals.select(
+        "trial",
+        "variant",
+        "start",
+        "step",
+        measure=pl.lit("tps"),
+        t=pl.col("t") - pl.col("seconds") / 2,
+        value=pl.col("events") / pl.col("seconds"),
+    )
 
 
-def _server(campaign: Campaign) -> pl.DataFrame:
+def _collect_server_samples(campaign: Campaign) -> pl.DataFrame:
     within = ["trial", "step"]
     samples = (
-        _of(campaign, campaign.sample)
+        _join_trials(campaign, campaign.sample)
         .sort("trial", "t")
         .with_columns(
             gap=pl.col("t").diff().over(within), used=pl.col("cpu_user").diff().over(within)
