@@ -8,14 +8,9 @@ from hypothesis import strategies as st
 
 from dballoc.analysis.decisions.recommendation import recommend
 from dballoc.analysis.decisions.sequential_test import declare, family_size
+from dballoc.analysis.decisions.stopping_rule import all_decided, narrow
 from dballoc.analysis.decisions.throughput_collapse import shape
-from dballoc.analysis.decisions.verdict import (
-    Verdict,
-    all_decided,
-    is_decided,
-    judge_interval,
-    narrow,
-)
+from dballoc.analysis.decisions.verdict import Verdict, is_decided, judge_interval
 from dballoc.analysis.statistics.ratio_interval import Ratio
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
 
