@@ -1,4 +1,4 @@
-"""Whether the tables of a results directory hang together: what one names, another has."""
+"""Check that the tables of a results directory fit together: what one table names, another has."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -27,8 +27,8 @@ _JSON: dict[str, TypeAdapter[Any]] = {
 def check_tables(
     directory: Path, facts: Mapping[str, str], experiment: Experiment, tables: Tables
 ) -> dict[str, pl.DataFrame]:
-    """The tables, with the JSON of variants written anew. Failure in one line for the first thing
-    that does not fit.
+    """Return the tables, with the variants' JSON checked and written anew. Failure, in one line,
+    for the first thing that does not fit.
     """
     try:
         variant = _check_variants(experiment, tables["variant"])

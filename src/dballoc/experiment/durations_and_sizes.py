@@ -1,4 +1,4 @@
-"""Durations and sizes as people write them: ``"10s"``, ``"2m"``, ``"256M"``."""
+"""Parse and format durations and sizes as people write them: ``"10s"``, ``"2m"``, ``"256M"``."""
 
 import re
 from typing import Annotated
@@ -14,8 +14,8 @@ _BYTES = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 def parse_duration(text: object) -> float:
-    """Seconds of ``"500ms"``, ``"10s"``, ``"1m30s"``, ``"2h"``. ValueError for anything else, bare
-    numbers included.
+    """Return the seconds of ``"500ms"``, ``"10s"``, ``"1m30s"``, ``"2h"``. ValueError for anything
+    else, a number without a unit included.
     """
     if isinstance(text, str):
         parts = list(_DURATION.finditer(text.strip()))
@@ -30,7 +30,7 @@ def parse_duration(text: object) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """The shortest text that :func:`parse_duration` reads back, to the millisecond."""
+    """Return the shortest text that :func:`parse_duration` reads back, to the millisecond."""
     milliseconds = round(seconds * 1000)
     if milliseconds == 0:
         return "0s"
@@ -43,8 +43,8 @@ def format_duration(seconds: float) -> str:
 
 
 def parse_size(text: object) -> int:
-    """Bytes of ``"256M"``, ``"2G"`` (binary multiples, as my.cnf has them). ValueError for anything
-    else.
+    """Return the bytes of ``"256M"``, ``"2G"`` (binary multiples, as in my.cnf). ValueError for
+    anything else.
     """
     match = _SIZE.fullmatch(text.strip()) if isinstance(text, str) else None
     if not match:
@@ -56,7 +56,7 @@ def parse_size(text: object) -> int:
 
 
 def format_size(size: int) -> str:
-    """The shortest exact text that :func:`parse_size` reads back."""
+    """Return the shortest exact text that :func:`parse_size` reads back."""
     for unit in "TGMK":
         if size % _BYTES[unit] == 0 and size:
             return f"{size // _BYTES[unit]}{unit}"

@@ -1,4 +1,4 @@
-"""The experiment file: TOML in, TOML out, and errors of one line that name file, key and remedy."""
+"""Read and write the experiment file: TOML. Errors are one line with file, key and remedy."""
 
 import difflib
 import hashlib
@@ -17,15 +17,15 @@ from dballoc.experiment.model import Experiment, Variant
 
 
 def load(path: Path) -> Experiment:
-    """The experiment in a file. UsageError if it cannot be read, is not TOML, or does not make
-    sense.
+    """Read the experiment in a file. UsageError if it cannot be read, is not TOML, or is not a
+    valid experiment.
     """
     return build(read_table(path), str(path))
 
 
 def read_table(path: Path) -> dict[str, Any]:
-    """The raw table of an experiment file, so that flags can be laid over it. UsageError as for
-    :func:`load`.
+    """Read the raw table of an experiment file, so that flags can be laid over it. UsageError if
+    the file cannot be read or is not TOML.
     """
     try:
         text = readers.text(path)
@@ -38,8 +38,8 @@ def read_table(path: Path) -> dict[str, Any]:
 
 
 def parse(text: str, origin: str) -> dict[str, Any]:
-    """The raw table of an experiment's text. UsageError that begins with ``origin`` if it is not
-    TOML.
+    """Parse the text of an experiment into its raw table. UsageError that begins with ``origin`` if
+    it is not TOML.
     """
     try:
         return readers.table(text)
@@ -64,7 +64,9 @@ def build(table: dict[str, Any], origin: str, cores: int | None = None) -> Exper
 
 
 def dump(experiment: Experiment) -> str:
-    """The file's text: only what differs from the defaults, and what every reader looks for."""
+    """Return the file's text: what differs from the defaults, and the sections that every reader
+    looks for.
+    """
     table = experiment.model_dump(mode="json", exclude_defaults=True, exclude_none=True)
     for section in ("server", "data", "time"):
         table[section] = getattr(experiment, section).model_dump(mode="json", exclude_none=True)
@@ -76,14 +78,14 @@ def dump(experiment: Experiment) -> str:
 
 
 def _format_array_item(name: str, entry: dict[str, Any]) -> str:
-    """``[[name]]`` and its sub-tables: the form that people write (tomli_w puts short ones in one
-    line).
+    """Return ``[[name]]`` and its sub-tables, the form that people write (tomli_w puts short ones
+    in one line).
     """
     return f"[[{name}]]\n" + re.sub(r"^\[", f"[{name}.", tomli_w.dumps(entry), flags=re.MULTILINE)
 
 
 def identity(experiment: Experiment) -> str:
-    """A short hash; two experiments with the same one may share a results directory."""
+    """Return a short hash; two experiments with the same one may share a results directory."""
     text = json.dumps(experiment.model_dump(mode="json"), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -120,7 +122,9 @@ def _shorten_value(value: object) -> str:
 
 
 def _format_key(loc: tuple[int | str, ...], table: Any) -> str:
-    """``variant[1].thp`` with the variant's name where it has one: ``variant "jemalloc": thp``."""
+    """Return the key as the file has it, with a variant's name where it has one: ``variant
+    "jemalloc": thp`` instead of ``variant[1].thp``.
+    """
     if loc[:1] == ("variant",) and len(loc) > 1 and isinstance(loc[1], int):
         entry = table["variant"][loc[1]]
         name = entry.get("name") if isinstance(entry, dict) else None

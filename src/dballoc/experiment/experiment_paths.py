@@ -1,5 +1,5 @@
-"""Paths in an experiment's table: made absolute, so that it means the same from everywhere, and
-workloads given by path.
+"""Make the paths in an experiment's table absolute, so that it means the same from everywhere, and
+give workloads named by a path a table.
 """
 
 import os
@@ -14,11 +14,11 @@ _KINDS = {".lua": "script", ".sql": "sql"}
 
 
 def anchor(table: Table, base: Path, reserved: Collection[str] = ()) -> Table:
-    """``table`` with every relative path taken from ``base``. Values of other types are left for
-    the model to refuse.
+    """Return ``table`` with every relative path resolved against ``base``. Values of other types
+    are left for the model to refuse.
 
-    A workload that is the path of a .lua or .sql file gets a table of its own, called after the
-    file; ``reserved`` are names that it may not have. UsageError for a path of another kind.
+    A workload that is the path of a .lua or .sql file gets a table of its own, named after the
+    file; ``reserved`` are names that it must not have. UsageError for any other path.
     """
 
     def path(value: Any) -> Any:
@@ -70,7 +70,7 @@ def _is_path(name: Any) -> bool:
 
 
 def _name_workload(word: str, path: str, workloads: Table, reserved: Collection[str]) -> str:
-    """The name under which ``path`` is in ``workloads`` from now on."""
+    """Add ``path`` to ``workloads`` and return its name there."""
     file = Path(path)
     if file.suffix not in _KINDS:
         raise UsageError(f"workload {word!r} is neither a .lua nor a .sql file")

@@ -1,4 +1,4 @@
-"""An experiment's CPUs on a machine that has fewer. Pure."""
+"""Fit an experiment's CPUs to a machine that has fewer. Pure."""
 
 import json
 from collections.abc import Collection
@@ -11,11 +11,11 @@ Table = dict[str, Any]
 
 
 def fit_cpus(table: Table, available: Collection[int]) -> Table:
-    """An experiment's table with its CPUs taken from ``available``, where it asks for others.
+    """Return an experiment's table with CPUs taken from ``available`` where it asks for others.
 
-    Sets of server and client keep their proportion; with one CPU they share it. Numbers of CPUs
-    shrink so that the highest is all of them; of variants that differ by their number alone and
-    come out alike, the first stays.
+    The sets of server and client keep their proportion; with one CPU they share it. Numbers of CPUs
+    shrink so that the highest becomes all of them. Of variants that differ only in their number of
+    CPUs and become identical, the first stays.
     """
     most = max((cpu["count"] for cpu in _list_cpus(table) if "count" in cpu), default=0)
     result = table | {"variant": [dict(v) for v in table["variant"]]}
@@ -26,8 +26,8 @@ def fit_cpus(table: Table, available: Collection[int]) -> Table:
 
 
 def describe_missing_cpus(experiment: Experiment, available: Collection[int]) -> str | None:
-    """How an experiment asks for CPUs that are not here, ``server 0-7, client 8-15``, ``4, 8, 16,
-    32``; None if all are.
+    """Return how an experiment asks for CPUs that are not available, ``server 0-7, client 8-15`` or
+    ``4, 8, 16, 32``; None if all are.
     """
     every = [experiment.cpu, *(v.cpu for v in experiment.variant if v.cpu)]
     counts = sorted({cpu.count for cpu in every if cpu.count})

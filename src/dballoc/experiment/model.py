@@ -1,4 +1,4 @@
-"""What an experiment is. The file, the flags and the results directory all hold this one model."""
+"""The model of an experiment, which the file, the flags and the results directory all hold."""
 
 import re
 from typing import Annotated, Literal, Self
@@ -60,8 +60,8 @@ class _Table(BaseModel):
 
 
 class Server(_Table):
-    """Which build runs, and with what. ``glibc``: the version of the C library to run it on; None:
-    its own. ``stands_for``: the server that it takes the place of, which cannot be had.
+    """Which build runs, and with what options. ``glibc``: the version of the C library to run it
+    on; None: the build's own. ``stands_for``: the unavailable server that it replaces.
     """
 
     use: str = "mariadb"
@@ -75,10 +75,10 @@ class Server(_Table):
 
 
 class ServerOverride(_Table):
-    """What a variant changes of ``[server]``; a key left out stays as it is, options are merged.
+    """What a variant changes of ``[server]``. A key left out stays as it is; options are merged.
 
-    ``recipe``: how to make the build that ``basedir`` must name; without one the variant is refused
-    with it.
+    ``recipe``: how to make the build that ``basedir`` must name; a variant without ``basedir`` is
+    refused with this text.
     """
 
     use: str | None = None
@@ -115,7 +115,7 @@ class Cpu(_Table):
 
 class Data(_Table):
     """The data that every trial starts from: sysbench's tables, a copy of a data directory, or what
-    SQL files make.
+    SQL files create.
     """
 
     tables: Annotated[int, Field(ge=1, le=1000)] = 8
@@ -128,7 +128,7 @@ class Data(_Table):
 
     @property
     def own(self) -> bool:
-        """Whether it is the user's own, not sysbench's."""
+        """Whether the data are the user's own, not sysbench's tables."""
         return self.directory is not None or bool(self.sql)
 
     @model_validator(mode="after")
@@ -161,7 +161,7 @@ class Workload(_Table):
 
 
 class Load(_Table):
-    """How sysbench asks. What it leaves to chance by default is said outright here.
+    """How sysbench queries. What sysbench leaves to its defaults is set explicitly here.
 
     ``prepared_statements`` None: as each workload has it.
     """
@@ -191,12 +191,12 @@ class Time(_Table):
 
 class Duet(_Table):
     """The duet: two servers at once, each with its own client on its own half of the CPUs, swapped
-    every slice.
+    after every slice.
 
     ``threads``: clients a side; None: four for each CPU of a half, 64 at most. ``slice`` and
-    ``pairs`` (of slices, in each block) come from a pilot where they are None. ``discard``: the
-    start of each slice that does not count. ``warmup``: before the first slice; None: as
-    ``time.warmup``. ``estimate``: see docs/method.md.
+    ``pairs`` (of slices, in each block): None to let a pilot choose. ``discard``: the start of each
+    slice that does not count. ``warmup``: before the first slice; None: as ``time.warmup``.
+    ``estimate``: see docs/method.md.
     """
 
     threads: Annotated[int, Field(ge=1, le=MOST_CLIENTS)] | None = None
@@ -221,8 +221,8 @@ class Limits(_Table):
 
 class Fit(_Table):
     """``dballoc fit``: the first size of the cache that is tried (None: half of ``limits.memory``),
-    how far the answer may be from a size that is killed (None: a fiftieth of it), and trials
-    without a kill until a size counts as surviving.
+    how far the answer may be from a size that is killed (None: a fiftieth of ``limits.memory``),
+    and the trials without a kill until a size counts as surviving.
     """
 
     start: Size | None = None
@@ -231,8 +231,8 @@ class Fit(_Table):
 
 
 class Noise(_Table):
-    """When a block counts as disturbed: shares of all CPU time, and the slow-down of a
-    fixed probe.
+    """When a block counts as disturbed: shares of all CPU time, and the slow-down of a fixed CPU
+    probe.
     """
 
     steal: Annotated[float, Field(gt=0)] = 0.05
@@ -244,8 +244,8 @@ class Noise(_Table):
 class Variant(_Table):
     """One column of the tables: an allocator with its settings on a server.
 
-    ``preload`` without ``allocator`` is an allocator by path; with one, libraries that go before
-    it. ``stands_for``: the allocator that it takes the place of, which cannot be had.
+    ``preload`` without ``allocator`` is an allocator by path; with one, libraries that are
+    preloaded before it. ``stands_for``: the unavailable allocator that it replaces.
     """
 
     name: Name
@@ -264,10 +264,10 @@ Share = Annotated[float, Field(gt=0, le=1)]
 
 
 class Scaled(_Table):
-    """What the experiment was before it was made smaller by ``factor``; see
+    """What the experiment was before ``factor`` made it smaller; see
     :mod:`dballoc.experiment.scale`.
 
-    ``memory``: the largest of its caches. ``cpus``: how CPUs were asked for, in words.
+    ``memory``: the largest of its caches. ``cpus``: how it asked for CPUs, in words.
     """
 
     factor: Share
@@ -279,13 +279,13 @@ class Scaled(_Table):
 
 
 class Experiment(_Table):
-    """Everything that decides what a campaign does. ``design`` None: both, or solo where a duet
-    cannot be played.
+    """Everything that decides what a campaign does. ``design`` None: both, or solo where a duet is
+    not possible.
 
-    ``warm``: workloads that run unmeasured before the first, in place of each workload's own
-    warm-up. ``published``: the figures of the catalogue that it repeats. ``profile``: what each
-    variant is profiled for, once, after it was measured. ``small``: what ``--scale small`` is for
-    it.
+    ``warm``: workloads that run unmeasured before the first, instead of each workload's own
+    warm-up. ``published``: the published figures of the catalogue that it repeats. ``profile``:
+    what each variant is profiled for, once, after it was measured. ``small``: the factor that
+    ``--scale small`` stands for.
     """
 
     name: Name = "experiment"
@@ -366,22 +366,24 @@ class Experiment(_Table):
 
     @property
     def duet_warmup(self) -> float:
-        """Seconds of load before a duet's first slice."""
+        """The seconds of load before a duet's first slice."""
         return self.time.warmup if self.duet.warmup is None else self.duet.warmup
 
     def runs(self, workload: str | None) -> list[str]:
-        """The workloads of one server start, in their order: that one alone, or all for None."""
+        """Return the workloads of one server start, in their order: that one alone, or all for
+        None.
+        """
         return self.workloads if workload is None else [workload]
 
     def find(self, name: str) -> Variant:
-        """The variant of that name; KeyError if there is none."""
+        """Return the variant of that name; KeyError if there is none."""
         for variant in self.variant:
             if variant.name == name:
                 return variant
         raise KeyError(name)
 
     def server_of(self, variant: Variant) -> Server:
-        """``[server]`` as this variant has it."""
+        """Return ``[server]`` as this variant has it."""
         over = variant.server
         keys = ("use", "basedir", "glibc", "engine", "connect")
         changed = {k: getattr(over, k) for k in keys if getattr(over, k) is not None}
@@ -398,5 +400,5 @@ class Experiment(_Table):
         )
 
     def cpu_of(self, variant: Variant) -> Cpu:
-        """``[cpu]`` as this variant has it."""
+        """Return ``[cpu]`` as this variant has it."""
         return variant.cpu or self.cpu

@@ -1,9 +1,10 @@
-"""An experiment made smaller: rows, memory, times, levels and CPUs shrink together. Pure.
+"""Make an experiment smaller: rows, memory, times, levels and CPUs shrink together. Pure.
 
-One number decides: the share of the rows. Memory and RocksDB's files shrink with it, so that data ÷
-cache stays; so do the times, down to the shortest that can be measured. The levels shrink by its
-fourth root: that takes a comparison made on some fifty CPUs to what two CPUs can serve, and leaves
-enough clients to show what they do to a malloc. CPUs shrink to those that are here.
+One number decides: the share of the rows. Memory and the sizes of RocksDB's files shrink with it,
+so that data ÷ cache stays the same; so do the times, down to the shortest that can be measured. The
+levels shrink by its fourth root: that takes a comparison made on some fifty CPUs to what two CPUs
+can serve, and leaves enough clients to show what they do to a malloc. CPUs shrink to the available
+ones.
 """
 
 import math
@@ -56,8 +57,8 @@ SMALL = "small"
 
 
 def parse_share(text: str, small: float | None, origin: str) -> float:
-    """The share that ``--scale`` asks for. ``small``: what the experiment says of itself.
-    UsageError in one line.
+    """Return the share that ``--scale`` asks for. ``small``: the experiment's own value of that
+    key. UsageError in one line.
     """
     if text == SMALL:
         if small is None:
@@ -76,22 +77,22 @@ def parse_share(text: str, small: float | None, origin: str) -> float:
 
 
 def level(threads: int, factor: float) -> int:
-    """The level that stands for one of ``threads`` clients."""
+    """Return the level that stands for one of ``threads`` clients."""
     return max(1, round(threads * factor**LEVEL_POWER))
 
 
 def scale_experiment(
     experiment: Experiment, factor: float, cpus: Collection[int], origin: str
 ) -> Experiment:
-    """The experiment at that share, on the CPUs ``cpus``. UsageError that begins with ``origin``
-    where that cannot be.
+    """Return the experiment at that share, on the CPUs ``cpus``. UsageError that begins with
+    ``origin`` where that is not possible.
     """
     return experiment_file.build(_shrink(experiment, factor, cpus, origin), origin)
 
 
 def lay(table: Table, text: str, have: Collection[int], origin: str) -> Table:
-    """The same on a file's table, so that flags can be laid over the result; ``text`` as
-    ``--scale`` has it. UsageError.
+    """Scale a file's table, so that flags can be laid over the result. ``text``: the value of
+    ``--scale``; ``have``: the available CPUs. UsageError as for :func:`scale_experiment`.
     """
     experiment = experiment_file.build(table, origin)
     return _shrink(experiment, parse_share(text, experiment.small, origin), have, origin)
@@ -130,7 +131,7 @@ def _shrink(experiment: Experiment, factor: float, cpus: Collection[int], origin
 
 
 def _describe_original(experiment: Experiment, factor: float, cpus: Collection[int]) -> Table:
-    """What it was, for the report."""
+    """Return what the experiment was, for the report."""
     was: Table = {
         "factor": factor, "rows": experiment.data.rows, "threads": experiment.threads,
         "level": format_duration(experiment.time.level),
@@ -153,8 +154,8 @@ def _list_caches(experiment: Experiment) -> list[str]:
 
 
 def _add_rocksdb_defaults(experiment: Experiment, table: Table) -> None:
-    """Into the options of RocksDB's servers whose cache is said: of all variants, else of some;
-    other engines know no such.
+    """Write RocksDB's default file and sort sizes into the options of its servers whose cache is
+    set: the common options, or else those of single variants. Other engines have no such options.
     """
     common = experiment.server
     if common.engine == "rocksdb" and _has_cache(common.options):
@@ -172,7 +173,7 @@ def _has_cache(options: dict[str, str]) -> bool:
 
 
 def _complete_rocksdb_options(options: dict[str, str]) -> dict[str, str]:
-    """With what follows RocksDB's cache, where the options do not say it."""
+    """Return the options with RocksDB's default file and sort sizes where they set none."""
     spellings = {_normalize_name(name): name for name in options}
     file_options = options.get(spellings.get(FILES, ""), "")
     missing = [
@@ -206,18 +207,20 @@ def _shrink_value(name: str, value: str, factor: float) -> str:
 
 
 def _build_item_pattern(key: str) -> str:
-    """One of RocksDB's options in a list of them, not in one that is an option's value."""
+    """Return the pattern of one of RocksDB's options in a list of them, but not inside an option's
+    value.
+    """
     return rf"((?:^|;)\s*(?:{key})=)([^;]*)"
 
 
 def _shrink_size_text(value: str, factor: float, least: int) -> str:
-    """What is no size stays."""
+    """Return the smaller size as text; a text that is not a size stays."""
     size = _parse_bytes(value)
     return _shrink_size(size, factor, least) if size else value
 
 
 def _shrink_size(size: int, factor: float, least: int) -> str:
-    """In whole MiB."""
+    """Return the smaller size as text, in whole MiB."""
     return format_size(max(least, round(size * factor / 2**20) * 2**20))
 
 
@@ -226,7 +229,7 @@ def _normalize_name(name: str) -> str:
 
 
 def _parse_bytes(text: str) -> int | None:
-    """Bytes; None for what is no size, which the server will say."""
+    """Return the bytes; None for what is not a size, which the server will refuse."""
     try:
         return int(text) if text.isdigit() else parse_size(text)
     except ValueError:

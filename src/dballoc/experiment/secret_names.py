@@ -1,5 +1,5 @@
-"""Which names of options and variables stand for secrets, and texts with the values of such names
-hidden. Pure.
+"""Tell which names of options and variables stand for secrets, and hide the values of such names in
+texts. Pure.
 
 Every room that takes, records or shows settings of a server asks here, so that there is one list.
 """
@@ -76,8 +76,8 @@ _DSN = re.compile(r"""(?<![^\s:"'/=])[^\s:"'/=]{1,200}+:[^\s"']{0,2000}@(?=(?:tc
 
 
 def is_sensitive(name: str) -> bool:
-    """Whether a name says that its value may be a secret, in any spelling: dashes, case, prefixes,
-    cut at its end.
+    """Whether a name suggests that its value may be a secret, in any spelling: dashes, case,
+    prefixes, an abbreviated end.
     """
     words = re.findall(r"[a-z0-9]+", name.lower())
     joined = "".join(words)
@@ -94,18 +94,20 @@ def is_sensitive(name: str) -> bool:
 
 
 def is_secret(name: str) -> bool:
-    """As :func:`is_sensitive`, but for settings that are known to hold rules and sizes."""
+    """Whether a name is sensitive (:func:`is_sensitive`) and not one of the settings that are known
+    to hold rules and sizes.
+    """
     bare = _BEFORE.sub("", re.sub(r"[_.]", "-", name.lower().lstrip("-@")), count=1)
     return is_sensitive(name) and not any(fnmatchcase(bare, pattern) for pattern in _HARMLESS)
 
 
 def hide(name: str, value: str) -> str:
-    """A setting's value as it may be shown and kept."""
+    """Return a setting's value as it may be shown and stored."""
     return HIDDEN if value and is_secret(name) else hide_in(value)
 
 
 def hide_argument(word: str) -> str:
-    """One word of a command line, whose value may hold blanks."""
+    """Return one word of a command line, whose value may hold blanks, with a secret hidden."""
     name, equals, value = word.partition("=")
     return (
         f"{name}={HIDDEN}"
@@ -115,7 +117,7 @@ def hide_argument(word: str) -> str:
 
 
 def hide_in(text: str) -> str:
-    """A text with the values of secrets' names in it hidden, and the user's part of addresses."""
+    """Return a text with the values of secret names hidden, and the user's part of addresses."""
     text = _URL.sub(rf"\1{HIDDEN}@", text)
     text = _DSN.sub(f"{HIDDEN}@", text)
     text = _SQL.sub(rf"\1'{HIDDEN}'", text)
@@ -133,8 +135,8 @@ def hide_in(text: str) -> str:
 
 
 def _find_end_of_value(text: str, match: re.Match[str]) -> int:
-    """Where the value ends that begins at the match's end: with its quotes, with those around it
-    all, or with the word.
+    """Return where the value ends that begins at the match's end: with its own quotes, with the
+    quotes around name and value, or with the word.
     """
     start = match.end()
     before, after = text[match.start() - 1 : match.start()], text[match.end("name")]

@@ -1,7 +1,8 @@
-"""Sweeps: one variant of an experiment's table becomes one for each value of a setting. Pure.
+"""Expand sweeps: one variant of an experiment's table becomes one variant for each value of a
+setting. Pure.
 
-A name in capitals is a variable of ``env``, one in small letters a setting of ``tunables``,
-``server.NAME`` an option of the server. Of several names every combination is a variant.
+A name in capitals is a variable of ``env``, one in lower case a setting of ``tunables``,
+``server.NAME`` an option of the server. Several names give a variant for every combination.
 """
 
 import ast
@@ -29,12 +30,12 @@ _OPERATORS: dict[type, Callable[[float, float], float]] = {
 
 
 def expand_sweeps(table: Table, cores: int | None, origin: str) -> Table:
-    """The table with every ``sweep`` made into variants. A swept variant stays beside them if it is
-    the baseline.
+    """Return the table with every ``sweep`` expanded into variants. A swept variant that is the
+    baseline stays beside them.
 
-    ``cores``: the CPUs of this machine, where ``[cpu]`` does not say how many the server has; None
-    where an expression over them has no meaning. UsageError that begins with ``origin`` for a sweep
-    that makes no sense.
+    ``cores``: the CPUs of this machine, for where ``[cpu]`` does not say how many the server has;
+    None where an expression over them has no meaning. UsageError that begins with ``origin`` for an
+    invalid sweep.
     """
     variants = table.get("variant")
     if not isinstance(variants, list) or not any(
@@ -55,7 +56,7 @@ def expand_sweeps(table: Table, cores: int | None, origin: str) -> Table:
 
 
 def _count_cores(table: Table, variant: Table, cores: int | None) -> int | None:
-    """How many CPUs the server of this variant has."""
+    """Return how many CPUs the server of this variant has."""
     cpu = variant.get("cpu") or table.get("cpu") or {}
     if not isinstance(cpu, dict):
         return cores
@@ -87,7 +88,7 @@ def _expand_variant(variant: Table, sweep: Any, cores: int | None, where: str) -
 
 
 def _flatten_settings(sweep: Any, where: str) -> dict[str, list[Any]]:
-    """Names with their values; ``server.NAME = […]`` is a table in TOML."""
+    """Return names with their values; ``server.NAME = […]`` is a table in TOML."""
     if not isinstance(sweep, dict) or not sweep:
         raise UsageError(f'{where}: write it like {{ MALLOC_ARENA_MAX = ["1", "cores"] }}')
     settings: dict[str, Any] = {}
@@ -101,7 +102,7 @@ def _flatten_settings(sweep: Any, where: str) -> dict[str, list[Any]]:
 
 
 def _list_values(name: str, values: list[Any], cores: int | None, where: str) -> list[str]:
-    """Each once, as text, in the order given."""
+    """Return each value once, as text, in the order of the list."""
     texts = []
     for value in values:
         if not isinstance(value, str | int | float):
@@ -121,8 +122,8 @@ def _list_values(name: str, values: list[Any], cores: int | None, where: str) ->
 
 
 def evaluate_expression(expression: str, cores: int) -> int:
-    """The value of an expression of numbers, ``cores``, ``+ - * /`` and brackets, to the nearest
-    whole number, 1 at least.
+    """Evaluate an expression of numbers, ``cores``, ``+ - * /`` and brackets to the nearest whole
+    number, at least 1.
 
     ValueError for anything else.
     """
@@ -155,8 +156,8 @@ def evaluate_expression(expression: str, cores: int) -> int:
 
 
 def _name_variants(name: str, combinations: list[tuple[tuple[str, str], ...]]) -> list[str]:
-    """A name each: with the settings' names and values, with the values alone where those are too
-    long, else numbers.
+    """Return a name for each combination: with the settings' names and values, with the values
+    alone where those are too long, else with numbers.
     """
 
     def fit(words: list[str]) -> str:
@@ -186,8 +187,8 @@ def _apply_settings(variant: Table, chosen: dict[str, str], name: str) -> Table:
 
 
 def _set_value(table: Table, places: tuple[str, ...], key: str, value: str) -> None:
-    """``table.a.b.key = value`` in copies of what is on the way. What is no table there is left for
-    the model to refuse.
+    """Set ``table.a.b.key = value`` in copies of the tables on the way. Where one of them is not a
+    table, it is left for the model to refuse.
     """
     for place in places:
         inner = table.get(place, {})

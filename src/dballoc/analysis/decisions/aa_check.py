@@ -1,5 +1,5 @@
-"""A campaign of identical variants: whether they are seen as such, and what its scatter says of
-campaigns to come.
+"""Judge a campaign of identical variants: whether they are seen as identical, and what its scatter
+says about later campaigns on this host.
 """
 
 import math
@@ -29,10 +29,11 @@ _FLOOR_TO_VARIANT = {"solo": math.sqrt(1.5 / 2), "duet": 1.0}
 
 @dataclass(frozen=True, kw_only=True)
 class Resolved:
-    """One metric. ``twin``: the identical variant against the baseline; ``floor``: the baseline's
-    second run against its first. ``scatter``: of both together, as a variant's ln ratio has it from
-    block to block, None below two blocks; ``half_width`` and ``detectable``: relative, with the
-    blocks so far; ``block_seconds``: what one block took.
+    """What was found in one metric. ``twin``: the identical variant against the baseline;
+    ``floor``: the baseline's second run against its first. ``scatter``: pooled from both, as the
+    standard deviation of a variant's ln ratio from block to block; None below two blocks.
+    ``half_width`` and ``detectable`` are relative, with the blocks so far; ``block_seconds``: the
+    time that one block took.
     """
 
     twin: Comparison
@@ -50,14 +51,14 @@ class Resolved:
 
     @property
     def blocks(self) -> int:
-        """Blocks with a figure."""
+        """The number of blocks with a figure."""
         return self.twin.ratio.blocks if self.twin.ratio else 0
 
     @property
     def holds(self) -> bool | None:
-        """Whether the twin's interval holds 1; None without an interval. Of all metrics and looks
-        together one fails in 5 % of campaigns at most, on a host whose noise cancels within blocks;
-        judging by the floor too would double that.
+        """Whether the twin's interval contains 1; None without an interval. Over all metrics and
+        looks together, at most 5 % of campaigns have one that does not, on a host whose noise
+        cancels within blocks. Judging by the floor too would double that.
         """
         if self.blocks < 2:
             return None
@@ -66,8 +67,8 @@ class Resolved:
 
 @dataclass(frozen=True, kw_only=True)
 class Resolution:
-    """What a host resolves. ``seconds``: what the campaign took so far; ``disturbed`` of
-    ``blocks``: counted although disturbed; ``faulty`` as in Comparisons.
+    """What a host resolves. ``seconds``: the time that the campaign has taken so far; ``disturbed``
+    of ``blocks`` were counted although disturbed; ``faulty`` as in Comparisons.
     """
 
     baseline: str
@@ -80,12 +81,12 @@ class Resolution:
 
     @property
     def differing(self) -> list[Resolved]:
-        """The metrics in which identical variants are seen to differ."""
+        """The metrics in which the identical variants appear to differ."""
         return [m for m in self.metrics if m.holds is False]
 
 
 def resolve(campaign: Campaign) -> Resolution:
-    """What a campaign of twins (dballoc.experiment.identical_variants) shows."""
+    """Compute what a campaign of twins (dballoc.experiment.identical_variants) shows."""
     comparisons = compare(campaign)
     twin = campaign.names[1]
     seconds = {"solo": _sum_seconds(campaign.block), "duet": _sum_seconds(campaign.duet_block)}
@@ -152,24 +153,24 @@ def _resolve_metric(
 
 
 def _declare_confidence(procedure: Procedure, blocks: int) -> float:
-    """The level that a campaign of so many blocks declares for the same comparisons: it may have
-    more looks.
+    """Return the level that a campaign of that many blocks declares for the same comparisons. It
+    may have more looks.
     """
     return declare(blocks, procedure.family).confidence
 
 
 def _select_counted_blocks(campaign: Campaign, design: str) -> pl.DataFrame:
-    """The attempt that counts of each block."""
+    """Return the attempt that counts, of each block."""
     rows = campaign.block if design == "solo" else campaign.duet_block
     return rows.sort("attempt").group_by("block").last()
 
 
 def _sum_seconds(rows: pl.DataFrame) -> float:
-    """Of all attempts."""
+    """Return the seconds of all rows: of blocks, all attempts."""
     return float((rows["ended"] - rows["started"]).sum())
 
 
 def _sum_pilot_seconds(campaign: Campaign) -> float:
-    """Both servers of a start run at the same time."""
+    """Return the seconds of the pilot. Both servers of a start run at the same time."""
     starts = campaign.pilot.group_by("position").agg(pl.col("started").min(), pl.col("ended").max())
     return _sum_seconds(starts)

@@ -1,5 +1,5 @@
-"""What of two campaigns can stand against each other, what cannot, and why; and what differs
-although it does. Pure.
+"""Decide what of two campaigns can be compared, what cannot and why, and list what differs although
+it is compared. Pure.
 """
 
 import json
@@ -33,8 +33,8 @@ _STATE = (
 
 @dataclass(frozen=True)
 class Change:
-    """What differs between the two campaigns' variants of the same names: what the comparison may
-    be about.
+    """A difference between the two campaigns' variants of the same names, which may be what the
+    comparison is about.
     """
 
     variants: tuple[str, ...]
@@ -43,14 +43,14 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class Pairing:
-    """``first`` and ``second``: all names of each; ``variants``: those in both, the first's
-    baseline in front.
+    """What two campaigns have in common. ``first`` and ``second``: all variant names of each;
+    ``variants``: those in both, the first campaign's baseline in front.
 
-    ``levels``: the highest common one of each of the common ``workloads``. ``no_speed``,
+    ``levels``: the highest common level of each of the common ``workloads``. ``no_speed``,
     ``no_memory``, ``no_idle``, ``no_duet``: why solo's throughput and response time, peak RSS, idle
-    RSS, or the duet's CPU per transaction cannot be compared; empty if they can. ``machine``: in
-    what the machines differ; ``state``: in what the same machine does. ``baseline``: the baseline
-    that both have, unchanged; None: there is none, ``no_baseline`` says why.
+    RSS, or the duet's CPU per transaction cannot be compared; empty if they can. ``machine``:
+    differences that make the machines different ones; ``state``: differences on the same machine.
+    ``baseline``: the unchanged baseline of both, or None, for the reason in ``no_baseline``.
     """
 
     first: tuple[str, ...]
@@ -71,7 +71,7 @@ class Pairing:
 
 
 def pair_campaigns(first: Campaign, second: Campaign) -> Pairing:
-    """Look at both experiments, at what the variants were, and at both machines."""
+    """Compare both experiments, what the variants were, and both machines."""
     a, b = first.experiment, second.experiment
     both = tuple(name for name in first.names if name in second.names)
     unpaired = [f"variant {n}: only in the first" for n in first.names if n not in both]
@@ -126,7 +126,7 @@ def _compare_designs(first: Campaign, second: Campaign, design: str) -> list[str
 
 
 def _compare_duets(first: Campaign, second: Campaign) -> list[str]:
-    """The width: how many clients each side had, on how many CPUs."""
+    """Compare the width: the clients of each side, and the CPUs they ran on."""
     first_duet, second_duet = (json.loads(c.facts["duet"]) for c in (first, second))
     widths = [
         [len(parse_cpus(half)) for half in duet.get("halves", [])]
@@ -141,7 +141,7 @@ def _compare_duets(first: Campaign, second: Campaign) -> list[str]:
 
 
 def _compare_loads(first: Campaign, second: Campaign) -> list[str]:
-    """What both campaigns must have in common for any figure of theirs."""
+    """Compare what both campaigns must have in common before any figure of theirs can be compared."""
     a, b = first.experiment, second.experiment
     pairs: list[tuple[str, Any, Any]] = [
         ("tables", a.data.tables, b.data.tables),
@@ -156,8 +156,8 @@ def _compare_loads(first: Campaign, second: Campaign) -> list[str]:
 
 
 def _list_prepared(first: Campaign, second: Campaign) -> tuple[str, str]:
-    """The workloads of both campaigns whose statements are prepared in the one and sent as text in
-    the other, for each.
+    """Return, for each campaign, the common workloads whose statements are prepared in one campaign
+    and sent as text in the other.
     """
     workload_facts = [json.loads(c.facts.get("workloads", "{}")) for c in (first, second)]
     differing = [
@@ -175,7 +175,9 @@ def _list_prepared(first: Campaign, second: Campaign) -> tuple[str, str]:
 
 
 def _compare_histories(a: Experiment, b: Experiment) -> list[str]:
-    """What memory depends on beside: all that a server start does, and for how long."""
+    """Compare what memory also depends on: all that a server does after its start, and for how
+    long.
+    """
     pairs: list[tuple[str, Any, Any]] = [
         ("workloads", _join(a.workloads), _join(b.workloads)),
         ("sequence", a.sequence, b.sequence),
@@ -197,7 +199,7 @@ def _compare_variants(first: Campaign, second: Campaign, name: str) -> list[str]
 
 
 def _describe_variant(campaign: Campaign, name: str) -> dict[str, Any]:
-    """What a variant was, without where its files lay."""
+    """Return what a variant was, without the paths of its files."""
     e = campaign.experiment
     row = campaign.variant.row(by_predicate=pl.col("name") == name, named=True)
     server, cpu = e.server_of(e.find(name)), e.cpu_of(e.find(name))

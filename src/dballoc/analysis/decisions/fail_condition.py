@@ -1,4 +1,4 @@
-"""Conditions on ratios, as people write them: ``rss > 1.05``, ``jemalloc:oltp_read_only:p99 <=
+"""Parse conditions on ratios as people write them: ``rss > 1.05``, ``jemalloc:oltp_read_only:p99 <=
 1.1``. Pure.
 """
 
@@ -32,8 +32,8 @@ _FORM = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class Condition:
-    """``text`` as it was written; ``within``: what stood before the measure, names of a variant or
-    a workload.
+    """A bound on a measure's ratio. ``text``: as it was written; ``within``: the variant or
+    workload named before the measure.
     """
 
     text: str
@@ -43,8 +43,8 @@ class Condition:
     within: tuple[str, ...] = ()
 
     def holds(self, low: float, high: float) -> bool | None:
-        """True if it holds in the whole interval, False if nowhere in it, None if the interval lies
-        across the bound.
+        """Return True if it holds in the whole interval, False if it holds nowhere in it, None if
+        the bound lies inside the interval.
         """
         ends = [_fulfils(self.operator, end, self.bound) for end in (low, high)]
         return ends[0] if ends[0] == ends[1] else None
@@ -54,13 +54,15 @@ class Condition:
         return _fulfils(self.operator, value, self.bound)
 
     def concerns(self, variant: str, workload: str | None) -> bool:
-        """Whether its qualification, if it has one, means this variant and workload."""
+        """Whether it applies to this variant and workload; without a qualification it applies to
+        all.
+        """
         return all(word in (variant, workload) for word in self.within)
 
 
 def parse(text: str, where: str) -> Condition:
-    """``[VARIANT:][WORKLOAD:]MEASURE OPERATOR NUMBER``. UsageError that begins with ``where`` for
-    anything else.
+    """Parse ``[VARIANT:][WORKLOAD:]MEASURE OPERATOR NUMBER``. UsageError, beginning with ``where``,
+    for anything else.
     """
     match = _FORM.fullmatch(text)
     if match is None:
@@ -87,8 +89,8 @@ def parse(text: str, where: str) -> Condition:
 def check(
     condition: Condition, variants: Collection[str], workloads: Collection[str], where: str
 ) -> None:
-    """UsageError if its qualification names neither a variant nor a workload, or a workload for the
-    server's memory.
+    """Raise UsageError if the condition names neither a variant nor a workload, or names a workload
+    for a measure of the server's memory.
     """
     for word in condition.within:
         if word not in variants and word not in workloads:

@@ -1,5 +1,5 @@
-"""The stated rule applied: see :mod:`dballoc.analysis.decisions.recommendation_rule`. Pure, but for
-what a constraint's figures take.
+"""Apply the stated rule: see :mod:`dballoc.analysis.decisions.recommendation_rule`. Pure, except
+that constraints look up their figures in the campaign.
 """
 
 import math
@@ -37,7 +37,7 @@ class Bound:
 
     @property
     def broken(self) -> bool:
-        """Whether it is shown to be: the whole interval lies beyond."""
+        """Whether the constraint is shown to be broken: the whole interval lies beyond it."""
         return (
             self.low is not None
             and self.high is not None
@@ -51,9 +51,10 @@ Bounds = Mapping[str, list[Bound]]
 
 @dataclass(frozen=True, kw_only=True)
 class Recommendation:
-    """``variant`` is None when the baseline itself had faults: then nothing has been compared.
+    """The recommended ``variant``; None when the baseline itself had faults, because nothing was
+    compared then.
 
-    ``tie``: the chosen one is the baseline because nothing is shown to be better. ``excluded``: the
+    ``tie``: the baseline is recommended because no variant is shown to be better. ``excluded``: the
     variants that the rule leaves out, with the reason. ``bounds``: the figures under the
     constraints.
     """
@@ -72,7 +73,7 @@ def recommend(
     preference: Preference = MEMORY,
     bounds: Bounds | None = None,
 ) -> Recommendation:
-    """Apply the rule. A variant with faults is never recommended."""
+    """Recommend a variant by the rule. A variant with faults is never recommended."""
     bounds = bounds or {}
     variants = list(dict.fromkeys(c.variant for c in comparisons.family))
     excluded = {
@@ -119,8 +120,8 @@ def recommend(
 
 
 def constrained(campaign: Campaign, comparisons: Comparisons, preference: Preference) -> Bounds:
-    """Every variant's figures under every constraint: the primary metric's own interval where it is
-    one, a plain 95 % interval at the highest level where it is not.
+    """Return every variant's figures under every constraint: with the interval of the primary
+    metric where the constraint is on one, else with a plain 95 % interval at the highest level.
     """
     bounds: dict[str, list[Bound]] = {}
     for constraint in preference.constraints:
@@ -209,7 +210,7 @@ def _find_exclusion(
 
 
 def _score_memory(comparisons: Comparisons, variant: str) -> float | None:
-    """Peak RSS of one that is shown to need less."""
+    """Return the ratio of peak RSS of a variant that is shown to need less; None for another."""
     peak = next(
         (c for c in comparisons.family if c.variant == variant and c.metric.key == "rss_peak"), None
     )
@@ -217,8 +218,8 @@ def _score_memory(comparisons: Comparisons, variant: str) -> float | None:
 
 
 def _score_speed(comparisons: Comparisons, variant: str) -> float | None:
-    """How slow one is that is shown to be faster in some workload and slower in none: the less the
-    better.
+    """Return the mean ln slow-down (less is faster) of a variant that is shown to be faster in some
+    workload and slower in none; None for another.
     """
     of_variant = speed_metric.of(comparisons, variant)
     if not any(map(speed_metric.shown_faster, of_variant)) or any(

@@ -26,9 +26,9 @@ MARGIN = 0.01
 
 @dataclass(frozen=True)
 class Procedure:
-    """Of one design. ``looks``: numbers of blocks at which it may be judged, the planned ones last;
-    ``family``: comparisons of the whole campaign, of both its designs; ``blocks``: those that
-    are finished.
+    """The declared procedure of one design. ``looks``: the numbers of blocks at which it may be
+    judged, the planned number last; ``family``: the comparisons of the whole campaign, in both its
+    designs; ``blocks``: those finished.
     """
 
     looks: tuple[int, ...]
@@ -37,8 +37,8 @@ class Procedure:
 
     @property
     def confidence(self) -> float:
-        """The level of every printed interval and every verdict after the ``blocks``: that of
-        the look they are at, or, between two, of the next one.
+        """The level of every printed interval and every verdict after ``blocks`` blocks: that of
+        the look at that number or, between two looks, of the next one.
         """
         spent = [0.0, *((look / self.looks[-1]) ** SPENDING for look in self.looks)]
         at = next(
@@ -47,22 +47,22 @@ class Procedure:
         return 1 - ERROR * (spent[at + 1] - spent[at]) / self.family
 
     def after(self, blocks: int) -> "Procedure":
-        """The same when there are so many."""
+        """Return the procedure as it is after that many blocks."""
         return replace(self, blocks=blocks)
 
 
 def family_size(designs: Collection[str], variants: int, workloads: int) -> int:
-    """Comparisons of a campaign: every variant but the baseline (``variants`` counts it) × its
-    primary metrics: solo throughput of every workload, peak and idle RSS; duet CPU per transaction
-    of every workload.
+    """Return the number of comparisons of a campaign: every variant but the baseline (``variants``
+    counts it) × its primary metrics. These are solo throughput of every workload, peak and idle
+    RSS; duet CPU per transaction of every workload.
     """
     metrics = {"solo": workloads + 2, "duet": workloads}
     return max(1, variants - 1) * sum(metrics[design] for design in designs)
 
 
 def declare(planned_blocks: int, family: int) -> Procedure:
-    """For a design of that many planned blocks, of a campaign with that many comparisons in all; as
-    it is when all are done.
+    """Declare the procedure of a design with that many planned blocks, in a campaign with
+    ``family`` comparisons in all; as it is when all blocks are finished.
     """
     looks = tuple(look for look in LOOKS if look <= _LATEST * planned_blocks)
     return Procedure((*looks, planned_blocks), family, planned_blocks)

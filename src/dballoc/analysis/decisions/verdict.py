@@ -1,4 +1,4 @@
-"""The four verdicts. Pure."""
+"""Judge an interval: the four verdicts. Pure."""
 
 import importlib
 from collections.abc import Callable
@@ -18,7 +18,7 @@ class Verdict(StrEnum):
 
 
 class Interval(Protocol):
-    """Of a ratio, whatever it came from."""
+    """The interval of a ratio, whatever it was computed from."""
 
     @property
     def low(self) -> float:
@@ -30,9 +30,9 @@ class Interval(Protocol):
 
 
 def judge_interval(ratio: Interval) -> Verdict:
-    """By the printed interval alone: what one can read off it is what is decided.
+    """Return the verdict by the printed interval alone: what can be read off it is what is decided.
 
-    An interval that excludes 1 and yet lies within ±1 % is a difference, and a small one.
+    An interval that excludes 1 and yet lies within ±1 % is a difference, although a small one.
     """
     if ratio.low > 1:
         return Verdict.HIGHER

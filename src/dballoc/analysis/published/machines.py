@@ -1,6 +1,4 @@
-"""Results made elsewhere, machine by machine: what ran on one says nothing about what ran on
-another. Pure.
-"""
+"""Split imported results by machine: figures of one machine say nothing about another. Pure."""
 
 import json
 from dataclasses import dataclass, replace
@@ -13,15 +11,15 @@ from dballoc.experiment.model import Experiment
 
 @dataclass(frozen=True)
 class Machine:
-    """Its ``name``, empty where the figures named none, and its part of the campaign."""
+    """A machine's ``name``, empty where the figures named none, and its part of the campaign."""
 
     name: str
     campaign: Campaign
 
 
 def split(campaign: Campaign) -> list[Machine]:
-    """In the order of the files. Of each the experiment has what ran there alone; without the
-    baseline its first variant is.
+    """Return the machines in the order of the files, each with an experiment of what ran on it
+    alone. Where the baseline did not run, the machine's first variant takes its place.
     """
     machines, first = [], 1
     for entry in json.loads(campaign.facts["imported"])["machines"]:

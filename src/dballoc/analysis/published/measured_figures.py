@@ -1,4 +1,4 @@
-"""A campaign's own figures, block by block, in the measures that published tables have."""
+"""Look up a campaign's own figures, block by block, in the measures that published tables have."""
 
 import math
 from collections.abc import Mapping
@@ -22,7 +22,9 @@ _PLACE = ("block", "variant", "workload", "threads")
 
 
 class MeasuredFigures:
-    """Looks figures up; the baseline's two runs of a block are averaged first."""
+    """The figures of a campaign by variant and level; the baseline's two runs of a block are
+    averaged.
+    """
 
     def __init__(self, campaign: Campaign) -> None:
         self.experiment = campaign.experiment
@@ -30,16 +32,16 @@ class MeasuredFigures:
         self._levels = _average_levels(campaign)
 
     def scale_level(self, published: int) -> int:
-        """The level of ours that stands for a published one."""
+        """Return our level that stands for a published one."""
         was = self.experiment.scaled
         return published if was is None else scale.level(published, was.factor)
 
     def find_blocks(
         self, variant: str, measure: str, workload: str | None, threads: Level
     ) -> Blocks:
-        """A variant's values; empty where there are none. "best": of each block the highest
-        level's; None as threads: the highest level. "largest" is no level of its own: see
-        :meth:`find_blocks_by_level`.
+        """Return a variant's values by block; empty where there are none. ``threads``: "best" for
+        the highest value of each block, None for the highest level. "largest" is not a level of its
+        own: see :meth:`find_blocks_by_level`.
         """
         if workload is None:
             return _select_blocks(self._trials, variant, measure)
@@ -51,7 +53,7 @@ class MeasuredFigures:
         return _select_blocks(rows.filter(pl.col("threads") == wanted), variant, measure)
 
     def find_blocks_by_level(self, variant: str, measure: str, workload: str) -> dict[int, Blocks]:
-        """A variant's values by our levels."""
+        """Return a variant's values by our levels."""
         rows = self._levels.filter(pl.col("workload") == workload)
         levels = sorted(set(rows["threads"]))
         return {
@@ -60,7 +62,7 @@ class MeasuredFigures:
 
 
 def compute_log_ratios(first: Blocks, second: Blocks) -> list[float]:
-    """ln(first ÷ second) of every block that has both, above zero."""
+    """Return ln(first ÷ second) of every block in which both are above zero."""
     both = sorted(first.keys() & second.keys())
     return [
         math.log(first[b]) - math.log(second[b]) for b in both if first[b] > 0 and second[b] > 0
@@ -73,7 +75,9 @@ def _select_blocks(rows: pl.DataFrame, variant: str, measure: str) -> Blocks:
 
 
 def _average_trials(campaign: Campaign) -> pl.DataFrame:
-    """With a start for each level, the highest of a block's starts counts."""
+    """Return means by block and variant. With a start for each level, the highest value of a
+    block's starts counts.
+    """
     pool = campaign.variant.select(variant="name", pool="pool_bytes")
     return (
         memory_growth.build_trial_table(campaign)

@@ -1,4 +1,4 @@
-"""Published figures with ours beside them, and whether the shape is the same."""
+"""Compare published figures with our own, and judge whether they have the same shape."""
 
 import statistics
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ from dballoc.analysis.tables.level_curves import CONFIDENCE
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """Ours for a published one, in its unit: a mean over ``blocks``, or a ratio with its 95 %
-    interval where the table has ratios; ``value`` is None where there is nothing. ``change``: ÷ the
-    table's baseline, where the table shows it.
+    """Our figure for a published one, in its unit: a mean over ``blocks``, or a ratio with its 95 %
+    interval where the table has ratios; ``value`` is None where nothing was measured. ``change``:
+    our ratio to the table's baseline, where the table shows it.
     """
 
     cell: Cell
@@ -32,7 +32,9 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """Two figures that are compared with each other: their published ratio, and ours."""
+    """Two figures that are compared with each other: their published ratio, and ours (None: not
+    measured).
+    """
 
     group: str
     first: str
@@ -59,9 +61,9 @@ class _Member(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Fall:
-    """Where throughput collapses, published and ours; None: nowhere. Levels: the last before it,
-    and the first of it. ``measured``: whether it was here; undecided where it was in one block
-    only.
+    """Where throughput collapses, published and measured here, as the last level before and the
+    first one of the collapse; None: nowhere. ``measured``: whether this was measured here;
+    ``shape`` is undecided where it was measured in one block only.
     """
 
     column: str
@@ -73,7 +75,7 @@ class Fall:
 
 @dataclass(frozen=True)
 class Beside:
-    """A table, and what of it was measured here."""
+    """A published table, and what of it was measured here."""
 
     table: Table
     figures: dict[tuple[str, str], Figure]
@@ -82,7 +84,7 @@ class Beside:
 
     @property
     def shapes(self) -> dict[str, Shape]:
-        """By group of figures that are compared, a row or a column; of those of which two were
+        """The shape of each group of compared figures (a row or a column) with a pair that was
         measured here.
         """
         groups: dict[str, list[Shape]] = {}

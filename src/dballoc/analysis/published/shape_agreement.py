@@ -1,14 +1,13 @@
-"""Whether our figures have the shape of published ones: who is above whom. Pure.
+"""Judge whether our figures have the shape of published ones: which figure is above which. Pure.
 
-Published figures are those of another machine, another version, mostly of one run: their size is
-not to be met, their order is. Every two figures of a row are one question. A published ratio within
-:data:`BAND` of 1 says "as good as equal", one beyond it "more" or "less". Of ours the whole 95 %
-interval must say so, or it says nothing:
+Published figures come from another machine and another version, mostly from one run: ours need not
+match their size, but their order. Every two figures of a row are one question. A published ratio
+within :data:`BAND` of 1 says "as good as equal", one beyond it "more" or "less". Our whole 95 %
+interval must say the same, or nothing is decided:
 
 as good as equal   agrees if the interval lies within the band, differs if it lies wholly beyond
 more (less)        agrees if the interval lies above (below) 1 and reaches beyond the band; differs
-if it lies on the other side
-                   of 1, or within the band
+                   if it lies on the other side of 1, or within the band
 """
 
 from collections.abc import Iterable
@@ -19,7 +18,7 @@ BAND = 0.02
 
 
 class Shape(StrEnum):
-    """What our figures say to the published ones."""
+    """Whether our figures agree with the published ones."""
 
     AGREES = "agrees"
     DIFFERS = "differs"
@@ -27,7 +26,7 @@ class Shape(StrEnum):
 
 
 def judge_shape(published: float, low: float | None, high: float | None) -> Shape:
-    """Of a published ratio and our interval for it; without an interval nothing is decided."""
+    """Judge our interval by the published ratio; undecided without an interval."""
     if low is None or high is None:
         return Shape.UNDECIDED
     within = low >= 1 - BAND and high <= 1 + BAND
@@ -41,7 +40,9 @@ def judge_shape(published: float, low: float | None, high: float | None) -> Shap
 
 
 def combine_shapes(shapes: Iterable[Shape]) -> Shape:
-    """Of a row: it differs if any two of its figures do, and agrees if what is decided agrees."""
+    """Return the shape of a row: it differs if any two of its figures do, and agrees if all that is
+    decided agrees.
+    """
     distinct = set(shapes)
     for shape in (Shape.DIFFERS, Shape.AGREES):
         if shape in distinct:

@@ -1,23 +1,21 @@
-"""From the slices of a duet to one figure a block. Pure.
+"""Compute one figure a block from the slices of a duet. Pure.
 
 Both servers are loaded at the same time, each on one half of the CPUs, and in the next slice on the
-other. Three estimates of ln(partner's CPU per transaction ÷ baseline's) are free of what the halves
-differ by; all change sign when the servers change names, so that of two identical ones neither is
-favoured:
+other half. Three estimates of ln(partner's CPU per transaction ÷ baseline's) do not depend on how
+the halves differ. All change sign when the servers change names, so that neither of two identical
+ones is favoured:
 
 paired       the mean over pairs of swapped slices of what both servers showed at the same moment.
-What hits both at once
-             cancels, and so does what slows one half down for longer than a pair.
-middle       the interquartile mean over all neighbouring slices, each with the one before and the
-one after it: the quarter
-             at either end, in which a disturbance of one half began or ended, weighs nothing. Of
-             204 blocks of one allocator beside itself on a restless machine it scattered least of
-             the three (docs/method.md).
+             What disturbs both at once cancels, and so does what slows one half down for longer
+             than a pair.
+middle       the interquartile mean over all pairs of neighbouring slices. The quarter at either
+             end, in which a disturbance of one half began or ended, has no weight. Of 204 blocks
+             of one allocator beside itself on a restless machine it scattered least of the three
+             (docs/method.md).
 undisturbed  for each half, the partner's least disturbed pieces less the baseline's on the same
-half: of all pieces of a block
-             the cheapest fifth. It is the better one where other tenants of the machine slow one
-             CPU down for seconds now and then, which nothing reports: that can only add to a cost,
-             never take from it.
+             half: the cheapest fifth of all pieces of a block. It is the better one where other
+             tenants of the machine slow one CPU down for seconds now and then without any counter
+             showing it: that can only add to a cost, never take from it.
 """
 
 import json
@@ -38,7 +36,7 @@ CHEAPEST = 0.2
 
 
 class Piece(NamedTuple):
-    """A fraction of a second of one server: the ``slice`` it is of, the ``half`` it was on, CPU
+    """A fraction of a second of one server: its ``slice``, the ``half`` of the CPUs it ran on, CPU
     seconds, transactions.
     """
 
@@ -51,27 +49,27 @@ class Piece(NamedTuple):
 def block_log(
     estimate: Estimate, baseline: Sequence[Piece], partner: Sequence[Piece]
 ) -> float | None:
-    """A block's value; None where there is not enough for one: a whole pair of slices, or both
-    servers on both halves.
+    """Return a block's ln ratio; None where there is too little for one: less than a pair of
+    slices, or a server that was not on both halves.
     """
     return _ESTIMATES[estimate](baseline, partner)
 
 
 def estimate_paired(baseline: Sequence[Piece], partner: Sequence[Piece]) -> float | None:
-    """See the module; half a pair of slices is left out."""
+    """Estimate as the module describes; half a pair of slices is left out."""
     pairs = _compute_pair_means(baseline, partner)
     return statistics.fmean(pairs) if pairs else None
 
 
 def estimate_middle(baseline: Sequence[Piece], partner: Sequence[Piece]) -> float | None:
-    """See the module; of three or fewer, the mean of all."""
+    """Estimate as the module describes; of three means or fewer, the mean of all."""
     means = sorted(neighbours(baseline, partner))
     end = len(means) // 4
     return statistics.fmean(means[end : len(means) - end]) if means else None
 
 
 def neighbours(baseline: Sequence[Piece], partner: Sequence[Piece]) -> list[float]:
-    """The mean ln ratio of every slice and the next, between which the halves are swapped."""
+    """Return the mean ln ratio of every slice and the next; the halves are swapped between them."""
     logs = _compute_slice_logs(baseline, partner)
     return [(logs[n] + logs[n + 1]) / 2 for n in sorted(logs) if n + 1 in logs]
 
@@ -82,13 +80,13 @@ def _compute_pair_means(baseline: Sequence[Piece], partner: Sequence[Piece]) -> 
 
 
 def _compute_slice_logs(baseline: Sequence[Piece], partner: Sequence[Piece]) -> dict[int, float]:
-    """The ln ratio by slice."""
+    """Return the ln ratio by slice."""
     first, second = _log_costs_by_slice(baseline), _log_costs_by_slice(partner)
     return {n: second[n] - first[n] for n in first.keys() & second.keys()}
 
 
 def estimate_undisturbed(baseline: Sequence[Piece], partner: Sequence[Piece]) -> float | None:
-    """See the module."""
+    """Estimate as the module describes."""
     first, second = _log_costs_by_half(baseline), _log_costs_by_half(partner)
     if len(first.keys() & second.keys()) < 2:
         return None
@@ -98,7 +96,7 @@ def estimate_undisturbed(baseline: Sequence[Piece], partner: Sequence[Piece]) ->
 
 
 def _average_cheapest(logs: Sequence[float]) -> float:
-    """The mean of the lowest fifth, of one at least."""
+    """Return the mean of the lowest fifth, of at least one."""
     return statistics.fmean(sorted(logs)[: max(1, round(CHEAPEST * len(logs)))])
 
 
@@ -110,7 +108,7 @@ _ESTIMATES: dict[Estimate, Callable[[Sequence[Piece], Sequence[Piece]], float | 
 
 
 def _select_working(pieces: Sequence[Piece]) -> list[Piece]:
-    """Without those in which nothing was done."""
+    """Return the pieces in which anything was done."""
     return [p for p in pieces if p.cpu > 0 and p.events > 0]
 
 
@@ -130,7 +128,7 @@ def _log_costs_by_half(pieces: Sequence[Piece]) -> dict[int, list[float]]:
 
 
 def chosen(campaign: Campaign) -> Estimate:
-    """The estimate that the campaign declared before its first block."""
+    """Read which estimate the campaign declared before its first block."""
     estimate: Estimate = json.loads(campaign.facts["duet"])["estimate"]
     return estimate
 
@@ -141,10 +139,10 @@ def blocks(
     measure: str = "cpu",
     workload: str | None = None,
 ) -> pl.DataFrame:
-    """One row a duet: block, variant, role ("A2" for the baseline beside itself), workload, ``log``
-    (ln partner ÷ baseline). ``estimate``: another than the declared one; ``measure``: "cpu" per
-    transaction, or "seconds" per transaction; ``workload``: of this one alone. Only duets whose two
-    servers both ended well, of the attempt that counts.
+    """Return one row a duet: block, variant, role ("A2" for the baseline beside itself), workload,
+    ``log`` (ln partner ÷ baseline). ``estimate``: another than the declared one; ``measure``: "cpu"
+    per transaction, or "seconds" per transaction; ``workload``: only this one. Only duets whose two
+    servers both ended well count, in the attempt that counts.
     """
     how = estimate or chosen(campaign)
     good = campaign.duet.filter(pl.col("counted") & (pl.col("outcome") == "ok"))
@@ -194,8 +192,8 @@ def blocks(
 
 
 def absolute(campaign: Campaign) -> pl.DataFrame:
-    """One row a workload and variant: ``cpu`` microseconds per transaction and ``tps``, means over
-    all its slices that count; the baseline's of all duets.
+    """Return one row a workload and variant: ``cpu`` microseconds per transaction and ``tps``,
+    means over all its slices that count; for the baseline over all duets.
     """
     good = campaign.duet.filter(pl.col("counted") & (pl.col("outcome") == "ok"))
     return (

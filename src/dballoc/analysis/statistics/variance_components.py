@@ -1,5 +1,5 @@
-"""Where the scatter of a duet comes from, told by a short pilot, and the slices and pairs that
-follow from it. Pure.
+"""Estimate from a short pilot where the scatter of a duet comes from, and choose slices and pairs
+accordingly. Pure.
 
 The model of one piece's ln ratio, start b, slice s, piece k of it, with h = ±1 for the half that
 the partner is on:
@@ -50,8 +50,8 @@ class Components:
     seconds: float
 
     def block(self, length: float, pairs: int) -> float:
-        """The standard deviation of a block's value, with ``pairs`` of slices with ``length``
-        counted seconds each.
+        """Return the standard deviation of the value of a block with ``pairs`` of slices, each with
+        ``length`` counted seconds.
         """
         within = self.slice**2 + self.piece**2 * self.seconds / length
         return math.sqrt(self.start**2 + within / (2 * pairs))
@@ -59,9 +59,9 @@ class Components:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """``slice`` seconds, ``discard`` of them left out; ``pairs`` of slices a block; ``blocks``
-    planned, each of about ``block_seconds``; ``half_width``: of the interval then expected,
-    relative, at the level ``confidence``.
+    """A planned duet. ``slice``: seconds, of which ``discard`` are left out; ``pairs`` of slices in
+    a block; ``blocks`` planned, each of about ``block_seconds``; ``half_width``: of the expected
+    interval, relative, at the level ``confidence``.
     """
 
     slice: float
@@ -74,11 +74,11 @@ class Plan:
 
 
 def components(starts: Sequence[Sequence[Sequence[float]]], seconds: float) -> Components:
-    """From the pilot's ln ratios by start, slice (halves alternate from one to the next) and piece
-    of ``seconds``.
+    """Estimate the components from the pilot's ln ratios by start, slice (halves alternate from one
+    to the next) and piece of ``seconds``.
 
-    ValueError unless there are two starts, of at least four slices with as many pieces each, two or
-    more.
+    ValueError unless there are two starts, of at least four slices with the same number of pieces,
+    two or more.
     """
     slices, pieces = (
         len(starts[0]) if starts else 0,
@@ -121,10 +121,10 @@ def components(starts: Sequence[Sequence[Sequence[float]]], seconds: float) -> C
 
 
 def interquartile_gain(starts: Sequence[Sequence[float]]) -> float:
-    """The standard error of the interquartile mean ÷ that of the mean, of values that scatter as
-    those of the ``starts`` do about each one's median: 2·s_w ÷ s, with the Winsorized standard
-    deviation s_w (Tukey and McLaughlin, *Sankhya* A 25,
-    1963). Below 1 where few values stand out; 1 where nothing scatters.
+    """Return the standard error of the interquartile mean ÷ that of the mean, for values that
+    scatter as those of the ``starts`` do about the median of each: 2·s_w ÷ s, with the Winsorized
+    standard deviation s_w (Tukey and McLaughlin, *Sankhya* A 25, 1963). Below 1 where few values
+    stand out; 1 where nothing scatters.
     """
     middles = [median(values) if values else 0.0 for values in starts]
     rest = sorted(
@@ -138,8 +138,9 @@ def interquartile_gain(starts: Sequence[Sequence[float]]) -> float:
 
 @dataclass(frozen=True)
 class Costs:
-    """What a block of the duet takes beside its slices, seconds: ``fixed`` once, ``overhead`` for
-    each of its ``pairings`` (starts, warm-ups, stops), and ``workloads`` that are played in each.
+    """What a block of the duet costs apart from its slices, in seconds: ``fixed`` once,
+    ``overhead`` for each of its ``pairings`` (starts, warm-ups, stops); ``workloads``: how many run
+    in each.
     """
 
     fixed: float
@@ -148,13 +149,15 @@ class Costs:
     workloads: int
 
     def block(self, length: float, pairs: int) -> float:
-        """Seconds of a block with ``pairs`` of slices of ``length`` seconds."""
+        """Return the seconds of a block with ``pairs`` of slices of ``length`` seconds."""
         return self.fixed + self.pairings * (self.overhead + self.workloads * 2 * pairs * length)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wishes:
-    """What the experiment leaves open is None. ``time``: seconds for all blocks."""
+    """What the experiment asks for; None where it leaves the choice open. ``time``: seconds for all
+    blocks.
+    """
 
     slice: float | None
     pairs: int | None
@@ -164,13 +167,13 @@ class Wishes:
 
 
 def plan(spread: Components, costs: Costs, wishes: Wishes, confidence: Mapping[int, float]) -> Plan:
-    """The slices, pairs and blocks that make the narrowest interval in the time there is: not the
-    one to be expected, but the one that nine campaigns in ten keep within, which speaks for more
-    and shorter blocks: of six the scatter is itself hardly known.
+    """Choose the slices, pairs and blocks that make the narrowest interval in the time there is.
+    The interval meant is the one that nine campaigns in ten do not exceed, not the expected one:
+    six blocks tell little about the scatter itself, so this favours more and shorter blocks.
 
     ``confidence``: the level of the intervals for each number of planned blocks. Without a time,
-    the blocks are 6, unless asked for otherwise, and pairs are added as long as they shorten the
-    time that a given precision takes.
+    there are 6 blocks unless the experiment asks for another number, and pairs are added as long as
+    they shorten the time that a given precision takes.
     """
     lengths = (
         [wishes.slice] if wishes.slice else [n for n in LENGTHS if n - wishes.discard >= SHORTEST]

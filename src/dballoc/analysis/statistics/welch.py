@@ -1,6 +1,4 @@
-"""Two campaigns' blocks against each other: Welch's interval for two unpaired samples of
-logarithms. Pure.
-"""
+"""Contrast two campaigns' blocks: Welch's interval for two unpaired samples of logarithms. Pure."""
 
 import math
 from collections.abc import Sequence
@@ -14,8 +12,8 @@ from dballoc.analysis.statistics.ratio_interval import exp_clamped
 
 @dataclass(frozen=True, kw_only=True)
 class Contrast:
-    """second ÷ first. ``low`` and ``high`` are 0 and infinity with fewer than two blocks on a side;
-    ``blocks`` of both.
+    """second ÷ first. ``low`` and ``high`` are 0 and infinity with fewer than two blocks in either
+    campaign; ``blocks``: the number in each.
     """
 
     estimate: float
@@ -44,10 +42,11 @@ class Contrast:
 def compute_contrast(
     first: Sequence[float], second: Sequence[float], confidence: float
 ) -> Contrast:
-    """From a logarithm per block of each: exp(mean second − mean first), with Welch's *t* interval.
+    """Compute exp(mean second − mean first) with Welch's *t* interval, from one logarithm per block
+    of each campaign.
 
     Blocks of different campaigns ran at different times, so nothing pairs them. ValueError if a
-    side is empty.
+    campaign has no block.
     """
     if not first or not second:
         raise ValueError("a campaign without a block")

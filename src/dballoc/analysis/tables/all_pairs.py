@@ -1,4 +1,4 @@
-"""Any two variants against each other, not only against the baseline. Descriptive, outside the
+"""Compare any two variants with each other, not only with the baseline. Descriptive, outside the
 declared family.
 """
 
@@ -24,11 +24,11 @@ _SCHEMA = {
 
 
 def pairs(campaign: Campaign) -> pl.DataFrame:
-    """One row a pair of variants and measure: ``first`` ÷ ``second`` as ``ratio`` with ``low``,
-    ``high`` (95 %; null below two blocks) and ``n`` blocks. Measures: of the solo design
-    ``rss_peak`` (workload null) and ``tps`` at the highest level of each ``workload``, the
-    baseline's two runs of a block averaged first; of the duet ``cpu`` per transaction, in which two
-    variants meet through the baseline that each had beside it.
+    """Return one row a pair of variants and measure: ``first`` ÷ ``second`` as ``ratio`` with
+    ``low``, ``high`` (95 %; null below two blocks) and ``n`` blocks. The solo design has
+    ``rss_peak`` (workload null) and ``tps`` at the highest level of each ``workload``, with the
+    baseline's two runs of a block averaged first. The duet has ``cpu`` per transaction, where two
+    variants are compared through the baseline that ran beside each.
     """
     rows = []
     if "solo" in campaign.designs:
@@ -69,8 +69,8 @@ def _compare_pairs(
 
 
 def _collect_duet_logs(campaign: Campaign, rows: pl.DataFrame) -> dict[str, dict[int, float]]:
-    """Logarithms by variant and block, each relative to its own baseline: the baseline's
-    own are 0.
+    """Return logarithms by variant and block, each relative to the baseline beside it; the
+    baseline's are 0.
     """
     logs: dict[str, dict[int, float]] = {
         campaign.experiment.baseline: dict.fromkeys(rows["block"], 0.0)
@@ -83,8 +83,8 @@ def _collect_duet_logs(campaign: Campaign, rows: pl.DataFrame) -> dict[str, dict
 
 
 def _collect_solo_logs(rows: pl.DataFrame, measure: str) -> dict[str, dict[int, float]]:
-    """Logarithms by variant and block. With a start for each level, the highest of a block's starts
-    counts.
+    """Return logarithms by variant and block. With a start for each level, the highest value of a
+    block's starts counts.
     """
     values = (
         rows.filter(pl.col(measure) > 0)

@@ -1,4 +1,6 @@
-"""Every variant against the baseline in the primary metrics, and the A/A floor beside them."""
+"""Compare every variant with the baseline in the primary metrics, and the baseline with itself (the
+A/A floor).
+"""
 
 import json
 from dataclasses import dataclass
@@ -19,7 +21,7 @@ from dballoc.analysis.statistics.ratio_interval import (
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """A primary metric of a ``design``. ``workload`` is None for one of the whole trial;
+    """A primary metric of a ``design``. ``workload`` is None for a metric of the whole trial;
     ``better``: "higher" or "lower".
     """
 
@@ -33,9 +35,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A variant against the baseline in one metric. ``ratio`` is None when not one block
-    has both.
-    """
+    """A variant against the baseline in one metric. ``ratio`` is None when no block has both."""
 
     variant: str
     metric: Metric
@@ -43,15 +43,15 @@ class Comparison:
 
     @property
     def verdict(self) -> Verdict:
-        """Undecided without a ratio."""
+        """The verdict by the interval; undecided without a ratio."""
         return judge_interval(self.ratio) if self.ratio else Verdict.UNDECIDED
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparisons:
-    """The declared family, and the baseline against itself; the procedure of each design. In a
-    campaign with faults of a variant its comparisons are computed from the blocks that it survived,
-    and it is in ``faulty``: no verdict for it.
+    """The declared ``family``, the baseline against itself (``floor``), and the procedure of each
+    design. A variant with faults is compared in the blocks that it survived; it is in ``faulty``,
+    and there is no verdict for it.
     """
 
     procedures: dict[str, Procedure]
@@ -61,11 +61,11 @@ class Comparisons:
     faulty: dict[str, tuple[int, int]]
 
     def confidence(self, metric: Metric) -> float:
-        """The level of a metric's intervals."""
+        """Return the level of a metric's intervals."""
         return self.procedures[metric.design].confidence
 
     def find(self, variant: str, metric: Metric) -> Comparison:
-        """The one of that variant and metric; KeyError if there is none."""
+        """Return the comparison of that variant in that metric; KeyError if there is none."""
         for comparison in self.family:
             if comparison.variant == variant and comparison.metric == metric:
                 return comparison
@@ -73,8 +73,8 @@ class Comparisons:
 
 
 def list_metrics(campaign: Campaign) -> list[Metric]:
-    """The primary metrics: solo throughput at the highest level, peak and idle RSS; duet CPU per
-    transaction.
+    """Return the primary metrics: solo throughput at the highest level, peak and idle RSS; duet CPU
+    per transaction.
     """
     duet = [
         Metric(
@@ -116,8 +116,8 @@ def _list_solo_metrics(campaign: Campaign) -> list[Metric]:
 
 
 def find_top_level(campaign: Campaign, workload: str) -> int:
-    """The highest level at which a workload is judged: the experiment's; of results made elsewhere,
-    its own highest.
+    """Return the level at which a workload is judged: the highest of the experiment or, for
+    imported results, of the workload.
     """
     if not campaign.imported:
         return max(campaign.experiment.threads)
@@ -126,7 +126,9 @@ def find_top_level(campaign: Campaign, workload: str) -> int:
 
 
 def procedures(campaign: Campaign) -> dict[str, Procedure]:
-    """What was declared at the start for each design, after the blocks that there are."""
+    """Return the procedure that was declared for each design at the start, after the blocks
+    finished so far.
+    """
     planned = json.loads(campaign.facts["planned_blocks"])
     family = family_size(campaign.designs, len(campaign.names), len(campaign.experiment.workloads))
     if campaign.imported:
@@ -138,7 +140,7 @@ def procedures(campaign: Campaign) -> dict[str, Procedure]:
 
 
 def compare(campaign: Campaign) -> Comparisons:
-    """Judge the campaign by its declared procedure."""
+    """Compare the campaign's variants by its declared procedure."""
     declared = procedures(campaign)
     chosen = list_metrics(campaign)
     family: list[Comparison] = []
@@ -162,7 +164,7 @@ def compare(campaign: Campaign) -> Comparisons:
 
 
 def collect_duet_logs(campaign: Campaign, metric: Metric) -> dict[str, list[float]]:
-    """The blocks' values by variant; the baseline's are those of the A/A pair."""
+    """Return the blocks' ln ratios by variant; the baseline's are those of the A/A pair."""
     rows = duet_slices.blocks(campaign, workload=metric.workload)
     return {
         name: rows.filter(pl.col("variant") == name)["log"].to_list() for name in campaign.names
@@ -186,8 +188,8 @@ def _collect_solo_logs(campaign: Campaign, metric: Metric) -> dict[str, list[flo
 
 
 def faults(campaign: Campaign) -> dict[str, tuple[int, int]]:
-    """Per variant with faults: (trials with a fault, trials), repeated blocks included: a crash is
-    not noise.
+    """Return, for each variant with faults, (trials with a fault, trials). Repeated blocks are
+    included: a crash is not noise.
     """
     counts = campaign.trials.group_by("variant").agg(
         (pl.col("outcome") == "fault").sum().alias("k"), pl.len()
@@ -196,8 +198,8 @@ def faults(campaign: Campaign) -> dict[str, tuple[int, int]]:
 
 
 def _select_values(campaign: Campaign, metric: Metric) -> pl.DataFrame:
-    """(block, variant, role, value): one row a trial, or with fresh levels one for all its levels
-    together.
+    """Return (block, variant, role, value): one row a trial or, with fresh levels, one for all its
+    levels together.
     """
     if metric.workload is not None:
         top = find_top_level(campaign, metric.workload)

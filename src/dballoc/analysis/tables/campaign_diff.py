@@ -1,11 +1,11 @@
-"""Two campaigns against each other: each variant's second figure ÷ its first.
+"""Compare two campaigns: each variant's figure in the second ÷ its figure in the first.
 
 Two ratios answer two questions. *Relative*: each campaign's variant ÷ its own baseline, block by
-block, and then the second ÷ the first. Whatever moved between the campaigns and moved the baseline
-too cancels. *Absolute*: the variant's figure ÷ its earlier one, with all that happened to the
-machine between them; its interval knows the scatter within each campaign and nothing of that. The
-relative one is judged where both campaigns have the same baseline. The baseline itself has the
-absolute one alone: it shows what moved.
+block, and then the second ÷ the first. Whatever changed between the campaigns and moved the
+baseline too cancels. *Absolute*: the variant's figure ÷ its earlier one, with all that happened to
+the machine between them; its interval includes the scatter within each campaign and nothing of
+that. The relative one is judged where both campaigns have the same baseline. The baseline itself
+has the absolute one alone: it shows what changed.
 """
 
 import json
@@ -42,10 +42,11 @@ _TITLES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """``name`` is one of :data:`dballoc.analysis.decisions.fail_condition.MEASURES`; ``primary``
-    ones share the family's error, the rest have plain 95 % intervals. ``workload`` and ``threads``
-    are None for one of the whole trial. CPU per transaction is the duet's, where both campaigns
-    have it.
+    """What is compared. ``name`` is one of
+    :data:`dballoc.analysis.decisions.fail_condition.MEASURES`; ``primary`` measures share the
+    family's error, the others have plain 95 % intervals. ``workload`` and ``threads`` are None for
+    a measure of the whole trial. CPU per transaction is the duet's where both campaigns have a
+    duet.
     """
 
     name: str
@@ -59,8 +60,9 @@ class Measure:
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A variant in one measure, second ÷ first. None where no block has what it takes. ``faults``:
-    (k, n) of each campaign that had any: no verdict from survivors.
+    """A variant in one measure, second ÷ first. A ratio is None where no block has both figures it
+    takes. ``faults``: (trials with a fault, trials) of each campaign that had any; then there is no
+    verdict.
     """
 
     variant: str
@@ -72,20 +74,21 @@ class Figure:
 
     @property
     def contrast(self) -> Contrast | None:
-        """The one that is judged."""
+        """The ratio that is judged."""
         return self.relative if self.judged == "relative" else self.absolute
 
     @property
     def verdict(self) -> Verdict:
-        """By the interval that is judged; undecided without one."""
+        """The verdict by the judged interval; undecided without one."""
         return judge_interval(self.contrast) if self.contrast else Verdict.UNDECIDED
 
 
 @dataclass(frozen=True, kw_only=True)
 class Between:
-    """``judged``: which ratio the verdicts are about, ``why``; ``confidence`` of the primary
-    measures' intervals; ``moved``: the common baseline's own absolute figures, where the relative
-    ones are judged; ``withheld``: why there is no verdict at all, empty if there is one.
+    """The differences of two campaigns. ``judged``: which ratio the verdicts are about, and
+    ``why``; ``confidence``: the level of the primary measures' intervals; ``moved``: the common
+    baseline's own absolute figures, where the relative ones are judged; ``withheld``: why there are
+    no verdicts at all, empty if there are.
     """
 
     pairing: Pairing
@@ -98,7 +101,7 @@ class Between:
     withheld: str = ""
 
     def no_verdict(self, figure: Figure) -> str:
-        """Why a figure has no verdict; empty if it has one."""
+        """Return why a figure has no verdict; empty if it has one."""
         if self.withheld:
             return self.withheld
         for k_of_n, which in zip(figure.faults, ("first", "second"), strict=True):
@@ -109,13 +112,13 @@ class Between:
         return "" if figure.contrast.known else "one block has no interval"
 
     def of(self, measure: Measure) -> list[Figure]:
-        """All variants in one measure."""
+        """Return the figures of all variants in one measure."""
         return [f for f in self.figures if f.measure == measure]
 
 
 def between(first: Campaign, second: Campaign, kind: Kind | None = None) -> Between:
-    """Compare two campaigns. ``kind``: which ratio to judge; default: the relative one where there
-    is a common baseline.
+    """Compare two campaigns. ``kind``: which ratio to judge; by default the relative one where
+    there is a common baseline.
 
     ValueError for ``kind="relative"`` without one.
     """
@@ -233,7 +236,7 @@ def _list_measures(first: Campaign, pairing: Pairing) -> list[Measure]:
 
 
 def _collect_values(campaign: Campaign, measure: Measure) -> _Values:
-    """Solo's."""
+    """Return the solo design's values by variant, and by block and role."""
     column = _COLUMNS.get(measure.name, measure.name)
     if measure.workload is not None:
         rows = level_curves.compute_levels(campaign).filter(
@@ -257,7 +260,7 @@ def _collect_values(campaign: Campaign, measure: Measure) -> _Values:
 
 
 def _collect_duet_logs(campaign: Campaign, measure: Measure) -> dict[str, list[float]]:
-    """The blocks' ln ratios to the baseline that was loaded at the same time, by variant."""
+    """Return the blocks' ln ratios to the baseline that was loaded at the same time, by variant."""
     if measure.design != "duet":
         return {}
     return next(
@@ -273,8 +276,8 @@ def _contrast_duets(
     pairing: Pairing,
     confidence: float,
 ) -> Contrast | None:
-    """A duet has relative figures alone: what a transaction costs by itself is not free of the half
-    that it ran on.
+    """Contrast the relative figures; a duet has no absolute ones, because the cost of a transaction
+    depends on the half of the CPUs.
     """
     if pairing.baseline is None or name == pairing.baseline:
         return None
@@ -298,7 +301,9 @@ def _contrast_absolute(
 
 
 def _average_by_block(values: dict[tuple[int, str], float]) -> list[float]:
-    """One logarithm a block: the baseline's two runs are averaged, for they share the block."""
+    """Return one logarithm a block: the baseline's two runs are averaged because they share the
+    block.
+    """
     blocks: dict[int, list[float]] = {}
     for (block, _), value in values.items():
         blocks.setdefault(block, []).append(math.log(value))

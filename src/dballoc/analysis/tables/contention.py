@@ -1,4 +1,4 @@
-"""What each variant's server waited for: the profiles that a campaign took after it had
+"""Load what each variant's server waited for: the profiles that a campaign took after it had
 measured.
 """
 
@@ -20,8 +20,8 @@ _LOG = 64 * readers.MIB
 
 @dataclass(frozen=True, kw_only=True)
 class Watched:
-    """A variant under a workload. ``switches`` is None where there is no profile: ``missing`` says
-    why.
+    """The profiles of a variant under a workload. ``switches`` is None where there is no profile;
+    ``missing`` says why.
     """
 
     variant: str
@@ -33,20 +33,22 @@ class Watched:
 
 @dataclass(frozen=True)
 class Contention:
-    """``watched``: by variant and workload; ``mutexes``: by variant, what its malloc says itself at
-    the trial's end.
+    """``watched``: the profiles by variant and workload; ``mutexes``: by variant, its malloc's own
+    statistics of its mutexes at the trial's end.
     """
 
     watched: list[Watched]
     mutexes: dict[str, list[Mutex]]
 
     def of(self, workload: str) -> dict[str, Watched]:
-        """The profiles under a workload, by variant."""
+        """Return the profiles under a workload, by variant."""
         return {w.variant: w for w in self.watched if w.workload == workload and w.switches}
 
 
 def load(directory: Path, campaign: Campaign) -> Contention | None:
-    """From a results directory; None where the experiment asks for no such profile."""
+    """Load the profiles from a results directory; None where the experiment asks for no such
+    profile.
+    """
     if campaign.experiment.profile != "contention":
         return None
     watched: list[Watched] = []

@@ -1,5 +1,5 @@
-"""What each variant's server allocated: the heap profiles that a campaign took of starts of their
-own.
+"""Load what each variant's server allocated: the heap profiles, for which a campaign starts servers
+of their own.
 """
 
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class _Size(BaseModel):
 
 
 class _Malloc(BaseModel):
-    """Its summary."""
+    """The summary of :mod:`dballoc.profile.heap.malloc_latency`."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -49,7 +49,7 @@ class _Malloc(BaseModel):
 
 
 class _Figures(BaseModel):
-    """What :mod:`dballoc.campaign.trials.profiling` keeps."""
+    """The figures that :mod:`dballoc.campaign.trials.profiling` stores."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
@@ -64,9 +64,8 @@ class _Figures(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """A variant under a workload. ``profile`` is None where there is none: ``missing`` says why.
-    ``figures``: as
-    :mod:`dballoc.campaign.trials.profiling` keeps them.
+    """The heap profile of a variant under a workload. ``profile`` is None where there is none;
+    ``missing`` says why. ``figures``: as :mod:`dballoc.campaign.trials.profiling` stores them.
     """
 
     variant: str
@@ -78,17 +77,19 @@ class Seen:
 
 @dataclass(frozen=True)
 class Heaps:
-    """By variant and workload."""
+    """The heap profiles by variant and workload."""
 
     seen: list[Seen]
 
     def of(self, workload: str) -> dict[str, Seen]:
-        """Those with a profile, by variant."""
+        """Return the profiles under a workload, by variant."""
         return {s.variant: s for s in self.seen if s.workload == workload and s.profile}
 
 
 def load(directory: Path, campaign: Campaign) -> Heaps | None:
-    """From a results directory; None where the experiment asks for no such profile."""
+    """Load the profiles from a results directory; None where the experiment asks for no such
+    profile.
+    """
     if campaign.experiment.profile != "heap":
         return None
     trials = directory / "trials"
@@ -102,9 +103,7 @@ def load(directory: Path, campaign: Campaign) -> Heaps | None:
 
 
 def _check_heap_values(profile: Profile) -> Profile:
-    """A heap's profile, with all that is made of it. Unfit if something is missing, or
-    cannot be.
-    """
+    """Return the profile. Unfit if it lacks a value of a heap, or has an impossible one."""
     missing = {LIVE, LIVE + VARIANCE, ALLOCATED, TIME, STALLED} - {
         value.key for value in profile.values
     }

@@ -1,5 +1,5 @@
-"""What ``dballoc fit`` has found: for each variant the largest cache that survives, and what it
-cost.
+"""Read what ``dballoc fit`` has found: for each variant the largest cache that survives, and what
+it costs.
 """
 
 import json
@@ -21,8 +21,8 @@ VERB = "fit"
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """One trial. Bytes; ``pool``: the size as the server itself had it, where it differs from
-    ``asked`` or was told.
+    """One trial; sizes in bytes. ``pool``: the cache's size as the server reported it; None where
+    it did not.
     """
 
     variant: str
@@ -37,20 +37,21 @@ class Probe:
 
     @property
     def size(self) -> int:
-        """What it had."""
+        """The size that the cache had."""
         return self.pool or self.asked
 
     @property
     def trial(self) -> cache_size_search.Trial:
-        """For the search."""
+        """The trial as the search takes it."""
         return cache_size_search.Trial(self.asked, self.outcome, self.peak)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fitted:
-    """A variant's answer. ``largest`` survived, ``killed`` is the smallest that was killed; None:
-    no such size so far. ``peak``: the highest RSS at ``largest``, ``last``: the highest seen of
-    servers that were killed at ``killed``; ``tps``: of the last level at ``largest``, its mean.
+    """A variant's answer. ``largest`` survived, ``killed`` is the smallest size that was killed;
+    None: no such size so far. ``peak``: the highest RSS at ``largest``; ``last``: the highest RSS
+    seen of the servers that were killed at ``killed``; ``tps``: mean throughput of the last level
+    at ``largest``.
     """
 
     variant: str
@@ -66,21 +67,21 @@ class Fitted:
 
     @property
     def ratio(self) -> float | None:
-        """Peak RSS to the cache."""
+        """Peak RSS ÷ the cache's size."""
         return self.peak / self.largest if self.peak and self.largest else None
 
     @property
     def filled(self) -> bool:
-        """Whether the load can have filled the cache: RSS holds it and what the server needs beside
-        it.
+        """Whether the load can have filled the cache: RSS includes the cache and what the server
+        needs beside it.
         """
         return self.ratio is None or self.ratio >= 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fits:
-    """All that was found, in the experiment's order of variants. ``campaign``: the tables, as for
-    any other verb.
+    """The answers for all variants, in the experiment's order. ``campaign``: the tables, as for any
+    other verb.
     """
 
     campaign: "Campaign"
@@ -91,7 +92,7 @@ class Fits:
 
     @property
     def over(self) -> bool:
-        """Whether every search is."""
+        """Whether every variant's search has ended."""
         return all(f.state.next is None for f in self.fitted)
 
 
@@ -131,7 +132,7 @@ def is_fit(directory: Path) -> bool:
 
 
 def probes(results: Results) -> list[Probe]:
-    """All trials, in the order in which they were run."""
+    """Return all trials, in the order in which they were run."""
     results.table("probe")  # for what it says of damage
     return [
         Probe(
@@ -154,14 +155,14 @@ def _classify_outcome(outcome: str, fault: str | None) -> Outcome:
 
 
 def read_cache_options(results: Results) -> dict[str, str]:
-    """The cache's option by variant."""
+    """Read the name of the cache's option for each variant."""
     option_by_variant: dict[str, str] = json.loads(results.checked_facts().get("options", "{}"))
     return option_by_variant
 
 
 def fit_variants(of: Range, names: dict[str, str], every: Sequence[Probe]) -> list[Fitted]:
-    """Each variant's answer so far. ``names``: the variants in their order, with the option of
-    each.
+    """Return each variant's answer so far. ``names``: the variants in their order, with the cache's
+    option of each.
     """
     return [
         _fit_variant(of, name, option, [p for p in every if p.variant == name])
@@ -189,7 +190,7 @@ def _fit_variant(of: Range, name: str, option: str, probes_of_variant: Sequence[
 
 
 def check(results: Results, directory: Path) -> None:
-    """UsageError unless these are results of ``dballoc fit``."""
+    """Raise UsageError unless these are results of ``dballoc fit``."""
     if results.facts().get(KIND) != VERB:
         raise UsageError(
             f"{directory}: results of another verb than dballoc fit; choose a new --out"

@@ -1,5 +1,5 @@
-"""What every level showed: throughput, latency, CPU and switches per operation, and ratios to the
-baseline.
+"""Compute what every level showed: throughput, latency, CPU and switches per operation, and ratios
+to the baseline.
 """
 
 import math
@@ -32,7 +32,8 @@ MEASURES = (
 
 
 def compute_levels(campaign: Campaign) -> pl.DataFrame:
-    """One row a trial and level: block, variant, role, workload, threads and :data:`MEASURES`.
+    """Return one row a trial and level: block, variant, role, workload, threads and
+    :data:`MEASURES`.
 
     ``user`` and ``system`` in % of one CPU, ``cpu_per_op`` in µs of the server's CPU, latencies in
     ms, RSS in bytes.
@@ -53,9 +54,9 @@ def compute_levels(campaign: Campaign) -> pl.DataFrame:
 
 
 def summary(campaign: Campaign) -> pl.DataFrame:
-    """One row a variant, workload, threads and measure: ``mean`` with a 95 % t interval over blocks
-    (``low``, ``high``: null below two blocks), ``n`` blocks. The baseline's two runs of a block are
-    averaged first.
+    """Return one row a variant, workload, threads and measure: ``mean`` with a 95 % t interval over
+    blocks (``low``, ``high``: null below two blocks), ``n`` blocks. The baseline's two runs of a
+    block are averaged first.
     """
     rows = (
         compute_levels(campaign)
@@ -85,8 +86,8 @@ def summary(campaign: Campaign) -> pl.DataFrame:
 
 
 def relative(campaign: Campaign, measure: str = "qps") -> pl.DataFrame:
-    """One row a variant (not the baseline), workload and threads: ``ratio`` to the baseline with
-    ``low``, ``high`` (95 %; null below two blocks) and ``n``.
+    """Return one row a variant (not the baseline), workload and threads: ``ratio`` to the baseline
+    with ``low``, ``high`` (95 %; null below two blocks) and ``n`` blocks.
     """
     rows = compute_levels(campaign)
     ratios = []

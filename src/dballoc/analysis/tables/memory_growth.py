@@ -1,4 +1,4 @@
-"""The memory table: start, peak, mean under load, idle, growth, peak ÷ cache."""
+"""Build the memory table: start, peak, mean under load, idle, growth, peak ÷ cache."""
 
 import polars as pl
 
@@ -9,10 +9,10 @@ _MEANS = ["start", "peak", "load_mean", "idle", "pss", "anon_huge", "growth", "v
 
 
 def table(campaign: Campaign) -> pl.DataFrame:
-    """One row a variant, bytes, means over its good trials: ``start``, ``peak``, ``load_mean``,
-    ``idle``, ``growth`` (the end of the load less the start), ``vsz_growth`` (without reserved
-    address space), ``peak_to_pool`` (null without a cache), ``pss``, ``anon_huge`` (both at the end
-    of the load), ``n`` trials.
+    """Return one row a variant, in bytes, means over its good trials: ``start``, ``peak``,
+    ``load_mean``, ``idle``, ``growth`` (the end of the load less the start), ``vsz_growth``
+    (without reserved address space), ``peak_to_pool`` (null without a cache), ``pss``,
+    ``anon_huge`` (both at the end of the load), ``n`` trials.
     """
     pool = campaign.variant.select(variant="name", pool="pool_bytes")
     rows = (
@@ -35,8 +35,8 @@ def table(campaign: Campaign) -> pl.DataFrame:
 
 
 def build_trial_table(campaign: Campaign) -> pl.DataFrame:
-    """One row a good trial: block, variant, role and the columns of :func:`table` but for the
-    pool's, and ``vsz_peak``.
+    """Return one row a good trial: block, variant, role, the columns of :func:`table` except
+    ``peak_to_pool`` and ``n``, and ``vsz_peak``.
     """
     samples = campaign.of(campaign.sample)
     levels = campaign.of(campaign.step).filter(pl.col("kind") == "level").select("trial", "step")

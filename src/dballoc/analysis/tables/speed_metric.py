@@ -1,4 +1,4 @@
-"""What speed is: one metric for each workload, and which way is faster. Pure."""
+"""Define speed: one metric for each workload, and which direction is faster. Pure."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,9 @@ from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons,
 
 @dataclass(frozen=True)
 class Speed:
-    """A variant's speed ÷ the baseline's, more is faster: throughput as it is, cost upside down."""
+    """A variant's speed ÷ the baseline's; above 1 is faster. It is the ratio of throughput, or the
+    inverse ratio of cost.
+    """
 
     estimate: float
     low: float
@@ -18,8 +20,8 @@ class Speed:
 
 
 def choose_speed_metrics(primary: Sequence[Metric]) -> list[Metric]:
-    """One a workload: the server's CPU per transaction where it was measured as a primary metric,
-    for that is decided within less noise; throughput elsewhere.
+    """Return one metric a workload: the server's CPU per transaction where it is a primary metric,
+    because it has less noise; throughput elsewhere.
     """
     chosen: dict[str, Metric] = {}
     for metric in primary:
@@ -31,8 +33,8 @@ def choose_speed_metrics(primary: Sequence[Metric]) -> list[Metric]:
 
 
 def of(comparisons: Comparisons, variant: str) -> list[Comparison]:
-    """A variant's comparisons that tell its speed, one a workload: a variant may have been left out
-    of the duet.
+    """Return a variant's comparisons in speed, one a workload. A variant may have been left out of
+    the duet.
     """
     of_workloads = [
         c for c in comparisons.family if c.variant == variant and c.metric.workload is not None
@@ -45,8 +47,8 @@ def of(comparisons: Comparisons, variant: str) -> list[Comparison]:
 
 
 def pictured(comparisons: Comparisons) -> list[Metric]:
-    """The metrics that a picture of all variants takes: one a workload, and throughput too where
-    the other lacks one.
+    """Return the metrics for a chart of all variants: one a workload, and also throughput where a
+    variant has no CPU per transaction.
     """
     used = dict.fromkeys(choose_speed_metrics(comparisons.metrics))
     used |= dict.fromkeys(
@@ -59,7 +61,9 @@ def pictured(comparisons: Comparisons) -> list[Metric]:
 
 
 def speed(comparison: Comparison) -> Speed | None:
-    """None without a ratio; 0 and infinity where there is no interval."""
+    """Return the speed with its interval; None without a ratio. The ends are 0 and infinity where
+    there is no interval.
+    """
     r = comparison.ratio
     if r is None:
         return None
@@ -73,14 +77,14 @@ def speed(comparison: Comparison) -> Speed | None:
 
 
 def shown_faster(comparison: Comparison) -> bool:
-    """Whether the interval lies on the faster side of 1."""
+    """Whether the whole interval lies on the faster side of 1."""
     return comparison.verdict is (
         Verdict.HIGHER if comparison.metric.better == "higher" else Verdict.LOWER
     )
 
 
 def shown_slower(comparison: Comparison, margin: float = 0.0) -> bool:
-    """Whether the interval lies on the slower side of 1, and beyond it by more than ``margin``."""
+    """Whether the whole interval lies more than ``margin`` on the slower side of 1."""
     if comparison.ratio is None:
         return False
     return (

@@ -1,5 +1,5 @@
-"""Figures over time, with the steps of all trials laid onto one clock so that level borders fall
-together.
+"""Build figures over time, with the steps of all trials on one clock so that the levels' borders
+coincide.
 """
 
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ _STEP = ["start", "step"]
 @dataclass(frozen=True)
 class OverTime:
     """``steps``: one row a step of the nominal trial: start, step, kind, workload, threads,
-    ``begin`` and ``end`` in seconds, each as long as the median over all trials; the starts of
-    fresh levels lie one after the other.
+    ``begin`` and ``end`` in seconds. Each step is as long as its median over all trials; the starts
+    of fresh levels follow one another.
 
     ``series``: one row a variant, measure and bin, means over trials: ``second`` on the clock of
     ``steps``, ``value``. Measures: ``tps``; ``user`` in % of one CPU; ``rss`` and ``usable`` (VSZ
@@ -33,8 +33,8 @@ class OverTime:
 
 
 def over_time(campaign: Campaign) -> OverTime:
-    """All good trials of the campaign. A bin that fewer than half of a variant's trials reached is
-    left out.
+    """Build the series of all good trials. A bin that fewer than half of a variant's trials reached
+    is left out.
     """
     every = _join_trials(campaign, campaign.step)
     steps = _lay_out_steps(every)
@@ -75,7 +75,7 @@ def _join_trials(campaign: Campaign, table: pl.DataFrame) -> pl.DataFrame:
 def _number_starts(
     campaign: Campaign, rows: pl.DataFrame, level: str, workload: str
 ) -> pl.DataFrame:
-    """With ``start``: which of the variant's starts in a block the trial is, from 0; only fresh
+    """Add ``start``: which of the variant's starts in a block the trial is, from 0. Only fresh
     levels or a fresh sequence give more than one.
     """
     schema = {level: pl.Int64, workload: pl.String}
