@@ -181,15 +181,14 @@ def load_own(directory: Path) -> Campaign:
     return campaign
 
 
-# SQLite's declared types; a column that is all NULL would otherwise have none.
+# By SQLite's declared types: a column that is all NULL shows no type of its own.
 _TYPES = {"INTEGER": pl.Int64, "REAL": pl.Float64, "TEXT": pl.String}
 
 
 def _read_table(results: Results, table: str) -> pl.DataFrame:
     schema = {name: _TYPES[kind] for name, kind in results.columns(table).items()}
     rows = results.table(table)
-    # SQLite stores what it is given: a whole number in a REAL column comes back as an int, and the
-    # reverse.
+    # SQLite does not enforce a column's type: a REAL column may return an int, and the reverse.
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
     return pl.DataFrame(
         {

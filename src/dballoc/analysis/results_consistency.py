@@ -39,14 +39,14 @@ def check_tables(
         return {**tables, "variant": variant}
     except readers.Unfit as error:
         raise Failure(
-            f"{directory / FILE}: damaged: {error}; take a copy of the directory from before, or "
-            "run the campaign again"
+            f"{directory / FILE}: damaged: {error}; restore the directory from a copy, or run the "
+            "campaign again"
         ) from None
 
 
 def _check_variants(experiment: Experiment, variants: pl.DataFrame) -> pl.DataFrame:
     if set(variants["name"]) != {v.name for v in experiment.variant}:
-        raise readers.Unfit("variant: other ones than the experiment has")
+        raise readers.Unfit("variant: the variants differ from those of the experiment")
     columns = [
         pl.Series(
             column,
@@ -73,15 +73,15 @@ def _check_trials(facts: Mapping[str, str], experiment: Experiment, tables: Tabl
         ):
             raise readers.Unfit(f"{place}: {row['variant']} cannot have the role {row['role']}")
         if row["design"] == "solo" and "solo" not in designs:
-            raise readers.Unfit(f"{place}: of a design that the campaign has not")
+            raise readers.Unfit(f"{place}: solo, which is not a design of the campaign")
         if not 0 <= row["block"] < 10**6 or not 0 <= row["attempt"] < 10**6:
             raise readers.Unfit(
-                f"{place}: block {row['block']}, attempt {row['attempt']} cannot be"
+                f"{place}: impossible block {row['block']} or attempt {row['attempt']}"
             )
         if row["proof"] is not None:
             forms.form(row["proof"], forms.PROOF, f"{place}: proof")
     blocks = tables["block"]
-    _check_values(blocks["block"], lambda n: 0 <= n < 10**6, "block.block: cannot be")
+    _check_values(blocks["block"], lambda n: 0 <= n < 10**6, "block.block: impossible number")
 
 
 def _check_loads(experiment: Experiment, tables: Tables) -> None:
@@ -104,7 +104,7 @@ def _check_machines(imported: Any, trials: pl.DataFrame) -> None:
     if numbers != list(range(1, len(numbers) + 1)):
         raise readers.Unfit("trial: the numbers of imported trials have gaps")
     if sum(machine["trials"] for machine in imported["machines"]) != len(numbers):
-        raise readers.Unfit("campaign: imported: machines: another number of trials than there are")
+        raise readers.Unfit("campaign: imported: the machines' numbers of trials do not add up")
 
 
 def _check_values(values: pl.Series, is_allowed: Callable[[Any], bool], complaint: str) -> None:

@@ -17,16 +17,16 @@ from dballoc.experiment.model import Experiment
 Outcome = Literal["survived", "killed", "other"]
 Why = Literal["found", "none", "all", "faults"]
 
-# So many trials that say nothing of memory, and the search gives up.
+# The search gives up after this many trials with a fault that says nothing about memory.
 MOST_FAULTS = 3
 
 _MIB = 2**20
-# The default tolerance: this part of the memory.
+# The default tolerance is the memory ÷ this.
 _FINE = 50
 
-# Guesses in a row that may be worse than the middle. In simulated searches two take about a fifth
-# fewer trials than the middle alone on average; one saves less, and three make the worst case
-# worse.
+# How many guesses in a row may be worse than the middle. In simulated searches, two save about a
+# fifth of the trials on average against the middle alone; one saves less, and three make the worst
+# case worse.
 _GUESSES = 2
 
 
@@ -117,7 +117,7 @@ def at_most(of: Range, trials: Sequence[Trial]) -> int:
     if now.next is None:
         return 0
     below, above = _convert_to_steps(of, now.low, now.high)
-    # Every third new size halves what is left.
+    # At least every third new size halves the range.
     return (_GUESSES + 1) * math.ceil(math.log2(above - below)) + of.repeats
 
 

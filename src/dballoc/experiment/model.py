@@ -31,12 +31,11 @@ ThpMode = Literal["always", "madvise", "never"]
 Design = Literal["solo", "duet"]
 Profiled = Literal["contention", "heap"]
 
-# The allocator that a variant names to have the malloc that the server was built with; the same as
-# naming none.
+# The name of the malloc that the server was built with; the same as naming no allocator.
 BUILTIN = "builtin"
 
 # The workload that fills sysbench's tables from nothing. It ends when they are full, so it has no
-# time and no warm-up, and what runs after it in the same server start works on what it has filled.
+# time and no warm-up, and what runs after it in the same server start uses the tables it filled.
 LOAD = "load"
 
 # A load's clients are threads of one process; Linux has 4,194,304 of all at most.
@@ -154,8 +153,8 @@ class Workload(_Table):
     def _one_source(self) -> Self:
         if sum(source is not None for source in (self.script, self.sql, self.use)) != 1:
             raise ValueError(
-                "give a script (Lua), sql (a file of statements) or use (a workload by name), and "
-                "one of them only"
+                "give exactly one of script (Lua), sql (a file of statements) and use (a workload "
+                "by name)"
             )
         return self
 
@@ -259,7 +258,7 @@ class Variant(_Table):
     cpu: Cpu | None = None
 
 
-# What --scale multiplies with.
+# The factor of --scale.
 Share = Annotated[float, Field(gt=0, le=1)]
 
 
@@ -346,22 +345,22 @@ class Experiment(_Table):
     def _profiles_are_solo(self) -> Self:
         if self.profile and self.design == "duet":
             raise ValueError(
-                "profile: variants are profiled in solo trials; design is duet, make it both"
+                "profile: variants are profiled in solo trials; set design to both, not duet"
             )
         return self
 
     @model_validator(mode="after")
     def _load_comes_first(self) -> Self:
         if LOAD in self.warm:
-            raise ValueError(f"warm: {LOAD} is no warm-up; put it first among workloads")
+            raise ValueError(f"warm: {LOAD} is not a warm-up; put it first among workloads")
         if LOAD not in self.workloads:
             return self
         if self.data.own:
             raise ValueError(
-                f"workloads: {LOAD} fills sysbench's tables; it is not for data of your own"
+                f"workloads: {LOAD} fills sysbench's tables; it cannot fill data of your own"
             )
         if self.sequence == "cycle" and self.workloads[0] != LOAD:
-            raise ValueError(f"workloads: {LOAD} comes first, for the others work on what it fills")
+            raise ValueError(f"workloads: {LOAD} comes first: the others use the tables it fills")
         return self
 
     @property

@@ -20,7 +20,7 @@ from dballoc.experiment.model import Experiment
 
 Table = dict[str, Any]
 
-# The server options that follow the data.
+# The server options that scale with the data.
 CACHES = frozenset(
     {
         "innodb_buffer_pool_size",
@@ -32,9 +32,9 @@ CACHES = frozenset(
     }
 )
 
-# What follows RocksDB's cache, as it and MyRocks have it by default (options.h, rdb_sysvars): files
-# and memtables, for where a file's index is larger than a shard of the cache, every read of a row
-# unpacks it anew; and what each thread that builds an index sorts in.
+# What scales with RocksDB's cache, with the defaults of RocksDB and MyRocks (options.h,
+# rdb_sysvars): files and memtables, because every read of a row unpacks a file's index anew if it
+# is larger than a shard of the cache; and the buffers in which index builds sort.
 FILES = "rocksdb_default_cf_options"
 SIZES_OF_FILES = {
     "write_buffer_size": "64M",
@@ -49,7 +49,7 @@ LEAST_CACHE = 16 * 2**20
 LEAST_LIMIT = 512 * 2**20
 LEAST_FILE = 2**20
 
-# Seconds. What is 0 stays 0.
+# Seconds below which a time is not shortened; 0 stays 0.
 SHORTEST = {"warmup": 1.0, "level": 3.0, "idle": 1.0}
 SHORTEST_BUDGET = 60.0
 

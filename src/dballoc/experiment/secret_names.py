@@ -21,14 +21,13 @@ _SEVERAL_WORDS = (
     "connectionstring",
 )
 _PARTS = (*_WHOLE_WORDS, *_SEVERAL_WORDS, "pwd", "otlp")
-# As a word of a name. Of engines that talk to other hosts, even the other host's name is nobody's
-# business.
+# As a word of a name. For engines that connect to other hosts, even the host's name is private.
 _WORDS = frozenset({"s3", "spider", "dsn"})
-# Servers take the beginning of a name for the whole one (report-passw). So many letters of a word
-# are enough at the end; `sec` alone is seconds.
+# Servers accept an abbreviated name (report-passw). This many letters of a last word are enough;
+# `sec` alone is seconds.
 _BEGINNING = 3
 _NO_BEGINNING = "sec"
-# Settings that match, and whose values are rules and sizes.
+# Settings that match although their values are rules and sizes.
 _HARMLESS = (
     "validate-password*",
     "*password-lifetime",
@@ -49,7 +48,7 @@ _HARMLESS = (
 )
 _BEFORE = re.compile(r"(?:(?:loose|skip|disable|enable|maximum|plugin|global|session)-)+")
 
-# A name and what stands between it and its value: name=value, name: value, "name": value,
+# A name and the separator between it and its value: name=value, name: value, "name": value,
 # name<TAB>value, --name value.
 _NAME = re.compile(
     r"""(?<![\w.@-])(?P<name>[\w.@-]++)["'`]?"""

@@ -111,7 +111,7 @@ def _list_values(name: str, values: list[Any], cores: int | None, where: str) ->
         if _EXPRESSION.search(text):
             if cores is None:
                 raise UsageError(
-                    f"{where}: {name}: how many cores there are is not known here; write numbers"
+                    f"{where}: {name}: the number of cores is not known here; write numbers instead"
                 )
             try:
                 text = str(evaluate_expression(text, cores))
@@ -151,7 +151,7 @@ def evaluate_expression(expression: str, cores: int) -> int:
         raise ValueError(f"{expression!r} divides by zero") from None
     if not math.isfinite(exact):
         raise ValueError(wrong)
-    # Halves go up, as people expect.
+    # Round half up, as people expect.
     return max(1, math.floor(exact + 0.5))
 
 

@@ -8,7 +8,7 @@ from dballoc.experiment.schedule import Slot
 
 Kind = Literal["sql", "warmup", "level", "idle", "slices", "profile"]
 
-# Seconds that a profile looks at, if the levels are as long.
+# Seconds that are profiled, if the levels are that long.
 LONGEST_PROFILE = 10.0
 
 

@@ -22,8 +22,8 @@ from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons,
 
 DIFFERENCES = (0.01, 0.02, 0.05)
 
-# A solo variant is compared with the mean of two baselines, the baseline with one: under equal
-# variance v their logarithms scatter with 3/2 v and 2 v, and do not correlate.
+# A solo variant is compared with the mean of the baseline's two runs, A2 with A1 alone: if every
+# run has the variance v, these logarithms have 3/2 v and 2 v, and do not correlate.
 _FLOOR_TO_VARIANT = {"solo": math.sqrt(1.5 / 2), "duet": 1.0}
 
 

@@ -14,10 +14,9 @@ from dballoc.analysis.campaign_tables import Campaign
 from dballoc.experiment.cpu_list import parse_cpus
 from dballoc.experiment.model import Experiment
 
-# What makes a machine another one: there is no sense in a server's speed on one against that on the
-# other.
+# A difference in these makes two machines: a server's speed on one says nothing about the other.
 _MACHINE = ("cpu", "cpus", "cores", "numa_nodes", "memory", "machine")
-# What may move a server on the same machine.
+# What may change a server's speed or memory on the same machine.
 _STATE = (
     "kernel",
     "os",
@@ -29,6 +28,9 @@ _STATE = (
     "overcommit",
     "hypervisor",
 )
+
+# A setting's name, and its value in the first and in the second campaign.
+_Setting = tuple[str, Any, Any]
 
 
 @dataclass(frozen=True)
@@ -83,8 +85,8 @@ def pair_campaigns(first: Campaign, second: Campaign) -> Pairing:
             unpaired.append(f"workload {workload}: only in the first")
         elif not common:
             unpaired.append(
-                f"workload {workload}: no level in both: {_join(a.threads)} against "
-                f"{_join(b.threads)} clients"
+                f"workload {workload}: no common level: {_join(a.threads)} clients in the first, "
+                f"{_join(b.threads)} in the second"
             )
         else:
             levels[workload] = max(common)
@@ -132,18 +134,18 @@ def _compare_duets(first: Campaign, second: Campaign) -> list[str]:
         [len(parse_cpus(half)) for half in duet.get("halves", [])]
         for duet in (first_duet, second_duet)
     ]
-    pairs = [
+    pairs: list[_Setting] = [
         ("clients a side", first_duet.get("threads"), second_duet.get("threads")),
         ("CPUs of the halves", widths[0], widths[1]),
     ]
     both = "duet" in first.designs and "duet" in second.designs
-    return [_format_difference(setting, x, y) for setting, x, y in pairs if x != y] if both else []
+    return _list_differences(pairs) if both else []
 
 
 def _compare_loads(first: Campaign, second: Campaign) -> list[str]:
-    """Compare what both campaigns must have in common before any figure of theirs can be compared."""
+    """Compare what both campaigns must have in common for any figure to be comparable."""
     a, b = first.experiment, second.experiment
-    pairs: list[tuple[str, Any, Any]] = [
+    pairs: list[_Setting] = [
         ("tables", a.data.tables, b.data.tables),
         ("rows", a.data.rows, b.data.rows),
         ("random numbers", a.load.random, b.load.random),
@@ -152,7 +154,7 @@ def _compare_loads(first: Campaign, second: Campaign) -> list[str]:
         ("memory limit", a.limits.memory, b.limits.memory),
         ("warm-up SQL", a.warmup_sql, b.warmup_sql),
     ]
-    return [_format_difference(setting, x, y) for setting, x, y in pairs if x != y]
+    return _list_differences(pairs)
 
 
 def _list_prepared(first: Campaign, second: Campaign) -> tuple[str, str]:
@@ -178,7 +180,7 @@ def _compare_histories(a: Experiment, b: Experiment) -> list[str]:
     """Compare what memory also depends on: all that a server does after its start, and for how
     long.
     """
-    pairs: list[tuple[str, Any, Any]] = [
+    pairs: list[_Setting] = [
         ("workloads", _join(a.workloads), _join(b.workloads)),
         ("sequence", a.sequence, b.sequence),
         ("warm-up workloads", _join(a.warm), _join(b.warm)),
@@ -186,7 +188,7 @@ def _compare_histories(a: Experiment, b: Experiment) -> list[str]:
         ("warm-up, s", a.time.warmup, b.time.warmup),
         ("level, s", a.time.level, b.time.level),
     ]
-    return [_format_difference(setting, x, y) for setting, x, y in pairs if x != y]
+    return _list_differences(pairs)
 
 
 def _compare_variants(first: Campaign, second: Campaign, name: str) -> list[str]:
@@ -249,6 +251,14 @@ def _compare_environments(first: Campaign, second: Campaign, keys: tuple[str, ..
         if first_value != second_value:
             differences.append(_format_difference(key.replace("_", " "), first_value, second_value))
     return differences
+
+
+def _list_differences(settings: list[_Setting]) -> list[str]:
+    return [
+        _format_difference(name, first_value, second_value)
+        for name, first_value, second_value in settings
+        if first_value != second_value
+    ]
 
 
 def _format_difference(

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from dballoc.errors import UsageError
 
-# What a condition can name, and whether more of it is better. All are ratios; a workload's are
-# those at its highest level.
+# The measures that a condition can name, and whether a higher or a lower ratio is better. Those of
+# a workload are ratios at its highest level.
 MEASURES = {
     "rss": "lower",
     "rss_idle": "lower",
@@ -22,7 +22,7 @@ MEASURES = {
     "cpu": "lower",
 }
 
-# Those of a whole trial, which no workload has for itself.
+# Measures of a whole trial, which belong to all its workloads together.
 OF_TRIAL = ("rss", "rss_idle")
 
 _FORM = re.compile(
@@ -67,9 +67,8 @@ def parse(text: str, where: str) -> Condition:
     match = _FORM.fullmatch(text)
     if match is None:
         raise UsageError(
-            f"{where}: {text!r} is not a condition; write it like 'rss > 1.05' or 'jemalloc:p99 >= "
-            "1.1': a measure, one of "
-            "< <= > >=, and a number"
+            f"{where}: {text!r} is not a condition; write it like 'rss > 1.05' or "
+            "'jemalloc:p99 >= 1.1': a measure, one of < <= > >=, and a number"
         )
     before, measure, operator, bound = match.groups()
     if measure not in MEASURES:

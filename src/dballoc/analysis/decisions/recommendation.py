@@ -14,10 +14,11 @@ from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.tables import level_curves, speed_metric
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 
-# The key of a primary metric is its name here, with the workload behind it where it has one.
+# A measure's key among the primary metrics, where it is not its name. A workload's metric has the
+# workload behind the key.
 _KEYS = {"rss": "rss_peak"}
 
-# What is no primary metric is descriptive: its name in :mod:`dballoc.analysis.tables.level_curves`.
+# A descriptive measure's name in :mod:`dballoc.analysis.tables.level_curves`, where it differs.
 _CURVES = {"cpu": "cpu_per_op"}
 
 
@@ -45,7 +46,7 @@ class Bound:
         )
 
 
-# By variant.
+# The figures under the constraints, by variant.
 Bounds = Mapping[str, list[Bound]]
 
 

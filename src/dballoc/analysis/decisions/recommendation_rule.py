@@ -73,8 +73,8 @@ def parse(text: str | None) -> Preference:
     aims: list[Objective] = [aim for w in words for aim in _AIMS if w == aim]
     if len(aims) > 1 or not words:
         raise UsageError(
-            f"--prefer: {text!r}: give memory or speed, conditions such as 'p99<=1.05', or one and "
-            "the others"
+            f"--prefer: {text!r}: give memory or speed, conditions such as 'p99<=1.05', or one of "
+            "the two and conditions"
         )
     constraints = []
     for word in (w for w in words if w not in aims):
@@ -86,7 +86,7 @@ def parse(text: str | None) -> Preference:
         if not constraint.holds_of(1.0):
             raise UsageError(
                 f"--prefer: {constraint.text!r} excludes the baseline, whose ratio to itself is 1; "
-                "state what may be lost"
+                "give a bound that 1 fulfils"
             )
         constraints.append(constraint)
     return Preference(aims[0] if aims else "memory", tuple(constraints))

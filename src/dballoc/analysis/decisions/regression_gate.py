@@ -74,5 +74,5 @@ def _explain_no_figures(between: Between, condition: Condition) -> str:
         return "; ".join(reasons)
     of_load = condition.measure not in OF_TRIAL
     return "; ".join(pairing.unpaired) or (
-        "no workload is in both" if of_load else "neither campaign has it, or no variant is in both"
+        "no workload is in both" if of_load else "no variant with this measure is in both"
     )

@@ -1,4 +1,4 @@
-"""The one declared procedure: at which level intervals are printed and differences decided. Pure.
+"""Declare the one procedure: at which level intervals are printed and differences decided. Pure.
 
 Looks are planned before the start, the family of comparisons is declared, and both share the error
 of 5 %. The family shares it evenly (Bonferroni). Of the looks each has spent the share (blocks ÷
@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 ERROR = 0.05
 LOOKS = (6, 10, 20, 40)
 FIRST_LOOK, LAST_LOOK = LOOKS[0], LOOKS[-1]
-# Of the error a look has spent its share of the planned blocks, raised to this.
+# A look has spent (blocks ÷ planned blocks) to this power of the error.
 SPENDING = 2
-# A look that comes later than at this share of the planned blocks would take from the last one and
-# save little.
+# A look after more than this share of the planned blocks would take error from the last one and
+# save little time.
 _LATEST = 2 / 3
 
-# Two variants within this of each other are as good as equal.
+# Two variants whose ratio is within this of 1 are equivalent.
 MARGIN = 0.01
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-# A level below this share of the best at a lower level is a collapse.
+# Throughput below this share of the best at a lower level is a collapse.
 SHARE = 0.6
 
 

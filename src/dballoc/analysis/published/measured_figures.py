@@ -10,9 +10,9 @@ from dballoc.analysis.published.published_figures import Level
 from dballoc.analysis.tables import level_curves, memory_growth
 from dballoc.experiment import scale
 
-# Of a level: those of :data:`dballoc.analysis.tables.level_curves.MEASURES`, and the highest VSZ
-# without reserved address space. Of a whole trial: RSS and VSZ in bytes; peak_to_pool: peak RSS ÷
-# the engine's cache.
+# Measures of a whole trial: RSS and VSZ in bytes; peak_to_pool: peak RSS ÷ the engine's cache. A
+# level has :data:`dballoc.analysis.tables.level_curves.MEASURES`, and vsz_peak: the highest VSZ
+# without reserved address space.
 OF_TRIAL = ("rss_peak", "vsz_peak", "peak_to_pool", "growth", "vsz_growth")
 
 # One value a block.

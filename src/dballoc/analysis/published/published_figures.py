@@ -86,7 +86,7 @@ class Published:
 
 
 def parse(name: str, text: str, figures: str) -> Published:
-    """Parse the texts of both files. KeyError and ValueError for what the module does not describe."""
+    """Parse the texts of both files. KeyError and ValueError if they do not match the module."""
     top = tomllib.loads(text)
     cells: dict[str, list[Cell]] = {}
     for line in csv.DictReader(io.StringIO(figures)):

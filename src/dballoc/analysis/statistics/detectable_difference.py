@@ -11,19 +11,19 @@ from dataclasses import dataclass
 
 # chdtri(freedom, p): the chi-square quantile with p above it. nctdtrinc(freedom, p, t): the
 # noncentrality of Student's t that leaves p below t. stdtrit(freedom, p): Student's quantile.
-# scipy.stats has them too, at two seconds of imports.
+# scipy.stats has them too, but takes two seconds to import.
 from scipy.special import chdtri, nctdtrinc, stdtrit
 
-# Power at which "smallest detectable" is told.
+# The power of the smallest detectable difference.
 POWER = 0.8
 
-# The level of the range in which the scatter, and with it a number of blocks, is expected to lie.
+# The confidence level of the range of the scatter, and so of a number of blocks.
 LEVEL = 0.9
 
-# The share of campaigns whose intervals are to be no wider than planned.
+# The share of campaigns whose intervals must be no wider than planned.
 ASSURANCE = 0.9
 
-# A campaign of more blocks is nothing that anybody would wait for.
+# Nobody would wait for a campaign of more blocks.
 MOST_BLOCKS = 10_000
 
 

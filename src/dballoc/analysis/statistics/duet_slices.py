@@ -23,6 +23,7 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import polars as pl
@@ -31,7 +32,7 @@ from dballoc.analysis.campaign_tables import Campaign
 
 Estimate = Literal["middle", "paired", "undisturbed"]
 
-# Of the pieces of a server on a half, those that count as undisturbed.
+# The share of a server's pieces on a half that counts as undisturbed.
 CHEAPEST = 0.2
 
 
@@ -144,41 +145,12 @@ def blocks(
     per transaction, or "seconds" per transaction; ``workload``: only this one. Only duets whose two
     servers both ended well count, in the attempt that counts.
     """
-    how = estimate or chosen(campaign)
-    good = campaign.duet.filter(pl.col("counted") & (pl.col("outcome") == "ok"))
-    slices = (
-        campaign.slice
-        if workload is None
-        else campaign.slice.filter(pl.col("workload") == workload)
-    )
-    rows = slices.join(
-        good.select("trial", "block", "position", "variant", "role"), on="trial", how="inner"
-    )
-    sides: dict[tuple[int, int, str], dict[str, list[Piece]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
-    variants = {}
-    columns = (
-        "block",
-        "position",
-        "workload",
-        "variant",
-        "role",
-        "slice",
-        "half",
-        measure,
-        "events",
-    )
-    for block, position, name, variant, role, *piece in rows.select(columns).iter_rows():
-        side = "baseline" if role == "A1" else "partner"
-        sides[block, position, name][side].append(Piece(*piece))
-        if side == "partner":
-            variants[block, position] = variant, role
+    estimate = estimate or chosen(campaign)
     block_rows = []
-    for (block, position, name), both in sides.items():
-        value = block_log(how, both["baseline"], both["partner"])
+    for (block, _, name), duet in _collect_pieces(campaign, measure, workload).items():
+        value = block_log(estimate, duet.baseline, duet.partner)
         if value is not None:
-            block_rows.append((block, *variants[block, position], name, value))
+            block_rows.append((block, duet.variant, duet.role, name, value))
     schema: dict[str, pl.DataType | type[pl.DataType]] = {
         "block": pl.Int64,
         "variant": pl.String,
@@ -189,6 +161,40 @@ def blocks(
     return pl.DataFrame(block_rows, schema=schema, orient="row").sort(
         "workload", "block", "variant", "role"
     )
+
+
+@dataclass
+class _DuetPieces:
+    """The pieces of both servers of a duet; ``variant`` and ``role`` are the partner's."""
+
+    baseline: list[Piece] = field(default_factory=list)
+    partner: list[Piece] = field(default_factory=list)
+    variant: str = ""
+    role: str = ""
+
+
+def _collect_pieces(
+    campaign: Campaign, measure: str, workload: str | None
+) -> dict[tuple[int, int, str], _DuetPieces]:
+    """Return the pieces by (block, position, workload)."""
+    slices = campaign.slice
+    if workload is not None:
+        slices = slices.filter(pl.col("workload") == workload)
+    good = campaign.duet.filter(pl.col("counted") & (pl.col("outcome") == "ok"))
+    rows = slices.join(
+        good.select("trial", "block", "position", "variant", "role"), on="trial", how="inner"
+    )
+    of_duet = ["block", "position", "workload", "variant", "role"]
+    of_piece = ["slice", "half", measure, "events"]
+    duets: dict[tuple[int, int, str], _DuetPieces] = defaultdict(_DuetPieces)
+    for block, position, name, variant, role, *piece in rows.select(of_duet + of_piece).iter_rows():
+        duet = duets[block, position, name]
+        if role == "A1":
+            duet.baseline.append(Piece(*piece))
+        else:
+            duet.partner.append(Piece(*piece))
+            duet.variant, duet.role = variant, role
+    return duets
 
 
 def absolute(campaign: Campaign) -> pl.DataFrame:

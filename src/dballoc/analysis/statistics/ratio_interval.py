@@ -5,8 +5,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-# Student's t quantile: stdtrit(degrees of freedom, probability). scipy.stats has it too, at two
-# seconds of imports.
+# Student's t quantile: stdtrit(degrees of freedom, probability). scipy.stats has it too, but
+# takes two seconds to import.
 from scipy.special import stdtrit
 
 from dballoc.analysis.statistics import detectable_difference

@@ -16,6 +16,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median, variance
+from typing import NamedTuple
 
 from dballoc.analysis.decisions.sequential_test import FIRST_LOOK, LAST_LOOK
 from dballoc.analysis.statistics.detectable_difference import (
@@ -23,16 +24,16 @@ from dballoc.analysis.statistics.detectable_difference import (
     compute_half_width,
 )
 
-# A few starts say little of how starts scatter, so the estimate is drawn to what was seen on
-# another machine (block means scattered by 0.4 to 1.7 %), as if that had been seen in as many
-# starts. It decides how time is spent, no verdict.
+# A few starts say little about how starts scatter, so the estimate is shrunk towards a prior from
+# another machine (block means scattered by 0.4 to 1.7 %), as if that came from this many degrees of
+# freedom. It decides how time is spent, not a verdict.
 PRIOR_START = 0.005
 PRIOR_FREEDOM = 2
 
-# What is considered for the length of a slice (seconds) and the pairs of slices in a block.
+# The lengths of a slice (seconds) and the pairs of slices in a block that are considered.
 LENGTHS = (0.4, 0.6, 1.0, 2.0, 4.0)
 MOST_PAIRS = 60
-# Of a slice at least so many seconds count: a reading of the counters is off by a millisecond or
+# The fewest seconds of a slice that count: a reading of the counters is off by a millisecond or
 # two.
 SHORTEST = 0.2
 
@@ -91,22 +92,13 @@ def components(starts: Sequence[Sequence[Sequence[float]]], seconds: float) -> C
         or any(len(s) != slices or any(len(p) != pieces for p in s) for s in starts)
     ):
         raise ValueError(
-            "a pilot has two starts or more, of four slices or more, of two pieces or more, all "
-            "alike"
+            "a pilot has two starts or more, each with the same four slices or more, each with "
+            "the same two pieces or more"
         )
     within_slice = fmean([variance(p) for start in starts for p in start])
-    means, between_slices, halves = [], [], []
-    for start in starts:
-        x = [fmean(p) for p in start]
-        sign = [1 if i % 2 else -1 for i in range(slices)]
-        mean = fmean(x)
-        half = fmean([s * (v - mean) for s, v in zip(sign, x, strict=True)])
-        rest = [v - mean - s * half for s, v in zip(sign, x, strict=True)]
-        between_slices.append(math.fsum(r * r for r in rest) / (slices - 2))
-        means.append(mean)
-        halves.append(abs(half))
-    slice_square = fmean(between_slices)
-    start_square = max(0.0, variance(means) - slice_square / slices)
+    parts = [_split_start([fmean(p) for p in start]) for start in starts]
+    slice_square = fmean([start.slice_square for start in parts])
+    start_square = max(0.0, variance([start.mean for start in parts]) - slice_square / slices)
     freedom = len(starts) - 1
     start_square = (freedom * start_square + PRIOR_FREEDOM * PRIOR_START**2) / (
         freedom + PRIOR_FREEDOM
@@ -115,9 +107,25 @@ def components(starts: Sequence[Sequence[Sequence[float]]], seconds: float) -> C
         start=math.sqrt(start_square),
         slice=math.sqrt(max(0.0, slice_square - within_slice / pieces)),
         piece=math.sqrt(within_slice),
-        halves=fmean(halves),
+        halves=fmean([abs(start.half) for start in parts]),
         seconds=seconds,
     )
+
+
+class _StartParts(NamedTuple):
+    """A start's mean, the difference that the halves make (H), and the variance between slices."""
+
+    mean: float
+    half: float
+    slice_square: float
+
+
+def _split_start(slice_means: Sequence[float]) -> _StartParts:
+    mean = fmean(slice_means)
+    signs = [1 if i % 2 else -1 for i in range(len(slice_means))]
+    half = fmean([sign * (v - mean) for sign, v in zip(signs, slice_means, strict=True)])
+    rest = [v - mean - sign * half for sign, v in zip(signs, slice_means, strict=True)]
+    return _StartParts(mean, half, math.fsum(r * r for r in rest) / (len(slice_means) - 2))
 
 
 def interquartile_gain(starts: Sequence[Sequence[float]]) -> float:
@@ -182,13 +190,14 @@ def plan(spread: Components, costs: Costs, wishes: Wishes, confidence: Mapping[i
     candidates = []
     for length in lengths:
         for pairs in counts:
-            cost, scatter = costs.block(length, pairs), spread.block(length - wishes.discard, pairs)
+            cost = costs.block(length, pairs)
+            scatter = spread.block(length - wishes.discard, pairs)
             blocks = _choose_blocks(wishes, cost)
             late = max(0.0, blocks * cost - wishes.time) if wishes.time is not None else 0.0
             level = confidence[blocks]
             half = compute_half_width(scatter, blocks, level)
-            # Within the time the narrowest; without one the most efficient; where nothing fits,
-            # what is least too long.
+            # Within a time the narrowest; without one the most efficient; where nothing fits, what
+            # exceeds the time least.
             aim = (
                 compute_assured_half_width(scatter, blocks, level)
                 if wishes.time is not None

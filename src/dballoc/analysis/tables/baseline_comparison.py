@@ -211,8 +211,8 @@ def _select_values(campaign: Campaign, metric: Metric) -> pl.DataFrame:
         return steps.select("block", "variant", "role", pl.col("tps").alias("value")).drop_nulls(
             "value"
         )
-    # With a start for each level, the highest peak of the starts, and the idle RSS after the
-    # highest level; with one for each workload, the highest of both.
+    # With a start for each level, the highest peak of the starts and the idle RSS after the highest
+    # level count; with one for each workload, the highest of both.
     rows = campaign.good.drop_nulls(metric.key)
     if metric.key == "rss_idle" and campaign.experiment.levels == "fresh":
         rows = rows.filter(pl.col("level") == max(campaign.experiment.threads))

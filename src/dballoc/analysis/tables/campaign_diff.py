@@ -26,7 +26,7 @@ from dballoc.analysis.tables import baseline_comparison, level_curves
 
 Kind = Literal["relative", "absolute"]
 
-# Per campaign and variant, one value a trial: by block and role.
+# A campaign's values by variant, and by the trial's block and role.
 _Values = dict[str, dict[tuple[int, str], float]]
 
 _PRIMARY = ("tps", "rss", "rss_idle")
@@ -146,7 +146,7 @@ def between(first: Campaign, second: Campaign, kind: Kind | None = None) -> Betw
                     _contrast_absolute(values, name, confidence),
                 )
             is_moved = relative and name == pairing.baseline
-            # The baseline's faults take its verdict from every ratio that it is in.
+            # With faults of the baseline there is no verdict on any ratio to it.
             faults_of_variant = [
                 f.get(name) or (f.get(pairing.baseline or "") if relative else None) for f in faults
             ]
@@ -160,7 +160,7 @@ def between(first: Campaign, second: Campaign, kind: Kind | None = None) -> Betw
             )
             (moved if is_moved else figures).append(figure)
     withheld = (
-        f"other machines ({'; '.join(pairing.machine)}), and nothing in common"
+        f"different machines ({'; '.join(pairing.machine)}) and no common baseline"
         if pairing.machine and not relative
         else ""
     )
@@ -180,7 +180,7 @@ def _choose_ratio(pairing: Pairing, kind: Kind | None) -> tuple[Kind, str]:
     if kind == "relative" and pairing.baseline is None:
         raise ValueError(pairing.no_baseline)
     if kind == "absolute":
-        return "absolute", "as asked"
+        return "absolute", "as requested"
     if pairing.baseline is None:
         return "absolute", pairing.no_baseline
     if len(pairing.variants) == 1:

@@ -14,7 +14,7 @@ from dballoc.profile.contention.jemalloc_mutexes import Mutex
 from dballoc.profile.formats.profile_file import load as load_profile
 from dballoc.profile.model import Profile
 
-# Bytes of a server's log.
+# The bytes of a server's log that are read.
 _LOG = 64 * readers.MIB
 
 
@@ -95,7 +95,7 @@ def _explain_missing(note: Path, trial: dict[str, object]) -> str:
     return (
         f"its trial ended in a fault: {trial['fault']}"
         if trial["outcome"] == "fault"
-        else "its file is not there"
+        else "its file is missing"
     )
 
 

@@ -110,7 +110,7 @@ def _check_heap_values(profile: Profile) -> Profile:
     if missing or any(
         sample.values[profile.column(LIVE + VARIANCE)] < 0 for sample in profile.samples
     ):
-        raise readers.Unfit("no profile of a heap")
+        raise readers.Unfit("not a heap profile")
     return profile
 
 
@@ -148,5 +148,5 @@ def _load_variant(raw: Path, trial: dict[str, Any], workload: str) -> Seen:
             workload=workload,
             profile=None,
             figures={},
-            missing="its files are not there, or cannot be read",
+            missing="its files are missing or unreadable",
         )

@@ -111,7 +111,9 @@ def load(directory: Path) -> Fits:
     if not every:
         raise UsageError(f"{directory}: no trial is finished yet; run dballoc fit first")
     if set(names) != set(campaign.names):
-        raise Failure(f"{directory}: damaged: options: of other variants than the experiment has")
+        raise Failure(
+            f"{directory}: damaged: options: the variants differ from those of the experiment"
+        )
     of = cache_size_search.of_experiment(campaign.experiment)
     return Fits(
         campaign=campaign,

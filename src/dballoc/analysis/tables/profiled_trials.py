@@ -9,7 +9,7 @@ from dballoc import readers
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.experiment.model import LOAD
 
-# Characters of a note.
+# The characters of a note that are shown.
 _LONGEST = 2000
 
 

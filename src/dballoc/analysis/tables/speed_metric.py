@@ -39,7 +39,8 @@ def of(comparisons: Comparisons, variant: str) -> list[Comparison]:
     of_workloads = [
         c for c in comparisons.family if c.variant == variant and c.metric.workload is not None
     ]
-    # The last of a workload stays: first those without figures, then throughput, then the CPU.
+    # The dictionary keeps the last comparison of each workload: CPU per transaction is sorted after
+    # throughput, and both after comparisons without figures.
     order = sorted(
         of_workloads, key=lambda c: (c.ratio is not None, c.metric.key.startswith("cpu:"))
     )
