@@ -71,11 +71,13 @@ class Campaign:
         """The server starts of a variant in a block, as (level, workload); None where one start
         runs all levels, or all workloads.
         """
-        e = self.experiment
-        levels: list[int | None] = list(e.threads) if e.levels == "fresh" else [None]
+        experiment = self.experiment
+        levels: list[int | None] = (
+            list(experiment.threads) if experiment.levels == "fresh" else [None]
+        )
         return [
             (level, w)
-            for w in (e.workloads if e.sequence == "fresh" else [None])
+            for w in (experiment.workloads if experiment.sequence == "fresh" else [None])
             for level in levels
         ]
 

@@ -82,17 +82,17 @@ class State:
     why: Why | None = None
 
 
-def state(of: Range, trials: Sequence[Trial]) -> State:
+def state(sizes: Range, trials: Sequence[Trial]) -> State:
     """Return where the search stands after these trials, in their order."""
     low, high = find_bracket(trials)
     if sum(1 for t in trials if t.outcome == "other") >= MOST_FAULTS:
         return State(low, high, None, "faults")
-    below, above = _convert_to_steps(of, low, high)
+    below, above = _convert_to_steps(sizes, low, high)
     if above - below > 1:
-        return State(low, high, _choose_next(of, trials, below, above) * of.tolerance)
+        return State(low, high, _choose_next(sizes, trials, below, above) * sizes.tolerance)
     if low == 0:
         return State(low, high, None, "none")
-    if sum(1 for t in trials if t.outcome == "survived" and t.size == low) < of.repeats:
+    if sum(1 for t in trials if t.outcome == "survived" and t.size == low) < sizes.repeats:
         return State(low, high, low)
     return State(low, high, None, "all" if high is None else "found")
 
@@ -109,45 +109,45 @@ def find_bracket(trials: Sequence[Trial]) -> tuple[int, int | None]:
     return low, high
 
 
-def at_most(of: Range, trials: Sequence[Trial]) -> int:
+def at_most(sizes: Range, trials: Sequence[Trial]) -> int:
     """Return how many more trials it takes at most, provided that a size has the same outcome every
     time and no other fault occurs.
     """
-    now = state(of, trials)
-    if now.next is None:
+    progress = state(sizes, trials)
+    if progress.next is None:
         return 0
-    below, above = _convert_to_steps(of, now.low, now.high)
+    below, above = _convert_to_steps(sizes, progress.low, progress.high)
     # At least every third new size halves the range.
-    return (_GUESSES + 1) * math.ceil(math.log2(above - below)) + of.repeats
+    return (_GUESSES + 1) * math.ceil(math.log2(above - below)) + sizes.repeats
 
 
-def _convert_to_steps(of: Range, low: int, high: int | None) -> tuple[int, int]:
-    return low // of.tolerance, of.steps + 1 if high is None else high // of.tolerance
+def _convert_to_steps(sizes: Range, low: int, high: int | None) -> tuple[int, int]:
+    return low // sizes.tolerance, sizes.steps + 1 if high is None else high // sizes.tolerance
 
 
-def _choose_next(of: Range, trials: Sequence[Trial], below: int, above: int) -> int:
+def _choose_next(sizes: Range, trials: Sequence[Trial], below: int, above: int) -> int:
     """Choose a new size strictly between the two: the one that would just use up the memory if what
     the server needs beside the cache stayed the same; the middle where nothing has survived yet or
     such guesses were no better than the middle.
     """
     if not any(t.outcome != "other" for t in trials):
-        return min(above - 1, max(below + 1, of.nearest(of.start)))
+        return min(above - 1, max(below + 1, sizes.nearest(sizes.start)))
     peaks = [
         t.peak
         for t in trials
-        if t.outcome == "survived" and t.size == below * of.tolerance and t.peak is not None
+        if t.outcome == "survived" and t.size == below * sizes.tolerance and t.peak is not None
     ]
-    if not peaks or _is_stalled(of, trials):
+    if not peaks or _is_stalled(sizes, trials):
         return (below + above) // 2
-    guess = of.nearest(below * of.tolerance + of.memory - max(peaks))
+    guess = sizes.nearest(below * sizes.tolerance + sizes.memory - max(peaks))
     return min(above - 1, max(below + 1, guess))
 
 
-def _is_stalled(of: Range, trials: Sequence[Trial]) -> bool:
+def _is_stalled(sizes: Range, trials: Sequence[Trial]) -> bool:
     """Whether each of the last sizes that narrowed the range narrowed it by less than half."""
-    widths = [of.steps + 1]
+    widths = [sizes.steps + 1]
     for number in range(1, len(trials) + 1):
-        below, above = _convert_to_steps(of, *find_bracket(trials[:number]))
+        below, above = _convert_to_steps(sizes, *find_bracket(trials[:number]))
         if above - below != widths[-1]:
             widths.append(above - below)
     last = list(itertools.pairwise(widths))[-_GUESSES:]

@@ -100,13 +100,13 @@ class Cpu(_Table):
 
     @field_validator("server", "client")
     @classmethod
-    def _is_a_list(cls, value: str | None) -> str | None:
+    def _check_cpu_list(cls, value: str | None) -> str | None:
         if value is not None:
             parse_cpus(value)
         return value
 
     @model_validator(mode="after")
-    def _one_way(self) -> Self:
+    def _check_one_way(self) -> Self:
         if self.count is not None and (self.server or self.client):
             raise ValueError("give either count or the sets server and client, not both")
         return self
@@ -131,7 +131,7 @@ class Data(_Table):
         return self.directory is not None or bool(self.sql)
 
     @model_validator(mode="after")
-    def _one_source(self) -> Self:
+    def _check_one_source(self) -> Self:
         if self.directory is not None and self.sql:
             raise ValueError("give either a directory or sql, not both")
         return self
@@ -150,7 +150,7 @@ class Workload(_Table):
     writes: bool = False
 
     @model_validator(mode="after")
-    def _one_source(self) -> Self:
+    def _check_one_source(self) -> Self:
         if sum(source is not None for source in (self.script, self.sql, self.use)) != 1:
             raise ValueError(
                 "give exactly one of script (Lua), sql (a file of statements) and use (a workload "
@@ -182,7 +182,7 @@ class Time(_Table):
 
     @field_validator("level")
     @classmethod
-    def _measurable(cls, value: float) -> float:
+    def _check_length(cls, value: float) -> float:
         if value < 2:
             raise ValueError('a level lasts at least "2s": there is one sample a second')
         return value
@@ -206,7 +206,7 @@ class Duet(_Table):
     estimate: Literal["middle", "paired", "undisturbed"] = "middle"
 
     @model_validator(mode="after")
-    def _something_is_left(self) -> Self:
+    def _check_counted_part(self) -> Self:
         if self.slice is not None and self.slice - self.discard < 0.2:
             raise ValueError('slice lasts at least "200ms" longer than discard')
         return self
@@ -319,18 +319,18 @@ class Experiment(_Table):
 
     @field_validator("threads", "workloads", "warm")
     @classmethod
-    def _each_once(cls, value: list) -> list:
+    def _refuse_duplicates(cls, value: list) -> list:
         if len(set(value)) != len(value):
             raise ValueError("the same value twice")
         return value
 
     @field_validator("threads")
     @classmethod
-    def _rising(cls, value: list[int]) -> list[int]:
+    def _sort_levels(cls, value: list[int]) -> list[int]:
         return sorted(value)
 
     @model_validator(mode="after")
-    def _names_hang_together(self) -> Self:
+    def _check_variant_names(self) -> Self:
         names = [v.name for v in self.variant]
         for name in names:
             if names.count(name) > 1:
@@ -342,7 +342,7 @@ class Experiment(_Table):
         return self
 
     @model_validator(mode="after")
-    def _profiles_are_solo(self) -> Self:
+    def _check_profile_design(self) -> Self:
         if self.profile and self.design == "duet":
             raise ValueError(
                 "profile: variants are profiled in solo trials; set design to both, not duet"
@@ -350,7 +350,7 @@ class Experiment(_Table):
         return self
 
     @model_validator(mode="after")
-    def _load_comes_first(self) -> Self:
+    def _check_load_order(self) -> Self:
         if LOAD in self.warm:
             raise ValueError(f"warm: {LOAD} is not a warm-up; put it first among workloads")
         if LOAD not in self.workloads:

@@ -202,9 +202,12 @@ def _compare_variants(first: Campaign, second: Campaign, name: str) -> list[str]
 
 def _describe_variant(campaign: Campaign, name: str) -> dict[str, Any]:
     """Return what a variant was, without the paths of its files."""
-    e = campaign.experiment
+    experiment = campaign.experiment
     row = campaign.variant.row(by_predicate=pl.col("name") == name, named=True)
-    server, cpu = e.server_of(e.find(name)), e.cpu_of(e.find(name))
+    server, cpu = (
+        experiment.server_of(experiment.find(name)),
+        experiment.cpu_of(experiment.find(name)),
+    )
     environment = {k: v for k, v in json.loads(row["environment"]).items() if k != "LD_PRELOAD"}
     return {
         "allocator": " ".join(filter(None, [row["allocator"], row["allocator_version"]])),

@@ -62,9 +62,24 @@ def _compare_pairs(
     for first, second in combinations(campaign.names, 2):
         first_logs, second_logs = logs.get(first, {}), logs.get(second, {})
         if both := sorted(first_logs.keys() & second_logs.keys()):
-            r = ratio([first_logs[b] - second_logs[b] for b in both], CONFIDENCE)
-            low, high = (r.low, r.high) if r.blocks > 1 else (None, None)
-            rows.append((first, second, measure, workload, r.estimate, low, high, r.blocks))
+            first_to_second = ratio([first_logs[b] - second_logs[b] for b in both], CONFIDENCE)
+            low, high = (
+                (first_to_second.low, first_to_second.high)
+                if first_to_second.blocks > 1
+                else (None, None)
+            )
+            rows.append(
+                (
+                    first,
+                    second,
+                    measure,
+                    workload,
+                    first_to_second.estimate,
+                    low,
+                    high,
+                    first_to_second.blocks,
+                )
+            )
     return rows
 
 

@@ -10,7 +10,7 @@ has the absolute one alone: it shows what changed.
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import polars as pl
@@ -139,12 +139,11 @@ def between(first: Campaign, second: Campaign, kind: Kind | None = None) -> Betw
         duets = _collect_duet_logs(first, measure), _collect_duet_logs(second, measure)
         for name in pairing.variants:
             if measure.design == "duet":
-                ratio, itself = _contrast_duets(duets, name, pairing, confidence), None
+                to_baseline = _contrast_duets(duets, name, pairing, confidence)
+                absolute = None
             else:
-                ratio, itself = (
-                    _contrast_relative(values, name, pairing, confidence),
-                    _contrast_absolute(values, name, confidence),
-                )
+                to_baseline = _contrast_relative(values, name, pairing, confidence)
+                absolute = _contrast_absolute(values, name, confidence)
             is_moved = relative and name == pairing.baseline
             # With faults of the baseline there is no verdict on any ratio to it.
             faults_of_variant = [
@@ -153,8 +152,8 @@ def between(first: Campaign, second: Campaign, kind: Kind | None = None) -> Betw
             figure = Figure(
                 variant=name,
                 measure=measure,
-                relative=ratio,
-                absolute=itself,
+                relative=to_baseline,
+                absolute=absolute,
                 judged="absolute" if is_moved else judged,
                 faults=(faults_of_variant[0], faults_of_variant[1]),
             )
@@ -189,50 +188,35 @@ def _choose_ratio(pairing: Pairing, kind: Kind | None) -> tuple[Kind, str]:
 
 
 def _list_measures(first: Campaign, pairing: Pairing) -> list[Measure]:
-    measures = []
-    for name in ("cpu", "tps", "rss", "rss_idle", "qps", "p50", "p95", "p99", "p999"):
-        title, better = _TITLES.get(name, f"response time, {name}"), MEASURES[name]
-        primary = name in _PRIMARY
-        if name == "rss":
-            measures += (
-                []
-                if pairing.no_memory
-                else [Measure(name=name, title=title, better=better, primary=primary)]
-            )
-        elif name == "rss_idle":
-            idle = first.experiment.time.idle
-            measures += (
-                []
-                if pairing.no_idle or not idle
-                else [Measure(name=name, title=title, better=better, primary=primary)]
-            )
-        elif name == "cpu" and not pairing.no_duet:
-            clients = json.loads(first.facts["duet"])["threads"]
-            measures += [
-                Measure(
-                    name=name,
-                    title=f"server {title} at half width",
-                    better=better,
-                    primary=True,
-                    workload=w,
-                    threads=clients,
-                    design="duet",
-                )
-                for w in pairing.workloads
-            ]
-        elif not pairing.no_speed:
-            measures += [
-                Measure(
-                    name=name,
-                    title=title,
-                    better=better,
-                    primary=primary,
-                    workload=w,
-                    threads=threads,
-                )
-                for w, threads in pairing.levels.items()
-            ]
+    """Return the comparable measures, the primary ones first."""
+    names = ("cpu", "tps", "rss", "rss_idle", "qps", "p50", "p95", "p99", "p999")
+    measures = [m for name in names for m in _list_measures_named(name, first, pairing)]
     return sorted(measures, key=lambda m: not m.primary)
+
+
+def _list_measures_named(name: str, first: Campaign, pairing: Pairing) -> list[Measure]:
+    """Return the measure of the whole trial, or of each workload; none if it is not comparable."""
+    title, better = _TITLES.get(name, f"response time, {name}"), MEASURES[name]
+    of_trial = Measure(name=name, title=title, better=better, primary=name in _PRIMARY)
+    if name == "rss":
+        return [] if pairing.no_memory else [of_trial]
+    if name == "rss_idle":
+        return [] if pairing.no_idle or not first.experiment.time.idle else [of_trial]
+    if name == "cpu" and not pairing.no_duet:
+        of_duet = replace(
+            of_trial,
+            title=f"server {title} at half width",
+            primary=True,
+            threads=json.loads(first.facts["duet"])["threads"],
+            design="duet",
+        )
+        return [replace(of_duet, workload=workload) for workload in pairing.workloads]
+    if pairing.no_speed:
+        return []
+    return [
+        replace(of_trial, workload=workload, threads=threads)
+        for workload, threads in pairing.levels.items()
+    ]
 
 
 def _collect_values(campaign: Campaign, measure: Measure) -> _Values:

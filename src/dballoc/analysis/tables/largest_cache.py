@@ -105,21 +105,21 @@ def load(directory: Path) -> Fits:
     try:
         check(results, directory)
         campaign = read(directory)
-        every, names = probes(results), read_cache_options(results)
+        trials, names = probes(results), read_cache_options(results)
     finally:
         results.close()
-    if not every:
+    if not trials:
         raise UsageError(f"{directory}: no trial is finished yet; run dballoc fit first")
     if set(names) != set(campaign.names):
         raise Failure(
             f"{directory}: damaged: options: the variants differ from those of the experiment"
         )
-    of = cache_size_search.of_experiment(campaign.experiment)
+    sizes = cache_size_search.of_experiment(campaign.experiment)
     return Fits(
         campaign=campaign,
-        of=of,
-        probes=every,
-        fitted=fit_variants(of, names, every),
+        of=sizes,
+        probes=trials,
+        fitted=fit_variants(sizes, names, trials),
         ended=campaign.facts.get("ending"),
     )
 
@@ -162,25 +162,27 @@ def read_cache_options(results: Results) -> dict[str, str]:
     return option_by_variant
 
 
-def fit_variants(of: Range, names: dict[str, str], every: Sequence[Probe]) -> list[Fitted]:
+def fit_variants(sizes: Range, names: dict[str, str], trials: Sequence[Probe]) -> list[Fitted]:
     """Return each variant's answer so far. ``names``: the variants in their order, with the cache's
     option of each.
     """
     return [
-        _fit_variant(of, name, option, [p for p in every if p.variant == name])
+        _fit_variant(sizes, name, option, [p for p in trials if p.variant == name])
         for name, option in names.items()
     ]
 
 
-def _fit_variant(of: Range, name: str, option: str, probes_of_variant: Sequence[Probe]) -> Fitted:
-    now = cache_size_search.state(of, [p.trial for p in probes_of_variant])
-    low = [p for p in probes_of_variant if p.asked == now.low and p.outcome == "survived"]
-    high = [p for p in probes_of_variant if p.asked == now.high and p.outcome == "killed"]
+def _fit_variant(
+    sizes: Range, name: str, option: str, probes_of_variant: Sequence[Probe]
+) -> Fitted:
+    progress = cache_size_search.state(sizes, [p.trial for p in probes_of_variant])
+    low = [p for p in probes_of_variant if p.asked == progress.low and p.outcome == "survived"]
+    high = [p for p in probes_of_variant if p.asked == progress.high and p.outcome == "killed"]
     speeds = [p.tps for p in low if p.tps is not None]
     return Fitted(
         variant=name,
         option=option,
-        state=now,
+        state=progress,
         largest=max((p.size for p in low), default=None),
         killed=max((p.size for p in high), default=None),
         peak=max((p.peak for p in low if p.peak is not None), default=None),

@@ -99,14 +99,28 @@ def relative(campaign: Campaign, measure: str = "qps") -> pl.DataFrame:
             for name in campaign.names[1:]:
                 runs = at_level.filter((pl.col("role") != "V") | (pl.col("variant") == name))
                 values = {
-                    (b, r): v
-                    for b, r, v in runs.select("block", "role", measure).iter_rows()
-                    if v is not None
+                    (block, role): value
+                    for block, role, value in runs.select("block", "role", measure).iter_rows()
+                    if value is not None
                 }
                 if logs := logs_to_baseline(values, campaign.baseline_roles):
-                    r = ratio(logs, CONFIDENCE)
-                    low, high = (r.low, r.high) if r.blocks > 1 else (None, None)
-                    ratios.append((name, workload, threads, r.estimate, low, high, r.blocks))
+                    to_baseline = ratio(logs, CONFIDENCE)
+                    low, high = (
+                        (to_baseline.low, to_baseline.high)
+                        if to_baseline.blocks > 1
+                        else (None, None)
+                    )
+                    ratios.append(
+                        (
+                            name,
+                            workload,
+                            threads,
+                            to_baseline.estimate,
+                            low,
+                            high,
+                            to_baseline.blocks,
+                        )
+                    )
     schema = {
         "variant": pl.String,
         "workload": pl.String,

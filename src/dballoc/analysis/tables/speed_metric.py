@@ -65,15 +65,15 @@ def speed(comparison: Comparison) -> Speed | None:
     """Return the speed with its interval; None without a ratio. The ends are 0 and infinity where
     there is no interval.
     """
-    r = comparison.ratio
-    if r is None:
+    ratio = comparison.ratio
+    if ratio is None:
         return None
     if comparison.metric.better == "higher":
-        return Speed(r.estimate, r.low, r.high)
+        return Speed(ratio.estimate, ratio.low, ratio.high)
     return Speed(
-        1 / r.estimate,
-        1 / r.high if math.isfinite(r.high) else 0.0,
-        1 / r.low if r.low else math.inf,
+        1 / ratio.estimate,
+        1 / ratio.high if math.isfinite(ratio.high) else 0.0,
+        1 / ratio.low if ratio.low else math.inf,
     )
 
 

@@ -36,12 +36,12 @@ def over_time(campaign: Campaign) -> OverTime:
     """Build the series of all good trials. A bin that fewer than half of a variant's trials reached
     is left out.
     """
-    every = _join_trials(campaign, campaign.step)
-    steps = _lay_out_steps(every)
+    all_steps = _join_trials(campaign, campaign.step)
+    steps = _lay_out_steps(all_steps)
     length = steps["end"].max() if steps.height else 0.0
     width = max(1.0, float(length or 0.0) / POINTS)  # type: ignore[arg-type]
     points = pl.concat([_collect_throughput(campaign), _collect_server_samples(campaign)])
-    begun = every.select("trial", "step", began="t")
+    begun = all_steps.select("trial", "step", began="t")
     good = _number_starts(campaign, campaign.good, "level", "workload").select("variant", "start")
     trials = good.group_by("variant", "start").agg(trials=pl.len())
     series = (
@@ -86,9 +86,9 @@ def _number_starts(
     )
 
 
-def _lay_out_steps(every: pl.DataFrame) -> pl.DataFrame:
+def _lay_out_steps(all_steps: pl.DataFrame) -> pl.DataFrame:
     return (
-        every.group_by(*_STEP)
+        all_steps.group_by(*_STEP)
         .agg(pl.col("kind", "workload", "threads").first(), seconds=pl.col("seconds").median())
         .sort(*_STEP)
         .with_columns(end=pl.col("seconds").cum_sum())
