@@ -21,18 +21,20 @@ def anchor(table: Table, base: Path, reserved: Collection[str] = ()) -> Table:
     file; ``reserved`` are names that it must not have. UsageError for any other path.
     """
 
-    def path(value: Any) -> Any:
+    def anchor_path(value: Any) -> Any:
         return (
             os.path.normpath(base.absolute() / Path(value).expanduser())
             if isinstance(value, str) and value
             else value
         )
 
-    def within(holder: Any, *keys: str) -> Any:
+    def anchor_keys(holder: Any, *keys: str) -> Any:
         if not isinstance(holder, dict):
             return holder
         changed = {
-            k: [path(p) for p in holder[k]] if isinstance(holder[k], list) else path(holder[k])
+            k: [anchor_path(p) for p in holder[k]]
+            if isinstance(holder[k], list)
+            else anchor_path(holder[k])
             for k in keys
             if k in holder
         }
@@ -40,17 +42,18 @@ def anchor(table: Table, base: Path, reserved: Collection[str] = ()) -> Table:
 
     result = dict(table)
     if "server" in result:
-        result["server"] = within(result["server"], "basedir")
+        result["server"] = anchor_keys(result["server"], "basedir")
     if "data" in result:
-        result["data"] = within(result["data"], "directory", "sql")
+        result["data"] = anchor_keys(result["data"], "directory", "sql")
     if isinstance(result.get("workload"), dict):
         result["workload"] = {
-            name: within(workload, "script", "sql") for name, workload in result["workload"].items()
+            name: anchor_keys(workload, "script", "sql")
+            for name, workload in result["workload"].items()
         }
     if isinstance(result.get("variant"), list):
-        variants = [within(v, "preload") for v in result["variant"]]
+        variants = [anchor_keys(v, "preload") for v in result["variant"]]
         result["variant"] = [
-            {**v, "server": within(v["server"], "basedir")}
+            {**v, "server": anchor_keys(v["server"], "basedir")}
             if isinstance(v, dict) and "server" in v
             else v
             for v in variants
@@ -58,7 +61,7 @@ def anchor(table: Table, base: Path, reserved: Collection[str] = ()) -> Table:
     if isinstance(result.get("workloads"), list) and any(map(_is_path, result["workloads"])):
         workloads = dict(result.get("workload", {}))
         result["workloads"] = [
-            _name_workload(w, path(w), workloads, reserved) if _is_path(w) else w
+            _name_workload(w, anchor_path(w), workloads, reserved) if _is_path(w) else w
             for w in result["workloads"]
         ]
         result["workload"] = workloads

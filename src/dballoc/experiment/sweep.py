@@ -129,22 +129,22 @@ def evaluate_expression(expression: str, cores: int) -> int:
     """
     wrong = f'{expression!r} is not an expression over cores; write it like "cores/6" or "2*cores"'
 
-    def value(node: ast.AST) -> float:
+    def evaluate(node: ast.AST) -> float:
         match node:
             case ast.Expression(body=body):
-                return value(body)
+                return evaluate(body)
             case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
                 return number
             case ast.Name(id="cores"):
                 return cores
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-                return _OPERATORS[type(op)](value(left), value(right))
+                return _OPERATORS[type(op)](evaluate(left), evaluate(right))
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return -value(operand)
+                return -evaluate(operand)
         raise ValueError(wrong)
 
     try:
-        exact = value(ast.parse(expression.strip(), mode="eval"))
+        exact = evaluate(ast.parse(expression.strip(), mode="eval"))
     except (SyntaxError, RecursionError, MemoryError, OverflowError):
         raise ValueError(wrong) from None
     except ZeroDivisionError:
@@ -160,15 +160,15 @@ def _name_variants(name: str, combinations: list[tuple[tuple[str, str], ...]]) -
     alone where those are too long, else with numbers.
     """
 
-    def fit(words: list[str]) -> str:
+    def join_words(words: list[str]) -> str:
         return "-".join([name, *(_UNFIT.sub("_", word) for word in words)])
 
     forms = [
         [
-            fit([f"{key.removeprefix(_SERVER)}={value}" for key, value in chosen])
+            join_words([f"{key.removeprefix(_SERVER)}={value}" for key, value in chosen])
             for chosen in combinations
         ],
-        [fit([value for _, value in chosen]) for chosen in combinations],
+        [join_words([value for _, value in chosen]) for chosen in combinations],
     ]
     for form in forms:
         if len(set(form)) == len(form) and max(map(len, form)) <= _LONGEST_NAME:

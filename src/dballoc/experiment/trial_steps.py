@@ -43,28 +43,28 @@ def cycle(experiment: Experiment, slot: Slot, tables: bool = True) -> list[Step]
     levels = experiment.threads if slot.level is None else [slot.level]
     steps: list[Step] = []
 
-    def add(kind: Kind, **more: object) -> None:
+    def add_step(kind: Kind, **more: object) -> None:
         steps.append(Step(number=len(steps) + 1, kind=kind, **more))  # type: ignore[arg-type]
 
-    def warm_up(workload: str) -> None:
+    def add_warm_up(workload: str) -> None:
         if experiment.time.warmup:
-            add("warmup", seconds=experiment.time.warmup, workload=workload, threads=levels[0])
+            add_step("warmup", seconds=experiment.time.warmup, workload=workload, threads=levels[0])
 
     workloads = experiment.runs(slot.workload)
     if LOAD in workloads:
-        add("level", workload=LOAD, threads=levels[-1])
+        add_step("level", workload=LOAD, threads=levels[-1])
     if timed := [w for w in workloads if w != LOAD]:
         for sql in warmup_statements(experiment, tables):
-            add("sql", sql=sql)
+            add_step("sql", sql=sql)
         for workload in experiment.warm:
-            warm_up(workload)
+            add_warm_up(workload)
         for workload in timed:
             if not experiment.warm:
-                warm_up(workload)
+                add_warm_up(workload)
             for threads in levels:
-                add("level", seconds=experiment.time.level, workload=workload, threads=threads)
+                add_step("level", seconds=experiment.time.level, workload=workload, threads=threads)
     if experiment.time.idle:
-        add("idle", seconds=experiment.time.idle)
+        add_step("idle", seconds=experiment.time.idle)
     if experiment.profile == "contention" and is_profiled(experiment, slot):
         steps += _plan_profiles(experiment, slot, len(steps))
     return steps
