@@ -141,7 +141,7 @@ CELLS = [
     ("UPDATE variant SET libraries = '{}' WHERE name = 'glibc'", "variant.libraries: "),
     ("UPDATE variant SET environment = '[]' WHERE name = 'glibc'", "variant.environment: "),
     ("UPDATE variant SET command = '[1]' WHERE name = 'glibc'", "variant.command: 0: "),
-    ("DELETE FROM variant WHERE name = 'jemalloc'", "other ones than the experiment has"),
+    ("DELETE FROM variant WHERE name = 'jemalloc'", "differ from those of the experiment"),
     ("UPDATE trial SET variant = 'nobody'", "not in the experiment"),
     ("UPDATE trial SET rss_peak = 'much'", "trial.rss_peak: "),
     ("UPDATE trial SET rss_peak = 9223372036854775807", "trial.rss_peak: "),

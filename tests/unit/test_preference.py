@@ -116,9 +116,9 @@ def test_a_preference_must_fit_the_campaign() -> None:
 
 
 def test_the_speed_of_a_workload_is_its_cpu_where_that_is_a_primary_metric() -> None:
-    assert speed_metric.metrics([TPS, READS, PEAK]) == [TPS, READS]
-    assert speed_metric.metrics([TPS, CPU, READS, PEAK]) == [CPU, READS]
-    assert speed_metric.metrics([CPU, TPS, PEAK]) == [CPU]
+    assert speed_metric.choose_speed_metrics([TPS, READS, PEAK]) == [TPS, READS]
+    assert speed_metric.choose_speed_metrics([TPS, CPU, READS, PEAK]) == [CPU, READS]
+    assert speed_metric.choose_speed_metrics([CPU, TPS, PEAK]) == [CPU]
     cheaper = Comparison("a", CPU, ratio(MUCH_LOWER))
     found = speed_metric.speed(cheaper)
     assert found

@@ -24,7 +24,7 @@ Make = Callable[..., Experiment]
 
 
 def test_rows_memory_times_and_levels_shrink_together(experiment: Make) -> None:
-    small = scale.scaled(experiment(**BIG), 0.01, TWO, "x")
+    small = scale.scale_experiment(experiment(**BIG), 0.01, TWO, "x")
     assert (small.data.tables, small.data.rows) == (16, 500_000)
     assert small.server.options == {"innodb-buffer-pool-size": "819M", "sort_buffer_size": "2M"}
     assert small.threads == [3, 20, 81]
@@ -41,7 +41,7 @@ def test_rows_memory_times_and_levels_shrink_together(experiment: Make) -> None:
 
 
 def test_what_cannot_be_measured_or_started_is_not_made(experiment: Make) -> None:
-    tiny = scale.scaled(
+    tiny = scale.scale_experiment(
         experiment(**BIG | {"limits": {"memory": "2G"}, "budget": "1h"}), 1e-6, TWO, "x"
     )
     assert tiny.data.rows == scale.FEWEST_ROWS
@@ -54,7 +54,7 @@ def test_what_cannot_be_measured_or_started_is_not_made(experiment: Make) -> Non
 def test_a_variants_own_cache_shrinks_too(experiment: Make) -> None:
     options = {"rocksdb_block_cache_size": "10G"}
     variants = [{"name": "glibc"}, {"name": "big", "server": {"options": options}}]
-    small = scale.scaled(experiment(variant=variants), 0.1, TWO, "x")
+    small = scale.scale_experiment(experiment(variant=variants), 0.1, TWO, "x")
     assert small.find("big").server.options == {"rocksdb_block_cache_size": "1G"}
 
 
@@ -62,7 +62,9 @@ def test_rocksdbs_files_follow_its_cache(experiment: Make) -> None:
     def files(given: dict[str, str], share: float) -> str:
         options = {"rocksdb_block_cache_size": "10G", **given}
         server = {"engine": "rocksdb", "options": options}
-        return scale.scaled(experiment(server=server), share, TWO, "x").server.options[scale.FILES]
+        return scale.scale_experiment(experiment(server=server), share, TWO, "x").server.options[
+            scale.FILES
+        ]
 
     assert (
         files({}, 0.5)
@@ -79,13 +81,13 @@ def test_rocksdbs_files_follow_its_cache(experiment: Make) -> None:
         "compression=kLZ4Compression; target_file_size_base=16M;x={write_buffer_size=9};write_buffer_size=32M;"
         "max_bytes_for_level_base=128M"
     )
-    innodb = scale.scaled(experiment(**BIG), 0.5, TWO, "x")
+    innodb = scale.scale_experiment(experiment(**BIG), 0.5, TWO, "x")
     assert scale.FILES not in innodb.server.options
 
 
 def test_what_myrocks_sorts_in_follows_its_cache(experiment: Make) -> None:
     options = {"rocksdb_block_cache_size": "10G", "rocksdb-merge-buf-size": "128M"}
-    small = scale.scaled(
+    small = scale.scale_experiment(
         experiment(server={"engine": "rocksdb", "options": options}), 0.25, TWO, "x"
     ).server.options
     assert (small["rocksdb-merge-buf-size"], small["rocksdb_merge_combine_read_size"]) == (
@@ -98,14 +100,14 @@ def test_a_variants_own_files_shrink_too(experiment: Make) -> None:
     options = {scale.FILES: "write_buffer_size=8M"}
     variants = [{"name": "glibc"}, {"name": "flushing", "server": {"options": options}}]
     rocks = {"engine": "rocksdb", "options": {"rocksdb_block_cache_size": "10G"}}
-    small = scale.scaled(experiment(variant=variants, server=rocks), 0.25, TWO, "x")
+    small = scale.scale_experiment(experiment(variant=variants, server=rocks), 0.25, TWO, "x")
     assert small.find("flushing").server.options == {scale.FILES: "write_buffer_size=2M"}
     assert small.server.options[scale.FILES].startswith("write_buffer_size=16M")
 
 
 def test_innodb_beside_rocksdb_is_not_told_of_its_files(experiment: Make) -> None:
     rocks = {"engine": "rocksdb", "options": {"rocksdb_block_cache_size": "10G"}}
-    small = scale.scaled(
+    small = scale.scale_experiment(
         experiment(
             baseline="innodb", variant=[{"name": "innodb"}, {"name": "rocksdb", "server": rocks}]
         ),
@@ -121,7 +123,7 @@ def test_innodb_beside_rocksdb_is_not_told_of_its_files(experiment: Make) -> Non
 def test_levels_keep_their_order_and_never_grow(
     experiment: Make, share: float, threads: list[int]
 ) -> None:
-    small = scale.scaled(experiment(threads=threads), share, TWO, "x")
+    small = scale.scale_experiment(experiment(threads=threads), share, TWO, "x")
     assert small.threads == sorted({scale.level(n, share) for n in threads})
     assert len(small.threads) <= len(threads)
     assert max(small.threads) <= max(threads)
@@ -132,7 +134,7 @@ def test_levels_keep_their_order_and_never_grow(
 
 def test_the_whole_share_changes_no_figure(experiment: Make) -> None:
     one = experiment(**BIG)
-    whole = scale.scaled(one, 1.0, TWO, "x")
+    whole = scale.scale_experiment(one, 1.0, TWO, "x")
     assert (whole.data, whole.threads, whole.time, whole.server) == (
         one.data,
         one.threads,
@@ -156,13 +158,13 @@ def test_the_whole_share_changes_no_figure(experiment: Make) -> None:
 def test_cpus_become_those_that_are_here(
     experiment: Make, asked: dict, have: set[int], got: dict
 ) -> None:
-    small = scale.scaled(experiment(cpu=asked), 0.5, have, "x")
+    small = scale.scale_experiment(experiment(cpu=asked), 0.5, have, "x")
     assert small.cpu.model_dump(exclude_none=True) == got
 
 
 def test_of_variants_that_come_out_alike_the_first_stays(experiment: Make) -> None:
     variants = [{"name": f"v{n}", "cpu": {"count": n}} for n in (4, 8, 16, 32)]
-    small = scale.scaled(experiment(variant=variants, baseline="v8"), 0.5, TWO, "x")
+    small = scale.scale_experiment(experiment(variant=variants, baseline="v8"), 0.5, TWO, "x")
     assert [(v.name, v.cpu and v.cpu.count) for v in small.variant] == [("v4", 1), ("v32", 2)]
     assert small.baseline == "v4"
     assert small.scaled
@@ -172,20 +174,20 @@ def test_of_variants_that_come_out_alike_the_first_stays(experiment: Make) -> No
 @pytest.mark.parametrize("text", ["", "tiny", "0", "-1", "1.5", "nan", "inf", "1/2"])
 def test_other_words_are_one_line(text: str) -> None:
     with pytest.raises(UsageError, match="is neither small nor a number above 0 and up to 1"):
-        scale.parse(text, 0.1, "x")
+        scale.parse_share(text, 0.1, "x")
 
 
 def test_small_is_what_the_experiment_says(experiment: Make) -> None:
-    assert scale.parse("small", 0.25, "x") == 0.25
+    assert scale.parse_share("small", 0.25, "x") == 0.25
     with pytest.raises(UsageError, match=r"^my\.toml: it has no key small"):
-        scale.parse("small", None, "my.toml")
+        scale.parse_share("small", None, "my.toml")
 
 
 def test_twice_and_own_data_are_refused(experiment: Make) -> None:
     with pytest.raises(UsageError, match=r"^x: --scale: it is scaled already, to 0\.5"):
-        scale.scaled(scale.scaled(experiment(), 0.5, TWO, "x"), 0.5, TWO, "x")
+        scale.scale_experiment(scale.scale_experiment(experiment(), 0.5, TWO, "x"), 0.5, TWO, "x")
     with pytest.raises(UsageError, match=r"^x: --scale: the data are your own"):
-        scale.scaled(experiment(data={"directory": "/backup"}), 0.5, TWO, "x")
+        scale.scale_experiment(experiment(data={"directory": "/backup"}), 0.5, TWO, "x")
 
 
 @pytest.mark.parametrize(
@@ -193,8 +195,10 @@ def test_twice_and_own_data_are_refused(experiment: Make) -> None:
 )
 def test_every_shipped_experiment_is_small_enough_for_a_laptop(name: str) -> None:
     one = experiment_file.build(experiment_file.parse(catalogue.experiments()[name], name), name)
-    small = scale.scaled(one, one.small or math.nan, TWO, name)
+    small = scale.scale_experiment(one, one.small or math.nan, TWO, name)
     assert small.data.tables * small.data.rows <= 4_000_000
-    caches = [scale._size(v) or 0 for k, v in small.server.options.items() if k in scale.CACHES]
+    caches = [
+        scale._parse_bytes(v) or 0 for k, v in small.server.options.items() if k in scale.CACHES
+    ]
     assert max(caches) + small.threads[-1] * 2 * 2**20 < 4 * 2**30
     assert small.time.level <= 40

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dballoc import catalogue
 from dballoc.analysis.published import published_figures
-from dballoc.analysis.published.shape_agreement import BAND, Shape, judge, together
+from dballoc.analysis.published.shape_agreement import BAND, Shape, combine_shapes, judge_shape
 from dballoc.experiment import experiment_file
 
 A, D, U = Shape.AGREES, Shape.DIFFERS, Shape.UNDECIDED
@@ -38,7 +38,7 @@ A, D, U = Shape.AGREES, Shape.DIFFERS, Shape.UNDECIDED
 def test_what_an_interval_says_to_a_published_ratio(
     theirs: float, low: float | None, high: float | None, shape: Shape
 ) -> None:
-    assert judge(theirs, low, high) is shape
+    assert judge_shape(theirs, low, high) is shape
 
 
 @given(st.floats(0.2, 5), st.floats(0.2, 5), st.floats(1, 2))
@@ -49,14 +49,14 @@ def test_the_order_of_the_two_does_not_matter_but_at_the_bands_edge(
     # The band is ±2 % of the ratio, which is not quite symmetrical when that is turned round.
     edges = (1 - BAND, 1 + BAND, 1 / (1 - BAND), 1 / (1 + BAND))
     if all(abs(math.log(x / e)) > 0.001 for x in (theirs, low, high) for e in (*edges, 1.0)):
-        assert judge(theirs, low, high) is judge(1 / theirs, 1 / high, 1 / low)
+        assert judge_shape(theirs, low, high) is judge_shape(1 / theirs, 1 / high, 1 / low)
 
 
 @pytest.mark.parametrize(
     ("shapes", "whole"), [([A, U], A), ([A, D], D), ([U, U], U), ([], U), ([D, U], D), ([A, A], A)]
 )  # fmt: skip
 def test_a_row_differs_if_any_two_of_its_figures_do(shapes: list[Shape], whole: Shape) -> None:
-    assert together(shapes) is whole
+    assert combine_shapes(shapes) is whole
 
 
 @pytest.mark.parametrize("name", catalogue.published())

@@ -125,7 +125,7 @@ def test_names_that_do_not_fit() -> None:
     ],
 )  # fmt: skip
 def test_expressions(text, cores, value) -> None:
-    assert sweep.whole(text, cores) == value
+    assert sweep.evaluate_expression(text, cores) == value
 
 
 @pytest.mark.parametrize(
@@ -135,13 +135,13 @@ def test_expressions(text, cores, value) -> None:
 )  # fmt: skip
 def test_what_is_no_expression(text) -> None:
     with pytest.raises(ValueError, match="is not an expression over cores"):
-        sweep.whole(text, 4)
+        sweep.evaluate_expression(text, 4)
 
 
 @given(st.text(alphabet="cores0123456789+-*/(). ", max_size=40), st.integers(1, 1024))
 def test_any_text_is_a_number_of_one_at_least_or_refused(text, cores) -> None:
     try:
-        found = sweep.whole(text, cores)
+        found = sweep.evaluate_expression(text, cores)
     except ValueError:
         return
     assert found >= 1

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from dballoc.analysis.decisions.recommendation import recommend
 from dballoc.analysis.decisions.sequential_test import declare, family_size
+from dballoc.analysis.decisions.stopping_rule import all_decided, narrow
 from dballoc.analysis.decisions.throughput_collapse import shape
-from dballoc.analysis.decisions.verdict import Verdict, all_decided, decided, judge, narrow
+from dballoc.analysis.decisions.verdict import Verdict, is_decided, judge_interval
 from dballoc.analysis.statistics.ratio_interval import Ratio
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
 
@@ -42,8 +43,8 @@ def interval(low: float, high: float) -> Ratio:
     ],
 )
 def test_judge(low: float, high: float, verdict: Verdict) -> None:
-    assert judge(interval(low, high)) is verdict
-    assert decided(interval(low, high)) is (verdict is not Verdict.UNDECIDED)
+    assert judge_interval(interval(low, high)) is verdict
+    assert is_decided(interval(low, high)) is (verdict is not Verdict.UNDECIDED)
 
 
 def test_a_campaign_stops_when_every_comparison_is_decided() -> None:
@@ -96,7 +97,7 @@ def test_between_two_looks_the_level_is_that_of_the_next() -> None:
 def test_no_campaign_ends_at_a_lower_level_than_one_of_a_single_look(
     planned: int, family: int
 ) -> None:
-    """What :func:`dballoc.analysis.statistics.detectable_difference.blocks_needed` begins its
+    """What :func:`dballoc.analysis.statistics.detectable_difference.count_blocks_needed` begins its
     search with.
     """
     assert declare(planned, family).confidence >= declare(2, family).confidence

@@ -1,3 +1,3 @@
-"""Pure, on data frames: ratios, intervals, verdicts, growth, collapse. Sees results through the
-store alone.
+"""Ratios, intervals, verdicts, growth and collapse, on data frames. Pure: it reads results through
+the store alone.
 """

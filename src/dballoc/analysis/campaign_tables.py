@@ -1,4 +1,4 @@
-"""A results directory as data frames."""
+"""Read a results directory as data frames."""
 
 import json
 from dataclasses import dataclass, replace
@@ -30,9 +30,9 @@ _TABLES = (
 @dataclass(frozen=True, kw_only=True)
 class Campaign:
     """The tables of store/schema.sql. ``trial`` and ``block`` are those of the solo design,
-    ``duet`` and ``duet_block`` those of the other, ``pilot`` the trials that sized it. ``counted``
-    says whether a trial enters the figures: of a block that was repeated because the machine was
-    disturbed, only the last attempt does.
+    ``duet`` and ``duet_block`` those of the duet, ``pilot`` the trials that sized the duet. The
+    column ``counted`` says whether a trial enters the figures: of a block that was repeated because
+    the machine was disturbed, only the last attempt does.
     """
 
     facts: dict[str, str]
@@ -54,52 +54,54 @@ class Campaign:
 
     @property
     def imported(self) -> bool:
-        """Whether it was made elsewhere: then there is no A/A pair, no proof, no noise guard, and
-        mostly no repeat.
+        """Whether the results were made elsewhere: they have no A/A pair, no proof of use, no noise
+        guard, and mostly no repeats.
         """
         return "imported" in self.facts
 
     @property
     def baseline_roles(self) -> tuple[str, str]:
-        """The baseline's runs of a block, whose mean the others are relative to: A1 and A2;
-        elsewhere there is one.
+        """The roles of the baseline's two runs in a block, whose mean the other variants are
+        relative to. Imported results have one run, named twice.
         """
         return ("A1", "A1") if self.imported else ("A1", "A2")
 
     @property
     def starts(self) -> list[tuple[int | None, str | None]]:
-        """The starts of a variant in a block, by (level, workload): None where one start runs all
-        of them.
+        """The server starts of a variant in a block, as (level, workload); None where one start
+        runs all levels, or all workloads.
         """
-        e = self.experiment
-        levels: list[int | None] = list(e.threads) if e.levels == "fresh" else [None]
+        experiment = self.experiment
+        levels: list[int | None] = (
+            list(experiment.threads) if experiment.levels == "fresh" else [None]
+        )
         return [
             (level, w)
-            for w in (e.workloads if e.sequence == "fresh" else [None])
+            for w in (experiment.workloads if experiment.sequence == "fresh" else [None])
             for level in levels
         ]
 
     def blocks(self, design: str) -> int:
-        """How many of them there are, finished."""
+        """Return the number of finished blocks of a design."""
         if self.imported:
             return self.trial["block"].n_unique() if design == "solo" else 0
         return (self.block if design == "solo" else self.duet_block)["block"].n_unique()
 
     def part(self, start: tuple[int | None, str | None]) -> "Campaign":
-        """The same, reduced to the solo trials of one of :attr:`starts`."""
+        """Return the campaign reduced to the solo trials of one of :attr:`starts`."""
         level, workload = start
-        mine = pl.col("level").eq_missing(level) & pl.col("workload").eq_missing(workload)
-        return replace(self, trial=self.trial.filter(mine))
+        of_start = pl.col("level").eq_missing(level) & pl.col("workload").eq_missing(workload)
+        return replace(self, trial=self.trial.filter(of_start))
 
     @property
     def names(self) -> list[str]:
-        """Variants in the experiment's order, the baseline first."""
+        """The variants' names in the experiment's order, the baseline first."""
         others = [v.name for v in self.experiment.variant if v.name != self.experiment.baseline]
         return [self.experiment.baseline, *others]
 
     @property
     def designs(self) -> list[str]:
-        """Which of "solo" and "duet" the campaign runs."""
+        """The designs that the campaign runs: "solo", "duet" or both."""
         return self.facts["designs"].split()
 
     @property
@@ -113,7 +115,9 @@ class Campaign:
         return self.trial.filter(pl.col("counted") & (pl.col("outcome") == "ok"))
 
     def of(self, table: pl.DataFrame) -> pl.DataFrame:
-        """A table's rows of good solo trials, with the trial's variant, role, block and level."""
+        """Return a table's rows of good solo trials, joined with each trial's variant, role, block
+        and level.
+        """
         places = self.good.select(
             "trial", "variant", "role", "block", pl.col("level", "workload").name.prefix("trial_")
         )
@@ -121,19 +125,19 @@ class Campaign:
 
 
 def load(directory: Path) -> Campaign:
-    """Read the results of a campaign. UsageError if there are none, of another format, or of
-    another verb.
+    """Read the results of a campaign. UsageError if there are none, if they have another format, or
+    if another verb made them.
     """
-    found = read(directory)
-    if KIND in found.facts:
+    campaign = read(directory)
+    if KIND in campaign.facts:
         raise UsageError(
-            f"{directory}: results of dballoc {found.facts[KIND]}; dballoc report shows them"
+            f"{directory}: results of dballoc {campaign.facts[KIND]}; dballoc report shows them"
         )
-    return found
+    return campaign
 
 
 def read(directory: Path) -> Campaign:
-    """Read a results directory, whatever verb made it. UsageError if it is none, or of another
+    """Read a results directory, whichever verb made it. UsageError if it is not one or has another
     format.
     """
     results = Results.open(directory, read_only=True)
@@ -142,10 +146,10 @@ def read(directory: Path) -> Campaign:
         experiment = experiment_file.build(
             experiment_file.parse(facts["experiment"], str(directory)), str(directory)
         )
-        tables = {name: _frame(results, name) for name in _TABLES}
+        tables = {name: _read_table(results, name) for name in _TABLES}
     finally:
         results.close()
-    tables = results_consistency.checked(directory, facts, experiment, tables)
+    tables = results_consistency.check_tables(directory, facts, experiment, tables)
     every_trial, every_block = tables.pop("trial"), tables.pop("block")
     block, duet_block = (
         every_block.filter(pl.col("design") == design) for design in ("solo", "duet")
@@ -159,15 +163,17 @@ def read(directory: Path) -> Campaign:
         environment=json.loads(facts["environment"]),
         block=block,
         duet_block=duet_block,
-        trial=trial.with_columns(_counted(trial, block)),
-        duet=duet.with_columns(_counted(duet, duet_block)),
+        trial=trial.with_columns(_find_counted(trial, block)),
+        duet=duet.with_columns(_find_counted(duet, duet_block)),
         pilot=pilot.with_columns(counted=pl.lit(False)),
         **tables,
     )
 
 
 def load_own(directory: Path) -> Campaign:
-    """The same of a campaign that dballoc ran. UsageError also for results made elsewhere."""
+    """Read the results of a campaign that dballoc ran. UsageError as for :func:`load`, and for
+    imported results.
+    """
     campaign = load(directory)
     if campaign.imported:
         raise UsageError(
@@ -177,15 +183,14 @@ def load_own(directory: Path) -> Campaign:
     return campaign
 
 
-# SQLite's declared types; a column that is all NULL would otherwise have none.
+# By SQLite's declared types: a column that is all NULL shows no type of its own.
 _TYPES = {"INTEGER": pl.Int64, "REAL": pl.Float64, "TEXT": pl.String}
 
 
-def _frame(results: Results, table: str) -> pl.DataFrame:
+def _read_table(results: Results, table: str) -> pl.DataFrame:
     schema = {name: _TYPES[kind] for name, kind in results.columns(table).items()}
     rows = results.table(table)
-    # SQLite stores what it is given: a whole number in a REAL column comes back as an int, and the
-    # reverse.
+    # SQLite does not enforce a column's type: a REAL column may return an int, and the reverse.
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
     return pl.DataFrame(
         {
@@ -195,8 +200,10 @@ def _frame(results: Results, table: str) -> pl.DataFrame:
     )
 
 
-def _counted(trial: pl.DataFrame, block: pl.DataFrame) -> pl.Series:
-    """The last finished attempt at each block; of a block with none, the last attempt begun."""
+def _find_counted(trial: pl.DataFrame, block: pl.DataFrame) -> pl.Series:
+    """Return whether each trial counts: it is of the last finished attempt at its block, or, where
+    no attempt was finished, of the last one begun.
+    """
     finished = dict(block.group_by("block").agg(pl.col("attempt").max()).iter_rows())
     begun = dict(trial.group_by("block").agg(pl.col("attempt").max()).iter_rows())
     attempts = {**begun, **finished}

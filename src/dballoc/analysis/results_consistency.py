@@ -1,4 +1,4 @@
-"""Whether the tables of a results directory hang together: what one names, another has."""
+"""Check that the tables of a results directory fit together: what one table names, another has."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -24,14 +24,14 @@ _JSON: dict[str, TypeAdapter[Any]] = {
 }
 
 
-def checked(
+def check_tables(
     directory: Path, facts: Mapping[str, str], experiment: Experiment, tables: Tables
 ) -> dict[str, pl.DataFrame]:
-    """The tables, with the JSON of variants written anew. Failure in one line for the first thing
-    that does not fit.
+    """Return the tables, with the variants' JSON checked and written anew. Failure, in one line,
+    for the first thing that does not fit.
     """
     try:
-        variant = _variants(experiment, tables["variant"])
+        variant = _check_variants(experiment, tables["variant"])
         _check_trials(facts, experiment, tables)
         _check_loads(experiment, tables)
         if "imported" in facts:
@@ -39,14 +39,14 @@ def checked(
         return {**tables, "variant": variant}
     except readers.Unfit as error:
         raise Failure(
-            f"{directory / FILE}: damaged: {error}; take a copy of the directory from before, or "
-            "run the campaign again"
+            f"{directory / FILE}: damaged: {error}; restore the directory from a copy, or run the "
+            "campaign again"
         ) from None
 
 
-def _variants(experiment: Experiment, variants: pl.DataFrame) -> pl.DataFrame:
+def _check_variants(experiment: Experiment, variants: pl.DataFrame) -> pl.DataFrame:
     if set(variants["name"]) != {v.name for v in experiment.variant}:
-        raise readers.Unfit("variant: other ones than the experiment has")
+        raise readers.Unfit("variant: the variants differ from those of the experiment")
     columns = [
         pl.Series(
             column,
@@ -60,11 +60,10 @@ def _variants(experiment: Experiment, variants: pl.DataFrame) -> pl.DataFrame:
 
 def _check_trials(facts: Mapping[str, str], experiment: Experiment, tables: Tables) -> None:
     trials, names = tables["trial"], {v.name for v in experiment.variant}
-    _known(trials["variant"], names.__contains__, "trial.variant: not in the experiment")
+    _check_values(trials["variant"], names.__contains__, "trial.variant: not in the experiment")
     designs = facts["designs"].split()
-    for row in trials.select(
-        "trial", "variant", "role", "design", "block", "attempt", "proof", "level"
-    ).iter_rows(named=True):
+    columns = ["trial", "variant", "role", "design", "block", "attempt", "proof"]
+    for row in trials.select(columns).iter_rows(named=True):
         place = f"trial {row['trial']}"
         of_baseline = row["variant"] == experiment.baseline
         if (
@@ -74,26 +73,26 @@ def _check_trials(facts: Mapping[str, str], experiment: Experiment, tables: Tabl
         ):
             raise readers.Unfit(f"{place}: {row['variant']} cannot have the role {row['role']}")
         if row["design"] == "solo" and "solo" not in designs:
-            raise readers.Unfit(f"{place}: of a design that the campaign has not")
+            raise readers.Unfit(f"{place}: solo, which is not a design of the campaign")
         if not 0 <= row["block"] < 10**6 or not 0 <= row["attempt"] < 10**6:
             raise readers.Unfit(
-                f"{place}: block {row['block']}, attempt {row['attempt']} cannot be"
+                f"{place}: impossible block {row['block']} or attempt {row['attempt']}"
             )
         if row["proof"] is not None:
             forms.form(row["proof"], forms.PROOF, f"{place}: proof")
     blocks = tables["block"]
-    _known(blocks["block"], lambda n: 0 <= n < 10**6, "block.block: cannot be")
+    _check_values(blocks["block"], lambda n: 0 <= n < 10**6, "block.block: impossible number")
 
 
 def _check_loads(experiment: Experiment, tables: Tables) -> None:
     workloads = {*experiment.workloads, *experiment.warm}
     for table in ("trial", "step", "slice"):
-        _known(
+        _check_values(
             tables[table]["workload"].drop_nulls(),
             workloads.__contains__,
             f"{table}.workload: not in the experiment",
         )
-    _known(
+    _check_values(
         tables["step"].filter(pl.col("kind") == "level")["threads"],
         experiment.threads.__contains__,
         "step.threads: not in the experiment",
@@ -105,10 +104,10 @@ def _check_machines(imported: Any, trials: pl.DataFrame) -> None:
     if numbers != list(range(1, len(numbers) + 1)):
         raise readers.Unfit("trial: the numbers of imported trials have gaps")
     if sum(machine["trials"] for machine in imported["machines"]) != len(numbers):
-        raise readers.Unfit("campaign: imported: machines: another number of trials than there are")
+        raise readers.Unfit("campaign: imported: the machines' numbers of trials do not add up")
 
 
-def _known(values: pl.Series, known: Callable[[Any], bool], complaint: str) -> None:
+def _check_values(values: pl.Series, is_allowed: Callable[[Any], bool], complaint: str) -> None:
     for value in values.unique():
-        if value is None or not known(value):
+        if value is None or not is_allowed(value):
             raise readers.Unfit(f"{complaint}: {readers.shown(str(value))}")

@@ -1,8 +1,9 @@
-"""The largest size that survives: which size to try next, from what was seen so far. Pure.
+"""Search the largest cache size that survives: choose which size to try next from the trials so
+far. Pure.
 
 Sizes are multiples of the tolerance, up to the memory limit. One kill decides that a size is too
-large, and so is every larger one; that a size survives takes several trials without a kill, and
-these are spent on the last candidate alone.
+large, and so is every larger one. That a size survives takes several trials without a kill; these
+are spent on the last candidate alone.
 """
 
 import itertools
@@ -16,23 +17,23 @@ from dballoc.experiment.model import Experiment
 Outcome = Literal["survived", "killed", "other"]
 Why = Literal["found", "none", "all", "faults"]
 
-# So many trials that say nothing of memory, and the search gives up.
+# The search gives up after this many trials with a fault that says nothing about memory.
 MOST_FAULTS = 3
 
 _MIB = 2**20
-# The default tolerance: this part of the memory.
+# The default tolerance is the memory ÷ this.
 _FINE = 50
 
-# Guesses in a row that may be worse than the middle. In simulated searches two take about a fifth
-# fewer trials than the middle alone on average; one saves less, and three make the worst case
-# worse.
+# How many guesses in a row may be worse than the middle. In simulated searches, two save about a
+# fifth of the trials on average against the middle alone; one saves less, and three make the worst
+# case worse.
 _GUESSES = 2
 
 
 @dataclass(frozen=True)
 class Range:
-    """Bytes. ``start``: the first size tried; ``repeats``: trials without a kill until a size
-    counts as surviving.
+    """The sizes searched, in bytes. ``start``: the first size tried; ``repeats``: trials without a
+    kill until a size counts as surviving.
     """
 
     memory: int
@@ -42,16 +43,16 @@ class Range:
 
     @property
     def steps(self) -> int:
-        """How many sizes there are."""
+        """The number of sizes."""
         return max(1, self.memory // self.tolerance)
 
     def nearest(self, size: float) -> int:
-        """The number of the size that is nearest below, within the range."""
+        """Return the number of the nearest size below, within the range."""
         return min(self.steps, max(1, math.floor(size / self.tolerance)))
 
 
 def of_experiment(experiment: Experiment) -> Range:
-    """The range that an experiment with a memory limit searches."""
+    """Return the range that an experiment with a memory limit searches."""
     memory, fit = experiment.limits.memory, experiment.fit
     assert memory is not None
     tolerance = fit.tolerance or max(_MIB, memory // _FINE // _MIB * _MIB)
@@ -60,7 +61,7 @@ def of_experiment(experiment: Experiment) -> Range:
 
 @dataclass(frozen=True)
 class Trial:
-    """What one trial with a size showed; ``peak``: the highest RSS seen, None if nothing was."""
+    """What one trial with a size showed; ``peak``: the highest RSS seen, None if none was read."""
 
     size: int
     outcome: Outcome
@@ -69,9 +70,10 @@ class Trial:
 
 @dataclass(frozen=True)
 class State:
-    """``low``: the largest size without a kill so far, 0 for none; ``high``: the smallest with one;
-    ``next``: what to try now, None when it is over, and ``why``: ``found``; ``none`` survives;
-    ``all`` survive; ``faults`` of another kind.
+    """Where the search stands. ``low``: the largest size without a kill so far, 0 for none;
+    ``high``: the smallest with one, None for none; ``next``: the size to try now, None when the
+    search is over. Then ``why``: ``found``; ``none`` survives; ``all`` survive; too many ``faults``
+    of another kind.
     """
 
     low: int
@@ -80,24 +82,24 @@ class State:
     why: Why | None = None
 
 
-def state(of: Range, trials: Sequence[Trial]) -> State:
-    """Where the search stands after these trials, in their order."""
-    low, high = bracket(trials)
+def state(sizes: Range, trials: Sequence[Trial]) -> State:
+    """Return where the search stands after these trials, in their order."""
+    low, high = find_bracket(trials)
     if sum(1 for t in trials if t.outcome == "other") >= MOST_FAULTS:
         return State(low, high, None, "faults")
-    below, above = _ends(of, low, high)
+    below, above = _convert_to_steps(sizes, low, high)
     if above - below > 1:
-        return State(low, high, _next(of, trials, below, above) * of.tolerance)
+        return State(low, high, _choose_next(sizes, trials, below, above) * sizes.tolerance)
     if low == 0:
         return State(low, high, None, "none")
-    if sum(1 for t in trials if t.outcome == "survived" and t.size == low) < of.repeats:
+    if sum(1 for t in trials if t.outcome == "survived" and t.size == low) < sizes.repeats:
         return State(low, high, low)
     return State(low, high, None, "all" if high is None else "found")
 
 
-def bracket(trials: Sequence[Trial]) -> tuple[int, int | None]:
-    """The largest size that survived below the smallest one that was killed (0: none), and that one
-    (None: none).
+def find_bracket(trials: Sequence[Trial]) -> tuple[int, int | None]:
+    """Return the largest size that survived below the smallest one that was killed (0: none), and
+    that smallest one (None: none).
     """
     high = min((t.size for t in trials if t.outcome == "killed"), default=None)
     low = max(
@@ -107,45 +109,45 @@ def bracket(trials: Sequence[Trial]) -> tuple[int, int | None]:
     return low, high
 
 
-def at_most(of: Range, trials: Sequence[Trial]) -> int:
-    """How many more trials it takes at most, as long as a size does the same every time and no
-    fault comes between.
+def at_most(sizes: Range, trials: Sequence[Trial]) -> int:
+    """Return how many more trials it takes at most, provided that a size has the same outcome every
+    time and no other fault occurs.
     """
-    now = state(of, trials)
-    if now.next is None:
+    progress = state(sizes, trials)
+    if progress.next is None:
         return 0
-    below, above = _ends(of, now.low, now.high)
-    # Every third new size halves what is left.
-    return (_GUESSES + 1) * math.ceil(math.log2(above - below)) + of.repeats
+    below, above = _convert_to_steps(sizes, progress.low, progress.high)
+    # At least every third new size halves the range.
+    return (_GUESSES + 1) * math.ceil(math.log2(above - below)) + sizes.repeats
 
 
-def _ends(of: Range, low: int, high: int | None) -> tuple[int, int]:
-    return low // of.tolerance, of.steps + 1 if high is None else high // of.tolerance
+def _convert_to_steps(sizes: Range, low: int, high: int | None) -> tuple[int, int]:
+    return low // sizes.tolerance, sizes.steps + 1 if high is None else high // sizes.tolerance
 
 
-def _next(of: Range, trials: Sequence[Trial], below: int, above: int) -> int:
-    """A new size strictly between: where the memory would just be used up if what is beside the
-    cache stayed as it is; the middle, where nothing has survived yet or such guesses were no better
-    than the middle would have been.
+def _choose_next(sizes: Range, trials: Sequence[Trial], below: int, above: int) -> int:
+    """Choose a new size strictly between the two: the one that would just use up the memory if what
+    the server needs beside the cache stayed the same; the middle where nothing has survived yet or
+    such guesses were no better than the middle.
     """
     if not any(t.outcome != "other" for t in trials):
-        return min(above - 1, max(below + 1, of.nearest(of.start)))
+        return min(above - 1, max(below + 1, sizes.nearest(sizes.start)))
     peaks = [
         t.peak
         for t in trials
-        if t.outcome == "survived" and t.size == below * of.tolerance and t.peak is not None
+        if t.outcome == "survived" and t.size == below * sizes.tolerance and t.peak is not None
     ]
-    if not peaks or _stalled(of, trials):
+    if not peaks or _is_stalled(sizes, trials):
         return (below + above) // 2
-    guess = of.nearest(below * of.tolerance + of.memory - max(peaks))
+    guess = sizes.nearest(below * sizes.tolerance + sizes.memory - max(peaks))
     return min(above - 1, max(below + 1, guess))
 
 
-def _stalled(of: Range, trials: Sequence[Trial]) -> bool:
-    """Whether each of the last sizes that changed what is left took away less than half of it."""
-    widths = [of.steps + 1]
+def _is_stalled(sizes: Range, trials: Sequence[Trial]) -> bool:
+    """Whether each of the last sizes that narrowed the range narrowed it by less than half."""
+    widths = [sizes.steps + 1]
     for number in range(1, len(trials) + 1):
-        below, above = _ends(of, *bracket(trials[:number]))
+        below, above = _convert_to_steps(sizes, *find_bracket(trials[:number]))
         if above - below != widths[-1]:
             widths.append(above - below)
     last = list(itertools.pairwise(widths))[-_GUESSES:]

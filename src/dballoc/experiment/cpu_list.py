@@ -1,10 +1,10 @@
-"""Lists of CPUs in the kernel's notation, ``"0-3,8"``."""
+"""Parse and format lists of CPUs in the kernel's notation, ``"0-3,8"``."""
 
 import re
 
 
 def parse_cpus(text: str) -> frozenset[int]:
-    """The CPU numbers of ``"0-3,8"``. ValueError when it is no such list or empty."""
+    """Parse the CPU numbers of ``"0-3,8"``. ValueError if it is not such a list, or is empty."""
     cpus: set[int] = set()
     for part in text.split(","):
         # Linux numbers 8192 CPUs at most.
@@ -16,7 +16,7 @@ def parse_cpus(text: str) -> frozenset[int]:
 
 
 def format_cpus(cpus: frozenset[int] | set[int]) -> str:
-    """The kernel's notation of a set of CPU numbers."""
+    """Return a set of CPU numbers in the kernel's notation."""
     ranges: list[list[int]] = []
     for cpu in sorted(cpus):
         if ranges and ranges[-1][1] == cpu - 1:

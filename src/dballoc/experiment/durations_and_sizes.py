@@ -1,11 +1,11 @@
-"""Durations and sizes as people write them: ``"10s"``, ``"2m"``, ``"256M"``."""
+"""Parse and format durations and sizes as people write them: ``"10s"``, ``"2m"``, ``"256M"``."""
 
 import re
 from typing import Annotated
 
 from pydantic import BeforeValidator, PlainSerializer
 
-# Ten years, and what a machine of 2^57 bytes would have: whoever writes more has slipped.
+# Ten years, and the address space of 57 bits: anything larger is a slip.
 _LONGEST, _LARGEST = 10 * 365 * 86400.0, 2**57
 _DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(ms|s|m|h)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -14,13 +14,13 @@ _BYTES = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 def parse_duration(text: object) -> float:
-    """Seconds of ``"500ms"``, ``"10s"``, ``"1m30s"``, ``"2h"``. ValueError for anything else, bare
-    numbers included.
+    """Return the seconds of ``"500ms"``, ``"10s"``, ``"1m30s"``, ``"2h"``. ValueError for anything
+    else, a number without a unit included.
     """
     if isinstance(text, str):
-        found = list(_DURATION.finditer(text.strip()))
-        if found and "".join(m.group() for m in found) == text.strip():
-            seconds = sum(float(m[1]) * _SECONDS[m[2]] for m in found)
+        parts = list(_DURATION.finditer(text.strip()))
+        if parts and "".join(m.group() for m in parts) == text.strip():
+            seconds = sum(float(m[1]) * _SECONDS[m[2]] for m in parts)
             if seconds > _LONGEST:
                 raise ValueError(f"{text!r} is longer than ten years")
             return seconds
@@ -30,7 +30,7 @@ def parse_duration(text: object) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """The shortest text that :func:`parse_duration` reads back, to the millisecond."""
+    """Return the shortest text that :func:`parse_duration` reads back, to the millisecond."""
     milliseconds = round(seconds * 1000)
     if milliseconds == 0:
         return "0s"
@@ -43,8 +43,8 @@ def format_duration(seconds: float) -> str:
 
 
 def parse_size(text: object) -> int:
-    """Bytes of ``"256M"``, ``"2G"`` (binary multiples, as my.cnf has them). ValueError for anything
-    else.
+    """Return the bytes of ``"256M"``, ``"2G"`` (binary multiples, as in my.cnf). ValueError for
+    anything else.
     """
     match = _SIZE.fullmatch(text.strip()) if isinstance(text, str) else None
     if not match:
@@ -56,7 +56,7 @@ def parse_size(text: object) -> int:
 
 
 def format_size(size: int) -> str:
-    """The shortest exact text that :func:`parse_size` reads back."""
+    """Return the shortest exact text that :func:`parse_size` reads back."""
     for unit in "TGMK":
         if size % _BYTES[unit] == 0 and size:
             return f"{size // _BYTES[unit]}{unit}"

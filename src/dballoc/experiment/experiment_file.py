@@ -1,4 +1,4 @@
-"""The experiment file: TOML in, TOML out, and errors of one line that name file, key and remedy."""
+"""Read and write the experiment file: TOML. Errors are one line with file, key and remedy."""
 
 import difflib
 import hashlib
@@ -17,15 +17,15 @@ from dballoc.experiment.model import Experiment, Variant
 
 
 def load(path: Path) -> Experiment:
-    """The experiment in a file. UsageError if it cannot be read, is not TOML, or does not make
-    sense.
+    """Read the experiment in a file. UsageError if it cannot be read, is not TOML, or is not a
+    valid experiment.
     """
     return build(read_table(path), str(path))
 
 
 def read_table(path: Path) -> dict[str, Any]:
-    """The raw table of an experiment file, so that flags can be laid over it. UsageError as for
-    :func:`load`.
+    """Read the raw table of an experiment file, so that flags can be laid over it. UsageError if
+    the file cannot be read or is not TOML.
     """
     try:
         text = readers.text(path)
@@ -38,8 +38,8 @@ def read_table(path: Path) -> dict[str, Any]:
 
 
 def parse(text: str, origin: str) -> dict[str, Any]:
-    """The raw table of an experiment's text. UsageError that begins with ``origin`` if it is not
-    TOML.
+    """Parse the text of an experiment into its raw table. UsageError that begins with ``origin`` if
+    it is not TOML.
     """
     try:
         return readers.table(text)
@@ -48,58 +48,60 @@ def parse(text: str, origin: str) -> dict[str, Any]:
 
 
 def build(table: dict[str, Any], origin: str, cores: int | None = None) -> Experiment:
-    """The experiment that a table describes, with its sweeps made into variants. ``cores``: see
-    :func:`dballoc.experiment.sweep.expand`. UsageError, one line that begins with ``origin``, if it
-      doesn't describe one.
+    """Build the experiment that a table describes, with its sweeps made into variants. ``cores``:
+    see :func:`dballoc.experiment.sweep.expand_sweeps`. UsageError, one line that begins with
+    ``origin``, if the table does not describe an experiment.
     """
     try:
         readers.sensible(table)  # flags have been laid over it, whose words are anything
     except readers.Unfit as error:
         raise UsageError(f"{origin}: {error}") from None
-    table = sweep.expand(table, cores, origin)
+    table = sweep.expand_sweeps(table, cores, origin)
     try:
         return Experiment.model_validate(table)
     except ValidationError as error:
-        raise UsageError(f"{origin}: {_one_line(error, table)}") from None
+        raise UsageError(f"{origin}: {_format_validation_error(error, table)}") from None
 
 
 def dump(experiment: Experiment) -> str:
-    """The file's text: only what differs from the defaults, and what every reader looks for."""
+    """Return the file's text: what differs from the defaults, and the sections that every reader
+    looks for.
+    """
     table = experiment.model_dump(mode="json", exclude_defaults=True, exclude_none=True)
     for section in ("server", "data", "time"):
         table[section] = getattr(experiment, section).model_dump(mode="json", exclude_none=True)
         table[section] = {k: v for k, v in table[section].items() if v not in ({}, [])}
     scalars = {k: v for k, v in table.items() if not isinstance(v, dict) and k != "variant"}
     tables = {k: v for k, v in table.items() if isinstance(v, dict)}
-    variants = [_array_item("variant", entry) for entry in table["variant"]]
+    variants = [_format_array_item("variant", entry) for entry in table["variant"]]
     return "\n".join([tomli_w.dumps(scalars | tables), *variants])
 
 
-def _array_item(name: str, entry: dict[str, Any]) -> str:
-    """``[[name]]`` and its sub-tables: the form that people write (tomli_w puts short ones in one
-    line).
+def _format_array_item(name: str, entry: dict[str, Any]) -> str:
+    """Return ``[[name]]`` and its sub-tables, the form that people write (tomli_w puts short ones
+    in one line).
     """
     return f"[[{name}]]\n" + re.sub(r"^\[", f"[{name}.", tomli_w.dumps(entry), flags=re.MULTILINE)
 
 
 def identity(experiment: Experiment) -> str:
-    """A short hash; two experiments with the same one may share a results directory."""
+    """Return a short hash; two experiments with the same one may share a results directory."""
     text = json.dumps(experiment.model_dump(mode="json"), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _one_line(error: ValidationError, table: dict[str, Any]) -> str:
+def _format_validation_error(error: ValidationError, table: dict[str, Any]) -> str:
     first = error.errors()[0]
-    key = _spell(first["loc"], table)
+    key = _format_key(first["loc"], table)
     match first["type"]:
         case "extra_forbidden":
             near = difflib.get_close_matches(
-                str(first["loc"][-1]), _known_keys(first["loc"][:-1]), 1
+                str(first["loc"][-1]), _list_known_keys(first["loc"][:-1]), 1
             )
             hint = (
                 f'; did you mean "{near[0]}"?'
                 if near
-                else f"; known here: {', '.join(_known_keys(first['loc'][:-1]))}"
+                else f"; known here: {', '.join(_list_known_keys(first['loc'][:-1]))}"
             )
             whose, _, bare = key.rpartition(": ")
             return f"{whose + ': ' if whose else ''}unknown key {bare}{hint}"
@@ -108,34 +110,38 @@ def _one_line(error: ValidationError, table: dict[str, Any]) -> str:
         case "value_error":
             return f"{key}: {first['ctx']['error']}" if key else str(first["ctx"]["error"])
         case "literal_error":
-            return f"{key}: {_value(first['input'])} is not known; use {first['ctx']['expected']}"
+            value = _shorten_value(first["input"])
+            return f"{key}: {value} is not known; use {first['ctx']['expected']}"
         case _:
-            return f"{key}: {first['msg'].lower()}, not {_value(first['input'])}"
+            return f"{key}: {first['msg'].lower()}, not {_shorten_value(first['input'])}"
 
 
-def _value(given: object) -> str:
-    text = repr(given)
+def _shorten_value(value: object) -> str:
+    text = repr(value)
     return text if len(text) <= 200 else f"{text[:200]}…"
 
 
-def _spell(loc: tuple[int | str, ...], table: Any) -> str:
-    """``variant[1].thp`` with the variant's name where it has one: ``variant "jemalloc": thp``."""
+def _format_key(loc: tuple[int | str, ...], table: Any) -> str:
+    """Return the key as the file has it, with a variant's name where it has one: ``variant
+    "jemalloc": thp`` instead of ``variant[1].thp``.
+    """
     if loc[:1] == ("variant",) and len(loc) > 1 and isinstance(loc[1], int):
         entry = table["variant"][loc[1]]
         name = entry.get("name") if isinstance(entry, dict) else None
         return " ".join(
             filter(
-                None, [f'variant "{name}":' if name else f"variant {loc[1] + 1}:", _dotted(loc[2:])]
+                None,
+                [f'variant "{name}":' if name else f"variant {loc[1] + 1}:", _join_key(loc[2:])],
             )
         )
-    return _dotted(loc)
+    return _join_key(loc)
 
 
-def _dotted(loc: tuple[int | str, ...]) -> str:
+def _join_key(loc: tuple[int | str, ...]) -> str:
     return "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in loc).lstrip(".")
 
 
-def _known_keys(loc: tuple[int | str, ...]) -> list[str]:
+def _list_known_keys(loc: tuple[int | str, ...]) -> list[str]:
     model: type[BaseModel] = Experiment
     for part in loc:
         if isinstance(part, int) or part not in model.model_fields:

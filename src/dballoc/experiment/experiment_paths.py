@@ -1,5 +1,5 @@
-"""Paths in an experiment's table: made absolute, so that it means the same from everywhere, and
-workloads given by path.
+"""Make the paths in an experiment's table absolute, so that it means the same from everywhere, and
+give workloads named by a path a table.
 """
 
 import os
@@ -13,26 +13,28 @@ Table = dict[str, Any]
 _KINDS = {".lua": "script", ".sql": "sql"}
 
 
-def anchor(table: Table, base: Path, taken: Collection[str] = ()) -> Table:
-    """``table`` with every relative path taken from ``base``. Values of other types are left for
-    the model to refuse.
+def anchor(table: Table, base: Path, reserved: Collection[str] = ()) -> Table:
+    """Return ``table`` with every relative path resolved against ``base``. Values of other types
+    are left for the model to refuse.
 
-    A workload that is the path of a .lua or .sql file gets a table of its own, called after the
-    file; ``taken`` are names that it may not have. UsageError for a path of another kind.
+    A workload that is the path of a .lua or .sql file gets a table of its own, named after the
+    file; ``reserved`` are names that it must not have. UsageError for any other path.
     """
 
-    def path(value: Any) -> Any:
+    def anchor_path(value: Any) -> Any:
         return (
             os.path.normpath(base.absolute() / Path(value).expanduser())
             if isinstance(value, str) and value
             else value
         )
 
-    def within(holder: Any, *keys: str) -> Any:
+    def anchor_keys(holder: Any, *keys: str) -> Any:
         if not isinstance(holder, dict):
             return holder
         changed = {
-            k: [path(p) for p in holder[k]] if isinstance(holder[k], list) else path(holder[k])
+            k: [anchor_path(p) for p in holder[k]]
+            if isinstance(holder[k], list)
+            else anchor_path(holder[k])
             for k in keys
             if k in holder
         }
@@ -40,27 +42,29 @@ def anchor(table: Table, base: Path, taken: Collection[str] = ()) -> Table:
 
     result = dict(table)
     if "server" in result:
-        result["server"] = within(result["server"], "basedir")
+        result["server"] = anchor_keys(result["server"], "basedir")
     if "data" in result:
-        result["data"] = within(result["data"], "directory", "sql")
+        result["data"] = anchor_keys(result["data"], "directory", "sql")
     if isinstance(result.get("workload"), dict):
         result["workload"] = {
-            name: within(own, "script", "sql") for name, own in result["workload"].items()
+            name: anchor_keys(workload, "script", "sql")
+            for name, workload in result["workload"].items()
         }
     if isinstance(result.get("variant"), list):
-        variants = [within(v, "preload") for v in result["variant"]]
+        variants = [anchor_keys(v, "preload") for v in result["variant"]]
         result["variant"] = [
-            {**v, "server": within(v["server"], "basedir")}
+            {**v, "server": anchor_keys(v["server"], "basedir")}
             if isinstance(v, dict) and "server" in v
             else v
             for v in variants
         ]
     if isinstance(result.get("workloads"), list) and any(map(_is_path, result["workloads"])):
-        own = dict(result.get("workload", {}))
+        workloads = dict(result.get("workload", {}))
         result["workloads"] = [
-            _named(w, path(w), own, taken) if _is_path(w) else w for w in result["workloads"]
+            _name_workload(w, anchor_path(w), workloads, reserved) if _is_path(w) else w
+            for w in result["workloads"]
         ]
-        result["workload"] = own
+        result["workload"] = workloads
     return result
 
 
@@ -68,17 +72,17 @@ def _is_path(name: Any) -> bool:
     return isinstance(name, str) and ("/" in name or name.endswith(tuple(_KINDS)))
 
 
-def _named(word: str, path: str, own: Table, taken: Collection[str]) -> str:
-    """The name under which ``path`` is in ``own`` from now on."""
+def _name_workload(word: str, path: str, workloads: Table, reserved: Collection[str]) -> str:
+    """Add ``path`` to ``workloads`` and return its name there."""
     file = Path(path)
     if file.suffix not in _KINDS:
         raise UsageError(f"workload {word!r} is neither a .lua nor a .sql file")
     entry = {_KINDS[file.suffix]: path}
-    if word in own:
+    if word in workloads:
         return word  # a table of that very name, like [workload."my.sql"]
     for name in (file.stem, file.name):
-        if name not in taken and own.get(name, entry) == entry:
-            own[name] = entry
+        if name not in reserved and workloads.get(name, entry) == entry:
+            workloads[name] = entry
             return name
     raise UsageError(
         f"workload {word!r}: there is another called {file.name!r}; give it a table [workload.NAME]"

@@ -1,4 +1,4 @@
-"""An experiment whose variants do not differ. Pure."""
+"""Make an experiment of two identical variants. Pure."""
 
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
@@ -7,8 +7,8 @@ AGAIN = "-again"
 
 
 def twins(experiment: Experiment, origin: str) -> Experiment:
-    """The experiment with its baseline and an identical variant beside it, and no other. UsageError
-    that begins with ``origin`` if the second one's name is too long for a name.
+    """Return the experiment with its baseline and an identical variant, and no other. UsageError
+    that begins with ``origin`` if the second variant's name becomes too long.
     """
     baseline = experiment.find(experiment.baseline).model_dump(mode="json", exclude_none=True)
     table = experiment.model_dump(mode="json", exclude_none=True)

@@ -1,4 +1,4 @@
-"""What an experiment is. The file, the flags and the results directory all hold this one model."""
+"""The model of an experiment, which the file, the flags and the results directory all hold."""
 
 import re
 from typing import Annotated, Literal, Self
@@ -31,12 +31,11 @@ ThpMode = Literal["always", "madvise", "never"]
 Design = Literal["solo", "duet"]
 Profiled = Literal["contention", "heap"]
 
-# The allocator that a variant names to have the malloc that the server was built with; the same as
-# naming none.
+# The name of the malloc that the server was built with; the same as naming no allocator.
 BUILTIN = "builtin"
 
 # The workload that fills sysbench's tables from nothing. It ends when they are full, so it has no
-# time and no warm-up, and what runs after it in the same server start works on what it has filled.
+# time and no warm-up, and what runs after it in the same server start uses the tables it filled.
 LOAD = "load"
 
 # A load's clients are threads of one process; Linux has 4,194,304 of all at most.
@@ -46,13 +45,13 @@ MOST_CLIENTS = 1_000_000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+=@-]{0,63}")
 
 
-def _plain(value: str) -> str:
+def _check_name(value: str) -> str:
     if not _NAME.fullmatch(value):
         raise ValueError(f"{value!r} is not a name; use letters, digits and ._+=@-, 64 at most")
     return value
 
 
-Name = Annotated[str, AfterValidator(_plain)]
+Name = Annotated[str, AfterValidator(_check_name)]
 
 
 class _Table(BaseModel):
@@ -60,8 +59,8 @@ class _Table(BaseModel):
 
 
 class Server(_Table):
-    """Which build runs, and with what. ``glibc``: the version of the C library to run it on; None:
-    its own. ``stands_for``: the server that it takes the place of, which cannot be had.
+    """Which build runs, and with what options. ``glibc``: the version of the C library to run it
+    on; None: the build's own. ``stands_for``: the unavailable server that it replaces.
     """
 
     use: str = "mariadb"
@@ -75,10 +74,10 @@ class Server(_Table):
 
 
 class ServerOverride(_Table):
-    """What a variant changes of ``[server]``; a key left out stays as it is, options are merged.
+    """What a variant changes of ``[server]``. A key left out stays as it is; options are merged.
 
-    ``recipe``: how to make the build that ``basedir`` must name; without one the variant is refused
-    with it.
+    ``recipe``: how to make the build that ``basedir`` must name; a variant without ``basedir`` is
+    refused with this text.
     """
 
     use: str | None = None
@@ -101,13 +100,13 @@ class Cpu(_Table):
 
     @field_validator("server", "client")
     @classmethod
-    def _is_a_list(cls, value: str | None) -> str | None:
+    def _check_cpu_list(cls, value: str | None) -> str | None:
         if value is not None:
             parse_cpus(value)
         return value
 
     @model_validator(mode="after")
-    def _one_way(self) -> Self:
+    def _check_one_way(self) -> Self:
         if self.count is not None and (self.server or self.client):
             raise ValueError("give either count or the sets server and client, not both")
         return self
@@ -115,7 +114,7 @@ class Cpu(_Table):
 
 class Data(_Table):
     """The data that every trial starts from: sysbench's tables, a copy of a data directory, or what
-    SQL files make.
+    SQL files create.
     """
 
     tables: Annotated[int, Field(ge=1, le=1000)] = 8
@@ -128,11 +127,11 @@ class Data(_Table):
 
     @property
     def own(self) -> bool:
-        """Whether it is the user's own, not sysbench's."""
+        """Whether the data are the user's own, not sysbench's tables."""
         return self.directory is not None or bool(self.sql)
 
     @model_validator(mode="after")
-    def _one_source(self) -> Self:
+    def _check_one_source(self) -> Self:
         if self.directory is not None and self.sql:
             raise ValueError("give either a directory or sql, not both")
         return self
@@ -151,17 +150,17 @@ class Workload(_Table):
     writes: bool = False
 
     @model_validator(mode="after")
-    def _one_source(self) -> Self:
+    def _check_one_source(self) -> Self:
         if sum(source is not None for source in (self.script, self.sql, self.use)) != 1:
             raise ValueError(
-                "give a script (Lua), sql (a file of statements) or use (a workload by name), and "
-                "one of them only"
+                "give exactly one of script (Lua), sql (a file of statements) and use (a workload "
+                "by name)"
             )
         return self
 
 
 class Load(_Table):
-    """How sysbench asks. What it leaves to chance by default is said outright here.
+    """How sysbench queries. What sysbench leaves to its defaults is set explicitly here.
 
     ``prepared_statements`` None: as each workload has it.
     """
@@ -183,7 +182,7 @@ class Time(_Table):
 
     @field_validator("level")
     @classmethod
-    def _measurable(cls, value: float) -> float:
+    def _check_length(cls, value: float) -> float:
         if value < 2:
             raise ValueError('a level lasts at least "2s": there is one sample a second')
         return value
@@ -191,12 +190,12 @@ class Time(_Table):
 
 class Duet(_Table):
     """The duet: two servers at once, each with its own client on its own half of the CPUs, swapped
-    every slice.
+    after every slice.
 
     ``threads``: clients a side; None: four for each CPU of a half, 64 at most. ``slice`` and
-    ``pairs`` (of slices, in each block) come from a pilot where they are None. ``discard``: the
-    start of each slice that does not count. ``warmup``: before the first slice; None: as
-    ``time.warmup``. ``estimate``: see docs/method.md.
+    ``pairs`` (of slices, in each block): None to let a pilot choose. ``discard``: the start of each
+    slice that does not count. ``warmup``: before the first slice; None: as ``time.warmup``.
+    ``estimate``: see docs/method.md.
     """
 
     threads: Annotated[int, Field(ge=1, le=MOST_CLIENTS)] | None = None
@@ -207,7 +206,7 @@ class Duet(_Table):
     estimate: Literal["middle", "paired", "undisturbed"] = "middle"
 
     @model_validator(mode="after")
-    def _something_is_left(self) -> Self:
+    def _check_counted_part(self) -> Self:
         if self.slice is not None and self.slice - self.discard < 0.2:
             raise ValueError('slice lasts at least "200ms" longer than discard')
         return self
@@ -221,8 +220,8 @@ class Limits(_Table):
 
 class Fit(_Table):
     """``dballoc fit``: the first size of the cache that is tried (None: half of ``limits.memory``),
-    how far the answer may be from a size that is killed (None: a fiftieth of it), and trials
-    without a kill until a size counts as surviving.
+    how far the answer may be from a size that is killed (None: a fiftieth of ``limits.memory``),
+    and the trials without a kill until a size counts as surviving.
     """
 
     start: Size | None = None
@@ -231,8 +230,8 @@ class Fit(_Table):
 
 
 class Noise(_Table):
-    """When a block counts as disturbed: shares of all CPU time, and the slow-down of a
-    fixed probe.
+    """When a block counts as disturbed: shares of all CPU time, and the slow-down of a fixed CPU
+    probe.
     """
 
     steal: Annotated[float, Field(gt=0)] = 0.05
@@ -244,8 +243,8 @@ class Noise(_Table):
 class Variant(_Table):
     """One column of the tables: an allocator with its settings on a server.
 
-    ``preload`` without ``allocator`` is an allocator by path; with one, libraries that go before
-    it. ``stands_for``: the allocator that it takes the place of, which cannot be had.
+    ``preload`` without ``allocator`` is an allocator by path; with one, libraries that are
+    preloaded before it. ``stands_for``: the unavailable allocator that it replaces.
     """
 
     name: Name
@@ -259,15 +258,15 @@ class Variant(_Table):
     cpu: Cpu | None = None
 
 
-# What --scale multiplies with.
+# The factor of --scale.
 Share = Annotated[float, Field(gt=0, le=1)]
 
 
 class Scaled(_Table):
-    """What the experiment was before it was made smaller by ``factor``; see
+    """What the experiment was before ``factor`` made it smaller; see
     :mod:`dballoc.experiment.scale`.
 
-    ``memory``: the largest of its caches. ``cpus``: how CPUs were asked for, in words.
+    ``memory``: the largest of its caches. ``cpus``: how it asked for CPUs, in words.
     """
 
     factor: Share
@@ -279,13 +278,13 @@ class Scaled(_Table):
 
 
 class Experiment(_Table):
-    """Everything that decides what a campaign does. ``design`` None: both, or solo where a duet
-    cannot be played.
+    """Everything that decides what a campaign does. ``design`` None: both, or solo where a duet is
+    not possible.
 
-    ``warm``: workloads that run unmeasured before the first, in place of each workload's own
-    warm-up. ``published``: the figures of the catalogue that it repeats. ``profile``: what each
-    variant is profiled for, once, after it was measured. ``small``: what ``--scale small`` is for
-    it.
+    ``warm``: workloads that run unmeasured before the first, instead of each workload's own
+    warm-up. ``published``: the published figures of the catalogue that it repeats. ``profile``:
+    what each variant is profiled for, once, after it was measured. ``small``: the factor that
+    ``--scale small`` stands for.
     """
 
     name: Name = "experiment"
@@ -320,18 +319,18 @@ class Experiment(_Table):
 
     @field_validator("threads", "workloads", "warm")
     @classmethod
-    def _each_once(cls, value: list) -> list:
+    def _refuse_duplicates(cls, value: list) -> list:
         if len(set(value)) != len(value):
             raise ValueError("the same value twice")
         return value
 
     @field_validator("threads")
     @classmethod
-    def _rising(cls, value: list[int]) -> list[int]:
+    def _sort_levels(cls, value: list[int]) -> list[int]:
         return sorted(value)
 
     @model_validator(mode="after")
-    def _names_hang_together(self) -> Self:
+    def _check_variant_names(self) -> Self:
         names = [v.name for v in self.variant]
         for name in names:
             if names.count(name) > 1:
@@ -343,45 +342,47 @@ class Experiment(_Table):
         return self
 
     @model_validator(mode="after")
-    def _profiles_are_solo(self) -> Self:
+    def _check_profile_design(self) -> Self:
         if self.profile and self.design == "duet":
             raise ValueError(
-                "profile: variants are profiled in solo trials; design is duet, make it both"
+                "profile: variants are profiled in solo trials; set design to both, not duet"
             )
         return self
 
     @model_validator(mode="after")
-    def _load_comes_first(self) -> Self:
+    def _check_load_order(self) -> Self:
         if LOAD in self.warm:
-            raise ValueError(f"warm: {LOAD} is no warm-up; put it first among workloads")
+            raise ValueError(f"warm: {LOAD} is not a warm-up; put it first among workloads")
         if LOAD not in self.workloads:
             return self
         if self.data.own:
             raise ValueError(
-                f"workloads: {LOAD} fills sysbench's tables; it is not for data of your own"
+                f"workloads: {LOAD} fills sysbench's tables; it cannot fill data of your own"
             )
         if self.sequence == "cycle" and self.workloads[0] != LOAD:
-            raise ValueError(f"workloads: {LOAD} comes first, for the others work on what it fills")
+            raise ValueError(f"workloads: {LOAD} comes first: the others use the tables it fills")
         return self
 
     @property
     def duet_warmup(self) -> float:
-        """Seconds of load before a duet's first slice."""
+        """The seconds of load before a duet's first slice."""
         return self.time.warmup if self.duet.warmup is None else self.duet.warmup
 
     def runs(self, workload: str | None) -> list[str]:
-        """The workloads of one server start, in their order: that one alone, or all for None."""
+        """Return the workloads of one server start, in their order: that one alone, or all for
+        None.
+        """
         return self.workloads if workload is None else [workload]
 
     def find(self, name: str) -> Variant:
-        """The variant of that name; KeyError if there is none."""
+        """Return the variant of that name; KeyError if there is none."""
         for variant in self.variant:
             if variant.name == name:
                 return variant
         raise KeyError(name)
 
     def server_of(self, variant: Variant) -> Server:
-        """``[server]`` as this variant has it."""
+        """Return ``[server]`` as this variant has it."""
         over = variant.server
         keys = ("use", "basedir", "glibc", "engine", "connect")
         changed = {k: getattr(over, k) for k in keys if getattr(over, k) is not None}
@@ -398,5 +399,5 @@ class Experiment(_Table):
         )
 
     def cpu_of(self, variant: Variant) -> Cpu:
-        """``[cpu]`` as this variant has it."""
+        """Return ``[cpu]`` as this variant has it."""
         return variant.cpu or self.cpu

@@ -1,9 +1,10 @@
-"""An experiment made smaller: rows, memory, times, levels and CPUs shrink together. Pure.
+"""Make an experiment smaller: rows, memory, times, levels and CPUs shrink together. Pure.
 
-One number decides: the share of the rows. Memory and RocksDB's files shrink with it, so that data ÷
-cache stays; so do the times, down to the shortest that can be measured. The levels shrink by its
-fourth root: that takes a comparison made on some fifty CPUs to what two CPUs can serve, and leaves
-enough clients to show what they do to a malloc. CPUs shrink to those that are here.
+One number decides: the share of the rows. Memory and the sizes of RocksDB's files shrink with it,
+so that data ÷ cache stays the same; so do the times, down to the shortest that can be measured. The
+levels shrink by its fourth root: that takes a comparison made on some fifty CPUs to what two CPUs
+can serve, and leaves enough clients to show what they do to a malloc. CPUs shrink to the available
+ones.
 """
 
 import math
@@ -14,12 +15,12 @@ from typing import Any
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.durations_and_sizes import format_duration, format_size, parse_size
-from dballoc.experiment.fewer_cpus import in_words, on_fewer
+from dballoc.experiment.fewer_cpus import describe_missing_cpus, fit_cpus
 from dballoc.experiment.model import Experiment
 
 Table = dict[str, Any]
 
-# The server options that follow the data.
+# The server options that scale with the data.
 CACHES = frozenset(
     {
         "innodb_buffer_pool_size",
@@ -31,9 +32,9 @@ CACHES = frozenset(
     }
 )
 
-# What follows RocksDB's cache, as it and MyRocks have it by default (options.h, rdb_sysvars): files
-# and memtables, for where a file's index is larger than a shard of the cache, every read of a row
-# unpacks it anew; and what each thread that builds an index sorts in.
+# What scales with RocksDB's cache, with the defaults of RocksDB and MyRocks (options.h,
+# rdb_sysvars): files and memtables, because every read of a row unpacks a file's index anew if it
+# is larger than a shard of the cache; and the buffers in which index builds sort.
 FILES = "rocksdb_default_cf_options"
 SIZES_OF_FILES = {
     "write_buffer_size": "64M",
@@ -48,16 +49,16 @@ LEAST_CACHE = 16 * 2**20
 LEAST_LIMIT = 512 * 2**20
 LEAST_FILE = 2**20
 
-# Seconds. What is 0 stays 0.
+# Seconds below which a time is not shortened; 0 stays 0.
 SHORTEST = {"warmup": 1.0, "level": 3.0, "idle": 1.0}
 SHORTEST_BUDGET = 60.0
 
 SMALL = "small"
 
 
-def parse(text: str, small: float | None, origin: str) -> float:
-    """The share that ``--scale`` asks for. ``small``: what the experiment says of itself.
-    UsageError in one line.
+def parse_share(text: str, small: float | None, origin: str) -> float:
+    """Return the share that ``--scale`` asks for. ``small``: the experiment's own value of that
+    key. UsageError in one line.
     """
     if text == SMALL:
         if small is None:
@@ -76,26 +77,28 @@ def parse(text: str, small: float | None, origin: str) -> float:
 
 
 def level(threads: int, factor: float) -> int:
-    """The level that stands for one of ``threads`` clients."""
+    """Return the level that stands for one of ``threads`` clients."""
     return max(1, round(threads * factor**LEVEL_POWER))
 
 
-def scaled(experiment: Experiment, factor: float, have: Collection[int], origin: str) -> Experiment:
-    """The experiment at that share, on the CPUs ``have``. UsageError that begins with ``origin``
-    where that cannot be.
+def scale_experiment(
+    experiment: Experiment, factor: float, cpus: Collection[int], origin: str
+) -> Experiment:
+    """Return the experiment at that share, on the CPUs ``cpus``. UsageError that begins with
+    ``origin`` where that is not possible.
     """
-    return experiment_file.build(_shrink(experiment, factor, have, origin), origin)
+    return experiment_file.build(_shrink(experiment, factor, cpus, origin), origin)
 
 
 def lay(table: Table, text: str, have: Collection[int], origin: str) -> Table:
-    """The same on a file's table, so that flags can be laid over the result; ``text`` as
-    ``--scale`` has it. UsageError.
+    """Scale a file's table, so that flags can be laid over the result. ``text``: the value of
+    ``--scale``; ``have``: the available CPUs. UsageError as for :func:`scale_experiment`.
     """
     experiment = experiment_file.build(table, origin)
-    return _shrink(experiment, parse(text, experiment.small, origin), have, origin)
+    return _shrink(experiment, parse_share(text, experiment.small, origin), have, origin)
 
 
-def _shrink(experiment: Experiment, factor: float, have: Collection[int], origin: str) -> Table:
+def _shrink(experiment: Experiment, factor: float, cpus: Collection[int], origin: str) -> Table:
     if experiment.scaled is not None:
         raise UsageError(
             f"{origin}: --scale: it is scaled already, to {experiment.scaled.factor:g}"
@@ -106,7 +109,7 @@ def _shrink(experiment: Experiment, factor: float, have: Collection[int], origin
         )
     table = experiment.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     table.pop(SMALL, None)
-    table["scaled"] = _was(experiment, factor, have)
+    table["scaled"] = _describe_original(experiment, factor, cpus)
     table["threads"] = sorted({level(n, factor) for n in experiment.threads})
     table["data"] = table.get("data", {}) | {
         "rows": max(FEWEST_ROWS, round(experiment.data.rows * factor))
@@ -118,102 +121,115 @@ def _shrink(experiment: Experiment, factor: float, have: Collection[int], origin
     }
     if experiment.budget is not None:
         table["budget"] = format_duration(max(SHORTEST_BUDGET, experiment.budget * factor))
-    _lay_defaults(experiment, table)
+    _add_rocksdb_defaults(experiment, table)
     for holder in (table, *table["variant"]):
         if options := holder.get("server", {}).get("options"):
-            holder["server"] = holder["server"] | {"options": _smaller(options, factor)}
+            holder["server"] = holder["server"] | {"options": _shrink_options(options, factor)}
     if limit := experiment.limits.memory:
-        table["limits"] = {"memory": _share(limit, factor, LEAST_LIMIT)}
-    return on_fewer(table, have)
+        table["limits"] = {"memory": _shrink_size(limit, factor, LEAST_LIMIT)}
+    return fit_cpus(table, cpus)
 
 
-def _was(experiment: Experiment, factor: float, have: Collection[int]) -> Table:
-    """What it was, for the report."""
+def _describe_original(experiment: Experiment, factor: float, cpus: Collection[int]) -> Table:
+    """Return what the experiment was, for the report."""
     was: Table = {
         "factor": factor, "rows": experiment.data.rows, "threads": experiment.threads,
         "level": format_duration(experiment.time.level),
     }  # fmt: skip
-    if sizes := [size for size in map(_size, _all_caches(experiment)) if size]:
+    if sizes := [size for size in map(_parse_bytes, _list_caches(experiment)) if size]:
         was["memory"] = format_size(max(sizes))
-    if words := in_words(experiment, have):
+    if words := describe_missing_cpus(experiment, cpus):
         was["cpus"] = words
     return was
 
 
-def _all_caches(experiment: Experiment) -> list[str]:
+def _list_caches(experiment: Experiment) -> list[str]:
     every = [experiment.server.options, *(v.server.options for v in experiment.variant)]
-    return [value for options in every for name, value in options.items() if _plain(name) in CACHES]
+    return [
+        value
+        for options in every
+        for name, value in options.items()
+        if _normalize_name(name) in CACHES
+    ]
 
 
-def _lay_defaults(experiment: Experiment, table: Table) -> None:
-    """Into the options of RocksDB's servers whose cache is said: of all variants, else of some;
-    other engines know no such.
+def _add_rocksdb_defaults(experiment: Experiment, table: Table) -> None:
+    """Write RocksDB's default file and sort sizes into the options of its servers whose cache is
+    set: the common options, or else those of single variants. Other engines have no such options.
     """
     common = experiment.server
     if common.engine == "rocksdb" and _has_cache(common.options):
-        table["server"]["options"] = _with_defaults(common.options)
+        table["server"]["options"] = _complete_rocksdb_options(common.options)
         return
-    for variant, own in zip(table["variant"], experiment.variant, strict=True):
-        if (own.server.engine or common.engine) == "rocksdb" and _has_cache(own.server.options):
-            variant["server"]["options"] = _with_defaults(own.server.options)
+    for entry, variant in zip(table["variant"], experiment.variant, strict=True):
+        if (variant.server.engine or common.engine) == "rocksdb" and _has_cache(
+            variant.server.options
+        ):
+            entry["server"]["options"] = _complete_rocksdb_options(variant.server.options)
 
 
 def _has_cache(options: dict[str, str]) -> bool:
-    return any(_plain(name) == "rocksdb_block_cache_size" for name in options)
+    return any(_normalize_name(name) == "rocksdb_block_cache_size" for name in options)
 
 
-def _with_defaults(options: dict[str, str]) -> dict[str, str]:
-    """With what follows RocksDB's cache, where the options do not say it."""
-    there = {_plain(name): name for name in options}
-    given = options.get(there.get(FILES, ""), "")
+def _complete_rocksdb_options(options: dict[str, str]) -> dict[str, str]:
+    """Return the options with RocksDB's default file and sort sizes where they set none."""
+    spellings = {_normalize_name(name): name for name in options}
+    file_options = options.get(spellings.get(FILES, ""), "")
     missing = [
-        f"{key}={size}" for key, size in SIZES_OF_FILES.items() if not re.search(_item(key), given)
+        f"{key}={size}"
+        for key, size in SIZES_OF_FILES.items()
+        if not re.search(_build_item_pattern(key), file_options)
     ]
-    files = ";".join(filter(None, [given, *missing]))
+    files = ";".join(filter(None, [file_options, *missing]))
     return (
         options
-        | {there.get(FILES, FILES): files}
-        | {name: size for name, size in SORTS.items() if name not in there}
+        | {spellings.get(FILES, FILES): files}
+        | {name: size for name, size in SORTS.items() if name not in spellings}
     )
 
 
-def _smaller(options: dict[str, str], factor: float) -> dict[str, str]:
-    return {name: _value(_plain(name), value, factor) for name, value in options.items()}
+def _shrink_options(options: dict[str, str], factor: float) -> dict[str, str]:
+    return {
+        name: _shrink_value(_normalize_name(name), value, factor) for name, value in options.items()
+    }
 
 
-def _value(name: str, value: str, factor: float) -> str:
+def _shrink_value(name: str, value: str, factor: float) -> str:
     if name == FILES:
-        every = _item("|".join(SIZES_OF_FILES))
+        every = _build_item_pattern("|".join(SIZES_OF_FILES))
         return re.sub(
-            every, lambda item: item[1] + _smaller_size(item[2], factor, LEAST_FILE), value
+            every, lambda item: item[1] + _shrink_size_text(item[2], factor, LEAST_FILE), value
         )
     if name in CACHES:
-        return _smaller_size(value, factor, LEAST_CACHE)
-    return _smaller_size(value, factor, LEAST_FILE) if name in SORTS else value
+        return _shrink_size_text(value, factor, LEAST_CACHE)
+    return _shrink_size_text(value, factor, LEAST_FILE) if name in SORTS else value
 
 
-def _item(key: str) -> str:
-    """One of RocksDB's options in a list of them, not in one that is an option's value."""
+def _build_item_pattern(key: str) -> str:
+    """Return the pattern of one of RocksDB's options in a list of them, but not inside an option's
+    value.
+    """
     return rf"((?:^|;)\s*(?:{key})=)([^;]*)"
 
 
-def _smaller_size(value: str, factor: float, least: int) -> str:
-    """What is no size stays."""
-    size = _size(value)
-    return _share(size, factor, least) if size else value
+def _shrink_size_text(value: str, factor: float, least: int) -> str:
+    """Return the smaller size as text; a text that is not a size stays."""
+    size = _parse_bytes(value)
+    return _shrink_size(size, factor, least) if size else value
 
 
-def _share(size: int, factor: float, least: int) -> str:
-    """In whole MiB."""
+def _shrink_size(size: int, factor: float, least: int) -> str:
+    """Return the smaller size as text, in whole MiB."""
     return format_size(max(least, round(size * factor / 2**20) * 2**20))
 
 
-def _plain(name: str) -> str:
+def _normalize_name(name: str) -> str:
     return name.lower().replace("-", "_").removeprefix("loose_")
 
 
-def _size(text: str) -> int | None:
-    """Bytes; None for what is no size, which the server will say."""
+def _parse_bytes(text: str) -> int | None:
+    """Return the bytes; None for what is not a size, which the server will refuse."""
     try:
         return int(text) if text.isdigit() else parse_size(text)
     except ValueError:

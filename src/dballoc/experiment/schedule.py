@@ -1,4 +1,4 @@
-"""The seeded order of trials. The same experiment gives the same order, today and after a
+"""Order the trials by the experiment's seed. The same experiment has the same order, also after a
 resume.
 """
 
@@ -29,9 +29,9 @@ class Slot:
     def label(self) -> str:
         """The name of the trial's directory."""
         again = f"-again{self.attempt}" if self.attempt else ""
-        own = "".join(f"-{part}" for part in (self.workload, self.level) if part is not None)
+        cell = "".join(f"-{part}" for part in (self.workload, self.level) if part is not None)
         twin = f"-{self.role}" if self.role != "V" else ""
-        return f"b{self.block:03}{again}-p{self.position:03}-{self.variant}{twin}{own}"
+        return f"b{self.block:03}{again}-p{self.position:03}-{self.variant}{twin}{cell}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +39,8 @@ class Pairing:
     """One duet's place: a fresh start of the baseline beside a fresh start of ``variant``.
 
     ``half``: the half of the CPUs, 0 or 1, that the baseline has in the first slice; ``first``: the
-    side that is started first, 0 for the baseline. Both are drawn, so that neither side is ever the
-    favoured one.
+    side that is started first, 0 for the baseline. Both are drawn, so that neither side is always
+    favoured.
     """
 
     block: int
@@ -60,16 +60,16 @@ class Pairing:
         return f"{self.design}{self.block:03}{again}-p{self.position:03}-{self.variant}{twin}"
 
     def halves(self, number: int) -> tuple[int, int]:
-        """The halves that baseline and partner have in slice ``number`` (from 0): swapped from one
-        to the next.
+        """Return the halves that baseline and partner have in slice ``number`` (from 0). They are
+        swapped after every slice.
         """
         first = (self.half + number) % 2
         return first, 1 - first
 
 
 def block(experiment: Experiment, number: int, attempt: int = 0) -> list[Slot]:
-    """All trials of block ``number`` (from 1) in their order: every variant once, the baseline
-    twice.
+    """Return all trials of block ``number`` (from 1) in their order: every variant once, the
+    baseline twice.
     """
     members: list[tuple[str, Role]] = [(experiment.baseline, "A1"), (experiment.baseline, "A2")]
     members += [(v.name, "V") for v in experiment.variant if v.name != experiment.baseline]
@@ -81,7 +81,7 @@ def block(experiment: Experiment, number: int, attempt: int = 0) -> list[Slot]:
         (name, role, level, w)
         for w in workloads
         for level in levels
-        if _runs(experiment, w, level)
+        if _has_start(experiment, w, level)
         for name, role in members
     ]
     random.Random(f"{experiment.seed}:{number}:{attempt}").shuffle(cells)
@@ -99,16 +99,16 @@ def block(experiment: Experiment, number: int, attempt: int = 0) -> list[Slot]:
     ]
 
 
-def _runs(experiment: Experiment, workload: str | None, level: int | None) -> bool:
-    """Alone, the load of the tables has a start at the highest level only, as it has one step in a
-    cycle.
+def _has_start(experiment: Experiment, workload: str | None, level: int | None) -> bool:
+    """Whether a workload has a start at this level. The load of the tables, alone in its start, has
+    one at the highest level only, just as it is one step in a cycle.
     """
     return workload != LOAD or level in (None, experiment.threads[-1])
 
 
 def duets(experiment: Experiment, number: int, attempt: int = 0) -> list[Pairing]:
-    """All pairings of duet block ``number`` (from 1) in their order: every variant, and the
-    baseline again, each against a baseline of its own, so that both servers of a pairing are of the
+    """Return all pairings of duet block ``number`` (from 1) in their order: every variant, and the
+    baseline again, each against a baseline of its own, so that both servers of a pairing have the
     same age.
     """
     partners: list[tuple[str, Role]] = [(experiment.baseline, "A2")]
@@ -130,7 +130,7 @@ def duets(experiment: Experiment, number: int, attempt: int = 0) -> list[Pairing
 
 
 def pilot(experiment: Experiment, starts: int) -> list[Pairing]:
-    """The pilot's pairings: the baseline beside itself, ``starts`` times."""
+    """Return the pilot's pairings: the baseline beside itself, ``starts`` times."""
     return [
         Pairing(
             block=0,

@@ -1,5 +1,5 @@
-"""Which names of options and variables stand for secrets, and texts with the values of such names
-hidden. Pure.
+"""Tell which names of options and variables stand for secrets, and hide the values of such names in
+texts. Pure.
 
 Every room that takes, records or shows settings of a server asks here, so that there is one list.
 """
@@ -21,14 +21,13 @@ _SEVERAL_WORDS = (
     "connectionstring",
 )
 _PARTS = (*_WHOLE_WORDS, *_SEVERAL_WORDS, "pwd", "otlp")
-# As a word of a name. Of engines that talk to other hosts, even the other host's name is nobody's
-# business.
+# As a word of a name. For engines that connect to other hosts, even the host's name is private.
 _WORDS = frozenset({"s3", "spider", "dsn"})
-# Servers take the beginning of a name for the whole one (report-passw). So many letters of a word
-# are enough at the end; `sec` alone is seconds.
+# Servers accept an abbreviated name (report-passw). This many letters of a last word are enough;
+# `sec` alone is seconds.
 _BEGINNING = 3
 _NO_BEGINNING = "sec"
-# Settings that match, and whose values are rules and sizes.
+# Settings that match although their values are rules and sizes.
 _HARMLESS = (
     "validate-password*",
     "*password-lifetime",
@@ -49,7 +48,7 @@ _HARMLESS = (
 )
 _BEFORE = re.compile(r"(?:(?:loose|skip|disable|enable|maximum|plugin|global|session)-)+")
 
-# A name and what stands between it and its value: name=value, name: value, "name": value,
+# A name and the separator between it and its value: name=value, name: value, "name": value,
 # name<TAB>value, --name value.
 _NAME = re.compile(
     r"""(?<![\w.@-])(?P<name>[\w.@-]++)["'`]?"""
@@ -76,8 +75,8 @@ _DSN = re.compile(r"""(?<![^\s:"'/=])[^\s:"'/=]{1,200}+:[^\s"']{0,2000}@(?=(?:tc
 
 
 def is_sensitive(name: str) -> bool:
-    """Whether a name says that its value may be a secret, in any spelling: dashes, case, prefixes,
-    cut at its end.
+    """Whether a name suggests that its value may be a secret, in any spelling: dashes, case,
+    prefixes, an abbreviated end.
     """
     words = re.findall(r"[a-z0-9]+", name.lower())
     joined = "".join(words)
@@ -94,18 +93,20 @@ def is_sensitive(name: str) -> bool:
 
 
 def is_secret(name: str) -> bool:
-    """As :func:`is_sensitive`, but for settings that are known to hold rules and sizes."""
+    """Whether a name is sensitive (:func:`is_sensitive`) and not one of the settings that are known
+    to hold rules and sizes.
+    """
     bare = _BEFORE.sub("", re.sub(r"[_.]", "-", name.lower().lstrip("-@")), count=1)
     return is_sensitive(name) and not any(fnmatchcase(bare, pattern) for pattern in _HARMLESS)
 
 
 def hide(name: str, value: str) -> str:
-    """A setting's value as it may be shown and kept."""
+    """Return a setting's value as it may be shown and stored."""
     return HIDDEN if value and is_secret(name) else hide_in(value)
 
 
 def hide_argument(word: str) -> str:
-    """One word of a command line, whose value may hold blanks."""
+    """Return one word of a command line, whose value may hold blanks, with a secret hidden."""
     name, equals, value = word.partition("=")
     return (
         f"{name}={HIDDEN}"
@@ -115,26 +116,26 @@ def hide_argument(word: str) -> str:
 
 
 def hide_in(text: str) -> str:
-    """A text with the values of secrets' names in it hidden, and the user's part of addresses."""
+    """Return a text with the values of secret names hidden, and the user's part of addresses."""
     text = _URL.sub(rf"\1{HIDDEN}@", text)
     text = _DSN.sub(f"{HIDDEN}@", text)
     text = _SQL.sub(rf"\1'{HIDDEN}'", text)
-    done, at, kept = [], 0, 0
+    pieces, at, kept = [], 0, 0
     while match := _NAME.search(text, at):
         at = match.end("name")
         if (match["blank"] and not match["name"].startswith("--")) or not is_secret(match["name"]):
             continue
-        start, end = match.end(), _end_of_value(text, match)
+        start, end = match.end(), _find_end_of_value(text, match)
         if end > start and not _WHETHER.match(text, start):
             quote = text[start] if text[start] in _QUOTES else ""
-            done += [text[kept:start], f"{quote}{HIDDEN}{quote}"]
+            pieces += [text[kept:start], f"{quote}{HIDDEN}{quote}"]
             at = kept = end
-    return "".join([*done, text[kept:]])
+    return "".join([*pieces, text[kept:]])
 
 
-def _end_of_value(text: str, match: re.Match[str]) -> int:
-    """Where the value ends that begins at the match's end: with its quotes, with those around it
-    all, or with the word.
+def _find_end_of_value(text: str, match: re.Match[str]) -> int:
+    """Return where the value ends that begins at the match's end: with its own quotes, with the
+    quotes around name and value, or with the word.
     """
     start = match.end()
     before, after = text[match.start() - 1 : match.start()], text[match.end("name")]
@@ -148,5 +149,5 @@ def _end_of_value(text: str, match: re.Match[str]) -> int:
         pattern = _TO_QUOTE[before]
     else:
         pattern = _WORD
-    found = pattern.match(text, start)
-    return found.end() if found else start
+    value = pattern.match(text, start)
+    return value.end() if value else start

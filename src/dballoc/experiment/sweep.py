@@ -1,7 +1,8 @@
-"""Sweeps: one variant of an experiment's table becomes one for each value of a setting. Pure.
+"""Expand sweeps: one variant of an experiment's table becomes one variant for each value of a
+setting. Pure.
 
-A name in capitals is a variable of ``env``, one in small letters a setting of ``tunables``,
-``server.NAME`` an option of the server. Of several names every combination is a variant.
+A name in capitals is a variable of ``env``, one in lower case a setting of ``tunables``,
+``server.NAME`` an option of the server. Several names give a variant for every combination.
 """
 
 import ast
@@ -28,34 +29,34 @@ _OPERATORS: dict[type, Callable[[float, float], float]] = {
 }  # fmt: skip
 
 
-def expand(table: Table, cores: int | None, origin: str) -> Table:
-    """The table with every ``sweep`` made into variants. A swept variant stays beside them if it is
-    the baseline.
+def expand_sweeps(table: Table, cores: int | None, origin: str) -> Table:
+    """Return the table with every ``sweep`` expanded into variants. A swept variant that is the
+    baseline stays beside them.
 
-    ``cores``: the CPUs of this machine, where ``[cpu]`` does not say how many the server has; None
-    where an expression over them has no meaning. UsageError that begins with ``origin`` for a sweep
-    that makes no sense.
+    ``cores``: the CPUs of this machine, for where ``[cpu]`` does not say how many the server has;
+    None where an expression over them has no meaning. UsageError that begins with ``origin`` for an
+    invalid sweep.
     """
     variants = table.get("variant")
     if not isinstance(variants, list) or not any(
         isinstance(v, dict) and KEY in v for v in variants
     ):
         return table
-    found: list[Any] = []
+    expanded: list[Any] = []
     for variant in variants:
         if not isinstance(variant, dict) or KEY not in variant:
-            found.append(variant)
+            expanded.append(variant)
             continue
         plain = {k: v for k, v in variant.items() if k != KEY}
         if plain.get("name") == table.get("baseline"):
-            found.append(plain)
+            expanded.append(plain)
         where = f'{origin}: variant "{plain.get("name")}": sweep'
-        found += _swept(plain, variant[KEY], _cores(table, plain, cores), where)
-    return {**table, "variant": found}
+        expanded += _expand_variant(plain, variant[KEY], _count_cores(table, plain, cores), where)
+    return {**table, "variant": expanded}
 
 
-def _cores(table: Table, variant: Table, cores: int | None) -> int | None:
-    """How many CPUs the server of this variant has."""
+def _count_cores(table: Table, variant: Table, cores: int | None) -> int | None:
+    """Return how many CPUs the server of this variant has."""
     cpu = variant.get("cpu") or table.get("cpu") or {}
     if not isinstance(cpu, dict):
         return cores
@@ -67,10 +68,10 @@ def _cores(table: Table, variant: Table, cores: int | None) -> int | None:
         return cores  # the model says what is wrong with it
 
 
-def _swept(variant: Table, sweep: Any, cores: int | None, where: str) -> list[Table]:
-    settings = _flat(sweep, where)
+def _expand_variant(variant: Table, sweep: Any, cores: int | None, where: str) -> list[Table]:
+    settings = _flatten_settings(sweep, where)
     axes = [
-        [(name, value) for value in _values(name, texts, cores, where)]
+        [(name, value) for value in _list_values(name, texts, cores, where)]
         for name, texts in settings.items()
     ]
     number = 1
@@ -79,29 +80,30 @@ def _swept(variant: Table, sweep: Any, cores: int | None, where: str) -> list[Ta
     if number > _MOST:
         raise UsageError(f"{where}: {number} variants; give fewer values, {_MOST} variants at most")
     combinations = list(itertools.product(*axes))
-    names = _names(str(variant.get("name", "")), combinations)
+    names = _name_variants(str(variant.get("name", "")), combinations)
     return [
-        _with(variant, dict(chosen), name) for chosen, name in zip(combinations, names, strict=True)
+        _apply_settings(variant, dict(chosen), name)
+        for chosen, name in zip(combinations, names, strict=True)
     ]
 
 
-def _flat(sweep: Any, where: str) -> dict[str, list[Any]]:
-    """Names with their values; ``server.NAME = […]`` is a table in TOML."""
+def _flatten_settings(sweep: Any, where: str) -> dict[str, list[Any]]:
+    """Return names with their values; ``server.NAME = […]`` is a table in TOML."""
     if not isinstance(sweep, dict) or not sweep:
         raise UsageError(f'{where}: write it like {{ MALLOC_ARENA_MAX = ["1", "cores"] }}')
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for name, values in sweep.items():
         inner = values.items() if isinstance(values, dict) and name == "server" else [("", values)]
-        found |= {f"{_SERVER}{key}" if key else name: value for key, value in inner}
-    for name, values in found.items():
+        settings |= {f"{_SERVER}{key}" if key else name: value for key, value in inner}
+    for name, values in settings.items():
         if not isinstance(values, list) or not values:
             raise UsageError(f'{where}: {name}: give a list of values, like ["1", "cores"]')
-    return found
+    return settings
 
 
-def _values(name: str, values: list[Any], cores: int | None, where: str) -> list[str]:
-    """Each once, as text, in the order given."""
-    found = []
+def _list_values(name: str, values: list[Any], cores: int | None, where: str) -> list[str]:
+    """Return each value once, as text, in the order of the list."""
+    texts = []
     for value in values:
         if not isinstance(value, str | int | float):
             raise UsageError(f"{where}: {name}: {value!r} is neither a text nor a number")
@@ -109,64 +111,64 @@ def _values(name: str, values: list[Any], cores: int | None, where: str) -> list
         if _EXPRESSION.search(text):
             if cores is None:
                 raise UsageError(
-                    f"{where}: {name}: how many cores there are is not known here; write numbers"
+                    f"{where}: {name}: the number of cores is not known here; write numbers instead"
                 )
             try:
-                text = str(whole(text, cores))
+                text = str(evaluate_expression(text, cores))
             except ValueError as error:
                 raise UsageError(f"{where}: {name}: {error}") from None
-        found.append(text)
-    return list(dict.fromkeys(found))
+        texts.append(text)
+    return list(dict.fromkeys(texts))
 
 
-def whole(expression: str, cores: int) -> int:
-    """The value of an expression of numbers, ``cores``, ``+ - * /`` and brackets, to the nearest
-    whole number, 1 at least.
+def evaluate_expression(expression: str, cores: int) -> int:
+    """Evaluate an expression of numbers, ``cores``, ``+ - * /`` and brackets to the nearest whole
+    number, at least 1.
 
     ValueError for anything else.
     """
     wrong = f'{expression!r} is not an expression over cores; write it like "cores/6" or "2*cores"'
 
-    def value(node: ast.AST) -> float:
+    def evaluate(node: ast.AST) -> float:
         match node:
             case ast.Expression(body=body):
-                return value(body)
+                return evaluate(body)
             case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
                 return number
             case ast.Name(id="cores"):
                 return cores
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-                return _OPERATORS[type(op)](value(left), value(right))
+                return _OPERATORS[type(op)](evaluate(left), evaluate(right))
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return -value(operand)
+                return -evaluate(operand)
         raise ValueError(wrong)
 
     try:
-        found = value(ast.parse(expression.strip(), mode="eval"))
+        exact = evaluate(ast.parse(expression.strip(), mode="eval"))
     except (SyntaxError, RecursionError, MemoryError, OverflowError):
         raise ValueError(wrong) from None
     except ZeroDivisionError:
         raise ValueError(f"{expression!r} divides by zero") from None
-    if not math.isfinite(found):
+    if not math.isfinite(exact):
         raise ValueError(wrong)
-    # Halves go up, as people expect.
-    return max(1, math.floor(found + 0.5))
+    # Round half up, as people expect.
+    return max(1, math.floor(exact + 0.5))
 
 
-def _names(name: str, combinations: list[tuple[tuple[str, str], ...]]) -> list[str]:
-    """A name each: with the settings' names and values, with the values alone where those are too
-    long, else numbers.
+def _name_variants(name: str, combinations: list[tuple[tuple[str, str], ...]]) -> list[str]:
+    """Return a name for each combination: with the settings' names and values, with the values
+    alone where those are too long, else with numbers.
     """
 
-    def fit(words: list[str]) -> str:
+    def join_words(words: list[str]) -> str:
         return "-".join([name, *(_UNFIT.sub("_", word) for word in words)])
 
     forms = [
         [
-            fit([f"{key.removeprefix(_SERVER)}={value}" for key, value in chosen])
+            join_words([f"{key.removeprefix(_SERVER)}={value}" for key, value in chosen])
             for chosen in combinations
         ],
-        [fit([value for _, value in chosen]) for chosen in combinations],
+        [join_words([value for _, value in chosen]) for chosen in combinations],
     ]
     for form in forms:
         if len(set(form)) == len(form) and max(map(len, form)) <= _LONGEST_NAME:
@@ -174,19 +176,19 @@ def _names(name: str, combinations: list[tuple[tuple[str, str], ...]]) -> list[s
     return [f"{name}-{number}" for number in range(1, len(combinations) + 1)]
 
 
-def _with(variant: Table, chosen: dict[str, str], name: str) -> Table:
+def _apply_settings(variant: Table, chosen: dict[str, str], name: str) -> Table:
     result = {**variant, "name": name}
     for key, value in chosen.items():
         if key.startswith(_SERVER):
-            _set(result, ("server", "options"), key.removeprefix(_SERVER), value)
+            _set_value(result, ("server", "options"), key.removeprefix(_SERVER), value)
         else:
-            _set(result, ("env" if key.isupper() else "tunables",), key, value)
+            _set_value(result, ("env" if key.isupper() else "tunables",), key, value)
     return result
 
 
-def _set(table: Table, places: tuple[str, ...], key: str, value: str) -> None:
-    """``table.a.b.key = value`` in copies of what is on the way. What is no table there is left for
-    the model to refuse.
+def _set_value(table: Table, places: tuple[str, ...], key: str, value: str) -> None:
+    """Set ``table.a.b.key = value`` in copies of the tables on the way. Where one of them is not a
+    table, it is left for the model to refuse.
     """
     for place in places:
         inner = table.get(place, {})

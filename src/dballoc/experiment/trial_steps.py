@@ -1,4 +1,4 @@
-"""What happens inside one trial, in order."""
+"""Plan what happens inside one trial, in order."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -8,14 +8,14 @@ from dballoc.experiment.schedule import Slot
 
 Kind = Literal["sql", "warmup", "level", "idle", "slices", "profile"]
 
-# Seconds that a profile looks at, if the levels are as long.
+# Seconds that are profiled, if the levels are that long.
 LONGEST_PROFILE = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """``seconds`` is planned time; a piece of SQL, or the load of the tables, takes as long as it
-    takes (0 here). The load of a profile goes on until so much of it was seen.
+    """One step. ``seconds``: planned time; 0 for a piece of SQL or the load of the tables, which
+    take as long as they take. A profile's load goes on until that many seconds were profiled.
     """
 
     number: int
@@ -27,62 +27,63 @@ class Step:
 
     @property
     def title(self) -> str:
-        """For the display and the raw files: ``level oltp_read_only 16``."""
+        """The step in words for the display and the raw files: ``level oltp_read_only 16``."""
         return " ".join(str(p) for p in (self.kind, self.workload, self.threads) if p is not None)
 
 
 def cycle(experiment: Experiment, slot: Slot, tables: bool = True) -> list[Step]:
-    """The steps of a trial: the load of the tables where there is one, the warm-up SQL, then for
-    each workload a warm-up (or one for all, where the experiment says which) and its rising levels,
-    then idle; after all that, unmeasured, the loads once more for a profile. ``tables``: whether
-    sysbench's are there.
+    """Plan the steps of a trial: the load of the tables where there is one, the warm-up SQL, then
+    for each workload a warm-up (or one for all, where the experiment says which) and its rising
+    levels, then idle; after all that, unmeasured, the loads once more for a profile. ``tables``:
+    whether sysbench's tables are there.
 
-    Warm-ups run at the lowest level: a higher one would lift the memory that the first levels show.
+    Warm-ups run at the lowest level: a higher one would raise the memory that the first levels
+    show.
     """
     levels = experiment.threads if slot.level is None else [slot.level]
     steps: list[Step] = []
 
-    def add(kind: Kind, **more: object) -> None:
+    def add_step(kind: Kind, **more: object) -> None:
         steps.append(Step(number=len(steps) + 1, kind=kind, **more))  # type: ignore[arg-type]
 
-    def warm_up(workload: str) -> None:
+    def add_warm_up(workload: str) -> None:
         if experiment.time.warmup:
-            add("warmup", seconds=experiment.time.warmup, workload=workload, threads=levels[0])
+            add_step("warmup", seconds=experiment.time.warmup, workload=workload, threads=levels[0])
 
     workloads = experiment.runs(slot.workload)
     if LOAD in workloads:
-        add("level", workload=LOAD, threads=levels[-1])
+        add_step("level", workload=LOAD, threads=levels[-1])
     if timed := [w for w in workloads if w != LOAD]:
         for sql in warmup_statements(experiment, tables):
-            add("sql", sql=sql)
+            add_step("sql", sql=sql)
         for workload in experiment.warm:
-            warm_up(workload)
+            add_warm_up(workload)
         for workload in timed:
             if not experiment.warm:
-                warm_up(workload)
+                add_warm_up(workload)
             for threads in levels:
-                add("level", seconds=experiment.time.level, workload=workload, threads=threads)
+                add_step("level", seconds=experiment.time.level, workload=workload, threads=threads)
     if experiment.time.idle:
-        add("idle", seconds=experiment.time.idle)
+        add_step("idle", seconds=experiment.time.idle)
     if experiment.profile == "contention" and is_profiled(experiment, slot):
-        steps += _profiles(experiment, slot, len(steps))
+        steps += _plan_profiles(experiment, slot, len(steps))
     return steps
 
 
 def under_probe(experiment: Experiment, slot: Slot, tables: bool = True) -> list[Step]:
-    """The steps of a start for the heap profile, which measures nothing: what fills the server,
-    then of each workload a warm-up, and its load to be profiled at the highest level.
+    """Plan the steps of a start for the heap profile, which measures nothing: what fills the
+    server, then for each workload a warm-up and the load that is profiled, at the highest level.
     """
     once = experiment.model_copy(update={"threads": [experiment.threads[-1]]})
     steps = [
         s for s in cycle(once, slot, tables) if s.kind in ("sql", "warmup") or s.workload == LOAD
     ]
     filling = [replace(step, number=number) for number, step in enumerate(steps, 1)]
-    return [*filling, *_profiles(experiment, slot, len(filling))]
+    return [*filling, *_plan_profiles(experiment, slot, len(filling))]
 
 
-def _profiles(experiment: Experiment, slot: Slot, after: int) -> list[Step]:
-    """A look at each workload under the highest level; numbers go on ``after`` so many steps."""
+def _plan_profiles(experiment: Experiment, slot: Slot, after: int) -> list[Step]:
+    """Plan a profile of each workload at the highest level; numbers go on after ``after``."""
     seconds = min(LONGEST_PROFILE, experiment.time.level)
     timed = [w for w in experiment.runs(slot.workload) if w != LOAD]
     return [
@@ -98,27 +99,29 @@ def _profiles(experiment: Experiment, slot: Slot, after: int) -> list[Step]:
 
 
 def is_profiled(experiment: Experiment, slot: Slot) -> bool:
-    """The first solo block's trials at the highest level, each variant once."""
+    """Whether a trial is profiled: those of the first solo block at the highest level, each variant
+    once.
+    """
     return slot.block == 1 and slot.role != "A2" and slot.level in (None, experiment.threads[-1])
 
 
 def warmup_statements(experiment: Experiment, tables: bool = True) -> list[str]:
-    """The file's ``warmup_sql``, or a scan of every table of sysbench's (``tables``: whether they
-    are there), as the 2012 comparison had it.
+    """Return the file's ``warmup_sql``, or a scan of each of sysbench's tables (``tables``: whether
+    they are there), as the 2012 comparison had it.
 
-    Own data, and the data that a script of the user's may make, have tables that nobody here knows:
-    no scan. Nor is there one where the experiment says what warms the server up.
+    There is no scan of the user's own data, or of data that a script of the user's may make: their
+    tables are not known here. Nor is there one where the experiment says what warms the server up.
     """
     if experiment.warmup_sql is not None:
         return experiment.warmup_sql
-    own = [
+    workloads = [
         experiment.workload[name] for name in experiment.workloads if name in experiment.workload
     ]
     if (
         not tables
         or experiment.warm
         or experiment.data.own
-        or any(w.script is not None for w in own)
+        or any(w.script is not None for w in workloads)
     ):
         return []
     return [
@@ -128,5 +131,5 @@ def warmup_statements(experiment: Experiment, tables: bool = True) -> list[str]:
 
 
 def idle_or_load_seconds(steps: list[Step]) -> float:
-    """The time spent on purpose: measuring, warming up, idling."""
+    """Return the planned seconds: measuring, warming up, idling."""
     return sum(step.seconds for step in steps)

@@ -1,3 +1,3 @@
-"""What is decided from figures: verdicts, the sequential test, conditions of a build, the
-recommendation. Pure.
+"""What is decided from the figures: verdicts, the sequential test, the stopping rule, conditions of
+a build, the recommendation. Pure.
 """

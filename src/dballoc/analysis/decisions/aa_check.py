@@ -1,5 +1,5 @@
-"""A campaign of identical variants: whether they are seen as such, and what its scatter says of
-campaigns to come.
+"""Judge a campaign of identical variants: whether they are seen as identical, and what its scatter
+says about later campaigns on this host.
 """
 
 import math
@@ -13,26 +13,27 @@ from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.statistics.detectable_difference import (
     Need,
     Scatter,
-    detectable,
-    half_width,
-    need,
-    pool,
+    compute_detectable,
+    compute_half_width,
+    compute_need,
+    pool_scatter,
 )
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric, compare
 
 DIFFERENCES = (0.01, 0.02, 0.05)
 
-# A solo variant is compared with the mean of two baselines, the baseline with one: under equal
-# variance v their logarithms scatter with 3/2 v and 2 v, and do not correlate.
+# A solo variant is compared with the mean of the baseline's two runs, A2 with A1 alone: if every
+# run has the variance v, these logarithms have 3/2 v and 2 v, and do not correlate.
 _FLOOR_TO_VARIANT = {"solo": math.sqrt(1.5 / 2), "duet": 1.0}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Resolved:
-    """One metric. ``twin``: the identical variant against the baseline; ``floor``: the baseline's
-    second run against its first. ``scatter``: of both together, as a variant's ln ratio has it from
-    block to block, None below two blocks; ``half_width`` and ``detectable``: relative, with the
-    blocks so far; ``block_seconds``: what one block took.
+    """What was found in one metric. ``twin``: the identical variant against the baseline;
+    ``floor``: the baseline's second run against its first. ``scatter``: pooled from both, as the
+    standard deviation of a variant's ln ratio from block to block; None below two blocks.
+    ``half_width`` and ``detectable`` are relative, with the blocks so far; ``block_seconds``: the
+    time that one block took.
     """
 
     twin: Comparison
@@ -50,14 +51,14 @@ class Resolved:
 
     @property
     def blocks(self) -> int:
-        """Blocks with a figure."""
+        """The number of blocks with a figure."""
         return self.twin.ratio.blocks if self.twin.ratio else 0
 
     @property
     def holds(self) -> bool | None:
-        """Whether the twin's interval holds 1; None without an interval. Of all metrics and looks
-        together one fails in 5 % of campaigns at most, on a host whose noise cancels within blocks;
-        judging by the floor too would double that.
+        """Whether the twin's interval contains 1; None without an interval. Over all metrics and
+        looks together, at most 5 % of campaigns have one that does not, on a host whose noise
+        cancels within blocks. Judging by the floor too would double that.
         """
         if self.blocks < 2:
             return None
@@ -66,8 +67,8 @@ class Resolved:
 
 @dataclass(frozen=True, kw_only=True)
 class Resolution:
-    """What a host resolves. ``seconds``: what the campaign took so far; ``disturbed`` of
-    ``blocks``: counted although disturbed; ``faulty`` as in Comparisons.
+    """What a host resolves. ``seconds``: the time that the campaign has taken so far; ``disturbed``
+    of ``blocks`` were counted although disturbed; ``faulty`` as in Comparisons.
     """
 
     baseline: str
@@ -80,28 +81,30 @@ class Resolution:
 
     @property
     def differing(self) -> list[Resolved]:
-        """The metrics in which identical variants are seen to differ."""
+        """The metrics in which the identical variants appear to differ."""
         return [m for m in self.metrics if m.holds is False]
 
 
 def resolve(campaign: Campaign) -> Resolution:
-    """What a campaign of twins (dballoc.experiment.identical_variants) shows."""
+    """Compute what a campaign of twins (dballoc.experiment.identical_variants) shows."""
     comparisons = compare(campaign)
     twin = campaign.names[1]
-    seconds = {"solo": _seconds(campaign.block), "duet": _seconds(campaign.duet_block)}
-    found = []
+    seconds = {"solo": _sum_seconds(campaign.block), "duet": _sum_seconds(campaign.duet_block)}
+    resolved = []
     for metric in comparisons.metrics:
-        beside = next(c for c in comparisons.floor if c.metric == metric)
-        blocks = _blocks(campaign, metric.design).height
+        floor = next(c for c in comparisons.floor if c.metric == metric)
+        blocks = _select_counted_blocks(campaign, metric.design).height
         per_block = seconds[metric.design] / blocks if blocks else math.nan
-        found.append(_resolved(comparisons, comparisons.find(twin, metric), beside, per_block))
-    last = pl.concat([_blocks(campaign, design) for design in campaign.designs])
+        resolved.append(
+            _resolve_metric(comparisons, comparisons.find(twin, metric), floor, per_block)
+        )
+    last = pl.concat([_select_counted_blocks(campaign, design) for design in campaign.designs])
     disturbed = last.filter(pl.col("disturbed").is_not_null()).height
-    spent = sum(seconds[design] for design in campaign.designs) + _pilot_seconds(campaign)
+    spent = sum(seconds[design] for design in campaign.designs) + _sum_pilot_seconds(campaign)
     return Resolution(
         baseline=campaign.experiment.baseline,
         twin=twin,
-        metrics=found,
+        metrics=resolved,
         seconds=spent,
         blocks=last.height,
         disturbed=disturbed,
@@ -109,7 +112,7 @@ def resolve(campaign: Campaign) -> Resolution:
     )
 
 
-def _resolved(
+def _resolve_metric(
     comparisons: Comparisons, twin: Comparison, floor: Comparison, block_seconds: float
 ) -> Resolved:
     procedure = comparisons.procedures[twin.metric.design]
@@ -118,7 +121,7 @@ def _resolved(
         for c, factor in ((twin, 1.0), (floor, _FLOOR_TO_VARIANT[twin.metric.design]))
         if c.ratio and c.ratio.blocks > 1
     ]
-    scatter = pool(parts)
+    scatter = pool_scatter(parts)
     if scatter is None or twin.ratio is None:
         return Resolved(
             twin=twin,
@@ -131,10 +134,13 @@ def _resolved(
         )
     n, level = twin.ratio.blocks, procedure.confidence
     needs = [
-        need(scatter, difference, lambda blocks: _level(procedure, blocks))
+        compute_need(scatter, difference, lambda blocks: _declare_confidence(procedure, blocks))
         for difference in DIFFERENCES
     ]
-    reach, shown = half_width(scatter.sd, n, level), detectable(scatter.sd, n, level)
+    reach, shown = (
+        compute_half_width(scatter.sd, n, level),
+        compute_detectable(scatter.sd, n, level),
+    )
     return Resolved(
         twin=twin,
         floor=floor,
@@ -146,25 +152,25 @@ def _resolved(
     )
 
 
-def _level(procedure: Procedure, blocks: int) -> float:
-    """The level that a campaign of so many blocks declares for the same comparisons: it may have
-    more looks.
+def _declare_confidence(procedure: Procedure, blocks: int) -> float:
+    """Return the level that a campaign of that many blocks declares for the same comparisons. It
+    may have more looks.
     """
     return declare(blocks, procedure.family).confidence
 
 
-def _blocks(campaign: Campaign, design: str) -> pl.DataFrame:
-    """The attempt that counts of each block."""
+def _select_counted_blocks(campaign: Campaign, design: str) -> pl.DataFrame:
+    """Return the attempt that counts, of each block."""
     rows = campaign.block if design == "solo" else campaign.duet_block
     return rows.sort("attempt").group_by("block").last()
 
 
-def _seconds(rows: pl.DataFrame) -> float:
-    """Of all attempts."""
+def _sum_seconds(rows: pl.DataFrame) -> float:
+    """Return the seconds of all rows: of blocks, all attempts."""
     return float((rows["ended"] - rows["started"]).sum())
 
 
-def _pilot_seconds(campaign: Campaign) -> float:
-    """Both servers of a start run at the same time."""
+def _sum_pilot_seconds(campaign: Campaign) -> float:
+    """Return the seconds of the pilot. Both servers of a start run at the same time."""
     starts = campaign.pilot.group_by("position").agg(pl.col("started").min(), pl.col("ended").max())
-    return _seconds(starts)
+    return _sum_seconds(starts)

@@ -1,5 +1,5 @@
-"""What of two campaigns can stand against each other, what cannot, and why; and what differs
-although it does. Pure.
+"""Decide what of two campaigns can be compared, what cannot and why, and list what differs although
+it is compared. Pure.
 """
 
 import json
@@ -14,10 +14,9 @@ from dballoc.analysis.campaign_tables import Campaign
 from dballoc.experiment.cpu_list import parse_cpus
 from dballoc.experiment.model import Experiment
 
-# What makes a machine another one: there is no sense in a server's speed on one against that on the
-# other.
+# A difference in these makes two machines: a server's speed on one says nothing about the other.
 _MACHINE = ("cpu", "cpus", "cores", "numa_nodes", "memory", "machine")
-# What may move a server on the same machine.
+# What may change a server's speed or memory on the same machine.
 _STATE = (
     "kernel",
     "os",
@@ -30,11 +29,14 @@ _STATE = (
     "hypervisor",
 )
 
+# A setting's name, and its value in the first and in the second campaign.
+_Setting = tuple[str, Any, Any]
+
 
 @dataclass(frozen=True)
 class Change:
-    """What differs between the two campaigns' variants of the same names: what the comparison may
-    be about.
+    """A difference between the two campaigns' variants of the same names, which may be what the
+    comparison is about.
     """
 
     variants: tuple[str, ...]
@@ -43,14 +45,14 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class Pairing:
-    """``first`` and ``second``: all names of each; ``variants``: those in both, the first's
-    baseline in front.
+    """What two campaigns have in common. ``first`` and ``second``: all variant names of each;
+    ``variants``: those in both, the first campaign's baseline in front.
 
-    ``levels``: the highest common one of each of the common ``workloads``. ``no_speed``,
+    ``levels``: the highest common level of each of the common ``workloads``. ``no_speed``,
     ``no_memory``, ``no_idle``, ``no_duet``: why solo's throughput and response time, peak RSS, idle
-    RSS, or the duet's CPU per transaction cannot be compared; empty if they can. ``machine``: in
-    what the machines differ; ``state``: in what the same machine does. ``baseline``: the baseline
-    that both have, unchanged; None: there is none, ``no_baseline`` says why.
+    RSS, or the duet's CPU per transaction cannot be compared; empty if they can. ``machine``:
+    differences that make the machines different ones; ``state``: differences on the same machine.
+    ``baseline``: the unchanged baseline of both, or None, for the reason in ``no_baseline``.
     """
 
     first: tuple[str, ...]
@@ -70,8 +72,8 @@ class Pairing:
     workloads: tuple[str, ...] = ()
 
 
-def pair(first: Campaign, second: Campaign) -> Pairing:
-    """Look at both experiments, at what the variants were, and at both machines."""
+def pair_campaigns(first: Campaign, second: Campaign) -> Pairing:
+    """Compare both experiments, what the variants were, and both machines."""
     a, b = first.experiment, second.experiment
     both = tuple(name for name in first.names if name in second.names)
     unpaired = [f"variant {n}: only in the first" for n in first.names if n not in both]
@@ -83,134 +85,143 @@ def pair(first: Campaign, second: Campaign) -> Pairing:
             unpaired.append(f"workload {workload}: only in the first")
         elif not common:
             unpaired.append(
-                f"workload {workload}: no level in both: {_list(a.threads)} against "
-                f"{_list(b.threads)} clients"
+                f"workload {workload}: no common level: {_join(a.threads)} clients in the first, "
+                f"{_join(b.threads)} in the second"
             )
         else:
             levels[workload] = max(common)
     unpaired += [f"workload {w}: only in the second" for w in b.workloads if w not in a.workloads]
-    differences = {name: _differences(first, second, name) for name in both}
-    load = _of_load(first, second)
-    no_speed = [*_of_design(first, second, "solo"), *load]
+    differences = {name: _compare_variants(first, second, name) for name in both}
+    load = _compare_loads(first, second)
+    no_speed = [*_compare_designs(first, second, "solo"), *load]
     if a.levels != b.levels:
-        no_speed.append(_against("levels", a.levels, b.levels))
-    no_memory = [*no_speed, *_of_history(a, b)]
+        no_speed.append(_format_difference("levels", a.levels, b.levels))
+    no_memory = [*no_speed, *_compare_histories(a, b)]
     idle = (
         [] if a.time.idle == b.time.idle else [f"idle {a.time.idle:g} s against {b.time.idle:g} s"]
     )
-    baseline, why = _baseline(a, b, differences)
+    baseline, why = _find_common_baseline(a, b, differences)
     return Pairing(
         first=tuple(first.names),
         second=tuple(second.names),
         variants=both,
         levels=levels,
         unpaired=unpaired,
-        changes=_grouped(differences),
+        changes=_group_by_text(differences),
         no_speed=no_speed,
         no_memory=no_memory,
         no_idle=[*no_memory, *idle],
-        no_duet=[*_of_design(first, second, "duet"), *load, *_of_duet(first, second)],
-        machine=_environment(first, second, _MACHINE),
-        state=_environment(first, second, _STATE),
+        no_duet=[*_compare_designs(first, second, "duet"), *load, *_compare_duets(first, second)],
+        machine=_compare_environments(first, second, _MACHINE),
+        state=_compare_environments(first, second, _STATE),
         baseline=baseline,
         no_baseline=why,
         workloads=tuple(w for w in a.workloads if w in b.workloads),
     )
 
 
-def _of_design(first: Campaign, second: Campaign, design: str) -> list[str]:
+def _compare_designs(first: Campaign, second: Campaign, design: str) -> list[str]:
     lacking = [
         which for which, c in (("first", first), ("second", second)) if design not in c.designs
     ]
     return [f"no {design} design in the {' and the '.join(lacking)}"] if lacking else []
 
 
-def _of_duet(first: Campaign, second: Campaign) -> list[str]:
-    """The width: how many clients each side had, on how many CPUs."""
-    one, other = (json.loads(c.facts["duet"]) for c in (first, second))
-    widths = [[len(parse_cpus(half)) for half in duet.get("halves", [])] for duet in (one, other)]
-    pairs = [
-        ("clients a side", one.get("threads"), other.get("threads")),
+def _compare_duets(first: Campaign, second: Campaign) -> list[str]:
+    """Compare the width: the clients of each side, and the CPUs they ran on."""
+    first_duet, second_duet = (json.loads(c.facts["duet"]) for c in (first, second))
+    widths = [
+        [len(parse_cpus(half)) for half in duet.get("halves", [])]
+        for duet in (first_duet, second_duet)
+    ]
+    pairs: list[_Setting] = [
+        ("clients a side", first_duet.get("threads"), second_duet.get("threads")),
         ("CPUs of the halves", widths[0], widths[1]),
     ]
     both = "duet" in first.designs and "duet" in second.designs
-    return [_against(what, x, y) for what, x, y in pairs if x != y] if both else []
+    return _list_differences(pairs) if both else []
 
 
-def _of_load(first: Campaign, second: Campaign) -> list[str]:
-    """What both campaigns must have in common for any figure of theirs."""
+def _compare_loads(first: Campaign, second: Campaign) -> list[str]:
+    """Compare what both campaigns must have in common for any figure to be comparable."""
     a, b = first.experiment, second.experiment
-    pairs: list[tuple[str, Any, Any]] = [
+    pairs: list[_Setting] = [
         ("tables", a.data.tables, b.data.tables),
         ("rows", a.data.rows, b.data.rows),
         ("random numbers", a.load.random, b.load.random),
-        ("prepared statements", *_prepared(first, second)),
-        ("load options", _words(a.load.options), _words(b.load.options)),
+        ("prepared statements", *_list_prepared(first, second)),
+        ("load options", _format_options(a.load.options), _format_options(b.load.options)),
         ("memory limit", a.limits.memory, b.limits.memory),
         ("warm-up SQL", a.warmup_sql, b.warmup_sql),
     ]
-    return [_against(what, x, y) for what, x, y in pairs if x != y]
+    return _list_differences(pairs)
 
 
-def _prepared(first: Campaign, second: Campaign) -> tuple[str, str]:
-    """The workloads of both campaigns whose statements are prepared in the one and sent as text in
-    the other, for each.
+def _list_prepared(first: Campaign, second: Campaign) -> tuple[str, str]:
+    """Return, for each campaign, the common workloads whose statements are prepared in one campaign
+    and sent as text in the other.
     """
-    found = [json.loads(c.facts.get("workloads", "{}")) for c in (first, second)]
+    workload_facts = [json.loads(c.facts.get("workloads", "{}")) for c in (first, second)]
     differing = [
         w
-        for w in found[0]
-        if w in found[1]
-        and found[0][w]["prepared_statements"] != found[1][w]["prepared_statements"]
+        for w in workload_facts[0]
+        if w in workload_facts[1]
+        and workload_facts[0][w]["prepared_statements"]
+        != workload_facts[1][w]["prepared_statements"]
     ]
-    one, other = (
+    in_first, in_second = (
         ", ".join(f"{w} {'on' if f[w]['prepared_statements'] else 'off'}" for w in differing)
-        for f in found
+        for f in workload_facts
     )
-    return one, other
+    return in_first, in_second
 
 
-def _of_history(a: Experiment, b: Experiment) -> list[str]:
-    """What memory depends on beside: all that a server start does, and for how long."""
-    pairs: list[tuple[str, Any, Any]] = [
-        ("workloads", _list(a.workloads), _list(b.workloads)),
+def _compare_histories(a: Experiment, b: Experiment) -> list[str]:
+    """Compare what memory also depends on: all that a server does after its start, and for how
+    long.
+    """
+    pairs: list[_Setting] = [
+        ("workloads", _join(a.workloads), _join(b.workloads)),
         ("sequence", a.sequence, b.sequence),
-        ("warm-up workloads", _list(a.warm), _list(b.warm)),
-        ("clients", _list(a.threads), _list(b.threads)),
+        ("warm-up workloads", _join(a.warm), _join(b.warm)),
+        ("clients", _join(a.threads), _join(b.threads)),
         ("warm-up, s", a.time.warmup, b.time.warmup),
         ("level, s", a.time.level, b.time.level),
     ]
-    return [_against(what, x, y) for what, x, y in pairs if x != y]
+    return _list_differences(pairs)
 
 
-def _differences(first: Campaign, second: Campaign, name: str) -> list[str]:
-    one, other = _definition(first, name), _definition(second, name)
+def _compare_variants(first: Campaign, second: Campaign, name: str) -> list[str]:
+    before, after = _describe_variant(first, name), _describe_variant(second, name)
     return [
-        _against(what, one.get(what), other.get(what), "→")
-        for what in one | other
-        if one.get(what) != other.get(what)
+        _format_difference(setting, before.get(setting), after.get(setting), "→")
+        for setting in before | after
+        if before.get(setting) != after.get(setting)
     ]
 
 
-def _definition(campaign: Campaign, name: str) -> dict[str, Any]:
-    """What a variant was, without where its files lay."""
-    e = campaign.experiment
+def _describe_variant(campaign: Campaign, name: str) -> dict[str, Any]:
+    """Return what a variant was, without the paths of its files."""
+    experiment = campaign.experiment
     row = campaign.variant.row(by_predicate=pl.col("name") == name, named=True)
-    server, cpu = e.server_of(e.find(name)), e.cpu_of(e.find(name))
+    server, cpu = (
+        experiment.server_of(experiment.find(name)),
+        experiment.cpu_of(experiment.find(name)),
+    )
     environment = {k: v for k, v in json.loads(row["environment"]).items() if k != "LD_PRELOAD"}
     return {
         "allocator": " ".join(filter(None, [row["allocator"], row["allocator_version"]])),
         "preloaded": " ".join(PurePosixPath(p).name for p in json.loads(row["libraries"])),
-        "environment": _words(environment),
+        "environment": _format_options(environment),
         "server": f"{row['server']} ({row['server_version']}) {row['engine']}",
-        "server options": _words({**server.init_options, **server.options}),
+        "server options": _format_options({**server.init_options, **server.options}),
         "connection": server.connect,
         "THP": row["thp"],
-        "CPUs": _words({k: str(v) for k, v in cpu.model_dump(exclude_none=True).items()}),
+        "CPUs": _format_options({k: str(v) for k, v in cpu.model_dump(exclude_none=True).items()}),
     }
 
 
-def _baseline(
+def _find_common_baseline(
     a: Experiment, b: Experiment, differences: Mapping[str, list[str]]
 ) -> tuple[str | None, str]:
     if a.baseline != b.baseline:
@@ -220,7 +231,7 @@ def _baseline(
     return a.baseline, ""
 
 
-def _grouped(differences: Mapping[str, list[str]]) -> list[Change]:
+def _group_by_text(differences: Mapping[str, list[str]]) -> list[Change]:
     """The same change of several variants once."""
     by_text: dict[str, list[str]] = {}
     for name, texts in differences.items():
@@ -229,38 +240,51 @@ def _grouped(differences: Mapping[str, list[str]]) -> list[Change]:
     return [Change(tuple(names), text) for text, names in by_text.items()]
 
 
-def _environment(first: Campaign, second: Campaign, keys: tuple[str, ...]) -> list[str]:
-    one, other = first.environment, second.environment
-    found = []
+def _compare_environments(first: Campaign, second: Campaign, keys: tuple[str, ...]) -> list[str]:
+    first_host, second_host = first.environment, second.environment
+    differences = []
     for key in keys:
-        x, y = one.get(key), other.get(key)
+        first_value, second_value = first_host.get(key), second_host.get(key)
         # The kernel's own share of the memory changes with its version.
-        if key == "memory" and x and y:
-            x, y = f"{round(x / 2**30)} GiB", f"{round(y / 2**30)} GiB"
-        if x != y:
-            found.append(_against(key.replace("_", " "), x, y))
-    return found
+        if key == "memory" and first_value and second_value:
+            first_value, second_value = (
+                f"{round(first_value / 2**30)} GiB",
+                f"{round(second_value / 2**30)} GiB",
+            )
+        if first_value != second_value:
+            differences.append(_format_difference(key.replace("_", " "), first_value, second_value))
+    return differences
 
 
-def _against(what: str, one: Any, other: Any, joint: str = "against") -> str:
-    return f"{what}: {_shown(one)} {joint} {_shown(other)}"
+def _list_differences(settings: list[_Setting]) -> list[str]:
+    return [
+        _format_difference(name, first_value, second_value)
+        for name, first_value, second_value in settings
+        if first_value != second_value
+    ]
 
 
-def _shown(value: Any) -> str:
+def _format_difference(
+    setting: str, first_value: Any, second_value: Any, joint: str = "against"
+) -> str:
+    return f"{setting}: {_format_value(first_value)} {joint} {_format_value(second_value)}"
+
+
+def _format_value(value: Any) -> str:
     match value:
         case None | "":
             return "none"
         case bool():
             return "yes" if value else "no"
         case list():
-            return _list(value)
+            return _join(value)
         case _:
             return str(value)
 
 
-def _list(values: Any) -> str:
+def _join(values: Any) -> str:
     return ", ".join(map(str, values))
 
 
-def _words(options: Mapping[str, str]) -> str:
+def _format_options(options: Mapping[str, str]) -> str:
     return " ".join(f"{k}={v}" if v else k for k, v in sorted(options.items()))

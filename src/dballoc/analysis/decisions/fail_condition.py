@@ -1,4 +1,4 @@
-"""Conditions on ratios, as people write them: ``rss > 1.05``, ``jemalloc:oltp_read_only:p99 <=
+"""Parse conditions on ratios as people write them: ``rss > 1.05``, ``jemalloc:oltp_read_only:p99 <=
 1.1``. Pure.
 """
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from dballoc.errors import UsageError
 
-# What a condition can name, and whether more of it is better. All are ratios; a workload's are
-# those at its highest level.
+# The measures that a condition can name, and whether a higher or a lower ratio is better. Those of
+# a workload are ratios at its highest level.
 MEASURES = {
     "rss": "lower",
     "rss_idle": "lower",
@@ -22,7 +22,7 @@ MEASURES = {
     "cpu": "lower",
 }
 
-# Those of a whole trial, which no workload has for itself.
+# Measures of a whole trial, which belong to all its workloads together.
 OF_TRIAL = ("rss", "rss_idle")
 
 _FORM = re.compile(
@@ -32,8 +32,8 @@ _FORM = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class Condition:
-    """``text`` as it was written; ``within``: what stood before the measure, names of a variant or
-    a workload.
+    """A bound on a measure's ratio. ``text``: as it was written; ``within``: the variant or
+    workload named before the measure.
     """
 
     text: str
@@ -43,33 +43,34 @@ class Condition:
     within: tuple[str, ...] = ()
 
     def holds(self, low: float, high: float) -> bool | None:
-        """True if it holds in the whole interval, False if nowhere in it, None if the interval lies
-        across the bound.
+        """Return True if it holds in the whole interval, False if it holds nowhere in it, None if
+        the bound lies inside the interval.
         """
-        ends = [_true(self.operator, end, self.bound) for end in (low, high)]
+        ends = [_fulfils(self.operator, end, self.bound) for end in (low, high)]
         return ends[0] if ends[0] == ends[1] else None
 
     def holds_of(self, value: float) -> bool:
         """Whether a number fulfils it."""
-        return _true(self.operator, value, self.bound)
+        return _fulfils(self.operator, value, self.bound)
 
     def concerns(self, variant: str, workload: str | None) -> bool:
-        """Whether its qualification, if it has one, means this variant and workload."""
+        """Whether it applies to this variant and workload; without a qualification it applies to
+        all.
+        """
         return all(word in (variant, workload) for word in self.within)
 
 
 def parse(text: str, where: str) -> Condition:
-    """``[VARIANT:][WORKLOAD:]MEASURE OPERATOR NUMBER``. UsageError that begins with ``where`` for
-    anything else.
+    """Parse ``[VARIANT:][WORKLOAD:]MEASURE OPERATOR NUMBER``. UsageError, beginning with ``where``,
+    for anything else.
     """
-    found = _FORM.fullmatch(text)
-    if found is None:
+    match = _FORM.fullmatch(text)
+    if match is None:
         raise UsageError(
-            f"{where}: {text!r} is not a condition; write it like 'rss > 1.05' or 'jemalloc:p99 >= "
-            "1.1': a measure, one of "
-            "< <= > >=, and a number"
+            f"{where}: {text!r} is not a condition; write it like 'rss > 1.05' or "
+            "'jemalloc:p99 >= 1.1': a measure, one of < <= > >=, and a number"
         )
-    before, measure, operator, bound = found.groups()
+    before, measure, operator, bound = match.groups()
     if measure not in MEASURES:
         raise UsageError(
             f"{where}: no measure {measure!r} in {text!r}; there are {', '.join(MEASURES)}"
@@ -87,14 +88,14 @@ def parse(text: str, where: str) -> Condition:
 def check(
     condition: Condition, variants: Collection[str], workloads: Collection[str], where: str
 ) -> None:
-    """UsageError if its qualification names neither a variant nor a workload, or a workload for the
-    server's memory.
+    """Raise UsageError if the condition names neither a variant nor a workload, or names a workload
+    for a measure of the server's memory.
     """
     for word in condition.within:
         if word not in variants and word not in workloads:
-            known = ", ".join([*variants, *workloads])
+            names = ", ".join([*variants, *workloads])
             raise UsageError(
-                f"{where}: no variant or workload {word!r} in {condition.text!r}; there are {known}"
+                f"{where}: no variant or workload {word!r} in {condition.text!r}; there are {names}"
             )
         if condition.measure in OF_TRIAL and word not in variants:
             raise UsageError(
@@ -103,7 +104,7 @@ def check(
             )
 
 
-def _true(operator: str, value: float, bound: float) -> bool:
+def _fulfils(operator: str, value: float, bound: float) -> bool:
     match operator:
         case ">":
             return value > bound

@@ -1,5 +1,5 @@
-"""The stated rule applied: see :mod:`dballoc.analysis.decisions.recommendation_rule`. Pure, but for
-what a constraint's figures take.
+"""Apply the stated rule: see :mod:`dballoc.analysis.decisions.recommendation_rule`. Pure, except
+that constraints look up their figures in the campaign.
 """
 
 import math
@@ -14,10 +14,11 @@ from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.tables import level_curves, speed_metric
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 
-# The key of a primary metric is its name here, with the workload behind it where it has one.
+# A measure's key among the primary metrics, where it is not its name. A workload's metric has the
+# workload behind the key.
 _KEYS = {"rss": "rss_peak"}
 
-# What is no primary metric is descriptive: its name in :mod:`dballoc.analysis.tables.level_curves`.
+# A descriptive measure's name in :mod:`dballoc.analysis.tables.level_curves`, where it differs.
 _CURVES = {"cpu": "cpu_per_op"}
 
 
@@ -37,7 +38,7 @@ class Bound:
 
     @property
     def broken(self) -> bool:
-        """Whether it is shown to be: the whole interval lies beyond."""
+        """Whether the constraint is shown to be broken: the whole interval lies beyond it."""
         return (
             self.low is not None
             and self.high is not None
@@ -45,15 +46,16 @@ class Bound:
         )
 
 
-# By variant.
+# The figures under the constraints, by variant.
 Bounds = Mapping[str, list[Bound]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recommendation:
-    """``variant`` is None when the baseline itself had faults: then nothing has been compared.
+    """The recommended ``variant``; None when the baseline itself had faults, because nothing was
+    compared then.
 
-    ``tie``: the chosen one is the baseline because nothing is shown to be better. ``excluded``: the
+    ``tie``: the baseline is recommended because no variant is shown to be better. ``excluded``: the
     variants that the rule leaves out, with the reason. ``bounds``: the figures under the
     constraints.
     """
@@ -72,13 +74,13 @@ def recommend(
     preference: Preference = MEMORY,
     bounds: Bounds | None = None,
 ) -> Recommendation:
-    """Apply the rule. A variant with faults is never recommended."""
+    """Recommend a variant by the rule. A variant with faults is never recommended."""
     bounds = bounds or {}
     variants = list(dict.fromkeys(c.variant for c in comparisons.family))
     excluded = {
         v: why
         for v in variants
-        if (why := _excluded(comparisons, v, preference, bounds.get(v, [])))
+        if (why := _find_exclusion(comparisons, v, preference, bounds.get(v, [])))
     }
     faulty = sorted(comparisons.faulty)
     if baseline in faulty:
@@ -90,13 +92,13 @@ def recommend(
             preference=preference,
             bounds=bounds,
         )
-    score = _memory if preference.objective == "memory" else _speed
+    compute_score = _score_memory if preference.objective == "memory" else _score_speed
     scores = {
-        v: found
+        v: score
         for v in variants
         if v not in excluded
         and v not in comparisons.faulty
-        and (found := score(comparisons, v)) is not None
+        and (score := compute_score(comparisons, v)) is not None
     }
     if not scores:
         return Recommendation(
@@ -119,27 +121,31 @@ def recommend(
 
 
 def constrained(campaign: Campaign, comparisons: Comparisons, preference: Preference) -> Bounds:
-    """Every variant's figures under every constraint: the primary metric's own interval where it is
-    one, a plain 95 % interval at the highest level where it is not.
+    """Return every variant's figures under every constraint: with the interval of the primary
+    metric where the constraint is on one, else with a plain 95 % interval at the highest level.
     """
-    found: dict[str, list[Bound]] = {}
+    bounds: dict[str, list[Bound]] = {}
     for constraint in preference.constraints:
         key = _KEYS.get(constraint.measure, constraint.measure)
         primary = [c for c in comparisons.family if c.metric.key.partition(":")[0] == key]
         for name, bound in (
-            _primary(constraint, primary) if primary else _descriptive(campaign, constraint)
+            _collect_primary_bounds(constraint, primary)
+            if primary
+            else _collect_descriptive_bounds(campaign, constraint)
         ):
             if constraint.concerns(name, bound.workload):
-                found.setdefault(name, []).append(bound)
-    return found
+                bounds.setdefault(name, []).append(bound)
+    return bounds
 
 
-def _primary(constraint: Condition, comparisons: list[Comparison]) -> list[tuple[str, Bound]]:
-    found = []
+def _collect_primary_bounds(
+    constraint: Condition, comparisons: list[Comparison]
+) -> list[tuple[str, Bound]]:
+    bounds = []
     for c in comparisons:
         if c.ratio:
             low, high = (c.ratio.low, c.ratio.high) if c.ratio.blocks > 1 else (None, None)
-            found.append(
+            bounds.append(
                 (
                     c.variant,
                     Bound(
@@ -153,10 +159,12 @@ def _primary(constraint: Condition, comparisons: list[Comparison]) -> list[tuple
                     ),
                 )
             )
-    return found
+    return bounds
 
 
-def _descriptive(campaign: Campaign, constraint: Condition) -> list[tuple[str, Bound]]:
+def _collect_descriptive_bounds(
+    campaign: Campaign, constraint: Condition
+) -> list[tuple[str, Bound]]:
     top = max(campaign.experiment.threads)
     rows = level_curves.relative(
         campaign, _CURVES.get(constraint.measure, constraint.measure)
@@ -180,41 +188,45 @@ def _descriptive(campaign: Campaign, constraint: Condition) -> list[tuple[str, B
     ]
 
 
-def _excluded(
+def _find_exclusion(
     comparisons: Comparisons, variant: str, preference: Preference, bounds: list[Bound]
 ) -> str:
     if preference.constraints:
         broken = dict.fromkeys(b.constraint.text for b in bounds if b.broken)
         return f"shown to break {' and '.join(broken)}" if broken else ""
-    mine = [c for c in comparisons.family if c.variant == variant]
+    of_variant = [c for c in comparisons.family if c.variant == variant]
     if preference.objective == "memory":
         out = any(
-            speed_metric.shown_slower(c, MARGIN) for c in mine if c.metric.workload is not None
+            speed_metric.shown_slower(c, MARGIN)
+            for c in of_variant
+            if c.metric.workload is not None
         )
     else:
         out = any(
             c.ratio is not None and c.ratio.low > 1 + MARGIN
-            for c in mine
+            for c in of_variant
             if c.metric.key == "rss_peak"
         )
     return preference.own_reason if out else ""
 
 
-def _memory(comparisons: Comparisons, variant: str) -> float | None:
-    """Peak RSS of one that is shown to need less."""
+def _score_memory(comparisons: Comparisons, variant: str) -> float | None:
+    """Return the ratio of peak RSS of a variant that is shown to need less; None for another."""
     peak = next(
         (c for c in comparisons.family if c.variant == variant and c.metric.key == "rss_peak"), None
     )
     return peak.ratio.estimate if peak and peak.ratio and peak.verdict is Verdict.LOWER else None
 
 
-def _speed(comparisons: Comparisons, variant: str) -> float | None:
-    """How slow one is that is shown to be faster in some workload and slower in none: the less the
-    better.
+def _score_speed(comparisons: Comparisons, variant: str) -> float | None:
+    """Return the mean ln slow-down (less is faster) of a variant that is shown to be faster in some
+    workload and slower in none; None for another.
     """
-    mine = speed_metric.of(comparisons, variant)
-    if not any(map(speed_metric.shown_faster, mine)) or any(map(speed_metric.shown_slower, mine)):
+    of_variant = speed_metric.of(comparisons, variant)
+    if not any(map(speed_metric.shown_faster, of_variant)) or any(
+        map(speed_metric.shown_slower, of_variant)
+    ):
         return None
-    return -math.fsum(math.log(s.estimate) for c in mine if (s := speed_metric.speed(c))) / len(
-        mine
-    )
+    return -math.fsum(
+        math.log(s.estimate) for c in of_variant if (s := speed_metric.speed(c))
+    ) / len(of_variant)

@@ -1,6 +1,4 @@
-"""What the user would have: the rule by which a variant is recommended, as ``--prefer`` states it.
-Pure.
-"""
+"""The rule by which a variant is recommended, as the user states it with ``--prefer``. Pure."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -23,8 +21,8 @@ _REASON = {
 
 @dataclass(frozen=True)
 class Preference:
-    """``objective``: what is best. ``constraints``: what must not be shown to be broken; without
-    any, the objective's own.
+    """What the user prefers. ``objective``: what is to be best; ``constraints``: what a variant
+    must not be shown to break. Without any, the objective has one of its own.
     """
 
     objective: Objective = "memory"
@@ -32,7 +30,7 @@ class Preference:
 
     @property
     def text(self) -> str:
-        """As ``--prefer`` takes it."""
+        """The preference as ``--prefer`` takes it."""
         if not self.constraints:
             return self.objective
         aim = [] if self.objective == "memory" else [self.objective]
@@ -47,7 +45,7 @@ class Preference:
 
     @property
     def rule(self) -> str:
-        """The whole rule, in one sentence without its full stop."""
+        """The rule as one sentence, without its full stop."""
         return (
             f"of the variants that are not shown to {self.clause}, {_AIM[self.objective]}; ties "
             "go to the baseline"
@@ -55,7 +53,7 @@ class Preference:
 
     @property
     def own_reason(self) -> str:
-        """Why a variant is left out by the objective's own constraint."""
+        """Why the objective's own constraint excludes a variant."""
         return _REASON[self.objective]
 
 
@@ -63,20 +61,20 @@ MEMORY = Preference()
 
 
 def parse(text: str | None) -> Preference:
-    """``memory``, ``speed``, conditions such as ``p99 <= 1.05``, or one of the words and
-    conditions, joined by commas.
+    """Parse ``memory``, ``speed``, conditions such as ``p99 <= 1.05``, or one of the two words and
+    conditions, separated by commas.
 
-    None is the default. UsageError in one line for anything else, and for a condition that the
+    None gives the default. UsageError, in one line, for anything else, and for a condition that the
     baseline itself, whose ratios are 1, does not fulfil.
     """
     if text is None:
         return MEMORY
     words = [w.strip() for w in text.split(",") if w.strip()]
-    aims: list[Objective] = [known for w in words for known in _AIMS if w == known]
+    aims: list[Objective] = [aim for w in words for aim in _AIMS if w == aim]
     if len(aims) > 1 or not words:
         raise UsageError(
-            f"--prefer: {text!r}: give memory or speed, conditions such as 'p99<=1.05', or one and "
-            "the others"
+            f"--prefer: {text!r}: give memory or speed, conditions such as 'p99<=1.05', or one of "
+            "the two and conditions"
         )
     constraints = []
     for word in (w for w in words if w not in aims):
@@ -84,21 +82,21 @@ def parse(text: str | None) -> Preference:
             raise UsageError(
                 f"--prefer: {word!r} is not memory, speed, or a condition such as 'p99<=1.05'"
             )
-        found = fail_condition.parse(word, "--prefer")
-        if not found.holds_of(1.0):
+        constraint = fail_condition.parse(word, "--prefer")
+        if not constraint.holds_of(1.0):
             raise UsageError(
-                f"--prefer: {found.text!r} excludes the baseline, whose ratio to itself is 1; "
-                "state what may be lost"
+                f"--prefer: {constraint.text!r} excludes the baseline, whose ratio to itself is 1; "
+                "give a bound that 1 fulfils"
             )
-        constraints.append(found)
+        constraints.append(constraint)
     return Preference(aims[0] if aims else "memory", tuple(constraints))
 
 
 def check(
     preference: Preference, variants: Collection[str], workloads: Collection[str], idle: bool
 ) -> None:
-    """UsageError if a constraint names what the campaign does not have. ``idle``: whether idle RSS
-    is measured.
+    """Raise UsageError if a constraint names something that the campaign does not have. ``idle``:
+    whether idle RSS is measured.
     """
     for constraint in preference.constraints:
         fail_condition.check(constraint, variants, workloads, "--prefer")

@@ -1,9 +1,9 @@
-"""Whether conditions hold between two campaigns: what a build's pipeline asks. Pure.
+"""Judge whether conditions between two campaigns come true, as a build's pipeline asks. Pure.
 
 A condition describes what must not be (``rss > 1.05``). It has come true where the whole interval
 fulfils it, not where the estimate does: noise alone moves an estimate across any bound now and
-then. A strict gate asks for the opposite proof, that the whole interval does not. What cannot be
-judged at all fails either: a gate that measured nothing must not be open.
+then. A strict gate demands the opposite proof, that the whole interval does not fulfil it. What
+cannot be judged at all fails either gate: one that measured nothing must not be open.
 """
 
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from dballoc.analysis.tables.campaign_diff import Between, Figure
 
 @dataclass(frozen=True)
 class Finding:
-    """One figure under a condition. ``holds``: shown to, shown not to, or None: not shown, or
-    ``problem`` says why not.
+    """One figure under a condition. ``holds``: True if the condition is shown to hold, False if
+    shown not to, None if neither; ``problem`` says why the figure could not be judged.
     """
 
     figure: Figure
@@ -25,7 +25,9 @@ class Finding:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A condition with all that it concerns; ``problem``: why that is nothing."""
+    """A condition with the findings of all figures that it concerns; ``problem``: why there are
+    none.
+    """
 
     condition: Condition
     findings: list[Finding]
@@ -41,8 +43,8 @@ class Outcome:
 
 
 def judge(between: Between, condition: Condition) -> Outcome:
-    """Look at every figure that the condition concerns. The baseline, whose relative ratio is 1 by
-    definition, is judged by its absolute one, and only when the condition names it.
+    """Judge every figure that the condition concerns. The baseline, whose relative ratio is 1 by
+    definition, is judged by its absolute ratio, and only where the condition names it.
     """
     named = [f for f in between.moved if f.variant in condition.within]
     figures = [
@@ -50,18 +52,18 @@ def judge(between: Between, condition: Condition) -> Outcome:
         if f.measure.name == condition.measure and condition.concerns(f.variant, f.measure.workload)
     ]  # fmt: skip
     if not figures:
-        return Outcome(condition, [], _nothing(between, condition))
-    return Outcome(condition, [_look(between, condition, f) for f in figures])
+        return Outcome(condition, [], _explain_no_figures(between, condition))
+    return Outcome(condition, [_judge_figure(between, condition, f) for f in figures])
 
 
-def _look(between: Between, condition: Condition, figure: Figure) -> Finding:
+def _judge_figure(between: Between, condition: Condition, figure: Figure) -> Finding:
     if problem := between.no_verdict(figure):
         return Finding(figure, None, problem)
     assert figure.contrast
     return Finding(figure, condition.holds(figure.contrast.low, figure.contrast.high))
 
 
-def _nothing(between: Between, condition: Condition) -> str:
+def _explain_no_figures(between: Between, condition: Condition) -> str:
     pairing = between.pairing
     reasons = {"rss": pairing.no_memory, "rss_idle": pairing.no_idle}.get(
         condition.measure, pairing.no_speed
@@ -72,5 +74,5 @@ def _nothing(between: Between, condition: Condition) -> str:
         return "; ".join(reasons)
     of_load = condition.measure not in OF_TRIAL
     return "; ".join(pairing.unpaired) or (
-        "no workload is in both" if of_load else "neither campaign has it, or no variant is in both"
+        "no workload is in both" if of_load else "no variant with this measure is in both"
     )

@@ -1,16 +1,16 @@
-"""Where throughput peaks, and where it collapses. Pure."""
+"""Find where throughput peaks and where it collapses. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-# A level below this share of the best at a lower level is a collapse.
+# Throughput below this share of the best at a lower level is a collapse.
 SHARE = 0.6
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A variant's curve over levels. ``collapse``: the first collapsed level, with its share of the
-    best before it.
+    """A variant's curve over levels. ``collapse_threads``: the first collapsed level,
+    ``collapse_share``: its share of the best level before it; None where nothing collapses.
     """
 
     peak_threads: int
@@ -20,7 +20,7 @@ class Shape:
 
 
 def shape(throughput: Mapping[int, float]) -> Shape:
-    """From throughput by threads. ValueError when empty."""
+    """Find peak and collapse in throughput by threads. ValueError when it is empty."""
     if not throughput:
         raise ValueError("no level")
     levels = sorted(throughput)
@@ -34,8 +34,8 @@ def shape(throughput: Mapping[int, float]) -> Shape:
 
 
 def between(throughput: Mapping[int, float]) -> tuple[int, int] | None:
-    """The level before a collapse and the first collapsed one; None where there is none. ValueError
-    when empty.
+    """Return the level before a collapse and the first collapsed level; None where there is no
+    collapse. ValueError when there are no levels.
     """
     fell = shape(throughput).collapse_threads
     return None if fell is None else (max(n for n in throughput if n < fell), fell)

@@ -1,6 +1,7 @@
-"""The four verdicts. Pure."""
+"""Judge an interval: the four verdicts. Pure."""
 
-from collections.abc import Iterable
+import importlib
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Protocol
 
@@ -17,7 +18,7 @@ class Verdict(StrEnum):
 
 
 class Interval(Protocol):
-    """Of a ratio, whatever it came from."""
+    """The interval of a ratio, whatever it was computed from."""
 
     @property
     def low(self) -> float:
@@ -28,10 +29,10 @@ class Interval(Protocol):
         """Its upper end."""
 
 
-def judge(ratio: Interval) -> Verdict:
-    """By the printed interval alone: what one can read off it is what is decided.
+def judge_interval(ratio: Interval) -> Verdict:
+    """Return the verdict by the printed interval alone: what can be read off it is what is decided.
 
-    An interval that excludes 1 and yet lies within ±1 % is a difference, and a small one.
+    An interval that excludes 1 and yet lies within ±1 % is a difference, although a small one.
     """
     if ratio.low > 1:
         return Verdict.HIGHER
@@ -42,21 +43,16 @@ def judge(ratio: Interval) -> Verdict:
     return Verdict.UNDECIDED
 
 
-def decided(ratio: Interval) -> bool:
+def is_decided(ratio: Interval) -> bool:
     """Whether more blocks could only repeat the verdict."""
-    return judge(ratio) is not Verdict.UNDECIDED
+    return judge_interval(ratio) is not Verdict.UNDECIDED
 
 
-def all_decided(ratios: Iterable[Interval | None]) -> bool:
-    """The stop rule, asked at the planned looks alone: every comparison has a ratio, and each is
-    decided. Where nothing is compared nothing is decided.
-    """
-    found = list(ratios)
-    return bool(found) and all(ratio is not None and decided(ratio) for ratio in found)
-
-
-def narrow(ratio: Interval | None) -> bool:
-    """The stop rule of the baseline alone, asked at the planned looks: its interval is no wider
-    than that of an equivalence.
-    """
-    return ratio is not None and ratio.high - ratio.low <= 2 * MARGIN
+def __getattr__(name: str) -> Callable[..., bool]:
+    """Give what has moved to ``stopping_rule``; a plain import would be a circle."""
+    if name not in ("all_decided", "narrow"):
+        raise AttributeError(name)
+    moved: Callable[..., bool] = getattr(
+        importlib.import_module("dballoc.analysis.decisions.stopping_rule"), name
+    )
+    return moved

@@ -1,6 +1,4 @@
-"""Results made elsewhere, machine by machine: what ran on one says nothing about what ran on
-another. Pure.
-"""
+"""Split imported results by machine: figures of one machine say nothing about another. Pure."""
 
 import json
 from dataclasses import dataclass, replace
@@ -13,36 +11,36 @@ from dballoc.experiment.model import Experiment
 
 @dataclass(frozen=True)
 class Machine:
-    """Its ``name``, empty where the figures named none, and its part of the campaign."""
+    """A machine's ``name``, empty where the figures named none, and its part of the campaign."""
 
     name: str
     campaign: Campaign
 
 
 def split(campaign: Campaign) -> list[Machine]:
-    """In the order of the files. Of each the experiment has what ran there alone; without the
-    baseline its first variant is.
+    """Return the machines in the order of the files, each with an experiment of what ran on it
+    alone. Where the baseline did not run, the machine's first variant takes its place.
     """
-    found, first = [], 1
+    machines, first = [], 1
     for entry in json.loads(campaign.facts["imported"])["machines"]:
         trials = campaign.trial.filter(
             pl.col("trial").is_between(first, first + entry["trials"] - 1)
         )
         first += entry["trials"]
         step = campaign.step.filter(pl.col("trial").is_in(trials["trial"].to_list()))
-        experiment = _experiment(campaign.experiment, trials, step)
+        experiment = _reduce_experiment(campaign.experiment, trials, step)
         if experiment.baseline != campaign.experiment.baseline:
             trials = trials.with_columns(
                 role=pl.when(pl.col("variant") == experiment.baseline)
                 .then(pl.lit("A1"))
                 .otherwise(pl.lit("V"))
             )
-        found.append(
+        machines.append(
             Machine(
                 entry["name"], replace(campaign, trial=trials, step=step, experiment=experiment)
             )
         )
-    return found
+    return machines
 
 
 def repeated(campaign: Campaign) -> bool:
@@ -50,14 +48,16 @@ def repeated(campaign: Campaign) -> bool:
     return int(campaign.trial["block"].n_unique()) > 1
 
 
-def _experiment(whole: Experiment, trials: pl.DataFrame, step: pl.DataFrame) -> Experiment:
+def _reduce_experiment(
+    experiment: Experiment, trials: pl.DataFrame, step: pl.DataFrame
+) -> Experiment:
     names, workloads, threads = set(trials["variant"]), set(step["workload"]), set(step["threads"])
-    variants = [v for v in whole.variant if v.name in names]
-    return whole.model_copy(
+    variants = [v for v in experiment.variant if v.name in names]
+    return experiment.model_copy(
         update={
             "variant": variants,
-            "workloads": [w for w in whole.workloads if w in workloads],
-            "threads": [n for n in whole.threads if n in threads],
-            "baseline": whole.baseline if whole.baseline in names else variants[0].name,
+            "workloads": [w for w in experiment.workloads if w in workloads],
+            "threads": [n for n in experiment.threads if n in threads],
+            "baseline": experiment.baseline if experiment.baseline in names else variants[0].name,
         }
     )

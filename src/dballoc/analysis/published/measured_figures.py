@@ -1,4 +1,4 @@
-"""A campaign's own figures, block by block, in the measures that published tables have."""
+"""Look up a campaign's own figures, block by block, in the measures that published tables have."""
 
 import math
 from collections.abc import Mapping
@@ -10,9 +10,9 @@ from dballoc.analysis.published.published_figures import Level
 from dballoc.analysis.tables import level_curves, memory_growth
 from dballoc.experiment import scale
 
-# Of a level: those of :data:`dballoc.analysis.tables.level_curves.MEASURES`, and the highest VSZ
-# without reserved address space. Of a whole trial: RSS and VSZ in bytes; peak_to_pool: peak RSS ÷
-# the engine's cache.
+# Measures of a whole trial: RSS and VSZ in bytes; peak_to_pool: peak RSS ÷ the engine's cache. A
+# level has :data:`dballoc.analysis.tables.level_curves.MEASURES`, and vsz_peak: the highest VSZ
+# without reserved address space.
 OF_TRIAL = ("rss_peak", "vsz_peak", "peak_to_pool", "growth", "vsz_growth")
 
 # One value a block.
@@ -21,58 +21,66 @@ Blocks = Mapping[int, float]
 _PLACE = ("block", "variant", "workload", "threads")
 
 
-class Measured:
-    """Looks figures up; the baseline's two runs of a block are averaged first."""
+class MeasuredFigures:
+    """The figures of a campaign by variant and level; the baseline's two runs of a block are
+    averaged.
+    """
 
     def __init__(self, campaign: Campaign) -> None:
         self.experiment = campaign.experiment
-        self._trials = _of_trials(campaign)
-        self._levels = _of_levels(campaign)
+        self._trials = _average_trials(campaign)
+        self._levels = _average_levels(campaign)
 
-    def threads(self, published: int) -> int:
-        """The level of ours that stands for a published one."""
+    def scale_level(self, published: int) -> int:
+        """Return our level that stands for a published one."""
         was = self.experiment.scaled
         return published if was is None else scale.level(published, was.factor)
 
-    def blocks(self, variant: str, measure: str, workload: str | None, threads: Level) -> Blocks:
-        """A variant's values; empty where there are none. "best": of each block the highest
-        level's; None as threads: the highest level. "largest" is no level of its own: see
-        :meth:`each_level`.
+    def find_blocks(
+        self, variant: str, measure: str, workload: str | None, threads: Level
+    ) -> Blocks:
+        """Return a variant's values by block; empty where there are none. ``threads``: "best" for
+        the highest value of each block, None for the highest level. "largest" is not a level of its
+        own: see :meth:`find_blocks_by_level`.
         """
         if workload is None:
-            return _values(self._trials, variant, measure)
-        mine = self._levels.filter(pl.col("workload") == workload)
+            return _select_blocks(self._trials, variant, measure)
+        rows = self._levels.filter(pl.col("workload") == workload)
         if threads == "best":
-            best = mine.group_by("block", "variant").agg(pl.col(measure).max())
-            return _values(best, variant, measure)
-        wanted = max(self.experiment.threads) if threads is None else self.threads(int(threads))
-        return _values(mine.filter(pl.col("threads") == wanted), variant, measure)
+            best = rows.group_by("block", "variant").agg(pl.col(measure).max())
+            return _select_blocks(best, variant, measure)
+        wanted = max(self.experiment.threads) if threads is None else self.scale_level(int(threads))
+        return _select_blocks(rows.filter(pl.col("threads") == wanted), variant, measure)
 
-    def each_level(self, variant: str, measure: str, workload: str) -> dict[int, Blocks]:
-        """A variant's values by our levels."""
-        mine = self._levels.filter(pl.col("workload") == workload)
-        levels = sorted(set(mine["threads"]))
-        return {n: _values(mine.filter(pl.col("threads") == n), variant, measure) for n in levels}
+    def find_blocks_by_level(self, variant: str, measure: str, workload: str) -> dict[int, Blocks]:
+        """Return a variant's values by our levels."""
+        rows = self._levels.filter(pl.col("workload") == workload)
+        levels = sorted(set(rows["threads"]))
+        return {
+            n: _select_blocks(rows.filter(pl.col("threads") == n), variant, measure) for n in levels
+        }
 
 
-def logs(first: Blocks, second: Blocks) -> list[float]:
-    """ln(first ÷ second) of every block that has both, above zero."""
+def compute_log_ratios(first: Blocks, second: Blocks) -> list[float]:
+    """Return ln(first ÷ second) of every block in which both are above zero."""
     both = sorted(first.keys() & second.keys())
     return [
         math.log(first[b]) - math.log(second[b]) for b in both if first[b] > 0 and second[b] > 0
     ]
 
 
-def _values(rows: pl.DataFrame, variant: str, measure: str) -> Blocks:
-    mine = rows.filter(pl.col("variant") == variant).select("block", measure).drop_nulls()
-    return {block: float(value) for block, value in mine.iter_rows()}
+def _select_blocks(rows: pl.DataFrame, variant: str, measure: str) -> Blocks:
+    values = rows.filter(pl.col("variant") == variant).select("block", measure).drop_nulls()
+    return {block: float(value) for block, value in values.iter_rows()}
 
 
-def _of_trials(campaign: Campaign) -> pl.DataFrame:
-    """With a start for each level, the highest of a block's starts counts."""
+def _average_trials(campaign: Campaign) -> pl.DataFrame:
+    """Return means by block and variant. With a start for each level, the highest value of a
+    block's starts counts.
+    """
     pool = campaign.variant.select(variant="name", pool="pool_bytes")
     return (
-        memory_growth.per_trial(campaign)
+        memory_growth.build_trial_table(campaign)
         .rename({"peak": "rss_peak"})
         .join(pool, on="variant", how="left")
         .with_columns(peak_to_pool=pl.col("rss_peak") / pl.col("pool"))
@@ -83,7 +91,7 @@ def _of_trials(campaign: Campaign) -> pl.DataFrame:
     )
 
 
-def _of_levels(campaign: Campaign) -> pl.DataFrame:
+def _average_levels(campaign: Campaign) -> pl.DataFrame:
     steps = (
         campaign.of(campaign.step)
         .filter(pl.col("kind") == "level")
@@ -97,7 +105,9 @@ def _of_levels(campaign: Campaign) -> pl.DataFrame:
         .group_by(*_PLACE)
         .agg(pl.col("vsz_peak").mean())
     )
-    found = (
-        level_curves.levels(campaign).group_by(*_PLACE).agg(pl.col(*level_curves.MEASURES).mean())
+    means = (
+        level_curves.compute_levels(campaign)
+        .group_by(*_PLACE)
+        .agg(pl.col(*level_curves.MEASURES).mean())
     )
-    return found.join(vsz, on=_PLACE, how="left")
+    return means.join(vsz, on=_PLACE, how="left")

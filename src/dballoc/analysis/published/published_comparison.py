@@ -1,23 +1,24 @@
-"""Published figures with ours beside them, and whether the shape is the same."""
+"""Compare published figures with our own, and judge whether they have the same shape."""
 
 import statistics
 from dataclasses import dataclass
 from itertools import combinations
+from typing import NamedTuple
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions import throughput_collapse
-from dballoc.analysis.published.measured_figures import Blocks, Measured, logs
+from dballoc.analysis.published.measured_figures import Blocks, MeasuredFigures, compute_log_ratios
 from dballoc.analysis.published.published_figures import Cell, Published, Table
-from dballoc.analysis.published.shape_agreement import Shape, judge, together
+from dballoc.analysis.published.shape_agreement import Shape, combine_shapes, judge_shape
 from dballoc.analysis.statistics.ratio_interval import Ratio, ratio
 from dballoc.analysis.tables.level_curves import CONFIDENCE
 
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """Ours for a published one, in its unit: a mean over ``blocks``, or a ratio with its 95 %
-    interval where the table has ratios; ``value`` is None where there is nothing. ``change``: ÷ the
-    table's baseline, where the table shows it.
+    """Our figure for a published one, in its unit: a mean over ``blocks``, or a ratio with its 95 %
+    interval where the table has ratios; ``value`` is None where nothing was measured. ``change``:
+    our ratio to the table's baseline, where the table shows it.
     """
 
     cell: Cell
@@ -31,7 +32,9 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """Two figures that are compared with each other: their published ratio, and ours."""
+    """Two figures that are compared with each other: their published ratio, and ours (None: not
+    measured).
+    """
 
     group: str
     first: str
@@ -41,15 +44,26 @@ class Pair:
     shape: Shape
 
 
-# Of a group: label, published figure, and ours with what it is relative to.
-_Member = tuple[str, float, tuple[Blocks, Blocks] | None]
+class _Measured(NamedTuple):
+    """A figure's values here: the variant's, and those of what it is relative to, by block."""
+
+    variant: Blocks
+    base: Blocks
+
+
+class _Member(NamedTuple):
+    """A figure of a group: its label, the published value, and ours (None: not measured here)."""
+
+    label: str
+    published: float
+    measured: _Measured | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fall:
-    """Where throughput collapses, published and ours; None: nowhere. Levels: the last before it,
-    and the first of it. ``measured``: whether it was here; undecided where it was in one block
-    only.
+    """Where throughput collapses, published and measured here, as the last level before and the
+    first one of the collapse; None: nowhere. ``measured``: whether this was measured here;
+    ``shape`` is undecided where it was measured in one block only.
     """
 
     column: str
@@ -61,7 +75,7 @@ class Fall:
 
 @dataclass(frozen=True)
 class Beside:
-    """A table, and what of it was measured here."""
+    """A published table, and what of it was measured here."""
 
     table: Table
     figures: dict[tuple[str, str], Figure]
@@ -70,150 +84,164 @@ class Beside:
 
     @property
     def shapes(self) -> dict[str, Shape]:
-        """By group of figures that are compared, a row or a column; of those of which two were
+        """The shape of each group of compared figures (a row or a column) with a pair that was
         measured here.
         """
         groups: dict[str, list[Shape]] = {}
         for pair in self.pairs:
             if pair.ours is not None:
                 groups.setdefault(pair.group, []).append(pair.shape)
-        return {group: together(found) for group, found in groups.items()}
+        return {group: combine_shapes(shapes) for group, shapes in groups.items()}
 
 
 def beside(campaign: Campaign, published: Published) -> list[Beside]:
-    """Every table of the post."""
-    ours = Measured(campaign)
-    return [_table(ours, table) for table in published.tables]
+    """Compare every table of the post with the campaign's own figures."""
+    figures = MeasuredFigures(campaign)
+    return [_compare_table(figures, table) for table in published.tables]
 
 
-def _table(ours: Measured, table: Table) -> Beside:
-    values = {id(cell): _blocks(ours, table, cell) for cell in table.cells}
-    figures = {(c.row, c.column): _figure(table, c, values) for c in table.cells}
+def _compare_table(measured: MeasuredFigures, table: Table) -> Beside:
+    by_cell = {id(cell): _find_blocks(measured, table, cell) for cell in table.cells}
+    figures = {(c.row, c.column): _build_figure(table, c, by_cell) for c in table.cells}
     groups: dict[str, list[_Member]] = {}
     for c in table.cells:
         group, label = (c.row, c.column) if table.across == "columns" else (c.column, c.row)
-        groups.setdefault(group, []).append((label, c.value, values[id(c)]))
+        groups.setdefault(group, []).append(_Member(label, c.value, by_cell[id(c)]))
     pairs = [
-        _pair(group, one, two)
-        for group, found in groups.items()
-        for one, two in combinations(_all(table, found), 2)
+        _compare_pair(group, earlier, later)
+        for group, members in groups.items()
+        for earlier, later in combinations(_add_baseline(table, members), 2)
     ]
-    return Beside(table, figures, pairs, _falls(ours, table) if table.collapse else [])
+    falls = _compare_collapses(measured, table) if table.collapse else []
+    return Beside(table, figures, pairs, falls)
 
 
-def _all(table: Table, found: list[_Member]) -> list[_Member]:
-    """The figures of a group that are compared: with ratios, what they are relative to is one more,
-    and it is 1.
+def _add_baseline(table: Table, members: list[_Member]) -> list[_Member]:
+    """Return the figures of a group that are compared. In a table of ratios the baseline, whose
+    ratio is 1, is one more.
     """
     if not table.ratios or table.baseline is None:
-        return found
-    known = next((values for _, _, values in found if values), None)
-    return [(table.baseline, 1.0, (known[1], known[1]) if known else None), *found]
+        return members
+    base = next((member.measured.base for member in members if member.measured), None)
+    measured = None if base is None else _Measured(base, base)
+    return [_Member(table.baseline, 1.0, measured), *members]
 
 
-def _blocks(ours: Measured, table: Table, cell: Cell) -> tuple[Blocks, Blocks] | None:
-    """(the variant's values, those of the baseline where the table has ratios); None where there
-    are none.
+def _find_blocks(measured: MeasuredFigures, table: Table, cell: Cell) -> _Measured | None:
+    """Return the variant's values and, where the table has ratios, those of its baseline; None
+    where there are none.
     """
     if cell.variant is None:
         return None
     base = table.baseline if table.ratios and table.baseline else cell.variant
     if cell.threads == "largest" and cell.workload:
-        levels = (
-            ours.each_level(name, cell.measure, cell.workload) for name in (cell.variant, base)
+        return _find_furthest(
+            measured.find_blocks_by_level(cell.variant, cell.measure, cell.workload),
+            measured.find_blocks_by_level(base, cell.measure, cell.workload),
         )
-        return _furthest(*levels)
-    mine, theirs = (
-        ours.blocks(name, cell.measure, cell.workload, cell.threads)
+    variant_blocks, base_blocks = (
+        measured.find_blocks(name, cell.measure, cell.workload, cell.threads)
         for name in (cell.variant, base)
     )
-    return (mine, theirs) if mine.keys() & theirs.keys() else None
+    if not variant_blocks.keys() & base_blocks.keys():
+        return None
+    return _Measured(variant_blocks, base_blocks)
 
 
-def _furthest(mine: dict[int, Blocks], base: dict[int, Blocks]) -> tuple[Blocks, Blocks] | None:
-    """Both at the level where they are furthest from each other."""
-    found = {n: statistics.fmean(d) for n in mine if (d := logs(mine[n], base.get(n, {})))}
-    level = max(found, key=lambda n: abs(found[n]), default=None)
-    return None if level is None else (mine[level], base[level])
+def _find_furthest(variant: dict[int, Blocks], base: dict[int, Blocks]) -> _Measured | None:
+    """Return both at the level where they are furthest from each other."""
+    mean_logs = {
+        level: statistics.fmean(logs)
+        for level, blocks in variant.items()
+        if (logs := compute_log_ratios(blocks, base.get(level, {})))
+    }
+    furthest = max(mean_logs, key=lambda level: abs(mean_logs[level]), default=None)
+    return None if furthest is None else _Measured(variant[furthest], base[furthest])
 
 
-def _figure(table: Table, cell: Cell, values: dict[int, tuple[Blocks, Blocks] | None]) -> Figure:
-    found = values[id(cell)]
+def _build_figure(table: Table, cell: Cell, by_cell: dict[int, _Measured | None]) -> Figure:
+    measured = by_cell[id(cell)]
     published_change = change = None
     if table.change and cell.column != table.baseline:
         base = next(c for c in table.cells if (c.row, c.column) == (cell.row, table.baseline))
-        published_change, theirs = cell.value / base.value, values[id(base)]
-        change = _ratio(found[0], theirs[0]) if found and theirs else None
-    if found is None:
+        published_change, base_measured = cell.value / base.value, by_cell[id(base)]
+        if measured and base_measured:
+            change = _compute_ratio(measured.variant, base_measured.variant)
+    if measured is None:
         return Figure(cell=cell, value=None, published_change=published_change)
     if table.ratios:
-        r = _ratio(*found)
-        low, high = _ends(r)
+        to_base = _compute_ratio(measured.variant, measured.base)
+        low, high = _get_interval(to_base)
         return Figure(
             cell=cell,
-            value=r.estimate if r else None,
+            value=to_base.estimate if to_base else None,
             low=low,
             high=high,
-            blocks=r.blocks if r else 0,
+            blocks=to_base.blocks if to_base else 0,
         )
     unit = table.units.get(cell.measure, 1.0)
-    mean = statistics.fmean(found[0].values()) / unit
     return Figure(
         cell=cell,
-        value=mean,
-        blocks=len(found[0]),
+        value=statistics.fmean(measured.variant.values()) / unit,
+        blocks=len(measured.variant),
         published_change=published_change,
         change=change,
     )
 
 
-def _pair(group: str, one: _Member, two: _Member) -> Pair:
-    """The later figure against the earlier one."""
-    published = two[1] / one[1]
-    ours = _ratio(two[2][0], one[2][0]) if one[2] and two[2] else None
+def _compare_pair(group: str, earlier: _Member, later: _Member) -> Pair:
+    """Compare the later figure of a row or column with the earlier one."""
+    published = later.published / earlier.published
+    measured_ratio = (
+        _compute_ratio(later.measured.variant, earlier.measured.variant)
+        if earlier.measured and later.measured
+        else None
+    )
     return Pair(
         group=group,
-        first=two[0],
-        second=one[0],
+        first=later.label,
+        second=earlier.label,
         published=published,
-        ours=ours,
-        shape=judge(published, *_ends(ours)),
+        ours=measured_ratio,
+        shape=judge_shape(published, *_get_interval(measured_ratio)),
     )
 
 
-def _ratio(first: Blocks, second: Blocks) -> Ratio | None:
-    found = logs(first, second)
-    return ratio(found, CONFIDENCE) if found else None
+def _compute_ratio(first: Blocks, second: Blocks) -> Ratio | None:
+    logs = compute_log_ratios(first, second)
+    return ratio(logs, CONFIDENCE) if logs else None
 
 
-def _ends(found: Ratio | None) -> tuple[float | None, float | None]:
-    return (found.low, found.high) if found and found.blocks > 1 else (None, None)
+def _get_interval(first_to_second: Ratio | None) -> tuple[float | None, float | None]:
+    if first_to_second is None or first_to_second.blocks < 2:
+        return None, None
+    return first_to_second.low, first_to_second.high
 
 
-def _falls(ours: Measured, table: Table) -> list[Fall]:
-    found = []
+def _compare_collapses(measured: MeasuredFigures, table: Table) -> list[Fall]:
+    falls = []
     for column in table.columns:
         cells = [c for c in table.cells if c.column == column]
         published = throughput_collapse.between(
             {c.threads: c.value for c in cells if isinstance(c.threads, int)}
         )
-        one = cells[0]
+        first = cells[0]
         levels = (
-            ours.each_level(one.variant, one.measure, one.workload)
-            if one.variant and one.workload
+            measured.find_blocks_by_level(first.variant, first.measure, first.workload)
+            if first.variant and first.workload
             else {}
         )
         curve = {n: statistics.fmean(v.values()) for n, v in levels.items() if v}
-        mine = throughput_collapse.between(curve) if curve else None
-        same = Shape.AGREES if (mine is None) == (published is None) else Shape.DIFFERS
+        collapse = throughput_collapse.between(curve) if curve else None
+        shape = Shape.AGREES if (collapse is None) == (published is None) else Shape.DIFFERS
         repeated = any(len(v) > 1 for v in levels.values())
-        found.append(
+        falls.append(
             Fall(
                 column=column,
                 published=published,
-                ours=mine,
+                ours=collapse,
                 measured=bool(curve),
-                shape=same if repeated else Shape.UNDECIDED,
+                shape=shape if repeated else Shape.UNDECIDED,
             )
         )
-    return found
+    return falls

@@ -32,7 +32,7 @@ Level = int | Literal["best", "largest"] | None
 @dataclass(frozen=True, kw_only=True)
 class Cell:
     """One figure. ``measure``: a name of :mod:`dballoc.analysis.published.measured_figures`;
-    ``variant`` is None where none of ours is it.
+    ``variant`` is None where none of our variants stands for it.
     """
 
     row: str
@@ -61,18 +61,18 @@ class Table:
 
     @property
     def rows(self) -> list[str]:
-        """Labels, each once."""
+        """The rows' labels, each once."""
         return list(dict.fromkeys(c.row for c in self.cells))
 
     @property
     def columns(self) -> list[str]:
-        """Labels, each once."""
+        """The columns' labels, each once."""
         return list(dict.fromkeys(c.column for c in self.cells))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """A post."""
+    """The figures of one post, and what they are of."""
 
     name: str
     source: str
@@ -86,11 +86,11 @@ class Published:
 
 
 def parse(name: str, text: str, figures: str) -> Published:
-    """From the two files' texts. KeyError and ValueError for what is not as the module says."""
+    """Parse the texts of both files. KeyError and ValueError if they do not match the module."""
     top = tomllib.loads(text)
     cells: dict[str, list[Cell]] = {}
     for line in csv.DictReader(io.StringIO(figures)):
-        cells.setdefault(line["table"], []).append(_cell(line))
+        cells.setdefault(line["table"], []).append(_parse_cell(line))
     tables = [Table(**table, cells=tuple(cells.pop(table["name"]))) for table in top.pop("table")]
     if cells:
         raise ValueError(f"{name}: figures of tables that are not described: {', '.join(cells)}")
@@ -100,7 +100,7 @@ def parse(name: str, text: str, figures: str) -> Published:
     )
 
 
-def _cell(line: dict[str, str]) -> Cell:
+def _parse_cell(line: dict[str, str]) -> Cell:
     threads = line["threads"]
     level: Level = (
         int(threads)

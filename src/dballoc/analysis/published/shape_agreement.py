@@ -1,14 +1,13 @@
-"""Whether our figures have the shape of published ones: who is above whom. Pure.
+"""Judge whether our figures have the shape of published ones: which figure is above which. Pure.
 
-Published figures are those of another machine, another version, mostly of one run: their size is
-not to be met, their order is. Every two figures of a row are one question. A published ratio within
-:data:`BAND` of 1 says "as good as equal", one beyond it "more" or "less". Of ours the whole 95 %
-interval must say so, or it says nothing:
+Published figures come from another machine and another version, mostly from one run: ours need not
+match their size, but their order. Every two figures of a row are one question. A published ratio
+within :data:`BAND` of 1 says "as good as equal", one beyond it "more" or "less". Our whole 95 %
+interval must say the same, or nothing is decided:
 
 as good as equal   agrees if the interval lies within the band, differs if it lies wholly beyond
 more (less)        agrees if the interval lies above (below) 1 and reaches beyond the band; differs
-if it lies on the other side
-                   of 1, or within the band
+                   if it lies on the other side of 1, or within the band
 """
 
 from collections.abc import Iterable
@@ -19,19 +18,19 @@ BAND = 0.02
 
 
 class Shape(StrEnum):
-    """What our figures say to the published ones."""
+    """Whether our figures agree with the published ones."""
 
     AGREES = "agrees"
     DIFFERS = "differs"
     UNDECIDED = "undecided"
 
 
-def judge(published: float, low: float | None, high: float | None) -> Shape:
-    """Of a published ratio and our interval for it; without an interval nothing is decided."""
+def judge_shape(published: float, low: float | None, high: float | None) -> Shape:
+    """Judge our interval by the published ratio; undecided without an interval."""
     if low is None or high is None:
         return Shape.UNDECIDED
     within = low >= 1 - BAND and high <= 1 + BAND
-    if _equal(published):
+    if _is_equal(published):
         beyond = low > 1 + BAND or high < 1 - BAND
         return Shape.AGREES if within else Shape.DIFFERS if beyond else Shape.UNDECIDED
     same, other = (low > 1, high < 1) if published > 1 else (high < 1, low > 1)
@@ -40,14 +39,16 @@ def judge(published: float, low: float | None, high: float | None) -> Shape:
     return Shape.AGREES if same else Shape.UNDECIDED
 
 
-def together(shapes: Iterable[Shape]) -> Shape:
-    """Of a row: it differs if any two of its figures do, and agrees if what is decided agrees."""
-    found = set(shapes)
+def combine_shapes(shapes: Iterable[Shape]) -> Shape:
+    """Return the shape of a row: it differs if any two of its figures do, and agrees if all that is
+    decided agrees.
+    """
+    distinct = set(shapes)
     for shape in (Shape.DIFFERS, Shape.AGREES):
-        if shape in found:
+        if shape in distinct:
             return shape
     return Shape.UNDECIDED
 
 
-def _equal(ratio: float) -> bool:
+def _is_equal(ratio: float) -> bool:
     return 1 - BAND <= ratio <= 1 + BAND

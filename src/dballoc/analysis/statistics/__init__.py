@@ -1,1 +1,1 @@
-"""Estimates, intervals and their variance. Pure."""
+"""Compute estimates, their intervals and their variance. Pure."""

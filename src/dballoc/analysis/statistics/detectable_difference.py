@@ -1,4 +1,5 @@
-"""What a number of blocks can resolve, and how many it takes to resolve a difference. Pure.
+"""Compute what a number of blocks can resolve, and how many blocks it takes to resolve a
+difference. Pure.
 
 Everything follows from the scatter s of a metric: the standard deviation of ln(variant ÷ baseline)
 from block to block.
@@ -10,19 +11,19 @@ from dataclasses import dataclass
 
 # chdtri(freedom, p): the chi-square quantile with p above it. nctdtrinc(freedom, p, t): the
 # noncentrality of Student's t that leaves p below t. stdtrit(freedom, p): Student's quantile.
-# scipy.stats has them too, at two seconds of imports.
+# scipy.stats has them too, but takes two seconds to import.
 from scipy.special import chdtri, nctdtrinc, stdtrit
 
-# Power at which "smallest detectable" is told.
+# The power of the smallest detectable difference.
 POWER = 0.8
 
-# The level of the range in which the scatter, and with it a number of blocks, is expected to lie.
+# The confidence level of the range of the scatter, and so of a number of blocks.
 LEVEL = 0.9
 
-# The share of campaigns whose intervals are to be no wider than planned.
+# The share of campaigns whose intervals must be no wider than planned.
 ASSURANCE = 0.9
 
-# A campaign of more blocks is nothing that anybody would wait for.
+# Nobody would wait for a campaign of more blocks.
 MOST_BLOCKS = 10_000
 
 
@@ -35,9 +36,10 @@ class Scatter:
 
     @property
     def range(self) -> tuple[float, float]:
-        """Where the true one lies, at :data:`LEVEL`: s·√(ν ÷ χ²), the chi-square interval of a
-        normal distribution's standard deviation (NIST/SEMATECH e-Handbook of Statistical Methods,
-        1.3.5.8). It leans on normality, which the interval of a mean hardly does.
+        """Where the true standard deviation lies, at :data:`LEVEL`: s·√(ν ÷ χ²), the chi-square
+        interval of a normal distribution's standard deviation (NIST/SEMATECH e-Handbook of
+        Statistical Methods, 1.3.5.8). It assumes normality, which the interval of a mean hardly
+        needs.
         """
         low, high = (
             self.sd * math.sqrt(self.freedom / float(chdtri(self.freedom, p)))
@@ -49,9 +51,9 @@ class Scatter:
 _TAIL = (1 - LEVEL) / 2
 
 
-def pool(parts: Sequence[tuple[float, int]]) -> Scatter | None:
-    """One scatter from several estimates of it, each with its degrees of freedom: the mean of the
-    squares, weighted by these. None where there are none.
+def pool_scatter(parts: Sequence[tuple[float, int]]) -> Scatter | None:
+    """Pool several estimates of a scatter, each with its degrees of freedom: the mean of the
+    squares, weighted by these. None where there are no degrees of freedom.
     """
     freedom = sum(n for _, n in parts)
     if freedom < 1:
@@ -59,57 +61,59 @@ def pool(parts: Sequence[tuple[float, int]]) -> Scatter | None:
     return Scatter(math.sqrt(math.fsum(n * sd**2 for sd, n in parts if n) / freedom), freedom)
 
 
-def half_width(scatter: float, blocks: int, confidence: float) -> float:
-    """How far the interval of so many blocks reaches beyond its estimate, relative: e^(t·s÷√n) − 1,
-    with Student's t for n − 1 degrees of freedom. Infinite below two blocks.
+def compute_half_width(scatter: float, blocks: int, confidence: float) -> float:
+    """Return how far the interval of that many blocks reaches beyond its estimate, relative:
+    e^(t·s÷√n) − 1, with Student's t for n − 1 degrees of freedom. Infinite below two blocks.
     """
     if blocks < 2:
         return math.inf
-    return _grown(float(stdtrit(blocks - 1, (1 + confidence) / 2)) * scatter / math.sqrt(blocks))
+    return _convert_to_relative(
+        float(stdtrit(blocks - 1, (1 + confidence) / 2)) * scatter / math.sqrt(blocks)
+    )
 
 
-def assured(scatter: float, blocks: int, confidence: float) -> float:
-    """The half-width that :data:`ASSURANCE` of campaigns keep within, each with a standard
-    deviation of its own: that of s·√(χ²÷ν) with χ² at that quantile (Kupper and Hafner, *The
-    American Statistician* 43, 1989). Infinite below two blocks.
+def compute_assured_half_width(scatter: float, blocks: int, confidence: float) -> float:
+    """Return the half-width that the share :data:`ASSURANCE` of campaigns does not exceed, each
+    with the standard deviation of its own blocks: that of s·√(χ²÷ν) with χ² at that quantile
+    (Kupper and Hafner, *The American Statistician* 43, 1989). Infinite below two blocks.
     """
     if blocks < 2:
         return math.inf
-    return half_width(
+    return compute_half_width(
         scatter * math.sqrt(float(chdtri(blocks - 1, 1 - ASSURANCE)) / (blocks - 1)),
         blocks,
         confidence,
     )
 
 
-def detectable(scatter: float, blocks: int, confidence: float) -> float:
-    """The smallest relative difference that as many blocks show with 80 % power; infinite below two
-    blocks.
+def compute_detectable(scatter: float, blocks: int, confidence: float) -> float:
+    """Return the smallest relative difference that that many blocks show with 80 % power; infinite
+    below two blocks.
     """
     return (
-        detectable_by(scatter / math.sqrt(blocks), blocks - 1, confidence)
+        compute_detectable_by_error(scatter / math.sqrt(blocks), blocks - 1, confidence)
         if blocks > 1
         else math.inf
     )
 
 
-def detectable_by(error: float, freedom: float, confidence: float) -> float:
-    """The smallest relative difference that a mean of logarithms with that standard error shows
-    with 80 % power: e^(δ·error) − 1, where δ is the noncentrality at which Student's t exceeds its
-    critical value in 80 % of campaigns (Cohen, *Statistical Power Analysis*, 1988, chapter 12). The
-    common short cut t₍₁₋α/₂₎ + t₍₀.₈₎ has 71 to 76 % only at six blocks and the levels that are
-    usual here.
+def compute_detectable_by_error(error: float, freedom: float, confidence: float) -> float:
+    """Return the smallest relative difference that a mean of logarithms with that standard error
+    shows with 80 % power: e^(δ·error) − 1, where δ is the noncentrality at which Student's t
+    exceeds its critical value in 80 % of campaigns (Cohen, *Statistical Power Analysis*, 1988,
+    chapter 12). The usual shortcut t₍₁₋α/₂₎ + t₍₀.₈₎ has a power of only 71 to 76 % at six blocks
+    and the levels in use here.
     """
     critical = float(stdtrit(freedom, (1 + confidence) / 2))
-    return _grown(float(nctdtrinc(freedom, 1 - POWER, critical)) * error)
+    return _convert_to_relative(float(nctdtrinc(freedom, 1 - POWER, critical)) * error)
 
 
-def blocks_needed(
+def count_blocks_needed(
     scatter: float, difference: float, confidence: Callable[[int], float]
 ) -> int | None:
-    """The fewest blocks whose interval reaches no further than ``difference`` (relative: 0.01 is 1
-    %) beyond its estimate; None beyond :data:`MOST_BLOCKS`. ``confidence``: the level for a number
-    of planned blocks, lowest for two.
+    """Return the fewest blocks whose interval reaches no further than ``difference`` (relative:
+    0.01 is 1 %) beyond its estimate; None beyond :data:`MOST_BLOCKS`. ``confidence``: the level for
+    a number of planned blocks, lowest for two.
     """
     # Student's quantile is above the normal one, and no level is lower: fewer blocks than this are
     # never enough.
@@ -118,15 +122,16 @@ def blocks_needed(
     enough = (
         n
         for n in range(fewest, MOST_BLOCKS + 1)
-        if half_width(scatter, n, confidence(n)) <= difference
+        if compute_half_width(scatter, n, confidence(n)) <= difference
     )
     return next(enough, None)
 
 
 @dataclass(frozen=True)
 class Need:
-    """What it takes to resolve a relative ``difference``: ``blocks``, and ``low`` to ``high`` of
-    them, as the scatter is itself known by a few blocks only. None: more than :data:`MOST_BLOCKS`.
+    """The number of ``blocks`` that resolves a relative ``difference``. ``low`` to ``high``: its
+    range, as the scatter is itself estimated from a few blocks. None: more than
+    :data:`MOST_BLOCKS`.
     """
 
     difference: float
@@ -135,14 +140,17 @@ class Need:
     high: int | None
 
 
-def need(scatter: Scatter, difference: float, confidence: Callable[[int], float]) -> Need:
-    """What it takes with that scatter; ``confidence`` as for :func:`blocks_needed`."""
+def compute_need(scatter: Scatter, difference: float, confidence: Callable[[int], float]) -> Need:
+    """Return the blocks needed with that scatter; ``confidence`` as for
+    :func:`count_blocks_needed`.
+    """
     low, high = scatter.range
     return Need(
-        difference, *(blocks_needed(s, difference, confidence) for s in (scatter.sd, low, high))
+        difference,
+        *(count_blocks_needed(s, difference, confidence) for s in (scatter.sd, low, high)),
     )
 
 
-def _grown(log: float) -> float:
-    """e^log − 1; infinite where that has no number."""
+def _convert_to_relative(log: float) -> float:
+    """Return e^log − 1; infinite where that exceeds a float."""
     return math.expm1(log) if log < 700 else math.inf

@@ -1,5 +1,5 @@
-"""Where the scatter of a duet comes from, told by a short pilot, and the slices and pairs that
-follow from it. Pure.
+"""Estimate from a short pilot where the scatter of a duet comes from, and choose slices and pairs
+accordingly. Pure.
 
 The model of one piece's ln ratio, start b, slice s, piece k of it, with h = ±1 for the half that
 the partner is on:
@@ -16,20 +16,24 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median, variance
+from typing import NamedTuple
 
 from dballoc.analysis.decisions.sequential_test import FIRST_LOOK, LAST_LOOK
-from dballoc.analysis.statistics.detectable_difference import assured, half_width
+from dballoc.analysis.statistics.detectable_difference import (
+    compute_assured_half_width,
+    compute_half_width,
+)
 
-# A few starts say little of how starts scatter, so the estimate is drawn to what was seen on
-# another machine (block means scattered by 0.4 to 1.7 %), as if that had been seen in as many
-# starts. It decides how time is spent, no verdict.
+# A few starts say little about how starts scatter, so the estimate is shrunk towards a prior from
+# another machine (block means scattered by 0.4 to 1.7 %), as if that came from this many degrees of
+# freedom. It decides how time is spent, not a verdict.
 PRIOR_START = 0.005
 PRIOR_FREEDOM = 2
 
-# What is considered for the length of a slice (seconds) and the pairs of slices in a block.
+# The lengths of a slice (seconds) and the pairs of slices in a block that are considered.
 LENGTHS = (0.4, 0.6, 1.0, 2.0, 4.0)
 MOST_PAIRS = 60
-# Of a slice at least so many seconds count: a reading of the counters is off by a millisecond or
+# The fewest seconds of a slice that count: a reading of the counters is off by a millisecond or
 # two.
 SHORTEST = 0.2
 
@@ -47,8 +51,8 @@ class Components:
     seconds: float
 
     def block(self, length: float, pairs: int) -> float:
-        """The standard deviation of a block's value, with ``pairs`` of slices with ``length``
-        counted seconds each.
+        """Return the standard deviation of the value of a block with ``pairs`` of slices, each with
+        ``length`` counted seconds.
         """
         within = self.slice**2 + self.piece**2 * self.seconds / length
         return math.sqrt(self.start**2 + within / (2 * pairs))
@@ -56,9 +60,9 @@ class Components:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """``slice`` seconds, ``discard`` of them left out; ``pairs`` of slices a block; ``blocks``
-    planned, each of about ``block_seconds``; ``half_width``: of the interval then expected,
-    relative, at the level ``confidence``.
+    """A planned duet. ``slice``: seconds, of which ``discard`` are left out; ``pairs`` of slices in
+    a block; ``blocks`` planned, each of about ``block_seconds``; ``half_width``: of the expected
+    interval, relative, at the level ``confidence``.
     """
 
     slice: float
@@ -71,11 +75,11 @@ class Plan:
 
 
 def components(starts: Sequence[Sequence[Sequence[float]]], seconds: float) -> Components:
-    """From the pilot's ln ratios by start, slice (halves alternate from one to the next) and piece
-    of ``seconds``.
+    """Estimate the components from the pilot's ln ratios by start, slice (halves alternate from one
+    to the next) and piece of ``seconds``.
 
-    ValueError unless there are two starts, of at least four slices with as many pieces each, two or
-    more.
+    ValueError unless there are two starts, of at least four slices with the same number of pieces,
+    two or more.
     """
     slices, pieces = (
         len(starts[0]) if starts else 0,
@@ -88,22 +92,13 @@ def components(starts: Sequence[Sequence[Sequence[float]]], seconds: float) -> C
         or any(len(s) != slices or any(len(p) != pieces for p in s) for s in starts)
     ):
         raise ValueError(
-            "a pilot has two starts or more, of four slices or more, of two pieces or more, all "
-            "alike"
+            "a pilot has two starts or more, each with the same four slices or more, each with "
+            "the same two pieces or more"
         )
     within_slice = fmean([variance(p) for start in starts for p in start])
-    means, between_slices, halves = [], [], []
-    for start in starts:
-        x = [fmean(p) for p in start]
-        sign = [1 if i % 2 else -1 for i in range(slices)]
-        mean = fmean(x)
-        half = fmean([s * (v - mean) for s, v in zip(sign, x, strict=True)])
-        rest = [v - mean - s * half for s, v in zip(sign, x, strict=True)]
-        between_slices.append(math.fsum(r * r for r in rest) / (slices - 2))
-        means.append(mean)
-        halves.append(abs(half))
-    slice_square = fmean(between_slices)
-    start_square = max(0.0, variance(means) - slice_square / slices)
+    parts = [_split_start([fmean(p) for p in start]) for start in starts]
+    slice_square = fmean([start.slice_square for start in parts])
+    start_square = max(0.0, variance([start.mean for start in parts]) - slice_square / slices)
     freedom = len(starts) - 1
     start_square = (freedom * start_square + PRIOR_FREEDOM * PRIOR_START**2) / (
         freedom + PRIOR_FREEDOM
@@ -112,16 +107,32 @@ def components(starts: Sequence[Sequence[Sequence[float]]], seconds: float) -> C
         start=math.sqrt(start_square),
         slice=math.sqrt(max(0.0, slice_square - within_slice / pieces)),
         piece=math.sqrt(within_slice),
-        halves=fmean(halves),
+        halves=fmean([abs(start.half) for start in parts]),
         seconds=seconds,
     )
 
 
+class _StartParts(NamedTuple):
+    """A start's mean, the difference that the halves make (H), and the variance between slices."""
+
+    mean: float
+    half: float
+    slice_square: float
+
+
+def _split_start(slice_means: Sequence[float]) -> _StartParts:
+    mean = fmean(slice_means)
+    signs = [1 if i % 2 else -1 for i in range(len(slice_means))]
+    half = fmean([sign * (v - mean) for sign, v in zip(signs, slice_means, strict=True)])
+    rest = [v - mean - sign * half for sign, v in zip(signs, slice_means, strict=True)]
+    return _StartParts(mean, half, math.fsum(r * r for r in rest) / (len(slice_means) - 2))
+
+
 def interquartile_gain(starts: Sequence[Sequence[float]]) -> float:
-    """The standard error of the interquartile mean ÷ that of the mean, of values that scatter as
-    those of the ``starts`` do about each one's median: 2·s_w ÷ s, with the Winsorized standard
-    deviation s_w (Tukey and McLaughlin, *Sankhya* A 25,
-    1963). Below 1 where few values stand out; 1 where nothing scatters.
+    """Return the standard error of the interquartile mean ÷ that of the mean, for values that
+    scatter as those of the ``starts`` do about the median of each: 2·s_w ÷ s, with the Winsorized
+    standard deviation s_w (Tukey and McLaughlin, *Sankhya* A 25, 1963). Below 1 where few values
+    stand out; 1 where nothing scatters.
     """
     middles = [median(values) if values else 0.0 for values in starts]
     rest = sorted(
@@ -129,14 +140,15 @@ def interquartile_gain(starts: Sequence[Sequence[float]]) -> float:
     )
     end = len(rest) // 4
     drawn_in = [min(max(value, rest[end]), rest[-1 - end]) for value in rest]
-    whole = variance(rest) if len(rest) > 1 else 0.0
-    return 2 * math.sqrt(variance(drawn_in) / whole) if whole > 0 else 1.0
+    total = variance(rest) if len(rest) > 1 else 0.0
+    return 2 * math.sqrt(variance(drawn_in) / total) if total > 0 else 1.0
 
 
 @dataclass(frozen=True)
 class Costs:
-    """What a block of the duet takes beside its slices, seconds: ``fixed`` once, ``overhead`` for
-    each of its ``pairings`` (starts, warm-ups, stops), and ``workloads`` that are played in each.
+    """What a block of the duet costs apart from its slices, in seconds: ``fixed`` once,
+    ``overhead`` for each of its ``pairings`` (starts, warm-ups, stops); ``workloads``: how many run
+    in each.
     """
 
     fixed: float
@@ -145,13 +157,15 @@ class Costs:
     workloads: int
 
     def block(self, length: float, pairs: int) -> float:
-        """Seconds of a block with ``pairs`` of slices of ``length`` seconds."""
+        """Return the seconds of a block with ``pairs`` of slices of ``length`` seconds."""
         return self.fixed + self.pairings * (self.overhead + self.workloads * 2 * pairs * length)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wishes:
-    """What the experiment leaves open is None. ``time``: seconds for all blocks."""
+    """What the experiment asks for; None where it leaves the choice open. ``time``: seconds for all
+    blocks.
+    """
 
     slice: float | None
     pairs: int | None
@@ -160,14 +174,14 @@ class Wishes:
     discard: float
 
 
-def plan(found: Components, costs: Costs, wishes: Wishes, confidence: Mapping[int, float]) -> Plan:
-    """The slices, pairs and blocks that make the narrowest interval in the time there is: not the
-    one to be expected, but the one that nine campaigns in ten keep within, which speaks for more
-    and shorter blocks: of six the scatter is itself hardly known.
+def plan(spread: Components, costs: Costs, wishes: Wishes, confidence: Mapping[int, float]) -> Plan:
+    """Choose the slices, pairs and blocks that make the narrowest interval in the time there is.
+    The interval meant is the one that nine campaigns in ten do not exceed, not the expected one:
+    six blocks tell little about the scatter itself, so this favours more and shorter blocks.
 
     ``confidence``: the level of the intervals for each number of planned blocks. Without a time,
-    the blocks are 6, unless asked for otherwise, and pairs are added as long as they shorten the
-    time that a given precision takes.
+    there are 6 blocks unless the experiment asks for another number, and pairs are added as long as
+    they shorten the time that a given precision takes.
     """
     lengths = (
         [wishes.slice] if wishes.slice else [n for n in LENGTHS if n - wishes.discard >= SHORTEST]
@@ -176,14 +190,19 @@ def plan(found: Components, costs: Costs, wishes: Wishes, confidence: Mapping[in
     candidates = []
     for length in lengths:
         for pairs in counts:
-            cost, scatter = costs.block(length, pairs), found.block(length - wishes.discard, pairs)
-            blocks = _blocks(wishes, cost)
+            cost = costs.block(length, pairs)
+            scatter = spread.block(length - wishes.discard, pairs)
+            blocks = _choose_blocks(wishes, cost)
             late = max(0.0, blocks * cost - wishes.time) if wishes.time is not None else 0.0
             level = confidence[blocks]
-            half = half_width(scatter, blocks, level)
-            # Within the time the narrowest; without one the most efficient; where nothing fits,
-            # what is least too long.
-            aim = assured(scatter, blocks, level) if wishes.time is not None else scatter**2 * cost
+            half = compute_half_width(scatter, blocks, level)
+            # Within a time the narrowest; without one the most efficient; where nothing fits, what
+            # exceeds the time least.
+            aim = (
+                compute_assured_half_width(scatter, blocks, level)
+                if wishes.time is not None
+                else scatter**2 * cost
+            )
             candidates.append(
                 (
                     late,
@@ -203,7 +222,7 @@ def plan(found: Components, costs: Costs, wishes: Wishes, confidence: Mapping[in
     return min(candidates, key=lambda c: c[:3])[3]
 
 
-def _blocks(wishes: Wishes, cost: float) -> int:
+def _choose_blocks(wishes: Wishes, cost: float) -> int:
     if wishes.blocks is not None:
         return wishes.blocks
     if wishes.time is None:

@@ -1,6 +1,4 @@
-"""Two campaigns' blocks against each other: Welch's interval for two unpaired samples of
-logarithms. Pure.
-"""
+"""Contrast two campaigns' blocks: Welch's interval for two unpaired samples of logarithms. Pure."""
 
 import math
 from collections.abc import Sequence
@@ -8,14 +6,14 @@ from dataclasses import dataclass
 
 from scipy.special import stdtrit
 
-from dballoc.analysis.statistics.detectable_difference import detectable_by
-from dballoc.analysis.statistics.ratio_interval import end
+from dballoc.analysis.statistics.detectable_difference import compute_detectable_by_error
+from dballoc.analysis.statistics.ratio_interval import exp_clamped
 
 
 @dataclass(frozen=True, kw_only=True)
 class Contrast:
-    """second ÷ first. ``low`` and ``high`` are 0 and infinity with fewer than two blocks on a side;
-    ``blocks`` of both.
+    """second ÷ first. ``low`` and ``high`` are 0 and infinity with fewer than two blocks in either
+    campaign; ``blocks``: the number in each.
     """
 
     estimate: float
@@ -38,22 +36,28 @@ class Contrast:
         """
         if not self.known:
             return math.inf
-        return detectable_by(self.error, self.freedom, self.confidence)
+        return compute_detectable_by_error(self.error, self.freedom, self.confidence)
 
 
-def contrast(first: Sequence[float], second: Sequence[float], confidence: float) -> Contrast:
-    """From a logarithm per block of each: exp(mean second − mean first), with Welch's *t* interval.
+def compute_contrast(
+    first: Sequence[float], second: Sequence[float], confidence: float
+) -> Contrast:
+    """Compute exp(mean second − mean first) with Welch's *t* interval, from one logarithm per block
+    of each campaign.
 
     Blocks of different campaigns ran at different times, so nothing pairs them. ValueError if a
-    side is empty.
+    campaign has no block.
     """
     if not first or not second:
         raise ValueError("a campaign without a block")
-    (n, mean, variance), (m, other, another) = _moments(first), _moments(second)
-    difference = other - mean
+    (n, first_mean, first_variance), (m, second_mean, second_variance) = (
+        _compute_moments(first),
+        _compute_moments(second),
+    )
+    difference = second_mean - first_mean
     if min(n, m) < 2:
         return Contrast(
-            estimate=end(difference),
+            estimate=exp_clamped(difference),
             low=0.0,
             high=math.inf,
             blocks=(n, m),
@@ -61,17 +65,20 @@ def contrast(first: Sequence[float], second: Sequence[float], confidence: float)
             error=math.nan,
             freedom=math.nan,
         )
-    one, two = variance / n, another / m
-    error = math.sqrt(one + two)
+    first_square, second_square = first_variance / n, second_variance / m
+    error = math.sqrt(first_square + second_square)
     # Without any scatter at all the degrees of freedom are 0 ÷ 0, and do not matter.
     freedom = (
-        (one + two) ** 2 / (one**2 / (n - 1) + two**2 / (m - 1)) if error else float(n + m - 2)
+        (first_square + second_square) ** 2
+        / (first_square**2 / (n - 1) + second_square**2 / (m - 1))
+        if error
+        else float(n + m - 2)
     )
     half = float(stdtrit(freedom, (1 + confidence) / 2)) * error
     return Contrast(
-        estimate=end(difference),
-        low=end(difference - half),
-        high=end(difference + half),
+        estimate=exp_clamped(difference),
+        low=exp_clamped(difference - half),
+        high=exp_clamped(difference + half),
         blocks=(n, m),
         confidence=confidence,
         error=error,
@@ -79,7 +86,7 @@ def contrast(first: Sequence[float], second: Sequence[float], confidence: float)
     )
 
 
-def _moments(values: Sequence[float]) -> tuple[int, float, float]:
+def _compute_moments(values: Sequence[float]) -> tuple[int, float, float]:
     n = len(values)
     mean = math.fsum(values) / n
     return n, mean, math.fsum((v - mean) ** 2 for v in values) / (n - 1) if n > 1 else math.nan

@@ -1,4 +1,4 @@
-"""Any two variants against each other, not only against the baseline. Descriptive, outside the
+"""Compare any two variants with each other, not only with the baseline. Descriptive, outside the
 declared family.
 """
 
@@ -9,7 +9,7 @@ import polars as pl
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.statistics import duet_slices
 from dballoc.analysis.statistics.ratio_interval import ratio
-from dballoc.analysis.tables.level_curves import CONFIDENCE, levels
+from dballoc.analysis.tables.level_curves import CONFIDENCE, compute_levels
 
 _SCHEMA = {
     "first": pl.String,
@@ -24,48 +24,68 @@ _SCHEMA = {
 
 
 def pairs(campaign: Campaign) -> pl.DataFrame:
-    """One row a pair of variants and measure: ``first`` ÷ ``second`` as ``ratio`` with ``low``,
-    ``high`` (95 %; null below two blocks) and ``n`` blocks. Measures: of the solo design
-    ``rss_peak`` (workload null) and ``tps`` at the highest level of each ``workload``, the
-    baseline's two runs of a block averaged first; of the duet ``cpu`` per transaction, in which two
-    variants meet through the baseline that each had beside it.
+    """Return one row a pair of variants and measure: ``first`` ÷ ``second`` as ``ratio`` with
+    ``low``, ``high`` (95 %; null below two blocks) and ``n`` blocks. The solo design has
+    ``rss_peak`` (workload null) and ``tps`` at the highest level of each ``workload``, with the
+    baseline's two runs of a block averaged first. The duet has ``cpu`` per transaction, where two
+    variants are compared through the baseline that ran beside each.
     """
-    found = []
+    rows = []
     if "solo" in campaign.designs:
-        found += _all(campaign, _logs(campaign.good, "rss_peak"), "rss_peak", None)
-        top = levels(campaign).filter(pl.col("threads") == max(campaign.experiment.threads))
+        rows += _compare_pairs(
+            campaign, _collect_solo_logs(campaign.good, "rss_peak"), "rss_peak", None
+        )
+        top = compute_levels(campaign).filter(pl.col("threads") == max(campaign.experiment.threads))
         for workload in campaign.experiment.workloads:
-            found += _all(
-                campaign, _logs(top.filter(pl.col("workload") == workload), "tps"), "tps", workload
+            rows += _compare_pairs(
+                campaign,
+                _collect_solo_logs(top.filter(pl.col("workload") == workload), "tps"),
+                "tps",
+                workload,
             )
     if "duet" in campaign.designs:
         played = duet_slices.blocks(campaign)
         for workload in campaign.experiment.workloads:
-            found += _all(
+            rows += _compare_pairs(
                 campaign,
-                _to_baseline(campaign, played.filter(pl.col("workload") == workload)),
+                _collect_duet_logs(campaign, played.filter(pl.col("workload") == workload)),
                 "cpu",
                 workload,
             )
-    return pl.DataFrame(found, schema=_SCHEMA, orient="row")
+    return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 
 
-def _all(
+def _compare_pairs(
     campaign: Campaign, logs: dict[str, dict[int, float]], measure: str, workload: str | None
 ) -> list[tuple]:
-    found = []
+    rows = []
     for first, second in combinations(campaign.names, 2):
-        mine, others = logs.get(first, {}), logs.get(second, {})
-        if both := sorted(mine.keys() & others.keys()):
-            r = ratio([mine[b] - others[b] for b in both], CONFIDENCE)
-            low, high = (r.low, r.high) if r.blocks > 1 else (None, None)
-            found.append((first, second, measure, workload, r.estimate, low, high, r.blocks))
-    return found
+        first_logs, second_logs = logs.get(first, {}), logs.get(second, {})
+        if both := sorted(first_logs.keys() & second_logs.keys()):
+            first_to_second = ratio([first_logs[b] - second_logs[b] for b in both], CONFIDENCE)
+            low, high = (
+                (first_to_second.low, first_to_second.high)
+                if first_to_second.blocks > 1
+                else (None, None)
+            )
+            rows.append(
+                (
+                    first,
+                    second,
+                    measure,
+                    workload,
+                    first_to_second.estimate,
+                    low,
+                    high,
+                    first_to_second.blocks,
+                )
+            )
+    return rows
 
 
-def _to_baseline(campaign: Campaign, rows: pl.DataFrame) -> dict[str, dict[int, float]]:
-    """Logarithms by variant and block, each relative to its own baseline: the baseline's
-    own are 0.
+def _collect_duet_logs(campaign: Campaign, rows: pl.DataFrame) -> dict[str, dict[int, float]]:
+    """Return logarithms by variant and block, each relative to the baseline beside it; the
+    baseline's are 0.
     """
     logs: dict[str, dict[int, float]] = {
         campaign.experiment.baseline: dict.fromkeys(rows["block"], 0.0)
@@ -77,9 +97,9 @@ def _to_baseline(campaign: Campaign, rows: pl.DataFrame) -> dict[str, dict[int, 
     return logs
 
 
-def _logs(rows: pl.DataFrame, measure: str) -> dict[str, dict[int, float]]:
-    """Logarithms by variant and block. With a start for each level, the highest of a block's starts
-    counts.
+def _collect_solo_logs(rows: pl.DataFrame, measure: str) -> dict[str, dict[int, float]]:
+    """Return logarithms by variant and block. With a start for each level, the highest value of a
+    block's starts counts.
     """
     values = (
         rows.filter(pl.col(measure) > 0)

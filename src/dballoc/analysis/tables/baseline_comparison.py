@@ -1,4 +1,6 @@
-"""Every variant against the baseline in the primary metrics, and the A/A floor beside them."""
+"""Compare every variant with the baseline in the primary metrics, and the baseline with itself (the
+A/A floor).
+"""
 
 import json
 from dataclasses import dataclass
@@ -7,7 +9,7 @@ import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions.sequential_test import Procedure, declare, family_size
-from dballoc.analysis.decisions.verdict import Verdict, judge
+from dballoc.analysis.decisions.verdict import Verdict, judge_interval
 from dballoc.analysis.statistics import duet_slices
 from dballoc.analysis.statistics.ratio_interval import (
     Ratio,
@@ -19,7 +21,7 @@ from dballoc.analysis.statistics.ratio_interval import (
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """A primary metric of a ``design``. ``workload`` is None for one of the whole trial;
+    """A primary metric of a ``design``. ``workload`` is None for a metric of the whole trial;
     ``better``: "higher" or "lower".
     """
 
@@ -33,9 +35,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A variant against the baseline in one metric. ``ratio`` is None when not one block
-    has both.
-    """
+    """A variant against the baseline in one metric. ``ratio`` is None when no block has both."""
 
     variant: str
     metric: Metric
@@ -43,15 +43,15 @@ class Comparison:
 
     @property
     def verdict(self) -> Verdict:
-        """Undecided without a ratio."""
-        return judge(self.ratio) if self.ratio else Verdict.UNDECIDED
+        """The verdict by the interval; undecided without a ratio."""
+        return judge_interval(self.ratio) if self.ratio else Verdict.UNDECIDED
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparisons:
-    """The declared family, and the baseline against itself; the procedure of each design. In a
-    campaign with faults of a variant its comparisons are computed from the blocks that it survived,
-    and it is in ``faulty``: no verdict for it.
+    """The declared ``family``, the baseline against itself (``floor``), and the procedure of each
+    design. A variant with faults is compared in the blocks that it survived; it is in ``faulty``,
+    and there is no verdict for it.
     """
 
     procedures: dict[str, Procedure]
@@ -61,20 +61,20 @@ class Comparisons:
     faulty: dict[str, tuple[int, int]]
 
     def confidence(self, metric: Metric) -> float:
-        """The level of a metric's intervals."""
+        """Return the level of a metric's intervals."""
         return self.procedures[metric.design].confidence
 
     def find(self, variant: str, metric: Metric) -> Comparison:
-        """The one of that variant and metric; KeyError if there is none."""
+        """Return the comparison of that variant in that metric; KeyError if there is none."""
         for comparison in self.family:
             if comparison.variant == variant and comparison.metric == metric:
                 return comparison
         raise KeyError(variant, metric.key)
 
 
-def metrics(campaign: Campaign) -> list[Metric]:
-    """The primary metrics: solo throughput at the highest level, peak and idle RSS; duet CPU per
-    transaction.
+def list_metrics(campaign: Campaign) -> list[Metric]:
+    """Return the primary metrics: solo throughput at the highest level, peak and idle RSS; duet CPU
+    per transaction.
     """
     duet = [
         Metric(
@@ -88,13 +88,13 @@ def metrics(campaign: Campaign) -> list[Metric]:
         for w in campaign.experiment.workloads
         if "duet" in campaign.designs
     ]
-    return [*duet, *(_solo_metrics(campaign) if "solo" in campaign.designs else [])]
+    return [*duet, *(_list_solo_metrics(campaign) if "solo" in campaign.designs else [])]
 
 
-def _solo_metrics(campaign: Campaign) -> list[Metric]:
+def _list_solo_metrics(campaign: Campaign) -> list[Metric]:
     speed = []
     for w in campaign.experiment.workloads:
-        top = top_level(campaign, w)
+        top = find_top_level(campaign, w)
         unit = "client" if top == 1 else "clients"
         speed.append(
             Metric(
@@ -115,9 +115,9 @@ def _solo_metrics(campaign: Campaign) -> list[Metric]:
     return [*speed, *memory]
 
 
-def top_level(campaign: Campaign, workload: str) -> int:
-    """The highest level at which a workload is judged: the experiment's; of results made elsewhere,
-    its own highest.
+def find_top_level(campaign: Campaign, workload: str) -> int:
+    """Return the level at which a workload is judged: the highest of the experiment or, for
+    imported results, of the workload.
     """
     if not campaign.imported:
         return max(campaign.experiment.threads)
@@ -126,11 +126,13 @@ def top_level(campaign: Campaign, workload: str) -> int:
 
 
 def procedures(campaign: Campaign) -> dict[str, Procedure]:
-    """What was declared at the start for each design, after the blocks that there are."""
+    """Return the procedure that was declared for each design at the start, after the blocks
+    finished so far.
+    """
     planned = json.loads(campaign.facts["planned_blocks"])
     family = family_size(campaign.designs, len(campaign.names), len(campaign.experiment.workloads))
     if campaign.imported:
-        family = max(1, len(campaign.names) - 1) * len(_solo_metrics(campaign))
+        family = max(1, len(campaign.names) - 1) * len(_list_solo_metrics(campaign))
     return {
         design: declare(planned[design], family).after(campaign.blocks(design))
         for design in campaign.designs
@@ -138,52 +140,56 @@ def procedures(campaign: Campaign) -> dict[str, Procedure]:
 
 
 def compare(campaign: Campaign) -> Comparisons:
-    """Judge the campaign by its declared procedure."""
+    """Compare the campaign's variants by its declared procedure."""
     declared = procedures(campaign)
-    chosen = metrics(campaign)
+    chosen = list_metrics(campaign)
     family: list[Comparison] = []
     floor: list[Comparison] = []
     for metric in chosen:
         logs = (
-            duet_logs(campaign, metric) if metric.design == "duet" else _solo_logs(campaign, metric)
+            collect_duet_logs(campaign, metric)
+            if metric.design == "duet"
+            else _collect_solo_logs(campaign, metric)
         )
         confidence = declared[metric.design].confidence
         for name in campaign.names:
-            found = logs.get(name, [])
-            one = Comparison(name, metric, ratio(found, confidence) if found else None)
-            (floor if name == campaign.experiment.baseline else family).append(one)
+            block_logs = logs.get(name, [])
+            comparison = Comparison(
+                name, metric, ratio(block_logs, confidence) if block_logs else None
+            )
+            (floor if name == campaign.experiment.baseline else family).append(comparison)
     return Comparisons(
         procedures=declared, metrics=chosen, family=family, floor=floor, faulty=faults(campaign)
     )
 
 
-def duet_logs(campaign: Campaign, metric: Metric) -> dict[str, list[float]]:
-    """The blocks' values by variant; the baseline's are those of the A/A pair."""
+def collect_duet_logs(campaign: Campaign, metric: Metric) -> dict[str, list[float]]:
+    """Return the blocks' ln ratios by variant; the baseline's are those of the A/A pair."""
     rows = duet_slices.blocks(campaign, workload=metric.workload)
     return {
         name: rows.filter(pl.col("variant") == name)["log"].to_list() for name in campaign.names
     }
 
 
-def _solo_logs(campaign: Campaign, metric: Metric) -> dict[str, list[float]]:
-    values = _values(campaign, metric)
-    found = {}
+def _collect_solo_logs(campaign: Campaign, metric: Metric) -> dict[str, list[float]]:
+    values = _select_values(campaign, metric)
+    logs = {}
     for name in campaign.names:
-        mine = values.filter((pl.col("role") != "V") | (pl.col("variant") == name))
+        rows = values.filter((pl.col("role") != "V") | (pl.col("variant") == name))
         by_place = {
             (block, role): value
-            for block, role, value in mine.select("block", "role", "value").iter_rows()
+            for block, role, value in rows.select("block", "role", "value").iter_rows()
         }
         if name == campaign.experiment.baseline:
-            found[name] = logs_between_baselines(by_place)
+            logs[name] = logs_between_baselines(by_place)
         else:
-            found[name] = logs_to_baseline(by_place, campaign.baseline_roles)
-    return found
+            logs[name] = logs_to_baseline(by_place, campaign.baseline_roles)
+    return logs
 
 
 def faults(campaign: Campaign) -> dict[str, tuple[int, int]]:
-    """Per variant with faults: (trials with a fault, trials), repeated blocks included: a crash is
-    not noise.
+    """Return, for each variant with faults, (trials with a fault, trials). Repeated blocks are
+    included: a crash is not noise.
     """
     counts = campaign.trials.group_by("variant").agg(
         (pl.col("outcome") == "fault").sum().alias("k"), pl.len()
@@ -191,12 +197,12 @@ def faults(campaign: Campaign) -> dict[str, tuple[int, int]]:
     return {name: (k, n) for name, k, n in counts.iter_rows() if k}
 
 
-def _values(campaign: Campaign, metric: Metric) -> pl.DataFrame:
-    """(block, variant, role, value): one row a trial, or with fresh levels one for all its levels
-    together.
+def _select_values(campaign: Campaign, metric: Metric) -> pl.DataFrame:
+    """Return (block, variant, role, value): one row a trial or, with fresh levels, one for all its
+    levels together.
     """
     if metric.workload is not None:
-        top = top_level(campaign, metric.workload)
+        top = find_top_level(campaign, metric.workload)
         steps = campaign.of(campaign.step).filter(
             (pl.col("kind") == "level")
             & (pl.col("workload") == metric.workload)
@@ -205,8 +211,8 @@ def _values(campaign: Campaign, metric: Metric) -> pl.DataFrame:
         return steps.select("block", "variant", "role", pl.col("tps").alias("value")).drop_nulls(
             "value"
         )
-    # With a start for each level, the highest peak of the starts, and the idle RSS after the
-    # highest level; with one for each workload, the highest of both.
+    # With a start for each level, the highest peak of the starts and the idle RSS after the highest
+    # level count; with one for each workload, the highest of both.
     rows = campaign.good.drop_nulls(metric.key)
     if metric.key == "rss_idle" and campaign.experiment.levels == "fresh":
         rows = rows.filter(pl.col("level") == max(campaign.experiment.threads))

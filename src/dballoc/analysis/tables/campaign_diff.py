@@ -1,32 +1,32 @@
-"""Two campaigns against each other: each variant's second figure ÷ its first.
+"""Compare two campaigns: each variant's figure in the second ÷ its figure in the first.
 
 Two ratios answer two questions. *Relative*: each campaign's variant ÷ its own baseline, block by
-block, and then the second ÷ the first. Whatever moved between the campaigns and moved the baseline
-too cancels. *Absolute*: the variant's figure ÷ its earlier one, with all that happened to the
-machine between them; its interval knows the scatter within each campaign and nothing of that. The
-relative one is judged where both campaigns have the same baseline. The baseline itself has the
-absolute one alone: it shows what moved.
+block, and then the second ÷ the first. Whatever changed between the campaigns and moved the
+baseline too cancels. *Absolute*: the variant's figure ÷ its earlier one, with all that happened to
+the machine between them; its interval includes the scatter within each campaign and nothing of
+that. The relative one is judged where both campaigns have the same baseline. The baseline itself
+has the absolute one alone: it shows what changed.
 """
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.decisions.comparability import Pairing, pair
+from dballoc.analysis.decisions.comparability import Pairing, pair_campaigns
 from dballoc.analysis.decisions.fail_condition import MEASURES
 from dballoc.analysis.decisions.sequential_test import ERROR
-from dballoc.analysis.decisions.verdict import Verdict, judge
+from dballoc.analysis.decisions.verdict import Verdict, judge_interval
 from dballoc.analysis.statistics.ratio_interval import logs_to_baseline
-from dballoc.analysis.statistics.welch import Contrast, contrast
+from dballoc.analysis.statistics.welch import Contrast, compute_contrast
 from dballoc.analysis.tables import baseline_comparison, level_curves
 
 Kind = Literal["relative", "absolute"]
 
-# Per campaign and variant, one value a trial: by block and role.
+# A campaign's values by variant, and by the trial's block and role.
 _Values = dict[str, dict[tuple[int, str], float]]
 
 _PRIMARY = ("tps", "rss", "rss_idle")
@@ -42,10 +42,11 @@ _TITLES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """``name`` is one of :data:`dballoc.analysis.decisions.fail_condition.MEASURES`; ``primary``
-    ones share the family's error, the rest have plain 95 % intervals. ``workload`` and ``threads``
-    are None for one of the whole trial. CPU per transaction is the duet's, where both campaigns
-    have it.
+    """What is compared. ``name`` is one of
+    :data:`dballoc.analysis.decisions.fail_condition.MEASURES`; ``primary`` measures share the
+    family's error, the others have plain 95 % intervals. ``workload`` and ``threads`` are None for
+    a measure of the whole trial. CPU per transaction is the duet's where both campaigns have a
+    duet.
     """
 
     name: str
@@ -59,8 +60,9 @@ class Measure:
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A variant in one measure, second ÷ first. None where no block has what it takes. ``faults``:
-    (k, n) of each campaign that had any: no verdict from survivors.
+    """A variant in one measure, second ÷ first. A ratio is None where no block has both figures it
+    takes. ``faults``: (trials with a fault, trials) of each campaign that had any; then there is no
+    verdict.
     """
 
     variant: str
@@ -72,20 +74,21 @@ class Figure:
 
     @property
     def contrast(self) -> Contrast | None:
-        """The one that is judged."""
+        """The ratio that is judged."""
         return self.relative if self.judged == "relative" else self.absolute
 
     @property
     def verdict(self) -> Verdict:
-        """By the interval that is judged; undecided without one."""
-        return judge(self.contrast) if self.contrast else Verdict.UNDECIDED
+        """The verdict by the judged interval; undecided without one."""
+        return judge_interval(self.contrast) if self.contrast else Verdict.UNDECIDED
 
 
 @dataclass(frozen=True, kw_only=True)
 class Between:
-    """``judged``: which ratio the verdicts are about, ``why``; ``confidence`` of the primary
-    measures' intervals; ``moved``: the common baseline's own absolute figures, where the relative
-    ones are judged; ``withheld``: why there is no verdict at all, empty if there is one.
+    """The differences of two campaigns. ``judged``: which ratio the verdicts are about, and
+    ``why``; ``confidence``: the level of the primary measures' intervals; ``moved``: the common
+    baseline's own absolute figures, where the relative ones are judged; ``withheld``: why there are
+    no verdicts at all, empty if there are.
     """
 
     pairing: Pairing
@@ -98,7 +101,7 @@ class Between:
     withheld: str = ""
 
     def no_verdict(self, figure: Figure) -> str:
-        """Why a figure has no verdict; empty if it has one."""
+        """Return why a figure has no verdict; empty if it has one."""
         if self.withheld:
             return self.withheld
         for k_of_n, which in zip(figure.faults, ("first", "second"), strict=True):
@@ -109,21 +112,21 @@ class Between:
         return "" if figure.contrast.known else "one block has no interval"
 
     def of(self, measure: Measure) -> list[Figure]:
-        """All variants in one measure."""
+        """Return the figures of all variants in one measure."""
         return [f for f in self.figures if f.measure == measure]
 
 
-def between(first: Campaign, second: Campaign, asked: Kind | None = None) -> Between:
-    """Compare two campaigns. ``asked``: which ratio to judge; default: the relative one where there
-    is a common baseline.
+def between(first: Campaign, second: Campaign, kind: Kind | None = None) -> Between:
+    """Compare two campaigns. ``kind``: which ratio to judge; by default the relative one where
+    there is a common baseline.
 
-    ValueError for ``asked="relative"`` without one.
+    ValueError for ``kind="relative"`` without one.
     """
-    pairing = pair(first, second)
-    judged, why = _choose(pairing, asked)
+    pairing = pair_campaigns(first, second)
+    judged, why = _choose_ratio(pairing, kind)
     relative = judged == "relative"
     names = [n for n in pairing.variants if not (relative and n == pairing.baseline)]
-    measures = _measures(first, pairing)
+    measures = _list_measures(first, pairing)
     family = len(names) * sum(m.primary for m in measures)
     primary = 1 - ERROR / max(1, family)
     faults = baseline_comparison.faults(first), baseline_comparison.faults(second)
@@ -132,32 +135,31 @@ def between(first: Campaign, second: Campaign, asked: Kind | None = None) -> Bet
     moved: list[Figure] = []
     for measure in measures:
         confidence = primary if measure.primary else level_curves.CONFIDENCE
-        values = _values(first, measure), _values(second, measure)
-        duets = _duets(first, measure), _duets(second, measure)
+        values = _collect_values(first, measure), _collect_values(second, measure)
+        duets = _collect_duet_logs(first, measure), _collect_duet_logs(second, measure)
         for name in pairing.variants:
             if measure.design == "duet":
-                ratio, itself = _of_duets(duets, name, pairing, confidence), None
+                to_baseline = _contrast_duets(duets, name, pairing, confidence)
+                absolute = None
             else:
-                ratio, itself = (
-                    _relative(values, name, pairing, confidence),
-                    _absolute(values, name, confidence),
-                )
+                to_baseline = _contrast_relative(values, name, pairing, confidence)
+                absolute = _contrast_absolute(values, name, confidence)
             is_moved = relative and name == pairing.baseline
-            # The baseline's faults take its verdict from every ratio that it is in.
-            mine = [
+            # With faults of the baseline there is no verdict on any ratio to it.
+            faults_of_variant = [
                 f.get(name) or (f.get(pairing.baseline or "") if relative else None) for f in faults
             ]
             figure = Figure(
                 variant=name,
                 measure=measure,
-                relative=ratio,
-                absolute=itself,
+                relative=to_baseline,
+                absolute=absolute,
                 judged="absolute" if is_moved else judged,
-                faults=(mine[0], mine[1]),
+                faults=(faults_of_variant[0], faults_of_variant[1]),
             )
             (moved if is_moved else figures).append(figure)
     withheld = (
-        f"other machines ({'; '.join(pairing.machine)}), and nothing in common"
+        f"different machines ({'; '.join(pairing.machine)}) and no common baseline"
         if pairing.machine and not relative
         else ""
     )
@@ -173,11 +175,11 @@ def between(first: Campaign, second: Campaign, asked: Kind | None = None) -> Bet
     )
 
 
-def _choose(pairing: Pairing, asked: Kind | None) -> tuple[Kind, str]:
-    if asked == "relative" and pairing.baseline is None:
+def _choose_ratio(pairing: Pairing, kind: Kind | None) -> tuple[Kind, str]:
+    if kind == "relative" and pairing.baseline is None:
         raise ValueError(pairing.no_baseline)
-    if asked == "absolute":
-        return "absolute", "as asked"
+    if kind == "absolute":
+        return "absolute", "as requested"
     if pairing.baseline is None:
         return "absolute", pairing.no_baseline
     if len(pairing.variants) == 1:
@@ -185,58 +187,43 @@ def _choose(pairing: Pairing, asked: Kind | None) -> tuple[Kind, str]:
     return "relative", f"both campaigns have the same baseline, {pairing.baseline}"
 
 
-def _measures(first: Campaign, pairing: Pairing) -> list[Measure]:
-    found = []
-    for name in ("cpu", "tps", "rss", "rss_idle", "qps", "p50", "p95", "p99", "p999"):
-        title, better = _TITLES.get(name, f"response time, {name}"), MEASURES[name]
-        primary = name in _PRIMARY
-        if name == "rss":
-            found += (
-                []
-                if pairing.no_memory
-                else [Measure(name=name, title=title, better=better, primary=primary)]
-            )
-        elif name == "rss_idle":
-            idle = first.experiment.time.idle
-            found += (
-                []
-                if pairing.no_idle or not idle
-                else [Measure(name=name, title=title, better=better, primary=primary)]
-            )
-        elif name == "cpu" and not pairing.no_duet:
-            clients = json.loads(first.facts["duet"])["threads"]
-            found += [
-                Measure(
-                    name=name,
-                    title=f"server {title} at half width",
-                    better=better,
-                    primary=True,
-                    workload=w,
-                    threads=clients,
-                    design="duet",
-                )
-                for w in pairing.workloads
-            ]
-        elif not pairing.no_speed:
-            found += [
-                Measure(
-                    name=name,
-                    title=title,
-                    better=better,
-                    primary=primary,
-                    workload=w,
-                    threads=threads,
-                )
-                for w, threads in pairing.levels.items()
-            ]
-    return sorted(found, key=lambda m: not m.primary)
+def _list_measures(first: Campaign, pairing: Pairing) -> list[Measure]:
+    """Return the comparable measures, the primary ones first."""
+    names = ("cpu", "tps", "rss", "rss_idle", "qps", "p50", "p95", "p99", "p999")
+    measures = [m for name in names for m in _list_measures_named(name, first, pairing)]
+    return sorted(measures, key=lambda m: not m.primary)
 
 
-def _values(campaign: Campaign, measure: Measure) -> _Values:
-    """Solo's."""
+def _list_measures_named(name: str, first: Campaign, pairing: Pairing) -> list[Measure]:
+    """Return the measure of the whole trial, or of each workload; none if it is not comparable."""
+    title, better = _TITLES.get(name, f"response time, {name}"), MEASURES[name]
+    of_trial = Measure(name=name, title=title, better=better, primary=name in _PRIMARY)
+    if name == "rss":
+        return [] if pairing.no_memory else [of_trial]
+    if name == "rss_idle":
+        return [] if pairing.no_idle or not first.experiment.time.idle else [of_trial]
+    if name == "cpu" and not pairing.no_duet:
+        of_duet = replace(
+            of_trial,
+            title=f"server {title} at half width",
+            primary=True,
+            threads=json.loads(first.facts["duet"])["threads"],
+            design="duet",
+        )
+        return [replace(of_duet, workload=workload) for workload in pairing.workloads]
+    if pairing.no_speed:
+        return []
+    return [
+        replace(of_trial, workload=workload, threads=threads)
+        for workload, threads in pairing.levels.items()
+    ]
+
+
+def _collect_values(campaign: Campaign, measure: Measure) -> _Values:
+    """Return the solo design's values by variant, and by block and role."""
     column = _COLUMNS.get(measure.name, measure.name)
     if measure.workload is not None:
-        rows = level_curves.levels(campaign).filter(
+        rows = level_curves.compute_levels(campaign).filter(
             (pl.col("workload") == measure.workload) & (pl.col("threads") == measure.threads)
         )
     else:
@@ -250,58 +237,64 @@ def _values(campaign: Campaign, measure: Measure) -> _Values:
         .group_by("variant", "block", "role")
         .agg(pl.col(column).cast(pl.Float64).max())
     )
-    found: _Values = {}
+    by_variant: _Values = {}
     for variant, block, role, value in rows.iter_rows():
-        found.setdefault(variant, {})[block, role] = value
-    return found
+        by_variant.setdefault(variant, {})[block, role] = value
+    return by_variant
 
 
-def _duets(campaign: Campaign, measure: Measure) -> dict[str, list[float]]:
-    """The blocks' ln ratios to the baseline that was loaded at the same time, by variant."""
+def _collect_duet_logs(campaign: Campaign, measure: Measure) -> dict[str, list[float]]:
+    """Return the blocks' ln ratios to the baseline that was loaded at the same time, by variant."""
     if measure.design != "duet":
         return {}
     return next(
-        baseline_comparison.duet_logs(campaign, m)
-        for m in baseline_comparison.metrics(campaign)
+        baseline_comparison.collect_duet_logs(campaign, m)
+        for m in baseline_comparison.list_metrics(campaign)
         if m.design == "duet" and m.workload == measure.workload
     )
 
 
-def _of_duets(
+def _contrast_duets(
     duets: tuple[dict[str, list[float]], dict[str, list[float]]],
     name: str,
     pairing: Pairing,
     confidence: float,
 ) -> Contrast | None:
-    """A duet has relative figures alone: what a transaction costs by itself is not free of the half
-    that it ran on.
+    """Contrast the relative figures; a duet has no absolute ones, because the cost of a transaction
+    depends on the half of the CPUs.
     """
     if pairing.baseline is None or name == pairing.baseline:
         return None
-    return _contrast(duets[0].get(name, []), duets[1].get(name, []), confidence)
+    return _contrast_if_both(duets[0].get(name, []), duets[1].get(name, []), confidence)
 
 
-def _relative(
+def _contrast_relative(
     values: tuple[_Values, _Values], name: str, pairing: Pairing, confidence: float
 ) -> Contrast | None:
     if pairing.baseline is None or name == pairing.baseline:
         return None
     logs = [logs_to_baseline(v.get(pairing.baseline, {}) | v.get(name, {})) for v in values]
-    return _contrast(logs[0], logs[1], confidence)
+    return _contrast_if_both(logs[0], logs[1], confidence)
 
 
-def _absolute(values: tuple[_Values, _Values], name: str, confidence: float) -> Contrast | None:
-    logs = [_by_block(v.get(name, {})) for v in values]
-    return _contrast(logs[0], logs[1], confidence)
+def _contrast_absolute(
+    values: tuple[_Values, _Values], name: str, confidence: float
+) -> Contrast | None:
+    logs = [_average_by_block(v.get(name, {})) for v in values]
+    return _contrast_if_both(logs[0], logs[1], confidence)
 
 
-def _by_block(values: dict[tuple[int, str], float]) -> list[float]:
-    """One logarithm a block: the baseline's two runs are averaged, for they share the block."""
+def _average_by_block(values: dict[tuple[int, str], float]) -> list[float]:
+    """Return one logarithm a block: the baseline's two runs are averaged because they share the
+    block.
+    """
     blocks: dict[int, list[float]] = {}
     for (block, _), value in values.items():
         blocks.setdefault(block, []).append(math.log(value))
     return [math.fsum(logs) / len(logs) for _, logs in sorted(blocks.items())]
 
 
-def _contrast(first: list[float], second: list[float], confidence: float) -> Contrast | None:
-    return contrast(first, second, confidence) if first and second else None
+def _contrast_if_both(
+    first: list[float], second: list[float], confidence: float
+) -> Contrast | None:
+    return compute_contrast(first, second, confidence) if first and second else None

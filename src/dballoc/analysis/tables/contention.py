@@ -1,4 +1,4 @@
-"""What each variant's server waited for: the profiles that a campaign took after it had
+"""Load what each variant's server waited for: the profiles that a campaign took after it had
 measured.
 """
 
@@ -14,14 +14,14 @@ from dballoc.profile.contention.jemalloc_mutexes import Mutex
 from dballoc.profile.formats.profile_file import load as load_profile
 from dballoc.profile.model import Profile
 
-# Bytes of a server's log.
+# The bytes of a server's log that are read.
 _LOG = 64 * readers.MIB
 
 
 @dataclass(frozen=True, kw_only=True)
 class Watched:
-    """A variant under a workload. ``switches`` is None where there is no profile: ``missing`` says
-    why.
+    """The profiles of a variant under a workload. ``switches`` is None where there is no profile;
+    ``missing`` says why.
     """
 
     variant: str
@@ -33,33 +33,35 @@ class Watched:
 
 @dataclass(frozen=True)
 class Contention:
-    """``watched``: by variant and workload; ``mutexes``: by variant, what its malloc says itself at
-    the trial's end.
+    """``watched``: the profiles by variant and workload; ``mutexes``: by variant, its malloc's own
+    statistics of its mutexes at the trial's end.
     """
 
     watched: list[Watched]
     mutexes: dict[str, list[Mutex]]
 
     def of(self, workload: str) -> dict[str, Watched]:
-        """The profiles under a workload, by variant."""
+        """Return the profiles under a workload, by variant."""
         return {w.variant: w for w in self.watched if w.workload == workload and w.switches}
 
 
 def load(directory: Path, campaign: Campaign) -> Contention | None:
-    """From a results directory; None where the experiment asks for no such profile."""
+    """Load the profiles from a results directory; None where the experiment asks for no such
+    profile.
+    """
     if campaign.experiment.profile != "contention":
         return None
-    found: list[Watched] = []
+    watched: list[Watched] = []
     mutexes: dict[str, list[Mutex]] = {}
-    for row, workloads in profiled_trials.profiled(campaign):
+    for row, workloads in profiled_trials.list_profiled_trials(campaign):
         raw = directory / "trials" / row["directory"]
-        found += [_watched(raw, row, name) for name in workloads]
-        if said := _mutexes(raw / "server.log"):
-            mutexes[row["variant"]] = said
-    return Contention(found, mutexes)
+        watched += [_load_profiles(raw, row, name) for name in workloads]
+        if contended := _read_mutexes(raw / "server.log"):
+            mutexes[row["variant"]] = contended
+    return Contention(watched, mutexes)
 
 
-def _watched(raw: Path, trial: dict[str, object], workload: str) -> Watched:
+def _load_profiles(raw: Path, trial: dict[str, object], workload: str) -> Watched:
     variant = str(trial["variant"])
     files = [raw / f"contention-{workload}{part}.profile.json.gz" for part in ("", "-wakeups")]
     if not files[0].exists():
@@ -68,7 +70,7 @@ def _watched(raw: Path, trial: dict[str, object], workload: str) -> Watched:
             workload=workload,
             switches=None,
             wakeups=None,
-            missing=_reason(raw / f"contention-{workload}.txt", trial),
+            missing=_explain_missing(raw / f"contention-{workload}.txt", trial),
         )
     try:
         return Watched(
@@ -87,17 +89,17 @@ def _watched(raw: Path, trial: dict[str, object], workload: str) -> Watched:
         )
 
 
-def _reason(note: Path, trial: dict[str, object]) -> str:
+def _explain_missing(note: Path, trial: dict[str, object]) -> str:
     if note.exists():
-        return profiled_trials.note(note)
+        return profiled_trials.read_note(note)
     return (
         f"its trial ended in a fault: {trial['fault']}"
         if trial["outcome"] == "fault"
-        else "its file is not there"
+        else "its file is missing"
     )
 
 
-def _mutexes(log: Path) -> list[Mutex]:
+def _read_mutexes(log: Path) -> list[Mutex]:
     try:
         lines = readers.text(log, _LOG, errors="replace").splitlines(keepends=True)
         return [mutex for mutex in jemalloc_mutexes.parse(lines) if mutex.waited or mutex.spun]

@@ -1,5 +1,5 @@
-"""What each variant's server allocated: the heap profiles that a campaign took of starts of their
-own.
+"""Load what each variant's server allocated: the heap profiles, for which a campaign starts servers
+of their own.
 """
 
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class _Size(BaseModel):
 
 
 class _Malloc(BaseModel):
-    """Its summary."""
+    """The summary of :mod:`dballoc.profile.heap.malloc_latency`."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -49,7 +49,7 @@ class _Malloc(BaseModel):
 
 
 class _Figures(BaseModel):
-    """What :mod:`dballoc.campaign.trials.profiling` keeps."""
+    """The figures that :mod:`dballoc.campaign.trials.profiling` stores."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
@@ -64,9 +64,8 @@ class _Figures(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """A variant under a workload. ``profile`` is None where there is none: ``missing`` says why.
-    ``figures``: as
-    :mod:`dballoc.campaign.trials.profiling` keeps them.
+    """The heap profile of a variant under a workload. ``profile`` is None where there is none;
+    ``missing`` says why. ``figures``: as :mod:`dballoc.campaign.trials.profiling` stores them.
     """
 
     variant: str
@@ -78,44 +77,44 @@ class Seen:
 
 @dataclass(frozen=True)
 class Heaps:
-    """By variant and workload."""
+    """The heap profiles by variant and workload."""
 
     seen: list[Seen]
 
     def of(self, workload: str) -> dict[str, Seen]:
-        """Those with a profile, by variant."""
+        """Return the profiles under a workload, by variant."""
         return {s.variant: s for s in self.seen if s.workload == workload and s.profile}
 
 
 def load(directory: Path, campaign: Campaign) -> Heaps | None:
-    """From a results directory; None where the experiment asks for no such profile."""
+    """Load the profiles from a results directory; None where the experiment asks for no such
+    profile.
+    """
     if campaign.experiment.profile != "heap":
         return None
     trials = directory / "trials"
     return Heaps(
         [
-            _seen(trials / row["directory"] / "heap", row, w)
-            for row, workloads in profiled_trials.profiled(campaign)
+            _load_variant(trials / row["directory"] / "heap", row, w)
+            for row, workloads in profiled_trials.list_profiled_trials(campaign)
             for w in workloads
         ]
     )
 
 
-def _whole(profile: Profile) -> Profile:
-    """A heap's profile, with all that is made of it. Unfit if something is missing, or
-    cannot be.
-    """
+def _check_heap_values(profile: Profile) -> Profile:
+    """Return the profile. Unfit if it lacks a value of a heap, or has an impossible one."""
     missing = {LIVE, LIVE + VARIANCE, ALLOCATED, TIME, STALLED} - {
         value.key for value in profile.values
     }
     if missing or any(
         sample.values[profile.column(LIVE + VARIANCE)] < 0 for sample in profile.samples
     ):
-        raise readers.Unfit("no profile of a heap")
+        raise readers.Unfit("not a heap profile")
     return profile
 
 
-def _seen(raw: Path, trial: dict[str, Any], workload: str) -> Seen:
+def _load_variant(raw: Path, trial: dict[str, Any], workload: str) -> Seen:
     variant, stem = trial["variant"], raw / f"heap-{workload}"
     for note in (raw / "heap.txt", stem.with_suffix(".txt")):
         if note.exists():
@@ -124,7 +123,7 @@ def _seen(raw: Path, trial: dict[str, Any], workload: str) -> Seen:
                 workload=workload,
                 profile=None,
                 figures={},
-                missing=profiled_trials.note(note),
+                missing=profiled_trials.read_note(note),
             )
     if trial["outcome"] == "fault":
         return Seen(
@@ -140,7 +139,7 @@ def _seen(raw: Path, trial: dict[str, Any], workload: str) -> Seen:
         return Seen(
             variant=variant,
             workload=workload,
-            profile=_whole(load_profile(raw / f"{stem.name}.profile.json.gz")),
+            profile=_check_heap_values(load_profile(raw / f"{stem.name}.profile.json.gz")),
             figures=figures,
         )
     except (readers.Unfit, ValidationError, UsageError):
@@ -149,5 +148,5 @@ def _seen(raw: Path, trial: dict[str, Any], workload: str) -> Seen:
             workload=workload,
             profile=None,
             figures={},
-            missing="its files are not there, or cannot be read",
+            missing="its files are missing or unreadable",
         )

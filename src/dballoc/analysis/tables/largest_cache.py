@@ -1,5 +1,5 @@
-"""What ``dballoc fit`` has found: for each variant the largest cache that survives, and what it
-cost.
+"""Read what ``dballoc fit`` has found: for each variant the largest cache that survives, and what
+it costs.
 """
 
 import json
@@ -21,8 +21,8 @@ VERB = "fit"
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """One trial. Bytes; ``pool``: the size as the server itself had it, where it differs from
-    ``asked`` or was told.
+    """One trial; sizes in bytes. ``pool``: the cache's size as the server reported it; None where
+    it did not.
     """
 
     variant: str
@@ -37,20 +37,21 @@ class Probe:
 
     @property
     def size(self) -> int:
-        """What it had."""
+        """The size that the cache had."""
         return self.pool or self.asked
 
     @property
     def trial(self) -> cache_size_search.Trial:
-        """For the search."""
+        """The trial as the search takes it."""
         return cache_size_search.Trial(self.asked, self.outcome, self.peak)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fitted:
-    """A variant's answer. ``largest`` survived, ``killed`` is the smallest that was killed; None:
-    no such size so far. ``peak``: the highest RSS at ``largest``, ``last``: the highest seen of
-    servers that were killed at ``killed``; ``tps``: of the last level at ``largest``, its mean.
+    """A variant's answer. ``largest`` survived, ``killed`` is the smallest size that was killed;
+    None: no such size so far. ``peak``: the highest RSS at ``largest``; ``last``: the highest RSS
+    seen of the servers that were killed at ``killed``; ``tps``: mean throughput of the last level
+    at ``largest``.
     """
 
     variant: str
@@ -66,21 +67,21 @@ class Fitted:
 
     @property
     def ratio(self) -> float | None:
-        """Peak RSS to the cache."""
+        """Peak RSS ÷ the cache's size."""
         return self.peak / self.largest if self.peak and self.largest else None
 
     @property
     def filled(self) -> bool:
-        """Whether the load can have filled the cache: RSS holds it and what the server needs beside
-        it.
+        """Whether the load can have filled the cache: RSS includes the cache and what the server
+        needs beside it.
         """
         return self.ratio is None or self.ratio >= 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fits:
-    """All that was found, in the experiment's order of variants. ``campaign``: the tables, as for
-    any other verb.
+    """The answers for all variants, in the experiment's order. ``campaign``: the tables, as for any
+    other verb.
     """
 
     campaign: "Campaign"
@@ -91,7 +92,7 @@ class Fits:
 
     @property
     def over(self) -> bool:
-        """Whether every search is."""
+        """Whether every variant's search has ended."""
         return all(f.state.next is None for f in self.fitted)
 
 
@@ -104,19 +105,21 @@ def load(directory: Path) -> Fits:
     try:
         check(results, directory)
         campaign = read(directory)
-        every, names = probes(results), options(results)
+        trials, names = probes(results), read_cache_options(results)
     finally:
         results.close()
-    if not every:
+    if not trials:
         raise UsageError(f"{directory}: no trial is finished yet; run dballoc fit first")
     if set(names) != set(campaign.names):
-        raise Failure(f"{directory}: damaged: options: of other variants than the experiment has")
-    of = cache_size_search.of_experiment(campaign.experiment)
+        raise Failure(
+            f"{directory}: damaged: options: the variants differ from those of the experiment"
+        )
+    sizes = cache_size_search.of_experiment(campaign.experiment)
     return Fits(
         campaign=campaign,
-        of=of,
-        probes=every,
-        fitted=fitted(of, names, every),
+        of=sizes,
+        probes=trials,
+        fitted=fit_variants(sizes, names, trials),
         ended=campaign.facts.get("ending"),
     )
 
@@ -131,65 +134,67 @@ def is_fit(directory: Path) -> bool:
 
 
 def probes(results: Results) -> list[Probe]:
-    """All trials, in the order in which they were run."""
+    """Return all trials, in the order in which they were run."""
     results.table("probe")  # for what it says of damage
     return [
         Probe(
             variant=name,
             round=number,
-            asked=asked,
+            asked=requested,
             pool=pool,
-            outcome=_outcome(outcome, fault),
+            outcome=_classify_outcome(outcome, fault),
             fault=fault,
             text=text,
             peak=peak,
             tps=tps,
         )
-        for name, number, asked, pool, outcome, fault, text, peak, tps in results.tried()
+        for name, number, requested, pool, outcome, fault, text, peak, tps in results.tried()
     ]
 
 
-def _outcome(outcome: str, fault: str | None) -> Outcome:
+def _classify_outcome(outcome: str, fault: str | None) -> Outcome:
     return "survived" if outcome == "ok" else "killed" if fault == "oom" else "other"
 
 
-def options(results: Results) -> dict[str, str]:
-    """The cache's option by variant."""
-    found: dict[str, str] = json.loads(results.checked_facts().get("options", "{}"))
-    return found
+def read_cache_options(results: Results) -> dict[str, str]:
+    """Read the name of the cache's option for each variant."""
+    option_by_variant: dict[str, str] = json.loads(results.checked_facts().get("options", "{}"))
+    return option_by_variant
 
 
-def fitted(of: Range, names: dict[str, str], every: Sequence[Probe]) -> list[Fitted]:
-    """Each variant's answer so far. ``names``: the variants in their order, with the option of
-    each.
+def fit_variants(sizes: Range, names: dict[str, str], trials: Sequence[Probe]) -> list[Fitted]:
+    """Return each variant's answer so far. ``names``: the variants in their order, with the cache's
+    option of each.
     """
     return [
-        _fitted(of, name, option, [p for p in every if p.variant == name])
+        _fit_variant(sizes, name, option, [p for p in trials if p.variant == name])
         for name, option in names.items()
     ]
 
 
-def _fitted(of: Range, name: str, option: str, mine: Sequence[Probe]) -> Fitted:
-    now = cache_size_search.state(of, [p.trial for p in mine])
-    low = [p for p in mine if p.asked == now.low and p.outcome == "survived"]
-    high = [p for p in mine if p.asked == now.high and p.outcome == "killed"]
+def _fit_variant(
+    sizes: Range, name: str, option: str, probes_of_variant: Sequence[Probe]
+) -> Fitted:
+    progress = cache_size_search.state(sizes, [p.trial for p in probes_of_variant])
+    low = [p for p in probes_of_variant if p.asked == progress.low and p.outcome == "survived"]
+    high = [p for p in probes_of_variant if p.asked == progress.high and p.outcome == "killed"]
     speeds = [p.tps for p in low if p.tps is not None]
     return Fitted(
         variant=name,
         option=option,
-        state=now,
+        state=progress,
         largest=max((p.size for p in low), default=None),
         killed=max((p.size for p in high), default=None),
         peak=max((p.peak for p in low if p.peak is not None), default=None),
         last=max((p.peak for p in high if p.peak is not None), default=None),
         tps=sum(speeds) / len(speeds) if speeds else None,
-        kills=sum(1 for p in mine if p.outcome == "killed"),
-        trials=len(mine),
+        kills=sum(1 for p in probes_of_variant if p.outcome == "killed"),
+        trials=len(probes_of_variant),
     )
 
 
 def check(results: Results, directory: Path) -> None:
-    """UsageError unless these are results of ``dballoc fit``."""
+    """Raise UsageError unless these are results of ``dballoc fit``."""
     if results.facts().get(KIND) != VERB:
         raise UsageError(
             f"{directory}: results of another verb than dballoc fit; choose a new --out"

@@ -1,5 +1,5 @@
-"""What every level showed: throughput, latency, CPU and switches per operation, and ratios to the
-baseline.
+"""Compute what every level showed: throughput, latency, CPU and switches per operation, and ratios
+to the baseline.
 """
 
 import math
@@ -31,8 +31,9 @@ MEASURES = (
 )
 
 
-def levels(campaign: Campaign) -> pl.DataFrame:
-    """One row a trial and level: block, variant, role, workload, threads and :data:`MEASURES`.
+def compute_levels(campaign: Campaign) -> pl.DataFrame:
+    """Return one row a trial and level: block, variant, role, workload, threads and
+    :data:`MEASURES`.
 
     ``user`` and ``system`` in % of one CPU, ``cpu_per_op`` in µs of the server's CPU, latencies in
     ms, RSS in bytes.
@@ -53,12 +54,12 @@ def levels(campaign: Campaign) -> pl.DataFrame:
 
 
 def summary(campaign: Campaign) -> pl.DataFrame:
-    """One row a variant, workload, threads and measure: ``mean`` with a 95 % t interval over blocks
-    (``low``, ``high``: null below two blocks), ``n`` blocks. The baseline's two runs of a block are
-    averaged first.
+    """Return one row a variant, workload, threads and measure: ``mean`` with a 95 % t interval over
+    blocks (``low``, ``high``: null below two blocks), ``n`` blocks. The baseline's two runs of a
+    block are averaged first.
     """
     rows = (
-        levels(campaign)
+        compute_levels(campaign)
         .group_by("block", "variant", "workload", "threads")
         .agg(pl.col(m).mean() for m in MEASURES)
         .unpivot(
@@ -85,25 +86,41 @@ def summary(campaign: Campaign) -> pl.DataFrame:
 
 
 def relative(campaign: Campaign, measure: str = "qps") -> pl.DataFrame:
-    """One row a variant (not the baseline), workload and threads: ``ratio`` to the baseline with
-    ``low``, ``high`` (95 %; null below two blocks) and ``n``.
+    """Return one row a variant (not the baseline), workload and threads: ``ratio`` to the baseline
+    with ``low``, ``high`` (95 %; null below two blocks) and ``n`` blocks.
     """
-    rows = levels(campaign)
-    found = []
+    rows = compute_levels(campaign)
+    ratios = []
     for workload in campaign.experiment.workloads:
         for threads in campaign.experiment.threads:
-            here = rows.filter((pl.col("workload") == workload) & (pl.col("threads") == threads))
+            at_level = rows.filter(
+                (pl.col("workload") == workload) & (pl.col("threads") == threads)
+            )
             for name in campaign.names[1:]:
-                mine = here.filter((pl.col("role") != "V") | (pl.col("variant") == name))
+                runs = at_level.filter((pl.col("role") != "V") | (pl.col("variant") == name))
                 values = {
-                    (b, r): v
-                    for b, r, v in mine.select("block", "role", measure).iter_rows()
-                    if v is not None
+                    (block, role): value
+                    for block, role, value in runs.select("block", "role", measure).iter_rows()
+                    if value is not None
                 }
                 if logs := logs_to_baseline(values, campaign.baseline_roles):
-                    r = ratio(logs, CONFIDENCE)
-                    low, high = (r.low, r.high) if r.blocks > 1 else (None, None)
-                    found.append((name, workload, threads, r.estimate, low, high, r.blocks))
+                    to_baseline = ratio(logs, CONFIDENCE)
+                    low, high = (
+                        (to_baseline.low, to_baseline.high)
+                        if to_baseline.blocks > 1
+                        else (None, None)
+                    )
+                    ratios.append(
+                        (
+                            name,
+                            workload,
+                            threads,
+                            to_baseline.estimate,
+                            low,
+                            high,
+                            to_baseline.blocks,
+                        )
+                    )
     schema = {
         "variant": pl.String,
         "workload": pl.String,
@@ -113,4 +130,4 @@ def relative(campaign: Campaign, measure: str = "qps") -> pl.DataFrame:
         "high": pl.Float64,
         "n": pl.Int64,
     }
-    return pl.DataFrame(found, schema=schema, orient="row")
+    return pl.DataFrame(ratios, schema=schema, orient="row")

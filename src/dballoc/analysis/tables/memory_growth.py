@@ -1,24 +1,25 @@
-"""The memory table: start, peak, mean under load, idle, growth, peak ÷ cache."""
+"""Build the memory table: start, peak, mean under load, idle, growth, peak ÷ cache."""
 
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 
+# What is averaged over a variant's trials.
+_MEANS = ["start", "peak", "load_mean", "idle", "pss", "anon_huge", "growth", "vsz_growth"]
+
 
 def table(campaign: Campaign) -> pl.DataFrame:
-    """One row a variant, bytes, means over its good trials: ``start``, ``peak``, ``load_mean``,
-    ``idle``, ``growth`` (the end of the load less the start), ``vsz_growth`` (without reserved
-    address space), ``peak_to_pool`` (null without a cache), ``pss``, ``anon_huge`` (both at the end
-    of the load), ``n`` trials.
+    """Return one row a variant, in bytes, means over its good trials: ``start``, ``peak``,
+    ``load_mean``, ``idle``, ``growth`` (the end of the load less the start), ``vsz_growth``
+    (without reserved address space), ``peak_to_pool`` (null without a cache), ``pss``,
+    ``anon_huge`` (both at the end of the load), ``n`` trials.
     """
     pool = campaign.variant.select(variant="name", pool="pool_bytes")
     rows = (
-        per_trial(campaign)
+        build_trial_table(campaign)
         .group_by("variant")
         .agg(
-            pl.col(
-                "start", "peak", "load_mean", "idle", "pss", "anon_huge", "growth", "vsz_growth"
-            ).mean(),
+            pl.col(_MEANS).mean(),
             n=pl.len(),
         )
         .join(pool, on="variant", how="left")
@@ -33,9 +34,9 @@ def table(campaign: Campaign) -> pl.DataFrame:
     )
 
 
-def per_trial(campaign: Campaign) -> pl.DataFrame:
-    """One row a good trial: block, variant, role and the columns of :func:`table` but for the
-    pool's, and ``vsz_peak``.
+def build_trial_table(campaign: Campaign) -> pl.DataFrame:
+    """Return one row a good trial: block, variant, role, the columns of :func:`table` except
+    ``peak_to_pool`` and ``n``, and ``vsz_peak``.
     """
     samples = campaign.of(campaign.sample)
     levels = campaign.of(campaign.step).filter(pl.col("kind") == "level").select("trial", "step")
@@ -54,7 +55,7 @@ def per_trial(campaign: Campaign) -> pl.DataFrame:
             ),
             on="trial",
         )
-        .join(_last_marks(campaign, levels), on="trial", how="left")
+        .join(_select_last_marks(campaign, levels), on="trial", how="left")
     )
     return (
         campaign.good.select(
@@ -68,7 +69,7 @@ def per_trial(campaign: Campaign) -> pl.DataFrame:
     )
 
 
-def _last_marks(campaign: Campaign, levels: pl.DataFrame) -> pl.DataFrame:
+def _select_last_marks(campaign: Campaign, levels: pl.DataFrame) -> pl.DataFrame:
     marks = campaign.of(campaign.mark).join(levels, on=["trial", "step"], how="semi")
     return marks.group_by("trial").agg(
         pss=pl.col("pss").sort_by("t").last(), anon_huge=pl.col("anon_huge").sort_by("t").last()

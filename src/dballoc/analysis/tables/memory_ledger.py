@@ -1,4 +1,4 @@
-"""Where each variant's memory was at the end of the load."""
+"""Build the table of where each variant's memory was at the end of the load."""
 
 import polars as pl
 
@@ -10,9 +10,9 @@ _ORDER = {
 
 
 def table(campaign: Campaign) -> pl.DataFrame:
-    """One row an owner and variant: ``part``, ``owner``, ``variant``, ``resident`` and ``size`` in
-    bytes, means over its good trials (an owner that a trial does not have counts as 0); by part,
-    the largest owners first. Empty where no trial could be looked into.
+    """Return one row an owner and variant: ``part``, ``owner``, ``variant``, ``resident`` and
+    ``size`` in bytes, means over its good trials (an owner that a trial does not have counts as 0);
+    by part, the largest owners first. Empty where no trial has a ledger.
     """
     rows = campaign.of(campaign.ledger)
     trials = rows.group_by("variant").agg(n=pl.col("trial").n_unique())

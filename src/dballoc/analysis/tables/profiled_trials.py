@@ -1,4 +1,4 @@
-"""The trials whose variants were profiled, and under which workloads."""
+"""Find the trials whose variants were profiled, and their workloads."""
 
 from pathlib import Path
 from typing import Any
@@ -9,13 +9,13 @@ from dballoc import readers
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.experiment.model import LOAD
 
-# Characters of a note.
+# The characters of a note that are shown.
 _LONGEST = 2000
 
 
-def profiled(campaign: Campaign) -> list[tuple[dict[str, Any], list[str]]]:
-    """Of each (:func:`dballoc.experiment.trial_steps.is_profiled`) its row and its workloads, in
-    the order of the variants.
+def list_profiled_trials(campaign: Campaign) -> list[tuple[dict[str, Any], list[str]]]:
+    """Return the row and the workloads of each profiled trial
+    (:func:`dballoc.experiment.trial_steps.is_profiled`), in the order of the variants.
     """
     rows = campaign.trial.filter(
         pl.col("counted") & (pl.col("block") == 1) & (pl.col("role") != "A2")
@@ -30,8 +30,8 @@ def profiled(campaign: Campaign) -> list[tuple[dict[str, Any], list[str]]]:
     ]
 
 
-def note(path: Path) -> str:
-    """The words that a trial left in place of a profile, or that they cannot be read."""
+def read_note(path: Path) -> str:
+    """Read the note that a trial left in place of a profile; where it cannot be read, say why."""
     try:
         return readers.text(path, errors="replace").strip()[:_LONGEST]
     except readers.Unfit as error:

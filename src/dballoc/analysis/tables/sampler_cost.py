@@ -1,4 +1,4 @@
-"""What the sampler itself cost."""
+"""Compute what the sampler itself cost."""
 
 import polars as pl
 
@@ -6,12 +6,12 @@ from dballoc.analysis.campaign_tables import Campaign
 
 
 def cost(campaign: Campaign) -> pl.DataFrame:
-    """One row a variant, over all its trials with samples: ``share`` of one core (1 = all of it),
-    ``each`` in microseconds of CPU a sample, ``samples`` and ``trials``.
+    """Return one row a variant, over all its trials with samples: ``share`` of one core (1 = all of
+    it), ``each`` in microseconds of CPU a sample, ``samples`` and ``trials``.
     """
     rows = campaign.trial.filter(pl.col("samples") > 0)
     spans = campaign.sample.group_by("trial").agg(seconds=pl.col("t").max() - pl.col("t").min())
-    found = (
+    costs = (
         rows.join(spans, on="trial", how="inner")
         .group_by("variant")
         .agg(
@@ -21,6 +21,6 @@ def cost(campaign: Campaign) -> pl.DataFrame:
             trials=pl.len(),
         )
     )
-    return found.sort(
+    return costs.sort(
         pl.col("variant").replace_strict({n: i for i, n in enumerate(campaign.names)}, default=None)
     )

@@ -1,4 +1,4 @@
-"""What speed is: one metric for each workload, and which way is faster. Pure."""
+"""Define speed: one metric for each workload, and which direction is faster. Pure."""
 
 import math
 from collections.abc import Sequence
@@ -10,19 +10,21 @@ from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons,
 
 @dataclass(frozen=True)
 class Speed:
-    """A variant's speed ÷ the baseline's, more is faster: throughput as it is, cost upside down."""
+    """A variant's speed ÷ the baseline's; above 1 is faster. It is the ratio of throughput, or the
+    inverse ratio of cost.
+    """
 
     estimate: float
     low: float
     high: float
 
 
-def metrics(found: Sequence[Metric]) -> list[Metric]:
-    """One a workload: the server's CPU per transaction where it was measured as a primary metric,
-    for that is decided within less noise; throughput elsewhere.
+def choose_speed_metrics(primary: Sequence[Metric]) -> list[Metric]:
+    """Return one metric a workload: the server's CPU per transaction where it is a primary metric,
+    because it has less noise; throughput elsewhere.
     """
     chosen: dict[str, Metric] = {}
-    for metric in found:
+    for metric in primary:
         if metric.workload is not None and (
             metric.workload not in chosen or metric.key.startswith("cpu:")
         ):
@@ -31,20 +33,25 @@ def metrics(found: Sequence[Metric]) -> list[Metric]:
 
 
 def of(comparisons: Comparisons, variant: str) -> list[Comparison]:
-    """A variant's comparisons that tell its speed, one a workload: a variant may have been left out
-    of the duet.
+    """Return a variant's comparisons in speed, one a workload. A variant may have been left out of
+    the duet.
     """
-    mine = [c for c in comparisons.family if c.variant == variant and c.metric.workload is not None]
-    # The last of a workload stays: first those without figures, then throughput, then the CPU.
-    order = sorted(mine, key=lambda c: (c.ratio is not None, c.metric.key.startswith("cpu:")))
+    of_workloads = [
+        c for c in comparisons.family if c.variant == variant and c.metric.workload is not None
+    ]
+    # The dictionary keeps the last comparison of each workload: CPU per transaction is sorted after
+    # throughput, and both after comparisons without figures.
+    order = sorted(
+        of_workloads, key=lambda c: (c.ratio is not None, c.metric.key.startswith("cpu:"))
+    )
     return list({c.metric.workload: c for c in order}.values())
 
 
 def pictured(comparisons: Comparisons) -> list[Metric]:
-    """The metrics that a picture of all variants takes: one a workload, and throughput too where
-    the other lacks one.
+    """Return the metrics for a chart of all variants: one a workload, and also throughput where a
+    variant has no CPU per transaction.
     """
-    used = dict.fromkeys(metrics(comparisons.metrics))
+    used = dict.fromkeys(choose_speed_metrics(comparisons.metrics))
     used |= dict.fromkeys(
         c.metric
         for v in dict.fromkeys(c.variant for c in comparisons.family)
@@ -55,28 +62,30 @@ def pictured(comparisons: Comparisons) -> list[Metric]:
 
 
 def speed(comparison: Comparison) -> Speed | None:
-    """None without a ratio; 0 and infinity where there is no interval."""
-    r = comparison.ratio
-    if r is None:
+    """Return the speed with its interval; None without a ratio. The ends are 0 and infinity where
+    there is no interval.
+    """
+    ratio = comparison.ratio
+    if ratio is None:
         return None
     if comparison.metric.better == "higher":
-        return Speed(r.estimate, r.low, r.high)
+        return Speed(ratio.estimate, ratio.low, ratio.high)
     return Speed(
-        1 / r.estimate,
-        1 / r.high if math.isfinite(r.high) else 0.0,
-        1 / r.low if r.low else math.inf,
+        1 / ratio.estimate,
+        1 / ratio.high if math.isfinite(ratio.high) else 0.0,
+        1 / ratio.low if ratio.low else math.inf,
     )
 
 
 def shown_faster(comparison: Comparison) -> bool:
-    """Whether the interval lies on the faster side of 1."""
+    """Whether the whole interval lies on the faster side of 1."""
     return comparison.verdict is (
         Verdict.HIGHER if comparison.metric.better == "higher" else Verdict.LOWER
     )
 
 
 def shown_slower(comparison: Comparison, margin: float = 0.0) -> bool:
-    """Whether the interval lies on the slower side of 1, and beyond it by more than ``margin``."""
+    """Whether the whole interval lies more than ``margin`` on the slower side of 1."""
     if comparison.ratio is None:
         return False
     return (

@@ -1,5 +1,5 @@
-"""Figures over time, with the steps of all trials laid onto one clock so that level borders fall
-together.
+"""Build figures over time, with the steps of all trials on one clock so that the levels' borders
+coincide.
 """
 
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ _STEP = ["start", "step"]
 @dataclass(frozen=True)
 class OverTime:
     """``steps``: one row a step of the nominal trial: start, step, kind, workload, threads,
-    ``begin`` and ``end`` in seconds, each as long as the median over all trials; the starts of
-    fresh levels lie one after the other.
+    ``begin`` and ``end`` in seconds. Each step is as long as its median over all trials; the starts
+    of fresh levels follow one another.
 
     ``series``: one row a variant, measure and bin, means over trials: ``second`` on the clock of
     ``steps``, ``value``. Measures: ``tps``; ``user`` in % of one CPU; ``rss`` and ``usable`` (VSZ
@@ -33,16 +33,16 @@ class OverTime:
 
 
 def over_time(campaign: Campaign) -> OverTime:
-    """All good trials of the campaign. A bin that fewer than half of a variant's trials reached is
-    left out.
+    """Build the series of all good trials. A bin that fewer than half of a variant's trials reached
+    is left out.
     """
-    every = _of(campaign, campaign.step)
-    steps = _nominal(every)
+    all_steps = _join_trials(campaign, campaign.step)
+    steps = _lay_out_steps(all_steps)
     length = steps["end"].max() if steps.height else 0.0
     width = max(1.0, float(length or 0.0) / POINTS)  # type: ignore[arg-type]
-    points = pl.concat([_throughput(campaign), _server(campaign)])
-    begun = every.select("trial", "step", began="t")
-    good = _numbered(campaign, campaign.good, "level", "workload").select("variant", "start")
+    points = pl.concat([_collect_throughput(campaign), _collect_server_samples(campaign)])
+    begun = all_steps.select("trial", "step", began="t")
+    good = _number_starts(campaign, campaign.good, "level", "workload").select("variant", "start")
     trials = good.group_by("variant", "start").agg(trials=pl.len())
     series = (
         points.join(begun, on=["trial", "step"], how="inner")
@@ -68,12 +68,14 @@ def over_time(campaign: Campaign) -> OverTime:
     return OverTime(steps, series)
 
 
-def _of(campaign: Campaign, table: pl.DataFrame) -> pl.DataFrame:
-    return _numbered(campaign, campaign.of(table), "trial_level", "trial_workload")
+def _join_trials(campaign: Campaign, table: pl.DataFrame) -> pl.DataFrame:
+    return _number_starts(campaign, campaign.of(table), "trial_level", "trial_workload")
 
 
-def _numbered(campaign: Campaign, rows: pl.DataFrame, level: str, workload: str) -> pl.DataFrame:
-    """With ``start``: which of the variant's starts in a block the trial is, from 0; only fresh
+def _number_starts(
+    campaign: Campaign, rows: pl.DataFrame, level: str, workload: str
+) -> pl.DataFrame:
+    """Add ``start``: which of the variant's starts in a block the trial is, from 0. Only fresh
     levels or a fresh sequence give more than one.
     """
     schema = {level: pl.Int64, workload: pl.String}
@@ -84,9 +86,9 @@ def _numbered(campaign: Campaign, rows: pl.DataFrame, level: str, workload: str)
     )
 
 
-def _nominal(every: pl.DataFrame) -> pl.DataFrame:
+def _lay_out_steps(all_steps: pl.DataFrame) -> pl.DataFrame:
     return (
-        every.group_by(*_STEP)
+        all_steps.group_by(*_STEP)
         .agg(pl.col("kind", "workload", "threads").first(), seconds=pl.col("seconds").median())
         .sort(*_STEP)
         .with_columns(end=pl.col("seconds").cum_sum())
@@ -95,18 +97,24 @@ def _nominal(every: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _throughput(campaign: Campaign) -> pl.DataFrame:
+def _collect_throughput(campaign: Campaign) -> pl.DataFrame:
     # sysbench may end with a report of a few milliseconds, whose rate says nothing.
-    return _of(campaign, campaign.interval).filter(pl.col("seconds") > _SHORTEST_GAP).select(
-        "trial", "variant", "start", "step", measure=pl.lit("tps"),
-        t=pl.col("t") - pl.col("seconds") / 2, value=pl.col("events") / pl.col("seconds"),
-    )  # fmt: skip
+    intervals = _join_trials(campaign, campaign.interval).filter(pl.col("seconds") > _SHORTEST_GAP)
+    return intervals.select(
+        "trial",
+        "variant",
+        "start",
+        "step",
+        measure=pl.lit("tps"),
+        t=pl.col("t") - pl.col("seconds") / 2,
+        value=pl.col("events") / pl.col("seconds"),
+    )
 
 
-def _server(campaign: Campaign) -> pl.DataFrame:
+def _collect_server_samples(campaign: Campaign) -> pl.DataFrame:
     within = ["trial", "step"]
     samples = (
-        _of(campaign, campaign.sample)
+        _join_trials(campaign, campaign.sample)
         .sort("trial", "t")
         .with_columns(
             gap=pl.col("t").diff().over(within), used=pl.col("cpu_user").diff().over(within)
