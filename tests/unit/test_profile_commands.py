@@ -85,7 +85,7 @@ def test_a_format_has_its_file_beside_the_profile(
     before = files[0].read_bytes()
     export.export([files[0]], name)
     written = Path(capsys.readouterr().out.strip())
-    assert written == files[0].with_name("a" + formats.suffix(name))
+    assert written == files[0].with_name("a" + formats.get_suffix(name))
     assert written.read_bytes() == formats.export(heap(), "live", name)
     assert files[0].read_bytes() == before
 
@@ -100,8 +100,8 @@ def refusals(a: Path, b: Path) -> dict[str, Callable[[], None]]:
         ),
         "--value live.variance: ": lambda: diff.diff(a, b, value="live.variance"),
         "none/x: cannot be written": lambda: diff.diff(a, b, html=nowhere),
-        "holds one profile, 2 are given; massif and html take several": lambda: export.export(
-            [a, b], "pprof"
+        "holds one profile, but 2 are given; only massif and html take several": lambda: (
+            export.export([a, b], "pprof")
         ),
         "--format massif: it holds bytes, and objects is in objects": lambda: export.export(
             [a], "massif", "objects"

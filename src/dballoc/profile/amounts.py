@@ -6,7 +6,7 @@ _STEPS = {
 }
 
 
-def amount(number: float, unit: str) -> str:
+def format_amount(number: float, unit: str) -> str:
     """``12.3 MiB``, ``4.56 ms``, ``1,023 B``: three digits at most before a unit's thousand, no
     zeros at the end.
     """
@@ -21,9 +21,9 @@ def amount(number: float, unit: str) -> str:
     return f"{_three_digits(number / steps[-1][0])} {steps[-1][1]}"
 
 
-def signed(number: float, unit: str) -> str:
+def format_signed_amount(number: float, unit: str) -> str:
     """As :func:`amount`, with its sign."""
-    return f"{'−' if number < 0 else '+'}{amount(abs(number), unit)}"
+    return f"{'−' if number < 0 else '+'}{format_amount(abs(number), unit)}"
 
 
 def _three_digits(number: float) -> str:

@@ -20,12 +20,12 @@ class Node:
     children: dict[tuple[str, str], "Node"] = field(default_factory=dict)
 
 
-def frames(sample: Sample) -> tuple[Frame, ...]:
+def list_frames(sample: Sample) -> tuple[Frame, ...]:
     """Its stack, with a mark in front where its outermost frames are missing."""
     return (TRUNCATED, *sample.stack) if sample.truncated else sample.stack
 
 
-def build(columns: Iterable[tuple[Profile, str]], innermost_first: bool = False) -> Node:
+def build_call_tree(columns: Iterable[tuple[Profile, str]], innermost_first: bool = False) -> Node:
     """One tree of several profiles, a number in ``total`` for each profile and its value. KeyError
     if a profile lacks it. ``innermost_first``: the tree's first level are the innermost functions,
     below them who called them.
@@ -36,7 +36,7 @@ def build(columns: Iterable[tuple[Profile, str]], innermost_first: bool = False)
         column = profile.column(value)
         for sample in profile.samples:
             number = sample.values[column]
-            stack = frames(sample)
+            stack = list_frames(sample)
             node = root
             node.total[i] += number
             for frame in reversed(stack) if innermost_first else stack:
@@ -48,7 +48,7 @@ def build(columns: Iterable[tuple[Profile, str]], innermost_first: bool = False)
     return root
 
 
-def walk(root: Node) -> Iterator[tuple[int, Node]]:
+def walk_call_tree(root: Node) -> Iterator[tuple[int, Node]]:
     """Every node with its level, 0 for the root, a parent before its children. Not recursive:
     stacks may be very deep.
     """

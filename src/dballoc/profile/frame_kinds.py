@@ -32,7 +32,7 @@ def is_malloc(label: str) -> bool:
     return bool(_FUNCTIONS.fullmatch(re.sub(r"( \[.*|\.\w+(\.\d+)?)$", "", label)))
 
 
-def kind(frame: Frame) -> str:
+def classify_frame(frame: Frame) -> str:
     """One of KINDS."""
     if frame.module.startswith("[") and frame.module != "[vdso]":
         return "kernel"

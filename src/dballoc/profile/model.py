@@ -45,13 +45,13 @@ class Sample:
 @dataclass(frozen=True, kw_only=True)
 class Profile:
     """``title`` says of what; ``facts``: period, losses, sampling interval, … for the reader;
-    ``taken``: Unix time; ``seconds`` that it covers, 0 for a state.
+    ``taken_at``: Unix time; ``seconds`` that it covers, 0 for a state.
     """
 
     title: str
     values: tuple[Value, ...]
     samples: list[Sample]
-    taken: float = 0.0
+    taken_at: float = 0.0
     seconds: float = 0.0
     facts: Mapping[str, str] = field(default_factory=dict)
 

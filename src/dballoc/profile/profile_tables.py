@@ -17,13 +17,13 @@ VARIANCE = ".variance"
 
 @dataclass(frozen=True)
 class Function:
-    """``own``: where it is the innermost frame itself; ``inclusive``: where it is anywhere on the
-    stack, once however often it is there.
+    """A function's sums. ``exclusive``: over the stacks whose innermost frame it is; ``inclusive``:
+    over those that contain it, each counted once even if the function recurs.
     """
 
     name: str
     module: str
-    own: float
+    exclusive: float
     inclusive: float
 
 
@@ -55,12 +55,12 @@ class Growth:
         return self.after - self.before
 
 
-def shown(profile: Profile) -> list[Value]:
+def list_shown_values(profile: Profile) -> list[Value]:
     """The values that are for people: not the variances."""
     return [value for value in profile.values if not value.key.endswith(VARIANCE)]
 
 
-def inclusive(profile: Profile, value: str) -> dict[str, float]:
+def sum_inclusive(profile: Profile, value: str) -> dict[str, float]:
     """Of every function the sum over the stacks that it is on; where it is on one several times, it
     counts once. KeyError if the profile has no such value.
     """
@@ -72,7 +72,7 @@ def inclusive(profile: Profile, value: str) -> dict[str, float]:
     return dict(sums)
 
 
-def own(profile: Profile, value: str) -> dict[str, float]:
+def sum_exclusive(profile: Profile, value: str) -> dict[str, float]:
     """Of every function the sum over the stacks whose innermost frame it is. KeyError as
     :func:`inclusive`.
     """
@@ -84,22 +84,22 @@ def own(profile: Profile, value: str) -> dict[str, float]:
     return dict(sums)
 
 
-def functions(profile: Profile, value: str) -> list[Function]:
+def rank_functions(profile: Profile, value: str) -> list[Function]:
     """Every function, the largest inclusive value first."""
-    of_all, of_own = inclusive(profile, value), own(profile, value)
+    of_all, of_own = sum_inclusive(profile, value), sum_exclusive(profile, value)
     modules = {frame.function: frame.module for sample in profile.samples for frame in sample.stack}
     rows = [
         Function(name, modules[name], of_own.get(name, 0.0), total)
         for name, total in of_all.items()
     ]
-    return sorted(rows, key=lambda row: (-row.inclusive, -row.own, row.name))
+    return sorted(rows, key=lambda row: (-row.inclusive, -row.exclusive, row.name))
 
 
-def stacks(profile: Profile, value: str) -> list[Stack]:
+def rank_stacks(profile: Profile, value: str) -> list[Stack]:
     """Every call stack, the largest first."""
     rows = [
-        Stack(names, total, _root(variance))
-        for names, (total, variance) in _by_stack(profile, value).items()
+        Stack(names, total, _compute_standard_error(variance))
+        for names, (total, variance) in _sum_by_stack(profile, value).items()
     ]
     return sorted(rows, key=lambda row: (-row.value, row.frames))
 
@@ -108,17 +108,17 @@ def growth(before: Profile, after: Profile, value: str) -> list[Growth]:
     """Every call stack that either profile has, what grew most first and what shrank most last.
     KeyError if one of them does not have the value.
     """
-    return _grown(_by_stack(before, value), _by_stack(after, value))
+    return _compare_sums(_sum_by_stack(before, value), _sum_by_stack(after, value))
 
 
 def growth_by_function(before: Profile, after: Profile, value: str) -> list[Growth]:
     """As :func:`growth`, by function, inclusive: a leak spread over many stacks shows in the
     function that they share.
     """
-    return _grown(_by_function(before, value), _by_function(after, value))
+    return _compare_sums(_sum_by_function(before, value), _sum_by_function(after, value))
 
 
-def innermost(stack: Sequence[str], most: int = 5) -> str:
+def format_innermost(stack: Sequence[str], most: int = 5) -> str:
     """A call stack in a line, as people read it: who asked malloc, who called that, and so on."""
     short = [cpp_names.short(name) for name in reversed(stack)]
     while len(short) > 1 and frame_kinds.is_malloc(short[0]):
@@ -128,51 +128,57 @@ def innermost(stack: Sequence[str], most: int = 5) -> str:
 
 # A sum and its variance; the variance is None where the profile has none.
 _Sum = tuple[float, float | None]
-_NOTHING: _Sum = (0.0, 0.0)
+_ZERO: _Sum = (0.0, 0.0)
 
 
-def _by_stack(profile: Profile, value: str) -> dict[tuple[str, ...], _Sum]:
-    return _sums(
-        profile, value, lambda sample: [tuple(frame.function for frame in call_tree.frames(sample))]
+def _sum_by_stack(profile: Profile, value: str) -> dict[tuple[str, ...], _Sum]:
+    return _sum_by_key(
+        profile,
+        value,
+        lambda sample: [tuple(frame.function for frame in call_tree.list_frames(sample))],
     )
 
 
-def _by_function(profile: Profile, value: str) -> dict[tuple[str, ...], _Sum]:
-    return _sums(profile, value, lambda sample: {(frame.function,) for frame in sample.stack})
+def _sum_by_function(profile: Profile, value: str) -> dict[tuple[str, ...], _Sum]:
+    return _sum_by_key(profile, value, lambda sample: {(frame.function,) for frame in sample.stack})
 
 
-def _sums(
+def _sum_by_key(
     profile: Profile, value: str, keys: Callable[[Sample], Iterable[tuple[str, ...]]]
 ) -> dict[tuple[str, ...], _Sum]:
-    column, spread = profile.column(value), _spread(profile, value)
+    column, spread = profile.column(value), _find_variance_column(profile, value)
     sums: dict[tuple[str, ...], list[float]] = defaultdict(lambda: [0.0, 0.0])
     for sample in profile.samples:
         for key in keys(sample):
-            found = sums[key]
-            found[0] += sample.values[column]
-            found[1] += sample.values[spread] if spread is not None else 0.0
+            sums_of_key = sums[key]
+            sums_of_key[0] += sample.values[column]
+            sums_of_key[1] += sample.values[spread] if spread is not None else 0.0
     return {
         key: (total, variance if spread is not None else None)
         for key, (total, variance) in sums.items()
     }
 
 
-def _spread(profile: Profile, value: str) -> int | None:
+def _find_variance_column(profile: Profile, value: str) -> int | None:
     try:
         return profile.column(value + VARIANCE)
     except KeyError:
         return None
 
 
-def _grown(old: dict[tuple[str, ...], _Sum], new: dict[tuple[str, ...], _Sum]) -> list[Growth]:
+def _compare_sums(
+    old: dict[tuple[str, ...], _Sum], new: dict[tuple[str, ...], _Sum]
+) -> list[Growth]:
     # A profile without variances tells nothing of the error of what it lacks either.
-    known = all(variance is not None for sums in (old, new) for _, variance in sums.values())
+    has_errors = all(variance is not None for sums in (old, new) for _, variance in sums.values())
     rows = []
     for stack in old.keys() | new.keys():
-        (was, a), (is_, b) = old.get(stack, _NOTHING), new.get(stack, _NOTHING)
-        rows.append(Growth(stack, was, is_, math.sqrt((a or 0.0) + (b or 0.0)) if known else None))
+        (was, a), (is_, b) = old.get(stack, _ZERO), new.get(stack, _ZERO)
+        rows.append(
+            Growth(stack, was, is_, math.sqrt((a or 0.0) + (b or 0.0)) if has_errors else None)
+        )
     return sorted(rows, key=lambda row: (-row.grown, row.frames))
 
 
-def _root(variance: float | None) -> float | None:
+def _compute_standard_error(variance: float | None) -> float | None:
     return None if variance is None else math.sqrt(variance)

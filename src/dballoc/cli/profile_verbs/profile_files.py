@@ -9,15 +9,15 @@ from dballoc.profile.formats import profile_file
 from dballoc.profile.model import Profile, Value
 
 
-def read(paths: Sequence[Path], key: str | None) -> tuple[list[Profile], Value]:
+def read_profiles(paths: Sequence[Path], key: str | None) -> tuple[list[Profile], Value]:
     """The profiles, and the value of them that was asked for, else the first that all have.
     UsageError if a file is none, lacks the value, or has it in another unit.
     """
     profiles = [profile_file.load(path) for path in paths]
     common = [
         v
-        for v in profile_tables.shown(profiles[0])
-        if all(v.key in {w.key for w in profile_tables.shown(p)} for p in profiles)
+        for v in profile_tables.list_shown_values(profiles[0])
+        if all(v.key in {w.key for w in profile_tables.list_shown_values(p)} for p in profiles)
     ]
     if key is None and not common:
         raise UsageError(
@@ -26,17 +26,17 @@ def read(paths: Sequence[Path], key: str | None) -> tuple[list[Profile], Value]:
         )
     key = key or common[0].key
     for path, profile in zip(paths, profiles, strict=True):
-        if key not in {value.key for value in profile_tables.shown(profile)}:
-            has = ", ".join(value.key for value in profile_tables.shown(profile))
+        if key not in {value.key for value in profile_tables.list_shown_values(profile)}:
+            has = ", ".join(value.key for value in profile_tables.list_shown_values(profile))
             raise UsageError(f"--value {key}: {path} has no such value; it has {has or 'none'}")
-    of = [profile.values[profile.column(key)] for profile in profiles]
-    for path, value in zip(paths, of, strict=True):
-        if value.unit != of[0].unit:
-            raise UsageError(f"{path}: has {key} in {value.unit}, {paths[0]} in {of[0].unit}")
-    return profiles, of[0]
+    measures = [profile.values[profile.column(key)] for profile in profiles]
+    for path, value in zip(paths, measures, strict=True):
+        if value.unit != measures[0].unit:
+            raise UsageError(f"{path}: has {key} in {value.unit}, {paths[0]} in {measures[0].unit}")
+    return profiles, measures[0]
 
 
-def write(path: Path, content: bytes) -> None:
+def write_file(path: Path, content: bytes) -> None:
     """Write a file. UsageError if that cannot be done."""
     try:
         path.write_bytes(content)

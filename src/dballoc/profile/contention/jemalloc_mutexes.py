@@ -27,7 +27,7 @@ class Mutex:
 
 def parse(lines: Iterable[str]) -> list[Mutex]:
     """Of a server's log; the bins' mutexes together are one. Empty where there is no such table."""
-    found: dict[str, Mutex] = {}
+    mutexes: dict[str, Mutex] = {}
     tables = bins = 0
     reading = ""
     for line in lines:
@@ -42,21 +42,23 @@ def parse(lines: Iterable[str]) -> list[Mutex]:
                 if not is_bins and tables <= 2
                 else ""
             )
-        elif reading and (row := _row(line, reading)):
-            old = found.get(row.name, Mutex(name=row.name, locked=0, waited=0, spun=0, seconds=0.0))
-            found[row.name] = Mutex(
+        elif reading and (row := _parse_row(line, reading)):
+            previous = mutexes.get(
+                row.name, Mutex(name=row.name, locked=0, waited=0, spun=0, seconds=0.0)
+            )
+            mutexes[row.name] = Mutex(
                 name=row.name,
-                locked=old.locked + row.locked,
-                waited=old.waited + row.waited,
-                spun=old.spun + row.spun,
-                seconds=old.seconds + row.seconds,
+                locked=previous.locked + row.locked,
+                waited=previous.waited + row.waited,
+                spun=previous.spun + row.spun,
+                seconds=previous.seconds + row.seconds,
             )
         elif line.strip() and not line.strip().startswith("---"):
             reading = ""
-    return sorted(found.values(), key=lambda m: (-m.seconds, -m.waited, m.name))
+    return sorted(mutexes.values(), key=lambda m: (-m.seconds, -m.waited, m.name))
 
 
-def _row(line: str, reading: str) -> Mutex | None:
+def _parse_row(line: str, reading: str) -> Mutex | None:
     words = line.split()
     numbers = words[-_COLUMNS:]
     if len(words) <= _COLUMNS or not all(word.isdecimal() for word in numbers):

@@ -10,7 +10,7 @@ from dballoc.profile.symbols.symbols import Symbols
 
 KERNEL = "[kernel]"
 # The kernel has the upper half of addresses, on x86-64 and aarch64.
-_HALF = 1 << 63
+_KERNEL_START = 1 << 63
 
 
 class PerfFrames:
@@ -23,7 +23,7 @@ class PerfFrames:
         """The function at an address. ``file``: as perf calls it; in a file of its own it counts
         from the file's start.
         """
-        if address >= _HALF:
+        if address >= _KERNEL_START:
             name = kernel_symbols.find_name(address)
             return Frame(name or f"{KERNEL}+{address:#x}", KERNEL, named=name is not None)
         if file.startswith("/"):

@@ -67,27 +67,27 @@ _MOST_FRAMES = 1024
 
 def parse(lines: Iterable[str], resolve: Resolve) -> Iterator[Event]:
     """The events, in the order of the lines. What is not understood is passed over."""
-    frames = _Frames(resolve)
-    open_: Sampled | None = None
+    frames = _FrameCache(resolve)
+    pending: Sampled | None = None
     stack: list[Frame] = []
     for line in lines:
         if line[:1] == "\t":
-            if open_ is not None and len(stack) < _MOST_FRAMES and (frame := frames.read(line)):
+            if pending is not None and len(stack) < _MOST_FRAMES and (frame := frames.read(line)):
                 stack.append(frame)
             continue
-        if open_ is not None:
-            yield open_._replace(stack=tuple(reversed(stack)))
-            open_, stack = None, []
-        found = _event(line)
-        if isinstance(found, Sampled):
-            open_ = found
-        elif found is not None:
-            yield found
-    if open_ is not None:
-        yield open_._replace(stack=tuple(reversed(stack)))
+        if pending is not None:
+            yield pending._replace(stack=tuple(reversed(stack)))
+            pending, stack = None, []
+        event = _parse_event(line)
+        if isinstance(event, Sampled):
+            pending = event
+        elif event is not None:
+            yield event
+    if pending is not None:
+        yield pending._replace(stack=tuple(reversed(stack)))
 
 
-def _event(line: str) -> Event | None:
+def _parse_event(line: str) -> Event | None:
     match = _HEAD.match(line)
     if not match:
         return None
@@ -107,7 +107,7 @@ def _event(line: str) -> Event | None:
     )
 
 
-class _Frames:
+class _FrameCache:
     """Frames by line: a function is on thousands of stacks."""
 
     def __init__(self, resolve: Resolve) -> None:

@@ -14,7 +14,7 @@ RECORDING, READING = -20, -10
 
 
 @contextmanager
-def urgent(nice: int) -> Iterator[None]:
+def raise_priority(nice: int) -> Iterator[None]:
     """Let this thread, and what it starts, run with that nice value (setpriority(2)); as it is
     where that is not permitted.
     """
@@ -30,6 +30,6 @@ def urgent(nice: int) -> Iterator[None]:
             os.setpriority(os.PRIO_PROCESS, 0, before)
 
 
-def prefix(nice: int) -> list[str]:
+def make_nice_prefix(nice: int) -> list[str]:
     """The words before a command that another process starts for us."""
     return ["nice", "-n", str(nice)] if os.geteuid() == 0 else []

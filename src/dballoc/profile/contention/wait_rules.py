@@ -11,7 +11,7 @@ from dballoc.profile.model import Frame
 OTHER, PREEMPTED = "other", "preempted"
 
 
-class Kind(NamedTuple):
+class WaitKind(NamedTuple):
     """``group``: memory, lock, condition, disk, client, timer, other, preempted; ``call``: what
     within it, as ``mmap``; ``entry``: the function by which malloc was entered, empty if the stack
     does not lie below it.
@@ -28,13 +28,13 @@ class Rules:
     def __init__(self, table: Mapping[str, Any]) -> None:
         allocator = table["allocator"]
         self._entries, self._modules = (
-            _pattern(allocator["entries"]),
-            _pattern(allocator["modules"]),
+            _compile_names(allocator["entries"]),
+            _compile_names(allocator["modules"]),
         )
-        self._threads = _pattern(allocator["threads"])
-        self._starts = _pattern(table["starts"])
+        self._threads = _compile_names(allocator["threads"])
+        self._starts = _compile_names(table["starts"])
         self._waits = [
-            (wait["name"], wait["group"], _pattern(wait["frames"])) for wait in table["wait"]
+            (wait["name"], wait["group"], _compile_names(wait["frames"])) for wait in table["wait"]
         ]
         self._calls = {
             call: (wait["group"], wait["name"])
@@ -44,31 +44,31 @@ class Rules:
         self._ranks: dict[str, int] = {}
         self._allocators: dict[Frame, bool] = {}
 
-    def kind(self, stack: Sequence[Frame], preempted: bool = False) -> Kind:
+    def classify(self, stack: Sequence[Frame], preempted: bool = False) -> WaitKind:
         """Of a stack, the outermost frame first."""
-        entry = self.entry(stack)
+        entry = self.find_entry(stack)
         if preempted:
-            return Kind(PREEMPTED, PREEMPTED, entry)
-        rank = min((self._rank(frame.function) for frame in stack), default=len(self._waits))
+            return WaitKind(PREEMPTED, PREEMPTED, entry)
+        rank = min((self._find_rank(frame.function) for frame in stack), default=len(self._waits))
         if rank == len(self._waits):
-            return Kind(OTHER, OTHER, entry)
+            return WaitKind(OTHER, OTHER, entry)
         name, group, _ = self._waits[rank]
-        return Kind(group, name, entry)
+        return WaitKind(group, name, entry)
 
-    def of_call(self, name: str) -> tuple[str, str]:
+    def classify_call(self, name: str) -> tuple[str, str]:
         """Group and name of a wait in a system call; other if no rule has it."""
         return self._calls.get(name, (OTHER, name))
 
-    def entry(self, stack: Iterable[Frame]) -> str:
+    def find_entry(self, stack: Iterable[Frame]) -> str:
         """The outermost function that is an allocator's; empty if there is none, or the thread is
         the allocator's own.
         """
         for frame in stack:
-            known = self._allocators.get(frame)
-            if known is None:
-                known = bool(self._entries(frame.function) or self._modules(frame.module))
-                self._allocators[frame] = known
-            if known:
+            is_allocator = self._allocators.get(frame)
+            if is_allocator is None:
+                is_allocator = bool(self._entries(frame.function) or self._modules(frame.module))
+                self._allocators[frame] = is_allocator
+            if is_allocator:
                 return "" if self._threads(frame.function) else frame.function
         return ""
 
@@ -76,18 +76,18 @@ class Rules:
         """Whether the outermost frames are missing."""
         return not any(self._starts(frame.function) for frame in stack[:3])
 
-    def _rank(self, function: str) -> int:
+    def _find_rank(self, function: str) -> int:
         """The number of the first rule that has this function; the number of rules if none has."""
-        found = self._ranks.get(function)
-        if found is None:
-            found = next(
+        rank = self._ranks.get(function)
+        if rank is None:
+            rank = next(
                 (i for i, (_, _, has) in enumerate(self._waits) if has(function)), len(self._waits)
             )
-            self._ranks[function] = found
-        return found
+            self._ranks[function] = rank
+        return rank
 
 
-def _pattern(names: Iterable[str]) -> Any:
+def _compile_names(names: Iterable[str]) -> Any:
     """The match function of names with ``*``, which may be anything; brackets are a C++
     name's own.
     """

@@ -47,17 +47,17 @@ class Split:
     @property
     def below(self) -> Cost:
         """All waits below malloc."""
-        return _sum(self.malloc.values())
+        return _sum_costs(self.malloc.values())
 
     @property
     def above(self) -> Cost:
         """All others."""
-        return _sum(self.elsewhere.values())
+        return _sum_costs(self.elsewhere.values())
 
     def share(self, cost: Cost) -> float:
         """Of all waits, by number; by time where they were not counted. 0 without any."""
-        whole = self.total.waits if self.counted else self.total.waited
-        return (cost.waits if self.counted else cost.waited) / whole if whole else 0.0
+        total = self.total.waits if self.counted else self.total.waited
+        return (cost.waits if self.counted else cost.waited) / total if total else 0.0
 
     @property
     def preemption(self) -> float:
@@ -68,32 +68,32 @@ class Split:
 
 def split(profile: Profile) -> Split:
     """Of a profile of switches, or of /proc's states (which has times alone)."""
-    has = {value.key: i for i, value in enumerate(profile.values)}
+    columns = {value.key: i for i, value in enumerate(profile.values)}
     malloc: dict[str, Cost] = {}
     elsewhere: dict[str, Cost] = {}
     calls: dict[str, Cost] = {}
-    preempted = within = 0.0
+    preempted = preempted_in_malloc = 0.0
     for sample in profile.samples:
         below = "malloc" in sample.labels
         group = sample.labels.get("wait", "other")
         if group == "preempted":
-            count = _value(sample, has, "preempted")
+            count = _get_value(sample, columns, "preempted")
             preempted += count
-            within += count if below else 0.0
+            preempted_in_malloc += count if below else 0.0
             continue
-        cost = Cost(*(_value(sample, has, key) for key in ("waits", "waited", "queued")))
-        _add(malloc if below else elsewhere, group, cost)
+        cost = Cost(*(_get_value(sample, columns, key) for key in ("waits", "waited", "queued")))
+        _add_cost(malloc if below else elsewhere, group, cost)
         if below and group == "memory":
-            _add(calls, sample.labels.get("call", "other"), cost)
-    total = _sum([*malloc.values(), *elsewhere.values()])
+            _add_cost(calls, sample.labels.get("call", "other"), cost)
+    total = _sum_costs([*malloc.values(), *elsewhere.values()])
     return Split(
         total=total,
         malloc=malloc,
         elsewhere=elsewhere,
         calls=calls,
         preempted=preempted,
-        preempted_in_malloc=within,
-        counted="waits" in has,
+        preempted_in_malloc=preempted_in_malloc,
+        counted="waits" in columns,
     )
 
 
@@ -106,15 +106,15 @@ def own_waits(profile: Profile) -> Profile:
     )
 
 
-def _value(sample: Sample, has: Mapping[str, int], key: str) -> float:
-    return sample.values[has[key]] if key in has else 0.0
+def _get_value(sample: Sample, columns: Mapping[str, int], key: str) -> float:
+    return sample.values[columns[key]] if key in columns else 0.0
 
 
-def _add(costs: dict[str, Cost], name: str, cost: Cost) -> None:
-    costs[name] = _sum([costs.get(name, Cost()), cost])
+def _add_cost(costs: dict[str, Cost], name: str, cost: Cost) -> None:
+    costs[name] = _sum_costs([costs.get(name, Cost()), cost])
 
 
-def _sum(costs: Iterable[Cost]) -> Cost:
+def _sum_costs(costs: Iterable[Cost]) -> Cost:
     rows = list(costs)
     return Cost(
         sum(c.waits for c in rows), sum(c.waited for c in rows), sum(c.queued for c in rows)

@@ -11,7 +11,7 @@ from dballoc.profile.model import Profile
 _SCALE = {"seconds": 1e6}
 
 
-def write(profile: Profile, value: str) -> bytes:
+def encode_collapsed(profile: Profile, value: str) -> bytes:
     """One value by call stack, sorted; seconds as microseconds. What rounds to nothing is left out.
     KeyError if the profile has no such value.
     """
@@ -20,15 +20,15 @@ def write(profile: Profile, value: str) -> bytes:
     sums: dict[str, float] = defaultdict(float)
     for sample in profile.samples:
         if sample.stack:
-            sums[";".join(_plain(frame.function) for frame in call_tree.frames(sample))] += (
-                sample.values[column] * scale
-            )
+            sums[
+                ";".join(_escape_name(frame.function) for frame in call_tree.list_frames(sample))
+            ] += sample.values[column] * scale
     lines = [
         f"{stack} {round(number)}\n" for stack, number in sorted(sums.items()) if round(number) > 0
     ]
     return "".join(lines).encode("utf-8", "backslashreplace")
 
 
-def _plain(name: str) -> str:
+def _escape_name(name: str) -> str:
     """A name without what separates names and lines here."""
     return " ".join(name.replace(";", ":").split()) or "[unnamed]"

@@ -21,7 +21,7 @@ _FORMAT = "dballoc profile 1"
 
 # Bytes of JSON. Profiles of a server have some; a file that swells beyond it was made to.
 _LIMIT = 128 * readers.MIB
-_WHOLE = "not a whole profile of dballoc (gzipped JSON, as dballoc profile writes it): "
+_EXPECTED_FORMAT = "not a whole profile of dballoc (gzipped JSON, as dballoc profile writes it): "
 
 # Beyond it sums of samples would be no numbers any more.
 _Number = Annotated[float, Field(allow_inf_nan=False, ge=-1e30, le=1e30)]
@@ -37,7 +37,7 @@ class _File(BaseModel):
     format: Literal["dballoc profile 1"]
     title: str
     values: Annotated[list[tuple[str, str, str]], Field(min_length=1)]
-    taken: _Number
+    taken_at: Annotated[_Number, Field(alias="taken")]
     seconds: _Number
     facts: dict[str, str]
     frames: list[tuple[str, str, bool, str, _Line]]
@@ -60,7 +60,7 @@ def save(profile: Profile, path: Path) -> None:
         "format": _FORMAT,
         "title": profile.title,
         "values": [list(value) for value in profile.values],
-        "taken": profile.taken,
+        "taken": profile.taken_at,
         "seconds": profile.seconds,
         "facts": dict(profile.facts),
         "frames": [list(frame) for frame in numbers],
@@ -82,43 +82,45 @@ def load(path: Path) -> Profile:
     try:
         text = readers.unpacked(path, _LIMIT)
     except readers.Unfit as error:
-        whole = "" if str(error).startswith(("cannot be read", "unpacks")) else _WHOLE
-        raise UsageError(f"{path}: {whole}{error}") from None
+        expectation = (
+            "" if str(error).startswith(("cannot be read", "unpacks")) else _EXPECTED_FORMAT
+        )
+        raise UsageError(f"{path}: {expectation}{error}") from None
     try:
-        found = _File.model_validate_json(text)
+        document = _File.model_validate_json(text)
     except ValidationError as error:
         raise UsageError(
             f"{path}: not a profile of dballoc: {readers.first_complaint(error)}"
         ) from None
     try:
-        return _profile(found)
-    except _Wrong as error:
+        return _build_profile(document)
+    except _InvalidProfile as error:
         raise UsageError(f"{path}: not a profile of dballoc: {error}") from None
 
 
-class _Wrong(Exception):
+class _InvalidProfile(Exception):
     pass
 
 
-def _profile(found: _File) -> Profile:
-    values = tuple(Value(*value) for value in found.values)
+def _build_profile(document: _File) -> Profile:
+    values = tuple(Value(*value) for value in document.values)
     if len({value.key for value in values}) != len(values):
-        raise _Wrong("two of its values have the same key")
-    frames = [Frame(*frame) for frame in found.frames]
+        raise _InvalidProfile("two of its values have the same key")
+    frames = [Frame(*frame) for frame in document.frames]
     samples = []
-    for i, (stack, numbers, truncated, labels) in enumerate(found.samples):
+    for i, (stack, numbers, truncated, labels) in enumerate(document.samples):
         if len(numbers) != len(values):
-            raise _Wrong(f"samples.{i}: {len(numbers)} numbers for {len(values)} values")
+            raise _InvalidProfile(f"samples.{i}: {len(numbers)} numbers for {len(values)} values")
         if any(number >= len(frames) for number in stack):
-            raise _Wrong(f"samples.{i}: a frame that is not listed")
+            raise _InvalidProfile(f"samples.{i}: a frame that is not listed")
         samples.append(
             Sample(tuple(frames[number] for number in stack), tuple(numbers), truncated, labels)
         )
     return Profile(
-        title=found.title,
+        title=document.title,
         values=values,
         samples=samples,
-        taken=found.taken,
-        seconds=found.seconds,
-        facts=found.facts,
+        taken_at=document.taken_at,
+        seconds=document.seconds,
+        facts=document.facts,
     )

@@ -14,9 +14,10 @@ def holders(profile: Profile, values: Sequence[str]) -> dict[str, list[float]]:
     columns, patterns = [profile.column(key) for key in values], wrappers()
     sums: dict[str, list[float]] = {}
     for sample in profile.samples:
-        mine = sums.setdefault(
-            heap_profile.label(heap_profile.dominant(sample.stack, patterns)), [0.0] * len(columns)
+        holder_sums = sums.setdefault(
+            heap_profile.format_function(heap_profile.dominant(sample.stack, patterns)),
+            [0.0] * len(columns),
         )
         for i, column in enumerate(columns):
-            mine[i] += sample.values[column]
+            holder_sums[i] += sample.values[column]
     return sums

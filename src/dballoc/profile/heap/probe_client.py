@@ -66,17 +66,17 @@ class Probe:
 
     def _ask(self, line: str) -> bytes:
         try:
-            said = _talk(self.root, self.socket, line.encode() + b"\n")
+            answer = _exchange(self.root, self.socket, line.encode() + b"\n")
         except OSError as error:
             raise Failure(
                 f"the probe in process {self.pid} does not answer: {error.strerror or error}"
             ) from None
-        if said.startswith(b"error "):
+        if answer.startswith(b"error "):
             raise Failure(
                 f"the probe in process {self.pid}: "
-                f"{said.decode(errors='replace').strip().removeprefix('error ')}"
+                f"{answer.decode(errors='replace').strip().removeprefix('error ')}"
             )
-        return said
+        return answer
 
 
 def of_process(pid: int) -> Probe:
@@ -86,7 +86,7 @@ def of_process(pid: int) -> Probe:
     home = Path(f"/proc/{pid}")
     try:
         environ = readers.of_process(home / "environ").split(b"\0")
-        inside = _inner_pid(readers.text_of_process(home / "status"))
+        inside = _parse_inner_pid(readers.text_of_process(home / "status"))
         name = readers.text_of_process(home / "comm").strip()
     except PermissionError:
         raise UsageError(
@@ -94,8 +94,8 @@ def of_process(pid: int) -> Probe:
         ) from None
     except OSError as error:
         raise UsageError(f"process {pid}: {error.strerror or error}") from None
-    asked = [v for v in (os.fsdecode(e).partition(f"{VARIABLE}=")[2] for e in environ) if v]
-    request = _REQUEST.fullmatch(asked[0]) if asked else None
+    requests = [v for v in (os.fsdecode(e).partition(f"{VARIABLE}=")[2] for e in environ) if v]
+    request = _REQUEST.fullmatch(requests[0]) if requests else None
     if request is None or "libdballoc_probe.so" not in readers.text_of_process(
         home / "maps", readers.MAPS
     ):
@@ -105,7 +105,7 @@ def of_process(pid: int) -> Probe:
         )
     root, path = target_files.root_of(pid), f"{request[2]}/{inside}.sock"
     try:
-        listener = _peer(root, path)
+        listener = _find_peer(root, path)
     except OSError:
         raise UsageError(
             f"process {pid} ({name}): its probe listens on no socket in {request[2]}; its standard "
@@ -126,11 +126,13 @@ def of_directory(directory: Path) -> Probe:
     alive = []
     for path in sorted(directory.glob("*.sock")):
         try:
-            said = _talk(directory, path.name, b"status\n")
+            answer = _exchange(directory, path.name, b"status\n")
         except OSError:
             continue  # of a process that was killed
-        if said.startswith(b"ok") and path.stem.isdigit():
-            alive.append(Probe(_peer(directory, path.name) or int(path.stem), directory, path.name))
+        if answer.startswith(b"ok") and path.stem.isdigit():
+            alive.append(
+                Probe(_find_peer(directory, path.name) or int(path.stem), directory, path.name)
+            )
     if not alive:
         raise UsageError(
             f"{directory}: no probe listens there; is the program running, under dballoc exec "
@@ -144,9 +146,9 @@ def of_directory(directory: Path) -> Probe:
     return alive[0]
 
 
-def _talk(root: Path, path: str, line: bytes) -> bytes:
+def _exchange(root: Path, path: str, line: bytes) -> bytes:
     """Send a line, read to the end. OSError as usual."""
-    with _connected(root, path) as talk:
+    with _connect(root, path) as talk:
         talk.sendall(line)
         parts, size, end = [], 0, time.monotonic() + _LONGEST
         while part := talk.recv(1 << 16):
@@ -159,9 +161,9 @@ def _talk(root: Path, path: str, line: bytes) -> bytes:
     return b"".join(parts)
 
 
-def _peer(root: Path, path: str) -> int:
+def _find_peer(root: Path, path: str) -> int:
     """The process behind a socket, as we see it; 0 if it is in another PID namespace."""
-    with _connected(root, path) as talk:
+    with _connect(root, path) as talk:
         pid = int.from_bytes(
             talk.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[:4], "little"
         )
@@ -169,7 +171,7 @@ def _peer(root: Path, path: str) -> int:
         return pid
 
 
-def _connected(root: Path, path: str) -> socket.socket:
+def _connect(root: Path, path: str) -> socket.socket:
     """To the very socket file that lies there, whatever the length of its path."""
     talk = socket.socket(socket.AF_UNIX)
     try:
@@ -182,7 +184,7 @@ def _connected(root: Path, path: str) -> socket.socket:
     return talk
 
 
-def _inner_pid(status: str) -> int:
+def _parse_inner_pid(status: str) -> int:
     """Its number in its own PID namespace (proc(5), NSpid)."""
     for line in readers.rows(status):
         if line.startswith("NSpid:"):

@@ -20,11 +20,11 @@ from dballoc.host.directories import SOCKET_PATH_LIMIT
 from dballoc.host.elf.elf_exports import exported
 from dballoc.profile.heap.probe_client import VARIABLE
 
-LEAST, MOST = 2**10, 2**40
+LEAST_INTERVAL, LARGEST_INTERVAL = 2**10, 2**40
 # Bytes for each sample, where nobody says otherwise.
 USUAL = 512 << 10
 # The longest name of a socket in the directory: Linux's largest PID.
-_SOCKET = "/4194304.sock"
+_LONGEST_SOCKET_NAME = "/4194304.sock"
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def library() -> Path:
     return path
 
 
-def under_probe(
+def prepare_launch(
     command: Sequence[str], out: Path, interval: int, environ: Mapping[str, str]
 ) -> Launch:
     """How to run ``command`` under the probe: a sample every ``interval`` bytes (0: idle), its
@@ -57,22 +57,22 @@ def under_probe(
 
     UsageError if the program is not there, or cannot be profiled in this way.
     """
-    if interval != 0 and not LEAST <= interval <= MOST:
+    if interval != 0 and not LEAST_INTERVAL <= interval <= LARGEST_INTERVAL:
         raise UsageError(
-            f"--interval {format_size(interval)}: the probe takes {format_size(LEAST)} to "
-            f"{format_size(MOST)}"
+            f"--interval {format_size(interval)}: the probe takes {format_size(LEAST_INTERVAL)} to "
+            f"{format_size(LARGEST_INTERVAL)}"
         )
-    found = shutil.which(command[0], path=environ.get("PATH", os.defpath))
-    if found is None:
+    executable = shutil.which(command[0], path=environ.get("PATH", os.defpath))
+    if executable is None:
         raise UsageError(f"{command[0]}: there is no such program")
-    check(Path(found))
+    check_executable(Path(executable))
     directory = os.fspath(out.absolute())
-    if len(os.fsencode(directory + _SOCKET)) > SOCKET_PATH_LIMIT:
+    if len(os.fsencode(directory + _LONGEST_SOCKET_NAME)) > SOCKET_PATH_LIMIT:
         raise UsageError(
             f"--out {directory}: too long for a socket in it; give {SOCKET_PATH_LIMIT - 13} bytes "
             "or less"
         )
-    return Launch(found, with_probe(environ, directory, interval))
+    return Launch(executable, with_probe(environ, directory, interval))
 
 
 def with_probe(environ: Mapping[str, str], directory: str, interval: int) -> dict[str, str]:
@@ -84,7 +84,7 @@ def with_probe(environ: Mapping[str, str], directory: str, interval: int) -> dic
     return {**environ, "LD_PRELOAD": preload, VARIABLE: f"{interval}:{directory}"}
 
 
-def check(path: Path) -> None:
+def check_executable(path: Path) -> None:
     """UsageError if a preload cannot stand between this program and its malloc. A script may start
     anything, and passes.
     """
@@ -94,20 +94,22 @@ def check(path: Path) -> None:
             if f.read(4) != b"\x7fELF":
                 return
             elf = ELFFile(f)
-            dynamic = any(segment["p_type"] == "PT_INTERP" for segment in elf.iter_segments())
-            own = exported(elf, "malloc") is not None
+            has_interpreter = any(
+                segment["p_type"] == "PT_INTERP" for segment in elf.iter_segments()
+            )
+            exports_malloc = exported(elf, "malloc") is not None
     except PermissionError:
         return  # it may be executable all the same; the running process is looked at again
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
     except Exception:  # pyelftools raises all kinds of errors for a broken file
         raise UsageError(f"{path}: not a whole ELF file") from None
-    if not dynamic:
+    if not has_interpreter:
         raise UsageError(
             f"{path}: a static executable, whose malloc no preload can stand before; profile a "
             "dynamic build"
         )
-    if own:
+    if exports_malloc:
         raise UsageError(
             f"{path}: it exports a malloc of its own, which no preload can stand before; profile a "
             "build without"
@@ -128,7 +130,7 @@ def make_directory(out: Path, command: Sequence[str]) -> None:
                 raise UsageError(f"--out {out}: not a directory")
             return
         out.mkdir(parents=True, mode=0o700)
-        who = next(
+        user = next(
             (
                 word.removeprefix("--user=")
                 for word in reversed(command)
@@ -136,10 +138,10 @@ def make_directory(out: Path, command: Sequence[str]) -> None:
             ),
             None,
         )
-        if who is not None and os.geteuid() == 0:
-            account = pwd.getpwnam(who)
+        if user is not None and os.geteuid() == 0:
+            account = pwd.getpwnam(user)
             os.chown(out, account.pw_uid, account.pw_gid)
     except OSError as error:
         raise UsageError(f"--out {out}: {error.strerror}") from None
     except KeyError:
-        raise UsageError(f"--user={who}: there is no such user") from None
+        raise UsageError(f"--user={user}: there is no such user") from None

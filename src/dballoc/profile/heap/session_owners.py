@@ -71,21 +71,21 @@ class Session:
     statements: Sequence[Statement] = field(default_factory=list)
 
 
-def read(cursor: Cursor, pid: int) -> tuple[dict[int, Session], list[str]]:
+def read_sessions(cursor: Cursor, pid: int) -> tuple[dict[int, Session], list[str]]:
     """The server's threads by the kernel's number, and notes on what could not be asked.
     pymysql.Error if nothing could.
     """
     notes: list[str] = []
     try:
-        rows = _rows(cursor, _THREADS)
+        rows = _fetch_rows(cursor, _THREADS)
     except pymysql.Error:
         rows = []
     if not rows:  # performance_schema is off
         notes.append(
             "performance_schema is off: threads of the server's own and statements have no names"
         )
-        rows = _rows(cursor, _PROCESSLIST)
-    statements = _statements(cursor, notes) if any(row[1] is not None for row in rows) else {}
+        rows = _fetch_rows(cursor, _PROCESSLIST)
+    statements = _read_statements(cursor, notes) if any(row[1] is not None for row in rows) else {}
     sessions = {}
     for os_id, thread, user, connection, name in rows:
         number = None if connection is None else int(connection)
@@ -93,41 +93,41 @@ def read(cursor: Cursor, pid: int) -> tuple[dict[int, Session], list[str]]:
             user=str(user) if user is not None and number is not None else None,
             connection=number,
             name=str(name),
-            born=_born(pid, int(os_id)),
+            born=_read_thread_start(pid, int(os_id)),
             statements=statements.get(int(thread), []) if thread is not None else [],
         )
     return sessions, notes
 
 
-def user(sessions: Mapping[int, Session], block: Block) -> str:
+def find_user(sessions: Mapping[int, Session], block: Block) -> str:
     """Of a block: the SQL user, or the server's own thread."""
-    session = _session(sessions, block)
+    session = _find_session(sessions, block)
     if session is None:
         return UNKNOWN
     return session.user if session.user is not None else f"(the server's own: {session.name})"
 
 
-def connection(sessions: Mapping[int, Session], block: Block) -> str:
+def find_connection(sessions: Mapping[int, Session], block: Block) -> str:
     """Of a block: connection and user."""
-    session = _session(sessions, block)
+    session = _find_session(sessions, block)
     if session is None or session.connection is None:
-        return user(sessions, block)
+        return find_user(sessions, block)
     return f"{session.connection} {session.user}"
 
 
-def digest(sessions: Mapping[int, Session], block: Block) -> str:
+def find_digest(sessions: Mapping[int, Session], block: Block) -> str:
     """Of a block: the statement that ran in its thread when it was allocated."""
-    session = _session(sessions, block)
+    session = _find_session(sessions, block)
     for statement in session.statements if session else ():
         if statement.start - _SLACK <= block.time <= statement.end + _SLACK:
             return statement.digest
     return UNKNOWN
 
 
-BY = {"user": user, "connection": connection, "digest": digest}
+FIND_OWNER = {"user": find_user, "connection": find_connection, "digest": find_digest}
 
 
-def _session(sessions: Mapping[int, Session], block: Block) -> Session | None:
+def _find_session(sessions: Mapping[int, Session], block: Block) -> Session | None:
     session = sessions.get(block.thread)
     return (
         session
@@ -136,17 +136,17 @@ def _session(sessions: Mapping[int, Session], block: Block) -> Session | None:
     )
 
 
-def _rows(cursor: Cursor, sql: str) -> list[tuple]:
+def _fetch_rows(cursor: Cursor, sql: str) -> list[tuple]:
     cursor.execute(sql)
     return list(cursor.fetchall())
 
 
-def _statements(cursor: Cursor, notes: list[str]) -> dict[int, list[Statement]]:
+def _read_statements(cursor: Cursor, notes: list[str]) -> dict[int, list[Statement]]:
     """By performance_schema's thread number: as far back as its histories reach."""
-    found: dict[int, list[Statement]] = {}
+    statements: dict[int, list[Statement]] = {}
     try:
         before = time.monotonic()
-        [(timer,)] = _rows(cursor, _NOW) or [(None,)]
+        [(timer,)] = _fetch_rows(cursor, _NOW) or [(None,)]
         now = (before + time.monotonic()) / 2
         if timer is None:
             notes.append(
@@ -155,27 +155,27 @@ def _statements(cursor: Cursor, notes: list[str]) -> dict[int, list[Statement]]:
             )
             return {}
         for table in _TABLES:
-            for thread, start, end, text in _rows(cursor, _STATEMENTS.format(table=table)):
+            for thread, start, end, text in _fetch_rows(cursor, _STATEMENTS.format(table=table)):
                 began, ended = (
                     now - (int(timer) - int(t)) * _PICOSECOND
                     for t in (start, end if end is not None else timer)
                 )
-                found.setdefault(int(thread), []).append(
-                    Statement(began, ended, without_literals(str(text)))
+                statements.setdefault(int(thread), []).append(
+                    Statement(began, ended, remove_literals(str(text)))
                 )
     except pymysql.Error as error:
         notes.append(f"statements are not known: {error.args[-1]}")
-    return found
+    return statements
 
 
-def without_literals(sql: str) -> str:
+def remove_literals(sql: str) -> str:
     """A statement as digests have it, where the server makes none: what users wrote between quotes
     is theirs. Pure.
     """
     return " ".join(_LITERAL.sub(lambda m: m["name"] or "?", sql).split())
 
 
-def _born(pid: int, thread: int) -> float:
+def _read_thread_start(pid: int, thread: int) -> float:
     """When a thread began (proc_pid_stat(5), field 22: since boot); 0 where that is not known."""
     try:
         words = (

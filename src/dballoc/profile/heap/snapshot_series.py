@@ -14,12 +14,12 @@ from dballoc.profile.symbols.symbols import Symbols
 
 # Seconds between looks at the estimate of live bytes, and how much a new peak must exceed the last,
 # as massif has it.
-_LOOK = 0.2
-_HIGHER = 1.01
+_POLL_SECONDS = 0.2
+_PEAK_RATIO = 1.01
 
 
 @dataclass(kw_only=True)
-class Series:
+class SnapshotSeries:
     """``first`` and ``last`` snapshots; a profile for each of all; ``peak``: the one with the most
     alive. ``ended``: why it came to its end before it should have.
     """
@@ -41,15 +41,17 @@ class Watch:
         self.symbols = Symbols(Path(f"/proc/{probe.pid}/root"))
         self._known: dict[int, tuple[Frame, ...]] = {}
 
-    def take(self, what: str = "") -> tuple[Snapshot, Profile]:
+    def take(self, occasion: str = "") -> tuple[Snapshot, Profile]:
         """A snapshot and its profile. Failure if the probe does not answer."""
         snapshot = self.probe.snapshot()
-        return snapshot, self.profile(snapshot, what)
+        return snapshot, self.profile(snapshot, occasion)
 
-    def profile(self, snapshot: Snapshot, what: str = "") -> Profile:
+    def profile(self, snapshot: Snapshot, occasion: str = "") -> Profile:
         """Of a snapshot, while its process lives."""
         self.resolve(snapshot)
-        title = " ".join(filter(None, ["heap of", self.name, f"(process {self.probe.pid})", what]))
+        title = " ".join(
+            filter(None, ["heap of", self.name, f"(process {self.probe.pid})", occasion])
+        )
         return heap_profile.profile(snapshot, self._known, title, {})
 
     def resolve(self, snapshot: Snapshot) -> None:
@@ -68,32 +70,34 @@ class Watch:
         return self._known
 
 
-def run(
-    watch: Watch,
+def take_series(
+    process: Watch,
     period: float | None,
     count: int | None,
     at_peak: bool,
-    told: Callable[[Snapshot], None] = lambda _: None,
-) -> Series:
+    report_snapshot: Callable[[Snapshot], None] = lambda _: None,
+) -> SnapshotSeries:
     """Take snapshots: one now, and one every ``period`` seconds until there are ``count``, or
     Ctrl-C, or the process ends; in between, ``at_peak``, whenever more is alive than ever. Failure
     if not even the first can be had.
     """
-    snapshot, profile = watch.take()
-    told(snapshot)
-    series = Series(
-        first=snapshot, last=snapshot, stacks=watch.stacks, profiles=[profile], peak=profile
+    snapshot, profile = process.take()
+    report_snapshot(snapshot)
+    series = SnapshotSeries(
+        first=snapshot, last=snapshot, stacks=process.stacks, profiles=[profile], peak=profile
     )
     try:
-        for due in _times(period, count):
-            while (left := due - time.monotonic()) > 0:
-                time.sleep(min(left, _LOOK) if at_peak else left)
-                if at_peak and watch.probe.status().get("live", 0) > _HIGHER * _highest(series):
-                    _, series.peak = watch.take("at its peak")
-            series.last, profile = watch.take()
-            told(series.last)
+        for due in _schedule_snapshots(period, count):
+            while (seconds_left := due - time.monotonic()) > 0:
+                time.sleep(min(seconds_left, _POLL_SECONDS) if at_peak else seconds_left)
+                if at_peak and process.probe.status().get(
+                    "live", 0
+                ) > _PEAK_RATIO * _get_peak_bytes(series):
+                    _, series.peak = process.take("at its peak")
+            series.last, profile = process.take()
+            report_snapshot(series.last)
             series.profiles.append(profile)
-            if profile.total(heap_profile.LIVE) > _highest(series):
+            if profile.total(heap_profile.LIVE) > _get_peak_bytes(series):
                 series.peak = profile
     except KeyboardInterrupt:
         series.ended = "interrupted"
@@ -102,13 +106,13 @@ def run(
     return series
 
 
-def _times(period: float | None, count: int | None) -> Iterator[float]:
+def _schedule_snapshots(period: float | None, count: int | None) -> Iterator[float]:
     """When the second snapshot and the following are due."""
-    taken, start = 1, time.monotonic()
-    while period is not None and (count is None or taken < count):
-        yield start + taken * period
-        taken += 1
+    snapshots, start = 1, time.monotonic()
+    while period is not None and (count is None or snapshots < count):
+        yield start + snapshots * period
+        snapshots += 1
 
 
-def _highest(series: Series) -> float:
+def _get_peak_bytes(series: SnapshotSeries) -> float:
     return series.peak.total(heap_profile.LIVE) if series.peak else 0.0

@@ -23,44 +23,44 @@ _STANDARD = (
 
 
 @cache
-def readable(name: str) -> str:
+def demangle(name: str) -> str:
     """A symbol as its source has it, by the C++ library's own demangler (__cxa_demangle of
     libstdc++, which every C++ server needs). As it is where it is no mangled name, or there is no
     such library.
     """
-    library = _library()
+    library = _load_library()
     if library is None or not name.startswith(("_Z", "__Z")):
         return name
     status = ctypes.c_int()
-    found = library.__cxa_demangle(
+    demangled = library.__cxa_demangle(
         name.encode("utf-8", "replace"), None, None, ctypes.byref(status)
     )
-    if not found:
+    if not demangled:
         return name
     try:
-        return ctypes.string_at(found).decode("utf-8", "backslashreplace")
+        return ctypes.string_at(demangled).decode("utf-8", "backslashreplace")
     finally:
-        library.free(found)
+        library.free(demangled)
 
 
 def load_demangler() -> None:
     """Load the demangler's library now, for a process that will not see files any more."""
-    _library()
+    _load_library()
 
 
 @cache
-def public(symbol: str, module: str) -> str:
+def unify_alias(symbol: str, module: str) -> str:
     """The name by which programs call a function of the C library, for some of those that allocate,
     map or wait. glibc has several names for each (``malloc``, ``__libc_malloc``; with debug symbols
     ``__GI___pthread_mutex_lock``), of which a lookup gives any one: profiles from machines with and
     without debug symbols would differ.
     """
-    found = _ALIAS.fullmatch(symbol) if re.match(r"lib(c|pthread)[-.]", module) else None
-    return found[1] if found else symbol.removeprefix("__GI_")
+    alias = _ALIAS.fullmatch(symbol) if re.match(r"lib(c|pthread)[-.]", module) else None
+    return alias[1] if alias else symbol.removeprefix("__GI_")
 
 
 @cache
-def _library() -> Any:
+def _load_library() -> Any:
     try:
         library = ctypes.CDLL("libstdc++.so.6")
         library.__cxa_demangle.argtypes = (
@@ -84,11 +84,11 @@ def short(name: str) -> str:
     for long, usual in _STANDARD:
         name = name.replace(long, usual)
     plain, _, clone = name.partition(" [clone ")
-    label = _without_return_type(_without_lists(plain)).strip()
+    label = _strip_return_type(_strip_argument_lists(plain)).strip()
     return f"{label} [{clone}" if label and clone else label or name
 
 
-def _without_lists(name: str) -> str:
+def _strip_argument_lists(name: str) -> str:
     """Template arguments elided; parameters, and what follows them, left out."""
     out: list[str] = []
     depth = 0  # of <
@@ -97,10 +97,10 @@ def _without_lists(name: str) -> str:
         if (
             depth == 0
             and name.startswith("operator", i)
-            and not _word(name, i - 1)
-            and not _word(name, i + 8)
+            and not _is_word_character(name, i - 1)
+            and not _is_word_character(name, i + 8)
         ):
-            end = _operator_end(name, i + 8)
+            end = _find_operator_end(name, i + 8)
             out.append(name[i:end])
             i = end
             continue
@@ -120,7 +120,7 @@ def _without_lists(name: str) -> str:
             i = closed + 1
             continue
         elif c == "(":
-            closed = _closing(name, i)
+            closed = _find_closing_parenthesis(name, i)
             # A name in parentheses, like (anonymous namespace), or a local class's
             # function(…)::name, is not the end.
             if name.startswith("(anonymous namespace)", i):
@@ -135,7 +135,7 @@ def _without_lists(name: str) -> str:
     return "".join(out)
 
 
-def _operator_end(name: str, i: int) -> int:
+def _find_operator_end(name: str, i: int) -> int:
     """Where the name of an operator ends: operator(), operator<<, operator->, operator bool."""
     for symbol in ("()", "<=>", "<<=", ">>=", "->*", "<<", ">>", "<=", ">=", "->", "<", ">"):
         if name.startswith(symbol, i):
@@ -143,7 +143,7 @@ def _operator_end(name: str, i: int) -> int:
     return i
 
 
-def _closing(name: str, i: int) -> int:
+def _find_closing_parenthesis(name: str, i: int) -> int:
     """The parenthesis that closes the one at i; the end of the name if none does."""
     depth = 0
     for j in range(i, len(name)):
@@ -153,11 +153,11 @@ def _closing(name: str, i: int) -> int:
     return len(name)
 
 
-def _word(name: str, i: int) -> bool:
+def _is_word_character(name: str, i: int) -> bool:
     return 0 <= i < len(name) and (name[i].isalnum() or name[i] == "_")
 
 
-def _without_return_type(name: str) -> str:
+def _strip_return_type(name: str) -> str:
     # What the demangler itself writes in front is no type, and an operator's own name has spaces.
     for phrase in (
         "vtable for",
@@ -169,12 +169,12 @@ def _without_return_type(name: str) -> str:
         if name.startswith(phrase):
             return name
     before, operator, after = name.partition("operator")
-    if operator and not _word(before, len(before) - 1):
-        return _last_word(before) + operator + after
-    return _last_word(name)
+    if operator and not _is_word_character(before, len(before) - 1):
+        return _get_last_word(before) + operator + after
+    return _get_last_word(name)
 
 
-def _last_word(name: str) -> str:
+def _get_last_word(name: str) -> str:
     # The space of (anonymous namespace) is part of a name.
     kept = name.replace("(anonymous namespace)", "(anonymous\0namespace)")
     return kept.rpartition(" ")[2].replace("\0", " ")

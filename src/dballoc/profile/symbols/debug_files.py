@@ -16,21 +16,21 @@ from dballoc.host import target_files
 from dballoc.host.unprivileged.sandbox import Sandbox, SandboxError
 from dballoc.profile.symbols.elf_notes import Image
 
-_DEBUG = "usr/lib/debug"
+_DEBUG_DIRECTORY = "usr/lib/debug"
 
 # debuginfod-find ends by itself when nothing comes for 90 s (DEBUGINFOD_TIMEOUT); this is for a
 # server that drips.
-_PATIENCE = 300
+_DEBUGINFOD_TIMEOUT = 300
 
 
-class File(NamedTuple):
+class OpenFile(NamedTuple):
     """An open file and what it says of itself."""
 
     fd: int
     image: Image
 
 
-def describe(parser: Sandbox, fd: int) -> Image:
+def describe_file(parser: Sandbox, fd: int) -> Image:
     """Read what an ELF file says of itself, in a sandbox. SandboxError if it is none, or a broken
     one.
     """
@@ -47,40 +47,42 @@ def describe(parser: Sandbox, fd: int) -> Image:
     )
 
 
-def find(parser: Sandbox, of: Image, path: str, root: Path, notes: list[str]) -> File | None:
+def find_debug_file(
+    parser: Sandbox, of: Image, path: str, root: Path, notes: list[str]
+) -> OpenFile | None:
     """The separate debug file of a file that a process knows as ``path``, in its own file system
     and in ours, open; None if there is none. A debuginfod server is asked only where
     DEBUGINFOD_URLS names one.
     """
     for file_system in dict.fromkeys((root, Path("/"))):
-        for place in _places(of, path):
-            if found := _checked(parser, file_system, place, of):
-                return found
+        for place in _list_places(of, path):
+            if debug_file := _open_matching_file(parser, file_system, place, of):
+                return debug_file
     if of.build_id and os.environ.get("DEBUGINFOD_URLS"):
-        return _asked(parser, of, path, notes)
+        return _ask_debuginfod(parser, of, path, notes)
     return None
 
 
-def _places(of: Image, path: str) -> list[str]:
+def _list_places(of: Image, path: str) -> list[str]:
     places = []
     if re.fullmatch("[0-9a-f]{4,}", of.build_id):
-        places.append(f"{_DEBUG}/.build-id/{of.build_id[:2]}/{of.build_id[2:]}.debug")
+        places.append(f"{_DEBUG_DIRECTORY}/.build-id/{of.build_id[:2]}/{of.build_id[2:]}.debug")
     if of.link and "/" not in of.link[0]:
         home, name = os.path.dirname(path).strip("/"), of.link[0]
-        places += [f"{home}/{name}", f"{home}/.debug/{name}", f"{_DEBUG}/{home}/{name}"]
+        places += [f"{home}/{name}", f"{home}/.debug/{name}", f"{_DEBUG_DIRECTORY}/{home}/{name}"]
     return places
 
 
-def _checked(parser: Sandbox, root: Path, place: str, of: Image) -> File | None:
+def _open_matching_file(parser: Sandbox, root: Path, place: str, of: Image) -> OpenFile | None:
     """A debug file, if it is that of this very build: another one's names would be wrong ones."""
     try:
         fd = target_files.open_file(root, place)
     except OSError:
         return None
     try:
-        found = describe(parser, fd)
-        if of.build_id or found.build_id:
-            fits = found.build_id == of.build_id
+        image = describe_file(parser, fd)
+        if of.build_id or image.build_id:
+            fits = image.build_id == of.build_id
         else:
             fits = of.link is not None and parser.call("compute_checksum", [fd]) == of.link[1]
     except SandboxError:
@@ -88,32 +90,38 @@ def _checked(parser: Sandbox, root: Path, place: str, of: Image) -> File | None:
     if not fits:
         os.close(fd)
         return None
-    return File(fd, found)
+    return OpenFile(fd, image)
 
 
-def _asked(parser: Sandbox, of: Image, path: str, notes: list[str]) -> File | None:
+def _ask_debuginfod(parser: Sandbox, of: Image, path: str, notes: list[str]) -> OpenFile | None:
     client = shutil.which("debuginfod-find")
     if client is None:
-        said = (
+        note = (
             "DEBUGINFOD_URLS is set, but debuginfod-find is not on this machine; apt-get install "
             "debuginfod"
         )
-        if said not in notes:
-            notes.append(said)
+        if note not in notes:
+            notes.append(note)
         return None
     try:
-        done = subprocess.run(
+        client_run = subprocess.run(
             [client, "debuginfo", of.build_id],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=_PATIENCE,
+            timeout=_DEBUGINFOD_TIMEOUT,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        notes.append(f"{path}: debuginfod has not sent its debug information within {_PATIENCE} s")
+        notes.append(
+            f"{path}: debuginfod has not sent its debug information within {_DEBUGINFOD_TIMEOUT} s"
+        )
         return None
     # Not found is an ordinary answer.
-    place = done.stdout.strip()
-    return _checked(parser, Path("/"), place, of) if done.returncode == 0 and place else None
+    place = client_run.stdout.strip()
+    return (
+        _open_matching_file(parser, Path("/"), place, of)
+        if client_run.returncode == 0 and place
+        else None
+    )

@@ -47,7 +47,7 @@ def read(fd: int) -> Image:
     try:
         with open(os.dup(fd), "rb") as f:
             f.seek(0)
-            return _read(ELFFile(f))
+            return _read_image(ELFFile(f))
     except OSError as error:
         raise Unreadable(error.strerror or "cannot be read") from None
     # pyelftools raises all kinds of errors for a broken file, those of its parser and Python's own.
@@ -55,7 +55,7 @@ def read(fd: int) -> Image:
         raise Unreadable("not a whole ELF file") from None
 
 
-def _read(elf: ELFFile) -> Image:
+def _read_image(elf: ELFFile) -> Image:
     segments = tuple(
         (s["p_offset"], s["p_filesz"], s["p_vaddr"]) for s in elf.iter_segments("PT_LOAD")
     )
@@ -64,16 +64,16 @@ def _read(elf: ELFFile) -> Image:
     symbols = elf.get_section_by_name(".symtab")
     table = elf.get_section(elf.get_shstrndx())
     return Image(
-        build_id=_build_id(elf),
+        build_id=_read_build_id(elf),
         segments=segments,
         base=segments[0][2],
         complete=symbols is not None and symbols["sh_type"] == "SHT_SYMTAB",
-        link=_debug_link(elf),
+        link=_read_debug_link(elf),
         names=(table["sh_offset"], table["sh_size"]),
     )
 
 
-def _build_id(elf: ELFFile) -> str:
+def _read_build_id(elf: ELFFile) -> str:
     section = elf.get_section_by_name(".note.gnu.build-id")
     for note in section.iter_notes() if isinstance(section, NoteSection) else ():
         if note["n_type"] == "NT_GNU_BUILD_ID":
@@ -81,7 +81,7 @@ def _build_id(elf: ELFFile) -> str:
     return ""
 
 
-def _debug_link(elf: ELFFile) -> tuple[str, int] | None:
+def _read_debug_link(elf: ELFFile) -> tuple[str, int] | None:
     section = elf.get_section_by_name(".gnu_debuglink")
     if section is None:
         return None

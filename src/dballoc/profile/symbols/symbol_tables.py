@@ -105,7 +105,7 @@ def look_up(address: int, module: str) -> list[list[Any]]:
         return []
     return [
         [
-            _readable(location.symbol, module),
+            _format_name(location.symbol, module),
             (location.full_path or "")[:_LONGEST_NAME],
             location.line,
         ]
@@ -114,10 +114,10 @@ def look_up(address: int, module: str) -> list[list[Any]]:
     ]
 
 
-def _readable(symbol: str, module: str) -> str:
+def _format_name(symbol: str, module: str) -> str:
     if len(symbol) > _LONGEST_SYMBOL:
         return symbol[:_LONGEST_NAME] + "…"
-    name = cpp_names.readable(cpp_names.public(symbol, module))
+    name = cpp_names.demangle(cpp_names.unify_alias(symbol, module))
     return name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + "…"
 
 

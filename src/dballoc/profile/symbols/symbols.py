@@ -22,7 +22,7 @@ from dballoc.host import directories, target_files
 from dballoc.host.unprivileged.sandbox import Sandbox, SandboxError
 from dballoc.profile.model import Frame
 from dballoc.profile.symbols import debug_files
-from dballoc.profile.symbols.debug_files import File
+from dballoc.profile.symbols.debug_files import OpenFile
 from dballoc.profile.symbols.elf_notes import Image
 
 # Of symbolic's tables; another one in the cache is not read.
@@ -154,7 +154,9 @@ class Symbols:
         path = mapped.path.removesuffix(_DELETED)
         source = file
         if not file.image.complete:
-            source = debug_files.find(parser, file.image, path, self.root, self.notes) or file
+            source = (
+                debug_files.find_debug_file(parser, file.image, path, self.root, self.notes) or file
+            )
         try:
             _load_table(parser, source, self.lines)
             return _Module(file.image, parser, source.image.base, source.image.complete)
@@ -166,16 +168,16 @@ class Symbols:
             for fd in {file.fd, source.fd}:
                 os.close(fd)
 
-    def _file(self, mapped: Mapped, parser: Sandbox) -> File | None:
+    def _file(self, mapped: Mapped, parser: Sandbox) -> OpenFile | None:
         """The file that is mapped, open; None, with a note, if it is not to be had any more."""
         path = mapped.path.removesuffix(_DELETED)
         deleted = path != mapped.path
-        there = ""
+        build_id_now = ""
         try:
-            file = _describe(parser, target_files.open_file(self.root, path))
+            file = _describe_file(parser, target_files.open_file(self.root, path))
             if file.image.build_id == mapped.build_id or not (mapped.build_id or deleted):
                 return file
-            there = file.image.build_id
+            build_id_now = file.image.build_id
             os.close(file.fd)
         except (OSError, SandboxError) as error:
             if not deleted:
@@ -185,16 +187,16 @@ class Symbols:
         # proc(5)).
         try:
             link = self.root.parent / "map_files" / f"{mapped.start:x}-{mapped.end:x}"
-            file = _describe(parser, target_files.open_link(os.fspath(link)))
+            file = _describe_file(parser, target_files.open_link(os.fspath(link)))
             if file.image.build_id == mapped.build_id or not mapped.build_id:
                 return file
             os.close(file.fd)
         except (OSError, SandboxError):
             pass
-        if deleted or there:
+        if deleted or build_id_now:
             now = (
-                f" (build-id {there[:12]} now, {mapped.build_id[:12]} mapped)"
-                if there and mapped.build_id
+                f" (build-id {build_id_now[:12]} now, {mapped.build_id[:12]} mapped)"
+                if build_id_now and mapped.build_id
                 else ""
             )
             self._note(
@@ -212,23 +214,23 @@ class Symbols:
             self.notes.append(line)
 
 
-def _describe(parser: Sandbox, fd: int) -> File:
+def _describe_file(parser: Sandbox, fd: int) -> OpenFile:
     """An open file with what it says of itself. SandboxError, with the file closed, if it is no ELF
     file.
     """
     try:
-        return File(fd, debug_files.describe(parser, fd))
+        return OpenFile(fd, debug_files.describe_file(parser, fd))
     except BaseException:
         os.close(fd)
         raise
 
 
-def _load_table(parser: Sandbox, source: File, lines: bool) -> None:
+def _load_table(parser: Sandbox, source: OpenFile, lines: bool) -> None:
     """Have the sandbox read the lookup table of a file that is kept in the cache, or make it.
     SandboxError if it cannot.
     """
-    kept = _kept(source, lines)
-    if kept is not None and _read_kept(parser, kept):
+    kept = _choose_cache_path(source, lines)
+    if kept is not None and _read_cached_table(parser, kept):
         return
     if kept is None:
         parser.call("make_table", [source.fd], lines, source.image.names)
@@ -243,7 +245,7 @@ def _load_table(parser: Sandbox, source: File, lines: bool) -> None:
         fresh.unlink(missing_ok=True)
 
 
-def _read_kept(parser: Sandbox, kept: Path) -> bool:
+def _read_cached_table(parser: Sandbox, kept: Path) -> bool:
     try:
         fd = os.open(kept, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -257,7 +259,7 @@ def _read_kept(parser: Sandbox, kept: Path) -> bool:
         os.close(fd)
 
 
-def _kept(source: File, lines: bool) -> Path | None:
+def _choose_cache_path(source: OpenFile, lines: bool) -> Path | None:
     """Where the table of a file is kept. By its inode too: any file may claim any build-id."""
     if not source.image.build_id:
         return None
