@@ -1,5 +1,5 @@
-"""What a running server waits for: by perf with call stacks, or where that cannot be by /proc
-without.
+"""What a running server waits for: by perf with call stacks, or, where perf cannot be used, by
+/proc without stacks.
 """
 
 import os
@@ -25,18 +25,18 @@ from dballoc.profile.model import Profile
 
 Method = Literal["auto", "perf", "proc"]
 
-# Call stacks of switches that are recorded at most, about, and a third as many of wake-ups: 32 KiB
-# each until they are read, and some milliseconds of CPU each to read them.
+# At most about so many call stacks of switches are recorded, and a third as many of wake-ups. Each
+# takes 32 KiB until it is read, and some milliseconds of CPU to read.
 MAX_STACKS = 3_000
-# What a recording may take on disk: perf's own bound and copies of the files that it unwinds by;
-# its text is never written.
+# What a recording may take on disk: perf's own limit, and copies of the files that it needs to
+# unwind. perf script's text is not written to disk.
 _PERF_DISK_BYTES = 4 << 30
 
 
 @dataclass(frozen=True)
 class Contention:
-    """``method``: in one line, which it was and why; ``wakeups``: None where they were not
-    recorded.
+    """What a process waited for. ``method``: in one line, how that was found and why in this way;
+    ``wakeups``: None where they were not recorded.
     """
 
     method: str
@@ -208,15 +208,17 @@ def _watch_by_proc(request: _WatchRequest, reason: str) -> Contention:
 
 
 def choose_value(profile: Profile) -> str:
-    """The value that its shares are of: waits, or the time waited where those were not counted."""
+    """Return the key of the value that shares refer to: waits, or the time waited where waits were
+    not counted.
+    """
     return waits.WAITS.key if waits.WAITS in profile.values else waits.WAITED.key
 
 
 def keep(
     result: Contention, directory: Path, stem: str = "contention", pages: bool = True
 ) -> list[Path]:
-    """Write the profiles, and with ``pages`` a flame graph of each; the files' paths. OSError as
-    usual.
+    """Write the profiles, and with ``pages`` a flame graph of each. Return the files' paths.
+    OSError if one cannot be written.
     """
     directory.mkdir(parents=True, exist_ok=True)
     files = []
@@ -240,7 +242,7 @@ def keep(
 
 
 def name_process(pid: int) -> str:
-    """A title for a process: its executable's name and PID."""
+    """Return a title for a process: its executable's name and PID."""
     try:
         return f"{Path(os.readlink(f'/proc/{pid}/exe')).name} {pid}"
     except OSError:

@@ -1,26 +1,27 @@
 """The table of dominant inclusive frames across variants. Pure.
 
-A function's share is that of all waits whose stack contains it, however often. The kernel's
-functions are left out, and those on nearly every stack of every variant, for they lead to all waits
-and tell nothing, unless it is they that enter the kernel.
+A function's share is that of the waits whose stack contains it, however often. The kernel's
+functions are left out. So are functions on nearly every stack of every variant, such as a thread's
+start: they lead to all waits and explain none, unless they are the ones that enter the kernel.
 """
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from dballoc.profile.model import Profile
 from dballoc.profile.profile_tables import sum_inclusive
 
-# A function on so many stacks of every variant leads to all of them; one with less in every variant
-# is not worth a line. Of the allocator's own functions so many have one in any case, however little
-# they are: that is what was asked.
+# A function with at least the first share in every variant leads to all waits; one with less than
+# the second in every variant is not worth a line. Some functions of the allocator have a line down
+# to the third share, as they are what the table is for; the last number says how many.
 UBIQUITOUS_SHARE, LEAST_SHARE, LEAST_ALLOCATOR_SHARE, MAX_ALLOCATOR_ROWS = 0.95, 0.005, 0.0001, 6
 
 
 @dataclass(frozen=True)
 class Row:
-    """``shares``: by variant, of its whole value; ``allocator``: more of it lies below malloc, or
-    is malloc, than elsewhere.
+    """A function. ``shares``: by variant, of the variant's total; ``allocator``: most of it lies
+    below malloc, or is malloc itself.
     """
 
     function: str
@@ -30,32 +31,31 @@ class Row:
 
     @property
     def difference(self) -> float:
-        """Between the variants with the most and the least of it; the share itself where there is
-        one variant.
-        """
+        """The largest share less the smallest; the share itself if there is one variant."""
         shares = self.shares.values()
         return max(shares) - (min(shares) if len(shares) > 1 else 0.0)
 
 
 def dominant(profiles: Mapping[str, Profile], value: str, max_rows: int = 25) -> list[Row]:
-    """The rows, the largest difference first. KeyError if a profile has no such value."""
+    """Return the rows, the largest difference first. KeyError if a profile has no such value."""
     shares = {}
     entering: set[str] = set()
-    sides: dict[str, float] = {}
-    modules: dict[str, str] = {}
+    malloc_sides: dict[str, float] = defaultdict(float)
+    modules = _list_modules(profiles.values())
     for name, profile in profiles.items():
         total = profile.total(value) or 1.0
         shares[name] = {
             function: share / total for function, share in sum_inclusive(profile, value).items()
         }
-        _weigh_malloc_sides(profile, value, total, sides, modules)
+        for function, side in _weigh_malloc_sides(profile, value, total).items():
+            malloc_sides[function] += side
         entering |= _find_kernel_callers(profile, value, total)
     rows = [
         Row(
             function,
             module,
             {name: variant_shares.get(function, 0.0) for name, variant_shares in shares.items()},
-            sides[function] > 0,
+            malloc_sides[function] > 0,
         )
         for function, module in modules.items()
         if module != "[kernel]"
@@ -68,13 +68,20 @@ def dominant(profiles: Mapping[str, Profile], value: str, max_rows: int = 25) ->
     return [*largest, *(r for r in of_allocator if r not in largest)]
 
 
-def _weigh_malloc_sides(
-    profile: Profile, value: str, total: float, sides: dict[str, float], modules: dict[str, str]
-) -> None:
-    """Add up each function's share below malloc less its share elsewhere; note the module
-    it is of.
-    """
+def _list_modules(profiles: Iterable[Profile]) -> dict[str, str]:
+    """Return the module of each function; the first, if several have a function of that name."""
+    modules: dict[str, str] = {}
+    for profile in profiles:
+        for sample in profile.samples:
+            for frame in sample.stack:
+                modules.setdefault(frame.function, frame.module)
+    return modules
+
+
+def _weigh_malloc_sides(profile: Profile, value: str, total: float) -> dict[str, float]:
+    """Return each function's share below malloc less its share elsewhere."""
     column = profile.column(value)
+    sides: dict[str, float] = defaultdict(float)
     for sample in profile.samples:
         entry, share = sample.labels.get("malloc", ""), sample.values[column] / total
         below: dict[str, bool] = {}
@@ -82,13 +89,13 @@ def _weigh_malloc_sides(
         for frame in sample.stack:
             inside = inside or (bool(entry) and frame.function == entry)
             below[frame.function] = below.get(frame.function, False) or inside
-            modules.setdefault(frame.function, frame.module)
         for function, in_malloc in below.items():
-            sides[function] = sides.get(function, 0.0) + (share if in_malloc else -share)
+            sides[function] += share if in_malloc else -share
+    return sides
 
 
 def _find_kernel_callers(profile: Profile, value: str, total: float) -> set[str]:
-    """The innermost functions outside the kernel of stacks worth a line."""
+    """Return the functions that enter the kernel, or wait themselves, with a share worth a line."""
     column = profile.column(value)
     innermost_shares: dict[str, float] = {}
     for sample in profile.samples:

@@ -1,17 +1,18 @@
-"""The ways into malloc that cost most waits. Pure."""
+"""The call paths into malloc that cost most waits. Pure."""
 
 from dataclasses import dataclass
 
 from dballoc.profile.model import Profile, Sample
 
-# Functions of the way that are shown before malloc is entered.
+# So many callers of malloc are shown.
 _CALLERS_SHOWN = 4
 
 
 @dataclass(frozen=True)
 class MallocPath:
-    """``functions``: the last callers of malloc, then what waited below it, the kernel's left out;
-    ``share`` of the whole value of the profile; ``wait``: what for, as ``lock`` or ``page fault``.
+    """A call path. ``functions``: the last callers of malloc, then the functions below it, without
+    the kernel's; ``share``: of the profile's total; ``wait``: what for, like ``lock`` or ``page
+    fault``.
     """
 
     functions: tuple[str, ...]
@@ -20,8 +21,8 @@ class MallocPath:
 
 
 def into_malloc(profile: Profile, value: str, max_paths: int = 5) -> list[MallocPath]:
-    """The largest first; none where no stack lies below malloc. KeyError if the profile has no such
-    value.
+    """Return the paths with the largest shares, the largest first; none if no stack lies below
+    malloc. KeyError if the profile has no such value.
     """
     column, total = profile.column(value), profile.total(value) or 1.0
     sums: dict[tuple[tuple[str, ...], str], float] = {}
@@ -35,7 +36,9 @@ def into_malloc(profile: Profile, value: str, max_paths: int = 5) -> list[Malloc
 
 
 def _find_path(sample: Sample) -> tuple[str, ...]:
-    """From the last callers of malloc inwards; empty for a stack that does not lie below it."""
+    """Return the functions from the last callers of malloc inwards; empty for a stack that is not
+    below malloc.
+    """
     entry = sample.labels.get("malloc")
     names = [frame.function for frame in sample.stack]
     if entry not in names:

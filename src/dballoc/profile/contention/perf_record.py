@@ -1,11 +1,11 @@
-"""Record a running process's switches and wake-ups with the system's perf, for a bounded number of
+"""Record a running process's switches and wake-ups with the system's perf, and a bounded number of
 call stacks.
 
-Every switch is recorded (some 50 bytes), with its time and whether the thread was preempted. A call
-stack costs 32 KiB of the thread's stack, copied by the kernel: 320 MB a second under 64 clients. So
-only that of every nth switch of a thread is recorded, and n follows from how often the threads
-switch. Short windows with all stacks would do as well, but for a server of hundreds of threads perf
-needs longer to open and to close one than it may last.
+Every switch is recorded (some 50 bytes), with its time and whether the thread was preempted. For a
+call stack the kernel copies 32 KiB of the thread's stack, which would be 320 MB a second under 64
+clients. So only every nth switch of a thread has its stack recorded, n depending on how often the
+threads switch. Short windows with all stacks are no alternative: with hundreds of threads perf
+takes longer to open and close a window than it may last.
 """
 
 import math
@@ -28,36 +28,36 @@ from dballoc.host.unprivileged import sandbox
 from dballoc.profile.contention.thread_priority import RECORDING, make_nice_prefix
 from dballoc.profile.contention.waits import SWITCHES, WAKEUP, WAKING
 
-# Bytes of a stack that the kernel copies: at half of that one in a thousand of MariaDB 10.11's is
-# cut off, none at this. Once, on a busy machine, it was one in six.
+# Bytes of a stack that the kernel copies. With half of it one in a thousand of MariaDB 10.11's
+# stacks is cut off, with this none, except once on a busy machine: one in six.
 _STACK_BYTES = 32768
-# Seconds over which the threads' switches are counted beforehand.
+# For so many seconds the threads' switches are counted before the recording.
 _COUNTING_SECONDS = 0.3
-# So many times fewer stacks of wake-ups than of switches.
+# Stacks of switches for each stack of a wake-up.
 _SWITCHES_PER_WAKEUP = 3
-# Bytes of memory for what perf has not written yet: all buffers together, and one of them.
+# Bytes of perf's buffers: all of them, and the least and most for one.
 _ALL_BUFFERS_BYTES, _BUFFER_BYTES = 64 << 20, (256 << 10, 16 << 20)
-# perf keeps a counter for each thread on each CPU; beyond so many, one for each thread, and none
-# for threads that come later.
+# perf opens a counter for each thread on each CPU. Beyond so many it is told to open one for each
+# thread, which leaves out threads that start later.
 _MAX_COUNTERS = 4096
-# What perf may write in all; what it needs on top of it to unwind.
+# What perf may write in all, bytes.
 _MAX_RECORDING_BYTES = 1 << 30
-# perf opens an event for each thread, CPU and kind before it answers for the first time.
+# Seconds to wait for perf's answers; it first opens an event for each thread, CPU and kind.
 _PERF_TIMEOUT = 60.0
 _TRACEFS_ROOTS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 _PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 # CAP_SYS_ADMIN, CAP_PERFMON (capability.h).
 _CAPABILITIES = 1 << 21 | 1 << 38
-# No names: they are the target's own, and perf would read its files for them.
+# No names: for them perf would read the target's files.
 _FIELDS = "pid,tid,time,event,ip,dso,trace"
-# Copies of the files that a target has mapped, for perf to unwind by: one, and all.
+# Bytes of the copies of a target's mapped files, which perf needs to unwind: one, and all.
 _MAX_COPY_BYTES, _MAX_COPIES_BYTES = 1 << 30, 1 << 30
 _COPIES_DIRECTORY = "files"
 _MAX_MAPS_BYTES = 64 << 20
 
 
 class Unavailable(Exception):
-    """perf cannot be used here; why, in a few words."""
+    """perf cannot be used here; the text says why, in a few words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,10 +77,11 @@ class RecordingRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Recording:
-    """``files``: of the switches, and of the wake-ups where those were recorded; ``period``: n;
-    ``since``: when it began, nanoseconds of CLOCK_MONOTONIC: what comes before does not belong to
-    it; ``seconds`` that it lasted; ``full``: a file's bound was reached before the time was over;
-    ``newcomers``: whether threads that came later are in it.
+    """A recording. ``files``: of the switches, and of the wake-ups if those were recorded;
+    ``period``: every so many switches of a thread the stack was recorded; ``since``: when it began,
+    nanoseconds of CLOCK_MONOTONIC, to leave out earlier events; ``seconds`` that it lasted;
+    ``full``: it ended before its time, as a file had reached its largest size or the process ended;
+    ``newcomers``: whether it includes threads that started later.
     """
 
     files: tuple[Path, ...]
@@ -197,17 +198,15 @@ def _list_wakeup_events(period: int) -> list[str]:
 
 
 def _may_trace() -> bool:
-    """Whether the scheduler's tracepoints are ours to read. Root's perf mounts tracefs where it is
-    not.
-    """
+    """Whether we may read the scheduler's tracepoints. As root perf mounts tracefs if need be."""
     return os.geteuid() == 0 or any(
         os.access(f"{root}/events/sched/sched_waking/id", os.R_OK) for root in _TRACEFS_ROOTS
     )
 
 
 def _is_permitted() -> bool:
-    """Whether switches, which happen inside the kernel, may be ours to see; perf alone would see
-    none, and not say so.
+    """Whether we may see switches, which happen inside the kernel. Without permission perf records
+    none, and reports no error.
     """
     line = next(
         (x for x in Path("/proc/self/status").read_text().splitlines() if x.startswith("CapEff:")),
@@ -223,20 +222,22 @@ def _is_permitted() -> bool:
 def _explain_refusal() -> str:
     level = _PARANOID.read_text().strip() if _PARANOID.exists() else "unknown"
     return (
-        f"perf is not permitted (kernel.perf_event_paranoid is {level}; it takes root, "
-        "CAP_PERFMON, or 1 and the same user)"
+        f"perf is not permitted: kernel.perf_event_paranoid is {level}; it takes root or "
+        "CAP_PERFMON, or a level of 1 or less and the process's own user"
     )
 
 
 def compute_buffer_size(number: int) -> int:
-    """Bytes of each of so many: a power of two (perf-record(1), --mmap-pages). Pure."""
+    """Return the bytes of each of ``number`` buffers: a power of two (perf-record(1),
+    --mmap-pages). Pure.
+    """
     least, most = _BUFFER_BYTES
     return max(least, min(most, 1 << (_ALL_BUFFERS_BYTES // max(1, number)).bit_length() - 1))
 
 
 class _PerfRecord:
-    """A perf that records from :meth:`begin` to :meth:`finish`, told by its control pipe when to
-    begin.
+    """A perf record process, which records from :meth:`begin` to :meth:`finish`; its control pipe
+    tells it when to begin.
     """
 
     def __init__(
@@ -295,7 +296,9 @@ class _PerfRecord:
         return self._child.poll() is None
 
     def begin(self) -> None:
-        """Wait until it is ready, and let it record. Unavailable if it cannot."""
+        """Wait until it is ready, and start recording. Unavailable if it cannot; Failure if it does
+        not answer.
+        """
         os.write(self._control, b"enable\n")
         deadline = time.monotonic() + _PERF_TIMEOUT
         answer = b""
@@ -311,10 +314,9 @@ class _PerfRecord:
                 )
 
     def finish(self) -> None:
-        """Let it write what it has. Failure if it went wrong."""
+        """Stop recording, and wait until the file is written. Failure if that went wrong."""
         ending = self._child.poll() or self._child.stop(signal.SIGINT, _PERF_TIMEOUT)
-        # Ended by our SIGINT it says so by its status, ended by its bound or with the process it
-        # says 0.
+        # Its status tells our SIGINT; it is 0 at the file's largest size, or if the process ended.
         if ending.status not in (0, -signal.SIGINT, 128 + signal.SIGINT) or not self.file.exists():
             raise Failure(f"perf record ended with {ending.words}: {_read_last_line(self._log)}")
 
@@ -326,9 +328,9 @@ class _PerfRecord:
 
 
 def compute_period(expected: float, stacks: int) -> int:
-    """Every how many switches of a thread a stack is recorded, of so many that are expected, for
-    that many stacks at most: 1, or a prime, for what a server does comes round after so many
-    switches, and must not come round with the stacks. Pure.
+    """Return every how many switches of a thread its stack is to be recorded, for at most
+    ``stacks`` of the ``expected`` switches: 1 or a prime, so that the period does not fall into
+    step with a server that repeats itself after some number of switches. Pure.
     """
     n = max(1, math.ceil(expected / stacks))
     while any(n % d == 0 for d in range(2, math.isqrt(n) + 1)):
@@ -337,8 +339,8 @@ def compute_period(expected: float, stacks: int) -> int:
 
 
 def count_switches(pid: int) -> tuple[int, int]:
-    """Context switches of all threads that live, as the kernel has counted them; and how many
-    threads these are.
+    """Return the context switches of all live threads, as the kernel counts them, and the number of
+    these threads.
     """
     context_switches = threads = 0
     for task in Path(f"/proc/{pid}/task").glob("*/status"):
@@ -352,11 +354,11 @@ def count_switches(pid: int) -> tuple[int, int]:
 
 
 def copy_mapped_files(pid: int, scratch: Path) -> None:
-    """Copy the code that a process has mapped to a tree below ``scratch``, where :func:`script` has
-    perf look for it.
+    """Copy the executable files that a process has mapped into a tree below ``scratch``, where
+    :func:`script` has perf look for them.
 
-    perf unwinds by what it reads there, without our rights, so that it must be able to read it.
-    Files that cannot be had, or are too large, are left out: their frames end a stack.
+    perf needs them to unwind, and runs without our rights, so the copies are readable by all. Files
+    that cannot be opened, or are too large, are left out: a stack ends at their frames.
     """
     tree = scratch / _COPIES_DIRECTORY
     tree.mkdir(mode=0o755)
@@ -384,7 +386,7 @@ def copy_mapped_files(pid: int, scratch: Path) -> None:
 
 
 def _start_reader(words: list[str], file: Path, errors: BinaryIO) -> "subprocess.Popen[str]":
-    """Start perf on a recording as the unprivileged user: what it reads was written by a target."""
+    """Start perf on a recording as the unprivileged user, for a target wrote what it reads."""
     scratch = file.parent
     scratch.chmod(0o711)  # reached by its descriptor, not by its path
     file.chmod(0o444)
@@ -408,7 +410,7 @@ def _start_reader(words: list[str], file: Path, errors: BinaryIO) -> "subprocess
 
 @contextmanager
 def script(file: Path) -> Iterator[Iterator[str]]:
-    """A recording as text, line by line, stacks unwound. Failure if it breaks."""
+    """Run perf script on a recording, for its lines with unwound stacks. Failure if it fails."""
     log = file.with_suffix(".script.log")
     words = [
         "script",
@@ -437,7 +439,9 @@ def script(file: Path) -> Iterator[Iterator[str]]:
 
 
 def count_throttled(file: Path) -> int:
-    """How often the kernel suspended a recording for too many events, by perf's own count."""
+    """Return how often the kernel suspended a recording because of too many events, as perf
+    counts.
+    """
     with (
         file.with_suffix(".report.log").open("wb") as errors,
         _start_reader(["report", "--stats"], file, errors) as process,

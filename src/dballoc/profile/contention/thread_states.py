@@ -1,9 +1,9 @@
-"""What a process's threads wait for, read from /proc while it runs: no stacks, but it takes no more
-than reading it.
+"""What a process's threads wait for, read from /proc while it runs: without call stacks, but
+without perf and its permissions too.
 
-proc_pid_syscall(5): a waiting thread's system call and its arguments; ``running``; or ``-1``,
-waiting outside of any: a page fault. A futex that lies where one of glibc's arenas begins is that
-arena's mutex.
+proc_pid_syscall(5) has a waiting thread's system call and its arguments, ``running``, or ``-1`` for
+a thread that waits outside of any system call, in a page fault. A futex at the address of one of
+glibc's arenas is that arena's mutex.
 """
 
 import os
@@ -24,12 +24,12 @@ from dballoc.profile.contention.wait_rules import Rules
 from dballoc.profile.contention.waits import WAITED
 from dballoc.profile.model import Frame, Profile, Sample
 
-# Sweeps over all threads: the pause between them is so many times what one takes, and so long at
-# least, seconds.
+# The pause between two sweeps over all threads: so many times what a sweep takes, and at least so
+# many seconds.
 _PAUSE_PER_SWEEP, _SHORTEST_PAUSE = 20.0, 0.02
 
 FUTEX, FAULT, RUNNING = "futex", "page fault", "running"
-# What stands in for the function by which malloc was entered.
+# Stands for the function by which malloc was entered, which is not known here.
 ARENA = "arena_mutex"
 
 
@@ -52,8 +52,8 @@ class ThreadStates:
 def sample_states(
     pid: int, seconds: float, alive: Callable[[], None] = lambda: None
 ) -> ThreadStates:
-    """Look at all threads for so many seconds. Failure if they are not ours to look at, or the
-    process ends.
+    """Read the states of all threads again and again for ``seconds``. Failure if we may not read
+    them, or the process ends.
     """
     names = {
         number: name for name, number in catalogue()["syscalls"].get(platform.machine(), {}).items()
@@ -87,7 +87,9 @@ def sample_states(
 
 
 def _choose_source(pid: int, named: bool) -> str:
-    """``syscall``, or where that is not ours to read ``wchan``, the kernel's function."""
+    """Return ``syscall``, or if we may not read that ``wchan``, the kernel's function. Failure if
+    we may read neither.
+    """
     home = Path(f"/proc/{pid}")
     refused: OSError | None = None
     try:
@@ -96,7 +98,7 @@ def _choose_source(pid: int, named: bool) -> str:
     except OSError as error:
         refused = error
     try:
-        # 0 means that it is not told, or that the thread runs.
+        # 0 means that the thread runs, or that we may not know.
         if any(
             readers.text_of_process(task / "wchan") not in ("", "0")
             for task in (home / "task").iterdir()
@@ -107,12 +109,12 @@ def _choose_source(pid: int, named: bool) -> str:
     raise Failure(
         malloc_bindings.refusal(pid, refused)
         if refused
-        else f"process {pid}: the kernel does not tell what its threads wait for"
+        else f"process {pid}: the kernel does not show what its threads wait for"
     )
 
 
 def parse_state(text: str, names: Mapping[int, str]) -> tuple[str, int]:
-    """A thread's state from the text of ``syscall``: (name, address of the futex or 0). Pure."""
+    """Parse a thread's state from its ``syscall`` file: (name, address of the futex or 0). Pure."""
     words = text.split()
     try:
         number = int(words[0])
@@ -123,8 +125,8 @@ def parse_state(text: str, names: Mapping[int, str]) -> tuple[str, int]:
 
 
 def find_arena_mutexes(pid: int) -> tuple[set[int], str]:
-    """The addresses of glibc's arenas' mutexes, and what malloc it is; empty under another one.
-    Failure if it is not ours.
+    """Return the addresses of the mutexes of glibc's arenas, none under another malloc, and the
+    malloc's name. Failure if we may not read the process.
     """
     try:
         malloc = identify_malloc.identify(pid)
@@ -148,8 +150,8 @@ def make_profile(
     taken_at: float,
     facts: Mapping[str, str],
 ) -> Profile:
-    """Thread-seconds waited, by what for; below malloc is what waits for an arena's mutex, all that
-    can be told. Pure.
+    """Make a profile of the thread-seconds waited. Of the waits below malloc only those for an
+    arena's mutex can be told, so they alone are labelled so. Pure.
     """
     each = states.seconds / states.sweeps
     samples = []

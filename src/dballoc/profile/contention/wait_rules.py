@@ -1,4 +1,4 @@
-"""What a thread waits for, told from its call stack by the rules of catalogue/waits.toml. Pure."""
+"""Tell what a thread waits for from its call stack, by the rules of catalogue/waits.toml. Pure."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 from dballoc.profile.model import Frame
 
-# Of a wait that no rule knows, and of a thread that was sent away while it could go on.
+# The groups of a wait that no rule matches, and of a thread that could have run on.
 OTHER, PREEMPTED = "other", "preempted"
 
 
 class WaitKind(NamedTuple):
-    """``group``: memory, lock, condition, disk, client, timer, other, preempted; ``call``: what
-    within it, as ``mmap``; ``entry``: the function by which malloc was entered, empty if the stack
-    does not lie below it.
+    """What a thread waits for. ``group``: memory, lock, condition, disk, client, timer, other,
+    preempted; ``call``: more closely, like ``mmap``; ``entry``: the function by which malloc was
+    entered, empty if the stack is not below malloc.
     """
 
     group: str
@@ -23,7 +23,7 @@ class WaitKind(NamedTuple):
 
 
 class Rules:
-    """The rules; what they say of a frame is kept, for a function is on thousands of stacks."""
+    """The rules; their answer for a frame is kept, as a function is on thousands of stacks."""
 
     def __init__(self, table: Mapping[str, Any]) -> None:
         allocator = table["allocator"]
@@ -45,7 +45,7 @@ class Rules:
         self._allocators: dict[Frame, bool] = {}
 
     def classify(self, stack: Sequence[Frame], preempted: bool = False) -> WaitKind:
-        """Of a stack, the outermost frame first."""
+        """Return what a thread with this stack, the outermost frame first, waits for."""
         entry = self.find_entry(stack)
         if preempted:
             return WaitKind(PREEMPTED, PREEMPTED, entry)
@@ -56,12 +56,12 @@ class Rules:
         return WaitKind(group, name, entry)
 
     def classify_call(self, name: str) -> tuple[str, str]:
-        """Group and name of a wait in a system call; other if no rule has it."""
+        """Return group and name of a wait in a system call; other if no rule has it."""
         return self._calls.get(name, (OTHER, name))
 
     def find_entry(self, stack: Iterable[Frame]) -> str:
-        """The outermost function that is an allocator's; empty if there is none, or the thread is
-        the allocator's own.
+        """Return the outermost function of an allocator; empty if there is none, or if the thread
+        is one of the allocator's own.
         """
         for frame in stack:
             is_allocator = self._allocators.get(frame)
@@ -77,7 +77,9 @@ class Rules:
         return not any(self._starts(frame.function) for frame in stack[:3])
 
     def _find_rank(self, function: str) -> int:
-        """The number of the first rule that has this function; the number of rules if none has."""
+        """Return the index of the first rule that matches a function; the number of rules if none
+        does.
+        """
         rank = self._ranks.get(function)
         if rank is None:
             rank = next(
@@ -88,8 +90,8 @@ class Rules:
 
 
 def _compile_names(names: Iterable[str]) -> Any:
-    """The match function of names with ``*``, which may be anything; brackets are a C++
-    name's own.
+    """Return the match function for names in which ``*`` stands for anything. Brackets stand for
+    themselves, as C++ names have them.
     """
     literal = (name.replace("[", "[[]") for name in names)
     return re.compile("|".join(map(translate, literal))).match

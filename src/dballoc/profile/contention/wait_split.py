@@ -1,5 +1,5 @@
-"""What the waits of a profile are for, and which share of them lies below malloc. Pure: the
-samples' labels say it all.
+"""What the waits of a profile are for, and which share of them lies below malloc: sums by the
+samples' labels. Pure.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,8 +20,8 @@ GROUPS = {
 
 @dataclass(frozen=True)
 class Cost:
-    """``waits``: how many (0 where they were not counted); ``waited``: seconds; ``queued``: of them
-    in the queue for a CPU.
+    """Some waits. ``waits``: how many, 0 if they were not counted; ``waited``: seconds; ``queued``:
+    of these in the queue for a CPU.
     """
 
     waits: float = 0.0
@@ -31,9 +31,10 @@ class Cost:
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """``malloc`` and ``elsewhere``: by group, of waits whose stack lies below malloc, and of all
-    others; ``calls``: of those below malloc that are the kernel's memory calls, by call.
-    ``preempted``: how often, ``preempted_in_malloc`` of them.
+    """A profile's waits. ``malloc`` and ``elsewhere``: by group, those whose stack is below malloc,
+    and all others; ``calls``: the kernel's memory calls below malloc, by call; ``preempted``: how
+    often threads were, ``preempted_in_malloc``: of these below malloc; ``counted``: whether waits
+    were counted, and not only timed.
     """
 
     total: Cost
@@ -55,7 +56,9 @@ class Split:
         return _sum_costs(self.elsewhere.values())
 
     def share(self, cost: Cost) -> float:
-        """Of all waits, by number; by time where they were not counted. 0 without any."""
+        """Return its share of all waits, by number, or by time if they were not counted; 0 if there
+        are none.
+        """
         total = self.total.waits if self.counted else self.total.waited
         return (cost.waits if self.counted else cost.waited) / total if total else 0.0
 
@@ -67,7 +70,9 @@ class Split:
 
 
 def split(profile: Profile) -> Split:
-    """Of a profile of switches, or of /proc's states (which has times alone)."""
+    """Split the waits of a profile of switches, or of /proc's thread states (which has times
+    alone).
+    """
     columns = {value.key: i for i, value in enumerate(profile.values)}
     malloc: dict[str, Cost] = {}
     elsewhere: dict[str, Cost] = {}
@@ -98,8 +103,8 @@ def split(profile: Profile) -> Split:
 
 
 def own_waits(profile: Profile) -> Profile:
-    """Without the waits for the client, which at anything less than full load are most of all, and
-    the server's in no way.
+    """Return the profile without the waits for the client. Below full load these are most of all
+    waits, and the server is not their cause.
     """
     return replace(
         profile, samples=[s for s in profile.samples if s.labels.get("wait") != "client"]

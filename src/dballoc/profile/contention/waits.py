@@ -1,8 +1,8 @@
-"""From switches and wake-ups to waits: how often, how long, with which stacks. Pure.
+"""Turn switches and wake-ups into waits: how often, how long, with which stacks. Pure.
 
-Every switch is recorded, not every stack (:mod:`dballoc.profile.contention.perf_record`). So counts
-and times are exact, and what the stacks say is scaled: each stands for as many switches of its kind
-(waits, preemptions) as there were for one with a stack.
+Every switch is recorded, but not every stack (:mod:`dballoc.profile.contention.perf_record`). So
+counts and times are exact, and sums by stack are scaled: a switch with a stack stands for as many
+of its kind (waits, preemptions) as there are for each with a stack.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ QUEUED = Value("queued", "seconds", "Time in the queue for a CPU")
 PREEMPTED = Value("preempted", "count", "Preemptions")
 WAKEUPS = Value("wakeups", "count", "Wake-ups by the server's own threads")
 
-# A sample is taken just before its switch is recorded, nanoseconds.
+# A sample comes just before its switch: at most so many nanoseconds.
 _MAX_SAMPLE_DELAY = 2_000_000
 
 Stack = tuple[Frame, ...]
@@ -28,8 +28,8 @@ Stack = tuple[Frame, ...]
 
 @dataclass
 class Tally:
-    """Of one stack: how often, and seconds from the switch to the next run; ``queued``: of those in
-    the queue for a CPU.
+    """The switches with one stack: how many, and the ``seconds`` from the switch until the thread
+    ran again; ``queued``: of these in the queue for a CPU.
     """
 
     count: int = 0
@@ -39,9 +39,9 @@ class Tally:
 
 @dataclass(kw_only=True)
 class Waits:
-    """What was recorded. ``waits``, ``preemptions``, ``wakeups``: of all, with stack or without;
-    ``waited``: seconds of all waits; ``stacks``: by (stack, preempted); ``wakers``: counts by the
-    stack that woke another thread; ``lost``: records.
+    """What was recorded. ``waits``, ``preemptions``, ``wakeups``: counts, with or without a stack;
+    ``waited``: seconds of all waits; ``lost``: records that perf lost; ``threads``: their IDs;
+    ``stacks``: by (stack, preempted); ``wakers``: how often each stack woke another thread.
     """
 
     waits: int = 0
@@ -56,8 +56,8 @@ class Waits:
 
 @dataclass
 class _Absence:
-    """A thread that has no CPU. ``woken``: when it was put into the queue for one, if that was
-    seen.
+    """A thread without a CPU since ``since``. ``woken``: when it was put into the queue for one, if
+    that was recorded. Both nanoseconds.
     """
 
     since: int
@@ -69,9 +69,9 @@ class _Absence:
 def gather_waits(
     events: Iterable[Event], pid: int, waits: Waits | None = None, since: int = 0
 ) -> Waits:
-    """The waits of a process, from events in the order of time; added to ``waits``, where there is
-    more than one recording. What was before ``since``, nanoseconds, is left out. A wait that the
-    recording's end cuts off lasts until then.
+    """Gather the waits of a process from events in the order of time. With several recordings,
+    they are added to the ``waits`` of those before. Events before ``since``, nanoseconds, are left
+    out. A wait that outlasts the recording ends with it.
     """
     waits = waits or Waits()
     latest_samples: dict[int, Sampled] = {}
@@ -138,7 +138,7 @@ def make_switch_profile(
     seconds: float,
     facts: Mapping[str, str],
 ) -> Profile:
-    """The profile of the switches, scaled to all of them."""
+    """Make the profile of the switches, scaled to all of them."""
     with_stack = {
         kind: sum(t.count for (_, p), t in recorded.stacks.items() if p == kind)
         for kind in (False, True)
@@ -185,7 +185,9 @@ def make_wakeup_profile(
     seconds: float,
     facts: Mapping[str, str],
 ) -> Profile:
-    """The profile of who woke others, scaled to all wake-ups by the process's own threads."""
+    """Make the profile of the stacks that woke other threads, scaled to all wake-ups by the
+    process's own threads.
+    """
     stacks_recorded = sum(recorded.wakers.values())
     factor = max(1.0, recorded.wakeups / stacks_recorded) if stacks_recorded else 0.0
     samples = [
