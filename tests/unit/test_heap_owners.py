@@ -93,4 +93,4 @@ def test_statements_run_on_our_clock() -> None:
     assert running.start == pytest.approx(now - 10, abs=0.5)
     assert running.end == pytest.approx(now, abs=0.5)
     assert ended.end == pytest.approx(now - 15, abs=0.5)
-    assert "statements are not known" in notes[0]
+    assert "statements cannot be read" in notes[0]

@@ -1,4 +1,4 @@
-"""A heap profile's values by the function that holds the memory, or called malloc for itself."""
+"""A heap profile's values by the function that memory, and time in malloc, is attributed to."""
 
 from collections.abc import Sequence
 
@@ -8,8 +8,8 @@ from dballoc.profile.model import Profile
 
 
 def holders(profile: Profile, values: Sequence[str]) -> dict[str, list[float]]:
-    """The sum of each of these values by :func:`dballoc.profile.heap.heap_profile.dominant`
-    function. KeyError if the profile lacks one.
+    """Return the sums of these values by :func:`dballoc.profile.heap.heap_profile.dominant`
+    function. KeyError if the profile lacks a value.
     """
     columns, patterns = [profile.column(key) for key in values], wrappers()
     sums: dict[str, list[float]] = {}

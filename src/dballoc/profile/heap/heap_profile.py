@@ -1,9 +1,9 @@
 """Heap profiles from the probe's snapshots: estimates with their errors, by call stack, function or
 owner, and growth. Pure.
 
-A block that was sampled with the probability p stands for 1/p blocks (Horvitz and Thompson). The
-estimates are unbiased, and their variances, (1 - p)/p² times the square of what is summed, add up,
-for blocks are sampled each on its own.
+A block that was sampled with probability p stands for 1/p blocks (Horvitz and Thompson). The
+estimates are unbiased. A block adds (1 - p)/p² times the square of its value to the variance;
+variances add up, for blocks are sampled independently.
 """
 
 import math
@@ -22,7 +22,7 @@ from dballoc.profile.profile_tables import VARIANCE
 from dballoc.profile.symbols import cpp_names
 from dballoc.profile.symbols.symbols import Mapped
 
-# What a table or a graph is of by default.
+# Keys of a heap profile's values; the first is what a table or graph shows by default.
 LIVE, ALLOCATED, TIME, STALLED = "live", "allocated", "time", "stalled"
 _VALUES = (
     Value(LIVE, "bytes", "live bytes"),
@@ -46,7 +46,9 @@ Stacks = Mapping[int, tuple[Frame, ...]]
 
 @dataclass(kw_only=True)
 class Estimate:
-    """``bytes`` and ``objects`` with the variances of both, from so many ``samples``."""
+    """An estimate of ``bytes`` and ``objects`` (blocks), with the variances of both, from
+    ``samples`` sampled blocks.
+    """
 
     bytes: float = 0.0
     variance: float = 0.0
@@ -65,7 +67,7 @@ class Estimate:
         return math.sqrt(self.objects_variance)
 
     def add(self, block: Block, sign: int = 1) -> None:
-        """A sampled block; ``sign`` -1: one that is gone."""
+        """Add a sampled block; with ``sign`` -1 one that is gone."""
         p = block.chance
         spread = (1 - p) / (p * p)
         self.bytes += sign * block.usable / p
@@ -77,8 +79,8 @@ class Estimate:
 
 @dataclass(frozen=True)
 class HeapRow:
-    """Of a function or an owner: what is alive, and what was allocated, bytes, since the probe's
-    sums were reset.
+    """A function or an owner: what is alive, and the bytes ``allocated`` since the probe's sums
+    were reset.
     """
 
     name: str
@@ -89,8 +91,8 @@ class HeapRow:
 
 @dataclass(frozen=True)
 class TimeSpent:
-    """Of a function: seconds in malloc and free, estimated; ``stalled``: more, in calls that
-    waited.
+    """A function's estimated time in malloc and free: ``seconds`` in calls that did not stall, and
+    further seconds ``stalled`` in those that did.
     """
 
     name: str
@@ -101,7 +103,7 @@ class TimeSpent:
 
 @dataclass(frozen=True)
 class FunctionGrowth:
-    """Of a function: ``change`` between two snapshots; ``after``: what is alive now, bytes."""
+    """A function's ``change`` between two snapshots; ``after``: bytes alive in the later one."""
 
     name: str
     module: str
@@ -110,14 +112,14 @@ class FunctionGrowth:
 
     @property
     def sure(self) -> float:
-        """What it has grown at least, two standard errors off: what the table is ordered by, so
-        that chance is not first.
+        """Bytes that it has surely grown: the estimate less two standard errors. Tables are ordered
+        by it, so that what grew by chance does not come first.
         """
         return self.change.bytes - 2 * self.change.error
 
 
 def mappings(snapshot: Snapshot) -> list[Mapped]:
-    """The process's executable mappings, with the build-ids that it has in its memory."""
+    """Parse the process's executable mappings, with the build-ids in its memory."""
     mapped = []
     executable = ""
     for line in readers.rows(snapshot.maps):
@@ -125,7 +127,7 @@ def mappings(snapshot: Snapshot) -> list[Mapped]:
         if fields is None or int(fields[1], 16) >= int(fields[2], 16):
             continue
         path = fields[5]
-        executable = executable or path  # the executable, which the loader has under an empty name
+        executable = executable or path  # mapped first; the loader has it under an empty name
         if "x" in fields[3]:
             path_build_id = snapshot.build_ids.get(path.removesuffix(" (deleted)"))
             build_id = path_build_id or (
@@ -140,8 +142,9 @@ def mappings(snapshot: Snapshot) -> list[Mapped]:
 def frames(
     stacks: Mapping[int, Stack], resolve: Callable[[int], tuple[Frame, ...]]
 ) -> dict[int, tuple[Frame, ...]]:
-    """Each stack's functions, the thread's start first. ``resolve``: of an address; return
-    addresses are looked up one before, for a call may be a function's last instruction.
+    """Return each stack's functions, the thread's start first. ``resolve`` returns those at an
+    address. Return addresses are looked up one byte before, as a call may be a function's last
+    instruction.
     """
     resolved = {}
     for number, stack in stacks.items():
@@ -152,7 +155,7 @@ def frames(
 
 
 def whole(blocks: Iterable[Block]) -> Estimate:
-    """All blocks together."""
+    """Return the estimate of all blocks together."""
     total = Estimate()
     for block in blocks:
         total.add(block)
@@ -160,7 +163,7 @@ def whole(blocks: Iterable[Block]) -> Estimate:
 
 
 def profile(snapshot: Snapshot, stacks: Stacks, title: str, facts: Mapping[str, str]) -> Profile:
-    """A sample a call stack."""
+    """Make a profile with one sample for each call stack."""
     live: dict[int, Estimate] = defaultdict(Estimate)
     for block in snapshot.blocks:
         live[block.stack].add(block)
@@ -204,10 +207,10 @@ def profile(snapshot: Snapshot, stacks: Stacks, title: str, facts: Mapping[str, 
 
 
 def estimate_times(snapshot: Snapshot) -> dict[int, tuple[float, float]]:
-    """Of each stack whose calls were timed: estimated seconds in malloc and free without stalls,
-    and in stalls, since the probe's sums were reset. A timed call stands for
-    :attr:`Snapshot.period` calls; those that did not stall had their stack taken one in
-    :attr:`Snapshot.stacks_period` times.
+    """Return the estimated seconds in malloc and free of each stack whose calls were timed: without
+    stalls, and in stalls, since the probe's sums were reset. A timed call stands for
+    :attr:`Snapshot.period` calls. A stack was recorded for every call that stalled, and for one in
+    :attr:`Snapshot.stacks_period` of the others.
     """
     times: dict[int, tuple[float, float]] = {}
     for waits in snapshot.waits:
@@ -234,8 +237,8 @@ def time_by_function(snapshot: Snapshot, dominant_frames: Mapping[int, Frame]) -
 
 
 def dominant(stack: Sequence[Frame], wrappers: Sequence[str]) -> Frame:
-    """The function that a stack's memory is attributed to: the innermost that has a name and does
-    not only hand it on.
+    """Return the function that a stack's memory is attributed to: the innermost with a name that is
+    no wrapper, which only hands memory on.
     """
     for frame in reversed(stack):
         if frame.named and frame_kinds.classify_frame(frame) != "malloc":
@@ -264,7 +267,7 @@ def by_function(snapshot: Snapshot, dominant_frames: Mapping[int, Frame]) -> lis
 
 
 def rank_owners(blocks: Iterable[Block], name_owner: Callable[[Block], str]) -> list[HeapRow]:
-    """What is alive by any other word for each block, the most first."""
+    """Return what is alive by owner, the most first. ``name_owner`` names a block's owner."""
     live: dict[str, Estimate] = defaultdict(Estimate)
     for block in blocks:
         live[name_owner(block)].add(block)
@@ -303,7 +306,7 @@ def growth(
 
 
 def compute_named_share(snapshot: Snapshot, stacks: Stacks) -> float:
-    """The share of frames that have names, over the samples taken; 1 where there was none."""
+    """Return the share of frames that have names, over all samples; 1 if there are none."""
     named = total = 0
     for number, stack in snapshot.stacks.items():
         named += stack.samples * sum(frame.named for frame in stacks[number])
@@ -312,7 +315,7 @@ def compute_named_share(snapshot: Snapshot, stacks: Stacks) -> float:
 
 
 def format_function(frame: Frame) -> str:
-    """A function as tables name it."""
+    """Return a function's name for tables."""
     return cpp_names.short(frame.function) if frame.named else frame.function
 
 

@@ -1,8 +1,8 @@
 """Time in malloc and free, from the probe's timed calls. Pure.
 
-Elapsed time, so that what a call waits is in it. A call that takes longer than STALLED has waited
-(for a lock, for the kernel's memory, for a CPU) and is no CPU of the allocator's: such calls are
-counted apart.
+It is elapsed time, which includes waits. A call that takes longer than STALL_NANOSECONDS has waited
+(for a lock, for memory from the kernel, for a CPU), so its time is not CPU time of the allocator;
+such calls are counted apart.
 """
 
 from collections import defaultdict
@@ -16,14 +16,15 @@ from dballoc.profile.heap.probe_snapshot import (
     compute_bucket_start,
 )
 
-# Nanoseconds.
+# A call that takes longer has stalled.
 STALL_NANOSECONDS = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class SizeLatency:
-    """Calls of one kind and size class, estimated; ``mean``, ``p50``, ``p99``, ``longest``:
-    nanoseconds of those timed. ``sizes``: from, and up to but without, bytes.
+    """The ``calls`` of one kind and size class, estimated from those ``timed``, whose ``mean``,
+    ``p50``, ``p99`` and ``longest`` time are nanoseconds. ``sizes``: the least bytes of the class,
+    and those of the next.
     """
 
     operation: str
@@ -38,9 +39,9 @@ class SizeLatency:
 
 @dataclass(frozen=True, kw_only=True)
 class LatencySummary:
-    """``seconds`` in malloc and free, stalled calls left out, and their ``share`` of the process's
-    CPU time, None without any; ``stalls`` and ``stalled_seconds``: estimates too. ``timed``: how
-    many calls the estimates rest on.
+    """Estimates over all calls. ``seconds`` in malloc and free without stalled calls, and their
+    ``share`` of the process's CPU time, None if that is unknown; ``stalls``: stalled calls, and the
+    ``stalled_seconds`` in them; ``timed``: how many calls the estimates rest on.
     """
 
     seconds: float
@@ -51,7 +52,7 @@ class LatencySummary:
 
 
 def summary(snapshot: Snapshot) -> LatencySummary:
-    """Over all calls since the probe's sums were reset."""
+    """Sum up all calls since the probe's sums were reset."""
     period = snapshot.period
     short = [t for t in snapshot.times if compute_bucket_start(t.bucket) < STALL_NANOSECONDS]
     long = [t for t in snapshot.times if compute_bucket_start(t.bucket) >= STALL_NANOSECONDS]
@@ -66,7 +67,7 @@ def summary(snapshot: Snapshot) -> LatencySummary:
 
 
 def rows(snapshot: Snapshot) -> list[SizeLatency]:
-    """By operation and size class, malloc first, small first."""
+    """Return the calls by operation and size class, malloc first, small sizes first."""
     groups: dict[tuple[int, int], list[TimedCalls]] = defaultdict(list)
     for times in snapshot.times:
         groups[times.operation, times.size_class].append(times)
@@ -89,7 +90,7 @@ def rows(snapshot: Snapshot) -> list[SizeLatency]:
 
 
 def _find_quantile(group: list[TimedCalls], share: float) -> int:
-    """The start of the bucket that it lies in: within a quarter of the truth."""
+    """Return the start of the bucket with that quantile, nanoseconds: at most a fifth too low."""
     rank = share * sum(t.calls for t in group)
     calls = 0
     for times in sorted(group, key=lambda t: t.bucket):

@@ -1,4 +1,4 @@
-"""Talking to the heap probe in a live process: where its socket is, and what it answers."""
+"""Ask the heap probe in a live process: where its socket is, and what it answers."""
 
 import os
 import re
@@ -15,19 +15,20 @@ from dballoc.profile.heap.probe_snapshot import Damaged, Snapshot, read
 VARIABLE = "DBALLOC_PROBE"
 _NUMBER = re.compile(r"[0-9]{1,20}")
 _REQUEST = re.compile(r"(\d+):(/.*)")
-# The probe serves one client at a time, and gives up on a slow one after ten seconds.
+# Seconds to wait for a part of an answer. The probe serves one client at a time, and gives up on a
+# slow one after ten seconds.
 _PATIENCE = 30.0
-# A snapshot of a full table is 20 MiB; more than this, or for longer than a slow one takes, is no
-# probe's.
+# The largest answer, bytes, and the longest, seconds. A snapshot of a full table is 20 MiB; what
+# answers more, or for longer than a slow probe takes, is no probe.
 _MOST = 128 << 20
 _LONGEST = 120.0
 
 
 @dataclass(frozen=True)
 class Probe:
-    """A process with the probe in it, and its socket: the path ``socket`` inside ``root``.
-    ``loaded_with``: the interval of its start, bytes, 0 if it was idle then, None if that is not
-    known.
+    """The probe in a process, and its socket: the path ``socket`` inside ``root``.
+    ``loaded_with``: the sampling interval that it started with, bytes, 0 if it was idle, None if
+    that is not known.
     """
 
     pid: int
@@ -36,8 +37,8 @@ class Probe:
     loaded_with: int | None = None
 
     def status(self) -> dict[str, int]:
-        """Its figures by name: interval, live, peak (bytes, estimated), … . Failure if it does not
-        answer.
+        """Return its figures by name: interval, live, peak (bytes, estimated), … . Failure if it
+        does not answer.
         """
         lines = (
             line.partition(" ")
@@ -46,19 +47,19 @@ class Probe:
         return {name: int(value) for name, _, value in lines if _NUMBER.fullmatch(value)}
 
     def set_interval(self, size: int) -> None:
-        """Sample one in so many bytes from now on; 0: none. Failure if it does not answer, or
-        refuses.
+        """Have it sample one in ``size`` bytes from now on, nothing if 0. Failure if it does not
+        answer, or refuses.
         """
         self._ask(f"interval {size}")
 
     def reset(self) -> None:
-        """Set its sums to 0: what was allocated, time in malloc. What is alive stays. Failure if it
-        does not answer.
+        """Have it reset its sums, of what was allocated and of the time in malloc, but not what is
+        alive. Failure if it does not answer.
         """
         self._ask("reset")
 
     def snapshot(self) -> Snapshot:
-        """All that it knows. Failure if it does not answer."""
+        """Return a snapshot of its tables. Failure if it does not answer."""
         try:
             return read(self._ask("snapshot"))
         except Damaged as error:
@@ -80,8 +81,8 @@ class Probe:
 
 
 def of_process(pid: int) -> Probe:
-    """The probe in that process. UsageError in one line, with how to get one, if there is none or
-    it is not ours to ask.
+    """Find the probe in a process. UsageError, with how to get one, if there is none or we may not
+    ask it.
     """
     home = Path(f"/proc/{pid}")
     try:
@@ -90,7 +91,7 @@ def of_process(pid: int) -> Probe:
         name = readers.text_of_process(home / "comm").strip()
     except PermissionError:
         raise UsageError(
-            f"process {pid} is not ours to look at; run this as its user or as root"
+            f"process {pid}: permission denied; run this as the process's user or as root"
         ) from None
     except OSError as error:
         raise UsageError(f"process {pid}: {error.strerror or error}") from None
@@ -108,27 +109,27 @@ def of_process(pid: int) -> Probe:
         listener = _find_peer(root, path)
     except OSError:
         raise UsageError(
-            f"process {pid} ({name}): its probe listens on no socket in {request[2]}; its standard "
-            "error says why"
+            f"process {pid} ({name}): its probe does not listen on a socket in {request[2]}; the "
+            "process's standard error says why"
         ) from None
     if listener != pid:
         raise UsageError(
-            f"process {pid} ({name}): {path} is answered by process {listener}, which is not its "
-            "probe"
+            f"process {pid} ({name}): process {listener} answers on {path} instead of this "
+            "process's probe"
         )
     return Probe(pid, root, path, int(request[1]))
 
 
 def of_directory(directory: Path) -> Probe:
-    """The one process whose probe listens in that directory. UsageError if there is none, or more
-    than one.
+    """Find the one probe that listens in a directory. UsageError if there is none, or more than
+    one.
     """
     alive = []
     for path in sorted(directory.glob("*.sock")):
         try:
             answer = _exchange(directory, path.name, b"status\n")
         except OSError:
-            continue  # of a process that was killed
+            continue  # left behind by a process that was killed
         if answer.startswith(b"ok") and path.stem.isdigit():
             alive.append(
                 Probe(_find_peer(directory, path.name) or int(path.stem), directory, path.name)
@@ -147,7 +148,7 @@ def of_directory(directory: Path) -> Probe:
 
 
 def _exchange(root: Path, path: str, line: bytes) -> bytes:
-    """Send a line, read to the end. OSError as usual."""
+    """Send a line and return the whole answer. OSError if that fails, or it is no probe's."""
     with _connect(root, path) as talk:
         talk.sendall(line)
         parts, size, end = [], 0, time.monotonic() + _LONGEST
@@ -162,7 +163,9 @@ def _exchange(root: Path, path: str, line: bytes) -> bytes:
 
 
 def _find_peer(root: Path, path: str) -> int:
-    """The process behind a socket, as we see it; 0 if it is in another PID namespace."""
+    """Return the PID, in our namespace, of the process that listens on a socket; 0 if it is in
+    another PID namespace.
+    """
     with _connect(root, path) as talk:
         pid = int.from_bytes(
             talk.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[:4], "little"
@@ -172,7 +175,7 @@ def _find_peer(root: Path, path: str) -> int:
 
 
 def _connect(root: Path, path: str) -> socket.socket:
-    """To the very socket file that lies there, whatever the length of its path."""
+    """Connect to the socket file at a path below ``root``, which may be of any length."""
     talk = socket.socket(socket.AF_UNIX)
     try:
         talk.settimeout(_PATIENCE)
@@ -185,8 +188,8 @@ def _connect(root: Path, path: str) -> socket.socket:
 
 
 def _parse_inner_pid(status: str) -> int:
-    """Its number in its own PID namespace (proc(5), NSpid)."""
+    """Parse the process's PID in its own PID namespace (proc(5), NSpid)."""
     for line in readers.rows(status):
         if line.startswith("NSpid:"):
             return int(line.split()[-1])
-    raise OSError("the kernel does not tell its NSpid")
+    raise OSError("the kernel shows no NSpid in its status")

@@ -1,6 +1,4 @@
-"""What the heap probe says: its binary snapshot read. native/probe/snapshot.c draws the layout.
-Pure.
-"""
+"""Parse the heap probe's binary snapshots. native/probe/snapshot.c draws their layout. Pure."""
 
 import math
 import struct
@@ -15,18 +13,18 @@ _LIVE = struct.Struct("=5Qd2I")
 _TIME = struct.Struct("=4I2Q")
 _WAIT = struct.Struct("=2I4Q")
 MALLOC, FREE = 0, 1
-# More than a call can take.
+# The bucket of a time that is longer than a call can take.
 _LAST_BUCKET = 200
 
 
 class Damaged(Exception):
-    """It is no snapshot, or is cut short, or of another version; the text says which."""
+    """Not a snapshot, or one that is cut short, or of another version; the text says which."""
 
 
 class Stack(NamedTuple):
-    """``addresses``: return addresses, the innermost first. ``objects``, ``bytes``, ``variance``
-    (of bytes): estimates of what was allocated there since the probe's sums were last reset, from
-    so many ``samples``.
+    """A call stack. ``addresses``: return addresses, the innermost first; ``objects``, ``bytes``,
+    ``variance`` (of bytes): estimates of what was allocated there since the probe's sums were last
+    reset, from so many ``samples``.
     """
 
     addresses: tuple[int, ...]
@@ -59,13 +57,13 @@ class Block(NamedTuple):
 
     @property
     def identity(self) -> tuple[int, float]:
-        """The same block in two snapshots."""
+        """Address and time: equal for the same block in two snapshots."""
         return self.address, self.time
 
 
 class TimedCalls(NamedTuple):
-    """Calls that were timed. ``size_class`` k: 2^(k-1) to 2^k - 1 bytes, 0 for none; see
-    :func:`bucket_start`.
+    """Calls that were timed. ``size_class`` k: 2^(k-1) to 2^k - 1 bytes, class 0: 0 bytes;
+    ``bucket`` of their time: see :func:`compute_bucket_start`.
     """
 
     operation: int
@@ -76,9 +74,9 @@ class TimedCalls(NamedTuple):
 
 
 class StackTimes(NamedTuple):
-    """Timed calls whose stack was taken, of one stack and operation: ``calls`` that were not
-    stalled, each for
-    :attr:`Snapshot.stacks_period` timed ones; all ``stalls``; and the nanoseconds in both.
+    """Timed calls whose stack was recorded, of one stack and operation: ``calls`` that did not
+    stall, each for :attr:`Snapshot.stacks_period` timed ones, and their ``nanoseconds``; all
+    ``stalls``, and the nanoseconds ``stalled`` in them.
     """
 
     stack: int
@@ -91,11 +89,12 @@ class StackTimes(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """``taken_at``: Unix time. ``now``, ``began``, ``reset``: seconds, CLOCK_MONOTONIC: of the
-    snapshot, the probe's load, and the last reset of its sums. ``cpu``: seconds of the process
-    since that. ``lost_blocks``, ``lost_stacks``: samples without room. ``overwritten``: blocks that
-    were freed in a way that the probe does not see. ``period``: calls for each timed one;
-    ``stacks_period``: timed ones for each whose stack was taken, 0 if none is.
+    """A snapshot of a probe's tables. ``taken_at``: Unix time. ``now``, ``began``, ``reset``: when
+    the snapshot was taken, the probe was loaded and its sums were last reset, seconds,
+    CLOCK_MONOTONIC. ``cpu``: seconds of CPU that the process has used since the reset.
+    ``lost_blocks``, ``lost_stacks``: samples that did not fit into a table. ``overwritten``: blocks
+    that were freed in a way that the probe does not see. ``period``: calls for each timed one;
+    ``stacks_period``: timed calls for each whose stack was recorded, 0 if none is.
     """
 
     pid: int
@@ -122,7 +121,7 @@ class Snapshot:
 
     @property
     def complete(self) -> float:
-        """The share of sampled stacks that reach a thread's start; 1 where there was none."""
+        """The share of sampled stacks that reach a thread's start; 1 if there are none."""
         all_ = self.by_pointers + self.by_cfi
         return 1 - self.incomplete / all_ if all_ else 1.0
 
@@ -249,5 +248,7 @@ def _parse_block(payload: bytes) -> Block:
 
 
 def compute_bucket_start(bucket: int) -> int:
-    """The least nanoseconds of a time bucket: 0, 1, 2, 3, then four buckets for each doubling."""
+    """Return the least nanoseconds of a time bucket: 0, 1, 2, 3, then four buckets for each
+    doubling.
+    """
     return bucket if bucket < 4 else (4 + bucket % 4) << (bucket // 4 - 1)

@@ -1,4 +1,4 @@
-"""Snapshots of a probe over time: on demand, by period, at a new peak."""
+"""Take snapshots of a probe over time: on demand, by period, at a new peak."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -12,16 +12,17 @@ from dballoc.profile.heap.probe_snapshot import Snapshot
 from dballoc.profile.model import Frame, Profile
 from dballoc.profile.symbols.symbols import Symbols
 
-# Seconds between looks at the estimate of live bytes, and how much a new peak must exceed the last,
-# as massif has it.
+# Seconds between readings of the estimate of live bytes, and the ratio by which a new peak must
+# exceed the last one, which is massif's.
 _POLL_SECONDS = 0.2
 _PEAK_RATIO = 1.01
 
 
 @dataclass(kw_only=True)
 class SnapshotSeries:
-    """``first`` and ``last`` snapshots; a profile for each of all; ``peak``: the one with the most
-    alive. ``ended``: why it came to its end before it should have.
+    """A series of snapshots: the ``first`` and the ``last``, the functions of all ``stacks``, the
+    ``profiles`` of all snapshots, and the profile at the ``peak`` of live bytes. ``ended``: why the
+    series ended early, else empty.
     """
 
     first: Snapshot
@@ -33,7 +34,7 @@ class SnapshotSeries:
 
 
 class Watch:
-    """A process under a probe, looked at again and again; its functions are looked up once."""
+    """A process under a probe, for any number of snapshots; each call stack is resolved once."""
 
     def __init__(self, probe: Probe, name: str) -> None:
         self.probe = probe
@@ -42,12 +43,12 @@ class Watch:
         self._known: dict[int, tuple[Frame, ...]] = {}
 
     def take(self, occasion: str = "") -> tuple[Snapshot, Profile]:
-        """A snapshot and its profile. Failure if the probe does not answer."""
+        """Take a snapshot, and make its profile. Failure if the probe does not answer."""
         snapshot = self.probe.snapshot()
         return snapshot, self.profile(snapshot, occasion)
 
     def profile(self, snapshot: Snapshot, occasion: str = "") -> Profile:
-        """Of a snapshot, while its process lives."""
+        """Make the profile of a snapshot, while its process lives. ``occasion``: for the title."""
         self.resolve(snapshot)
         title = " ".join(
             filter(None, ["heap of", self.name, f"(process {self.probe.pid})", occasion])
@@ -55,7 +56,7 @@ class Watch:
         return heap_profile.profile(snapshot, self._known, title, {})
 
     def resolve(self, snapshot: Snapshot) -> None:
-        """Look up the functions of stacks that were not seen before."""
+        """Look up the functions of stacks that no earlier snapshot had."""
         maps = heap_profile.mappings(snapshot)
         fresh = {
             number: stack for number, stack in snapshot.stacks.items() if number not in self._known
@@ -66,7 +67,7 @@ class Watch:
 
     @property
     def stacks(self) -> heap_profile.Stacks:
-        """The functions of every stack seen so far."""
+        """The functions of every stack resolved so far."""
         return self._known
 
 
@@ -78,8 +79,8 @@ def take_series(
     report_snapshot: Callable[[Snapshot], None] = lambda _: None,
 ) -> SnapshotSeries:
     """Take snapshots: one now, and one every ``period`` seconds until there are ``count``, or
-    Ctrl-C, or the process ends; in between, ``at_peak``, whenever more is alive than ever. Failure
-    if not even the first can be had.
+    Ctrl-C, or the process ends; with ``at_peak`` also whenever more is alive than ever before.
+    ``report_snapshot`` is called with each. Failure if not even the first can be taken.
     """
     snapshot, profile = process.take()
     report_snapshot(snapshot)
@@ -107,7 +108,7 @@ def take_series(
 
 
 def _schedule_snapshots(period: float | None, count: int | None) -> Iterator[float]:
-    """When the second snapshot and the following are due."""
+    """Yield when the second snapshot and the following are due, seconds of time.monotonic()."""
     snapshots, start = 1, time.monotonic()
     while period is not None and (count is None or snapshots < count):
         yield start + snapshots * period

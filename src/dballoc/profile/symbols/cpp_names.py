@@ -5,16 +5,16 @@ import re
 from functools import cache
 from typing import Any
 
-# What stands for an argument list that is not shown.
+# Stands for template arguments that are left out.
 _ELIDED = "…"
 
-# Names of one function in glibc: __GI_NAME, __NAME, __libc_NAME.
+# Functions with several names in glibc: __GI_NAME, __NAME, __libc_NAME.
 _ALIAS = re.compile(
     r"(?:__GI_)?_*(?:libc_)?(c?free|[cm]alloc|realloc|memalign|posix_memalign|aligned_alloc|p?valloc|mmap|mmap64|munmap|mremap"
     r"|madvise|brk|sbrk|read|write|pread64|pwrite64|poll|fsync|clone|clone3|pthread_\w+)"
 )
 
-# Long names of the standard library that everybody writes in another way.
+# Long names of the standard library, and how everybody writes them.
 _STANDARD = (
     ("std::__cxx11::", "std::"),
     ("std::basic_string<char, std::char_traits<char>, std::allocator<char> >", "std::string"),
@@ -24,9 +24,8 @@ _STANDARD = (
 
 @cache
 def demangle(name: str) -> str:
-    """A symbol as its source has it, by the C++ library's own demangler (__cxa_demangle of
-    libstdc++, which every C++ server needs). As it is where it is no mangled name, or there is no
-    such library.
+    """Demangle a symbol, with the C++ library's own demangler (__cxa_demangle of libstdc++, which
+    every C++ server needs). Return it as it is if it is not mangled, or there is no such library.
     """
     library = _load_library()
     if library is None or not name.startswith(("_Z", "__Z")):
@@ -44,16 +43,16 @@ def demangle(name: str) -> str:
 
 
 def load_demangler() -> None:
-    """Load the demangler's library now, for a process that will not see files any more."""
+    """Load the demangler's library now, for a process that will lose access to files."""
     _load_library()
 
 
 @cache
 def unify_alias(symbol: str, module: str) -> str:
-    """The name by which programs call a function of the C library, for some of those that allocate,
-    map or wait. glibc has several names for each (``malloc``, ``__libc_malloc``; with debug symbols
-    ``__GI___pthread_mutex_lock``), of which a lookup gives any one: profiles from machines with and
-    without debug symbols would differ.
+    """Return the name by which programs call a function of the C library, for some of those that
+    allocate, map or wait. glibc has several names for each (``malloc``, ``__libc_malloc``; with
+    debug symbols ``__GI___pthread_mutex_lock``), and a lookup returns any of them: profiles from
+    machines with and without debug symbols would differ.
     """
     alias = _ALIAS.fullmatch(symbol) if re.match(r"lib(c|pthread)[-.]", module) else None
     return alias[1] if alias else symbol.removeprefix("__GI_")
@@ -78,8 +77,8 @@ def _load_library() -> Any:
 
 @cache
 def short(name: str) -> str:
-    """A label: no return type, no parameters, template arguments as ``<…>``. Overloads and
-    instances of a template have the same one, so it is for display alone.
+    """Return a label for a function: no return type, no parameters, template arguments as ``<…>``.
+    Overloads and instances of a template have the same label, so it is for display alone.
     """
     for long, usual in _STANDARD:
         name = name.replace(long, usual)
@@ -89,7 +88,9 @@ def short(name: str) -> str:
 
 
 def _strip_argument_lists(name: str) -> str:
-    """Template arguments elided; parameters, and what follows them, left out."""
+    """Return a name with its template arguments elided, and without its parameters and what follows
+    them.
+    """
     out: list[str] = []
     depth = 0  # of <
     i = 0
@@ -136,7 +137,7 @@ def _strip_argument_lists(name: str) -> str:
 
 
 def _find_operator_end(name: str, i: int) -> int:
-    """Where the name of an operator ends: operator(), operator<<, operator->, operator bool."""
+    """Return where an operator's name ends: operator(), operator<<, operator->, operator bool."""
     for symbol in ("()", "<=>", "<<=", ">>=", "->*", "<<", ">>", "<=", ">=", "->", "<", ">"):
         if name.startswith(symbol, i):
             return i + len(symbol)
@@ -144,7 +145,7 @@ def _find_operator_end(name: str, i: int) -> int:
 
 
 def _find_closing_parenthesis(name: str, i: int) -> int:
-    """The parenthesis that closes the one at i; the end of the name if none does."""
+    """Return the index of the parenthesis that closes the one at i; the name's end if none does."""
     depth = 0
     for j in range(i, len(name)):
         depth += (name[j] == "(") - (name[j] == ")")
@@ -158,7 +159,7 @@ def _is_word_character(name: str, i: int) -> bool:
 
 
 def _strip_return_type(name: str) -> str:
-    # What the demangler itself writes in front is no type, and an operator's own name has spaces.
+    # The demangler's own prefixes are no return types, and an operator's name may contain spaces.
     for phrase in (
         "vtable for",
         "typeinfo for",

@@ -1,11 +1,10 @@
-"""Names for the addresses of a process, found outside it in the files that it has mapped.
+"""Names for the addresses of a process, found from outside in the files that it has mapped.
 
 The files may be hostile: they are opened inside the process's root, and read by a child without
-rights (:mod:`dballoc.profile.symbols.symbol_tables`). A server's table of functions is turned once
-into symbolic's lookup format, and kept below dballoc's cache. The symbol tables alone are used
-unless lines are asked for: MySQL 8.0.33 with its debug information takes 16 s of CPU and 700 MB
-that way, 0.4 s and 110 MB without, and its names are the same but for inlined functions, which perf
-is told to leave out too.
+rights (:mod:`dballoc.profile.symbols.symbol_tables`). A file's symbol table is converted once to
+symbolic's lookup format, and kept below dballoc's cache. Debug information is used only if lines
+are asked for: with it MySQL 8.0.33 takes 16 s of CPU and 700 MB, without it 0.4 s and 110 MB, and
+the names are the same except for inlined functions, which perf is told to leave out too.
 """
 
 import os
@@ -25,7 +24,7 @@ from dballoc.profile.symbols import debug_files
 from dballoc.profile.symbols.debug_files import OpenFile
 from dballoc.profile.symbols.elf_notes import Image
 
-# Of symbolic's tables; another one in the cache is not read.
+# The format of symbolic's tables; those of another version in the cache are not read.
 _FORMAT = metadata.version("symbolic")
 
 # What /proc/PID/maps appends to the path of a file that was removed or replaced.
@@ -36,8 +35,8 @@ _ANONYMOUS = Frame("[anonymous]", named=False)
 
 
 class Mapped(NamedTuple):
-    """A line of /proc/PID/maps: ``offset`` in the file of the first byte, ``build_id`` as the
-    process's own memory has it, or empty where nobody looked.
+    """A line of /proc/PID/maps: ``offset``: where in the file the mapping begins; ``build_id``: as
+    read from the process's memory, empty if it was not read.
     """
 
     start: int
@@ -49,9 +48,7 @@ class Mapped(NamedTuple):
 
 @dataclass(frozen=True)
 class _Module:
-    """A mapped file: what it says of itself, and who knows its functions; None where its symbols
-    cannot be read.
-
+    """A mapped file. ``parser``: looks up its functions, None if its symbols cannot be read;
     ``base``: the address that the symbols count from; ``complete``: all functions have symbols.
     """
 
@@ -62,9 +59,10 @@ class _Module:
 
 
 class Symbols:
-    """``root``: the file system that the process sees, ``/proc/PID/root``. ``lines``: source files,
-    lines and inlined functions too, from debug information. ``notes``: one line for each file whose
-    functions have no names, or not all, and why.
+    """Looks up functions by address. ``root``: the file system that the process sees,
+    ``/proc/PID/root``; ``lines``: whether to find source files, lines and inlined functions too,
+    from debug information; ``notes``: one line for each file whose functions have no names, or not
+    all, with the reason.
     """
 
     def __init__(self, root: Path = Path("/"), lines: bool = False):
@@ -78,7 +76,7 @@ class Symbols:
         self._starts: list[int] = []
 
     def resolve(self, maps: Sequence[Mapped], address: int) -> tuple[Frame, ...]:
-        """The function that an address lies in; several, the outermost first, where functions were
+        """Return the function at an address; several, the outermost first, where functions were
         inlined and lines are asked for. A return address is that of the next instruction: look it
         up at address - 1.
         """
@@ -92,7 +90,7 @@ class Symbols:
         return self._resolve_mapped(mapped, address - mapped.start + mapped.offset)
 
     def resolve_offset(self, path: str, offset: int) -> Frame:
-        """The function at an offset of a file, as far as the file is what lies there now."""
+        """Return the function at an offset of a file, taking the file that is there now for it."""
         return self._resolve_mapped(Mapped(0, 0, 0, path), offset)[-1]
 
     def _resolve_mapped(self, mapped: Mapped, offset: int) -> tuple[Frame, ...]:
@@ -120,8 +118,7 @@ class Symbols:
         if module.parser and not module.complete:
             self._note(
                 f"{mapped.path}: only its exported functions have names, the others print as "
-                f"{name}+0x…; the package with its "
-                "debug symbols brings them, or DEBUGINFOD_URLS"
+                f"{name}+0x…; install the package with its debug symbols, or set DEBUGINFOD_URLS"
             )
         return (Frame(f"{name}+{address:#x}", name, named=False),)
 
@@ -154,9 +151,10 @@ class Symbols:
         path = mapped.path.removesuffix(_DELETED)
         source = file
         if not file.image.complete:
-            source = (
-                debug_files.find_debug_file(parser, file.image, path, self.root, self.notes) or file
-            )
+            debug_file, note = debug_files.find_debug_file(parser, file.image, path, self.root)
+            source = debug_file or file
+            if note:
+                self._note(note)
         try:
             _load_table(parser, source, self.lines)
             return _Module(file.image, parser, source.image.base, source.image.complete)
@@ -169,7 +167,7 @@ class Symbols:
                 os.close(fd)
 
     def _file(self, mapped: Mapped, parser: Sandbox) -> OpenFile | None:
-        """The file that is mapped, open; None, with a note, if it is not to be had any more."""
+        """Open the file that is mapped; None, with a note, if it is not there any more."""
         path = mapped.path.removesuffix(_DELETED)
         deleted = path != mapped.path
         build_id_now = ""
@@ -183,8 +181,8 @@ class Symbols:
             if not deleted:
                 reason = error.strerror if isinstance(error, OSError) else error
                 self._note(f"{path}: {reason or error}, so its functions have no names")
-        # The mapped file itself, while the process lives and we may (CAP_CHECKPOINT_RESTORE,
-        # proc(5)).
+        # The mapped file itself, if the process still lives and we may open it
+        # (CAP_CHECKPOINT_RESTORE, proc(5)).
         try:
             link = self.root.parent / "map_files" / f"{mapped.start:x}-{mapped.end:x}"
             file = _describe_file(parser, target_files.open_link(os.fspath(link)))
@@ -215,8 +213,8 @@ class Symbols:
 
 
 def _describe_file(parser: Sandbox, fd: int) -> OpenFile:
-    """An open file with what it says of itself. SandboxError, with the file closed, if it is no ELF
-    file.
+    """Read an open file's description of itself. SandboxError, with the file closed, if it is no
+    ELF file.
     """
     try:
         return OpenFile(fd, debug_files.describe_file(parser, fd))
@@ -226,7 +224,7 @@ def _describe_file(parser: Sandbox, fd: int) -> OpenFile:
 
 
 def _load_table(parser: Sandbox, source: OpenFile, lines: bool) -> None:
-    """Have the sandbox read the lookup table of a file that is kept in the cache, or make it.
+    """Have the sandbox read the lookup table of a file from the cache, or make and keep it.
     SandboxError if it cannot.
     """
     kept = _choose_cache_path(source, lines)
@@ -254,13 +252,15 @@ def _read_cached_table(parser: Sandbox, kept: Path) -> bool:
         parser.call("read_table", [fd])
         return True
     except SandboxError:
-        return False  # a broken one is made anew
+        return False  # a broken table is made again
     finally:
         os.close(fd)
 
 
 def _choose_cache_path(source: OpenFile, lines: bool) -> Path | None:
-    """Where the table of a file is kept. By its inode too: any file may claim any build-id."""
+    """Return where the table of a file is kept; None if it cannot be. The path depends on the
+    file's inode too, as any file may claim any build-id.
+    """
     if not source.image.build_id:
         return None
     try:
@@ -271,8 +271,8 @@ def _choose_cache_path(source: OpenFile, lines: bool) -> Path | None:
     kind = f"{'all' if source.image.complete else 'exported'}-{'lines' if lines else 'functions'}"
     status = os.fstat(source.fd)
     identity = f"{status.st_dev:x}-{status.st_ino:x}-{status.st_size:x}-{status.st_mtime_ns:x}"
-    # The table counts from where the file is loaded, which patchelf moves (a fetched server was
-    # relinked) and the build-id does not tell.
+    # The table's addresses count from the file's base, which patchelf moves in a fetched server
+    # without changing the build-id.
     return (
         home
         / f"{source.image.build_id[:64]}-{identity}-{source.image.base:x}-{kind}-{_FORMAT}.symcache"
