@@ -1,4 +1,4 @@
-"""How a profile's numbers read: bytes, seconds, counts."""
+"""Format a profile's numbers for people: bytes, seconds, counts."""
 
 _STEPS = {
     "bytes": ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B")),
@@ -7,8 +7,8 @@ _STEPS = {
 
 
 def format_amount(number: float, unit: str) -> str:
-    """``12.3 MiB``, ``4.56 ms``, ``1,023 B``: three digits at most before a unit's thousand, no
-    zeros at the end.
+    """Format a number like ``12.3 MiB``, ``4.56 ms`` or ``1,023 B``: three significant digits,
+    without zeros at the end.
     """
     steps = _STEPS.get(unit)
     if steps is None:
@@ -22,7 +22,7 @@ def format_amount(number: float, unit: str) -> str:
 
 
 def format_signed_amount(number: float, unit: str) -> str:
-    """As :func:`amount`, with its sign."""
+    """Format a number as :func:`format_amount` does, with its sign."""
     return f"{'−' if number < 0 else '+'}{format_amount(abs(number), unit)}"
 
 

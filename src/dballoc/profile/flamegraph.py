@@ -1,7 +1,7 @@
-"""Flame graphs as HTML that needs nothing from outside: a page of its own, or parts of another one.
+"""Flame graphs as HTML that loads nothing from elsewhere: as a page, or as elements of another one.
 
-Drawn by d3-flame-graph on d3 (``static/``, with their licences). A difference has four views:
-frames as wide as after, as before, as what grew, as what shrank.
+d3-flame-graph draws them on d3 (``static/``, with their licences). A difference has four views,
+with frames as wide as after, as before, as what grew, or as what shrank.
 """
 
 import heapq
@@ -22,8 +22,8 @@ from dballoc.profile.call_tree import Node
 from dballoc.profile.model import Frame, Profile, Value
 from dballoc.profile.symbols import cpp_names
 
-# What a page does not hold: frames below this share of the whole, which no screen shows, and of the
-# rest the smallest, so that a profile of many stacks still opens at once.
+# A page leaves out frames below this share of the total, which no screen shows, and has at most so
+# many frames, the widest, so that a profile of many stacks still opens at once.
 _SMALLEST_SHARE = 1 / 20_000
 _MAX_FRAMES = 20_000
 
@@ -39,8 +39,8 @@ _Table = tuple[str, Sequence[str], Sequence[Sequence[str]]]
 
 @dataclass(frozen=True)
 class _View:
-    """What a button shows. ``nodes``: level, number of the name, width, and of a difference before,
-    after and its error.
+    """What a button shows. ``nodes``: level, number of the name, width, and for a difference the
+    values before and after and its error; ``left_out``: how many frames were too narrow.
     """
 
     name: str
@@ -50,7 +50,7 @@ class _View:
 
 
 class _Names:
-    """Functions, numbered as they come up: name, label, module, place in the source, kind."""
+    """Functions, numbered as they appear: name, label, module, place in the source, kind."""
 
     def __init__(self) -> None:
         self.numbers: dict[tuple[str, str], int] = {}
@@ -74,7 +74,7 @@ class _Names:
 
 
 def page(profiles: Sequence[tuple[str, Profile]], value: str, title: str) -> str:
-    """A whole HTML page: the flame graph of a value, with a switch between the named profiles.
+    """Render an HTML page with the flame graph of a value, and buttons for the named profiles.
     KeyError if one of them does not have the value.
     """
     measure = _find_value(profiles[0][1], value)
@@ -91,7 +91,7 @@ def page(profiles: Sequence[tuple[str, Profile]], value: str, title: str) -> str
 
 
 def difference(before: Profile, after: Profile, value: str, title: str) -> str:
-    """A whole HTML page: what grew and what shrank between two profiles. KeyError as
+    """Render an HTML page of what grew and what shrank between two profiles. KeyError as
     :func:`page`.
     """
     measure = _find_value(after, value)
@@ -117,8 +117,8 @@ def difference(before: Profile, after: Profile, value: str, title: str) -> str:
 
 
 def library() -> str:
-    """What a page that embeds fragments holds once, before the first of them: the style and script
-    elements.
+    """Render the style and script elements that a page with fragments needs once, before the first
+    of them.
     """
     return str(
         _load_template("library").render(
@@ -129,8 +129,8 @@ def library() -> str:
 
 
 def fragment(profiles: Sequence[tuple[str, Profile]], value: str, title: str) -> str:
-    """The flame graph of :func:`page` as an element of another page, which may have several; see
-    :func:`library`.
+    """Render the flame graph of :func:`page` as an element of another page, which may have several;
+    see :func:`library`.
     """
     numbered = _Names()
     views = [_make_view(name, p, value, numbered) for name, p in profiles]
@@ -140,7 +140,7 @@ def fragment(profiles: Sequence[tuple[str, Profile]], value: str, title: str) ->
 
 
 def difference_fragment(before: Profile, after: Profile, value: str, title: str) -> str:
-    """As :func:`fragment`, of :func:`difference`."""
+    """Render the flame graph of :func:`difference` as :func:`fragment` does."""
     numbered = _Names()
     return _render_fragment(
         _find_value(after, value),
@@ -204,8 +204,8 @@ def _make_difference_views(
 
 
 def _sum_growth_by_sign(root: Node) -> tuple[dict[int, float], dict[int, float]]:
-    """By node's id: how much the stacks that it is on have grown, those that grew alone; and
-    shrunk.
+    """Return by node's id how much the stacks through it grew in all, counting those that grew
+    alone; and the same for those that shrank.
     """
     grown: dict[int, float] = {}
     shrunk: dict[int, float] = {}
@@ -227,8 +227,8 @@ def _flatten_tree(
     columns: Callable[[Node], list[float | None]],
     numbered: _Names,
 ) -> tuple[list[list[float | None]], int]:
-    """A tree as a list, a parent before its children and the widest first, and how many frames were
-    too narrow to be in it.
+    """Return a tree as a list, a parent before its children and the widest first, and how many
+    frames were too narrow to be in it.
     """
     kept = _select_widest(root, width)
     nodes: list[list[float | None]] = []
@@ -254,12 +254,10 @@ def _flatten_tree(
 
 
 def _select_widest(root: Node, width: Callable[[Node], float]) -> set[int]:
-    """The ids of the widest nodes; as none is wider than its parent, they are a tree of
-    their own.
-    """
+    """Return the ids of the widest nodes. As none is wider than its parent, they form a tree."""
     least = width(root) * _SMALLEST_SHARE
     kept: set[int] = set()
-    # Among equals the one that came first; a node itself has no order.
+    # Breaks ties, for nodes have no order: the one that came first wins.
     arrivals = itertools.count()
     pending = [(-width(root), next(arrivals), root)]
     while pending and len(kept) < _MAX_FRAMES:
@@ -342,7 +340,7 @@ def _make_growth_table(
 
 
 def _format_errors(errors: Sequence[float | None], measure: Value) -> list[tuple[str, ...]]:
-    """A cell for each, or none for any where they are not known."""
+    """Return a table cell for each error, or no cells if errors are not known."""
     return [() if error is None else (format_amount(error, measure.unit),) for error in errors]
 
 
@@ -395,7 +393,7 @@ def _has_value(profile: Profile, key: str) -> bool:
 
 
 def _round_to_six_digits(number: float) -> float:
-    """Six significant digits: more would only make the page larger."""
+    """Round to six significant digits, as more would only make the page larger."""
     short = float(f"{number:.6g}")
     return int(short) if short == int(short) else short
 
@@ -406,7 +404,7 @@ def _list_scripts() -> tuple[str, ...]:
 
 @cache
 def _read_static_file(name: str) -> Markup:
-    """Of our own package: nothing in it ends the element that it stands in, which a test checks."""
+    """Read a file of our package. Nothing in it ends the element around it; a test checks that."""
     return Markup((files(__package__) / "static" / name).read_text(encoding="utf-8"))
 
 
@@ -419,6 +417,6 @@ def _load_template(name: str) -> jinja2.Template:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    # Jinja's own filter writes JSON that cannot end a script element.
+    # Jinja's own tojson filter writes JSON that cannot end a script element.
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     return environment.get_template(f"{name}.html.j2")

@@ -9,8 +9,8 @@ from dballoc.profile import call_tree, frame_kinds
 from dballoc.profile.model import Profile, Sample, Value
 from dballoc.profile.symbols import cpp_names
 
-# A value ``live`` whose estimate has an error comes with a value ``live.variance``: the variance of
-# each sample's number, in the square of its unit. As samples are independent these add up like the
+# A value ``live`` that is an estimate comes with a value ``live.variance``: the variance of each
+# sample's number, in the square of its unit. As samples are independent, variances add up like the
 # numbers themselves.
 VARIANCE = ".variance"
 
@@ -29,7 +29,7 @@ class Function:
 
 @dataclass(frozen=True)
 class Stack:
-    """A call stack, the thread's start first, and what it has of a value. ``error``: one standard
+    """A call stack, the thread's start first, and its sum of a value. ``error``: one standard
     error, None if unknown.
     """
 
@@ -40,8 +40,8 @@ class Stack:
 
 @dataclass(frozen=True)
 class Growth:
-    """``before`` and ``after``: values of a stack or function in two profiles. ``error``: one
-    standard error of their difference, None if the profiles say nothing of it.
+    """A stack or function in two profiles: its sums ``before`` and ``after``. ``error``: one
+    standard error of their difference, None if unknown.
     """
 
     frames: tuple[str, ...]
@@ -51,18 +51,18 @@ class Growth:
 
     @property
     def grown(self) -> float:
-        """Negative if it shrank."""
+        """The difference; negative if it shrank."""
         return self.after - self.before
 
 
 def list_shown_values(profile: Profile) -> list[Value]:
-    """The values that are for people: not the variances."""
+    """Return the values that are shown to people: all but the variances."""
     return [value for value in profile.values if not value.key.endswith(VARIANCE)]
 
 
 def sum_inclusive(profile: Profile, value: str) -> dict[str, float]:
-    """Of every function the sum over the stacks that it is on; where it is on one several times, it
-    counts once. KeyError if the profile has no such value.
+    """Sum a value by function, over the stacks that contain it, each once even if the function
+    recurs. KeyError if the profile has no such value.
     """
     column = profile.column(value)
     sums: dict[str, float] = defaultdict(float)
@@ -73,8 +73,8 @@ def sum_inclusive(profile: Profile, value: str) -> dict[str, float]:
 
 
 def sum_exclusive(profile: Profile, value: str) -> dict[str, float]:
-    """Of every function the sum over the stacks whose innermost frame it is. KeyError as
-    :func:`inclusive`.
+    """Sum a value by function, over the stacks whose innermost frame it is. KeyError if the profile
+    has no such value.
     """
     column = profile.column(value)
     sums: dict[str, float] = defaultdict(float)
@@ -85,7 +85,7 @@ def sum_exclusive(profile: Profile, value: str) -> dict[str, float]:
 
 
 def rank_functions(profile: Profile, value: str) -> list[Function]:
-    """Every function, the largest inclusive value first."""
+    """Return every function, the largest inclusive sum first."""
     of_all, of_own = sum_inclusive(profile, value), sum_exclusive(profile, value)
     modules = {frame.function: frame.module for sample in profile.samples for frame in sample.stack}
     rows = [
@@ -96,7 +96,7 @@ def rank_functions(profile: Profile, value: str) -> list[Function]:
 
 
 def rank_stacks(profile: Profile, value: str) -> list[Stack]:
-    """Every call stack, the largest first."""
+    """Return every call stack, the largest sum first."""
     rows = [
         Stack(names, total, _compute_standard_error(variance))
         for names, (total, variance) in _sum_by_stack(profile, value).items()
@@ -105,21 +105,21 @@ def rank_stacks(profile: Profile, value: str) -> list[Stack]:
 
 
 def growth(before: Profile, after: Profile, value: str) -> list[Growth]:
-    """Every call stack that either profile has, what grew most first and what shrank most last.
-    KeyError if one of them does not have the value.
+    """Return every call stack of either profile, the largest growth first and the largest decrease
+    last. KeyError if one of them does not have the value.
     """
     return _compare_sums(_sum_by_stack(before, value), _sum_by_stack(after, value))
 
 
 def growth_by_function(before: Profile, after: Profile, value: str) -> list[Growth]:
-    """As :func:`growth`, by function, inclusive: a leak spread over many stacks shows in the
-    function that they share.
+    """Return every function of either profile with its inclusive sums, in the order of
+    :func:`growth`: a leak spread over many stacks shows in the function that they share.
     """
     return _compare_sums(_sum_by_function(before, value), _sum_by_function(after, value))
 
 
 def format_innermost(stack: Sequence[str], most: int = 5) -> str:
-    """A call stack in a line, as people read it: who asked malloc, who called that, and so on."""
+    """Format a call stack in one line for people: the caller of malloc, its caller, and so on."""
     short = [cpp_names.short(name) for name in reversed(stack)]
     while len(short) > 1 and frame_kinds.is_malloc(short[0]):
         short.pop(0)
@@ -169,7 +169,7 @@ def _find_variance_column(profile: Profile, value: str) -> int | None:
 def _compare_sums(
     old: dict[tuple[str, ...], _Sum], new: dict[tuple[str, ...], _Sum]
 ) -> list[Growth]:
-    # A profile without variances tells nothing of the error of what it lacks either.
+    # If one profile has no variances, no difference has a known error.
     has_errors = all(variance is not None for sums in (old, new) for _, variance in sums.values())
     rows = []
     for stack in old.keys() | new.keys():

@@ -1,4 +1,4 @@
-"""A profile for other programs: which formats there are, and how many profiles each takes."""
+"""Export profiles for other programs: the formats, and how many profiles a file of each holds."""
 
 from collections.abc import Callable, Sequence
 
@@ -6,7 +6,7 @@ from dballoc.profile import flamegraph
 from dballoc.profile.formats import collapsed, massif, pprof, speedscope
 from dballoc.profile.model import Profile
 
-# A format's writer and the usual end of its files' names.
+# Each format's encoder, and the usual suffix of its files' names.
 _SINGLE_PROFILE_WRITERS: dict[str, tuple[Callable[[Profile, str], bytes], str]] = {
     "collapsed": (collapsed.encode_collapsed, ".collapsed"),
     "pprof": (pprof.encode_pprof, ".pb.gz"),
@@ -21,19 +21,19 @@ FORMATS = (*_SINGLE_PROFILE_WRITERS, *_SEVERAL_PROFILES_WRITERS)
 
 
 def get_suffix(format_name: str) -> str:
-    """The usual end of a file's name. KeyError if there is no such format."""
+    """Return the usual suffix of a file's name. KeyError if there is no such format."""
     return (_SINGLE_PROFILE_WRITERS | _SEVERAL_PROFILES_WRITERS)[format_name][1]
 
 
 def takes_many(format_name: str) -> bool:
-    """Whether several profiles, snapshots of the same process or variants, go into one file."""
+    """Whether several profiles (snapshots of a process, or variants) go into one file."""
     return format_name in _SEVERAL_PROFILES_WRITERS
 
 
 def export(profile: Profile | Sequence[Profile], value: str, format_name: str) -> bytes:
-    """The bytes of a file of ``collapsed``, ``pprof``, ``speedscope``, ``massif`` or ``html``.
-    KeyError if a profile has no such value, or there is no such format; ValueError if the format
-    cannot hold what is given.
+    """Encode profiles as a file of ``collapsed``, ``pprof``, ``speedscope``, ``massif`` or
+    ``html``. KeyError if a profile has no such value, or there is no such format; ValueError if the
+    format cannot hold these profiles.
     """
     profiles = [profile] if isinstance(profile, Profile) else list(profile)
     if format_name in _SEVERAL_PROFILES_WRITERS:

@@ -1,5 +1,5 @@
 """massif.out: the text that valgrind's massif writes, and ms_print and massif-visualizer read
-(valgrind's manual, "Massif: a heap profiler"; ms_print itself says what it takes).
+(valgrind's manual, "Massif: a heap profiler"; ms_print's source defines the syntax).
 """
 
 import re
@@ -11,16 +11,16 @@ from dballoc.profile.call_tree import Node
 from dballoc.profile.model import Frame, Profile
 from dballoc.profile.symbols import cpp_names
 
-# A tree's branch below this share of the snapshot is counted, not shown: massif's own default.
+# Branches of a tree below this share of the snapshot are summed up in a line: massif's default.
 _THRESHOLD = 0.01
 
 _RULE = "#-----------"
 
 
 def encode_massif(profiles: Sequence[Profile], value: str) -> bytes:
-    """A snapshot for each profile, in the order of time, with the tree of callers at the peak and
-    at the end. KeyError if a profile has no such value; ValueError if it is not of bytes, or there
-    is no profile.
+    """Encode a snapshot for each profile, in the order of time, with the tree of callers at the
+    peak and at the end. KeyError if a profile has no such value; ValueError if it is not in bytes,
+    or there is no profile.
     """
     if not profiles or any(p.values[p.column(value)].unit != "bytes" for p in profiles):
         raise ValueError("it holds bytes")
@@ -54,9 +54,7 @@ def encode_massif(profiles: Sequence[Profile], value: str) -> bytes:
 
 
 def _strip_malloc_frames(profile: Profile) -> Profile:
-    """Its stacks without the functions of malloc that they end in: massif's tree begins with who
-    called them.
-    """
+    """Return a profile with stacks that end in the caller of malloc, where massif's tree begins."""
     samples = []
     for sample in profile.samples:
         end = len(sample.stack)
@@ -112,8 +110,8 @@ def _format_tree(root: Node, total_bytes: int) -> list[str]:
 
 
 def _format_place(frame: Frame) -> str:
-    """``0xADDRESS: function (file:line)``; our profiles keep an address only where there is no
-    name.
+    """Format a frame as ``0xADDRESS: function (file:line)``. A profile has an address only where
+    there is no name, so it is 0x0 for all others.
     """
     address = re.fullmatch(r".*\+(0x[0-9a-f]+)", frame.function)
     if not frame.named and address:
@@ -127,5 +125,5 @@ def _format_place(frame: Frame) -> str:
 
 
 def _join_lines(text: str) -> str:
-    # After a # ms_print sees a comment.
+    # To ms_print a # begins a comment.
     return " ".join(text.replace("#", ".").split())

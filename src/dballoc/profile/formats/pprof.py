@@ -1,9 +1,8 @@
-"""pprof: the gzipped protocol buffer of github.com/google/pprof, proto/profile.proto, whose field
-numbers these are.
+"""pprof: the gzipped protocol buffer of github.com/google/pprof, whose proto/profile.proto defines
+the field numbers.
 
-Encoded here: the file has two kinds of fields alone, numbers and strings of bytes, and writing them
-takes fewer lines than the descriptor that the protobuf library would want, which no package brings
-for Python.
+The file has only two kinds of fields, numbers and byte strings. Encoding them here takes fewer
+lines than the descriptor that the protobuf library would need, which no Python package has.
 """
 
 import gzip
@@ -93,7 +92,7 @@ def _encode_locations(locations: Mapping[Frame, int], strings: "_StringTable") -
 
 
 class _StringTable(dict[str, int]):
-    """Texts, numbered as they come up."""
+    """Texts, numbered as they appear."""
 
     def __init__(self, first: Iterable[str]):
         super().__init__((text, i) for i, text in enumerate(first))
@@ -116,7 +115,9 @@ def _round_to_int64(number: float) -> int:
 
 
 def _encode_varint(number: int) -> bytes:
-    """Seven bits a byte, the lowest first; a negative number as its two's complement of 64 bits."""
+    """Encode a number as seven bits a byte, the lowest first; a negative one as its 64-bit two's
+    complement.
+    """
     number &= 2**64 - 1
     out = bytearray()
     while number > 0x7F:
@@ -127,7 +128,7 @@ def _encode_varint(number: int) -> bytes:
 
 
 def _encode_number(field: int, number: int) -> bytes:
-    """A field of a number; nothing for 0, which is what an absent one means."""
+    """Encode a field of a number; nothing for 0, which is what an absent field means."""
     return _encode_varint(field << 3) + _encode_varint(number) if number else b""
 
 

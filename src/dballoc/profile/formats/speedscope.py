@@ -1,4 +1,4 @@
-"""The JSON that speedscope calls its own, as its file-format-schema.json says
+"""speedscope's own JSON format, as its file-format-schema.json defines it
 (github.com/jlfwong/speedscope).
 """
 
@@ -8,12 +8,12 @@ import dballoc
 from dballoc.profile import call_tree, profile_tables
 from dballoc.profile.model import Frame, Profile
 
-# Its units; it has none for counts.
+# Our units in speedscope's words; it has none for counts.
 _UNITS = {"bytes": "bytes", "seconds": "seconds"}
 
 
 def encode_speedscope(profile: Profile, value: str) -> bytes:
-    """Every value of the profile as a view of its own; ``value`` is the first that is shown.
+    """Encode every value of the profile as a view of its own; ``value`` is the one shown first.
     KeyError if the profile has no such value.
     """
     profile.column(value)
@@ -58,7 +58,7 @@ def encode_speedscope(profile: Profile, value: str) -> bytes:
 
 
 def _describe_frame(frame: Frame) -> dict[str, str | int]:
-    """``file`` is the source where it is known, else the module."""
+    """Describe a frame; ``file`` is the source file if it is known, else the module."""
     fields: dict[str, str | int] = {"name": frame.function}
     if file := frame.file or frame.module:
         fields["file"] = file
