@@ -114,11 +114,11 @@ def test_nobody_listens(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        ({"by": "moon"}, "--by moon: it is function, user, connection or digest"),
-        ({"count": 3}, "--count and --at-peak go with --period"),
+        ({"by": "moon"}, "--by moon: must be function, user, connection or digest"),
+        ({"count": 3}, "--count and --at-peak need --period"),
         ({"pid": 1, "out_dir": Path("/tmp")}, "give --out-dir, or one of"),
         ({"interval": "7"}, "--interval: '7' is not a size"),
-        ({"period": "1ms"}, "--period: at least 100ms"),
+        ({"period": "1ms"}, "--period 1ms: must be at least 100ms"),
         ({"pid": 999999999}, "process 999999999: No such file"),
     ],
 )

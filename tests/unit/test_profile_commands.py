@@ -120,7 +120,7 @@ def test_a_refusal_is_one_line(said: str, files: tuple[Path, Path]) -> None:
 def test_profiles_of_other_kinds_are_refused(files: tuple[Path, Path], tmp_path: Path) -> None:
     other = tmp_path / "waits"
     save(Profile(title="waits", values=(Value("waited", "seconds", "waits"),), samples=[]), other)
-    with pytest.raises(UsageError, match="are both profiles of the same kind"):
+    with pytest.raises(UsageError, match="give profiles of the same kind"):
         diff.diff(files[0], other)
     save(
         Profile(title="live, in seconds", values=(Value("live", "seconds", "?"),), samples=[]),

@@ -42,12 +42,15 @@ def contention(
     method: Annotated[
         Literal["auto", "perf", "proc"],
         typer.Option(
-            help="perf: call stacks. proc: /proc alone, no stacks. auto: perf, or proc where that "
-            "is not permitted."
+            help="perf: with call stacks. proc: from /proc alone, without stacks. auto: perf, or "
+            "proc where perf is not permitted."
         ),
     ] = "auto",
     stacks: Annotated[
-        int, typer.Option(metavar="N", help="Call stacks to record, about; 32 KiB each.", min=100)
+        int,
+        typer.Option(
+            metavar="N", help="How many call stacks to record, about; 32 KiB each.", min=100
+        ),
     ] = MAX_STACKS,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
@@ -145,7 +148,7 @@ def _print_result(
     malloc_ways = malloc_paths.into_malloc(result.switches, measure)
     if malloc_ways:
         console.print()
-        console.print(Text("the ways into malloc that wait most", style="bold"))
+        console.print(Text("the call paths into malloc that wait most", style="bold"))
         for path in malloc_ways:
             functions = " → ".join(safe(cpp_names.short(function)) for function in path.functions)
             console.print(Text(f"{path.share:6.1%}  {path.wait}: {functions}"), soft_wrap=True)
@@ -157,7 +160,7 @@ def _print_result(
         console.print(Text(f"wrote {file}"), soft_wrap=True)
     if not files:
         console.print(
-            Text("nothing was kept; --out DIR keeps the profile and its flame graphs", style="dim")
+            Text("no files kept; --out DIR keeps the profile and its flame graphs", style="dim")
         )
 
 

@@ -20,9 +20,9 @@ from dballoc.profile.symbols import cpp_names
 
 def diff(
     before: Annotated[
-        Path, typer.Argument(metavar="BEFORE", help="A profile (.profile.json.gz): what was.")
+        Path, typer.Argument(metavar="BEFORE", help="The profile before (.profile.json.gz).")
     ],
-    after: Annotated[Path, typer.Argument(metavar="AFTER", help="Another one: what is.")],
+    after: Annotated[Path, typer.Argument(metavar="AFTER", help="The profile after.")],
     value: Annotated[
         str | None, typer.Option(metavar="KEY", help="Which value, like live; default: the first.")
     ] = None,
@@ -90,7 +90,9 @@ def _print_totals(console: Console, profiles: Sequence[Profile], measure: Value)
         times = (
             f"{format_amount(first, 'seconds')} before and {format_amount(second, 'seconds')} after"
         )
-        console.print(f"The profiles cover {times}: what grows with time differs for that alone.")
+        console.print(
+            f"The profiles cover {times}: what grows with time differs for this reason alone."
+        )
 
 
 def _print_growth(

@@ -29,7 +29,7 @@ def export(
         Path | None,
         typer.Option(
             metavar="PATH",
-            help="Where to; - is standard output; default: beside FILE, by its name.",
+            help="Output file; - is standard output; default: FILE with another suffix.",
         ),
     ] = None,
 ) -> None:

@@ -38,8 +38,11 @@ _FUNCTION = "function"
 
 @dataclass(kw_only=True)
 class _HeapReport:
-    """What is printed. ``named``: the share of frames with names; ``attributed``: the share of live
-    bytes that have an owner, None by function.
+    """What is printed of a series of snapshots: the last ``snapshot``, the estimate of all its
+    ``live`` bytes and its ``rows`` by function or owner, the ``growth`` since the first one;
+    ``spent``, ``times`` and ``time_of``: time in malloc and free, in all, by size and by function;
+    ``named``: the share of frames with names; ``attributed``: the share of live bytes that have an
+    owner, None by function.
     """
 
     pid: int
@@ -67,30 +70,32 @@ _OutDir = Annotated[
     Path | None, typer.Option(metavar="DIR", help="The process whose probe listens there.")
 ]
 _Period = Annotated[
-    str | None, typer.Option(metavar="TIME", help="A snapshot every so often, and what grew.")
+    str | None, typer.Option(metavar="TIME", help="Take a snapshot every TIME, and show what grew.")
 ]
 _Count = Annotated[
     int | None,
-    typer.Option(metavar="N", help="So many snapshots; default: until Ctrl-C.", min=2),
+    typer.Option(metavar="N", help="How many snapshots; default: until Ctrl-C.", min=2),
 ]
-_AtPeak = Annotated[bool, typer.Option("--at-peak", help="Also whenever more is alive than ever.")]
+_AtPeak = Annotated[
+    bool, typer.Option("--at-peak", help="Also take one whenever more is alive than before.")
+]
 _By = Annotated[
     str, typer.Option(metavar="WHAT", help="function, user, connection or digest (statement).")
 ]
 _Rows = Annotated[int, typer.Option(metavar="N", help="Lines of a table.", min=1)]
 _Interval = Annotated[
-    str | None, typer.Option(metavar="SIZE", help="From now on one sample in so many bytes.")
+    str | None, typer.Option(metavar="SIZE", help="From now on sample one in SIZE bytes.")
 ]
 _Stop = Annotated[
-    bool, typer.Option("--stop", help="Then sample nothing more, until --interval asks for it.")
+    bool, typer.Option("--stop", help="Afterwards stop sampling, until --interval starts it again.")
 ]
 _Reset = Annotated[
     bool,
-    typer.Option("--reset", help="First set the sums to 0: allocated bytes, time in malloc."),
+    typer.Option("--reset", help="First reset the sums: allocated bytes, time in malloc."),
 ]
 _Times = Annotated[
     bool,
-    typer.Option("--times", help="Also the time in malloc and free, by size and by function."),
+    typer.Option("--times", help="Also show the time in malloc and free, by size and function."),
 ]
 _LoginPath = Annotated[
     str | None,
@@ -122,19 +127,19 @@ def heap_(
     out: _Out = None,
     as_json: _AsJson = False,
 ) -> None:
-    """Say which code's memory is alive in a process under the heap probe, which grows, and whose it
-    is.
+    """Show which code's memory is alive in a process under the heap probe, which grows, and whose
+    it is.
 
-    Start it so: dballoc exec --probe heap --out DIR -- COMMAND. Figures are estimates from samples,
-    with one standard error.
+    Start the process with dballoc exec --probe heap --out DIR -- COMMAND. All numbers are estimates
+    from samples, with one standard error.
     """
     if by != _FUNCTION and by not in session_owners.FIND_OWNER:
-        raise UsageError(f"--by {by}: it is function, user, connection or digest")
+        raise UsageError(f"--by {by}: must be function, user, connection or digest")
     if (count or at_peak) and period is None:
-        raise UsageError("--count and --at-peak go with --period, like --period 10s")
+        raise UsageError("--count and --at-peak need --period too, like --period 10s")
     seconds = duration(period, "--period") if period is not None else None
     if seconds is not None and seconds < 0.1:
-        raise UsageError("--period: at least 100ms")
+        raise UsageError(f"--period {period}: must be at least 100ms")
     new_interval = size(interval, "--interval") if interval is not None else None
     probe = _find_probe(out_dir, pid, socket, service)
     if new_interval is not None:
@@ -251,7 +256,7 @@ def _rank_owners(
     return rows, session_notes
 
 
-def _save_profiles(series: SnapshotSeries, result: _HeapReport, out: Path) -> list[Path]:
+def _save_profiles(series: SnapshotSeries, report: _HeapReport, out: Path) -> list[Path]:
     files: list[Path] = []
 
     def write(name: str, data: bytes) -> None:
@@ -263,7 +268,7 @@ def _save_profiles(series: SnapshotSeries, result: _HeapReport, out: Path) -> li
         for i, profile in enumerate(series.profiles, 1):
             files.append(out / f"heap-{i}.profile.json.gz")
             save(profile, files[-1])
-        title = f"live heap of {result.name}"
+        title = f"live heap of {report.name}"
         views = [(f"snapshot {i}", p) for i, p in enumerate(series.profiles, 1)][-1:]
         if series.peak is not None and len(series.profiles) > 1:
             files.append(out / "peak.profile.json.gz")
@@ -278,7 +283,7 @@ def _save_profiles(series: SnapshotSeries, result: _HeapReport, out: Path) -> li
                 series.profiles[0],
                 series.profiles[-1],
                 heap_profile.LIVE,
-                f"growth of the heap of {result.name}",
+                f"growth of the heap of {report.name}",
             )
             write("growth.html", page.encode("utf-8", "backslashreplace"))
             with_peak = {id(p): p for p in (*series.profiles, series.peak) if p is not None}
@@ -290,7 +295,7 @@ def _save_profiles(series: SnapshotSeries, result: _HeapReport, out: Path) -> li
     return files
 
 
-def _make_document(result: _HeapReport) -> dict[str, Any]:
+def _make_document(report: _HeapReport) -> dict[str, Any]:
     def estimate_fields(e: Estimate) -> dict[str, Any]:
         return {
             "bytes": e.bytes,
@@ -301,13 +306,13 @@ def _make_document(result: _HeapReport) -> dict[str, Any]:
         }
 
     return {
-        "pid": result.pid,
-        "interval": result.snapshot.interval,
-        "live": estimate_fields(result.live),
-        "by": result.by,
-        "attributed": result.attributed,
-        "complete": result.snapshot.complete,
-        "named": result.named,
+        "pid": report.pid,
+        "interval": report.snapshot.interval,
+        "live": estimate_fields(report.live),
+        "by": report.by,
+        "attributed": report.attributed,
+        "complete": report.snapshot.complete,
+        "named": report.named,
         "rows": [
             {
                 "name": r.name,
@@ -315,7 +320,7 @@ def _make_document(result: _HeapReport) -> dict[str, Any]:
                 "live": estimate_fields(r.live),
                 "allocated": r.allocated,
             }
-            for r in result.rows
+            for r in report.rows
         ],
         "growth": [
             {
@@ -324,24 +329,24 @@ def _make_document(result: _HeapReport) -> dict[str, Any]:
                 "change": estimate_fields(g.change),
                 "after": g.after,
             }
-            for g in result.growth
+            for g in report.growth
         ],
-        "malloc": asdict(result.spent)
+        "malloc": asdict(report.spent)
         | {
-            "sizes": [asdict(row) for row in result.times],
-            "functions": [asdict(row) for row in result.time_of],
+            "sizes": [asdict(row) for row in report.times],
+            "functions": [asdict(row) for row in report.time_of],
         },
-        "lost": result.snapshot.lost_blocks + result.snapshot.lost_stacks,
-        "files": [str(f) for f in result.files],
-        "notes": result.notes,
+        "lost": report.snapshot.lost_blocks + report.snapshot.lost_stacks,
+        "files": [str(f) for f in report.files],
+        "notes": report.notes,
     }
 
 
-def _print_report(console: Console, result: _HeapReport, max_rows: int, times: bool) -> None:
-    live, last = result.live, result.snapshot
+def _print_report(console: Console, report: _HeapReport, max_rows: int, times: bool) -> None:
+    live, last = report.live, report.snapshot
     console.print(
         Text(
-            f"{safe(result.name)} (process {result.pid}): {format_amount(live.bytes, 'bytes')} ± "
+            f"{safe(report.name)} (process {report.pid}): {format_amount(live.bytes, 'bytes')} ± "
             f"{format_amount(live.error, 'bytes')} alive in "
             f"{format_amount(live.objects, 'objects')} ± "
             f"{format_amount(live.objects_error, 'objects')} blocks",
@@ -354,25 +359,24 @@ def _print_report(console: Console, result: _HeapReport, max_rows: int, times: b
         else "not sampled any more"
     )
     console.print(
-        f"{sampling}, {live.samples:,} of them alive; probe loaded {last.now - last.began:,.0f} s "
-        "ago, sums of "
-        f"{last.now - last.reset:,.0f} s; stacks complete {last.complete:.1%}, frames with names "
-        f"{result.named:.1%}"
+        f"{sampling}, {live.samples:,} samples alive; probe loaded {last.now - last.began:,.0f} s "
+        f"ago, sums since {last.now - last.reset:,.0f} s ago; {last.complete:.1%} of the stacks "
+        f"complete, {report.named:.1%} of the frames named"
     )
-    _print_spent(console, result.spent)
+    _print_spent(console, report.spent)
     console.print()
-    _print_rows(console, result, max_rows)
-    if result.growth:
+    _print_rows(console, report, max_rows)
+    if report.growth:
         console.print()
-        _print_growth(console, result.growth, max_rows)
+        _print_growth(console, report.growth, max_rows)
     if times:
         console.print()
-        _print_times(console, result.times)
+        _print_times(console, report.times)
         console.print()
-        _print_time_of(console, result.time_of, max_rows)
-    for path in result.files:
+        _print_time_of(console, report.time_of, max_rows)
+    for path in report.files:
         console.print(Text(f"· {path}", style="dim"))
-    for note in result.notes:
+    for note in report.notes:
         console.print(Text(f"· {safe(note)}", style="dim"))
 
 
@@ -387,8 +391,8 @@ def _print_spent(console: Console, spent: malloc_latency.LatencySummary) -> None
     )
 
 
-def _print_rows(console: Console, result: _HeapReport, max_rows: int) -> None:
-    by_function = result.by == _FUNCTION
+def _print_rows(console: Console, report: _HeapReport, max_rows: int) -> None:
+    by_function = report.by == _FUNCTION
     table = _make_table(
         (
             "alive",
@@ -397,12 +401,12 @@ def _print_rows(console: Console, result: _HeapReport, max_rows: int) -> None:
             "blocks",
             "samples",
             *(("allocated",) if by_function else ()),
-            result.by,
+            report.by,
         ),
         left_columns=1,
     )
-    live_bytes = result.live.bytes or 1.0
-    for row in result.rows[:max_rows]:
+    live_bytes = report.live.bytes or 1.0
+    for row in report.rows[:max_rows]:
         cells = [
             format_amount(row.live.bytes, "bytes"),
             format_amount(row.live.error, "bytes"),
@@ -416,12 +420,12 @@ def _print_rows(console: Console, result: _HeapReport, max_rows: int) -> None:
             _format_name(row.name, row.module),
         )
     console.print(table)
-    if len(result.rows) > max_rows:
+    if len(report.rows) > max_rows:
         console.print(
-            Text(f"and {len(result.rows) - max_rows} more; --rows shows them", style="dim")
+            Text(f"and {len(report.rows) - max_rows} more; --rows shows them", style="dim")
         )
-    if result.attributed is not None:
-        console.print(f"attributed: {result.attributed:.1%} of the live bytes")
+    if report.attributed is not None:
+        console.print(f"attributed: {report.attributed:.1%} of the live bytes")
 
 
 def _print_growth(console: Console, growth: Sequence[FunctionGrowth], max_rows: int) -> None:

@@ -1,4 +1,4 @@
-"""Files that ``dballoc profile`` is given, and the values in them."""
+"""Read the profiles that ``dballoc profile`` compares or exports, and choose the value."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,8 +10,8 @@ from dballoc.profile.model import Profile, Value
 
 
 def read_profiles(paths: Sequence[Path], key: str | None) -> tuple[list[Profile], Value]:
-    """The profiles, and the value of them that was asked for, else the first that all have.
-    UsageError if a file is none, lacks the value, or has it in another unit.
+    """Read profiles, and return them and the value with this key, or, if ``key`` is None, the first
+    that all have. UsageError if a file is no profile, lacks the value, or has it in another unit.
     """
     profiles = [profile_file.load(path) for path in paths]
     common = [
@@ -21,8 +21,7 @@ def read_profiles(paths: Sequence[Path], key: str | None) -> tuple[list[Profile]
     ]
     if key is None and not common:
         raise UsageError(
-            f"{paths[0]}: has no value that {paths[-1]} has too; are both profiles of the same "
-            "kind?"
+            f"{paths[0]}: has no value that {paths[-1]} has too; give profiles of the same kind"
         )
     key = key or common[0].key
     for path, profile in zip(paths, profiles, strict=True):

@@ -17,7 +17,7 @@ _DEFAULT_INTERVAL = format_size(probe_launch.USUAL)
 
 
 class ProbeKind(Enum):
-    """What is put into the program."""
+    """Probes that can be loaded into a program."""
 
     HEAP = "heap"
 
@@ -33,21 +33,21 @@ def exec_(
     out: Annotated[
         Path,
         typer.Option(
-            metavar="DIR", help="Where the probe is asked: a socket of the program's user's."
+            metavar="DIR", help="Directory for the probe's socket; the program's user owns it."
         ),
     ],
     interval: Annotated[
-        str, typer.Option(metavar="SIZE", help="One sample in so many bytes, on average.")
+        str, typer.Option(metavar="SIZE", help="Sample one in SIZE bytes, on average.")
     ] = _DEFAULT_INTERVAL,
     idle: Annotated[
         bool,
-        typer.Option("--idle", help="Sample nothing until profile heap --interval asks for it."),
+        typer.Option("--idle", help="Sample nothing until profile heap --interval starts it."),
     ] = False,
 ) -> None:
     """Run a program under a probe: mariadbd, mysqld, or any other that is dynamically linked.
 
-    LD_PRELOAD is set for this program alone, the probe first; what it was set to before comes
-    after. dballoc itself is gone then: the program has its process.
+    LD_PRELOAD is set for this program alone: the probe first, then what it was set to before. The
+    program replaces dballoc and keeps its PID.
     """
     sampling_interval = 0 if idle else size(interval, "--interval")
     launch = probe_launch.prepare_launch(command, out, sampling_interval, os.environ)
