@@ -15,10 +15,10 @@ def format_amount(number: float, unit: str) -> str:
         return f"{number:,.0f}"
     for size, name in steps:
         if abs(number) >= size:
-            return f"{_three_digits(number / size)} {name}"
+            return f"{_format_three_digits(number / size)} {name}"
     if not number:
         return "0 B" if unit == "bytes" else "0 s"
-    return f"{_three_digits(number / steps[-1][0])} {steps[-1][1]}"
+    return f"{_format_three_digits(number / steps[-1][0])} {steps[-1][1]}"
 
 
 def format_signed_amount(number: float, unit: str) -> str:
@@ -26,7 +26,7 @@ def format_signed_amount(number: float, unit: str) -> str:
     return f"{'−' if number < 0 else '+'}{format_amount(abs(number), unit)}"
 
 
-def _three_digits(number: float) -> str:
+def _format_three_digits(number: float) -> str:
     size = abs(number)
     text = f"{number:,.{0 if size >= 100 else 1 if size >= 10 else 2}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text

@@ -56,7 +56,7 @@ class _Names:
         self.numbers: dict[tuple[str, str], int] = {}
         self.rows: list[list[str]] = []
 
-    def number(self, frame: Frame) -> int:
+    def get_number(self, frame: Frame) -> int:
         key = frame.function, frame.module
         if key not in self.numbers:
             self.numbers[key] = len(self.rows)
@@ -238,7 +238,7 @@ def _flatten_tree(
         nodes.append(
             [
                 level,
-                -1 if node is root else numbered.number(node.frame),
+                -1 if node is root else numbered.get_number(node.frame),
                 _round_to_six_digits(width(node)),
                 *columns(node),
             ]

@@ -118,12 +118,12 @@ def growth_by_function(before: Profile, after: Profile, value: str) -> list[Grow
     return _compare_sums(_sum_by_function(before, value), _sum_by_function(after, value))
 
 
-def format_innermost(stack: Sequence[str], most: int = 5) -> str:
+def format_innermost(stack: Sequence[str], max_frames: int = 5) -> str:
     """Format a call stack in one line for people: the caller of malloc, its caller, and so on."""
     short = [cpp_names.short(name) for name in reversed(stack)]
     while len(short) > 1 and frame_kinds.is_malloc(short[0]):
         short.pop(0)
-    return " ← ".join(short[:most]) + (" ← …" if len(short) > most else "")
+    return " ← ".join(short[:max_frames]) + (" ← …" if len(short) > max_frames else "")
 
 
 # A sum and its variance; the variance is None where the profile has none.
@@ -167,16 +167,18 @@ def _find_variance_column(profile: Profile, value: str) -> int | None:
 
 
 def _compare_sums(
-    old: dict[tuple[str, ...], _Sum], new: dict[tuple[str, ...], _Sum]
+    sums_before: dict[tuple[str, ...], _Sum], sums_after: dict[tuple[str, ...], _Sum]
 ) -> list[Growth]:
     # If one profile has no variances, no difference has a known error.
-    has_errors = all(variance is not None for sums in (old, new) for _, variance in sums.values())
+    has_errors = all(
+        variance is not None for sums in (sums_before, sums_after) for _, variance in sums.values()
+    )
     rows = []
-    for stack in old.keys() | new.keys():
-        (was, a), (is_, b) = old.get(stack, _ZERO), new.get(stack, _ZERO)
-        rows.append(
-            Growth(stack, was, is_, math.sqrt((a or 0.0) + (b or 0.0)) if has_errors else None)
-        )
+    for stack in sums_before.keys() | sums_after.keys():
+        before, variance_before = sums_before.get(stack, _ZERO)
+        after, variance_after = sums_after.get(stack, _ZERO)
+        error = math.sqrt((variance_before or 0.0) + (variance_after or 0.0))
+        rows.append(Growth(stack, before, after, error if has_errors else None))
     return sorted(rows, key=lambda row: (-row.grown, row.frames))
 
 

@@ -38,20 +38,20 @@ def diff(
     standard errors if known.
     """
     profiles, measure = profile_files.read_profiles([before, after], value)
-    old, new = profiles
+    before_profile, after_profile = profiles
     if html:
         # It takes a while to import.
         from dballoc.profile import flamegraph
 
         page = flamegraph.difference(
-            old,
-            new,
+            before_profile,
+            after_profile,
             measure.key,
             f"{measure.title[:1].upper()}{measure.title[1:]}: {before.name} → {after.name}",
         )
         profile_files.write_file(html, page.encode("utf-8", "backslashreplace"))
-    stacks = profile_tables.growth(old, new, measure.key)
-    functions = profile_tables.growth_by_function(old, new, measure.key)
+    stacks = profile_tables.growth(before_profile, after_profile, measure.key)
+    functions = profile_tables.growth_by_function(before_profile, after_profile, measure.key)
     if as_json:
         print(json.dumps(_make_document(profiles, measure, stacks, functions), indent=1))
         return
@@ -75,20 +75,22 @@ def diff(
 
 
 def _print_totals(console: Console, profiles: Sequence[Profile], measure: Value) -> None:
-    old, new = (profile.total(measure.key) for profile in profiles)
+    total_before, total_after = (profile.total(measure.key) for profile in profiles)
     console.print(
         Text(
-            f"{measure.title}: {format_amount(old, measure.unit)} → "
-            f"{format_amount(new, measure.unit)} ({format_signed_amount(new - old, measure.unit)})",
+            f"{measure.title}: {format_amount(total_before, measure.unit)} → "
+            f"{format_amount(total_after, measure.unit)} "
+            f"({format_signed_amount(total_after - total_before, measure.unit)})",
             style="bold",
         )
     )
     for name, profile in zip(("before", "after"), profiles, strict=True):
         console.print(f"{name}: {profile.title}", markup=False)
-    first, second = (profile.seconds for profile in profiles)
-    if abs(first - second) > 0.05 * max(first, second):
+    seconds_before, seconds_after = (profile.seconds for profile in profiles)
+    if abs(seconds_before - seconds_after) > 0.05 * max(seconds_before, seconds_after):
         times = (
-            f"{format_amount(first, 'seconds')} before and {format_amount(second, 'seconds')} after"
+            f"{format_amount(seconds_before, 'seconds')} before and "
+            f"{format_amount(seconds_after, 'seconds')} after"
         )
         console.print(
             f"The profiles cover {times}: what grows with time differs for this reason alone."

@@ -26,8 +26,8 @@ def read_profiles(paths: Sequence[Path], key: str | None) -> tuple[list[Profile]
     key = key or common[0].key
     for path, profile in zip(paths, profiles, strict=True):
         if key not in {value.key for value in profile_tables.list_shown_values(profile)}:
-            has = ", ".join(value.key for value in profile_tables.list_shown_values(profile))
-            raise UsageError(f"--value {key}: {path} has no such value; it has {has or 'none'}")
+            keys = ", ".join(value.key for value in profile_tables.list_shown_values(profile))
+            raise UsageError(f"--value {key}: {path} has no such value; it has {keys or 'none'}")
     measures = [profile.values[profile.column(key)] for profile in profiles]
     for path, value in zip(paths, measures, strict=True):
         if value.unit != measures[0].unit:

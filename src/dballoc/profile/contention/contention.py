@@ -167,8 +167,10 @@ def _make_contention(
     taken_at: float,
 ) -> Contention:
     """Make the profiles of a recording that has been read."""
-    every = "each" if recording.period == 1 else f"one in {recording.period} of each thread's"
-    method = f"perf: the times of all switches, the call stacks of {every}"
+    recorded_stacks = (
+        "each" if recording.period == 1 else f"one in {recording.period} of each thread's"
+    )
+    method = f"perf: the times of all switches, the call stacks of {recorded_stacks}"
     if not recording.newcomers:
         method += "; threads that started meanwhile are not in it"
     rules = Rules(catalogue())

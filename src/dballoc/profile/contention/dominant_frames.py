@@ -39,7 +39,7 @@ class Row:
 def dominant(profiles: Mapping[str, Profile], value: str, max_rows: int = 25) -> list[Row]:
     """Return the rows, the largest difference first. KeyError if a profile has no such value."""
     shares = {}
-    entering: set[str] = set()
+    kernel_callers: set[str] = set()
     malloc_sides: dict[str, float] = defaultdict(float)
     modules = _list_modules(profiles.values())
     for name, profile in profiles.items():
@@ -49,7 +49,7 @@ def dominant(profiles: Mapping[str, Profile], value: str, max_rows: int = 25) ->
         }
         for function, side in _weigh_malloc_sides(profile, value, total).items():
             malloc_sides[function] += side
-        entering |= _find_kernel_callers(profile, value, total)
+        kernel_callers |= _find_kernel_callers(profile, value, total)
     rows = [
         Row(
             function,
@@ -61,7 +61,9 @@ def dominant(profiles: Mapping[str, Profile], value: str, max_rows: int = 25) ->
         if module != "[kernel]"
     ]
     rows = [r for r in rows if max(r.shares.values()) >= LEAST_ALLOCATOR_SHARE]
-    rows = [r for r in rows if min(r.shares.values()) < UBIQUITOUS_SHARE or r.function in entering]
+    rows = [
+        r for r in rows if min(r.shares.values()) < UBIQUITOUS_SHARE or r.function in kernel_callers
+    ]
     rows.sort(key=lambda r: (-r.difference, -max(r.shares.values()), r.function))
     largest = [r for r in rows if max(r.shares.values()) >= LEAST_SHARE][:max_rows]
     of_allocator = [r for r in rows if r.allocator][:MAX_ALLOCATOR_ROWS]

@@ -32,20 +32,20 @@ def parse(lines: Iterable[str]) -> list[Mutex]:
     """
     mutexes: dict[str, Mutex] = {}
     tables = bins = 0
-    reading = ""
+    table = ""
     for line in lines:
         if _HEADING in line:
             is_bins = line.startswith(_BINS)
             bins, tables = bins + is_bins, tables + (not is_bins)
             # The tables of single arenas follow; the merged one includes them.
-            reading = (
+            table = (
                 "bins"
                 if is_bins and bins == 1
                 else "mutexes"
                 if not is_bins and tables <= 2
                 else ""
             )
-        elif reading and (row := _parse_row(line, reading)):
+        elif table and (row := _parse_row(line, table)):
             previous = mutexes.get(
                 row.name, Mutex(name=row.name, locked=0, waited=0, spun=0, seconds=0.0)
             )
@@ -57,7 +57,7 @@ def parse(lines: Iterable[str]) -> list[Mutex]:
                 seconds=previous.seconds + row.seconds,
             )
         elif line.strip() and not line.strip().startswith("---"):
-            reading = ""
+            table = ""
     return sorted(mutexes.values(), key=lambda m: (-m.seconds, -m.waited, m.name))
 
 

@@ -43,5 +43,5 @@ def _find_path(sample: Sample) -> tuple[str, ...]:
     names = [frame.function for frame in sample.stack]
     if entry not in names:
         return ()
-    first = max(0, names.index(entry) - _CALLERS_SHOWN)
-    return tuple(frame.function for frame in sample.stack[first:] if frame.module != "[kernel]")
+    start = max(0, names.index(entry) - _CALLERS_SHOWN)
+    return tuple(frame.function for frame in sample.stack[start:] if frame.module != "[kernel]")

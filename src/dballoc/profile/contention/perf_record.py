@@ -306,7 +306,7 @@ class _PerfRecord:
             if select.select([self._answers], [], [], 0.02)[0]:
                 answer += os.read(self._answers, 4096)
             elif not self.runs:
-                raise Unavailable(self._refusal())
+                raise Unavailable(self._explain_end())
             elif time.monotonic() > deadline:
                 raise Failure(
                     f"perf record did not start within {_PERF_TIMEOUT:.0f} s: "
@@ -320,7 +320,7 @@ class _PerfRecord:
         if ending.status not in (0, -signal.SIGINT, 128 + signal.SIGINT) or not self.file.exists():
             raise Failure(f"perf record ended with {ending.words}: {_read_last_line(self._log)}")
 
-    def _refusal(self) -> str:
+    def _explain_end(self) -> str:
         log = self._log.read_text(errors="replace")
         if "perf_event_paranoid" in log or "ermission" in log or "not permitted" in log:
             return _explain_refusal()

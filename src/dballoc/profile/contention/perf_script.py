@@ -75,7 +75,11 @@ def parse(lines: Iterable[str], resolve: Resolve) -> Iterator[Event]:
     stack: list[Frame] = []
     for line in lines:
         if line[:1] == "\t":
-            if pending is not None and len(stack) < _MOST_FRAMES and (frame := frames.read(line)):
+            if (
+                pending is not None
+                and len(stack) < _MOST_FRAMES
+                and (frame := frames.resolve_line(line))
+            ):
                 stack.append(frame)
             continue
         if pending is not None:
@@ -115,13 +119,13 @@ class _FrameCache:
 
     def __init__(self, resolve: Resolve) -> None:
         self._resolve = resolve
-        self._known: dict[str, Frame | None] = {}
+        self._by_line: dict[str, Frame | None] = {}
 
-    def read(self, line: str) -> Frame | None:
-        if line not in self._known:
+    def resolve_line(self, line: str) -> Frame | None:
+        if line not in self._by_line:
             place = parse_frame(line)
-            self._known[line] = self._resolve(*place) if place else None
-        return self._known[line]
+            self._by_line[line] = self._resolve(*place) if place else None
+        return self._by_line[line]
 
 
 def parse_frame(line: str) -> tuple[int, str] | None:

@@ -62,7 +62,7 @@ def sample_states(
     began = time.monotonic()
     sweeps = threads = 0
     source = _choose_source(pid, bool(names))
-    while (now := time.monotonic()) < began + seconds:
+    while (sweep_began := time.monotonic()) < began + seconds:
         alive()
         try:
             tasks = os.listdir(f"/proc/{pid}/task")
@@ -76,7 +76,7 @@ def sample_states(
             counts[parse_state(text, names) if source == "syscall" else (text or RUNNING, 0)] += 1
         sweeps += 1
         threads = max(threads, len(tasks))
-        time.sleep(max(_SHORTEST_PAUSE, _PAUSE_PER_SWEEP * (time.monotonic() - now)))
+        time.sleep(max(_SHORTEST_PAUSE, _PAUSE_PER_SWEEP * (time.monotonic() - sweep_began)))
     return ThreadStates(
         counts=counts,
         sweeps=max(1, sweeps),
@@ -153,7 +153,7 @@ def make_profile(
     """Make a profile of the thread-seconds waited. Of the waits below malloc only those for an
     arena's mutex can be told, so they alone are labelled so. Pure.
     """
-    each = states.seconds / states.sweeps
+    seconds_per_sweep = states.seconds / states.sweeps
     samples = []
     total = sum(states.counts.values())
     waiting = 0
@@ -176,7 +176,7 @@ def make_profile(
             stack = [Frame(ARENA), Frame(f"arena_{address:#x}")]
         elif name == FUTEX:
             stack = [Frame("other_futex"), Frame(f"futex_{address:#x}")]
-        samples.append(Sample(tuple(stack), (count * each,), False, labels))
+        samples.append(Sample(tuple(stack), (count * seconds_per_sweep,), False, labels))
     state_facts = {
         "sweeps": str(states.sweeps),
         "threads": str(states.threads),

@@ -72,9 +72,9 @@ def save(profile: Profile, path: Path) -> None:
     # A file system may have names that are no Unicode; they get question marks, as no JSON reader
     # would accept them.
     packed = gzip.compress(text.encode("utf-8", "replace"), compresslevel=6, mtime=0)
-    fresh = path.with_name(f".{path.name}.partial")
-    fresh.write_bytes(packed)
-    fresh.replace(path)
+    partial_path = path.with_name(f".{path.name}.partial")
+    partial_path.write_bytes(packed)
+    partial_path.replace(path)
 
 
 def load(path: Path) -> Profile:

@@ -45,16 +45,20 @@ class Uncounted:
             for n, stack in stacks.items()
             if not is_counted(stack)
         }
-        hidden = [
+        uncounted_blocks = [
             b for b in snapshot.blocks if b.usable < _LARGE_BLOCK and b.stack in dominant_frames
         ]
         rows = heap_profile.rank_owners(
-            hidden,
+            uncounted_blocks,
             lambda b: _name_holder(dominant_frames[b.stack]),
         )
-        sure = [row for row in rows if row.live.bytes > _STANDARD_ERRORS * row.live.error]
+        significant_rows = [
+            row for row in rows if row.live.bytes > _STANDARD_ERRORS * row.live.error
+        ]
         live = heap_profile.whole(snapshot.blocks)
-        parts = tuple((row.name, round(row.live.bytes)) for row in sure[:_MAX_FUNCTIONS])
+        parts = tuple(
+            (row.name, round(row.live.bytes)) for row in significant_rows[:_MAX_FUNCTIONS]
+        )
         return Sampled(round(live.bytes), live.error, live.samples, parts)
 
 

@@ -42,7 +42,7 @@ class Probe:
         """
         lines = (
             line.partition(" ")
-            for line in self._ask("status").decode(errors="replace").splitlines()[1:]
+            for line in self._request("status").decode(errors="replace").splitlines()[1:]
         )
         return {name: int(value) for name, _, value in lines if _NUMBER.fullmatch(value)}
 
@@ -50,22 +50,22 @@ class Probe:
         """Have it sample one in ``size`` bytes from now on, nothing if 0. Failure if it does not
         answer, or refuses.
         """
-        self._ask(f"interval {size}")
+        self._request(f"interval {size}")
 
     def reset(self) -> None:
         """Have it reset its sums, of what was allocated and of the time in malloc, but not what is
         alive. Failure if it does not answer.
         """
-        self._ask("reset")
+        self._request("reset")
 
     def snapshot(self) -> Snapshot:
         """Return a snapshot of its tables. Failure if it does not answer."""
         try:
-            return read(self._ask("snapshot"))
+            return read(self._request("snapshot"))
         except Damaged as error:
             raise Failure(f"the probe in process {self.pid}: {error}") from None
 
-    def _ask(self, line: str) -> bytes:
+    def _request(self, line: str) -> bytes:
         try:
             answer = _exchange(self.root, self.socket, line.encode() + b"\n")
         except OSError as error:
@@ -149,10 +149,10 @@ def of_directory(directory: Path) -> Probe:
 
 def _exchange(root: Path, path: str, line: bytes) -> bytes:
     """Send a line and return the whole answer. OSError if that fails, or it is no probe's."""
-    with _connect(root, path) as talk:
-        talk.sendall(line)
+    with _connect(root, path) as connection:
+        connection.sendall(line)
         parts, size, end = [], 0, time.monotonic() + _LONGEST
-        while part := talk.recv(1 << 16):
+        while part := connection.recv(1 << 16):
             parts.append(part)
             size += len(part)
             if size > _MOST:
@@ -166,25 +166,25 @@ def _find_peer(root: Path, path: str) -> int:
     """Return the PID, in our namespace, of the process that listens on a socket; 0 if it is in
     another PID namespace.
     """
-    with _connect(root, path) as talk:
+    with _connect(root, path) as connection:
         pid = int.from_bytes(
-            talk.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[:4], "little"
+            connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[:4], "little"
         )
-        talk.sendall(b"status\n")
+        connection.sendall(b"status\n")
         return pid
 
 
 def _connect(root: Path, path: str) -> socket.socket:
     """Connect to the socket file at a path below ``root``, which may be of any length."""
-    talk = socket.socket(socket.AF_UNIX)
+    connection = socket.socket(socket.AF_UNIX)
     try:
-        talk.settimeout(_PATIENCE)
-        with target_files.open_socket(root, path) as place:
-            talk.connect(place)
+        connection.settimeout(_PATIENCE)
+        with target_files.open_socket(root, path) as address:
+            connection.connect(address)
     except OSError:
-        talk.close()
+        connection.close()
         raise
-    return talk
+    return connection
 
 
 def _parse_inner_pid(status: str) -> int:

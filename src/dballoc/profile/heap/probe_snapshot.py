@@ -122,8 +122,8 @@ class Snapshot:
     @property
     def complete(self) -> float:
         """The share of sampled stacks that reach a thread's start; 1 if there are none."""
-        all_ = self.by_pointers + self.by_cfi
-        return 1 - self.incomplete / all_ if all_ else 1.0
+        stacks = self.by_pointers + self.by_cfi
+        return 1 - self.incomplete / stacks if stacks else 1.0
 
 
 @dataclass(kw_only=True)

@@ -40,9 +40,9 @@ class Watch:
         self.probe = probe
         self.name = name
         self.symbols = Symbols(Path(f"/proc/{probe.pid}/root"))
-        self._known: dict[int, tuple[Frame, ...]] = {}
+        self._functions: dict[int, tuple[Frame, ...]] = {}
 
-    def take(self, occasion: str = "") -> tuple[Snapshot, Profile]:
+    def take_snapshot(self, occasion: str = "") -> tuple[Snapshot, Profile]:
         """Take a snapshot, and make its profile. Failure if the probe does not answer."""
         snapshot = self.probe.snapshot()
         return snapshot, self.profile(snapshot, occasion)
@@ -53,22 +53,24 @@ class Watch:
         title = " ".join(
             filter(None, ["heap of", self.name, f"(process {self.probe.pid})", occasion])
         )
-        return heap_profile.profile(snapshot, self._known, title, {})
+        return heap_profile.profile(snapshot, self._functions, title, {})
 
     def resolve(self, snapshot: Snapshot) -> None:
         """Look up the functions of stacks that no earlier snapshot had."""
         maps = heap_profile.mappings(snapshot)
-        fresh = {
-            number: stack for number, stack in snapshot.stacks.items() if number not in self._known
+        new_stacks = {
+            number: stack
+            for number, stack in snapshot.stacks.items()
+            if number not in self._functions
         }
-        self._known |= heap_profile.frames(
-            fresh, lambda address: self.symbols.resolve(maps, address)
+        self._functions |= heap_profile.frames(
+            new_stacks, lambda address: self.symbols.resolve(maps, address)
         )
 
     @property
     def stacks(self) -> heap_profile.Stacks:
         """The functions of every stack resolved so far."""
-        return self._known
+        return self._functions
 
 
 def take_series(
@@ -82,7 +84,7 @@ def take_series(
     Ctrl-C, or the process ends; with ``at_peak`` also whenever more is alive than ever before.
     ``report_snapshot`` is called with each. Failure if not even the first can be taken.
     """
-    snapshot, profile = process.take()
+    snapshot, profile = process.take_snapshot()
     report_snapshot(snapshot)
     series = SnapshotSeries(
         first=snapshot, last=snapshot, stacks=process.stacks, profiles=[profile], peak=profile
@@ -94,8 +96,8 @@ def take_series(
                 if at_peak and process.probe.status().get(
                     "live", 0
                 ) > _PEAK_RATIO * _get_peak_bytes(series):
-                    _, series.peak = process.take("at its peak")
-            series.last, profile = process.take()
+                    _, series.peak = process.take_snapshot("at its peak")
+            series.last, profile = process.take_snapshot()
             report_snapshot(series.last)
             series.profiles.append(profile)
             if profile.total(heap_profile.LIVE) > _get_peak_bytes(series):

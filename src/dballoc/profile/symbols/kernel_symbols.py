@@ -32,5 +32,5 @@ def _load() -> tuple[list[int], list[str]]:
 def find_name(address: int) -> str | None:
     """Return the kernel's function at an address; None if that is not known."""
     addresses, names = _load()
-    at = bisect_right(addresses, address) - 1
-    return names[at] if at >= 0 else None
+    index = bisect_right(addresses, address) - 1
+    return names[index] if index >= 0 else None

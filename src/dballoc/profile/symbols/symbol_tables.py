@@ -65,12 +65,12 @@ def make_table(source: int, *more: Any) -> None:
         # symbolic reads debug information wherever it finds any, so it is hidden: in a private copy
         # of the pages with the sections' names, the sections of debug information are renamed.
         start, size = section_names
-        hidden = (
+        renamed = (
             view[start : start + size]
             .replace(b".debug_", b".hidden")
             .replace(b".zdebug_", b".zhidden")
         )
-        view[start : start + size] = hidden
+        view[start : start + size] = renamed
     try:
         archive = Archive.from_bytes(_ffi.from_buffer(view))
         table = SymCache.from_object(next(archive.iter_objects()))

@@ -80,55 +80,57 @@ class Symbols:
         inlined and lines are asked for. A return address is that of the next instruction: look it
         up at address - 1.
         """
-        mapped = self._mapping(maps, address)
+        mapped = self._find_mapping(maps, address)
         if mapped is None:
             return (_NOWHERE,)
         if not mapped.path:
             return (_ANONYMOUS,)
         if mapped.path.startswith("["):
             return (Frame(mapped.path, mapped.path, named=False),)
-        return self._resolve_mapped(mapped, address - mapped.start + mapped.offset)
+        return self._resolve_cached(mapped, address - mapped.start + mapped.offset)
 
     def resolve_offset(self, path: str, offset: int) -> Frame:
         """Return the function at an offset of a file, taking the file that is there now for it."""
-        return self._resolve_mapped(Mapped(0, 0, 0, path), offset)[-1]
+        return self._resolve_cached(Mapped(0, 0, 0, path), offset)[-1]
 
-    def _resolve_mapped(self, mapped: Mapped, offset: int) -> tuple[Frame, ...]:
+    def _resolve_cached(self, mapped: Mapped, offset: int) -> tuple[Frame, ...]:
         key = mapped.path, mapped.build_id, offset
         if key not in self._frames:
-            self._frames[key] = self._look_up(mapped, offset)
+            self._frames[key] = self._resolve_offset(mapped, offset)
         return self._frames[key]
 
-    def _mapping(self, maps: Sequence[Mapped], address: int) -> Mapped | None:
+    def _find_mapping(self, maps: Sequence[Mapped], address: int) -> Mapped | None:
         if maps is not self._maps:
             self._maps, self._sorted = maps, sorted(maps)
             self._starts = [mapped.start for mapped in self._sorted]
         i = bisect_right(self._starts, address) - 1
         return self._sorted[i] if i >= 0 and address < self._sorted[i].end else None
 
-    def _look_up(self, mapped: Mapped, offset: int) -> tuple[Frame, ...]:
+    def _resolve_offset(self, mapped: Mapped, offset: int) -> tuple[Frame, ...]:
         name = PurePosixPath(mapped.path.removesuffix(_DELETED)).name
-        module = self._module(mapped)
+        module = self._get_module(mapped)
         if module is None:
             return (Frame(f"{name}+{offset:#x}", name, named=False),)
         address = module.image.address(offset)
-        frames = self._ask(mapped, module, address - module.base, name)
+        frames = self._resolve_address(mapped, module, address - module.base, name)
         if frames:
             return frames
         if module.parser and not module.complete:
-            self._note(
+            self._add_note(
                 f"{mapped.path}: only its exported functions have names, the others print as "
                 f"{name}+0x…; install the package with its debug symbols, or set DEBUGINFOD_URLS"
             )
         return (Frame(f"{name}+{address:#x}", name, named=False),)
 
-    def _ask(self, mapped: Mapped, module: _Module, address: int, name: str) -> tuple[Frame, ...]:
+    def _resolve_address(
+        self, mapped: Mapped, module: _Module, address: int, name: str
+    ) -> tuple[Frame, ...]:
         if module.parser is None or not 0 <= address < 2**64:
             return ()
         try:
             functions = module.parser.call("look_up", [], address, name)
         except SandboxError as error:
-            self._give_up(mapped, str(error))
+            self._note_unreadable(mapped, str(error))
             self._modules[mapped.path, mapped.build_id] = replace(module, parser=None)
             return ()
         return tuple(
@@ -136,15 +138,15 @@ class Symbols:
             for function, file, line in functions
         )
 
-    def _module(self, mapped: Mapped) -> _Module | None:
+    def _get_module(self, mapped: Mapped) -> _Module | None:
         key = mapped.path, mapped.build_id
         if key not in self._modules:
-            self._modules[key] = self._open(mapped)
+            self._modules[key] = self._open_module(mapped)
         return self._modules[key]
 
-    def _open(self, mapped: Mapped) -> _Module | None:
+    def _open_module(self, mapped: Mapped) -> _Module | None:
         parser = Sandbox("dballoc.profile.symbols.symbol_tables")
-        file = self._file(mapped, parser)
+        file = self._open_mapped_file(mapped, parser)
         if file is None:
             parser.close()
             return None
@@ -154,19 +156,19 @@ class Symbols:
             debug_file, note = debug_files.find_debug_file(parser, file.image, path, self.root)
             source = debug_file or file
             if note:
-                self._note(note)
+                self._add_note(note)
         try:
             _load_table(parser, source, self.lines)
             return _Module(file.image, parser, source.image.base, source.image.complete)
         except SandboxError as error:
-            self._give_up(mapped, str(error))
+            self._note_unreadable(mapped, str(error))
             parser.close()
             return _Module(file.image, None, 0, complete=False)
         finally:
             for fd in {file.fd, source.fd}:
                 os.close(fd)
 
-    def _file(self, mapped: Mapped, parser: Sandbox) -> OpenFile | None:
+    def _open_mapped_file(self, mapped: Mapped, parser: Sandbox) -> OpenFile | None:
         """Open the file that is mapped; None, with a note, if it is not there any more."""
         path = mapped.path.removesuffix(_DELETED)
         deleted = path != mapped.path
@@ -180,7 +182,7 @@ class Symbols:
         except (OSError, SandboxError) as error:
             if not deleted:
                 reason = error.strerror if isinstance(error, OSError) else error
-                self._note(f"{path}: {reason or error}, so its functions have no names")
+                self._add_note(f"{path}: {reason or error}, so its functions have no names")
         # The mapped file itself, if the process still lives and we may open it
         # (CAP_CHECKPOINT_RESTORE, proc(5)).
         try:
@@ -197,17 +199,19 @@ class Symbols:
                 if build_id_now and mapped.build_id
                 else ""
             )
-            self._note(
+            self._add_note(
                 f"{path}: replaced since it was mapped{now}, so its functions have no names; "
                 "restart the process"
             )
         return None
 
-    def _give_up(self, mapped: Mapped, reason: str) -> None:
+    def _note_unreadable(self, mapped: Mapped, reason: str) -> None:
         path = mapped.path.removesuffix(_DELETED)
-        self._note(f"{path}: its symbols cannot be read, so its functions have no names: {reason}")
+        self._add_note(
+            f"{path}: its symbols cannot be read, so its functions have no names: {reason}"
+        )
 
-    def _note(self, line: str) -> None:
+    def _add_note(self, line: str) -> None:
         if line not in self.notes:
             self.notes.append(line)
 
@@ -227,25 +231,27 @@ def _load_table(parser: Sandbox, source: OpenFile, lines: bool) -> None:
     """Have the sandbox read the lookup table of a file from the cache, or make and keep it.
     SandboxError if it cannot.
     """
-    kept = _choose_cache_path(source, lines)
-    if kept is not None and _read_cached_table(parser, kept):
+    cache_path = _choose_cache_path(source, lines)
+    if cache_path is not None and _read_cached_table(parser, cache_path):
         return
-    if kept is None:
+    if cache_path is None:
         parser.call("make_table", [source.fd], lines, source.image.names)
         return
-    fresh = kept.with_name(f".{secrets.token_hex(6)}")
-    fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    partial_path = cache_path.with_name(f".{secrets.token_hex(6)}")
+    fd = os.open(
+        partial_path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+    )
     try:
         parser.call("make_table", [source.fd, fd], lines, source.image.names)
-        fresh.replace(kept)
+        partial_path.replace(cache_path)
     finally:
         os.close(fd)
-        fresh.unlink(missing_ok=True)
+        partial_path.unlink(missing_ok=True)
 
 
-def _read_cached_table(parser: Sandbox, kept: Path) -> bool:
+def _read_cached_table(parser: Sandbox, cache_path: Path) -> bool:
     try:
-        fd = os.open(kept, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = os.open(cache_path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return False
     try:
