@@ -54,7 +54,7 @@ def heap(parse: float, tables: float) -> Profile:
         title="mariadbd 10.11",
         values=LIVE,
         samples=[Sample(stack, (size * MIB, (0.01 * size * MIB) ** 2)) for stack, size in samples],
-        taken=1.7e9,
+        taken_at=1.7e9,
         facts={"sampling interval": "512 KiB"},
     )
 

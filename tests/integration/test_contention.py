@@ -115,7 +115,7 @@ def test_what_a_servers_threads_wait_for(run_cli: Cli, server: int, out: Path) -
 def test_without_perf_threads_are_read_from_proc(run_cli: Cli, server: int) -> None:
     found = seen(run_cli, "--pid", str(server), "--seconds", "2", "--method", "proc")
     assert found["method"].startswith("/proc: ")
-    assert "it was asked for" in found["method"]
+    assert "--method proc was given" in found["method"]
     assert found["facts"]["arenas"] == "1"
     assert found["elsewhere"]["client"]["share"] > 0.01
     assert 0 <= found["malloc"]["share"] < 1
@@ -140,7 +140,7 @@ def test_perf_that_is_not_there_is_said(run_cli: Cli, server: int, tmp_path: Pat
     assert (done.status, done.stdout) == (1, "")
     assert (
         done.stderr
-        == "dballoc: perf is not installed (Debian: linux-perf); --method proc does without\n"
+        == "dballoc: perf is not installed (Debian: linux-perf); --method proc does without perf\n"
     )
 
 

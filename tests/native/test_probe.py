@@ -96,7 +96,7 @@ def errors(running: Running) -> list[float]:
     return missed
 
 
-def functions(found: Snapshot) -> list[heap_profile.Row]:
+def functions(found: Snapshot) -> list[heap_profile.HeapRow]:
     maps, symbols = heap_profile.mappings(found), Symbols(Path(f"/proc/{found.pid}/root"))
     stacks = heap_profile.frames(found.stacks, lambda address: symbols.resolve(maps, address))
     return heap_profile.by_function(

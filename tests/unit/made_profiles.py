@@ -36,7 +36,7 @@ def heap(leak: float = 1.0, taken: float = 1_700_000_000.0) -> Profile:
             Sample((MAIN, MALLOC), (1 * MIB, 0.0, 1.0, 0.125)),
             Sample((ITEM, MALLOC), (0.5 * MIB, 0.0, 7.0, 0.0), truncated=True),
         ],
-        taken=taken,
+        taken_at=taken,
         facts={"sampling interval": "512 KiB"},
     )
 
@@ -70,7 +70,7 @@ def profiles(draw: st.DrawFn) -> Profile:
         title=draw(TEXT),
         values=values,
         samples=samples,
-        taken=draw(NUMBERS),
+        taken_at=draw(NUMBERS),
         seconds=draw(NUMBERS),
         facts=draw(st.dictionaries(TEXT, TEXT, max_size=3)),
     )

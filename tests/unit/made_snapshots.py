@@ -46,7 +46,7 @@ def stack(
 
 
 def live(b: Block) -> bytes:
-    words = (b.address, b.usable, b.asked, b.interval, int(b.time * 1e9))
+    words = (b.address, b.usable, b.requested, b.interval, int(b.time * 1e9))
     return block(b"LIVE", struct.pack("=5Qd2I", *words, b.usable / b.chance, b.stack, b.thread))
 
 

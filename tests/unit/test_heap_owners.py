@@ -42,7 +42,7 @@ SESSIONS = {
     ],
 )
 def test_who(what: str, thread: int, time: float, expected: str) -> None:
-    assert session_owners.BY[what](SESSIONS, block(thread, time)) == expected
+    assert session_owners.FIND_OWNER[what](SESSIONS, block(thread, time)) == expected
 
 
 class Cursor:
@@ -68,7 +68,7 @@ def test_without_performance_schema_the_process_list_tells() -> None:
             "PROCESSLIST WHERE TID": [(123456789, None, "app", 3, "Query")],
         }
     )
-    sessions, notes = session_owners.read(cursor, 1)  # type: ignore[arg-type]
+    sessions, notes = session_owners.read_sessions(cursor, 1)  # type: ignore[arg-type]
     assert sessions[123456789].user == "app"
     assert "performance_schema is off" in notes[0]
 
@@ -86,11 +86,11 @@ def test_statements_run_on_our_clock() -> None:
             "performance_schema.threads": [(123456789, 7, "app", 3, "thread/sql/one_connection")],
         }
     )
-    sessions, notes = session_owners.read(cursor, 1)  # type: ignore[arg-type]
+    sessions, notes = session_owners.read_sessions(cursor, 1)  # type: ignore[arg-type]
     now = time.monotonic()
     running, ended = sessions[123456789].statements
     assert (running.digest, ended.digest) == ("SELECT ? FROM t", "BEGIN")
     assert running.start == pytest.approx(now - 10, abs=0.5)
     assert running.end == pytest.approx(now, abs=0.5)
     assert ended.end == pytest.approx(now - 15, abs=0.5)
-    assert "statements are not known" in notes[0]
+    assert "statements cannot be read" in notes[0]

@@ -11,12 +11,12 @@ from hypothesis import example, given
 
 from dballoc.catalogue import wrappers
 from dballoc.profile.heap import heap_profile, malloc_latency
-from dballoc.profile.heap.probe_snapshot import Block, Damaged, Snapshot, bucket_start, read
+from dballoc.profile.heap.probe_snapshot import Block, Damaged, Snapshot, compute_bucket_start, read
 from dballoc.profile.model import Frame
 
-SMALL = Block(address=64, usable=104, asked=100, interval=1024, time=20.0, stack=8, thread=5)
+SMALL = Block(address=64, usable=104, requested=100, interval=1024, time=20.0, stack=8, thread=5)
 LARGE = Block(
-    address=4096, usable=100_000, asked=100_000, interval=1024, time=25.0, stack=9, thread=6
+    address=4096, usable=100_000, requested=100_000, interval=1024, time=25.0, stack=9, thread=6
 )
 
 GOOD = made.snapshot(
@@ -44,7 +44,7 @@ def test_a_snapshot_is_read_as_it_was_written() -> None:
         7,
         True,
     )
-    assert (found.pid, found.taken, found.now, found.began, found.reset, found.cpu) == (
+    assert (found.pid, found.taken_at, found.now, found.began, found.reset, found.cpu) == (
         77,
         2e9,
         30.0,
@@ -213,9 +213,9 @@ def test_growth_is_what_came_less_what_went() -> None:
 def test_one_lucky_sample_does_not_come_before_a_sure_leak() -> None:
     stacks = [made.stack(8, [1]), made.stack(9, [2])]
     leak = [
-        LARGE._replace(address=a, usable=1000, asked=1000) for a in range(4096, 4096 * 50, 4096)
+        LARGE._replace(address=a, usable=1000, requested=1000) for a in range(4096, 4096 * 50, 4096)
     ]
-    lucky = SMALL._replace(usable=20_000, asked=10)
+    lucky = SMALL._replace(usable=20_000, requested=10)
     found = heap_profile.growth(
         read(made.snapshot(*stacks)),
         read(made.snapshot(*map(made.live, [*leak, lucky]), *stacks)),
@@ -238,7 +238,7 @@ def test_time_in_malloc_leaves_out_what_waited() -> None:
         3 * 1024,
         20.0,
     )
-    assert (free.operation, free.p50) == ("free", bucket_start(100))
+    assert (free.operation, free.p50) == ("free", compute_bucket_start(100))
 
 
 def test_time_is_the_stacks_whose_calls_were_timed() -> None:
@@ -258,7 +258,7 @@ def test_time_is_the_stacks_whose_calls_were_timed() -> None:
 
 
 def test_time_buckets_follow_each_other() -> None:
-    starts = [bucket_start(b) for b in range(160)]
+    starts = [compute_bucket_start(b) for b in range(160)]
     assert starts[:14] == [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20]
     assert all(a < b for a, b in itertools.pairwise(starts))
 

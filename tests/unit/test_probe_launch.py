@@ -17,7 +17,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_probe_goes_before_what_is_preloaded() -> None:
-    found = probe_launch.under_probe(
+    found = probe_launch.prepare_launch(
         ["true", "x"],
         Path("/tmp/p"),
         1024,
@@ -30,7 +30,7 @@ def test_the_probe_goes_before_what_is_preloaded() -> None:
         "DBALLOC_PROBE": "1024:/tmp/p",
     }
     assert (
-        probe_launch.under_probe(["true"], Path("/tmp/p"), 0, {"PATH": "/usr/bin:/bin"}).environ[
+        probe_launch.prepare_launch(["true"], Path("/tmp/p"), 0, {"PATH": "/usr/bin:/bin"}).environ[
             "LD_PRELOAD"
         ]
         == "/opt/libdballoc_probe.so"
@@ -47,7 +47,7 @@ def test_the_probe_goes_before_what_is_preloaded() -> None:
 )
 def test_refusals(command: str, out: str, interval: int, says: str) -> None:
     with pytest.raises(UsageError, match=says.replace("+", r"\+")):
-        probe_launch.under_probe([command], Path(out), interval, {"PATH": "/usr/bin:/bin"})
+        probe_launch.prepare_launch([command], Path(out), interval, {"PATH": "/usr/bin:/bin"})
 
 
 @pytest.mark.parametrize(
@@ -71,10 +71,10 @@ def test_a_malloc_that_no_preload_can_stand_before(
         [compiler, "-fno-builtin", "-o", tmp_path / "p", tmp_path / "p.c", *flags], check=True
     )
     if says is None:
-        probe_launch.check(tmp_path / "p")
+        probe_launch.check_executable(tmp_path / "p")
         return
     with pytest.raises(UsageError, match=says):
-        probe_launch.check(tmp_path / "p")
+        probe_launch.check_executable(tmp_path / "p")
     (tmp_path / "p").chmod(0o4755)
 
 
@@ -83,12 +83,12 @@ def test_a_set_user_id_program_and_a_script(tmp_path: Path) -> None:
     shutil.copy("/bin/true", copy)
     copy.chmod(0o4755)
     with pytest.raises(UsageError, match="ignores LD_PRELOAD"):
-        probe_launch.check(copy)
+        probe_launch.check_executable(copy)
     (tmp_path / "mysqld_safe").write_text("#!/bin/sh\n")
-    probe_launch.check(tmp_path / "mysqld_safe")
+    probe_launch.check_executable(tmp_path / "mysqld_safe")
     (tmp_path / "broken").write_bytes(b"\x7fELF" + b"\xff" * 60)
     with pytest.raises(UsageError, match="not a whole ELF file"):
-        probe_launch.check(tmp_path / "broken")
+        probe_launch.check_executable(tmp_path / "broken")
 
 
 def test_a_process_without_a_probe_is_told_how_to_get_one() -> None:
@@ -114,11 +114,11 @@ def test_nobody_listens(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        ({"by": "moon"}, "--by moon: it is function, user, connection or digest"),
-        ({"count": 3}, "--count and --at-peak go with --period"),
+        ({"by": "moon"}, "--by moon: must be function, user, connection or digest"),
+        ({"count": 3}, "--count and --at-peak need --period"),
         ({"pid": 1, "out_dir": Path("/tmp")}, "give --out-dir, or one of"),
         ({"interval": "7"}, "--interval: '7' is not a size"),
-        ({"period": "1ms"}, "--period: at least 100ms"),
+        ({"period": "1ms"}, "--period 1ms: must be at least 100ms"),
         ({"pid": 999999999}, "process 999999999: No such file"),
     ],
 )

@@ -85,7 +85,7 @@ def test_a_format_has_its_file_beside_the_profile(
     before = files[0].read_bytes()
     export.export([files[0]], name)
     written = Path(capsys.readouterr().out.strip())
-    assert written == files[0].with_name("a" + formats.suffix(name))
+    assert written == files[0].with_name("a" + formats.get_suffix(name))
     assert written.read_bytes() == formats.export(heap(), "live", name)
     assert files[0].read_bytes() == before
 
@@ -100,8 +100,8 @@ def refusals(a: Path, b: Path) -> dict[str, Callable[[], None]]:
         ),
         "--value live.variance: ": lambda: diff.diff(a, b, value="live.variance"),
         "none/x: cannot be written": lambda: diff.diff(a, b, html=nowhere),
-        "holds one profile, 2 are given; massif and html take several": lambda: export.export(
-            [a, b], "pprof"
+        "holds one profile, but 2 are given; only massif and html take several": lambda: (
+            export.export([a, b], "pprof")
         ),
         "--format massif: it holds bytes, and objects is in objects": lambda: export.export(
             [a], "massif", "objects"
@@ -120,7 +120,7 @@ def test_a_refusal_is_one_line(said: str, files: tuple[Path, Path]) -> None:
 def test_profiles_of_other_kinds_are_refused(files: tuple[Path, Path], tmp_path: Path) -> None:
     other = tmp_path / "waits"
     save(Profile(title="waits", values=(Value("waited", "seconds", "waits"),), samples=[]), other)
-    with pytest.raises(UsageError, match="are both profiles of the same kind"):
+    with pytest.raises(UsageError, match="give profiles of the same kind"):
         diff.diff(files[0], other)
     save(
         Profile(title="live, in seconds", values=(Value("live", "seconds", "?"),), samples=[]),

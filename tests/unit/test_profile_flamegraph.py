@@ -117,7 +117,7 @@ def test_fragments_share_the_library() -> None:
 
 
 def test_a_profile_of_very_many_stacks_makes_no_large_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flamegraph, "_MOST", 1000)
+    monkeypatch.setattr(flamegraph, "_MAX_FRAMES", 1000)
     samples = [
         Sample((Frame("main"), Frame(f"f{i}"), Frame(f"g{i % 7}")), (1.0 + i % 3,))
         for i in range(2000)

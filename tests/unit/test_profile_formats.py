@@ -98,9 +98,9 @@ def test_speedscope_keeps_to_its_schema(profile: Profile) -> None:
     assert sum(view["weights"]) == view["endValue"]
     names = [frame["name"] for frame in document["shared"]["frames"]]
     assert [[names[i] for i in stack] for stack in view["samples"]] == [
-        [frame.function for frame in call_tree.frames(s)]
+        [frame.function for frame in call_tree.list_frames(s)]
         for s in profile.samples
-        if call_tree.frames(s) and s.values[-1] > 0
+        if call_tree.list_frames(s) and s.values[-1] > 0
     ]
 
 
@@ -149,7 +149,7 @@ def test_pprof_holds_together(profile: Profile) -> None:
             assert locations[location][2][0] in modules
             function = functions[decoded(locations[location][4][0])[1][0]]
             names.append(strings[function.get(2, [0])[0]])
-        assert names == [frame.function for frame in reversed(call_tree.frames(sample))]
+        assert names == [frame.function for frame in reversed(call_tree.list_frames(sample))]
         assert len(packed(decoded(data)[2][0])) == len(profile.values)
 
 

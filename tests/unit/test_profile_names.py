@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.profile.symbols.cpp_names import public, readable, short
+from dballoc.profile.symbols.cpp_names import demangle, short, unify_alias
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ from dballoc.profile.symbols.cpp_names import public, readable, short
     ],
 )
 def test_names(mangled: str, whole: str, label: str) -> None:
-    assert readable(mangled) == whole
+    assert demangle(mangled) == whole
     assert short(whole) == label
 
 
@@ -66,10 +66,10 @@ def test_names(mangled: str, whole: str, label: str) -> None:
     ],
 )  # fmt: skip
 def test_a_function_of_the_c_library_has_one_name(symbol: str, module: str, said: str) -> None:
-    assert public(symbol, module) == said
+    assert unify_alias(symbol, module) == said
 
 
 @given(st.text(max_size=40) | st.text("abc:<>(){}&* ~#[]operator newconst::->,", max_size=60))
 def test_any_text_has_a_label(name: str) -> None:
     assert short(name) or not name
-    assert readable(name) == name or name.startswith(("_Z", "__Z"))
+    assert demangle(name) == name or name.startswith(("_Z", "__Z"))

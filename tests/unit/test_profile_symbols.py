@@ -350,7 +350,7 @@ def test_a_broken_file_has_no_names_or_some(
     with broken.open("rb") as file:
         for lines in (False, True):
             try:
-                described = debug_files.describe(parser, file.fileno())
+                described = debug_files.describe_file(parser, file.fileno())
                 parser.call("make_table", [file.fileno()], lines, described.names)
                 for address in (0x10, 0x1100, 0x1140):
                     functions = parser.call("look_up", [], address, "libbroken.so")

@@ -5,22 +5,22 @@ from hypothesis import given
 from made_profiles import MIB, heap, profiles
 
 from dballoc.profile import call_tree, profile_tables
-from dballoc.profile.amounts import amount, signed
-from dballoc.profile.frame_kinds import kind
+from dballoc.profile.amounts import format_amount, format_signed_amount
+from dballoc.profile.frame_kinds import classify_frame
 from dballoc.profile.model import Frame, Profile, Sample
 
 
 def test_a_function_that_calls_itself_counts_once() -> None:
-    found = profile_tables.inclusive(heap(), "live")
+    found = profile_tables.sum_inclusive(heap(), "live")
     assert found["parse_sql(THD*, Parser_state*)"] == 6 * MIB
     assert found["main"] == 7 * MIB
     assert found["malloc"] == heap().total("live")
 
 
 def test_the_innermost_frame_owns_the_value() -> None:
-    assert profile_tables.own(heap(), "objects") == {"malloc": 50}
-    top = profile_tables.functions(heap(), "live")[0]
-    assert (top.name, top.inclusive, top.own, top.module) == (
+    assert profile_tables.sum_exclusive(heap(), "objects") == {"malloc": 50}
+    top = profile_tables.rank_functions(heap(), "live")[0]
+    assert (top.name, top.inclusive, top.exclusive, top.module) == (
         "malloc",
         7.5 * MIB,
         7.5 * MIB,
@@ -31,11 +31,11 @@ def test_the_innermost_frame_owns_the_value() -> None:
 def test_stacks_are_merged_and_the_largest_is_first() -> None:
     profile = heap()
     twice = Profile(title="p", values=profile.values, samples=[*profile.samples, *profile.samples])
-    rows = profile_tables.stacks(twice, "live")
+    rows = profile_tables.rank_stacks(twice, "live")
     assert [row.value / MIB for row in rows] == [8, 4, 2, 1]
     assert rows[0].error == pytest.approx(2**0.5 * MIB)
     assert rows[-1].frames[0] == "[truncated]"
-    assert profile_tables.stacks(twice, "objects")[0].error is None
+    assert profile_tables.rank_stacks(twice, "objects")[0].error is None
 
 
 def test_a_planted_leak_is_the_first_line() -> None:
@@ -64,12 +64,16 @@ def test_an_error_is_that_of_both_or_unknown() -> None:
 
 
 def test_variances_are_not_for_people() -> None:
-    assert [value.key for value in profile_tables.shown(heap())] == ["live", "objects", "spent"]
+    assert [value.key for value in profile_tables.list_shown_values(heap())] == [
+        "live",
+        "objects",
+        "spent",
+    ]
 
 
 def test_no_such_value() -> None:
     with pytest.raises(KeyError):
-        profile_tables.inclusive(heap(), "waited")
+        profile_tables.sum_inclusive(heap(), "waited")
 
 
 @given(profile=profiles())
@@ -77,10 +81,11 @@ def test_no_function_has_more_than_the_whole(profile: Profile) -> None:
     key = profile.values[0].key
     whole = profile.total(key)
     assert all(
-        number <= whole * (1 + 1e-9) for number in profile_tables.inclusive(profile, key).values()
+        number <= whole * (1 + 1e-9)
+        for number in profile_tables.sum_inclusive(profile, key).values()
     )
     with_stack = sum(s.values[0] for s in profile.samples if s.stack)
-    assert sum(profile_tables.own(profile, key).values()) == pytest.approx(with_stack)
+    assert sum(profile_tables.sum_exclusive(profile, key).values()) == pytest.approx(with_stack)
     assert sum(row.grown for row in profile_tables.growth(profile, profile, key)) == 0
 
 
@@ -88,9 +93,9 @@ def test_no_function_has_more_than_the_whole(profile: Profile) -> None:
 def test_a_tree_holds_the_whole_both_ways_round(profile: Profile) -> None:
     key = profile.values[0].key
     for innermost_first in (False, True):
-        root = call_tree.build([(profile, key)], innermost_first)
+        root = call_tree.build_call_tree([(profile, key)], innermost_first)
         assert root.total[0] == pytest.approx(profile.total(key))
-        for _, node in call_tree.walk(root):
+        for _, node in call_tree.walk_call_tree(root):
             assert sum(child.total[0] for child in node.children.values()) <= node.total[0] * (
                 1 + 1e-9
             )
@@ -107,9 +112,9 @@ def test_a_stack_in_a_line() -> None:
         "operator new(unsigned long)",
         "malloc",
     ]
-    assert profile_tables.innermost(stack) == "e ← d ← c ← b<…> ← a ← …"
-    assert profile_tables.innermost(["malloc"]) == "malloc"
-    assert profile_tables.innermost([]) == ""
+    assert profile_tables.format_innermost(stack) == "e ← d ← c ← b<…> ← a ← …"
+    assert profile_tables.format_innermost(["malloc"]) == "malloc"
+    assert profile_tables.format_innermost([]) == ""
 
 
 @pytest.mark.parametrize(
@@ -121,8 +126,8 @@ def test_a_stack_in_a_line() -> None:
     ],
 )  # fmt: skip
 def test_amounts(number: float, unit: str, said: str) -> None:
-    assert amount(number, unit) == said
-    assert signed(-number, unit) == ("−" if number else "+") + said
+    assert format_amount(number, unit) == said
+    assert format_signed_amount(-number, unit) == ("−" if number else "+") + said
 
 
 @pytest.mark.parametrize(
@@ -141,4 +146,4 @@ def test_amounts(number: float, unit: str, said: str) -> None:
     ],
 )
 def test_what_a_frame_belongs_to(frame: Frame, said: str) -> None:
-    assert kind(frame) == said
+    assert classify_frame(frame) == said

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dballoc.catalogue import waits as catalogue
 from dballoc.profile.contention import perf_record, thread_states
 from dballoc.profile.contention.jemalloc_mutexes import Mutex, parse
-from dballoc.profile.contention.thread_states import FAULT, RUNNING, States
+from dballoc.profile.contention.thread_states import FAULT, RUNNING, ThreadStates
 from dballoc.profile.contention.wait_rules import Rules
 from dballoc.profile.contention.wait_split import split
 
@@ -31,14 +31,14 @@ ARENA = 0x7F0000000030
     ],
 )
 def test_a_threads_state(text: str, state: tuple[str, int]) -> None:
-    assert thread_states.read(text, NAMES) == state
+    assert thread_states.parse_state(text, NAMES) == state
 
 
 @given(
     st.text() | st.lists(st.sampled_from(["202", "7", "-1", "0x1f", "zz", "running"])).map(" ".join)
 )
 def test_no_text_is_a_surprise(text: str) -> None:
-    name, _ = thread_states.read(text, NAMES)
+    name, _ = thread_states.parse_state(text, NAMES)
     assert name
 
 
@@ -53,8 +53,8 @@ def test_shares_of_the_threads_that_wait() -> None:
             (RUNNING, 0): 900,
         }
     )
-    found = thread_states.profile(
-        States(seen=seen, sweeps=10, seconds=1.0, threads=100, source="syscall"),
+    found = thread_states.make_profile(
+        ThreadStates(counts=seen, sweeps=10, seconds=1.0, threads=100, source="syscall"),
         {ARENA},
         Rules(catalogue()),
         "t",
@@ -74,14 +74,14 @@ def test_shares_of_the_threads_that_wait() -> None:
     ("expected", "every"), [(0, 1), (900, 1), (1001, 2), (8000, 11), (16_000, 17), (100_000, 101)]
 )
 def test_every_which_switch_has_a_stack(expected: float, every: int) -> None:
-    assert perf_record.period(expected, 1000) == every
+    assert perf_record.compute_period(expected, 1000) == every
 
 
 @pytest.mark.parametrize(
     ("number", "kibibytes"), [(1, 16384), (4, 16384), (6, 8192), (64, 1024), (5000, 256)]
 )
 def test_buffers_are_powers_of_two(number: int, kibibytes: int) -> None:
-    assert perf_record.buffer(number) == kibibytes << 10
+    assert perf_record.compute_buffer_size(number) == kibibytes << 10
 
 
 HEADING = "   n_lock_ops (#/sec)  n_waiting (#/sec)  n_spin_acq (#/sec)  n_owner_switch (#/sec)  total_wait_ns (#/sec)  max_wait_ns  max_n_thds"

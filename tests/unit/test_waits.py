@@ -79,25 +79,29 @@ def in_order(events: list[Event]) -> Iterator[Event]:
 
 
 def made(events: list[Event]) -> Profile:
-    return waits.switches(waits.gather(in_order(events), PID), RULES, "t", 0, 1, {})
+    return waits.make_switch_profile(
+        waits.gather_waits(in_order(events), PID), RULES, "t", 0, 1, {}
+    )
 
 
 def test_kinds_by_stack() -> None:
-    assert RULES.kind(LOCK) == ("lock", "lock", "malloc")
-    assert RULES.kind(FAULT) == ("memory", "page fault", "malloc")
-    assert RULES.kind(CLIENT) == ("client", "client", "")
-    assert RULES.kind(WORK, preempted=True) == ("preempted", "preempted", "")
-    assert RULES.kind(stack("f", "pthread_cond_timedwait", "[do_futex]")).group == "condition"
-    assert RULES.kind(stack("buf_page_get", "pthread_mutex_lock", "[do_futex]")) == (
+    assert RULES.classify(LOCK) == ("lock", "lock", "malloc")
+    assert RULES.classify(FAULT) == ("memory", "page fault", "malloc")
+    assert RULES.classify(CLIENT) == ("client", "client", "")
+    assert RULES.classify(WORK, preempted=True) == ("preempted", "preempted", "")
+    assert RULES.classify(stack("f", "pthread_cond_timedwait", "[do_futex]")).group == "condition"
+    assert RULES.classify(stack("buf_page_get", "pthread_mutex_lock", "[do_futex]")) == (
         "lock",
         "lock",
         "",
     )
     assert (
-        RULES.kind(stack("f", "operator delete(void*)@libjemalloc.so.2", "munmap@libc.so.6")).call
+        RULES.classify(
+            stack("f", "operator delete(void*)@libjemalloc.so.2", "munmap@libc.so.6")
+        ).call
         == "munmap"
     )
-    assert RULES.kind(stack("f", "something_nobody_knows")).group == "other"
+    assert RULES.classify(stack("f", "something_nobody_knows")).group == "other"
 
 
 @pytest.mark.parametrize(
@@ -120,7 +124,7 @@ def test_kinds_by_stack() -> None:
     ],
 )
 def test_where_malloc_is_entered(functions: tuple[str, ...], entry: str) -> None:
-    assert RULES.entry(stack(*functions)) == entry
+    assert RULES.find_entry(stack(*functions)) == entry
 
 
 def test_durations_and_queues() -> None:
@@ -175,14 +179,14 @@ def test_a_stack_of_another_switch_is_not_taken() -> None:
 def test_wakeups_by_the_servers_own_threads() -> None:
     events: list[Event] = [Sampled(i, PID, 2, WAKEUP, 3, ()) for i in range(10)]
     events += [Sampled(20, PID, 2, WAKING, 3, UNLOCK), Sampled(21, 999, 2, WAKING, 3, CLIENT)]
-    found = waits.wakeups(waits.gather(iter(events), PID), RULES, "t", 0, 1, {})
+    found = waits.make_wakeup_profile(waits.gather_waits(iter(events), PID), RULES, "t", 0, 1, {})
     assert [(s.stack, s.values, s.labels) for s in found.samples] == [
         (UNLOCK, (10.0,), {"malloc": "free"})
     ]
 
 
 def test_losses_are_counted() -> None:
-    assert waits.gather(iter([Lost(1, 100), Lost(5, 3), Lost(6, 4)]), PID, since=5).lost == 7
+    assert waits.gather_waits(iter([Lost(1, 100), Lost(5, 3), Lost(6, 4)]), PID, since=5).lost == 7
 
 
 EVENTS = st.one_of(
@@ -202,9 +206,9 @@ EVENTS = st.one_of(
 
 @given(st.lists(EVENTS, max_size=60))
 def test_whatever_was_lost_nothing_is_negative_and_no_wait_is_made_up(events: list[Event]) -> None:
-    found = waits.gather(iter(events), PID)
+    found = waits.gather_waits(iter(events), PID)
     assert found.waits + found.preemptions == sum(isinstance(e, Switch) and e.out for e in events)
-    profile = waits.switches(found, RULES, "t", 0, 1, {})
+    profile = waits.make_switch_profile(found, RULES, "t", 0, 1, {})
     assert all(value >= 0 for sample in profile.samples for value in sample.values)
     assert profile.total("waits") <= found.waits + 1e-6
     said = split(profile)
@@ -214,7 +218,7 @@ def test_whatever_was_lost_nothing_is_negative_and_no_wait_is_made_up(events: li
 def profile(*rows: tuple[tuple[Frame, ...], float]) -> Profile:
     samples = []
     for functions, count in rows:
-        kind = RULES.kind(functions)
+        kind = RULES.classify(functions)
         labels = {"wait": kind.group, "call": kind.call} | (
             {"malloc": kind.entry} if kind.entry else {}
         )

@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 
 from dballoc.profile.model import Frame, Profile, Sample
 
-# Stands first on a stack whose outermost frames are missing.
+# The first frame of a stack whose outermost frames are missing.
 TRUNCATED = Frame("[truncated]", named=False)
 
 
 @dataclass
 class Node:
-    """A function called by those above it. ``total``: one number for each tree that was merged,
-    what is below included.
+    """A function called by those above it. ``total``: a number for each profile that was merged,
+    which includes what is below.
     """
 
     frame: Frame
@@ -20,15 +20,15 @@ class Node:
     children: dict[tuple[str, str], "Node"] = field(default_factory=dict)
 
 
-def frames(sample: Sample) -> tuple[Frame, ...]:
-    """Its stack, with a mark in front where its outermost frames are missing."""
+def list_frames(sample: Sample) -> tuple[Frame, ...]:
+    """Return a sample's stack, with a mark in front if its outermost frames are missing."""
     return (TRUNCATED, *sample.stack) if sample.truncated else sample.stack
 
 
-def build(columns: Iterable[tuple[Profile, str]], innermost_first: bool = False) -> Node:
-    """One tree of several profiles, a number in ``total`` for each profile and its value. KeyError
-    if a profile lacks it. ``innermost_first``: the tree's first level are the innermost functions,
-    below them who called them.
+def build_call_tree(columns: Iterable[tuple[Profile, str]], innermost_first: bool = False) -> Node:
+    """Merge pairs of a profile and the key of its value into one tree, with a number in ``total``
+    for each pair. ``innermost_first``: the tree's first level has the innermost functions, the
+    next their callers, and so on. KeyError if a profile lacks its value.
     """
     pairs = list(columns)
     root = Node(Frame(""), [0.0] * len(pairs))
@@ -36,7 +36,7 @@ def build(columns: Iterable[tuple[Profile, str]], innermost_first: bool = False)
         column = profile.column(value)
         for sample in profile.samples:
             number = sample.values[column]
-            stack = frames(sample)
+            stack = list_frames(sample)
             node = root
             node.total[i] += number
             for frame in reversed(stack) if innermost_first else stack:
@@ -48,9 +48,9 @@ def build(columns: Iterable[tuple[Profile, str]], innermost_first: bool = False)
     return root
 
 
-def walk(root: Node) -> Iterator[tuple[int, Node]]:
-    """Every node with its level, 0 for the root, a parent before its children. Not recursive:
-    stacks may be very deep.
+def walk_call_tree(root: Node) -> Iterator[tuple[int, Node]]:
+    """Yield every node with its level, 0 for the root, a parent before its children. It is not
+    recursive, as stacks may be very deep.
     """
     waiting = [(0, root)]
     while waiting:

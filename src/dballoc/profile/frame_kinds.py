@@ -1,11 +1,11 @@
-"""What a frame belongs to, for colours: the server, malloc, a library, the kernel."""
+"""Classify frames, for colours: the server's, malloc's, a library's, the kernel's."""
 
 import re
 
 from dballoc.profile.model import Frame
 from dballoc.profile.symbols import cpp_names
 
-# Kind and what a legend says.
+# Each kind, and its name in a legend.
 KINDS = {
     "server": "server",
     "malloc": "malloc",
@@ -18,7 +18,7 @@ _ALLOCATORS = re.compile(
     r"lib(jemalloc|tcmalloc|mimalloc|tbbmalloc|snmalloc|rpmalloc|hardened_malloc|clang_rt\.scudo|mallocng|hoard|mesh)"
 )
 
-# What is malloc in the C library, and what leads there at once.
+# The functions of malloc in the C library, and those that call them directly.
 _FUNCTIONS = re.compile(
     r"(__libc_|__)?(malloc|calloc|realloc|reallocarray|free|cfree|memalign|posix_memalign|aligned_alloc|valloc|pvalloc"
     r"|malloc_trim|malloc_usable_size)|_int_(malloc|free|realloc|memalign)\w*|sys(malloc|trim)\w*|systrim\w*"
@@ -32,8 +32,8 @@ def is_malloc(label: str) -> bool:
     return bool(_FUNCTIONS.fullmatch(re.sub(r"( \[.*|\.\w+(\.\d+)?)$", "", label)))
 
 
-def kind(frame: Frame) -> str:
-    """One of KINDS."""
+def classify_frame(frame: Frame) -> str:
+    """Return a frame's kind, a key of KINDS."""
     if frame.module.startswith("[") and frame.module != "[vdso]":
         return "kernel"
     if _ALLOCATORS.match(frame.module):

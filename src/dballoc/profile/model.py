@@ -1,4 +1,4 @@
-"""A profile, whatever it is of: values by call stack."""
+"""A profile of anything: values by call stack."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 
 class Frame(NamedTuple):
-    """A function on a stack. ``function``: readable, or ``module+0x…`` where no symbol covers the
-    address; ``named``: one does. ``module``: the file's base name, ``[kernel]`` for the kernel's;
-    ``file``, ``line``: of the source, where it is known.
+    """A function on a stack. ``function``: its demangled name, or ``module+0x…`` if no symbol
+    covers the address; ``named``: whether one does; ``module``: the file's base name, ``[kernel]``
+    for the kernel's; ``file``, ``line``: of the source, if they are known.
     """
 
     function: str
@@ -20,8 +20,8 @@ class Frame(NamedTuple):
 
 class Value(NamedTuple):
     """What a number of a sample is: ``key`` (live, waited, …), ``unit`` (bytes, objects, seconds,
-    count), ``title``. An estimate ``live`` may come with ``live.variance``, which is the variance
-    of each sample's number (see ``table.VARIANCE``).
+    count), ``title``. An estimate ``live`` may come with ``live.variance``, the variance of each
+    sample's number (see ``profile_tables.VARIANCE``).
     """
 
     key: str
@@ -31,9 +31,9 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True)
 class Sample:
-    """``stack``: the thread's start first, the innermost frame last. ``values``: one for each of
-    the profile's, scaled to the whole already (no count of samples). ``truncated``: the outermost
-    frames are missing. ``labels``: thread, user, kind, … .
+    """A call stack and its numbers. ``stack``: the thread's start first, the innermost frame last;
+    ``values``: a number for each of the profile's values, scaled up to the process, not a count of
+    samples; ``truncated``: the outermost frames are missing; ``labels``: thread, user, kind, … .
     """
 
     stack: tuple[Frame, ...]
@@ -44,20 +44,20 @@ class Sample:
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """``title`` says of what; ``facts``: period, losses, sampling interval, … for the reader;
-    ``taken``: Unix time; ``seconds`` that it covers, 0 for a state.
+    """A profile. ``title``: what it is of; ``facts``: period, losses, sampling interval, … for the
+    reader; ``taken_at``: Unix time; ``seconds`` that it covers, 0 for a moment.
     """
 
     title: str
     values: tuple[Value, ...]
     samples: list[Sample]
-    taken: float = 0.0
+    taken_at: float = 0.0
     seconds: float = 0.0
     facts: Mapping[str, str] = field(default_factory=dict)
 
     def column(self, key: str) -> int:
-        """The index of a value in every sample's ``values``; KeyError if the profile has none of
-        that name.
+        """Return the index of a value in every sample's ``values``. KeyError if the profile has no
+        such value.
         """
         for i, value in enumerate(self.values):
             if value.key == key:
@@ -65,6 +65,6 @@ class Profile:
         raise KeyError(key)
 
     def total(self, key: str) -> float:
-        """The sum over all samples."""
+        """Return the sum of a value over all samples. KeyError if the profile has no such value."""
         i = self.column(key)
         return sum(sample.values[i] for sample in self.samples)

@@ -9,27 +9,27 @@ from dballoc.profile import call_tree, frame_kinds
 from dballoc.profile.model import Profile, Sample, Value
 from dballoc.profile.symbols import cpp_names
 
-# A value ``live`` whose estimate has an error comes with a value ``live.variance``: the variance of
-# each sample's number, in the square of its unit. As samples are independent these add up like the
+# A value ``live`` that is an estimate comes with a value ``live.variance``: the variance of each
+# sample's number, in the square of its unit. As samples are independent, variances add up like the
 # numbers themselves.
 VARIANCE = ".variance"
 
 
 @dataclass(frozen=True)
 class Function:
-    """``own``: where it is the innermost frame itself; ``inclusive``: where it is anywhere on the
-    stack, once however often it is there.
+    """A function's sums. ``exclusive``: over the stacks whose innermost frame it is; ``inclusive``:
+    over those that contain it, each counted once even if the function recurs.
     """
 
     name: str
     module: str
-    own: float
+    exclusive: float
     inclusive: float
 
 
 @dataclass(frozen=True)
 class Stack:
-    """A call stack, the thread's start first, and what it has of a value. ``error``: one standard
+    """A call stack, the thread's start first, and its sum of a value. ``error``: one standard
     error, None if unknown.
     """
 
@@ -40,8 +40,8 @@ class Stack:
 
 @dataclass(frozen=True)
 class Growth:
-    """``before`` and ``after``: values of a stack or function in two profiles. ``error``: one
-    standard error of their difference, None if the profiles say nothing of it.
+    """A stack or function in two profiles: its sums ``before`` and ``after``. ``error``: one
+    standard error of their difference, None if unknown.
     """
 
     frames: tuple[str, ...]
@@ -51,18 +51,18 @@ class Growth:
 
     @property
     def grown(self) -> float:
-        """Negative if it shrank."""
+        """The difference; negative if it shrank."""
         return self.after - self.before
 
 
-def shown(profile: Profile) -> list[Value]:
-    """The values that are for people: not the variances."""
+def list_shown_values(profile: Profile) -> list[Value]:
+    """Return the values that are shown to people: all but the variances."""
     return [value for value in profile.values if not value.key.endswith(VARIANCE)]
 
 
-def inclusive(profile: Profile, value: str) -> dict[str, float]:
-    """Of every function the sum over the stacks that it is on; where it is on one several times, it
-    counts once. KeyError if the profile has no such value.
+def sum_inclusive(profile: Profile, value: str) -> dict[str, float]:
+    """Sum a value by function, over the stacks that contain it, each once even if the function
+    recurs. KeyError if the profile has no such value.
     """
     column = profile.column(value)
     sums: dict[str, float] = defaultdict(float)
@@ -72,9 +72,9 @@ def inclusive(profile: Profile, value: str) -> dict[str, float]:
     return dict(sums)
 
 
-def own(profile: Profile, value: str) -> dict[str, float]:
-    """Of every function the sum over the stacks whose innermost frame it is. KeyError as
-    :func:`inclusive`.
+def sum_exclusive(profile: Profile, value: str) -> dict[str, float]:
+    """Sum a value by function, over the stacks whose innermost frame it is. KeyError if the profile
+    has no such value.
     """
     column = profile.column(value)
     sums: dict[str, float] = defaultdict(float)
@@ -84,95 +84,103 @@ def own(profile: Profile, value: str) -> dict[str, float]:
     return dict(sums)
 
 
-def functions(profile: Profile, value: str) -> list[Function]:
-    """Every function, the largest inclusive value first."""
-    of_all, of_own = inclusive(profile, value), own(profile, value)
+def rank_functions(profile: Profile, value: str) -> list[Function]:
+    """Return every function, the largest inclusive sum first."""
+    of_all, of_own = sum_inclusive(profile, value), sum_exclusive(profile, value)
     modules = {frame.function: frame.module for sample in profile.samples for frame in sample.stack}
     rows = [
         Function(name, modules[name], of_own.get(name, 0.0), total)
         for name, total in of_all.items()
     ]
-    return sorted(rows, key=lambda row: (-row.inclusive, -row.own, row.name))
+    return sorted(rows, key=lambda row: (-row.inclusive, -row.exclusive, row.name))
 
 
-def stacks(profile: Profile, value: str) -> list[Stack]:
-    """Every call stack, the largest first."""
+def rank_stacks(profile: Profile, value: str) -> list[Stack]:
+    """Return every call stack, the largest sum first."""
     rows = [
-        Stack(names, total, _root(variance))
-        for names, (total, variance) in _by_stack(profile, value).items()
+        Stack(names, total, _compute_standard_error(variance))
+        for names, (total, variance) in _sum_by_stack(profile, value).items()
     ]
     return sorted(rows, key=lambda row: (-row.value, row.frames))
 
 
 def growth(before: Profile, after: Profile, value: str) -> list[Growth]:
-    """Every call stack that either profile has, what grew most first and what shrank most last.
-    KeyError if one of them does not have the value.
+    """Return every call stack of either profile, the largest growth first and the largest decrease
+    last. KeyError if one of them does not have the value.
     """
-    return _grown(_by_stack(before, value), _by_stack(after, value))
+    return _compare_sums(_sum_by_stack(before, value), _sum_by_stack(after, value))
 
 
 def growth_by_function(before: Profile, after: Profile, value: str) -> list[Growth]:
-    """As :func:`growth`, by function, inclusive: a leak spread over many stacks shows in the
-    function that they share.
+    """Return every function of either profile with its inclusive sums, in the order of
+    :func:`growth`: a leak spread over many stacks shows in the function that they share.
     """
-    return _grown(_by_function(before, value), _by_function(after, value))
+    return _compare_sums(_sum_by_function(before, value), _sum_by_function(after, value))
 
 
-def innermost(stack: Sequence[str], most: int = 5) -> str:
-    """A call stack in a line, as people read it: who asked malloc, who called that, and so on."""
+def format_innermost(stack: Sequence[str], max_frames: int = 5) -> str:
+    """Format a call stack in one line for people: the caller of malloc, its caller, and so on."""
     short = [cpp_names.short(name) for name in reversed(stack)]
     while len(short) > 1 and frame_kinds.is_malloc(short[0]):
         short.pop(0)
-    return " ← ".join(short[:most]) + (" ← …" if len(short) > most else "")
+    return " ← ".join(short[:max_frames]) + (" ← …" if len(short) > max_frames else "")
 
 
 # A sum and its variance; the variance is None where the profile has none.
 _Sum = tuple[float, float | None]
-_NOTHING: _Sum = (0.0, 0.0)
+_ZERO: _Sum = (0.0, 0.0)
 
 
-def _by_stack(profile: Profile, value: str) -> dict[tuple[str, ...], _Sum]:
-    return _sums(
-        profile, value, lambda sample: [tuple(frame.function for frame in call_tree.frames(sample))]
+def _sum_by_stack(profile: Profile, value: str) -> dict[tuple[str, ...], _Sum]:
+    return _sum_by_key(
+        profile,
+        value,
+        lambda sample: [tuple(frame.function for frame in call_tree.list_frames(sample))],
     )
 
 
-def _by_function(profile: Profile, value: str) -> dict[tuple[str, ...], _Sum]:
-    return _sums(profile, value, lambda sample: {(frame.function,) for frame in sample.stack})
+def _sum_by_function(profile: Profile, value: str) -> dict[tuple[str, ...], _Sum]:
+    return _sum_by_key(profile, value, lambda sample: {(frame.function,) for frame in sample.stack})
 
 
-def _sums(
+def _sum_by_key(
     profile: Profile, value: str, keys: Callable[[Sample], Iterable[tuple[str, ...]]]
 ) -> dict[tuple[str, ...], _Sum]:
-    column, spread = profile.column(value), _spread(profile, value)
+    column, spread = profile.column(value), _find_variance_column(profile, value)
     sums: dict[tuple[str, ...], list[float]] = defaultdict(lambda: [0.0, 0.0])
     for sample in profile.samples:
         for key in keys(sample):
-            found = sums[key]
-            found[0] += sample.values[column]
-            found[1] += sample.values[spread] if spread is not None else 0.0
+            sums_of_key = sums[key]
+            sums_of_key[0] += sample.values[column]
+            sums_of_key[1] += sample.values[spread] if spread is not None else 0.0
     return {
         key: (total, variance if spread is not None else None)
         for key, (total, variance) in sums.items()
     }
 
 
-def _spread(profile: Profile, value: str) -> int | None:
+def _find_variance_column(profile: Profile, value: str) -> int | None:
     try:
         return profile.column(value + VARIANCE)
     except KeyError:
         return None
 
 
-def _grown(old: dict[tuple[str, ...], _Sum], new: dict[tuple[str, ...], _Sum]) -> list[Growth]:
-    # A profile without variances tells nothing of the error of what it lacks either.
-    known = all(variance is not None for sums in (old, new) for _, variance in sums.values())
+def _compare_sums(
+    sums_before: dict[tuple[str, ...], _Sum], sums_after: dict[tuple[str, ...], _Sum]
+) -> list[Growth]:
+    # If one profile has no variances, no difference has a known error.
+    has_errors = all(
+        variance is not None for sums in (sums_before, sums_after) for _, variance in sums.values()
+    )
     rows = []
-    for stack in old.keys() | new.keys():
-        (was, a), (is_, b) = old.get(stack, _NOTHING), new.get(stack, _NOTHING)
-        rows.append(Growth(stack, was, is_, math.sqrt((a or 0.0) + (b or 0.0)) if known else None))
+    for stack in sums_before.keys() | sums_after.keys():
+        before, variance_before = sums_before.get(stack, _ZERO)
+        after, variance_after = sums_after.get(stack, _ZERO)
+        error = math.sqrt((variance_before or 0.0) + (variance_after or 0.0))
+        rows.append(Growth(stack, before, after, error if has_errors else None))
     return sorted(rows, key=lambda row: (-row.grown, row.frames))
 
 
-def _root(variance: float | None) -> float | None:
+def _compute_standard_error(variance: float | None) -> float | None:
     return None if variance is None else math.sqrt(variance)

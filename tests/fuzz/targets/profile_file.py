@@ -31,7 +31,7 @@ def fuzz(data: bytes) -> None:
         path.write_bytes(data)
         profile_file.save(heap(), good)
         try:
-            profiles, of = profile_files.read([path, good], None)
+            profiles, of = profile_files.read_profiles([path, good], None)
         except UsageError as error:
             assert "\n" not in str(error), error
             return

@@ -12,7 +12,7 @@ from rich.text import Text
 from dballoc.cli.profile_verbs import profile_files
 from dballoc.cli.shared.safe_output import Console
 from dballoc.profile import profile_tables
-from dballoc.profile.amounts import amount, signed
+from dballoc.profile.amounts import format_amount, format_signed_amount
 from dballoc.profile.model import Profile, Value
 from dballoc.profile.profile_tables import Growth
 from dballoc.profile.symbols import cpp_names
@@ -20,9 +20,9 @@ from dballoc.profile.symbols import cpp_names
 
 def diff(
     before: Annotated[
-        Path, typer.Argument(metavar="BEFORE", help="A profile (.profile.json.gz): what was.")
+        Path, typer.Argument(metavar="BEFORE", help="The profile before (.profile.json.gz).")
     ],
-    after: Annotated[Path, typer.Argument(metavar="AFTER", help="Another one: what is.")],
+    after: Annotated[Path, typer.Argument(metavar="AFTER", help="The profile after.")],
     value: Annotated[
         str | None, typer.Option(metavar="KEY", help="Which value, like live; default: the first.")
     ] = None,
@@ -34,94 +34,113 @@ def diff(
         bool, typer.Option("--json", help="Print every call stack and function as JSON.")
     ] = False,
 ) -> None:
-    """Say what grew and what shrank between two profiles, by call stack and by function, with
+    """Show what grew and what shrank between two profiles, by call stack and by function, with
     standard errors if known.
     """
-    profiles, of = profile_files.read([before, after], value)
-    old, new = profiles
+    profiles, measure = profile_files.read_profiles([before, after], value)
+    before_profile, after_profile = profiles
     if html:
         # It takes a while to import.
         from dballoc.profile import flamegraph
 
         page = flamegraph.difference(
-            old, new, of.key, f"{of.title[:1].upper()}{of.title[1:]}: {before.name} → {after.name}"
+            before_profile,
+            after_profile,
+            measure.key,
+            f"{measure.title[:1].upper()}{measure.title[1:]}: {before.name} → {after.name}",
         )
-        profile_files.write(html, page.encode("utf-8", "backslashreplace"))
-    stacks = profile_tables.growth(old, new, of.key)
-    functions = profile_tables.growth_by_function(old, new, of.key)
+        profile_files.write_file(html, page.encode("utf-8", "backslashreplace"))
+    stacks = profile_tables.growth(before_profile, after_profile, measure.key)
+    functions = profile_tables.growth_by_function(before_profile, after_profile, measure.key)
     if as_json:
-        print(json.dumps(_as_json(profiles, of, stacks, functions), indent=1))
+        print(json.dumps(_make_document(profiles, measure, stacks, functions), indent=1))
         return
     console = Console(highlight=False)
-    _print_totals(console, profiles, of)
-    for heading, found, cells in (
-        ("by call stack, innermost first", stacks, profile_tables.innermost),
+    _print_totals(console, profiles, measure)
+    for heading, growths, format_frames in (
+        ("by call stack, innermost first", stacks, profile_tables.format_innermost),
         ("by function, with what it called", functions, lambda frames: cpp_names.short(frames[0])),
     ):
-        grown = [row for row in found if row.grown > 0][:rows]
-        shrunk = [row for row in found[::-1] if row.grown < 0][:rows]
-        for said, some in (("grew", grown), ("shrank", shrunk)):
-            _print(console, f"{said}, {heading}", [(cells(row.frames), row) for row in some], of)
+        grown = [row for row in growths if row.grown > 0][:rows]
+        shrunk = [row for row in growths[::-1] if row.grown < 0][:rows]
+        for direction, changed in (("grew", grown), ("shrank", shrunk)):
+            _print_growth(
+                console,
+                f"{direction}, {heading}",
+                [(format_frames(row.frames), row) for row in changed],
+                measure,
+            )
     if html:
         console.print(f"Flame graph: {html}", soft_wrap=True, markup=False)
 
 
-def _print_totals(console: Console, profiles: Sequence[Profile], of: Value) -> None:
-    old, new = (profile.total(of.key) for profile in profiles)
+def _print_totals(console: Console, profiles: Sequence[Profile], measure: Value) -> None:
+    total_before, total_after = (profile.total(measure.key) for profile in profiles)
     console.print(
         Text(
-            f"{of.title}: {amount(old, of.unit)} → {amount(new, of.unit)} "
-            f"({signed(new - old, of.unit)})",
+            f"{measure.title}: {format_amount(total_before, measure.unit)} → "
+            f"{format_amount(total_after, measure.unit)} "
+            f"({format_signed_amount(total_after - total_before, measure.unit)})",
             style="bold",
         )
     )
     for name, profile in zip(("before", "after"), profiles, strict=True):
         console.print(f"{name}: {profile.title}", markup=False)
-    first, second = (profile.seconds for profile in profiles)
-    if abs(first - second) > 0.05 * max(first, second):
-        times = f"{amount(first, 'seconds')} before and {amount(second, 'seconds')} after"
-        console.print(f"The profiles cover {times}: what grows with time differs for that alone.")
+    seconds_before, seconds_after = (profile.seconds for profile in profiles)
+    if abs(seconds_before - seconds_after) > 0.05 * max(seconds_before, seconds_after):
+        times = (
+            f"{format_amount(seconds_before, 'seconds')} before and "
+            f"{format_amount(seconds_after, 'seconds')} after"
+        )
+        console.print(
+            f"The profiles cover {times}: what grows with time differs for this reason alone."
+        )
 
 
-def _print(console: Console, heading: str, rows: Sequence[tuple[str, Growth]], of: Value) -> None:
+def _print_growth(
+    console: Console, heading: str, rows: Sequence[tuple[str, Growth]], measure: Value
+) -> None:
     if not rows:
         return
     console.print()
     console.print(Text(heading, style="bold"))
-    shown = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for name in ("difference", "± standard error", "before", "after"):
-        shown.add_column(name, justify="right", no_wrap=True)
-    shown.add_column("", overflow="fold")
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("", overflow="fold")
     for name, row in rows:
-        error = "" if row.error is None else amount(row.error, of.unit)
-        shown.add_row(
-            signed(row.grown, of.unit),
+        error = "" if row.error is None else format_amount(row.error, measure.unit)
+        table.add_row(
+            format_signed_amount(row.grown, measure.unit),
             error,
-            amount(row.before, of.unit),
-            amount(row.after, of.unit),
+            format_amount(row.before, measure.unit),
+            format_amount(row.after, measure.unit),
             Text(name),
         )
-    console.print(shown)
+    console.print(table)
 
 
-def _as_json(
-    profiles: Sequence[Profile], of: Value, stacks: Sequence[Growth], functions: Sequence[Growth]
+def _make_document(
+    profiles: Sequence[Profile],
+    measure: Value,
+    stacks: Sequence[Growth],
+    functions: Sequence[Growth],
 ) -> dict[str, Any]:
     sides = {
         name: {
             "title": profile.title,
-            "total": profile.total(of.key),
-            "taken": profile.taken,
+            "total": profile.total(measure.key),
+            "taken": profile.taken_at,
             "seconds": profile.seconds,
         }
         for name, profile in zip(("before", "after"), profiles, strict=True)
     }
     rows = {
-        "stacks": [{"stack": list(row.frames)} | _figures(row) for row in stacks],
-        "functions": [{"function": row.frames[0]} | _figures(row) for row in functions],
+        "stacks": [{"stack": list(row.frames)} | _make_growth_fields(row) for row in stacks],
+        "functions": [{"function": row.frames[0]} | _make_growth_fields(row) for row in functions],
     }
-    return {"value": of._asdict()} | sides | rows
+    return {"value": measure._asdict()} | sides | rows
 
 
-def _figures(row: Growth) -> dict[str, float | None]:
+def _make_growth_fields(row: Growth) -> dict[str, float | None]:
     return {"grown": row.grown, "before": row.before, "after": row.after, "error": row.error}

@@ -9,7 +9,7 @@ import typer
 from dballoc.cli.profile_verbs import profile_files
 from dballoc.errors import UsageError
 
-# Of profile/formats/export.py, which takes a while to import; a test compares them.
+# The formats of profile/formats/export.py, which is slow to import; a test compares the two.
 Format = Literal["collapsed", "pprof", "speedscope", "massif", "html"]
 
 
@@ -29,7 +29,7 @@ def export(
         Path | None,
         typer.Option(
             metavar="PATH",
-            help="Where to; - is standard output; default: beside FILE, by its name.",
+            help="Output file; - is standard output; default: FILE with another suffix.",
         ),
     ] = None,
 ) -> None:
@@ -41,23 +41,26 @@ def export(
     if len(files) > 1 and not formats.takes_many(format_name):
         many = " and ".join(name for name in formats.FORMATS if formats.takes_many(name))
         raise UsageError(
-            f"--format {format_name}: holds one profile, {len(files)} are given; {many} take "
-            "several"
+            f"--format {format_name}: a file holds one profile, but {len(files)} are given; only "
+            f"{many} take several"
         )
-    profiles, of = profile_files.read(files, value)
+    profiles, measure = profile_files.read_profiles(files, value)
     try:
-        content = formats.export(profiles, of.key, format_name)
+        content = formats.export(profiles, measure.key, format_name)
     except ValueError as error:
         raise UsageError(
-            f"--format {format_name}: {error}, and {of.key} is in {of.unit}; choose another --value"
+            f"--format {format_name}: {error}, and {measure.key} is in {measure.unit}; choose "
+            "another --value"
         ) from None
     if output == Path("-"):
         sys.stdout.buffer.write(content)
         return
-    path = output or files[-1].with_name(_stem(files[-1].name) + formats.suffix(format_name))
-    profile_files.write(path, content)
+    path = output or files[-1].with_name(
+        _strip_suffixes(files[-1].name) + formats.get_suffix(format_name)
+    )
+    profile_files.write_file(path, content)
     print(path)
 
 
-def _stem(name: str) -> str:
+def _strip_suffixes(name: str) -> str:
     return name.removesuffix(".gz").removesuffix(".json").removesuffix(".profile")

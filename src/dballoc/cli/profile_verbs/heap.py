@@ -1,7 +1,7 @@
 """``dballoc profile heap``: which code's memory is alive, which grows, whose it is."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,7 +17,7 @@ from dballoc.cli.shared.size_and_duration_flags import duration, size
 from dballoc.errors import Failure, UsageError
 from dballoc.explain import find_server
 from dballoc.profile import flamegraph
-from dballoc.profile.amounts import amount, signed
+from dballoc.profile.amounts import format_amount, format_signed_amount
 from dballoc.profile.formats import export
 from dballoc.profile.formats.profile_file import save
 from dballoc.profile.heap import (
@@ -27,27 +27,33 @@ from dballoc.profile.heap import (
     session_owners,
     snapshot_series,
 )
-from dballoc.profile.heap.heap_profile import Estimate, Grown, Row
+from dballoc.profile.heap.heap_profile import Estimate, FunctionGrowth, HeapRow
+from dballoc.profile.heap.probe_client import Probe
 from dballoc.profile.heap.probe_snapshot import Snapshot
-from dballoc.profile.heap.snapshot_series import Series, Watch
+from dballoc.profile.heap.snapshot_series import SnapshotSeries, Watch
 from dballoc.servers.running import credentials, running_server
 
 _FUNCTION = "function"
 
 
 @dataclass(kw_only=True)
-class _Found:
-    """What is printed."""
+class _HeapReport:
+    """What is printed of a series of snapshots: the last ``snapshot``, the estimate of all its
+    ``live`` bytes and its ``rows`` by function or owner, the ``growth`` since the first one;
+    ``spent``, ``times`` and ``time_of``: time in malloc and free, in all, by size and by function;
+    ``named``: the share of frames with names; ``attributed``: the share of live bytes that have an
+    owner, None by function.
+    """
 
     pid: int
     name: str
     snapshot: Snapshot
-    whole: Estimate
-    rows: list[Row]
-    growth: list[Grown]
-    spent: malloc_latency.Summary
-    times: list[malloc_latency.Row]
-    time_of: list[heap_profile.Spent]
+    live: Estimate
+    rows: list[HeapRow]
+    growth: list[FunctionGrowth]
+    spent: malloc_latency.LatencySummary
+    times: list[malloc_latency.SizeLatency]
+    time_of: list[heap_profile.TimeSpent]
     named: float
     attributed: float | None
     by: str
@@ -55,206 +61,242 @@ class _Found:
     notes: list[str] = field(default_factory=list)
 
 
-def heap_(
-    pid: Annotated[int | None, typer.Option(metavar="PID", help="The process.", min=1)] = None,
-    socket: Annotated[
-        str | None, typer.Option(metavar="PATH", help="The server that listens there.")
-    ] = None,
-    service: Annotated[
-        str | None, typer.Option(metavar="UNIT", help="The main process of a systemd unit.")
-    ] = None,
-    out_dir: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The process whose probe listens there.")
-    ] = None,
-    period: Annotated[
-        str | None, typer.Option(metavar="TIME", help="A snapshot every so often, and what grew.")
-    ] = None,
-    count: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="So many snapshots; default: until Ctrl-C.", min=2),
-    ] = None,
-    at_peak: Annotated[
-        bool, typer.Option("--at-peak", help="Also whenever more is alive than ever.")
-    ] = False,
-    by: Annotated[
-        str, typer.Option(metavar="WHAT", help="function, user, connection or digest (statement).")
-    ] = _FUNCTION,
-    rows: Annotated[int, typer.Option(metavar="N", help="Lines of a table.", min=1)] = 20,
-    interval: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="From now on one sample in so many bytes.")
-    ] = None,
-    stop: Annotated[
-        bool, typer.Option("--stop", help="Then sample nothing more, until --interval asks for it.")
-    ] = False,
-    reset: Annotated[
-        bool,
-        typer.Option("--reset", help="First set the sums to 0: allocated bytes, time in malloc."),
-    ] = False,
-    times: Annotated[
-        bool,
-        typer.Option("--times", help="Also the time in malloc and free, by size and by function."),
-    ] = False,
-    login_path: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Login path that the server is asked with, beside ~/.my.cnf."
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Keep profiles and flame graphs there.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
-) -> None:
-    """Say which code's memory is alive in a process under the heap probe, which grows, and whose it
-    is.
+_Pid = Annotated[int | None, typer.Option(metavar="PID", help="The process.", min=1)]
+_Socket = Annotated[str | None, typer.Option(metavar="PATH", help="The server that listens there.")]
+_Service = Annotated[
+    str | None, typer.Option(metavar="UNIT", help="The main process of a systemd unit.")
+]
+_OutDir = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="The process whose probe listens there.")
+]
+_Period = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Take a snapshot every TIME, and show what grew.")
+]
+_Count = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="How many snapshots; default: until Ctrl-C.", min=2),
+]
+_AtPeak = Annotated[
+    bool, typer.Option("--at-peak", help="Also take one whenever more is alive than before.")
+]
+_By = Annotated[
+    str, typer.Option(metavar="WHAT", help="function, user, connection or digest (statement).")
+]
+_Rows = Annotated[int, typer.Option(metavar="N", help="Lines of a table.", min=1)]
+_Interval = Annotated[
+    str | None, typer.Option(metavar="SIZE", help="From now on sample one in SIZE bytes.")
+]
+_Stop = Annotated[
+    bool, typer.Option("--stop", help="Afterwards stop sampling, until --interval starts it again.")
+]
+_Reset = Annotated[
+    bool,
+    typer.Option("--reset", help="First reset the sums: allocated bytes, time in malloc."),
+]
+_Times = Annotated[
+    bool,
+    typer.Option("--times", help="Also show the time in malloc and free, by size and function."),
+]
+_LoginPath = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="Login path that the server is asked with, beside ~/.my.cnf."
+    ),
+]
+_Out = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Keep profiles and flame graphs there.")
+]
+_AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
-    Start it so: dballoc exec --probe heap --out DIR -- COMMAND. Figures are estimates from samples,
-    with one standard error.
+
+def heap_(
+    pid: _Pid = None,
+    socket: _Socket = None,
+    service: _Service = None,
+    out_dir: _OutDir = None,
+    period: _Period = None,
+    count: _Count = None,
+    at_peak: _AtPeak = False,
+    by: _By = _FUNCTION,
+    rows: _Rows = 20,
+    interval: _Interval = None,
+    stop: _Stop = False,
+    reset: _Reset = False,
+    times: _Times = False,
+    login_path: _LoginPath = None,
+    out: _Out = None,
+    as_json: _AsJson = False,
+) -> None:
+    """Show which code's memory is alive in a process under the heap probe, which grows, and whose
+    it is.
+
+    Start the process with dballoc exec --probe heap --out DIR -- COMMAND. All numbers are estimates
+    from samples, with one standard error.
     """
-    if by != _FUNCTION and by not in session_owners.BY:
-        raise UsageError(f"--by {by}: it is function, user, connection or digest")
+    if by != _FUNCTION and by not in session_owners.FIND_OWNER:
+        raise UsageError(f"--by {by}: must be function, user, connection or digest")
     if (count or at_peak) and period is None:
-        raise UsageError("--count and --at-peak go with --period, like --period 10s")
+        raise UsageError("--count and --at-peak need --period too, like --period 10s")
     seconds = duration(period, "--period") if period is not None else None
     if seconds is not None and seconds < 0.1:
-        raise UsageError("--period: at least 100ms")
-    asked = size(interval, "--interval") if interval is not None else None
-    if out_dir is not None and any(given is not None for given in (pid, socket, service)):
-        raise UsageError("give --out-dir, or one of --pid, --socket and --service")
-    there = (
-        probe_client.of_directory(out_dir)
-        if out_dir is not None
-        else probe_client.of_process(find_server.find(pid, socket, service))
-    )
-    if asked is not None:
-        there.set_interval(asked)
+        raise UsageError(f"--period {period}: must be at least 100ms")
+    new_interval = size(interval, "--interval") if interval is not None else None
+    probe = _find_probe(out_dir, pid, socket, service)
+    if new_interval is not None:
+        probe.set_interval(new_interval)
     if reset:
-        there.reset()
-    watch = Watch(there, _name(there.pid))
-    series_ = snapshot_series.run(
-        watch, seconds, count, at_peak, _telling(as_json, seconds is not None)
+        probe.reset()
+    process = Watch(probe, _read_process_name(probe.pid))
+    series = snapshot_series.take_series(
+        process, seconds, count, at_peak, _make_progress_printer(as_json, seconds is not None)
     )
     if stop:
-        there.set_interval(0)
-    found = _found(watch, series_, by, login_path)
+        probe.set_interval(0)
+    report = _make_report(process, series, by, login_path)
     if out is not None:
-        found.files = _keep(series_, found, out)
+        report.files = _save_profiles(series, report, out)
     if as_json:
-        print(json.dumps(_as_json(found), indent=1))
+        print(json.dumps(_make_document(report), indent=1))
     else:
-        _print(Console(), found, rows, times)
+        _print_report(Console(), report, rows, times)
 
 
-def _telling(quiet: bool, many: bool) -> Any:
-    """A line for each snapshot of a series, on standard error."""
+def _find_probe(
+    out_dir: Path | None, pid: int | None, socket: str | None, service: str | None
+) -> Probe:
+    """Find the probe that the options name. UsageError if they contradict each other, or there is
+    no such probe.
+    """
+    if out_dir is None:
+        return probe_client.of_process(find_server.find(pid, socket, service))
+    if any(option is not None for option in (pid, socket, service)):
+        raise UsageError("give --out-dir, or one of --pid, --socket and --service")
+    return probe_client.of_directory(out_dir)
+
+
+def _make_progress_printer(quiet: bool, many: bool) -> Callable[[Snapshot], None]:
+    """Return what prints a line for each snapshot of a series to standard error."""
     console = Console(stderr=True, highlight=False)
 
-    def told(snapshot: Snapshot) -> None:
+    def print_live(snapshot: Snapshot) -> None:
         if many and not quiet:
             live = heap_profile.whole(snapshot.blocks)
             console.print(
-                f"live {amount(live.bytes, 'bytes')} ± {amount(live.error, 'bytes')}", style="dim"
+                f"live {format_amount(live.bytes, 'bytes')} ± {format_amount(live.error, 'bytes')}",
+                style="dim",
             )
 
-    return told
+    return print_live
 
 
-def _found(watch: Watch, taken: Series, by: str, login_path: str | None) -> _Found:
-    last = taken.last
+def _make_report(
+    process: Watch, series: SnapshotSeries, by: str, login_path: str | None
+) -> _HeapReport:
+    last = series.last
     patterns = wrappers()
-    owner = {
-        number: heap_profile.dominant(stack, patterns) for number, stack in taken.stacks.items()
+    dominant_frames = {
+        number: heap_profile.dominant(stack, patterns) for number, stack in series.stacks.items()
     }
-    notes = [*watch.symbols.notes]
-    attributed = None
+    notes = [*process.symbols.notes]
+    attributed_share = None
     if by == _FUNCTION:
-        rows = heap_profile.by_function(last, owner)
+        rows = heap_profile.by_function(last, dominant_frames)
     else:
-        rows = _by_owner(watch.probe.pid, last, by, login_path, notes)
-        known = sum(row.live.bytes for row in rows if row.name != session_owners.UNKNOWN)
-        attributed = known / (sum(row.live.bytes for row in rows) or 1.0)
-    grown = heap_profile.growth(taken.first, last, owner) if last is not taken.first else []
-    if taken.ended and taken.ended != "interrupted":
-        notes.append(f"ended early: {taken.ended}")
+        rows, owner_notes = _rank_owners(process.probe.pid, last, by, login_path)
+        notes += owner_notes
+        bytes_attributed = sum(row.live.bytes for row in rows if row.name != session_owners.UNKNOWN)
+        attributed_share = bytes_attributed / (sum(row.live.bytes for row in rows) or 1.0)
+    grown = (
+        heap_profile.growth(series.first, last, dominant_frames) if last is not series.first else []
+    )
+    if series.ended and series.ended != "interrupted":
+        notes.append(f"ended early: {series.ended}")
     if not last.interval and not last.blocks:
-        notes.append("the probe is idle: --interval 512K makes it sample")
+        notes.append("the probe is idle and samples nothing; --interval 512K starts it")
     if lost := last.lost_blocks + last.lost_stacks:
         notes.append(
-            f"{lost} samples had no room in the probe's tables: a larger --interval needs less"
+            f"{lost} samples did not fit into the probe's tables; a larger --interval takes fewer"
         )
-    return _Found(
-        pid=watch.probe.pid,
-        name=watch.name,
+    return _HeapReport(
+        pid=process.probe.pid,
+        name=process.name,
         snapshot=last,
-        whole=heap_profile.whole(last.blocks),
+        live=heap_profile.whole(last.blocks),
         rows=rows,
         growth=grown,
         spent=malloc_latency.summary(last),
         times=malloc_latency.rows(last),
-        time_of=heap_profile.time_by_function(last, owner),
-        named=heap_profile.named_share(last, taken.stacks),
-        attributed=attributed,
+        time_of=heap_profile.time_by_function(last, dominant_frames),
+        named=heap_profile.compute_named_share(last, series.stacks),
+        attributed=attributed_share,
         by=by,
         notes=notes,
     )
 
 
-def _by_owner(
-    pid: int, last: Snapshot, by: str, login_path: str | None, notes: list[str]
-) -> list[Row]:
+def _rank_owners(
+    pid: int, last: Snapshot, by: str, login_path: str | None
+) -> tuple[list[HeapRow], list[str]]:
+    """Return what is alive by session owner, and notes on what the server could not tell. Failure
+    if it cannot be asked.
+    """
     try:
         server = running_server.look(pid, "process")
         with running_server.talking(
             server, running_server.given(server), credentials.find(login_path)
         ) as cursor:
-            sessions, said = session_owners.read(cursor, pid)
+            sessions, session_notes = session_owners.read_sessions(cursor, pid)
     except running_server.NoWord as error:
         raise Failure(
-            f"--by {by}: the server does not say whose threads they are: {error}"
+            f"--by {by}: the server cannot be asked whose threads they are: {error}"
         ) from None
-    notes += said
-    return heap_profile.by_owner(last.blocks, lambda block: session_owners.BY[by](sessions, block))
+    rows = heap_profile.rank_owners(
+        last.blocks, lambda block: session_owners.FIND_OWNER[by](sessions, block)
+    )
+    return rows, session_notes
 
 
-def _keep(taken: Series, found: _Found, out: Path) -> list[Path]:
+def _save_profiles(series: SnapshotSeries, report: _HeapReport, out: Path) -> list[Path]:
     files: list[Path] = []
 
-    def text(name: str, data: bytes) -> None:
+    def write(name: str, data: bytes) -> None:
         (out / name).write_bytes(data)
         files.append(out / name)
 
     try:
         out.mkdir(parents=True, exist_ok=True)
-        for i, profile in enumerate(taken.profiles, 1):
+        for i, profile in enumerate(series.profiles, 1):
             files.append(out / f"heap-{i}.profile.json.gz")
             save(profile, files[-1])
-        title = f"live heap of {found.name}"
-        shown = [(f"snapshot {i}", p) for i, p in enumerate(taken.profiles, 1)][-1:]
-        if taken.peak is not None and len(taken.profiles) > 1:
+        title = f"live heap of {report.name}"
+        views = [(f"snapshot {i}", p) for i, p in enumerate(series.profiles, 1)][-1:]
+        if series.peak is not None and len(series.profiles) > 1:
             files.append(out / "peak.profile.json.gz")
-            save(taken.peak, files[-1])
-            shown.insert(0, ("peak", taken.peak))
-        text(
+            save(series.peak, files[-1])
+            views.insert(0, ("peak", series.peak))
+        write(
             "heap.html",
-            flamegraph.page(shown, heap_profile.LIVE, title).encode("utf-8", "backslashreplace"),
+            flamegraph.page(views, heap_profile.LIVE, title).encode("utf-8", "backslashreplace"),
         )
-        if len(taken.profiles) > 1:
+        if len(series.profiles) > 1:
             page = flamegraph.difference(
-                taken.profiles[0],
-                taken.profiles[-1],
+                series.profiles[0],
+                series.profiles[-1],
                 heap_profile.LIVE,
-                f"growth of the heap of {found.name}",
+                f"growth of the heap of {report.name}",
             )
-            text("growth.html", page.encode("utf-8", "backslashreplace"))
-            with_peak = {id(p): p for p in (*taken.profiles, taken.peak) if p is not None}
-            text("massif.out", export.export(list(with_peak.values()), heap_profile.LIVE, "massif"))
+            write("growth.html", page.encode("utf-8", "backslashreplace"))
+            with_peak = {id(p): p for p in (*series.profiles, series.peak) if p is not None}
+            write(
+                "massif.out", export.export(list(with_peak.values()), heap_profile.LIVE, "massif")
+            )
     except OSError as error:
         raise Failure(f"{error.filename or out}: cannot be written: {error.strerror}") from None
     return files
 
 
-def _as_json(found: _Found) -> dict[str, Any]:
-    def estimate(e: Estimate) -> dict[str, Any]:
+def _make_document(report: _HeapReport) -> dict[str, Any]:
+    def estimate_fields(e: Estimate) -> dict[str, Any]:
         return {
             "bytes": e.bytes,
             "error": e.error,
@@ -264,160 +306,188 @@ def _as_json(found: _Found) -> dict[str, Any]:
         }
 
     return {
-        "pid": found.pid,
-        "interval": found.snapshot.interval,
-        "live": estimate(found.whole),
-        "by": found.by,
-        "attributed": found.attributed,
-        "complete": found.snapshot.complete,
-        "named": found.named,
+        "pid": report.pid,
+        "interval": report.snapshot.interval,
+        "live": estimate_fields(report.live),
+        "by": report.by,
+        "attributed": report.attributed,
+        "complete": report.snapshot.complete,
+        "named": report.named,
         "rows": [
-            {"name": r.name, "module": r.module, "live": estimate(r.live), "allocated": r.allocated}
-            for r in found.rows
+            {
+                "name": r.name,
+                "module": r.module,
+                "live": estimate_fields(r.live),
+                "allocated": r.allocated,
+            }
+            for r in report.rows
         ],
         "growth": [
-            {"name": g.name, "module": g.module, "change": estimate(g.change), "after": g.after}
-            for g in found.growth
+            {
+                "name": g.name,
+                "module": g.module,
+                "change": estimate_fields(g.change),
+                "after": g.after,
+            }
+            for g in report.growth
         ],
-        "malloc": asdict(found.spent)
+        "malloc": asdict(report.spent)
         | {
-            "sizes": [asdict(row) for row in found.times],
-            "functions": [asdict(row) for row in found.time_of],
+            "sizes": [asdict(row) for row in report.times],
+            "functions": [asdict(row) for row in report.time_of],
         },
-        "lost": found.snapshot.lost_blocks + found.snapshot.lost_stacks,
-        "files": [str(f) for f in found.files],
-        "notes": found.notes,
+        "lost": report.snapshot.lost_blocks + report.snapshot.lost_stacks,
+        "files": [str(f) for f in report.files],
+        "notes": report.notes,
     }
 
 
-def _print(console: Console, found: _Found, most: int, times: bool) -> None:
-    live, last = found.whole, found.snapshot
+def _print_report(console: Console, report: _HeapReport, max_rows: int, times: bool) -> None:
+    live, last = report.live, report.snapshot
     console.print(
         Text(
-            f"{safe(found.name)} (process {found.pid}): {amount(live.bytes, 'bytes')} ± "
-            f"{amount(live.error, 'bytes')} alive in "
-            f"{amount(live.objects, 'objects')} ± {amount(live.objects_error, 'objects')} blocks",
+            f"{safe(report.name)} (process {report.pid}): {format_amount(live.bytes, 'bytes')} ± "
+            f"{format_amount(live.error, 'bytes')} alive in "
+            f"{format_amount(live.objects, 'objects')} ± "
+            f"{format_amount(live.objects_error, 'objects')} blocks",
             style="bold",
         )
     )
     sampling = (
-        f"one sample in {amount(last.interval, 'bytes')}"
+        f"one sample in {format_amount(last.interval, 'bytes')}"
         if last.interval
         else "not sampled any more"
     )
     console.print(
-        f"{sampling}, {live.samples:,} of them alive; probe loaded {last.now - last.began:,.0f} s "
-        "ago, sums of "
-        f"{last.now - last.reset:,.0f} s; stacks complete {last.complete:.1%}, frames with names "
-        f"{found.named:.1%}"
+        f"{sampling}, {live.samples:,} samples alive; probe loaded {last.now - last.began:,.0f} s "
+        f"ago, sums since {last.now - last.reset:,.0f} s ago; {last.complete:.1%} of the stacks "
+        f"complete, {report.named:.1%} of the frames named"
     )
-    _print_spent(console, found.spent)
+    _print_spent(console, report.spent)
     console.print()
-    _print_rows(console, found, most)
-    if found.growth:
+    _print_rows(console, report, max_rows)
+    if report.growth:
         console.print()
-        _print_growth(console, found.growth, most)
+        _print_growth(console, report.growth, max_rows)
     if times:
         console.print()
-        _print_times(console, found.times)
+        _print_times(console, report.times)
         console.print()
-        _print_time_of(console, found.time_of, most)
-    for path in found.files:
+        _print_time_of(console, report.time_of, max_rows)
+    for path in report.files:
         console.print(Text(f"· {path}", style="dim"))
-    for note in found.notes:
+    for note in report.notes:
         console.print(Text(f"· {safe(note)}", style="dim"))
 
 
-def _print_spent(console: Console, spent: malloc_latency.Summary) -> None:
+def _print_spent(console: Console, spent: malloc_latency.LatencySummary) -> None:
     if not spent.timed:
         return
     share = f", {spent.share:.1%} of the process's CPU" if spent.share is not None else ""
     console.print(
         f"in malloc and free: {spent.seconds:,.1f} s{share}; {spent.stalls:,} calls of more than "
-        f"{malloc_latency.STALLED // 1000} µs waited {spent.stalled_seconds:,.1f} s "
+        f"{malloc_latency.STALL_NANOSECONDS // 1000} µs waited {spent.stalled_seconds:,.1f} s "
         f"({spent.timed:,} calls timed)"
     )
 
 
-def _print_rows(console: Console, found: _Found, most: int) -> None:
-    plain = found.by == _FUNCTION
-    table = _table(
-        ("alive", "±", "share", "blocks", "samples", *(("allocated",) if plain else ()), found.by),
-        left=1,
+def _print_rows(console: Console, report: _HeapReport, max_rows: int) -> None:
+    by_function = report.by == _FUNCTION
+    table = _make_table(
+        (
+            "alive",
+            "±",
+            "share",
+            "blocks",
+            "samples",
+            *(("allocated",) if by_function else ()),
+            report.by,
+        ),
+        left_columns=1,
     )
-    whole = found.whole.bytes or 1.0
-    for row in found.rows[:most]:
+    live_bytes = report.live.bytes or 1.0
+    for row in report.rows[:max_rows]:
         cells = [
-            amount(row.live.bytes, "bytes"),
-            amount(row.live.error, "bytes"),
-            f"{row.live.bytes / whole:.1%}",
-            amount(row.live.objects, "objects"),
+            format_amount(row.live.bytes, "bytes"),
+            format_amount(row.live.error, "bytes"),
+            f"{row.live.bytes / live_bytes:.1%}",
+            format_amount(row.live.objects, "objects"),
             f"{row.live.samples:,}",
         ]
         table.add_row(
             *cells,
-            *([amount(row.allocated, "bytes")] if plain else []),
-            _label(row.name, row.module),
+            *([format_amount(row.allocated, "bytes")] if by_function else []),
+            _format_name(row.name, row.module),
         )
     console.print(table)
-    if len(found.rows) > most:
-        console.print(Text(f"and {len(found.rows) - most} more; --rows shows them", style="dim"))
-    if found.attributed is not None:
-        console.print(f"attributed: {found.attributed:.1%} of the live bytes")
+    if len(report.rows) > max_rows:
+        console.print(
+            Text(f"and {len(report.rows) - max_rows} more; --rows shows them", style="dim")
+        )
+    if report.attributed is not None:
+        console.print(f"attributed: {report.attributed:.1%} of the live bytes")
 
 
-def _print_growth(console: Console, growth: Sequence[Grown], most: int) -> None:
-    console.print(
-        Text("what grew since the first snapshot; first what is surest to have", style="bold")
-    )
-    table = _table(("growth", "±", "alive now", "blocks", "function"), left=1)
-    for row in growth[:most]:
+def _print_growth(console: Console, growth: Sequence[FunctionGrowth], max_rows: int) -> None:
+    console.print(Text("what grew since the first snapshot, the surest growth first", style="bold"))
+    table = _make_table(("growth", "±", "alive now", "blocks", "function"), left_columns=1)
+    for row in growth[:max_rows]:
         change = row.change
         table.add_row(
-            signed(change.bytes, "bytes"),
-            amount(change.error, "bytes"),
-            amount(row.after, "bytes"),
-            signed(change.objects, "objects"),
-            _label(row.name, row.module),
+            format_signed_amount(change.bytes, "bytes"),
+            format_amount(change.error, "bytes"),
+            format_amount(row.after, "bytes"),
+            format_signed_amount(change.objects, "objects"),
+            _format_name(row.name, row.module),
         )
     console.print(table)
 
 
-def _print_times(console: Console, rows: Sequence[malloc_latency.Row]) -> None:
-    table = _table(("", "bytes", "calls", "mean", "p50", "p99", "longest timed"), left=0)
+def _print_times(console: Console, rows: Sequence[malloc_latency.SizeLatency]) -> None:
+    table = _make_table(
+        ("", "bytes", "calls", "mean", "p50", "p99", "longest timed"), left_columns=0
+    )
     for row in rows:
         spans = (row.mean, row.p50, row.p99, row.longest)
         sizes = f"{row.sizes[0]:,} to {row.sizes[1] - 1:,}" if row.sizes[0] else "0"
         table.add_row(
-            row.operation, sizes, f"{row.calls:,}", *(amount(ns / 1e9, "seconds") for ns in spans)
+            row.operation,
+            sizes,
+            f"{row.calls:,}",
+            *(format_amount(ns / 1e9, "seconds") for ns in spans),
         )
     console.print(table)
 
 
-def _print_time_of(console: Console, rows: Sequence[heap_profile.Spent], most: int) -> None:
-    table = _table(("in malloc and free", "of all", "stalled", "of all", "function"), left=1)
+def _print_time_of(console: Console, rows: Sequence[heap_profile.TimeSpent], max_rows: int) -> None:
+    table = _make_table(
+        ("in malloc and free", "of all", "stalled", "of all", "function"), left_columns=1
+    )
     short, stalled = (
         sum(getattr(row, name) for row in rows) or 1.0 for name in ("seconds", "stalled")
     )
-    for row in rows[:most]:
+    for row in rows[:max_rows]:
         table.add_row(
-            amount(row.seconds, "seconds"),
+            format_amount(row.seconds, "seconds"),
             f"{row.seconds / short:.1%}",
-            amount(row.stalled, "seconds"),
+            format_amount(row.stalled, "seconds"),
             f"{row.stalled / stalled:.1%}",
-            _label(row.name, row.module),
+            _format_name(row.name, row.module),
         )
     console.print(table)
 
 
-def _table(headings: Sequence[str], left: int) -> Table:
+def _make_table(headings: Sequence[str], left_columns: int) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for i, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if left and i >= len(headings) - left else "right")
+        table.add_column(
+            heading,
+            justify="left" if left_columns and i >= len(headings) - left_columns else "right",
+        )
     return table
 
 
-def _label(name: str, module: str) -> Text:
+def _format_name(name: str, module: str) -> Text:
     name, module = safe(name), safe(module)
     return (
         Text(f"{name}  ", overflow="fold").append(module, style="dim")
@@ -426,7 +496,7 @@ def _label(name: str, module: str) -> Text:
     )
 
 
-def _name(pid: int) -> str:
+def _read_process_name(pid: int) -> str:
     try:
         return readers.text_of_process(f"/proc/{pid}/comm").strip()
     except OSError:

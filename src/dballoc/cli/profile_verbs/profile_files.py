@@ -1,4 +1,4 @@
-"""Files that ``dballoc profile`` is given, and the values in them."""
+"""Read the profiles that ``dballoc profile`` compares or exports, and choose the value."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,34 +9,33 @@ from dballoc.profile.formats import profile_file
 from dballoc.profile.model import Profile, Value
 
 
-def read(paths: Sequence[Path], key: str | None) -> tuple[list[Profile], Value]:
-    """The profiles, and the value of them that was asked for, else the first that all have.
-    UsageError if a file is none, lacks the value, or has it in another unit.
+def read_profiles(paths: Sequence[Path], key: str | None) -> tuple[list[Profile], Value]:
+    """Read profiles, and return them and the value with this key, or, if ``key`` is None, the first
+    that all have. UsageError if a file is no profile, lacks the value, or has it in another unit.
     """
     profiles = [profile_file.load(path) for path in paths]
     common = [
         v
-        for v in profile_tables.shown(profiles[0])
-        if all(v.key in {w.key for w in profile_tables.shown(p)} for p in profiles)
+        for v in profile_tables.list_shown_values(profiles[0])
+        if all(v.key in {w.key for w in profile_tables.list_shown_values(p)} for p in profiles)
     ]
     if key is None and not common:
         raise UsageError(
-            f"{paths[0]}: has no value that {paths[-1]} has too; are both profiles of the same "
-            "kind?"
+            f"{paths[0]}: has no value that {paths[-1]} has too; give profiles of the same kind"
         )
     key = key or common[0].key
     for path, profile in zip(paths, profiles, strict=True):
-        if key not in {value.key for value in profile_tables.shown(profile)}:
-            has = ", ".join(value.key for value in profile_tables.shown(profile))
-            raise UsageError(f"--value {key}: {path} has no such value; it has {has or 'none'}")
-    of = [profile.values[profile.column(key)] for profile in profiles]
-    for path, value in zip(paths, of, strict=True):
-        if value.unit != of[0].unit:
-            raise UsageError(f"{path}: has {key} in {value.unit}, {paths[0]} in {of[0].unit}")
-    return profiles, of[0]
+        if key not in {value.key for value in profile_tables.list_shown_values(profile)}:
+            keys = ", ".join(value.key for value in profile_tables.list_shown_values(profile))
+            raise UsageError(f"--value {key}: {path} has no such value; it has {keys or 'none'}")
+    measures = [profile.values[profile.column(key)] for profile in profiles]
+    for path, value in zip(paths, measures, strict=True):
+        if value.unit != measures[0].unit:
+            raise UsageError(f"{path}: has {key} in {value.unit}, {paths[0]} in {measures[0].unit}")
+    return profiles, measures[0]
 
 
-def write(path: Path, content: bytes) -> None:
+def write_file(path: Path, content: bytes) -> None:
     """Write a file. UsageError if that cannot be done."""
     try:
         path.write_bytes(content)

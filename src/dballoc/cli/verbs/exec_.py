@@ -13,11 +13,11 @@ from dballoc.errors import Failure
 from dballoc.experiment.durations_and_sizes import format_size
 from dballoc.profile.heap import probe_launch
 
-_USUAL = format_size(probe_launch.USUAL)
+_DEFAULT_INTERVAL = format_size(probe_launch.USUAL)
 
 
-class Kind(Enum):
-    """What is put into the program."""
+class ProbeKind(Enum):
+    """Probes that can be loaded into a program."""
 
     HEAP = "heap"
 
@@ -28,37 +28,37 @@ def exec_(
         typer.Argument(metavar="COMMAND...", help="A program and its arguments, after --."),
     ],
     probe: Annotated[
-        Kind, typer.Option(help="heap: sample allocations, for dballoc profile heap.")
+        ProbeKind, typer.Option(help="heap: sample allocations, for dballoc profile heap.")
     ],
     out: Annotated[
         Path,
         typer.Option(
-            metavar="DIR", help="Where the probe is asked: a socket of the program's user's."
+            metavar="DIR", help="Directory for the probe's socket; the program's user owns it."
         ),
     ],
     interval: Annotated[
-        str, typer.Option(metavar="SIZE", help="One sample in so many bytes, on average.")
-    ] = _USUAL,
+        str, typer.Option(metavar="SIZE", help="Sample one in SIZE bytes, on average.")
+    ] = _DEFAULT_INTERVAL,
     idle: Annotated[
         bool,
-        typer.Option("--idle", help="Sample nothing until profile heap --interval asks for it."),
+        typer.Option("--idle", help="Sample nothing until profile heap --interval starts it."),
     ] = False,
 ) -> None:
     """Run a program under a probe: mariadbd, mysqld, or any other that is dynamically linked.
 
-    LD_PRELOAD is set for this program alone, the probe first; what it was set to before comes
-    after. dballoc itself is gone then: the program has its process.
+    LD_PRELOAD is set for this program alone: the probe first, then what it was set to before. The
+    program replaces dballoc and keeps its PID.
     """
-    bytes_ = 0 if idle else size(interval, "--interval")
-    found = probe_launch.under_probe(command, out, bytes_, os.environ)
+    sampling_interval = 0 if idle else size(interval, "--interval")
+    launch = probe_launch.prepare_launch(command, out, sampling_interval, os.environ)
     probe_launch.make_directory(out, command)
-    what = "idle until asked" if idle else f"one sample in {format_size(bytes_)}"
+    sampling = "idle until asked" if idle else f"one sample in {format_size(sampling_interval)}"
     print(
-        f"dballoc: heap probe, {what}; ask it: dballoc profile heap --out-dir {out.absolute()}",
+        f"dballoc: heap probe, {sampling}; ask it: dballoc profile heap --out-dir {out.absolute()}",
         file=sys.stderr,
         flush=True,
     )
     try:
-        os.execve(found.executable, list(command), found.environ)  # noqa: S606  # the user's own command
+        os.execve(launch.executable, list(command), launch.environ)  # noqa: S606  # the user's own command
     except OSError as error:
-        raise Failure(f"{found.executable}: {error.strerror}") from None
+        raise Failure(f"{launch.executable}: {error.strerror}") from None

@@ -1,5 +1,5 @@
-"""What a running server waits for: by perf with call stacks, or where that cannot be by /proc
-without.
+"""What a running server waits for: by perf with call stacks, or, where perf cannot be used, by
+/proc without stacks.
 """
 
 import os
@@ -17,7 +17,7 @@ from dballoc.host.guardian.guardian_client import Custody
 from dballoc.profile import flamegraph
 from dballoc.profile.contention import perf_record, perf_script, thread_states, waits
 from dballoc.profile.contention.perf_frames import PerfFrames
-from dballoc.profile.contention.thread_priority import READING, RECORDING, urgent
+from dballoc.profile.contention.thread_priority import READING, RECORDING, raise_priority
 from dballoc.profile.contention.wait_rules import Rules
 from dballoc.profile.contention.wait_split import own_waits
 from dballoc.profile.formats import profile_file
@@ -25,18 +25,18 @@ from dballoc.profile.model import Profile
 
 Method = Literal["auto", "perf", "proc"]
 
-# Call stacks of switches that are recorded at most, about, and a third as many of wake-ups: 32 KiB
-# each until they are read, and some milliseconds of CPU each to read them.
-STACKS = 3_000
-# What a recording may take on disk: perf's own bound and copies of the files that it unwinds by;
-# its text is never written.
-_ROOM = 4 << 30
+# At most about so many call stacks of switches are recorded, and a third as many of wake-ups. Each
+# takes 32 KiB until it is read, and some milliseconds of CPU to read.
+MAX_STACKS = 3_000
+# What a recording may take on disk: perf's own limit, and copies of the files that it needs to
+# unwind. perf script's text is not written to disk.
+_PERF_DISK_BYTES = 4 << 30
 
 
 @dataclass(frozen=True)
 class Contention:
-    """``method``: in one line, which it was and why; ``wakeups``: None where they were not
-    recorded.
+    """What a process waited for. ``method``: in one line, how that was found and why in this way;
+    ``wakeups``: None where they were not recorded.
     """
 
     method: str
@@ -44,7 +44,20 @@ class Contention:
     wakeups: Profile | None
 
 
-def _nothing() -> None:
+@dataclass(frozen=True, kw_only=True)
+class _WatchRequest:
+    """What to watch, and for how long: see :func:`look`."""
+
+    pid: int
+    seconds: float
+    stacks: int
+    title: str
+    facts: Mapping[str, str]
+    check_alive: Callable[[], None]
+    report_watched: Callable[[], None]
+
+
+def _do_nothing() -> None:
     pass
 
 
@@ -54,135 +67,164 @@ def look(
     custody: Custody,
     *,
     method: Method = "auto",
-    stacks: int = STACKS,
+    stacks: int = MAX_STACKS,
     title: str = "",
     facts: Mapping[str, str] | None = None,
-    alive: Callable[[], None] = _nothing,
-    watched: Callable[[], None] = _nothing,
+    alive: Callable[[], None] = _do_nothing,
+    watched: Callable[[], None] = _do_nothing,
 ) -> Contention:
-    """Watch a process for so many seconds. ``alive`` is called now and then, and may raise;
-    ``watched`` when nothing is left but to read what was recorded.
+    """Watch for ``seconds`` what a process's threads wait for. ``alive`` is called every now and
+    then, and may raise; ``watched`` is called when the watching is over and only the recording
+    remains to be read.
 
     UsageError if there is no such process; Failure if it cannot be watched, or ``method`` is perf
-    and that cannot be.
+    and perf cannot be used.
     """
     if not Path(f"/proc/{pid}").exists():
         raise UsageError(f"process {pid}: there is no such process")
-    title = title or f"process {pid}"
-    known = dict(facts or {})
+    request = _WatchRequest(
+        pid=pid,
+        seconds=seconds,
+        stacks=stacks,
+        title=title or f"process {pid}",
+        facts=dict(facts or {}),
+        check_alive=alive,
+        report_watched=watched,
+    )
     if method == "proc":
-        return _by_proc(pid, seconds, "it was asked for", title, known, alive, watched)
+        return _watch_by_proc(request, reason="--method proc was given")
     try:
-        return _by_perf(pid, seconds, stacks, custody, title, known, alive, watched)
+        return _watch_by_perf(request, custody)
     except perf_record.Unavailable as error:
         if method == "perf":
-            raise Failure(f"{error}; --method proc does without") from None
-        return _by_proc(pid, seconds, str(error), title, known, alive, watched)
+            raise Failure(f"{error}; --method proc does without perf") from None
+        return _watch_by_proc(request, reason=str(error))
 
 
-def _by_perf(
-    pid: int, seconds: float, stacks: int, custody: Custody, title: str, facts: Mapping[str, str],
-    alive: Callable[[], None], watched: Callable[[], None],
-) -> Contention:  # fmt: skip
+def _watch_by_perf(request: _WatchRequest, custody: Custody) -> Contention:
     scratch = directories.make_scratch(custody.scratch)
     try:
-        if (room := directories.free_bytes(scratch)) < _ROOM:
+        bytes_free = directories.free_bytes(scratch)
+        if bytes_free < _PERF_DISK_BYTES:
             raise perf_record.Unavailable(
-                f"perf's recording may take {_ROOM >> 30} GiB and the cache's disk has "
-                f"{room / 2**30:.1f} left"
+                f"perf's recording may take {_PERF_DISK_BYTES >> 30} GiB, but the cache's disk has "
+                f"only {bytes_free / 2**30:.1f} GiB left"
             )
-        taken = time.time()
-        with urgent(RECORDING):
-            recording = perf_record.record(pid, seconds, stacks, custody, scratch, alive)
-            perf_record.copy_mapped_files(pid, scratch)
-        watched()
+        taken_at = time.time()
+        with raise_priority(RECORDING):
+            recording = perf_record.record(
+                perf_record.RecordingRequest(
+                    pid=request.pid,
+                    seconds=request.seconds,
+                    stacks=request.stacks,
+                    custody=custody,
+                    scratch=scratch,
+                    check_alive=request.check_alive,
+                )
+            )
+            perf_record.copy_mapped_files(request.pid, scratch)
+        request.report_watched()
         began = time.monotonic()
-        with urgent(READING):
-            found, frames = waits.Waits(), PerfFrames(target_files.root_of(pid))
-            for file in recording.files:
-                with perf_record.script(file) as lines:
-                    waits.gather(
-                        perf_script.parse(lines, frames.resolve), pid, found, recording.since
-                    )
-            suspended = sum(perf_record.throttled(file) for file in recording.files)
-        size = sum(file.stat().st_size for file in recording.files)
-        reading = time.monotonic() - began
+        with raise_priority(READING):
+            recorded = _read_waits(recording, request.pid)
+            throttled = sum(perf_record.count_throttled(file) for file in recording.files)
+        recording_facts = {
+            "a stack for every": str(recording.period),
+            "recording, bytes": str(sum(file.stat().st_size for file in recording.files)),
+            "times throttled": str(throttled),
+            "reading it, seconds": f"{time.monotonic() - began:.1f}",
+        }
+        if recording.full:
+            recording_facts["stopped early"] = (
+                "the recording reached its largest size, or the process ended"
+            )
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    if not found.waits + found.preemptions:
+    if not recorded.waits + recorded.preemptions:
         raise Failure(
-            f"process {pid}: no thread of it was switched in {seconds:g} s: it is idle, or in "
-            "another PID namespace"
+            f"process {request.pid}: none of its threads was switched in {request.seconds:g} s: it "
+            "is idle, or in another PID namespace"
         )
-    every = "each" if recording.period == 1 else f"one in {recording.period} of each thread's"
-    line = f"perf: the times of all switches, the call stacks of {every}"
-    if not recording.newcomers:
-        line += "; threads that came meanwhile are not in it"
-    rules = Rules(catalogue())
-    known = {
-        **facts,
-        "method": line,
-        "a stack for every": str(recording.period),
-        "recording, bytes": str(size),
-        "times throttled": str(suspended),
-        "reading it, seconds": f"{reading:.1f}",
-        **(
-            {"stopped early": "the recording reached its largest size, or the process ended"}
-            if recording.full
-            else {}
-        ),
-    }
-    switched = waits.switches(found, rules, f"{title}: waits", taken, recording.seconds, known)
-    woken = (
-        waits.wakeups(found, rules, f"{title}: wake-ups", taken, recording.seconds, known)
-        if len(recording.files) > 1
-        else None
-    )
-    return Contention(line, switched, woken)
+    return _make_contention(request, recording, recorded, recording_facts, taken_at)
 
 
-def _by_proc(
-    pid: int,
-    seconds: float,
-    why: str,
-    title: str,
-    facts: Mapping[str, str],
-    alive: Callable[[], None],
-    watched: Callable[[], None],
+def _read_waits(recording: perf_record.Recording, pid: int) -> waits.Waits:
+    """Read all files of a recording. Failure if perf cannot."""
+    recorded, frames = waits.Waits(), PerfFrames(target_files.root_of(pid))
+    for file in recording.files:
+        with perf_record.script(file) as lines:
+            waits.gather_waits(
+                perf_script.parse(lines, frames.resolve), pid, recorded, recording.since
+            )
+    return recorded
+
+
+def _make_contention(
+    request: _WatchRequest,
+    recording: perf_record.Recording,
+    recorded: waits.Waits,
+    recording_facts: Mapping[str, str],
+    taken_at: float,
 ) -> Contention:
-    taken = time.time()
-    before, malloc = thread_states.mutexes(pid)
-    with urgent(RECORDING):
-        found = thread_states.watch(pid, seconds, alive)
-    watched()
-    # Arenas are made while threads come; one that is gone by now was still one.
-    arenas = before | thread_states.mutexes(pid)[0]
-    line = f"/proc: the threads' system calls {found.sweeps} times, no call stacks, because {why}"
-    if malloc != "glibc":
-        line += f"; under {malloc} its locks cannot be told from others"
-    elif not arenas:
-        line += "; glibc's arenas were not found, so their locks cannot be told from others"
-    rules = Rules(catalogue())
-    known = {**facts, "method": line, "malloc": malloc}
-    return Contention(
-        line, thread_states.profile(found, arenas, rules, f"{title}: waits", taken, known), None
+    """Make the profiles of a recording that has been read."""
+    recorded_stacks = (
+        "each" if recording.period == 1 else f"one in {recording.period} of each thread's"
     )
+    method = f"perf: the times of all switches, the call stacks of {recorded_stacks}"
+    if not recording.newcomers:
+        method += "; threads that started meanwhile are not in it"
+    rules = Rules(catalogue())
+    facts = {**request.facts, "method": method, **recording_facts}
+    switch_profile = waits.make_switch_profile(
+        recorded, rules, f"{request.title}: waits", taken_at, recording.seconds, facts
+    )
+    wakeup_profile = None
+    if len(recording.files) > 1:
+        wakeup_profile = waits.make_wakeup_profile(
+            recorded, rules, f"{request.title}: wake-ups", taken_at, recording.seconds, facts
+        )
+    return Contention(method, switch_profile, wakeup_profile)
 
 
-def counted(profile: Profile) -> str:
-    """The value that its shares are of: waits, or the time waited where those were not counted."""
+def _watch_by_proc(request: _WatchRequest, reason: str) -> Contention:
+    """Watch without perf. ``reason``: why, for the reader."""
+    taken_at = time.time()
+    arenas_before, malloc = thread_states.find_arena_mutexes(request.pid)
+    with raise_priority(RECORDING):
+        states = thread_states.sample_states(request.pid, request.seconds, request.check_alive)
+    request.report_watched()
+    # Arenas are made as threads come; an arena that is gone by now was one all the same.
+    arenas = arenas_before | thread_states.find_arena_mutexes(request.pid)[0]
+    method = (
+        f"/proc: the threads' system calls {states.sweeps} times, no call stacks, because {reason}"
+    )
+    if malloc != "glibc":
+        method += f"; the locks of {malloc} cannot be told from others"
+    elif not arenas:
+        method += "; glibc's arenas were not found, so their locks cannot be told from others"
+    facts = {**request.facts, "method": method, "malloc": malloc}
+    profile = thread_states.make_profile(
+        states, arenas, Rules(catalogue()), f"{request.title}: waits", taken_at, facts
+    )
+    return Contention(method, profile, None)
+
+
+def choose_value(profile: Profile) -> str:
+    """Return the key of the value that shares refer to: waits, or the time waited where waits were
+    not counted.
+    """
     return waits.WAITS.key if waits.WAITS in profile.values else waits.WAITED.key
 
 
 def keep(
-    found: Contention, directory: Path, stem: str = "contention", pages: bool = True
+    result: Contention, directory: Path, stem: str = "contention", pages: bool = True
 ) -> list[Path]:
-    """Write the profiles, and with ``pages`` a flame graph of each; the files' paths. OSError as
-    usual.
+    """Write the profiles, and with ``pages`` a flame graph of each. Return the files' paths.
+    OSError if one cannot be written.
     """
     directory.mkdir(parents=True, exist_ok=True)
     files = []
-    for suffix, profile in (("", found.switches), ("-wakeups", found.wakeups)):
+    for suffix, profile in (("", result.switches), ("-wakeups", result.wakeups)):
         if profile is None or not profile.samples:
             continue
         path = directory / f"{stem}{suffix}.profile.json.gz"
@@ -193,16 +235,16 @@ def keep(
         page = directory / f"{stem}{suffix}.html"
         value = profile.values[0].key
         views = [(profile.title, profile)]
-        own = own_waits(profile)
-        if 0 < len(own.samples) < len(profile.samples):
-            views = [("without those for the client", own), ("all", profile)]
+        without_client = own_waits(profile)
+        if 0 < len(without_client.samples) < len(profile.samples):
+            views = [("without those for the client", without_client), ("all", profile)]
         page.write_text(flamegraph.page(views, value, profile.title), encoding="utf-8")
         files.append(page)
     return files
 
 
-def name_of(pid: int) -> str:
-    """A title for a process: its executable's name and PID."""
+def name_process(pid: int) -> str:
+    """Return a title for a process: its executable's name and PID."""
     try:
         return f"{Path(os.readlink(f'/proc/{pid}/exe')).name} {pid}"
     except OSError:

@@ -1,26 +1,27 @@
 """The table of dominant inclusive frames across variants. Pure.
 
-A function's share is that of all waits whose stack contains it, however often. The kernel's
-functions are left out, and those on nearly every stack of every variant, for they lead to all waits
-and tell nothing, unless it is they that enter the kernel.
+A function's share is that of the waits whose stack contains it, however often. The kernel's
+functions are left out. So are functions on nearly every stack of every variant, such as a thread's
+start: they lead to all waits and explain none, unless they are the ones that enter the kernel.
 """
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from dballoc.profile.model import Profile
-from dballoc.profile.profile_tables import inclusive
+from dballoc.profile.profile_tables import sum_inclusive
 
-# A function on so many stacks of every variant leads to all of them; one with less in every variant
-# is not worth a line. Of the allocator's own functions so many have one in any case, however little
-# they are: that is what was asked.
-EVERYWHERE, LEAST, LEAST_OF_ALLOCATOR, ALLOCATORS = 0.95, 0.005, 0.0001, 6
+# A function with at least the first share in every variant leads to all waits; one with less than
+# the second in every variant is not worth a line. Some functions of the allocator have a line down
+# to the third share, as they are what the table is for; the last number says how many.
+UBIQUITOUS_SHARE, LEAST_SHARE, LEAST_ALLOCATOR_SHARE, MAX_ALLOCATOR_ROWS = 0.95, 0.005, 0.0001, 6
 
 
 @dataclass(frozen=True)
 class Row:
-    """``shares``: by variant, of its whole value; ``allocator``: more of it lies below malloc, or
-    is malloc, than elsewhere.
+    """A function. ``shares``: by variant, of the variant's total; ``allocator``: most of it lies
+    below malloc, or is malloc itself.
     """
 
     function: str
@@ -30,69 +31,81 @@ class Row:
 
     @property
     def difference(self) -> float:
-        """Between the variants with the most and the least of it; the share itself where there is
-        one variant.
-        """
-        found = self.shares.values()
-        return max(found) - (min(found) if len(found) > 1 else 0.0)
+        """The largest share less the smallest; the share itself if there is one variant."""
+        shares = self.shares.values()
+        return max(shares) - (min(shares) if len(shares) > 1 else 0.0)
 
 
-def dominant(profiles: Mapping[str, Profile], value: str, most: int = 25) -> list[Row]:
-    """The rows, the largest difference first. KeyError if a profile has no such value."""
+def dominant(profiles: Mapping[str, Profile], value: str, max_rows: int = 25) -> list[Row]:
+    """Return the rows, the largest difference first. KeyError if a profile has no such value."""
     shares = {}
-    entering: set[str] = set()
-    sides: dict[str, float] = {}
-    modules: dict[str, str] = {}
+    kernel_callers: set[str] = set()
+    malloc_sides: dict[str, float] = defaultdict(float)
+    modules = _list_modules(profiles.values())
     for name, profile in profiles.items():
-        whole = profile.total(value) or 1.0
+        total = profile.total(value) or 1.0
         shares[name] = {
-            function: share / whole for function, share in inclusive(profile, value).items()
+            function: share / total for function, share in sum_inclusive(profile, value).items()
         }
-        _sides(profile, value, whole, sides, modules)
-        entering |= _entering(profile, value, whole)
+        for function, side in _weigh_malloc_sides(profile, value, total).items():
+            malloc_sides[function] += side
+        kernel_callers |= _find_kernel_callers(profile, value, total)
     rows = [
         Row(
             function,
             module,
-            {name: mine.get(function, 0.0) for name, mine in shares.items()},
-            sides[function] > 0,
+            {name: variant_shares.get(function, 0.0) for name, variant_shares in shares.items()},
+            malloc_sides[function] > 0,
         )
         for function, module in modules.items()
         if module != "[kernel]"
     ]
-    rows = [r for r in rows if max(r.shares.values()) >= LEAST_OF_ALLOCATOR]
-    rows = [r for r in rows if min(r.shares.values()) < EVERYWHERE or r.function in entering]
+    rows = [r for r in rows if max(r.shares.values()) >= LEAST_ALLOCATOR_SHARE]
+    rows = [
+        r for r in rows if min(r.shares.values()) < UBIQUITOUS_SHARE or r.function in kernel_callers
+    ]
     rows.sort(key=lambda r: (-r.difference, -max(r.shares.values()), r.function))
-    told = [r for r in rows if max(r.shares.values()) >= LEAST][:most]
-    first = [r for r in rows if r.allocator][:ALLOCATORS]
-    return [*told, *(r for r in first if r not in told)]
+    largest = [r for r in rows if max(r.shares.values()) >= LEAST_SHARE][:max_rows]
+    of_allocator = [r for r in rows if r.allocator][:MAX_ALLOCATOR_ROWS]
+    return [*largest, *(r for r in of_allocator if r not in largest)]
 
 
-def _sides(
-    profile: Profile, value: str, whole: float, sides: dict[str, float], modules: dict[str, str]
-) -> None:
-    """Add up each function's share below malloc less its share elsewhere; note the module
-    it is of.
-    """
+def _list_modules(profiles: Iterable[Profile]) -> dict[str, str]:
+    """Return the module of each function; the first, if several have a function of that name."""
+    modules: dict[str, str] = {}
+    for profile in profiles:
+        for sample in profile.samples:
+            for frame in sample.stack:
+                modules.setdefault(frame.function, frame.module)
+    return modules
+
+
+def _weigh_malloc_sides(profile: Profile, value: str, total: float) -> dict[str, float]:
+    """Return each function's share below malloc less its share elsewhere."""
     column = profile.column(value)
+    sides: dict[str, float] = defaultdict(float)
     for sample in profile.samples:
-        entry, share = sample.labels.get("malloc", ""), sample.values[column] / whole
+        entry, share = sample.labels.get("malloc", ""), sample.values[column] / total
         below: dict[str, bool] = {}
         inside = False
         for frame in sample.stack:
             inside = inside or (bool(entry) and frame.function == entry)
             below[frame.function] = below.get(frame.function, False) or inside
-            modules.setdefault(frame.function, frame.module)
         for function, in_malloc in below.items():
-            sides[function] = sides.get(function, 0.0) + (share if in_malloc else -share)
+            sides[function] += share if in_malloc else -share
+    return sides
 
 
-def _entering(profile: Profile, value: str, whole: float) -> set[str]:
-    """The innermost functions outside the kernel of stacks worth a line."""
+def _find_kernel_callers(profile: Profile, value: str, total: float) -> set[str]:
+    """Return the functions that enter the kernel, or wait themselves, with a share worth a line."""
     column = profile.column(value)
-    own: dict[str, float] = {}
+    innermost_shares: dict[str, float] = {}
     for sample in profile.samples:
-        inner = next((f.function for f in reversed(sample.stack) if f.module != "[kernel]"), None)
-        if inner is not None:
-            own[inner] = own.get(inner, 0.0) + sample.values[column] / whole
-    return {function for function, share in own.items() if share >= LEAST}
+        innermost = next(
+            (f.function for f in reversed(sample.stack) if f.module != "[kernel]"), None
+        )
+        if innermost is not None:
+            innermost_shares[innermost] = (
+                innermost_shares.get(innermost, 0.0) + sample.values[column] / total
+            )
+    return {function for function, share in innermost_shares.items() if share >= LEAST_SHARE}

@@ -1,8 +1,7 @@
-"""What jemalloc says itself of the waits for its own mutexes, in the statistics that it prints at
-exit. Pure.
+"""The waits for jemalloc's own mutexes, from the statistics that it prints at exit. Pure.
 
-Since 5.1, one table of the whole library's mutexes, one of the arenas' (all together, or of the
-only one), and the last columns of the table of bins; each with ``n_lock_ops (#/sec) n_waiting
+Since 5.1 there is one table of the library's mutexes, one of the arenas' (merged, or of the
+only arena), and the last columns of the table of bins; each with ``n_lock_ops (#/sec) n_waiting
 (#/sec) n_spin_acq (#/sec) n_owner_switch (#/sec) total_wait_ns (#/sec) max_wait_ns max_n_thds``.
 """
 
@@ -16,7 +15,9 @@ _COLUMNS = 12
 
 @dataclass(frozen=True, kw_only=True)
 class Mutex:
-    """``locked``, ``waited`` and ``spun``: how often; ``seconds`` waited together."""
+    """A mutex. ``locked``, ``waited`` and ``spun``: how often; ``seconds``: the total time waited
+    for it.
+    """
 
     name: str
     locked: int
@@ -26,37 +27,41 @@ class Mutex:
 
 
 def parse(lines: Iterable[str]) -> list[Mutex]:
-    """Of a server's log; the bins' mutexes together are one. Empty where there is no such table."""
-    found: dict[str, Mutex] = {}
+    """Parse the mutexes in a server's log, the longest waited for first; those of all bins are
+    summed up as one. Empty if there is no such table.
+    """
+    mutexes: dict[str, Mutex] = {}
     tables = bins = 0
-    reading = ""
+    table = ""
     for line in lines:
         if _HEADING in line:
             is_bins = line.startswith(_BINS)
             bins, tables = bins + is_bins, tables + (not is_bins)
-            # What follows of single arenas is in the sum already.
-            reading = (
+            # The tables of single arenas follow; the merged one includes them.
+            table = (
                 "bins"
                 if is_bins and bins == 1
                 else "mutexes"
                 if not is_bins and tables <= 2
                 else ""
             )
-        elif reading and (row := _row(line, reading)):
-            old = found.get(row.name, Mutex(name=row.name, locked=0, waited=0, spun=0, seconds=0.0))
-            found[row.name] = Mutex(
+        elif table and (row := _parse_row(line, table)):
+            previous = mutexes.get(
+                row.name, Mutex(name=row.name, locked=0, waited=0, spun=0, seconds=0.0)
+            )
+            mutexes[row.name] = Mutex(
                 name=row.name,
-                locked=old.locked + row.locked,
-                waited=old.waited + row.waited,
-                spun=old.spun + row.spun,
-                seconds=old.seconds + row.seconds,
+                locked=previous.locked + row.locked,
+                waited=previous.waited + row.waited,
+                spun=previous.spun + row.spun,
+                seconds=previous.seconds + row.seconds,
             )
         elif line.strip() and not line.strip().startswith("---"):
-            reading = ""
-    return sorted(found.values(), key=lambda m: (-m.seconds, -m.waited, m.name))
+            table = ""
+    return sorted(mutexes.values(), key=lambda m: (-m.seconds, -m.waited, m.name))
 
 
-def _row(line: str, reading: str) -> Mutex | None:
+def _parse_row(line: str, reading: str) -> Mutex | None:
     words = line.split()
     numbers = words[-_COLUMNS:]
     if len(words) <= _COLUMNS or not all(word.isdecimal() for word in numbers):

@@ -1,11 +1,11 @@
-"""Record a running process's switches and wake-ups with the system's perf, for a bounded number of
+"""Record a running process's switches and wake-ups with the system's perf, and a bounded number of
 call stacks.
 
-Every switch is recorded (some 50 bytes), with its time and whether the thread was preempted. A call
-stack costs 32 KiB of the thread's stack, copied by the kernel: 320 MB a second under 64 clients. So
-only that of every nth switch of a thread is recorded, and n follows from how often the threads
-switch. Short windows with all stacks would do as well, but for a server of hundreds of threads perf
-needs longer to open and to close one than it may last.
+Every switch is recorded (some 50 bytes), with its time and whether the thread was preempted. For a
+call stack the kernel copies 32 KiB of the thread's stack, which would be 320 MB a second under 64
+clients. So only every nth switch of a thread has its stack recorded, n depending on how often the
+threads switch. Short windows with all stacks are no alternative: with hundreds of threads perf
+takes longer to open and close a window than it may last.
 """
 
 import math
@@ -25,47 +25,63 @@ from dballoc.errors import Failure
 from dballoc.host import process_root, target_files
 from dballoc.host.guardian.guardian_client import Child, Custody
 from dballoc.host.unprivileged import sandbox
-from dballoc.profile.contention.thread_priority import RECORDING, prefix
+from dballoc.profile.contention.thread_priority import RECORDING, make_nice_prefix
 from dballoc.profile.contention.waits import SWITCHES, WAKEUP, WAKING
 
-# Bytes of a stack that the kernel copies: at half of that one in a thousand of MariaDB 10.11's is
-# cut off, none at this. Once, on a busy machine, it was one in six.
-_DUMP = 32768
-# Seconds over which the threads' switches are counted beforehand.
-_LOOK = 0.3
-# So many times fewer stacks of wake-ups than of switches.
-_FEWER = 3
-# Bytes of memory for what perf has not written yet: all buffers together, and one of them.
-_BUFFERS, _BUFFER = 64 << 20, (256 << 10, 16 << 20)
-# perf keeps a counter for each thread on each CPU; beyond so many, one for each thread, and none
-# for threads that come later.
-_COUNTERS = 4096
-# What perf may write in all; what it needs on top of it to unwind.
-_LARGEST = 1 << 30
-# perf opens an event for each thread, CPU and kind before it answers for the first time.
-_PATIENCE = 60.0
-_TRACING = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
+# Bytes of a stack that the kernel copies. With half of it one in a thousand of MariaDB 10.11's
+# stacks is cut off, with this none, except once on a busy machine: one in six.
+_STACK_BYTES = 32768
+# For so many seconds the threads' switches are counted before the recording.
+_COUNTING_SECONDS = 0.3
+# Stacks of switches for each stack of a wake-up.
+_SWITCHES_PER_WAKEUP = 3
+# Bytes of perf's buffers: all of them, and the least and most for one.
+_ALL_BUFFERS_BYTES, _BUFFER_BYTES = 64 << 20, (256 << 10, 16 << 20)
+# perf opens a counter for each thread on each CPU. Beyond so many it is told to open one for each
+# thread, which leaves out threads that start later.
+_MAX_COUNTERS = 4096
+# What perf may write in all, bytes.
+_MAX_RECORDING_BYTES = 1 << 30
+# Seconds to wait for perf's answers; it first opens an event for each thread, CPU and kind.
+_PERF_TIMEOUT = 60.0
+_TRACEFS_ROOTS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 _PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 # CAP_SYS_ADMIN, CAP_PERFMON (capability.h).
 _CAPABILITIES = 1 << 21 | 1 << 38
-# No names: they are the target's own, and perf would read its files for them.
+# No names: for them perf would read the target's files.
 _FIELDS = "pid,tid,time,event,ip,dso,trace"
-# Copies of the files that a target has mapped, for perf to unwind by: one, and all.
-_LARGEST_COPY, _COPIES = 1 << 30, 1 << 30
-_TREE = "files"
-_MOST_MAPS = 64 << 20
+# Bytes of the copies of a target's mapped files, which perf needs to unwind: one, and all.
+_MAX_COPY_BYTES, _MAX_COPIES_BYTES = 1 << 30, 1 << 30
+_COPIES_DIRECTORY = "files"
+_MAX_MAPS_BYTES = 64 << 20
 
 
 class Unavailable(Exception):
-    """perf cannot be used here; why, in a few words."""
+    """perf cannot be used here; the text says why, in a few words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordingRequest:
+    """``seconds``: how long to record; ``stacks``: call stacks of switches at most, about, and
+    fewer of wake-ups; ``scratch``: the directory for perf's files; ``check_alive`` is called every
+    now and then, and may raise.
+    """
+
+    pid: int
+    seconds: float
+    stacks: int
+    custody: Custody
+    scratch: Path
+    check_alive: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recording:
-    """``files``: of the switches, and of the wake-ups where those were recorded; ``period``: n;
-    ``since``: when it began, nanoseconds of CLOCK_MONOTONIC: what comes before does not belong to
-    it; ``seconds`` that it lasted; ``full``: a file's bound was reached before the time was over;
-    ``newcomers``: whether threads that came later are in it.
+    """A recording. ``files``: of the switches, and of the wake-ups if those were recorded;
+    ``period``: every so many switches of a thread the stack was recorded; ``since``: when it began,
+    nanoseconds of CLOCK_MONOTONIC, to leave out earlier events; ``seconds`` that it lasted;
+    ``full``: it ended before its time, as a file had reached its largest size or the process ended;
+    ``newcomers``: whether it includes threads that started later.
     """
 
     files: tuple[Path, ...]
@@ -76,89 +92,60 @@ class Recording:
     newcomers: bool
 
 
-def record(
-    pid: int,
-    seconds: float,
-    stacks: int,
-    custody: Custody,
-    scratch: Path,
-    alive: Callable[[], None] = lambda: None,
-) -> Recording:
-    """Record for so many seconds; ``stacks`` at most, about, fewer of wake-ups. ``alive`` is called
-    now and then, and may raise.
+def record(request: RecordingRequest) -> Recording:
+    """Record a process's switches, and its wake-ups where that is permitted.
 
-    Unavailable if perf is not here or not permitted; Failure if it breaks on the way.
+    Unavailable if perf is not installed or not permitted; Failure if it fails while recording.
     """
     perf = shutil.which("perf")
     if perf is None:
         raise Unavailable("perf is not installed (Debian: linux-perf)")
-    if not _permitted():
-        raise Unavailable(_not_permitted())
+    if not _is_permitted():
+        raise Unavailable(_explain_refusal())
     reason = Unavailable("")
     for traced in (True, False) if _may_trace() else (False,):
         try:
-            return _record(perf, pid, seconds, stacks, custody, scratch, alive, traced)
+            return _record(perf, request, traced)
         except Unavailable as error:
             reason = error
     raise reason
 
 
-def _record(
-    perf: str,
-    pid: int,
-    seconds: float,
-    stacks: int,
-    custody: Custody,
-    scratch: Path,
-    alive: Callable[[], None],
-    traced: bool,
-) -> Recording:
-    before, looked = switches(pid)[0], time.monotonic()
-    time.sleep(_LOOK)
-    now, threads = switches(pid)
-    # On a busy machine the look takes longer than it should.
-    expected = (now - before) / (time.monotonic() - looked) * seconds
-    every, rarer = period(expected, stacks), period(expected, max(1, stacks // _FEWER))
-    per_thread = threads * (os.cpu_count() or 1) > _COUNTERS
-    options = ["--per-thread"] if per_thread else []
-    if os.geteuid() == 0:  # others may lock no more memory than perf takes by itself
-        options.append(f"--mmap-pages={buffer(threads if per_thread else os.cpu_count() or 1)}B")
-    with_stack = [f"{SWITCHES}/period={every}/", "--switch-events", f"--call-graph=dwarf,{_DUMP}"]
-    wakeups = [f"{WAKEUP}/call-graph=no/"] if traced else []
+def _record(perf: str, request: RecordingRequest, traced: bool) -> Recording:
+    """Record switches, and with ``traced`` wake-ups too."""
+    expected, threads = _estimate_switches(request)
+    switch_period = compute_period(expected, request.stacks)
+    wakeup_period = compute_period(expected, max(1, request.stacks // _SWITCHES_PER_WAKEUP))
+    per_thread = threads * (os.cpu_count() or 1) > _MAX_COUNTERS
+    options = _choose_buffer_options(threads, per_thread)
+    commands = {
+        f"switches-{int(traced)}": [perf, *_list_switch_events(switch_period, traced), *options]
+    }
+    if traced:
+        commands["wakeups"] = [perf, *_list_wakeup_events(wakeup_period), *options]
     with ExitStack() as stack:
-
-        def start(name: str, *words: str) -> _Perf:
-            return stack.enter_context(_Perf([perf, *words, *options], pid, custody, scratch, name))
-
-        main = start(
-            f"switches-{int(traced)}", "--event", *with_stack, *(f"--event={e}" for e in wakeups)
-        )
-        running = [main]
-        if traced:
-            # A tracepoint that records its period is recorded every time, whatever the count
-            # (perf_swevent_event).
-            running.append(
-                start(
-                    "wakeups",
-                    f"--event={WAKING}",
-                    f"--count={rarer}",
-                    "--no-period",
-                    f"--call-graph=dwarf,{_DUMP}",
-                )
+        # The first of them records the switches.
+        recorders = [
+            stack.enter_context(
+                _PerfRecord(command, request.pid, request.custody, request.scratch, name)
             )
-        for one in running:
-            one.begin()
+            for name, command in commands.items()
+        ]
+        for recorder in recorders:
+            recorder.begin()
         began = time.monotonic()
-        while (left := began + seconds - time.monotonic()) > 0 and main.runs:
-            alive()
-            time.sleep(min(left, 0.2))
-        full = not all(one.runs for one in running)
+        while (seconds_left := began + request.seconds - time.monotonic()) > 0 and recorders[
+            0
+        ].runs:
+            request.check_alive()
+            time.sleep(min(seconds_left, 0.2))
+        full = not all(recorder.runs for recorder in recorders)
         lasted = time.monotonic() - began
-        for one in running:
-            one.finish()
+        for recorder in recorders:
+            recorder.finish()
         return Recording(
-            files=tuple(one.file for one in running),
-            period=every,
+            files=tuple(recorder.file for recorder in recorders),
+            period=switch_period,
             since=round(began * 1e9),
             seconds=lasted,
             full=full,
@@ -166,18 +153,60 @@ def _record(
         )
 
 
-def _may_trace() -> bool:
-    """Whether the scheduler's tracepoints are ours to read. Root's perf mounts tracefs where it is
-    not.
+def _estimate_switches(request: RecordingRequest) -> tuple[float, int]:
+    """Return how many switches the recording is likely to see, and how many threads there are."""
+    before, began = count_switches(request.pid)[0], time.monotonic()
+    time.sleep(_COUNTING_SECONDS)
+    after, threads = count_switches(request.pid)
+    # On a busy machine the count takes longer than it should.
+    return (after - before) / (time.monotonic() - began) * request.seconds, threads
+
+
+def _choose_buffer_options(threads: int, per_thread: bool) -> list[str]:
+    """Return the options of perf record for counters of each thread, and for its buffers."""
+    options = ["--per-thread"] if per_thread else []
+    if os.geteuid() == 0:  # others may lock no more memory than perf takes by itself
+        buffers = threads if per_thread else os.cpu_count() or 1
+        options.append(f"--mmap-pages={compute_buffer_size(buffers)}B")
+    return options
+
+
+def _list_switch_events(period: int, traced: bool) -> list[str]:
+    """Return the options of perf record for all switches, the stack of every ``period``-th, and
+    with ``traced`` all wake-ups without stacks.
     """
+    wakeups = [f"--event={WAKEUP}/call-graph=no/"] if traced else []
+    return [
+        "--event",
+        f"{SWITCHES}/period={period}/",
+        "--switch-events",
+        f"--call-graph=dwarf,{_STACK_BYTES}",
+        *wakeups,
+    ]
+
+
+def _list_wakeup_events(period: int) -> list[str]:
+    """Return the options of perf record for the stack of every ``period``-th waking thread."""
+    # A tracepoint that records its period is recorded every time, whatever the count
+    # (perf_swevent_event).
+    return [
+        f"--event={WAKING}",
+        f"--count={period}",
+        "--no-period",
+        f"--call-graph=dwarf,{_STACK_BYTES}",
+    ]
+
+
+def _may_trace() -> bool:
+    """Whether we may read the scheduler's tracepoints. As root perf mounts tracefs if need be."""
     return os.geteuid() == 0 or any(
-        os.access(f"{root}/events/sched/sched_waking/id", os.R_OK) for root in _TRACING
+        os.access(f"{root}/events/sched/sched_waking/id", os.R_OK) for root in _TRACEFS_ROOTS
     )
 
 
-def _permitted() -> bool:
-    """Whether switches, which happen inside the kernel, may be ours to see; perf alone would see
-    none, and not say so.
+def _is_permitted() -> bool:
+    """Whether we may see switches, which happen inside the kernel. Without permission perf records
+    none, and reports no error.
     """
     line = next(
         (x for x in Path("/proc/self/status").read_text().splitlines() if x.startswith("CapEff:")),
@@ -190,23 +219,25 @@ def _permitted() -> bool:
     )
 
 
-def _not_permitted() -> str:
+def _explain_refusal() -> str:
     level = _PARANOID.read_text().strip() if _PARANOID.exists() else "unknown"
     return (
-        f"perf is not permitted (kernel.perf_event_paranoid is {level}; it takes root, "
-        "CAP_PERFMON, or 1 and the same user)"
+        f"perf is not permitted: kernel.perf_event_paranoid is {level}; it takes root or "
+        "CAP_PERFMON, or a level of 1 or less and the process's own user"
     )
 
 
-def buffer(number: int) -> int:
-    """Bytes of each of so many: a power of two (perf-record(1), --mmap-pages). Pure."""
-    least, most = _BUFFER
-    return max(least, min(most, 1 << (_BUFFERS // max(1, number)).bit_length() - 1))
+def compute_buffer_size(number: int) -> int:
+    """Return the bytes of each of ``number`` buffers: a power of two (perf-record(1),
+    --mmap-pages). Pure.
+    """
+    least, most = _BUFFER_BYTES
+    return max(least, min(most, 1 << (_ALL_BUFFERS_BYTES // max(1, number)).bit_length() - 1))
 
 
-class _Perf:
-    """A perf that records from :meth:`begin` to :meth:`finish`, told by its control pipe when to
-    begin.
+class _PerfRecord:
+    """A perf record process, which records from :meth:`begin` to :meth:`finish`; its control pipe
+    tells it when to begin.
     """
 
     def __init__(
@@ -223,7 +254,7 @@ class _Perf:
         try:
             self._child: Child = custody.spawn(
                 [
-                    *prefix(RECORDING),
+                    *make_nice_prefix(RECORDING),
                     perf,
                     "record",
                     "--output",
@@ -235,7 +266,7 @@ class _Perf:
                     "--no-buildid-cache",
                     "--clockid=mono",
                     f"--control=fifo:{control},{answers}",
-                    f"--max-size={_LARGEST}B",
+                    f"--max-size={_MAX_RECORDING_BYTES}B",
                     *options,
                 ],
                 dict(os.environ) | {"LC_ALL": "C"},
@@ -265,39 +296,41 @@ class _Perf:
         return self._child.poll() is None
 
     def begin(self) -> None:
-        """Wait until it is ready, and let it record. Unavailable if it cannot."""
+        """Wait until it is ready, and start recording. Unavailable if it cannot; Failure if it does
+        not answer.
+        """
         os.write(self._control, b"enable\n")
-        deadline = time.monotonic() + _PATIENCE
-        said = b""
-        while b"ack" not in said:
+        deadline = time.monotonic() + _PERF_TIMEOUT
+        answer = b""
+        while b"ack" not in answer:
             if select.select([self._answers], [], [], 0.02)[0]:
-                said += os.read(self._answers, 4096)
+                answer += os.read(self._answers, 4096)
             elif not self.runs:
-                raise Unavailable(self._refusal())
+                raise Unavailable(self._explain_end())
             elif time.monotonic() > deadline:
                 raise Failure(
-                    f"perf record does not begin within {_PATIENCE:.0f} s: {_last_line(self._log)}"
+                    f"perf record did not start within {_PERF_TIMEOUT:.0f} s: "
+                    f"{_read_last_line(self._log)}"
                 )
 
     def finish(self) -> None:
-        """Let it write what it has. Failure if it went wrong."""
-        done = self._child.poll() or self._child.stop(signal.SIGINT, _PATIENCE)
-        # Ended by our SIGINT it says so by its status, ended by its bound or with the process it
-        # says 0.
-        if done.status not in (0, -signal.SIGINT, 128 + signal.SIGINT) or not self.file.exists():
-            raise Failure(f"perf record ended with {done.words}: {_last_line(self._log)}")
+        """Stop recording, and wait until the file is written. Failure if that went wrong."""
+        ending = self._child.poll() or self._child.stop(signal.SIGINT, _PERF_TIMEOUT)
+        # Its status tells our SIGINT; it is 0 at the file's largest size, or if the process ended.
+        if ending.status not in (0, -signal.SIGINT, 128 + signal.SIGINT) or not self.file.exists():
+            raise Failure(f"perf record ended with {ending.words}: {_read_last_line(self._log)}")
 
-    def _refusal(self) -> str:
-        said = self._log.read_text(errors="replace")
-        if "perf_event_paranoid" in said or "ermission" in said or "not permitted" in said:
-            return _not_permitted()
-        return f"perf record cannot start: {_last_line(self._log)}"
+    def _explain_end(self) -> str:
+        log = self._log.read_text(errors="replace")
+        if "perf_event_paranoid" in log or "ermission" in log or "not permitted" in log:
+            return _explain_refusal()
+        return f"perf record cannot start: {_read_last_line(self._log)}"
 
 
-def period(expected: float, stacks: int) -> int:
-    """Every how many switches of a thread a stack is recorded, of so many that are expected, for
-    that many stacks at most: 1, or a prime, for what a server does comes round after so many
-    switches, and must not come round with the stacks. Pure.
+def compute_period(expected: float, stacks: int) -> int:
+    """Return every how many switches of a thread its stack is to be recorded, for at most
+    ``stacks`` of the ``expected`` switches: 1 or a prime, so that the period does not fall into
+    step with a server that repeats itself after some number of switches. Pure.
     """
     n = max(1, math.ceil(expected / stacks))
     while any(n % d == 0 for d in range(2, math.isqrt(n) + 1)):
@@ -305,33 +338,33 @@ def period(expected: float, stacks: int) -> int:
     return n
 
 
-def switches(pid: int) -> tuple[int, int]:
-    """Context switches of all threads that live, as the kernel has counted them; and how many
-    threads these are.
+def count_switches(pid: int) -> tuple[int, int]:
+    """Return the context switches of all live threads, as the kernel counts them, and the number of
+    these threads.
     """
-    found = threads = 0
+    context_switches = threads = 0
     for task in Path(f"/proc/{pid}/task").glob("*/status"):
         try:
             lines = task.read_text().splitlines()[-2:]
         except OSError:
             continue  # it has just ended
         threads += 1
-        found += sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
-    return found, threads
+        context_switches += sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
+    return context_switches, threads
 
 
 def copy_mapped_files(pid: int, scratch: Path) -> None:
-    """Copy the code that a process has mapped to a tree below ``scratch``, where :func:`script` has
-    perf look for it.
+    """Copy the executable files that a process has mapped into a tree below ``scratch``, where
+    :func:`script` has perf look for them.
 
-    perf unwinds by what it reads there, without our rights, so that it must be able to read it.
-    Files that cannot be had, or are too large, are left out: their frames end a stack.
+    perf needs them to unwind, and runs without our rights, so the copies are readable by all. Files
+    that cannot be opened, or are too large, are left out: a stack ends at their frames.
     """
-    tree = scratch / _TREE
+    tree = scratch / _COPIES_DIRECTORY
     tree.mkdir(mode=0o755)
-    root, left = target_files.root_of(pid), _COPIES
+    root, bytes_left = target_files.root_of(pid), _MAX_COPIES_BYTES
     with open(f"/proc/{pid}/maps", errors="surrogateescape") as maps:
-        lines = maps.read(_MOST_MAPS).splitlines()
+        lines = maps.read(_MAX_MAPS_BYTES).splitlines()
     parts = (line.split(maxsplit=5) for line in lines)
     for path in dict.fromkeys(
         part[5] for part in parts if len(part) == 6 and "x" in part[1] and part[5].startswith("/")
@@ -342,9 +375,9 @@ def copy_mapped_files(pid: int, scratch: Path) -> None:
             continue
         with open(fd, "rb") as file:
             size = os.fstat(fd).st_size
-            if ".." in path.split("/") or size > min(left, _LARGEST_COPY):
+            if ".." in path.split("/") or size > min(bytes_left, _MAX_COPY_BYTES):
                 continue
-            left -= size
+            bytes_left -= size
             copy = tree / path.lstrip("/")
             copy.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
             with copy.open("wb") as target:
@@ -353,7 +386,7 @@ def copy_mapped_files(pid: int, scratch: Path) -> None:
 
 
 def _start_reader(words: list[str], file: Path, errors: BinaryIO) -> "subprocess.Popen[str]":
-    """Start perf on a recording as the unprivileged user: what it reads was written by a target."""
+    """Start perf on a recording as the unprivileged user, for a target wrote what it reads."""
     scratch = file.parent
     scratch.chmod(0o711)  # reached by its descriptor, not by its path
     file.chmod(0o444)
@@ -377,7 +410,7 @@ def _start_reader(words: list[str], file: Path, errors: BinaryIO) -> "subprocess
 
 @contextmanager
 def script(file: Path) -> Iterator[Iterator[str]]:
-    """A recording as text, line by line, stacks unwound. Failure if it breaks."""
+    """Run perf script on a recording, for its lines with unwound stacks. Failure if it fails."""
     log = file.with_suffix(".script.log")
     words = [
         "script",
@@ -386,7 +419,7 @@ def script(file: Path) -> Iterator[Iterator[str]]:
         "--show-switch-events",
         "--show-lost-events",
         "--symfs",
-        _TREE,
+        _COPIES_DIRECTORY,
         "--fields",
         _FIELDS,
     ]
@@ -402,27 +435,29 @@ def script(file: Path) -> Iterator[Iterator[str]]:
         process.stdout.close()
         status = process.wait()
     if status:
-        raise Failure(f"perf script ended with status {status}: {_last_line(log)}")
+        raise Failure(f"perf script ended with status {status}: {_read_last_line(log)}")
 
 
-def throttled(file: Path) -> int:
-    """How often the kernel suspended a recording for too many events, by perf's own count."""
+def count_throttled(file: Path) -> int:
+    """Return how often the kernel suspended a recording because of too many events, as perf
+    counts.
+    """
     with (
         file.with_suffix(".report.log").open("wb") as errors,
         _start_reader(["report", "--stats"], file, errors) as process,
     ):
         text, _ = process.communicate()
-    return _count(text, "THROTTLE events:")
+    return _parse_count(text, "THROTTLE events:")
 
 
-def _count(text: str, name: str) -> int:
+def _parse_count(text: str, name: str) -> int:
     for line in text.splitlines():
         if line.strip().startswith(name):
             return int(line.partition(":")[2].split()[0])
     return 0
 
 
-def _last_line(log: Path) -> str:
+def _read_last_line(log: Path) -> str:
     lines = (
         [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
         if log.exists()

@@ -1,15 +1,18 @@
-"""What ``perf script`` prints, as events. Pure.
+"""Parse what ``perf script`` prints into events. Pure.
 
-perf is asked for addresses alone, not for names, which are a target's own: names are found by
-:mod:`dballoc.profile.contention.perf_frames`. Lines as perf 6 writes them with ``-F
-  pid,tid,time,event,ip,dso,trace
---ns --show-switch-events --show-lost-events``; an address in a file counts from the file's start:
+perf prints addresses without names, as the files with the names are the target's;
+:mod:`dballoc.profile.contention.perf_frames` finds the names. These are perf 6's lines with ``-F
+pid,tid,time,event,ip,dso,trace --ns --show-switch-events --show-lost-events``. A sample's call
+stack follows it, the innermost frame first, then an empty line; an address in a file is an offset
+from its start::
 
-    16440/16443 36498.348283279:   context-switches:            a sample; its call stack follows,
-    innermost frame first <tab>ffffffff821f8c03 ([kernel.kallsyms]) <tab>           891f4
-    (/usr/lib/x86_64-linux-gnu/libc.so.6) <empty line> 16440/16443 36498.348290920:
-    PERF_RECORD_SWITCH OUT preempt 16440/16443 36498.348295502: PERF_RECORD_SWITCH IN 16440/16443
-    36498.348274432: sched:sched_wakeup: comm=c pid=16444 prio=139 target_cpu=000 ffffffff813a82d5 …
+    16440/16443 36498.348283279:   context-switches:
+    <tab>ffffffff821f8c03 ([kernel.kallsyms])
+    <tab>           891f4 (/usr/lib/x86_64-linux-gnu/libc.so.6)
+
+    16440/16443 36498.348290920: PERF_RECORD_SWITCH OUT preempt
+    16440/16443 36498.348295502: PERF_RECORD_SWITCH IN
+    16440/16443 36498.348274432: sched:sched_wakeup: comm=c pid=16444 prio=139 target_cpu=000
 """
 
 import re
@@ -23,13 +26,13 @@ _FRAME = re.compile(r"\s+([0-9a-f]{1,16}) \((.*)\)\s*")
 _TARGET = re.compile(r" pid=(\d{1,10}) prio=", re.ASCII)
 _LOST = re.compile(r"PERF_RECORD_LOST(?:_SAMPLES)?\D*(\d{1,18})", re.ASCII)
 _SWITCH = "PERF_RECORD_SWITCH"
-# Where the unwinder found that there is nothing more.
+# perf's mark for the end of a stack.
 _NO_ADDRESS = 2**64 - 1
 
 
 class Sampled(NamedTuple):
-    """An event with a call stack (outermost frame first; empty where it was not asked for).
-    ``time``: nanoseconds; ``target``: the thread that is woken, 0 for other events.
+    """An event with a call stack, the outermost frame first; empty if none was recorded. ``time``:
+    nanoseconds; ``target``: the thread that is woken, 0 for other events.
     """
 
     time: int
@@ -41,7 +44,7 @@ class Sampled(NamedTuple):
 
 
 class Switch(NamedTuple):
-    """A thread leaves (``out``) or gets a CPU. ``preempted``: it leaves while it could go on."""
+    """A thread leaves (``out``) or gets a CPU. ``preempted``: it leaves but could have run on."""
 
     time: int
     tid: int
@@ -58,36 +61,40 @@ class Lost(NamedTuple):
 
 Event = Sampled | Switch | Lost
 
-# The function at an address of a file, by perf's name for that file.
+# Returns the function at an address of a file, which is named as perf names it.
 Resolve = Callable[[int, str], Frame]
 
-# Frames of one stack; perf itself stops at 127.
+# A stack is cut off at so many frames; perf itself stops at 127.
 _MOST_FRAMES = 1024
 
 
 def parse(lines: Iterable[str], resolve: Resolve) -> Iterator[Event]:
-    """The events, in the order of the lines. What is not understood is passed over."""
-    frames = _Frames(resolve)
-    open_: Sampled | None = None
+    """Parse events, in the order of the lines. Lines in no known form are skipped."""
+    frames = _FrameCache(resolve)
+    pending: Sampled | None = None
     stack: list[Frame] = []
     for line in lines:
         if line[:1] == "\t":
-            if open_ is not None and len(stack) < _MOST_FRAMES and (frame := frames.read(line)):
+            if (
+                pending is not None
+                and len(stack) < _MOST_FRAMES
+                and (frame := frames.resolve_line(line))
+            ):
                 stack.append(frame)
             continue
-        if open_ is not None:
-            yield open_._replace(stack=tuple(reversed(stack)))
-            open_, stack = None, []
-        found = _event(line)
-        if isinstance(found, Sampled):
-            open_ = found
-        elif found is not None:
-            yield found
-    if open_ is not None:
-        yield open_._replace(stack=tuple(reversed(stack)))
+        if pending is not None:
+            yield pending._replace(stack=tuple(reversed(stack)))
+            pending, stack = None, []
+        event = _parse_event(line)
+        if isinstance(event, Sampled):
+            pending = event
+        elif event is not None:
+            yield event
+    if pending is not None:
+        yield pending._replace(stack=tuple(reversed(stack)))
 
 
-def _event(line: str) -> Event | None:
+def _parse_event(line: str) -> Event | None:
     match = _HEAD.match(line)
     if not match:
         return None
@@ -99,7 +106,7 @@ def _event(line: str) -> Event | None:
         return Lost(time, int(lost[1]))
     if rest.startswith("PERF_RECORD_"):
         return None
-    # A tracepoint's name has a colon within, and what follows it.
+    # A tracepoint's name contains a colon; its fields follow after another one.
     name, _, trace = rest.partition(": ")
     woken = _TARGET.search(trace)
     return Sampled(
@@ -107,22 +114,22 @@ def _event(line: str) -> Event | None:
     )
 
 
-class _Frames:
-    """Frames by line: a function is on thousands of stacks."""
+class _FrameCache:
+    """Resolves each line of a call stack once: a function is on thousands of stacks."""
 
     def __init__(self, resolve: Resolve) -> None:
         self._resolve = resolve
-        self._known: dict[str, Frame | None] = {}
+        self._by_line: dict[str, Frame | None] = {}
 
-    def read(self, line: str) -> Frame | None:
-        if line not in self._known:
+    def resolve_line(self, line: str) -> Frame | None:
+        if line not in self._by_line:
             place = parse_frame(line)
-            self._known[line] = self._resolve(*place) if place else None
-        return self._known[line]
+            self._by_line[line] = self._resolve(*place) if place else None
+        return self._by_line[line]
 
 
 def parse_frame(line: str) -> tuple[int, str] | None:
-    """The address and the file of a line of a call stack; None if it is none."""
+    """Parse a line of a call stack into address and file; None if it is no frame."""
     match = _FRAME.fullmatch(line.rstrip("\n"))
     if not match or int(match[1], 16) == _NO_ADDRESS:
         return None

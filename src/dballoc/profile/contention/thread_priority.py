@@ -1,22 +1,22 @@
-"""A higher priority for the while of a look at a busy server.
+"""A higher priority while a busy server is watched.
 
-Hundreds of runnable threads leave one more of the same priority a hundredth of a CPU: perf would
-take minutes to begin, and its windows would last as long as it takes to be scheduled again.
+Beside hundreds of runnable threads one more of the same priority gets a hundredth of a CPU: perf
+would take minutes to begin, and would end long after it should.
 """
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# For recording, which takes little; and for reading what was recorded, some seconds of one CPU,
-# which the server may need.
+# Nice values. Recording takes little CPU; reading a recording takes some seconds of one CPU, which
+# the server may need.
 RECORDING, READING = -20, -10
 
 
 @contextmanager
-def urgent(nice: int) -> Iterator[None]:
-    """Let this thread, and what it starts, run with that nice value (setpriority(2)); as it is
-    where that is not permitted.
+def raise_priority(nice: int) -> Iterator[None]:
+    """Run this thread, and what it starts, with that nice value (setpriority(2)); unchanged if that
+    is not permitted.
     """
     before = os.getpriority(os.PRIO_PROCESS, 0)
     try:
@@ -30,6 +30,6 @@ def urgent(nice: int) -> Iterator[None]:
             os.setpriority(os.PRIO_PROCESS, 0, before)
 
 
-def prefix(nice: int) -> list[str]:
-    """The words before a command that another process starts for us."""
+def make_nice_prefix(nice: int) -> list[str]:
+    """Return the words to put before a command that another process starts for us."""
     return ["nice", "-n", str(nice)] if os.geteuid() == 0 else []

@@ -1,9 +1,9 @@
-"""What a process's threads wait for, read from /proc while it runs: no stacks, but it takes no more
-than reading it.
+"""What a process's threads wait for, read from /proc while it runs: without call stacks, but
+without perf and its permissions too.
 
-proc_pid_syscall(5): a waiting thread's system call and its arguments; ``running``; or ``-1``,
-waiting outside of any: a page fault. A futex that lies where one of glibc's arenas begins is that
-arena's mutex.
+proc_pid_syscall(5) has a waiting thread's system call and its arguments, ``running``, or ``-1`` for
+a thread that waits outside of any system call, in a page fault. A futex at the address of one of
+glibc's arenas is that arena's mutex.
 """
 
 import os
@@ -24,40 +24,45 @@ from dballoc.profile.contention.wait_rules import Rules
 from dballoc.profile.contention.waits import WAITED
 from dballoc.profile.model import Frame, Profile, Sample
 
-# Sweeps over all threads: the pause between them is so many times what one takes, and so long at
-# least, seconds.
-_PAUSE, _SHORTEST = 20.0, 0.02
+# The pause between two sweeps over all threads: so many times what a sweep takes, and at least so
+# many seconds.
+_PAUSE_PER_SWEEP, _SHORTEST_PAUSE = 20.0, 0.02
 
 FUTEX, FAULT, RUNNING = "futex", "page fault", "running"
-# What stands in for the function by which malloc was entered.
+# Stands for the function by which malloc was entered, which is not known here.
 ARENA = "arena_mutex"
 
 
 @dataclass(frozen=True, kw_only=True)
-class States:
-    """``seen``: how many threads were found in a state, over all sweeps: (name, futex's address or
-    0); ``threads``: at most.
+class ThreadStates:
+    """How often the sweeps over a process's threads found each state.
+
+    ``counts``: threads by state, a state being (name, address of the futex or 0), summed over all
+    ``sweeps``; ``seconds``: how long the sweeps went on; ``threads``: the largest number in one
+    sweep; ``source``: the file below /proc/PID/task/TID that was read.
     """
 
-    seen: Counter[tuple[str, int]]
+    counts: Counter[tuple[str, int]]
     sweeps: int
     seconds: float
     threads: int
     source: str
 
 
-def watch(pid: int, seconds: float, alive: Callable[[], None] = lambda: None) -> States:
-    """Look at all threads for so many seconds. Failure if they are not ours to look at, or the
-    process ends.
+def sample_states(
+    pid: int, seconds: float, alive: Callable[[], None] = lambda: None
+) -> ThreadStates:
+    """Read the states of all threads again and again for ``seconds``. Failure if we may not read
+    them, or the process ends.
     """
     names = {
         number: name for name, number in catalogue()["syscalls"].get(platform.machine(), {}).items()
     }
-    seen: Counter[tuple[str, int]] = Counter()
+    counts: Counter[tuple[str, int]] = Counter()
     began = time.monotonic()
     sweeps = threads = 0
-    source = _source(pid, bool(names))
-    while (now := time.monotonic()) < began + seconds:
+    source = _choose_source(pid, bool(names))
+    while (sweep_began := time.monotonic()) < began + seconds:
         alive()
         try:
             tasks = os.listdir(f"/proc/{pid}/task")
@@ -68,12 +73,12 @@ def watch(pid: int, seconds: float, alive: Callable[[], None] = lambda: None) ->
                 text = readers.text_of_process(f"/proc/{pid}/task/{task}/{source}")
             except OSError:
                 continue  # it has just ended
-            seen[read(text, names) if source == "syscall" else (text or RUNNING, 0)] += 1
+            counts[parse_state(text, names) if source == "syscall" else (text or RUNNING, 0)] += 1
         sweeps += 1
         threads = max(threads, len(tasks))
-        time.sleep(max(_SHORTEST, _PAUSE * (time.monotonic() - now)))
-    return States(
-        seen=seen,
+        time.sleep(max(_SHORTEST_PAUSE, _PAUSE_PER_SWEEP * (time.monotonic() - sweep_began)))
+    return ThreadStates(
+        counts=counts,
         sweeps=max(1, sweeps),
         seconds=time.monotonic() - began,
         threads=threads,
@@ -81,8 +86,10 @@ def watch(pid: int, seconds: float, alive: Callable[[], None] = lambda: None) ->
     )
 
 
-def _source(pid: int, named: bool) -> str:
-    """``syscall``, or where that is not ours to read ``wchan``, the kernel's function."""
+def _choose_source(pid: int, named: bool) -> str:
+    """Return ``syscall``, or if we may not read that ``wchan``, the kernel's function. Failure if
+    we may read neither.
+    """
     home = Path(f"/proc/{pid}")
     refused: OSError | None = None
     try:
@@ -91,7 +98,7 @@ def _source(pid: int, named: bool) -> str:
     except OSError as error:
         refused = error
     try:
-        # 0 means that it is not told, or that the thread runs.
+        # 0 means that the thread runs, or that we may not know.
         if any(
             readers.text_of_process(task / "wchan") not in ("", "0")
             for task in (home / "task").iterdir()
@@ -102,12 +109,12 @@ def _source(pid: int, named: bool) -> str:
     raise Failure(
         malloc_bindings.refusal(pid, refused)
         if refused
-        else f"process {pid}: the kernel does not tell what its threads wait for"
+        else f"process {pid}: the kernel does not show what its threads wait for"
     )
 
 
-def read(text: str, names: Mapping[int, str]) -> tuple[str, int]:
-    """A thread's state from the text of ``syscall``: (name, address of the futex or 0). Pure."""
+def parse_state(text: str, names: Mapping[int, str]) -> tuple[str, int]:
+    """Parse a thread's state from its ``syscall`` file: (name, address of the futex or 0). Pure."""
     words = text.split()
     try:
         number = int(words[0])
@@ -117,9 +124,9 @@ def read(text: str, names: Mapping[int, str]) -> tuple[str, int]:
         return RUNNING, 0
 
 
-def mutexes(pid: int) -> tuple[set[int], str]:
-    """The addresses of glibc's arenas' mutexes, and what malloc it is; empty under another one.
-    Failure if it is not ours.
+def find_arena_mutexes(pid: int) -> tuple[set[int], str]:
+    """Return the addresses of the mutexes of glibc's arenas, none under another malloc, and the
+    malloc's name. Failure if we may not read the process.
     """
     try:
         malloc = identify_malloc.identify(pid)
@@ -135,33 +142,33 @@ def mutexes(pid: int) -> tuple[set[int], str]:
         raise Failure(malloc_bindings.refusal(pid, error)) from None
 
 
-def profile(
-    found: States,
+def make_profile(
+    states: ThreadStates,
     arenas: Collection[int],
     rules: Rules,
     title: str,
-    taken: float,
+    taken_at: float,
     facts: Mapping[str, str],
 ) -> Profile:
-    """Thread-seconds waited, by what for; below malloc is what waits for an arena's mutex, all that
-    can be told. Pure.
+    """Make a profile of the thread-seconds waited. Of the waits below malloc only those for an
+    arena's mutex can be told, so they alone are labelled so. Pure.
     """
-    each = found.seconds / found.sweeps
+    seconds_per_sweep = states.seconds / states.sweeps
     samples = []
-    total = sum(found.seen.values())
+    total = sum(states.counts.values())
     waiting = 0
-    for (name, address), count in sorted(found.seen.items()):
+    for (name, address), count in sorted(states.counts.items()):
         if name in (RUNNING, "0"):
             continue
         waiting += count
         arena = name == FUTEX and address in arenas
         if name == FAULT:
             group, call = "memory", FAULT
-        elif found.source == "wchan":
-            kind = rules.kind((Frame(name, "[kernel]"),))
+        elif states.source == "wchan":
+            kind = rules.classify((Frame(name, "[kernel]"),))
             group, call = kind.group, kind.call
         else:
-            group, call = rules.of_call(name)
+            group, call = rules.classify_call(name)
         labels = {"wait": group, "call": "arena" if arena else call}
         stack = [Frame(name, "[kernel]")]
         if arena:
@@ -169,19 +176,19 @@ def profile(
             stack = [Frame(ARENA), Frame(f"arena_{address:#x}")]
         elif name == FUTEX:
             stack = [Frame("other_futex"), Frame(f"futex_{address:#x}")]
-        samples.append(Sample(tuple(stack), (count * each,), False, labels))
-    known = {
-        "sweeps": str(found.sweeps),
-        "threads": str(found.threads),
+        samples.append(Sample(tuple(stack), (count * seconds_per_sweep,), False, labels))
+    state_facts = {
+        "sweeps": str(states.sweeps),
+        "threads": str(states.threads),
         "arenas": str(len(arenas)),
-        "read": found.source,
+        "read": states.source,
         "share of threads waiting": f"{waiting / total:.4f}" if total else "0",
     }
     return Profile(
         title=title,
         values=(WAITED,),
         samples=samples,
-        taken=taken,
-        seconds=found.seconds,
-        facts={**facts, **known},
+        taken_at=taken_at,
+        seconds=states.seconds,
+        facts={**facts, **state_facts},
     )

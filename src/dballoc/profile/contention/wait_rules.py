@@ -1,4 +1,4 @@
-"""What a thread waits for, told from its call stack by the rules of catalogue/waits.toml. Pure."""
+"""Tell what a thread waits for from its call stack, by the rules of catalogue/waits.toml. Pure."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 from dballoc.profile.model import Frame
 
-# Of a wait that no rule knows, and of a thread that was sent away while it could go on.
+# The groups of a wait that no rule matches, and of a thread that could have run on.
 OTHER, PREEMPTED = "other", "preempted"
 
 
-class Kind(NamedTuple):
-    """``group``: memory, lock, condition, disk, client, timer, other, preempted; ``call``: what
-    within it, as ``mmap``; ``entry``: the function by which malloc was entered, empty if the stack
-    does not lie below it.
+class WaitKind(NamedTuple):
+    """What a thread waits for. ``group``: memory, lock, condition, disk, client, timer, other,
+    preempted; ``call``: more closely, like ``mmap``; ``entry``: the function by which malloc was
+    entered, empty if the stack is not below malloc.
     """
 
     group: str
@@ -23,18 +23,18 @@ class Kind(NamedTuple):
 
 
 class Rules:
-    """The rules; what they say of a frame is kept, for a function is on thousands of stacks."""
+    """The rules; their answer for a frame is kept, as a function is on thousands of stacks."""
 
     def __init__(self, table: Mapping[str, Any]) -> None:
         allocator = table["allocator"]
         self._entries, self._modules = (
-            _pattern(allocator["entries"]),
-            _pattern(allocator["modules"]),
+            _compile_names(allocator["entries"]),
+            _compile_names(allocator["modules"]),
         )
-        self._threads = _pattern(allocator["threads"])
-        self._starts = _pattern(table["starts"])
+        self._threads = _compile_names(allocator["threads"])
+        self._starts = _compile_names(table["starts"])
         self._waits = [
-            (wait["name"], wait["group"], _pattern(wait["frames"])) for wait in table["wait"]
+            (wait["name"], wait["group"], _compile_names(wait["frames"])) for wait in table["wait"]
         ]
         self._calls = {
             call: (wait["group"], wait["name"])
@@ -44,31 +44,31 @@ class Rules:
         self._ranks: dict[str, int] = {}
         self._allocators: dict[Frame, bool] = {}
 
-    def kind(self, stack: Sequence[Frame], preempted: bool = False) -> Kind:
-        """Of a stack, the outermost frame first."""
-        entry = self.entry(stack)
+    def classify(self, stack: Sequence[Frame], preempted: bool = False) -> WaitKind:
+        """Return what a thread with this stack, the outermost frame first, waits for."""
+        entry = self.find_entry(stack)
         if preempted:
-            return Kind(PREEMPTED, PREEMPTED, entry)
-        rank = min((self._rank(frame.function) for frame in stack), default=len(self._waits))
+            return WaitKind(PREEMPTED, PREEMPTED, entry)
+        rank = min((self._find_rank(frame.function) for frame in stack), default=len(self._waits))
         if rank == len(self._waits):
-            return Kind(OTHER, OTHER, entry)
+            return WaitKind(OTHER, OTHER, entry)
         name, group, _ = self._waits[rank]
-        return Kind(group, name, entry)
+        return WaitKind(group, name, entry)
 
-    def of_call(self, name: str) -> tuple[str, str]:
-        """Group and name of a wait in a system call; other if no rule has it."""
+    def classify_call(self, name: str) -> tuple[str, str]:
+        """Return group and name of a wait in a system call; other if no rule has it."""
         return self._calls.get(name, (OTHER, name))
 
-    def entry(self, stack: Iterable[Frame]) -> str:
-        """The outermost function that is an allocator's; empty if there is none, or the thread is
-        the allocator's own.
+    def find_entry(self, stack: Iterable[Frame]) -> str:
+        """Return the outermost function of an allocator; empty if there is none, or if the thread
+        is one of the allocator's own.
         """
         for frame in stack:
-            known = self._allocators.get(frame)
-            if known is None:
-                known = bool(self._entries(frame.function) or self._modules(frame.module))
-                self._allocators[frame] = known
-            if known:
+            is_allocator = self._allocators.get(frame)
+            if is_allocator is None:
+                is_allocator = bool(self._entries(frame.function) or self._modules(frame.module))
+                self._allocators[frame] = is_allocator
+            if is_allocator:
                 return "" if self._threads(frame.function) else frame.function
         return ""
 
@@ -76,20 +76,22 @@ class Rules:
         """Whether the outermost frames are missing."""
         return not any(self._starts(frame.function) for frame in stack[:3])
 
-    def _rank(self, function: str) -> int:
-        """The number of the first rule that has this function; the number of rules if none has."""
-        found = self._ranks.get(function)
-        if found is None:
-            found = next(
+    def _find_rank(self, function: str) -> int:
+        """Return the index of the first rule that matches a function; the number of rules if none
+        does.
+        """
+        rank = self._ranks.get(function)
+        if rank is None:
+            rank = next(
                 (i for i, (_, _, has) in enumerate(self._waits) if has(function)), len(self._waits)
             )
-            self._ranks[function] = found
-        return found
+            self._ranks[function] = rank
+        return rank
 
 
-def _pattern(names: Iterable[str]) -> Any:
-    """The match function of names with ``*``, which may be anything; brackets are a C++
-    name's own.
+def _compile_names(names: Iterable[str]) -> Any:
+    """Return the match function for names in which ``*`` stands for anything. Brackets stand for
+    themselves, as C++ names have them.
     """
     literal = (name.replace("[", "[[]") for name in names)
     return re.compile("|".join(map(translate, literal))).match

@@ -1,5 +1,5 @@
-"""What the waits of a profile are for, and which share of them lies below malloc. Pure: the
-samples' labels say it all.
+"""What the waits of a profile are for, and which share of them lies below malloc: sums by the
+samples' labels. Pure.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,8 +20,8 @@ GROUPS = {
 
 @dataclass(frozen=True)
 class Cost:
-    """``waits``: how many (0 where they were not counted); ``waited``: seconds; ``queued``: of them
-    in the queue for a CPU.
+    """Some waits. ``waits``: how many, 0 if they were not counted; ``waited``: seconds; ``queued``:
+    of these in the queue for a CPU.
     """
 
     waits: float = 0.0
@@ -31,9 +31,10 @@ class Cost:
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """``malloc`` and ``elsewhere``: by group, of waits whose stack lies below malloc, and of all
-    others; ``calls``: of those below malloc that are the kernel's memory calls, by call.
-    ``preempted``: how often, ``preempted_in_malloc`` of them.
+    """A profile's waits. ``malloc`` and ``elsewhere``: by group, those whose stack is below malloc,
+    and all others; ``calls``: the kernel's memory calls below malloc, by call; ``preempted``: how
+    often threads were, ``preempted_in_malloc``: of these below malloc; ``counted``: whether waits
+    were counted, and not only timed.
     """
 
     total: Cost
@@ -47,17 +48,19 @@ class Split:
     @property
     def below(self) -> Cost:
         """All waits below malloc."""
-        return _sum(self.malloc.values())
+        return _sum_costs(self.malloc.values())
 
     @property
     def above(self) -> Cost:
         """All others."""
-        return _sum(self.elsewhere.values())
+        return _sum_costs(self.elsewhere.values())
 
     def share(self, cost: Cost) -> float:
-        """Of all waits, by number; by time where they were not counted. 0 without any."""
-        whole = self.total.waits if self.counted else self.total.waited
-        return (cost.waits if self.counted else cost.waited) / whole if whole else 0.0
+        """Return its share of all waits, by number, or by time if they were not counted; 0 if there
+        are none.
+        """
+        total = self.total.waits if self.counted else self.total.waited
+        return (cost.waits if self.counted else cost.waited) / total if total else 0.0
 
     @property
     def preemption(self) -> float:
@@ -67,54 +70,56 @@ class Split:
 
 
 def split(profile: Profile) -> Split:
-    """Of a profile of switches, or of /proc's states (which has times alone)."""
-    has = {value.key: i for i, value in enumerate(profile.values)}
+    """Split the waits of a profile of switches, or of /proc's thread states (which has times
+    alone).
+    """
+    columns = {value.key: i for i, value in enumerate(profile.values)}
     malloc: dict[str, Cost] = {}
     elsewhere: dict[str, Cost] = {}
     calls: dict[str, Cost] = {}
-    preempted = within = 0.0
+    preempted = preempted_in_malloc = 0.0
     for sample in profile.samples:
         below = "malloc" in sample.labels
         group = sample.labels.get("wait", "other")
         if group == "preempted":
-            count = _value(sample, has, "preempted")
+            count = _get_value(sample, columns, "preempted")
             preempted += count
-            within += count if below else 0.0
+            preempted_in_malloc += count if below else 0.0
             continue
-        cost = Cost(*(_value(sample, has, key) for key in ("waits", "waited", "queued")))
-        _add(malloc if below else elsewhere, group, cost)
+        cost = Cost(*(_get_value(sample, columns, key) for key in ("waits", "waited", "queued")))
+        _add_cost(malloc if below else elsewhere, group, cost)
         if below and group == "memory":
-            _add(calls, sample.labels.get("call", "other"), cost)
-    total = _sum([*malloc.values(), *elsewhere.values()])
+            _add_cost(calls, sample.labels.get("call", "other"), cost)
+    total = _sum_costs([*malloc.values(), *elsewhere.values()])
     return Split(
         total=total,
         malloc=malloc,
         elsewhere=elsewhere,
         calls=calls,
         preempted=preempted,
-        preempted_in_malloc=within,
-        counted="waits" in has,
+        preempted_in_malloc=preempted_in_malloc,
+        counted="waits" in columns,
     )
 
 
 def own_waits(profile: Profile) -> Profile:
-    """Without the waits for the client, which at anything less than full load are most of all, and
-    the server's in no way.
+    """Return the profile without the waits for the client. Below full load these are most of all
+    waits, and the server is not their cause.
     """
     return replace(
         profile, samples=[s for s in profile.samples if s.labels.get("wait") != "client"]
     )
 
 
-def _value(sample: Sample, has: Mapping[str, int], key: str) -> float:
-    return sample.values[has[key]] if key in has else 0.0
+def _get_value(sample: Sample, columns: Mapping[str, int], key: str) -> float:
+    return sample.values[columns[key]] if key in columns else 0.0
 
 
-def _add(costs: dict[str, Cost], name: str, cost: Cost) -> None:
-    costs[name] = _sum([costs.get(name, Cost()), cost])
+def _add_cost(costs: dict[str, Cost], name: str, cost: Cost) -> None:
+    costs[name] = _sum_costs([costs.get(name, Cost()), cost])
 
 
-def _sum(costs: Iterable[Cost]) -> Cost:
+def _sum_costs(costs: Iterable[Cost]) -> Cost:
     rows = list(costs)
     return Cost(
         sum(c.waits for c in rows), sum(c.waited for c in rows), sum(c.queued for c in rows)

@@ -1,8 +1,8 @@
-"""From switches and wake-ups to waits: how often, how long, with which stacks. Pure.
+"""Turn switches and wake-ups into waits: how often, how long, with which stacks. Pure.
 
-Every switch is recorded, not every stack (:mod:`dballoc.profile.contention.perf_record`). So counts
-and times are exact, and what the stacks say is scaled: each stands for as many switches of its kind
-(waits, preemptions) as there were for one with a stack.
+Every switch is recorded, but not every stack (:mod:`dballoc.profile.contention.perf_record`). So
+counts and times are exact, and sums by stack are scaled: a switch with a stack stands for as many
+of its kind (waits, preemptions) as there are for each with a stack.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,16 +20,16 @@ QUEUED = Value("queued", "seconds", "Time in the queue for a CPU")
 PREEMPTED = Value("preempted", "count", "Preemptions")
 WAKEUPS = Value("wakeups", "count", "Wake-ups by the server's own threads")
 
-# A sample is taken just before its switch is recorded, nanoseconds.
-_NEAR = 2_000_000
+# A sample comes just before its switch: at most so many nanoseconds.
+_MAX_SAMPLE_DELAY = 2_000_000
 
 Stack = tuple[Frame, ...]
 
 
 @dataclass
 class Tally:
-    """Of one stack: how often, and seconds from the switch to the next run; ``queued``: of those in
-    the queue for a CPU.
+    """The switches with one stack: how many, and the ``seconds`` from the switch until the thread
+    ran again; ``queued``: of these in the queue for a CPU.
     """
 
     count: int = 0
@@ -39,9 +39,9 @@ class Tally:
 
 @dataclass(kw_only=True)
 class Waits:
-    """What was recorded. ``waits``, ``preemptions``, ``wakeups``: of all, with stack or without;
-    ``waited``: seconds of all waits; ``stacks``: by (stack, preempted); ``wakers``: counts by the
-    stack that woke another thread; ``lost``: records.
+    """What was recorded. ``waits``, ``preemptions``, ``wakeups``: counts, with or without a stack;
+    ``waited``: seconds of all waits; ``lost``: records that perf lost; ``threads``: their IDs;
+    ``stacks``: by (stack, preempted); ``wakers``: how often each stack woke another thread.
     """
 
     waits: int = 0
@@ -55,9 +55,9 @@ class Waits:
 
 
 @dataclass
-class _Away:
-    """A thread that has no CPU. ``woken``: when it was put into the queue for one, if that was
-    seen.
+class _Absence:
+    """A thread without a CPU since ``since``. ``woken``: when it was put into the queue for one, if
+    that was recorded. Both nanoseconds.
     """
 
     since: int
@@ -66,80 +66,89 @@ class _Away:
     woken: int | None = None
 
 
-def gather(events: Iterable[Event], pid: int, found: Waits | None = None, since: int = 0) -> Waits:
-    """The waits of a process, from events in the order of time; added to ``found``, where there is
-    more than one recording. What was before ``since``, nanoseconds, is left out. A wait that the
-    recording's end cuts off lasts until then.
+def gather_waits(
+    events: Iterable[Event], pid: int, waits: Waits | None = None, since: int = 0
+) -> Waits:
+    """Gather the waits of a process from events in the order of time. With several recordings,
+    they are added to the ``waits`` of those before. Events before ``since``, nanoseconds, are left
+    out. A wait that outlasts the recording ends with it.
     """
-    found = found or Waits()
-    sampled: dict[int, Sampled] = {}
-    away: dict[int, _Away] = {}
+    waits = waits or Waits()
+    latest_samples: dict[int, Sampled] = {}
+    absences: dict[int, _Absence] = {}
     now = 0
     for event in events:
         if event.time < since:
             continue
         if isinstance(event, Lost):
-            found.lost += event.records
+            waits.lost += event.records
             continue
         now = max(now, event.time)
         if isinstance(event, Switch):
-            found.threads.add(event.tid)
+            waits.threads.add(event.tid)
             if event.out:
-                _leaves(found, event, sampled, away)
-            elif mine := away.pop(event.tid, None):
-                _enter(found, mine, event.time)
+                _record_departure(waits, event, latest_samples, absences)
+            elif absence := absences.pop(event.tid, None):
+                _record_return(waits, absence, event.time)
         elif event.event.startswith(SWITCHES):
-            sampled[event.tid] = event
+            latest_samples[event.tid] = event
         elif event.event.startswith(WAKEUP):
-            found.wakeups += event.pid == pid
-            if (other := away.get(event.target)) and other.woken is None:
-                other.woken = event.time
+            waits.wakeups += event.pid == pid
+            if (woken_absence := absences.get(event.target)) and woken_absence.woken is None:
+                woken_absence.woken = event.time
         elif event.event.startswith(WAKING) and event.pid == pid and event.stack:
-            found.wakers[event.stack] = found.wakers.get(event.stack, 0) + 1
-    for mine in away.values():
-        _enter(found, mine, now)
-    return found
+            waits.wakers[event.stack] = waits.wakers.get(event.stack, 0) + 1
+    for absence in absences.values():
+        _record_return(waits, absence, now)
+    return waits
 
 
-def _leaves(
-    found: Waits, event: Switch, sampled: dict[int, Sampled], away: dict[int, _Away]
+def _record_departure(
+    waits: Waits, event: Switch, latest_samples: dict[int, Sampled], absences: dict[int, _Absence]
 ) -> None:
     if event.preempted:
-        found.preemptions += 1
+        waits.preemptions += 1
     else:
-        found.waits += 1
-    sample = sampled.pop(event.tid, None)
-    near = sample is not None and 0 <= event.time - sample.time <= _NEAR
-    away[event.tid] = _Away(event.time, event.preempted, sample.stack if sample and near else None)
+        waits.waits += 1
+    sample = latest_samples.pop(event.tid, None)
+    is_near = sample is not None and 0 <= event.time - sample.time <= _MAX_SAMPLE_DELAY
+    absences[event.tid] = _Absence(
+        event.time, event.preempted, sample.stack if sample and is_near else None
+    )
 
 
-def _enter(found: Waits, mine: _Away, until: int) -> None:
-    seconds = max(0, until - mine.since) / 1e9
-    if not mine.preempted:
-        found.waited += seconds
-    if not mine.stack:
+def _record_return(waits: Waits, absence: _Absence, until: int) -> None:
+    seconds = max(0, until - absence.since) / 1e9
+    if not absence.preempted:
+        waits.waited += seconds
+    if not absence.stack:
         return
-    tally = found.stacks.setdefault((mine.stack, mine.preempted), Tally())
+    tally = waits.stacks.setdefault((absence.stack, absence.preempted), Tally())
     tally.count += 1
     tally.seconds += seconds
-    queued_from = mine.since if mine.preempted else mine.woken
+    queued_from = absence.since if absence.preempted else absence.woken
     tally.queued += max(0, until - queued_from) / 1e9 if queued_from is not None else 0.0
 
 
-def switches(
-    found: Waits, rules: Rules, title: str, taken: float, seconds: float, facts: Mapping[str, str]
+def make_switch_profile(
+    recorded: Waits,
+    rules: Rules,
+    title: str,
+    taken_at: float,
+    seconds: float,
+    facts: Mapping[str, str],
 ) -> Profile:
-    """The profile of the switches, scaled to all of them."""
+    """Make the profile of the switches, scaled to all of them."""
     with_stack = {
-        kind: sum(t.count for (_, p), t in found.stacks.items() if p == kind)
+        kind: sum(t.count for (_, p), t in recorded.stacks.items() if p == kind)
         for kind in (False, True)
     }
     scale = {
-        False: found.waits / with_stack[False] if with_stack[False] else 0.0,
-        True: found.preemptions / with_stack[True] if with_stack[True] else 0.0,
+        False: recorded.waits / with_stack[False] if with_stack[False] else 0.0,
+        True: recorded.preemptions / with_stack[True] if with_stack[True] else 0.0,
     }
     samples = []
-    for (stack, preempted), tally in found.stacks.items():
+    for (stack, preempted), tally in recorded.stacks.items():
         factor = scale[preempted]
         count, waited = tally.count * factor, tally.seconds * factor
         values = (
@@ -147,47 +156,62 @@ def switches(
             if preempted
             else (count, waited, tally.queued * factor, 0.0)
         )
-        samples.append(_sample(rules, stack, preempted, values))
-    cut = sum(t.count for (stack, _), t in found.stacks.items() if rules.cut(stack))
-    known = {
-        "switches": str(found.waits + found.preemptions),
-        "preemptions": str(found.preemptions),
+        samples.append(_make_sample(rules, stack, preempted, values))
+    stacks_cut_off = sum(t.count for (stack, _), t in recorded.stacks.items() if rules.cut(stack))
+    switch_facts = {
+        "switches": str(recorded.waits + recorded.preemptions),
+        "preemptions": str(recorded.preemptions),
         "stacks": str(sum(with_stack.values())),
-        "stacks cut off": str(cut),
-        "records lost": str(found.lost),
-        "threads": str(len(found.threads)),
-        "seconds waited": f"{found.waited:.3f}",
+        "stacks cut off": str(stacks_cut_off),
+        "records lost": str(recorded.lost),
+        "threads": str(len(recorded.threads)),
+        "seconds waited": f"{recorded.waited:.3f}",
     }
     return Profile(
         title=title,
         values=(WAITS, WAITED, QUEUED, PREEMPTED),
         samples=samples,
-        taken=taken,
+        taken_at=taken_at,
         seconds=seconds,
-        facts={**facts, **known},
+        facts={**facts, **switch_facts},
     )
 
 
-def wakeups(
-    found: Waits, rules: Rules, title: str, taken: float, seconds: float, facts: Mapping[str, str]
+def make_wakeup_profile(
+    recorded: Waits,
+    rules: Rules,
+    title: str,
+    taken_at: float,
+    seconds: float,
+    facts: Mapping[str, str],
 ) -> Profile:
-    """The profile of who woke others, scaled to all wake-ups by the process's own threads."""
-    seen = sum(found.wakers.values())
-    factor = max(1.0, found.wakeups / seen) if seen else 0.0
+    """Make the profile of the stacks that woke other threads, scaled to all wake-ups by the
+    process's own threads.
+    """
+    stacks_recorded = sum(recorded.wakers.values())
+    factor = max(1.0, recorded.wakeups / stacks_recorded) if stacks_recorded else 0.0
     samples = [
-        _sample(rules, stack, False, (count * factor,), waits=False)
-        for stack, count in found.wakers.items()
+        _make_sample(rules, stack, False, (count * factor,), waits=False)
+        for stack, count in recorded.wakers.items()
     ]
     return Profile(
-        title=title, values=(WAKEUPS,), samples=samples, taken=taken, seconds=seconds,
-        facts={**facts, "wake-ups": str(max(found.wakeups, seen)), "stacks": str(seen)},
-    )  # fmt: skip
+        title=title,
+        values=(WAKEUPS,),
+        samples=samples,
+        taken_at=taken_at,
+        seconds=seconds,
+        facts={
+            **facts,
+            "wake-ups": str(max(recorded.wakeups, stacks_recorded)),
+            "stacks": str(stacks_recorded),
+        },
+    )
 
 
-def _sample(
+def _make_sample(
     rules: Rules, stack: Stack, preempted: bool, values: tuple[float, ...], waits: bool = True
 ) -> Sample:
-    kind = rules.kind(stack, preempted)
+    kind = rules.classify(stack, preempted)
     labels = {"wait": kind.group, "call": kind.call} if waits else {}
     if kind.entry:
         labels["malloc"] = kind.entry

@@ -1,1 +1,1 @@
-"""Other programs' file formats for profiles: one file each."""
+"""File formats of profiles, one module each: dballoc's own, and those of other programs."""

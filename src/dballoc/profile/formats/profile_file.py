@@ -1,7 +1,7 @@
-"""A profile as a file: gzipped JSON of the model, nothing lost. The usual suffix is
+"""Read and write profiles as files: gzipped JSON of the complete model. The usual suffix is
 ``.profile.json.gz``.
 
-The frames are listed once, each sample names them by their numbers: ``{"format": "dballoc profile
+The frames are listed once, and each sample refers to them by index: ``{"format": "dballoc profile
 1", "title", "values": [[key, unit, title]], "taken", "seconds", "facts": {}, "frames": [[function,
 module, named, file, line]], "samples": [[[frame, …], [value, …], truncated, {label: …}]]}``
 """
@@ -19,11 +19,11 @@ from dballoc.profile.model import Frame, Profile, Sample, Value
 
 _FORMAT = "dballoc profile 1"
 
-# Bytes of JSON. Profiles of a server have some; a file that swells beyond it was made to.
+# Bytes of JSON. A server's profile has a few MiB; a file that unpacks to more was made to harm.
 _LIMIT = 128 * readers.MIB
-_WHOLE = "not a whole profile of dballoc (gzipped JSON, as dballoc profile writes it): "
+_EXPECTED_FORMAT = "not a whole profile of dballoc (gzipped JSON, as dballoc profile writes it): "
 
-# Beyond it sums of samples would be no numbers any more.
+# Beyond it sums of samples could become infinite.
 _Number = Annotated[float, Field(allow_inf_nan=False, ge=-1e30, le=1e30)]
 # The probe has room for some 10,000 stacks, perf for a few times that.
 _Samples = Field(max_length=2_000_000)
@@ -37,7 +37,7 @@ class _File(BaseModel):
     format: Literal["dballoc profile 1"]
     title: str
     values: Annotated[list[tuple[str, str, str]], Field(min_length=1)]
-    taken: _Number
+    taken_at: Annotated[_Number, Field(alias="taken")]
     seconds: _Number
     facts: dict[str, str]
     frames: list[tuple[str, str, bool, str, _Line]]
@@ -45,7 +45,9 @@ class _File(BaseModel):
 
 
 def save(profile: Profile, path: Path) -> None:
-    """Write a profile; an existing file is replaced whole or not at all. OSError as open has it."""
+    """Write a profile; an existing file is replaced completely or not at all. OSError if it cannot
+    be written.
+    """
     numbers: dict[Frame, int] = {}
     samples = [
         [
@@ -60,65 +62,67 @@ def save(profile: Profile, path: Path) -> None:
         "format": _FORMAT,
         "title": profile.title,
         "values": [list(value) for value in profile.values],
-        "taken": profile.taken,
+        "taken": profile.taken_at,
         "seconds": profile.seconds,
         "facts": dict(profile.facts),
         "frames": [list(frame) for frame in numbers],
         "samples": samples,
     }
     text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    # A name that is no Unicode, as a file system may have, gets question marks: no reader would
-    # take it.
+    # A file system may have names that are no Unicode; they get question marks, as no JSON reader
+    # would accept them.
     packed = gzip.compress(text.encode("utf-8", "replace"), compresslevel=6, mtime=0)
-    fresh = path.with_name(f".{path.name}.partial")
-    fresh.write_bytes(packed)
-    fresh.replace(path)
+    partial_path = path.with_name(f".{path.name}.partial")
+    partial_path.write_bytes(packed)
+    partial_path.replace(path)
 
 
 def load(path: Path) -> Profile:
-    """Read what :func:`save` wrote. UsageError, of one line, if it is not there or
+    """Read a profile that :func:`save` wrote. UsageError, in one line, if the file is missing or
     something else.
     """
     try:
         text = readers.unpacked(path, _LIMIT)
     except readers.Unfit as error:
-        whole = "" if str(error).startswith(("cannot be read", "unpacks")) else _WHOLE
-        raise UsageError(f"{path}: {whole}{error}") from None
+        expectation = (
+            "" if str(error).startswith(("cannot be read", "unpacks")) else _EXPECTED_FORMAT
+        )
+        raise UsageError(f"{path}: {expectation}{error}") from None
     try:
-        found = _File.model_validate_json(text)
+        document = _File.model_validate_json(text)
     except ValidationError as error:
         raise UsageError(
             f"{path}: not a profile of dballoc: {readers.first_complaint(error)}"
         ) from None
     try:
-        return _profile(found)
-    except _Wrong as error:
+        return _build_profile(document)
+    except _InvalidProfile as error:
         raise UsageError(f"{path}: not a profile of dballoc: {error}") from None
 
 
-class _Wrong(Exception):
+class _InvalidProfile(Exception):
     pass
 
 
-def _profile(found: _File) -> Profile:
-    values = tuple(Value(*value) for value in found.values)
+def _build_profile(document: _File) -> Profile:
+    values = tuple(Value(*value) for value in document.values)
     if len({value.key for value in values}) != len(values):
-        raise _Wrong("two of its values have the same key")
-    frames = [Frame(*frame) for frame in found.frames]
+        raise _InvalidProfile("values: two have the same key")
+    frames = [Frame(*frame) for frame in document.frames]
     samples = []
-    for i, (stack, numbers, truncated, labels) in enumerate(found.samples):
+    for i, (stack, numbers, truncated, labels) in enumerate(document.samples):
         if len(numbers) != len(values):
-            raise _Wrong(f"samples.{i}: {len(numbers)} numbers for {len(values)} values")
+            raise _InvalidProfile(f"samples.{i}: {len(numbers)} numbers for {len(values)} values")
         if any(number >= len(frames) for number in stack):
-            raise _Wrong(f"samples.{i}: a frame that is not listed")
+            raise _InvalidProfile(f"samples.{i}: a frame that is not listed")
         samples.append(
             Sample(tuple(frames[number] for number in stack), tuple(numbers), truncated, labels)
         )
     return Profile(
-        title=found.title,
+        title=document.title,
         values=values,
         samples=samples,
-        taken=found.taken,
-        seconds=found.seconds,
-        facts=found.facts,
+        taken_at=document.taken_at,
+        seconds=document.seconds,
+        facts=document.facts,
     )

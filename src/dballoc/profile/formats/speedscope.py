@@ -1,4 +1,4 @@
-"""The JSON that speedscope calls its own, as its file-format-schema.json says
+"""speedscope's own JSON format, as its file-format-schema.json defines it
 (github.com/jlfwong/speedscope).
 """
 
@@ -8,22 +8,22 @@ import dballoc
 from dballoc.profile import call_tree, profile_tables
 from dballoc.profile.model import Frame, Profile
 
-# Its units; it has none for counts.
+# Our units in speedscope's words; it has none for counts.
 _UNITS = {"bytes": "bytes", "seconds": "seconds"}
 
 
-def write(profile: Profile, value: str) -> bytes:
-    """Every value of the profile as a view of its own; ``value`` is the first that is shown.
+def encode_speedscope(profile: Profile, value: str) -> bytes:
+    """Encode every value of the profile as a view of its own; ``value`` is the one shown first.
     KeyError if the profile has no such value.
     """
     profile.column(value)
     numbers: dict[Frame, int] = {}
     stacks = [
-        [numbers.setdefault(frame, len(numbers)) for frame in call_tree.frames(sample)]
+        [numbers.setdefault(frame, len(numbers)) for frame in call_tree.list_frames(sample)]
         for sample in profile.samples
     ]
     views = []
-    for kind in profile_tables.shown(profile):
+    for kind in profile_tables.list_shown_values(profile):
         column = profile.column(kind.key)
         weights = [sample.values[column] for sample in profile.samples]
         pairs = [
@@ -46,8 +46,10 @@ def write(profile: Profile, value: str) -> bytes:
         "$schema": "https://www.speedscope.app/file-format-schema.json",
         "name": profile.title,
         "exporter": f"dballoc {dballoc.__version__}",
-        "activeProfileIndex": [kind.key for kind in profile_tables.shown(profile)].index(value),
-        "shared": {"frames": [_frame(frame) for frame in numbers]},
+        "activeProfileIndex": [
+            kind.key for kind in profile_tables.list_shown_values(profile)
+        ].index(value),
+        "shared": {"frames": [_describe_frame(frame) for frame in numbers]},
         "profiles": views,
     }
     return json.dumps(document, ensure_ascii=False, allow_nan=False, indent=None).encode(
@@ -55,11 +57,11 @@ def write(profile: Profile, value: str) -> bytes:
     )
 
 
-def _frame(frame: Frame) -> dict[str, str | int]:
-    """``file`` is the source where it is known, else the module."""
-    found: dict[str, str | int] = {"name": frame.function}
+def _describe_frame(frame: Frame) -> dict[str, str | int]:
+    """Describe a frame; ``file`` is the source file if it is known, else the module."""
+    fields: dict[str, str | int] = {"name": frame.function}
     if file := frame.file or frame.module:
-        found["file"] = file
+        fields["file"] = file
     if frame.file and frame.line:
-        found["line"] = frame.line
-    return found
+        fields["line"] = frame.line
+    return fields

@@ -1,1 +1,1 @@
-"""The heap probe's client, and what its snapshots say."""
+"""The heap probe's client, and heap profiles from its snapshots."""

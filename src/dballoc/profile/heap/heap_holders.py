@@ -1,4 +1,4 @@
-"""A heap profile's values by the function that holds the memory, or called malloc for itself."""
+"""A heap profile's values by the function that memory, and time in malloc, is attributed to."""
 
 from collections.abc import Sequence
 
@@ -8,15 +8,16 @@ from dballoc.profile.model import Profile
 
 
 def holders(profile: Profile, values: Sequence[str]) -> dict[str, list[float]]:
-    """The sum of each of these values by :func:`dballoc.profile.heap.heap_profile.dominant`
-    function. KeyError if the profile lacks one.
+    """Return the sums of these values by :func:`dballoc.profile.heap.heap_profile.dominant`
+    function. KeyError if the profile lacks a value.
     """
     columns, patterns = [profile.column(key) for key in values], wrappers()
     sums: dict[str, list[float]] = {}
     for sample in profile.samples:
-        mine = sums.setdefault(
-            heap_profile.label(heap_profile.dominant(sample.stack, patterns)), [0.0] * len(columns)
+        holder_sums = sums.setdefault(
+            heap_profile.format_function(heap_profile.dominant(sample.stack, patterns)),
+            [0.0] * len(columns),
         )
         for i, column in enumerate(columns):
-            mine[i] += sample.values[column]
+            holder_sums[i] += sample.values[column]
     return sums

@@ -1,9 +1,9 @@
 """Heap profiles from the probe's snapshots: estimates with their errors, by call stack, function or
 owner, and growth. Pure.
 
-A block that was sampled with the probability p stands for 1/p blocks (Horvitz and Thompson). The
-estimates are unbiased, and their variances, (1 - p)/p² times the square of what is summed, add up,
-for blocks are sampled each on its own.
+A block that was sampled with probability p stands for 1/p blocks (Horvitz and Thompson). The
+estimates are unbiased. A block adds (1 - p)/p² times the square of its value to the variance;
+variances add up, for blocks are sampled independently.
 """
 
 import math
@@ -15,14 +15,14 @@ from fnmatch import fnmatchcase
 
 from dballoc import readers
 from dballoc.profile import frame_kinds
-from dballoc.profile.amounts import amount
+from dballoc.profile.amounts import format_amount
 from dballoc.profile.heap.probe_snapshot import Block, Snapshot, Stack
 from dballoc.profile.model import Frame, Profile, Sample, Value
 from dballoc.profile.profile_tables import VARIANCE
 from dballoc.profile.symbols import cpp_names
 from dballoc.profile.symbols.symbols import Mapped
 
-# What a table or a graph is of by default.
+# Keys of a heap profile's values; the first is what a table or graph shows by default.
 LIVE, ALLOCATED, TIME, STALLED = "live", "allocated", "time", "stalled"
 _VALUES = (
     Value(LIVE, "bytes", "live bytes"),
@@ -37,7 +37,7 @@ _VALUES = (
 )
 
 # A line of /proc/PID/maps (proc_pid_maps(5)).
-_LINE = re.compile(
+_MAPS_LINE = re.compile(
     r"([0-9a-f]{1,16})-([0-9a-f]{1,16}) ([-rwxsp]{4}) ([0-9a-f]{1,16}) \S+ \d+ *(.*)"
 )
 
@@ -46,7 +46,9 @@ Stacks = Mapping[int, tuple[Frame, ...]]
 
 @dataclass(kw_only=True)
 class Estimate:
-    """``bytes`` and ``objects`` with the variances of both, from so many ``samples``."""
+    """An estimate of ``bytes`` and ``objects`` (blocks), with the variances of both, from
+    ``samples`` sampled blocks.
+    """
 
     bytes: float = 0.0
     variance: float = 0.0
@@ -65,7 +67,7 @@ class Estimate:
         return math.sqrt(self.objects_variance)
 
     def add(self, block: Block, sign: int = 1) -> None:
-        """A sampled block; ``sign`` -1: one that is gone."""
+        """Add a sampled block; with ``sign`` -1 one that is gone."""
         p = block.chance
         spread = (1 - p) / (p * p)
         self.bytes += sign * block.usable / p
@@ -76,9 +78,9 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Row:
-    """Of a function or an owner: what is alive, and what was allocated, bytes, since the probe's
-    sums were reset.
+class HeapRow:
+    """A function or an owner: what is alive, and the bytes ``allocated`` since the probe's sums
+    were reset.
     """
 
     name: str
@@ -88,9 +90,9 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Spent:
-    """Of a function: seconds in malloc and free, estimated; ``stalled``: more, in calls that
-    waited.
+class TimeSpent:
+    """A function's estimated time in malloc and free: ``seconds`` in calls that did not stall, and
+    further seconds ``stalled`` in those that did.
     """
 
     name: str
@@ -100,8 +102,8 @@ class Spent:
 
 
 @dataclass(frozen=True)
-class Grown:
-    """Of a function: ``change`` between two snapshots; ``after``: what is alive now, bytes."""
+class FunctionGrowth:
+    """A function's ``change`` between two snapshots; ``after``: bytes alive in the later one."""
 
     name: str
     module: str
@@ -110,47 +112,50 @@ class Grown:
 
     @property
     def sure(self) -> float:
-        """What it has grown at least, two standard errors off: what the table is ordered by, so
-        that chance is not first.
+        """Bytes that it has surely grown: the estimate less two standard errors. Tables are ordered
+        by it, so that what grew by chance does not come first.
         """
         return self.change.bytes - 2 * self.change.error
 
 
 def mappings(snapshot: Snapshot) -> list[Mapped]:
-    """The process's executable mappings, with the build-ids that it has in its memory."""
-    found = []
-    first = ""
+    """Parse the process's executable mappings, with the build-ids in its memory."""
+    mapped = []
+    executable = ""
     for line in readers.rows(snapshot.maps):
-        parts = _LINE.fullmatch(line)
-        if parts is None or int(parts[1], 16) >= int(parts[2], 16):
+        fields = _MAPS_LINE.fullmatch(line)
+        if fields is None or int(fields[1], 16) >= int(fields[2], 16):
             continue
-        path = parts[5]
-        first = first or path  # the executable, which the loader has under an empty name
-        if "x" in parts[3]:
-            said = snapshot.build_ids.get(path.removesuffix(" (deleted)"))
-            build_id = said or (snapshot.build_ids.get("", "") if path == first else "")
-            found.append(
-                Mapped(int(parts[1], 16), int(parts[2], 16), int(parts[4], 16), path, build_id)
+        path = fields[5]
+        executable = executable or path  # mapped first; the loader has it under an empty name
+        if "x" in fields[3]:
+            path_build_id = snapshot.build_ids.get(path.removesuffix(" (deleted)"))
+            build_id = path_build_id or (
+                snapshot.build_ids.get("", "") if path == executable else ""
             )
-    return found
+            mapped.append(
+                Mapped(int(fields[1], 16), int(fields[2], 16), int(fields[4], 16), path, build_id)
+            )
+    return mapped
 
 
 def frames(
     stacks: Mapping[int, Stack], resolve: Callable[[int], tuple[Frame, ...]]
 ) -> dict[int, tuple[Frame, ...]]:
-    """Each stack's functions, the thread's start first. ``resolve``: of an address; return
-    addresses are looked up one before, for a call may be a function's last instruction.
+    """Return each stack's functions, the thread's start first. ``resolve`` returns those at an
+    address. Return addresses are looked up one byte before, as a call may be a function's last
+    instruction.
     """
-    found = {}
+    resolved = {}
     for number, stack in stacks.items():
-        found[number] = tuple(
+        resolved[number] = tuple(
             frame for address in reversed(stack.addresses) for frame in resolve(address - 1)
         )
-    return found
+    return resolved
 
 
 def whole(blocks: Iterable[Block]) -> Estimate:
-    """All blocks together."""
+    """Return the estimate of all blocks together."""
     total = Estimate()
     for block in blocks:
         total.add(block)
@@ -158,31 +163,31 @@ def whole(blocks: Iterable[Block]) -> Estimate:
 
 
 def profile(snapshot: Snapshot, stacks: Stacks, title: str, facts: Mapping[str, str]) -> Profile:
-    """A sample a call stack."""
+    """Make a profile with one sample for each call stack."""
     live: dict[int, Estimate] = defaultdict(Estimate)
     for block in snapshot.blocks:
         live[block.stack].add(block)
-    spent = time_by_stack(snapshot)
+    times = estimate_times(snapshot)
     samples = []
     for number, stack in snapshot.stacks.items():
-        mine = live.get(number, Estimate())
-        if mine.samples == 0 and stack.samples == 0 and number not in spent:
+        estimate = live.get(number, Estimate())
+        if estimate.samples == 0 and stack.samples == 0 and number not in times:
             continue
         values = (
-            mine.bytes,
-            mine.variance,
-            mine.objects,
-            mine.objects_variance,
+            estimate.bytes,
+            estimate.variance,
+            estimate.objects,
+            estimate.objects_variance,
             stack.bytes,
             stack.variance,
             stack.objects,
-            *spent.get(number, (0.0, 0.0)),
+            *times.get(number, (0.0, 0.0)),
         )
         samples.append(
             Sample(stacks[number] or (Frame("[no stack]", named=False),), values, stack.truncated)
         )
-    about = {
-        "sampled": f"one in {amount(snapshot.interval, 'bytes')}"
+    profile_facts = {
+        "sampled": f"one in {format_amount(snapshot.interval, 'bytes')}"
         if snapshot.interval
         else "not any more",
         "live blocks sampled": f"{len(snapshot.blocks):,}",
@@ -192,117 +197,127 @@ def profile(snapshot: Snapshot, stacks: Stacks, title: str, facts: Mapping[str, 
         **facts,
     }
     return Profile(
-        title=title, values=_VALUES, samples=samples, taken=snapshot.taken, seconds=0.0, facts=about
+        title=title,
+        values=_VALUES,
+        samples=samples,
+        taken_at=snapshot.taken_at,
+        seconds=0.0,
+        facts=profile_facts,
     )
 
 
-def time_by_stack(snapshot: Snapshot) -> dict[int, tuple[float, float]]:
-    """Of each stack whose calls were timed: estimated seconds in malloc and free without stalls,
-    and in stalls, since the probe's sums were reset. A timed call stands for
-    :attr:`Snapshot.period` calls; those that did not stall had their stack taken one in
-    :attr:`Snapshot.stacks_period` times.
+def estimate_times(snapshot: Snapshot) -> dict[int, tuple[float, float]]:
+    """Return the estimated seconds in malloc and free of each stack whose calls were timed: without
+    stalls, and in stalls, since the probe's sums were reset. A timed call stands for
+    :attr:`Snapshot.period` calls. A stack was recorded for every call that stalled, and for one in
+    :attr:`Snapshot.stacks_period` of the others.
     """
-    found: dict[int, tuple[float, float]] = {}
+    times: dict[int, tuple[float, float]] = {}
     for waits in snapshot.waits:
-        short, stalled = found.get(waits.stack, (0.0, 0.0))
-        each = snapshot.period / 1e9
-        found[waits.stack] = (
-            short + waits.nanoseconds * each * snapshot.stacks_period,
-            stalled + waits.stalled * each,
+        short, stalled = times.get(waits.stack, (0.0, 0.0))
+        seconds_per_nanosecond = snapshot.period / 1e9
+        times[waits.stack] = (
+            short + waits.nanoseconds * seconds_per_nanosecond * snapshot.stacks_period,
+            stalled + waits.stalled * seconds_per_nanosecond,
         )
-    return found
+    return times
 
 
-def time_by_function(snapshot: Snapshot, owner: Mapping[int, Frame]) -> list[Spent]:
+def time_by_function(snapshot: Snapshot, dominant_frames: Mapping[int, Frame]) -> list[TimeSpent]:
     """The dominant functions by their time in malloc and free, stalls included, the most first.
-    ``owner``: of each stack, by
+    ``dominant_frames``: of each stack, by
     :func:`dominant`.
     """
     seconds: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for number, times in time_by_stack(snapshot).items():
+    for number, times in estimate_times(snapshot).items():
         for i, part in enumerate(times):
-            seconds[_key(owner[number])][i] += part
-    rows = [Spent(*key, short, stalled) for key, (short, stalled) in seconds.items()]
+            seconds[_make_function_key(dominant_frames[number])][i] += part
+    rows = [TimeSpent(*key, short, stalled) for key, (short, stalled) in seconds.items()]
     return sorted(rows, key=lambda row: (-row.seconds - row.stalled, row.name))
 
 
 def dominant(stack: Sequence[Frame], wrappers: Sequence[str]) -> Frame:
-    """The function that a stack's memory is attributed to: the innermost that has a name and does
-    not only hand it on.
+    """Return the function that a stack's memory is attributed to: the innermost with a name that is
+    no wrapper, which only hands memory on.
     """
     for frame in reversed(stack):
-        if frame.named and frame_kinds.kind(frame) != "malloc":
+        if frame.named and frame_kinds.classify_frame(frame) != "malloc":
             label = cpp_names.short(frame.function)
             if not any(fnmatchcase(label, pattern) for pattern in wrappers):
                 return frame
     return stack[-1] if stack else Frame("[no stack]", named=False)
 
 
-def by_function(snapshot: Snapshot, owner: Mapping[int, Frame]) -> list[Row]:
-    """The dominant functions, the most alive first. ``owner``: of each stack, by
+def by_function(snapshot: Snapshot, dominant_frames: Mapping[int, Frame]) -> list[HeapRow]:
+    """The dominant functions, the most alive first. ``dominant_frames``: of each stack, by
     :func:`dominant`.
     """
     live: dict[tuple[str, str], Estimate] = defaultdict(Estimate)
     allocated: dict[tuple[str, str], float] = defaultdict(float)
     for block in snapshot.blocks:
-        live[_key(owner[block.stack])].add(block)
+        live[_make_function_key(dominant_frames[block.stack])].add(block)
     for number, stack in snapshot.stacks.items():
         if stack.samples:
-            allocated[_key(owner[number])] += stack.bytes
+            allocated[_make_function_key(dominant_frames[number])] += stack.bytes
     rows = [
-        Row(*key, live.get(key, Estimate()), allocated.get(key, 0.0))
+        HeapRow(*key, live.get(key, Estimate()), allocated.get(key, 0.0))
         for key in live.keys() | allocated.keys()
     ]
     return sorted(rows, key=lambda row: (-row.live.bytes, -row.allocated, row.name))
 
 
-def by_owner(blocks: Iterable[Block], owner: Callable[[Block], str]) -> list[Row]:
-    """What is alive by any other word for each block, the most first."""
+def rank_owners(blocks: Iterable[Block], name_owner: Callable[[Block], str]) -> list[HeapRow]:
+    """Return what is alive by owner, the most first. ``name_owner`` names a block's owner."""
     live: dict[str, Estimate] = defaultdict(Estimate)
     for block in blocks:
-        live[owner(block)].add(block)
+        live[name_owner(block)].add(block)
     return sorted(
-        (Row(name, "", found) for name, found in live.items()),
+        (HeapRow(name, "", estimate) for name, estimate in live.items()),
         key=lambda row: (-row.live.bytes, row.name),
     )
 
 
-def growth(before: Snapshot, after: Snapshot, owner: Mapping[int, Frame]) -> list[Grown]:
-    """What grew between two snapshots of a process, by dominant function (``owner``: of the stacks
-    of the later one).
+def growth(
+    before: Snapshot, after: Snapshot, dominant_frames: Mapping[int, Frame]
+) -> list[FunctionGrowth]:
+    """Return how each dominant function's memory changed between two snapshots of a process, what
+    most surely grew first. ``dominant_frames``: by stack number, of the later snapshot.
 
-    Blocks that were alive in both say nothing of it and add no error: it is what came less what
-    went.
+    The change is what came less what went: blocks that were alive in both add nothing, and no
+    error either.
     """
-    old = {block.identity: block for block in before.blocks}
-    new = {block.identity: block for block in after.blocks}
+    blocks_before = {block.identity: block for block in before.blocks}
+    blocks_after = {block.identity: block for block in after.blocks}
     change: dict[tuple[str, str], Estimate] = defaultdict(Estimate)
-    now: dict[tuple[str, str], float] = defaultdict(float)
-    for identity, block in new.items():
-        key = _key(owner[block.stack])
-        now[key] += block.usable / block.chance
-        if identity not in old:
+    bytes_after: dict[tuple[str, str], float] = defaultdict(float)
+    for identity, block in blocks_after.items():
+        key = _make_function_key(dominant_frames[block.stack])
+        bytes_after[key] += block.usable / block.chance
+        if identity not in blocks_before:
             change[key].add(block)
-    for identity, block in old.items():
-        if identity not in new:
-            change[_key(owner[block.stack])].add(block, -1)
-    rows = [Grown(*key, found, now.get(key, 0.0)) for key, found in change.items()]
+    for identity, block in blocks_before.items():
+        if identity not in blocks_after:
+            change[_make_function_key(dominant_frames[block.stack])].add(block, -1)
+    rows = [
+        FunctionGrowth(*key, estimate, bytes_after.get(key, 0.0))
+        for key, estimate in change.items()
+    ]
     return sorted(rows, key=lambda row: (-row.sure, row.name))
 
 
-def named_share(snapshot: Snapshot, stacks: Stacks) -> float:
-    """The share of frames that have names, over the samples taken; 1 where there was none."""
-    known = all_ = 0
+def compute_named_share(snapshot: Snapshot, stacks: Stacks) -> float:
+    """Return the share of frames that have names, over all samples; 1 if there are none."""
+    named = total = 0
     for number, stack in snapshot.stacks.items():
-        known += stack.samples * sum(frame.named for frame in stacks[number])
-        all_ += stack.samples * len(stacks[number])
-    return known / all_ if all_ else 1.0
+        named += stack.samples * sum(frame.named for frame in stacks[number])
+        total += stack.samples * len(stacks[number])
+    return named / total if total else 1.0
 
 
-def label(frame: Frame) -> str:
-    """A function as tables name it."""
+def format_function(frame: Frame) -> str:
+    """Return a function's name for tables."""
     return cpp_names.short(frame.function) if frame.named else frame.function
 
 
-def _key(frame: Frame) -> tuple[str, str]:
-    return label(frame), frame.module
+def _make_function_key(frame: Frame) -> tuple[str, str]:
+    return format_function(frame), frame.module

@@ -1,5 +1,5 @@
-"""A server's live heap by its heap probe: how much there is under any malloc, and whose it is that
-no instrument counts.
+"""A server's live heap as its heap probe estimates it: how many bytes, under any malloc, and which
+functions hold what no performance_schema instrument counts.
 """
 
 from collections.abc import Iterable
@@ -12,23 +12,24 @@ from dballoc.profile.heap.snapshot_series import Watch
 from dballoc.profile.model import Frame
 from dballoc.profile.symbols import cpp_names
 
-# Functions that are named, and how many standard errors one must be above nothing.
-_MOST, _SURE = 8, 2
-# Larger blocks are told by their sizes (glibc maps them by themselves): performance_schema's arrays
-# above all.
-_SMALL = 128 << 10
+# Functions that are listed at most, and how many standard errors above zero each must be.
+_MAX_FUNCTIONS, _STANDARD_ERRORS = 8, 2
+# Blocks from this size on explain recognises by their size (glibc maps each on its own); most are
+# performance_schema's arrays.
+_LARGE_BLOCK = 128 << 10
 
 
 class Uncounted:
-    """Asks the probe of one process, again and again; its functions are looked up once."""
+    """Reads the probe of one process repeatedly; each call stack is resolved once."""
 
     def __init__(self, pid: int) -> None:
-        """UsageError if it has no probe, or that is not ours to ask."""
+        """Connect to the probe. UsageError if the process has none, or we may not ask it."""
         self._watch = Watch(probe_client.of_process(pid), "server")
 
     def look(self) -> Sampled | None:
-        """What it knows; None if it has not sampled from its start, or does not any more. (One that
-        was stopped for a while in between says so to nobody.) Failure if it does not answer.
+        """Return the estimate of the live heap; None if the probe did not sample from the process's
+        start, or has stopped sampling. (That it was stopped in between cannot be seen.) Failure if
+        it does not answer.
         """
         if not self._watch.probe.loaded_with:
             return None
@@ -37,25 +38,36 @@ class Uncounted:
             return None
         self._watch.resolve(snapshot)
         stacks = {
-            b.stack: self._watch.stacks[b.stack] for b in snapshot.blocks if b.usable < _SMALL
+            b.stack: self._watch.stacks[b.stack] for b in snapshot.blocks if b.usable < _LARGE_BLOCK
         }
-        owner = {
+        dominant_frames = {
             n: heap_profile.dominant(stack, wrappers())
             for n, stack in stacks.items()
             if not is_counted(stack)
         }
-        hidden = [b for b in snapshot.blocks if b.usable < _SMALL and b.stack in owner]
-        rows = heap_profile.by_owner(
-            hidden, lambda b: f"{heap_profile.label(owner[b.stack])} ({owner[b.stack].module})"
+        uncounted_blocks = [
+            b for b in snapshot.blocks if b.usable < _LARGE_BLOCK and b.stack in dominant_frames
+        ]
+        rows = heap_profile.rank_owners(
+            uncounted_blocks,
+            lambda b: _name_holder(dominant_frames[b.stack]),
         )
-        sure = [row for row in rows if row.live.bytes > _SURE * row.live.error]
+        significant_rows = [
+            row for row in rows if row.live.bytes > _STANDARD_ERRORS * row.live.error
+        ]
         live = heap_profile.whole(snapshot.blocks)
-        parts = tuple((row.name, round(row.live.bytes)) for row in sure[:_MOST])
+        parts = tuple(
+            (row.name, round(row.live.bytes)) for row in significant_rows[:_MAX_FUNCTIONS]
+        )
         return Sampled(round(live.bytes), live.error, live.samples, parts)
 
 
+def _name_holder(frame: Frame) -> str:
+    return f"{heap_profile.format_function(frame)} ({frame.module})"
+
+
 def is_counted(stack: Iterable[Frame]) -> bool:
-    """Whether an allocation goes through a function that performance_schema's instruments count."""
+    """Whether an allocation went through a function that performance_schema's instruments count."""
     patterns = counted()
     return any(
         fnmatchcase(label, p)

@@ -1,4 +1,4 @@
-"""Talking to the heap probe in a live process: where its socket is, and what it answers."""
+"""Ask the heap probe in a live process: where its socket is, and what it answers."""
 
 import os
 import re
@@ -15,19 +15,20 @@ from dballoc.profile.heap.probe_snapshot import Damaged, Snapshot, read
 VARIABLE = "DBALLOC_PROBE"
 _NUMBER = re.compile(r"[0-9]{1,20}")
 _REQUEST = re.compile(r"(\d+):(/.*)")
-# The probe serves one client at a time, and gives up on a slow one after ten seconds.
+# Seconds to wait for a part of an answer. The probe serves one client at a time, and gives up on a
+# slow one after ten seconds.
 _PATIENCE = 30.0
-# A snapshot of a full table is 20 MiB; more than this, or for longer than a slow one takes, is no
-# probe's.
+# The largest answer, bytes, and the longest, seconds. A snapshot of a full table is 20 MiB; what
+# answers more, or for longer than a slow probe takes, is no probe.
 _MOST = 128 << 20
 _LONGEST = 120.0
 
 
 @dataclass(frozen=True)
 class Probe:
-    """A process with the probe in it, and its socket: the path ``socket`` inside ``root``.
-    ``loaded_with``: the interval of its start, bytes, 0 if it was idle then, None if that is not
-    known.
+    """The probe in a process, and its socket: the path ``socket`` inside ``root``.
+    ``loaded_with``: the sampling interval that it started with, bytes, 0 if it was idle, None if
+    that is not known.
     """
 
     pid: int
@@ -36,66 +37,66 @@ class Probe:
     loaded_with: int | None = None
 
     def status(self) -> dict[str, int]:
-        """Its figures by name: interval, live, peak (bytes, estimated), … . Failure if it does not
-        answer.
+        """Return its figures by name: interval, live, peak (bytes, estimated), … . Failure if it
+        does not answer.
         """
         lines = (
             line.partition(" ")
-            for line in self._ask("status").decode(errors="replace").splitlines()[1:]
+            for line in self._request("status").decode(errors="replace").splitlines()[1:]
         )
         return {name: int(value) for name, _, value in lines if _NUMBER.fullmatch(value)}
 
     def set_interval(self, size: int) -> None:
-        """Sample one in so many bytes from now on; 0: none. Failure if it does not answer, or
-        refuses.
+        """Have it sample one in ``size`` bytes from now on, nothing if 0. Failure if it does not
+        answer, or refuses.
         """
-        self._ask(f"interval {size}")
+        self._request(f"interval {size}")
 
     def reset(self) -> None:
-        """Set its sums to 0: what was allocated, time in malloc. What is alive stays. Failure if it
-        does not answer.
+        """Have it reset its sums, of what was allocated and of the time in malloc, but not what is
+        alive. Failure if it does not answer.
         """
-        self._ask("reset")
+        self._request("reset")
 
     def snapshot(self) -> Snapshot:
-        """All that it knows. Failure if it does not answer."""
+        """Return a snapshot of its tables. Failure if it does not answer."""
         try:
-            return read(self._ask("snapshot"))
+            return read(self._request("snapshot"))
         except Damaged as error:
             raise Failure(f"the probe in process {self.pid}: {error}") from None
 
-    def _ask(self, line: str) -> bytes:
+    def _request(self, line: str) -> bytes:
         try:
-            said = _talk(self.root, self.socket, line.encode() + b"\n")
+            answer = _exchange(self.root, self.socket, line.encode() + b"\n")
         except OSError as error:
             raise Failure(
                 f"the probe in process {self.pid} does not answer: {error.strerror or error}"
             ) from None
-        if said.startswith(b"error "):
+        if answer.startswith(b"error "):
             raise Failure(
                 f"the probe in process {self.pid}: "
-                f"{said.decode(errors='replace').strip().removeprefix('error ')}"
+                f"{answer.decode(errors='replace').strip().removeprefix('error ')}"
             )
-        return said
+        return answer
 
 
 def of_process(pid: int) -> Probe:
-    """The probe in that process. UsageError in one line, with how to get one, if there is none or
-    it is not ours to ask.
+    """Find the probe in a process. UsageError, with how to get one, if there is none or we may not
+    ask it.
     """
     home = Path(f"/proc/{pid}")
     try:
         environ = readers.of_process(home / "environ").split(b"\0")
-        inside = _inner_pid(readers.text_of_process(home / "status"))
+        inside = _parse_inner_pid(readers.text_of_process(home / "status"))
         name = readers.text_of_process(home / "comm").strip()
     except PermissionError:
         raise UsageError(
-            f"process {pid} is not ours to look at; run this as its user or as root"
+            f"process {pid}: permission denied; run this as the process's user or as root"
         ) from None
     except OSError as error:
         raise UsageError(f"process {pid}: {error.strerror or error}") from None
-    asked = [v for v in (os.fsdecode(e).partition(f"{VARIABLE}=")[2] for e in environ) if v]
-    request = _REQUEST.fullmatch(asked[0]) if asked else None
+    requests = [v for v in (os.fsdecode(e).partition(f"{VARIABLE}=")[2] for e in environ) if v]
+    request = _REQUEST.fullmatch(requests[0]) if requests else None
     if request is None or "libdballoc_probe.so" not in readers.text_of_process(
         home / "maps", readers.MAPS
     ):
@@ -105,32 +106,34 @@ def of_process(pid: int) -> Probe:
         )
     root, path = target_files.root_of(pid), f"{request[2]}/{inside}.sock"
     try:
-        listener = _peer(root, path)
+        listener = _find_peer(root, path)
     except OSError:
         raise UsageError(
-            f"process {pid} ({name}): its probe listens on no socket in {request[2]}; its standard "
-            "error says why"
+            f"process {pid} ({name}): its probe does not listen on a socket in {request[2]}; the "
+            "process's standard error says why"
         ) from None
     if listener != pid:
         raise UsageError(
-            f"process {pid} ({name}): {path} is answered by process {listener}, which is not its "
-            "probe"
+            f"process {pid} ({name}): process {listener} answers on {path} instead of this "
+            "process's probe"
         )
     return Probe(pid, root, path, int(request[1]))
 
 
 def of_directory(directory: Path) -> Probe:
-    """The one process whose probe listens in that directory. UsageError if there is none, or more
-    than one.
+    """Find the one probe that listens in a directory. UsageError if there is none, or more than
+    one.
     """
     alive = []
     for path in sorted(directory.glob("*.sock")):
         try:
-            said = _talk(directory, path.name, b"status\n")
+            answer = _exchange(directory, path.name, b"status\n")
         except OSError:
-            continue  # of a process that was killed
-        if said.startswith(b"ok") and path.stem.isdigit():
-            alive.append(Probe(_peer(directory, path.name) or int(path.stem), directory, path.name))
+            continue  # left behind by a process that was killed
+        if answer.startswith(b"ok") and path.stem.isdigit():
+            alive.append(
+                Probe(_find_peer(directory, path.name) or int(path.stem), directory, path.name)
+            )
     if not alive:
         raise UsageError(
             f"{directory}: no probe listens there; is the program running, under dballoc exec "
@@ -144,12 +147,12 @@ def of_directory(directory: Path) -> Probe:
     return alive[0]
 
 
-def _talk(root: Path, path: str, line: bytes) -> bytes:
-    """Send a line, read to the end. OSError as usual."""
-    with _connected(root, path) as talk:
-        talk.sendall(line)
+def _exchange(root: Path, path: str, line: bytes) -> bytes:
+    """Send a line and return the whole answer. OSError if that fails, or it is no probe's."""
+    with _connect(root, path) as connection:
+        connection.sendall(line)
         parts, size, end = [], 0, time.monotonic() + _LONGEST
-        while part := talk.recv(1 << 16):
+        while part := connection.recv(1 << 16):
             parts.append(part)
             size += len(part)
             if size > _MOST:
@@ -159,32 +162,34 @@ def _talk(root: Path, path: str, line: bytes) -> bytes:
     return b"".join(parts)
 
 
-def _peer(root: Path, path: str) -> int:
-    """The process behind a socket, as we see it; 0 if it is in another PID namespace."""
-    with _connected(root, path) as talk:
+def _find_peer(root: Path, path: str) -> int:
+    """Return the PID, in our namespace, of the process that listens on a socket; 0 if it is in
+    another PID namespace.
+    """
+    with _connect(root, path) as connection:
         pid = int.from_bytes(
-            talk.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[:4], "little"
+            connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[:4], "little"
         )
-        talk.sendall(b"status\n")
+        connection.sendall(b"status\n")
         return pid
 
 
-def _connected(root: Path, path: str) -> socket.socket:
-    """To the very socket file that lies there, whatever the length of its path."""
-    talk = socket.socket(socket.AF_UNIX)
+def _connect(root: Path, path: str) -> socket.socket:
+    """Connect to the socket file at a path below ``root``, which may be of any length."""
+    connection = socket.socket(socket.AF_UNIX)
     try:
-        talk.settimeout(_PATIENCE)
-        with target_files.open_socket(root, path) as place:
-            talk.connect(place)
+        connection.settimeout(_PATIENCE)
+        with target_files.open_socket(root, path) as address:
+            connection.connect(address)
     except OSError:
-        talk.close()
+        connection.close()
         raise
-    return talk
+    return connection
 
 
-def _inner_pid(status: str) -> int:
-    """Its number in its own PID namespace (proc(5), NSpid)."""
+def _parse_inner_pid(status: str) -> int:
+    """Parse the process's PID in its own PID namespace (proc(5), NSpid)."""
     for line in readers.rows(status):
         if line.startswith("NSpid:"):
             return int(line.split()[-1])
-    raise OSError("the kernel does not tell its NSpid")
+    raise OSError("the kernel shows no NSpid in its status")

@@ -1,5 +1,5 @@
-"""What it takes to run a program under the heap probe: its environment, and why some programs
-cannot.
+"""Run a program under the heap probe: the environment that this takes, and why some programs cannot
+be run so.
 """
 
 import os
@@ -20,25 +20,23 @@ from dballoc.host.directories import SOCKET_PATH_LIMIT
 from dballoc.host.elf.elf_exports import exported
 from dballoc.profile.heap.probe_client import VARIABLE
 
-LEAST, MOST = 2**10, 2**40
-# Bytes for each sample, where nobody says otherwise.
+LEAST_INTERVAL, LARGEST_INTERVAL = 2**10, 2**40
+# The default sampling interval: one sample in so many bytes.
 USUAL = 512 << 10
 # The longest name of a socket in the directory: Linux's largest PID.
-_SOCKET = "/4194304.sock"
+_LONGEST_SOCKET_NAME = "/4194304.sock"
 
 
 @dataclass(frozen=True)
 class Launch:
-    """``executable``: the file to run; ``environ``: the whole environment for it and nobody
-    else.
-    """
+    """``executable``: the file to run; ``environ``: its complete environment."""
 
     executable: str
     environ: dict[str, str]
 
 
 def library() -> Path:
-    """The probe. UsageError if the native parts are not built."""
+    """Return the probe's library. UsageError if the native parts are not built."""
     path = Path(str(files("dballoc") / "_native" / "libdballoc_probe.so"))
     if not path.exists():
         raise UsageError("the heap probe is not built; make setup builds it")
@@ -49,44 +47,43 @@ def library() -> Path:
     return path
 
 
-def under_probe(
+def prepare_launch(
     command: Sequence[str], out: Path, interval: int, environ: Mapping[str, str]
 ) -> Launch:
-    """How to run ``command`` under the probe: a sample every ``interval`` bytes (0: idle), its
-    socket in ``out``.
+    """Return how to run ``command`` under the probe, with one sample in ``interval`` bytes (0: an
+    idle probe) and the probe's socket in ``out``.
 
-    UsageError if the program is not there, or cannot be profiled in this way.
+    UsageError if there is no such program, or it cannot be profiled in this way.
     """
-    if interval != 0 and not LEAST <= interval <= MOST:
+    if interval != 0 and not LEAST_INTERVAL <= interval <= LARGEST_INTERVAL:
         raise UsageError(
-            f"--interval {format_size(interval)}: the probe takes {format_size(LEAST)} to "
-            f"{format_size(MOST)}"
+            f"--interval {format_size(interval)}: the probe takes {format_size(LEAST_INTERVAL)} to "
+            f"{format_size(LARGEST_INTERVAL)}"
         )
-    found = shutil.which(command[0], path=environ.get("PATH", os.defpath))
-    if found is None:
+    executable = shutil.which(command[0], path=environ.get("PATH", os.defpath))
+    if executable is None:
         raise UsageError(f"{command[0]}: there is no such program")
-    check(Path(found))
+    check_executable(Path(executable))
     directory = os.fspath(out.absolute())
-    if len(os.fsencode(directory + _SOCKET)) > SOCKET_PATH_LIMIT:
+    if len(os.fsencode(directory + _LONGEST_SOCKET_NAME)) > SOCKET_PATH_LIMIT:
         raise UsageError(
-            f"--out {directory}: too long for a socket in it; give {SOCKET_PATH_LIMIT - 13} bytes "
-            "or less"
+            f"--out {directory}: its path is too long for a socket in it; choose one of "
+            f"{SOCKET_PATH_LIMIT - 13} bytes or less"
         )
-    return Launch(found, with_probe(environ, directory, interval))
+    return Launch(executable, with_probe(environ, directory, interval))
 
 
 def with_probe(environ: Mapping[str, str], directory: str, interval: int) -> dict[str, str]:
-    """The same environment with the probe before all other preloads, its socket in ``directory``.
-    UsageError as
-    :func:`library`.
+    """Return the environment with the probe before all other preloads, and its socket in
+    ``directory``. UsageError as :func:`library`.
     """
     preload = ":".join(filter(None, [os.fspath(library()), environ.get("LD_PRELOAD", "")]))
     return {**environ, "LD_PRELOAD": preload, VARIABLE: f"{interval}:{directory}"}
 
 
-def check(path: Path) -> None:
-    """UsageError if a preload cannot stand between this program and its malloc. A script may start
-    anything, and passes.
+def check_executable(path: Path) -> None:
+    """Check that a preload can interpose a program's malloc; UsageError if not. A script passes, as
+    it may start anything.
     """
     try:
         mode = path.stat().st_mode
@@ -94,33 +91,33 @@ def check(path: Path) -> None:
             if f.read(4) != b"\x7fELF":
                 return
             elf = ELFFile(f)
-            dynamic = any(segment["p_type"] == "PT_INTERP" for segment in elf.iter_segments())
-            own = exported(elf, "malloc") is not None
+            has_interpreter = any(
+                segment["p_type"] == "PT_INTERP" for segment in elf.iter_segments()
+            )
+            exports_malloc = exported(elf, "malloc") is not None
     except PermissionError:
-        return  # it may be executable all the same; the running process is looked at again
+        return  # it may be executable all the same; the running process is checked again
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
     except Exception:  # pyelftools raises all kinds of errors for a broken file
         raise UsageError(f"{path}: not a whole ELF file") from None
-    if not dynamic:
+    if not has_interpreter:
         raise UsageError(
-            f"{path}: a static executable, whose malloc no preload can stand before; profile a "
-            "dynamic build"
+            f"{path}: a static executable, whose malloc LD_PRELOAD cannot replace; profile a "
+            "dynamically linked build"
         )
-    if own:
+    if exports_malloc:
         raise UsageError(
-            f"{path}: it exports a malloc of its own, which no preload can stand before; profile a "
-            "build without"
+            f"{path}: it exports a malloc of its own, which LD_PRELOAD cannot replace; profile a "
+            "build without one"
         )
     if mode & (stat.S_ISUID | stat.S_ISGID):
         raise UsageError(f"{path}: a set-user-ID program, for which the loader ignores LD_PRELOAD")
 
 
 def make_directory(out: Path, command: Sequence[str]) -> None:
-    """The probe's directory, for the server's user alone: the one that ``--user`` in its command
-    names, if we are root.
-
-    UsageError if it cannot be made.
+    """Make the directory for the probe's socket, for the server's user alone: if we are root, the
+    one that ``--user`` in its command names. UsageError if it cannot be made.
     """
     try:
         if out.exists():
@@ -128,7 +125,7 @@ def make_directory(out: Path, command: Sequence[str]) -> None:
                 raise UsageError(f"--out {out}: not a directory")
             return
         out.mkdir(parents=True, mode=0o700)
-        who = next(
+        user = next(
             (
                 word.removeprefix("--user=")
                 for word in reversed(command)
@@ -136,10 +133,10 @@ def make_directory(out: Path, command: Sequence[str]) -> None:
             ),
             None,
         )
-        if who is not None and os.geteuid() == 0:
-            account = pwd.getpwnam(who)
+        if user is not None and os.geteuid() == 0:
+            account = pwd.getpwnam(user)
             os.chown(out, account.pw_uid, account.pw_gid)
     except OSError as error:
         raise UsageError(f"--out {out}: {error.strerror}") from None
     except KeyError:
-        raise UsageError(f"--user={who}: there is no such user") from None
+        raise UsageError(f"--user={user}: there is no such user") from None

@@ -1,6 +1,4 @@
-"""What the heap probe says: its binary snapshot read. native/probe/snapshot.c draws the layout.
-Pure.
-"""
+"""Parse the heap probe's binary snapshots. native/probe/snapshot.c draws their layout. Pure."""
 
 import math
 import struct
@@ -15,18 +13,18 @@ _LIVE = struct.Struct("=5Qd2I")
 _TIME = struct.Struct("=4I2Q")
 _WAIT = struct.Struct("=2I4Q")
 MALLOC, FREE = 0, 1
-# More than a call can take.
+# The bucket of a time that is longer than a call can take.
 _LAST_BUCKET = 200
 
 
 class Damaged(Exception):
-    """It is no snapshot, or is cut short, or of another version; the text says which."""
+    """Not a snapshot, or one that is cut short, or of another version; the text says which."""
 
 
 class Stack(NamedTuple):
-    """``addresses``: return addresses, the innermost first. ``objects``, ``bytes``, ``variance``
-    (of bytes): estimates of what was allocated there since the probe's sums were last reset, from
-    so many ``samples``.
+    """A call stack. ``addresses``: return addresses, the innermost first; ``objects``, ``bytes``,
+    ``variance`` (of bytes): estimates of what was allocated there since the probe's sums were last
+    reset, from so many ``samples``.
     """
 
     addresses: tuple[int, ...]
@@ -38,14 +36,15 @@ class Stack(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A sampled block that is alive. ``usable``: bytes, by malloc_usable_size; ``asked``: bytes, as
-    asked for; ``interval`` of the sampling, bytes; ``time``: seconds, CLOCK_MONOTONIC; ``thread``:
-    as the kernel has it.
+    """A sampled block that is alive. ``usable``: bytes, by malloc_usable_size; ``requested``: bytes
+    that the program asked for; ``interval``: the sampling interval, bytes; ``time`` of the
+    allocation: seconds, CLOCK_MONOTONIC; ``stack``: number of its call stack; ``thread``: the
+    kernel's thread ID.
     """
 
     address: int
     usable: int
-    asked: int
+    requested: int
     interval: int
     time: float
     stack: int
@@ -54,17 +53,17 @@ class Block(NamedTuple):
     @property
     def chance(self) -> float:
         """The probability with which it was sampled. native/probe/sample.c says why."""
-        return -math.expm1(-(self.asked + 1) / self.interval)
+        return -math.expm1(-(self.requested + 1) / self.interval)
 
     @property
     def identity(self) -> tuple[int, float]:
-        """The same block in two snapshots."""
+        """Address and time: equal for the same block in two snapshots."""
         return self.address, self.time
 
 
-class Times(NamedTuple):
-    """Calls that were timed. ``size_class`` k: 2^(k-1) to 2^k - 1 bytes, 0 for none; see
-    :func:`bucket_start`.
+class TimedCalls(NamedTuple):
+    """Calls that were timed. ``size_class`` k: 2^(k-1) to 2^k - 1 bytes, class 0: 0 bytes;
+    ``bucket`` of their time: see :func:`compute_bucket_start`.
     """
 
     operation: int
@@ -74,10 +73,10 @@ class Times(NamedTuple):
     nanoseconds: int
 
 
-class Waits(NamedTuple):
-    """Timed calls whose stack was taken, of one stack and operation: ``calls`` that were not
-    stalled, each for
-    :attr:`Snapshot.stacks_period` timed ones; all ``stalls``; and the nanoseconds in both.
+class StackTimes(NamedTuple):
+    """Timed calls whose stack was recorded, of one stack and operation: ``calls`` that did not
+    stall, each for :attr:`Snapshot.stacks_period` timed ones, and their ``nanoseconds``; all
+    ``stalls``, and the nanoseconds ``stalled`` in them.
     """
 
     stack: int
@@ -90,15 +89,16 @@ class Waits(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """``taken``: Unix time. ``now``, ``began``, ``reset``: seconds, CLOCK_MONOTONIC: of the
-    snapshot, the probe's load, and the last reset of its sums. ``cpu``: seconds of the process
-    since that. ``lost_blocks``, ``lost_stacks``: samples without room. ``overwritten``: blocks that
-    were freed in a way that the probe does not see. ``period``: calls for each timed one;
-    ``stacks_period``: timed ones for each whose stack was taken, 0 if none is.
+    """A snapshot of a probe's tables. ``taken_at``: Unix time. ``now``, ``began``, ``reset``: when
+    the snapshot was taken, the probe was loaded and its sums were last reset, seconds,
+    CLOCK_MONOTONIC. ``cpu``: seconds of CPU that the process has used since the reset.
+    ``lost_blocks``, ``lost_stacks``: samples that did not fit into a table. ``overwritten``: blocks
+    that were freed in a way that the probe does not see. ``period``: calls for each timed one;
+    ``stacks_period``: timed calls for each whose stack was recorded, 0 if none is.
     """
 
     pid: int
-    taken: float
+    taken_at: float
     now: float
     began: float
     reset: float
@@ -114,83 +114,79 @@ class Snapshot:
     stacks_period: int = 0
     stacks: dict[int, Stack] = field(default_factory=dict)
     blocks: list[Block] = field(default_factory=list)
-    times: list[Times] = field(default_factory=list)
-    waits: list[Waits] = field(default_factory=list)
+    times: list[TimedCalls] = field(default_factory=list)
+    waits: list[StackTimes] = field(default_factory=list)
     build_ids: dict[str, str] = field(default_factory=dict)
     maps: str = ""
 
     @property
     def complete(self) -> float:
-        """The share of sampled stacks that reach a thread's start; 1 where there was none."""
-        all_ = self.by_pointers + self.by_cfi
-        return 1 - self.incomplete / all_ if all_ else 1.0
+        """The share of sampled stacks that reach a thread's start; 1 if there are none."""
+        stacks = self.by_pointers + self.by_cfi
+        return 1 - self.incomplete / stacks if stacks else 1.0
+
+
+@dataclass(kw_only=True)
+class _Records:
+    """What the records of a snapshot hold. ``ended``: the last one says that nothing is missing."""
+
+    head: tuple[int, ...] | None = None
+    stacks: dict[int, Stack] = field(default_factory=dict)
+    blocks: list[Block] = field(default_factory=list)
+    times: list[TimedCalls] = field(default_factory=list)
+    waits: list[StackTimes] = field(default_factory=list)
+    build_ids: dict[str, str] = field(default_factory=dict)
+    maps: list[bytes] = field(default_factory=list)
+    ended: bool = False
+
+    def add(self, tag: bytes, payload: bytes) -> None:
+        """Add a record. Damaged if it is of another version, struct.error if it is too short."""
+        match tag:
+            case b"HEAD":
+                self.head = _HEAD.unpack_from(payload)
+                if self.head[0] != VERSION:
+                    raise Damaged(
+                        f"a snapshot of version {self.head[0]}; this dballoc reads version "
+                        f"{VERSION}"
+                    )
+            case b"STAK":
+                number, stack = _parse_stack(payload)
+                self.stacks[number] = stack
+            case b"LIVE":
+                self.blocks.append(_parse_block(payload))
+            case b"TIME":
+                operation, size_class, bucket, _, calls, nanoseconds = _TIME.unpack(payload)
+                self.times.append(TimedCalls(operation, size_class, bucket, calls, nanoseconds))
+            case b"WAIT":
+                self.waits.append(StackTimes._make(_WAIT.unpack(payload)))
+            case b"BUID":
+                build_id, _, path = payload.decode(errors="replace").partition(" ")
+                self.build_ids[path] = build_id
+            case b"MAPS":
+                self.maps.append(payload)
+            case b"END.":
+                self.ended = True
+
+    def check(self) -> tuple[int, ...]:
+        """Return the head. Damaged if records contradict each other, or one is missing."""
+        if any(
+            t.operation > FREE or t.size_class > 64 or t.bucket > _LAST_BUCKET or not t.calls
+            for t in self.times
+        ) or any(w.operation > FREE or w.stack not in self.stacks for w in self.waits):
+            raise Damaged("the snapshot makes no sense")
+        complete = all(b.stack in self.stacks and b.interval for b in self.blocks)
+        if not self.ended or self.head is None or not complete:
+            raise Damaged("the snapshot is cut short")
+        return self.head
 
 
 def read(data: bytes) -> Snapshot:
-    """The snapshot in these bytes. Damaged if it is none."""
-    if data[:8] != _MAGIC:
-        raise Damaged("not a snapshot of the probe")
-    head: tuple[int, ...] | None = None
-    stacks: dict[int, Stack] = {}
-    blocks: list[Block] = []
-    times: list[Times] = []
-    waits: list[Waits] = []
-    build_ids: dict[str, str] = {}
-    maps: list[bytes] = []
-    at, ended = len(_MAGIC), False
-    try:
-        while not ended:
-            tag, length = struct.unpack_from("=4sI", data, at)
-            payload = data[at + 8 : at + 8 + length]
-            if len(payload) != length:
-                break
-            at += 8 + length
-            match tag:
-                case b"HEAD":
-                    head = _HEAD.unpack_from(payload)
-                    if head[0] != VERSION:
-                        raise Damaged(
-                            f"a snapshot of version {head[0]}; this dballoc reads version {VERSION}"
-                        )
-                case b"STAK":
-                    number, depth, truncated, _, objects, size, variance, samples = (
-                        _STACK.unpack_from(payload)
-                    )
-                    addresses = struct.unpack_from(f"={depth}Q", payload, _STACK.size)
-                    stacks[number] = Stack(
-                        addresses, bool(truncated), objects, size, variance, samples
-                    )
-                case b"LIVE":
-                    address, usable, asked, interval, time, _, stack, thread = _LIVE.unpack(payload)
-                    blocks.append(
-                        Block(address, usable, asked, interval, time / 1e9, stack, thread)
-                    )
-                case b"TIME":
-                    operation, size_class, bucket, _, calls, nanoseconds = _TIME.unpack(payload)
-                    times.append(Times(operation, size_class, bucket, calls, nanoseconds))
-                case b"WAIT":
-                    waits.append(Waits._make(_WAIT.unpack(payload)))
-                case b"BUID":
-                    build_id, _, path = payload.decode(errors="replace").partition(" ")
-                    build_ids[path] = build_id
-                case b"MAPS":
-                    maps.append(payload)
-                case b"END.":
-                    ended = True
-    except struct.error:
-        pass
-    if any(
-        t.operation > FREE or t.size_class > 64 or t.bucket > _LAST_BUCKET or not t.calls
-        for t in times
-    ):
-        raise Damaged("the snapshot makes no sense")
-    if any(w.operation > FREE or w.stack not in stacks for w in waits):
-        raise Damaged("the snapshot makes no sense")
-    if not ended or head is None or any(b.stack not in stacks or not b.interval for b in blocks):
-        raise Damaged("the snapshot is cut short")
+    """Parse a snapshot. Damaged if these bytes are none."""
+    records = _read_records(data)
+    head = records.check()
     return Snapshot(
         pid=head[7],
-        taken=head[1] / 1e9,
+        taken_at=head[1] / 1e9,
         now=head[2] / 1e9,
         began=head[3] / 1e9,
         reset=head[4] / 1e9,
@@ -204,15 +200,55 @@ def read(data: bytes) -> Snapshot:
         incomplete=head[14],
         period=head[15],
         stacks_period=head[19],
-        stacks=stacks,
-        blocks=blocks,
-        times=times,
-        waits=waits,
-        build_ids=build_ids,
-        maps=b"".join(maps).decode(errors="replace"),
+        stacks=records.stacks,
+        blocks=records.blocks,
+        times=records.times,
+        waits=records.waits,
+        build_ids=records.build_ids,
+        maps=b"".join(records.maps).decode(errors="replace"),
     )
 
 
-def bucket_start(bucket: int) -> int:
-    """The least nanoseconds of a time bucket: 0, 1, 2, 3, then four buckets for each doubling."""
+def _read_records(data: bytes) -> _Records:
+    """Read records up to the last, or as far as they are whole."""
+    if data[:8] != _MAGIC:
+        raise Damaged("not a snapshot of the probe")
+    records = _Records()
+    offset = len(_MAGIC)
+    try:
+        while not records.ended:
+            tag, length = struct.unpack_from("=4sI", data, offset)
+            payload = data[offset + 8 : offset + 8 + length]
+            if len(payload) != length:
+                break
+            offset += 8 + length
+            records.add(tag, payload)
+    except struct.error:
+        pass
+    return records
+
+
+def _parse_stack(payload: bytes) -> tuple[int, Stack]:
+    number, depth, truncated, _, objects, size, variance, samples = _STACK.unpack_from(payload)
+    addresses = struct.unpack_from(f"={depth}Q", payload, _STACK.size)
+    return number, Stack(addresses, bool(truncated), objects, size, variance, samples)
+
+
+def _parse_block(payload: bytes) -> Block:
+    address, usable, requested, interval, time, _, stack, thread = _LIVE.unpack(payload)
+    return Block(
+        address=address,
+        usable=usable,
+        requested=requested,
+        interval=interval,
+        time=time / 1e9,
+        stack=stack,
+        thread=thread,
+    )
+
+
+def compute_bucket_start(bucket: int) -> int:
+    """Return the least nanoseconds of a time bucket: 0, 1, 2, 3, then four buckets for each
+    doubling.
+    """
     return bucket if bucket < 4 else (4 + bucket % 4) << (bucket // 4 - 1)

@@ -1,10 +1,9 @@
-"""Whose memory is it? Sampled blocks joined with the server's sessions by the thread that allocated
-them.
+"""Join sampled blocks with the server's sessions, by the thread that allocated them.
 
-A block is given to a session only if its thread is as old as the block, and to a statement only if
-it was allocated while that statement ran. A server that hands threads from one connection to the
-next (thread_cache, a pool) may have allocated it for an earlier connection of that thread: that
-cannot be told from outside.
+A block belongs to a session only if the session's thread was there when the block was allocated,
+and to a statement only if it was allocated while that statement ran. A server that reuses threads
+(thread_cache, a pool) may have allocated it for an earlier connection of that thread: that cannot
+be told from outside.
 """
 
 import os
@@ -21,8 +20,7 @@ from dballoc.profile.heap.probe_snapshot import Block
 
 UNKNOWN = "(not attributed)"
 
-# Both families; MySQL's and MariaDB's performance_schema. A server without it still has a process
-# list.
+# For MySQL and MariaDB alike. A server without performance_schema still has a process list.
 _THREADS = """SELECT THREAD_OS_ID, THREAD_ID, PROCESSLIST_USER, PROCESSLIST_ID, NAME
  FROM performance_schema.threads WHERE THREAD_OS_ID IS NOT NULL"""
 _PROCESSLIST = (
@@ -40,18 +38,18 @@ _NOW = """SELECT TIMER_END FROM performance_schema.events_statements_current
   JOIN performance_schema.threads USING (THREAD_ID)
  WHERE PROCESSLIST_ID = CONNECTION_ID()"""
 _PICOSECOND = 1e-12
-# Strings, also one that the server has cut, and numbers; names in backquotes stay.
+# Strings, also one that the server has cut off, and numbers; names in backquotes stay.
 _LITERAL = re.compile(
     r"""(?P<name>`(?:[^`]|``)*+`?)|"(?:\\.|""|[^"\\])*+"?|'(?:\\.|''|[^'\\])*+'?|(?<![\w`])(?:0[xb])?\d[\w.]*+""",
     re.DOTALL,
 )
-# What the two clocks may differ by, seconds.
+# The server's clock and ours may differ by so many seconds.
 _SLACK = 0.002
 
 
 @dataclass(frozen=True)
 class Statement:
-    """``start`` and ``end``: seconds, CLOCK_MONOTONIC."""
+    """A statement that ran from ``start`` to ``end``: seconds, CLOCK_MONOTONIC."""
 
     start: float
     end: float
@@ -60,8 +58,8 @@ class Statement:
 
 @dataclass(frozen=True, kw_only=True)
 class Session:
-    """A thread of the server. ``user`` is None for one of its own; ``born``: seconds,
-    CLOCK_MONOTONIC, as far as known.
+    """A thread of the server. ``user``: None for one that serves no connection; ``born``: when the
+    thread began, seconds, CLOCK_MONOTONIC, 0 if that is not known.
     """
 
     user: str | None
@@ -71,21 +69,25 @@ class Session:
     statements: Sequence[Statement] = field(default_factory=list)
 
 
-def read(cursor: Cursor, pid: int) -> tuple[dict[int, Session], list[str]]:
-    """The server's threads by the kernel's number, and notes on what could not be asked.
-    pymysql.Error if nothing could.
+def read_sessions(cursor: Cursor, pid: int) -> tuple[dict[int, Session], list[str]]:
+    """Read the server's threads, by the kernel's thread ID, and notes on what the server does not
+    tell. pymysql.Error if it tells nothing.
     """
     notes: list[str] = []
     try:
-        rows = _rows(cursor, _THREADS)
+        rows = _fetch_rows(cursor, _THREADS)
     except pymysql.Error:
         rows = []
     if not rows:  # performance_schema is off
         notes.append(
-            "performance_schema is off: threads of the server's own and statements have no names"
+            "performance_schema is off: statements and the server's background threads have no "
+            "names"
         )
-        rows = _rows(cursor, _PROCESSLIST)
-    statements = _statements(cursor, notes) if any(row[1] is not None for row in rows) else {}
+        rows = _fetch_rows(cursor, _PROCESSLIST)
+    statements: Mapping[int, Sequence[Statement]] = {}
+    if any(row[1] is not None for row in rows):
+        statements, statement_notes = _read_statements(cursor)
+        notes += statement_notes
     sessions = {}
     for os_id, thread, user, connection, name in rows:
         number = None if connection is None else int(connection)
@@ -93,41 +95,41 @@ def read(cursor: Cursor, pid: int) -> tuple[dict[int, Session], list[str]]:
             user=str(user) if user is not None and number is not None else None,
             connection=number,
             name=str(name),
-            born=_born(pid, int(os_id)),
+            born=_read_thread_start(pid, int(os_id)),
             statements=statements.get(int(thread), []) if thread is not None else [],
         )
     return sessions, notes
 
 
-def user(sessions: Mapping[int, Session], block: Block) -> str:
-    """Of a block: the SQL user, or the server's own thread."""
-    session = _session(sessions, block)
+def find_user(sessions: Mapping[int, Session], block: Block) -> str:
+    """Return the SQL user, or the server's background thread, that allocated a block."""
+    session = _find_session(sessions, block)
     if session is None:
         return UNKNOWN
     return session.user if session.user is not None else f"(the server's own: {session.name})"
 
 
-def connection(sessions: Mapping[int, Session], block: Block) -> str:
-    """Of a block: connection and user."""
-    session = _session(sessions, block)
+def find_connection(sessions: Mapping[int, Session], block: Block) -> str:
+    """Return the connection, with its user, that allocated a block."""
+    session = _find_session(sessions, block)
     if session is None or session.connection is None:
-        return user(sessions, block)
+        return find_user(sessions, block)
     return f"{session.connection} {session.user}"
 
 
-def digest(sessions: Mapping[int, Session], block: Block) -> str:
-    """Of a block: the statement that ran in its thread when it was allocated."""
-    session = _session(sessions, block)
+def find_digest(sessions: Mapping[int, Session], block: Block) -> str:
+    """Return the statement that ran in a block's thread when it was allocated."""
+    session = _find_session(sessions, block)
     for statement in session.statements if session else ():
         if statement.start - _SLACK <= block.time <= statement.end + _SLACK:
             return statement.digest
     return UNKNOWN
 
 
-BY = {"user": user, "connection": connection, "digest": digest}
+FIND_OWNER = {"user": find_user, "connection": find_connection, "digest": find_digest}
 
 
-def _session(sessions: Mapping[int, Session], block: Block) -> Session | None:
+def _find_session(sessions: Mapping[int, Session], block: Block) -> Session | None:
     session = sessions.get(block.thread)
     return (
         session
@@ -136,47 +138,51 @@ def _session(sessions: Mapping[int, Session], block: Block) -> Session | None:
     )
 
 
-def _rows(cursor: Cursor, sql: str) -> list[tuple]:
+def _fetch_rows(cursor: Cursor, sql: str) -> list[tuple]:
     cursor.execute(sql)
     return list(cursor.fetchall())
 
 
-def _statements(cursor: Cursor, notes: list[str]) -> dict[int, list[Statement]]:
-    """By performance_schema's thread number: as far back as its histories reach."""
-    found: dict[int, list[Statement]] = {}
+def _read_statements(cursor: Cursor) -> tuple[dict[int, list[Statement]], list[str]]:
+    """Read the statements by performance_schema's thread ID, as far back as its histories reach,
+    and notes on what could not be read.
+    """
+    statements: dict[int, list[Statement]] = {}
     try:
         before = time.monotonic()
-        [(timer,)] = _rows(cursor, _NOW) or [(None,)]
+        [(timer,)] = _fetch_rows(cursor, _NOW) or [(None,)]
         now = (before + time.monotonic()) / 2
         if timer is None:
-            notes.append(
-                "statements are not instrumented: no digests (setup_consumers, "
-                "events_statements_history)"
+            note = (
+                "statements are not instrumented, so there are no digests; enable "
+                "events_statements_history in setup_consumers"
             )
-            return {}
+            return {}, [note]
         for table in _TABLES:
-            for thread, start, end, text in _rows(cursor, _STATEMENTS.format(table=table)):
+            for thread, start, end, text in _fetch_rows(cursor, _STATEMENTS.format(table=table)):
                 began, ended = (
                     now - (int(timer) - int(t)) * _PICOSECOND
                     for t in (start, end if end is not None else timer)
                 )
-                found.setdefault(int(thread), []).append(
-                    Statement(began, ended, without_literals(str(text)))
+                statements.setdefault(int(thread), []).append(
+                    Statement(began, ended, remove_literals(str(text)))
                 )
     except pymysql.Error as error:
-        notes.append(f"statements are not known: {error.args[-1]}")
-    return found
+        return statements, [f"statements cannot be read: {error.args[-1]}"]
+    return statements, []
 
 
-def without_literals(sql: str) -> str:
-    """A statement as digests have it, where the server makes none: what users wrote between quotes
-    is theirs. Pure.
+def remove_literals(sql: str) -> str:
+    """Return a statement without its literals, as digests are, for servers that make none: what
+    users wrote between quotes is theirs. Pure.
     """
     return " ".join(_LITERAL.sub(lambda m: m["name"] or "?", sql).split())
 
 
-def _born(pid: int, thread: int) -> float:
-    """When a thread began (proc_pid_stat(5), field 22: since boot); 0 where that is not known."""
+def _read_thread_start(pid: int, thread: int) -> float:
+    """Read when a thread began (proc_pid_stat(5), field 22: since boot): seconds, CLOCK_MONOTONIC;
+    0 if that is not known.
+    """
     try:
         words = (
             readers.text_of_process(f"/proc/{pid}/task/{thread}/stat").rpartition(")")[2].split()

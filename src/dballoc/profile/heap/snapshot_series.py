@@ -1,4 +1,4 @@
-"""Snapshots of a probe over time: on demand, by period, at a new peak."""
+"""Take snapshots of a probe over time: on demand, by period, at a new peak."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -12,16 +12,17 @@ from dballoc.profile.heap.probe_snapshot import Snapshot
 from dballoc.profile.model import Frame, Profile
 from dballoc.profile.symbols.symbols import Symbols
 
-# Seconds between looks at the estimate of live bytes, and how much a new peak must exceed the last,
-# as massif has it.
-_LOOK = 0.2
-_HIGHER = 1.01
+# Seconds between readings of the estimate of live bytes, and the ratio by which a new peak must
+# exceed the last one, which is massif's.
+_POLL_SECONDS = 0.2
+_PEAK_RATIO = 1.01
 
 
 @dataclass(kw_only=True)
-class Series:
-    """``first`` and ``last`` snapshots; a profile for each of all; ``peak``: the one with the most
-    alive. ``ended``: why it came to its end before it should have.
+class SnapshotSeries:
+    """A series of snapshots: the ``first`` and the ``last``, the functions of all ``stacks``, the
+    ``profiles`` of all snapshots, and the profile at the ``peak`` of live bytes. ``ended``: why the
+    series ended early, else empty.
     """
 
     first: Snapshot
@@ -33,67 +34,73 @@ class Series:
 
 
 class Watch:
-    """A process under a probe, looked at again and again; its functions are looked up once."""
+    """A process under a probe, for any number of snapshots; each call stack is resolved once."""
 
     def __init__(self, probe: Probe, name: str) -> None:
         self.probe = probe
         self.name = name
         self.symbols = Symbols(Path(f"/proc/{probe.pid}/root"))
-        self._known: dict[int, tuple[Frame, ...]] = {}
+        self._functions: dict[int, tuple[Frame, ...]] = {}
 
-    def take(self, what: str = "") -> tuple[Snapshot, Profile]:
-        """A snapshot and its profile. Failure if the probe does not answer."""
+    def take_snapshot(self, occasion: str = "") -> tuple[Snapshot, Profile]:
+        """Take a snapshot, and make its profile. Failure if the probe does not answer."""
         snapshot = self.probe.snapshot()
-        return snapshot, self.profile(snapshot, what)
+        return snapshot, self.profile(snapshot, occasion)
 
-    def profile(self, snapshot: Snapshot, what: str = "") -> Profile:
-        """Of a snapshot, while its process lives."""
+    def profile(self, snapshot: Snapshot, occasion: str = "") -> Profile:
+        """Make the profile of a snapshot, while its process lives. ``occasion``: for the title."""
         self.resolve(snapshot)
-        title = " ".join(filter(None, ["heap of", self.name, f"(process {self.probe.pid})", what]))
-        return heap_profile.profile(snapshot, self._known, title, {})
+        title = " ".join(
+            filter(None, ["heap of", self.name, f"(process {self.probe.pid})", occasion])
+        )
+        return heap_profile.profile(snapshot, self._functions, title, {})
 
     def resolve(self, snapshot: Snapshot) -> None:
-        """Look up the functions of stacks that were not seen before."""
+        """Look up the functions of stacks that no earlier snapshot had."""
         maps = heap_profile.mappings(snapshot)
-        fresh = {
-            number: stack for number, stack in snapshot.stacks.items() if number not in self._known
+        new_stacks = {
+            number: stack
+            for number, stack in snapshot.stacks.items()
+            if number not in self._functions
         }
-        self._known |= heap_profile.frames(
-            fresh, lambda address: self.symbols.resolve(maps, address)
+        self._functions |= heap_profile.frames(
+            new_stacks, lambda address: self.symbols.resolve(maps, address)
         )
 
     @property
     def stacks(self) -> heap_profile.Stacks:
-        """The functions of every stack seen so far."""
-        return self._known
+        """The functions of every stack resolved so far."""
+        return self._functions
 
 
-def run(
-    watch: Watch,
+def take_series(
+    process: Watch,
     period: float | None,
     count: int | None,
     at_peak: bool,
-    told: Callable[[Snapshot], None] = lambda _: None,
-) -> Series:
+    report_snapshot: Callable[[Snapshot], None] = lambda _: None,
+) -> SnapshotSeries:
     """Take snapshots: one now, and one every ``period`` seconds until there are ``count``, or
-    Ctrl-C, or the process ends; in between, ``at_peak``, whenever more is alive than ever. Failure
-    if not even the first can be had.
+    Ctrl-C, or the process ends; with ``at_peak`` also whenever more is alive than ever before.
+    ``report_snapshot`` is called with each. Failure if not even the first can be taken.
     """
-    snapshot, profile = watch.take()
-    told(snapshot)
-    series = Series(
-        first=snapshot, last=snapshot, stacks=watch.stacks, profiles=[profile], peak=profile
+    snapshot, profile = process.take_snapshot()
+    report_snapshot(snapshot)
+    series = SnapshotSeries(
+        first=snapshot, last=snapshot, stacks=process.stacks, profiles=[profile], peak=profile
     )
     try:
-        for due in _times(period, count):
-            while (left := due - time.monotonic()) > 0:
-                time.sleep(min(left, _LOOK) if at_peak else left)
-                if at_peak and watch.probe.status().get("live", 0) > _HIGHER * _highest(series):
-                    _, series.peak = watch.take("at its peak")
-            series.last, profile = watch.take()
-            told(series.last)
+        for due in _schedule_snapshots(period, count):
+            while (seconds_left := due - time.monotonic()) > 0:
+                time.sleep(min(seconds_left, _POLL_SECONDS) if at_peak else seconds_left)
+                if at_peak and process.probe.status().get(
+                    "live", 0
+                ) > _PEAK_RATIO * _get_peak_bytes(series):
+                    _, series.peak = process.take_snapshot("at its peak")
+            series.last, profile = process.take_snapshot()
+            report_snapshot(series.last)
             series.profiles.append(profile)
-            if profile.total(heap_profile.LIVE) > _highest(series):
+            if profile.total(heap_profile.LIVE) > _get_peak_bytes(series):
                 series.peak = profile
     except KeyboardInterrupt:
         series.ended = "interrupted"
@@ -102,13 +109,13 @@ def run(
     return series
 
 
-def _times(period: float | None, count: int | None) -> Iterator[float]:
-    """When the second snapshot and the following are due."""
-    taken, start = 1, time.monotonic()
-    while period is not None and (count is None or taken < count):
-        yield start + taken * period
-        taken += 1
+def _schedule_snapshots(period: float | None, count: int | None) -> Iterator[float]:
+    """Yield when the second snapshot and the following are due, seconds of time.monotonic()."""
+    snapshots, start = 1, time.monotonic()
+    while period is not None and (count is None or snapshots < count):
+        yield start + snapshots * period
+        snapshots += 1
 
 
-def _highest(series: Series) -> float:
+def _get_peak_bytes(series: SnapshotSeries) -> float:
     return series.peak.total(heap_profile.LIVE) if series.peak else 0.0

@@ -5,16 +5,16 @@ import re
 from functools import cache
 from typing import Any
 
-# What stands for an argument list that is not shown.
+# Stands for template arguments that are left out.
 _ELIDED = "…"
 
-# Names of one function in glibc: __GI_NAME, __NAME, __libc_NAME.
+# Functions with several names in glibc: __GI_NAME, __NAME, __libc_NAME.
 _ALIAS = re.compile(
     r"(?:__GI_)?_*(?:libc_)?(c?free|[cm]alloc|realloc|memalign|posix_memalign|aligned_alloc|p?valloc|mmap|mmap64|munmap|mremap"
     r"|madvise|brk|sbrk|read|write|pread64|pwrite64|poll|fsync|clone|clone3|pthread_\w+)"
 )
 
-# Long names of the standard library that everybody writes in another way.
+# Long names of the standard library, and how everybody writes them.
 _STANDARD = (
     ("std::__cxx11::", "std::"),
     ("std::basic_string<char, std::char_traits<char>, std::allocator<char> >", "std::string"),
@@ -23,44 +23,43 @@ _STANDARD = (
 
 
 @cache
-def readable(name: str) -> str:
-    """A symbol as its source has it, by the C++ library's own demangler (__cxa_demangle of
-    libstdc++, which every C++ server needs). As it is where it is no mangled name, or there is no
-    such library.
+def demangle(name: str) -> str:
+    """Demangle a symbol, with the C++ library's own demangler (__cxa_demangle of libstdc++, which
+    every C++ server needs). Return it as it is if it is not mangled, or there is no such library.
     """
-    library = _library()
+    library = _load_library()
     if library is None or not name.startswith(("_Z", "__Z")):
         return name
     status = ctypes.c_int()
-    found = library.__cxa_demangle(
+    demangled = library.__cxa_demangle(
         name.encode("utf-8", "replace"), None, None, ctypes.byref(status)
     )
-    if not found:
+    if not demangled:
         return name
     try:
-        return ctypes.string_at(found).decode("utf-8", "backslashreplace")
+        return ctypes.string_at(demangled).decode("utf-8", "backslashreplace")
     finally:
-        library.free(found)
+        library.free(demangled)
 
 
 def load_demangler() -> None:
-    """Load the demangler's library now, for a process that will not see files any more."""
-    _library()
+    """Load the demangler's library now, for a process that will lose access to files."""
+    _load_library()
 
 
 @cache
-def public(symbol: str, module: str) -> str:
-    """The name by which programs call a function of the C library, for some of those that allocate,
-    map or wait. glibc has several names for each (``malloc``, ``__libc_malloc``; with debug symbols
-    ``__GI___pthread_mutex_lock``), of which a lookup gives any one: profiles from machines with and
-    without debug symbols would differ.
+def unify_alias(symbol: str, module: str) -> str:
+    """Return the name by which programs call a function of the C library, for some of those that
+    allocate, map or wait. glibc has several names for each (``malloc``, ``__libc_malloc``; with
+    debug symbols ``__GI___pthread_mutex_lock``), and a lookup returns any of them: profiles from
+    machines with and without debug symbols would differ.
     """
-    found = _ALIAS.fullmatch(symbol) if re.match(r"lib(c|pthread)[-.]", module) else None
-    return found[1] if found else symbol.removeprefix("__GI_")
+    alias = _ALIAS.fullmatch(symbol) if re.match(r"lib(c|pthread)[-.]", module) else None
+    return alias[1] if alias else symbol.removeprefix("__GI_")
 
 
 @cache
-def _library() -> Any:
+def _load_library() -> Any:
     try:
         library = ctypes.CDLL("libstdc++.so.6")
         library.__cxa_demangle.argtypes = (
@@ -78,18 +77,20 @@ def _library() -> Any:
 
 @cache
 def short(name: str) -> str:
-    """A label: no return type, no parameters, template arguments as ``<…>``. Overloads and
-    instances of a template have the same one, so it is for display alone.
+    """Return a label for a function: no return type, no parameters, template arguments as ``<…>``.
+    Overloads and instances of a template have the same label, so it is for display alone.
     """
     for long, usual in _STANDARD:
         name = name.replace(long, usual)
     plain, _, clone = name.partition(" [clone ")
-    label = _without_return_type(_without_lists(plain)).strip()
+    label = _strip_return_type(_strip_argument_lists(plain)).strip()
     return f"{label} [{clone}" if label and clone else label or name
 
 
-def _without_lists(name: str) -> str:
-    """Template arguments elided; parameters, and what follows them, left out."""
+def _strip_argument_lists(name: str) -> str:
+    """Return a name with its template arguments elided, and without its parameters and what follows
+    them.
+    """
     out: list[str] = []
     depth = 0  # of <
     i = 0
@@ -97,10 +98,10 @@ def _without_lists(name: str) -> str:
         if (
             depth == 0
             and name.startswith("operator", i)
-            and not _word(name, i - 1)
-            and not _word(name, i + 8)
+            and not _is_word_character(name, i - 1)
+            and not _is_word_character(name, i + 8)
         ):
-            end = _operator_end(name, i + 8)
+            end = _find_operator_end(name, i + 8)
             out.append(name[i:end])
             i = end
             continue
@@ -120,7 +121,7 @@ def _without_lists(name: str) -> str:
             i = closed + 1
             continue
         elif c == "(":
-            closed = _closing(name, i)
+            closed = _find_closing_parenthesis(name, i)
             # A name in parentheses, like (anonymous namespace), or a local class's
             # function(…)::name, is not the end.
             if name.startswith("(anonymous namespace)", i):
@@ -135,16 +136,16 @@ def _without_lists(name: str) -> str:
     return "".join(out)
 
 
-def _operator_end(name: str, i: int) -> int:
-    """Where the name of an operator ends: operator(), operator<<, operator->, operator bool."""
+def _find_operator_end(name: str, i: int) -> int:
+    """Return where an operator's name ends: operator(), operator<<, operator->, operator bool."""
     for symbol in ("()", "<=>", "<<=", ">>=", "->*", "<<", ">>", "<=", ">=", "->", "<", ">"):
         if name.startswith(symbol, i):
             return i + len(symbol)
     return i
 
 
-def _closing(name: str, i: int) -> int:
-    """The parenthesis that closes the one at i; the end of the name if none does."""
+def _find_closing_parenthesis(name: str, i: int) -> int:
+    """Return the index of the parenthesis that closes the one at i; the name's end if none does."""
     depth = 0
     for j in range(i, len(name)):
         depth += (name[j] == "(") - (name[j] == ")")
@@ -153,12 +154,12 @@ def _closing(name: str, i: int) -> int:
     return len(name)
 
 
-def _word(name: str, i: int) -> bool:
+def _is_word_character(name: str, i: int) -> bool:
     return 0 <= i < len(name) and (name[i].isalnum() or name[i] == "_")
 
 
-def _without_return_type(name: str) -> str:
-    # What the demangler itself writes in front is no type, and an operator's own name has spaces.
+def _strip_return_type(name: str) -> str:
+    # The demangler's own prefixes are no return types, and an operator's name may contain spaces.
     for phrase in (
         "vtable for",
         "typeinfo for",
@@ -169,12 +170,12 @@ def _without_return_type(name: str) -> str:
         if name.startswith(phrase):
             return name
     before, operator, after = name.partition("operator")
-    if operator and not _word(before, len(before) - 1):
-        return _last_word(before) + operator + after
-    return _last_word(name)
+    if operator and not _is_word_character(before, len(before) - 1):
+        return _get_last_word(before) + operator + after
+    return _get_last_word(name)
 
 
-def _last_word(name: str) -> str:
+def _get_last_word(name: str) -> str:
     # The space of (anonymous namespace) is part of a name.
     kept = name.replace("(anonymous namespace)", "(anonymous\0namespace)")
     return kept.rpartition(" ")[2].replace("\0", " ")

@@ -1,7 +1,7 @@
-"""Where the debug information of a stripped file is: beside it, below /usr/lib/debug, or with a
+"""Find the debug information of a stripped file: beside it, below /usr/lib/debug, or on a
 debuginfod server.
 
-As gdb looks for it (its manual, "Debugging Information in Separate Files"): by build-id, then by
+The search is gdb's (its manual, "Debugging Information in Separate Files"): by build-id, then by
 the file's debug link.
 """
 
@@ -16,23 +16,23 @@ from dballoc.host import target_files
 from dballoc.host.unprivileged.sandbox import Sandbox, SandboxError
 from dballoc.profile.symbols.elf_notes import Image
 
-_DEBUG = "usr/lib/debug"
+_DEBUG_DIRECTORY = "usr/lib/debug"
 
-# debuginfod-find ends by itself when nothing comes for 90 s (DEBUGINFOD_TIMEOUT); this is for a
-# server that drips.
-_PATIENCE = 300
+# Seconds. debuginfod-find ends by itself when nothing comes for 90 s (DEBUGINFOD_TIMEOUT); this is
+# for a server that sends a little at a time.
+_DEBUGINFOD_TIMEOUT = 300
 
 
-class File(NamedTuple):
-    """An open file and what it says of itself."""
+class OpenFile(NamedTuple):
+    """An open ELF file, and its description of itself."""
 
     fd: int
     image: Image
 
 
-def describe(parser: Sandbox, fd: int) -> Image:
-    """Read what an ELF file says of itself, in a sandbox. SandboxError if it is none, or a broken
-    one.
+def describe_file(parser: Sandbox, fd: int) -> Image:
+    """Read an ELF file's description of itself, in a sandbox. SandboxError if it is none, or a
+    broken one.
     """
     facts = parser.call("describe", [fd])
     link = facts.pop("link")
@@ -47,73 +47,79 @@ def describe(parser: Sandbox, fd: int) -> Image:
     )
 
 
-def find(parser: Sandbox, of: Image, path: str, root: Path, notes: list[str]) -> File | None:
-    """The separate debug file of a file that a process knows as ``path``, in its own file system
-    and in ours, open; None if there is none. A debuginfod server is asked only where
-    DEBUGINFOD_URLS names one.
+def find_debug_file(
+    parser: Sandbox, image: Image, path: str, root: Path
+) -> tuple[OpenFile | None, str]:
+    """Open the separate debug file of a file that a process knows as ``path``: in the process's
+    file system, in ours, or, if DEBUGINFOD_URLS names one, from a debuginfod server. Return it,
+    None if there is none, and a note on why the server did not answer, else an empty text.
     """
     for file_system in dict.fromkeys((root, Path("/"))):
-        for place in _places(of, path):
-            if found := _checked(parser, file_system, place, of):
-                return found
-    if of.build_id and os.environ.get("DEBUGINFOD_URLS"):
-        return _asked(parser, of, path, notes)
-    return None
+        for place in _list_places(image, path):
+            if debug_file := _open_matching_file(parser, file_system, place, image):
+                return debug_file, ""
+    if image.build_id and os.environ.get("DEBUGINFOD_URLS"):
+        return _ask_debuginfod(parser, image, path)
+    return None, ""
 
 
-def _places(of: Image, path: str) -> list[str]:
+def _list_places(image: Image, path: str) -> list[str]:
     places = []
-    if re.fullmatch("[0-9a-f]{4,}", of.build_id):
-        places.append(f"{_DEBUG}/.build-id/{of.build_id[:2]}/{of.build_id[2:]}.debug")
-    if of.link and "/" not in of.link[0]:
-        home, name = os.path.dirname(path).strip("/"), of.link[0]
-        places += [f"{home}/{name}", f"{home}/.debug/{name}", f"{_DEBUG}/{home}/{name}"]
+    build_id = image.build_id
+    if re.fullmatch("[0-9a-f]{4,}", build_id):
+        places.append(f"{_DEBUG_DIRECTORY}/.build-id/{build_id[:2]}/{build_id[2:]}.debug")
+    if image.link and "/" not in image.link[0]:
+        home, name = os.path.dirname(path).strip("/"), image.link[0]
+        places += [f"{home}/{name}", f"{home}/.debug/{name}", f"{_DEBUG_DIRECTORY}/{home}/{name}"]
     return places
 
 
-def _checked(parser: Sandbox, root: Path, place: str, of: Image) -> File | None:
-    """A debug file, if it is that of this very build: another one's names would be wrong ones."""
+def _open_matching_file(parser: Sandbox, root: Path, place: str, image: Image) -> OpenFile | None:
+    """Open a debug file, if it belongs to this very build; the names of another would be wrong."""
     try:
         fd = target_files.open_file(root, place)
     except OSError:
         return None
     try:
-        found = describe(parser, fd)
-        if of.build_id or found.build_id:
-            fits = found.build_id == of.build_id
+        debug_image = describe_file(parser, fd)
+        if image.build_id or debug_image.build_id:
+            fits = debug_image.build_id == image.build_id
         else:
-            fits = of.link is not None and parser.call("compute_checksum", [fd]) == of.link[1]
+            fits = image.link is not None and (
+                parser.call("compute_checksum", [fd]) == image.link[1]
+            )
     except SandboxError:
         fits = False
     if not fits:
         os.close(fd)
         return None
-    return File(fd, found)
+    return OpenFile(fd, debug_image)
 
 
-def _asked(parser: Sandbox, of: Image, path: str, notes: list[str]) -> File | None:
+def _ask_debuginfod(parser: Sandbox, image: Image, path: str) -> tuple[OpenFile | None, str]:
+    """Ask a debuginfod server for a file's debug file. Return it, and a note as
+    :func:`find_debug_file`.
+    """
     client = shutil.which("debuginfod-find")
     if client is None:
-        said = (
+        return None, (
             "DEBUGINFOD_URLS is set, but debuginfod-find is not on this machine; apt-get install "
             "debuginfod"
         )
-        if said not in notes:
-            notes.append(said)
-        return None
     try:
-        done = subprocess.run(
-            [client, "debuginfo", of.build_id],
+        client_run = subprocess.run(
+            [client, "debuginfo", image.build_id],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=_PATIENCE,
+            timeout=_DEBUGINFOD_TIMEOUT,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        notes.append(f"{path}: debuginfod has not sent its debug information within {_PATIENCE} s")
-        return None
-    # Not found is an ordinary answer.
-    place = done.stdout.strip()
-    return _checked(parser, Path("/"), place, of) if done.returncode == 0 and place else None
+        note = f"{path}: debuginfod did not send its debug information in {_DEBUGINFOD_TIMEOUT} s"
+        return None, note
+    place = client_run.stdout.strip()
+    if client_run.returncode or not place:
+        return None, ""  # the server does not have it
+    return _open_matching_file(parser, Path("/"), place, image), ""

@@ -1,6 +1,6 @@
-"""What an ELF file says of itself: segments, build-id, where its debug information is (elf(5);
-binutils' and gdb's notes on separate debug files). Read by pyelftools, of foreign files in a
-sandbox (:mod:`dballoc.profile.symbols.symbol_tables`).
+"""An ELF file's description of itself: segments, build-id, where its debug information is (elf(5);
+the manuals of binutils and gdb on separate debug files). pyelftools reads it, for files of others
+in a sandbox (:mod:`dballoc.profile.symbols.symbol_tables`).
 """
 
 import os
@@ -11,15 +11,16 @@ from elftools.elf.sections import NoteSection
 
 
 class Unreadable(Exception):
-    """Not an ELF file that can be read; the text is a reason of a few words."""
+    """Not an ELF file that can be read; the text says why, in a few words."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Image:
-    """``build_id``: hexadecimal, empty if it has none. ``segments``: file offset, bytes in the file
-    and address of each part that is loaded. ``base``: the address of the first. ``complete``: there
-    is a table of all functions, and not of the exported ones alone. ``link``: name and CRC-32 of a
-    separate debug file. ``names``: where the names of the sections are in the file.
+    """An ELF file. ``build_id``: hexadecimal, empty if it has none; ``segments``: file offset,
+    bytes in the file and address of each segment that is loaded; ``base``: the address of the
+    first; ``complete``: it has a symbol table of all functions, not of the exported ones alone;
+    ``link``: name and CRC-32 of a separate debug file; ``names``: offset and bytes of the sections'
+    names in the file.
     """
 
     build_id: str
@@ -30,8 +31,8 @@ class Image:
     names: tuple[int, int]
 
     def address(self, offset: int) -> int:
-        """The address, as the file's own symbols count, of a byte of it. What lies between two
-        segments is mapped with the one before it, for whole pages are.
+        """Return the address, as the file's symbols count, of the byte at an offset. Bytes between
+        two segments are mapped with the segment before, for whole pages are.
         """
         for start, size, address in self.segments:
             if start <= offset < start + size:
@@ -43,11 +44,11 @@ class Image:
 
 
 def read(fd: int) -> Image:
-    """Read an open file. Unreadable if it is no ELF file, or a broken one."""
+    """Read an open ELF file. Unreadable if it is none, or a broken one."""
     try:
         with open(os.dup(fd), "rb") as f:
             f.seek(0)
-            return _read(ELFFile(f))
+            return _read_image(ELFFile(f))
     except OSError as error:
         raise Unreadable(error.strerror or "cannot be read") from None
     # pyelftools raises all kinds of errors for a broken file, those of its parser and Python's own.
@@ -55,25 +56,25 @@ def read(fd: int) -> Image:
         raise Unreadable("not a whole ELF file") from None
 
 
-def _read(elf: ELFFile) -> Image:
+def _read_image(elf: ELFFile) -> Image:
     segments = tuple(
         (s["p_offset"], s["p_filesz"], s["p_vaddr"]) for s in elf.iter_segments("PT_LOAD")
     )
     if not segments:
-        raise Unreadable("an ELF file that is not to be loaded")
+        raise Unreadable("an ELF file without segments to load")
     symbols = elf.get_section_by_name(".symtab")
     table = elf.get_section(elf.get_shstrndx())
     return Image(
-        build_id=_build_id(elf),
+        build_id=_read_build_id(elf),
         segments=segments,
         base=segments[0][2],
         complete=symbols is not None and symbols["sh_type"] == "SHT_SYMTAB",
-        link=_debug_link(elf),
+        link=_read_debug_link(elf),
         names=(table["sh_offset"], table["sh_size"]),
     )
 
 
-def _build_id(elf: ELFFile) -> str:
+def _read_build_id(elf: ELFFile) -> str:
     section = elf.get_section_by_name(".note.gnu.build-id")
     for note in section.iter_notes() if isinstance(section, NoteSection) else ():
         if note["n_type"] == "NT_GNU_BUILD_ID":
@@ -81,7 +82,7 @@ def _build_id(elf: ELFFile) -> str:
     return ""
 
 
-def _debug_link(elf: ELFFile) -> tuple[str, int] | None:
+def _read_debug_link(elf: ELFFile) -> tuple[str, int] | None:
     section = elf.get_section_by_name(".gnu_debuglink")
     if section is None:
         return None

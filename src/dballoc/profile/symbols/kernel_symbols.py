@@ -1,4 +1,4 @@
-"""Names for the kernel's own addresses: /proc/kallsyms (proc(5)), which shows them to root
+"""Names for the kernel's addresses: from /proc/kallsyms (proc(5)), which shows addresses to root
 alone.
 """
 
@@ -13,7 +13,7 @@ _CODE = frozenset("tTwW")
 
 @cache
 def _load() -> tuple[list[int], list[str]]:
-    """Addresses in order, and the names at them; none where we may not know them."""
+    """Read the addresses, in order, and their names; none if we may not see them."""
     symbols = []
     try:
         with _KALLSYMS.open(encoding="ascii", errors="replace") as lines:
@@ -30,7 +30,7 @@ def _load() -> tuple[list[int], list[str]]:
 
 
 def find_name(address: int) -> str | None:
-    """Find the kernel's function at an address; None if that is not known."""
+    """Return the kernel's function at an address; None if that is not known."""
     addresses, names = _load()
-    at = bisect_right(addresses, address) - 1
-    return names[at] if at >= 0 else None
+    index = bisect_right(addresses, address) - 1
+    return names[index] if index >= 0 else None

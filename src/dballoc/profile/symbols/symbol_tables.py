@@ -1,9 +1,8 @@
-"""The functions of one ELF file: their addresses and names, by Sentry's library symbolic; run in a
-sandbox.
+"""Look up functions of one ELF file, with Sentry's library symbolic; run in a sandbox.
 
-Files of a process that may be hostile are parsed here and nowhere else, by native code that was not
-written for such files; so this module's functions are called through
-:class:`dballoc.host.unprivileged.sandbox.Sandbox`, one child for each file of the process.
+The files of a process, which may be hostile, are parsed here and nowhere else, by native code that
+was not written for hostile files. So this module's functions are called through
+:class:`dballoc.host.unprivileged.sandbox.Sandbox`, with one child for each file of the process.
 """
 
 import mmap
@@ -19,27 +18,28 @@ from symbolic.symcache import SymCache
 
 from dballoc.profile.symbols import cpp_names, elf_notes
 
-# What symbolic raises of a broken file: its own errors, or an archive of nothing.
+# What symbolic raises for a broken file: its own errors, or StopIteration for an empty archive.
 _BROKEN = (SymbolicError, StopIteration, LookupError, OSError, ValueError)
 
-# They have no size, so symbolic lets them reach to the next function: over calls of other libraries
-# (.plt), or whatever was stripped.
+# These symbols have no size, so symbolic extends them to the next function: over the stubs for
+# calls of other libraries (.plt), or functions whose symbols were stripped.
 _SIZELESS = ("_init", "_fini")
 
-# A name before and after it was demangled; templates make long ones, and hostile ones explode.
+# Characters of a name before and after demangling: templates make names long, hostile names grow
+# without bounds.
 _LONGEST_SYMBOL, _LONGEST_NAME = 8192, 4096
 _MOST_INLINED = 64
 
 # The table of this child's file, and what it is read from.
 _state: dict[str, Any] = {}
 
-# While there is a file system.
+# While there is still a file system.
 _ffi = FFI()
 cpp_names.load_demangler()
 
 
 def describe(fd: int) -> dict[str, Any]:
-    """Tell what a file says of itself: the fields of
+    """Return a file's description of itself: the fields of
     :class:`dballoc.profile.symbols.elf_notes.Image`.
     """
     return asdict(elf_notes.read(fd))
@@ -56,21 +56,21 @@ def compute_checksum(fd: int) -> int:
 def make_table(source: int, *more: Any) -> None:
     """Make the table of a file: ``make_table(source[, kept], lines, section_names)``.
 
-    ``kept``: an empty file that the table is written to; ``lines``: source lines and inlined
-    functions too; ``section_names``: where the names of its sections are, and how long.
+    ``kept``: an empty file that the table is written to; ``lines``: whether source lines and
+    inlined functions are in it; ``section_names``: offset and bytes of the sections' names.
     """
     *kept, lines, section_names = more
     view = mmap.mmap(source, 0, access=mmap.ACCESS_COPY)
     if not lines:
-        # symbolic reads debug information wherever it sees any, so it is shown none: in a private
-        # copy of the pages that hold the sections' names, those of debug information have others.
+        # symbolic reads debug information wherever it finds any, so it is hidden: in a private copy
+        # of the pages with the sections' names, the sections of debug information are renamed.
         start, size = section_names
-        hidden = (
+        renamed = (
             view[start : start + size]
             .replace(b".debug_", b".hidden")
             .replace(b".zdebug_", b".zhidden")
         )
-        view[start : start + size] = hidden
+        view[start : start + size] = renamed
     try:
         archive = Archive.from_bytes(_ffi.from_buffer(view))
         table = SymCache.from_object(next(archive.iter_objects()))
@@ -83,7 +83,7 @@ def make_table(source: int, *more: Any) -> None:
 
 
 def read_table(kept: int) -> None:
-    """Read a table that :func:`make_table` has written."""
+    """Read a table that :func:`make_table` wrote."""
     view = mmap.mmap(kept, 0, prot=mmap.PROT_READ)
     try:
         _state.update(table=SymCache.from_bytes(_ffi.from_buffer(view)), view=view)
@@ -92,20 +92,18 @@ def read_table(kept: int) -> None:
 
 
 def look_up(address: int, module: str) -> list[list[Any]]:
-    """Look up the function at an address: [name, source file, line], the outermost first where
-    functions were inlined.
-
-    ``module``: the file's name.
+    """Return the function at an address: [name, source file, line]; several where functions were
+    inlined, the outermost first. ``module``: the file's name.
     """
     if "table" not in _state:
-        raise elf_notes.Unreadable("their parser had to be ended")
+        raise elf_notes.Unreadable("their parser had to be stopped")
     try:
         locations = list(reversed(_state["table"].lookup(address)))[:_MOST_INLINED]
     except _BROKEN:
         return []
     return [
         [
-            _readable(location.symbol, module),
+            _format_name(location.symbol, module),
             (location.full_path or "")[:_LONGEST_NAME],
             location.line,
         ]
@@ -114,10 +112,10 @@ def look_up(address: int, module: str) -> list[list[Any]]:
     ]
 
 
-def _readable(symbol: str, module: str) -> str:
+def _format_name(symbol: str, module: str) -> str:
     if len(symbol) > _LONGEST_SYMBOL:
         return symbol[:_LONGEST_NAME] + "…"
-    name = cpp_names.readable(cpp_names.public(symbol, module))
+    name = cpp_names.demangle(cpp_names.unify_alias(symbol, module))
     return name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + "…"
 
 

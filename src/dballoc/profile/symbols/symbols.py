@@ -1,11 +1,10 @@
-"""Names for the addresses of a process, found outside it in the files that it has mapped.
+"""Names for the addresses of a process, found from outside in the files that it has mapped.
 
 The files may be hostile: they are opened inside the process's root, and read by a child without
-rights (:mod:`dballoc.profile.symbols.symbol_tables`). A server's table of functions is turned once
-into symbolic's lookup format, and kept below dballoc's cache. The symbol tables alone are used
-unless lines are asked for: MySQL 8.0.33 with its debug information takes 16 s of CPU and 700 MB
-that way, 0.4 s and 110 MB without, and its names are the same but for inlined functions, which perf
-is told to leave out too.
+rights (:mod:`dballoc.profile.symbols.symbol_tables`). A file's symbol table is converted once to
+symbolic's lookup format, and kept below dballoc's cache. Debug information is used only if lines
+are asked for: with it MySQL 8.0.33 takes 16 s of CPU and 700 MB, without it 0.4 s and 110 MB, and
+the names are the same except for inlined functions, which perf is told to leave out too.
 """
 
 import os
@@ -22,10 +21,10 @@ from dballoc.host import directories, target_files
 from dballoc.host.unprivileged.sandbox import Sandbox, SandboxError
 from dballoc.profile.model import Frame
 from dballoc.profile.symbols import debug_files
-from dballoc.profile.symbols.debug_files import File
+from dballoc.profile.symbols.debug_files import OpenFile
 from dballoc.profile.symbols.elf_notes import Image
 
-# Of symbolic's tables; another one in the cache is not read.
+# The format of symbolic's tables; those of another version in the cache are not read.
 _FORMAT = metadata.version("symbolic")
 
 # What /proc/PID/maps appends to the path of a file that was removed or replaced.
@@ -36,8 +35,8 @@ _ANONYMOUS = Frame("[anonymous]", named=False)
 
 
 class Mapped(NamedTuple):
-    """A line of /proc/PID/maps: ``offset`` in the file of the first byte, ``build_id`` as the
-    process's own memory has it, or empty where nobody looked.
+    """A line of /proc/PID/maps: ``offset``: where in the file the mapping begins; ``build_id``: as
+    read from the process's memory, empty if it was not read.
     """
 
     start: int
@@ -49,9 +48,7 @@ class Mapped(NamedTuple):
 
 @dataclass(frozen=True)
 class _Module:
-    """A mapped file: what it says of itself, and who knows its functions; None where its symbols
-    cannot be read.
-
+    """A mapped file. ``parser``: looks up its functions, None if its symbols cannot be read;
     ``base``: the address that the symbols count from; ``complete``: all functions have symbols.
     """
 
@@ -62,9 +59,10 @@ class _Module:
 
 
 class Symbols:
-    """``root``: the file system that the process sees, ``/proc/PID/root``. ``lines``: source files,
-    lines and inlined functions too, from debug information. ``notes``: one line for each file whose
-    functions have no names, or not all, and why.
+    """Looks up functions by address. ``root``: the file system that the process sees,
+    ``/proc/PID/root``; ``lines``: whether to find source files, lines and inlined functions too,
+    from debug information; ``notes``: one line for each file whose functions have no names, or not
+    all, with the reason.
     """
 
     def __init__(self, root: Path = Path("/"), lines: bool = False):
@@ -78,60 +76,61 @@ class Symbols:
         self._starts: list[int] = []
 
     def resolve(self, maps: Sequence[Mapped], address: int) -> tuple[Frame, ...]:
-        """The function that an address lies in; several, the outermost first, where functions were
+        """Return the function at an address; several, the outermost first, where functions were
         inlined and lines are asked for. A return address is that of the next instruction: look it
         up at address - 1.
         """
-        mapped = self._mapping(maps, address)
+        mapped = self._find_mapping(maps, address)
         if mapped is None:
             return (_NOWHERE,)
         if not mapped.path:
             return (_ANONYMOUS,)
         if mapped.path.startswith("["):
             return (Frame(mapped.path, mapped.path, named=False),)
-        return self._resolve_mapped(mapped, address - mapped.start + mapped.offset)
+        return self._resolve_cached(mapped, address - mapped.start + mapped.offset)
 
     def resolve_offset(self, path: str, offset: int) -> Frame:
-        """The function at an offset of a file, as far as the file is what lies there now."""
-        return self._resolve_mapped(Mapped(0, 0, 0, path), offset)[-1]
+        """Return the function at an offset of a file, taking the file that is there now for it."""
+        return self._resolve_cached(Mapped(0, 0, 0, path), offset)[-1]
 
-    def _resolve_mapped(self, mapped: Mapped, offset: int) -> tuple[Frame, ...]:
+    def _resolve_cached(self, mapped: Mapped, offset: int) -> tuple[Frame, ...]:
         key = mapped.path, mapped.build_id, offset
         if key not in self._frames:
-            self._frames[key] = self._look_up(mapped, offset)
+            self._frames[key] = self._resolve_offset(mapped, offset)
         return self._frames[key]
 
-    def _mapping(self, maps: Sequence[Mapped], address: int) -> Mapped | None:
+    def _find_mapping(self, maps: Sequence[Mapped], address: int) -> Mapped | None:
         if maps is not self._maps:
             self._maps, self._sorted = maps, sorted(maps)
             self._starts = [mapped.start for mapped in self._sorted]
         i = bisect_right(self._starts, address) - 1
         return self._sorted[i] if i >= 0 and address < self._sorted[i].end else None
 
-    def _look_up(self, mapped: Mapped, offset: int) -> tuple[Frame, ...]:
+    def _resolve_offset(self, mapped: Mapped, offset: int) -> tuple[Frame, ...]:
         name = PurePosixPath(mapped.path.removesuffix(_DELETED)).name
-        module = self._module(mapped)
+        module = self._get_module(mapped)
         if module is None:
             return (Frame(f"{name}+{offset:#x}", name, named=False),)
         address = module.image.address(offset)
-        frames = self._ask(mapped, module, address - module.base, name)
+        frames = self._resolve_address(mapped, module, address - module.base, name)
         if frames:
             return frames
         if module.parser and not module.complete:
-            self._note(
+            self._add_note(
                 f"{mapped.path}: only its exported functions have names, the others print as "
-                f"{name}+0x…; the package with its "
-                "debug symbols brings them, or DEBUGINFOD_URLS"
+                f"{name}+0x…; install the package with its debug symbols, or set DEBUGINFOD_URLS"
             )
         return (Frame(f"{name}+{address:#x}", name, named=False),)
 
-    def _ask(self, mapped: Mapped, module: _Module, address: int, name: str) -> tuple[Frame, ...]:
+    def _resolve_address(
+        self, mapped: Mapped, module: _Module, address: int, name: str
+    ) -> tuple[Frame, ...]:
         if module.parser is None or not 0 <= address < 2**64:
             return ()
         try:
             functions = module.parser.call("look_up", [], address, name)
         except SandboxError as error:
-            self._give_up(mapped, str(error))
+            self._note_unreadable(mapped, str(error))
             self._modules[mapped.path, mapped.build_id] = replace(module, parser=None)
             return ()
         return tuple(
@@ -139,126 +138,135 @@ class Symbols:
             for function, file, line in functions
         )
 
-    def _module(self, mapped: Mapped) -> _Module | None:
+    def _get_module(self, mapped: Mapped) -> _Module | None:
         key = mapped.path, mapped.build_id
         if key not in self._modules:
-            self._modules[key] = self._open(mapped)
+            self._modules[key] = self._open_module(mapped)
         return self._modules[key]
 
-    def _open(self, mapped: Mapped) -> _Module | None:
+    def _open_module(self, mapped: Mapped) -> _Module | None:
         parser = Sandbox("dballoc.profile.symbols.symbol_tables")
-        file = self._file(mapped, parser)
+        file = self._open_mapped_file(mapped, parser)
         if file is None:
             parser.close()
             return None
         path = mapped.path.removesuffix(_DELETED)
         source = file
         if not file.image.complete:
-            source = debug_files.find(parser, file.image, path, self.root, self.notes) or file
+            debug_file, note = debug_files.find_debug_file(parser, file.image, path, self.root)
+            source = debug_file or file
+            if note:
+                self._add_note(note)
         try:
             _load_table(parser, source, self.lines)
             return _Module(file.image, parser, source.image.base, source.image.complete)
         except SandboxError as error:
-            self._give_up(mapped, str(error))
+            self._note_unreadable(mapped, str(error))
             parser.close()
             return _Module(file.image, None, 0, complete=False)
         finally:
             for fd in {file.fd, source.fd}:
                 os.close(fd)
 
-    def _file(self, mapped: Mapped, parser: Sandbox) -> File | None:
-        """The file that is mapped, open; None, with a note, if it is not to be had any more."""
+    def _open_mapped_file(self, mapped: Mapped, parser: Sandbox) -> OpenFile | None:
+        """Open the file that is mapped; None, with a note, if it is not there any more."""
         path = mapped.path.removesuffix(_DELETED)
         deleted = path != mapped.path
-        there = ""
+        build_id_now = ""
         try:
-            file = _describe(parser, target_files.open_file(self.root, path))
+            file = _describe_file(parser, target_files.open_file(self.root, path))
             if file.image.build_id == mapped.build_id or not (mapped.build_id or deleted):
                 return file
-            there = file.image.build_id
+            build_id_now = file.image.build_id
             os.close(file.fd)
         except (OSError, SandboxError) as error:
             if not deleted:
                 reason = error.strerror if isinstance(error, OSError) else error
-                self._note(f"{path}: {reason or error}, so its functions have no names")
-        # The mapped file itself, while the process lives and we may (CAP_CHECKPOINT_RESTORE,
-        # proc(5)).
+                self._add_note(f"{path}: {reason or error}, so its functions have no names")
+        # The mapped file itself, if the process still lives and we may open it
+        # (CAP_CHECKPOINT_RESTORE, proc(5)).
         try:
             link = self.root.parent / "map_files" / f"{mapped.start:x}-{mapped.end:x}"
-            file = _describe(parser, target_files.open_link(os.fspath(link)))
+            file = _describe_file(parser, target_files.open_link(os.fspath(link)))
             if file.image.build_id == mapped.build_id or not mapped.build_id:
                 return file
             os.close(file.fd)
         except (OSError, SandboxError):
             pass
-        if deleted or there:
+        if deleted or build_id_now:
             now = (
-                f" (build-id {there[:12]} now, {mapped.build_id[:12]} mapped)"
-                if there and mapped.build_id
+                f" (build-id {build_id_now[:12]} now, {mapped.build_id[:12]} mapped)"
+                if build_id_now and mapped.build_id
                 else ""
             )
-            self._note(
+            self._add_note(
                 f"{path}: replaced since it was mapped{now}, so its functions have no names; "
                 "restart the process"
             )
         return None
 
-    def _give_up(self, mapped: Mapped, reason: str) -> None:
+    def _note_unreadable(self, mapped: Mapped, reason: str) -> None:
         path = mapped.path.removesuffix(_DELETED)
-        self._note(f"{path}: its symbols cannot be read, so its functions have no names: {reason}")
+        self._add_note(
+            f"{path}: its symbols cannot be read, so its functions have no names: {reason}"
+        )
 
-    def _note(self, line: str) -> None:
+    def _add_note(self, line: str) -> None:
         if line not in self.notes:
             self.notes.append(line)
 
 
-def _describe(parser: Sandbox, fd: int) -> File:
-    """An open file with what it says of itself. SandboxError, with the file closed, if it is no ELF
-    file.
+def _describe_file(parser: Sandbox, fd: int) -> OpenFile:
+    """Read an open file's description of itself. SandboxError, with the file closed, if it is no
+    ELF file.
     """
     try:
-        return File(fd, debug_files.describe(parser, fd))
+        return OpenFile(fd, debug_files.describe_file(parser, fd))
     except BaseException:
         os.close(fd)
         raise
 
 
-def _load_table(parser: Sandbox, source: File, lines: bool) -> None:
-    """Have the sandbox read the lookup table of a file that is kept in the cache, or make it.
+def _load_table(parser: Sandbox, source: OpenFile, lines: bool) -> None:
+    """Have the sandbox read the lookup table of a file from the cache, or make and keep it.
     SandboxError if it cannot.
     """
-    kept = _kept(source, lines)
-    if kept is not None and _read_kept(parser, kept):
+    cache_path = _choose_cache_path(source, lines)
+    if cache_path is not None and _read_cached_table(parser, cache_path):
         return
-    if kept is None:
+    if cache_path is None:
         parser.call("make_table", [source.fd], lines, source.image.names)
         return
-    fresh = kept.with_name(f".{secrets.token_hex(6)}")
-    fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    partial_path = cache_path.with_name(f".{secrets.token_hex(6)}")
+    fd = os.open(
+        partial_path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+    )
     try:
         parser.call("make_table", [source.fd, fd], lines, source.image.names)
-        fresh.replace(kept)
+        partial_path.replace(cache_path)
     finally:
         os.close(fd)
-        fresh.unlink(missing_ok=True)
+        partial_path.unlink(missing_ok=True)
 
 
-def _read_kept(parser: Sandbox, kept: Path) -> bool:
+def _read_cached_table(parser: Sandbox, cache_path: Path) -> bool:
     try:
-        fd = os.open(kept, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = os.open(cache_path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return False
     try:
         parser.call("read_table", [fd])
         return True
     except SandboxError:
-        return False  # a broken one is made anew
+        return False  # a broken table is made again
     finally:
         os.close(fd)
 
 
-def _kept(source: File, lines: bool) -> Path | None:
-    """Where the table of a file is kept. By its inode too: any file may claim any build-id."""
+def _choose_cache_path(source: OpenFile, lines: bool) -> Path | None:
+    """Return where the table of a file is kept; None if it cannot be. The path depends on the
+    file's inode too, as any file may claim any build-id.
+    """
     if not source.image.build_id:
         return None
     try:
@@ -269,8 +277,8 @@ def _kept(source: File, lines: bool) -> Path | None:
     kind = f"{'all' if source.image.complete else 'exported'}-{'lines' if lines else 'functions'}"
     status = os.fstat(source.fd)
     identity = f"{status.st_dev:x}-{status.st_ino:x}-{status.st_size:x}-{status.st_mtime_ns:x}"
-    # The table counts from where the file is loaded, which patchelf moves (a fetched server was
-    # relinked) and the build-id does not tell.
+    # The table's addresses count from the file's base, which patchelf moves in a fetched server
+    # without changing the build-id.
     return (
         home
         / f"{source.image.build_id[:64]}-{identity}-{source.image.base:x}-{kind}-{_FORMAT}.symcache"
