@@ -82,7 +82,7 @@ class Results:
         """Return the table campaign by key. Failure if it holds anything but text."""
         values = {
             row["key"]: row["value"]
-            for row in self._rows("SELECT key, value FROM campaign LIMIT 1000")
+            for row in self._query("SELECT key, value FROM campaign LIMIT 1000")
         }
         for key, value in values.items():
             if not isinstance(key, str) or not isinstance(value, str):
@@ -100,7 +100,7 @@ class Results:
 
     def set_fact(self, key: str, value: str) -> None:
         """Write one row of the campaign table."""
-        self._transaction(
+        self._run_transaction(
             lambda: self._db.execute("INSERT OR REPLACE INTO campaign VALUES (?, ?)", (key, value))
         )
 
@@ -108,18 +108,18 @@ class Results:
         """Return (block, attempt, position) of every finished trial of a design."""
         return {
             tuple(r)
-            for r in self._rows(
+            for r in self._query(
                 "SELECT block, attempt, position FROM trial WHERE design = ?", (design,)
             )
         }
 
     def directories(self) -> set[str]:
         """Return the directories of raw files, below trials/, of all trials."""
-        return {row[0] for row in self._rows("SELECT directory FROM trial")}
+        return {row[0] for row in self._query("SELECT directory FROM trial")}
 
     def trials(self) -> int:
         """Return how many trials of all designs there are."""
-        return int(self._rows("SELECT count(*) FROM trial")[0][0])
+        return int(self._query("SELECT count(*) FROM trial")[0][0])
 
     def slices(self, design: str) -> list[Row]:
         """Return the slices of a design's trials, with each trial's ``position`` and ``role``."""
@@ -127,23 +127,27 @@ class Results:
             "SELECT slice.*, position, role FROM slice JOIN trial USING (trial) WHERE design = ? "
             "ORDER BY trial, slice, piece"
         )
-        return [dict(row) for row in self._rows(sql, (design,))]
+        return [dict(row) for row in self._query(sql, (design,))]
 
     def good_trials(self) -> int:
         """Return how many trials ended without a fault."""
-        return int(self._rows("SELECT count(*) FROM trial WHERE outcome = 'ok'")[0][0])
+        return int(self._query("SELECT count(*) FROM trial WHERE outcome = 'ok'")[0][0])
 
     def blocks(self, design: str) -> list[sqlite3.Row]:
         """Return every finished attempt at a block of a design, in order."""
-        return self._rows("SELECT * FROM block WHERE design = ? ORDER BY block, attempt", (design,))
+        return self._query(
+            "SELECT * FROM block WHERE design = ? ORDER BY block, attempt", (design,)
+        )
 
     def probes(self) -> list[float]:
         """Return every reading of the fixed probe so far, seconds."""
-        return [p for row in self._rows("SELECT probe_before, probe_after FROM block") for p in row]
+        return [
+            p for row in self._query("SELECT probe_before, probe_after FROM block") for p in row
+        ]
 
     def spent(self) -> float:
         """Return the seconds that all trials so far have taken; the two of a duet count once."""
-        rows = self._rows("SELECT max(ended) - min(started) FROM trial GROUP BY directory")
+        rows = self._query("SELECT max(ended) - min(started) FROM trial GROUP BY directory")
         return sum(float(row[0]) for row in rows)
 
     def tried(self) -> list[sqlite3.Row]:
@@ -154,14 +158,14 @@ class Results:
             "SELECT tps FROM step WHERE step.trial = trial.trial AND kind = 'level' ORDER BY step "
             "DESC LIMIT 1"
         )
-        return self._rows(
+        return self._query(
             "SELECT variant, block, asked, probe.pool_bytes, outcome, fault, fault_text, rss_peak, "
             f"({last_level}) AS tps FROM trial JOIN probe USING (trial) ORDER BY block, position"
         )
 
     def columns(self, name: str) -> dict[str, str]:
         """Return the types of a table's columns by name."""
-        return {row["name"]: row["type"] for row in self._rows(f"PRAGMA table_info({name})")}
+        return {row["name"]: row["type"] for row in self._query(f"PRAGMA table_info({name})")}
 
     def table(self, name: str, most: int = _MOST_ROWS) -> list[tuple]:
         """Return all rows of a table of schema.sql. Failure if a value is not of its column's type,
@@ -170,7 +174,7 @@ class Results:
         An INTEGER may have a fraction: SQLite stores what it is given.
         """
         columns = self.columns(name)
-        rows = [tuple(row) for row in self._rows(f"SELECT * FROM {name} LIMIT {most + 1}")]
+        rows = [tuple(row) for row in self._query(f"SELECT * FROM {name} LIMIT {most + 1}")]
         if len(rows) > most:
             raise Failure(f"{self._path}: {name}: more than {most:,} rows, which no campaign has")
         try:
@@ -204,7 +208,7 @@ class Results:
                 }
                 self._write_trial(place, record)
 
-        self._transaction(write)
+        self._run_transaction(write)
 
     def add_duet(
         self, pairing: Pairing, baseline: str, records: tuple[TrialRecord, TrialRecord]
@@ -228,7 +232,7 @@ class Results:
                 {**place, "variant": pairing.variant, "role": pairing.role}, records[1]
             )
 
-        self._transaction(write)
+        self._run_transaction(write)
 
     def _write_trial(self, place: Row, record: TrialRecord) -> None:
         _insert(self._db, "trial", [{**place, **record.trial}])
@@ -247,15 +251,15 @@ class Results:
 
     def add_block(self, row: Row) -> None:
         """Write a finished attempt at a block."""
-        self._transaction(lambda: _insert(self._db, "block", [row]))
+        self._run_transaction(lambda: _insert(self._db, "block", [row]))
 
-    def _rows(self, sql: str, values: Sequence[Any] = ()) -> list[sqlite3.Row]:
+    def _query(self, sql: str, values: Sequence[Any] = ()) -> list[sqlite3.Row]:
         try:
             return self._db.execute(sql, values).fetchall()
         except (sqlite3.Error, UnicodeError) as error:
             raise Failure(f"{self._path}: {open_database.describe_damage(error)}") from None
 
-    def _transaction(self, write: Any) -> None:
+    def _run_transaction(self, write: Any) -> None:
         try:
             self._db.execute("BEGIN IMMEDIATE")
             write()

@@ -91,7 +91,7 @@ def describe_host() -> Section:
         ("system", machine["os"]),
         ("kernel", machine["kernel"]),
         ("architecture", machine["machine"]),
-        ("virtual machine", "yes" if machine["hypervisor"] else "not that it says"),
+        ("virtual machine", "yes" if machine["hypervisor"] else "none detected"),
         ("processor", machine["cpu"]),
         ("CPUs", machine["cpus"]),
         ("cores", machine["cores"]),
