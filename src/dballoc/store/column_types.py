@@ -50,4 +50,4 @@ def _is_in_range(value: float, kind: str) -> bool:
 
 
 def _make_error(column: str, value: Any) -> readers.Unfit:
-    return readers.Unfit(f"{column}: {readers.shown(str(value))} cannot be")
+    return readers.Unfit(f"{column}: {readers.shown(str(value))} is not valid")

@@ -87,12 +87,12 @@ def _check_files(path: Path) -> None:
             raise readers.Unfit(f"{place.name} beside it {error}") from None
         if exists and suffix != "-journal":
             raise readers.Unfit(
-                f"there is a {place.name} beside it, which dballoc never makes; remove it"
+                f"there is a {place.name} beside it, which dballoc never creates; remove it"
             )
         if exists and _names_another_file(place):
             raise readers.Unfit(
-                f"{place.name} beside it names another file, which SQLite would remove; dballoc "
-                "never writes such a one"
+                f"{place.name} beside it names another file, which SQLite would remove; "
+                "dballoc never writes such a journal"
             )
     if not readers.regular(path):
         raise readers.Unfit("missing")

@@ -27,7 +27,7 @@ class Interrupts:
         if self.held:
             self.waiting = True
             return
-        # Before it is raised, so that no second one can stop what the first one leads to.
+        # Set before raising, so that a second signal cannot interrupt the handling of the first.
         self.held = True
         raise KeyboardInterrupt
 

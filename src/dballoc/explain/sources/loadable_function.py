@@ -26,21 +26,21 @@ from dballoc.servers.running.credentials import Credentials
 LIBRARY = "dballoc_udf.so"
 STATS, TRIM = "dballoc_malloc_stats", "dballoc_malloc_trim"
 
-# Errors by their numbers, which MySQL and MariaDB share, and what to do about them.
+# Remedies by error number; MySQL and MariaDB share the numbers.
 _REMEDIES = {
-    1044: "it takes INSERT and DELETE on the database mysql: log in as an account that has them",
-    1142: "it takes INSERT and DELETE on the database mysql: log in as an account that has them",
-    1227: "log in as an account that may (SUPER, or SYSTEM_VARIABLES_ADMIN)",
+    1044: "needs INSERT and DELETE on the database mysql: log in as an account that has them",
+    1142: "needs INSERT and DELETE on the database mysql: log in as an account that has them",
+    1227: "log in as an account with SUPER or SYSTEM_VARIABLES_ADMIN",
     1123: "a server started with --skip-grant-tables loads no functions",
     1126: "its AppArmor or SELinux policy, or a noexec mount, may keep the server from loading "
-    "what lies there",
+    "libraries from there",
     1127: "the library is another version's: remove the function and install it again",
     1290: "make it writable first, SET GLOBAL read_only = 0, or ask its primary",
     1836: "make it writable first, SET GLOBAL super_read_only = 0, or ask its primary",
 }
 # No such function; MySQL has another error for it where no database is selected.
 _ABSENT = (1305, 1046, 1128)
-# The connection is lost, or the answer did not come in time.
+# The connection is lost, or the answer took too long.
 _LOST = (0, 2006, 2013)
 # How often DROP FUNCTION is tried, and the seconds between tries; how many seconds a session that
 # may still be creating the function is waited for.
@@ -120,8 +120,7 @@ def find_refusal(variables: Mapping[str, str], members: int) -> str | None:
     if variables.get("wsrep_on", "OFF").upper() in ("ON", "1"):
         return (
             "this server is a member of a Galera cluster (wsrep_on), which would repeat CREATE "
-            "FUNCTION on every member, and"
-            " those without the library would leave the cluster"
+            "FUNCTION on every member, and those without the library would leave the cluster"
         )
     if members:
         return (
@@ -139,7 +138,7 @@ def steps_to_install(installation: Installation) -> list[str]:
         f"copy {LIBRARY} into {installation.directory}, as the server sees it",
         f"SET sql_log_bin = 0, and CREATE FUNCTION {STATS} RETURNS STRING SONAME '{LIBRARY}'",
         "the server loads the library, also when it starts again; every account may then call the "
-        "function, which tells sizes",
+        "function, which returns nothing but sizes",
     ]
 
 

@@ -66,9 +66,7 @@ def read(text: str) -> Account:
         for holding in account.holdings
         for size in (holding.bytes, account.returned)
     ):
-        raise Unreadable(
-            f"the loadable function's figures of {name} cannot be: they are no sizes of memory"
-        )
+        raise Unreadable(f"the loadable function's figures of {name} cannot be sizes of memory")
     if answer.get("cut"):
         account.notes.append(
             "the loadable function's answer was too long, and left some arenas out"
