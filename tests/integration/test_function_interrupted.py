@@ -199,7 +199,7 @@ def test_a_trim_that_takes_longer_than_we_wait_drops_its_function(
     slow: Slow, impatient: None
 ) -> None:
     at_first = log_of(slow.server)
-    with pytest.raises(Failure, match=r"has not come to an end within \d+ s, and goes on"):
+    with pytest.raises(Failure, match=r"has not finished within \d+ s, and goes on"):
         loadable_function.trim(slow.server.pid, Credentials(user="root"))
     assert slow.busy
     assert slow.server.functions == [STATS]
@@ -246,13 +246,13 @@ def test_what_a_killed_trim_leaves_is_said_by_the_next_look(
     assert slow.server.functions == [STATS, TRIM]
     done: Done = run_cli.end(command(slow, "--json"))
     assert done.status == 0, done.stderr
-    assert f"the function {TRIM} stands in the server" in done.stdout
+    assert f"the function {TRIM} is still in the server" in done.stdout
     assert "--remove-function" in done.stdout
     slow.let()
     assert run_cli.end(command(slow, "--remove-function")).status == 0
     assert slow.server.functions == []
     assert list(slow.server.plugins.iterdir()) == []
-    assert "stands in the server" not in run_cli.end(command(slow, "--json")).stdout
+    assert "is still in the server" not in run_cli.end(command(slow, "--json")).stdout
 
 
 def test_an_interrupted_installation_leaves_nothing(

@@ -235,7 +235,7 @@ def test_figures_that_are_old_say_so() -> None:
     old = allocator_statistics.read(json.dumps(text))
     assert (old.age, old.took) == (2.6, 0)
     assert len(old.notes) == len(fresh.notes) + 1
-    assert "what mimalloc says of itself is 3 s old" in old.notes[-1]
+    assert "the statistics of mimalloc are 3 s old" in old.notes[-1]
     with pytest.raises(allocator_statistics.Unreadable):
         allocator_statistics.read(json.dumps(text | {"age_ms": "soon"}))
 

@@ -126,9 +126,9 @@ CELLS = [
         "UPDATE campaign SET value = '{}' WHERE key = 'planned_blocks'",
         "planned_blocks: solo is missing",
     ),
-    ("UPDATE campaign SET value = 'quartet' WHERE key = 'designs'", "are no designs"),
-    ("UPDATE campaign SET value = 'soon' WHERE key = 'started'", "is no time"),
-    ("UPDATE campaign SET value = '1e300' WHERE key = 'started'", "is no time"),
+    ("UPDATE campaign SET value = 'quartet' WHERE key = 'designs'", "is no list of solo and duet"),
+    ("UPDATE campaign SET value = 'soon' WHERE key = 'started'", "is not a Unix time"),
+    ("UPDATE campaign SET value = '1e300' WHERE key = 'started'", "is not a Unix time"),
     ("DELETE FROM campaign WHERE key = 'experiment'", "experiment is missing"),
     ("UPDATE campaign SET value = 'a = ' WHERE key = 'experiment'", "not TOML"),
     (

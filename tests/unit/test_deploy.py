@@ -16,7 +16,7 @@ from test_report_write import facts, variant
 from dballoc.analysis.campaign_tables import load
 from dballoc.cli.verbs import deploy as verb
 from dballoc.deploy import quoting
-from dballoc.deploy.deployment import Recipe, recipe
+from dballoc.deploy.deployment import Deployment, recipe
 from dballoc.deploy.deployment_text import FORMS, render
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment
@@ -72,19 +72,19 @@ def directory(tmp_path: Path, experiment: Callable[..., Experiment]) -> Path:
 
 
 @pytest.fixture
-def of(directory: Path) -> Callable[[str], Recipe]:
+def of(directory: Path) -> Callable[[str], Deployment]:
     return lambda name: recipe(load(directory), name, directory)
 
 
-def test_another_c_library_cannot_be_deployed(of: Callable[[str], Recipe]) -> None:
+def test_another_c_library_cannot_be_deployed(of: Callable[[str], Deployment]) -> None:
     with pytest.raises(
         UsageError,
-        match=r"variant 'libc' runs its server on glibc 2\.41, which no environment can do",
+        match=r"variant 'libc' runs its server on glibc 2\.41, which environment variables cannot do",
     ):
         of("libc")
 
 
-def test_a_fetched_version_comes_with_no_package(of: Callable[[str], Recipe]) -> None:
+def test_a_fetched_version_comes_with_no_package(of: Callable[[str], Deployment]) -> None:
     assert of("jemalloc").packages == ("libjemalloc2",)
     assert of("old").packages == ()
 
@@ -113,7 +113,7 @@ def test_a_fetched_version_comes_with_no_package(of: Callable[[str], Recipe]) ->
     ],
 )
 def test_what_a_variant_takes(
-    of: Callable[[str], Recipe], name: str, environment: dict[str, str]
+    of: Callable[[str], Deployment], name: str, environment: dict[str, str]
 ) -> None:
     assert of(name).environment == environment
 
@@ -139,7 +139,7 @@ def test_every_variant_has_a_text_for_every_form(directory: Path, name: str, fam
     assert not re.search(r"\n\n\n|[ \t]\n|\{[{%]", text.replace("{{.State.Pid}}", ""))
 
 
-def test_systemd(of: Callable[[str], Recipe], directory: Path) -> None:
+def test_systemd(of: Callable[[str], Deployment], directory: Path) -> None:
     text = render(of("je-tuned"), ["systemd"], {}, directory)
     assert '  Environment="MALLOC_CONF=narenas:2,background_thread:true"\n' in text
     assert "/etc/systemd/system/mariadb.service.d/malloc.conf" in text
@@ -150,7 +150,7 @@ def test_systemd(of: Callable[[str], Recipe], directory: Path) -> None:
     assert "mysqld_safe   delete" not in text
 
 
-def test_mysqld_safe(of: Callable[[str], Recipe], directory: Path) -> None:
+def test_mysqld_safe(of: Callable[[str], Deployment], directory: Path) -> None:
     text = render(of("tbb"), ["mysqld_safe"], {}, directory)
     assert re.search(
         r"\[mysqld_safe\]\n  malloc-lib = \S+libtbbmalloc_proxy.so.2\n  malloc-lib = \S+libtbbmalloc.so.2\n",
@@ -162,7 +162,7 @@ def test_mysqld_safe(of: Callable[[str], Recipe], directory: Path) -> None:
     assert "export SCUDO_OPTIONS=dealloc_type_mismatch=false" in text
 
 
-def test_container(of: Callable[[str], Recipe], directory: Path) -> None:
+def test_container(of: Callable[[str], Deployment], directory: Path) -> None:
     text = render(of("je-tuned"), ["container"], {}, directory)
     words = shlex.split(next(line for line in text.splitlines() if line.startswith("  docker run")))
     assert words[:4] == ["docker", "run", "-e", f"LD_PRELOAD=/usr{LIB}/libjemalloc.so.2"]
@@ -173,7 +173,7 @@ def test_container(of: Callable[[str], Recipe], directory: Path) -> None:
     assert "COPY libmy.so /opt/my malloc/libmy.so" in text
 
 
-def test_plain_glibc_says_what_to_remove(of: Callable[[str], Recipe], directory: Path) -> None:
+def test_plain_glibc_says_what_to_remove(of: Callable[[str], Deployment], directory: Path) -> None:
     text = render(of("glibc"), FORMS, {}, directory)
     assert "there is something to remove" in text
     assert "UnsetEnvironment=LD_PRELOAD GLIBC_TUNABLES" in text
@@ -182,13 +182,13 @@ def test_plain_glibc_says_what_to_remove(of: Callable[[str], Recipe], directory:
 
 
 def test_settings_of_glibc_must_not_meet_a_preload(
-    of: Callable[[str], Recipe], directory: Path
+    of: Callable[[str], Deployment], directory: Path
 ) -> None:
     text = render(of("arena1"), ["systemd"], {}, directory)
     assert 'Environment="MALLOC_ARENA_MAX=1"\n  UnsetEnvironment=LD_PRELOAD\n' in text
 
 
-def test_thp_is_the_hosts(of: Callable[[str], Recipe], directory: Path) -> None:
+def test_thp_is_the_hosts(of: Callable[[str], Deployment], directory: Path) -> None:
     text = render(of("je-thp"), FORMS, {}, directory)
     assert "echo always > /sys/kernel/mm/transparent_hugepage/enabled" in text
     assert "switches THP off for itself" in text
@@ -199,7 +199,9 @@ def test_thp_is_the_hosts(of: Callable[[str], Recipe], directory: Path) -> None:
     assert "transparent huge pages" not in render(of("jemalloc"), FORMS, {}, directory)
 
 
-def test_a_library_that_is_not_here_is_said(of: Callable[[str], Recipe], directory: Path) -> None:
+def test_a_library_that_is_not_here_is_said(
+    of: Callable[[str], Deployment], directory: Path
+) -> None:
     path = f"/usr{LIB}/libjemalloc.so.2"
     text = render(of("jemalloc"), FORMS, {path: True}, directory)
     assert f"! Not on this machine: {path}: apt-get install libjemalloc2" in text
@@ -216,6 +218,6 @@ def test_the_verb(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_values_with_characters_that_mean_something() -> None:
-    assert quoting.systemd("A", 'x%y"z\\') == 'Environment="A=x%%y\\"z\\\\"'
-    assert quoting.dockerfile("A", '$HOME "x"') == 'ENV A="\\$HOME \\"x\\""'
-    assert quoting.yaml('a: "b" #c') == '"a: \\"b\\" #c"'
+    assert quoting.quote_systemd("A", 'x%y"z\\') == 'Environment="A=x%%y\\"z\\\\"'
+    assert quoting.quote_dockerfile("A", '$HOME "x"') == 'ENV A="\\$HOME \\"x\\""'
+    assert quoting.quote_yaml('a: "b" #c') == '"a: \\"b\\" #c"'

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dballoc.explain.sources import loadable_function, plugin_directory
-from dballoc.explain.sources.loadable_function import LIBRARY, STATS, Standing
+from dballoc.explain.sources.loadable_function import LIBRARY, STATS, Installation
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from dballoc.explain.sources.loadable_function import LIBRARY, STATS, Standing
     ],
 )
 def test_where_it_is_refused(variables: dict[str, str], members: int, says: str) -> None:
-    reason = loadable_function.refusal(
+    reason = loadable_function.find_refusal(
         {"plugin_dir": "/usr/lib/mysql/plugin/"} | variables, members
     )
     assert reason
@@ -33,12 +33,15 @@ def test_where_it_is_refused(variables: dict[str, str], members: int, says: str)
 )
 def test_where_it_is_not(variables: dict[str, str]) -> None:
     assert (
-        loadable_function.refusal({"plugin_dir": "/usr/lib/mysql/plugin/"} | variables, 0) is None
+        loadable_function.find_refusal({"plugin_dir": "/usr/lib/mysql/plugin/"} | variables, 0)
+        is None
     )
 
 
-def standing(rows: dict[str, str], file: bool, same: bool = True) -> Standing:
-    return Standing(pid=1, directory="/p", rows=rows, file=file, same=same, variables={}, members=0)
+def standing(rows: dict[str, str], file: bool, same: bool = True) -> Installation:
+    return Installation(
+        pid=1, directory="/p", rows=rows, file=file, same=same, variables={}, members=0
+    )
 
 
 def test_what_there_is() -> None:
@@ -74,14 +77,14 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_file_is_written_and_removed(root: Path) -> None:
-    with plugin_directory.directory(1, "/usr/lib/plugin/") as directory:
-        assert plugin_directory.read(directory, "f.so") is None
-        plugin_directory.write(directory, "f.so", b"one")
-        plugin_directory.write(directory, "f.so", b"two")
-        assert plugin_directory.read(directory, "f.so") == b"two"
+    with plugin_directory.open_directory(1, "/usr/lib/plugin/") as directory:
+        assert plugin_directory.read_file(directory, "f.so") is None
+        plugin_directory.write_file(directory, "f.so", b"one")
+        plugin_directory.write_file(directory, "f.so", b"two")
+        assert plugin_directory.read_file(directory, "f.so") == b"two"
         assert (root / "usr/lib/plugin/f.so").stat().st_mode & 0o777 == 0o644
-        plugin_directory.remove(directory, "f.so")
-        plugin_directory.remove(directory, "f.so")
+        plugin_directory.remove_file(directory, "f.so")
+        plugin_directory.remove_file(directory, "f.so")
     assert list((root / "usr/lib/plugin").iterdir()) == []
 
 
@@ -96,8 +99,8 @@ def test_a_file_is_written_and_removed(root: Path) -> None:
 )
 def test_links_are_followed_inside(root: Path, link: str, target: str) -> None:
     (root / link).symlink_to(target)
-    with plugin_directory.directory(1, "/lib/plugin") as directory:
-        plugin_directory.write(directory, "f", b"x")
+    with plugin_directory.open_directory(1, "/lib/plugin") as directory:
+        plugin_directory.write_file(directory, "f", b"x")
     assert (root / "usr/lib/plugin/f").exists()
 
 
@@ -107,10 +110,10 @@ def test_no_link_leads_out(root: Path, tmp_path: Path) -> None:
     (root / "up").symlink_to("../outside")
     for path in ("/way", "/up", "/../outside"):
         with (
-            pytest.raises(plugin_directory.Closed, match="No such file"),
-            plugin_directory.directory(1, path) as directory,
+            pytest.raises(plugin_directory.InaccessibleDirectory, match="No such file"),
+            plugin_directory.open_directory(1, path) as directory,
         ):
-            plugin_directory.write(directory, "f", b"x")
+            plugin_directory.write_file(directory, "f", b"x")
     assert list((tmp_path / "outside").iterdir()) == []
 
 
@@ -118,8 +121,8 @@ def test_a_link_of_the_files_name_is_not_written_through(root: Path, tmp_path: P
     victim = tmp_path / "victim"
     victim.write_text("as it was")
     (root / "usr/lib/plugin/f").symlink_to(victim)
-    with plugin_directory.directory(1, "/usr/lib/plugin") as directory:
-        plugin_directory.write(directory, "f", b"x")
+    with plugin_directory.open_directory(1, "/usr/lib/plugin") as directory:
+        plugin_directory.write_file(directory, "f", b"x")
     assert victim.read_text() == "as it was"
     assert not (root / "usr/lib/plugin/f").is_symlink()
 
@@ -127,18 +130,18 @@ def test_a_link_of_the_files_name_is_not_written_through(root: Path, tmp_path: P
 def test_a_pipe_of_the_files_name_is_not_waited_for(root: Path) -> None:
     os.mkfifo(root / "usr/lib/plugin/f")
     with (
-        pytest.raises(plugin_directory.Closed, match="not a regular file"),
-        plugin_directory.directory(1, "/usr/lib/plugin") as directory,
+        pytest.raises(plugin_directory.InaccessibleDirectory, match="not a regular file"),
+        plugin_directory.open_directory(1, "/usr/lib/plugin") as directory,
     ):
-        plugin_directory.read(directory, "f")
+        plugin_directory.read_file(directory, "f")
 
 
 def test_links_in_a_circle_end(root: Path) -> None:
     (root / "a").symlink_to("b")
     (root / "b").symlink_to("a")
     with (
-        pytest.raises(plugin_directory.Closed, match="symbolic links"),
-        plugin_directory.directory(1, "/a"),
+        pytest.raises(plugin_directory.InaccessibleDirectory, match="symbolic links"),
+        plugin_directory.open_directory(1, "/a"),
     ):
         pass
 
@@ -146,7 +149,9 @@ def test_links_in_a_circle_end(root: Path) -> None:
 def test_what_is_no_directory_is_one_line(root: Path) -> None:
     (root / "file").write_text("")
     with (
-        pytest.raises(plugin_directory.Closed, match=r"the server's /file/x: Not a directory"),
-        plugin_directory.directory(1, "/file/x"),
+        pytest.raises(
+            plugin_directory.InaccessibleDirectory, match=r"the server's /file/x: Not a directory"
+        ),
+        plugin_directory.open_directory(1, "/file/x"),
     ):
         pass

@@ -94,4 +94,4 @@ def test_nothing_is_known_of_others() -> None:
     ("number", "factor"), [(1 << 19, 1.055), (5 << 17, 1.0133), ((1 << 20) - 9000, 1.128)]
 )
 def test_a_table_is_not_near_a_power_of_2(number: int, factor: float) -> None:
-    assert innodb_uncounted.cells(number) == pytest.approx(factor * number, rel=0.001)
+    assert innodb_uncounted.count_cells(number) == pytest.approx(factor * number, rel=0.001)

@@ -13,7 +13,7 @@ from dballoc.analysis.tables import level_curves
 from dballoc.analysis.tables.baseline_comparison import compare
 from dballoc.errors import UsageError
 from dballoc.intake import csv_figures, sysbench_totals
-from dballoc.intake.assemble_campaign import plain
+from dballoc.intake.assemble_campaign import make_name
 from dballoc.intake.import_results import bring
 from dballoc.report.report_content import gather
 from dballoc.report.sections import imported
@@ -257,7 +257,7 @@ BAD = [
     ("tps", "tsp", "a.csv:1: unknown column 'tsp'; did you mean 'tps'?"),
     ("tps", "zzz", "a.csv:1: unknown column 'zzz'; known are machine, workload,"),
     (",tps", "", "a.csv:1: column 'tps' is missing; needed are workload, threads, variant, tps"),
-    ("workload,", "threads,", "a.csv:1: column 'threads' is there twice"),
+    ("workload,", "threads,", "a.csv:1: column 'threads' appears twice"),
     ("ro,1,nt-heap,100", "ro,1,nt-heap,fast", "a.csv:2: tps: 'fast' is not a number like 1234.5"),
     ("ro,1,nt-heap,100", "ro,1,nt-heap,nan", "a.csv:2: tps: 'nan' is not a number like 1234.5"),
     ("ro,1,nt-heap,100", "ro,1,nt-heap,-5", "a.csv:2: tps: '-5' is not a number like 1234.5"),
@@ -283,7 +283,7 @@ BAD = [
     (
         "ro,2,nt-heap,180",
         "ro,1,nt-heap,180",
-        "a.csv:4: nt-heap, ro at level 1 is there already, in A/a.csv:2; number repeats by block",
+        "a.csv:4: nt-heap, ro at level 1 is already in A/a.csv:2; number repeats in the column block",
     ),
     (
         "ro,2,nt-heap",
@@ -312,7 +312,7 @@ BAD_RUNS = [
     (
         "import.toml",
         None,
-        "import.toml: not there; a directory of sysbench's outputs needs it, see docs/import.md",
+        "import.toml: missing; a directory of sysbench's outputs needs it, see docs/import.md",
     ),
     ("import.toml", "files = 1 2", "import.toml: not TOML: "),
     ("import.toml", 'pattern = "x"', "import.toml: files: field required"),
@@ -326,9 +326,9 @@ BAD_RUNS = [
         'files = "{what}.txt"',
         "import.toml: files: unknown field {what}; known are workload, threads,",
     ),
-    ("import.toml", 'files = "{threads}{threads}"', "import.toml: files: {threads} is there twice"),
-    ("import.toml", 'files = "{}.txt"', "import.toml: files: '{' stands alone"),
-    ("import.toml", 'files = "{threads"', "import.toml: files: '{' stands alone"),
+    ("import.toml", 'files = "{threads}{threads}"', "import.toml: files: {threads} appears twice"),
+    ("import.toml", 'files = "{}.txt"', "import.toml: files: unmatched '{'"),
+    ("import.toml", 'files = "{threads"', "import.toml: files: unmatched '{'"),
     (
         "import.toml",
         'files = "{variant}.out"\nworkload = "x"',
@@ -337,17 +337,17 @@ BAD_RUNS = [
     (
         "import.toml",
         'files = "{variant}/ro-{threads}.txt"',
-        "import.toml: workload: neither the pattern nor a key says it",
+        "import.toml: workload: neither the pattern nor a key gives it",
     ),
     (
         "import.toml",
         'files = "{variant}/*.txt"\nworkload = "x"\nthreads = 4',
-        "gl/ro-8.txt:1: of 4 threads by",
+        "gl/ro-8.txt:1: thread count mismatch: ",
     ),
     (
         "import.toml",
         'files = "*/{workload}-*.txt"\nvariant = "x"',
-        "je/ro-4.txt:1: x, ro at level 4 is there already, in",
+        "je/ro-4.txt:1: x, ro at level 4 is already in",
     ),
     (
         "gl/ro-4.txt",
@@ -366,7 +366,7 @@ BAD_RUNS = [
         OUTPUT.replace("Threads started!", "FATAL: error 1040: too many connections"),
         "gl/ro-4.txt:9: sysbench failed: FATAL: error 1040",
     ),
-    ("gl/ro-4.txt", OUTPUT.format(threads=5, tps=1), "gl/ro-4.txt:1: of 4 threads by"),
+    ("gl/ro-4.txt", OUTPUT.format(threads=5, tps=1), "gl/ro-4.txt:1: thread count mismatch: "),
 ]
 
 
@@ -397,8 +397,12 @@ def test_other_ways_to_go_wrong(runs: Path, tmp_path: Path) -> None:
             {"baseline": "glibc"},
             "--baseline: no variant 'glibc'; there are nt-heap, segment heap, tuned",
         ),
-        ([good], {"chosen": good}, "it is for directories, and there is none among the paths"),
-        ([good, good], {}, "is there already, in"),
+        (
+            [good],
+            {"mapping_file": good},
+            "is for directories, and none of the paths is a directory",
+        ),
+        ([good, good], {}, "is already in"),
     ):
         with pytest.raises(UsageError, match=re.escape(message)):
             bring(paths, out, **how)
@@ -407,7 +411,9 @@ def test_other_ways_to_go_wrong(runs: Path, tmp_path: Path) -> None:
         bring([tmp_path / "binary.csv"], out)
     assert not out.exists()
     bring([good], out)
-    with pytest.raises(UsageError, match="out: is there already and not empty; choose a new --out"):
+    with pytest.raises(
+        UsageError, match="out: already exists and is not empty; choose a new --out"
+    ):
         bring([good], out)
 
 
@@ -437,10 +443,10 @@ def test_the_store_is_the_same_one(tmp_path: Path) -> None:
     ("text", "name"), [("nt-heap, small blocks", "nt-heap-small-blocks"), ("je 5.3", "je-5.3"), ("  x ", "x"), ("日本", "imported"), ("a=b@c", "a=b@c")]
 )  # fmt: skip
 def test_names_become_plain(text: str, name: str) -> None:
-    assert plain(text) == name
+    assert make_name(text) == name
 
 
 def test_a_byte_order_mark_and_blank_lines_do_no_harm(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("\ufeff" + GOOD.replace("\n", "\r\n") + "\r\n,,,\r\n", encoding="utf-8")
-    assert len(csv_figures.read(path)) == 4
+    assert len(csv_figures.read_figures(path)) == 4

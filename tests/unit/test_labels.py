@@ -12,10 +12,10 @@ from dballoc.explain.sources.server_memory import (
     POOL_EVENT,
     SESSIONS,
     Label,
-    biggest,
-    by_owner,
-    by_user,
-    filled,
+    assign_to_owners,
+    compute_filled_bytes,
+    describe_biggest_sessions,
+    total_by_user,
 )
 
 MIB = 1 << 20
@@ -36,7 +36,7 @@ COUNTED = {
 def test_each_byte_has_one_owner() -> None:
     found = {
         label.owner: label.bytes
-        for label in by_owner(COUNTED, {"memory/sql/thd::main_mem_root": 3 * MIB}, 0)
+        for label in assign_to_owners(COUNTED, {"memory/sql/thd::main_mem_root": 3 * MIB}, 0)
     }
     assert found == {
         LOGS: 16 * MIB,
@@ -54,7 +54,11 @@ def test_large_blocks_are_known_by_their_sizes() -> None:
     8.0.33 counts them.
     """
     links = {"memory/innodb/ut0link_buf": (2, 25165888), "memory/innodb/std": (2027, 499496)}
-    sizes = {label.owner: label.sizes for label in by_owner(COUNTED | links, {}, 0) if label.sizes}
+    sizes = {
+        label.owner: label.sizes
+        for label in assign_to_owners(COUNTED | links, {}, 0)
+        if label.sizes
+    }
     assert sizes == {
         LOGS: (16 * MIB,),
         "key cache (MyISAM)": (8 * MIB,),
@@ -74,11 +78,14 @@ def test_what_the_caches_have_filled() -> None:
         "key_cache_block_size": "1024",
         "aria_block_size": "8192",
     }
-    found = filled(variables, status, {})
+    found = compute_filled_bytes(variables, status, {})
     assert found == {POOL: 10 * 16384, "key cache (MyISAM)": 3072, "Aria page cache": 0}
     # MySQL counts what describes the pages with them.
     variables["innodb_buffer_pool_size"] = str(128 * MIB)
-    assert filled(variables, status, {POOL_EVENT: (1, 131 * MIB)})[POOL] == 10 * 16384 + 3 * MIB
+    assert (
+        compute_filled_bytes(variables, status, {POOL_EVENT: (1, 131 * MIB)})[POOL]
+        == 10 * 16384 + 3 * MIB
+    )
 
 
 def test_what_is_freed_elsewhere_makes_no_session_larger_than_its_event() -> None:
@@ -87,29 +94,31 @@ def test_what_is_freed_elsewhere_makes_no_session_larger_than_its_event() -> Non
         "memory/innodb/memory": -5 * MIB,
         "memory/gone": MIB,
     }
-    found = {label.owner: label.bytes for label in by_owner(COUNTED, sessions, 0)}
+    found = {label.owner: label.bytes for label in assign_to_owners(COUNTED, sessions, 0)}
     assert (found[SESSIONS], found["memory/sql"], found["memory/innodb"]) == (4 * MIB, 0, 9 * MIB)
 
 
 def test_headers_that_no_instrument_counts() -> None:
-    [headers] = [label for label in by_owner(COUNTED, {}, 32) if label.owner.startswith("headers")]
+    [headers] = [
+        label for label in assign_to_owners(COUNTED, {}, 32) if label.owner.startswith("headers")
+    ]
     # InnoDB counts its own, and what lies outside of malloc has none there.
     assert headers.bytes == 32 * (10 + 5000 + 2 + 3)
 
 
 def test_a_dictionary_in_heaps_that_have_no_instrument_of_their_own() -> None:
     said = [Label(owner=DICTIONARY, bytes=5 * MIB, source="status")]
-    found = {label.owner: label.bytes for label in by_owner(COUNTED, {}, 0, said)}
+    found = {label.owner: label.bytes for label in assign_to_owners(COUNTED, {}, 0, said)}
     assert (found[DICTIONARY], found["memory/innodb"]) == (5 * MIB, 5 * MIB)
 
 
 def test_sessions_by_user_and_the_biggest() -> None:
     sessions = [("1", "app", MIB), ("2", "app", 5 * MIB), ("3", "dump", 4 * MIB), ("4", "None", 0)]
-    assert by_user(sessions) == [("app", 2, 6 * MIB), ("dump", 1, 4 * MIB), ("None", 1, 0)]
-    parts = biggest(sessions)
+    assert total_by_user(sessions) == [("app", 2, 6 * MIB), ("dump", 1, 4 * MIB), ("None", 1, 0)]
+    parts = describe_biggest_sessions(sessions)
     assert parts[0] == ("user app: 2 sessions", 6 * MIB)
     assert parts[3] == ("session 2 of app", 5 * MIB)
-    assert biggest(sessions[:1]) == (("user app: 1 sessions", MIB),)
+    assert describe_biggest_sessions(sessions[:1]) == (("user app: 1 sessions", MIB),)
 
 
 class Answers:
@@ -135,4 +144,4 @@ def test_memtables_that_are_kept_after_they_were_flushed() -> None:
         (Answers(*others), 0),
         (Answers(refuses=True), 0),
     ):
-        assert server_memory._memtables(cast(Any, answers)) == size
+        assert server_memory._query_memtables(cast(Any, answers)) == size

@@ -40,7 +40,7 @@ def chained(blocks: list[tuple[int, float]], form: str) -> bytes:
 def test_the_sizes_of_all_blocks_of_both_servers(
     blocks: list[tuple[int, float]], form: str
 ) -> None:
-    assert list(my_once_alloc.chain(words(chained(blocks, form)), ROOT)) == [
+    assert list(my_once_alloc.walk_chain(words(chained(blocks, form)), ROOT)) == [
         size for size, _ in blocks
     ]
 
@@ -49,7 +49,7 @@ def test_the_sizes_of_all_blocks_of_both_servers(
 def test_anything_else_ends(image: bytes, leads: int) -> None:
     torn = struct.pack("<Q", ROOT + 8) + image if leads else image
     try:
-        sizes = list(my_once_alloc.chain(words(torn), ROOT))
+        sizes = list(my_once_alloc.walk_chain(words(torn), ROOT))
     except (my_once_alloc.Broken, OSError):
         return
     assert all(0 < size < 2**32 for size in sizes)
@@ -58,4 +58,4 @@ def test_anything_else_ends(image: bytes, leads: int) -> None:
 def test_a_ring_is_no_chain() -> None:
     image = struct.pack("<4Q", ROOT + 8, ROOT + 8, 0, 4096)
     with pytest.raises(my_once_alloc.Broken):
-        list(my_once_alloc.chain(words(image), ROOT))
+        list(my_once_alloc.walk_chain(words(image), ROOT))

@@ -1,4 +1,4 @@
-"""The sections of the old procedure, from a server that is not there."""
+"""The sections of the checklist, from a simulated server."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,9 +8,13 @@ import pytest
 
 from dballoc import catalogue
 from dballoc.explain.checklist import checklist
-from dballoc.explain.checklist.host_summary import host, meminfo
+from dballoc.explain.checklist.host_summary import describe_host, parse_meminfo
 from dballoc.explain.checklist.section import Bytes, Section
-from dballoc.explain.checklist.server_summary import counters, settings, summary
+from dballoc.explain.checklist.server_summary import (
+    list_counters,
+    list_memory_variables,
+    summarize_server,
+)
 from dballoc.explain.sources.server_memory import Labels
 
 MIB = 1 << 20
@@ -140,7 +144,7 @@ def test_statements_only_read() -> None:
 
 
 def test_the_server_in_short() -> None:
-    rows = dict(summary(VARIABLES, STATUS, catalogue.procedure()).rows)
+    rows = dict(summarize_server(VARIABLES, STATUS, catalogue.procedure()).rows)
     assert rows["up for"] == "0 d 1 h 1 min"
     assert rows["connections"] == "3 of 151, 9 at most so far"
     assert rows["table cache in use"] == "500 of 2,000 (25%)"
@@ -150,19 +154,19 @@ def test_the_server_in_short() -> None:
 
 
 def test_variables_and_counters_of_memory() -> None:
-    rows = dict(settings(VARIABLES, catalogue.procedure()).rows)
+    rows = dict(list_memory_variables(VARIABLES, catalogue.procedure()).rows)
     assert isinstance(rows["innodb_buffer_pool_size"], Bytes)
     assert rows["table_open_cache"] == 2000
     assert not {"wait_timeout", "have_query_cache"} & set(rows)
-    found = {row[0]: row[1:] for row in counters(STATUS, catalogue.procedure()).rows}
+    found = {row[0]: row[1:] for row in list_counters(STATUS, catalogue.procedure()).rows}
     assert found["Questions"] == (7320, 2.0)
     assert found["Memory_used"] == (90 * MIB, None)
 
 
 def test_the_host() -> None:
-    found = dict(host().rows)
+    found = dict(describe_host().rows)
     assert found["MemTotal"] > 2**20
     assert {"kernel", "CPUs", "vm.overcommit_memory", "vm.swappiness"} <= set(found)
-    assert meminfo("MemTotal:  12 kB\nHugePages_Total:  3\nCpus_allowed_list:\t0-1\nempty:\n") == {
+    assert parse_meminfo("MemTotal:  12 kB\nHugePages_Total:  3\nCpus_allowed_list:\t0-1\nempty:\n") == {
         "MemTotal": 12288, "HugePages_Total": 3, "Cpus_allowed_list": "0-1",
     }  # fmt: skip

@@ -1,1 +1,1 @@
-"""How to run one's own server with a variant of a campaign: prints, changes nothing."""
+"""Print how to run one's own server with a variant of a campaign; nothing is changed."""

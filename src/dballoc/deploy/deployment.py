@@ -1,4 +1,4 @@
-"""What a variant takes to run: the libraries, the environment, the options; from the results
+"""Determine what a variant needs to run: libraries, environment, server options; from the results
 directory. Pure.
 """
 
@@ -18,9 +18,9 @@ from dballoc.errors import UsageError
 # The shim that keeps a server from switching THP off for itself (native/thp).
 _SHIM = "libdballoc_keep_thp.so"
 
-# The only places, and nothing below them, from which MySQL's mysqld_safe takes a library (5.5.52,
-# 5.6.33, 5.7.15 and later; the same list in 8.0). MariaDB's takes any absolute path that it can
-# read.
+# The only directories, without their subdirectories, from which MySQL's mysqld_safe loads a library
+# (5.5.52, 5.6.33, 5.7.15 and later; the same list in 8.0). MariaDB's takes any absolute path that
+# it can read.
 SAFE_DIRECTORIES = (
     "/usr/lib",
     "/usr/lib64",
@@ -28,15 +28,16 @@ SAFE_DIRECTORIES = (
     "/usr/lib/x86_64-linux-gnu",
 )
 
-# What steers a malloc, for those who want to be rid of it all.
+# Environment variables that choose or tune a malloc, to be unset for a server without any.
 STEERING = ("LD_PRELOAD", "GLIBC_TUNABLES", "MALLOC_ARENA_MAX", "MALLOC_CONF")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe:
-    """``libraries`` in their order, ``settings`` beside LD_PRELOAD. ``packages``: alternatives, the
-    preferred first. ``options``: what the variant changes of the server beside its malloc.
-    ``shim``: the one of ``libraries`` that is dballoc's own. ``faults``: (k, n) of its trials.
+class Deployment:
+    """What a variant needs. ``libraries``: in the order of LD_PRELOAD; ``settings``: the other
+    environment variables; ``packages``: alternatives, the preferred first; ``options``: the
+    server's options that differ from the baseline's; ``shim``: the one of ``libraries`` that is
+    dballoc's own; ``faults``: (k, n) of its trials.
     """
 
     variant: str
@@ -68,12 +69,12 @@ class Recipe:
 
     @property
     def plain(self) -> bool:
-        """Whether it is what the server does when nobody asks for anything."""
+        """Whether the server runs like this without any setting."""
         return not self.environment and self.thp is None
 
     @property
     def refused(self) -> list[str]:
-        """The libraries that MySQL's mysqld_safe would not take."""
+        """The libraries that MySQL's mysqld_safe would refuse."""
         return [p for p in self.libraries if str(PurePosixPath(p).parent) not in SAFE_DIRECTORIES]
 
     @property
@@ -82,31 +83,37 @@ class Recipe:
         return ".".join(self.server.rpartition(" ")[2].split(".")[:2])
 
 
-def recipe(campaign: Campaign, name: str, directory: Path) -> Recipe:
-    """What that variant takes. UsageError that names the variants there are, if it is none."""
+def recipe(campaign: Campaign, name: str, directory: Path) -> Deployment:
+    """Return what the variant ``name`` needs. UsageError if there is no such variant, or if no
+    environment can reproduce it.
+    """
     if name not in campaign.names:
         raise UsageError(f"{directory}: no variant {name!r}; there are {', '.join(campaign.names)}")
-    e = campaign.experiment
+    experiment = campaign.experiment
     variant, row = (
-        e.find(name),
+        experiment.find(name),
         campaign.variant.row(by_predicate=pl.col("name") == name, named=True),
     )
     entry = allocators().get(row["allocator"])
-    libraries = tuple(_merged(p) for p in json.loads(row["libraries"]))
-    found = Allocator(name=row["allocator"], libraries=(), version=row["allocator_version"])
-    own = server_environment.environment({}, found, variant.tunables, variant.env, measuring=False)
-    own.pop("LD_PRELOAD", None)
-    server, common = e.server_of(variant), e.server_of(e.find(e.baseline))
-    word, at, version = (variant.allocator or "").partition("@")
-    if glibc := server.glibc or (version if word == "glibc" else ""):
+    libraries = tuple(_resolve_merged_usr(p) for p in json.loads(row["libraries"]))
+    allocator = Allocator(name=row["allocator"], libraries=(), version=row["allocator_version"])
+    settings = server_environment.environment(
+        {}, allocator, variant.tunables, variant.env, measuring=False
+    )
+    settings.pop("LD_PRELOAD", None)
+    server, common = (
+        experiment.server_of(variant),
+        experiment.server_of(experiment.find(experiment.baseline)),
+    )
+    allocator_name, at, version = (variant.allocator or "").partition("@")
+    if glibc := server.glibc or (version if allocator_name == "glibc" else ""):
         raise UsageError(
-            f"{directory}: variant {name!r} runs its server on glibc {glibc}, which no environment "
-            "can do; it takes a system "
-            "or an image with that C library"
+            f"{directory}: variant {name!r} runs its server on glibc {glibc}, which environment "
+            "variables cannot do; use a system or an image with that C library"
         )
-    return Recipe(
+    return Deployment(
         variant=name,
-        baseline=e.baseline,
+        baseline=experiment.baseline,
         allocator=row["allocator"],
         title=entry["title"] if entry else row["allocator"],
         version=row["allocator_version"],
@@ -114,10 +121,10 @@ def recipe(campaign: Campaign, name: str, directory: Path) -> Recipe:
         server=row["server"],
         engine=row["engine"],
         libraries=libraries,
-        settings=own,
+        settings=settings,
         # Packages bring the release's version, not the one that was asked for.
         packages=tuple(entry.get("packages", [])) if entry and not at else (),
-        tuned=bool(variant.tunables or own),
+        tuned=bool(variant.tunables or settings),
         options={k: v for k, v in server.options.items() if common.options.get(k) != v},
         thp=row["thp"],
         shim=next((p for p in libraries if p.endswith(_SHIM)), None),
@@ -125,8 +132,8 @@ def recipe(campaign: Campaign, name: str, directory: Path) -> Recipe:
     )
 
 
-def _merged(path: str) -> str:
-    """/lib is a link to /usr/lib on all systems of today, and mysqld_safe compares names, not
-    files.
+def _resolve_merged_usr(path: str) -> str:
+    """Return the path below /usr: /lib is a link to /usr/lib on all current systems, and
+    mysqld_safe compares names, not files.
     """
     return "/usr" + path if path.startswith(("/lib/", "/lib64/")) else path

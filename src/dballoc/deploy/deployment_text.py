@@ -1,4 +1,4 @@
-"""The text of ``dballoc deploy``: its parts are the files in templates/. Pure."""
+"""Render the text of ``dballoc deploy`` from the files in templates/. Pure."""
 
 import re
 import shlex
@@ -10,41 +10,44 @@ from typing import Literal
 import jinja2
 
 from dballoc.deploy import quoting
-from dballoc.deploy.deployment import SAFE_DIRECTORIES, STEERING, Recipe
+from dballoc.deploy.deployment import SAFE_DIRECTORIES, STEERING, Deployment
 
 Form = Literal["systemd", "mysqld_safe", "container"]
 FORMS: tuple[Form, ...] = ("systemd", "mysqld_safe", "container")
 
 
 def render(
-    recipe: Recipe, forms: Collection[Form], missing: Mapping[str, bool], directory: Path
+    deployment: Deployment, forms: Collection[Form], missing: Mapping[str, bool], directory: Path
 ) -> str:
-    """The whole text. ``missing``: by library, whether this machine lacks it."""
+    """Return the text. ``missing``: by library, whether this machine lacks it."""
     environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(_template),
+        loader=jinja2.FunctionLoader(_read_template),
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=True,
         autoescape=False,  # noqa: S701  # no HTML: shell, units and YAML are quoted by filters
     )
-    environment.filters |= {"shell": shlex.quote, "yaml": quoting.yaml}
-    environment.globals |= {"systemd": quoting.systemd, "dockerfile": quoting.dockerfile}
+    environment.filters |= {"shell": shlex.quote, "yaml": quoting.quote_yaml}
+    environment.globals |= {
+        "systemd": quoting.quote_systemd,
+        "dockerfile": quoting.quote_dockerfile,
+    }
     names = [
         "head",
         *(form for form in FORMS if form in forms),
-        *(["thp"] if recipe.thp else []),
+        *(["thp"] if deployment.thp else []),
         "end",
     ]
     values = {
-        "r": recipe,
+        "r": deployment,
         "directory": directory,
         "lacking": [p for p, lacks in missing.items() if lacks],
         "forms": forms,
-        "unit": "mariadb" if recipe.family == "mariadb" else "mysql",
+        "unit": "mariadb" if deployment.family == "mariadb" else "mysql",
         "directories": SAFE_DIRECTORIES,
-        "steering": list(dict.fromkeys([*STEERING, *recipe.environment])),
-        "install": _install(recipe.packages),
+        "steering": list(dict.fromkeys([*STEERING, *deployment.environment])),
+        "install": _format_install_command(deployment.packages),
     }
     text = "\n".join(
         environment.get_template(name).render(values).strip("\n") + "\n" for name in names
@@ -53,11 +56,13 @@ def render(
     return re.sub(r"\n{3,}", "\n\n", text)
 
 
-def _install(packages: tuple[str, ...]) -> str:
-    """The packages are one under the names of different releases: the first that there is."""
+def _format_install_command(packages: tuple[str, ...]) -> str:
+    """Return the command that installs the first package that exists: they are one package under
+    the names of different releases.
+    """
     tries = [f"apt-get install -y --no-install-recommends {p}" for p in packages]
     return f"({' || '.join(tries)})" if len(tries) > 1 else "".join(tries)
 
 
-def _template(name: str) -> str:
+def _read_template(name: str) -> str:
     return (files(__package__) / "templates" / f"{name}.txt.j2").read_text(encoding="utf-8")

@@ -1,22 +1,24 @@
-"""Variables as each place wants them written. Pure."""
+"""Quote variables for each place that they are written to. Pure."""
 
 import json
 
 
-def systemd(name: str, value: str) -> str:
-    """A line of a unit (systemd.exec(5)): ``%`` begins a specifier there; ``$`` means nothing."""
-    return f'Environment="{name}={_escaped(value).replace("%", "%%")}"'
+def quote_systemd(name: str, value: str) -> str:
+    """Return a line of a unit (systemd.exec(5)): ``%`` begins a specifier there; ``$`` means
+    nothing.
+    """
+    return f'Environment="{name}={_escape(value).replace("%", "%%")}"'
 
 
-def dockerfile(name: str, value: str) -> str:
-    """A line of a Dockerfile, where ``$`` begins a variable."""
-    return f'ENV {name}="{_escaped(value).replace("$", chr(92) + "$")}"'
+def quote_dockerfile(name: str, value: str) -> str:
+    """Return a line of a Dockerfile, where ``$`` begins a variable."""
+    return f'ENV {name}="{_escape(value).replace("$", chr(92) + "$")}"'
 
 
-def yaml(value: str) -> str:
-    """A double-quoted scalar, which JSON's string is."""
+def quote_yaml(value: str) -> str:
+    """Return a double-quoted scalar, which a JSON string is."""
     return json.dumps(value, ensure_ascii=False)
 
 
-def _escaped(value: str) -> str:
+def _escape(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,4 +1,4 @@
-"""Which process is meant: by PID, by socket, by service, or the only server there is."""
+"""Find the server's process: by PID, by socket, by service, or the only one that runs."""
 
 import shutil
 import socket
@@ -12,25 +12,25 @@ from dballoc.servers.running.connection import peer
 
 
 def find(pid: int | None, path: str | None, service: str | None) -> int:
-    """The PID. UsageError in one line if nothing, or more than one thing, is meant, or nobody is
-    there.
+    """Return the PID. UsageError in one line if more than one option is given, or no server, or
+    more than one, is found.
     """
-    if sum(given is not None for given in (pid, path, service)) > 1:
+    if sum(option is not None for option in (pid, path, service)) > 1:
         raise UsageError("give one of --pid, --socket and --service")
     if path is not None:
-        return of_socket(path)
+        return find_socket_listener(path)
     if service is not None:
-        return of_service(service)
-    return pid if pid is not None else _only()
+        return find_service_process(service)
+    return pid if pid is not None else _find_only_server()
 
 
-def of_socket(path: str) -> int:
-    """Who listens there."""
-    with socket.socket(socket.AF_UNIX) as talk:
-        talk.settimeout(10)
+def find_socket_listener(path: str) -> int:
+    """Return the PID of the process that listens on a Unix socket. UsageError if nobody answers."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(10)
         try:
-            talk.connect(path)
-            pid = peer(talk)
+            connection.connect(path)
+            pid = peer(connection)
         except OSError as error:
             raise UsageError(
                 f"--socket {path}: {error.strerror or error}; is the server running?"
@@ -43,38 +43,40 @@ def of_socket(path: str) -> int:
     return pid
 
 
-def of_service(name: str) -> int:
-    """The main process of a systemd unit."""
+def find_service_process(name: str) -> int:
+    """Return the main PID of a systemd unit. UsageError if it does not run."""
     if not shutil.which("systemctl"):
-        raise UsageError(f"--service {name}: there is no systemctl here; give --pid or --socket")
-    done = subprocess.run(
+        raise UsageError(
+            f"--service {name}: there is no systemctl on this host; give --pid or --socket"
+        )
+    process = subprocess.run(
         ["systemctl", "show", "--property=MainPID", "--value", name],
         capture_output=True,
         text=True,
         check=False,
     )
-    said = done.stdout.strip()
-    if done.returncode or not said.isdigit():
+    main_pid = process.stdout.strip()
+    if process.returncode or not main_pid.isdigit():
         raise UsageError(
             f"--service {name}: "
-            f"{(done.stderr.strip().splitlines() or ['systemctl says nothing'])[0]}"
+            f"{(process.stderr.strip().splitlines() or ['systemctl gave no output'])[0]}"
         )
-    if said == "0":
+    if main_pid == "0":
         raise UsageError(
             f"--service {name}: it is not running, or there is no such unit; systemctl status "
             f"{name}"
         )
-    return int(said)
+    return int(main_pid)
 
 
-def _only() -> int:
+def _find_only_server() -> int:
     names = {binary for entry in servers().values() for binary in entry["binaries"]}
-    found = [p.info["pid"] for p in psutil.process_iter(["pid", "name"]) if p.info["name"] in names]
-    if not found:
+    pids = [p.info["pid"] for p in psutil.process_iter(["pid", "name"]) if p.info["name"] in names]
+    if not pids:
         raise UsageError("no MySQL-family server runs here; give --pid")
-    if len(found) > 1:
+    if len(pids) > 1:
         raise UsageError(
-            f"{len(found)} servers run here (processes {', '.join(map(str, sorted(found)))}); give "
+            f"{len(pids)} servers run here (processes {', '.join(map(str, sorted(pids)))}); give "
             "--pid"
         )
-    return int(found[0])
+    return int(pids[0])

@@ -1,4 +1,4 @@
-"""Looking again and again at one server, never more often than the looks' own cost allows."""
+"""Read one server's memory again and again, no more often than the cost of a reading allows."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -12,14 +12,14 @@ from dballoc.explain.explanation import Explanation
 from dballoc.process_memory.heaps.heap_probe_estimate import Sample, nobody
 from dballoc.servers.running.credentials import Credentials
 
-# More looks than this are not kept: every second one of them goes, so that a watch of days stays
+# How many readings are kept: beyond that every second one is dropped, so that a watch of days stays
 # small.
 _MOST = 1024
 
 
 class Pace(NamedTuple):
-    """A look ``every`` so many seconds, for ``span`` seconds (None: no end), for a ``share`` of a
-    CPU at most.
+    """How often to read: ``every`` so many seconds, for ``span`` seconds (None: no end), with at
+    most a ``share`` of one CPU.
     """
 
     every: float
@@ -29,9 +29,10 @@ class Pace(NamedTuple):
 
 @dataclass(frozen=True)
 class Look:
-    """``found``: judged in the light of the series; ``cost``: seconds of looking: of CPU, ours and
-    the kernel's for us, and those in which the loadable function has asked the server's malloc,
-    whose threads may wait for it; ``pause``: seconds until the next look.
+    """One reading of a server. ``found``: it, with verdicts over the whole series; ``cost``:
+    seconds that it took: CPU of this process, kernel included, and those in which the loadable
+    function read the statistics of the server's malloc, whose threads may wait for it; ``pause``:
+    seconds until the next reading.
     """
 
     found: Explanation
@@ -41,19 +42,21 @@ class Look:
 
 
 def pause(every: float, cost: float, share: float) -> float:
-    """Seconds between looks: as asked for, but no more of a CPU than that share."""
+    """Return the seconds between readings: ``every``, or more, so that they take no more than
+    ``share`` of a CPU.
+    """
     return max(every, cost / share)
 
 
 def watch(
     pid: int,
-    who: Credentials | None,
+    credentials: Credentials | None,
     pace: Pace,
     wait: Callable[[float], bool],
     sample: Sample = nobody,
 ) -> Iterator[Look]:
-    """A look, and another one after each pause. ``wait``: sleeps for so many seconds; False if the
-    user has had enough.
+    """Yield a reading, and another one after each pause. ``wait``: sleeps for so many seconds;
+    False if the user ends the watch.
 
     Failure when the process ends, or another one has its PID.
     """
@@ -62,29 +65,31 @@ def watch(
     while True:
         started, cpu = time.monotonic(), time.process_time()
         try:
-            found = explanation.explain(pid, who, sample=sample)
+            reading = explanation.explain(pid, credentials, sample=sample)
         except Failure:
-            _born(pid)  # if that is why, in plain words
+            _born(pid)  # raises a plainer message if the process has ended
             raise
         if _born(pid) != born:
-            raise Failure(f"process {pid} has ended, and another one has its number")
-        cost = time.process_time() - cpu + found.within
-        series = thinned([*series, found])
-        left = pause(pace.every, cost, pace.share) - (time.monotonic() - started)
-        yield Look(explanation.judged(series), series, cost, max(0.0, left))
-        if pace.span is not None and time.monotonic() + left - began > pace.span:
+            raise Failure(f"process {pid} has ended, and another process has its PID")
+        cost = time.process_time() - cpu + reading.within
+        series = thinned([*series, reading])
+        remaining = pause(pace.every, cost, pace.share) - (time.monotonic() - started)
+        yield Look(explanation.judged(series), series, cost, max(0.0, remaining))
+        if pace.span is not None and time.monotonic() + remaining - began > pace.span:
             return
-        if not wait(max(0.0, left)):
+        if not wait(max(0.0, remaining)):
             return
 
 
 def thinned(series: list[Explanation], most: int = _MOST) -> list[Explanation]:
-    """Every second look, with the first and the last, once there are too many."""
+    """Return every second reading, with the first and the last, once there are too many."""
     return series if len(series) <= most else [*series[:-1:2], series[-1]]
 
 
 def _born(pid: int) -> str:
-    """Field 22 of proc_pid_stat(5), the start in clock ticks: with the PID it names a process."""
+    """Return field 22 of proc_pid_stat(5), the start in clock ticks: with the PID it identifies a
+    process.
+    """
     try:
         return readers.text_of_process(f"/proc/{pid}/stat").rpartition(")")[2].split()[19]
     except OSError:

@@ -1,1 +1,1 @@
-"""Results made elsewhere: read, checked, and brought into a results directory."""
+"""Import results that were made elsewhere: read and check them, and write a results directory."""

@@ -1,5 +1,5 @@
-"""From figures made elsewhere to an experiment and its trials: the same model and the same tables
-as of our own. Pure.
+"""Assemble imported figures into an experiment and its trials: in the same model and tables as
+those of a campaign. Pure.
 """
 
 import re
@@ -14,15 +14,15 @@ from dballoc.experiment.schedule import Slot
 from dballoc.intake.imported_figure import Figure
 from dballoc.store.results import TrialRecord
 
-# What a name may not hold; see dballoc.experiment.model.
-_OTHER = re.compile(r"[^A-Za-z0-9._+=@-]+")
+# Characters that a name may not have; see dballoc.experiment.model.
+_FORBIDDEN = re.compile(r"[^A-Za-z0-9._+=@-]+")
 _LONGEST = 64
 
 
 @dataclass(frozen=True)
 class Assembled:
-    """``trials`` in the order of their machines; ``machines``: each with the number of its
-    trials.
+    """An experiment and its trials. ``trials`` in the order of their machines; ``machines``: each
+    with the number of its trials.
     """
 
     experiment: Experiment
@@ -31,19 +31,18 @@ class Assembled:
 
 
 def assemble(figures: Sequence[Figure], name: str, baseline: str | None) -> Assembled:
-    """Every figure is a trial of one level. The baseline is the first variant where nobody names
-    one. UsageError where names of variants or workloads cannot be told apart, and for a baseline
-    that is not there.
+    """Make each figure a trial of one level. ``baseline``: the first variant if None. UsageError if
+    names of variants or workloads become the same, or if there is no such baseline.
     """
-    variants = _names([f.variant for f in figures], "variant")
-    workloads = _names([f.workload for f in figures], "workload")
+    variants = _assign_names([f.variant for f in figures], "variant")
+    workloads = _assign_names([f.workload for f in figures], "workload")
     base = next(iter(variants.values())) if baseline is None else variants.get(baseline, baseline)
     if base not in variants.values():
         raise UsageError(f"--baseline: no variant {baseline!r}; there are {', '.join(variants)}")
     seconds = [f.seconds for f in figures if f.seconds]
     blocks = {number: i for i, number in enumerate(sorted({f.block for f in figures}), 1)}
     table = {
-        "name": plain(name),
+        "name": make_name(name),
         "baseline": base,
         "design": "solo",
         "levels": "fresh",
@@ -72,19 +71,19 @@ def assemble(figures: Sequence[Figure], name: str, baseline: str | None) -> Asse
             role=role,
             level=f.threads,
         )
-        trials.append((slot, _record(f, workloads[f.workload])))
+        trials.append((slot, _build_record(f, workloads[f.workload])))
     counts = [(m, sum(1 for f in figures if f.machine == m)) for m in machines]
     return Assembled(experiment_file.build(table, "the figures"), trials, counts)
 
 
-def plain(text: str) -> str:
-    """As a name may be: what it may not hold becomes a dash."""
-    return _OTHER.sub("-", text).strip("-._+=@")[:_LONGEST] or "imported"
+def make_name(text: str) -> str:
+    """Return the text as a valid name: forbidden characters become dashes."""
+    return _FORBIDDEN.sub("-", text).strip("-._+=@")[:_LONGEST] or "imported"
 
 
-def variant_rows(assembled: Assembled) -> list[dict[str, Any]]:
-    """For the table ``variant``: of results made elsewhere no more is known than what they are
-    called.
+def list_variant_rows(assembled: Assembled) -> list[dict[str, Any]]:
+    """Return the rows of the table ``variant``: of imported results no more is known than the
+    variants' names.
     """
     return [
         {
@@ -104,20 +103,20 @@ def variant_rows(assembled: Assembled) -> list[dict[str, Any]]:
     ]
 
 
-def _names(words: Sequence[str], what: str) -> dict[str, str]:
-    """A name for each word. UsageError where two words would have one."""
-    found: dict[str, str] = {}
+def _assign_names(words: Sequence[str], kind: str) -> dict[str, str]:
+    """Return a name for each word. UsageError where two words would have the same."""
+    names: dict[str, str] = {}
     for word in dict.fromkeys(words):
-        name = plain(word)
-        if other := next((w for w, n in found.items() if n == name), None):
+        name = make_name(word)
+        if other := next((w for w, n in names.items() if n == name), None):
             raise UsageError(
-                f"{what}s {other!r} and {word!r} would both be called {name!r}; rename one"
+                f"{kind}s {other!r} and {word!r} would both be called {name!r}; rename one"
             )
-        found[word] = name
-    return found
+        names[word] = name
+    return names
 
 
-def _record(figure: Figure, workload: str) -> TrialRecord:
+def _build_record(figure: Figure, workload: str) -> TrialRecord:
     seconds = figure.seconds or 0.0
     return TrialRecord(
         trial={

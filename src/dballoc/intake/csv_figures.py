@@ -1,4 +1,4 @@
-"""Figures in a CSV file. Pure but for opening the file."""
+"""Read figures from a CSV file. Pure except for opening the file."""
 
 import csv
 import difflib
@@ -11,8 +11,8 @@ from dballoc import readers
 from dballoc.errors import UsageError
 from dballoc.intake.imported_figure import HERE, Figure
 
-# Bytes, of a file of figures; and of memory.
-_MOST, _LARGEST = 64 * readers.MIB, 2**53
+# The largest file, and the largest RSS, bytes.
+_LARGEST_FILE, _LARGEST_RSS = 64 * readers.MIB, 2**53
 
 _LONGEST_NAME = 1000
 
@@ -24,41 +24,45 @@ _REALS = {"tps": "tps", "qps": "qps", "p95_ms": "p95", "p99_ms": "p99", "seconds
 COLUMNS = ("machine", *REQUIRED, "block", "qps", "p95_ms", "p99_ms", *_SIZES, "seconds")
 
 
-def read(path: Path) -> list[Figure]:
-    """Every line's figure. UsageError, ``FILE:LINE: …``, for what is not as docs/import.md says."""
+def read_figures(path: Path) -> list[Figure]:
+    """Return the figure of each line. UsageError, ``FILE:LINE: …``, for what is not as
+    docs/import.md says.
+    """
     try:
-        text = readers.text(path, _MOST)
+        text = readers.text(path, _LARGEST_FILE)
     except readers.Unfit as error:
         raise UsageError(f"{path}: {error}") from None
     return parse(text, str(path))
 
 
 def parse(text: str, origin: str) -> list[Figure]:
-    """Of the file's text; UsageError as for :func:`read`."""
+    """Return the figures in a file's text; UsageError as for :func:`read_figures`."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         header = [name.strip().lower() for name in next(reader, [])]
         _check_header(header, origin)
-        found = [
-            _figure(dict(zip(header, map(str.strip, cells), strict=True)), f"{origin}:{line}")
-            for line, cells in _lines(reader, len(header), origin)
+        figures = [
+            _parse_figure(dict(zip(header, map(str.strip, cells), strict=True)), f"{origin}:{line}")
+            for line, cells in _iterate_rows(reader, len(header), origin)
         ]
-        for figure in found:
+        for figure in figures:
             for name, text in (
                 ("variant", figure.variant),
                 ("workload", figure.workload),
                 ("machine", figure.machine),
             ):
                 if "\0" in text or len(text) > _LONGEST_NAME:
-                    raise UsageError(f"{figure.place}: {name}: {readers.shown(text)} is no name")
+                    raise UsageError(
+                        f"{figure.place}: {name}: {readers.shown(text)} is not a valid name"
+                    )
     except csv.Error as error:
         raise UsageError(f"{origin}:{reader.line_num}: not CSV: {error}") from None
-    if not found:
+    if not figures:
         raise UsageError(f"{origin}:1: no figures below the heading")
-    return found
+    return figures
 
 
-def _lines(reader: Any, columns: int, origin: str) -> Iterator[tuple[int, list[str]]]:
+def _iterate_rows(reader: Any, columns: int, origin: str) -> Iterator[tuple[int, list[str]]]:
     for cells in reader:
         if any(cell.strip() for cell in cells):
             if len(cells) != columns:
@@ -72,7 +76,7 @@ def _lines(reader: Any, columns: int, origin: str) -> Iterator[tuple[int, list[s
 def _check_header(header: list[str], origin: str) -> None:
     for name in header:
         if header.count(name) > 1:
-            raise UsageError(f"{origin}:1: column {name!r} is there twice")
+            raise UsageError(f"{origin}:1: column {name!r} appears twice")
         if name not in COLUMNS:
             near = difflib.get_close_matches(name, COLUMNS, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(COLUMNS)}"
@@ -82,60 +86,73 @@ def _check_header(header: list[str], origin: str) -> None:
             f"{origin}:1: column {missing[0]!r} is missing; needed are {', '.join(REQUIRED)}"
         )
     if len(sizes := [name for name in header if name in _SIZES]) > 1:
-        raise UsageError(f"{origin}:1: RSS is there twice, as {' and '.join(sizes)}")
+        raise UsageError(f"{origin}:1: RSS is given twice, as {' and '.join(sizes)}")
 
 
-def _figure(line: dict[str, str], place: str) -> Figure:
+def _parse_figure(line: dict[str, str], place: str) -> Figure:
     for name in ("workload", "variant"):
         if not line[name]:
             raise UsageError(f"{place}: {name} is empty")
-    more: dict[str, Any] = {
-        field: _number(line[name], name, place) for name, field in _REALS.items() if line.get(name)
-    }  # fmt: skip
-    if "tps" not in more:
+    values: dict[str, Any] = {
+        field: _parse_number(line[name], name, place)
+        for name, field in _REALS.items()
+        if line.get(name)
+    }
+    if "tps" not in values:
         raise UsageError(f"{place}: tps is empty")
     for name, unit in _SIZES.items():
         if line.get(name):
-            size = _number(line[name], name, place) * unit
-            if size > _LARGEST:
+            size = _parse_number(line[name], name, place) * unit
+            if size > _LARGEST_RSS:
                 raise UsageError(f"{place}: {name}: {line[name]!r} is more than any machine has")
-            more["rss"] = round(size)
+            values["rss"] = round(size)
     if line.get("block"):
-        more["block"] = _count(line["block"], "block", place)
-    threads = _count(line["threads"], "threads", place)
+        values["block"] = _parse_count(line["block"], "block", place)
+    threads = _parse_count(line["threads"], "threads", place)
     return Figure(
         place=place,
         workload=line["workload"],
         threads=threads,
         variant=line["variant"],
         machine=line.get("machine") or HERE,
-        **more,
+        **values,
     )
 
 
-def _number(text: str, name: str, place: str) -> float:
-    return _checked(
-        text, name, place, float, "a number like 1234.5", lambda v: v == 0 or 1e-12 <= v <= 1e15
+def _parse_number(text: str, name: str, place: str) -> float:
+    return _parse(
+        text,
+        f"{place}: {name}",
+        kind=float,
+        expected="a number like 1234.5",
+        is_valid=lambda v: v == 0 or 1e-12 <= v <= 1e15,
     )
 
 
-def _count(text: str, name: str, place: str) -> int:
-    return _checked(text, name, place, int, "a whole number from 1 on", lambda v: 1 <= v < 2**31)
+def _parse_count(text: str, name: str, place: str) -> int:
+    return _parse(
+        text,
+        f"{place}: {name}",
+        kind=int,
+        expected="a whole number from 1 on",
+        is_valid=lambda v: 1 <= v < 2**31,
+    )
 
 
-def _checked(
+def _parse(
     text: str,
-    name: str,
     place: str,
+    *,
     kind: Callable[[str], Any],
-    what: str,
-    good: Callable[[Any], bool],
+    expected: str,
+    is_valid: Callable[[Any], bool],
 ) -> Any:
+    """Return the value of a cell. UsageError, which begins with ``place``, if it is not valid."""
     try:
         value = kind(text)
     except ValueError:
         value = None
-    # Python's own digits with underscores are no numbers to anybody else.
-    if value is None or "_" in text or not good(value):
-        raise UsageError(f"{place}: {name}: {text!r} is not {what}")
+    # Python alone reads digits with underscores as a number.
+    if value is None or "_" in text or not is_valid(value):
+        raise UsageError(f"{place}: {text!r} is not {expected}")
     return value

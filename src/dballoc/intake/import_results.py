@@ -1,4 +1,4 @@
-"""The whole way in: files to a results directory, all of it or nothing."""
+"""Import files of results into a new results directory: all of them or nothing."""
 
 import hashlib
 import json
@@ -14,17 +14,19 @@ import dballoc
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment import experiment_file
 from dballoc.intake import csv_figures, sysbench_outputs
-from dballoc.intake.assemble_campaign import Assembled, assemble, variant_rows
+from dballoc.intake.assemble_campaign import Assembled, assemble, list_variant_rows
 from dballoc.intake.imported_figure import Figure, check
 from dballoc.store.results import Results
 
-# Below the results directory: the files as they were read.
+# Below the results directory: copies of the files.
 KEPT = "imported"
 
 
 @dataclass(frozen=True)
-class Brought:
-    """What came in; ``left``: files of directories that fit no pattern."""
+class Imported:
+    """What was imported. ``figures``: how many; ``left``: files in directories that do not fit the
+    pattern.
+    """
 
     assembled: Assembled
     figures: int
@@ -32,74 +34,79 @@ class Brought:
 
 
 def bring(
-    paths: Sequence[Path], out: Path, baseline: str | None = None, chosen: Path | None = None
-) -> Brought:
+    paths: Sequence[Path],
+    out: Path,
+    baseline: str | None = None,
+    mapping_file: Path | None = None,
+) -> Imported:
     """Read CSV files and directories of sysbench's outputs into the new results directory ``out``.
 
-    UsageError in one line for what is wrong with them, with nothing written; Failure if it cannot
-    be written.
+    UsageError in one line if something is wrong with them, Failure if ``out`` cannot be written;
+    nothing is written then.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UsageError(f"{out}: is there already and not empty; choose a new --out")
+        raise UsageError(f"{out}: already exists and is not empty; choose a new --out")
+    if mapping_file is not None and not any(path.is_dir() for path in paths):
+        raise UsageError(
+            f"--mapping {mapping_file}: is for directories, and none of the paths is a directory"
+        )
     figures: list[Figure] = []
     sources: list[tuple[Path, str]] = []
-    left: list[Path] = []
-    if chosen is not None and not any(path.is_dir() for path in paths):
-        raise UsageError(
-            f"--mapping {chosen}: it is for directories, and there is none among the paths"
-        )
+    unmatched: list[Path] = []
     for path in paths:
         if path.is_dir():
-            found, used, others = sysbench_outputs.read(path, chosen)
-            keys = [chosen or path / sysbench_outputs.FILE]
-            sources += [(p, os.path.join(path.name, os.path.relpath(p, path))) for p in used]
-            sources += [(p, os.path.join(path.name, p.name)) for p in keys]
-            left += others
+            outputs = sysbench_outputs.read_outputs(path, mapping_file)
+            figures += outputs.figures
+            mapping = mapping_file or path / sysbench_outputs.FILE
+            sources += [
+                (p, os.path.join(path.name, os.path.relpath(p, path))) for p in outputs.files
+            ]
+            sources.append((mapping, os.path.join(path.name, mapping.name)))
+            unmatched += outputs.unmatched
         else:
-            found = csv_figures.read(path)
+            figures += csv_figures.read_figures(path)
             sources.append((path, path.name))
-        figures += found
     check(figures)
     _check_sources(sources)
     assembled = assemble(figures, out.name, baseline)
-    _write(out, assembled, sources)
-    return Brought(assembled, len(figures), left)
+    _write_directory(out, assembled, sources)
+    return Imported(assembled, len(figures), unmatched)
 
 
 def _check_sources(sources: list[tuple[Path, str]]) -> None:
     places: dict[str, Path] = {}
     for path, name in sources:
         if name in places:
-            raise UsageError(f"{path}: another file is called so too: {places[name]}; rename one")
+            raise UsageError(f"{path}: {places[name]} has the same name; rename one")
         places[name] = path
 
 
-def _write(out: Path, assembled: Assembled, sources: list[tuple[Path, str]]) -> None:
-    """In a directory beside it, which then takes its name."""
-    made: Path | None = None
+def _write_directory(out: Path, assembled: Assembled, sources: list[tuple[Path, str]]) -> None:
+    """Write to a temporary directory beside ``out``, then rename it to ``out``."""
+    partial: Path | None = None
     try:
         out.absolute().parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.absolute().parent))
-        made.chmod(0o755)
+        partial = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.absolute().parent))
+        partial.chmod(0o755)
         for path, name in sources:
-            target = made / KEPT / name
+            target = partial / KEPT / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)
-        (made / "experiment.toml").write_text(
+        (partial / "experiment.toml").write_text(
             experiment_file.dump(assembled.experiment), encoding="utf-8"
         )
-        _store(made, assembled, sources)
+        _write_database(partial, assembled, sources)
         if out.exists():
             out.rmdir()
-        made.rename(out)
+        partial.rename(out)
     except OSError as error:
         raise Failure(f"{error.filename or out}: cannot be written: {error.strerror}") from None
     finally:
-        if made is not None:
-            shutil.rmtree(made, ignore_errors=True)
+        if partial is not None:
+            shutil.rmtree(partial, ignore_errors=True)
 
 
-def _store(directory: Path, assembled: Assembled, sources: list[tuple[Path, str]]) -> None:
+def _write_database(directory: Path, assembled: Assembled, sources: list[tuple[Path, str]]) -> None:
     experiment = assembled.experiment
     imported = {
         "files": [
@@ -123,7 +130,7 @@ def _store(directory: Path, assembled: Assembled, sources: list[tuple[Path, str]
         "ending": "planned",
         "imported": json.dumps(imported),
     }
-    results = Results.create(directory, facts, variant_rows(assembled))
+    results = Results.create(directory, facts, list_variant_rows(assembled))
     try:
         results.add_trials(assembled.trials)
     finally:

@@ -1,4 +1,4 @@
-"""One measurement made elsewhere, and what a set of them must be. Pure."""
+"""One measurement that was made elsewhere, and the checks of a set of them. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ HERE = ""
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A workload at a number of client threads under a variant. ``place``: FILE:LINE, for messages;
-    latencies in ms, ``rss`` in bytes: the highest seen; ``seconds``: how long it was measured. None
-    is not known.
+    """The figures of a workload at a number of client threads under a variant. ``place``:
+    FILE:LINE, for messages; latencies in ms; ``rss``: peak, bytes; ``seconds``: how long it was
+    measured. None: not known.
     """
 
     place: str
@@ -31,24 +31,23 @@ class Figure:
 
     @property
     def identity(self) -> tuple[str, str, int, str, int]:
-        """What there may be one of."""
+        """The key of which there may be only one figure."""
         return self.machine, self.workload, self.threads, self.variant, self.block
 
 
 def check(figures: Iterable[Figure]) -> None:
-    """UsageError, ``FILE:LINE: …``, for the first one that is there twice, or in which nothing
-    happened.
+    """Check that figures are unique and above 0. UsageError, ``FILE:LINE: …``, for the first that
+    is not.
     """
-    seen: dict[tuple[str, str, int, str, int], Figure] = {}
+    unique: dict[tuple[str, str, int, str, int], Figure] = {}
     for figure in figures:
         if not figure.tps > 0:
             raise UsageError(
                 f"{figure.place}: 0 transactions per second: there is nothing to compare"
             )
-        first = seen.setdefault(figure.identity, figure)
+        first = unique.setdefault(figure.identity, figure)
         if first is not figure:
             raise UsageError(
                 f"{figure.place}: {figure.variant}, {figure.workload} at level {figure.threads} is "
-                "there already, in "
-                f"{first.place}; number repeats by block"
+                f"already in {first.place}; number repeats in the column block"
             )

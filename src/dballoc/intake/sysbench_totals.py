@@ -1,4 +1,4 @@
-"""The text that sysbench prints, 0.4 to 1.0: its totals. Pure."""
+"""Parse the totals that sysbench prints, 0.4 to 1.0. Pure."""
 
 import re
 from dataclasses import dataclass
@@ -10,8 +10,7 @@ _THREADS = re.compile(r"^Number of threads:\s*(\d{1,9})")
 _TRANSACTIONS = re.compile(
     r"^\s*transactions:\s*\d{1,18}\s*\(\s*(\d{1,15}(?:\.\d{1,12})?) per sec\.\)"
 )
-# 1.0 counts every query; before it there were requests and, apart, what begins and ends a
-# transaction.
+# 1.0 counts every query; older versions count requests and, apart, BEGIN and COMMIT.
 _QUERIES = re.compile(r"^\s*queries:\s*\d+\s*\(\s*(\d{1,15}(?:\.\d{1,12})?) per sec\.\)")
 _REQUESTS = re.compile(
     r"^\s*(?:read/write requests|other operations):\s*\d+\s*\(\s*(\d{1,15}(?:\.\d{1,12})?) per "
@@ -21,13 +20,13 @@ _SECONDS = re.compile(r"^\s*total time:\s*(\d{1,15}(?:\.\d{1,12})?)s")
 _PERCENTILE = re.compile(
     r"^\s*(?:approx\.\s*)?(95|99)(?:th)? percentile:\s*(\d{1,15}(?:\.\d{1,12})?)(?:ms)?\s*$"
 )
-# The last line of every version's.
+# The last line in every version's output.
 _END = re.compile(r"^\s*execution time \(avg/stddev\):")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Totals:
-    """Of a whole run; latencies in ms. ``threads`` is None where the output does not say."""
+    """The totals of a run; latencies in ms. None: the output does not tell."""
 
     tps: float
     qps: float | None
@@ -38,8 +37,8 @@ class Totals:
 
 
 def parse(text: str, origin: str) -> Totals:
-    """The totals. UsageError, ``FILE:LINE: …``, if sysbench failed, if it was cut short, or if it
-    is no output of it.
+    """Return the totals. UsageError, ``FILE:LINE: …``, if sysbench failed, if its output is cut
+    short, or if this is not one.
     """
     lines = text.splitlines()
     values: dict[str, float] = {}

@@ -1,1 +1,1 @@
-"""The results: results.sqlite with its schema, its one writer and its reader."""
+"""Results of a campaign: results.sqlite with its schema, its one writer and its reader."""

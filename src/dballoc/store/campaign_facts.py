@@ -1,4 +1,4 @@
-"""What the table ``campaign`` may say: texts, some of which are JSON, whose form is here. Pure."""
+"""Check the facts in the table ``campaign``: texts, some of them JSON of the forms here. Pure."""
 
 import json
 from collections.abc import Mapping
@@ -11,18 +11,18 @@ from dballoc.experiment.cpu_list import parse_cpus
 
 NEEDED = ("format", "experiment", "environment", "planned_blocks", "designs", "duet", "started")
 _DESIGNS = ("solo", "duet")
-# Unix time of the year 9999, the last that a calendar here has.
+# Unix time of the end of the year 9999, the last that Python's datetime has.
 LATEST = 253_402_300_799.0
 
 
-def _cpus(text: str) -> str:
+def _check_cpus(text: str) -> str:
     parse_cpus(text)
     return text
 
 
 _Count = Annotated[int, Field(ge=0, le=10**9)]
 _Size = Annotated[int, Field(ge=0, lt=2**63)]
-# Shares, seconds and standard deviations; infinite where there was too little to tell.
+# Shares, seconds and standard deviations; infinite where there was too little data.
 _Amount = Annotated[float, Field(ge=0)]
 
 
@@ -50,7 +50,7 @@ class _Plan(_Form):
 
 class _Duet(_Form):
     none: str | None = None
-    halves: list[Annotated[str, AfterValidator(_cpus)]] = []
+    halves: list[Annotated[str, AfterValidator(_check_cpus)]] = []
     threads: _Count = 0
     left_out: dict[str, str] = {}
     estimate: Literal["middle", "paired", "undisturbed"] = "middle"
@@ -60,7 +60,7 @@ class _Duet(_Form):
 
 
 class _PlayedDuet(_Duet):
-    halves: Annotated[list[Annotated[str, AfterValidator(_cpus)]], Field(min_length=1)]
+    halves: Annotated[list[Annotated[str, AfterValidator(_check_cpus)]], Field(min_length=1)]
     threads: _Count
     left_out: dict[str, str]
     estimate: Literal["middle", "paired", "undisturbed"]
@@ -126,51 +126,55 @@ LIBRARIES, ENVIRONMENT, COMMAND = (
     TypeAdapter(list[str]),
 )
 PROOF = TypeAdapter(Any)
-# The fact that tells the results of another verb than bench.
+# The fact that only results of another command than bench have.
 OF_FIT = "kind"
 
 
-def check(facts: Mapping[str, str]) -> dict[str, str]:
-    """The facts, their JSON read and written anew. Unfit, with the key, if one is missing, or is
-    not of its form.
+def check_facts(facts: Mapping[str, str]) -> dict[str, str]:
+    """Return the facts, their JSON parsed and dumped again. Unfit, which names the key, if one is
+    missing or malformed.
     """
     for key in NEEDED:
         if key not in facts:
             raise readers.Unfit(f"campaign: {key} is missing")
-    found = {key: _one(key, value) for key, value in facts.items()}
-    designs = found["designs"].split()
+    checked = {key: _check_fact(key, value) for key, value in facts.items()}
+    designs = checked["designs"].split()
     if not designs or len(set(designs)) != len(designs) or not set(designs) <= set(_DESIGNS):
-        raise readers.Unfit(f"campaign: designs: {readers.shown(found['designs'])} are no designs")
-    planned = json.loads(found["planned_blocks"])
-    if OF_FIT not in found and (missing := [design for design in designs if design not in planned]):
+        raise readers.Unfit(
+            f"campaign: designs: {readers.shown(checked['designs'])} is no list of solo and duet"
+        )
+    planned = json.loads(checked["planned_blocks"])
+    if OF_FIT not in checked and (
+        missing := [design for design in designs if design not in planned]
+    ):
         raise readers.Unfit(f"campaign: planned_blocks: {missing[0]} is missing")
     if "duet" in designs:
-        form(found["duet"], TypeAdapter(_PlayedDuet), "campaign: duet")
-    return found
+        form(checked["duet"], TypeAdapter(_PlayedDuet), "campaign: duet")
+    return checked
 
 
-def _one(key: str, value: str) -> str:
+def _check_fact(key: str, value: str) -> str:
     if key in _FORMS:
         return form(value, _FORMS[key], f"campaign: {key}")
     if key == "started":
         try:
-            good = 0 <= float(value) <= LATEST
+            is_valid = 0 <= float(value) <= LATEST
         except ValueError:
-            good = False
-        if not good:
-            raise readers.Unfit(f"campaign: started: {readers.shown(value)} is no time")
+            is_valid = False
+        if not is_valid:
+            raise readers.Unfit(f"campaign: started: {readers.shown(value)} is not a Unix time")
     return value
 
 
-def form(text: str, of: TypeAdapter[Any], place: str) -> str:
-    """The JSON ``text``, written anew. Unfit, which begins with ``place``, if it is none, or is not
-    of that form.
+def form(text: str, adapter: TypeAdapter[Any], place: str) -> str:
+    """Return the JSON ``text``, parsed and dumped again. Unfit, which begins with ``place``, if it
+    is not JSON or not of that form.
     """
     try:
-        found = readers.document(text, finite=False)
-        of.validate_python(found)
+        document = readers.document(text, finite=False)
+        adapter.validate_python(document)
     except readers.Unfit as error:
         raise readers.Unfit(f"{place}: {error}") from None
     except ValidationError as error:
         raise readers.Unfit(f"{place}: {readers.first_complaint(error)}") from None
-    return json.dumps(found)
+    return json.dumps(document)

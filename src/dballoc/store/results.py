@@ -12,10 +12,10 @@ from dballoc.experiment.schedule import Pairing, Slot
 from dballoc.store import campaign_facts, column_types, open_database
 from dballoc.store.open_database import FILE, FORMAT
 
-# The fact that tells the results of another verb than bench.
+# The fact that only results of another command than bench have.
 KIND = campaign_facts.OF_FIT
 
-# Of one table: a sample a second of two servers for a month.
+# The most rows of a table: a sample a second of two servers for a month.
 _MOST_ROWS = 5_000_000
 
 Row = Mapping[str, Any]
@@ -45,12 +45,12 @@ class Results:
 
     @classmethod
     def create(cls, directory: Path, facts: Mapping[str, str], variants: Sequence[Row]) -> Self:
-        """A new database, whole or not at all. Failure if it cannot be written."""
+        """Create a database, completely or not at all. Failure if it cannot be written."""
         partial = directory / (FILE + ".partial")
         partial.unlink(missing_ok=True)
         try:
             db = sqlite3.connect(partial, isolation_level=None)
-            db.executescript("BEGIN;\n" + open_database.script())
+            db.executescript("BEGIN;\n" + open_database.read_schema())
             _insert(
                 db,
                 "campaign",
@@ -67,7 +67,7 @@ class Results:
 
     @classmethod
     def open(cls, directory: Path, read_only: bool = False) -> Self:
-        """An existing one. UsageError if it is not one, or of another format."""
+        """Open an existing database. UsageError if it is not one, or of another format."""
         if not (directory / FILE).exists():
             raise UsageError(f"{directory}: not a results directory of dballoc: no {FILE}")
         db = open_database.connect(directory, read_only)
@@ -79,108 +79,112 @@ class Results:
         self._db.close()
 
     def facts(self) -> dict[str, str]:
-        """The campaign table. Failure if it says what it cannot say."""
-        found = {
+        """Return the table campaign by key. Failure if it holds anything but text."""
+        values = {
             row["key"]: row["value"]
-            for row in self._rows("SELECT key, value FROM campaign LIMIT 1000")
+            for row in self._query("SELECT key, value FROM campaign LIMIT 1000")
         }
-        for key, value in found.items():
+        for key, value in values.items():
             if not isinstance(key, str) or not isinstance(value, str):
                 raise Failure(
                     f"{self._path}: damaged: campaign: {readers.shown(str(key))} is no text"
                 )
-        return found
+        return values
 
     def checked_facts(self) -> dict[str, str]:
-        """The same with their JSON looked at: each is there and has its form. Failure if not."""
+        """Return the same after a check that each is there and has its form. Failure if not."""
         try:
-            return campaign_facts.check(self.facts())
+            return campaign_facts.check_facts(self.facts())
         except readers.Unfit as error:
             raise Failure(f"{self._path}: damaged: {error}") from None
 
     def set_fact(self, key: str, value: str) -> None:
         """Write one row of the campaign table."""
-        self._transaction(
+        self._run_transaction(
             lambda: self._db.execute("INSERT OR REPLACE INTO campaign VALUES (?, ?)", (key, value))
         )
 
     def finished(self, design: str) -> set[tuple[int, int, int]]:
-        """(block, attempt, position) of every trial of a design that there is."""
+        """Return (block, attempt, position) of every finished trial of a design."""
         return {
             tuple(r)
-            for r in self._rows(
+            for r in self._query(
                 "SELECT block, attempt, position FROM trial WHERE design = ?", (design,)
             )
         }
 
     def directories(self) -> set[str]:
-        """The directories of raw files, below trials/, of all trials there are."""
-        return {row[0] for row in self._rows("SELECT directory FROM trial")}
+        """Return the directories of raw files, below trials/, of all trials."""
+        return {row[0] for row in self._query("SELECT directory FROM trial")}
 
     def trials(self) -> int:
-        """How many trials there are, of all designs."""
-        return int(self._rows("SELECT count(*) FROM trial")[0][0])
+        """Return how many trials of all designs there are."""
+        return int(self._query("SELECT count(*) FROM trial")[0][0])
 
     def slices(self, design: str) -> list[Row]:
-        """The slices of all trials of a design, with the trial's ``position`` and ``role``."""
+        """Return the slices of a design's trials, with each trial's ``position`` and ``role``."""
         sql = (
             "SELECT slice.*, position, role FROM slice JOIN trial USING (trial) WHERE design = ? "
             "ORDER BY trial, slice, piece"
         )
-        return [dict(row) for row in self._rows(sql, (design,))]
+        return [dict(row) for row in self._query(sql, (design,))]
 
     def good_trials(self) -> int:
-        """How many trials ended without a fault."""
-        return int(self._rows("SELECT count(*) FROM trial WHERE outcome = 'ok'")[0][0])
+        """Return how many trials ended without a fault."""
+        return int(self._query("SELECT count(*) FROM trial WHERE outcome = 'ok'")[0][0])
 
     def blocks(self, design: str) -> list[sqlite3.Row]:
-        """Every finished attempt at a block of a design, in order."""
-        return self._rows("SELECT * FROM block WHERE design = ? ORDER BY block, attempt", (design,))
+        """Return every finished attempt at a block of a design, in order."""
+        return self._query(
+            "SELECT * FROM block WHERE design = ? ORDER BY block, attempt", (design,)
+        )
 
     def probes(self) -> list[float]:
-        """Every reading of the fixed probe so far, seconds."""
-        return [p for row in self._rows("SELECT probe_before, probe_after FROM block") for p in row]
+        """Return every reading of the fixed probe so far, seconds."""
+        return [
+            p for row in self._query("SELECT probe_before, probe_after FROM block") for p in row
+        ]
 
     def spent(self) -> float:
-        """Seconds that all trials so far have taken. A duet's two ran at once."""
-        rows = self._rows("SELECT max(ended) - min(started) FROM trial GROUP BY directory")
+        """Return the seconds that all trials so far have taken; the two of a duet count once."""
+        rows = self._query("SELECT max(ended) - min(started) FROM trial GROUP BY directory")
         return sum(float(row[0]) for row in rows)
 
     def tried(self) -> list[sqlite3.Row]:
-        """Of every trial of a fit what was tried, how it ended, and the transactions per second of
+        """Return what every trial of a fit tried, how it ended, and the transactions per second of
         its last level.
         """
         last_level = (
             "SELECT tps FROM step WHERE step.trial = trial.trial AND kind = 'level' ORDER BY step "
             "DESC LIMIT 1"
         )
-        return self._rows(
+        return self._query(
             "SELECT variant, block, asked, probe.pool_bytes, outcome, fault, fault_text, rss_peak, "
             f"({last_level}) AS tps FROM trial JOIN probe USING (trial) ORDER BY block, position"
         )
 
     def columns(self, name: str) -> dict[str, str]:
-        """The columns of a table of schema.sql with their types."""
-        return {row["name"]: row["type"] for row in self._rows(f"PRAGMA table_info({name})")}
+        """Return the types of a table's columns by name."""
+        return {row["name"]: row["type"] for row in self._query(f"PRAGMA table_info({name})")}
 
     def table(self, name: str, most: int = _MOST_ROWS) -> list[tuple]:
-        """All rows of a table of schema.sql, with values of its columns' types. Failure if there
-        are others, or too many rows.
+        """Return all rows of a table of schema.sql. Failure if a value is not of its column's type,
+        or if there are too many rows.
 
-        What is an INTEGER may be a number with a fraction: SQLite stores what it is given.
+        An INTEGER may have a fraction: SQLite stores what it is given.
         """
         columns = self.columns(name)
-        found = [tuple(row) for row in self._rows(f"SELECT * FROM {name} LIMIT {most + 1}")]
-        if len(found) > most:
+        rows = [tuple(row) for row in self._query(f"SELECT * FROM {name} LIMIT {most + 1}")]
+        if len(rows) > most:
             raise Failure(f"{self._path}: {name}: more than {most:,} rows, which no campaign has")
         try:
             for values, (column, kind) in zip(
-                zip(*found, strict=True), columns.items(), strict=bool(found)
+                zip(*rows, strict=True), columns.items(), strict=bool(rows)
             ):
-                column_types.check(values, kind, column)
+                column_types.check_values(values, kind, column)
         except readers.Unfit as error:
             raise Failure(f"{self._path}: damaged: {name}.{error}") from None
-        return found
+        return rows
 
     def add_trial(self, slot: Slot, record: TrialRecord) -> None:
         """Write a finished solo trial. Failure if the disk is full."""
@@ -204,7 +208,7 @@ class Results:
                 }
                 self._write_trial(place, record)
 
-        self._transaction(write)
+        self._run_transaction(write)
 
     def add_duet(
         self, pairing: Pairing, baseline: str, records: tuple[TrialRecord, TrialRecord]
@@ -228,7 +232,7 @@ class Results:
                 {**place, "variant": pairing.variant, "role": pairing.role}, records[1]
             )
 
-        self._transaction(write)
+        self._run_transaction(write)
 
     def _write_trial(self, place: Row, record: TrialRecord) -> None:
         _insert(self._db, "trial", [{**place, **record.trial}])
@@ -247,15 +251,15 @@ class Results:
 
     def add_block(self, row: Row) -> None:
         """Write a finished attempt at a block."""
-        self._transaction(lambda: _insert(self._db, "block", [row]))
+        self._run_transaction(lambda: _insert(self._db, "block", [row]))
 
-    def _rows(self, sql: str, values: Sequence[Any] = ()) -> list[sqlite3.Row]:
+    def _query(self, sql: str, values: Sequence[Any] = ()) -> list[sqlite3.Row]:
         try:
             return self._db.execute(sql, values).fetchall()
         except (sqlite3.Error, UnicodeError) as error:
-            raise Failure(f"{self._path}: {open_database.damaged(error)}") from None
+            raise Failure(f"{self._path}: {open_database.describe_damage(error)}") from None
 
-    def _transaction(self, write: Any) -> None:
+    def _run_transaction(self, write: Any) -> None:
         try:
             self._db.execute("BEGIN IMMEDIATE")
             write()
@@ -265,13 +269,14 @@ class Results:
                 f"cannot write the results: {error}; make room, then the same command resumes"
             ) from None
         except sqlite3.IntegrityError:
-            raise  # ours: a trial twice
+            raise  # a bug in dballoc: it stored a trial twice
         except (sqlite3.Error, OverflowError, UnicodeError) as error:
             raise Failure(
                 f"{self._path}: cannot write the results: {readers.reason(error)}"
             ) from None
         finally:
-            # Whatever went wrong, Ctrl-C included; a full disk may have rolled back already.
+            # After any error, Ctrl-C included; SQLite may have rolled back already when the disk is
+            # full.
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
 

@@ -7,7 +7,7 @@ CREATE TABLE campaign (
   value TEXT NOT NULL
 ) WITHOUT ROWID;
 
--- A variant as it was found on this machine.
+-- A variant, resolved on this machine.
 CREATE TABLE variant (
   name              TEXT PRIMARY KEY,
   allocator         TEXT NOT NULL,
@@ -154,7 +154,7 @@ CREATE TABLE histogram (
   PRIMARY KEY (trial, step, ms)
 ) WITHOUT ROWID;
 
--- The exact look at memory, at the end of each step and before the first.
+-- An exact snapshot of memory, at the end of each step and before the first.
 CREATE TABLE mark (
   trial     INTEGER NOT NULL REFERENCES trial,
   step      INTEGER NOT NULL,       -- 0: after the start

@@ -1,1 +1,1 @@
-"""What one looks up by hand when a server has grown, section by section."""
+"""Gather what a DBA looks up by hand when a server has grown, section by section."""

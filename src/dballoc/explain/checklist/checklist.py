@@ -1,6 +1,6 @@
-"""What one looks up by hand when a server has grown, all of it in one go: variables, counters,
-InnoDB's own report, the memory summaries of performance_schema, the process list with its memory,
-the host. SELECT and SHOW alone.
+"""Gather at once what a DBA looks up by hand when a server has grown: variables, counters, InnoDB's
+report, the memory summaries of performance_schema, the process list with its memory, the host. Only
+SELECT and SHOW.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,17 +12,20 @@ from dballoc import catalogue
 from dballoc.explain.checklist import host_summary, server_summary
 from dballoc.explain.checklist.section import Bytes, Cell, Section
 from dballoc.explain.sources import innodb_status
-from dballoc.explain.sources.innodb_status import Pool
+from dballoc.explain.sources.innodb_status import BufferPool
 from dballoc.explain.sources.server_memory import AT_NEXT_START, Labels, number
 from dballoc.process_memory.process_snapshot import Outside
 
-# How many lines of a long table are shown.
+# How many rows of a long table are shown.
 _TOP = 15
+
+# Error numbers of a lost connection.
+_LOST = (2006, 2013)
 
 _COLUMNS = ("blocks", "bytes", "most bytes")
 _COUNTED = "CURRENT_COUNT_USED, CURRENT_NUMBER_OF_BYTES_USED, HIGH_NUMBER_OF_BYTES_USED"
 
-# By what the five summaries are: title, table, the columns before the figures, and their headings.
+# The five summaries: what each is grouped by, its table, the columns that group it, their headings.
 _SUMMARIES = (
     ("global", "memory_summary_global_by_event_name", (), ()),
     ("by account", "memory_summary_by_account_by_event_name", ("USER", "HOST"), ("user", "host")),
@@ -31,7 +34,7 @@ _SUMMARIES = (
     ("by user", "memory_summary_by_user_by_event_name", ("USER",), ("user",)),
 )
 _BEFORE = ("session", "user", "command", "seconds", "state")
-# Newest first: what a version lacks, it refuses.
+# Newest first: a version refuses columns that it does not have.
 _SESSIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "SELECT ID, USER, COMMAND, TIME, STATE, MEMORY_USED, MAX_MEMORY_USED FROM "
@@ -72,64 +75,67 @@ _STATUS = "SHOW ENGINE INNODB STATUS"
 
 
 def outside(look: Outside) -> list[Section]:
-    """The host and the process. OSError if the process is gone."""
-    return [host_summary.host(), host_summary.process(look.pid, look.mappings)]
+    """Return the sections of the host and the process. OSError if the process has ended."""
+    return [host_summary.describe_host(), host_summary.describe_process(look.pid, look.mappings)]
 
 
-def asked(cursor: Cursor, said: Labels) -> list[Section]:
-    """What the server tells. pymysql.Error only where the connection is lost; what is refused says
-    so in its section.
+def asked(cursor: Cursor, server: Labels) -> list[Section]:
+    """Query the server and return its sections. pymysql.Error only if the connection is lost; a
+    statement that the server refuses is told in its section.
     """
     entries = catalogue.procedure()
-    off = _off(said.variables)
+    schema_off = _explain_schema_off(server.variables)
     return [
-        server_summary.summary(said.variables, said.status, entries),
-        server_summary.settings(said.variables, entries),
-        server_summary.counters(said.status, entries),
-        _tried(
+        server_summary.summarize_server(server.variables, server.status, entries),
+        server_summary.list_memory_variables(server.variables, entries),
+        server_summary.list_counters(server.status, entries),
+        _build_or_explain(
             "InnoDB: BUFFER POOL AND MEMORY",
             _STATUS,
-            lambda: _innodb(cursor, number(said.variables, "innodb_page_size")),
+            lambda: _query_buffer_pool(cursor, number(server.variables, "innodb_page_size")),
         ),
-        *(_summary(cursor, off, *each) for each in _SUMMARIES),
-        _sessions(cursor, off),
-        _tried("plugins and engines", _PLUGINS, lambda: _plugins(cursor)),
+        *(_query_summary(cursor, schema_off, *summary) for summary in _SUMMARIES),
+        _query_sessions(cursor, schema_off),
+        _build_or_explain("plugins and engines", _PLUGINS, lambda: _query_plugins(cursor)),
     ]
 
 
 def unasked(why: str) -> list[Section]:
-    """In place of what the server would have told."""
+    """Return one section, which explains why the server was not queried."""
     return [Section(title="server", source="SQL", missing=why)]
 
 
-def _off(variables: dict[str, str]) -> str | None:
-    """Why performance_schema cannot help, and what to do; None where it is on."""
+def _explain_schema_off(variables: dict[str, str]) -> str | None:
+    """Return why performance_schema has no data, and what to do; None where it is on."""
     setting = variables.get("performance_schema")
     if setting is None:
         return "this version has no performance_schema"
     return None if setting == "ON" else f"performance_schema is off; {AT_NEXT_START}"
 
 
-def _tried(title: str, source: str, make: Callable[[], Section]) -> Section:
+def _build_or_explain(title: str, source: str, make: Callable[[], Section]) -> Section:
+    """Return the section, or one that tells why the server refused it. OperationalError if the
+    connection is lost.
+    """
     try:
         return make()
     except pymysql.err.OperationalError as error:
-        if error.args[0] in (2006, 2013):
+        if error.args[0] in _LOST:
             raise
         return Section(title=title, source=source, missing=str(error.args[-1]))
     except pymysql.Error as error:
         return Section(title=title, source=source, missing=str(error.args[-1]))
 
 
-def _rows(cursor: Cursor, sql: str) -> list[tuple]:
+def _query(cursor: Cursor, sql: str) -> list[tuple]:
     cursor.execute(sql)
     return list(cursor.fetchall())
 
 
-def _innodb(cursor: Cursor, page: int) -> Section:
+def _query_buffer_pool(cursor: Cursor, page: int) -> Section:
     title = "InnoDB: BUFFER POOL AND MEMORY"
-    found = innodb_status.parse("\n".join(str(row[-1]) for row in _rows(cursor, _STATUS)))
-    if found is None:
+    pool = innodb_status.parse("\n".join(str(row[-1]) for row in _query(cursor, _STATUS)))
+    if pool is None:
         return Section(
             title=title, source=_STATUS, missing="InnoDB is off, or prints no such section"
         )
@@ -137,12 +143,14 @@ def _innodb(cursor: Cursor, page: int) -> Section:
         title=title,
         source=_STATUS,
         columns=("figure", "value", "in bytes"),
-        rows=pool_rows(found, page or 16_384),
+        rows=pool_rows(pool, page or 16_384),
     )
 
 
-def pool_rows(pool: Pool, page: int) -> list[tuple[Cell, ...]]:
-    """Figures of a pool; those in pages of ``page`` bytes in bytes too. Pure."""
+def pool_rows(pool: BufferPool, page: int) -> list[tuple[Cell, ...]]:
+    """Return the rows of a pool's numbers; those in pages also in bytes, of ``page`` bytes a page.
+    Pure.
+    """
     names = {
         "allocated": "memory allocated",
         "additional": "in additional pool",
@@ -157,7 +165,7 @@ def pool_rows(pool: Pool, page: int) -> list[tuple[Cell, ...]]:
         if name in pool.figures
     ]
     rows += [
-        (f"hash tables: {name}", None, Bytes(whole)) for name, (whole, _) in pool.tables.items()
+        (f"hash tables: {name}", None, Bytes(total)) for name, (total, _) in pool.tables.items()
     ]
     rows += [
         (
@@ -180,28 +188,28 @@ def pool_rows(pool: Pool, page: int) -> list[tuple[Cell, ...]]:
     return rows
 
 
-def _summary(
+def _query_summary(
     cursor: Cursor,
-    off: str | None,
-    what: str,
+    schema_off: str | None,
+    grouping: str,
     table: str,
     columns: Sequence[str],
     headings: Sequence[str],
 ) -> Section:
-    title = f"performance_schema: memory {what}"
+    title = f"performance_schema: memory {grouping}"
     chosen = ", ".join((*columns, "EVENT_NAME", _COUNTED))
     sql = (
         f"SELECT {chosen} FROM performance_schema.{table} WHERE CURRENT_NUMBER_OF_BYTES_USED <> 0"
         f" ORDER BY CURRENT_NUMBER_OF_BYTES_USED DESC LIMIT {_TOP}"
     )
-    if off:
-        return Section(title=title, source=sql, missing=off)
+    if schema_off:
+        return Section(title=title, source=sql, missing=schema_off)
 
-    def read() -> Section:
+    def query() -> Section:
         rows = [
-            (*row[:-3], int(row[-3]), Bytes(row[-2]), Bytes(row[-1])) for row in _rows(cursor, sql)
+            (*row[:-3], int(row[-3]), Bytes(row[-2]), Bytes(row[-1])) for row in _query(cursor, sql)
         ]
-        none = (
+        missing = (
             None
             if rows
             else f"no memory instrument that is on has counted anything; {AT_NEXT_START}"
@@ -211,22 +219,22 @@ def _summary(
             source=sql,
             columns=(*headings, "event", *_COLUMNS),
             rows=rows,
-            missing=none,
+            missing=missing,
         )
 
-    return _tried(title, sql, read)
+    return _build_or_explain(title, sql, query)
 
 
-def _sessions(cursor: Cursor, off: str | None) -> Section:
+def _query_sessions(cursor: Cursor, schema_off: str | None) -> Section:
     title, refused = "sessions", ""
     for sql, figures in _SESSIONS:
-        if "performance_schema" in sql and off:
-            refused = off
+        if "performance_schema" in sql and schema_off:
+            refused = schema_off
             continue
         try:
-            rows = [(*row[:5], *(Bytes(x or 0) for x in row[5:])) for row in _rows(cursor, sql)]
+            rows = [(*row[:5], *(Bytes(x or 0) for x in row[5:])) for row in _query(cursor, sql)]
         except pymysql.Error as error:
-            if error.args[0] in (2006, 2013):
+            if error.args[0] in _LOST:
                 raise
             refused = str(error.args[-1])
             continue
@@ -238,8 +246,8 @@ def _sessions(cursor: Cursor, off: str | None) -> Section:
     )
 
 
-def _plugins(cursor: Cursor) -> Section:
-    rows = [tuple(row) for row in _rows(cursor, _PLUGINS)]
+def _query_plugins(cursor: Cursor) -> Section:
+    rows = [tuple(row) for row in _query(cursor, _PLUGINS)]
     return Section(
         title="plugins and engines",
         source=_PLUGINS,

@@ -1,5 +1,5 @@
-"""The host and the process as they bear on memory, as pt-summary gives them: read from /proc and
-/sys.
+"""Describe the host and the process as far as they concern memory, as pt-summary does: from /proc
+and /sys.
 """
 
 import os
@@ -81,104 +81,106 @@ _STATUS = (
 )
 
 
-def host() -> Section:
-    """This machine."""
-    known = machine_description.gather()
+def describe_host() -> Section:
+    """Return the section of this machine."""
+    machine = machine_description.gather()
     rows: list[tuple[str, Cell]] = [
-        ("host", known["host"]),
+        ("host", machine["host"]),
         ("date", time.strftime("%Y-%m-%d %H:%M:%S %Z")),
-        ("up for", _duration(time.time() - psutil.boot_time())),
-        ("system", known["os"]),
-        ("kernel", known["kernel"]),
-        ("architecture", known["machine"]),
-        ("virtual machine", "yes" if known["hypervisor"] else "not that it says"),
-        ("processor", known["cpu"]),
-        ("CPUs", known["cpus"]),
-        ("cores", known["cores"]),
-        ("NUMA nodes", known["numa_nodes"]),
+        ("up for", _format_duration(time.time() - psutil.boot_time())),
+        ("system", machine["os"]),
+        ("kernel", machine["kernel"]),
+        ("architecture", machine["machine"]),
+        ("virtual machine", "yes" if machine["hypervisor"] else "none detected"),
+        ("processor", machine["cpu"]),
+        ("CPUs", machine["cpus"]),
+        ("cores", machine["cores"]),
+        ("NUMA nodes", machine["numa_nodes"]),
         ("load", " ".join(f"{x:.2f}" for x in os.getloadavg())),
-        ("THP", known["thp"]),
-        ("THP defrag", _chosen(known["thp_defrag"])),
+        ("THP", machine["thp"]),
+        ("THP defrag", _find_selected(machine["thp_defrag"])),
     ]
-    found = meminfo(Path("/proc/meminfo").read_text())
-    rows += [(name, found[name]) for name in _MEMINFO if name in found]
-    rows += [(f"vm.{name}", _read(f"/proc/sys/vm/{name}")) for name in _VM]
-    return section.facts("host", "/proc, /sys", rows)
+    values = parse_meminfo(Path("/proc/meminfo").read_text())
+    rows += [(name, values[name]) for name in _MEMINFO if name in values]
+    rows += [(f"vm.{name}", _read_setting(f"/proc/sys/vm/{name}")) for name in _VM]
+    return section.build_facts("host", "/proc, /sys", rows)
 
 
-def process(pid: int, mappings: list[Mapping]) -> Section:
-    """The process: RSS and VSZ now and at most, limits, cgroup. ``mappings``: of the look at it.
-    OSError if it is gone.
+def describe_process(pid: int, mappings: list[Mapping]) -> Section:
+    """Return the section of a process: RSS and VSZ, now and highest, limits, cgroup. OSError if it
+    has ended.
     """
-    home = Path(f"/proc/{pid}")
-    found = meminfo(readers.text_of_process(home / "status"))
+    directory = Path(f"/proc/{pid}")
+    values = parse_meminfo(readers.text_of_process(directory / "status"))
     reserved = sum(m.size for m in mappings if m.guard)
-    rows: list[tuple[str, Cell]] = [(name, found[name]) for name in _STATUS if name in found]
+    rows: list[tuple[str, Cell]] = [(name, values[name]) for name in _STATUS if name in values]
     rows.append(("of VmSize reserved, and accessible to nobody", Bytes(reserved)))
     rows += [
         (name, value)
-        for name, value in _limits(readers.text_of_process(home / "limits"))
+        for name, value in _parse_limits(readers.text_of_process(directory / "limits"))
         if name in _LIMITS
     ]
-    rows += [(name, _read(str(home / name))) for name in ("oom_score", "oom_score_adj")]
-    narrow = process_limits.read(pid)
-    used = process_limits.usage(pid)
     rows += [
-        ("CPUs of its affinity", narrow.cpus),
-        ("CPUs of its cgroup", narrow.quota if narrow.quota is not None else "no limit"),
+        (name, _read_setting(str(directory / name))) for name in ("oom_score", "oom_score_adj")
+    ]
+    limits = process_limits.read(pid)
+    cgroup_memory = process_limits.usage(pid)
+    rows += [
+        ("CPUs of its affinity", limits.cpus),
+        ("CPUs of its cgroup", limits.quota if limits.quota is not None else "no limit"),
         (
             "memory limit of its cgroup",
-            Bytes(narrow.memory) if narrow.memory is not None else "no limit",
+            Bytes(limits.memory) if limits.memory is not None else "no limit",
         ),
         (
             "memory that its cgroup has, page cache included",
-            Bytes(used) if used is not None else None,
+            Bytes(cgroup_memory) if cgroup_memory is not None else None,
         ),
         (
             "started",
             time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(psutil.Process(pid).create_time())),
         ),
     ]
-    return section.facts("process", f"/proc/{pid}/status, limits, smaps, cgroup", rows)
+    return section.build_facts("process", f"/proc/{pid}/status, limits, smaps, cgroup", rows)
 
 
-def meminfo(text: str) -> dict[str, Cell]:
-    """Names and values of /proc/meminfo or /proc/PID/status; kB as bytes, other numbers as they
-    are.
+def parse_meminfo(text: str) -> dict[str, Cell]:
+    """Return the values of /proc/meminfo or /proc/PID/status by name; kB as bytes, other numbers as
+    they are.
     """
-    found: dict[str, Cell] = {}
+    values: dict[str, Cell] = {}
     for line in readers.rows(text):
         name, _, value = line.partition(":")
         words = value.split()
         if len(words) == 2 and words[1] == "kB":
-            found[name] = Bytes(int(words[0]) * 1024)
+            values[name] = Bytes(int(words[0]) * 1024)
         elif words:
-            found[name] = int(words[0]) if words[0].isdigit() else " ".join(words)
-    return found
+            values[name] = int(words[0]) if words[0].isdigit() else " ".join(words)
+    return values
 
 
-def _limits(text: str) -> list[tuple[str, Cell]]:
-    """Soft limits of /proc/PID/limits (columns of fixed width)."""
-    found: list[tuple[str, Cell]] = []
+def _parse_limits(text: str) -> list[tuple[str, Cell]]:
+    """Return (name, soft limit) of /proc/PID/limits, whose columns have a fixed width."""
+    soft_limits: list[tuple[str, Cell]] = []
     for line in readers.rows(text)[1:]:
         soft, unit = line[26:47].strip(), line[68:].strip()
-        found.append(
+        soft_limits.append(
             (line[:26].strip(), Bytes(int(soft)) if unit == "bytes" and soft.isdigit() else soft)
         )
-    return found
+    return soft_limits
 
 
-def _duration(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     days, rest = divmod(int(seconds), 86_400)
     return f"{days} d {rest // 3600} h {rest % 3600 // 60} min"
 
 
-def _chosen(text: str | None) -> str | None:
-    """The word in brackets, as sysfs marks it."""
+def _find_selected(text: str | None) -> str | None:
+    """Return the word in brackets, by which sysfs marks the setting in force."""
     return text.partition("[")[2].partition("]")[0] or text if text else None
 
 
-def _read(path: str) -> str | None:
+def _read_setting(path: str) -> str | None:
     try:
         return Path(path).read_text().strip()
     except OSError:

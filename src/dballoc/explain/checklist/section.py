@@ -1,11 +1,11 @@
-"""A part of the report beside the ledger: a table, where it is from, or why it is not there."""
+"""A section of the report beside the ledger: a table and its source, or why it is missing."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 
 class Bytes(int):
-    """A number of bytes, to be shown as such."""
+    """A number that is shown as bytes."""
 
 
 Cell = str | int | float | None
@@ -13,8 +13,8 @@ Cell = str | int | float | None
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """``source``: the statement or the files that its ``rows`` are from; ``missing``: why there are
-    none, and what to do.
+    """A titled table. ``source``: the statement or the files that its ``rows`` are from;
+    ``missing``: why there are no rows, and what to do.
     """
 
     title: str
@@ -24,8 +24,8 @@ class Section:
     missing: str | None = None
 
 
-def facts(title: str, source: str, rows: Sequence[tuple[str, Cell]]) -> Section:
-    """A section of names and values; what has no value is left out."""
+def build_facts(title: str, source: str, rows: Sequence[tuple[str, Cell]]) -> Section:
+    """Return a section of names and values, without the names that have no value."""
     return Section(
         title=title,
         source=source,

@@ -1,5 +1,5 @@
-"""A server's variables and counters as they bear on memory, as pt-mysql-summary gives them.
-Pure.
+"""Summarize a server's variables and counters as far as they concern memory, as pt-mysql-summary
+does. Pure.
 """
 
 from collections.abc import Mapping
@@ -35,10 +35,12 @@ _NUMBERS = (
 )
 
 
-def summary(
+def summarize_server(
     variables: Mapping[str, str], status: Mapping[str, str], catalogue: Mapping[str, Any]
 ) -> Section:
-    """Version, age, caches in use. ``variables`` and ``status``: by name in lower case."""
+    """Return the section of version, uptime and cache use. ``variables`` and ``status``: by name in
+    lower case.
+    """
     up = number(status, "uptime")
     cells: list[tuple[str, Cell]] = [
         (name, hide(name, variables.get(name, "")) or None) for name in catalogue["server"]["names"]
@@ -52,51 +54,60 @@ def summary(
         ),
         (
             "table cache in use",
-            _share(number(status, "open_tables"), number(variables, "table_open_cache")),
+            _format_share(number(status, "open_tables"), number(variables, "table_open_cache")),
         ),
         (
             "definition cache in use",
-            _share(
+            _format_share(
                 number(status, "open_table_definitions"),
                 number(variables, "table_definition_cache"),
             ),
         ),
         (
             "buffer pool in use",
-            _share(_pages(status, "total") - _pages(status, "free"), _pages(status, "total")),
+            _format_share(
+                _count_pages(status, "total") - _count_pages(status, "free"),
+                _count_pages(status, "total"),
+            ),
         ),
-        ("key cache in use", _key_cache(variables, status)),
-        ("query cache in use", _query_cache(variables, status)),
+        ("key cache in use", _format_key_cache(variables, status)),
+        ("query cache in use", _format_query_cache(variables, status)),
         (
             "temporary tables on disk",
-            _share(number(status, "created_tmp_disk_tables"), number(status, "created_tmp_tables")),
+            _format_share(
+                number(status, "created_tmp_disk_tables"), number(status, "created_tmp_tables")
+            ),
         ),
     ]
-    return section.facts("server", "SHOW GLOBAL VARIABLES, SHOW GLOBAL STATUS", cells)
+    return section.build_facts("server", "SHOW GLOBAL VARIABLES, SHOW GLOBAL STATUS", cells)
 
 
-def settings(variables: Mapping[str, str], catalogue: Mapping[str, Any]) -> Section:
-    """The variables that have to do with memory."""
-    wanted, without = catalogue["variables"]["names"], catalogue["variables"]["not"]
+def list_memory_variables(variables: Mapping[str, str], catalogue: Mapping[str, Any]) -> Section:
+    """Return the section of the variables that concern memory."""
+    included, excluded = catalogue["variables"]["names"], catalogue["variables"]["not"]
     rows = [
-        (name, _value(name, value))
+        (name, _parse_value(name, value))
         for name, value in sorted(variables.items())
-        if _any(name, wanted) and not _any(name, without)
+        if _matches(name, included) and not _matches(name, excluded)
     ]
-    return section.facts("variables", "SHOW GLOBAL VARIABLES", rows)
+    return section.build_facts("variables", "SHOW GLOBAL VARIABLES", rows)
 
 
-def counters(status: Mapping[str, str], catalogue: Mapping[str, Any]) -> Section:
-    """The counters of note, whole and per second since the start."""
+def list_counters(status: Mapping[str, str], catalogue: Mapping[str, Any]) -> Section:
+    """Return the section of the main counters, in total and per second since the start."""
     up = max(1, number(status, "uptime"))
     rows: list[tuple[Cell, ...]] = []
     for name in catalogue["counters"]["names"]:
         value = status.get(name.lower(), "")
         if not value.lstrip("-").isdigit():
             continue
-        rate = None if _any(name, catalogue["counters"]["now"]) else round(int(value) / up, 2)
+        rate = None if _matches(name, catalogue["counters"]["now"]) else round(int(value) / up, 2)
         rows.append(
-            (name, Bytes(value) if _any(name, catalogue["counters"]["bytes"]) else int(value), rate)
+            (
+                name,
+                Bytes(value) if _matches(name, catalogue["counters"]["bytes"]) else int(value),
+                rate,
+            )
         )
     return Section(
         title="counters",
@@ -106,34 +117,34 @@ def counters(status: Mapping[str, str], catalogue: Mapping[str, Any]) -> Section
     )
 
 
-def _any(name: str, patterns: list[str] | tuple[str, ...]) -> bool:
+def _matches(name: str, patterns: list[str] | tuple[str, ...]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _value(name: str, value: str) -> Cell:
+def _parse_value(name: str, value: str) -> Cell:
     if (shown := hide(name, value)) != value or not value.isdigit():
         return shown
     return (
         Bytes(value)
-        if _any(name, _BYTES) and not _any(name, _NUMBERS) and int(value) >= 1024
+        if _matches(name, _BYTES) and not _matches(name, _NUMBERS) and int(value) >= 1024
         else int(value)
     )
 
 
-def _share(part: int, whole: int) -> str | None:
-    return f"{part:,} of {whole:,} ({part / whole:.0%})" if whole else None
+def _format_share(part: int, total: int) -> str | None:
+    return f"{part:,} of {total:,} ({part / total:.0%})" if total else None
 
 
-def _pages(status: Mapping[str, str], which: str) -> int:
-    return number(status, f"innodb_buffer_pool_pages_{which}")
+def _count_pages(status: Mapping[str, str], kind: str) -> int:
+    return number(status, f"innodb_buffer_pool_pages_{kind}")
 
 
-def _key_cache(variables: Mapping[str, str], status: Mapping[str, str]) -> str | None:
-    """MyISAM's: what is in use now, of the size that was asked for."""
+def _format_key_cache(variables: Mapping[str, str], status: Mapping[str, str]) -> str | None:
+    """Return how much of MyISAM's configured key cache is in use now."""
     size, block = number(variables, "key_buffer_size"), number(variables, "key_cache_block_size")
-    return _share(number(status, "key_blocks_used") * block, size) if block else None
+    return _format_share(number(status, "key_blocks_used") * block, size) if block else None
 
 
-def _query_cache(variables: Mapping[str, str], status: Mapping[str, str]) -> str | None:
+def _format_query_cache(variables: Mapping[str, str], status: Mapping[str, str]) -> str | None:
     size = number(variables, "query_cache_size")
-    return _share(max(0, size - number(status, "qcache_free_memory")), size)
+    return _format_share(max(0, size - number(status, "qcache_free_memory")), size)

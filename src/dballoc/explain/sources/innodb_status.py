@@ -1,5 +1,5 @@
-"""The section BUFFER POOL AND MEMORY of SHOW ENGINE INNODB STATUS, of MySQL 5.0 to 9.x, MariaDB and
-Percona Server. Pure.
+"""Parse the section BUFFER POOL AND MEMORY of SHOW ENGINE INNODB STATUS, of MySQL 5.0 to 9.x,
+MariaDB and Percona Server. Pure.
 
 Layouts: MySQL's manual ("Monitoring the Buffer Pool Using the InnoDB Standard Monitor"), and what
 the servers print; that of Percona and old MariaDB (XtraDB), with InnoDB's hash tables: Percona
@@ -13,10 +13,10 @@ _TITLE = "BUFFER POOL AND MEMORY"
 _RULE = re.compile(r"-{3,}")
 _INSTANCE = re.compile(r"---BUFFER POOL (\d{1,20})")
 
-# Characters: InnoDB cuts its report at 1 MB. A server that is taken over says what it likes.
+# Characters: InnoDB cuts its report at 1 MB, but a compromised server may send anything.
 _LONGEST = 4_000_000
 
-# Lines of one name and one number: what they are called here.
+# Lines of one name and one number, and the short name of each.
 _PLAIN = {
     "Total memory allocated": "allocated",
     "Total large memory allocated": "allocated",
@@ -41,35 +41,36 @@ _RATE = re.compile(r"Buffer pool hit rate (\d{1,20}) / (\d{1,20})")
 
 
 @dataclass
-class Pool:
-    """``figures``: by short name, pages but for ``allocated``, ``additional``, ``read_views``,
-    ``dictionary`` and ``bytes``; ``tables``: InnoDB's own hash tables (whole, constant part),
-    bytes; ``hit_rate``: of page gets since the last look, None without any; ``instances``: the
-    parts of a pool that is divided.
+class BufferPool:
+    """The buffer pool's numbers. ``figures``: by short name, in pages except ``allocated``,
+    ``additional``, ``read_views``, ``dictionary`` and ``bytes``; ``tables``: InnoDB's own hash
+    tables (total, constant part), bytes; ``hit_rate``: of page gets since InnoDB's last report,
+    None without any; ``instances``: those of a pool that is divided.
     """
 
     figures: dict[str, int] = field(default_factory=dict)
     tables: dict[str, tuple[int, int]] = field(default_factory=dict)
     hit_rate: float | None = None
-    instances: list["Pool"] = field(default_factory=list)
+    instances: list["BufferPool"] = field(default_factory=list)
 
 
-def parse(status: str) -> Pool | None:
-    """The pool, of the text of SHOW ENGINE INNODB STATUS; None if it has no such section (InnoDB is
-    off).
+def parse(status: str) -> BufferPool | None:
+    """Return the pool in the text of SHOW ENGINE INNODB STATUS; None if it has no such section, as
+    when InnoDB is off.
     """
     lines = status[:_LONGEST].split("\n")
     start = next((i for i, line in enumerate(lines) if line.strip() == _TITLE), None)
     if start is None:
         return None
-    whole = here = Pool()
+    total = current = BufferPool()
     for i in range(start + 2, len(lines)):
         line = lines[i].rstrip()
         if _INSTANCE.match(line):
-            here = Pool()
-            whole.instances.append(here)
+            current = BufferPool()
+            total.instances.append(current)
         elif _RULE.fullmatch(line):
-            # Two rules enclose the next section's title: that of the instances is still ours.
+            # Two rules enclose the next section's title; the instances' title begins no new
+            # section.
             if (
                 i + 2 < len(lines)
                 and lines[i + 1].strip() != "INDIVIDUAL BUFFER POOL INFO"
@@ -77,11 +78,11 @@ def parse(status: str) -> Pool | None:
             ):
                 break
         else:
-            _enter(here, line)
-    return whole
+            _add_line(current, line)
+    return total
 
 
-def _enter(pool: Pool, line: str) -> None:
+def _add_line(pool: BufferPool, line: str) -> None:
     if pages := _PAGES.match(line):
         pool.figures |= dict(
             zip(("read", "created", "written"), map(int, pages.groups()), strict=True)

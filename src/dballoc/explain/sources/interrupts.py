@@ -1,6 +1,4 @@
-"""Work that must be undone, or ended, also when somebody interrupts it: Ctrl-C, SIGTERM, a terminal
-that goes away.
-"""
+"""Undo, or finish, work that is interrupted: by Ctrl-C, SIGTERM, or a terminal that goes away."""
 
 import contextlib
 import signal
@@ -12,8 +10,8 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupts:
-    """Of this process, while they are handled here: the first one raises KeyboardInterrupt, unless
-    they are held; then, and after it, they wait.
+    """Signals of this process while they are handled here. The first one raises KeyboardInterrupt,
+    unless they are held; those after it, or while they are held, wait.
     """
 
     def __init__(self) -> None:
@@ -21,28 +19,28 @@ class Interrupts:
         self.waiting = False
 
     def hold(self) -> None:
-        """From now on they wait."""
+        """Let every signal from now on wait."""
         self.held = True
 
-    def come(self, number: int, frame: FrameType | None) -> None:
-        """One has come."""
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        """Handle one signal: raise KeyboardInterrupt, or let it wait."""
         if self.held:
             self.waiting = True
             return
-        # Before it is raised, so that no second one can stop what the first one leads to.
+        # Set before raising, so that a second signal cannot interrupt the handling of the first.
         self.held = True
         raise KeyboardInterrupt
 
 
 @contextlib.contextmanager
-def undone(undo: Callable[[], None], always: bool = False) -> Iterator[None]:
-    """Call ``undo`` when what is done within fails or is interrupted, or ``always``; nothing
-    interrupts that. What went wrong is raised afterwards, an interruption that has waited too.
+def undo_on_interrupt(undo: Callable[[], None], always: bool = False) -> Iterator[None]:
+    """Call ``undo`` when the work within fails or is interrupted, or ``always``; no signal
+    interrupts ``undo``. The error is raised afterwards, as is an interruption that has waited.
     """
-    with _handled() as interrupts:
+    with _handle_signals() as interrupts:
         succeeded = False
-        # An interruption may come between any two of these steps; it holds all others, so that one
-        # of both is at its end.
+        # An interruption may come between any two of these steps. The first one holds all others,
+        # so that either the work or its undoing is complete.
         try:
             try:
                 yield
@@ -57,12 +55,12 @@ def undone(undo: Callable[[], None], always: bool = False) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _handled() -> Iterator[Interrupts]:
+def _handle_signals() -> Iterator[Interrupts]:
     interrupts = Interrupts()
     if threading.current_thread() is not threading.main_thread():
-        yield interrupts  # only the main one has them
+        yield interrupts  # Python handles signals in the main thread alone
         return
-    before = {number: signal.signal(number, interrupts.come) for number in _SIGNALS}
+    before = {number: signal.signal(number, interrupts.handle) for number in _SIGNALS}
     try:
         yield interrupts
     finally:

@@ -1,10 +1,10 @@
-"""What a server allocates once and keeps until its end: the tables of its character sets and their
-collations, above all.
+"""Measure what a server allocates once and keeps until it ends: above all the tables of its
+character sets and their collations.
 
-mysys' ``my_once_alloc`` takes it from malloc, past all memory instruments, and chains its blocks
-from ``my_once_root_block``, which servers export to their plugins. Each begins with the next one's
-address, the bytes left in it and its size: words of 64 bits in MariaDB, of 32 in MySQL (my_sys.h,
-my_alloc.h: ``USED_MEM``).
+mysys' ``my_once_alloc`` takes it from malloc, uncounted by the memory instruments, and chains its
+blocks from ``my_once_root_block``, which servers export to their plugins. Each block begins with
+the next one's address, the bytes free in it and its size: words of 64 bits in MariaDB, of 32 in
+MySQL (my_sys.h, my_alloc.h: ``USED_MEM``).
 """
 
 import os
@@ -20,15 +20,16 @@ OWNER = "character sets and what else is kept for good"
 _ROOT, _SOURCE = "my_once_root_block", "the chain of my_once_alloc's blocks"
 _MOST_BLOCKS = 1 << 16
 
-# Distance of the root by the executable's device, inode and time of change: --watch looks again and
-# again.
+# Offset of the root by the executable's device, inode and time of change: a cache for --watch.
 _roots: dict[tuple[int, int, int], int | None] = {}
 
 Words = Callable[[int, int], Sequence[int]]
 
 
 def label(look: Outside) -> Label | None:
-    """Of a live server; None where there is no such chain, or it cannot be followed."""
+    """Return the total of a live server's blocks; None where there is no such chain, or it cannot
+    be followed.
+    """
     executable = look.malloc.executable
     try:
         fd = target_files.open_file(
@@ -44,7 +45,7 @@ def label(look: Outside) -> Label | None:
         if root is None or start is None:
             return None
         with Memory(look.pid) as memory:
-            sizes = list(chain(memory.words, start + root))
+            sizes = list(walk_chain(memory.words, start + root))
     except (OSError, Broken):
         return None
     large = sorted((size for size in sizes if size >= LARGE), reverse=True)
@@ -54,31 +55,33 @@ def label(look: Outside) -> Label | None:
 
 
 class Broken(Exception):
-    """No chain of such blocks."""
+    """The memory there is no chain of such blocks."""
 
 
-def chain(words: Words, root: int) -> Iterator[int]:
-    """The sizes of the blocks in bytes. Broken if what is there are no such blocks.
+def walk_chain(words: Words, root: int) -> Iterator[int]:
+    """Yield the sizes of the blocks in bytes. Broken if what is there are no such blocks.
 
-    ``words(address, count)``: so many words there, OSError where there is nothing; ``root``: where
-    the first one's address is.
+    ``words(address, count)``: reads ``count`` words, OSError where there is nothing; ``root``:
+    where the address of the first block is.
     """
-    (at,) = words(root, 1)
+    (address,) = words(root, 1)
     for _ in range(_MOST_BLOCKS):
-        if not at:
+        if not address:
             return
-        after, left, size = words(at, 3)
-        if left >> 32:
-            left, size = left & 0xFFFFFFFF, left >> 32
-        if at % 8 or not left <= size or not 0 < size < 1 << 32:
+        following, free, size = words(address, 3)
+        if free >> 32:  # MySQL's: two words of 32 bits
+            free, size = free & 0xFFFFFFFF, free >> 32
+        if address % 8 or not free <= size or not 0 < size < 1 << 32:
             raise Broken
         yield size
-        at = after
+        address = following
     raise Broken
 
 
 def _find_root(fd: int) -> int | None:
-    """How far from where the executable is mapped; None if it exports none, or cannot be parsed."""
+    """Return the root's offset from where the executable is mapped; None if it exports no root, or
+    cannot be parsed.
+    """
     status = os.fstat(fd)
     identity = status.st_dev, status.st_ino, status.st_mtime_ns
     if identity not in _roots:

@@ -1,5 +1,5 @@
-"""A server's plugin directory, in its own mount namespace: below its root, and never
-outside of it.
+"""Read and write files in a server's plugin directory, in its own mount namespace: below its root,
+never outside of it.
 """
 
 import contextlib
@@ -13,20 +13,20 @@ from dballoc.host import target_files
 LARGEST = 16 << 20
 
 
-class Closed(Exception):
-    """A place that cannot be read or written; which, and why, in one line."""
+class InaccessibleDirectory(Exception):
+    """A directory cannot be read or written: its path, the reason and the remedy in one line."""
 
 
 @contextlib.contextmanager
-def directory(pid: int, path: str) -> Iterator["Directory"]:
-    """The directory ``path`` of a process, open. :class:`Closed` if it cannot be opened, or for
-    what is done in it.
+def open_directory(pid: int, path: str) -> Iterator["Directory"]:
+    """Open the directory ``path`` of a process. :class:`InaccessibleDirectory` if it cannot be
+    opened, or for an OSError of what is done in it.
     """
     try:
         with target_files.open_directory(target_files.root_of(pid), path) as opened:
             yield Directory(opened, path)
     except OSError as error:
-        raise Closed(_words(path, error)) from None
+        raise InaccessibleDirectory(_describe_error(path, error)) from None
 
 
 class Directory:
@@ -37,26 +37,26 @@ class Directory:
         self.path = path
 
 
-def read(where: Directory, name: str) -> bytes | None:
-    """The first :data:`LARGEST` bytes of a file; None if there is none of that name."""
+def read_file(directory: Directory, name: str) -> bytes | None:
+    """Return the first :data:`LARGEST` bytes of a file; None if there is none of that name."""
     try:
-        fd = target_files.open_name(where.fd, name)
+        fd = target_files.open_name(directory.fd, name)
     except FileNotFoundError:
         return None
     with open(fd, "rb") as file:
         return file.read(LARGEST)
 
 
-def write(where: Directory, name: str, contents: bytes) -> None:
-    """Make or replace a file that everybody may read: whole, or not at all. One that is in use
-    stays as it is for its user.
+def write_file(directory: Directory, name: str, contents: bytes) -> None:
+    """Create or replace a file that everybody may read, atomically. A process that has the old file
+    open or mapped keeps it.
     """
     partial = f".{name}.{os.getpid()}"
     fd = os.open(
         partial,
         os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
         0o644,
-        dir_fd=where.fd,
+        dir_fd=directory.fd,
     )
     try:
         with open(fd, "wb") as file:
@@ -64,19 +64,19 @@ def write(where: Directory, name: str, contents: bytes) -> None:
             file.flush()
             os.fchmod(fd, 0o644)
             os.fsync(fd)
-        os.rename(partial, name, src_dir_fd=where.fd, dst_dir_fd=where.fd)
+        os.rename(partial, name, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)
     except BaseException:
-        remove(where, partial)
+        remove_file(directory, partial)
         raise
 
 
-def remove(where: Directory, name: str) -> None:
+def remove_file(directory: Directory, name: str) -> None:
     """Remove a file, if it is there."""
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(name, dir_fd=where.fd)
+        os.unlink(name, dir_fd=directory.fd)
 
 
-def _words(path: str, error: OSError) -> str:
+def _describe_error(path: str, error: OSError) -> str:
     remedy = {
         errno.EACCES: "; run this as root",
         errno.EPERM: "; run this as root",

@@ -1,9 +1,9 @@
-"""What a server itself says of its memory, over SQL. Only SELECT and SHOW; nothing is enabled or
-written.
+"""Query a server's own statistics of its memory over SQL. Only SELECT and SHOW; nothing is enabled
+or written.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
@@ -25,10 +25,15 @@ POOL_EVENT = "memory/innodb/buf_buf_pool"
 # (blocks, bytes) of each event.
 Counted = dict[str, tuple[int, int]]
 
-# What it takes that the server counts its memory from the beginning.
+# What makes the server count its memory from its start on.
 AT_NEXT_START = (
     "for the next start: performance_schema = ON, performance_schema_instrument = 'memory/%=ON'"
 )
+_SCHEMA_OFF = (
+    "performance_schema is off: the heap's owners are known by status and variables "
+    f"alone; {AT_NEXT_START}"
+)
+_SCHEMA_STATUS = "SHOW ENGINE PERFORMANCE_SCHEMA STATUS"
 
 MEMTABLES = "RocksDB memtables"
 # Owner, table of information_schema, its STAT_TYPE.
@@ -48,15 +53,15 @@ _ENABLED = (
     "SELECT SUM(ENABLED = 'YES'), COUNT(*) FROM performance_schema.setup_instruments WHERE NAME "
     "LIKE 'memory/%'"
 )
-# With fewer of them the instruments leave out too much to be an account of the heap.
+# With a smaller share of them on, the instruments leave out too much of the heap.
 _ENOUGH = 0.9
 
-# MySQL's my_malloc puts so many bytes before each block, which no instrument counts (my_malloc.cc:
-# my_memory_header); InnoDB's own allocator counts its.
+# Bytes that MySQL's my_malloc puts before each block, which no instrument counts (my_malloc.cc:
+# my_memory_header); InnoDB's own allocator counts its headers.
 _HEADER = 32
 
-# MariaDB counts for every connection; MySQL for every thread, from 8.0.31 also with a total of
-# each.
+# MariaDB counts per connection; MySQL per thread and event, and from 8.0.31 on also in total per
+# thread.
 _EVERY_SESSION = (
     "SELECT ID, USER, MEMORY_USED FROM information_schema.PROCESSLIST",
     "SELECT PROCESSLIST_ID, PROCESSLIST_USER, TOTAL_MEMORY FROM performance_schema.threads WHERE "
@@ -70,20 +75,22 @@ _APART, _INNODB, _HEADERS = "apart", "memory/innodb", "headers of what the instr
 # InnoDB's pool of transactions begins as one block, which MariaDB does not instrument (trx0trx.cc,
 # MAX_TRX_BLOCK_SIZE).
 _TRANSACTIONS, _POOL_OF_TRANSACTIONS = "InnoDB's pool of transactions", 4 << 20
-# Blocks of this size are found by it: malloc maps them by themselves.
+# Blocks from this size on are recognised by it: malloc maps each of them by itself.
 LARGE = 128 << 10
 # Headers and links beside powers of two are less than a page.
 _PAGE, _FEW = 4096, 4
-# So many of the biggest users, and sessions, are named.
+# How many of the biggest users, and sessions, are named.
 _NAMED = 5
 
 
 @dataclass(frozen=True, kw_only=True)
 class Label:
-    """Bytes that the server says an owner has asked malloc for; ``source``: where it says so;
-    ``whole``: one block that is known by its size alone; ``parts``: who has most of it; ``sizes``:
-    of large blocks that are part of it; ``near``: by which share they may be off; ``zeroed``: the
-    server writes to all of it when it asks for it, so that it is in memory whole.
+    """Bytes that the server reports for one owner in malloc's memory.
+
+    ``source``: the statement or variable that reports them; ``whole``: one block that is recognised
+    by its size alone; ``parts``: the largest shares of it; ``sizes``: of the large blocks in it;
+    ``near``: relative error of those sizes; ``zeroed``: the server writes to all of it when it
+    allocates it, so that all of it is resident.
     """
 
     owner: str
@@ -98,10 +105,13 @@ class Label:
 
 @dataclass(frozen=True, kw_only=True)
 class Labels:
-    """``heap``: what lies in malloc's memory; ``tables``: sizes of performance_schema's own tables;
-    ``own``: bytes of what the server maps itself, by owner; ``variables`` and ``status`` by name in
-    lower case; ``sessions``: (user, connections, bytes); ``filled``: bytes of ``own`` that are in
-    use; ``counted``: (blocks, bytes) of each memory instrument, if enough are on.
+    """The server's own statistics of its memory.
+
+    ``heap``: what lies in malloc's memory; ``tables``: sizes of performance_schema's own tables;
+    ``own``: bytes of the caches that the server maps itself, by owner; ``variables`` and
+    ``status``: by name in lower case; ``sessions``: (user, connections, bytes); ``filled``: bytes
+    of ``own`` that are in use; ``counted``: (blocks, bytes) of each memory instrument, empty unless
+    enough of them are on.
     """
 
     version: str
@@ -117,37 +127,69 @@ class Labels:
 
     @property
     def mariadb(self) -> bool:
-        """Else MySQL or a kin of it."""
-        return "mariadb" in self.version.lower()
+        """Whether it is MariaDB; otherwise MySQL or Percona Server."""
+        return _is_mariadb(self.version)
 
 
 def read(cursor: Cursor) -> Labels:
-    """Ask the server. pymysql.Error if it does not answer; what this user may not see is in the
-    notes.
+    """Query variables, status, sessions and memory instruments.
+
+    pymysql.Error if the server does not answer; what this account may not see is in ``notes``.
     """
-    version = str(_rows(cursor, "SELECT VERSION()")[0][0])
-    variables = {str(k).lower(): str(v) for k, v in _rows(cursor, "SHOW GLOBAL VARIABLES")}
-    status = {str(k).lower(): str(v) for k, v in _rows(cursor, "SHOW GLOBAL STATUS")}
-    notes: list[str] = []
-    tables, schema = (
-        _performance_schema(cursor, notes)
-        if variables.get("performance_schema") == "ON"
-        else ([], 0)
+    version = str(_query(cursor, "SELECT VERSION()")[0][0])
+    variables = _query_values(cursor, "SHOW GLOBAL VARIABLES")
+    status = _query_values(cursor, "SHOW GLOBAL STATUS")
+    has_schema = variables.get("performance_schema") == "ON"
+    tables, schema, schema_notes = _query_schema_memory(cursor) if has_schema else ([], None, [])
+    sessions, session_notes = _query_sessions(cursor)
+    from_status = _list_status_labels(version, variables, status, sessions)
+    counted, session_bytes, instrument_notes = (
+        _query_instruments(cursor) if has_schema else ({}, {}, [_SCHEMA_OFF])
     )
-    heap = (
-        [
-            Label(
-                owner=SCHEMA,
-                bytes=schema,
-                source="SHOW ENGINE PERFORMANCE_SCHEMA STATUS",
-                zeroed=True,
-            )
-        ]
-        if schema
-        else []
+    header = 0 if _is_mariadb(version) else _HEADER
+    heap = [
+        *([schema] if schema else []),
+        *(
+            assign_to_owners(counted, session_bytes, header, from_status)
+            if counted
+            else from_status
+        ),
+        *_query_rocksdb(cursor),
+        Label(owner=_TRANSACTIONS, bytes=_POOL_OF_TRANSACTIONS, source="by its size", whole=True),
+    ]
+    parts = describe_biggest_sessions(sessions)
+    return Labels(
+        version=version,
+        heap=[
+            replace(label, parts=parts) if label.owner == SESSIONS else label
+            for label in heap
+            if label.bytes > 0
+        ],
+        tables=tables,
+        own=_list_cache_sizes(variables),
+        variables=variables,
+        status=status,
+        sessions=total_by_user(sessions),
+        notes=[*schema_notes, *session_notes, *instrument_notes],
+        filled=compute_filled_bytes(variables, status, counted),
+        counted=counted,
     )
-    sessions = _sessions(cursor, notes)
-    said = [
+
+
+def _is_mariadb(version: str) -> bool:
+    return "mariadb" in version.lower()
+
+
+def _list_status_labels(
+    version: str,
+    variables: dict[str, str],
+    status: dict[str, str],
+    sessions: Sequence[tuple[str, str, int]],
+) -> list[Label]:
+    """List what status counters, variables and the process list tell, without the memory
+    instruments. Pure.
+    """
+    return [
         Label(
             owner=DICTIONARY,
             bytes=number(status, "innodb_mem_dictionary"),
@@ -166,7 +208,7 @@ def read(cursor: Cursor) -> Labels:
         Label(
             owner=SESSIONS,
             bytes=sum(size for *_, size in sessions),
-            source="processlist" if "mariadb" in version.lower() else "P_S",
+            source="processlist" if _is_mariadb(version) else "P_S",
         ),
         Label(
             owner=LOGS,
@@ -175,62 +217,28 @@ def read(cursor: Cursor) -> Labels:
             whole=True,
         ),
     ]
-    counted: Counted = {}
-    if variables.get("performance_schema", "OFF") == "ON":
-        counted, of_sessions = _counted(cursor, notes)
-        heap += (
-            by_owner(counted, of_sessions, 0 if "mariadb" in version.lower() else _HEADER, said)
-            if counted
-            else said
-        )
-    else:
-        heap += said
-        notes.append(
-            "performance_schema is off: the heap's owners are known by status and variables "
-            f"alone; {AT_NEXT_START}"
-        )
-    for owner, table, what in _ROCKSDB:
-        size = _one(
-            cursor, f"SELECT SUM(VALUE) FROM information_schema.{table} WHERE STAT_TYPE = '{what}'"
-        )
-        heap.append(Label(owner=owner, bytes=size, source=f"{table}.{what}"))
-        if owner == MEMTABLES and size and (whole := _memtables(cursor)) > size:
-            heap[-1] = Label(
-                owner=owner, bytes=whole, source="SHOW ENGINE ROCKSDB STATUS: MemTable Total"
-            )
-    heap.append(
-        Label(owner=_TRANSACTIONS, bytes=_POOL_OF_TRANSACTIONS, source="by its size", whole=True)
-    )
-    parts = biggest(sessions)
-    heap = [replace(label, parts=parts) if label.owner == SESSIONS else label for label in heap]
-    own = {
+
+
+def _list_cache_sizes(variables: dict[str, str]) -> dict[str, int]:
+    """List the configured bytes of the caches that the server maps itself, by owner. Pure."""
+    sizes = {
         POOL: number(variables, "innodb_buffer_pool_size"),
         KEYS: number(variables, "key_buffer_size"),
         ARIA: number(variables, "aria_pagecache_buffer_size"),
     }
-    found = [label for label in heap if label.bytes > 0]
-    return Labels(
-        version=version,
-        heap=found,
-        tables=tables,
-        own={k: v for k, v in own.items() if v},
-        variables=variables,
-        status=status,
-        sessions=by_user(sessions),
-        notes=notes,
-        filled=filled(variables, status, counted),
-        counted=counted,
-    )
+    return {owner: size for owner, size in sizes.items() if size}
 
 
-def filled(variables: dict[str, str], status: dict[str, str], counted: Counted) -> dict[str, int]:
-    """Bytes of the caches that the server maps itself, as far as it has used them since it started.
-    Pure.
+def compute_filled_bytes(
+    variables: dict[str, str], status: dict[str, str], counted: Counted
+) -> dict[str, int]:
+    """Return the bytes of the caches that the server maps itself and has used since it started, by
+    owner. Pure.
     """
     pages = number(status, "innodb_buffer_pool_pages_total") - number(
         status, "innodb_buffer_pool_pages_free"
     )
-    # MySQL counts its pool with the descriptors of all pages, which it has made at its start.
+    # MySQL's instrument of the pool includes the descriptors of all pages, written at the start.
     descriptors = counted.get(POOL_EVENT, (0, 0))[1] - number(variables, "innodb_buffer_pool_size")
     return {
         POOL: max(0, pages) * number(variables, "innodb_page_size") + max(0, descriptors),
@@ -239,126 +247,152 @@ def filled(variables: dict[str, str], status: dict[str, str], counted: Counted) 
     }
 
 
-def _rows(cursor: Cursor, sql: str) -> list[tuple]:
+def _query(cursor: Cursor, sql: str) -> list[tuple]:
     cursor.execute(sql)
     return list(cursor.fetchall())
 
 
-def _one(cursor: Cursor, sql: str) -> int:
-    """A figure, or 0 where the table does not exist."""
+def _query_values(cursor: Cursor, sql: str) -> dict[str, str]:
+    """Return the values of a SHOW statement by name in lower case."""
+    return {str(name).lower(): str(value) for name, value in _query(cursor, sql)}
+
+
+def _query_number(cursor: Cursor, sql: str) -> int:
+    """Return one number, or 0 where the table does not exist."""
     try:
-        return int(_rows(cursor, sql)[0][0] or 0)
+        return int(_query(cursor, sql)[0][0] or 0)
     except pymysql.Error:
         return 0
 
 
-def _memtables(cursor: Cursor) -> int:
-    """Bytes of RocksDB's memtables with those that it keeps after it has flushed them, for
-    transactions that look for conflicts; 0 where there is no RocksDB, or this user may not see it.
+def _query_rocksdb(cursor: Cursor) -> Iterator[Label]:
+    """Yield RocksDB's caches and memtables; of 0 bytes where there is no RocksDB."""
+    for owner, table, stat_type in _ROCKSDB:
+        size = _query_number(
+            cursor,
+            f"SELECT SUM(VALUE) FROM information_schema.{table} WHERE STAT_TYPE = '{stat_type}'",
+        )
+        if owner == MEMTABLES and size and (total := _query_memtables(cursor)) > size:
+            yield Label(
+                owner=owner, bytes=total, source="SHOW ENGINE ROCKSDB STATUS: MemTable Total"
+            )
+        else:
+            yield Label(owner=owner, bytes=size, source=f"{table}.{stat_type}")
+
+
+def _query_memtables(cursor: Cursor) -> int:
+    """Return the bytes of RocksDB's memtables, including flushed ones that it keeps for
+    transactions that check for conflicts; 0 without RocksDB, or if this account may not see it.
     """
     try:
-        rows = _rows(cursor, "SHOW ENGINE ROCKSDB STATUS")
+        rows = _query(cursor, "SHOW ENGINE ROCKSDB STATUS")
     except pymysql.Error:
         return 0
-    found = (
+    matches = (
         re.search(r"MemTable Total: (\d+)", str(text))
         for kind, _, text in rows
         if kind == "MEMORY_STATS"
     )
-    return next((int(match[1]) for match in found if match), 0)
+    return next((int(match[1]) for match in matches if match), 0)
 
 
-def _performance_schema(cursor: Cursor, notes: list[str]) -> tuple[list[int], int]:
-    """The sizes of its tables, and their sum."""
+def _query_schema_memory(cursor: Cursor) -> tuple[list[int], Label | None, list[str]]:
+    """Return (the sizes of performance_schema's tables, largest first; their sum; notes)."""
     try:
-        rows = _rows(cursor, "SHOW ENGINE PERFORMANCE_SCHEMA STATUS")
+        rows = _query(cursor, _SCHEMA_STATUS)
     except pymysql.Error as error:
-        notes.append(f"performance_schema's own memory is not known: {error.args[-1]}")
-        return [], 0
+        return [], None, [f"the memory of performance_schema is not known: {error.args[-1]}"]
     sizes = {str(name): int(value) for _, name, value in rows if str(name).endswith(".memory")}
     total = sizes.pop("performance_schema.memory", 0)
-    return sorted(sizes.values(), reverse=True), total
+    label = Label(owner=SCHEMA, bytes=total, source=_SCHEMA_STATUS, zeroed=True)
+    return sorted(sizes.values(), reverse=True), label, []
 
 
-def _sessions(cursor: Cursor, notes: list[str]) -> list[tuple[str, str, int]]:
-    """(ID, user, bytes) of each."""
+def _query_sessions(cursor: Cursor) -> tuple[list[tuple[str, str, int]], list[str]]:
+    """Return ((ID, user, bytes) of each session, notes)."""
     refused = ""
     for sql in _EVERY_SESSION:
         try:
             return [
                 (str(number), str(user), int(size or 0))
-                for number, user, size in _rows(cursor, sql)
-            ]
+                for number, user, size in _query(cursor, sql)
+            ], []
         except pymysql.Error as error:
             refused = str(error.args[-1])
-    notes.append(f"sessions' memory is not known: {refused}")
-    return []
+    return [], [f"the memory of sessions is not known: {refused}"]
 
 
-def by_user(sessions: Sequence[tuple[str, str, int]]) -> list[tuple[str, int, int]]:
-    """(user, connections, bytes), most bytes first. Pure."""
-    found: dict[str, tuple[int, int]] = {}
+def total_by_user(sessions: Sequence[tuple[str, str, int]]) -> list[tuple[str, int, int]]:
+    """Return (user, connections, bytes), most bytes first. Pure."""
+    totals: dict[str, tuple[int, int]] = {}
     for _, user, size in sessions:
-        count, whole = found.get(user, (0, 0))
-        found[user] = count + 1, whole + size
+        count, total = totals.get(user, (0, 0))
+        totals[user] = count + 1, total + size
     return sorted(
-        ((user, count, size) for user, (count, size) in found.items()), key=lambda x: -x[2]
+        ((user, count, total) for user, (count, total) in totals.items()), key=lambda row: -row[2]
     )
 
 
-def biggest(sessions: Sequence[tuple[str, str, int]]) -> tuple[tuple[str, int], ...]:
-    """The users and the single sessions that have most, in words. Pure."""
+def describe_biggest_sessions(
+    sessions: Sequence[tuple[str, str, int]],
+) -> tuple[tuple[str, int], ...]:
+    """Return (description, bytes) of the users and the single sessions that have most. Pure."""
     users = [
-        (f"user {user}: {count} sessions", size) for user, count, size in by_user(sessions)[:_NAMED]
+        (f"user {user}: {count} sessions", size)
+        for user, count, size in total_by_user(sessions)[:_NAMED]
     ]
     single = sorted(sessions, key=lambda s: -s[2])[:_NAMED] if len(sessions) > 1 else []
     return (*users, *((f"session {number} of {user}", size) for number, user, size in single))
 
 
-def _counted(cursor: Cursor, notes: list[str]) -> tuple[Counted, dict[str, int]]:
-    """Of every event, and the bytes of it that sessions have; nothing unless enough instruments are
-    on. They count from when they were switched on.
+def _query_instruments(cursor: Cursor) -> tuple[Counted, dict[str, int], list[str]]:
+    """Return ((blocks, bytes) of each event, the bytes of it that sessions have, notes); nothing
+    counted unless enough instruments are on. They count from when they were switched on.
     """
+    notes: list[str] = []
     try:
-        [(on, every)] = _rows(cursor, _ENABLED)
-        few = not every or int(on or 0) < _ENOUGH * every
+        [(on, total)] = _query(cursor, _ENABLED)
+        too_few = not total or int(on or 0) < _ENOUGH * total
         notes.append(
-            f"{int(on or 0)} of {every} memory instruments are on"
-            + (f"; {AT_NEXT_START}" if few else "")
+            f"{int(on or 0)} of {total} memory instruments are on"
+            + (f"; {AT_NEXT_START}" if too_few else "")
         )
-        if few:
-            return {}, {}
+        if too_few:
+            return {}, {}, notes
         counted = {
-            str(name): (int(count), int(size)) for name, count, size in _rows(cursor, _INSTRUMENTS)
+            str(name): (int(count), int(size)) for name, count, size in _query(cursor, _INSTRUMENTS)
         }
-        return counted, {str(name): int(size or 0) for name, size in _rows(cursor, _OF_SESSIONS)}
+        session_bytes = {str(name): int(size or 0) for name, size in _query(cursor, _OF_SESSIONS)}
+        return counted, session_bytes, notes
     except pymysql.Error as error:
-        notes.append(f"memory instruments cannot be read: {error.args[-1]}")
-        return {}, {}
+        return {}, {}, [*notes, f"memory instruments cannot be read: {error.args[-1]}"]
 
 
-def by_owner(
-    counted: Counted, of_sessions: dict[str, int], header: int, said: Sequence[Label] = ()
+def assign_to_owners(
+    counted: Counted,
+    session_bytes: dict[str, int],
+    header: int,
+    from_status: Sequence[Label] = (),
 ) -> list[Label]:
-    """What the instruments have counted, each byte with one owner. Pure.
+    """Assign each byte that the instruments have counted to one owner. Pure.
 
-    ``counted``: (blocks, bytes) of each event; ``of_sessions``: those bytes that connections have;
-    ``header``: bytes before each block that are not counted; ``said``: what the server says
-    elsewhere, where that tells more of an area than its instruments.
+    ``counted``: (blocks, bytes) of each event; ``session_bytes``: those of them that connections
+    have; ``header``: bytes before each block that are not counted; ``from_status``: what status and
+    variables report, where that says more of an owner than its instruments.
     """
     owners: dict[str, int] = {}
     sizes: dict[str, list[int]] = {}
     headers = 0
     for name, (blocks, size) in counted.items():
-        owner = _owner(name)
+        owner = _find_owner(name)
         if owner == _APART:
             continue
-        theirs = min(size, max(0, of_sessions.get(name, 0)))
-        owners[SESSIONS] = owners.get(SESSIONS, 0) + theirs
-        owners[owner] = owners.get(owner, 0) + size - theirs
-        sizes.setdefault(owner, []).extend(_large(blocks, size))
+        of_sessions = min(size, max(0, session_bytes.get(name, 0)))
+        owners[SESSIONS] = owners.get(SESSIONS, 0) + of_sessions
+        owners[owner] = owners.get(owner, 0) + size - of_sessions
+        sizes.setdefault(owner, []).extend(_list_large_blocks(blocks, size))
         headers += 0 if name.startswith("memory/innodb/") else blocks * header
-    dictionary = next((label.bytes for label in said if label.owner == DICTIONARY), 0)
+    dictionary = next((label.bytes for label in from_status if label.owner == DICTIONARY), 0)
     # MariaDB's dictionary lies in heaps of InnoDB's that all have one instrument.
     more = min(max(0, dictionary - owners.get(DICTIONARY, 0)), owners.get(_INNODB, 0))
     if more:
@@ -377,19 +411,19 @@ def by_owner(
     ]
 
 
-def _large(blocks: int, size: int) -> list[int]:
-    """The sizes that large blocks may have, of so many that one event has counted; it takes a block
-    of that very size to make something of it.
+def _list_large_blocks(blocks: int, size: int) -> list[int]:
+    """List the sizes that an event's large blocks may have, from how many blocks and bytes it has
+    counted. A size says something only if a block of exactly that size exists.
     """
     powers = [
         1 << bit for bit in range(_PAGE.bit_length() - 1, size.bit_length()) if size >> bit & 1
     ]
-    # InnoDB's buffers of links are powers of two; of a few blocks one may be all but the whole.
-    found = powers if 1 < blocks == len(powers) else [size] if blocks <= _FEW else []
-    return [each for each in found if each >= LARGE]
+    # InnoDB's buffers of links are powers of two; of a few blocks one may have nearly all bytes.
+    candidates = powers if 1 < blocks == len(powers) else [size] if blocks <= _FEW else []
+    return [candidate for candidate in candidates if candidate >= LARGE]
 
 
-def _owner(event: str) -> str:
+def _find_owner(event: str) -> str:
     for owner, entry in instruments().items():
         if any(fnmatchcase(event, pattern) for pattern in entry["events"]):
             return owner
@@ -397,6 +431,6 @@ def _owner(event: str) -> str:
 
 
 def number(values: Mapping[str, str], name: str) -> int:
-    """A variable or a status of the server; 0 where there is none, or it is no number."""
+    """Return a variable or a status counter as a number; 0 if it is missing or not a number."""
     value = values.get(name, "")
     return int(value) if value.isdigit() else 0

@@ -1,5 +1,5 @@
-"""What an allocator says of itself, by the loadable function (native/udf): one file per allocator.
-Pure.
+"""Parse an allocator's own statistics, as the loadable function (native/udf) returns them: one file
+per allocator. Pure.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,17 +18,17 @@ from dballoc.explain.sources.allocator_statistics import (
 from dballoc.process_memory.heaps.allocator_account import Account
 
 # The names are native/udf's.
-_READERS: dict[str, Callable[[Mapping[str, Any]], Account]] = {
-    "glibc": glibc.read,
-    "google-tcmalloc": gperftools.read_google,
-    "gperftools": gperftools.read,
-    "jemalloc": jemalloc.read,
-    "mimalloc": mimalloc.read,
-    "scudo": scudo.read,
-    "tbbmalloc": tbbmalloc.read,
+_PARSERS: dict[str, Callable[[Mapping[str, Any]], Account]] = {
+    "glibc": glibc.parse_statistics,
+    "google-tcmalloc": gperftools.parse_google_statistics,
+    "gperftools": gperftools.parse_statistics,
+    "jemalloc": jemalloc.parse_statistics,
+    "mimalloc": mimalloc.parse_statistics,
+    "scudo": scudo.parse_statistics,
+    "tbbmalloc": tbbmalloc.parse_statistics,
 }
 _FORMAT = 1
-# Older figures than these are said to be so, seconds.
+# A note tells the age of statistics that are older than this, seconds.
 _FRESH = 1.0
 # Characters; native/udf has room for 64 KiB.
 _LONGEST = 4_000_000
@@ -36,78 +36,80 @@ _LARGEST = 2**60
 
 
 class Unreadable(Exception):
-    """The function's text is not what this version of dballoc knows; the reason in a few words."""
+    """The loadable function's answer cannot be parsed; the reason in a few words."""
 
 
 def read(text: str) -> Account:
-    """The account that a text of the loadable function gives."""
-    said = _parse(text)
-    name = said.get("allocator")
-    if not isinstance(name, str) or name not in _READERS:
+    """Return the statistics in an answer of the loadable function. Unreadable if it cannot be
+    parsed or holds sizes that cannot be.
+    """
+    answer = _parse_json(text)
+    name = answer.get("allocator")
+    if not isinstance(name, str) or name not in _PARSERS:
         raise Unreadable(
-            f"the loadable function does not know the malloc in {_word(said.get('malloc', 'use'))}"
+            "the loadable function does not know the malloc in "
+            f"{_shorten(answer.get('malloc', 'use'))}"
         )
-    if not all(type(number) is int and abs(number) < _LARGEST for number in _list_numbers(said)):
+    if not all(type(number) is int and abs(number) < _LARGEST for number in _list_numbers(answer)):
         raise Unreadable(
             f"the loadable function's figures of {name} cannot be read: not all are whole numbers"
         )
     try:
-        found = _READERS[name](said)
-        age, took = float(said.get("age_ms", 0)) / 1e3, float(said.get("took_us", 0)) / 1e6
+        account = _PARSERS[name](answer)
+        age, took = float(answer.get("age_ms", 0)) / 1e3, float(answer.get("took_us", 0)) / 1e6
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise Unreadable(
             f"the loadable function's figures of {name} cannot be read: {ascii(error)[:200]}"
         ) from None
     if not all(
         type(size) is int and size < _LARGEST
-        for holding in found.holdings
-        for size in (holding.bytes, found.returned)
+        for holding in account.holdings
+        for size in (holding.bytes, account.returned)
     ):
-        raise Unreadable(
-            f"the loadable function's figures of {name} cannot be: they are no sizes of memory"
+        raise Unreadable(f"the loadable function's figures of {name} cannot be sizes of memory")
+    if answer.get("cut"):
+        account.notes.append(
+            "the loadable function's answer was too long, and left some arenas out"
         )
-    if said.get("cut"):
-        found.notes.append("the loadable function's answer was too long, and left some arenas out")
     if age > _FRESH:
-        found.notes.append(
-            f"what {name} says of itself is {age:.0f} s old: it takes {took:.2f} s, and is asked "
-            "for a"
-            " fiftieth of the time at most"
+        account.notes.append(
+            f"the statistics of {name} are {age:.0f} s old: reading them takes {took:.2f} s, and "
+            "may take at most a fiftieth of the time"
         )
-    return replace(found, age=age, took=took if age == 0 else 0.0)
+    return replace(account, age=age, took=took if age == 0 else 0.0)
 
 
-def _list_numbers(said: Mapping[str, Any]) -> Iterator[Any]:
-    """What must be numbers: the values of statistics' names, and all that is in lists. A text times
-    a number is a long text.
+def _list_numbers(answer: Mapping[str, Any]) -> Iterator[Any]:
+    """Yield what must be a number: the values whose names have a dot, and all that is in lists. A
+    text in place of one could, multiplied by a number, become gigabytes of text.
     """
-    yield from (value for name, value in said.items() if "." in name)
-    for part in said.values():
+    yield from (value for name, value in answer.items() if "." in name)
+    for part in answer.values():
         if isinstance(part, list):
             for item in part:
                 yield from item.values() if isinstance(item, dict) else [item]
 
 
 def called(text: str) -> str | None:
-    """What was called to give memory back, by the other function's text; None if there is nothing
-    to call.
+    """Return the name of what the function for --trim called to give memory back; None if this
+    malloc has nothing to call.
     """
-    found = _parse(text).get("called")
-    return None if found is None else _word(found)
+    name = _parse_json(text).get("called")
+    return None if name is None else _shorten(name)
 
 
-def _word(said: object) -> str:
-    """In one line, and not long: it is a server's."""
-    return " ".join(str(said).split())[:200]
+def _shorten(value: object) -> str:
+    """Return a server's text in one line of at most 200 characters."""
+    return " ".join(str(value).split())[:200]
 
 
-def _parse(text: str) -> dict[str, Any]:
+def _parse_json(text: str) -> dict[str, Any]:
     if len(text) > _LONGEST:
-        raise Unreadable("the loadable function's answer is longer than any of it")
+        raise Unreadable("the loadable function's answer is longer than it can be")
     try:
-        said = readers.document(text)
+        answer = readers.document(text)
     except readers.Unfit as error:
         raise Unreadable(f"the loadable function's answer cannot be read: {error}") from None
-    if not isinstance(said, dict) or said.get("format") != _FORMAT:
+    if not isinstance(answer, dict) or answer.get("format") != _FORMAT:
         raise Unreadable("the loadable function is another version's: install it again")
-    return said
+    return answer

@@ -1,5 +1,5 @@
-"""glibc's account: malloc_info(3). The walk from outside says more; this is what it is held
-against.
+"""glibc's statistics: malloc_info(3). The walk of its heap from outside tells more and is checked
+against these.
 """
 
 import re
@@ -20,17 +20,17 @@ _TOTAL = re.compile(r'<total type="(fast|rest|mmap)" count="(\d{1,20})" size="(\
 _SYSTEM = re.compile(r'<system type="current" size="(\d{1,20})"')
 
 
-def read(said: Mapping[str, Any]) -> Account:
-    """All arenas together. What threads' caches hold counts as live here."""
-    text = said["malloc_info"]
-    whole = text[text.rindex(_LAST_HEAP) :]
-    totals = {name: int(size) for name, _, size in _TOTAL.findall(whole)}
-    # A free chunk's size is added up with the flag in it that the chunk before is in use, but for
-    # each arena's top.
+def parse_statistics(answer: Mapping[str, Any]) -> Account:
+    """Return the sum of all arenas. What threads' caches hold counts as live in it."""
+    text = answer["malloc_info"]
+    summary = text[text.rindex(_LAST_HEAP) :]
+    totals = {name: int(size) for name, _, size in _TOTAL.findall(summary)}
+    # glibc adds up the size of each free chunk with the flag bit (the chunk before it is in use)
+    # set in it, except for each arena's top chunk.
     flags = sum(
-        int(count) for name, count, _ in _TOTAL.findall(whole) if name == "rest"
+        int(count) for name, count, _ in _TOTAL.findall(summary) if name == "rest"
     ) - text.count(_LAST_HEAP)
-    system = _SYSTEM.search(whole)
+    system = _SYSTEM.search(summary)
     if system is None:
         raise ValueError("no system size")
     free = totals["rest"] - flags + totals.get("fast", 0)

@@ -1,4 +1,4 @@
-"""tcmalloc's account, gperftools' and Google's: the properties of their MallocExtension."""
+"""tcmalloc's statistics, gperftools' and Google's: the properties of their MallocExtension."""
 
 import re
 from collections.abc import Mapping
@@ -23,39 +23,46 @@ _LIVE, _PAGES, _UNMAPPED = (
 )
 
 
-def read(said: Mapping[str, Any]) -> Account:
-    """Of gperftools. Live blocks are counted by their size classes, rounding included."""
-    lists = said["tcmalloc.central_cache_free_bytes"] + said["tcmalloc.transfer_cache_free_bytes"]
-    metadata = _METADATA.search(said.get("report", ""))
-    return _account(
+def parse_statistics(answer: Mapping[str, Any]) -> Account:
+    """Return the statistics of gperftools' tcmalloc. Live blocks have their size class's size."""
+    metadata = _METADATA.search(answer.get("report", ""))
+    return _build_account(
         "gperftools",
-        said,
-        said["tcmalloc.current_total_thread_cache_bytes"],
-        lists,
-        int(metadata[1]) if metadata else 0,
+        answer,
+        caches=answer["tcmalloc.current_total_thread_cache_bytes"],
+        lists=answer["tcmalloc.central_cache_free_bytes"]
+        + answer["tcmalloc.transfer_cache_free_bytes"],
+        metadata=int(metadata[1]) if metadata else 0,
     )
 
 
-def read_google(said: Mapping[str, Any]) -> Account:
-    """Of Google's, whose caches belong to CPUs or to threads."""
+def parse_google_statistics(answer: Mapping[str, Any]) -> Account:
+    """Return the statistics of Google's tcmalloc, whose caches belong to CPUs or to threads."""
     lists = sum(
-        said.get(f"tcmalloc.{name}_cache_free", 0)
+        answer.get(f"tcmalloc.{name}_cache_free", 0)
         for name in ("central", "transfer", "sharded_transfer")
     )
-    caches = said.get("tcmalloc.cpu_free", 0) + said.get("tcmalloc.thread_cache_free", 0)
-    return _account("Google TCMalloc", said, caches, lists, said.get("tcmalloc.metadata_bytes", 0))
+    return _build_account(
+        "Google TCMalloc",
+        answer,
+        caches=answer.get("tcmalloc.cpu_free", 0) + answer.get("tcmalloc.thread_cache_free", 0),
+        lists=lists,
+        metadata=answer.get("tcmalloc.metadata_bytes", 0),
+    )
 
 
-def _account(name: str, said: Mapping[str, Any], caches: int, lists: int, metadata: int) -> Account:
-    pages = said[_PAGES]
+def _build_account(
+    name: str, answer: Mapping[str, Any], *, caches: int, lists: int, metadata: int
+) -> Account:
+    pages = answer[_PAGES]
     held = f"{lists / _MIB:.1f} MiB in central lists, {pages / _MIB:.1f} MiB in whole pages"
     return account(
         name,
         [
-            Holding(LIVE_ALL, said[_LIVE]),
+            Holding(LIVE_ALL, answer[_LIVE]),
             Holding(CACHES, caches),
             Holding(HELD, lists + pages, held),
             Holding(OWN, metadata),
         ],
-        said[_UNMAPPED],
+        answer[_UNMAPPED],
     )

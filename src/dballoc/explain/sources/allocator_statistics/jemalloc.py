@@ -1,4 +1,4 @@
-"""jemalloc's account: mallctl's statistics, by the names of its manual (jemalloc(3))."""
+"""jemalloc's statistics: mallctl's values, by the names of its manual (jemalloc(3))."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,30 +18,30 @@ from dballoc.process_memory.heaps.allocator_account import (
 _MIB = 2**20
 
 
-def read(said: Mapping[str, Any]) -> Account:
-    """Live blocks are counted by their size classes, rounding included. What threads cache counts
-    as allocated there.
+def parse_statistics(answer: Mapping[str, Any]) -> Account:
+    """Return the sum of all arenas. Live blocks have their size class's size; jemalloc counts what
+    threads cache as allocated, so it is subtracted here.
     """
-    arenas: Sequence[Mapping[str, int]] = said["arenas"]
-    if "stats.allocated" not in said:
+    arenas: Sequence[Mapping[str, int]] = answer["arenas"]
+    if "stats.allocated" not in answer:
         return account("jemalloc", [], notes=["this jemalloc was built without statistics"])
 
     def total(name: str) -> int:
         return sum(arena.get(name, 0) for arena in arenas)
 
-    page = said["arenas.page"]
+    page = answer["arenas.page"]
     cached = total("tcache_bytes")
     # Before 5.0 the largest blocks were called huge.
     large = total("large.allocated") + total("huge.allocated")
-    small = said["stats.allocated"] - large - cached
+    small = answer["stats.allocated"] - large - cached
     slack, dirty, muzzy = (
-        said["stats.active"] - said["stats.allocated"],
+        answer["stats.active"] - answer["stats.allocated"],
         total("pdirty") * page,
         total("pmuzzy") * page,
     )
     held = (
         f"{slack / _MIB:.1f} MiB of pages in use, {dirty / _MIB:.1f} MiB "
-        f"dirty{_worst(said['bins'])}"
+        f"dirty{_describe_worst_bin(answer['bins'])}"
     )
     return account(
         "jemalloc",
@@ -51,14 +51,14 @@ def read(said: Mapping[str, Any]) -> Account:
             Holding(CACHES, cached),
             Holding(HELD, slack + dirty, held),
             Holding(LAZY, muzzy, "muzzy pages"),
-            Holding(OWN, said["stats.metadata"]),
+            Holding(OWN, answer["stats.metadata"]),
         ],
-        said.get("stats.retained", 0),
+        answer.get("stats.retained", 0),
     )
 
 
-def _worst(bins: Sequence[Mapping[str, int]]) -> str:
-    """The size class that has the most free memory in its slabs."""
+def _describe_worst_bin(bins: Sequence[Mapping[str, int]]) -> str:
+    """Name the size class that has the most free memory in its slabs."""
     free = {
         b["size"]: b["curslabs"] * b["slab_size"] - b["curregs"] * b["size"]
         for b in bins

@@ -1,5 +1,5 @@
-"""mimalloc's account. Its release builds count no blocks (MI_STAT is 0): then it tells what it has
-committed, no more.
+"""mimalloc's statistics. Its release builds count no blocks (MI_STAT is 0) and tell only how much
+is committed.
 """
 
 from collections.abc import Mapping
@@ -9,14 +9,14 @@ from dballoc import readers
 from dballoc.process_memory.heaps.allocator_account import LIVE_ALL, Account, Holding, account
 
 
-def read(said: Mapping[str, Any]) -> Account:
-    """Live blocks only where the build counts them."""
+def parse_statistics(answer: Mapping[str, Any]) -> Account:
+    """Return live blocks, if the build counts them."""
     notes = (
-        [f"mimalloc has committed {said['current_commit'] / 2**20:,.1f} MiB"]
-        if "current_commit" in said
+        [f"mimalloc has committed {answer['current_commit'] / 2**20:,.1f} MiB"]
+        if "current_commit" in answer
         else []
     )
-    live = _live(said.get("stats", ""))
+    live = _parse_live_bytes(answer.get("stats", ""))
     if live:
         return account("mimalloc", [Holding(LIVE_ALL, live)], notes=notes)
     return account(
@@ -24,13 +24,13 @@ def read(said: Mapping[str, Any]) -> Account:
     )
 
 
-def _live(stats: str) -> int:
-    """Bytes in use, from mi_stats_get_json; 0 if it does not count them."""
+def _parse_live_bytes(stats: str) -> int:
+    """Return the bytes in use, from mi_stats_get_json; 0 if it does not count them."""
     try:
-        found = readers.document(stats)
+        counters = readers.document(stats)
     except (readers.Unfit, TypeError):
         return 0
-    if not isinstance(found, dict):
+    if not isinstance(counters, dict):
         return 0
-    parts = (found.get(name) for name in ("malloc_normal", "malloc_huge"))
+    parts = (counters.get(name) for name in ("malloc_normal", "malloc_huge"))
     return sum(int(part.get("current", 0)) for part in parts if isinstance(part, dict))

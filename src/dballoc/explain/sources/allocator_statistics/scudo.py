@@ -1,4 +1,4 @@
-"""scudo's account: the blocks in use, and those in its free lists and threads' caches, which it
+"""scudo's statistics: the blocks in use, and those in its free lists and threads' caches, which it
 counts together.
 """
 
@@ -8,16 +8,16 @@ from typing import Any
 from dballoc.process_memory.heaps.allocator_account import HELD, LIVE_ALL, Account, Holding, account
 
 
-def read(said: Mapping[str, Any]) -> Account:
-    """Live blocks are counted by their size classes, rounding included."""
+def parse_statistics(answer: Mapping[str, Any]) -> Account:
+    """Return its counts. Live blocks have their size class's size."""
     notes = []
-    if "modulo" in said:
+    if "modulo" in answer:
         notes.append(
-            f"this scudo counts in 32 bits: what it says is live may be {said['modulo'] >> 30} GiB "
-            "more, or a multiple"
+            f"this scudo counts in 32 bits: the live bytes may be {answer['modulo'] >> 30} GiB "
+            "more, or a multiple of that"
         )
     holdings = [
-        Holding(LIVE_ALL, said["allocated"]),
-        Holding(HELD, said["free"], "threads' caches included"),
+        Holding(LIVE_ALL, answer["allocated"]),
+        Holding(HELD, answer["free"], "threads' caches included"),
     ]
     return account("scudo", holdings, notes=notes)

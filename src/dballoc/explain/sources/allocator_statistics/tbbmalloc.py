@@ -1,4 +1,4 @@
-"""tbbmalloc keeps no books that can be asked for."""
+"""tbbmalloc has no statistics to query."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,6 +6,6 @@ from typing import Any
 from dballoc.process_memory.heaps.allocator_account import Account, account
 
 
-def read(said: Mapping[str, Any]) -> Account:
-    """Nothing but its own word that there is nothing."""
-    return account("tbbmalloc", [], notes=[said["report"]])
+def parse_statistics(answer: Mapping[str, Any]) -> Account:
+    """Return no holdings, and its report as a note."""
+    return account("tbbmalloc", [], notes=[answer["report"]])
