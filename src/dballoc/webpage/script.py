@@ -30,7 +30,7 @@ def library() -> str:
     return f"(() => {{{code}}})();"
 
 
-def json_text(value: Any) -> str:
+def encode_json_for_script(value: Any) -> str:
     """JSON that may stand in a script element: nothing in it can end that element or begin a
     comment.
     """
@@ -47,9 +47,12 @@ def data(figures: Mapping[str, dict[str, Any]], legend: Sequence[str]) -> str:
     """The text of the element ``data``: specifications in Vega-Lite or Vega by key, and both
     themes. ``legend``: the names in it; the longest one says how many of them go into a line.
     """
-    themes = {"light": theme.config(dark=False), "dark": theme.config(dark=True)}
+    themes = {
+        "light": theme.make_vega_config(dark=False),
+        "dark": theme.make_vega_config(dark=True),
+    }
     longest = max(map(len, legend), default=0)
-    return json_text(
+    return encode_json_for_script(
         {
             "figures": dict(figures),
             "themes": themes,

@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 
 from dballoc.analysis.decisions.sequential_test import MARGIN
-from dballoc.report.charts.theme import frame
+from dballoc.report.charts.theme import make_chart_data
 
 # An interval beyond these is cut: two blocks may give one of many powers of ten.
 CUT = (0.5, 2.0)
@@ -17,7 +17,7 @@ CUT = (0.5, 2.0)
 _LEAST = 0.03
 
 
-def extent(rows: Iterable[dict[str, Any]]) -> tuple[float, float]:
+def compute_ratio_range(rows: Iterable[dict[str, Any]]) -> tuple[float, float]:
     """The frame's ends: all points, the intervals as far as they are not cut, and a little air."""
     lows, highs = [1 - _LEAST], [1 + _LEAST]
     for row in rows:
@@ -28,7 +28,7 @@ def extent(rows: Iterable[dict[str, Any]]) -> tuple[float, float]:
     return math.exp(low - air), math.exp(high + air)
 
 
-def scale(channel: str, title: str, low: float, high: float) -> Any:
+def make_ratio_axis(channel: str, title: str, low: float, high: float) -> Any:
     """An axis for ratios from ``low`` to ``high``: logarithmic where they are far apart.
     ``channel``: x or y.
     """
@@ -44,24 +44,24 @@ def scale(channel: str, title: str, low: float, high: float) -> Any:
     )
 
 
-def like(channel: Any, field: str) -> Any:
+def copy_axis_for_field(channel: Any, field: str) -> Any:
     """The same axis for another field."""
     copy = channel.copy()
     copy.shorthand = f"{field}:Q"
     return copy
 
 
-def band(channel: str, axis: Any) -> alt.Chart:
+def draw_margin_band(channel: str, axis: Any) -> alt.Chart:
     """What counts as equivalent."""
-    edges = frame([{"low": 1 - MARGIN, "high": 1 + MARGIN}])
-    place = {channel: like(axis, "low"), f"{channel}2": "high:Q"}
+    edges = make_chart_data([{"low": 1 - MARGIN, "high": 1 + MARGIN}])
+    place = {channel: copy_axis_for_field(axis, "low"), f"{channel}2": "high:Q"}
     return alt.Chart(edges).mark_rect(style="margin").encode(**place)
 
 
-def line(channel: str, axis: Any) -> alt.Chart:
+def draw_reference_line(channel: str, axis: Any) -> alt.Chart:
     """The baseline's place."""
     return (
-        alt.Chart(frame([{"one": 1.0}]))
+        alt.Chart(make_chart_data([{"one": 1.0}]))
         .mark_rule(style="reference")
-        .encode(**{channel: like(axis, "one")})
+        .encode(**{channel: copy_axis_for_field(axis, "one")})
     )

@@ -5,20 +5,25 @@ from typing import Any
 import altair as alt
 
 from dballoc.analysis.tables.heap_profiles import Seen
-from dballoc.report.charts.theme import POINTS, Figure, Variants, frame
+from dballoc.report.charts.theme import POINTS, Figure, Variants, make_chart_data
 
 # Of fewer timed calls a mean says little.
 _LEAST = 10
 _HEIGHT = 240
 
 
-def figures(seen: dict[str, Seen], workload: str, variants: Variants, after: str) -> list[Figure]:
+def draw_call_times(
+    watched: dict[str, Seen], workload: str, variants: Variants, after: str
+) -> list[Figure]:
     """One for malloc and one for free: the mean of the calls that were timed, by size class."""
-    return [_figure(seen, operation, workload, variants, after) for operation in ("malloc", "free")]
+    return [
+        _draw_times_of_operation(watched, operation, workload, variants, after)
+        for operation in ("malloc", "free")
+    ]
 
 
-def _figure(
-    seen: dict[str, Seen], operation: str, workload: str, variants: Variants, after: str
+def _draw_times_of_operation(
+    watched: dict[str, Seen], operation: str, workload: str, variants: Variants, after: str
 ) -> Figure:
     rows: list[dict[str, Any]] = [
         {
@@ -26,8 +31,8 @@ def _figure(
             "bytes": max(size["sizes"][0], 1),
             **{key: size[key] for key in ("mean", "p99", "timed")},
         }
-        for name, one in seen.items()
-        for size in one.figures["sizes"]
+        for name, heap in watched.items()
+        for size in heap.figures["sizes"]
         if size["operation"] == operation and size["timed"] >= _LEAST
     ]
     x = alt.X(
@@ -51,7 +56,7 @@ def _figure(
         "p99:Q",
         alt.Tooltip("timed:Q", title="calls timed"),
     ]
-    base = alt.Chart(frame(rows)).encode(x=x, y=y, color=variants.color(POINTS))
+    base = alt.Chart(make_chart_data(rows)).encode(x=x, y=y, color=variants.color(POINTS))
     chart = alt.layer(
         base.mark_line(strokeWidth=1.8).encode(strokeDash=variants.dash(POINTS)),
         base.mark_point(filled=True, size=60, opacity=1).encode(

@@ -4,14 +4,14 @@ import altair as alt
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.report.charts.theme import Figure, Variants, frame
-from dballoc.report.wording.ratios_as_text import mebibytes
+from dballoc.numbers import mebibytes
+from dballoc.report.charts.theme import Figure, Variants, make_chart_data
 
 # The store's column: its name, and how opaque its bar is.
 _KINDS = {"rss_peak": ("peak", 0.55), "rss_idle": ("idle", 0.25)}
 
 
-def figure(campaign: Campaign, variants: Variants) -> Figure:
+def draw_peak_and_idle_rss(campaign: Campaign, variants: Variants) -> Figure:
     """From zero: what the server takes in all, not the difference alone."""
     fresh = campaign.experiment.levels == "fresh"
     top = max(campaign.experiment.threads)
@@ -20,12 +20,12 @@ def figure(campaign: Campaign, variants: Variants) -> Figure:
     for name in variants.names:
         for column, (kind, shade) in _KINDS.items():
             # With a start for each workload, the highest of a block's starts.
-            mine = (
+            peaks_by_start = (
                 good.filter(pl.col("variant") == name)
                 .group_by("block", "role", maintain_order=True)
                 .agg(pl.col(column).max())
             )
-            values = mine[column].drop_nulls().to_list()
+            values = peaks_by_start[column].drop_nulls().to_list()
             if values:
                 mean = sum(values) / len(values)
                 place = {"variant": name, "row": f"{name}, {kind}"}
@@ -55,7 +55,7 @@ def figure(campaign: Campaign, variants: Variants) -> Figure:
     )
     color = variants.color(None)
     bars = (
-        alt.Chart(frame(means))
+        alt.Chart(make_chart_data(means))
         .mark_bar(height={"band": 0.7})
         .encode(
             x=x,
@@ -70,7 +70,7 @@ def figure(campaign: Campaign, variants: Variants) -> Figure:
         )
     )
     ticks = (
-        alt.Chart(frame(trials))
+        alt.Chart(make_chart_data(trials))
         .mark_tick(thickness=1.5, height={"band": 0.9}, orient="vertical")
         .encode(x=x, y=y, color=color, tooltip=["row:N", alt.Tooltip("words:N", title="a trial")])
     )

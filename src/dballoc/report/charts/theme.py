@@ -68,15 +68,16 @@ class Variants:
         return [values[i % len(values)] for i in range(len(self.names))]
 
 
-def rounded(value: float | None) -> float | None:
+def round_to_six_digits(value: float | None) -> float | None:
     """Six significant digits: more would only make the page larger."""
     return None if value is None else float(f"{value:.6g}")
 
 
-def frame(rows: list[dict[str, Any]]) -> alt.InlineData:
+def make_chart_data(rows: list[dict[str, Any]]) -> alt.InlineData:
     """Rows as a chart's own data."""
     return alt.InlineData(
         values=[
-            {k: rounded(v) if isinstance(v, float) else v for k, v in row.items()} for row in rows
+            {k: round_to_six_digits(v) if isinstance(v, float) else v for k, v in row.items()}
+            for row in rows
         ]
     )

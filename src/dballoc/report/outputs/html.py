@@ -17,7 +17,7 @@ from dballoc.webpage import script, style
 _PERCENT = re.compile(r"(?<=\d) %")
 
 
-def render(content: Page, redacted: bool) -> str:
+def render_html(content: Page, redacted: bool) -> str:
     """The page's text."""
     package = files("dballoc.report")
     environment = jinja2.Environment(
@@ -31,7 +31,7 @@ def render(content: Page, redacted: bool) -> str:
         (package / "templates" / "report.html.j2").read_text(encoding="utf-8")
     )
     data = script.data(
-        {figure.key: export.specification(figure) for figure in content.figures}, content.names
+        {figure.key: export.make_specification(figure) for figure in content.figures}, content.names
     )
     return template.render(
         content=content,

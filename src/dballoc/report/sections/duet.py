@@ -11,27 +11,34 @@ from dballoc.analysis.statistics import duet_slices
 from dballoc.analysis.statistics.ratio_interval import ratio
 from dballoc.analysis.tables.baseline_comparison import Comparisons
 from dballoc.analysis.tables.level_curves import CONFIDENCE
+from dballoc.numbers import NOTHING, count, number, percent
 from dballoc.report.charts import blocks
 from dballoc.report.charts.theme import Variants
 from dballoc.report.sections.section import Section
 from dballoc.report.sections.tables import Table
-from dballoc.report.wording.ratios_as_text import NOTHING, count, number, percent, times
+from dballoc.report.wording.ratios_as_text import format_ratio
 
 
-def section(
+def make_duet_section(
     campaign: Campaign, comparisons: Comparisons, variants: Variants, each: bool = True
 ) -> Section:
     """Everything about it; ``each``: with a chart of each workload's blocks."""
     facts: dict[str, Any] = json.loads(campaign.facts["duet"])
-    found = duet_slices.blocks(campaign)
+    block_logs = duet_slices.blocks(campaign)
     confidence = comparisons.procedures["duet"].confidence
     pictured = campaign.experiment.workloads if each else []
-    figures = [blocks.figure(found, w, campaign.names, variants, confidence) for w in pictured]
-    tables = [_costs(campaign, found), *([_pilot(facts)] if facts.get("components") else [])]
+    figures = [
+        blocks.draw_duet_blocks(block_logs, w, campaign.names, variants, confidence)
+        for w in pictured
+    ]
+    tables = [
+        _tabulate_costs(campaign, block_logs),
+        *([_tabulate_pilot(facts)] if facts.get("components") else []),
+    ]
     return Section(
         key="duet",
         title="The cost of a transaction",
-        text=_text(facts),
+        text=_describe_duet(facts),
         figures=figures,
         tables=tables,
     )
@@ -49,7 +56,7 @@ _ESTIMATES = {
 }
 
 
-def _text(facts: dict[str, Any]) -> list[str]:
+def _describe_duet(facts: dict[str, Any]) -> list[str]:
     halves = " and ".join(facts["halves"])
     text = [
         "Duet: the baseline and one other server at the same time, each with "
@@ -68,12 +75,12 @@ def _text(facts: dict[str, Any]) -> list[str]:
             f"expected to give intervals of ±{percent(plan['half_width'])}."
         )
     if scatter := facts.get("scatter"):
-        seen = " and ".join(f"{percent(value)} ({how})" for how, value in scatter.items())
-        text.append(f"The pilot's starts, whose truth is 1, were off by {seen}.")
+        errors = " and ".join(f"{percent(value)} ({how})" for how, value in scatter.items())
+        text.append(f"The pilot's starts, whose truth is 1, were off by {errors}.")
     return text
 
 
-def _costs(campaign: Campaign, cpu: pl.DataFrame) -> Table:
+def _tabulate_costs(campaign: Campaign, cpu: pl.DataFrame) -> Table:
     """CPU per transaction and transactions per second, each side's own, and their ratios."""
     plain, time, each = (
         duet_slices.blocks(campaign, "paired"),
@@ -83,20 +90,20 @@ def _costs(campaign: Campaign, cpu: pl.DataFrame) -> Table:
     rows = []
     for workload in campaign.experiment.workloads:
         for name in campaign.names:
-            here = (pl.col("workload") == workload) & (pl.col("variant") == name)
-            mine = each.filter(here)
-            if not mine.height:
+            same_cell = (pl.col("workload") == workload) & (pl.col("variant") == name)
+            absolute = each.filter(same_cell)
+            if not absolute.height:
                 continue
             label = f"{name}, A2 ÷ A1" if name == campaign.experiment.baseline else name
             rows.append(
                 [
                     workload,
                     label,
-                    *(number(v) for v in mine.select("cpu", "tps").row(0)),
-                    _ratio(cpu.filter(here)),
-                    _ratio(plain.filter(here)),
-                    _ratio(time.filter(here), -1),
-                    str(cpu.filter(here).height),
+                    *(number(v) for v in absolute.select("cpu", "tps").row(0)),
+                    _format_ratio(cpu.filter(same_cell)),
+                    _format_ratio(plain.filter(same_cell)),
+                    _format_ratio(time.filter(same_cell), -1),
+                    str(cpu.filter(same_cell).height),
                 ]
             )
     columns = [
@@ -118,15 +125,15 @@ def _costs(campaign: Campaign, cpu: pl.DataFrame) -> Table:
     )
 
 
-def _ratio(rows: pl.DataFrame, sign: int = 1) -> str:
+def _format_ratio(rows: pl.DataFrame, sign: int = 1) -> str:
     logs = [sign * log for log in rows["log"]]
     if not logs:
         return NOTHING
     r = ratio(logs, CONFIDENCE)
-    return times(r.estimate, r.low, r.high)
+    return format_ratio(r.estimate, r.low, r.high)
 
 
-def _pilot(facts: dict[str, Any]) -> Table:
+def _tabulate_pilot(facts: dict[str, Any]) -> Table:
     """The components of scatter, each as a relative standard deviation."""
     rows = [
         [w, *(percent(math.expm1(c[k]), 2) for k in ("start", "slice", "piece", "halves"))]

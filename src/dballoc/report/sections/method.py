@@ -7,7 +7,7 @@ from dballoc.analysis.decisions.throughput_collapse import SHARE
 from dballoc.analysis.statistics.detectable_difference import POWER
 from dballoc.analysis.tables.level_curves import CONFIDENCE
 from dballoc.experiment.durations_and_sizes import format_duration
-from dballoc.report.wording.ratios_as_text import count, listing, percent
+from dballoc.numbers import count, listing, percent
 
 FLOOR = (
     "The baseline runs twice in every block. What its second run shows against its first is noise "
@@ -17,10 +17,12 @@ FLOOR = (
 SAMPLER = "The CPU time that dballoc itself spent on sampling the server, of one core."
 
 
-def text(campaign: Campaign, procedures: dict[str, Procedure], preference: Preference) -> list[str]:
+def describe_method(
+    campaign: Campaign, procedures: dict[str, Procedure], preference: Preference
+) -> list[str]:
     """Paragraphs."""
     family = count(next(iter(procedures.values())).family, "comparison")
-    said = [_DESIGNS[design](campaign, procedure) for design, procedure in procedures.items()]
+    designs = [_DESIGNS[design](campaign, procedure) for design, procedure in procedures.items()]
     levels = [
         f"{design} verdicts may be judged after {listing([str(look) for look in p.looks])} blocks "
         f"({count(len(p.looks), 'planned look')}), at "
@@ -29,7 +31,7 @@ def text(campaign: Campaign, procedures: dict[str, Procedure], preference: Prefe
         for design, p in procedures.items()
     ]
     return [
-        *said,
+        *designs,
         "Primary: server CPU per transaction (duet); throughput at the highest level, peak RSS and "
         "idle RSS (solo); each for "
         f"every variant and workload: a family of {family}. The error of {percent(ERROR, 0)} is "
@@ -73,7 +75,7 @@ _STARTS = {
 }
 
 
-def _solo(campaign: Campaign, procedure: Procedure) -> str:
+def _describe_solo(campaign: Campaign, procedure: Procedure) -> str:
     e = campaign.experiment
     starts = _STARTS[e.levels, e.sequence if len(e.workloads) > 1 else None]
     return (
@@ -106,7 +108,7 @@ _ESTIMATES = {
 }
 
 
-def _duet(campaign: Campaign, procedure: Procedure) -> str:
+def _describe_duet(campaign: Campaign, procedure: Procedure) -> str:
     e = campaign.experiment
     return (
         f"Duet design, {count(procedure.looks[-1], 'block')} planned. A block starts every variant "
@@ -123,4 +125,4 @@ def _duet(campaign: Campaign, procedure: Procedure) -> str:
     )
 
 
-_DESIGNS = {"solo": _solo, "duet": _duet}
+_DESIGNS = {"solo": _describe_solo, "duet": _describe_duet}

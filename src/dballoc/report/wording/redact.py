@@ -85,8 +85,8 @@ class Redaction:
         # With no name at all, a pattern that matches nowhere.
         words = "|".join(longest_first) or r"(?!)"
         self._word = re.compile(rf"(?<![A-Za-z0-9])(?:{words})(?![A-Za-z0-9])", re.IGNORECASE)
-        known = {d.rstrip("/") for d in directories if not _SYSTEM.match(d)}
-        self._directories = sorted(filter(None, known), key=len, reverse=True)
+        private = {d.rstrip("/") for d in directories if not _SYSTEM.match(d)}
+        self._directories = sorted(filter(None, private), key=len, reverse=True)
 
     def text(self, text: str) -> str:
         """``text`` with names and paths replaced, and values of secrets hidden; of a path the last
@@ -131,10 +131,10 @@ class Redaction:
         return f"…/{PurePosixPath(path).name}"
 
 
-def redact(campaign: Campaign) -> Campaign:
+def redact_campaign(campaign: Campaign) -> Campaign:
     """The campaign as strangers may see it. Numbers, variants and what they are stay."""
-    r = _find(campaign)
-    experiment = _experiment(campaign.experiment, r)
+    r = _find_private_names(campaign)
+    experiment = _redact_experiment(campaign.experiment, r)
     facts = {
         k: r.document(v) if k not in ("experiment", "environment") else v
         for k, v in campaign.facts.items()
@@ -149,28 +149,32 @@ def redact(campaign: Campaign) -> Campaign:
         facts=facts,
         experiment=experiment,
         environment=environment,
-        variant=_frame(campaign.variant, r, ("libraries", "environment", "command")),
-        block=_frame(campaign.block, r),
-        duet_block=_frame(campaign.duet_block, r),
+        variant=_redact_frame(campaign.variant, r, ("libraries", "environment", "command")),
+        block=_redact_frame(campaign.block, r),
+        duet_block=_redact_frame(campaign.duet_block, r),
         **{
-            name: _frame(getattr(campaign, name), r, ("proof",))
+            name: _redact_frame(getattr(campaign, name), r, ("proof",))
             for name in ("trial", "duet", "pilot")
         },
     )
 
 
-def _find(campaign: Campaign) -> Redaction:
+def _find_private_names(campaign: Campaign) -> Redaction:
     """Whom and what there is to replace: from what dballoc noted, and from every home directory
     mentioned.
     """
     environment = campaign.environment
     users = [environment.get("user") or "", campaign.facts.get("server_user") or ""]
-    texts = [*campaign.facts.values(), *_texts(campaign.variant), *_texts(campaign.trials)]
+    texts = [
+        *campaign.facts.values(),
+        *_list_texts(campaign.variant),
+        *_list_texts(campaign.trials),
+    ]
     users += [name for text in texts for name in _HOME.findall(text)]
-    return Redaction([environment.get("host") or ""], users, _directories(campaign))
+    return Redaction([environment.get("host") or ""], users, _list_directories(campaign))
 
 
-def _directories(campaign: Campaign) -> Iterator[str]:
+def _list_directories(campaign: Campaign) -> Iterator[str]:
     """Directories of everything that is a path by its place: they may hold blanks."""
     e = campaign.experiment
     paths = [
@@ -186,20 +190,22 @@ def _directories(campaign: Campaign) -> Iterator[str]:
             yield str(PurePosixPath(path).parent)
 
 
-def _experiment(experiment: Experiment, r: Redaction) -> Experiment:
+def _redact_experiment(experiment: Experiment, r: Redaction) -> Experiment:
     """Values that a closed list allows alone are in :data:`_NOBODY`, so that what comes out is an
     experiment again.
     """
     return Experiment.model_validate(r.values(experiment.model_dump(mode="json")))
 
 
-def _texts(frame: pl.DataFrame) -> Iterator[str]:
+def _list_texts(frame: pl.DataFrame) -> Iterator[str]:
     for name, kind in frame.schema.items():
         if kind == pl.String:
             yield from frame[name].drop_nulls()
 
 
-def _frame(frame: pl.DataFrame, r: Redaction, json_columns: tuple[str, ...] = ()) -> pl.DataFrame:
+def _redact_frame(
+    frame: pl.DataFrame, r: Redaction, json_columns: tuple[str, ...] = ()
+) -> pl.DataFrame:
     def each(column: str) -> Callable[[str], str]:
         return (
             (lambda text: json.dumps(r.values(json.loads(text))))
