@@ -88,24 +88,53 @@ def gather(
     for :func:`judge`.
     """
     comparisons, recommendation, verdict_answer = judge(campaign, preference)
-    title = f"dballoc: {campaign.experiment.name}"
     if campaign.imported:
         subtitle = f"made elsewhere · {count(campaign.trial.height, 'figure')}"
         sections = imported.sections(campaign)
-        return Content(
-            title=title,
-            subtitle=subtitle,
-            names=campaign.names,
-            answer=verdict_answer,
-            sections=sections,
-            campaign=campaign,
-            comparisons=comparisons,
-            recommendation=recommendation,
+    else:
+        subtitle = _make_subtitle(campaign)
+        sections = [
+            *([post.make_published_section(campaign, published)] if published else []),
+            *_make_sections(campaign, comparisons, preference, profiles),
+        ]
+    return Content(
+        title=f"dballoc: {campaign.experiment.name}",
+        subtitle=subtitle,
+        names=campaign.names,
+        answer=verdict_answer,
+        sections=sections,
+        campaign=campaign,
+        comparisons=comparisons,
+        recommendation=recommendation,
+    )
+
+
+def _make_subtitle(campaign: Campaign) -> str:
+    progress = measure_progress(campaign)
+    servers = ", ".join(
+        dict.fromkeys(
+            f"{s} {e}" for s, e in campaign.variant.select("server", "engine").iter_rows()
         )
+    )
+    subtitle = (
+        f"{servers} · {progress.words}, {count(campaign.trials.height, 'trial')} · "
+        f"{campaign.environment.get('cpu')}"
+    )
+    if campaign.experiment.scaled:
+        subtitle = f"scaled to {campaign.experiment.scaled.factor:g} · {subtitle}"
+    return subtitle
+
+
+def _make_sections(
+    campaign: Campaign,
+    comparisons: Comparisons,
+    preference: Preference,
+    profiles: Contention | Heaps | None,
+) -> list[Section]:
+    """Return the sections of a campaign of our own, in the report's order."""
     variants = Variants(campaign.names)
     few = not workload_groups.has_many_workloads(campaign)
-    sections = [
-        *([post.make_published_section(campaign, published)] if published else []),
+    return [
         *(
             [
                 _make_picture_section(comparisons, variants)
@@ -148,28 +177,6 @@ def gather(
             text=method.describe_method(campaign, comparisons.procedures, preference),
         ),
     ]
-    progress = measure_progress(campaign)
-    servers = ", ".join(
-        dict.fromkeys(
-            f"{s} {e}" for s, e in campaign.variant.select("server", "engine").iter_rows()
-        )
-    )
-    subtitle = (
-        f"{servers} · {progress.words}, {count(campaign.trials.height, 'trial')} · "
-        f"{campaign.environment.get('cpu')}"
-    )
-    if campaign.experiment.scaled:
-        subtitle = f"scaled to {campaign.experiment.scaled.factor:g} · {subtitle}"
-    return Content(
-        title=title,
-        subtitle=subtitle,
-        names=campaign.names,
-        answer=verdict_answer,
-        sections=sections,
-        campaign=campaign,
-        comparisons=comparisons,
-        recommendation=recommendation,
-    )
 
 
 def _make_solo_sections(campaign: Campaign, variants: Variants, few: bool) -> list[Section]:

@@ -21,29 +21,8 @@ def draw_duet_blocks(
     """From :func:`dballoc.analysis.statistics.duet_slices.blocks`: CPU per transaction, variant ÷
     baseline, block by block.
     """
-    rows: list[dict[str, Any]] = []
-    order = []
-    for name in [*names[1:], names[0]]:
-        variant_blocks = block_logs.filter(
-            (pl.col("workload") == workload) & (pl.col("variant") == name)
-        )
-        if not variant_blocks.height:
-            continue
-        label = f"{name}, A2 ÷ A1" if name == names[0] else name
-        order.append(label)
-        logs = variant_blocks["log"].to_list()
-        r = ratio(logs, confidence)
-        interval = {
-            "variant": name,
-            "row": label,
-            "words": format_ratio(r.estimate, r.low, r.high),
-            "estimate": r.estimate,
-        }
-        rows.append(interval | ({"low": r.low, "high": r.high} if r.blocks > 1 else {}))
-        rows += [
-            {"variant": name, "row": label, "block": block, "value": math.exp(log)}
-            for block, log in variant_blocks.select("block", "log").iter_rows()
-        ]
+    rows = _make_rows(block_logs.filter(pl.col("workload") == workload), names, confidence)
+    order = list(dict.fromkeys(row["row"] for row in rows))
     values = [row["value"] for row in rows if "value" in row]
     low, high = min([0.98, *values]), max([1.02, *values])
     scale = alt.Scale(domain=[low * 0.997, high * 1.003], nice=False, zero=False)
@@ -91,3 +70,29 @@ def draw_duet_blocks(
     return Figure(
         f"duet-{workload}", f"CPU per transaction, block by block, {workload}", caption, chart
     )
+
+
+def _make_rows(
+    block_logs: pl.DataFrame, names: list[str], confidence: float
+) -> list[dict[str, Any]]:
+    """Return a row for each variant's interval and for each of its blocks; the baseline last."""
+    rows: list[dict[str, Any]] = []
+    for name in [*names[1:], names[0]]:
+        variant_blocks = block_logs.filter(pl.col("variant") == name)
+        if not variant_blocks.height:
+            continue
+        label = f"{name}, A2 ÷ A1" if name == names[0] else name
+        logs = variant_blocks["log"].to_list()
+        r = ratio(logs, confidence)
+        interval = {
+            "variant": name,
+            "row": label,
+            "words": format_ratio(r.estimate, r.low, r.high),
+            "estimate": r.estimate,
+        }
+        rows.append(interval | ({"low": r.low, "high": r.high} if r.blocks > 1 else {}))
+        rows += [
+            {"variant": name, "row": label, "block": block, "value": math.exp(log)}
+            for block, log in variant_blocks.select("block", "log").iter_rows()
+        ]
+    return rows

@@ -1,5 +1,7 @@
 """Peak and idle RSS of every variant: the mean as a bar, every trial as a stroke."""
 
+from typing import Any
+
 import altair as alt
 import polars as pl
 
@@ -16,31 +18,7 @@ def draw_peak_and_idle_rss(campaign: Campaign, variants: Variants) -> Figure:
     fresh = campaign.experiment.levels == "fresh"
     top = max(campaign.experiment.threads)
     good = campaign.good.filter(pl.col("level") == top) if fresh else campaign.good
-    trials, means = [], []
-    for name in variants.names:
-        for column, (kind, shade) in _KINDS.items():
-            # With a start for each workload, the highest of a block's starts.
-            peaks_by_start = (
-                good.filter(pl.col("variant") == name)
-                .group_by("block", "role", maintain_order=True)
-                .agg(pl.col(column).max())
-            )
-            values = peaks_by_start[column].drop_nulls().to_list()
-            if values:
-                mean = sum(values) / len(values)
-                place = {"variant": name, "row": f"{name}, {kind}"}
-                means.append(
-                    {
-                        **place,
-                        "shade": shade,
-                        "mib": mean / 2**20,
-                        "words": f"{mebibytes(mean)} MiB",
-                        "n": len(values),
-                    }
-                )
-                trials += [
-                    {**place, "mib": v / 2**20, "words": f"{mebibytes(v)} MiB"} for v in values
-                ]
+    means, trials = _make_rows(good, variants.names)
     y = alt.Y(
         "row:N",
         sort=[m["row"] for m in means],
@@ -83,3 +61,35 @@ def draw_peak_and_idle_rss(campaign: Campaign, variants: Variants) -> Figure:
         caption,
         alt.layer(bars, ticks).properties(height=22 * max(2, len(means))),
     )
+
+
+def _make_rows(
+    good: pl.DataFrame, names: list[str]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the rows of the means and those of the trials that they are of, in MiB."""
+    means, trials = [], []
+    for name in names:
+        for column, (kind, shade) in _KINDS.items():
+            # With a start for each workload, the highest of a block's starts.
+            peaks_by_start = (
+                good.filter(pl.col("variant") == name)
+                .group_by("block", "role", maintain_order=True)
+                .agg(pl.col(column).max())
+            )
+            values = peaks_by_start[column].drop_nulls().to_list()
+            if values:
+                mean = sum(values) / len(values)
+                place = {"variant": name, "row": f"{name}, {kind}"}
+                means.append(
+                    {
+                        **place,
+                        "shade": shade,
+                        "mib": mean / 2**20,
+                        "words": f"{mebibytes(mean)} MiB",
+                        "n": len(values),
+                    }
+                )
+                trials += [
+                    {**place, "mib": v / 2**20, "words": f"{mebibytes(v)} MiB"} for v in values
+                ]
+    return means, trials

@@ -40,6 +40,40 @@ def draw_speed_against_memory(
     """``metric``: what tells the speed of its workload. What costs less is drawn as faster."""
     peak = next(m for m in comparisons.metrics if m.key == "rss_peak")
     baseline = comparisons.floor[0].variant
+    rows = _make_rows(comparisons, metric, peak, variants.names)
+    ends_x, ends_y = (compute_ratio_range(_select_axis(rows, axis)) for axis in "xy")
+    speed_title = "throughput" if metric.better == "higher" else "transactions per CPU second"
+    x = make_ratio_axis("x", f"{speed_title}, ratio to {baseline} (faster →)", *ends_x)
+    y = make_ratio_axis("y", f"peak RSS, ratio to {baseline}", *ends_y)
+    points = [(r["variant"], *_locate(r["x"], r["y"], ends_x, ends_y)) for r in rows]
+    across, up = _locate(1.0, 1.0, ends_x, ends_y)
+    lines = [(across - 1, 0.0, across + 1, float(_HEIGHT)), (0.0, up - 1, float(WIDTH), up + 1)]
+    placed = place_labels(
+        points, [*lines, *(bar for r in rows for bar in _compute_bar_boxes(r, ends_x, ends_y))]
+    )
+    base = alt.Chart(
+        make_chart_data([row | place for row, place in zip(rows, placed, strict=True)])
+    )
+    levels = " and ".join(
+        dict.fromkeys(percent(comparisons.confidence(m), 2) for m in (metric, peak))
+    )
+    caption = (
+        f"{metric.title}, against peak RSS. Bars: intervals at {levels}; the bands are "
+        f"±1 % around {baseline}. Below and to the right is better. The way from one point to "
+        "another is their ratio, "
+        "whose interval is under Every pair."
+    )
+    layers = _make_layers(base, x, y, variants, speed_title)
+    chart = alt.layer(*layers).properties(height=_HEIGHT)
+    key = f"speed-memory-{metric.key.replace(':', '-')}"
+    return Figure(key, f"Speed against memory, {metric.workload}", caption, chart)
+
+
+def _make_rows(
+    comparisons: Comparisons, metric: Metric, peak: Metric, names: list[str]
+) -> list[dict[str, Any]]:
+    """Return a row for the baseline and for each variant that has both ratios."""
+    baseline = comparisons.floor[0].variant
     rows: list[dict[str, Any]] = [
         {
             "variant": baseline,
@@ -49,7 +83,7 @@ def draw_speed_against_memory(
             "memory": "1, the baseline",
         }
     ]
-    for name in variants.names[1:]:
+    for name in names[1:]:
         fast, small = comparisons.find(name, metric), comparisons.find(name, peak)
         ratio, speed = small.ratio, speed_metric.speed(fast)
         if ratio and speed and fast.ratio:
@@ -67,26 +101,20 @@ def draw_speed_against_memory(
                     f"{describe_verdict(small, comparisons)}",
                 }
             )
-    ends_x, ends_y = (compute_ratio_range(_select_axis(rows, axis)) for axis in "xy")
-    speed_title = "throughput" if metric.better == "higher" else "transactions per CPU second"
-    x = make_ratio_axis("x", f"{speed_title}, ratio to {baseline} (faster →)", *ends_x)
-    y = make_ratio_axis("y", f"peak RSS, ratio to {baseline}", *ends_y)
-    points = [(r["variant"], *_locate(r["x"], r["y"], ends_x, ends_y)) for r in rows]
-    across, up = _locate(1.0, 1.0, ends_x, ends_y)
-    lines = [(across - 1, 0.0, across + 1, float(_HEIGHT)), (0.0, up - 1, float(WIDTH), up + 1)]
-    placed = place_labels(
-        points, [*lines, *(bar for r in rows for bar in _compute_bar_boxes(r, ends_x, ends_y))]
-    )
-    base = alt.Chart(
-        make_chart_data([row | place for row, place in zip(rows, placed, strict=True)])
-    )
+    return rows
+
+
+def _make_layers(
+    base: alt.Chart, x: Any, y: Any, variants: Variants, speed_title: str
+) -> list[alt.Chart]:
+    """Return the bands, the lines at 1, the corners' notes, the intervals, points and labels."""
     tip = [
         "variant:N",
         alt.Tooltip("speed:N", title=speed_title),
         alt.Tooltip("memory:N", title="peak RSS"),
     ]
     color = variants.color(POINTS)
-    layers = [
+    return [
         draw_margin_band("x", x),
         draw_margin_band("y", y),
         draw_reference_line("x", x),
@@ -117,18 +145,6 @@ def draw_speed_against_memory(
         ),
         *(_draw_labels(base, x, y, right, below) for right, below in _SIDES),
     ]
-    levels = " and ".join(
-        dict.fromkeys(percent(comparisons.confidence(m), 2) for m in (metric, peak))
-    )
-    caption = (
-        f"{metric.title}, against peak RSS. Bars: intervals at {levels}; the bands are "
-        f"±1 % around {baseline}. Below and to the right is better. The way from one point to "
-        "another is their ratio, "
-        "whose interval is under Every pair."
-    )
-    chart = alt.layer(*layers).properties(height=_HEIGHT)
-    key = f"speed-memory-{metric.key.replace(':', '-')}"
-    return Figure(key, f"Speed against memory, {metric.workload}", caption, chart)
 
 
 def place_labels(
