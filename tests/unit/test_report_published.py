@@ -176,7 +176,7 @@ def test_the_tables_are_there_as_csv(small: Path) -> None:
 def test_an_experiment_that_repeats_no_post_is_one_line(make: Make) -> None:
     with pytest.raises(
         UsageError,
-        match=r"own: its experiment repeats no post \(no key published\); those that do: chinaunix-2013",
+        match=r"own: its experiment does not reproduce a published post \(no key published\); those that do: chinaunix-2013",
     ):
         published_posts.of(make("own", blocks=1))
     with pytest.raises(UsageError, match="no published figures 'nobody'"):

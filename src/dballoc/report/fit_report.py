@@ -32,7 +32,7 @@ _SEARCH = {
 
 
 def gather_fit_report(fits: Fits) -> Page:
-    """The page."""
+    """Return the page of a fit."""
     campaign = fits.campaign
     names = [f.variant for f in fits.fitted]
     variants = Variants(names)
@@ -83,7 +83,7 @@ def gather_fit_report(fits: Fits) -> Page:
 
 
 def answer_fit(fits: Fits) -> Answer:
-    """The answer in words."""
+    """Return the answer in words."""
     survivors = sorted((f for f in fits.fitted if f.largest), key=lambda f: -(f.largest or 0))
     sizes_by_variant = listing(
         [f"{_format_cache_size(f.largest)} under {f.variant}" for f in survivors]
@@ -120,7 +120,7 @@ def _explain_answer(fits: Fits) -> str:
 
 
 def advise(fitted: Fitted) -> str:
-    """What one variant's figures mean for a server of one's own."""
+    """Return what one variant's figures mean for a server of one's own."""
     killed = f"{_format_cache_size(fitted.killed)} was killed"
     rss_at_kill = f"{_format_rss(fitted.last)} of RSS"
     match fitted.state.why:
@@ -141,24 +141,23 @@ def advise(fitted: Fitted) -> str:
 
 
 def list_notes(fits: Fits) -> list[str]:
-    """What to know before one believes it."""
+    """Return what to know before one relies on the answer."""
     sentences = []
     if unfilled := [f.variant for f in fits.fitted if not f.filled]:
         sentences.append(
             f"The load did not fill the cache under {listing(unfilled)}: peak RSS is below its "
-            "size, so the true limit is "
-            "lower once it is full. Give more data (--rows) or more time (--time)."
+            "size, so the true limit is lower once it is full. Give more data (--rows) or more "
+            "time (--time)."
         )
     sentences.append(
-        "This holds for this load and this long. Leave room for what a server does besides: more "
-        "connections, sorts, backups, "
-        "fragmentation over weeks."
+        "This holds for this load and this duration. Leave room for what else a server does: more "
+        "connections, sorts, backups, fragmentation over weeks."
     )
     return sentences
 
 
 def describe_method(fits: Fits) -> list[str]:
-    """Paragraphs."""
+    """Return the paragraphs on the method."""
     e, of = fits.campaign.experiment, fits.of
     load = listing(e.workloads)
     return [
@@ -186,7 +185,7 @@ def describe_method(fits: Fits) -> list[str]:
 
 
 def tabulate_sizes(fits: Fits) -> Table:
-    """The answer as a table."""
+    """Return the answer as a table."""
     rows = [
         [
             f.variant,
@@ -225,7 +224,7 @@ def tabulate_sizes(fits: Fits) -> Table:
 
 
 def tabulate_trials(fits: Fits) -> Table:
-    """One row a trial."""
+    """Return one row a trial."""
     texts = {
         (r["block"], r["variant"]): r["fault_text"]
         for r in fits.campaign.trials.iter_rows(named=True)
@@ -263,7 +262,7 @@ def tabulate_trials(fits: Fits) -> Table:
 
 
 def as_json(fits: Fits) -> dict[str, Any]:
-    """For machines; bytes."""
+    """Return the fit as plain data; sizes in bytes."""
     return {
         "memory": fits.of.memory,
         "tolerance": fits.of.tolerance,
@@ -290,7 +289,7 @@ def as_json(fits: Fits) -> dict[str, Any]:
 
 
 def write_fit_csv(fits: Fits, directory: Path) -> None:
-    """``fit.csv`` and ``fit_trials.csv``. OSError if that fails."""
+    """Write ``fit.csv`` and ``fit_trials.csv``. OSError if that fails."""
     directory.mkdir(parents=True, exist_ok=True)
     variants = as_json(fits)["variants"]
     _write_csv_file(
@@ -311,7 +310,7 @@ def _write_csv_file(path: Path, columns: list[str], rows: list[list[Any]]) -> No
 
 
 def dump_fit(fits: Fits) -> str:
-    """fit.json's text."""
+    """Return fit.json's text."""
     return json.dumps(as_json(fits), indent=1) + "\n"
 
 

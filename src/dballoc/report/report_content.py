@@ -51,8 +51,8 @@ class Content(Page):
 def judge(
     campaign: Campaign, preference: Preference = MEMORY
 ) -> tuple[Comparisons, Recommendation, Answer]:
-    """The comparisons, what the rule makes of them, and both in words. UsageError if the campaign
-    has not what it asks.
+    """Return the comparisons, what the rule makes of them, and both in words. UsageError if the
+    campaign has not what it asks.
     """
     if campaign.imported:
         nothing = Recommendation(
@@ -84,8 +84,8 @@ def gather(
     campaign: Campaign, preference: Preference = MEMORY, published: Published | None = None,
     profiles: Contention | Heaps | None = None,
 ) -> Content:  # fmt: skip
-    """Everything that the report says of a campaign, and of the post that it repeats. UsageError as
-    for :func:`judge`.
+    """Return everything that the report says of a campaign, and of the post that it repeats.
+    UsageError as for :func:`judge`.
     """
     comparisons, recommendation, verdict_answer = judge(campaign, preference)
     if campaign.imported:
@@ -207,7 +207,7 @@ def _make_solo_sections(campaign: Campaign, variants: Variants, few: bool) -> li
 
 
 def _make_picture_section(comparisons: Comparisons, variants: Variants) -> Section:
-    """What one wants to see first: who is fast, and who is small."""
+    """Return the section to see first: who is fast, and who is small."""
     figures = [
         plane.draw_speed_against_memory(comparisons, metric, variants)
         for metric in speed_metric.pictured(comparisons)
@@ -216,7 +216,7 @@ def _make_picture_section(comparisons: Comparisons, variants: Variants) -> Secti
 
 
 def _make_glance_section(campaign: Campaign, variants: Variants) -> Section:
-    """What one wants to see first of many workloads: relative QPS, by group."""
+    """Return the section to see first of many workloads: relative QPS, by group."""
     cells = workload_groups.collect_cells(campaign)
     figures = [
         byworkload.draw_relative_qps(cells, t, variants)
@@ -359,7 +359,9 @@ def _make_memory_section(campaign: Campaign, variants: Variants, few: bool) -> S
             "RSS."
         )
     if e.sequence == "cycle" and len(e.workloads) > 1:
-        text.append("So do all workloads, each on what those before it left of the data.")
+        text.append(
+            "All workloads run in one server start, each on the data as the previous ones left it."
+        )
     return Section(key="memory", title="Memory", text=text, figures=figures, tables=shown)
 
 
@@ -373,7 +375,8 @@ def _make_faults_section(campaign: Campaign, comparisons: Comparisons) -> Sectio
         )
     lines = [f"{name}: {describe_faults(k_of_n)}." for name, k_of_n in comparisons.faulty.items()]
     lines.append(
-        "A variant with faults gets no verdict: what survived says nothing of what did not."
+        "A variant with faults gets no verdict: the trials that survived say nothing about those "
+        "that did not."
     )
     logs = [
         Listing(

@@ -21,7 +21,9 @@ PAGE = "report.html"
 
 
 def write_fit_report(directory: Path, out: Path, redact: bool) -> Path:
-    """Write everything of a fit. UsageError, Failure."""
+    """Write all outputs of a fit. UsageError if there is no trial, Failure if they cannot be
+    written.
+    """
     fits = load_fit(directory)
     if redact:
         fits = replace(fits, campaign=redacted(fits.campaign))
@@ -35,7 +37,7 @@ def write_fit_report(directory: Path, out: Path, redact: bool) -> Path:
 
 
 def read_campaign(directory: Path) -> Campaign:
-    """A campaign that has something to report. UsageError if it has not."""
+    """Read a campaign that has something to report. UsageError if it has not."""
     campaign = load(directory)
     if not campaign.trials.height:
         raise UsageError(f"{directory}: no trial is finished yet; run dballoc bench first")
@@ -45,7 +47,7 @@ def read_campaign(directory: Path) -> Campaign:
 def write_campaign_report(
     directory: Path, out: Path, redact: bool, preference: Preference, published: Published | None
 ) -> Path:
-    """Write everything; the page comes last, so that what it names is there. UsageError,
+    """Write all outputs; the page comes last, so that the files it names are there. UsageError,
     Failure.
     """
     campaign = read_campaign(directory)

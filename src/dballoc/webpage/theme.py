@@ -11,7 +11,9 @@ _FONT = "system-ui, -apple-system, 'Segoe UI', 'Liberation Sans', Arial, sans-se
 
 
 def make_vega_config(dark: bool) -> dict[str, Any]:
-    """The Vega-Lite config of a theme. Marks without a variant take their colour from here too."""
+    """Return the Vega-Lite config of a theme. Marks without a variant take their colour from here
+    too.
+    """
     ink, faint, grid = (
         ("#e6e6e6", "#a0a0a0", "#3a3a3a") if dark else ("#222222", "#6b6b6b", "#e3e3e3")
     )

@@ -60,7 +60,7 @@ def report(
     of_fit = is_fit(directory)
     for given, flag, why in (
         (prefer, "--prefer", "recommends nothing"),
-        (published, "--published", "repeats no post"),
+        (published, "--published", "does not reproduce a published post"),
     ):
         if of_fit and given:
             raise UsageError(f"{flag}: {directory} holds results of dballoc fit, which {why}")

@@ -18,7 +18,9 @@ _LEAST = 0.03
 
 
 def compute_ratio_range(rows: Iterable[dict[str, Any]]) -> tuple[float, float]:
-    """The frame's ends: all points, the intervals as far as they are not cut, and a little air."""
+    """Return the frame's ends: all points, the intervals as far as they are not cut, and a little
+    air.
+    """
     lows, highs = [1 - _LEAST], [1 + _LEAST]
     for row in rows:
         lows += [row["ratio"], *([max(row["low"], CUT[0])] if row["low"] is not None else [])]
@@ -29,7 +31,7 @@ def compute_ratio_range(rows: Iterable[dict[str, Any]]) -> tuple[float, float]:
 
 
 def make_ratio_axis(channel: str, title: str, low: float, high: float) -> Any:
-    """An axis for ratios from ``low`` to ``high``: logarithmic where they are far apart.
+    """Return an axis for ratios from ``low`` to ``high``: logarithmic where they are far apart.
     ``channel``: x or y.
     """
     kind = alt.X if channel == "x" else alt.Y
@@ -45,21 +47,21 @@ def make_ratio_axis(channel: str, title: str, low: float, high: float) -> Any:
 
 
 def copy_axis_for_field(channel: Any, field: str) -> Any:
-    """The same axis for another field."""
+    """Return the same axis for another field."""
     copy = channel.copy()
     copy.shorthand = f"{field}:Q"
     return copy
 
 
 def draw_margin_band(channel: str, axis: Any) -> alt.Chart:
-    """What counts as equivalent."""
+    """Draw the band of what counts as equivalent."""
     edges = make_chart_data([{"low": 1 - MARGIN, "high": 1 + MARGIN}])
     place = {channel: copy_axis_for_field(axis, "low"), f"{channel}2": "high:Q"}
     return alt.Chart(edges).mark_rect(style="margin").encode(**place)
 
 
 def draw_reference_line(channel: str, axis: Any) -> alt.Chart:
-    """The baseline's place."""
+    """Draw the line at the baseline's ratio, 1."""
     return (
         alt.Chart(make_chart_data([{"one": 1.0}]))
         .mark_rule(style="reference")

@@ -18,8 +18,8 @@ _ROW = 44
 def draw_duet_blocks(
     block_logs: pl.DataFrame, workload: str, names: list[str], variants: Variants, confidence: float
 ) -> Figure:
-    """From :func:`dballoc.analysis.statistics.duet_slices.blocks`: CPU per transaction, variant ÷
-    baseline, block by block.
+    """Draw CPU per transaction, variant ÷ baseline, block by block, from
+    :func:`dballoc.analysis.statistics.duet_slices.blocks`.
     """
     rows = _make_rows(block_logs.filter(pl.col("workload") == workload), names, confidence)
     order = list(dict.fromkeys(row["row"] for row in rows))

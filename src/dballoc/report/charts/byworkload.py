@@ -18,7 +18,7 @@ _POINT, _GAP = 9, 8
 
 
 def draw_relative_qps(cells: list[Cell], threads: int, variants: Variants) -> Figure:
-    """One row a workload in the order of ``cells``, one point a variant, at that level."""
+    """Draw one row a workload in the order of ``cells``, one point a variant, at that level."""
     rows = [
         {
             "variant": c.variant, "row": c.workload, "ratio": c.ratio, "low": c.low, "high": c.high,

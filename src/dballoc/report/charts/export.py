@@ -16,7 +16,7 @@ _SCALE = 2
 
 
 def make_specification(figure: Figure) -> dict[str, Any]:
-    """Vega-Lite, as wide as its container and without a theme."""
+    """Return a figure as Vega-Lite, as wide as its container and without a theme."""
     spec = figure.chart.to_dict()
     for key in ("$schema", "config"):
         spec.pop(key, None)
@@ -28,7 +28,7 @@ def make_specification(figure: Figure) -> dict[str, Any]:
 
 
 def write_chart(figure: Figure, origin: str, directory: Path) -> None:
-    """``KEY.svg`` and ``KEY.png`` in the light theme. ``origin`` is written under the title.
+    """Write ``KEY.svg`` and ``KEY.png`` in the light theme. ``origin`` is written under the title.
     OSError if that fails.
     """
     title = {"text": figure.title, "subtitle": origin, "offset": 10}

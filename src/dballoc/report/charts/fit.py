@@ -16,7 +16,7 @@ _SHAPES = {"survived": "circle", "killed": "cross", "another fault": "triangle-u
 
 
 def draw_cache_against_rss(fits: Fits, variants: Variants) -> Figure:
-    """A trial without any sample has no place in it."""
+    """Draw every trial; one without any sample is left out."""
     rows = [
         {
             "variant": p.variant,

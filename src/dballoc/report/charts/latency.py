@@ -15,7 +15,9 @@ _HEIGHT = 240
 def draw_call_times(
     watched: dict[str, Seen], workload: str, variants: Variants, after: str
 ) -> list[Figure]:
-    """One for malloc and one for free: the mean of the calls that were timed, by size class."""
+    """Draw one chart for malloc and one for free: the mean of the calls that were timed, by size
+    class.
+    """
     return [
         _draw_times_of_operation(watched, operation, workload, variants, after)
         for operation in ("malloc", "free")

@@ -14,8 +14,8 @@ _OTHER = "other"
 
 
 def draw_memory_ledger(ledger: pl.DataFrame, names: list[str]) -> Figure:
-    """``found``: :func:`dballoc.analysis.tables.memory_ledger.table`; ``names``: the variants in
-    their order.
+    """Draw each variant's RSS in pieces. ``ledger``:
+    :func:`dballoc.analysis.tables.memory_ledger.table`; ``names``: the variants in their order.
     """
     largest = ledger.group_by("variant").agg(pl.col("resident").sum())["resident"].max()
     by_owner = ledger.group_by("owner", maintain_order=True).agg(pl.col("resident").max())

@@ -64,7 +64,7 @@ RSS_PEAK = Measure(
 
 
 def has_measure(summary: pl.DataFrame, workload: str, measure: Measure) -> bool:
-    """Whether anything is known of a measure: a client may tell no response times."""
+    """Whether a measure has any figure: a client may report no response times."""
     return (
         summary.filter((pl.col("measure") == measure.key) & (pl.col("workload") == workload)).height
         > 0
@@ -74,7 +74,7 @@ def has_measure(summary: pl.DataFrame, workload: str, measure: Measure) -> bool:
 def draw_curve(
     summary: pl.DataFrame, workload: str, measure: Measure, variants: Variants
 ) -> Figure:
-    """From :func:`dballoc.analysis.tables.level_curves.summary`: a measure against threads."""
+    """Draw a measure against threads, from :func:`dballoc.analysis.tables.level_curves.summary`."""
     measure_rows = summary.filter(
         (pl.col("measure") == measure.key) & (pl.col("workload") == workload)
     )
@@ -110,8 +110,8 @@ def draw_curve(
 def draw_relative_curve(
     ratios: pl.DataFrame, workload: str, variants: Variants, measure_name: str = "QPS"
 ) -> Figure:
-    """From :func:`dballoc.analysis.tables.level_curves.relative`: QPS of every variant ÷ QPS of the
-    baseline, against threads; or TPS, where ``what`` says so.
+    """Draw QPS of every variant ÷ QPS of the baseline against threads, from
+    :func:`dballoc.analysis.tables.level_curves.relative`; or TPS, where ``measure_name`` says so.
     """
     rows = [
         {**{k: r[k] for k in ("variant", "threads", "n", "low", "high")}, "mean": r["ratio"]}
@@ -184,7 +184,7 @@ def _make_curve_layers(rows: list[dict[str, Any]], y: alt.Y, variants: Variants)
 
 
 def _compute_nudge(levels: list[int], place: int, places: int) -> float:
-    """The factor by which a variant's points are moved along the logarithmic axis."""
+    """Return the factor by which a variant's points are moved along the logarithmic axis."""
     gaps = [math.log(b / a) for a, b in pairwise(levels)]
     reach = min([*gaps, math.log(2)]) * _APART
     return math.exp(reach * (place / (places - 1) - 0.5)) if places > 1 else 1.0

@@ -23,8 +23,8 @@ _LETTERS = 30
 def draw_pair_matrix(
     pairs: pl.DataFrame, measure: str, workload: str | None, names: list[str]
 ) -> Figure:
-    """``pairs``: :func:`dballoc.analysis.tables.all_pairs.pairs`; ``names``: the variants in their
-    order.
+    """Draw the row's figure ÷ the column's. ``pairs``:
+    :func:`dballoc.analysis.tables.all_pairs.pairs`; ``names``: the variants in their order.
     """
     title, more_is_better = _TITLES[measure]
     ratios = pairs.filter((pl.col("measure") == measure) & pl.col("workload").eq_missing(workload))

@@ -14,7 +14,7 @@ _KINDS = {"rss_peak": ("peak", 0.55), "rss_idle": ("idle", 0.25)}
 
 
 def draw_peak_and_idle_rss(campaign: Campaign, variants: Variants) -> Figure:
-    """From zero: what the server takes in all, not the difference alone."""
+    """Draw RSS from zero: all that the server takes, not the difference alone."""
     fresh = campaign.experiment.levels == "fresh"
     top = max(campaign.experiment.threads)
     good = campaign.good.filter(pl.col("level") == top) if fresh else campaign.good
@@ -66,7 +66,7 @@ def draw_peak_and_idle_rss(campaign: Campaign, variants: Variants) -> Figure:
 def _make_rows(
     good: pl.DataFrame, names: list[str]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the rows of the means and those of the trials that they are of, in MiB."""
+    """Return a row for each mean and a row for each trial behind it, in MiB."""
     means, trials = [], []
     for name in names:
         for column, (kind, shade) in _KINDS.items():

@@ -32,8 +32,8 @@ _MEASURES = {
 
 
 def draw_time_series(over_time: OverTime, variants: Variants, each: bool = True) -> list[Figure]:
-    """One for each measure; throughput for each workload, whose transactions differ in size, if
-    ``each``.
+    """Draw a chart for each measure; of throughput one for each workload if ``each``, as their
+    transactions differ in size.
     """
     workloads = (
         over_time.steps["workload"].drop_nulls().unique(maintain_order=True).to_list()
@@ -90,13 +90,11 @@ def _draw_measure(
     on_top = (
         "Numbers on top are client threads; grey"
         if _has_room_for_levels(over_time.steps)
-        else "Dotted lines part the levels; grey"
+        else "Dotted lines separate the levels; grey"
     )
     if over_time.steps["start"].n_unique() > 1:
-        remark = f" The starts of the levels lie one after the other.{remark}"
-    caption = (
-        f"Mean over trials, all laid onto one clock. {on_top} is warming up and idling.{remark}"
-    )
+        remark = f" The starts of the levels are drawn one after the other.{remark}"
+    caption = f"Mean over trials, on a common clock. {on_top} is warm-up and idle time.{remark}"
     chart = alt.layer(*borders, line).properties(height=_HEIGHT)
     return Figure(f"time-{key}{suffix}", name + of, caption, chart)
 
@@ -107,7 +105,7 @@ def _has_room_for_levels(steps: pl.DataFrame) -> bool:
 
 
 def _make_step_layers(steps: pl.DataFrame, x: alt.X) -> list[alt.Chart]:
-    """The borders of the steps, what they are, and which of them are not measured."""
+    """Return the borders of the steps, their labels, and which of them are not measured."""
     rows = steps.iter_rows(named=True)
     pauses, borders, levels, workloads = [], [], [], []
     several = steps["workload"].drop_nulls().n_unique() > 1

@@ -37,7 +37,9 @@ _SIDES = ((1, -1), (1, 1), (-1, -1), (-1, 1))
 def draw_speed_against_memory(
     comparisons: Comparisons, metric: Metric, variants: Variants
 ) -> Figure:
-    """``metric``: what tells the speed of its workload. What costs less is drawn as faster."""
+    """Draw every variant's speed against its peak RSS. ``metric``: what tells the speed of its
+    workload; what costs less is drawn as faster.
+    """
     peak = next(m for m in comparisons.metrics if m.key == "rss_peak")
     baseline = comparisons.floor[0].variant
     rows = _make_rows(comparisons, metric, peak, variants.names)
@@ -150,8 +152,8 @@ def _make_layers(
 def place_labels(
     points: list[tuple[str, float, float]], bars: Sequence[_Box] = ()
 ) -> list[dict[str, int]]:
-    """For each (name, x, y in pixels) the side of the point where its label meets least of other
-    points, labels and bars.
+    """Return for each (name, x, y in pixels) the side of the point where its label overlaps least
+    with other points, labels and bars.
     """
     occupied = [(x - 6, y - 6, x + 6, y + 6) for _, x, y in points] + list(bars)
     sides = []
@@ -178,7 +180,7 @@ def _compute_overlap(a: _Box, b: _Box) -> float:
 
 
 def _compute_cut_off(box: _Box) -> float:
-    """What would be cut off, weighed so that it comes last."""
+    """Return the pixels that the frame would cut off, weighed so that such a place comes last."""
     return 100 * (
         max(0.0, -box[0])
         + max(0.0, box[2] - WIDTH)
@@ -196,8 +198,8 @@ def _select_axis(rows: list[dict[str, Any]], axis: str) -> list[dict[str, Any]]:
 def _locate(
     x: float, y: float, ends_x: tuple[float, float], ends_y: tuple[float, float]
 ) -> tuple[float, float]:
-    """About where a ratio comes to lie; the axes take some of the width. One beyond the frame lies
-    on its edge.
+    """Return about where a ratio lies, in pixels; the axes take some of the width. One beyond the
+    frame lies on its edge.
     """
     across, up = (
         min(1.0, max(0.0, math.log(max(value, low) / low) / math.log(high / low)))
@@ -209,7 +211,7 @@ def _locate(
 def _compute_bar_boxes(
     row: dict[str, Any], ends_x: tuple[float, float], ends_y: tuple[float, float]
 ) -> list[_Box]:
-    """A point's two bars, as thin boxes."""
+    """Return a point's two bars, as thin boxes."""
     spans = []
     if "xlow" in row:
         spans.append((row["xlow"], row["y"], row["xhigh"], row["y"]))
@@ -240,7 +242,7 @@ def _draw_labels(base: alt.Chart, x: Any, y: Any, right: int, below: int) -> alt
 
 
 def _draw_corner_notes() -> list[alt.Chart]:
-    """What each corner means, the better one in front."""
+    """Draw what each corner means, the better one in front."""
     corners = [
         ("better: faster, less memory", "right", "width", "height", "label"),
         ("faster, more memory", "right", "width", 12, "note"),

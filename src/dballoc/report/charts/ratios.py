@@ -20,7 +20,7 @@ _ROW = 34
 
 
 def draw_forest(comparisons: Comparisons, metric: Metric, variants: Variants) -> Figure:
-    """A point and an interval for each variant in one metric, and the A/A floor under them."""
+    """Draw a point and an interval for each variant in one metric, and the A/A floor under them."""
     floor = next(c for c in comparisons.floor if c.metric == metric)
     judged = [c for c in comparisons.family if c.metric == metric and c.ratio]
     rows = [_make_row(c, comparisons, c.variant) for c in judged]

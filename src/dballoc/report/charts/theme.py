@@ -69,12 +69,12 @@ class Variants:
 
 
 def round_to_six_digits(value: float | None) -> float | None:
-    """Six significant digits: more would only make the page larger."""
+    """Round to six significant digits: more would only make the page larger."""
     return None if value is None else float(f"{value:.6g}")
 
 
 def make_chart_data(rows: list[dict[str, Any]]) -> alt.InlineData:
-    """Rows as a chart's own data."""
+    """Return rows as a chart's own data."""
     return alt.InlineData(
         values=[
             {k: round_to_six_digits(v) if isinstance(v, float) else v for k, v in row.items()}

@@ -62,7 +62,9 @@ def write_csv(
 
 
 def collect_tables(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl.DataFrame]:
-    """By file name. Units as in the database: bytes, seconds, milliseconds; ratios as they are."""
+    """Return the tables by file name. Units as in the database: bytes, seconds, milliseconds;
+    ratios as they are.
+    """
     if campaign.imported:
         return imported.collect_imported_tables(campaign)
     changed = [level_curves.relative(campaign, m).with_columns(measure=pl.lit(m)) for m in CHANGES]

@@ -18,7 +18,7 @@ _PERCENT = re.compile(r"(?<=\d) %")
 
 
 def render_html(content: Page, redacted: bool) -> str:
-    """The page's text."""
+    """Return the report as one HTML page."""
     package = files("dballoc.report")
     environment = jinja2.Environment(
         autoescape=True,

@@ -11,7 +11,7 @@ _SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
 
 
 def render_markdown(content: Page, redacted: bool) -> str:
-    """The file's text."""
+    """Return the report as Markdown."""
     answer = content.answer
     parts = [
         f"# {escape_markdown(content.title)}",
@@ -56,7 +56,7 @@ def render_markdown(content: Page, redacted: bool) -> str:
 
 
 def escape_markdown(text: str) -> str:
-    """Text of any origin as text: no markup, no HTML, one line."""
+    """Return any text escaped: no markup, no HTML, one line."""
     safe = (
         _SPECIAL.sub(r"\\\1", text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     )
@@ -82,7 +82,7 @@ def _render_table(table: Table) -> str:
 
 
 def _render_listing(listing: Listing) -> str:
-    """A fence longer than any run of backticks within."""
+    """Return a listing in a fence longer than any run of backticks within."""
     longest = max((len(run) for run in re.findall(r"`+", listing.text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"**{escape_markdown(listing.title)}**\n\n{fence}text\n{listing.text.rstrip()}\n{fence}"

@@ -16,14 +16,14 @@ FORMAT = 1
 
 
 def dump_recommendation(content: Content) -> str:
-    """As text, with a line's end."""
+    """Return :func:`as_data` as JSON text, with a line's end."""
     return json.dumps(as_data(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def as_data(content: Content) -> dict[str, Any]:
-    """Plain data. Ratios are to the baseline; an interval's ends are null where there is none.
-    ``recommended`` is null when the rule cannot choose: the baseline had faults, or fewer than two
-    blocks have what it takes.
+    """Return the recommendation as plain data. Ratios are to the baseline; an interval's ends are
+    null where there is none. ``recommended`` is null when the rule cannot choose: the baseline had
+    faults, or fewer than two blocks have what it takes.
     """
     campaign, comparisons, chosen = content.campaign, content.comparisons, content.recommendation
     progress, baseline = measure_progress(campaign), campaign.experiment.baseline

@@ -79,7 +79,7 @@ def print_fit(console: Console, directory: Path) -> None:
 
 
 def _tabulate_metric(comparisons: Comparisons, metric: Metric, width: int) -> Table:
-    """Every variant in one metric, and the A/A floor. ``width``: of the longest name."""
+    """Return every variant in one metric, and the A/A floor. ``width``: of the longest name."""
     floor = next(c for c in comparisons.floor if c.metric == metric)
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True, min_width=width)

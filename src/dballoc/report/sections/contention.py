@@ -18,19 +18,19 @@ from dballoc.report.sections.tables import Table
 _MUTEXES = 6
 
 _TEXT = (
-    "After the levels and the idle time of the first block's trials the same load ran once more, "
-    "unmeasured, at the highest "
-    "level, and was watched: nothing of it is in any other figure of this report. A wait is a "
-    "switch by which a thread gives "
-    "up its CPU because it cannot go on; one that was preempted could. Below malloc: the call "
-    "stack leads through malloc, free "
-    "or their kin. A wait's time ends when the thread runs again, so it has a part in the queue "
-    "for a CPU."
+    "After the levels and the idle time of the first block's trials the same load ran once more at "
+    "the highest level, unmeasured, and was profiled: it contributes to no other figure of this "
+    "report. A wait is a context switch by which a thread gives up its CPU because it cannot go "
+    "on; a preempted thread could have gone on. Below malloc: the call stack leads through malloc, "
+    "free or a related function. A wait ends when the thread runs again, so its time includes "
+    "queueing for a CPU."
 )
 
 
 def make_contention_section(campaign: Campaign, profiled: Contention) -> Section:
-    """For every workload: the wait split, the table of frames, the flame graphs."""
+    """Return the section on waits, for every workload: the split, the table of frames, the flame
+    graphs.
+    """
     tables: list[Table] = []
     embeds: list[Embed] = []
     for workload, watched, after in profiles.list_profiled_workloads(
@@ -78,7 +78,7 @@ _FRAMES = {
 
 
 def collect_contention_tables(profiled: Contention) -> dict[str, pl.DataFrame]:
-    """The tables as CSV has them, by file name. Seconds; shares of all waits (1 = all)."""
+    """Return the tables for csv/ by file name. Seconds; shares of all waits (1 = all)."""
     costs: list[tuple[object, ...]] = []
     functions: list[tuple[object, ...]] = []
     for workload in dict.fromkeys(w.workload for w in profiled.watched):
@@ -116,7 +116,7 @@ def collect_contention_tables(profiled: Contention) -> dict[str, pl.DataFrame]:
 
 
 def choose_wait_value(profile: Profile) -> str:
-    """Waits where they were counted, else the time waited."""
+    """Return the key of a profile's value: waits where they were counted, else time waited."""
     return profile.values[0].key
 
 
@@ -195,8 +195,8 @@ def _tabulate_frames(watched: dict[str, Watched], after: str) -> Table:
     rows = [_make_frame_row(row, variants) for row in dominant_frames]
     caption = (
         "The share of each variant's waits whose call stack contains the function; the largest "
-        "difference between variants "
-        "first. malloc: it is malloc, or mostly runs below it."
+        "difference between variants first. malloc: the function is malloc, or runs mostly below "
+        "it."
     )
     return Table(
         title=f"Dominant inclusive frames{after}",
@@ -272,7 +272,7 @@ def _tabulate_mutexes(profiled: Contention) -> Table:
         for m in mutexes[:_MUTEXES]
     ]
     columns = ["variant", "mutex", "locked", "waited", "spun", "waited, ms"]
-    caption = "By the malloc's own word at the end of its trial, of the server's whole life."
+    caption = "jemalloc's own statistics at the end of its trial, over the server's whole life."
     return Table(
         title="jemalloc's own mutexes", columns=columns, rows=rows, caption=caption, heads=2
     )

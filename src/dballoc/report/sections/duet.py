@@ -22,7 +22,7 @@ from dballoc.report.wording.ratios_as_text import format_ratio
 def make_duet_section(
     campaign: Campaign, comparisons: Comparisons, variants: Variants, each: bool = True
 ) -> Section:
-    """Everything about it; ``each``: with a chart of each workload's blocks."""
+    """Return the section on the duet; ``each``: with a chart of each workload's blocks."""
     facts: dict[str, Any] = json.loads(campaign.facts["duet"])
     block_logs = duet_slices.blocks(campaign)
     confidence = comparisons.procedures["duet"].confidence
@@ -48,11 +48,10 @@ _ESTIMATES = {
     "paired": "Estimate: the mean of what both servers showed at the same time, over pairs of "
     "swapped slices (paired).",
     "middle": "Estimate: the interquartile mean of what both servers showed at the same time, over "
-    "all neighbouring slices "
-    "(middle).",
+    "all neighbouring slices (middle).",
     "undisturbed": "Estimate: on each half of the CPUs, a server's cheapest fifth of all "
-    "quarter-seconds, when nobody else "
-    "slowed that half down; then the mean of both halves (undisturbed).",
+    "quarter-seconds, when nothing else slowed that half down; then the mean of both halves "
+    "(undisturbed).",
 }
 
 
@@ -76,12 +75,12 @@ def _describe_duet(facts: dict[str, Any]) -> list[str]:
         )
     if scatter := facts.get("scatter"):
         errors = " and ".join(f"{percent(value)} ({how})" for how, value in scatter.items())
-        text.append(f"The pilot's starts, whose truth is 1, were off by {errors}.")
+        text.append(f"The pilot's starts, whose true ratio is 1, were off by {errors}.")
     return text
 
 
 def _tabulate_costs(campaign: Campaign, cpu: pl.DataFrame) -> Table:
-    """CPU per transaction and transactions per second, each side's own, and their ratios."""
+    """Return CPU per transaction and transactions per second, each side's own, and their ratios."""
     plain, time, each = (
         duet_slices.blocks(campaign, "paired"),
         duet_slices.blocks(campaign, "paired", "seconds"),
@@ -134,7 +133,7 @@ def _format_ratio(rows: pl.DataFrame, sign: int = 1) -> str:
 
 
 def _tabulate_pilot(facts: dict[str, Any]) -> Table:
-    """The components of scatter, each as a relative standard deviation."""
+    """Return the components of scatter, each as a relative standard deviation."""
     rows = [
         [w, *(percent(math.expm1(c[k]), 2) for k in ("start", "slice", "piece", "halves"))]
         for w, c in facts["components"].items()
@@ -147,8 +146,8 @@ def _tabulate_pilot(facts: dict[str, Any]) -> Table:
         "difference of the halves",
     ]
     caption = (
-        "Relative standard deviations of variant ÷ baseline, by nested analysis of variance; "
-        "within a slice: of its first and "
-        "second half; as far as the estimate leaves them. The last column is what swapping removes."
+        "Relative standard deviations of variant ÷ baseline, by nested analysis of variance, as "
+        "far as the estimate leaves them; within a slice: between its first and second half. The "
+        "last column is what swapping removes."
     )
     return Table(title="What the pilot found", columns=columns, rows=rows, caption=caption)

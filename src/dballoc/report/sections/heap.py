@@ -27,20 +27,17 @@ _GRAPHS = (
 )
 
 _TEXT = (
-    "Every variant was started once more with the heap probe before its malloc, on a copy of the "
-    "same data, warmed up, and "
-    "looked at under the highest level: nothing of that start is in any other figure of this "
-    "report. The probe samples one "
-    "allocation in so many bytes and times one call in about a thousand; figures are estimates, "
-    "with one standard error where "
-    "it is given. What is alive is what malloc's callers hold, not what malloc takes from the "
-    "system for it."
+    "Every variant was started once more with the heap probe in front of its malloc, on a copy of "
+    "the same data, warmed up, and profiled at the highest level: that start contributes to no "
+    "other figure of this report. The probe samples one allocation in so many bytes and times one "
+    "call in about a thousand; figures are estimates, with one standard error where it is given. "
+    "Live memory is what malloc's callers hold, not what malloc takes from the system for it."
 )
 
 
 def make_heap_section(campaign: Campaign, heaps: Heaps, variants: Variants) -> Section:
-    """For every workload: the turnover, the functions that hold the heap, the time by size, flame
-    graphs.
+    """Return the section on the heap, for every workload: the turnover, the functions that hold the
+    heap, the time by size, flame graphs.
     """
     tables: list[Table] = []
     figures, embeds = [], []
@@ -95,7 +92,7 @@ _FUNCTIONS = {
 
 
 def collect_heap_tables(heaps: Heaps) -> dict[str, pl.DataFrame]:
-    """The tables as CSV has them, by file name. Bytes, seconds; times of a call in nanoseconds."""
+    """Return the tables for csv/ by file name. Bytes, seconds; times of a call in nanoseconds."""
     calls: list[tuple[object, ...]] = []
     functions: list[tuple[object, ...]] = []
     for s in heaps.seen:
@@ -152,10 +149,9 @@ def _tabulate_turnover(watched: dict[str, Seen], after: str) -> Table:
             ]
         )
     caption = (
-        "Alive: at the end of the look. Share of CPU: of the server's, in malloc and free. A call "
-        "of more than 100 µs has "
-        "waited, for a lock, for memory from the kernel or for a CPU; such calls are in the means, "
-        "but not in that share."
+        "Alive: at the end of the profile. Share of CPU: of the server's, in malloc and free. A "
+        "call of more than 100 µs has waited, for a lock, for memory from the kernel or for a CPU; "
+        "such calls are in the means, but not in that share."
     )
     return Table(
         title=f"What goes through malloc{after}", columns=columns, rows=rows, caption=caption
@@ -184,9 +180,9 @@ def _tabulate_holders(watched: dict[str, Seen], after: str) -> Table:
             *(f"{mebibytes(c[0])} ± {mebibytes(c[1])}" if c and c[0] else NOTHING for c in cells),
         ])  # fmt: skip
     caption = (
-        "MiB alive, by the innermost function that does not only hand its memory on. The largest "
-        "in any variant first; those "
-        f"that are not {_SURE} standard errors above nothing in any are left out."
+        "MiB alive, by the innermost function that does more than hand its memory on. The largest "
+        f"in any variant first; functions that are not {_SURE} standard errors above zero in any "
+        "variant are left out."
     )
     return Table(
         title=f"Who holds the heap{after}", columns=["function", *sums], rows=rows, caption=caption
@@ -194,8 +190,8 @@ def _tabulate_holders(watched: dict[str, Seen], after: str) -> Table:
 
 
 def _sum_by_function(watched: Seen) -> dict[str, tuple[float, float, float, float, float]]:
-    """Live bytes and their standard error, allocated bytes, seconds in malloc and free, and stalled
-    there.
+    """Return by function live bytes and their standard error, allocated bytes, seconds in malloc
+    and free, and seconds stalled there.
     """
     assert watched.profile
     values = (

@@ -40,8 +40,7 @@ _NO_REPEATS = (
 )
 _REPEATS = (
     "Intervals are over the blocks that the files state; where the runs were not in random order, "
-    "a drift of the machine is in "
-    "them as a difference."
+    "a drift of the machine shows in them as a difference."
 )
 
 
@@ -59,7 +58,7 @@ class Collapse:
 
     @property
     def words(self) -> str:
-        """``oltp_read_only between 512 and 1024 (11 % of the best before)``."""
+        """Return ``oltp_read_only between 512 and 1024 (11 % of the best before)``."""
         return (
             f"{self.workload} between {self.before} and {self.at} ({percent(self.share, 0)} of "
             "the best before)"
@@ -67,7 +66,7 @@ class Collapse:
 
 
 def find_collapses(campaign: Campaign) -> list[Collapse]:
-    """Every collapse, in the experiment's order."""
+    """Return every collapse, in the experiment's order."""
     throughput = level_curves.summary(campaign).filter(pl.col("measure") == "tps")
     fallen = []
     for name in campaign.names:
@@ -92,7 +91,9 @@ def find_collapses(campaign: Campaign) -> list[Collapse]:
 
 
 def answer(campaign: Campaign) -> Answer:
-    """What collapses where; the first machine's come first, the others' say whose they are."""
+    """Return which variants collapse where; the first machine's come first, the others' lines name
+    their machine.
+    """
     machines = split(campaign)
     first = find_collapses(machines[0].campaign)
     fallen = [n for n in machines[0].campaign.names if any(f.variant == n for f in first)]
@@ -113,7 +114,10 @@ def answer(campaign: Campaign) -> Answer:
         "best at a lower level.",
         _ELSEWHERE,
         *(
-            [f"{count(len(machines), 'machine')}, each apart; the first: {machines[0].name}."]
+            [
+                f"{count(len(machines), 'machine')}, each reported separately; the first: "
+                f"{machines[0].name}."
+            ]
             if len(machines) > 1
             else []
         ),
@@ -138,7 +142,7 @@ def _list_collapses(machine: Machine, apart: bool) -> list[Line]:
 
 
 def sections(campaign: Campaign) -> list[Section]:
-    """Of every machine its own, then where the figures are from."""
+    """Return every machine's sections, then where the figures are from."""
     machines = split(campaign)
     return [
         s
@@ -148,12 +152,12 @@ def sections(campaign: Campaign) -> list[Section]:
 
 
 def compare_first_machine(campaign: Campaign) -> Comparisons:
-    """Of the first machine."""
+    """Return the comparisons of the first machine."""
     return compare(split(campaign)[0].campaign)
 
 
 def collect_imported_tables(campaign: Campaign) -> dict[str, pl.DataFrame]:
-    """For csv/: every machine's under its name."""
+    """Return the tables for csv/, with each machine's rows under its name."""
     machines = split(campaign)
 
     def each(frame: pl.DataFrame, machine: Machine) -> pl.DataFrame:
@@ -248,8 +252,8 @@ def _collect_cells(
 
 
 def _tabulate_throughput(campaign: Campaign, summary: pl.DataFrame, workload: str) -> Table:
-    """Levels × variants, as trackers and posts have it: transactions per second, and Δ % to the
-    baseline.
+    """Return transactions per second and Δ % to the baseline: levels × variants, as trackers and
+    posts have it.
     """
     cells = _collect_cells(summary, workload, "tps")
     ratios = level_curves.relative(campaign, "tps").filter(pl.col("workload") == workload)
@@ -281,7 +285,7 @@ def _tabulate_throughput(campaign: Campaign, summary: pl.DataFrame, workload: st
 def _tabulate_other_measures(
     campaign: Campaign, summary: pl.DataFrame, workload: str
 ) -> list[Table]:
-    """What else the figures have: levels × variants, one table a measure."""
+    """Return the measures other than throughput: levels × variants, one table a measure."""
     shown = []
     for measure, (heading, written) in _OTHER_MEASURES.items():
         cells = _collect_cells(summary, workload, measure)

@@ -10,9 +10,8 @@ from dballoc.experiment.durations_and_sizes import format_duration
 from dballoc.numbers import count, listing, percent
 
 FLOOR = (
-    "The baseline runs twice in every block. What its second run shows against its first is noise "
-    "and drift alone: a "
-    "difference between variants that is no larger than this means nothing."
+    "The baseline runs twice in every block. How its second run differs from its first is noise "
+    "and drift alone: a difference between variants that is no larger than this means nothing."
 )
 SAMPLER = "The CPU time that dballoc itself spent on sampling the server, of one core."
 
@@ -20,7 +19,7 @@ SAMPLER = "The CPU time that dballoc itself spent on sampling the server, of one
 def describe_method(
     campaign: Campaign, procedures: dict[str, Procedure], preference: Preference
 ) -> list[str]:
-    """Paragraphs."""
+    """Return the paragraphs on the method."""
     family = count(next(iter(procedures.values())).family, "comparison")
     designs = [_DESIGNS[design](campaign, procedure) for design, procedure in procedures.items()]
     levels = [
@@ -33,11 +32,9 @@ def describe_method(
     return [
         *designs,
         "Primary: server CPU per transaction (duet); throughput at the highest level, peak RSS and "
-        "idle RSS (solo); each for "
-        f"every variant and workload: a family of {family}. The error of {percent(ERROR, 0)} is "
-        "shared by the family, evenly, "
-        "and by the looks, of which each has spent its (share of the planned "
-        f"blocks){'⁰¹²³⁴⁵⁶⁷⁸⁹'[SPENDING]} of it: "
+        f"idle RSS (solo); each for every variant and workload: a family of {family}. The error "
+        f"of {percent(ERROR, 0)} is shared evenly by the family, and by the looks: by a look, "
+        f"(share of the planned blocks){'⁰¹²³⁴⁵⁶⁷⁸⁹'[SPENDING]} of it has been spent: "
         f"{'; '.join(levels)}. Everything else is descriptive, with plain {percent(CONFIDENCE, 0)} "
         "intervals.",
         "Verdicts: higher or lower, if the interval excludes 1; equivalent within "
@@ -53,8 +50,8 @@ def describe_method(
         "involuntary ones of all its "
         "threads. Peak RSS is the kernel's high-water mark, reset before each step.",
         "A trial counts only if the server is proved to use the allocator asked for: by the "
-        "loader's bindings, by the running "
-        "server's maps, and by its own word where it has one.",
+        "loader's bindings, by the running server's memory maps, and by the allocator's own report "
+        "where it gives one.",
     ]
 
 
@@ -96,15 +93,13 @@ def _describe_solo(campaign: Campaign, procedure: Procedure) -> str:
 
 _ESTIMATES = {
     "middle": "A block's d: the interquartile mean of ln(variant ÷ baseline) over all neighbouring "
-    "slices, so that the halves' "
-    "difference goes, and whatever hits both servers at once, or one half for a while.",
+    "slices, which cancels the difference of the halves, whatever hits both servers at once, and "
+    "what hits one half for a while.",
     "undisturbed": "A block's d: on each half, the variant's cheapest fifth of all quarter-seconds "
-    "less the baseline's on the "
-    "same half, as logarithms; then the mean of both halves. Neighbours that slow a CPU down can "
-    "only add to a cost.",
-    "paired": "A block's d: the mean of ln(variant ÷ baseline) over pairs of swapped slices, so "
-    "that the halves' difference "
-    "goes, as does whatever hits both servers at once.",
+    "less the baseline's on the same half, as logarithms; then the mean of both halves. Neighbours "
+    "that slow a CPU down can only add to a cost.",
+    "paired": "A block's d: the mean of ln(variant ÷ baseline) over pairs of swapped slices, which "
+    "cancels the difference of the halves and whatever hits both servers at once.",
 }
 
 

@@ -19,16 +19,14 @@ from dballoc.report.wording.ratios_as_text import format_change, format_ratio
 
 _RULE = (
     "Shape: who is above whom. Every two figures of a row (of a column, where a row is a variant) "
-    "are compared. A published "
-    f"ratio within ±{percent(BAND, 0)} of 1 counts as equal. Ours agrees if its 95 % interval says "
-    "the same, differs if it "
-    "says another thing, and is open if it says neither or if there is no interval. A row differs "
-    "if any two of its figures do."
+    f"are compared. A published ratio within ±{percent(BAND, 0)} of 1 counts as equal. Ours agrees "
+    "if its 95 % interval says the same, differs if it says something else, and is open if it says "
+    "neither or if there is no interval. A row differs if any two of its figures do."
 )
 
 
 def make_published_section(campaign: Campaign, published: Published) -> Section:
-    """Everything that is said of the post."""
+    """Return the section that sets the post's figures beside ours."""
     compared_tables = beside(campaign, published)
     tables = []
     for compared in compared_tables:
@@ -50,7 +48,7 @@ def make_published_section(campaign: Campaign, published: Published) -> Section:
 
 
 def collect_published_tables(campaign: Campaign, published: Published) -> dict[str, pl.DataFrame]:
-    """For csv/: the figures, and every pair of them that was compared."""
+    """Return the tables for csv/: the figures, and every pair of them that was compared."""
     figures, pairs = [], []
     for compared in beside(campaign, published):
         figures += [
@@ -137,7 +135,9 @@ def _describe_agreement(compared_tables: list[Beside]) -> str:
 
 
 def _tabulate_by_columns(compared: Beside, campaign: Campaign) -> Table:
-    """A row as the post has it: the shape, and of each column the published figure and ours."""
+    """Return the table with a row as the post has it: the shape, and for each column the published
+    figure and ours.
+    """
     table = compared.table
     columns = ["row", "shape"]
     for column in table.columns:
@@ -163,7 +163,7 @@ def _tabulate_by_columns(compared: Beside, campaign: Campaign) -> Table:
 
 
 def _label_row(compared: Beside, row: str, campaign: Campaign) -> str:
-    """The row's, and the level of ours where that is another."""
+    """Return the row's name, with the level of ours where that is another."""
     was = campaign.experiment.scaled
     published = next(
         (c.threads for c in compared.table.cells if c.row == row and isinstance(c.threads, int)),
@@ -175,7 +175,7 @@ def _label_row(compared: Beside, row: str, campaign: Campaign) -> str:
 
 
 def _tabulate_by_rows(compared: Beside) -> Table:
-    """A row a variant; the shape of each column below it."""
+    """Return the table with a row a variant; the shape of each column below it."""
     table = compared.table
     columns = ["variant"]
     for column in table.columns:
@@ -271,25 +271,24 @@ def _format_collapse_shape(fall: Fall) -> str:
 
 
 def _list_differences(campaign: Campaign, published: Published) -> list[str]:
-    """What is different here, each in a sentence; only what is."""
+    """Return a sentence for each thing that is different here."""
     e, reasons = campaign.experiment, []
     if (cpus := campaign.environment.get("cpus")) and cpus != published.cpus:
         reasons.append(
             f"{published.cpus} CPUs there, {cpus} here: less contention, and fewer arenas where "
-            "they go by CPUs."
+            "their number depends on the CPUs."
         )
     if e.scaled:
         reasons.append(
-            f"Scaled to {e.scaled.factor:g}: rows and caches shrink in proportion, but what a "
-            "server and a malloc hold at "
-            "least does not, so ratios to a cache are higher here."
+            f"Scaled to {e.scaled.factor:g}: rows and caches shrink in proportion, but the "
+            "least that a server and a malloc hold does not, so ratios to a cache are higher here."
         )
         reasons.append(
             "Rows shrink more than clients do, so where a workload writes, more clients wait for "
             "each other's rows."
         )
         reasons.append(
-            "A level of few seconds ends before caches, logs and heaps are in their steady state."
+            "A level of a few seconds ends before caches, logs and heaps are in their steady state."
         )
     reasons += [
         f"{stand_in} stands for {original}." for stand_in, original in list_stand_ins(campaign)
@@ -306,7 +305,7 @@ def _list_differences(campaign: Campaign, published: Published) -> list[str]:
         )
     if any(c.measure.startswith("vsz") for t in published.tables for c in t.cells):
         reasons.append(
-            "VSZ counts address space that was never used; ours leaves out what is reserved "
-            "without access."
+            "VSZ counts address space that was never used; ours leaves out what is reserved but "
+            "cannot be touched."
         )
     return reasons

@@ -6,7 +6,9 @@ from dballoc.numbers import listing
 
 
 def list_scaling_notes(campaign: Campaign) -> list[str]:
-    """Sentences; none of a campaign at full scale with what it asks for."""
+    """Return sentences on scaling and stand-ins; none for a campaign at full scale with all it asks
+    for.
+    """
     return [*_describe_scaling(campaign), *_describe_stand_ins(campaign)]
 
 
@@ -52,7 +54,7 @@ def _describe_stand_ins(campaign: Campaign) -> list[str]:
 
 
 def list_stand_ins(campaign: Campaign) -> list[tuple[str, str]]:
-    """(what ran here, what it takes the place of), each once."""
+    """Return (what ran here, what it takes the place of), each once."""
     rows = {r["name"]: r for r in campaign.variant.iter_rows(named=True)}
     replacements: dict[tuple[str, str], None] = {}
     for variant in campaign.experiment.variant:

@@ -58,7 +58,7 @@ class Table:
 
 
 def tabulate_verdicts(comparisons: Comparisons) -> Table:
-    """Variants × primary metrics: ratio, interval, verdict; the A/A floor as the last row."""
+    """Return variants × primary metrics: ratio, interval, verdict; the A/A floor is last."""
     names = list(dict.fromkeys(c.variant for c in comparisons.family))
     columns = ["variant", *(m.title for m in comparisons.metrics)]
     rows = []
@@ -82,7 +82,7 @@ def tabulate_verdicts(comparisons: Comparisons) -> Table:
 
 
 def tabulate_floor(comparisons: Comparisons) -> Table:
-    """The baseline against itself in every primary metric."""
+    """Return the baseline against itself in every primary metric."""
     rows = [
         [
             c.metric.title,
@@ -109,8 +109,8 @@ def tabulate_levels(
     title: str,
     summary: pl.DataFrame | None = None,
 ) -> Table:
-    """Levels × variants, means with their 95 % intervals over blocks. ``summary``: of the campaign,
-    where it is at hand.
+    """Return levels × variants, means with their 95 % intervals over blocks. ``summary``: of the
+    campaign, where it is at hand.
     """
     rows_of_workload = (level_curves.summary(campaign) if summary is None else summary).filter(
         pl.col("workload") == workload
@@ -142,7 +142,7 @@ def tabulate_levels(
 def tabulate_all_levels(
     campaign: Campaign, measures: dict[str, tuple[str, float]], title: str
 ) -> Table:
-    """:func:`tabulate_levels` of all workloads in one."""
+    """Return the tables of :func:`tabulate_levels` of all workloads as one."""
     summary = level_curves.summary(campaign)
     by_workload = [
         (w, tabulate_levels(campaign, w, measures, title, summary))
@@ -159,7 +159,7 @@ def tabulate_all_levels(
 
 
 def tabulate_relative_qps(campaign: Campaign, workload: str) -> Table:
-    """Relative QPS: levels × variants."""
+    """Return relative QPS: levels × variants."""
     ratios = _index_by_cell(
         level_curves.relative(campaign, "qps").filter(pl.col("workload") == workload)
     )
@@ -179,7 +179,7 @@ def tabulate_relative_qps(campaign: Campaign, workload: str) -> Table:
 
 
 def tabulate_changes(campaign: Campaign, workload: str) -> Table:
-    """Δ % of every measure: levels × variants."""
+    """Return Δ % of every measure: levels × variants."""
     ratios = {
         measure: _index_by_cell(
             level_curves.relative(campaign, measure).filter(pl.col("workload") == workload)
@@ -203,8 +203,8 @@ def tabulate_changes(campaign: Campaign, workload: str) -> Table:
 
 
 def memory_table(campaign: Campaign) -> Table:
-    """Start, peak, mean under load, idle, growth, peak ÷ buffer pool. With fresh starts, a row a
-    start and variant.
+    """Return start, peak, mean under load, idle, growth, peak ÷ buffer pool. With fresh starts, a
+    row a start and variant.
     """
     e = campaign.experiment
     heads = [
@@ -253,7 +253,9 @@ def memory_table(campaign: Campaign) -> Table:
 
 
 def tabulate_ledger(campaign: Campaign, ledger_rows: pl.DataFrame) -> Table:
-    """Where the memory was. ``found``: :func:`dballoc.analysis.tables.memory_ledger.table`."""
+    """Return resident memory by owner. ``ledger_rows``:
+    :func:`dballoc.analysis.tables.memory_ledger.table`.
+    """
     cells = {
         (owner, variant): resident
         for owner, variant, resident in ledger_rows.select(
@@ -266,10 +268,9 @@ def tabulate_ledger(campaign: Campaign, ledger_rows: pl.DataFrame) -> Table:
     rows.append(["sum", *(mebibytes(sum(cells.get((o, n), 0) for o in owners)) for n in names)])
     caption = (
         "Resident MiB at the end of the load, means over trials, read from outside as dballoc "
-        "explain does. glibc's heap is "
-        "walked, so what is live is told from what is held; another malloc's memory is one line, "
-        "with what the server maps "
-        "itself and does not mark: less glibc's live heap, it is what that malloc adds."
+        "explain does. glibc's heap is walked, so live memory is told apart from memory that glibc "
+        "only holds. Another malloc's memory is one line, together with what the server maps "
+        "itself and does not mark: less glibc's live heap, that line is what the malloc adds."
     )
     return Table(
         title="Where the memory was", columns=["owner", *names], rows=rows, caption=caption
@@ -277,14 +278,14 @@ def tabulate_ledger(campaign: Campaign, ledger_rows: pl.DataFrame) -> Table:
 
 
 def _format_survived(campaign: Campaign, name: str, good: int) -> str:
-    """``6``, or ``4 of 6`` where some ended in a fault."""
+    """Return ``6``, or ``4 of 6`` where some ended in a fault."""
     every = campaign.trial.filter(pl.col("counted") & (pl.col("variant") == name)).height
     return str(good) if good == every else f"{good} of {every}"
 
 
 def _list_variants_without_survivor(campaign: Campaign) -> list[tuple[str, str]]:
-    """The variants with faults in all their trials, and in words the highest RSS that was seen of
-    them.
+    """Return the variants with faults in all their trials, and in words the highest RSS that was
+    seen of them.
     """
     faulty = []
     for name in campaign.names:
@@ -299,7 +300,7 @@ def _list_variants_without_survivor(campaign: Campaign) -> list[tuple[str, str]]
 
 
 def tabulate_shapes(campaign: Campaign) -> Table:
-    """Where throughput peaks and where it collapses."""
+    """Return where throughput peaks and where it collapses."""
     throughput = level_curves.summary(campaign).filter(pl.col("measure") == "tps")
     rows = []
     top = max(campaign.experiment.threads)
@@ -337,7 +338,7 @@ def tabulate_shapes(campaign: Campaign) -> Table:
 
 
 def tabulate_pairs(campaign: Campaign, ratios: pl.DataFrame) -> Table:
-    """Every pair of variants. ``found``: :func:`dballoc.analysis.tables.all_pairs.pairs`."""
+    """Return every pair of variants. ``ratios``: of :mod:`dballoc.analysis.tables.all_pairs`."""
     columns = ["variant", "relative to"]
     top = max(campaign.experiment.threads)
     titles = {"tps": f"{{}} at {top}", "cpu": "{}, CPU per transaction", "rss_peak": "peak RSS"}
@@ -375,7 +376,7 @@ def tabulate_pairs(campaign: Campaign, ratios: pl.DataFrame) -> Table:
 
 
 def faults(campaign: Campaign, comparisons: Comparisons) -> Table:
-    """Faulty trials of all trials, for each variant that has any."""
+    """Return faulty trials of all trials, for each variant that has any."""
     rows = []
     bad = campaign.trials.filter(pl.col("outcome") == "fault")
     for name in campaign.names:
@@ -393,7 +394,7 @@ def faults(campaign: Campaign, comparisons: Comparisons) -> Table:
 
 
 def fault_list(campaign: Campaign) -> Table:
-    """Every trial that ended in a fault, those of repeated blocks included."""
+    """Return every trial that ended in a fault, those of repeated blocks included."""
     rows = [
         [
             name_trial(r), name_variant_of_trial(r), r["fault"] or NOTHING,
@@ -406,7 +407,7 @@ def fault_list(campaign: Campaign) -> Table:
 
 
 def tabulate_blocks(campaign: Campaign) -> Table:
-    """What the noise guard saw."""
+    """Return what the noise guard saw."""
     every = pl.concat([campaign.block, campaign.duet_block]).sort("started")
     last = {
         (d, b): a
@@ -462,7 +463,7 @@ def tabulate_blocks(campaign: Campaign) -> Table:
 
 
 def tabulate_sampler_cost(campaign: Campaign) -> Table:
-    """What sampling cost, by variant."""
+    """Return the CPU that sampling cost, by variant."""
     rows = [
         [
             r["variant"],
@@ -481,7 +482,7 @@ def tabulate_sampler_cost(campaign: Campaign) -> Table:
 
 
 def tabulate_environment(campaign: Campaign) -> Table:
-    """The machine and the tools."""
+    """Return the machine and the tools."""
     facts, e = campaign.facts, campaign.environment
     on_off = "virtual machine" if e.get("hypervisor") else "no hypervisor seen"
     rows: list[tuple[str, str | None]] = [
@@ -520,7 +521,7 @@ def tabulate_environment(campaign: Campaign) -> Table:
 
 
 def tabulate_variants(campaign: Campaign) -> Table:
-    """What each variant was."""
+    """Return each variant's allocator, server, settings and CPUs."""
     by_name = {r["name"]: r for r in campaign.variant.iter_rows(named=True)}
     rows = []
     for name in campaign.names:
@@ -553,7 +554,7 @@ def tabulate_variants(campaign: Campaign) -> Table:
 
 
 def format_server_commands(campaign: Campaign) -> dict[str, str]:
-    """The server's command line by variant, one option a line."""
+    """Return the server's command line by variant, one option a line."""
     words_by_name = dict(campaign.variant.select("name", "command").iter_rows())
     return {
         name: " \\\n  ".join(shlex.quote(word) for word in json.loads(words_by_name[name]))
@@ -581,14 +582,14 @@ def _format_scatter(comparison: Comparison) -> str:
 
 
 def _describe_floor_verdict(comparison: Comparison, comparisons: Comparisons) -> str:
-    """The baseline's own faults don't take away the floor; its figures are from the blocks with
-    both runs.
+    """Return the verdict on the floor. The baseline's own faults don't take it away: its figures
+    are from the blocks with both runs.
     """
     return describe_verdict(comparison, replace(comparisons, faulty={}))
 
 
 def name_trial(trial: dict[str, Any]) -> str:
-    """A trial's place, ``solo block 1, attempt 2``."""
+    """Return a trial's place, ``solo block 1, attempt 2``."""
     if trial["design"] == "pilot":
         return "the duet's pilot"
     return f"{trial['design']} block {trial['block']}" + (
@@ -597,7 +598,7 @@ def name_trial(trial: dict[str, Any]) -> str:
 
 
 def name_variant_of_trial(trial: dict[str, Any]) -> str:
-    """A trial's variant, ``glibc (A2) at 16``."""
+    """Return a trial's variant, ``glibc (A2) at 16``."""
     role = f" ({trial['role']})" if trial["role"] != "V" else ""
     workload = f" in {trial['workload']}" if trial["workload"] is not None else ""
     level = f" at {trial['level']}" if trial["level"] is not None else ""

@@ -47,21 +47,21 @@ def has_many_workloads(campaign: Campaign) -> bool:
 
 
 def read_workload_facts(campaign: Campaign) -> dict[str, dict[str, Any]]:
-    """What the campaign noted of its workloads, by name."""
+    """Return what the campaign noted of its workloads, by name."""
     by_workload: dict[str, dict[str, Any]] = json.loads(campaign.facts.get("workloads", "{}"))
     return by_workload
 
 
 def sort_by_group(campaign: Campaign) -> list[tuple[str, str]]:
-    """(group, workload): the published groups first, else as the experiment has them."""
+    """Return (group, workload): the published groups first, else as the experiment has them."""
     workload_facts = read_workload_facts(campaign)
     pairs = [(workload_facts.get(w, {}).get("group", ""), w) for w in campaign.experiment.workloads]
     return sorted(pairs, key=lambda pair: [*_GROUPS, pair[0]].index(pair[0]))
 
 
 def collect_cells(campaign: Campaign) -> list[Cell]:
-    """Of every workload, level and variant that has one; transactions where a workload has no
-    statements to count.
+    """Return a cell for every workload, level and variant that has a ratio; of transactions where a
+    workload has no statements to count.
     """
     ratios: dict[tuple[str, int, str], dict[str, Any]] = {}
     for measure in ("tps", "qps"):
@@ -85,7 +85,7 @@ def collect_cells(campaign: Campaign) -> list[Cell]:
 
 
 def tabulate_relative_qps(campaign: Campaign, shown_cells: list[Cell]) -> Table:
-    """Workloads by group × variants."""
+    """Return workloads by group × variants."""
     by_place = {(c.workload, c.threads, c.variant): c for c in shown_cells}
     absolute = _collect_baseline_tps(campaign)
     levels, baseline = campaign.experiment.threads, campaign.experiment.baseline
@@ -131,7 +131,7 @@ def _collect_baseline_tps(campaign: Campaign) -> dict[tuple[str, int], float]:
 
 
 def tabulate_scan_rates(campaign: Campaign) -> Table | None:
-    """Rows a second of workloads whose event is a whole table; None without one."""
+    """Return rows per second of the workloads whose event is a whole table; None without one."""
     table_scans = [
         name
         for name in campaign.experiment.workloads
@@ -158,7 +158,7 @@ def tabulate_scan_rates(campaign: Campaign) -> Table | None:
 
 
 def tabulate_workloads(campaign: Campaign) -> Table | None:
-    """What the workloads were; None of a campaign that did not note it."""
+    """Return what the workloads were; None for a campaign that did not note it."""
     workload_facts = read_workload_facts(campaign)
     rows = [
         [

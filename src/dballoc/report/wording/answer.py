@@ -86,7 +86,7 @@ class Answer:
 
     @property
     def sentences(self) -> list[str]:
-        """All of it but the notes, as plain sentences."""
+        """Return all of it but the notes, as plain sentences."""
         sentences = [f"{self.headline}. {self.reason}"]
         if self.variants:
             sentences.append(
@@ -98,7 +98,7 @@ class Answer:
 
 
 def measure_progress(campaign: Campaign) -> Progress:
-    """Of a campaign, finished or under way."""
+    """Return how far a campaign is, finished or under way."""
     disturbed = 0
     for rows in (campaign.block, campaign.duet_block):
         last = {
@@ -151,7 +151,7 @@ def answer(
 
 
 def describe_verdict(comparison: Comparison, comparisons: Comparisons) -> str:
-    """The verdict as it is printed everywhere; where there can be none, why."""
+    """Return the verdict as it is printed everywhere; where there can be none, why."""
     baseline = comparisons.floor[0].variant
     for name, whose in ((comparison.variant, ""), (baseline, f" of {baseline}")):
         if name in comparisons.faulty:
@@ -167,12 +167,12 @@ def describe_verdict(comparison: Comparison, comparisons: Comparisons) -> str:
 
 
 def describe_faults(k_of_n: tuple[int, int], whose: str = "") -> str:
-    """``2 of 6 trials ended in a fault``."""
+    """Return ``2 of 6 trials ended in a fault``."""
     return f"{k_of_n[0]} of {k_of_n[1]} trials{whose} ended in a fault"
 
 
 def format_comparison(comparison: Comparison) -> str:
-    """``0.970 [0.962, 0.978]``; without an interval from one block."""
+    """Return ``0.970 [0.962, 0.978]``; without an interval from one block."""
     return _format_interval(comparison) if comparison.ratio else format_ratio(None)
 
 
@@ -231,7 +231,9 @@ def _compose_recommendation(
 def _compose_cpu_ranking(
     comparisons: Comparisons, baseline: str, progress: Progress
 ) -> tuple[str, str]:
-    """Where memory was not compared there is no recommendation, but the cost of a transaction."""
+    """Return headline and reason where memory was not compared: no recommendation, but the variant
+    that needs the least CPU per transaction.
+    """
     cheaper = [
         c
         for c in comparisons.family
@@ -273,8 +275,8 @@ def _explain_tie(comparisons: Comparisons, recommendation: Recommendation, basel
 def _select_aimed_at(
     comparisons: Comparisons, recommendation: Recommendation, name: str
 ) -> list[Comparison]:
-    """What the rule's aim looks at: peak RSS, or the speed in every workload; nothing of the
-    baseline.
+    """Return the comparisons that the rule aims at: peak RSS, or the speed in every workload; none
+    for the baseline.
     """
     if recommendation.preference.objective == "memory":
         return [
@@ -294,7 +296,7 @@ def _is_better(comparison: Comparison) -> bool:
 
 
 def _list_undecided(comparisons: Comparisons, recommendation: Recommendation) -> list[str]:
-    """The variants that more blocks could still make the choice."""
+    """Return the variants that more blocks could still make the choice."""
     left_out = {*recommendation.excluded, *recommendation.faulty}
     aimed = [
         c
@@ -314,7 +316,7 @@ def _relate_to_baseline(comparison: Comparison, comparisons: Comparisons, baseli
 
 
 def _describe_bounds(recommendation: Recommendation, name: str) -> list[str]:
-    """The chosen one's figures under the constraints that the user set."""
+    """Return the recommended variant's figures under the constraints that the user set."""
     sentences = []
     for b in recommendation.bounds.get(name, []):
         where = f" in {b.workload}" if b.workload else ""
@@ -329,7 +331,9 @@ def _describe_bounds(recommendation: Recommendation, name: str) -> list[str]:
 def _describe_open_side(
     comparisons: Comparisons, recommendation: Recommendation, name: str
 ) -> list[str]:
-    """What is left open of the recommended variant on the other side: its speed, or its memory."""
+    """Return what is undecided of the recommended variant on the other side: its speed, or its
+    memory.
+    """
     memory = recommendation.preference.objective == "memory"
     speeds = [
         c
@@ -355,7 +359,7 @@ def _describe_open_side(
 
 
 def _describe_figures(variant_figures: list[Comparison], comparisons: Comparisons) -> str:
-    """Throughput and peak RSS with their verdicts; the reason once where there is none."""
+    """Return throughput and peak RSS with their verdicts; the reason once where there is none."""
     spoken = [c for c in variant_figures if _is_in_answer(c)]
     speeds = [c for c in spoken if c.metric.workload is not None and c.ratio]
     if len(speeds) > MANY:
@@ -381,8 +385,8 @@ def _describe_figures(variant_figures: list[Comparison], comparisons: Comparison
 
 
 def _count_speeds(speeds: list[Comparison]) -> str:
-    """The speed in many workloads: how often it is shown to be higher or lower, and the range of
-    its ratios.
+    """Return the speed in many workloads: how often it is shown to be higher or lower, and the
+    range of its ratios.
     """
     faster = [c for c in speeds if speed_metric.shown_faster(c)]
     slower = [c for c in speeds if speed_metric.shown_slower(c)]
@@ -426,7 +430,7 @@ def _describe_floor(floor: list[Comparison], comparisons: Comparisons) -> list[s
 
 
 def _is_in_answer(comparison: Comparison) -> bool:
-    """Throughput and peak RSS; the rest is in the tables."""
+    """Whether the answer names the metric: throughput and peak RSS; the rest is in the tables."""
     return comparison.metric.workload is not None or comparison.metric.key == "rss_peak"
 
 
@@ -438,7 +442,7 @@ def _name_metric(comparison: Comparison, comparisons: Comparisons) -> str:
 
 
 def _name_workload(comparison: Comparison, comparisons: Comparisons) -> str:
-    """The workload, where there are several."""
+    """Return the workload, where there are several."""
     several = len({m.workload for m in comparisons.metrics if m.workload}) > 1
     return f" in {comparison.metric.workload}" if several else ""
 
@@ -474,8 +478,8 @@ def _compose_notes(comparisons: Comparisons, baseline: str, progress: Progress) 
             if progress.blocks[design] not in procedure.looks:
                 looks = listing([str(look) for look in procedure.looks])
                 note += (
-                    f" {design.capitalize()} verdicts are judged after {looks} blocks; this is a "
-                    "look in between, not binding."
+                    f" {design.capitalize()} verdicts are judged after {looks} blocks; this is an "
+                    "interim look, not binding."
                 )
         notes.append(note)
     elif not progress.complete:
@@ -492,7 +496,7 @@ def _compose_notes(comparisons: Comparisons, baseline: str, progress: Progress) 
         )
     if progress.disturbed:
         blocks = f"{progress.disturbed} of {count(sum(progress.blocks.values()), 'block')}"
-        notes.append(f"Disturbed by other work on the machine, and counted all the same: {blocks}.")
+        notes.append(f"Disturbed by other work on the machine, but counted all the same: {blocks}.")
     for design, procedure in comparisons.procedures.items():
         judged = f"{count(procedure.family, 'comparison')} at {count(len(procedure.looks), 'look')}"
         several = procedure.family * len(procedure.looks) > 1

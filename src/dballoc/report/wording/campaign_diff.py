@@ -34,7 +34,7 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two: where it lies and what there is of it."""
+    """One of the two campaigns: its directory and its tables."""
 
     directory: Path
     campaign: Campaign
@@ -127,7 +127,7 @@ def _describe_machines(pairing: Pairing) -> list[tuple[str, str]]:
 
 
 def describe_verdict(figure: Figure, between: Between) -> str:
-    """One of the four verdicts, or why there is none."""
+    """Return one of the four verdicts, or why there is none."""
     if why := between.no_verdict(figure):
         return f"no verdict: {why}"
     assert figure.contrast
@@ -147,7 +147,7 @@ def is_same_campaign(sides: tuple[Side, Side]) -> bool:
 
 
 def describe_finding(outcome: Outcome, finding: Finding) -> str:
-    """``jemalloc 1.082 [1.061, 1.104]: shown``."""
+    """Return ``jemalloc 1.082 [1.061, 1.104]: shown``."""
     figure = finding.figure
     where = f" in {figure.measure.workload}" if figure.measure.workload else ""
     judgement = {True: "shown", False: "shown not to be", None: "not shown either way"}[
@@ -158,7 +158,7 @@ def describe_finding(outcome: Outcome, finding: Finding) -> str:
 
 
 def complaint(outcomes: Sequence[Outcome], strict: bool) -> str:
-    """One line that says which conditions failed, and on what; empty if none did."""
+    """Return one line that says which conditions failed, and on what; empty if none did."""
     parts = []
     for outcome in outcomes:
         if outcome.failed(strict):
@@ -175,7 +175,7 @@ def print_between(
     outcomes: Sequence[Outcome],
     strict: bool,
 ) -> None:
-    """The whole comparison for a person."""
+    """Print the whole comparison."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True, style="bold")
     grid.add_column(overflow="fold")
@@ -220,7 +220,7 @@ def print_between(
 def as_json(
     between: Between, sides: tuple[Side, Side], outcomes: Sequence[Outcome], strict: bool
 ) -> dict[str, Any]:
-    """The same for a program. Ends of an interval are null where there is none."""
+    """Return the comparison as plain data. Ends of an interval are null where there is none."""
     p = between.pairing
     return {
         "first": _describe_side(sides[0]),

@@ -21,7 +21,7 @@ LOOK_AT = (
 
 
 def headline(resolution: Resolution) -> str:
-    """``This host resolves ±2.1 % in throughput and ±0.5 % in peak RSS in 6 min``."""
+    """Return ``This host resolves ±2.1 % in throughput and ±0.5 % in peak RSS in 6 min``."""
     scattered = [m for m in resolution.metrics if m.scatter]
     if not scattered:
         return "This campaign does not say what this host resolves"
@@ -37,11 +37,13 @@ def headline(resolution: Resolution) -> str:
 
 
 def reason(resolution: Resolution) -> str:
-    """What the headline rests on, and whether it can be trusted."""
+    """Return what the headline rests on, and whether it can be trusted."""
     if faults := [
         describe_faults(k_of_n, f" of {variant}") for variant, k_of_n in resolution.faulty.items()
     ]:
-        return f"{listing(faults).capitalize()}: what survived says little of this host."
+        return (
+            f"{listing(faults).capitalize()}: the trials that survived say little about this host."
+        )
     if not any(m.scatter for m in resolution.metrics):
         return (
             f"Scatter takes two blocks, and there {'is' if resolution.blocks == 1 else 'are'} "
@@ -63,7 +65,7 @@ def reason(resolution: Resolution) -> str:
 
 
 def name(resolved: Resolved, resolution: Resolution) -> str:
-    """``throughput``, with its workload where there are several."""
+    """Return ``throughput``, with its workload where there are several."""
     metric = resolved.metric
     titles = {
         "tps": "throughput",
@@ -80,7 +82,7 @@ COLUMNS = ("", "A/A ratio", "blocks", "scatter", "interval", "detectable")
 
 
 def rows(resolution: Resolution) -> list[tuple[str, ...]]:
-    """One a metric, under :data:`COLUMNS`."""
+    """Return one row a metric, under :data:`COLUMNS`."""
     return [
         (
             name(m, resolution), format_comparison(m.twin), str(m.blocks),
@@ -96,8 +98,8 @@ NEED_COLUMNS = ("To resolve", *(f"±{percent(difference, 0)}" for difference in 
 
 
 def needs(resolution: Resolution) -> list[tuple[str, ...]]:
-    """One a metric, under :data:`NEED_COLUMNS`: ``41 blocks, 17 min``, and below it ``(25
-    to 90)``.
+    """Return one row a metric, under :data:`NEED_COLUMNS`: ``41 blocks, 17 min``, and below it
+    ``(25 to 90)``.
     """
     return [
         (name(m, resolution), *(_format_need(n, m.block_seconds) for n in m.needs))
@@ -107,14 +109,14 @@ def needs(resolution: Resolution) -> list[tuple[str, ...]]:
 
 
 def notes(resolution: Resolution) -> list[str]:
-    """How to read the rest."""
+    """Return how to read the rest."""
     sentences = [
         "Scatter: the standard deviation of a variant's ratio from block to block. Interval: how "
-        "far that of one variant "
-        "reaches with as many blocks. Detectable: the difference that 80 % of such campaigns show.",
+        "far that of one variant reaches with as many blocks. Detectable: the difference that 80 % "
+        "of such campaigns show.",
         f"In brackets: where the number of blocks lies with {percent(LEVEL, 0)} probability, as "
-        "scatter is itself known from a "
-        "few blocks only. More variants take more time for each block, and some more blocks.",
+        "the scatter itself is estimated from a few blocks only. More variants take more time for "
+        "each block, and some more blocks.",
     ]
     if resolution.disturbed:
         sentences.append(
@@ -125,8 +127,8 @@ def notes(resolution: Resolution) -> list[str]:
 
 
 def as_json(resolution: Resolution) -> dict[str, Any]:
-    """For machines: shares are relative (0.01 is 1 %), times seconds; null for what is not known or
-    beyond reach.
+    """Return the resolution as plain data: shares are relative (0.01 is 1 %), times in seconds;
+    null for what is not known or beyond reach.
 
     ``same``: whether identical variants are not seen to differ in any metric.
     """

@@ -14,7 +14,7 @@ _ENDLESS = 1000
 
 
 def format_mean(mean: float | None, low: float | None, high: float | None) -> str:
-    """``1,234 [1,200, 1,268]``; the mean alone without an interval."""
+    """Return ``1,234 [1,200, 1,268]``; the mean alone without an interval."""
     return (
         number(mean)
         if low is None or high is None
@@ -25,7 +25,7 @@ def format_mean(mean: float | None, low: float | None, high: float | None) -> st
 def format_ratio(
     estimate: float | None, low: float | None = None, high: float | None = None
 ) -> str:
-    """A ratio, ``0.970 [0.962, 0.978]``; an interval that is missing or without an end is
+    """Return a ratio, ``0.970 [0.962, 0.978]``; an interval that is missing or without an end is
     left out.
     """
     if estimate is None:
@@ -38,7 +38,7 @@ def format_ratio(
 def format_change(
     estimate: float | None, low: float | None = None, high: float | None = None
 ) -> str:
-    """A ratio as a difference, ``−3.0 [−3.8, −2.2]``, in per cent."""
+    """Return a ratio as a difference, ``−3.0 [−3.8, −2.2]``, in per cent."""
     if estimate is None:
         return NOTHING
     if low is None or high is None:
@@ -47,12 +47,12 @@ def format_change(
 
 
 def format_detectable(share: float) -> str:
-    """A smallest detectable difference; beyond tenfold only that."""
+    """Return a smallest detectable difference; beyond tenfold only that."""
     return percent(share, 1 if share < 0.1 else 0) if share <= _HUGE else f"> {_HUGE * 100:,.0f} %"
 
 
 def describe_exit(status: int | None) -> str:
-    """How a process ended: ``SIGKILL``, ``status 1``."""
+    """Return how a process ended: ``SIGKILL``, ``status 1``."""
     if status is None:
         return NOTHING
     if status >= 0:

@@ -89,8 +89,8 @@ class Redaction:
         self._directories = sorted(filter(None, private), key=len, reverse=True)
 
     def text(self, text: str) -> str:
-        """``text`` with names and paths replaced, and values of secrets hidden; of a path the last
-        part stays.
+        """Return ``text`` with names and paths replaced, and values of secrets hidden; of a path
+        the last part stays.
         """
         text = hide_in(text)
         for directory in self._directories:
@@ -101,8 +101,8 @@ class Redaction:
         return self._word.sub(lambda m: self._names[m[0].lower()], text)
 
     def values(self, value: Any) -> Any:
-        """Every string within JSON, and the value of every key that is a secret's name;
-        keys stay.
+        """Return every string within JSON, and the value of every key that is a secret's name; keys
+        stay.
         """
         match value:
             case str():
@@ -117,7 +117,7 @@ class Redaction:
         return value
 
     def document(self, text: str) -> str:
-        """A text that may be JSON, which then stays JSON."""
+        """Return a text redacted; one that is JSON stays JSON."""
         try:
             parsed = json.loads(text) if text[:1] in ("{", "[") else None
         except (ValueError, RecursionError):
@@ -132,7 +132,7 @@ class Redaction:
 
 
 def redact_campaign(campaign: Campaign) -> Campaign:
-    """The campaign as strangers may see it. Numbers, variants and what they are stay."""
+    """Return the campaign as strangers may see it. Numbers, variants and what they are stay."""
     r = _find_private_names(campaign)
     experiment = _redact_experiment(campaign.experiment, r)
     facts = {
@@ -160,7 +160,7 @@ def redact_campaign(campaign: Campaign) -> Campaign:
 
 
 def _find_private_names(campaign: Campaign) -> Redaction:
-    """Whom and what there is to replace: from what dballoc noted, and from every home directory
+    """Return the replacements: for names that dballoc noted, and for every home directory
     mentioned.
     """
     environment = campaign.environment
@@ -175,7 +175,7 @@ def _find_private_names(campaign: Campaign) -> Redaction:
 
 
 def _list_directories(campaign: Campaign) -> Iterator[str]:
-    """Directories of everything that is a path by its place: they may hold blanks."""
+    """Yield the directories of everything that is a path by its place: they may hold blanks."""
     e = campaign.experiment
     paths = [
         e.server.basedir,
@@ -191,8 +191,8 @@ def _list_directories(campaign: Campaign) -> Iterator[str]:
 
 
 def _redact_experiment(experiment: Experiment, r: Redaction) -> Experiment:
-    """Values that a closed list allows alone are in :data:`_NOBODY`, so that what comes out is an
-    experiment again.
+    """Return the experiment redacted. Values that only a closed list allows are in :data:`_NOBODY`,
+    so that the outcome is a valid experiment again.
     """
     return Experiment.model_validate(r.values(experiment.model_dump(mode="json")))
 
