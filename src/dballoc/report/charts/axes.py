@@ -9,11 +9,10 @@ import altair as alt
 from dballoc.analysis.decisions.sequential_test import MARGIN
 from dballoc.report.charts.theme import make_chart_data
 
-# An interval beyond these is cut: two blocks may give one of many powers of ten.
+# An interval is cut here: one from two blocks may span many powers of ten.
 CUT = (0.5, 2.0)
 
-# The frame shows at least this much on both sides of 1, so that a difference of nothing looks like
-# nothing.
+# The frame shows at least this much on both sides of 1, so that no difference looks like none.
 _LEAST = 0.03
 
 

@@ -40,7 +40,7 @@ def draw_duet_blocks(
         "block:Q",
         alt.Tooltip("value:Q", title="ratio", format=".4f"),
     ]
-    color, shape = variants.color(None), variants.shape(None)
+    color, shape = variants.encode_color(None), variants.encode_shape(None)
     margin = alt.Chart(make_chart_data([{"low": 1 - MARGIN, "high": 1 + MARGIN}])).mark_rect(
         style="margin"
     )

@@ -46,7 +46,7 @@ def draw_relative_qps(cells: list[Cell], threads: int, variants: Variants) -> Fi
         alt.Tooltip("words:N", title="ratio"),
     ]
     base = alt.Chart(make_chart_data(rows)).encode(
-        y=y, yOffset=offset, color=variants.color(POINTS)
+        y=y, yOffset=offset, color=variants.encode_color(POINTS)
     )
     layers = [
         draw_margin_band("x", x),
@@ -55,7 +55,7 @@ def draw_relative_qps(cells: list[Cell], threads: int, variants: Variants) -> Fi
         .encode(x=copy_axis_for_field(x, "low"), x2="high:Q")
         .transform_filter("isValid(datum.low)"),
         base.mark_point(filled=True, size=45, opacity=1).encode(
-            x=copy_axis_for_field(x, "ratio"), shape=variants.shape(POINTS), tooltip=tip
+            x=copy_axis_for_field(x, "ratio"), shape=variants.encode_shape(POINTS), tooltip=tip
         ),
     ]
     height = len(names) * (_GAP + _POINT * max(1, len(variants.names) - 1))

@@ -52,7 +52,7 @@ def draw_cache_against_rss(fits: Fits, variants: Variants) -> Figure:
         alt.Chart(make_chart_data(rows))
         .mark_point(filled=True, size=90, opacity=0.9)
         .encode(
-            x=x, y=y, color=variants.color(POINTS), shape=shape,
+            x=x, y=y, color=variants.encode_color(POINTS), shape=shape,
             tooltip=["variant:N", alt.Tooltip("words:N", title="a trial")],
         )
     )  # fmt: skip

@@ -7,7 +7,7 @@ import altair as alt
 from dballoc.analysis.tables.heap_profiles import Seen
 from dballoc.report.charts.theme import POINTS, Figure, Variants, make_chart_data
 
-# Of fewer timed calls a mean says little.
+# A mean of fewer timed calls says little.
 _LEAST = 10
 _HEIGHT = 240
 
@@ -58,11 +58,11 @@ def _draw_times_of_operation(
         "p99:Q",
         alt.Tooltip("timed:Q", title="calls timed"),
     ]
-    base = alt.Chart(make_chart_data(rows)).encode(x=x, y=y, color=variants.color(POINTS))
+    base = alt.Chart(make_chart_data(rows)).encode(x=x, y=y, color=variants.encode_color(POINTS))
     chart = alt.layer(
-        base.mark_line(strokeWidth=1.8).encode(strokeDash=variants.dash(POINTS)),
+        base.mark_line(strokeWidth=1.8).encode(strokeDash=variants.encode_dash(POINTS)),
         base.mark_point(filled=True, size=60, opacity=1).encode(
-            shape=variants.shape(POINTS), tooltip=tip
+            shape=variants.encode_shape(POINTS), tooltip=tip
         ),
     ).properties(height=_HEIGHT)
     caption = (

@@ -6,8 +6,7 @@ import polars as pl
 from dballoc.numbers import mebibytes
 from dballoc.report.charts.theme import Figure, make_chart_data
 
-# What is smaller than this share of the largest RSS has no colour of its own, and there are no more
-# colours than these.
+# An owner below this share of the largest RSS gets no colour of its own; _MOST owners get one.
 _SMALL = 0.01
 _MOST = 7
 _OTHER = "other"

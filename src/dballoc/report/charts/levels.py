@@ -15,8 +15,7 @@ from dballoc.report.wording.ratios_as_text import format_mean
 # A latency that grows by more than this over the levels is drawn on a logarithmic axis.
 _WIDE = 30.0
 
-# An interval that reaches beyond this many times the highest mean is cut: with two blocks it may be
-# anything.
+# An interval beyond this many times the highest mean is cut: one from two blocks may be any size.
 _CUT = 2.0
 
 # How far the points of a level are spread, as a share of the way to the next level.
@@ -170,15 +169,17 @@ def _make_curve_layers(rows: list[dict[str, Any]], y: alt.Y, variants: Variants)
         alt.Tooltip("words:N", title="mean and interval"),
         alt.Tooltip("n:Q", title="blocks"),
     ]
-    base = alt.Chart(make_chart_data(rows)).encode(x=x, color=variants.color(POINTS))
+    base = alt.Chart(make_chart_data(rows)).encode(x=x, color=variants.encode_color(POINTS))
     interval = base.mark_rule(strokeWidth=1.5, clip=True).encode(
         y=_copy_axis_for_field(y, "low"), y2="high:Q"
     )
     return [
-        base.mark_line(strokeWidth=1.8, clip=True).encode(y=y, strokeDash=variants.dash(POINTS)),
+        base.mark_line(strokeWidth=1.8, clip=True).encode(
+            y=y, strokeDash=variants.encode_dash(POINTS)
+        ),
         interval.transform_filter("isValid(datum.low)"),
         base.mark_point(filled=True, size=60, opacity=1).encode(
-            y=y, shape=variants.shape(POINTS), tooltip=tip
+            y=y, shape=variants.encode_shape(POINTS), tooltip=tip
         ),
     ]
 

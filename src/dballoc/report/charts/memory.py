@@ -31,7 +31,7 @@ def draw_peak_and_idle_rss(campaign: Campaign, variants: Variants) -> Figure:
         scale=alt.Scale(zero=True),
         axis=alt.Axis(format=",~r", tickCount=6),
     )
-    color = variants.color(None)
+    color = variants.encode_color(None)
     bars = (
         alt.Chart(make_chart_data(means))
         .mark_bar(height={"band": 0.7})

@@ -84,7 +84,11 @@ def _draw_measure(
         alt.Chart(make_chart_data(rows))
         .mark_line(strokeWidth=1.7)
         .encode(
-            x=x, y=y, color=variants.color(legend), strokeDash=variants.dash(legend), detail="run:N"
+            x=x,
+            y=y,
+            color=variants.encode_color(legend),
+            strokeDash=variants.encode_dash(legend),
+            detail="run:N",
         )
     )
     on_top = (

@@ -115,7 +115,7 @@ def _make_layers(
         alt.Tooltip("speed:N", title=speed_title),
         alt.Tooltip("memory:N", title="peak RSS"),
     ]
-    color = variants.color(POINTS)
+    color = variants.encode_color(POINTS)
     return [
         draw_margin_band("x", x),
         draw_margin_band("y", y),
@@ -142,7 +142,7 @@ def _make_layers(
             x=copy_axis_for_field(x, "x"),
             y=copy_axis_for_field(y, "y"),
             color=color,
-            shape=variants.shape(POINTS),
+            shape=variants.encode_shape(POINTS),
             tooltip=tip,
         ),
         *(_draw_labels(base, x, y, right, below) for right, below in _SIDES),

@@ -46,7 +46,7 @@ def draw_forest(comparisons: Comparisons, metric: Metric, variants: Variants) ->
             x=copy_axis_for_field(x, "low"),
             x2="high:Q",
             y=y,
-            color=variants.color(None),
+            color=variants.encode_color(None),
             tooltip=tip,
         )
         .transform_filter("isValid(datum.low)"),
@@ -54,8 +54,8 @@ def draw_forest(comparisons: Comparisons, metric: Metric, variants: Variants) ->
         base.mark_point(filled=True, size=110, opacity=1).encode(
             x=copy_axis_for_field(x, "ratio"),
             y=y,
-            color=variants.color(None),
-            shape=variants.shape(None),
+            color=variants.encode_color(None),
+            shape=variants.encode_shape(None),
             tooltip=tip,
         ),
     ]
@@ -100,7 +100,7 @@ def _cut_interval(row: dict[str, Any], low: float, high: float) -> dict[str, Any
 def _draw_arrows(base: alt.Chart, x: Any, y: alt.Y, variants: Variants) -> list[alt.Chart]:
     return [
         base.mark_point(shape=f"triangle-{side}", filled=True, size=70, opacity=1)
-        .encode(x=copy_axis_for_field(x, field), y=y, color=variants.color(None))
+        .encode(x=copy_axis_for_field(x, field), y=y, color=variants.encode_color(None))
         .transform_filter(f"isValid(datum.{field})")
         for field, side in (("beyond_low", "left"), ("beyond_high", "right"))
     ]

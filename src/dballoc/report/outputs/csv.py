@@ -55,9 +55,8 @@ def write_csv(
             else heap.collect_heap_tables(profiles)
         )
     for name, frame in (collect_tables(campaign, comparisons) | beside | profiled).items():
-        with (directory / f"{name}.csv").open(
-            "wb"
-        ) as file:  # polars takes no name that is not UTF-8
+        # Opened here, as polars takes no path that is not UTF-8.
+        with (directory / f"{name}.csv").open("wb") as file:
             plain_frame(frame).write_csv(file)
 
 

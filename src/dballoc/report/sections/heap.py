@@ -169,7 +169,7 @@ def _tabulate_holders(watched: dict[str, Seen], after: str) -> Table:
     largest: dict[str, float] = {}
     for by_function in sums.values():
         for function, (live, error, *_) in by_function.items():
-            if live > _SURE * error:  # else it may be the luck of one sample
+            if live > _SURE * error:  # else it may be the chance of one sample
                 largest[function] = max(largest.get(function, 0.0), live)
     first = sorted(largest, key=lambda function: -largest[function])[:_MOST]
     rows = []

@@ -21,7 +21,7 @@ from dballoc.report.sections.tables import Table
 from dballoc.report.wording.answer import Answer, Line
 from dballoc.report.wording.ratios_as_text import format_change, format_mean
 
-# What else a figure may have, beside throughput: heading, and how it is written.
+# Measures other than throughput: the heading, and how a value is written.
 _OTHER_MEASURES = {
     "qps": ("queries/s", number),
     "p95": ("p95, ms", number),

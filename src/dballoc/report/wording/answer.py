@@ -14,11 +14,11 @@ from dballoc.numbers import count, listing, percent
 from dballoc.report.wording.ratios_as_text import format_change, format_detectable, format_ratio
 
 # Endings after which no more blocks come. After any other the campaign may go on, and its verdicts
-# are a look between.
+# are interim.
 _FINAL = ("planned", "decided", "budget")
 
 
-# More speeds than these are counted, not told one by one; of those that differ so many are named.
+# More speeds than MANY are counted and not listed; of those that differ at most _NAMED are named.
 MANY = 8
 _NAMED = 6
 

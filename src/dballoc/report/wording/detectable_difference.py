@@ -26,12 +26,14 @@ def headline(resolution: Resolution) -> str:
     if not scattered:
         return "This campaign does not say what this host resolves"
     resolved = [
-        f"±{format_detectable(m.half_width)} in {name(m, resolution)}"
+        f"±{format_detectable(m.half_width)} in {name_metric(m, resolution)}"
         for m in scattered
         if m.half_width < _ANYTHING
     ]
     resolved += [
-        f"nothing yet in {name(m, resolution)}" for m in scattered if m.half_width >= _ANYTHING
+        f"nothing yet in {name_metric(m, resolution)}"
+        for m in scattered
+        if m.half_width >= _ANYTHING
     ]
     return f"This host resolves {listing(resolved)} in {duration(resolution.seconds)}"
 
@@ -54,7 +56,7 @@ def reason(resolution: Resolution) -> str:
             f"{resolution.baseline} and {resolution.twin} are the same, and are not seen to differ."
         )
     differences = listing(
-        [f"{name(m, resolution)} {format_comparison(m.twin)}" for m in resolution.differing]
+        [f"{name_metric(m, resolution)} {format_comparison(m.twin)}" for m in resolution.differing]
     )
     return (
         f"WARNING: {resolution.baseline} and {resolution.twin} are the same, and yet are seen to "
@@ -64,7 +66,7 @@ def reason(resolution: Resolution) -> str:
     )
 
 
-def name(resolved: Resolved, resolution: Resolution) -> str:
+def name_metric(resolved: Resolved, resolution: Resolution) -> str:
     """Return ``throughput``, with its workload where there are several."""
     metric = resolved.metric
     titles = {
@@ -85,7 +87,7 @@ def rows(resolution: Resolution) -> list[tuple[str, ...]]:
     """Return one row a metric, under :data:`COLUMNS`."""
     return [
         (
-            name(m, resolution), format_comparison(m.twin), str(m.blocks),
+            name_metric(m, resolution), format_comparison(m.twin), str(m.blocks),
             percent(math.expm1(m.scatter.sd), 2) if m.scatter else NOTHING,
             f"±{format_detectable(m.half_width)}" if m.half_width < _ANYTHING else NOTHING,
             format_detectable(m.detectable) if m.detectable < _ANYTHING else NOTHING,
@@ -102,7 +104,7 @@ def needs(resolution: Resolution) -> list[tuple[str, ...]]:
     ``(25 to 90)``.
     """
     return [
-        (name(m, resolution), *(_format_need(n, m.block_seconds) for n in m.needs))
+        (name_metric(m, resolution), *(_format_need(n, m.block_seconds) for n in m.needs))
         for m in resolution.metrics
         if m.scatter
     ]

@@ -6,10 +6,10 @@ import signal
 from dballoc.numbers import NOTHING, number, percent
 from dballoc.numbers import count as count  # for dballoc.cli.verbs.import_
 
-# Above this a smallest detectable difference says no more than "almost anything".
+# A smallest detectable difference above this means no more than "almost anything".
 _HUGE = 10.0
 
-# An upper end beyond this, as two blocks may give, is as good as none.
+# An upper end beyond this, as two blocks may give, is printed as a bound only.
 _ENDLESS = 1000
 
 
