@@ -162,25 +162,21 @@ def describe_method(fits: Fits) -> list[str]:
     load = listing(e.workloads)
     return [
         f"Each server ran alone in a memory cgroup of {with_unit(of.memory)} without swap, on a "
-        "fresh copy of the data, with "
-        f"{load} at {listing([str(t) for t in e.threads])} clients for "
-        f"{format_duration(e.time.level)} each. A size is killed "
-        "if the kernel killed the server for its memory in one trial; all larger ones count as "
-        "killed too. It survives after "
-        f"{count(of.repeats, 'trial')} without that. Sizes are multiples of "
+        f"fresh copy of the data, with {load} at {listing([str(t) for t in e.threads])} clients "
+        f"for {format_duration(e.time.level)} each. A size is killed if the kernel killed the "
+        "server for its memory in one trial; all larger ones count as killed too. It survives "
+        f"after {count(of.repeats, 'trial')} without that. Sizes are multiples of "
         f"{with_unit(of.tolerance)}; the first is "
         f"{with_unit(of.nearest(of.start) * of.tolerance)}.",
         "The next size is where the memory would just be used up if what the server takes beside "
-        "the cache stayed as it was in "
-        "the largest size that survived, or the middle of what is left, where two such guesses did "
-        "not halve it. A round runs "
-        f"one trial of every variant whose search goes on, in an order drawn from seed {e.seed}, "
-        "so that drift hits all alike.",
+        "the cache stayed as it was in the largest size that survived, or the middle of the range "
+        "that is left, where two such guesses did not halve it. A round runs one trial of every "
+        f"variant whose search goes on, in an order drawn from seed {e.seed}, so that drift hits "
+        "all alike.",
         "RSS at the edge may lie a little under or over the limit: a cgroup counts the kernel's "
-        "own memory for the server too, "
-        "and leaves out file pages that another process had read before, like those of the "
-        "server's own executable. RSS at a "
-        "kill is the highest that was seen, about a second before it at most.",
+        "own memory for the server too, and leaves out file pages that another process had read "
+        "before, like those of the server's own executable. RSS at a kill is the highest that was "
+        "seen, about a second before it at most.",
     ]
 
 
@@ -214,9 +210,8 @@ def tabulate_sizes(fits: Fits) -> Table:
     options = listing(list(dict.fromkeys(_name_option(f) for f in fits.fitted)))
     caption = (
         f"Sizes of {options} with {with_unit(fits.of.memory)} for the server. Peak RSS, its ratio "
-        "to the cache and "
-        "transactions per second: at the largest size that survives. Killed: trials with an OOM "
-        "kill, of all."
+        "to the cache and transactions per second: at the largest size that survives. Killed: "
+        "trials with an OOM kill, of all."
     )
     return Table(
         title="What survives", columns=columns, rows=rows, caption=caption, words=("search",)

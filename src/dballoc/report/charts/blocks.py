@@ -63,8 +63,8 @@ def draw_duet_blocks(
     ]
     caption = (
         f"Full points with intervals at {percent(confidence, 2)}; the open points under them are "
-        "the blocks that they come "
-        "from; the band is ±1 %. Better is lower. The last row is the baseline against itself."
+        "the blocks that they come from; the band is ±1 %. Better is lower. The last row is the "
+        "baseline against itself."
     )
     chart = alt.layer(*layers).properties(height=_ROW * max(1, len(order)))
     return Figure(

@@ -61,8 +61,7 @@ def draw_relative_qps(cells: list[Cell], threads: int, variants: Variants) -> Fi
     height = len(names) * (_GAP + _POINT * max(1, len(variants.names) - 1))
     caption = (
         f"QPS with the variant ÷ QPS with {variants.names[0]} at {threads} client threads, with 95 "
-        "% intervals where there are "
-        "two blocks or more; descriptive. The band is ±1 %."
+        "% intervals where there are two blocks or more; descriptive. The band is ±1 %."
     )
     return Figure(
         "relative-qps",

@@ -67,8 +67,7 @@ def _draw_times_of_operation(
     ).properties(height=_HEIGHT)
     caption = (
         f"Elapsed time, stalls included, where {_LEAST} calls or more were timed. Size classes "
-        "double: 64 stands for 64 to 127 "
-        "bytes."
+        "double: 64 stands for 64 to 127 bytes."
     )
     return Figure(
         f"{operation}-time-{workload}", f"How long {operation} takes{after}", caption, chart

@@ -60,10 +60,9 @@ def draw_speed_against_memory(
         dict.fromkeys(percent(comparisons.confidence(m), 2) for m in (metric, peak))
     )
     caption = (
-        f"{metric.title}, against peak RSS. Bars: intervals at {levels}; the bands are "
-        f"±1 % around {baseline}. Below and to the right is better. The way from one point to "
-        "another is their ratio, "
-        "whose interval is under Every pair."
+        f"{metric.title}, against peak RSS. Bars: intervals at {levels}; the bands are ±1 % around "
+        f"{baseline}. Below and to the right is better. The distance between two points is their "
+        "ratio, whose interval is under Every pair."
     )
     layers = _make_layers(base, x, y, variants, speed_title)
     chart = alt.layer(*layers).properties(height=_HEIGHT)

@@ -61,8 +61,8 @@ def draw_forest(comparisons: Comparisons, metric: Metric, variants: Variants) ->
     ]
     caption = (
         f"Better is {metric.better}. Point and interval at "
-        f"{percent(comparisons.confidence(metric), 2)}; the band is ±1 %. "
-        "The last row is the baseline against itself."
+        f"{percent(comparisons.confidence(metric), 2)}; the band is ±1 %. The last row is the "
+        "baseline against itself."
     )
     key = metric.key.replace(":", "-")
     return Figure(

@@ -127,8 +127,7 @@ def _describe_method(watched: Watched) -> str:
     if {"stacks", "stacks cut off", "records lost", "times throttled"} <= set(facts):
         losses = (
             f"; {facts['stacks']} call stacks, {facts['stacks cut off']} of them cut off; "
-            f"{facts['records lost']} records "
-            f"lost, throttled {facts['times throttled']} times"
+            f"{facts['records lost']} records lost, throttled {facts['times throttled']} times"
         )
     early = f"; stopped early: {facts['stopped early']}" if "stopped early" in facts else ""
     return f"{watched.variant}, {watched.workload}: {facts.get('method', '')}{losses}{early}."

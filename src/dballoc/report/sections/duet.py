@@ -59,19 +59,17 @@ def _describe_duet(facts: dict[str, Any]) -> list[str]:
     halves = " and ".join(facts["halves"])
     text = [
         "Duet: the baseline and one other server at the same time, each with "
-        f"{count(facts['threads'], 'client')}, on CPUs "
-        f"{halves} in turns. What is compared is the server's CPU time per transaction at half of "
-        "the machine's width.",
+        f"{count(facts['threads'], 'client')}, on CPUs {halves} in turns. What is compared is the "
+        "server's CPU time per transaction at half of the machine's width.",
         _ESTIMATES[facts["estimate"]],
     ]
     text += [f"{name} is not in the duet: {why}." for name, why in facts["left_out"].items()]
     if plan := facts.get("plan"):
         text.append(
             f"By the pilot's findings: {count(plan['pairs'], 'pair')} of slices of "
-            f"{number(plan['slice'])} s in each block, "
-            f"the first {number(plan['discard'])} s of a slice left out, and "
-            f"{count(plan['blocks'], 'block')}; that was "
-            f"expected to give intervals of ±{percent(plan['half_width'])}."
+            f"{number(plan['slice'])} s in each block, the first {number(plan['discard'])} s of a "
+            f"slice left out, and {count(plan['blocks'], 'block')}; that was expected to give "
+            f"intervals of ±{percent(plan['half_width'])}."
         )
     if scatter := facts.get("scatter"):
         errors = " and ".join(f"{percent(value)} ({how})" for how, value in scatter.items())

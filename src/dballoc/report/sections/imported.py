@@ -31,8 +31,7 @@ _OTHER_MEASURES = {
 
 _ELSEWHERE = (
     "Made elsewhere and imported: dballoc did not run it, has not proved which malloc was in use, "
-    "and knows neither the order "
-    "of the runs nor what else the machine did."
+    "and knows neither the order of the runs nor what else the machine did."
 )
 _NO_REPEATS = (
     "Nothing was measured twice, so there are no intervals and no verdicts: a difference may be "
@@ -60,8 +59,8 @@ class Collapse:
     def words(self) -> str:
         """Return ``oltp_read_only between 512 and 1024 (11 % of the best before)``."""
         return (
-            f"{self.workload} between {self.before} and {self.at} ({percent(self.share, 0)} of "
-            "the best before)"
+            f"{self.workload} between {self.before} and {self.at} ({percent(self.share, 0)} of the "
+            "best before)"
         )
 
 

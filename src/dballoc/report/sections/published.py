@@ -128,8 +128,8 @@ def _describe_agreement(compared_tables: list[Beside]) -> str:
     ]
     sentence = (
         f"Of {count(rows, 'row')}, {sum(shapes.values())} were measured here: the shape agrees in "
-        f"{shapes[Shape.AGREES]}, "
-        f"differs in {shapes[Shape.DIFFERS]} and is open in {shapes[Shape.UNDECIDED]}."
+        f"{shapes[Shape.AGREES]}, differs in {shapes[Shape.DIFFERS]} and is open in "
+        f"{shapes[Shape.UNDECIDED]}."
     )
     return f"{sentence} It differs in {listing(differing)}." if differing else sentence
 
@@ -280,8 +280,8 @@ def _list_differences(campaign: Campaign, published: Published) -> list[str]:
         )
     if e.scaled:
         reasons.append(
-            f"Scaled to {e.scaled.factor:g}: rows and caches shrink in proportion, but the "
-            "least that a server and a malloc hold does not, so ratios to a cache are higher here."
+            f"Scaled to {e.scaled.factor:g}: rows and caches shrink in proportion, but the least "
+            "that a server and a malloc hold does not, so ratios to a cache are higher here."
         )
         reasons.append(
             "Rows shrink more than clients do, so where a workload writes, more clients wait for "

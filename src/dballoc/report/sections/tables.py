@@ -246,8 +246,8 @@ def memory_table(campaign: Campaign) -> Table:
     ]  # fmt: skip
     caption = (
         "RSS in MiB, means over the trials that ended as planned. Growth: the end of the load less "
-        "the start; VSZ growth "
-        "leaves reserved address space out. PSS and AnonHugePages: at the end of the load."
+        "the start; VSZ growth leaves reserved address space out. PSS and AnonHugePages: at the "
+        "end of the load."
     )
     return Table(title="Memory", columns=columns, rows=rows, caption=caption, heads=len(heads) + 1)
 
@@ -447,11 +447,9 @@ def tabulate_blocks(campaign: Campaign) -> Table:
     noise = campaign.experiment.noise
     caption = (
         f"Disturbed: steal above {percent(noise.steal)}, CPU used by others above "
-        f"{percent(noise.others)} of all, or the "
-        f"fixed probe {noise.probe:g} times slower than usual. A disturbed block is repeated "
-        "whole, "
-        f"{count(noise.repeats, 'time')} in a design at most; nothing is dropped because of its "
-        "outcome."
+        f"{percent(noise.others)} of all, or the fixed probe {noise.probe:g} times slower than "
+        f"usual. A disturbed block is repeated whole, {count(noise.repeats, 'time')} in a design "
+        "at most; nothing is dropped because of its outcome."
     )
     return Table(
         title="Blocks and noise",
@@ -490,8 +488,7 @@ def tabulate_environment(campaign: Campaign) -> Table:
         (
             "CPU",
             f"{e.get('cpu')}: {count(e.get('cpus', 0), 'CPU')}, "
-            f"{count(e.get('cores', 0), 'core')}, "
-            f"{count(e.get('numa_nodes', 1), 'NUMA node')}",
+            f"{count(e.get('cores', 0), 'core')}, {count(e.get('numa_nodes', 1), 'NUMA node')}",
         ),
         ("CPU governor", e.get("governor")),
         (

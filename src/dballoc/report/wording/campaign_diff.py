@@ -27,8 +27,8 @@ from dballoc.report.wording.ratios_as_text import format_detectable, format_rati
 _KINDS = {
     "relative": "each variant relative to its own campaign's {baseline}, the second ÷ the first: "
     "whatever affected both cancels out",
-    "absolute": "each variant's own figure, the second ÷ the first: whatever changed "
-    "between the campaigns is in it",
+    "absolute": "each variant's own figure, the second ÷ the first: whatever changed between the "
+    "campaigns is in it",
 }
 
 

@@ -15,8 +15,7 @@ _ANYTHING = 1.0
 
 LOOK_AT = (
     "look for other work on the machine (dballoc doctor; Blocks and noise in the report), CPU "
-    "frequencies and temperatures "
-    "that change, other guests of the same host"
+    "frequencies and temperatures that change, other guests of the same host"
 )
 
 
@@ -61,8 +60,7 @@ def reason(resolution: Resolution) -> str:
     return (
         f"WARNING: {resolution.baseline} and {resolution.twin} are the same, and yet are seen to "
         f"differ: {differences}. Verdicts from this host cannot be trusted as it is: {LOOK_AT}. At "
-        "most one campaign in twenty shows this by chance: run it again with "
-        "another --seed."
+        "most one campaign in twenty shows this by chance: run it again with another --seed."
     )
 
 
