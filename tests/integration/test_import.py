@@ -130,7 +130,7 @@ def test_what_it_cannot_be_used_for_is_one_line(
     done = run_cli(*(w.format(reported) for w in words))
     assert done.status == 2
     assert done.stderr.count("\n") == 1
-    assert "imported" in done.stderr or "repeats no post" in done.stderr
+    assert "imported" in done.stderr or "does not reproduce a published post" in done.stderr
 
 
 def test_what_is_wrong_is_one_line_and_nothing_is_left(run_cli: Cli, home: Path, out: Path) -> None:

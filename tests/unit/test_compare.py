@@ -229,7 +229,7 @@ def test_the_verb(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_same_campaign_twice_is_said(make: Make) -> None:
     one = make("a")
     sides = said.Side(one, load(one)), said.Side(one, load(one))
-    assert ("note", "both are the same campaign: every ratio is 1") in said.about(
+    assert ("note", "both are the same campaign: every ratio is 1") in said.describe_pairing(
         compared(one, one), sides
     )
 

@@ -122,7 +122,7 @@ def test_the_answer(fitted) -> None:
     assert glibc.ratio == pytest.approx(504 / 384)
     assert glibc.last == 511 * MIB
     assert glibc.tps == 100.0
-    answer = said.answer(found)
+    answer = said.answer_fit(found)
     assert answer.headline == (
         "With 512 MiB for the server, innodb_buffer_pool_size survives up to 448M under jemalloc and 384M under glibc"
     )
@@ -141,12 +141,12 @@ def test_every_kind_of_end(fitted) -> None:
     out = fitted(beside={"glibc": 600, "jemalloc": 0})
     glibc, jemalloc = (found := analysis.load(out)).fitted
     assert glibc.state.why == "none"
-    assert said.advice(glibc) == "nothing survives: even 16M was killed, at 511 MiB of RSS"
+    assert said.advise(glibc) == "nothing survives: even 16M was killed, at 511 MiB of RSS"
     assert jemalloc.state.why == "all"
-    assert said.advice(jemalloc).endswith("no larger size was tried: it is all the memory")
-    assert said.answer(found).headline.endswith("survives up to 512M under jemalloc")
+    assert said.advise(jemalloc).endswith("no larger size was tried: it is all the memory")
+    assert said.answer_fit(found).headline.endswith("survives up to 512M under jemalloc")
     assert (
-        said.answer(found).reason
+        said.answer_fit(found).reason
         == "What survived did so in 2 trials without an OOM kill; not every search found an edge."
     )
     assert said.as_json(found)["variants"][0]["largest"] is None
@@ -155,14 +155,14 @@ def test_every_kind_of_end(fitted) -> None:
 def test_a_cache_that_was_not_filled_is_said(fitted) -> None:
     found = analysis.load(fitted(beside={"glibc": 60, "jemalloc": -200}))
     assert [f.filled for f in found.fitted] == [True, False]
-    assert said.notes(found)[0].startswith("The load did not fill the cache under jemalloc: ")
+    assert said.list_notes(found)[0].startswith("The load did not fill the cache under jemalloc: ")
 
 
 def test_a_search_that_is_not_over(fitted) -> None:
     found = analysis.load(fitted(rounds=1))
     assert not found.over
-    assert said.answer(found).reason == "The search is not over; the same command resumes it."
-    assert said.sizes(found).rows[0][-1] == "not over yet"
+    assert said.answer_fit(found).reason == "The search is not over; the same command resumes it."
+    assert said.tabulate_sizes(found).rows[0][-1] == "not over yet"
 
 
 def test_the_report(fitted, capsys: pytest.CaptureFixture) -> None:

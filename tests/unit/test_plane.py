@@ -7,8 +7,13 @@ import pytest
 from test_report_answer import EQUAL, HIGHER, LOWER, PEAK, TPS, comparisons, ratio
 
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
-from dballoc.report.charts.matrix import matrix
-from dballoc.report.charts.plane import _box, _overlap, labels, plane
+from dballoc.report.charts.matrix import draw_pair_matrix
+from dballoc.report.charts.plane import (
+    _compute_label_box,
+    _compute_overlap,
+    draw_speed_against_memory,
+    place_labels,
+)
 from dballoc.report.charts.theme import Figure, Variants
 
 CPU = Metric(
@@ -34,7 +39,7 @@ def points(figure: Figure) -> dict[str, dict]:
 
 
 def test_speed_to_the_right_and_memory_upwards_with_the_baseline_in_the_middle() -> None:
-    figure = plane(
+    figure = draw_speed_against_memory(
         comparisons({"a": (HIGHER, LOWER), "broken": None}), TPS, Variants(["glibc", "a", "broken"])
     )
     found = points(figure)
@@ -48,16 +53,18 @@ def test_speed_to_the_right_and_memory_upwards_with_the_baseline_in_the_middle()
 
 def test_what_costs_less_is_faster() -> None:
     found = comparisons({"a": (LOWER, EQUAL)}, metrics=(TPS, CPU, PEAK))
-    drawn = points(plane(found, CPU, Variants(["glibc", "a"])))["a"]
+    drawn = points(draw_speed_against_memory(found, CPU, Variants(["glibc", "a"])))["a"]
     assert (drawn["xlow"], drawn["xhigh"]) == pytest.approx((1 / 0.98, 1 / 0.96), rel=1e-5)
     assert "transactions per CPU second" in str(
-        plane(found, CPU, Variants(["glibc", "a"])).chart.to_dict()
+        draw_speed_against_memory(found, CPU, Variants(["glibc", "a"])).chart.to_dict()
     )
 
 
 def test_one_block_has_points_without_bars() -> None:
     drawn = points(
-        plane(comparisons({"a": (LOWER, EQUAL)}, blocks=1), TPS, Variants(["glibc", "a"]))
+        draw_speed_against_memory(
+            comparisons({"a": (LOWER, EQUAL)}, blocks=1), TPS, Variants(["glibc", "a"])
+        )
     )["a"]
     assert "xlow" not in drawn
 
@@ -65,7 +72,7 @@ def test_one_block_has_points_without_bars() -> None:
 def test_an_interval_without_end_stays_in_the_frame() -> None:
     found = comparisons({"a": (LOWER, EQUAL)})
     wide = [Comparison(c.variant, c.metric, ratio((1e-9, 1e9))) for c in found.family]
-    plane(
+    draw_speed_against_memory(
         Comparisons(
             procedures=found.procedures,
             metrics=found.metrics,
@@ -85,18 +92,18 @@ def test_labels_of_neighbours_do_not_meet() -> None:
         ("mimalloc", 300.0, 206.0),
         ("edge", 635.0, 5.0),
     ]
-    sides = labels(crowd)
+    sides = place_labels(crowd)
     boxes = [
-        _box(name, x, y, s["right"], s["below"])
+        _compute_label_box(name, x, y, s["right"], s["below"])
         for (name, x, y), s in zip(crowd, sides, strict=True)
     ]
-    assert all(_overlap(a, b) == 0 for i, a in enumerate(boxes) for b in boxes[:i])
+    assert all(_compute_overlap(a, b) == 0 for i, a in enumerate(boxes) for b in boxes[:i])
     assert sides[3] == {"right": -1, "below": 1}
 
 
 def test_a_label_avoids_a_bar() -> None:
-    assert labels([("glibc", 300.0, 200.0)]) == [{"right": 1, "below": -1}]
-    assert labels([("glibc", 300.0, 200.0)], [(310.0, 0.0, 313.0, 196.0)]) == [
+    assert place_labels([("glibc", 300.0, 200.0)]) == [{"right": 1, "below": -1}]
+    assert place_labels([("glibc", 300.0, 200.0)], [(310.0, 0.0, 313.0, 196.0)]) == [
         {"right": 1, "below": 1}
     ]
 
@@ -128,10 +135,13 @@ def test_every_pair_both_ways_and_coloured_where_it_is_shown() -> None:
             (r["row"], r["column"]): (r["text"], r["shown"]) for r in data(spec, spec["layer"][0])
         }
 
-    peak = cells(matrix(found, "rss_peak", None, ["glibc", "a", "b"]))
+    peak = cells(draw_pair_matrix(found, "rss_peak", None, ["glibc", "a", "b"]))
     assert len(peak) == 6
     assert peak["glibc", "a"] == ("1.250", "worse")
     assert peak["a", "glibc"] == ("0.800", "better")
     assert peak["glibc", "b"][1] == peak["a", "b"][1] == peak["b", "a"][1] == "not shown"
-    assert cells(matrix(found, "tps", "oltp", ["glibc", "a"]))["glibc", "a"] == ("1.250", "better")
+    assert cells(draw_pair_matrix(found, "tps", "oltp", ["glibc", "a"]))["glibc", "a"] == (
+        "1.250",
+        "better",
+    )
     assert math.isclose(float(peak["b", "a"][0]), 1.25)

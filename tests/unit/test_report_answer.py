@@ -8,7 +8,7 @@ from dballoc.analysis.decisions.recommendation import recommend
 from dballoc.analysis.decisions.sequential_test import declare, family_size
 from dballoc.analysis.statistics.ratio_interval import Ratio
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
-from dballoc.report.wording.answer import Answer, Progress, answer, verdict_words
+from dballoc.report.wording.answer import Answer, Progress, answer, describe_verdict
 
 TPS = Metric(
     key="tps:oltp",
@@ -175,7 +175,7 @@ def test_a_baseline_with_faults_ends_all_verdicts() -> None:
     assert said.headline == "No recommendation"
     assert "glibc is the baseline, and 3 of 12 trials of it ended in a fault" in said.reason
     assert (
-        verdict_words(found.family[0], found)
+        describe_verdict(found.family[0], found)
         == "no verdict: 3 of 12 trials of glibc ended in a fault"
     )
 
@@ -260,7 +260,7 @@ def test_a_smallest_detectable_difference_without_end_is_not_printed_in_full() -
     wide = Ratio(estimate=1.0, low=0.001, high=900.0, blocks=2, confidence=0.99, scatter=2.0)
     found = comparisons({"jemalloc": (OPEN, OPEN)})
     assert (
-        verdict_words(Comparison("jemalloc", TPS, wide), found)
+        describe_verdict(Comparison("jemalloc", TPS, wide), found)
         == "no difference shown (smallest detectable: > 1,000 %)"
     )
 

@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from dballoc import numbers
 from dballoc.report.wording import ratios_as_text
 
 
@@ -21,7 +22,7 @@ from dballoc.report.wording import ratios_as_text
     ],
 )
 def test_number(value: float | None, text: str) -> None:
-    assert ratios_as_text.number(value) == text
+    assert numbers.number(value) == text
 
 
 @pytest.mark.parametrize(
@@ -32,7 +33,7 @@ def test_number(value: float | None, text: str) -> None:
     ],
 )  # fmt: skip
 def test_a_ratio(found: tuple, text: str) -> None:
-    assert ratios_as_text.times(*found) == text
+    assert ratios_as_text.format_ratio(*found) == text
 
 
 @pytest.mark.parametrize(
@@ -45,11 +46,11 @@ def test_a_ratio(found: tuple, text: str) -> None:
     ],
 )
 def test_a_difference(found: tuple, text: str) -> None:
-    assert ratios_as_text.change(*found) == text
+    assert ratios_as_text.format_change(*found) == text
 
 
 def test_sizes_have_units() -> None:
-    assert [ratios_as_text.with_unit(n) for n in (0, 512, 3 * 2**20, 23.5 * 2**30)] == [
+    assert [numbers.with_unit(n) for n in (0, 512, 3 * 2**20, 23.5 * 2**30)] == [
         "none",
         "512 bytes",
         "3.00 MiB",
@@ -58,7 +59,7 @@ def test_sizes_have_units() -> None:
 
 
 def test_how_a_process_ended() -> None:
-    assert [ratios_as_text.exit_words(n) for n in (None, 0, 7, -9, -99)] == [
+    assert [ratios_as_text.describe_exit(n) for n in (None, 0, 7, -9, -99)] == [
         "–",
         "status 0",
         "status 7",
@@ -68,7 +69,7 @@ def test_how_a_process_ended() -> None:
 
 
 def test_words_in_a_row() -> None:
-    assert [ratios_as_text.listing(list(w)) for w in ("", "a", "ab", "abc")] == [
+    assert [numbers.listing(list(w)) for w in ("", "a", "ab", "abc")] == [
         "",
         "a",
         "a and b",

@@ -16,7 +16,7 @@ from dballoc.cli.shared import published_posts
 from dballoc.errors import UsageError
 from dballoc.report.report_content import gather
 from dballoc.report.sections import scaled
-from dballoc.report.sections.published import frames, section
+from dballoc.report.sections.published import collect_published_tables, make_published_section
 
 Make = Callable[..., Path]
 
@@ -98,7 +98,7 @@ def test_one_block_decides_nothing(make: Make) -> None:
 
 
 def test_the_section_says_where_it_differs_and_why(small: Path) -> None:
-    found = section(load(small), post("smalldatum-2025-myrocks"))
+    found = make_published_section(load(small), post("smalldatum-2025-myrocks"))
     text = " ".join(found.text)
     assert (
         "Of 35 rows, 5 were measured here: the shape agrees in 3, differs in 2 and is open in 0."
@@ -120,7 +120,7 @@ def test_the_section_says_where_it_differs_and_why(small: Path) -> None:
 
 def test_scale_and_stand_ins_are_said_at_the_top(small: Path) -> None:
     campaign = load(small)
-    notes = scaled.notes(campaign)
+    notes = scaled.list_scaling_notes(campaign)
     assert notes == [
         "Scaled to 0.01 of small: 100,000 rows a table instead of 50,000,000, cache 128M instead of 10G, clients 81 instead of "
         "256 and levels of 3s instead of 20m. Its figures are not those of the full scale.",
@@ -167,7 +167,7 @@ def test_levels_have_changes_and_collapses(make: Make, monkeypatch: pytest.Monke
 
 
 def test_the_tables_are_there_as_csv(small: Path) -> None:
-    found = frames(load(small), post("smalldatum-2025-myrocks"))
+    found = collect_published_tables(load(small), post("smalldatum-2025-myrocks"))
     assert set(found) == {"published", "published-shape"}
     assert found["published"].height == 32 * 2 + 3 * 3
     assert set(found["published-shape"]["shape"]) == {"agrees", "differs", "undecided"}
@@ -176,7 +176,7 @@ def test_the_tables_are_there_as_csv(small: Path) -> None:
 def test_an_experiment_that_repeats_no_post_is_one_line(make: Make) -> None:
     with pytest.raises(
         UsageError,
-        match=r"own: its experiment repeats no post \(no key published\); those that do: chinaunix-2013",
+        match=r"own: its experiment does not reproduce a published post \(no key published\); those that do: chinaunix-2013",
     ):
         published_posts.of(make("own", blocks=1))
     with pytest.raises(UsageError, match="no published figures 'nobody'"):

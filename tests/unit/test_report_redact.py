@@ -38,28 +38,28 @@ REDACTION = Redaction(
     ],
 )
 def test_text(text: str, redacted: str) -> None:
-    assert REDACTION.text(text) == redacted
+    assert REDACTION.redact_text(text) == redacted
 
 
 def test_names_that_say_nothing_stay() -> None:
     assert (
-        Redaction(["localhost"], ["root", "mysql"]).text("mysql as root on localhost")
+        Redaction(["localhost"], ["root", "mysql"]).redact_text("mysql as root on localhost")
         == "mysql as root on localhost"
     )
 
 
 def test_values_of_json_change_and_its_keys_stay() -> None:
-    assert REDACTION.values({"jane": ["/home/jane/x", 5, None, {"host": "db7"}]}) == {
+    assert REDACTION.redact_values({"jane": ["/home/jane/x", 5, None, {"host": "db7"}]}) == {
         "jane": ["…/x", 5, None, {"host": "HOST"}]
     }
 
 
 def test_without_any_name_paths_go_all_the_same() -> None:
-    assert Redaction([""], [""]).text("at /data/secret/file") == "at …/file"
+    assert Redaction([""], [""]).redact_text("at /data/secret/file") == "at …/file"
 
 
 def test_values_of_secrets_go_everywhere() -> None:
-    hidden = REDACTION.values(
+    hidden = REDACTION.redact_values(
         {
             "server": {"options": {"s3_secret_key": "CANARY", "sort_buffer_size": "1M"}},
             "command": ["mariadbd", "--s3-secret-key=a CANARY", "--flush=1"],
@@ -73,8 +73,8 @@ def test_values_of_secrets_go_everywhere() -> None:
 
 
 def test_a_document_stays_one() -> None:
-    document = REDACTION.document(
+    document = REDACTION.redact_document(
         '{"x": {"spider_remote_host": "CANARY", "at": "/home/jane/x"}, "n": 1}'
     )
     assert json.loads(document) == {"x": {"spider_remote_host": "(hidden)", "at": "…/x"}, "n": 1}
-    assert REDACTION.document("[x] s3_secret_key=CANARY") == "[x] s3_secret_key=(hidden)"
+    assert REDACTION.redact_document("[x] s3_secret_key=CANARY") == "[x] s3_secret_key=(hidden)"

@@ -3,7 +3,7 @@
 import json
 
 from dballoc.report.outputs import markdown
-from dballoc.report.outputs.markdown import escape
+from dballoc.report.outputs.markdown import escape_markdown
 from dballoc.report.report_content import Listing
 from dballoc.webpage import script
 
@@ -11,18 +11,21 @@ HOSTILE = "</script><script>alert(1)</script><!-- | `x` \u2028 *b* [l](javascrip
 
 
 def test_json_in_a_script_element_cannot_end_it_and_reads_back() -> None:
-    text = script.json_text({"log": HOSTILE})
+    text = script.encode_json_for_script({"log": HOSTILE})
     assert not set("<>&\u2028\u2029") & set(text)
     assert json.loads(text) == {"log": HOSTILE}
 
 
 def test_markdown_cells() -> None:
-    assert escape("a|b") == "a\\|b"
-    assert escape("<b>&") == "&lt;b&gt;&amp;"
-    assert escape("two\nlines  here") == "two lines here"
-    assert escape("[l](x) *b* `c` a_b ~s~ #h") == "\\[l\\](x) \\*b\\* \\`c\\` a\\_b \\~s\\~ \\#h"
+    assert escape_markdown("a|b") == "a\\|b"
+    assert escape_markdown("<b>&") == "&lt;b&gt;&amp;"
+    assert escape_markdown("two\nlines  here") == "two lines here"
+    assert (
+        escape_markdown("[l](x) *b* `c` a_b ~s~ #h")
+        == "\\[l\\](x) \\*b\\* \\`c\\` a\\_b \\~s\\~ \\#h"
+    )
 
 
 def test_a_fence_is_longer_than_any_within() -> None:
-    text = markdown._listing(Listing("log", "before\n````\nafter\n"))
+    text = markdown._render_listing(Listing("log", "before\n````\nafter\n"))
     assert text.endswith("`````text\nbefore\n````\nafter\n`````")

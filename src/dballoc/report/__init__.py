@@ -20,5 +20,7 @@ def write(
     from dballoc.report import write_report
 
     if is_fit(directory):
-        return write_report.write_fit(directory, out or directory, redact)
-    return write_report.write(directory, out or directory, redact, preference, published)
+        return write_report.write_fit_report(directory, out or directory, redact)
+    return write_report.write_campaign_report(
+        directory, out or directory, redact, preference, published
+    )

@@ -12,6 +12,7 @@ import polars as pl
 from dballoc.analysis.tables.largest_cache import Fits, Fitted
 from dballoc.experiment import experiment_file
 from dballoc.experiment.durations_and_sizes import format_duration, format_size
+from dballoc.numbers import NOTHING, count, listing, mebibytes, number, with_unit
 from dballoc.report.charts import fit as chart
 from dballoc.report.charts.theme import Variants
 from dballoc.report.outputs.csv_cells import plain
@@ -20,14 +21,6 @@ from dballoc.report.sections import tables
 from dballoc.report.sections.section import Listing, Section
 from dballoc.report.sections.tables import Table
 from dballoc.report.wording.answer import Answer, Line
-from dballoc.report.wording.ratios_as_text import (
-    NOTHING,
-    count,
-    listing,
-    mebibytes,
-    number,
-    with_unit,
-)
 
 _SEARCH = {
     None: "not over yet",
@@ -38,8 +31,8 @@ _SEARCH = {
 }
 
 
-def gather(fits: Fits) -> Page:
-    """The page."""
+def gather_fit_report(fits: Fits) -> Page:
+    """Return the page of a fit."""
     campaign = fits.campaign
     names = [f.variant for f in fits.fitted]
     variants = Variants(names)
@@ -62,53 +55,56 @@ def gather(fits: Fits) -> Page:
             key="sizes",
             title="What survives",
             text=[],
-            figures=[chart.figure(fits, variants)],
-            tables=[sizes(fits)],
+            figures=[chart.draw_cache_against_rss(fits, variants)],
+            tables=[tabulate_sizes(fits)],
         ),
         Section(
-            key="trials", title="Every trial", text=[], tables=[every_trial(fits)], listings=logs
+            key="trials",
+            title="Every trial",
+            text=[],
+            tables=[tabulate_trials(fits)],
+            listings=logs,
         ),
         Section(
             key="environment",
             title="Environment",
-            tables=[tables.environment(campaign), tables.variants(campaign)],
+            tables=[tables.tabulate_environment(campaign), tables.tabulate_variants(campaign)],
             listings=[Listing("Experiment file", experiment_file.dump(campaign.experiment))],
         ),
-        Section(key="method", title="Method", text=method(fits)),
+        Section(key="method", title="Method", text=describe_method(fits)),
     ]
     return Page(
         title=f"dballoc fit: {campaign.experiment.name}",
         subtitle=subtitle,
         names=names,
-        answer=answer(fits),
+        answer=answer_fit(fits),
         sections=sections,
     )
 
 
-def answer(fits: Fits) -> Answer:
-    """The answer in words."""
-    known = sorted((f for f in fits.fitted if f.largest), key=lambda f: -(f.largest or 0))
-    said = listing([f"{_size(f.largest)} under {f.variant}" for f in known])
-    options = listing(list(dict.fromkeys(_option(f) for f in fits.fitted)))
-    if known:
-        headline = (
-            f"With {with_unit(fits.of.memory)} for the server, {options} survives up to {said}"
-        )
+def answer_fit(fits: Fits) -> Answer:
+    """Return the answer in words."""
+    survivors = sorted((f for f in fits.fitted if f.largest), key=lambda f: -(f.largest or 0))
+    sizes_by_variant = listing(
+        [f"{_format_cache_size(f.largest)} under {f.variant}" for f in survivors]
+    )
+    options = listing(list(dict.fromkeys(_name_option(f) for f in fits.fitted)))
+    memory = f"With {with_unit(fits.of.memory)} for the server"
+    if survivors:
+        headline = f"{memory}, {options} survives up to {sizes_by_variant}"
     else:
-        headline = (
-            f"With {with_unit(fits.of.memory)} for the server, no size of {options} has survived"
-        )
+        headline = f"{memory}, no size of {options} has survived"
     return Answer(
         headline=headline,
-        reason=_reason(fits),
+        reason=_explain_answer(fits),
         against="What to set",
-        variants=[Line(f.variant, advice(f)) for f in fits.fitted],
+        variants=[Line(f.variant, advise(f)) for f in fits.fitted],
         floor=None,
-        notes=notes(fits),
+        notes=list_notes(fits),
     )
 
 
-def _reason(fits: Fits) -> str:
+def _explain_answer(fits: Fits) -> str:
     repeats = count(fits.of.repeats, "trial")
     if not fits.over:
         return "The search is not over; the same command resumes it."
@@ -123,83 +119,74 @@ def _reason(fits: Fits) -> str:
     )
 
 
-def advice(found: Fitted) -> str:
-    """What one variant's figures mean for a server of one's own."""
-    match found.state.why:
+def advise(fitted: Fitted) -> str:
+    """Return what one variant's figures mean for a server of one's own."""
+    killed = f"{_format_cache_size(fitted.killed)} was killed"
+    rss_at_kill = f"{_format_rss(fitted.last)} of RSS"
+    match fitted.state.why:
         case "none":
-            return (
-                f"nothing survives: even {_size(found.killed)} was killed, at {_rss(found.last)} "
-                "of RSS"
-            )
+            return f"nothing survives: even {killed}, at {rss_at_kill}"
         case "faults":
-            return "given up: too many trials ended in a fault that says nothing of memory"
-    if not found.largest:
-        return (
-            f"nothing has survived yet; {_size(found.killed)} was killed"
-            if found.killed
-            else "nothing is known yet"
-        )
-    text = f"{_option(found)} = {_size(found.largest)}: peak RSS {_rss(found.peak)}"
-    text += f", {found.ratio:.2f} times the cache" if found.ratio else ""
-    if found.killed:
-        text += f"; {_size(found.killed)} was killed, at {_rss(found.last)} of RSS"
-    elif found.state.why == "all":
+            return "given up: too many trials ended in a fault that says nothing about memory"
+    if not fitted.largest:
+        return f"nothing has survived yet; {killed}" if fitted.killed else "nothing is known yet"
+    largest, peak = _format_cache_size(fitted.largest), _format_rss(fitted.peak)
+    text = f"{_name_option(fitted)} = {largest}: peak RSS {peak}"
+    text += f", {fitted.ratio:.2f} times the cache" if fitted.ratio else ""
+    if fitted.killed:
+        text += f"; {killed}, at {rss_at_kill}"
+    elif fitted.state.why == "all":
         text += "; no larger size was tried: it is all the memory"
     return text
 
 
-def notes(fits: Fits) -> list[str]:
-    """What to know before one believes it."""
-    found = []
+def list_notes(fits: Fits) -> list[str]:
+    """Return what to know before one relies on the answer."""
+    sentences = []
     if unfilled := [f.variant for f in fits.fitted if not f.filled]:
-        found.append(
+        sentences.append(
             f"The load did not fill the cache under {listing(unfilled)}: peak RSS is below its "
-            "size, so the true limit is "
-            "lower once it is full. Give more data (--rows) or more time (--time)."
+            "size, so the true limit is lower once it is full. Give more data (--rows) or more "
+            "time (--time)."
         )
-    found.append(
-        "This holds for this load and this long. Leave room for what a server does besides: more "
-        "connections, sorts, backups, "
-        "fragmentation over weeks."
+    sentences.append(
+        "This holds for this load and this duration. Leave room for what else a server does: more "
+        "connections, sorts, backups, fragmentation over weeks."
     )
-    return found
+    return sentences
 
 
-def method(fits: Fits) -> list[str]:
-    """Paragraphs."""
+def describe_method(fits: Fits) -> list[str]:
+    """Return the paragraphs on the method."""
     e, of = fits.campaign.experiment, fits.of
     load = listing(e.workloads)
     return [
         f"Each server ran alone in a memory cgroup of {with_unit(of.memory)} without swap, on a "
-        "fresh copy of the data, with "
-        f"{load} at {listing([str(t) for t in e.threads])} clients for "
-        f"{format_duration(e.time.level)} each. A size is killed "
-        "if the kernel killed the server for its memory in one trial; all larger ones count as "
-        "killed too. It survives after "
-        f"{count(of.repeats, 'trial')} without that. Sizes are multiples of "
+        f"fresh copy of the data, with {load} at {listing([str(t) for t in e.threads])} clients "
+        f"for {format_duration(e.time.level)} each. A size is killed if the kernel killed the "
+        "server for its memory in one trial; all larger ones count as killed too. It survives "
+        f"after {count(of.repeats, 'trial')} without that. Sizes are multiples of "
         f"{with_unit(of.tolerance)}; the first is "
         f"{with_unit(of.nearest(of.start) * of.tolerance)}.",
         "The next size is where the memory would just be used up if what the server takes beside "
-        "the cache stayed as it was in "
-        "the largest size that survived, or the middle of what is left, where two such guesses did "
-        "not halve it. A round runs "
-        f"one trial of every variant whose search goes on, in an order drawn from seed {e.seed}, "
-        "so that drift hits all alike.",
+        "the cache stayed as it was in the largest size that survived, or the middle of the range "
+        "that is left, where two such guesses did not halve it. A round runs one trial of every "
+        f"variant whose search goes on, in an order drawn from seed {e.seed}, so that drift hits "
+        "all alike.",
         "RSS at the edge may lie a little under or over the limit: a cgroup counts the kernel's "
-        "own memory for the server too, "
-        "and leaves out file pages that another process had read before, like those of the "
-        "server's own executable. RSS at a "
-        "kill is the highest that was seen, about a second before it at most.",
+        "own memory for the server too, and leaves out file pages that another process had read "
+        "before, like those of the server's own executable. RSS at a kill is the highest that was "
+        "seen, about a second before it at most.",
     ]
 
 
-def sizes(fits: Fits) -> Table:
-    """The answer as a table."""
+def tabulate_sizes(fits: Fits) -> Table:
+    """Return the answer as a table."""
     rows = [
         [
             f.variant,
-            _size(f.largest),
-            _size(f.killed),
+            _format_cache_size(f.largest),
+            _format_cache_size(f.killed),
             mebibytes(f.peak),
             f"{f.ratio:.2f}" if f.ratio else NOTHING,
             mebibytes(f.last),
@@ -220,20 +207,19 @@ def sizes(fits: Fits) -> Table:
         "killed",
         "search",
     ]
-    options = listing(list(dict.fromkeys(_option(f) for f in fits.fitted)))
+    options = listing(list(dict.fromkeys(_name_option(f) for f in fits.fitted)))
     caption = (
         f"Sizes of {options} with {with_unit(fits.of.memory)} for the server. Peak RSS, its ratio "
-        "to the cache and "
-        "transactions per second: at the largest size that survives. Killed: trials with an OOM "
-        "kill, of all."
+        "to the cache and transactions per second: at the largest size that survives. Killed: "
+        "trials with an OOM kill, of all."
     )
     return Table(
         title="What survives", columns=columns, rows=rows, caption=caption, words=("search",)
     )
 
 
-def every_trial(fits: Fits) -> Table:
-    """One row a trial."""
+def tabulate_trials(fits: Fits) -> Table:
+    """Return one row a trial."""
     texts = {
         (r["block"], r["variant"]): r["fault_text"]
         for r in fits.campaign.trials.iter_rows(named=True)
@@ -242,8 +228,8 @@ def every_trial(fits: Fits) -> Table:
         [
             str(p.round),
             p.variant,
-            _size(p.asked),
-            "as asked" if p.pool in (None, p.asked) else _size(p.pool),
+            _format_cache_size(p.asked),
+            "as asked" if p.pool in (None, p.asked) else _format_cache_size(p.pool),
             p.outcome,
             mebibytes(p.peak),
             number(p.tps),
@@ -271,7 +257,7 @@ def every_trial(fits: Fits) -> Table:
 
 
 def as_json(fits: Fits) -> dict[str, Any]:
-    """For machines; bytes."""
+    """Return the fit as plain data; sizes in bytes."""
     return {
         "memory": fits.of.memory,
         "tolerance": fits.of.tolerance,
@@ -297,37 +283,39 @@ def as_json(fits: Fits) -> dict[str, Any]:
     }
 
 
-def write_csv(fits: Fits, directory: Path) -> None:
-    """``fit.csv`` and ``fit_trials.csv``. OSError if that fails."""
+def write_fit_csv(fits: Fits, directory: Path) -> None:
+    """Write ``fit.csv`` and ``fit_trials.csv``. OSError if that fails."""
     directory.mkdir(parents=True, exist_ok=True)
-    found = as_json(fits)["variants"]
-    _csv(directory / "fit.csv", list(found[0]), [list(row.values()) for row in found])
+    variants = as_json(fits)["variants"]
+    _write_csv_file(
+        directory / "fit.csv", list(variants[0]), [list(row.values()) for row in variants]
+    )
     columns = ["round", "variant", "asked", "pool", "outcome", "fault", "peak", "tps"]
-    _csv(
+    _write_csv_file(
         directory / "fit_trials.csv",
         columns,
         [[getattr(p, c) for c in columns] for p in fits.probes],
     )
 
 
-def _csv(path: Path, columns: list[str], rows: list[list[Any]]) -> None:
+def _write_csv_file(path: Path, columns: list[str], rows: list[list[Any]]) -> None:
     with path.open("w", encoding="utf-8", newline="") as f:
         writer = csv.writer(f)
         writer.writerows([[plain(cell) for cell in row] for row in [columns, *rows]])
 
 
-def dumps(fits: Fits) -> str:
-    """fit.json's text."""
+def dump_fit(fits: Fits) -> str:
+    """Return fit.json's text."""
     return json.dumps(as_json(fits), indent=1) + "\n"
 
 
-def _option(found: Fitted) -> str:
-    return found.option.replace("-", "_")
+def _name_option(fitted: Fitted) -> str:
+    return fitted.option.replace("-", "_")
 
 
-def _size(size: int | None) -> str:
+def _format_cache_size(size: int | None) -> str:
     return NOTHING if size is None else format_size(size)
 
 
-def _rss(size: int | None) -> str:
+def _format_rss(size: int | None) -> str:
     return "unknown" if size is None else with_unit(size)

@@ -15,6 +15,7 @@ from dballoc.analysis.tables.contention import Contention
 from dballoc.analysis.tables.heap_profiles import Heaps
 from dballoc.analysis.tables.time_series import over_time
 from dballoc.experiment import experiment_file
+from dballoc.numbers import count
 from dballoc.report.charts import byworkload, levels, matrix, memory, overtime, plane, ratios
 from dballoc.report.charts import ledger as pieces
 from dballoc.report.charts.theme import Variants
@@ -31,8 +32,7 @@ from dballoc.report.sections import (
 )
 from dballoc.report.sections import published as post
 from dballoc.report.sections.section import Listing, Section
-from dballoc.report.wording.answer import Answer, answer, fault_words, progress
-from dballoc.report.wording.ratios_as_text import count
+from dballoc.report.wording.answer import Answer, answer, describe_faults, measure_progress
 
 _SOLO = "Solo design: one server at a time has the whole machine."
 _CPU = ["Of the server alone, not of the client. An operation is a transaction of the workload."]
@@ -51,14 +51,14 @@ class Content(Page):
 def judge(
     campaign: Campaign, preference: Preference = MEMORY
 ) -> tuple[Comparisons, Recommendation, Answer]:
-    """The comparisons, what the rule makes of them, and both in words. UsageError if the campaign
-    has not what it asks.
+    """Return the comparisons, what the rule makes of them, and both in words. UsageError if the
+    campaign has not what it asks.
     """
     if campaign.imported:
         nothing = Recommendation(
             variant=None, tie=False, excluded={}, faulty=[], preference=preference, bounds={}
         )
-        return imported.comparisons(campaign), nothing, imported.answer(campaign)
+        return imported.compare_first_machine(campaign), nothing, imported.answer(campaign)
     check(
         preference,
         campaign.names,
@@ -70,83 +70,38 @@ def judge(
     recommendation = recommend(
         comparisons, baseline, preference, constrained(campaign, comparisons, preference)
     )
-    said = answer(comparisons, recommendation, baseline, progress(campaign))
-    return comparisons, recommendation, replace(said, notes=[*scaled.notes(campaign), *said.notes])
+    verdict_answer = answer(comparisons, recommendation, baseline, measure_progress(campaign))
+    return (
+        comparisons,
+        recommendation,
+        replace(
+            verdict_answer, notes=[*scaled.list_scaling_notes(campaign), *verdict_answer.notes]
+        ),
+    )
 
 
 def gather(
     campaign: Campaign, preference: Preference = MEMORY, published: Published | None = None,
     profiles: Contention | Heaps | None = None,
 ) -> Content:  # fmt: skip
-    """Everything that the report says of a campaign, and of the post that it repeats. UsageError as
-    for :func:`judge`.
+    """Return everything that the report says of a campaign, and of the post that it repeats.
+    UsageError as for :func:`judge`.
     """
-    comparisons, recommendation, said = judge(campaign, preference)
-    title = f"dballoc: {campaign.experiment.name}"
+    comparisons, recommendation, verdict_answer = judge(campaign, preference)
     if campaign.imported:
         subtitle = f"made elsewhere · {count(campaign.trial.height, 'figure')}"
         sections = imported.sections(campaign)
-        return Content(
-            title=title,
-            subtitle=subtitle,
-            names=campaign.names,
-            answer=said,
-            sections=sections,
-            campaign=campaign,
-            comparisons=comparisons,
-            recommendation=recommendation,
-        )
-    variants = Variants(campaign.names)
-    few = not workload_groups.many(campaign)
-    sections = [
-        *([post.section(campaign, published)] if published else []),
-        *(
-            [_picture(comparisons, variants) if few else _glance(campaign, variants)]
-            if "solo" in campaign.designs
-            else []
-        ),
-        _verdicts(comparisons, variants, few),
-        *(
-            [duet.section(campaign, comparisons, variants, few)]
-            if "duet" in campaign.designs
-            else []
-        ),
-        *(_solo(campaign, variants, few) if "solo" in campaign.designs else []),
-        *([contention.section(campaign, profiles)] if isinstance(profiles, Contention) else []),
-        *([heap.section(campaign, profiles, variants)] if isinstance(profiles, Heaps) else []),
-        _pairs(campaign, few),
-        Section(
-            key="floor",
-            title="The A/A floor",
-            text=[method.FLOOR],
-            tables=[tables.floor(comparisons)],
-        ),
-        _faults(campaign, comparisons),
-        Section(key="noise", title="Blocks and noise", tables=[tables.blocks(campaign)]),
-        _environment(campaign),
-        Section(
-            key="method",
-            title="Method",
-            text=method.text(campaign, comparisons.procedures, preference),
-        ),
-    ]
-    done = progress(campaign)
-    servers = ", ".join(
-        dict.fromkeys(
-            f"{s} {e}" for s, e in campaign.variant.select("server", "engine").iter_rows()
-        )
-    )
-    subtitle = (
-        f"{servers} · {done.words}, {count(campaign.trials.height, 'trial')} · "
-        f"{campaign.environment.get('cpu')}"
-    )
-    if campaign.experiment.scaled:
-        subtitle = f"scaled to {campaign.experiment.scaled.factor:g} · {subtitle}"
+    else:
+        subtitle = _make_subtitle(campaign)
+        sections = [
+            *([post.make_published_section(campaign, published)] if published else []),
+            *_make_sections(campaign, comparisons, preference, profiles),
+        ]
     return Content(
-        title=title,
+        title=f"dballoc: {campaign.experiment.name}",
         subtitle=subtitle,
         names=campaign.names,
-        answer=said,
+        answer=verdict_answer,
         sections=sections,
         campaign=campaign,
         comparisons=comparisons,
@@ -154,46 +109,122 @@ def gather(
     )
 
 
-def _solo(campaign: Campaign, variants: Variants, few: bool) -> list[Section]:
+def _make_subtitle(campaign: Campaign) -> str:
+    progress = measure_progress(campaign)
+    servers = ", ".join(
+        dict.fromkeys(
+            f"{s} {e}" for s, e in campaign.variant.select("server", "engine").iter_rows()
+        )
+    )
+    subtitle = (
+        f"{servers} · {progress.words}, {count(campaign.trials.height, 'trial')} · "
+        f"{campaign.environment.get('cpu')}"
+    )
+    if campaign.experiment.scaled:
+        subtitle = f"scaled to {campaign.experiment.scaled.factor:g} · {subtitle}"
+    return subtitle
+
+
+def _make_sections(
+    campaign: Campaign,
+    comparisons: Comparisons,
+    preference: Preference,
+    profiles: Contention | Heaps | None,
+) -> list[Section]:
+    """Return the sections of a campaign of our own, in the report's order."""
+    variants = Variants(campaign.names)
+    few = not workload_groups.has_many_workloads(campaign)
+    return [
+        *(
+            [
+                _make_picture_section(comparisons, variants)
+                if few
+                else _make_glance_section(campaign, variants)
+            ]
+            if "solo" in campaign.designs
+            else []
+        ),
+        _make_verdicts_section(comparisons, variants, few),
+        *(
+            [duet.make_duet_section(campaign, comparisons, variants, few)]
+            if "duet" in campaign.designs
+            else []
+        ),
+        *(_make_solo_sections(campaign, variants, few) if "solo" in campaign.designs else []),
+        *(
+            [contention.make_contention_section(campaign, profiles)]
+            if isinstance(profiles, Contention)
+            else []
+        ),
+        *(
+            [heap.make_heap_section(campaign, profiles, variants)]
+            if isinstance(profiles, Heaps)
+            else []
+        ),
+        _make_pairs_section(campaign, few),
+        Section(
+            key="floor",
+            title="The A/A floor",
+            text=[method.FLOOR],
+            tables=[tables.tabulate_floor(comparisons)],
+        ),
+        _make_faults_section(campaign, comparisons),
+        Section(key="noise", title="Blocks and noise", tables=[tables.tabulate_blocks(campaign)]),
+        _make_environment_section(campaign),
+        Section(
+            key="method",
+            title="Method",
+            text=method.describe_method(campaign, comparisons.procedures, preference),
+        ),
+    ]
+
+
+def _make_solo_sections(campaign: Campaign, variants: Variants, few: bool) -> list[Section]:
     shape = Section(
-        key="shape", title="Peaks and collapses", text=[_SOLO], tables=[tables.shapes(campaign)]
+        key="shape",
+        title="Peaks and collapses",
+        text=[_SOLO],
+        tables=[tables.tabulate_shapes(campaign)],
     )
     return [
-        _levels(campaign, variants) if few else _all_levels(campaign),
-        _cpu(campaign, variants) if few else _all_cpu(campaign),
+        _make_levels_section(campaign, variants) if few else _make_all_levels_section(campaign),
+        _make_cpu_section(campaign, variants) if few else _make_all_cpu_section(campaign),
         Section(
             key="time",
             title="Over time",
             text=[_SOLO],
-            figures=overtime.figures(over_time(campaign), variants, each=few),
+            figures=overtime.draw_time_series(over_time(campaign), variants, each=few),
         ),
-        _memory(campaign, variants, few),
+        _make_memory_section(campaign, variants, few),
         *([shape] if few or len(campaign.experiment.threads) > 1 else []),
         Section(
             key="sampler",
             title="What measuring cost",
             text=[method.SAMPLER],
-            tables=[tables.sampler(campaign)],
+            tables=[tables.tabulate_sampler_cost(campaign)],
         ),
     ]
 
 
-def _picture(comparisons: Comparisons, variants: Variants) -> Section:
-    """What one wants to see first: who is fast, and who is small."""
+def _make_picture_section(comparisons: Comparisons, variants: Variants) -> Section:
+    """Return the section to see first: who is fast, and who is small."""
     figures = [
-        plane.plane(comparisons, metric, variants) for metric in speed_metric.pictured(comparisons)
+        plane.draw_speed_against_memory(comparisons, metric, variants)
+        for metric in speed_metric.pictured(comparisons)
     ]
     return Section(key="picture", title="Speed against memory", text=[], figures=figures)
 
 
-def _glance(campaign: Campaign, variants: Variants) -> Section:
-    """What one wants to see first of many workloads: relative QPS, by group."""
-    found = workload_groups.cells(campaign)
+def _make_glance_section(campaign: Campaign, variants: Variants) -> Section:
+    """Return the section to see first of many workloads: relative QPS, by group."""
+    cells = workload_groups.collect_cells(campaign)
     figures = [
-        byworkload.figure(found, t, variants) for t in campaign.experiment.threads[-1:] if found
+        byworkload.draw_relative_qps(cells, t, variants)
+        for t in campaign.experiment.threads[-1:]
+        if cells
     ]
-    shown = [workload_groups.relative(campaign, found)]
-    if (rows := workload_groups.scanned(campaign)) is not None:
+    shown = [workload_groups.tabulate_relative_qps(campaign, cells)]
+    if (rows := workload_groups.tabulate_scan_rates(campaign)) is not None:
         shown.append(rows)
     return Section(
         key="glance",
@@ -204,52 +235,57 @@ def _glance(campaign: Campaign, variants: Variants) -> Section:
     )
 
 
-def _pairs(campaign: Campaign, few: bool) -> Section:
-    found = pairs(campaign)
+def _make_pairs_section(campaign: Campaign, few: bool) -> Section:
+    ratios = pairs(campaign)
     shown = [
         (m, w)
-        for m, w in found.select("measure", "workload").unique(maintain_order=True).rows()
+        for m, w in ratios.select("measure", "workload").unique(maintain_order=True).rows()
         if few or w is None
     ]
     figures = [
-        matrix.matrix(found, measure, workload, campaign.names) for measure, workload in shown
+        matrix.draw_pair_matrix(ratios, measure, workload, campaign.names)
+        for measure, workload in shown
     ]
     return Section(
         key="pairs",
         title="Every pair",
         text=[_PAIRS],
         figures=figures,
-        tables=[tables.pairs_table(campaign, found)],
+        tables=[tables.tabulate_pairs(campaign, ratios)],
     )
 
 
-def _verdicts(comparisons: Comparisons, variants: Variants, few: bool) -> Section:
+def _make_verdicts_section(comparisons: Comparisons, variants: Variants, few: bool) -> Section:
     pictured = [m for m in comparisons.metrics if few or m.workload is None]
-    figures = [ratios.forest(comparisons, metric, variants) for metric in pictured]
+    figures = [ratios.draw_forest(comparisons, metric, variants) for metric in pictured]
     return Section(
         key="verdicts",
         title="Verdicts",
         text=[],
         figures=figures,
-        tables=[tables.verdicts(comparisons)],
+        tables=[tables.tabulate_verdicts(comparisons)],
     )
 
 
-def _levels(campaign: Campaign, variants: Variants) -> Section:
-    found, qps = level_curves.summary(campaign), level_curves.relative(campaign, "qps")
+def _make_levels_section(campaign: Campaign, variants: Variants) -> Section:
+    summary, qps = level_curves.summary(campaign), level_curves.relative(campaign, "qps")
     figures, shown = [], []
     for workload in campaign.experiment.workloads:
         speed = [
-            m for m in (levels.TPS, levels.P95, levels.P99) if levels.known(found, workload, m)
+            m
+            for m in (levels.TPS, levels.P95, levels.P99)
+            if levels.has_measure(summary, workload, m)
         ]
-        figures += [levels.curve(found, workload, m, variants) for m in speed]
-        figures.append(levels.relative(qps, workload, variants))
+        figures += [levels.draw_curve(summary, workload, m, variants) for m in speed]
+        figures.append(levels.draw_relative_curve(qps, workload, variants))
         shown += [
-            tables.levels(campaign, workload, tables.SPEED, "Throughput and response time"),
-            tables.relative(campaign, workload),
-            tables.changes(campaign, workload),
+            tables.tabulate_levels(
+                campaign, workload, tables.SPEED, "Throughput and response time"
+            ),
+            tables.tabulate_relative_qps(campaign, workload),
+            tables.tabulate_changes(campaign, workload),
         ]
-    if (rows := workload_groups.scanned(campaign)) is not None:
+    if (rows := workload_groups.tabulate_scan_rates(campaign)) is not None:
         shown.append(rows)
     return Section(
         key="levels",
@@ -260,53 +296,62 @@ def _levels(campaign: Campaign, variants: Variants) -> Section:
     )
 
 
-def _all_levels(campaign: Campaign) -> Section:
+def _make_all_levels_section(campaign: Campaign) -> Section:
     title = "Throughput and response time"
     return Section(
         key="levels",
         title=title,
         text=[_SOLO],
-        tables=[tables.all_levels(campaign, tables.SPEED, title)],
+        tables=[tables.tabulate_all_levels(campaign, tables.SPEED, title)],
     )
 
 
-def _cpu(campaign: Campaign, variants: Variants) -> Section:
-    found = level_curves.summary(campaign)
+def _make_cpu_section(campaign: Campaign, variants: Variants) -> Section:
+    summary = level_curves.summary(campaign)
     figures, shown = [], []
     for workload in campaign.experiment.workloads:
         measures = (levels.CPU_PER_OP, levels.SWITCHES_PER_OP, levels.USER, levels.SYSTEM)
-        figures += [levels.curve(found, workload, m, variants) for m in measures]
-        shown.append(tables.levels(campaign, workload, tables.CPU, "CPU and context switches"))
+        figures += [levels.draw_curve(summary, workload, m, variants) for m in measures]
+        shown.append(
+            tables.tabulate_levels(campaign, workload, tables.CPU, "CPU and context switches")
+        )
     return Section(
         key="cpu", title="CPU and context switches", text=_CPU, figures=figures, tables=shown
     )
 
 
-def _all_cpu(campaign: Campaign) -> Section:
+def _make_all_cpu_section(campaign: Campaign) -> Section:
     title = "CPU and context switches"
     return Section(
-        key="cpu", title=title, text=_CPU, tables=[tables.all_levels(campaign, tables.CPU, title)]
+        key="cpu",
+        title=title,
+        text=_CPU,
+        tables=[tables.tabulate_all_levels(campaign, tables.CPU, title)],
     )
 
 
-def _memory(campaign: Campaign, variants: Variants, few: bool) -> Section:
-    e, found = campaign.experiment, level_curves.summary(campaign)
-    books = memory_ledger.table(campaign)
+def _make_memory_section(campaign: Campaign, variants: Variants, few: bool) -> Section:
+    e, summary = campaign.experiment, level_curves.summary(campaign)
+    ledger = memory_ledger.table(campaign)
     figures = [
-        memory.figure(campaign, variants),
-        *([pieces.figure(books, variants.names)] if books.height else []),
+        memory.draw_peak_and_idle_rss(campaign, variants),
+        *([pieces.draw_memory_ledger(ledger, variants.names)] if ledger.height else []),
     ]
     shown = [
         tables.memory_table(campaign),
-        *([tables.ledger(campaign, books)] if books.height else []),
+        *([tables.tabulate_ledger(campaign, ledger)] if ledger.height else []),
     ]
     if few:
         figures += [
-            levels.curve(found, workload, levels.RSS_PEAK, variants) for workload in e.workloads
+            levels.draw_curve(summary, workload, levels.RSS_PEAK, variants)
+            for workload in e.workloads
         ]
-        shown += [tables.levels(campaign, w, tables.PEAK, "Peak RSS by level") for w in e.workloads]
+        shown += [
+            tables.tabulate_levels(campaign, w, tables.PEAK, "Peak RSS by level")
+            for w in e.workloads
+        ]
     else:
-        shown.append(tables.all_levels(campaign, tables.PEAK, "Peak RSS by level"))
+        shown.append(tables.tabulate_all_levels(campaign, tables.PEAK, "Peak RSS by level"))
     text = [_SOLO]
     if e.levels == "rising":
         text.append(
@@ -314,11 +359,13 @@ def _memory(campaign: Campaign, variants: Variants, few: bool) -> Section:
             "RSS."
         )
     if e.sequence == "cycle" and len(e.workloads) > 1:
-        text.append("So do all workloads, each on what those before it left of the data.")
+        text.append(
+            "All workloads run in one server start, each on the data as the previous ones left it."
+        )
     return Section(key="memory", title="Memory", text=text, figures=figures, tables=shown)
 
 
-def _faults(campaign: Campaign, comparisons: Comparisons) -> Section:
+def _make_faults_section(campaign: Campaign, comparisons: Comparisons) -> Section:
     bad = campaign.trials.filter(pl.col("outcome") == "fault")
     if not bad.height:
         return Section(
@@ -326,14 +373,19 @@ def _faults(campaign: Campaign, comparisons: Comparisons) -> Section:
             title="Faults",
             text=[f"None: {count(campaign.trials.height, 'trial')} ended as planned."],
         )
-    lines = [f"{name}: {fault_words(k_of_n)}." for name, k_of_n in comparisons.faulty.items()]
+    lines = [f"{name}: {describe_faults(k_of_n)}." for name, k_of_n in comparisons.faulty.items()]
     lines.append(
-        "A variant with faults gets no verdict: what survived says nothing of what did not."
+        "A variant with faults gets no verdict: the trials that survived say nothing about those "
+        "that did not."
     )
     logs = [
-        Listing(f"Log of {tables.where(r)}, {tables.who(r)}: {r['fault']}", r["log_tail"])
-        for r in bad.iter_rows(named=True) if r["log_tail"]
-    ]  # fmt: skip
+        Listing(
+            f"Log of {tables.name_trial(r)}, {tables.name_variant_of_trial(r)}: {r['fault']}",
+            r["log_tail"],
+        )
+        for r in bad.iter_rows(named=True)
+        if r["log_tail"]
+    ]
     return Section(
         key="faults",
         title="Faults",
@@ -343,14 +395,14 @@ def _faults(campaign: Campaign, comparisons: Comparisons) -> Section:
     )
 
 
-def _environment(campaign: Campaign) -> Section:
+def _make_environment_section(campaign: Campaign) -> Section:
     listings = [Listing("Experiment file", experiment_file.dump(campaign.experiment))]
     listings += [
         Listing(f"Server command of {name}", text)
-        for name, text in tables.commands(campaign).items()
+        for name, text in tables.format_server_commands(campaign).items()
     ]
-    shown = [tables.environment(campaign), tables.variants(campaign)]
-    if (workloads := workload_groups.workloads(campaign)) is not None:
+    shown = [tables.tabulate_environment(campaign), tables.tabulate_variants(campaign)]
+    if (workloads := workload_groups.tabulate_workloads(campaign)) is not None:
         shown.append(workloads)
     return Section(
         key="environment", title="Environment", text=[], figures=[], tables=shown, listings=listings

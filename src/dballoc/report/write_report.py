@@ -15,64 +15,66 @@ from dballoc.report.charts import export
 from dballoc.report.outputs import csv, html, markdown, recommendation_json
 from dballoc.report.outputs.page import Page
 from dballoc.report.report_content import gather
-from dballoc.report.wording.redact import redact as redacted
+from dballoc.report.wording.redact import redact_campaign as redacted
 
 PAGE = "report.html"
 
 
-def write_fit(directory: Path, out: Path, redact: bool) -> Path:
-    """Write everything of a fit. UsageError, Failure."""
-    found = load_fit(directory)
+def write_fit_report(directory: Path, out: Path, redact: bool) -> Path:
+    """Write all outputs of a fit. UsageError if there is no trial, Failure if they cannot be
+    written.
+    """
+    fits = load_fit(directory)
     if redact:
-        found = replace(found, campaign=redacted(found.campaign))
-    page = fit_report.gather(found)
+        fits = replace(fits, campaign=redacted(fits.campaign))
+    page = fit_report.gather_fit_report(fits)
 
     def tables() -> None:
-        fit_report.write_csv(found, out / "csv")
-        (out / "fit.json").write_text(fit_report.dumps(found), encoding="utf-8")
+        fit_report.write_fit_csv(fits, out / "csv")
+        (out / "fit.json").write_text(fit_report.dump_fit(fits), encoding="utf-8")
 
-    return _write(page, out, redact, tables)
+    return _write_outputs(page, out, redact, tables)
 
 
-def read(directory: Path) -> Campaign:
-    """A campaign that has something to report. UsageError if it has not."""
+def read_campaign(directory: Path) -> Campaign:
+    """Read a campaign that has something to report. UsageError if it has not."""
     campaign = load(directory)
     if not campaign.trials.height:
         raise UsageError(f"{directory}: no trial is finished yet; run dballoc bench first")
     return campaign
 
 
-def write(
+def write_campaign_report(
     directory: Path, out: Path, redact: bool, preference: Preference, published: Published | None
 ) -> Path:
-    """Write everything; the page comes last, so that what it names is there. UsageError,
+    """Write all outputs; the page comes last, so that the files it names are there. UsageError,
     Failure.
     """
-    campaign = read(directory)
+    campaign = read_campaign(directory)
     profiles = contention.load(directory, campaign) or heap_profiles.load(directory, campaign)
     content = gather(redacted(campaign) if redact else campaign, preference, published, profiles)
 
     def tables() -> None:
-        csv.write(content.campaign, content.comparisons, out / "csv", published, profiles)
+        csv.write_csv(content.campaign, content.comparisons, out / "csv", published, profiles)
         (out / "recommendation.json").write_text(
-            recommendation_json.dumps(content), encoding="utf-8"
+            recommendation_json.dump_recommendation(content), encoding="utf-8"
         )
 
-    return _write(content, out, redact, tables)
+    return _write_outputs(content, out, redact, tables)
 
 
-def _write(content: Page, out: Path, redact: bool, tables: Callable[[], None]) -> Path:
+def _write_outputs(content: Page, out: Path, redact: bool, tables: Callable[[], None]) -> Path:
     try:
         charts = out / "charts"
         charts.mkdir(parents=True, exist_ok=True)
         for figure in content.figures:
-            export.write(figure, content.subtitle, charts)
+            export.write_chart(figure, content.subtitle, charts)
         for embed in content.embeds:
             (charts / f"{embed.key}.html").write_text(embed.page, encoding="utf-8")
         tables()
-        (out / "report.md").write_text(markdown.render(content, redact), encoding="utf-8")
+        (out / "report.md").write_text(markdown.render_markdown(content, redact), encoding="utf-8")
         page = out / PAGE
-        page.write_text(html.render(content, redact), encoding="utf-8")
+        page.write_text(html.render_html(content, redact), encoding="utf-8")
     except OSError as error:
         raise Failure(
             f"{error.filename or out}: the report cannot be written: {error.strerror}"

@@ -21,17 +21,17 @@ _LEGEND_ENTRY, _LETTER = 44, 7
 
 
 def library() -> str:
-    """Vega, Vega-Lite and vega-embed, in a function of their own: their short names, ``d3`` among
-    them, would hide those of the flame graphs' library. In their strings alone could there be an
-    end of the element.
+    """Return Vega, Vega-Lite and vega-embed, in a function of their own: their short names, ``d3``
+    among them, would hide those of the flame graphs' library. Only in their strings could there be
+    an end of the element.
     """
     code: str = vl_convert.javascript_bundle(vl_version=VEGA_LITE)  # type: ignore[call-arg]  # its stub lacks the default
     code = code.replace("</script", "<\\/script").replace("<!--", "<\\!--")
     return f"(() => {{{code}}})();"
 
 
-def json_text(value: Any) -> str:
-    """JSON that may stand in a script element: nothing in it can end that element or begin a
+def encode_json_for_script(value: Any) -> str:
+    """Return JSON that may stand in a script element: nothing in it can end that element or begin a
     comment.
     """
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
@@ -39,17 +39,22 @@ def json_text(value: Any) -> str:
 
 
 def drawing() -> str:
-    """What draws the charts: each element of class ``chart`` has the figure of its ``data-key``."""
+    """Return the code that draws the charts: each element of class ``chart`` has the figure of its
+    ``data-key``.
+    """
     return (files(__package__) / "static" / "charts.js").read_text(encoding="utf-8")
 
 
 def data(figures: Mapping[str, dict[str, Any]], legend: Sequence[str]) -> str:
-    """The text of the element ``data``: specifications in Vega-Lite or Vega by key, and both
+    """Return the text of the element ``data``: specifications in Vega-Lite or Vega by key, and both
     themes. ``legend``: the names in it; the longest one says how many of them go into a line.
     """
-    themes = {"light": theme.config(dark=False), "dark": theme.config(dark=True)}
+    themes = {
+        "light": theme.make_vega_config(dark=False),
+        "dark": theme.make_vega_config(dark=True),
+    }
     longest = max(map(len, legend), default=0)
-    return json_text(
+    return encode_json_for_script(
         {
             "figures": dict(figures),
             "themes": themes,

@@ -4,5 +4,5 @@ from importlib.resources import files
 
 
 def base() -> str:
-    """CSS; a page's own comes after it."""
+    """Return the CSS that all pages share; a page's own comes after it."""
     return (files(__package__) / "static" / "base.css").read_text(encoding="utf-8")

@@ -10,8 +10,10 @@ _DARK = ("#c8c8c8", "#56a8e8", "#ff8a3d", "#2fc99a", "#e59ac4", "#f0c541", "#9ad
 _FONT = "system-ui, -apple-system, 'Segoe UI', 'Liberation Sans', Arial, sans-serif"
 
 
-def config(dark: bool) -> dict[str, Any]:
-    """The Vega-Lite config of a theme. Marks without a variant take their colour from here too."""
+def make_vega_config(dark: bool) -> dict[str, Any]:
+    """Return the Vega-Lite config of a theme. Marks without a variant take their colour from here
+    too.
+    """
     ink, faint, grid = (
         ("#e6e6e6", "#a0a0a0", "#3a3a3a") if dark else ("#222222", "#6b6b6b", "#e3e3e3")
     )

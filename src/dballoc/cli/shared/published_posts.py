@@ -14,7 +14,7 @@ def of(directory: Path) -> Published:
     posts, name = catalogue.published(), load(directory).experiment.published
     if name is None:
         raise UsageError(
-            f"{directory}: its experiment repeats no post (no key published); those that do: "
-            f"{', '.join(posts)}"
+            f"{directory}: its experiment does not reproduce a published post (no key "
+            f"published); those that do: {', '.join(known)}"
         )
     return published_figures.parse(name, *catalogue.look_up(posts, name, "published figures"))

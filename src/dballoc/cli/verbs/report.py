@@ -60,7 +60,7 @@ def report(
     of_fit = is_fit(directory)
     for value, flag, why in (
         (prefer, "--prefer", "recommends nothing"),
-        (published, "--published", "repeats no post"),
+        (published, "--published", "does not reproduce a published post"),
     ):
         if of_fit and value:
             raise UsageError(f"{flag}: {directory} holds results of dballoc fit, which {why}")

@@ -7,18 +7,19 @@ from typing import Any
 import altair as alt
 
 from dballoc.analysis.decisions.sequential_test import MARGIN
-from dballoc.report.charts.theme import frame
+from dballoc.report.charts.theme import make_chart_data
 
-# An interval beyond these is cut: two blocks may give one of many powers of ten.
+# An interval is cut here: one from two blocks may span many powers of ten.
 CUT = (0.5, 2.0)
 
-# The frame shows at least this much on both sides of 1, so that a difference of nothing looks like
-# nothing.
+# The frame shows at least this much on both sides of 1, so that no difference looks like none.
 _LEAST = 0.03
 
 
-def extent(rows: Iterable[dict[str, Any]]) -> tuple[float, float]:
-    """The frame's ends: all points, the intervals as far as they are not cut, and a little air."""
+def compute_ratio_range(rows: Iterable[dict[str, Any]]) -> tuple[float, float]:
+    """Return the frame's ends: all points, the intervals as far as they are not cut, and a little
+    air.
+    """
     lows, highs = [1 - _LEAST], [1 + _LEAST]
     for row in rows:
         lows += [row["ratio"], *([max(row["low"], CUT[0])] if row["low"] is not None else [])]
@@ -28,8 +29,8 @@ def extent(rows: Iterable[dict[str, Any]]) -> tuple[float, float]:
     return math.exp(low - air), math.exp(high + air)
 
 
-def scale(channel: str, title: str, low: float, high: float) -> Any:
-    """An axis for ratios from ``low`` to ``high``: logarithmic where they are far apart.
+def make_ratio_axis(channel: str, title: str, low: float, high: float) -> Any:
+    """Return an axis for ratios from ``low`` to ``high``: logarithmic where they are far apart.
     ``channel``: x or y.
     """
     kind = alt.X if channel == "x" else alt.Y
@@ -44,24 +45,24 @@ def scale(channel: str, title: str, low: float, high: float) -> Any:
     )
 
 
-def like(channel: Any, field: str) -> Any:
-    """The same axis for another field."""
+def copy_axis_for_field(channel: Any, field: str) -> Any:
+    """Return the same axis for another field."""
     copy = channel.copy()
     copy.shorthand = f"{field}:Q"
     return copy
 
 
-def band(channel: str, axis: Any) -> alt.Chart:
-    """What counts as equivalent."""
-    edges = frame([{"low": 1 - MARGIN, "high": 1 + MARGIN}])
-    place = {channel: like(axis, "low"), f"{channel}2": "high:Q"}
+def draw_margin_band(channel: str, axis: Any) -> alt.Chart:
+    """Draw the band of what counts as equivalent."""
+    edges = make_chart_data([{"low": 1 - MARGIN, "high": 1 + MARGIN}])
+    place = {channel: copy_axis_for_field(axis, "low"), f"{channel}2": "high:Q"}
     return alt.Chart(edges).mark_rect(style="margin").encode(**place)
 
 
-def line(channel: str, axis: Any) -> alt.Chart:
-    """The baseline's place."""
+def draw_reference_line(channel: str, axis: Any) -> alt.Chart:
+    """Draw the line at the baseline's ratio, 1."""
     return (
-        alt.Chart(frame([{"one": 1.0}]))
+        alt.Chart(make_chart_data([{"one": 1.0}]))
         .mark_rule(style="reference")
-        .encode(**{channel: like(axis, "one")})
+        .encode(**{channel: copy_axis_for_field(axis, "one")})
     )

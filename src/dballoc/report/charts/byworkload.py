@@ -2,25 +2,31 @@
 
 import altair as alt
 
-from dballoc.report.charts.axes import band, extent, like, line, scale
-from dballoc.report.charts.theme import POINTS, Figure, Variants, frame
+from dballoc.report.charts.axes import (
+    compute_ratio_range,
+    copy_axis_for_field,
+    draw_margin_band,
+    draw_reference_line,
+    make_ratio_axis,
+)
+from dballoc.report.charts.theme import POINTS, Figure, Variants, make_chart_data
 from dballoc.report.sections.workload_groups import Cell
-from dballoc.report.wording.ratios_as_text import times
+from dballoc.report.wording.ratios_as_text import format_ratio
 
 # Pixels for each variant of a row, and between rows.
 _POINT, _GAP = 9, 8
 
 
-def figure(cells: list[Cell], threads: int, variants: Variants) -> Figure:
-    """One row a workload in the order of ``cells``, one point a variant, at that level."""
+def draw_relative_qps(cells: list[Cell], threads: int, variants: Variants) -> Figure:
+    """Draw one row a workload in the order of ``cells``, one point a variant, at that level."""
     rows = [
         {
             "variant": c.variant, "row": c.workload, "ratio": c.ratio, "low": c.low, "high": c.high,
-            "words": times(c.ratio, c.low, c.high), "group": c.group or "–",
+            "words": format_ratio(c.ratio, c.low, c.high), "group": c.group or "–",
         }
         for c in cells if c.threads == threads
     ]  # fmt: skip
-    low, high = extent(rows)
+    low, high = compute_ratio_range(rows)
     for row in rows:
         row["low"] = None if row["low"] is None else max(row["low"], low)
         row["high"] = None if row["high"] is None else min(row["high"], high)
@@ -32,29 +38,30 @@ def figure(cells: list[Cell], threads: int, variants: Variants) -> Figure:
         axis=alt.Axis(grid=True, ticks=False, domain=False, labelLimit=220),
     )
     offset = alt.YOffset("variant:N", sort=variants.names[1:])
-    x = scale("x", f"QPS, ratio to {variants.names[0]}", low, high)
+    x = make_ratio_axis("x", f"QPS, ratio to {variants.names[0]}", low, high)
     tip = [
         alt.Tooltip("row:N", title="workload"),
         "group:N",
         "variant:N",
         alt.Tooltip("words:N", title="ratio"),
     ]
-    base = alt.Chart(frame(rows)).encode(y=y, yOffset=offset, color=variants.color(POINTS))
+    base = alt.Chart(make_chart_data(rows)).encode(
+        y=y, yOffset=offset, color=variants.encode_color(POINTS)
+    )
     layers = [
-        band("x", x),
-        line("x", x),
+        draw_margin_band("x", x),
+        draw_reference_line("x", x),
         base.mark_rule(strokeWidth=1.5)
-        .encode(x=like(x, "low"), x2="high:Q")
+        .encode(x=copy_axis_for_field(x, "low"), x2="high:Q")
         .transform_filter("isValid(datum.low)"),
         base.mark_point(filled=True, size=45, opacity=1).encode(
-            x=like(x, "ratio"), shape=variants.shape(POINTS), tooltip=tip
+            x=copy_axis_for_field(x, "ratio"), shape=variants.encode_shape(POINTS), tooltip=tip
         ),
     ]
     height = len(names) * (_GAP + _POINT * max(1, len(variants.names) - 1))
     caption = (
         f"QPS with the variant ÷ QPS with {variants.names[0]} at {threads} client threads, with 95 "
-        "% intervals where there are "
-        "two blocks or more; descriptive. The band is ±1 %."
+        "% intervals where there are two blocks or more; descriptive. The band is ±1 %."
     )
     return Figure(
         "relative-qps",

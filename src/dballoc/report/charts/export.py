@@ -9,14 +9,14 @@ import vl_convert
 
 from dballoc.report.charts.theme import WIDTH, Figure
 from dballoc.webpage.script import VEGA_LITE
-from dballoc.webpage.theme import config
+from dballoc.webpage.theme import make_vega_config
 
 # Of a PNG, relative to the SVG.
 _SCALE = 2
 
 
-def specification(figure: Figure) -> dict[str, Any]:
-    """Vega-Lite, as wide as its container and without a theme."""
+def make_specification(figure: Figure) -> dict[str, Any]:
+    """Return a figure as Vega-Lite, as wide as its container and without a theme."""
     spec = figure.chart.to_dict()
     for key in ("$schema", "config"):
         spec.pop(key, None)
@@ -27,12 +27,14 @@ def specification(figure: Figure) -> dict[str, Any]:
     }
 
 
-def write(figure: Figure, origin: str, directory: Path) -> None:
-    """``KEY.svg`` and ``KEY.png`` in the light theme. ``origin`` is written under the title.
+def write_chart(figure: Figure, origin: str, directory: Path) -> None:
+    """Write ``KEY.svg`` and ``KEY.png`` in the light theme. ``origin`` is written under the title.
     OSError if that fails.
     """
     title = {"text": figure.title, "subtitle": origin, "offset": 10}
-    spec = specification(figure) | {"width": WIDTH, "padding": 12, "title": title}
-    svg = vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE, config=config(dark=False))
+    spec = make_specification(figure) | {"width": WIDTH, "padding": 12, "title": title}
+    svg = vl_convert.vegalite_to_svg(
+        spec, vl_version=VEGA_LITE, config=make_vega_config(dark=False)
+    )
     (directory / f"{figure.key}.svg").write_text(svg, encoding="utf-8")
     (directory / f"{figure.key}.png").write_bytes(vl_convert.svg_to_png(svg, scale=_SCALE))

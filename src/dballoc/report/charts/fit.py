@@ -5,8 +5,8 @@ the memory limit.
 import altair as alt
 
 from dballoc.analysis.tables.largest_cache import Fits
-from dballoc.report.charts.theme import POINTS, Figure, Variants, frame
-from dballoc.report.wording.ratios_as_text import mebibytes
+from dballoc.numbers import mebibytes
+from dballoc.report.charts.theme import POINTS, Figure, Variants, make_chart_data
 
 _HEIGHT = 320
 _WORDS = {"survived": "survived", "killed": "killed", "other": "another fault"}
@@ -15,8 +15,8 @@ _OUTCOMES = alt.Legend(symbolStrokeWidth=0, symbolFillColor="#808080")
 _SHAPES = {"survived": "circle", "killed": "cross", "another fault": "triangle-up"}
 
 
-def figure(fits: Fits, variants: Variants) -> Figure:
-    """A trial without any sample has no place in it."""
+def draw_cache_against_rss(fits: Fits, variants: Variants) -> Figure:
+    """Draw every trial; one without any sample is left out."""
     rows = [
         {
             "variant": p.variant,
@@ -49,14 +49,14 @@ def figure(fits: Fits, variants: Variants) -> Figure:
         legend=_OUTCOMES,
     )
     points = (
-        alt.Chart(frame(rows))
+        alt.Chart(make_chart_data(rows))
         .mark_point(filled=True, size=90, opacity=0.9)
         .encode(
-            x=x, y=y, color=variants.color(POINTS), shape=shape,
+            x=x, y=y, color=variants.encode_color(POINTS), shape=shape,
             tooltip=["variant:N", alt.Tooltip("words:N", title="a trial")],
         )
     )  # fmt: skip
-    bound = alt.Chart(frame([{"rss": limit}])).mark_rule(style="reference").encode(y=y)
+    bound = alt.Chart(make_chart_data([{"rss": limit}])).mark_rule(style="reference").encode(y=y)
     caption = f"A point is a trial. The line is the memory limit, {mebibytes(fits.of.memory)} MiB."
     return Figure(
         "fit",

@@ -5,20 +5,27 @@ from typing import Any
 import altair as alt
 
 from dballoc.analysis.tables.heap_profiles import Seen
-from dballoc.report.charts.theme import POINTS, Figure, Variants, frame
+from dballoc.report.charts.theme import POINTS, Figure, Variants, make_chart_data
 
-# Of fewer timed calls a mean says little.
+# A mean of fewer timed calls says little.
 _LEAST = 10
 _HEIGHT = 240
 
 
-def figures(seen: dict[str, Seen], workload: str, variants: Variants, after: str) -> list[Figure]:
-    """One for malloc and one for free: the mean of the calls that were timed, by size class."""
-    return [_figure(seen, operation, workload, variants, after) for operation in ("malloc", "free")]
+def draw_call_times(
+    watched: dict[str, Seen], workload: str, variants: Variants, after: str
+) -> list[Figure]:
+    """Draw one chart for malloc and one for free: the mean of the calls that were timed, by size
+    class.
+    """
+    return [
+        _draw_times_of_operation(watched, operation, workload, variants, after)
+        for operation in ("malloc", "free")
+    ]
 
 
-def _figure(
-    seen: dict[str, Seen], operation: str, workload: str, variants: Variants, after: str
+def _draw_times_of_operation(
+    watched: dict[str, Seen], operation: str, workload: str, variants: Variants, after: str
 ) -> Figure:
     rows: list[dict[str, Any]] = [
         {
@@ -26,8 +33,8 @@ def _figure(
             "bytes": max(size["sizes"][0], 1),
             **{key: size[key] for key in ("mean", "p99", "timed")},
         }
-        for name, one in seen.items()
-        for size in one.figures["sizes"]
+        for name, heap in watched.items()
+        for size in heap.figures["sizes"]
         if size["operation"] == operation and size["timed"] >= _LEAST
     ]
     x = alt.X(
@@ -51,17 +58,16 @@ def _figure(
         "p99:Q",
         alt.Tooltip("timed:Q", title="calls timed"),
     ]
-    base = alt.Chart(frame(rows)).encode(x=x, y=y, color=variants.color(POINTS))
+    base = alt.Chart(make_chart_data(rows)).encode(x=x, y=y, color=variants.encode_color(POINTS))
     chart = alt.layer(
-        base.mark_line(strokeWidth=1.8).encode(strokeDash=variants.dash(POINTS)),
+        base.mark_line(strokeWidth=1.8).encode(strokeDash=variants.encode_dash(POINTS)),
         base.mark_point(filled=True, size=60, opacity=1).encode(
-            shape=variants.shape(POINTS), tooltip=tip
+            shape=variants.encode_shape(POINTS), tooltip=tip
         ),
     ).properties(height=_HEIGHT)
     caption = (
         f"Elapsed time, stalls included, where {_LEAST} calls or more were timed. Size classes "
-        "double: 64 stands for 64 to 127 "
-        "bytes."
+        "double: 64 stands for 64 to 127 bytes."
     )
     return Figure(
         f"{operation}-time-{workload}", f"How long {operation} takes{after}", caption, chart

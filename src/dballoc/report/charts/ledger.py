@@ -3,22 +3,21 @@
 import altair as alt
 import polars as pl
 
-from dballoc.report.charts.theme import Figure, frame
-from dballoc.report.wording.ratios_as_text import mebibytes
+from dballoc.numbers import mebibytes
+from dballoc.report.charts.theme import Figure, make_chart_data
 
-# What is smaller than this share of the largest RSS has no colour of its own, and there are no more
-# colours than these.
+# An owner below this share of the largest RSS gets no colour of its own; _MOST owners get one.
 _SMALL = 0.01
 _MOST = 7
 _OTHER = "other"
 
 
-def figure(found: pl.DataFrame, names: list[str]) -> Figure:
-    """``found``: :func:`dballoc.analysis.tables.memory_ledger.table`; ``names``: the variants in
-    their order.
+def draw_memory_ledger(ledger: pl.DataFrame, names: list[str]) -> Figure:
+    """Draw each variant's RSS in pieces. ``ledger``:
+    :func:`dballoc.analysis.tables.memory_ledger.table`; ``names``: the variants in their order.
     """
-    largest = found.group_by("variant").agg(pl.col("resident").sum())["resident"].max()
-    by_owner = found.group_by("owner", maintain_order=True).agg(pl.col("resident").max())
+    largest = ledger.group_by("variant").agg(pl.col("resident").sum())["resident"].max()
+    by_owner = ledger.group_by("owner", maintain_order=True).agg(pl.col("resident").max())
     shown = (
         by_owner.filter(pl.col("resident") >= _SMALL * largest)  # type: ignore[operator]
         .sort("resident", descending=True)["owner"]
@@ -34,19 +33,19 @@ def figure(found: pl.DataFrame, names: list[str]) -> Figure:
             "words": f"{mebibytes(resident)} MiB",
             "place": owners.index(owner) if owner in owners else len(owners),
         }
-        for owner, variant, resident in found.select("owner", "variant", "resident").iter_rows()
+        for owner, variant, resident in ledger.select("owner", "variant", "resident").iter_rows()
         if resident > 0
     ]
-    here = [name for name in names if name in set(found["variant"])]
+    present_names = [name for name in names if name in set(ledger["variant"])]
     domain = [*owners, *([_OTHER] if any(row["owner"] == _OTHER for row in rows) else [])]
     bars = (
-        alt.Chart(frame(rows))
+        alt.Chart(make_chart_data(rows))
         .mark_bar(height={"band": 0.7})
         .encode(
             x=alt.X("mib:Q", title="resident, MiB", axis=alt.Axis(format=",~r", tickCount=6)),
             y=alt.Y(
                 "variant:N",
-                sort=here,
+                sort=present_names,
                 title=None,
                 axis=alt.Axis(grid=False, ticks=False, domain=False),
             ),
@@ -64,5 +63,5 @@ def figure(found: pl.DataFrame, names: list[str]) -> Figure:
         "ledger",
         "Where the memory was",
         caption,
-        alt.layer(bars).properties(height=30 * max(2, len(here))),
+        alt.layer(bars).properties(height=30 * max(2, len(present_names))),
     )

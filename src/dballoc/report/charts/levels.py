@@ -9,14 +9,13 @@ import altair as alt
 import polars as pl
 
 from dballoc.analysis.decisions.sequential_test import MARGIN
-from dballoc.report.charts.theme import POINTS, Figure, Variants, frame
-from dballoc.report.wording.ratios_as_text import spread
+from dballoc.report.charts.theme import POINTS, Figure, Variants, make_chart_data
+from dballoc.report.wording.ratios_as_text import format_mean
 
 # A latency that grows by more than this over the levels is drawn on a logarithmic axis.
 _WIDE = 30.0
 
-# An interval that reaches beyond this many times the highest mean is cut: with two blocks it may be
-# anything.
+# An interval beyond this many times the highest mean is cut: one from two blocks may be any size.
 _CUT = 2.0
 
 # How far the points of a level are spread, as a share of the way to the next level.
@@ -63,23 +62,27 @@ RSS_PEAK = Measure(
 )
 
 
-def known(found: pl.DataFrame, workload: str, measure: Measure) -> bool:
-    """Whether anything is known of a measure: a client may tell no response times."""
+def has_measure(summary: pl.DataFrame, workload: str, measure: Measure) -> bool:
+    """Whether a measure has any figure: a client may report no response times."""
     return (
-        found.filter((pl.col("measure") == measure.key) & (pl.col("workload") == workload)).height
+        summary.filter((pl.col("measure") == measure.key) & (pl.col("workload") == workload)).height
         > 0
     )
 
 
-def curve(found: pl.DataFrame, workload: str, measure: Measure, variants: Variants) -> Figure:
-    """From :func:`dballoc.analysis.tables.level_curves.summary`: a measure against threads."""
-    mine = found.filter((pl.col("measure") == measure.key) & (pl.col("workload") == workload))
+def draw_curve(
+    summary: pl.DataFrame, workload: str, measure: Measure, variants: Variants
+) -> Figure:
+    """Draw a measure against threads, from :func:`dballoc.analysis.tables.level_curves.summary`."""
+    measure_rows = summary.filter(
+        (pl.col("measure") == measure.key) & (pl.col("workload") == workload)
+    )
     rows = [
         {
             "variant": r["variant"], "threads": r["threads"], "n": r["n"],
             **{k: None if r[k] is None else r[k] * measure.scale for k in ("mean", "low", "high")},
         }
-        for r in mine.iter_rows(named=True)
+        for r in measure_rows.iter_rows(named=True)
     ]  # fmt: skip
     values = [r["mean"] for r in rows if r["mean"] > 0] or [1.0]
     logarithmic = measure.may_be_logarithmic and max(values) > _WIDE * min(values)
@@ -97,49 +100,62 @@ def curve(found: pl.DataFrame, workload: str, measure: Measure, variants: Varian
     )
     caption += " Intervals that leave the frame are cut." if highest > top else ""
     y = alt.Y("mean:Q", title=title, scale=scale, axis=alt.Axis(format=",~r", tickCount=6))
-    chart = alt.layer(*_curves(rows, y, variants)).properties(height=_HEIGHT)
+    chart = alt.layer(*_make_curve_layers(rows, y, variants)).properties(height=_HEIGHT)
     return Figure(
         f"{measure.key.replace('_', '-')}-{workload}", f"{measure.name}, {workload}", caption, chart
     )
 
 
-def relative(found: pl.DataFrame, workload: str, variants: Variants, what: str = "QPS") -> Figure:
-    """From :func:`dballoc.analysis.tables.level_curves.relative`: QPS of every variant ÷ QPS of the
-    baseline, against threads; or TPS, where ``what`` says so.
+def draw_relative_curve(
+    ratios: pl.DataFrame, workload: str, variants: Variants, measure_name: str = "QPS"
+) -> Figure:
+    """Draw QPS of every variant ÷ QPS of the baseline against threads, from
+    :func:`dballoc.analysis.tables.level_curves.relative`; or TPS, where ``measure_name`` says so.
     """
     rows = [
         {**{k: r[k] for k in ("variant", "threads", "n", "low", "high")}, "mean": r["ratio"]}
-        for r in found.filter(pl.col("workload") == workload).iter_rows(named=True)
+        for r in ratios.filter(pl.col("workload") == workload).iter_rows(named=True)
     ]
     means = [r["mean"] for r in rows] + [0.95, 1.05]
     low = min([*means, *(max(r["low"], 1 / _CUT) for r in rows if r["low"] is not None)])
     high = max([*means, *(min(r["high"], _CUT) for r in rows if r["high"] is not None)])
     y = alt.Y(
         "mean:Q",
-        title=f"{what}, ratio to {variants.names[0]}",
+        title=f"{measure_name}, ratio to {variants.names[0]}",
         axis=alt.Axis(format=".2f", tickCount=6),
         scale=alt.Scale(domain=[low - _AIR, high + _AIR], nice=False, zero=False),
     )
-    edges = frame([{"low": 1 - MARGIN, "high": 1 + MARGIN}])
-    band = alt.Chart(edges).mark_rect(style="margin").encode(y=_like(y, "low"), y2="high:Q")
-    line = alt.Chart(frame([{"one": 1.0}])).mark_rule(style="reference").encode(y=_like(y, "one"))
-    chart = alt.layer(band, line, *_curves(rows, y, variants)).properties(height=_HEIGHT)
+    edges = make_chart_data([{"low": 1 - MARGIN, "high": 1 + MARGIN}])
+    band = (
+        alt.Chart(edges)
+        .mark_rect(style="margin")
+        .encode(y=_copy_axis_for_field(y, "low"), y2="high:Q")
+    )
+    line = (
+        alt.Chart(make_chart_data([{"one": 1.0}]))
+        .mark_rule(style="reference")
+        .encode(y=_copy_axis_for_field(y, "one"))
+    )
+    chart = alt.layer(band, line, *_make_curve_layers(rows, y, variants)).properties(height=_HEIGHT)
     caption = (
         f"Ratio to {variants.names[0]}, block by block, with its 95 % interval; the band is ±1 %. "
         "The axis does not begin at zero."
     )
     return Figure(
-        f"relative-{what.lower()}-{workload}", f"Relative {what}, {workload}", caption, chart
+        f"relative-{measure_name.lower()}-{workload}",
+        f"Relative {measure_name}, {workload}",
+        caption,
+        chart,
     )
 
 
-def _curves(rows: list[dict[str, Any]], y: alt.Y, variants: Variants) -> list[alt.Chart]:
+def _make_curve_layers(rows: list[dict[str, Any]], y: alt.Y, variants: Variants) -> list[alt.Chart]:
     levels = sorted({r["threads"] for r in rows})
     for r in rows:
-        r["x"] = r["threads"] * _nudge(
+        r["x"] = r["threads"] * _compute_nudge(
             levels, variants.names.index(r["variant"]), len(variants.names)
         )
-        r["words"] = spread(r["mean"], r["low"], r["high"])
+        r["words"] = format_mean(r["mean"], r["low"], r["high"])
     ends = [levels[0] / 1.5, levels[-1] * 1.5] if levels else [1, 2]
     x = alt.X(
         "x:Q",
@@ -153,25 +169,29 @@ def _curves(rows: list[dict[str, Any]], y: alt.Y, variants: Variants) -> list[al
         alt.Tooltip("words:N", title="mean and interval"),
         alt.Tooltip("n:Q", title="blocks"),
     ]
-    base = alt.Chart(frame(rows)).encode(x=x, color=variants.color(POINTS))
-    interval = base.mark_rule(strokeWidth=1.5, clip=True).encode(y=_like(y, "low"), y2="high:Q")
+    base = alt.Chart(make_chart_data(rows)).encode(x=x, color=variants.encode_color(POINTS))
+    interval = base.mark_rule(strokeWidth=1.5, clip=True).encode(
+        y=_copy_axis_for_field(y, "low"), y2="high:Q"
+    )
     return [
-        base.mark_line(strokeWidth=1.8, clip=True).encode(y=y, strokeDash=variants.dash(POINTS)),
+        base.mark_line(strokeWidth=1.8, clip=True).encode(
+            y=y, strokeDash=variants.encode_dash(POINTS)
+        ),
         interval.transform_filter("isValid(datum.low)"),
         base.mark_point(filled=True, size=60, opacity=1).encode(
-            y=y, shape=variants.shape(POINTS), tooltip=tip
+            y=y, shape=variants.encode_shape(POINTS), tooltip=tip
         ),
     ]
 
 
-def _nudge(levels: list[int], place: int, places: int) -> float:
-    """The factor by which a variant's points are moved along the logarithmic axis."""
+def _compute_nudge(levels: list[int], place: int, places: int) -> float:
+    """Return the factor by which a variant's points are moved along the logarithmic axis."""
     gaps = [math.log(b / a) for a, b in pairwise(levels)]
     reach = min([*gaps, math.log(2)]) * _APART
     return math.exp(reach * (place / (places - 1) - 0.5)) if places > 1 else 1.0
 
 
-def _like(channel: alt.Y, field: str) -> alt.Y:
+def _copy_axis_for_field(channel: alt.Y, field: str) -> alt.Y:
     copy = channel.copy()
     copy.shorthand = f"{field}:Q"
     return copy

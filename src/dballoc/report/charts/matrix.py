@@ -3,8 +3,8 @@
 import altair as alt
 import polars as pl
 
-from dballoc.report.charts.theme import Figure, frame
-from dballoc.report.wording.ratios_as_text import times
+from dballoc.report.charts.theme import Figure, make_chart_data
+from dballoc.report.wording.ratios_as_text import format_ratio
 
 _ROW = 34
 
@@ -20,14 +20,16 @@ _TITLES = {
 _LETTERS = 30
 
 
-def matrix(pairs: pl.DataFrame, measure: str, workload: str | None, names: list[str]) -> Figure:
-    """``pairs``: :func:`dballoc.analysis.tables.all_pairs.pairs`; ``names``: the variants in their
-    order.
+def draw_pair_matrix(
+    pairs: pl.DataFrame, measure: str, workload: str | None, names: list[str]
+) -> Figure:
+    """Draw the row's figure ÷ the column's. ``pairs``:
+    :func:`dballoc.analysis.tables.all_pairs.pairs`; ``names``: the variants in their order.
     """
     title, more_is_better = _TITLES[measure]
-    mine = pairs.filter((pl.col("measure") == measure) & pl.col("workload").eq_missing(workload))
+    ratios = pairs.filter((pl.col("measure") == measure) & pl.col("workload").eq_missing(workload))
     rows = []
-    for row in mine.iter_rows(named=True):
+    for row in ratios.iter_rows(named=True):
         ratio, low, high = row["ratio"], row["low"], row["high"]
         back = (1 / high, 1 / low) if low and high else (None, None)
         for first, second, r, ends in (
@@ -39,15 +41,15 @@ def matrix(pairs: pl.DataFrame, measure: str, workload: str | None, names: list[
                     "row": first,
                     "column": second,
                     "text": f"{r:.3f}" if 0.001 < r < 1000 else "",
-                    "words": times(r, *ends),
-                    "shown": _shown(ends[0], ends[1], more_is_better),
+                    "words": format_ratio(r, *ends),
+                    "shown": _classify_interval(ends[0], ends[1], more_is_better),
                 }
             )
     upright = sum(map(len, names)) > _LETTERS
-    top = alt.Axis(orient="top", ticks=False, domain=False, labelAngle=-90 if upright else 0)
-    x = alt.X("column:N", sort=names, scale=alt.Scale(domain=names), title=None, axis=top)
-    left = alt.Axis(ticks=False, domain=False, grid=False)
-    y = alt.Y("row:N", sort=names, scale=alt.Scale(domain=names), title=None, axis=left)
+    top_axis = alt.Axis(orient="top", ticks=False, domain=False, labelAngle=-90 if upright else 0)
+    x = alt.X("column:N", sort=names, scale=alt.Scale(domain=names), title=None, axis=top_axis)
+    left_axis = alt.Axis(ticks=False, domain=False, grid=False)
+    y = alt.Y("row:N", sort=names, scale=alt.Scale(domain=names), title=None, axis=left_axis)
     color = alt.Color(
         "shown:N", title=None, scale=alt.Scale(domain=list(_SHOWN), range=list(_SHOWN.values())),
         legend=alt.Legend(symbolOpacity=0.4, symbolStrokeWidth=0),
@@ -57,7 +59,7 @@ def matrix(pairs: pl.DataFrame, measure: str, workload: str | None, names: list[
         alt.Tooltip("column:N", title="relative to"),
         alt.Tooltip("words:N", title="ratio"),
     ]
-    base = alt.Chart(frame(rows)).encode(x=x, y=y, tooltip=tip)
+    base = alt.Chart(make_chart_data(rows)).encode(x=x, y=y, tooltip=tip)
     layers = [
         base.mark_rect(opacity=0.3).encode(color=color),
         base.mark_text(style="label").encode(text="text:N"),
@@ -77,7 +79,7 @@ def matrix(pairs: pl.DataFrame, measure: str, workload: str | None, names: list[
     )
 
 
-def _shown(low: float | None, high: float | None, more_is_better: bool) -> str:
+def _classify_interval(low: float | None, high: float | None, more_is_better: bool) -> str:
     if low is None or high is None or low <= 1 <= high:
         return "not shown"
     return "better" if (low > 1) == more_is_better else "worse"

@@ -6,7 +6,7 @@ import altair as alt
 import polars as pl
 
 from dballoc.analysis.tables.time_series import OverTime
-from dballoc.report.charts.theme import Figure, Variants, frame
+from dballoc.report.charts.theme import Figure, Variants, make_chart_data
 
 _HEIGHT = 240
 
@@ -31,26 +31,31 @@ _MEASURES = {
 }
 
 
-def figures(found: OverTime, variants: Variants, each: bool = True) -> list[Figure]:
-    """One for each measure; throughput for each workload, whose transactions differ in size, if
-    ``each``.
+def draw_time_series(over_time: OverTime, variants: Variants, each: bool = True) -> list[Figure]:
+    """Draw a chart for each measure; of throughput one for each workload if ``each``, as their
+    transactions differ in size.
     """
     workloads = (
-        found.steps["workload"].drop_nulls().unique(maintain_order=True).to_list() if each else []
+        over_time.steps["workload"].drop_nulls().unique(maintain_order=True).to_list()
+        if each
+        else []
     )
-    speed = [_figure(_part(found, w), "tps", variants, f"-{w}", f", {w}") for w in workloads]
-    return [*speed, *(_figure(found, key, variants) for key in ("user", "rss", "usable"))]
+    speed = [
+        _draw_measure(_select_workload(over_time, w), "tps", variants, f"-{w}", f", {w}")
+        for w in workloads
+    ]
+    return [*speed, *(_draw_measure(over_time, key, variants) for key in ("user", "rss", "usable"))]
 
 
-def _part(found: OverTime, workload: str) -> OverTime:
-    steps = found.steps.filter(pl.col("workload") == workload)
-    return OverTime(steps, found.series.join(steps, on=["start", "step"], how="semi"))
+def _select_workload(over_time: OverTime, workload: str) -> OverTime:
+    steps = over_time.steps.filter(pl.col("workload") == workload)
+    return OverTime(steps, over_time.series.join(steps, on=["start", "step"], how="semi"))
 
 
-def _figure(
-    found: OverTime, key: str, variants: Variants, suffix: str = "", of: str = ""
+def _draw_measure(
+    over_time: OverTime, key: str, variants: Variants, suffix: str = "", of: str = ""
 ) -> Figure:
-    name, title, scale, more = _MEASURES[key]
+    name, title, scale, remark = _MEASURES[key]
     # Throughput and CPU begin anew with each step; memory goes on, as long as the server does.
     broken = key in ("tps", "user")
     rows = [
@@ -58,10 +63,10 @@ def _figure(
             "variant": r["variant"], "second": r["second"], "value": r["value"] * scale,
             "run": f"{r['start']}.{r['step']}" if broken else str(r["start"]),
         }
-        for r in found.series.filter(pl.col("measure") == key).iter_rows(named=True)
+        for r in over_time.series.filter(pl.col("measure") == key).iter_rows(named=True)
     ]  # fmt: skip
     ends = [
-        float(end) for row in found.steps.select("begin", "end").iter_rows() for end in row
+        float(end) for row in over_time.steps.select("begin", "end").iter_rows() for end in row
     ] or [0.0, 1.0]
     x = alt.X(
         "second:Q",
@@ -72,63 +77,67 @@ def _figure(
     y = alt.Y(
         "value:Q", title=title, scale=alt.Scale(zero=True), axis=alt.Axis(format=",~r", tickCount=5)
     )
-    borders = _steps(found.steps, x)
+    borders = _make_step_layers(over_time.steps, x)
     # Above the frame stand the levels, and the workloads where there are several.
     legend = alt.Legend(offset=6 + _LINE * max(0, len(borders) - 2))
     line = (
-        alt.Chart(frame(rows))
+        alt.Chart(make_chart_data(rows))
         .mark_line(strokeWidth=1.7)
         .encode(
-            x=x, y=y, color=variants.color(legend), strokeDash=variants.dash(legend), detail="run:N"
+            x=x,
+            y=y,
+            color=variants.encode_color(legend),
+            strokeDash=variants.encode_dash(legend),
+            detail="run:N",
         )
     )
     on_top = (
         "Numbers on top are client threads; grey"
-        if _room(found.steps)
-        else "Dotted lines part the levels; grey"
+        if _has_room_for_levels(over_time.steps)
+        else "Dotted lines separate the levels; grey"
     )
-    if found.steps["start"].n_unique() > 1:
-        more = f" The starts of the levels lie one after the other.{more}"
-    caption = f"Mean over trials, all laid onto one clock. {on_top} is warming up and idling.{more}"
+    if over_time.steps["start"].n_unique() > 1:
+        remark = f" The starts of the levels are drawn one after the other.{remark}"
+    caption = f"Mean over trials, on a common clock. {on_top} is warm-up and idle time.{remark}"
     chart = alt.layer(*borders, line).properties(height=_HEIGHT)
     return Figure(f"time-{key}{suffix}", name + of, caption, chart)
 
 
-def _room(steps: pl.DataFrame) -> bool:
+def _has_room_for_levels(steps: pl.DataFrame) -> bool:
     """Whether the levels' numbers fit on top of a chart."""
     return steps.filter(pl.col("kind") == "level").height <= _MOST
 
 
-def _steps(steps: pl.DataFrame, x: alt.X) -> list[alt.Chart]:
-    """The borders of the steps, what they are, and which of them are not measured."""
+def _make_step_layers(steps: pl.DataFrame, x: alt.X) -> list[alt.Chart]:
+    """Return the borders of the steps, their labels, and which of them are not measured."""
     rows = steps.iter_rows(named=True)
     pauses, borders, levels, workloads = [], [], [], []
     several = steps["workload"].drop_nulls().n_unique() > 1
-    seen: set[tuple[int, str]] = set()
+    labelled: set[tuple[int, str]] = set()
     for r in rows:
         if r["kind"] != "level":
             pauses.append({"second": r["begin"], "until": r["end"]})
             continue
         borders += [{"second": r["begin"]}, {"second": r["end"]}]
         levels.append({"second": (r["begin"] + r["end"]) / 2, "text": str(r["threads"])})
-        if several and (r["start"], r["workload"]) not in seen:
-            seen.add((r["start"], r["workload"]))
+        if several and (r["start"], r["workload"]) not in labelled:
+            labelled.add((r["start"], r["workload"]))
             workloads.append({"second": r["begin"], "text": r["workload"]})
     rests = steps.filter(pl.col("kind") == "idle").iter_rows(named=True)
     idle = [{"second": (r["begin"] + r["end"]) / 2, "text": "idle"} for r in rests]
     text: dict[str, Any] = {"style": "note", "baseline": "bottom"}
     layers = [
-        alt.Chart(frame(pauses)).mark_rect(style="pause").encode(x=x, x2="until:Q"),
-        alt.Chart(frame(borders)).mark_rule(style="border").encode(x=x),
-        alt.Chart(frame(levels + idle))
+        alt.Chart(make_chart_data(pauses)).mark_rect(style="pause").encode(x=x, x2="until:Q"),
+        alt.Chart(make_chart_data(borders)).mark_rule(style="border").encode(x=x),
+        alt.Chart(make_chart_data(levels + idle))
         .mark_text(**text)
         .encode(x=x, y=alt.value(-5), text="text:N"),
     ]
-    if not _room(steps):
+    if not _has_room_for_levels(steps):
         return layers[:2]
     if workloads and sum(len(w["text"]) for w in workloads) <= _LETTERS:
         layers.append(
-            alt.Chart(frame(workloads))
+            alt.Chart(make_chart_data(workloads))
             .mark_text(**text, align="left")
             .encode(x=x, y=alt.value(-5 - _LINE), text="text:N")
         )

@@ -10,10 +10,17 @@ import altair as alt
 
 from dballoc.analysis.tables import speed_metric
 from dballoc.analysis.tables.baseline_comparison import Comparisons, Metric
-from dballoc.report.charts.axes import band, extent, like, line, scale
-from dballoc.report.charts.theme import POINTS, WIDTH, Figure, Variants, frame
-from dballoc.report.wording.answer import verdict_words
-from dballoc.report.wording.ratios_as_text import percent, times
+from dballoc.numbers import percent
+from dballoc.report.charts.axes import (
+    compute_ratio_range,
+    copy_axis_for_field,
+    draw_margin_band,
+    draw_reference_line,
+    make_ratio_axis,
+)
+from dballoc.report.charts.theme import POINTS, WIDTH, Figure, Variants, make_chart_data
+from dballoc.report.wording.answer import describe_verdict
+from dballoc.report.wording.ratios_as_text import format_ratio
 
 _HEIGHT = 380
 
@@ -27,9 +34,46 @@ _Box = tuple[float, float, float, float]
 _SIDES = ((1, -1), (1, 1), (-1, -1), (-1, 1))
 
 
-def plane(comparisons: Comparisons, metric: Metric, variants: Variants) -> Figure:
-    """``metric``: what tells the speed of its workload. What costs less is drawn as faster."""
+def draw_speed_against_memory(
+    comparisons: Comparisons, metric: Metric, variants: Variants
+) -> Figure:
+    """Draw every variant's speed against its peak RSS. ``metric``: what tells the speed of its
+    workload; what costs less is drawn as faster.
+    """
     peak = next(m for m in comparisons.metrics if m.key == "rss_peak")
+    baseline = comparisons.floor[0].variant
+    rows = _make_rows(comparisons, metric, peak, variants.names)
+    ends_x, ends_y = (compute_ratio_range(_select_axis(rows, axis)) for axis in "xy")
+    speed_title = "throughput" if metric.better == "higher" else "transactions per CPU second"
+    x = make_ratio_axis("x", f"{speed_title}, ratio to {baseline} (faster →)", *ends_x)
+    y = make_ratio_axis("y", f"peak RSS, ratio to {baseline}", *ends_y)
+    points = [(r["variant"], *_locate(r["x"], r["y"], ends_x, ends_y)) for r in rows]
+    across, up = _locate(1.0, 1.0, ends_x, ends_y)
+    lines = [(across - 1, 0.0, across + 1, float(_HEIGHT)), (0.0, up - 1, float(WIDTH), up + 1)]
+    placed = place_labels(
+        points, [*lines, *(bar for r in rows for bar in _compute_bar_boxes(r, ends_x, ends_y))]
+    )
+    base = alt.Chart(
+        make_chart_data([row | place for row, place in zip(rows, placed, strict=True)])
+    )
+    levels = " and ".join(
+        dict.fromkeys(percent(comparisons.confidence(m), 2) for m in (metric, peak))
+    )
+    caption = (
+        f"{metric.title}, against peak RSS. Bars: intervals at {levels}; the bands are ±1 % around "
+        f"{baseline}. Below and to the right is better. The distance between two points is their "
+        "ratio, whose interval is under Every pair."
+    )
+    layers = _make_layers(base, x, y, variants, speed_title)
+    chart = alt.layer(*layers).properties(height=_HEIGHT)
+    key = f"speed-memory-{metric.key.replace(':', '-')}"
+    return Figure(key, f"Speed against memory, {metric.workload}", caption, chart)
+
+
+def _make_rows(
+    comparisons: Comparisons, metric: Metric, peak: Metric, names: list[str]
+) -> list[dict[str, Any]]:
+    """Return a row for the baseline and for each variant that has both ratios."""
     baseline = comparisons.floor[0].variant
     rows: list[dict[str, Any]] = [
         {
@@ -40,99 +84,102 @@ def plane(comparisons: Comparisons, metric: Metric, variants: Variants) -> Figur
             "memory": "1, the baseline",
         }
     ]
-    for name in variants.names[1:]:
+    for name in names[1:]:
         fast, small = comparisons.find(name, metric), comparisons.find(name, peak)
-        ratio, found = small.ratio, speed_metric.speed(fast)
-        if ratio and found and fast.ratio:
-            ends = {"xlow": found.low, "xhigh": found.high} if fast.ratio.blocks > 1 else {}
+        ratio, speed = small.ratio, speed_metric.speed(fast)
+        if ratio and speed and fast.ratio:
+            ends = {"xlow": speed.low, "xhigh": speed.high} if fast.ratio.blocks > 1 else {}
             ends |= {"ylow": ratio.low, "yhigh": ratio.high} if ratio.blocks > 1 else {}
             rows.append(
                 {
                     "variant": name,
-                    "x": found.estimate,
+                    "x": speed.estimate,
                     "y": ratio.estimate,
                     **ends,
-                    "speed": f"{times(found.estimate, found.low, found.high)}, "
-                    f"{verdict_words(fast, comparisons)}",
-                    "memory": f"{times(ratio.estimate, ratio.low, ratio.high)}, "
-                    f"{verdict_words(small, comparisons)}",
+                    "speed": f"{format_ratio(speed.estimate, speed.low, speed.high)}, "
+                    f"{describe_verdict(fast, comparisons)}",
+                    "memory": f"{format_ratio(ratio.estimate, ratio.low, ratio.high)}, "
+                    f"{describe_verdict(small, comparisons)}",
                 }
             )
-    ends_x, ends_y = (extent(_along(rows, axis)) for axis in "xy")
-    what = "throughput" if metric.better == "higher" else "transactions per CPU second"
-    x = scale("x", f"{what}, ratio to {baseline} (faster →)", *ends_x)
-    y = scale("y", f"peak RSS, ratio to {baseline}", *ends_y)
-    points = [(r["variant"], *_pixels(r["x"], r["y"], ends_x, ends_y)) for r in rows]
-    across, up = _pixels(1.0, 1.0, ends_x, ends_y)
-    lines = [(across - 1, 0.0, across + 1, float(_HEIGHT)), (0.0, up - 1, float(WIDTH), up + 1)]
-    placed = labels(points, [*lines, *(bar for r in rows for bar in _bars(r, ends_x, ends_y))])
-    base = alt.Chart(frame([row | place for row, place in zip(rows, placed, strict=True)]))
+    return rows
+
+
+def _make_layers(
+    base: alt.Chart, x: Any, y: Any, variants: Variants, speed_title: str
+) -> list[alt.Chart]:
+    """Return the bands, the lines at 1, the corners' notes, the intervals, points and labels."""
     tip = [
         "variant:N",
-        alt.Tooltip("speed:N", title=what),
+        alt.Tooltip("speed:N", title=speed_title),
         alt.Tooltip("memory:N", title="peak RSS"),
     ]
-    color = variants.color(POINTS)
-    layers = [
-        band("x", x),
-        band("y", y),
-        line("x", x),
-        line("y", y),
-        *_corners(),
+    color = variants.encode_color(POINTS)
+    return [
+        draw_margin_band("x", x),
+        draw_margin_band("y", y),
+        draw_reference_line("x", x),
+        draw_reference_line("y", y),
+        *_draw_corner_notes(),
         base.mark_rule(strokeWidth=2, clip=True)
-        .encode(x=like(x, "xlow"), x2="xhigh:Q", y=like(y, "y"), color=color)
+        .encode(
+            x=copy_axis_for_field(x, "xlow"),
+            x2="xhigh:Q",
+            y=copy_axis_for_field(y, "y"),
+            color=color,
+        )
         .transform_filter("isValid(datum.xlow)"),
         base.mark_rule(strokeWidth=2, clip=True)
-        .encode(y=like(y, "ylow"), y2="yhigh:Q", x=like(x, "x"), color=color)
+        .encode(
+            y=copy_axis_for_field(y, "ylow"),
+            y2="yhigh:Q",
+            x=copy_axis_for_field(x, "x"),
+            color=color,
+        )
         .transform_filter("isValid(datum.ylow)"),
         base.mark_point(filled=True, size=110, opacity=1).encode(
-            x=like(x, "x"), y=like(y, "y"), color=color, shape=variants.shape(POINTS), tooltip=tip
+            x=copy_axis_for_field(x, "x"),
+            y=copy_axis_for_field(y, "y"),
+            color=color,
+            shape=variants.encode_shape(POINTS),
+            tooltip=tip,
         ),
-        *(_label(base, x, y, right, below) for right, below in _SIDES),
+        *(_draw_labels(base, x, y, right, below) for right, below in _SIDES),
     ]
-    levels = " and ".join(
-        dict.fromkeys(percent(comparisons.confidence(m), 2) for m in (metric, peak))
-    )
-    caption = (
-        f"{metric.title}, against peak RSS. Bars: intervals at {levels}; the bands are "
-        f"±1 % around {baseline}. Below and to the right is better. The way from one point to "
-        "another is their ratio, "
-        "whose interval is under Every pair."
-    )
-    chart = alt.layer(*layers).properties(height=_HEIGHT)
-    key = f"speed-memory-{metric.key.replace(':', '-')}"
-    return Figure(key, f"Speed against memory, {metric.workload}", caption, chart)
 
 
-def labels(
+def place_labels(
     points: list[tuple[str, float, float]], bars: Sequence[_Box] = ()
 ) -> list[dict[str, int]]:
-    """For each (name, x, y in pixels) the side of the point where its label meets least of other
-    points, labels and bars.
+    """Return for each (name, x, y in pixels) the side of the point where its label overlaps least
+    with other points, labels and bars.
     """
-    taken = [(x - 6, y - 6, x + 6, y + 6) for _, x, y in points] + list(bars)
-    found = []
+    occupied = [(x - 6, y - 6, x + 6, y + 6) for _, x, y in points] + list(bars)
+    sides = []
     for name, x, y in points:
-        boxes = [_box(name, x, y, *side) for side in _SIDES]
-        cost = [_outside(box) + sum(_overlap(box, other) for other in taken) for box in boxes]
+        boxes = [_compute_label_box(name, x, y, *side) for side in _SIDES]
+        cost = [
+            _compute_cut_off(box) + sum(_compute_overlap(box, other) for other in occupied)
+            for box in boxes
+        ]
         best = min(range(len(boxes)), key=lambda i: (round(cost[i]), i))
-        taken.append(boxes[best])
-        found.append({"right": _SIDES[best][0], "below": _SIDES[best][1]})
-    return found
+        occupied.append(boxes[best])
+        sides.append({"right": _SIDES[best][0], "below": _SIDES[best][1]})
+    return sides
 
 
-def _box(name: str, x: float, y: float, right: int, below: int) -> _Box:
+def _compute_label_box(name: str, x: float, y: float, right: int, below: int) -> _Box:
     start = x + 8 if right > 0 else x - 8 - _LETTER * len(name)
     top = y + 4 if below > 0 else y - 4 - _LINE
     return start, top, start + _LETTER * len(name), top + _LINE
 
 
-def _overlap(a: _Box, b: _Box) -> float:
+def _compute_overlap(a: _Box, b: _Box) -> float:
     return max(0.0, min(a[2], b[2]) - max(a[0], b[0])) * max(0.0, min(a[3], b[3]) - max(a[1], b[1]))
 
 
-def _outside(box: _Box) -> float:
-    """What would be cut off, weighed so that it comes last."""
+def _compute_cut_off(box: _Box) -> float:
+    """Return the pixels that the frame would cut off, weighed so that such a place comes last."""
     return 100 * (
         max(0.0, -box[0])
         + max(0.0, box[2] - WIDTH)
@@ -141,17 +188,17 @@ def _outside(box: _Box) -> float:
     )
 
 
-def _along(rows: list[dict[str, Any]], axis: str) -> list[dict[str, Any]]:
+def _select_axis(rows: list[dict[str, Any]], axis: str) -> list[dict[str, Any]]:
     return [
         {"ratio": r[axis], "low": r.get(f"{axis}low"), "high": r.get(f"{axis}high")} for r in rows
     ]
 
 
-def _pixels(
+def _locate(
     x: float, y: float, ends_x: tuple[float, float], ends_y: tuple[float, float]
 ) -> tuple[float, float]:
-    """About where a ratio comes to lie; the axes take some of the width. One beyond the frame lies
-    on its edge.
+    """Return about where a ratio lies, in pixels; the axes take some of the width. One beyond the
+    frame lies on its edge.
     """
     across, up = (
         min(1.0, max(0.0, math.log(max(value, low) / low) / math.log(high / low)))
@@ -160,26 +207,26 @@ def _pixels(
     return across * (WIDTH - 60), (1 - up) * _HEIGHT
 
 
-def _bars(
+def _compute_bar_boxes(
     row: dict[str, Any], ends_x: tuple[float, float], ends_y: tuple[float, float]
 ) -> list[_Box]:
-    """A point's two bars, as thin boxes."""
+    """Return a point's two bars, as thin boxes."""
     spans = []
     if "xlow" in row:
         spans.append((row["xlow"], row["y"], row["xhigh"], row["y"]))
     if "ylow" in row:
         spans.append((row["x"], row["yhigh"], row["x"], row["ylow"]))
-    found = []
+    boxes = []
     for x, y, to_x, to_y in spans:
-        (left, top), (right, bottom) = (
-            _pixels(x, y, ends_x, ends_y),
-            _pixels(to_x, to_y, ends_x, ends_y),
+        (left_edge, top_edge), (right_edge, bottom_edge) = (
+            _locate(x, y, ends_x, ends_y),
+            _locate(to_x, to_y, ends_x, ends_y),
         )
-        found.append((left - 1.5, top - 1.5, right + 1.5, bottom + 1.5))
-    return found
+        boxes.append((left_edge - 1.5, top_edge - 1.5, right_edge + 1.5, bottom_edge + 1.5))
+    return boxes
 
 
-def _label(base: alt.Chart, x: Any, y: Any, right: int, below: int) -> alt.Chart:
+def _draw_labels(base: alt.Chart, x: Any, y: Any, right: int, below: int) -> alt.Chart:
     return (
         base.mark_text(
             style="label",
@@ -188,13 +235,13 @@ def _label(base: alt.Chart, x: Any, y: Any, right: int, below: int) -> alt.Chart
             dx=10 * right,
             dy=12 * below,
         )
-        .encode(x=like(x, "x"), y=like(y, "y"), text="variant:N")
+        .encode(x=copy_axis_for_field(x, "x"), y=copy_axis_for_field(y, "y"), text="variant:N")
         .transform_filter(f"datum.right === {right} && datum.below === {below}")
     )
 
 
-def _corners() -> list[alt.Chart]:
-    """What each corner means, the better one in front."""
+def _draw_corner_notes() -> list[alt.Chart]:
+    """Draw what each corner means, the better one in front."""
     corners = [
         ("better: faster, less memory", "right", "width", "height", "label"),
         ("faster, more memory", "right", "width", 12, "note"),
@@ -202,7 +249,7 @@ def _corners() -> list[alt.Chart]:
         ("slower, more memory", "left", 6, 12, "note"),
     ]
     return [
-        alt.Chart(frame([{}]))
+        alt.Chart(make_chart_data([{}]))
         .mark_text(
             style=style,
             text=text,

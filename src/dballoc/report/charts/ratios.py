@@ -5,27 +5,33 @@ from typing import Any
 import altair as alt
 
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
-from dballoc.report.charts.axes import band, extent, like, line, scale
-from dballoc.report.charts.theme import Figure, Variants, frame
-from dballoc.report.wording.answer import ratio_words, verdict_words
-from dballoc.report.wording.ratios_as_text import percent
+from dballoc.numbers import percent
+from dballoc.report.charts.axes import (
+    compute_ratio_range,
+    copy_axis_for_field,
+    draw_margin_band,
+    draw_reference_line,
+    make_ratio_axis,
+)
+from dballoc.report.charts.theme import Figure, Variants, make_chart_data
+from dballoc.report.wording.answer import describe_verdict, format_comparison
 
 _ROW = 34
 
 
-def forest(comparisons: Comparisons, metric: Metric, variants: Variants) -> Figure:
-    """A point and an interval for each variant in one metric, and the A/A floor under them."""
+def draw_forest(comparisons: Comparisons, metric: Metric, variants: Variants) -> Figure:
+    """Draw a point and an interval for each variant in one metric, and the A/A floor under them."""
     floor = next(c for c in comparisons.floor if c.metric == metric)
-    found = [c for c in comparisons.family if c.metric == metric and c.ratio]
-    rows = [_row(c, comparisons, c.variant) for c in found]
+    judged = [c for c in comparisons.family if c.metric == metric and c.ratio]
+    rows = [_make_row(c, comparisons, c.variant) for c in judged]
     label = f"{floor.variant}, A2 ÷ A1"
     if floor.ratio:
-        rows.append(_row(floor, comparisons, label) | {"verdict": "A/A floor"})
-    low, high = extent(rows)
-    names = [*(c.variant for c in found), *([label] if floor.ratio else [])]
-    data = frame([_cut(row, low, high) for row in rows])
+        rows.append(_make_row(floor, comparisons, label) | {"verdict": "A/A floor"})
+    low, high = compute_ratio_range(rows)
+    names = [*(c.variant for c in judged), *([label] if floor.ratio else [])]
+    data = make_chart_data([_cut_interval(row, low, high) for row in rows])
     y = alt.Y("row:N", sort=names, title=None, axis=alt.Axis(grid=False, ticks=False, domain=False))
-    x = scale("x", f"ratio to {floor.variant}", low, high)
+    x = make_ratio_axis("x", f"ratio to {floor.variant}", low, high)
     tip = [
         alt.Tooltip("row:N", title="variant"),
         alt.Tooltip("words:N", title="ratio"),
@@ -33,50 +39,57 @@ def forest(comparisons: Comparisons, metric: Metric, variants: Variants) -> Figu
     ]
     base = alt.Chart(data)
     layers = [
-        band("x", x),
-        line("x", x),
+        draw_margin_band("x", x),
+        draw_reference_line("x", x),
         base.mark_rule(strokeWidth=2.5)
-        .encode(x=like(x, "low"), x2="high:Q", y=y, color=variants.color(None), tooltip=tip)
-        .transform_filter("isValid(datum.low)"),
-        *_arrows(base, x, y, variants),
-        base.mark_point(filled=True, size=110, opacity=1).encode(
-            x=like(x, "ratio"),
+        .encode(
+            x=copy_axis_for_field(x, "low"),
+            x2="high:Q",
             y=y,
-            color=variants.color(None),
-            shape=variants.shape(None),
+            color=variants.encode_color(None),
+            tooltip=tip,
+        )
+        .transform_filter("isValid(datum.low)"),
+        *_draw_arrows(base, x, y, variants),
+        base.mark_point(filled=True, size=110, opacity=1).encode(
+            x=copy_axis_for_field(x, "ratio"),
+            y=y,
+            color=variants.encode_color(None),
+            shape=variants.encode_shape(None),
             tooltip=tip,
         ),
     ]
     caption = (
         f"Better is {metric.better}. Point and interval at "
-        f"{percent(comparisons.confidence(metric), 2)}; the band is ±1 %. "
-        "The last row is the baseline against itself."
+        f"{percent(comparisons.confidence(metric), 2)}; the band is ±1 %. The last row is the "
+        "baseline against itself."
     )
     key = metric.key.replace(":", "-")
     return Figure(
         f"verdict-{key}",
-        _title(metric),
+        _capitalize_title(metric),
         caption,
         alt.layer(*layers).properties(height=_ROW * max(1, len(names))),
     )
 
 
-def _title(metric: Metric) -> str:
+def _capitalize_title(metric: Metric) -> str:
     return metric.title[0].upper() + metric.title[1:] if metric.workload is None else metric.title
 
 
-def _row(comparison: Comparison, comparisons: Comparisons, label: str) -> dict[str, Any]:
+def _make_row(comparison: Comparison, comparisons: Comparisons, label: str) -> dict[str, Any]:
     ratio = comparison.ratio
     assert ratio
-    known = ratio.blocks > 1
+    has_interval = ratio.blocks > 1
     return {
         "variant": comparison.variant, "row": label, "ratio": ratio.estimate,
-        "low": ratio.low if known else None, "high": ratio.high if known else None,
-        "words": ratio_words(comparison), "verdict": verdict_words(comparison, comparisons),
+        "low": ratio.low if has_interval else None, "high": ratio.high if has_interval else None,
+        "words": format_comparison(comparison),
+        "verdict": describe_verdict(comparison, comparisons),
     }  # fmt: skip
 
 
-def _cut(row: dict[str, Any], low: float, high: float) -> dict[str, Any]:
+def _cut_interval(row: dict[str, Any], low: float, high: float) -> dict[str, Any]:
     if row["low"] is None:
         return row
     more = {"beyond_low": low} if row["low"] < low else {}
@@ -84,10 +97,10 @@ def _cut(row: dict[str, Any], low: float, high: float) -> dict[str, Any]:
     return row | more | {"low": max(row["low"], low), "high": min(row["high"], high)}
 
 
-def _arrows(base: alt.Chart, x: Any, y: alt.Y, variants: Variants) -> list[alt.Chart]:
+def _draw_arrows(base: alt.Chart, x: Any, y: alt.Y, variants: Variants) -> list[alt.Chart]:
     return [
         base.mark_point(shape=f"triangle-{side}", filled=True, size=70, opacity=1)
-        .encode(x=like(x, field), y=y, color=variants.color(None))
+        .encode(x=copy_axis_for_field(x, field), y=y, color=variants.encode_color(None))
         .transform_filter(f"isValid(datum.{field})")
         for field, side in (("beyond_low", "left"), ("beyond_high", "right"))
     ]

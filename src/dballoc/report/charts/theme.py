@@ -46,37 +46,42 @@ class Variants:
 
     names: list[str]
 
-    def color(self, legend: alt.Legend | None) -> alt.Color:
+    def encode_color(self, legend: alt.Legend | None) -> alt.Color:
         """The colours themselves come from the theme's ``range.category``."""
         return alt.Color("variant:N", title=None, scale=alt.Scale(domain=self.names), legend=legend)
 
-    def shape(self, legend: alt.Legend | None) -> alt.Shape:
+    def encode_shape(self, legend: alt.Legend | None) -> alt.Shape:
         """For points."""
         return alt.Shape(
-            "variant:N", title=None, scale=alt.Scale(domain=self.names, range=self._cycle(_SHAPES)),
+            "variant:N",
+            title=None,
+            scale=alt.Scale(domain=self.names, range=self._repeat(_SHAPES)),
             legend=legend,
-        )  # fmt: skip
+        )
 
-    def dash(self, legend: alt.Legend | None) -> alt.StrokeDash:
+    def encode_dash(self, legend: alt.Legend | None) -> alt.StrokeDash:
         """For lines."""
         return alt.StrokeDash(
-            "variant:N", title=None, scale=alt.Scale(domain=self.names, range=self._cycle(_DASHES)),
+            "variant:N",
+            title=None,
+            scale=alt.Scale(domain=self.names, range=self._repeat(_DASHES)),
             legend=legend,
-        )  # fmt: skip
+        )
 
-    def _cycle(self, values: tuple) -> list:
+    def _repeat(self, values: tuple) -> list:
         return [values[i % len(values)] for i in range(len(self.names))]
 
 
-def rounded(value: float | None) -> float | None:
-    """Six significant digits: more would only make the page larger."""
+def round_to_six_digits(value: float | None) -> float | None:
+    """Round to six significant digits: more would only make the page larger."""
     return None if value is None else float(f"{value:.6g}")
 
 
-def frame(rows: list[dict[str, Any]]) -> alt.InlineData:
-    """Rows as a chart's own data."""
+def make_chart_data(rows: list[dict[str, Any]]) -> alt.InlineData:
+    """Return rows as a chart's own data."""
     return alt.InlineData(
         values=[
-            {k: rounded(v) if isinstance(v, float) else v for k, v in row.items()} for row in rows
+            {k: round_to_six_digits(v) if isinstance(v, float) else v for k, v in row.items()}
+            for row in rows
         ]
     )

@@ -17,7 +17,7 @@ from dballoc.report.outputs.csv_cells import plain_frame
 from dballoc.report.sections import contention, heap, imported
 from dballoc.report.sections import published as post
 from dballoc.report.sections.tables import CHANGES
-from dballoc.report.wording.answer import verdict_words
+from dballoc.report.wording.answer import describe_verdict
 
 _FAULT = (
     "trial",
@@ -35,7 +35,7 @@ _FAULT = (
 )
 
 
-def write(
+def write_csv(
     campaign: Campaign,
     comparisons: Comparisons,
     directory: Path,
@@ -46,25 +46,26 @@ def write(
     that fails.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    beside = post.frames(campaign, published) if published else {}
+    beside = post.collect_published_tables(campaign, published) if published else {}
     profiled: dict[str, pl.DataFrame] = {}
     if profiles:
         profiled = (
-            contention.frames(profiles)
+            contention.collect_contention_tables(profiles)
             if isinstance(profiles, Contention)
-            else heap.frames(profiles)
+            else heap.collect_heap_tables(profiles)
         )
-    for name, frame in (frames(campaign, comparisons) | beside | profiled).items():
-        with (directory / f"{name}.csv").open(
-            "wb"
-        ) as file:  # polars takes no name that is not UTF-8
+    for name, frame in (collect_tables(campaign, comparisons) | beside | profiled).items():
+        # Opened here, as polars takes no path that is not UTF-8.
+        with (directory / f"{name}.csv").open("wb") as file:
             plain_frame(frame).write_csv(file)
 
 
-def frames(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl.DataFrame]:
-    """By file name. Units as in the database: bytes, seconds, milliseconds; ratios as they are."""
+def collect_tables(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl.DataFrame]:
+    """Return the tables by file name. Units as in the database: bytes, seconds, milliseconds;
+    ratios as they are.
+    """
     if campaign.imported:
-        return imported.frames(campaign)
+        return imported.collect_imported_tables(campaign)
     changed = [level_curves.relative(campaign, m).with_columns(measure=pl.lit(m)) for m in CHANGES]
     time = over_time(campaign)
     return {
@@ -77,8 +78,8 @@ def frames(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl.DataFra
         "ledger": memory_ledger.table(campaign),
         "timeline": time.series,
         "steps": time.steps,
-        "comparisons": _judged(comparisons.family, comparisons),
-        "floor": _judged(comparisons.floor, comparisons),
+        "comparisons": _tabulate_comparisons(comparisons.family, comparisons),
+        "floor": _tabulate_comparisons(comparisons.floor, comparisons),
         "pairs": pairs(campaign),
         "faults": campaign.trials.filter(pl.col("outcome") == "fault").select(_FAULT),
         "blocks": pl.concat([campaign.block, campaign.duet_block]),
@@ -102,11 +103,11 @@ _SCHEMA = {
 }
 
 
-def _judged(found: list[Comparison], comparisons: Comparisons) -> pl.DataFrame:
+def _tabulate_comparisons(judged: list[Comparison], comparisons: Comparisons) -> pl.DataFrame:
     rows = []
-    for c in found:
+    for c in judged:
         r, m = c.ratio, c.metric
-        known = r is not None and r.blocks > 1
+        has_interval = r is not None and r.blocks > 1
         rows.append(
             (
                 c.variant,
@@ -114,13 +115,13 @@ def _judged(found: list[Comparison], comparisons: Comparisons) -> pl.DataFrame:
                 m.workload,
                 m.better,
                 r.estimate if r else None,
-                r.low if r and known else None,
-                r.high if r and known else None,
+                r.low if r and has_interval else None,
+                r.high if r and has_interval else None,
                 r.blocks if r else 0,
                 comparisons.confidence(m),
-                r.scatter if r and known else None,
-                r.detectable if r and known else None,
-                verdict_words(c, comparisons),
+                r.scatter if r and has_interval else None,
+                r.detectable if r and has_interval else None,
+                describe_verdict(c, comparisons),
             )
         )
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")

@@ -12,8 +12,8 @@ _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 
 
 def plain(cell: Any) -> Any:
-    """A cell as it is; a text that is no number and begins as a formula with an apostrophe before
-    it.
+    """Return a cell as it is; a text that is no number and begins as a formula gets an apostrophe
+    before it.
     """
     if isinstance(cell, str) and cell.startswith(_FORMULA) and not _NUMBER.fullmatch(cell):
         return f"'{cell}"
@@ -21,7 +21,7 @@ def plain(cell: Any) -> Any:
 
 
 def plain_frame(frame: pl.DataFrame) -> pl.DataFrame:
-    """A table with :func:`plain` cells and headings."""
+    """Return a table with :func:`plain` cells and headings."""
     texts = [name for name, kind in frame.schema.items() if kind == pl.String]
     changed = [
         pl.Series(name, [plain(cell) for cell in frame[name]], dtype=pl.String) for name in texts

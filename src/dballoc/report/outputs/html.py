@@ -17,8 +17,8 @@ from dballoc.webpage import script, style
 _PERCENT = re.compile(r"(?<=\d) %")
 
 
-def render(content: Page, redacted: bool) -> str:
-    """The page's text."""
+def render_html(content: Page, redacted: bool) -> str:
+    """Return the report as one HTML page."""
     package = files("dballoc.report")
     environment = jinja2.Environment(
         autoescape=True,
@@ -31,7 +31,7 @@ def render(content: Page, redacted: bool) -> str:
         (package / "templates" / "report.html.j2").read_text(encoding="utf-8")
     )
     data = script.data(
-        {figure.key: export.specification(figure) for figure in content.figures}, content.names
+        {figure.key: export.make_specification(figure) for figure in content.figures}, content.names
     )
     return template.render(
         content=content,

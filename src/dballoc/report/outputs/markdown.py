@@ -10,50 +10,60 @@ from dballoc.report.sections.tables import Table
 _SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
 
 
-def render(content: Page, redacted: bool) -> str:
-    """The file's text."""
-    said = content.answer
+def render_markdown(content: Page, redacted: bool) -> str:
+    """Return the report as Markdown."""
+    answer = content.answer
     parts = [
-        f"# {escape(content.title)}",
-        escape(content.subtitle),
-        f"**{escape(said.headline)}.** {escape(said.reason)}",
+        f"# {escape_markdown(content.title)}",
+        escape_markdown(content.subtitle),
+        f"**{escape_markdown(answer.headline)}.** {escape_markdown(answer.reason)}",
     ]
-    if said.variants:
-        lines = [f"- **{escape(v.name)}**: {escape(v.text)}" for v in said.variants]
-        parts.append(f"{escape(said.against)}:\n\n" + "\n".join(lines))
-    if said.floor:
-        parts.append(f"**{escape(said.floor.name)}**: {escape(said.floor.text)}.")
+    if answer.variants:
+        lines = [
+            f"- **{escape_markdown(v.name)}**: {escape_markdown(v.text)}" for v in answer.variants
+        ]
+        parts.append(f"{escape_markdown(answer.against)}:\n\n" + "\n".join(lines))
+    if answer.floor:
+        parts.append(
+            f"**{escape_markdown(answer.floor.name)}**: {escape_markdown(answer.floor.text)}."
+        )
     notes = [
-        *said.notes,
+        *answer.notes,
         *(
             ["Names of the host and of users, and paths, were replaced in this report."]
             if redacted
             else []
         ),
     ]
-    parts.append("\n".join(f"- {escape(note)}" for note in notes))
+    parts.append("\n".join(f"- {escape_markdown(note)}" for note in notes))
     for section in content.sections:
-        parts += [f"## {escape(section.title)}", *(escape(p) for p in section.text)]
-        parts += [_table(t) for t in section.tables]
+        parts += [
+            f"## {escape_markdown(section.title)}",
+            *(escape_markdown(p) for p in section.text),
+        ]
+        parts += [_render_table(t) for t in section.tables]
         for f in section.figures:
             parts.append(
                 "### "
-                f"{escape(f.title)}\n\n![{escape(f.title)}](charts/{f.key}.svg)\n\n{escape(f.caption)}"
+                f"{escape_markdown(f.title)}\n\n![{escape_markdown(f.title)}](charts/{f.key}.svg)\n\n{escape_markdown(f.caption)}"
             )
-        parts += [f"Flame graph: [{escape(e.title)}](charts/{e.key}.html)" for e in section.embeds]
-        parts += [_listing(x) for x in section.listings]
+        parts += [
+            f"Flame graph: [{escape_markdown(e.title)}](charts/{e.key}.html)"
+            for e in section.embeds
+        ]
+        parts += [_render_listing(x) for x in section.listings]
     return "\n\n".join(parts) + "\n"
 
 
-def escape(text: str) -> str:
-    """Text of any origin as text: no markup, no HTML, one line."""
+def escape_markdown(text: str) -> str:
+    """Return any text escaped: no markup, no HTML, one line."""
     safe = (
         _SPECIAL.sub(r"\\\1", text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     )
     return " ".join(safe.split())
 
 
-def _table(table: Table) -> str:
+def _render_table(table: Table) -> str:
     def line(cells: list[str]) -> str:
         return "| " + " | ".join(cells) + " |"
 
@@ -64,14 +74,15 @@ def _table(table: Table) -> str:
         ]
     )
     rows = [
-        line(["<br>".join(map(escape, cell.split("\n"))) for cell in row]) for row in table.rows
+        line(["<br>".join(map(escape_markdown, cell.split("\n"))) for cell in row])
+        for row in table.rows
     ]
-    head = f"**{escape(table.title)}.** {escape(table.caption)}".strip()
-    return "\n".join([head, "", line([escape(c) for c in table.columns]), rule, *rows])
+    head = f"**{escape_markdown(table.title)}.** {escape_markdown(table.caption)}".strip()
+    return "\n".join([head, "", line([escape_markdown(c) for c in table.columns]), rule, *rows])
 
 
-def _listing(listing: Listing) -> str:
-    """A fence longer than any run of backticks within."""
+def _render_listing(listing: Listing) -> str:
+    """Return a listing in a fence longer than any run of backticks within."""
     longest = max((len(run) for run in re.findall(r"`+", listing.text)), default=0)
     fence = "`" * max(3, longest + 1)
-    return f"**{escape(listing.title)}**\n\n{fence}text\n{listing.text.rstrip()}\n{fence}"
+    return f"**{escape_markdown(listing.title)}**\n\n{fence}text\n{listing.text.rstrip()}\n{fence}"

@@ -9,7 +9,9 @@ from dballoc.report.wording.answer import Answer
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """``names``: of the variants, the first one first in every legend."""
+    """A report's title, answer and sections. ``names``: of the variants, the first one first in
+    every legend.
+    """
 
     title: str
     subtitle: str

@@ -9,24 +9,24 @@ import dballoc
 from dballoc.analysis.decisions.recommendation import Bound
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 from dballoc.report.report_content import Content
-from dballoc.report.wording.answer import progress, verdict_words
+from dballoc.report.wording.answer import describe_verdict, measure_progress
 
 # Raise it when a key changes its meaning or goes.
 FORMAT = 1
 
 
-def dumps(content: Content) -> str:
-    """As text, with a line's end."""
+def dump_recommendation(content: Content) -> str:
+    """Return :func:`as_data` as JSON text, with a line's end."""
     return json.dumps(as_data(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def as_data(content: Content) -> dict[str, Any]:
-    """Plain data. Ratios are to the baseline; an interval's ends are null where there is none.
-    ``recommended`` is null when the rule cannot choose: the baseline had faults, or fewer than two
-    blocks have what it takes.
+    """Return the recommendation as plain data. Ratios are to the baseline; an interval's ends are
+    null where there is none. ``recommended`` is null when the rule cannot choose: the baseline had
+    faults, or fewer than two blocks have what it takes.
     """
     campaign, comparisons, chosen = content.campaign, content.comparisons, content.recommendation
-    done, baseline = progress(campaign), campaign.experiment.baseline
+    progress, baseline = measure_progress(campaign), campaign.experiment.baseline
     blocks = max((c.ratio.blocks for c in comparisons.family if c.ratio), default=0)
     # Without memory there is no recommendation by it; see dballoc.report.wording.answer.
     memory = (
@@ -44,56 +44,58 @@ def as_data(content: Content) -> dict[str, Any]:
         "tie": chosen.tie if recommended else None,
         "headline": content.answer.headline,
         "reason": content.answer.reason,
-        "final": done.final,
-        "ending": done.ending,
-        "blocks": done.blocks,
-        "planned_blocks": done.planned,
+        "final": progress.final,
+        "ending": progress.ending,
+        "blocks": progress.blocks,
+        "planned_blocks": progress.planned,
         "baseline": baseline,
         "candidates": [
-            _baseline(content),
-            *(_candidate(content, name) for name in campaign.names[1:]),
+            _describe_baseline(content),
+            *(_describe_candidate(content, name) for name in campaign.names[1:]),
         ],
-        "floor": [_figure(c, comparisons, judged=False) for c in comparisons.floor],
+        "floor": [_describe_figure(c, comparisons, judged=False) for c in comparisons.floor],
         "notes": content.answer.notes,
     }
 
 
-def _baseline(content: Content) -> dict[str, Any]:
+def _describe_baseline(content: Content) -> dict[str, Any]:
     name = content.campaign.experiment.baseline
     return {
         "variant": name,
         "baseline": True,
-        "faults": _faults(content, name),
+        "faults": _count_faults(content, name),
         "excluded": None,
         "figures": [],
         "constraints": [],
     }
 
 
-def _candidate(content: Content, name: str) -> dict[str, Any]:
+def _describe_candidate(content: Content, name: str) -> dict[str, Any]:
     chosen = content.recommendation
     return {
         "variant": name,
         "baseline": False,
-        "faults": _faults(content, name),
+        "faults": _count_faults(content, name),
         "excluded": chosen.excluded.get(name),
         "figures": [
-            _figure(c, content.comparisons) for c in content.comparisons.family if c.variant == name
+            _describe_figure(c, content.comparisons)
+            for c in content.comparisons.family
+            if c.variant == name
         ],
-        "constraints": [_bound(b) for b in chosen.bounds.get(name, [])],
+        "constraints": [_describe_bound(b) for b in chosen.bounds.get(name, [])],
     }
 
 
-def _faults(content: Content, name: str) -> dict[str, int] | None:
-    found = content.comparisons.faulty.get(name)
-    return {"trials": found[1], "with_a_fault": found[0]} if found else None
+def _count_faults(content: Content, name: str) -> dict[str, int] | None:
+    k_of_n = content.comparisons.faulty.get(name)
+    return {"trials": k_of_n[1], "with_a_fault": k_of_n[0]} if k_of_n else None
 
 
-def _figure(
+def _describe_figure(
     comparison: Comparison, comparisons: Comparisons, judged: bool = True
 ) -> dict[str, Any]:
     r, m = comparison.ratio, comparison.metric
-    known = r is not None and r.blocks > 1
+    has_interval = r is not None and r.blocks > 1
     return {
         "metric": m.key.partition(":")[0],
         "workload": m.workload,
@@ -102,17 +104,17 @@ def _figure(
         "design": m.design,
         "confidence": comparisons.confidence(m),
         "ratio": r.estimate if r else None,
-        "low": r.low if r and known else None,
-        "high": r.high if r and known else None,
+        "low": r.low if r and has_interval else None,
+        "high": r.high if r and has_interval else None,
         "blocks": r.blocks if r else 0,
-        "verdict": verdict_words(comparison, comparisons) if judged else None,
+        "verdict": describe_verdict(comparison, comparisons) if judged else None,
     }
 
 
-def _bound(bound: Bound) -> dict[str, Any]:
-    held = None
+def _describe_bound(bound: Bound) -> dict[str, Any]:
+    holds = None
     if bound.low is not None and bound.high is not None:
-        held = bound.constraint.holds(bound.low, bound.high)
+        holds = bound.constraint.holds(bound.low, bound.high)
     return {
         "constraint": bound.constraint.text,
         "workload": bound.workload,
@@ -120,5 +122,5 @@ def _bound(bound: Bound) -> dict[str, Any]:
         "low": bound.low,
         "high": bound.high,
         "confidence": bound.confidence,
-        "holds": held,
+        "holds": holds,
     }

@@ -6,6 +6,7 @@ import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.tables.contention import Contention, Watched
+from dballoc.numbers import NOTHING, number, percent
 from dballoc.profile.contention.dominant_frames import Row, dominant
 from dballoc.profile.contention.wait_split import GROUPS, Cost, Split, own_waits, split
 from dballoc.profile.model import Profile
@@ -13,37 +14,36 @@ from dballoc.profile.symbols import cpp_names
 from dballoc.report.sections import profiles
 from dballoc.report.sections.section import Embed, Section
 from dballoc.report.sections.tables import Table
-from dballoc.report.wording.ratios_as_text import NOTHING, number, percent
 
 _MUTEXES = 6
 
 _TEXT = (
-    "After the levels and the idle time of the first block's trials the same load ran once more, "
-    "unmeasured, at the highest "
-    "level, and was watched: nothing of it is in any other figure of this report. A wait is a "
-    "switch by which a thread gives "
-    "up its CPU because it cannot go on; one that was preempted could. Below malloc: the call "
-    "stack leads through malloc, free "
-    "or their kin. A wait's time ends when the thread runs again, so it has a part in the queue "
-    "for a CPU."
+    "After the levels and the idle time of the first block's trials the same load ran once more at "
+    "the highest level, unmeasured, and was profiled: it contributes to no other figure of this "
+    "report. A wait is a context switch by which a thread gives up its CPU because it cannot go "
+    "on; a preempted thread could have gone on. Below malloc: the call stack leads through malloc, "
+    "free or a related function. A wait ends when the thread runs again, so its time includes "
+    "queueing for a CPU."
 )
 
 
-def section(campaign: Campaign, found: Contention) -> Section:
-    """For every workload: the wait split, the table of frames, the flame graphs."""
+def make_contention_section(campaign: Campaign, profiled: Contention) -> Section:
+    """Return the section on waits, for every workload: the split, the table of frames, the flame
+    graphs.
+    """
     tables: list[Table] = []
     embeds: list[Embed] = []
-    for workload, watched, after in profiles.parts(
-        campaign, (w.workload for w in found.watched), found.of
+    for workload, watched, after in profiles.list_profiled_workloads(
+        campaign, (w.workload for w in profiled.watched), profiled.of
     ):
-        tables += [_split(watched, after), _frames(watched, after)]
-        embeds += _graphs(watched, workload, after)
-    if found.mutexes:
-        tables.append(_mutexes(found))
-    text = [_TEXT, *dict.fromkeys(_method(w) for w in found.watched if w.switches)]
+        tables += [_tabulate_split(watched, after), _tabulate_frames(watched, after)]
+        embeds += _make_flame_graphs(watched, workload, after)
+    if profiled.mutexes:
+        tables.append(_tabulate_mutexes(profiled))
+    text = [_TEXT, *dict.fromkeys(_describe_method(w) for w in profiled.watched if w.switches)]
     text += [
         f"No profile of {w.variant} under {w.workload}: {w.missing}."
-        for w in found.watched
+        for w in profiled.watched
         if not w.switches
     ]
     return Section(
@@ -77,15 +77,15 @@ _FRAMES = {
 }
 
 
-def frames(found: Contention) -> dict[str, pl.DataFrame]:
-    """The tables as CSV has them, by file name. Seconds; shares of all waits (1 = all)."""
+def collect_contention_tables(profiled: Contention) -> dict[str, pl.DataFrame]:
+    """Return the tables for csv/ by file name. Seconds; shares of all waits (1 = all)."""
     costs: list[tuple[object, ...]] = []
     functions: list[tuple[object, ...]] = []
-    for workload in dict.fromkeys(w.workload for w in found.watched):
-        watched = found.of(workload)
-        for name, one in watched.items():
-            assert one.switches
-            said = split(one.switches)
+    for workload in dict.fromkeys(w.workload for w in profiled.watched):
+        watched = profiled.of(workload)
+        for name, watch in watched.items():
+            assert watch.switches
+            wait_split = split(watch.switches)
             costs += [
                 (
                     workload,
@@ -95,18 +95,18 @@ def frames(found: Contention) -> dict[str, pl.DataFrame]:
                     cost.waits,
                     cost.waited,
                     cost.queued,
-                    said.share(cost),
+                    wait_split.share(cost),
                 )
                 for place, groups in (
-                    ("malloc", said.malloc),
-                    ("elsewhere", said.elsewhere),
-                    ("malloc, by call", said.calls),
+                    ("malloc", wait_split.malloc),
+                    ("elsewhere", wait_split.elsewhere),
+                    ("malloc, by call", wait_split.calls),
                 )
                 for group, cost in groups.items()
             ]
         functions += [
             (workload, row.function, row.module, row.allocator, variant, share)
-            for row in _dominant(watched)
+            for row in _find_dominant_frames(watched)
             for variant, share in row.shares.items()
         ]
     return {
@@ -115,26 +115,25 @@ def frames(found: Contention) -> dict[str, pl.DataFrame]:
     }
 
 
-def value_of(profile: Profile) -> str:
-    """Waits where they were counted, else the time waited."""
+def choose_wait_value(profile: Profile) -> str:
+    """Return the key of a profile's value: waits where they were counted, else time waited."""
     return profile.values[0].key
 
 
-def _method(watched: Watched) -> str:
+def _describe_method(watched: Watched) -> str:
     assert watched.switches
     facts = watched.switches.facts
     losses = ""
     if {"stacks", "stacks cut off", "records lost", "times throttled"} <= set(facts):
         losses = (
             f"; {facts['stacks']} call stacks, {facts['stacks cut off']} of them cut off; "
-            f"{facts['records lost']} records "
-            f"lost, throttled {facts['times throttled']} times"
+            f"{facts['records lost']} records lost, throttled {facts['times throttled']} times"
         )
     early = f"; stopped early: {facts['stopped early']}" if "stopped early" in facts else ""
     return f"{watched.variant}, {watched.workload}: {facts.get('method', '')}{losses}{early}."
 
 
-def _split(watched: dict[str, Watched], after: str) -> Table:
+def _tabulate_split(watched: dict[str, Watched], after: str) -> Table:
     columns = [
         "variant",
         "waits/s",
@@ -146,23 +145,26 @@ def _split(watched: dict[str, Watched], after: str) -> Table:
         "mean wait below malloc, µs",
     ]
     rows = []
-    for name, one in watched.items():
-        assert one.switches
-        said, seconds = split(one.switches), one.switches.seconds or 1.0
-        below = said.below
+    for name, watch in watched.items():
+        assert watch.switches
+        wait_split, seconds = split(watch.switches), watch.switches.seconds or 1.0
+        below = wait_split.below
         mean = number(below.waited / below.waits * 1e6) if below.waits else NOTHING
         rows.append(
             [
                 name,
-                number(said.total.waits / seconds) if said.counted else NOTHING,
-                percent(said.share(below)),
-                *(percent(said.share(said.malloc.get(g, Cost()))) for g in ("lock", "memory")),
-                _calls(said),
+                number(wait_split.total.waits / seconds) if wait_split.counted else NOTHING,
+                percent(wait_split.share(below)),
                 *(
-                    percent(said.share(said.elsewhere.get(g, Cost())))
+                    percent(wait_split.share(wait_split.malloc.get(g, Cost())))
+                    for g in ("lock", "memory")
+                ),
+                _format_calls(wait_split),
+                *(
+                    percent(wait_split.share(wait_split.elsewhere.get(g, Cost())))
                     for g in ("lock", "memory", "condition", "disk", "client")
                 ),
-                percent(said.preemption) if said.counted else NOTHING,
+                percent(wait_split.preemption) if wait_split.counted else NOTHING,
                 mean,
             ]
         )
@@ -179,19 +181,21 @@ def _split(watched: dict[str, Watched], after: str) -> Table:
     )
 
 
-def _calls(said: Split) -> str:
-    ordered = sorted(said.calls.items(), key=lambda call: -said.share(call[1]))
-    return "\n".join(f"{name} {percent(said.share(cost))}" for name, cost in ordered) or NOTHING
+def _format_calls(wait_split: Split) -> str:
+    ordered = sorted(wait_split.calls.items(), key=lambda call: -wait_split.share(call[1]))
+    return (
+        "\n".join(f"{name} {percent(wait_split.share(cost))}" for name, cost in ordered) or NOTHING
+    )
 
 
-def _frames(watched: dict[str, Watched], after: str) -> Table:
-    found = _dominant(watched)
-    variants = list(found[0].shares) if found else []
-    rows = [_row(row, variants) for row in found]
+def _tabulate_frames(watched: dict[str, Watched], after: str) -> Table:
+    dominant_frames = _find_dominant_frames(watched)
+    variants = list(dominant_frames[0].shares) if dominant_frames else []
+    rows = [_make_frame_row(row, variants) for row in dominant_frames]
     caption = (
         "The share of each variant's waits whose call stack contains the function; the largest "
-        "difference between variants "
-        "first. malloc: it is malloc, or mostly runs below it."
+        "difference between variants first. malloc: the function is malloc, or runs mostly below "
+        "it."
     )
     return Table(
         title=f"Dominant inclusive frames{after}",
@@ -202,29 +206,34 @@ def _frames(watched: dict[str, Watched], after: str) -> Table:
     )
 
 
-def _dominant(watched: dict[str, Watched]) -> list[Row]:
-    switches = {name: one.switches for name, one in watched.items() if one.switches}
+def _find_dominant_frames(watched: dict[str, Watched]) -> list[Row]:
+    switches = {name: watch.switches for name, watch in watched.items() if watch.switches}
     if not switches:
         return []  # no profile of any variant can be read
     # One by /proc has times alone; shares of times and of counts are not compared.
-    value = value_of(next(iter(switches.values())))
+    value = choose_wait_value(next(iter(switches.values())))
     return dominant(
-        {name: profile for name, profile in switches.items() if value_of(profile) == value}, value
+        {
+            name: profile
+            for name, profile in switches.items()
+            if choose_wait_value(profile) == value
+        },
+        value,
     )
 
 
-def _row(row: Row, variants: list[str]) -> list[str]:
+def _make_frame_row(row: Row, variants: list[str]) -> list[str]:
     shares = [percent(row.shares[v], 2) if row.shares[v] else NOTHING for v in variants]
     return [
-        profiles.cell(cpp_names.short(row.function)),
+        profiles.shorten_function_name(cpp_names.short(row.function)),
         "malloc" if row.allocator else "",
         row.module,
         *shares,
     ]
 
 
-def _graphs(watched: dict[str, Watched], workload: str, after: str) -> list[Embed]:
-    found = []
+def _make_flame_graphs(watched: dict[str, Watched], workload: str, after: str) -> list[Embed]:
+    embeds = []
     switches = {name: w.switches for name, w in watched.items() if w.switches}
     for key, title, shown in (
         (
@@ -235,27 +244,34 @@ def _graphs(watched: dict[str, Watched], workload: str, after: str) -> list[Embe
         ("waits", "All waits", switches),
         ("wakeups", "Who woke others", {name: w.wakeups for name, w in watched.items()}),
     ):
-        there = [(name, profile) for name, profile in shown.items() if profile and profile.samples]
-        same = [
-            (name, profile) for name, profile in there if value_of(profile) == value_of(there[0][1])
+        nonempty = [
+            (name, profile) for name, profile in shown.items() if profile and profile.samples
         ]
-        if same:
-            found.append(
-                profiles.graph(
-                    f"contention-{key}-{workload}", title + after, same, value_of(same[0][1])
+        comparable = [
+            (name, profile)
+            for name, profile in nonempty
+            if choose_wait_value(profile) == choose_wait_value(nonempty[0][1])
+        ]
+        if comparable:
+            embeds.append(
+                profiles.make_flame_graph(
+                    f"contention-{key}-{workload}",
+                    title + after,
+                    comparable,
+                    choose_wait_value(comparable[0][1]),
                 )
             )
-    return found
+    return embeds
 
 
-def _mutexes(found: Contention) -> Table:
+def _tabulate_mutexes(profiled: Contention) -> Table:
     rows = [
         [variant, m.name, f"{m.locked:,}", f"{m.waited:,}", f"{m.spun:,}", number(m.seconds * 1e3)]
-        for variant, mutexes in found.mutexes.items()
+        for variant, mutexes in profiled.mutexes.items()
         for m in mutexes[:_MUTEXES]
     ]
     columns = ["variant", "mutex", "locked", "waited", "spun", "waited, ms"]
-    caption = "By the malloc's own word at the end of its trial, of the server's whole life."
+    caption = "jemalloc's own statistics at the end of its trial, over the server's whole life."
     return Table(
         title="jemalloc's own mutexes", columns=columns, rows=rows, caption=caption, heads=2
     )

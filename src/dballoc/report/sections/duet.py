@@ -11,27 +11,34 @@ from dballoc.analysis.statistics import duet_slices
 from dballoc.analysis.statistics.ratio_interval import ratio
 from dballoc.analysis.tables.baseline_comparison import Comparisons
 from dballoc.analysis.tables.level_curves import CONFIDENCE
+from dballoc.numbers import NOTHING, count, number, percent
 from dballoc.report.charts import blocks
 from dballoc.report.charts.theme import Variants
 from dballoc.report.sections.section import Section
 from dballoc.report.sections.tables import Table
-from dballoc.report.wording.ratios_as_text import NOTHING, count, number, percent, times
+from dballoc.report.wording.ratios_as_text import format_ratio
 
 
-def section(
+def make_duet_section(
     campaign: Campaign, comparisons: Comparisons, variants: Variants, each: bool = True
 ) -> Section:
-    """Everything about it; ``each``: with a chart of each workload's blocks."""
+    """Return the section on the duet; ``each``: with a chart of each workload's blocks."""
     facts: dict[str, Any] = json.loads(campaign.facts["duet"])
-    found = duet_slices.blocks(campaign)
+    block_logs = duet_slices.blocks(campaign)
     confidence = comparisons.procedures["duet"].confidence
     pictured = campaign.experiment.workloads if each else []
-    figures = [blocks.figure(found, w, campaign.names, variants, confidence) for w in pictured]
-    tables = [_costs(campaign, found), *([_pilot(facts)] if facts.get("components") else [])]
+    figures = [
+        blocks.draw_duet_blocks(block_logs, w, campaign.names, variants, confidence)
+        for w in pictured
+    ]
+    tables = [
+        _tabulate_costs(campaign, block_logs),
+        *([_tabulate_pilot(facts)] if facts.get("components") else []),
+    ]
     return Section(
         key="duet",
         title="The cost of a transaction",
-        text=_text(facts),
+        text=_describe_duet(facts),
         figures=figures,
         tables=tables,
     )
@@ -41,40 +48,37 @@ _ESTIMATES = {
     "paired": "Estimate: the mean of what both servers showed at the same time, over pairs of "
     "swapped slices (paired).",
     "middle": "Estimate: the interquartile mean of what both servers showed at the same time, over "
-    "all neighbouring slices "
-    "(middle).",
+    "all neighbouring slices (middle).",
     "undisturbed": "Estimate: on each half of the CPUs, a server's cheapest fifth of all "
-    "quarter-seconds, when nobody else "
-    "slowed that half down; then the mean of both halves (undisturbed).",
+    "quarter-seconds, when nothing else slowed that half down; then the mean of both halves "
+    "(undisturbed).",
 }
 
 
-def _text(facts: dict[str, Any]) -> list[str]:
+def _describe_duet(facts: dict[str, Any]) -> list[str]:
     halves = " and ".join(facts["halves"])
     text = [
         "Duet: the baseline and one other server at the same time, each with "
-        f"{count(facts['threads'], 'client')}, on CPUs "
-        f"{halves} in turns. What is compared is the server's CPU time per transaction at half of "
-        "the machine's width.",
+        f"{count(facts['threads'], 'client')}, on CPUs {halves} in turns. What is compared is the "
+        "server's CPU time per transaction at half of the machine's width.",
         _ESTIMATES[facts["estimate"]],
     ]
     text += [f"{name} is not in the duet: {why}." for name, why in facts["left_out"].items()]
     if plan := facts.get("plan"):
         text.append(
             f"By the pilot's findings: {count(plan['pairs'], 'pair')} of slices of "
-            f"{number(plan['slice'])} s in each block, "
-            f"the first {number(plan['discard'])} s of a slice left out, and "
-            f"{count(plan['blocks'], 'block')}; that was "
-            f"expected to give intervals of ±{percent(plan['half_width'])}."
+            f"{number(plan['slice'])} s in each block, the first {number(plan['discard'])} s of a "
+            f"slice left out, and {count(plan['blocks'], 'block')}; that was expected to give "
+            f"intervals of ±{percent(plan['half_width'])}."
         )
     if scatter := facts.get("scatter"):
-        seen = " and ".join(f"{percent(value)} ({how})" for how, value in scatter.items())
-        text.append(f"The pilot's starts, whose truth is 1, were off by {seen}.")
+        errors = " and ".join(f"{percent(value)} ({how})" for how, value in scatter.items())
+        text.append(f"The pilot's starts, whose true ratio is 1, were off by {errors}.")
     return text
 
 
-def _costs(campaign: Campaign, cpu: pl.DataFrame) -> Table:
-    """CPU per transaction and transactions per second, each side's own, and their ratios."""
+def _tabulate_costs(campaign: Campaign, cpu: pl.DataFrame) -> Table:
+    """Return CPU per transaction and transactions per second, each side's own, and their ratios."""
     plain, time, each = (
         duet_slices.blocks(campaign, "paired"),
         duet_slices.blocks(campaign, "paired", "seconds"),
@@ -83,20 +87,20 @@ def _costs(campaign: Campaign, cpu: pl.DataFrame) -> Table:
     rows = []
     for workload in campaign.experiment.workloads:
         for name in campaign.names:
-            here = (pl.col("workload") == workload) & (pl.col("variant") == name)
-            mine = each.filter(here)
-            if not mine.height:
+            same_cell = (pl.col("workload") == workload) & (pl.col("variant") == name)
+            absolute = each.filter(same_cell)
+            if not absolute.height:
                 continue
             label = f"{name}, A2 ÷ A1" if name == campaign.experiment.baseline else name
             rows.append(
                 [
                     workload,
                     label,
-                    *(number(v) for v in mine.select("cpu", "tps").row(0)),
-                    _ratio(cpu.filter(here)),
-                    _ratio(plain.filter(here)),
-                    _ratio(time.filter(here), -1),
-                    str(cpu.filter(here).height),
+                    *(number(v) for v in absolute.select("cpu", "tps").row(0)),
+                    _format_ratio(cpu.filter(same_cell)),
+                    _format_ratio(plain.filter(same_cell)),
+                    _format_ratio(time.filter(same_cell), -1),
+                    str(cpu.filter(same_cell).height),
                 ]
             )
     columns = [
@@ -118,16 +122,16 @@ def _costs(campaign: Campaign, cpu: pl.DataFrame) -> Table:
     )
 
 
-def _ratio(rows: pl.DataFrame, sign: int = 1) -> str:
+def _format_ratio(rows: pl.DataFrame, sign: int = 1) -> str:
     logs = [sign * log for log in rows["log"]]
     if not logs:
         return NOTHING
     r = ratio(logs, CONFIDENCE)
-    return times(r.estimate, r.low, r.high)
+    return format_ratio(r.estimate, r.low, r.high)
 
 
-def _pilot(facts: dict[str, Any]) -> Table:
-    """The components of scatter, each as a relative standard deviation."""
+def _tabulate_pilot(facts: dict[str, Any]) -> Table:
+    """Return the components of scatter, each as a relative standard deviation."""
     rows = [
         [w, *(percent(math.expm1(c[k]), 2) for k in ("start", "slice", "piece", "halves"))]
         for w, c in facts["components"].items()
@@ -140,8 +144,8 @@ def _pilot(facts: dict[str, Any]) -> Table:
         "difference of the halves",
     ]
     caption = (
-        "Relative standard deviations of variant ÷ baseline, by nested analysis of variance; "
-        "within a slice: of its first and "
-        "second half; as far as the estimate leaves them. The last column is what swapping removes."
+        "Relative standard deviations of variant ÷ baseline, by nested analysis of variance, as "
+        "far as the estimate leaves them; within a slice: between its first and second half. The "
+        "last column is what swapping removes."
     )
     return Table(title="What the pilot found", columns=columns, rows=rows, caption=caption)

@@ -9,6 +9,7 @@ import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.tables.heap_profiles import Heaps, Seen
+from dballoc.numbers import NOTHING, mebibytes, number, percent
 from dballoc.profile.heap import heap_profile
 from dballoc.profile.heap.heap_holders import holders
 from dballoc.profile.profile_tables import VARIANCE
@@ -17,7 +18,6 @@ from dballoc.report.charts.theme import Variants
 from dballoc.report.sections import profiles
 from dballoc.report.sections.section import Embed, Section
 from dballoc.report.sections.tables import Table
-from dballoc.report.wording.ratios_as_text import NOTHING, mebibytes, number, percent
 
 _MOST, _SURE = 25, 2
 _GRAPHS = (
@@ -27,34 +27,31 @@ _GRAPHS = (
 )
 
 _TEXT = (
-    "Every variant was started once more with the heap probe before its malloc, on a copy of the "
-    "same data, warmed up, and "
-    "looked at under the highest level: nothing of that start is in any other figure of this "
-    "report. The probe samples one "
-    "allocation in so many bytes and times one call in about a thousand; figures are estimates, "
-    "with one standard error where "
-    "it is given. What is alive is what malloc's callers hold, not what malloc takes from the "
-    "system for it."
+    "Every variant was started once more with the heap probe in front of its malloc, on a copy of "
+    "the same data, warmed up, and profiled at the highest level: that start contributes to no "
+    "other figure of this report. The probe samples one allocation in so many bytes and times one "
+    "call in about a thousand; figures are estimates, with one standard error where it is given. "
+    "Live memory is what malloc's callers hold, not what malloc takes from the system for it."
 )
 
 
-def section(campaign: Campaign, found: Heaps, variants: Variants) -> Section:
-    """For every workload: the turnover, the functions that hold the heap, the time by size, flame
-    graphs.
+def make_heap_section(campaign: Campaign, heaps: Heaps, variants: Variants) -> Section:
+    """Return the section on the heap, for every workload: the turnover, the functions that hold the
+    heap, the time by size, flame graphs.
     """
     tables: list[Table] = []
     figures, embeds = [], []
-    for workload, seen, after in profiles.parts(
-        campaign, (s.workload for s in found.seen), found.of
+    for workload, watched, after in profiles.list_profiled_workloads(
+        campaign, (s.workload for s in heaps.seen), heaps.of
     ):
-        tables += [_turnover(seen, after), _holders(seen, after)]
-        figures += latency.figures(seen, workload, variants, after)
-        embeds += _graphs(seen, workload, after)
+        tables += [_tabulate_turnover(watched, after), _tabulate_holders(watched, after)]
+        figures += latency.draw_call_times(watched, workload, variants, after)
+        embeds += _make_flame_graphs(watched, workload, after)
     text = [
         _TEXT,
         *(
             f"No heap profile of {s.variant} under {s.workload}: {s.missing}."
-            for s in found.seen
+            for s in heaps.seen
             if not s.profile
         ),
     ]
@@ -94,11 +91,11 @@ _FUNCTIONS = {
 }
 
 
-def frames(found: Heaps) -> dict[str, pl.DataFrame]:
-    """The tables as CSV has them, by file name. Bytes, seconds; times of a call in nanoseconds."""
+def collect_heap_tables(heaps: Heaps) -> dict[str, pl.DataFrame]:
+    """Return the tables for csv/ by file name. Bytes, seconds; times of a call in nanoseconds."""
     calls: list[tuple[object, ...]] = []
     functions: list[tuple[object, ...]] = []
-    for s in found.seen:
+    for s in heaps.seen:
         if s.profile is None:
             continue
         calls += [
@@ -112,7 +109,7 @@ def frames(found: Heaps) -> dict[str, pl.DataFrame]:
             for r in s.figures["sizes"]
         ]
         functions += [
-            (s.workload, s.variant, name, *sums) for name, sums in _by_function(s).items()
+            (s.workload, s.variant, name, *sums) for name, sums in _sum_by_function(s).items()
         ]
     return {
         "heap-calls": pl.DataFrame(calls, schema=_CALLS, orient="row"),
@@ -120,7 +117,7 @@ def frames(found: Heaps) -> dict[str, pl.DataFrame]:
     }
 
 
-def _turnover(seen: dict[str, Seen], after: str) -> Table:
+def _tabulate_turnover(watched: dict[str, Seen], after: str) -> Table:
     columns = [
         "variant",
         "alive, MiB",
@@ -134,10 +131,10 @@ def _turnover(seen: dict[str, Seen], after: str) -> Table:
         "calls timed",
     ]
     rows = []
-    for name, one in seen.items():
-        f = one.figures
+    for name, heap in watched.items():
+        f = heap.figures
         seconds, spent = f["seconds"] or 1.0, f["malloc"]
-        means = [_mean(f["sizes"], operation) for operation in ("malloc", "free")]
+        means = [_compute_mean_time(f["sizes"], operation) for operation in ("malloc", "free")]
         rows.append(
             [
                 name,
@@ -152,52 +149,51 @@ def _turnover(seen: dict[str, Seen], after: str) -> Table:
             ]
         )
     caption = (
-        "Alive: at the end of the look. Share of CPU: of the server's, in malloc and free. A call "
-        "of more than 100 µs has "
-        "waited, for a lock, for memory from the kernel or for a CPU; such calls are in the means, "
-        "but not in that share."
+        "Alive: at the end of the profile. Share of CPU: of the server's, in malloc and free. A "
+        "call of more than 100 µs has waited, for a lock, for memory from the kernel or for a CPU; "
+        "such calls are in the means, but not in that share."
     )
     return Table(
         title=f"What goes through malloc{after}", columns=columns, rows=rows, caption=caption
     )
 
 
-def _mean(sizes: list[dict[str, Any]], operation: str) -> float | None:
-    mine = [s for s in sizes if s["operation"] == operation]
-    timed = sum(s["timed"] for s in mine)
-    return math.fsum(s["mean"] * s["timed"] for s in mine) / timed if timed else None
+def _compute_mean_time(sizes: list[dict[str, Any]], operation: str) -> float | None:
+    operation_sizes = [s for s in sizes if s["operation"] == operation]
+    timed = sum(s["timed"] for s in operation_sizes)
+    return math.fsum(s["mean"] * s["timed"] for s in operation_sizes) / timed if timed else None
 
 
-def _holders(seen: dict[str, Seen], after: str) -> Table:
-    sums = {name: _by_function(one) for name, one in seen.items()}
+def _tabulate_holders(watched: dict[str, Seen], after: str) -> Table:
+    sums = {name: _sum_by_function(heap) for name, heap in watched.items()}
     largest: dict[str, float] = {}
-    for mine in sums.values():
-        for function, (live, error, *_) in mine.items():
-            if live > _SURE * error:  # else it may be the luck of one sample
+    for by_function in sums.values():
+        for function, (live, error, *_) in by_function.items():
+            if live > _SURE * error:  # else it may be the chance of one sample
                 largest[function] = max(largest.get(function, 0.0), live)
     first = sorted(largest, key=lambda function: -largest[function])[:_MOST]
     rows = []
     for function in first:
-        cells = [mine.get(function) for mine in sums.values()]
+        cells = [by_function.get(function) for by_function in sums.values()]
         rows.append([
-            profiles.cell(function),
+            profiles.shorten_function_name(function),
             *(f"{mebibytes(c[0])} ± {mebibytes(c[1])}" if c and c[0] else NOTHING for c in cells),
         ])  # fmt: skip
     caption = (
-        "MiB alive, by the innermost function that does not only hand its memory on. The largest "
-        "in any variant first; those "
-        f"that are not {_SURE} standard errors above nothing in any are left out."
+        "MiB alive, by the innermost function that does more than hand its memory on. The largest "
+        f"in any variant first; functions that are not {_SURE} standard errors above zero in any "
+        "variant are left out."
     )
     return Table(
         title=f"Who holds the heap{after}", columns=["function", *sums], rows=rows, caption=caption
     )
 
 
-def _by_function(seen: Seen) -> dict[str, tuple[float, float, float, float, float]]:
-    """Live bytes and their standard error, allocated bytes, seconds in malloc and free, and stalled
-    there.
+def _sum_by_function(watched: Seen) -> dict[str, tuple[float, float, float, float, float]]:
+    """Return by function live bytes and their standard error, allocated bytes, seconds in malloc
+    and free, and seconds stalled there.
     """
-    assert seen.profile
+    assert watched.profile
     values = (
         heap_profile.LIVE,
         heap_profile.LIVE + VARIANCE,
@@ -205,18 +201,22 @@ def _by_function(seen: Seen) -> dict[str, tuple[float, float, float, float, floa
         heap_profile.TIME,
         heap_profile.STALLED,
     )
-    found = holders(seen.profile, values)
-    return {f: (live, math.sqrt(variance), *rest) for f, (live, variance, *rest) in found.items()}  # type: ignore[misc]
+    sums = holders(watched.profile, values)
+    return {f: (live, math.sqrt(variance), *rest) for f, (live, variance, *rest) in sums.items()}  # type: ignore[misc]
 
 
-def _graphs(seen: dict[str, Seen], workload: str, after: str) -> list[Embed]:
-    found = []
+def _make_flame_graphs(watched: dict[str, Seen], workload: str, after: str) -> list[Embed]:
+    embeds = []
     for value, title in _GRAPHS:
-        there = [
-            (name, one.profile)
-            for name, one in seen.items()
-            if one.profile and one.profile.total(value)
+        with_samples = [
+            (name, heap.profile)
+            for name, heap in watched.items()
+            if heap.profile and heap.profile.total(value)
         ]
-        if there:
-            found.append(profiles.graph(f"heap-{value}-{workload}", title + after, there, value))
-    return found
+        if with_samples:
+            embeds.append(
+                profiles.make_flame_graph(
+                    f"heap-{value}-{workload}", title + after, with_samples, value
+                )
+            )
+    return embeds

@@ -12,25 +12,17 @@ from dballoc.analysis.decisions import throughput_collapse
 from dballoc.analysis.published.machines import Machine, repeated, split
 from dballoc.analysis.tables import level_curves
 from dballoc.analysis.tables.baseline_comparison import Comparisons, compare
+from dballoc.numbers import NOTHING, count, listing, mebibytes, number, percent
 from dballoc.report.charts import levels
 from dballoc.report.charts.theme import Figure, Variants
 from dballoc.report.sections import tables
 from dballoc.report.sections.section import Section
 from dballoc.report.sections.tables import Table
 from dballoc.report.wording.answer import Answer, Line
-from dballoc.report.wording.ratios_as_text import (
-    NOTHING,
-    change,
-    count,
-    listing,
-    mebibytes,
-    number,
-    percent,
-    spread,
-)
+from dballoc.report.wording.ratios_as_text import format_change, format_mean
 
-# What else a figure may have, beside throughput: heading, and how it is written.
-_MORE = {
+# Measures other than throughput: the heading, and how a value is written.
+_OTHER_MEASURES = {
     "qps": ("queries/s", number),
     "p95": ("p95, ms", number),
     "p99": ("p99, ms", number),
@@ -39,8 +31,7 @@ _MORE = {
 
 _ELSEWHERE = (
     "Made elsewhere and imported: dballoc did not run it, has not proved which malloc was in use, "
-    "and knows neither the order "
-    "of the runs nor what else the machine did."
+    "and knows neither the order of the runs nor what else the machine did."
 )
 _NO_REPEATS = (
     "Nothing was measured twice, so there are no intervals and no verdicts: a difference may be "
@@ -48,13 +39,12 @@ _NO_REPEATS = (
 )
 _REPEATS = (
     "Intervals are over the blocks that the files state; where the runs were not in random order, "
-    "a drift of the machine is in "
-    "them as a difference."
+    "a drift of the machine shows in them as a difference."
 )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fall:
+class Collapse:
     """A variant's collapse in a workload: the level before it, the first of it, and its share of
     the best before.
     """
@@ -67,26 +57,28 @@ class Fall:
 
     @property
     def words(self) -> str:
-        """``oltp_read_only between 512 and 1024 (11 % of the best before)``."""
+        """Return ``oltp_read_only between 512 and 1024 (11 % of the best before)``."""
         return (
-            f"{self.workload} between {self.before} and {self.at} ({percent(self.share, 0)} of "
-            "the best before)"
+            f"{self.workload} between {self.before} and {self.at} ({percent(self.share, 0)} of the "
+            "best before)"
         )
 
 
-def falls(campaign: Campaign) -> list[Fall]:
-    """Every collapse, in the experiment's order."""
-    found = level_curves.summary(campaign).filter(pl.col("measure") == "tps")
+def find_collapses(campaign: Campaign) -> list[Collapse]:
+    """Return every collapse, in the experiment's order."""
+    throughput = level_curves.summary(campaign).filter(pl.col("measure") == "tps")
     fallen = []
     for name in campaign.names:
         for workload in campaign.experiment.workloads:
-            mine = found.filter((pl.col("workload") == workload) & (pl.col("variant") == name))
-            curve = dict(mine.select("threads", "mean").iter_rows())
+            points = throughput.filter(
+                (pl.col("workload") == workload) & (pl.col("variant") == name)
+            )
+            curve = dict(points.select("threads", "mean").iter_rows())
             place = throughput_collapse.between(curve) if curve else None
             if place:
                 best = max(tps for n, tps in curve.items() if n < place[1])
                 fallen.append(
-                    Fall(
+                    Collapse(
                         variant=name,
                         workload=workload,
                         before=place[0],
@@ -98,9 +90,11 @@ def falls(campaign: Campaign) -> list[Fall]:
 
 
 def answer(campaign: Campaign) -> Answer:
-    """What collapses where; the first machine's come first, the others' say whose they are."""
+    """Return which variants collapse where; the first machine's come first, the others' lines name
+    their machine.
+    """
     machines = split(campaign)
-    first = falls(machines[0].campaign)
+    first = find_collapses(machines[0].campaign)
     fallen = [n for n in machines[0].campaign.names if any(f.variant == n for f in first)]
     where = f" on {machines[0].name}" if len(machines) > 1 else ""
     verb = "collapses" if len(fallen) == 1 else "collapse"
@@ -113,13 +107,16 @@ def answer(campaign: Campaign) -> Answer:
     ]
     sizes.append(count(len(machines), "machine"))
     reason = f"Made elsewhere: {listing(sizes)}. {_REPEATS if repeated(campaign) else _NO_REPEATS}"
-    lines = [line for m in machines for line in _lines(m, apart=m is not machines[0])]
+    lines = [line for m in machines for line in _list_collapses(m, apart=m is not machines[0])]
     notes = [
         f"A collapse: throughput at a level below {percent(throughput_collapse.SHARE, 0)} of the "
         "best at a lower level.",
         _ELSEWHERE,
         *(
-            [f"{count(len(machines), 'machine')}, each apart; the first: {machines[0].name}."]
+            [
+                f"{count(len(machines), 'machine')}, each reported separately; the first: "
+                f"{machines[0].name}."
+            ]
             if len(machines) > 1
             else []
         ),
@@ -134,30 +131,32 @@ def answer(campaign: Campaign) -> Answer:
     )
 
 
-def _lines(machine: Machine, apart: bool) -> list[Line]:
-    found = falls(machine.campaign)
-    said = []
+def _list_collapses(machine: Machine, apart: bool) -> list[Line]:
+    collapses = find_collapses(machine.campaign)
+    lines = []
     for name in machine.campaign.names:
-        mine = [f.words for f in found if f.variant == name]
-        said.append(Line(f"{name}, {machine.name}" if apart else name, listing(mine) or "none"))
-    return said
+        texts = [f.words for f in collapses if f.variant == name]
+        lines.append(Line(f"{name}, {machine.name}" if apart else name, listing(texts) or "none"))
+    return lines
 
 
 def sections(campaign: Campaign) -> list[Section]:
-    """Of every machine its own, then where the figures are from."""
+    """Return every machine's sections, then where the figures are from."""
     machines = split(campaign)
     return [
-        s for number, m in enumerate(machines, 1) for s in _machine(m, number, len(machines) > 1)
-    ] + [_origin(campaign)]
+        s
+        for number, m in enumerate(machines, 1)
+        for s in _make_machine_sections(m, number, len(machines) > 1)
+    ] + [_make_origin_section(campaign)]
 
 
-def comparisons(campaign: Campaign) -> Comparisons:
-    """Of the first machine."""
+def compare_first_machine(campaign: Campaign) -> Comparisons:
+    """Return the comparisons of the first machine."""
     return compare(split(campaign)[0].campaign)
 
 
-def frames(campaign: Campaign) -> dict[str, pl.DataFrame]:
-    """For csv/: every machine's under its name."""
+def collect_imported_tables(campaign: Campaign) -> dict[str, pl.DataFrame]:
+    """Return the tables for csv/, with each machine's rows under its name."""
     machines = split(campaign)
 
     def each(frame: pl.DataFrame, machine: Machine) -> pl.DataFrame:
@@ -172,7 +171,9 @@ def frames(campaign: Campaign) -> dict[str, pl.DataFrame]:
         "at": pl.Int64,
         "share": pl.Float64,
     }
-    fallen = [pl.DataFrame([vars(f) for f in falls(m.campaign)], schema=schema) for m in machines]
+    fallen = [
+        pl.DataFrame([vars(f) for f in find_collapses(m.campaign)], schema=schema) for m in machines
+    ]
     measured = [level_curves.summary(m.campaign) for m in machines]
     changed = [
         level_curves.relative(m.campaign, "tps").with_columns(measure=pl.lit("tps"))
@@ -187,19 +188,19 @@ def frames(campaign: Campaign) -> dict[str, pl.DataFrame]:
     }
 
 
-def _machine(machine: Machine, number: int, several: bool) -> list[Section]:
+def _make_machine_sections(machine: Machine, number: int, several: bool) -> list[Section]:
     campaign, e = machine.campaign, machine.campaign.experiment
     key = f"-{number}" if number > 1 else ""
     whose = f": {machine.name or 'a machine without a name'}" if several else ""
-    found, variants = level_curves.summary(campaign), Variants(campaign.names)
+    summary, variants = level_curves.summary(campaign), Variants(campaign.names)
     ratios = level_curves.relative(campaign, "tps")
     figures = [
-        _renamed(f, key, whose, repeated(campaign))
+        _rename_figure(f, key, whose, repeated(campaign))
         for w in e.workloads
-        for f in _charts(found, ratios, w, variants)
+        for f in _draw_charts(summary, ratios, w, variants)
     ]
-    shown = [_throughput(campaign, found, w) for w in e.workloads]
-    shown += [t for w in e.workloads for t in _more(campaign, found, w)]
+    shown = [_tabulate_throughput(campaign, summary, w) for w in e.workloads]
+    shown += [t for w in e.workloads for t in _tabulate_other_measures(campaign, summary, w)]
     parts = [
         Section(
             key=f"levels{key}", title=f"Throughput{whose}", text=[], figures=figures, tables=shown
@@ -207,51 +208,53 @@ def _machine(machine: Machine, number: int, several: bool) -> list[Section]:
     ]
     parts.append(
         Section(
-            key=f"shape{key}", title=f"Peaks and collapses{whose}", tables=[tables.shapes(campaign)]
+            key=f"shape{key}",
+            title=f"Peaks and collapses{whose}",
+            tables=[tables.tabulate_shapes(campaign)],
         )
     )
     if repeated(campaign):
-        judged = tables.verdicts(compare(campaign))
+        judged = tables.tabulate_verdicts(compare(campaign))
         judged = replace(judged, rows=judged.rows[:-1])  # there is no A/A pair
         parts.append(Section(key=f"verdicts{key}", title=f"Verdicts{whose}", tables=[judged]))
     return parts
 
 
-def _charts(
-    found: pl.DataFrame, ratios: pl.DataFrame, workload: str, variants: Variants
+def _draw_charts(
+    summary: pl.DataFrame, ratios: pl.DataFrame, workload: str, variants: Variants
 ) -> list[Figure]:
-    shown = [levels.curve(found, workload, levels.TPS, variants)]
+    shown = [levels.draw_curve(summary, workload, levels.TPS, variants)]
     if ratios.filter(pl.col("workload") == workload).height:
-        shown.append(levels.relative(ratios, workload, variants, "TPS"))
-    if found.filter((pl.col("workload") == workload) & (pl.col("measure") == "rss_peak")).height:
-        shown.append(levels.curve(found, workload, levels.RSS_PEAK, variants))
+        shown.append(levels.draw_relative_curve(ratios, workload, variants, "TPS"))
+    if summary.filter((pl.col("workload") == workload) & (pl.col("measure") == "rss_peak")).height:
+        shown.append(levels.draw_curve(summary, workload, levels.RSS_PEAK, variants))
     return shown
 
 
-def _renamed(figure: Figure, key: str, whose: str, intervals: bool) -> Figure:
+def _rename_figure(figure: Figure, key: str, whose: str, intervals: bool) -> Figure:
     caption = figure.caption if intervals else "One figure each: no repeats, so no intervals."
     return replace(
         figure, key=f"{figure.key}{key}", title=f"{figure.title}{whose}", caption=caption
     )
 
 
-def _cells(
-    found: pl.DataFrame, workload: str, measure: str
+def _collect_cells(
+    summary: pl.DataFrame, workload: str, measure: str
 ) -> dict[tuple[int, str], tuple[float, float | None, float | None]]:
-    mine = found.filter((pl.col("workload") == workload) & (pl.col("measure") == measure))
+    rows = summary.filter((pl.col("workload") == workload) & (pl.col("measure") == measure))
     return {
         (n, v): (mean, low, high)
-        for n, v, mean, low, high in mine.select(
+        for n, v, mean, low, high in rows.select(
             "threads", "variant", "mean", "low", "high"
         ).iter_rows()
     }
 
 
-def _throughput(campaign: Campaign, found: pl.DataFrame, workload: str) -> Table:
-    """Levels × variants, as trackers and posts have it: transactions per second, and Δ % to the
-    baseline.
+def _tabulate_throughput(campaign: Campaign, summary: pl.DataFrame, workload: str) -> Table:
+    """Return transactions per second and Δ % to the baseline: levels × variants, as trackers and
+    posts have it.
     """
-    cells = _cells(found, workload, "tps")
+    cells = _collect_cells(summary, workload, "tps")
     ratios = level_curves.relative(campaign, "tps").filter(pl.col("workload") == workload)
     changed = {
         (n, v): (r, low, high)
@@ -265,10 +268,10 @@ def _throughput(campaign: Campaign, found: pl.DataFrame, workload: str) -> Table
         columns += [name, "Δ %"]
     rows = []
     for n in sorted({n for n, _ in cells}):
-        row = [str(n), spread(*cells[n, baseline]) if (n, baseline) in cells else NOTHING]
+        row = [str(n), format_mean(*cells[n, baseline]) if (n, baseline) in cells else NOTHING]
         for name in others:
-            row.append(spread(*cells[n, name]) if (n, name) in cells else NOTHING)
-            row.append(change(*changed[n, name]) if (n, name) in changed else NOTHING)
+            row.append(format_mean(*cells[n, name]) if (n, name) in cells else NOTHING)
+            row.append(format_change(*changed[n, name]) if (n, name) in changed else NOTHING)
         rows.append(row)
     return Table(
         title=f"Transactions per second, {workload}",
@@ -278,11 +281,13 @@ def _throughput(campaign: Campaign, found: pl.DataFrame, workload: str) -> Table
     )
 
 
-def _more(campaign: Campaign, found: pl.DataFrame, workload: str) -> list[Table]:
-    """What else the figures have: levels × variants, one table a measure."""
+def _tabulate_other_measures(
+    campaign: Campaign, summary: pl.DataFrame, workload: str
+) -> list[Table]:
+    """Return the measures other than throughput: levels × variants, one table a measure."""
     shown = []
-    for measure, (heading, written) in _MORE.items():
-        cells = _cells(found, workload, measure)
+    for measure, (heading, written) in _OTHER_MEASURES.items():
+        cells = _collect_cells(summary, workload, measure)
         rows = [
             [
                 str(n),
@@ -299,7 +304,7 @@ def _more(campaign: Campaign, found: pl.DataFrame, workload: str) -> list[Table]
     return shown
 
 
-def _origin(campaign: Campaign) -> Section:
+def _make_origin_section(campaign: Campaign) -> Section:
     rows = [[f["name"], f["sha256"]] for f in json.loads(campaign.facts["imported"])["files"]]
     files = Table(
         title="Files",

@@ -7,52 +7,50 @@ from dballoc.analysis.decisions.throughput_collapse import SHARE
 from dballoc.analysis.statistics.detectable_difference import POWER
 from dballoc.analysis.tables.level_curves import CONFIDENCE
 from dballoc.experiment.durations_and_sizes import format_duration
-from dballoc.report.wording.ratios_as_text import count, listing, percent
+from dballoc.numbers import count, listing, percent
 
 FLOOR = (
-    "The baseline runs twice in every block. What its second run shows against its first is noise "
-    "and drift alone: a "
-    "difference between variants that is no larger than this means nothing."
+    "The baseline runs twice in every block. How its second run differs from its first is noise "
+    "and drift alone: a difference between variants that is no larger than this means nothing."
 )
 SAMPLER = "The CPU time that dballoc itself spent on sampling the server, of one core."
 
 
-def text(campaign: Campaign, procedures: dict[str, Procedure], preference: Preference) -> list[str]:
-    """Paragraphs."""
+def describe_method(
+    campaign: Campaign, procedures: dict[str, Procedure], preference: Preference
+) -> list[str]:
+    """Return the paragraphs on the method."""
     family = count(next(iter(procedures.values())).family, "comparison")
-    said = [_DESIGNS[design](campaign, procedure) for design, procedure in procedures.items()]
+    designs = [_DESIGNS[design](campaign, procedure) for design, procedure in procedures.items()]
     levels = [
         f"{design} verdicts may be judged after {listing([str(look) for look in p.looks])} blocks "
         f"({count(len(p.looks), 'planned look')}), at "
-        f"{listing([percent(p.after(look).confidence, 2) for look in p.looks])}; "
-        f"every primary interval and verdict here is at {percent(p.confidence, 2)}"
+        f"{listing([percent(p.after(look).confidence, 2) for look in p.looks])}; every primary "
+        f"interval and verdict here is at {percent(p.confidence, 2)}"
         for design, p in procedures.items()
     ]
     return [
-        *said,
+        *designs,
         "Primary: server CPU per transaction (duet); throughput at the highest level, peak RSS and "
-        "idle RSS (solo); each for "
-        f"every variant and workload: a family of {family}. The error of {percent(ERROR, 0)} is "
-        "shared by the family, evenly, "
-        "and by the looks, of which each has spent its (share of the planned "
-        f"blocks){'⁰¹²³⁴⁵⁶⁷⁸⁹'[SPENDING]} of it: "
+        f"idle RSS (solo); each for every variant and workload: a family of {family}. The error of "
+        f"{percent(ERROR, 0)} is shared evenly by the family, and over the looks: up to each look, "
+        f"(share of the planned blocks){'⁰¹²³⁴⁵⁶⁷⁸⁹'[SPENDING]} of it has been spent: "
         f"{'; '.join(levels)}. Everything else is descriptive, with plain {percent(CONFIDENCE, 0)} "
         "intervals.",
         "Verdicts: higher or lower, if the interval excludes 1; equivalent within "
-        f"±{percent(MARGIN, 0)}, if it lies within; "
-        "else no difference shown, with the smallest difference that as many blocks would show in "
-        f"{percent(POWER, 0)} of "
-        "campaigns. Undecided is a valid ending.",
+        f"±{percent(MARGIN, 0)}, if it lies within; else no difference shown, with the smallest "
+        f"difference that as many blocks would show in {percent(POWER, 0)} of campaigns. Undecided "
+        "is a valid ending.",
         f"Recommendation: {preference.rule}. A variant with faults is never recommended and gets "
         "no verdict.",
         f"A collapse is a level whose throughput is below {percent(SHARE, 0)} of the best at a "
         "lower level.",
         "CPU, context switches and memory are the server's own. Context switches are voluntary and "
-        "involuntary ones of all its "
-        "threads. Peak RSS is the kernel's high-water mark, reset before each step.",
+        "involuntary ones of all its threads. Peak RSS is the kernel's high-water mark, reset "
+        "before each step.",
         "A trial counts only if the server is proved to use the allocator asked for: by the "
-        "loader's bindings, by the running "
-        "server's maps, and by its own word where it has one.",
+        "loader's bindings, by the running server's memory maps, and by the allocator's own report "
+        "where it gives one.",
     ]
 
 
@@ -73,54 +71,44 @@ _STARTS = {
 }
 
 
-def _solo(campaign: Campaign, procedure: Procedure) -> str:
+def _describe_solo(campaign: Campaign, procedure: Procedure) -> str:
     e = campaign.experiment
     starts = _STARTS[e.levels, e.sequence if len(e.workloads) > 1 else None]
     return (
         f"Solo design, {count(procedure.looks[-1], 'block')} planned. One server at a time has the "
-        "machine. "
-        f"A block runs every variant once and the baseline, {e.baseline}, twice (A1 and A2), in an "
-        "order drawn anew for each "
-        f"block from seed {e.seed}, so that drift hits all alike. Every trial is a new server on a "
-        "fresh copy of the data; "
-        f"{starts}. Steps: warm-up {format_duration(e.time.warmup)}, level "
-        f"{format_duration(e.time.level)}, idle "
+        f"machine. A block runs every variant once and the baseline, {e.baseline}, twice (A1 and "
+        f"A2), in an order drawn anew for each block from seed {e.seed}, so that drift hits all "
+        f"alike. Every trial is a new server on a fresh copy of the data; {starts}. Steps: warm-up "
+        f"{format_duration(e.time.warmup)}, level {format_duration(e.time.level)}, idle "
         f"{format_duration(e.time.idle)}. Estimate: per block d = ln(variant) − mean ln(A1, A2); "
-        "the ratio is exp(mean d), its "
-        "interval Student's t on the d of the blocks. Seconds, levels and steps inside a start are "
-        "not replicates."
+        "the ratio is exp(mean d), its interval Student's t on the d of the blocks. Seconds, "
+        "levels and steps inside a start are not replicates."
     )
 
 
 _ESTIMATES = {
     "middle": "A block's d: the interquartile mean of ln(variant ÷ baseline) over all neighbouring "
-    "slices, so that the halves' "
-    "difference goes, and whatever hits both servers at once, or one half for a while.",
+    "slices, which cancels the difference of the halves, whatever hits both servers at once, and "
+    "what hits one half for a while.",
     "undisturbed": "A block's d: on each half, the variant's cheapest fifth of all quarter-seconds "
-    "less the baseline's on the "
-    "same half, as logarithms; then the mean of both halves. Neighbours that slow a CPU down can "
-    "only add to a cost.",
-    "paired": "A block's d: the mean of ln(variant ÷ baseline) over pairs of swapped slices, so "
-    "that the halves' difference "
-    "goes, as does whatever hits both servers at once.",
+    "less the baseline's on the same half, as logarithms; then the mean of both halves. Neighbours "
+    "that slow a CPU down can only add to a cost.",
+    "paired": "A block's d: the mean of ln(variant ÷ baseline) over pairs of swapped slices, which "
+    "cancels the difference of the halves and whatever hits both servers at once.",
 }
 
 
-def _duet(campaign: Campaign, procedure: Procedure) -> str:
+def _describe_duet(campaign: Campaign, procedure: Procedure) -> str:
     e = campaign.experiment
     return (
         f"Duet design, {count(procedure.looks[-1], 'block')} planned. A block starts every variant "
-        "once, and the baseline "
-        "once more, each beside a baseline of the same age. Both servers start and are warmed up "
-        "with all CPUs; then each has "
-        "one half of them, with its own client, and both are loaded at the same time. After every "
-        "slice the halves are "
-        f"swapped; the first {format_duration(e.duet.discard)} of a slice do not count. "
-        f"{_ESTIMATES[e.duet.estimate]} The "
-        "ratio is exp(mean d), its interval Student's t on the d of the blocks. Contention at full "
-        "width, response time and "
-        "memory are solo's."
+        "once, and the baseline once more, each beside a baseline of the same age. Both servers "
+        "start and are warmed up with all CPUs; then each has one half of them, with its own "
+        "client, and both are loaded at the same time. After every slice the halves are swapped; "
+        f"the first {format_duration(e.duet.discard)} of a slice do not count. "
+        f"{_ESTIMATES[e.duet.estimate]} The ratio is exp(mean d), its interval Student's t on the "
+        "d of the blocks. Contention at full width, response time and memory come from solo blocks."
     )
 
 
-_DESIGNS = {"solo": _solo, "duet": _duet}
+_DESIGNS = {"solo": _describe_solo, "duet": _describe_duet}

@@ -14,25 +14,27 @@ _LONGEST = 90
 Of = TypeVar("Of")
 
 
-def parts(
+def list_profiled_workloads(
     campaign: Campaign, workloads: Iterable[str], of: Callable[[str], dict[str, Of]]
 ) -> Iterator[tuple[str, dict[str, Of], str]]:
-    """Each workload that has profiles, these by variant, and what its titles end with where there
-    are several ``workloads``.
+    """Yield each workload that has profiles, these by variant, and what its titles end with where
+    there are several ``workloads``.
     """
     several = len(set(workloads)) > 1
     for workload in campaign.experiment.workloads:
-        if found := of(workload):
-            yield workload, found, f", {workload}" if several else ""
+        if by_variant := of(workload):
+            yield workload, by_variant, f", {workload}" if several else ""
 
 
-def cell(function: str) -> str:
-    """A function's name as a table has it."""
+def shorten_function_name(function: str) -> str:
+    """Return a function's name cut to what a table's column holds."""
     return function if len(function) <= _LONGEST else function[: _LONGEST - 1] + "…"
 
 
-def graph(key: str, title: str, profiles: Sequence[tuple[str, Profile]], value: str) -> Embed:
-    """A flame graph with a switch between the named profiles."""
+def make_flame_graph(
+    key: str, title: str, profiles: Sequence[tuple[str, Profile]], value: str
+) -> Embed:
+    """Return a flame graph with a switch between the named profiles."""
     return Embed(
         key,
         title,

@@ -2,15 +2,17 @@
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.experiment.durations_and_sizes import format_duration, format_size
-from dballoc.report.wording.ratios_as_text import listing
+from dballoc.numbers import listing
 
 
-def notes(campaign: Campaign) -> list[str]:
-    """Sentences; none of a campaign at full scale with what it asks for."""
-    return [*_scaled(campaign), *_stand_ins(campaign)]
+def list_scaling_notes(campaign: Campaign) -> list[str]:
+    """Return sentences on scaling and stand-ins; none for a campaign at full scale with all it asks
+    for.
+    """
+    return [*_describe_scaling(campaign), *_describe_stand_ins(campaign)]
 
 
-def _scaled(campaign: Campaign) -> list[str]:
+def _describe_scaling(campaign: Campaign) -> list[str]:
     e, was = campaign.experiment, campaign.experiment.scaled
     if was is None:
         return []
@@ -22,9 +24,9 @@ def _scaled(campaign: Campaign) -> list[str]:
             if was.memory and sizes
             else []
         ),
-        f"clients {_levels(e.threads)} instead of {_levels(was.threads)}",
+        f"clients {_format_levels(e.threads)} instead of {_format_levels(was.threads)}",
         f"levels of {format_duration(e.time.level)} instead of {format_duration(was.level)}",
-        *([f"CPUs {_cpus(campaign)} instead of {was.cpus}"] if was.cpus else []),
+        *([f"CPUs {_format_cpus(campaign)} instead of {was.cpus}"] if was.cpus else []),
     ]
     return [
         f"Scaled to {was.factor:g} of {e.name}: {listing(changed)}. Its figures are not those of "
@@ -32,11 +34,11 @@ def _scaled(campaign: Campaign) -> list[str]:
     ]
 
 
-def _levels(threads: list[int]) -> str:
+def _format_levels(threads: list[int]) -> str:
     return str(threads[0]) if len(threads) == 1 else f"{threads[0]} to {threads[-1]}"
 
 
-def _cpus(campaign: Campaign) -> str:
+def _format_cpus(campaign: Campaign) -> str:
     e = campaign.experiment
     counts = sorted(
         {cpu.count for cpu in (e.cpu, *(v.cpu for v in e.variant if v.cpu)) if cpu.count}
@@ -46,23 +48,23 @@ def _cpus(campaign: Campaign) -> str:
     return f"server {e.cpu.server}, client {e.cpu.client}"
 
 
-def _stand_ins(campaign: Campaign) -> list[str]:
-    found = [f"{mine} for {theirs}" for mine, theirs in stand_ins(campaign)]
-    return [f"Stand-ins for what cannot be had: {listing(found)}."] if found else []
+def _describe_stand_ins(campaign: Campaign) -> list[str]:
+    replacements = [f"{stand_in} for {original}" for stand_in, original in list_stand_ins(campaign)]
+    return [f"Stand-ins for what cannot be had: {listing(replacements)}."] if replacements else []
 
 
-def stand_ins(campaign: Campaign) -> list[tuple[str, str]]:
-    """(what ran here, what it takes the place of), each once."""
+def list_stand_ins(campaign: Campaign) -> list[tuple[str, str]]:
+    """Return (what ran here, what it takes the place of), each once."""
     rows = {r["name"]: r for r in campaign.variant.iter_rows(named=True)}
-    found: dict[tuple[str, str], None] = {}
+    replacements: dict[tuple[str, str], None] = {}
     for variant in campaign.experiment.variant:
         row = rows[variant.name]
         if was := campaign.experiment.server_of(variant).stands_for:
-            found[row["server"], was] = None
+            replacements[row["server"], was] = None
         if variant.stands_for:
             name = " ".join(filter(None, [row["allocator"], row["allocator_version"]]))
-            found[
+            replacements[
                 f"{name} ({variant.name})" if row["allocator"] != variant.name else name,
                 variant.stands_for,
             ] = None
-    return list(found)
+    return list(replacements)

@@ -28,7 +28,7 @@ class Embed:
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A heading with what stands under it, in this order."""
+    """A heading with its text, figures, tables, listings and flame graphs."""
 
     key: str
     title: str

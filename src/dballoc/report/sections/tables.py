@@ -13,18 +13,13 @@ from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions import throughput_collapse
 from dballoc.analysis.tables import level_curves, memory_growth, sampler_cost
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
-from dballoc.report.wording.answer import ratio_words, verdict_words
+from dballoc.numbers import NOTHING, count, mebibytes, number, percent, with_unit
+from dballoc.report.wording.answer import describe_verdict, format_comparison
 from dballoc.report.wording.ratios_as_text import (
-    NOTHING,
-    change,
-    count,
-    exit_words,
-    mebibytes,
-    number,
-    percent,
-    spread,
-    times,
-    with_unit,
+    describe_exit,
+    format_change,
+    format_mean,
+    format_ratio,
 )
 
 # The measures of a level: column heading, and what its numbers are multiplied with.
@@ -62,17 +57,19 @@ class Table:
     words: Collection[str] = ()
 
 
-def verdicts(comparisons: Comparisons) -> Table:
-    """Variants × primary metrics: ratio, interval, verdict; the A/A floor as the last row."""
+def tabulate_verdicts(comparisons: Comparisons) -> Table:
+    """Return variants × primary metrics: ratio, interval, verdict; the A/A floor is last."""
     names = list(dict.fromkeys(c.variant for c in comparisons.family))
     columns = ["variant", *(m.title for m in comparisons.metrics)]
     rows = []
     for name in names:
-        found = [comparisons.find(name, m) for m in comparisons.metrics]
-        rows.append([name, *(f"{ratio_words(c)}\n{verdict_words(c, comparisons)}" for c in found)])
+        judged = [comparisons.find(name, m) for m in comparisons.metrics]
+        rows.append(
+            [name, *(f"{format_comparison(c)}\n{describe_verdict(c, comparisons)}" for c in judged)]
+        )
     baseline = comparisons.floor[0].variant
     rows.append(
-        [f"{baseline}, A2 ÷ A1", *(f"{ratio_words(c)}\nA/A floor" for c in comparisons.floor)]
+        [f"{baseline}, A2 ÷ A1", *(f"{format_comparison(c)}\nA/A floor" for c in comparisons.floor)]
     )
     if len(columns) > _WIDEST:
         columns, *rows = map(list, zip(columns, *rows, strict=True))
@@ -84,15 +81,15 @@ def verdicts(comparisons: Comparisons) -> Table:
     return Table(title="Verdicts", columns=columns, rows=rows, caption=caption, words=columns)
 
 
-def floor(comparisons: Comparisons) -> Table:
-    """The baseline against itself in every primary metric."""
+def tabulate_floor(comparisons: Comparisons) -> Table:
+    """Return the baseline against itself in every primary metric."""
     rows = [
         [
             c.metric.title,
-            ratio_words(c),
-            _scatter(c),
+            format_comparison(c),
+            _format_scatter(c),
             str(c.ratio.blocks) if c.ratio else "0",
-            _floor_words(c, comparisons),
+            _describe_floor_verdict(c, comparisons),
         ]
         for c in comparisons.floor
     ]
@@ -105,22 +102,22 @@ def floor(comparisons: Comparisons) -> Table:
     )
 
 
-def levels(
+def tabulate_levels(
     campaign: Campaign,
     workload: str,
     measures: dict[str, tuple[str, float]],
     title: str,
     summary: pl.DataFrame | None = None,
 ) -> Table:
-    """Levels × variants, means with their 95 % intervals over blocks. ``summary``: of the campaign,
-    where it is at hand.
+    """Return levels × variants, means with their 95 % intervals over blocks. ``summary``: of the
+    campaign, where it is at hand.
     """
-    found = (level_curves.summary(campaign) if summary is None else summary).filter(
+    rows_of_workload = (level_curves.summary(campaign) if summary is None else summary).filter(
         pl.col("workload") == workload
     )
     cells = {
         (threads, variant, measure): (mean, low, high)
-        for variant, threads, measure, mean, low, high in found.select(
+        for variant, threads, measure, mean, low, high in rows_of_workload.select(
             "variant", "threads", "measure", "mean", "low", "high"
         ).iter_rows()
     }
@@ -129,7 +126,9 @@ def levels(
         for name in campaign.names:
             values = [(cells.get((threads, name, m)), scale) for m, (_, scale) in measures.items()]
             if any(v for v, _ in values):
-                rows.append([str(threads), name, *(_scaled(v, scale) for v, scale in values)])
+                rows.append(
+                    [str(threads), name, *(_format_scaled(v, scale) for v, scale in values)]
+                )
     columns = ["threads", "variant", *(heading for heading, _ in measures.values())]
     return Table(
         title=f"{title}, {workload}",
@@ -140,28 +139,33 @@ def levels(
     )
 
 
-def all_levels(campaign: Campaign, measures: dict[str, tuple[str, float]], title: str) -> Table:
-    """:func:`levels` of all workloads in one."""
+def tabulate_all_levels(
+    campaign: Campaign, measures: dict[str, tuple[str, float]], title: str
+) -> Table:
+    """Return the tables of :func:`tabulate_levels` of all workloads as one."""
     summary = level_curves.summary(campaign)
-    found = [
-        (w, levels(campaign, w, measures, title, summary)) for w in campaign.experiment.workloads
+    by_workload = [
+        (w, tabulate_levels(campaign, w, measures, title, summary))
+        for w in campaign.experiment.workloads
     ]
-    columns = ["workload", *found[0][1].columns]
+    columns = ["workload", *by_workload[0][1].columns]
     return Table(
         title=title,
         columns=columns,
-        rows=[[w, *row] for w, t in found for row in t.rows],
-        caption=found[0][1].caption,
+        rows=[[w, *row] for w, t in by_workload for row in t.rows],
+        caption=by_workload[0][1].caption,
         heads=3,
     )
 
 
-def relative(campaign: Campaign, workload: str) -> Table:
-    """Relative QPS: levels × variants."""
-    found = _by_cell(level_curves.relative(campaign, "qps").filter(pl.col("workload") == workload))
+def tabulate_relative_qps(campaign: Campaign, workload: str) -> Table:
+    """Return relative QPS: levels × variants."""
+    ratios = _index_by_cell(
+        level_curves.relative(campaign, "qps").filter(pl.col("workload") == workload)
+    )
     others = campaign.names[1:]
     rows = [
-        [str(threads), *(times(*found.get((threads, name), (None,))) for name in others)]
+        [str(threads), *(format_ratio(*ratios.get((threads, name), (None,))) for name in others)]
         for threads in campaign.experiment.threads
     ]
     baseline = campaign.experiment.baseline
@@ -174,16 +178,20 @@ def relative(campaign: Campaign, workload: str) -> Table:
     )
 
 
-def changes(campaign: Campaign, workload: str) -> Table:
-    """Δ % of every measure: levels × variants."""
-    found = {
-        measure: _by_cell(
+def tabulate_changes(campaign: Campaign, workload: str) -> Table:
+    """Return Δ % of every measure: levels × variants."""
+    ratios = {
+        measure: _index_by_cell(
             level_curves.relative(campaign, measure).filter(pl.col("workload") == workload)
         )
         for measure in CHANGES
     }
     rows = [
-        [str(threads), name, *(change(*found[m].get((threads, name), (None,))) for m in CHANGES)]
+        [
+            str(threads),
+            name,
+            *(format_change(*ratios[m].get((threads, name), (None,))) for m in CHANGES),
+        ]
         for threads in campaign.experiment.threads
         for name in campaign.names[1:]
     ]
@@ -195,8 +203,8 @@ def changes(campaign: Campaign, workload: str) -> Table:
 
 
 def memory_table(campaign: Campaign) -> Table:
-    """Start, peak, mean under load, idle, growth, peak ÷ buffer pool. With fresh starts, a row a
-    start and variant.
+    """Return start, peak, mean under load, idle, growth, peak ÷ buffer pool. With fresh starts, a
+    row a start and variant.
     """
     e = campaign.experiment
     heads = [
@@ -206,7 +214,7 @@ def memory_table(campaign: Campaign) -> Table:
     rows = []
     for level, workload in campaign.starts:
         part = campaign.part((level, workload))
-        own = [str(place) for place in (workload, level) if place is not None]
+        place_cells = [str(place) for place in (workload, level) if place is not None]
         for row in memory_growth.table(part).iter_rows(named=True):
             sizes = (
                 "start",
@@ -221,16 +229,16 @@ def memory_table(campaign: Campaign) -> Table:
             pool = NOTHING if row["peak_to_pool"] is None else f"{row['peak_to_pool']:.2f}"
             rows.append(
                 [
-                    *own,
+                    *place_cells,
                     row["variant"],
                     *(mebibytes(row[s]) for s in sizes),
                     pool,
-                    _of_all(part, row["variant"], row["n"]),
+                    _format_survived(part, row["variant"], row["n"]),
                 ]
             )
         rows += [
-            [*own, name, NOTHING, words, *[NOTHING] * 7, _of_all(part, name, 0)]
-            for name, words in _none_survived(part)
+            [*place_cells, name, NOTHING, words, *[NOTHING] * 7, _format_survived(part, name, 0)]
+            for name, words in _list_variants_without_survivor(part)
         ]
     columns = [
         *heads, "variant", "start", "peak", "load mean", "idle", "growth", "VSZ growth",
@@ -238,63 +246,70 @@ def memory_table(campaign: Campaign) -> Table:
     ]  # fmt: skip
     caption = (
         "RSS in MiB, means over the trials that ended as planned. Growth: the end of the load less "
-        "the start; VSZ growth "
-        "leaves reserved address space out. PSS and AnonHugePages: at the end of the load."
+        "the start; VSZ growth leaves reserved address space out. PSS and AnonHugePages: at the "
+        "end of the load."
     )
     return Table(title="Memory", columns=columns, rows=rows, caption=caption, heads=len(heads) + 1)
 
 
-def ledger(campaign: Campaign, found: pl.DataFrame) -> Table:
-    """Where the memory was. ``found``: :func:`dballoc.analysis.tables.memory_ledger.table`."""
+def tabulate_ledger(campaign: Campaign, ledger_rows: pl.DataFrame) -> Table:
+    """Return resident memory by owner. ``ledger_rows``:
+    :func:`dballoc.analysis.tables.memory_ledger.table`.
+    """
     cells = {
         (owner, variant): resident
-        for owner, variant, resident in found.select("owner", "variant", "resident").iter_rows()
+        for owner, variant, resident in ledger_rows.select(
+            "owner", "variant", "resident"
+        ).iter_rows()
     }
-    owners = list(dict.fromkeys(found["owner"]))
-    names = [n for n in campaign.names if n in set(found["variant"])]
+    owners = list(dict.fromkeys(ledger_rows["owner"]))
+    names = [n for n in campaign.names if n in set(ledger_rows["variant"])]
     rows = [[owner, *(mebibytes(cells.get((owner, n), 0)) for n in names)] for owner in owners]
     rows.append(["sum", *(mebibytes(sum(cells.get((o, n), 0) for o in owners)) for n in names)])
     caption = (
         "Resident MiB at the end of the load, means over trials, read from outside as dballoc "
-        "explain does. glibc's heap is "
-        "walked, so what is live is told from what is held; another malloc's memory is one line, "
-        "with what the server maps "
-        "itself and does not mark: less glibc's live heap, it is what that malloc adds."
+        "explain does. glibc's heap is walked, so live memory is told apart from memory that glibc "
+        "only holds. Another malloc's memory is one line, together with what the server maps "
+        "itself and does not mark: less glibc's live heap, that line is what the malloc adds."
     )
     return Table(
         title="Where the memory was", columns=["owner", *names], rows=rows, caption=caption
     )
 
 
-def _of_all(campaign: Campaign, name: str, good: int) -> str:
-    """``6``, or ``4 of 6`` where some ended in a fault."""
+def _format_survived(campaign: Campaign, name: str, good: int) -> str:
+    """Return ``6``, or ``4 of 6`` where some ended in a fault."""
     every = campaign.trial.filter(pl.col("counted") & (pl.col("variant") == name)).height
     return str(good) if good == every else f"{good} of {every}"
 
 
-def _none_survived(campaign: Campaign) -> list[tuple[str, str]]:
-    """The variants with faults in all their trials, and in words the highest RSS that was seen of
-    them.
+def _list_variants_without_survivor(campaign: Campaign) -> list[tuple[str, str]]:
+    """Return the variants with faults in all their trials, and in words the highest RSS that was
+    seen of them.
     """
-    found = []
+    faulty = []
     for name in campaign.names:
-        mine = campaign.trial.filter(pl.col("counted") & (pl.col("variant") == name))
-        if mine.height and (mine["outcome"] == "fault").all():
-            seen = [mebibytes(v) for v in mine["rss_peak"].drop_nulls().sort().tail(1)]
-            killed = "killed for memory" if (mine["fault"] == "oom").any() else "a fault"
-            found.append((name, f"{killed} at {seen[0]} or more" if seen else killed))
-    return found
+        trials = campaign.trial.filter(pl.col("counted") & (pl.col("variant") == name))
+        if trials.height and (trials["outcome"] == "fault").all():
+            highest_rss = [mebibytes(v) for v in trials["rss_peak"].drop_nulls().sort().tail(1)]
+            killed = "killed for memory" if (trials["fault"] == "oom").any() else "a fault"
+            faulty.append(
+                (name, f"{killed} at {highest_rss[0]} or more" if highest_rss else killed)
+            )
+    return faulty
 
 
-def shapes(campaign: Campaign) -> Table:
-    """Where throughput peaks and where it collapses."""
-    found = level_curves.summary(campaign).filter(pl.col("measure") == "tps")
+def tabulate_shapes(campaign: Campaign) -> Table:
+    """Return where throughput peaks and where it collapses."""
+    throughput = level_curves.summary(campaign).filter(pl.col("measure") == "tps")
     rows = []
     top = max(campaign.experiment.threads)
     for workload in campaign.experiment.workloads:
         for name in campaign.names:
-            mine = found.filter((pl.col("workload") == workload) & (pl.col("variant") == name))
-            curve = dict(mine.select("threads", "mean").iter_rows())
+            points = throughput.filter(
+                (pl.col("workload") == workload) & (pl.col("variant") == name)
+            )
+            curve = dict(points.select("threads", "mean").iter_rows())
             if curve:
                 s = throughput_collapse.shape(curve)
                 fell = "none"
@@ -322,23 +337,23 @@ def shapes(campaign: Campaign) -> Table:
     )
 
 
-def pairs_table(campaign: Campaign, found: pl.DataFrame) -> Table:
-    """Every pair of variants. ``found``: :func:`dballoc.analysis.tables.all_pairs.pairs`."""
+def tabulate_pairs(campaign: Campaign, ratios: pl.DataFrame) -> Table:
+    """Return every pair of variants. ``ratios``: of :mod:`dballoc.analysis.tables.all_pairs`."""
     columns = ["variant", "relative to"]
     top = max(campaign.experiment.threads)
     titles = {"tps": f"{{}} at {top}", "cpu": "{}, CPU per transaction", "rss_peak": "peak RSS"}
     measures = [
         (m, w, titles[m].format(w))
-        for m, w in found.select("measure", "workload").unique(maintain_order=True).rows()
+        for m, w in ratios.select("measure", "workload").unique(maintain_order=True).rows()
     ]
     cells: dict[tuple[str, str], dict[tuple[str, str | None], str]] = {}
-    for row in found.iter_rows(named=True):
+    for row in ratios.iter_rows(named=True):
         place = cells.setdefault((row["first"], row["second"]), {})
-        place[row["measure"], row["workload"]] = times(row["ratio"], row["low"], row["high"])
+        place[row["measure"], row["workload"]] = format_ratio(row["ratio"], row["low"], row["high"])
     caption = "Ratios with 95 % intervals; descriptive, not part of the declared family."
     if len(measures) > _WIDEST:
         turned = [
-            [title, *(mine.get((m, w), NOTHING) for mine in cells.values())]
+            [title, *(pair_cells.get((m, w), NOTHING) for pair_cells in cells.values())]
             for m, w, title in measures
         ]
         return Table(
@@ -348,8 +363,8 @@ def pairs_table(campaign: Campaign, found: pl.DataFrame) -> Table:
             caption=caption,
         )
     rows = [
-        [*pair, *(mine.get((m, w), NOTHING) for m, w, _ in measures)]
-        for pair, mine in cells.items()
+        [*pair, *(pair_cells.get((m, w), NOTHING) for m, w, _ in measures)]
+        for pair, pair_cells in cells.items()
     ]
     return Table(
         title="Every pair",
@@ -361,27 +376,29 @@ def pairs_table(campaign: Campaign, found: pl.DataFrame) -> Table:
 
 
 def faults(campaign: Campaign, comparisons: Comparisons) -> Table:
-    """Faulty trials of all trials, for each variant that has any."""
+    """Return faulty trials of all trials, for each variant that has any."""
     rows = []
     bad = campaign.trials.filter(pl.col("outcome") == "fault")
     for name in campaign.names:
-        mine = bad.filter(pl.col("variant") == name)
-        kinds = mine.group_by("fault", maintain_order=True).len()
+        variant_faults = bad.filter(pl.col("variant") == name)
+        kinds = variant_faults.group_by("fault", maintain_order=True).len()
         if kinds.height:
             k, n_trials = comparisons.faulty[name]
-            seen = [with_unit(v) for v in mine["rss_peak"].drop_nulls().sort().tail(1)] or [NOTHING]
+            highest_rss = [
+                with_unit(v) for v in variant_faults["rss_peak"].drop_nulls().sort().tail(1)
+            ] or [NOTHING]
             words = ", ".join(f"{kind} ({n})" for kind, n in kinds.iter_rows())
-            rows.append([name, f"{k} of {n_trials}", words, seen[0]])
+            rows.append([name, f"{k} of {n_trials}", words, highest_rss[0]])
     columns = ["variant", "trials with a fault", "kinds", "highest RSS seen in them"]
     return Table(title="Faults by variant", columns=columns, rows=rows, words=columns)
 
 
 def fault_list(campaign: Campaign) -> Table:
-    """Every trial that ended in a fault, those of repeated blocks included."""
+    """Return every trial that ended in a fault, those of repeated blocks included."""
     rows = [
         [
-            where(r), who(r), r["fault"] or NOTHING,
-            exit_words(r["exit_status"]), r["fault_text"] or NOTHING, with_unit(r["rss_peak"]),
+            name_trial(r), name_variant_of_trial(r), r["fault"] or NOTHING,
+            describe_exit(r["exit_status"]), r["fault_text"] or NOTHING, with_unit(r["rss_peak"]),
         ]
         for r in campaign.trials.filter(pl.col("outcome") == "fault").iter_rows(named=True)
     ]  # fmt: skip
@@ -389,8 +406,8 @@ def fault_list(campaign: Campaign) -> Table:
     return Table(title="Every fault", columns=columns, rows=rows, words=columns)
 
 
-def blocks(campaign: Campaign) -> Table:
-    """What the noise guard saw."""
+def tabulate_blocks(campaign: Campaign) -> Table:
+    """Return what the noise guard saw."""
     every = pl.concat([campaign.block, campaign.duet_block]).sort("started")
     last = {
         (d, b): a
@@ -404,7 +421,7 @@ def blocks(campaign: Campaign) -> Table:
                 r["design"],
                 str(r["block"]),
                 str(r["attempt"] + 1),
-                _moment(r["started"]),
+                _format_moment(r["started"]),
                 number((r["ended"] - r["started"]) / 60),
                 percent(r["steal"]),
                 percent(r["others"]),
@@ -430,11 +447,9 @@ def blocks(campaign: Campaign) -> Table:
     noise = campaign.experiment.noise
     caption = (
         f"Disturbed: steal above {percent(noise.steal)}, CPU used by others above "
-        f"{percent(noise.others)} of all, or the "
-        f"fixed probe {noise.probe:g} times slower than usual. A disturbed block is repeated "
-        "whole, "
-        f"{count(noise.repeats, 'time')} in a design at most; nothing is dropped because of its "
-        "outcome."
+        f"{percent(noise.others)} of all, or the fixed probe {noise.probe:g} times slower than "
+        f"usual. A disturbed block is repeated whole, {count(noise.repeats, 'time')} in a design "
+        "at most; nothing is dropped because of its outcome."
     )
     return Table(
         title="Blocks and noise",
@@ -445,8 +460,8 @@ def blocks(campaign: Campaign) -> Table:
     )
 
 
-def sampler(campaign: Campaign) -> Table:
-    """What sampling cost, by variant."""
+def tabulate_sampler_cost(campaign: Campaign) -> Table:
+    """Return the CPU that sampling cost, by variant."""
     rows = [
         [
             r["variant"],
@@ -464,8 +479,8 @@ def sampler(campaign: Campaign) -> Table:
     )
 
 
-def environment(campaign: Campaign) -> Table:
-    """The machine and the tools."""
+def tabulate_environment(campaign: Campaign) -> Table:
+    """Return the machine and the tools."""
     facts, e = campaign.facts, campaign.environment
     on_off = "virtual machine" if e.get("hypervisor") else "no hypervisor seen"
     rows: list[tuple[str, str | None]] = [
@@ -473,8 +488,7 @@ def environment(campaign: Campaign) -> Table:
         (
             "CPU",
             f"{e.get('cpu')}: {count(e.get('cpus', 0), 'CPU')}, "
-            f"{count(e.get('cores', 0), 'core')}, "
-            f"{count(e.get('numa_nodes', 1), 'NUMA node')}",
+            f"{count(e.get('cores', 0), 'core')}, {count(e.get('numa_nodes', 1), 'NUMA node')}",
         ),
         ("CPU governor", e.get("governor")),
         (
@@ -492,7 +506,7 @@ def environment(campaign: Campaign) -> Table:
             f"dballoc {facts.get('dballoc')}, sysbench {facts.get('sysbench')}, Python "
             f"{e.get('python')}",
         ),
-        ("began (UTC)", _moment(float(facts["started"]))),
+        ("began (UTC)", _format_moment(float(facts["started"]))),
         ("seed", facts.get("seed")),
     ]
     return Table(
@@ -503,12 +517,12 @@ def environment(campaign: Campaign) -> Table:
     )
 
 
-def variants(campaign: Campaign) -> Table:
-    """What each variant was."""
-    found = {r["name"]: r for r in campaign.variant.iter_rows(named=True)}
+def tabulate_variants(campaign: Campaign) -> Table:
+    """Return each variant's allocator, server, settings and CPUs."""
+    by_name = {r["name"]: r for r in campaign.variant.iter_rows(named=True)}
     rows = []
     for name in campaign.names:
-        r, mine = found[name], campaign.trials.filter(pl.col("variant") == name)
+        r, trials = by_name[name], campaign.trials.filter(pl.col("variant") == name)
         env = json.loads(r["environment"])
         rows.append(
             [
@@ -519,8 +533,8 @@ def variants(campaign: Campaign) -> Table:
                 "\n".join(json.loads(r["libraries"])) or NOTHING,
                 "\n".join(f"{k}={shlex.quote(v)}" for k, v in env.items() if k != "LD_PRELOAD")
                 or NOTHING,
-                _thp(r["thp"], _unique(mine["thp"])),
-                ", ".join(_unique(mine["cpus"])) or NOTHING,
+                _format_thp(r["thp"], _list_unique(trials["thp"])),
+                ", ".join(_list_unique(trials["cpus"])) or NOTHING,
             ]
         )
     columns = [
@@ -536,43 +550,43 @@ def variants(campaign: Campaign) -> Table:
     return Table(title="Variants", columns=columns, rows=rows, words=columns)
 
 
-def commands(campaign: Campaign) -> dict[str, str]:
-    """The server's command line by variant, one option a line."""
-    found = dict(campaign.variant.select("name", "command").iter_rows())
+def format_server_commands(campaign: Campaign) -> dict[str, str]:
+    """Return the server's command line by variant, one option a line."""
+    words_by_name = dict(campaign.variant.select("name", "command").iter_rows())
     return {
-        name: " \\\n  ".join(shlex.quote(word) for word in json.loads(found[name]))
+        name: " \\\n  ".join(shlex.quote(word) for word in json.loads(words_by_name[name]))
         for name in campaign.names
     }
 
 
-def _by_cell(
-    found: pl.DataFrame,
+def _index_by_cell(
+    ratios: pl.DataFrame,
 ) -> dict[tuple[int, str], tuple[float, float | None, float | None]]:
-    columns = found.select("threads", "variant", "ratio", "low", "high")
+    columns = ratios.select("threads", "variant", "ratio", "low", "high")
     return {
         (threads, name): (ratio, low, high)
         for threads, name, ratio, low, high in columns.iter_rows()
     }
 
 
-def _scaled(value: tuple[float, float | None, float | None] | None, scale: float) -> str:
-    return spread(*(None if v is None else v * scale for v in value)) if value else NOTHING
+def _format_scaled(value: tuple[float, float | None, float | None] | None, scale: float) -> str:
+    return format_mean(*(None if v is None else v * scale for v in value)) if value else NOTHING
 
 
-def _scatter(comparison: Comparison) -> str:
+def _format_scatter(comparison: Comparison) -> str:
     ratio = comparison.ratio
     return percent(ratio.scatter) if ratio and ratio.blocks > 1 else NOTHING
 
 
-def _floor_words(comparison: Comparison, comparisons: Comparisons) -> str:
-    """The baseline's own faults don't take away the floor; its figures are from the blocks with
-    both runs.
+def _describe_floor_verdict(comparison: Comparison, comparisons: Comparisons) -> str:
+    """Return the verdict on the floor. The baseline's own faults don't take it away: its figures
+    are from the blocks with both runs.
     """
-    return verdict_words(comparison, replace(comparisons, faulty={}))
+    return describe_verdict(comparison, replace(comparisons, faulty={}))
 
 
-def where(trial: dict[str, Any]) -> str:
-    """A trial's place, ``solo block 1, attempt 2``."""
+def name_trial(trial: dict[str, Any]) -> str:
+    """Return a trial's place, ``solo block 1, attempt 2``."""
     if trial["design"] == "pilot":
         return "the duet's pilot"
     return f"{trial['design']} block {trial['block']}" + (
@@ -580,21 +594,21 @@ def where(trial: dict[str, Any]) -> str:
     )
 
 
-def who(trial: dict[str, Any]) -> str:
-    """A trial's variant, ``glibc (A2) at 16``."""
+def name_variant_of_trial(trial: dict[str, Any]) -> str:
+    """Return a trial's variant, ``glibc (A2) at 16``."""
     role = f" ({trial['role']})" if trial["role"] != "V" else ""
     workload = f" in {trial['workload']}" if trial["workload"] is not None else ""
     level = f" at {trial['level']}" if trial["level"] is not None else ""
     return trial["variant"] + role + workload + level
 
 
-def _unique(values: Iterable[str | None]) -> list[str]:
+def _list_unique(values: Iterable[str | None]) -> list[str]:
     return list(dict.fromkeys(v for v in values if v is not None))
 
 
-def _thp(asked: str | None, achieved: list[str]) -> str:
-    return f"asked: {asked or 'as the host has it'}\nfound: {', '.join(achieved) or NOTHING}"
+def _format_thp(requested: str | None, achieved: list[str]) -> str:
+    return f"asked: {requested or 'as the host has it'}\nfound: {', '.join(achieved) or NOTHING}"
 
 
-def _moment(epoch: float) -> str:
+def _format_moment(epoch: float) -> str:
     return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%d %H:%M")

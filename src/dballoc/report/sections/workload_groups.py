@@ -10,9 +10,10 @@ import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.tables import level_curves
+from dballoc.numbers import NOTHING, number
 from dballoc.report.sections.tables import Table
 from dballoc.report.wording.answer import MANY
-from dballoc.report.wording.ratios_as_text import NOTHING, number, times
+from dballoc.report.wording.ratios_as_text import format_ratio
 
 # The groups of the published tables, in their order; others follow as the experiment has them.
 _GROUPS = {
@@ -38,29 +39,29 @@ class Cell:
     high: float | None
 
 
-def many(campaign: Campaign) -> bool:
+def has_many_workloads(campaign: Campaign) -> bool:
     """Whether there are too many workloads for a chart of each: the report shows tables of all of
     them.
     """
     return len(campaign.experiment.workloads) > MANY
 
 
-def facts(campaign: Campaign) -> dict[str, dict[str, Any]]:
-    """What the campaign noted of its workloads, by name."""
-    found: dict[str, dict[str, Any]] = json.loads(campaign.facts.get("workloads", "{}"))
-    return found
+def read_workload_facts(campaign: Campaign) -> dict[str, dict[str, Any]]:
+    """Return what the campaign noted of its workloads, by name."""
+    by_workload: dict[str, dict[str, Any]] = json.loads(campaign.facts.get("workloads", "{}"))
+    return by_workload
 
 
-def ordered(campaign: Campaign) -> list[tuple[str, str]]:
-    """(group, workload): the published groups first, else as the experiment has them."""
-    known = facts(campaign)
-    pairs = [(known.get(w, {}).get("group", ""), w) for w in campaign.experiment.workloads]
+def sort_by_group(campaign: Campaign) -> list[tuple[str, str]]:
+    """Return (group, workload): the published groups first, else as the experiment has them."""
+    workload_facts = read_workload_facts(campaign)
+    pairs = [(workload_facts.get(w, {}).get("group", ""), w) for w in campaign.experiment.workloads]
     return sorted(pairs, key=lambda pair: [*_GROUPS, pair[0]].index(pair[0]))
 
 
-def cells(campaign: Campaign) -> list[Cell]:
-    """Of every workload, level and variant that has one; transactions where a workload has no
-    statements to count.
+def collect_cells(campaign: Campaign) -> list[Cell]:
+    """Return a cell for every workload, level and variant that has a ratio; of transactions where a
+    workload has no statements to count.
     """
     ratios: dict[tuple[str, int, str], dict[str, Any]] = {}
     for measure in ("tps", "qps"):
@@ -76,30 +77,33 @@ def cells(campaign: Campaign) -> list[Cell]:
             variant=name,
             **ratios[workload, threads, name],
         )
-        for group, workload in ordered(campaign)
+        for group, workload in sort_by_group(campaign)
         for threads in campaign.experiment.threads
         for name in campaign.names[1:]
         if (workload, threads, name) in ratios
     ]
 
 
-def relative(campaign: Campaign, found: list[Cell]) -> Table:
-    """Workloads by group × variants."""
-    by_place = {(c.workload, c.threads, c.variant): c for c in found}
-    absolute = _absolute(campaign)
+def tabulate_relative_qps(campaign: Campaign, shown_cells: list[Cell]) -> Table:
+    """Return workloads by group × variants."""
+    by_place = {(c.workload, c.threads, c.variant): c for c in shown_cells}
+    absolute = _collect_baseline_tps(campaign)
     levels, baseline = campaign.experiment.threads, campaign.experiment.baseline
     rows = []
-    for group, workload in ordered(campaign):
+    for group, workload in sort_by_group(campaign):
         for threads in levels:
-            mine = [by_place.get((workload, threads, name)) for name in campaign.names[1:]]
-            if any(mine) or (workload, threads) in absolute:
+            row_cells = [by_place.get((workload, threads, name)) for name in campaign.names[1:]]
+            if any(row_cells) or (workload, threads) in absolute:
                 rows.append(
                     [
                         _GROUPS.get(group, group) or NOTHING,
                         workload,
                         *([str(threads)] if len(levels) > 1 else []),
                         number(absolute.get((workload, threads))),
-                        *(times(c.ratio, c.low, c.high) if c else NOTHING for c in mine),
+                        *(
+                            format_ratio(c.ratio, c.low, c.high) if c else NOTHING
+                            for c in row_cells
+                        ),
                     ]
                 )
     columns = [
@@ -118,25 +122,29 @@ def relative(campaign: Campaign, found: list[Cell]) -> Table:
     )
 
 
-def _absolute(campaign: Campaign) -> dict[tuple[str, int], float]:
-    mine = (pl.col("measure") == "tps") & (pl.col("variant") == campaign.experiment.baseline)
-    rows = level_curves.summary(campaign).filter(mine).select("workload", "threads", "mean")
+def _collect_baseline_tps(campaign: Campaign) -> dict[tuple[str, int], float]:
+    baseline_tps = (pl.col("measure") == "tps") & (
+        pl.col("variant") == campaign.experiment.baseline
+    )
+    rows = level_curves.summary(campaign).filter(baseline_tps).select("workload", "threads", "mean")
     return {(workload, threads): mean for workload, threads, mean in rows.iter_rows()}
 
 
-def scanned(campaign: Campaign) -> Table | None:
-    """Rows a second of workloads whose event is a whole table; None without one."""
-    whole = [
-        name for name in campaign.experiment.workloads if facts(campaign).get(name, {}).get("whole")
+def tabulate_scan_rates(campaign: Campaign) -> Table | None:
+    """Return rows per second of the workloads whose event is a whole table; None without one."""
+    table_scans = [
+        name
+        for name in campaign.experiment.workloads
+        if read_workload_facts(campaign).get(name, {}).get("whole")
     ]
-    found = level_curves.summary(campaign).filter(
-        (pl.col("measure") == "tps") & pl.col("workload").is_in(whole)
+    scan_rates = level_curves.summary(campaign).filter(
+        (pl.col("measure") == "tps") & pl.col("workload").is_in(table_scans)
     )
-    if not found.height:
+    if not scan_rates.height:
         return None
     rows = [
         [workload, str(threads), name, number(mean * campaign.experiment.data.rows)]
-        for workload, threads, name, mean in found.select(
+        for workload, threads, name, mean in scan_rates.select(
             "workload", "threads", "variant", "mean"
         ).iter_rows()
     ]
@@ -149,9 +157,9 @@ def scanned(campaign: Campaign) -> Table | None:
     )
 
 
-def workloads(campaign: Campaign) -> Table | None:
-    """What the workloads were; None of a campaign that did not note it."""
-    known = facts(campaign)
+def tabulate_workloads(campaign: Campaign) -> Table | None:
+    """Return what the workloads were; None for a campaign that did not note it."""
+    workload_facts = read_workload_facts(campaign)
     rows = [
         [
             name, w["title"] or NOTHING, w["script"],
@@ -159,7 +167,7 @@ def workloads(campaign: Campaign) -> Table | None:
             "prepared" if w["prepared_statements"] else "text",
             "unmeasured warm-up" if name not in campaign.experiment.workloads else "",
         ]
-        for name, w in known.items()
+        for name, w in workload_facts.items()
     ]  # fmt: skip
     columns = ["workload", "what it does", "script", "options", "statements", "note"]
     return Table(title="Workloads", columns=columns, rows=rows, words=columns) if rows else None

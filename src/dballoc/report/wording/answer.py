@@ -10,14 +10,15 @@ from dballoc.analysis.decisions.recommendation import Recommendation
 from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.tables import speed_metric
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, procedures
-from dballoc.report.wording.ratios_as_text import change, count, detectable, listing, percent, times
+from dballoc.numbers import count, listing, percent
+from dballoc.report.wording.ratios_as_text import format_change, format_detectable, format_ratio
 
 # Endings after which no more blocks come. After any other the campaign may go on, and its verdicts
-# are a look between.
+# are interim.
 _FINAL = ("planned", "decided", "budget")
 
 
-# More speeds than these are counted, not told one by one; of those that differ so many are named.
+# More speeds than MANY are counted and not listed; of those that differ at most _NAMED are named.
 MANY = 8
 _NAMED = 6
 
@@ -27,6 +28,9 @@ DESIGNS = {
     "duet": "Duet: baseline and variant at once, each on half of the CPUs, swapped; it gives the "
     "CPU per transaction.",
 }
+
+
+_MEMORY_NOT_COMPARED = "Memory was not compared: that takes solo blocks."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,19 +86,19 @@ class Answer:
 
     @property
     def sentences(self) -> list[str]:
-        """All of it but the notes, as plain sentences."""
-        found = [f"{self.headline}. {self.reason}"]
+        """Return all of it but the notes, as plain sentences."""
+        sentences = [f"{self.headline}. {self.reason}"]
         if self.variants:
-            found.append(
+            sentences.append(
                 f"{self.against}: " + "; ".join(f"{v.name}: {v.text}" for v in self.variants) + "."
             )
         if self.floor:
-            found.append(f"{self.floor.name}: {self.floor.text}.")
-        return found
+            sentences.append(f"{self.floor.name}: {self.floor.text}.")
+        return sentences
 
 
-def progress(campaign: Campaign) -> Progress:
-    """Of a campaign, finished or under way."""
+def measure_progress(campaign: Campaign) -> Progress:
+    """Return how far a campaign is, finished or under way."""
     disturbed = 0
     for rows in (campaign.block, campaign.duet_block):
         last = {
@@ -114,58 +118,69 @@ def progress(campaign: Campaign) -> Progress:
 
 
 def answer(
-    comparisons: Comparisons, recommendation: Recommendation, baseline: str, done: Progress
+    comparisons: Comparisons,
+    recommendation: Recommendation,
+    baseline: str,
+    progress: Progress,
 ) -> Answer:
     """Say what the campaign shows, and no more than that."""
-    headline, reason = _recommend(comparisons, recommendation, baseline, done)
+    headline, reason = _compose_recommendation(comparisons, recommendation, baseline, progress)
     names = list(dict.fromkeys(c.variant for c in comparisons.family))
     lines = [
-        Line(name, _figures([c for c in comparisons.family if c.variant == name], comparisons))
+        Line(
+            name,
+            _describe_figures([c for c in comparisons.family if c.variant == name], comparisons),
+        )
         for name in names
     ]
-    floor = [c for c in comparisons.floor if c.ratio and _spoken_of(c)]
-    figures = " and ".join(_floor_figures(floor, comparisons))
-    said = Line(f"The A/A floor, {baseline} against itself", figures) if floor else None
-    notes = [f"Rule: {recommendation.preference.rule}.", *_notes(comparisons, baseline, done)]
+    floor = [c for c in comparisons.floor if c.ratio and _is_in_answer(c)]
+    figures = " and ".join(_describe_floor(floor, comparisons))
+    floor_line = Line(f"The A/A floor, {baseline} against itself", figures) if floor else None
+    notes = [
+        f"Rule: {recommendation.preference.rule}.",
+        *_compose_notes(comparisons, baseline, progress),
+    ]
     return Answer(
         headline=headline,
         reason=reason,
         against=f"Against {baseline}",
         variants=lines,
-        floor=said,
+        floor=floor_line,
         notes=notes,
     )
 
 
-def verdict_words(comparison: Comparison, comparisons: Comparisons) -> str:
-    """The verdict as it is printed everywhere; where there can be none, why."""
+def describe_verdict(comparison: Comparison, comparisons: Comparisons) -> str:
+    """Return the verdict as it is printed everywhere; where there can be none, why."""
     baseline = comparisons.floor[0].variant
-    for name, who in ((comparison.variant, ""), (baseline, f" of {baseline}")):
+    for name, whose in ((comparison.variant, ""), (baseline, f" of {baseline}")):
         if name in comparisons.faulty:
-            return f"no verdict: {fault_words(comparisons.faulty[name], who)}"
+            return f"no verdict: {describe_faults(comparisons.faulty[name], whose)}"
     if comparison.ratio is None:
         return "no figures yet"
     if comparison.ratio.blocks < 2:
         return "no verdict from one block"
     if comparison.verdict is Verdict.UNDECIDED:
-        return (
-            f"{Verdict.UNDECIDED} (smallest detectable: {detectable(comparison.ratio.detectable)})"
-        )
+        smallest = format_detectable(comparison.ratio.detectable)
+        return f"{Verdict.UNDECIDED} (smallest detectable: {smallest})"
     return comparison.verdict.value
 
 
-def fault_words(k_of_n: tuple[int, int], who: str = "") -> str:
-    """``2 of 6 trials ended in a fault``."""
-    return f"{k_of_n[0]} of {k_of_n[1]} trials{who} ended in a fault"
+def describe_faults(k_of_n: tuple[int, int], whose: str = "") -> str:
+    """Return ``2 of 6 trials ended in a fault``."""
+    return f"{k_of_n[0]} of {k_of_n[1]} trials{whose} ended in a fault"
 
 
-def ratio_words(comparison: Comparison) -> str:
-    """``0.970 [0.962, 0.978]``; without an interval from one block."""
-    return _times(comparison) if comparison.ratio else times(None)
+def format_comparison(comparison: Comparison) -> str:
+    """Return ``0.970 [0.962, 0.978]``; without an interval from one block."""
+    return _format_interval(comparison) if comparison.ratio else format_ratio(None)
 
 
-def _recommend(
-    comparisons: Comparisons, recommendation: Recommendation, baseline: str, done: Progress
+def _compose_recommendation(
+    comparisons: Comparisons,
+    recommendation: Recommendation,
+    baseline: str,
+    progress: Progress,
 ) -> tuple[str, str]:
     blocks = max((c.ratio.blocks for c in comparisons.family if c.ratio), default=0)
     if not comparisons.family:
@@ -174,12 +189,12 @@ def _recommend(
         return (
             "No recommendation",
             f"{baseline} is the baseline, and "
-            f"{fault_words(comparisons.faulty[baseline], ' of it')}.",
+            f"{describe_faults(comparisons.faulty[baseline], ' of it')}.",
         )
     if blocks == 0:
         both = f"{baseline} twice and another variant, without a fault"
         return "No recommendation", f"No block has {both}." if any(
-            done.blocks.values()
+            progress.blocks.values()
         ) else f"No block is complete yet: none has {both}."
     if blocks == 1:
         return (
@@ -188,29 +203,37 @@ def _recommend(
         )
     memory = any(c.metric.key == "rss_peak" for c in comparisons.family)
     if not memory and recommendation.preference.objective == "memory":
-        return _speed_alone(comparisons, baseline, done)
-    lead = "Recommended" if done.final else "So far"
+        return _compose_cpu_ranking(comparisons, baseline, progress)
+    lead = "Recommended" if progress.final else "So far"
     if recommendation.tie:
-        undecided = _undecided(comparisons, recommendation)
-        return f"{'Undecided' if undecided else lead}: stay with {baseline}", _tie(
+        undecided = _list_undecided(comparisons, recommendation)
+        return f"{'Undecided' if undecided else lead}: stay with {baseline}", _explain_tie(
             comparisons, recommendation, baseline
         )
     name, preference = recommendation.variant, recommendation.preference
-    aimed = _aimed_at(comparisons, recommendation, name)
+    aimed = _select_aimed_at(comparisons, recommendation, name)
     figures = (
-        _counted(aimed)
+        _count_speeds(aimed)
         if len(aimed) > MANY
-        else listing([_of_baseline(c, comparisons, baseline) for c in aimed])
+        else listing([_relate_to_baseline(c, comparisons, baseline) for c in aimed])
     )
     best = "has the least peak RSS" if preference.objective == "memory" else "is the fastest"
     words = f"Of the variants that are not shown to {preference.clause}, {name} {best}: {figures}."
     return f"{lead}: {name}", " ".join(
-        [words, *_bounds(recommendation, name), *_open(comparisons, recommendation, name)]
+        [
+            words,
+            *_describe_bounds(recommendation, name),
+            *_describe_open_side(comparisons, recommendation, name),
+        ]
     )
 
 
-def _speed_alone(comparisons: Comparisons, baseline: str, done: Progress) -> tuple[str, str]:
-    """Where memory was not compared there is no recommendation, but the cost of a transaction."""
+def _compose_cpu_ranking(
+    comparisons: Comparisons, baseline: str, progress: Progress
+) -> tuple[str, str]:
+    """Return headline and reason where memory was not compared: no recommendation, but the variant
+    that needs the least CPU per transaction.
+    """
     cheaper = [
         c
         for c in comparisons.family
@@ -219,39 +242,41 @@ def _speed_alone(comparisons: Comparisons, baseline: str, done: Progress) -> tup
     if not cheaper:
         return (
             f"No variant is shown to need less CPU per transaction than {baseline}",
-            "Memory was not compared: that is solo's.",
+            _MEMORY_NOT_COMPARED,
         )
     best = min(cheaper, key=lambda c: c.ratio.estimate if c.ratio else 1.0)
     return (
-        f"{'Least' if done.final else 'So far least'} CPU per transaction: {best.variant}",
-        f"{_times(best)} of {baseline}'s{_where(best, comparisons)}. Memory was not compared: that "
-        "is solo's.",
+        f"{'Least' if progress.final else 'So far least'} CPU per transaction: {best.variant}",
+        f"{_format_interval(best)} of {baseline}'s{_name_workload(best, comparisons)}. "
+        f"{_MEMORY_NOT_COMPARED}",
     )
 
 
-def _tie(comparisons: Comparisons, recommendation: Recommendation, baseline: str) -> str:
+def _explain_tie(comparisons: Comparisons, recommendation: Recommendation, baseline: str) -> str:
     memory = recommendation.preference.objective == "memory"
     left_out = recommendation.excluded | dict.fromkeys(recommendation.faulty, "faults")
     better = "to need less peak RSS" if memory else "to be faster"
     words = [f"No variant is shown {better} than {baseline}, and ties go to the baseline."]
-    found = [c for n in left_out for c in _aimed_at(comparisons, recommendation, n)]
-    if shown := list(dict.fromkeys(c.variant for c in found if _better(c))):
+    excluded_figures = [
+        c for n in left_out for c in _select_aimed_at(comparisons, recommendation, n)
+    ]
+    if shown := list(dict.fromkeys(c.variant for c in excluded_figures if _is_better(c))):
         excluded = [f"{n} ({left_out[n]})" for n in shown]
-        what = "Less peak RSS" if memory else "More speed"
+        advantage = "Less peak RSS" if memory else "More speed"
         words = [
-            f"{what} is shown for {listing(excluded)} alone, which the rule leaves out; ties go to "
-            "the baseline."
+            f"{advantage} is shown for {listing(excluded)} alone, which the rule leaves out; ties "
+            "go to the baseline."
         ]
-    if undecided := _undecided(comparisons, recommendation):
+    if undecided := _list_undecided(comparisons, recommendation):
         words.append(f"{'Peak RSS' if memory else 'Speed'} is undecided for {listing(undecided)}.")
     return " ".join(words)
 
 
-def _aimed_at(
+def _select_aimed_at(
     comparisons: Comparisons, recommendation: Recommendation, name: str
 ) -> list[Comparison]:
-    """What the rule's aim looks at: peak RSS, or the speed in every workload; nothing of the
-    baseline.
+    """Return the comparisons that the rule aims at: peak RSS, or the speed in every workload; none
+    for the baseline.
     """
     if recommendation.preference.objective == "memory":
         return [
@@ -262,7 +287,7 @@ def _aimed_at(
     return [c for c in speed_metric.of(comparisons, name) if c.ratio]
 
 
-def _better(comparison: Comparison) -> bool:
+def _is_better(comparison: Comparison) -> bool:
     return (
         speed_metric.shown_faster(comparison)
         if comparison.metric.workload
@@ -270,39 +295,45 @@ def _better(comparison: Comparison) -> bool:
     )
 
 
-def _undecided(comparisons: Comparisons, recommendation: Recommendation) -> list[str]:
-    """The variants that more blocks could still make the choice."""
+def _list_undecided(comparisons: Comparisons, recommendation: Recommendation) -> list[str]:
+    """Return the variants that more blocks could still make the choice."""
     left_out = {*recommendation.excluded, *recommendation.faulty}
-    found = [
+    aimed = [
         c
         for v in dict.fromkeys(c.variant for c in comparisons.family)
-        for c in _aimed_at(comparisons, recommendation, v)
+        for c in _select_aimed_at(comparisons, recommendation, v)
     ]
     return list(
         dict.fromkeys(
-            c.variant for c in found if c.verdict is Verdict.UNDECIDED and c.variant not in left_out
+            c.variant for c in aimed if c.verdict is Verdict.UNDECIDED and c.variant not in left_out
         )
     )
 
 
-def _of_baseline(comparison: Comparison, comparisons: Comparisons, baseline: str) -> str:
-    what = f"{_short(comparison, comparisons)} " if comparison.metric.workload else ""
-    return f"{what}{_times(comparison)} of {baseline}'s"
+def _relate_to_baseline(comparison: Comparison, comparisons: Comparisons, baseline: str) -> str:
+    metric_name = f"{_name_metric(comparison, comparisons)} " if comparison.metric.workload else ""
+    return f"{metric_name}{_format_interval(comparison)} of {baseline}'s"
 
 
-def _bounds(recommendation: Recommendation, name: str) -> list[str]:
-    """The chosen one's figures under the constraints that the user set."""
-    said = []
+def _describe_bounds(recommendation: Recommendation, name: str) -> list[str]:
+    """Return the recommended variant's figures under the constraints that the user set."""
+    sentences = []
     for b in recommendation.bounds.get(name, []):
         where = f" in {b.workload}" if b.workload else ""
         met = b.low is not None and b.high is not None and b.constraint.holds(b.low, b.high)
         words = "holds" if met else "is not shown either way"
-        said.append(f"{b.constraint.text}{where} {words}: {times(b.ratio, b.low, b.high)}.")
-    return said
+        sentences.append(
+            f"{b.constraint.text}{where} {words}: {format_ratio(b.ratio, b.low, b.high)}."
+        )
+    return sentences
 
 
-def _open(comparisons: Comparisons, recommendation: Recommendation, name: str) -> list[str]:
-    """What is left open of the recommended variant on the other side: its speed, or its memory."""
+def _describe_open_side(
+    comparisons: Comparisons, recommendation: Recommendation, name: str
+) -> list[str]:
+    """Return what is undecided of the recommended variant on the other side: its speed, or its
+    memory.
+    """
     memory = recommendation.preference.objective == "memory"
     speeds = [
         c
@@ -317,8 +348,8 @@ def _open(comparisons: Comparisons, recommendation: Recommendation, name: str) -
             else []
         )
     return [
-        f"Its {_short(c, comparisons)} is undecided: between {change(c.ratio.low)} % and "
-        f"{change(c.ratio.high)} %."
+        f"Its {_name_metric(c, comparisons)} is undecided: between {format_change(c.ratio.low)} % "
+        f"and {format_change(c.ratio.high)} %."
         for c in comparisons.family
         if c.variant == name
         and c.ratio
@@ -327,89 +358,101 @@ def _open(comparisons: Comparisons, recommendation: Recommendation, name: str) -
     ]
 
 
-def _figures(mine: list[Comparison], comparisons: Comparisons) -> str:
-    """Throughput and peak RSS with their verdicts; the reason once where there is none."""
-    spoken = [c for c in mine if _spoken_of(c)]
+def _describe_figures(variant_figures: list[Comparison], comparisons: Comparisons) -> str:
+    """Return throughput and peak RSS with their verdicts; the reason once where there is none."""
+    spoken = [c for c in variant_figures if _is_in_answer(c)]
     speeds = [c for c in spoken if c.metric.workload is not None and c.ratio]
     if len(speeds) > MANY:
-        said = {v for c in speeds if (v := verdict_words(c, comparisons)).startswith("no verdict")}
-        words = f"{_range(speeds)}, {said.pop()}" if said else _counted(speeds)
+        reasons = {
+            v for c in speeds if (v := describe_verdict(c, comparisons)).startswith("no verdict")
+        }
+        words = f"{_describe_range(speeds)}, {reasons.pop()}" if reasons else _count_speeds(speeds)
         rest = [c for c in spoken if c.metric.workload is None]
-        return ", and ".join([words, *([_figures(rest, comparisons)] if rest else [])])
-    verdicts = [verdict_words(c, comparisons) for c in spoken]
+        return ", and ".join([words, *([_describe_figures(rest, comparisons)] if rest else [])])
+    verdicts = [describe_verdict(c, comparisons) for c in spoken]
     if all(c.ratio is None for c in spoken):
         return verdicts[0]
     if len(set(verdicts)) == 1 and verdicts[0].startswith("no verdict"):
         return (
-            " and ".join(f"{_short(c, comparisons)} {ratio_words(c)}" for c in spoken)
+            " and ".join(f"{_name_metric(c, comparisons)} {format_comparison(c)}" for c in spoken)
             + f", {verdicts[0]}"
         )
     parts = [
-        f"{_short(c, comparisons)} {ratio_words(c)}, {v}"
+        f"{_name_metric(c, comparisons)} {format_comparison(c)}, {v}"
         for c, v in zip(spoken, verdicts, strict=True)
     ]
     return ", and ".join(parts)
 
 
-def _counted(speeds: list[Comparison]) -> str:
-    """The speed in many workloads: how often it is shown to be higher or lower, and the range of
-    its ratios.
+def _count_speeds(speeds: list[Comparison]) -> str:
+    """Return the speed in many workloads: how often it is shown to be higher or lower, and the
+    range of its ratios.
     """
     faster = [c for c in speeds if speed_metric.shown_faster(c)]
     slower = [c for c in speeds if speed_metric.shown_slower(c)]
     named = [
-        f"{what} in {len(found)}"
-        + (f" ({listing([_metric_name(c) for c in found])})" if len(found) <= _NAMED else "")
-        for what, found in (("faster", faster), ("slower", slower))
-        if found
+        f"{direction} in {len(shown_speeds)}"
+        + (
+            f" ({listing([_name_workload_and_design(c) for c in shown_speeds])})"
+            if len(shown_speeds) <= _NAMED
+            else ""
+        )
+        for direction, shown_speeds in (("faster", faster), ("slower", slower))
+        if shown_speeds
     ]
     shown = f"shown to be {' and '.join(named)}" if named else "none shown to differ"
-    return f"{_range(speeds)}, {shown}"
+    return f"{_describe_range(speeds)}, {shown}"
 
 
-def _range(speeds: list[Comparison]) -> str:
-    ratios = [found.estimate for c in speeds if (found := speed_metric.speed(c))]
-    return f"{len(speeds)} speeds between {times(min(ratios))} and {times(max(ratios))}"
+def _describe_range(speeds: list[Comparison]) -> str:
+    ratios = [speed.estimate for c in speeds if (speed := speed_metric.speed(c))]
+    return (
+        f"{len(speeds)} speeds between {format_ratio(min(ratios))} and {format_ratio(max(ratios))}"
+    )
 
 
-def _metric_name(comparison: Comparison) -> str:
+def _name_workload_and_design(comparison: Comparison) -> str:
     return f"{comparison.metric.workload}{', duet' if comparison.metric.design == 'duet' else ''}"
 
 
-def _floor_figures(floor: list[Comparison], comparisons: Comparisons) -> list[str]:
+def _describe_floor(floor: list[Comparison], comparisons: Comparisons) -> list[str]:
     speeds = [c for c in floor if c.metric.workload is not None and c.ratio]
     if len(speeds) <= MANY:
-        return [f"{_short(c, comparisons)} {_times(c)}" for c in floor]
+        return [f"{_name_metric(c, comparisons)} {_format_interval(c)}" for c in floor]
     return [
-        _range(speeds),
-        *(f"{_short(c, comparisons)} {_times(c)}" for c in floor if c.metric.workload is None),
+        _describe_range(speeds),
+        *(
+            f"{_name_metric(c, comparisons)} {_format_interval(c)}"
+            for c in floor
+            if c.metric.workload is None
+        ),
     ]
 
 
-def _spoken_of(comparison: Comparison) -> bool:
-    """Throughput and peak RSS; the rest is in the tables."""
+def _is_in_answer(comparison: Comparison) -> bool:
+    """Whether the answer names the metric: throughput and peak RSS; the rest is in the tables."""
     return comparison.metric.workload is not None or comparison.metric.key == "rss_peak"
 
 
-def _short(comparison: Comparison, comparisons: Comparisons) -> str:
+def _name_metric(comparison: Comparison, comparisons: Comparisons) -> str:
     if comparison.metric.workload is None:
         return "peak RSS"
-    what = "CPU per transaction" if comparison.metric.design == "duet" else "throughput"
-    return f"{what}{_where(comparison, comparisons)}"
+    metric_name = "CPU per transaction" if comparison.metric.design == "duet" else "throughput"
+    return f"{metric_name}{_name_workload(comparison, comparisons)}"
 
 
-def _where(comparison: Comparison, comparisons: Comparisons) -> str:
-    """The workload, where there are several."""
+def _name_workload(comparison: Comparison, comparisons: Comparisons) -> str:
+    """Return the workload, where there are several."""
     several = len({m.workload for m in comparisons.metrics if m.workload}) > 1
     return f" in {comparison.metric.workload}" if several else ""
 
 
-def _times(comparison: Comparison) -> str:
+def _format_interval(comparison: Comparison) -> str:
     assert comparison.ratio
-    return times(comparison.ratio.estimate, comparison.ratio.low, comparison.ratio.high)
+    return format_ratio(comparison.ratio.estimate, comparison.ratio.low, comparison.ratio.high)
 
 
-def _notes(comparisons: Comparisons, baseline: str, done: Progress) -> list[str]:
+def _compose_notes(comparisons: Comparisons, baseline: str, progress: Progress) -> list[str]:
     notes = []
     shown = [
         c
@@ -417,38 +460,43 @@ def _notes(comparisons: Comparisons, baseline: str, done: Progress) -> list[str]
         if c.ratio and c.ratio.blocks > 1 and c.verdict in (Verdict.HIGHER, Verdict.LOWER)
     ]
     if shown:
-        what = listing(
-            [_short(c, comparisons) if _spoken_of(c) else c.metric.title for c in shown[:MANY]]
+        drifting = listing(
+            [
+                _name_metric(c, comparisons) if _is_in_answer(c) else c.metric.title
+                for c in shown[:MANY]
+            ]
         )
-        what += f" and {len(shown) - MANY} more" if len(shown) > MANY else ""
+        drifting += f" and {len(shown) - MANY} more" if len(shown) > MANY else ""
         notes.append(
-            f"{baseline} differs from itself ({what}): something drifts; mistrust differences as "
-            "small as that."
+            f"{baseline} differs from itself ({drifting}): something drifts; mistrust differences "
+            "as small as that."
         )
-    if not done.final:
-        why = "was interrupted" if done.ending == "interrupted" else "is not finished"
-        note = f"The campaign {why}: {done.words}."
+    if not progress.final:
+        why = "was interrupted" if progress.ending == "interrupted" else "is not finished"
+        note = f"The campaign {why}: {progress.words}."
         for design, procedure in comparisons.procedures.items():
-            if done.blocks[design] not in procedure.looks:
+            if progress.blocks[design] not in procedure.looks:
                 looks = listing([str(look) for look in procedure.looks])
                 note += (
-                    f" {design.capitalize()} verdicts are judged after {looks} blocks; this is a "
-                    "look in between, not binding."
+                    f" {design.capitalize()} verdicts are judged after {looks} blocks; this is an "
+                    "interim look, not binding."
                 )
         notes.append(note)
-    elif not done.complete:
+    elif not progress.complete:
         why = (
-            "Every comparison was decided" if done.ending == "decided" else "The budget was used up"
+            "Every comparison was decided"
+            if progress.ending == "decided"
+            else "The budget was used up"
         )
-        notes.append(f"{why}: {done.words} that were planned.")
-    if done.no_duet:
+        notes.append(f"{why}: {progress.words} that were planned.")
+    if progress.no_duet:
         notes.append(
             "No duet was played, so the CPU per transaction was not compared closely: "
-            f"{done.no_duet}."
+            f"{progress.no_duet}."
         )
-    if done.disturbed:
-        blocks = f"{done.disturbed} of {count(sum(done.blocks.values()), 'block')}"
-        notes.append(f"Disturbed by other work on the machine, and counted all the same: {blocks}.")
+    if progress.disturbed:
+        blocks = f"{progress.disturbed} of {count(sum(progress.blocks.values()), 'block')}"
+        notes.append(f"Disturbed by other work on the machine, but counted all the same: {blocks}.")
     for design, procedure in comparisons.procedures.items():
         judged = f"{count(procedure.family, 'comparison')} at {count(len(procedure.looks), 'look')}"
         several = procedure.family * len(procedure.looks) > 1

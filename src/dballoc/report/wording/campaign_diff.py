@@ -13,33 +13,28 @@ from rich.table import Table
 from rich.text import Text
 
 from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.decisions.comparability import Pairing
 from dballoc.analysis.decisions.regression_gate import Finding, Outcome
 from dballoc.analysis.decisions.sequential_test import ERROR
 from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.statistics.welch import Contrast
 from dballoc.analysis.tables.campaign_diff import Between, Figure, Measure
 from dballoc.analysis.tables.level_curves import CONFIDENCE
-from dballoc.report.wording.answer import progress
-from dballoc.report.wording.ratios_as_text import (
-    NOTHING,
-    count,
-    detectable,
-    listing,
-    percent,
-    times,
-)
+from dballoc.numbers import NOTHING, count, listing, percent
+from dballoc.report.wording.answer import measure_progress
+from dballoc.report.wording.ratios_as_text import format_detectable, format_ratio
 
 _KINDS = {
     "relative": "each variant relative to its own campaign's {baseline}, the second ÷ the first: "
-    "what moved both cancels",
-    "absolute": "each variant's own figure, the second ÷ the first: what moved between the "
+    "whatever affected both cancels out",
+    "absolute": "each variant's own figure, the second ÷ the first: whatever changed between the "
     "campaigns is in it",
 }
 
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two: where it lies and what there is of it."""
+    """One of the two campaigns: its directory and its tables."""
 
     directory: Path
     campaign: Campaign
@@ -49,7 +44,7 @@ class Side:
         """``DIR: demo, 6 of 6 solo blocks, began 2026-11-02 10:00 (UTC) on HOST``."""
         facts = self.campaign.facts
         began = datetime.fromtimestamp(float(facts["started"]), UTC).strftime("%Y-%m-%d %H:%M")
-        blocks = progress(self.campaign).words
+        blocks = measure_progress(self.campaign).words
         host = self.campaign.environment.get("host")
         return (
             f"{self.directory}: {self.campaign.experiment.name}, {blocks}, began {began} (UTC) on "
@@ -57,12 +52,12 @@ class Side:
         )
 
 
-def about(between: Between, sides: tuple[Side, Side]) -> list[tuple[str, str]]:
-    """What is paired, what is not, and what else to know: (heading, sentence)."""
+def describe_pairing(between: Between, sides: tuple[Side, Side]) -> list[tuple[str, str]]:
+    """Return what is paired, what is not, and what else to know, as (heading, sentence)."""
     p = between.pairing
-    found = [("first", sides[0].words), ("second", sides[1].words)]
-    if same(sides):
-        found.append(("note", "both are the same campaign: every ratio is 1"))
+    statements = [("first", sides[0].words), ("second", sides[1].words)]
+    if is_same_campaign(sides):
+        statements.append(("note", "both are the same campaign: every ratio is 1"))
     workloads = (
         [f"{w} at {count(n, 'client')}" for w, n in p.levels.items()]
         if not p.no_speed
@@ -73,99 +68,103 @@ def about(between: Between, sides: tuple[Side, Side]) -> list[tuple[str, str]]:
         if between.figures
         else "nothing"
     )
-    found.append(("paired", paired))
-    found += [("unpaired", text) for text in p.unpaired]
-    if p.no_speed:
-        what = "everything" if p.no_duet else "throughput, response time and memory"
-        found.append(
-            ("unpaired", f"{what}, because the load or the design differs: {'; '.join(p.no_speed)}")
-        )
-    elif p.no_memory:
-        found.append(
-            (
-                "unpaired",
-                f"memory, because what a server start does differs: {'; '.join(p.no_memory)}",
-            )
-        )
-    elif p.no_idle:
-        found.append(("unpaired", f"idle RSS: {'; '.join(p.no_idle)}"))
-    if p.no_duet and any("duet" in side.campaign.designs for side in sides) and not p.no_speed:
-        found.append(("unpaired", f"the duets: {'; '.join(p.no_duet)}"))
-    for change in p.changes:
-        everyone = len(change.variants) == len(p.variants) > 1
-        found.append(
-            (
-                "changed",
-                f"{'every variant' if everyone else listing(list(change.variants))}: {change.text}",
-            )
-        )
-    if not p.changes:
-        found.append(("changed", "nothing in the variants' allocators, settings and servers"))
-    if p.machine:
-        found.append(("machines", f"they differ: {'; '.join(p.machine)}"))
-    if p.state:
-        found.append(
-            (
-                "machines" if p.machine else "machine",
-                f"differs between the campaigns: {'; '.join(p.state)}",
-            )
-        )
-    if not (p.machine or p.state):
-        found.append(
-            ("machine", "of the same kind, and in the same state as far as dballoc noted it")
-        )
+    statements.append(("paired", paired))
+    statements += [("unpaired", text) for text in _list_unpaired(p, sides)]
+    statements += [("changed", text) for text in _list_changes(p)]
+    statements += _describe_machines(p)
     if between.figures:
-        found.append(
-            ("judged", _KINDS[between.judged].format(baseline=p.baseline) + f" ({between.why})")
-        )
-        found.append(
+        judged = _KINDS[between.judged].format(baseline=p.baseline)
+        statements.append(("judged", f"{judged} ({between.why})"))
+        statements.append(
             (
                 "blocks",
                 "not paired across campaigns, which ran at different times: Welch's t on "
                 "logarithms",
             )
         )
-    return found
+    return statements
 
 
-def verdict_words(figure: Figure, between: Between) -> str:
-    """One of the four verdicts, or why there is none."""
+def _list_unpaired(pairing: Pairing, sides: tuple[Side, Side]) -> list[str]:
+    """Return what one side has alone, and which metrics cannot be compared and why."""
+    unpaired = list(pairing.unpaired)
+    if pairing.no_speed:
+        metrics = "everything" if pairing.no_duet else "throughput, response time and memory"
+        reasons = "; ".join(pairing.no_speed)
+        unpaired.append(f"{metrics}, because the load or the design differs: {reasons}")
+    elif pairing.no_memory:
+        reasons = "; ".join(pairing.no_memory)
+        unpaired.append(f"memory, because what a server start does differs: {reasons}")
+    elif pairing.no_idle:
+        unpaired.append(f"idle RSS: {'; '.join(pairing.no_idle)}")
+    has_duets = any("duet" in side.campaign.designs for side in sides)
+    if pairing.no_duet and has_duets and not pairing.no_speed:
+        unpaired.append(f"the duets: {'; '.join(pairing.no_duet)}")
+    return unpaired
+
+
+def _list_changes(pairing: Pairing) -> list[str]:
+    """Return what differs in the variants between the campaigns, or that nothing does."""
+    changes = []
+    for change in pairing.changes:
+        everyone = len(change.variants) == len(pairing.variants) > 1
+        variants = "every variant" if everyone else listing(list(change.variants))
+        changes.append(f"{variants}: {change.text}")
+    return changes or ["nothing in the variants' allocators, settings and servers"]
+
+
+def _describe_machines(pairing: Pairing) -> list[tuple[str, str]]:
+    """Return how the machines differ, in kind and in state, as (heading, sentence)."""
+    statements = []
+    if pairing.machine:
+        statements.append(("machines", f"they differ: {'; '.join(pairing.machine)}"))
+    if pairing.state:
+        heading = "machines" if pairing.machine else "machine"
+        statements.append((heading, f"differs between the campaigns: {'; '.join(pairing.state)}"))
+    return statements or [
+        ("machine", "of the same kind, and in the same state as far as dballoc noted it")
+    ]
+
+
+def describe_verdict(figure: Figure, between: Between) -> str:
+    """Return one of the four verdicts, or why there is none."""
     if why := between.no_verdict(figure):
         return f"no verdict: {why}"
     assert figure.contrast
     if figure.verdict is Verdict.UNDECIDED:
-        return (
-            f"{Verdict.UNDECIDED} (smallest detectable: {detectable(figure.contrast.detectable)})"
-        )
+        smallest = format_detectable(figure.contrast.detectable)
+        return f"{Verdict.UNDECIDED} (smallest detectable: {smallest})"
     return figure.verdict.value
 
 
-def same(sides: tuple[Side, Side]) -> bool:
+def is_same_campaign(sides: tuple[Side, Side]) -> bool:
     """Whether both are copies of one campaign."""
-    one, other = (s.campaign.facts for s in sides)
-    return (one.get("identity"), one.get("started")) == (
-        other.get("identity"),
-        other.get("started"),
+    first_facts, second_facts = (s.campaign.facts for s in sides)
+    return (first_facts.get("identity"), first_facts.get("started")) == (
+        second_facts.get("identity"),
+        second_facts.get("started"),
     )
 
 
-def finding_words(outcome: Outcome, finding: Finding) -> str:
-    """``jemalloc 1.082 [1.061, 1.104]: shown``."""
+def describe_finding(outcome: Outcome, finding: Finding) -> str:
+    """Return ``jemalloc 1.082 [1.061, 1.104]: shown``."""
     figure = finding.figure
     where = f" in {figure.measure.workload}" if figure.measure.workload else ""
-    said = {True: "shown", False: "shown not to be", None: "not shown either way"}[finding.holds]
-    said = f"cannot be judged: {finding.problem}" if finding.problem else said
-    return f"{figure.variant}{where} {_times(figure.contrast)}: {said}"
+    judgement = {True: "shown", False: "shown not to be", None: "not shown either way"}[
+        finding.holds
+    ]
+    judgement = f"cannot be judged: {finding.problem}" if finding.problem else judgement
+    return f"{figure.variant}{where} {_format_contrast(figure.contrast)}: {judgement}"
 
 
 def complaint(outcomes: Sequence[Outcome], strict: bool) -> str:
-    """One line that says which conditions failed, and on what; empty if none did."""
+    """Return one line that says which conditions failed, and on what; empty if none did."""
     parts = []
     for outcome in outcomes:
         if outcome.failed(strict):
-            findings = [finding_words(outcome, f) for f in outcome.failures(strict)]
-            said = ", ".join(findings) or f"cannot be judged: {outcome.problem}"
-            parts.append(f"--fail-if {outcome.condition.text!r}: {said}")
+            findings = [describe_finding(outcome, f) for f in outcome.failures(strict)]
+            complaints = ", ".join(findings) or f"cannot be judged: {outcome.problem}"
+            parts.append(f"--fail-if {outcome.condition.text!r}: {complaints}")
     return "; ".join(parts)
 
 
@@ -176,20 +175,25 @@ def print_between(
     outcomes: Sequence[Outcome],
     strict: bool,
 ) -> None:
-    """The whole comparison for a person."""
+    """Print the whole comparison."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True, style="bold")
     grid.add_column(overflow="fold")
     last = ""
-    for heading, text in about(between, sides):
+    for heading, text in describe_pairing(between, sides):
         grid.add_row(Text("" if heading == last else heading), Text(text))
         last = heading
     console.print(grid)
     for measure in (m for m in between.measures if m.primary):
-        console.print("", Text(_title(measure), style="bold"), _primary(between, measure), sep="\n")
+        console.print(
+            "",
+            Text(_title_measure(measure), style="bold"),
+            _tabulate_primary(between, measure),
+            sep="\n",
+        )
     if rest := [m for m in between.measures if not m.primary]:
         title = f"Descriptive, {percent(CONFIDENCE, 0)} intervals, {between.judged}"
-        console.print("", Text(title, style="bold"), _rest(between, rest), sep="\n")
+        console.print("", Text(title, style="bold"), _tabulate_descriptive(between, rest), sep="\n")
     if between.figures:
         family = count(sum(f.measure.primary for f in between.figures), "comparison")
         level = (
@@ -208,7 +212,7 @@ def print_between(
             sep="\n",
         )
         for finding in outcome.findings:
-            console.print(Text(f"  {finding_words(outcome, finding)}"))
+            console.print(Text(f"  {describe_finding(outcome, finding)}"))
         if outcome.problem:
             console.print(Text(f"  cannot be judged: {outcome.problem}"))
 
@@ -216,12 +220,12 @@ def print_between(
 def as_json(
     between: Between, sides: tuple[Side, Side], outcomes: Sequence[Outcome], strict: bool
 ) -> dict[str, Any]:
-    """The same for a program. Ends of an interval are null where there is none."""
+    """Return the comparison as plain data. Ends of an interval are null where there is none."""
     p = between.pairing
     return {
-        "first": _side(sides[0]),
-        "second": _side(sides[1]),
-        "same_campaign": same(sides),
+        "first": _describe_side(sides[0]),
+        "second": _describe_side(sides[1]),
+        "same_campaign": is_same_campaign(sides),
         "paired": {"variants": list(p.variants), "levels": p.levels},
         "unpaired": p.unpaired,
         "not_comparable": {
@@ -236,15 +240,15 @@ def as_json(
         "judged": between.judged,
         "why": between.why,
         "baseline": p.baseline,
-        "figures": [_figure(f, between) for f in between.figures],
-        "baseline_itself": [_figure(f, between) for f in between.moved],
+        "figures": [_describe_figure(f, between) for f in between.figures],
+        "baseline_itself": [_describe_figure(f, between) for f in between.moved],
         "strict": strict,
         "conditions": [
             {
                 "condition": o.condition.text,
                 "failed": o.failed(strict),
                 "problem": o.problem or None,
-                "findings": [_finding(f) for f in o.findings],
+                "findings": [_encode_finding(f) for f in o.findings],
             }
             for o in outcomes
         ],
@@ -252,13 +256,13 @@ def as_json(
     }
 
 
-def _title(measure: Measure) -> str:
+def _title_measure(measure: Measure) -> str:
     width = f" at {count(measure.threads or 0, 'client')}" if measure.design == "solo" else ""
     where = f"{measure.workload}, {measure.title}{width}" if measure.workload else measure.title
     return f"{where}, second ÷ first (better: {measure.better})"
 
 
-def _primary(between: Between, measure: Measure) -> Table:
+def _tabulate_primary(between: Between, measure: Measure) -> Table:
     table = Table.grid(padding=(0, 2))
     relative = between.judged == "relative"
     columns = (
@@ -275,9 +279,9 @@ def _primary(between: Between, measure: Measure) -> Table:
         other = figure.absolute if relative else figure.relative
         cells = [
             f"  {figure.variant}",
-            _times(figure.contrast),
-            verdict_words(figure, between),
-            _times(other),
+            _format_contrast(figure.contrast),
+            describe_verdict(figure, between),
+            _format_contrast(other),
         ]
         table.add_row(*map(Text, cells[: len(columns)]))
     for figure in (f for f in between.moved if f.measure == measure and f.absolute):
@@ -285,13 +289,13 @@ def _primary(between: Between, measure: Measure) -> Table:
             f"  {figure.variant}, the baseline",
             NOTHING,
             "what moved between the campaigns",
-            _times(figure.absolute),
+            _format_contrast(figure.absolute),
         ]
         table.add_row(*map(Text, row), style="dim")
     return table
 
 
-def _rest(between: Between, measures: list[Measure]) -> Table:
+def _tabulate_descriptive(between: Between, measures: list[Measure]) -> Table:
     names = list(dict.fromkeys(f.variant for f in between.figures))
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
@@ -299,33 +303,33 @@ def _rest(between: Between, measures: list[Measure]) -> Table:
         table.add_column(no_wrap=True)
     table.add_row(Text(""), *(Text(n, style="dim") for n in names))
     for measure in measures:
-        found = {f.variant: _times(f.contrast) for f in between.of(measure)}
+        ratios = {f.variant: _format_contrast(f.contrast) for f in between.of(measure)}
         label = (
             f"  {measure.name}, {measure.workload}"
             if len(between.pairing.levels) > 1
             else f"  {measure.name}"
         )
-        table.add_row(Text(label), *(Text(found.get(n, NOTHING)) for n in names))
+        table.add_row(Text(label), *(Text(ratios.get(n, NOTHING)) for n in names))
     return table
 
 
-def _times(contrast: Contrast | None) -> str:
-    return times(contrast.estimate, contrast.low, contrast.high) if contrast else NOTHING
+def _format_contrast(contrast: Contrast | None) -> str:
+    return format_ratio(contrast.estimate, contrast.low, contrast.high) if contrast else NOTHING
 
 
-def _side(side: Side) -> dict[str, Any]:
-    facts, done = side.campaign.facts, progress(side.campaign)
+def _describe_side(side: Side) -> dict[str, Any]:
+    facts, progress = side.campaign.facts, measure_progress(side.campaign)
     return {
         "directory": str(side.directory),
         "name": side.campaign.experiment.name,
         "started": float(facts["started"]),
-        "blocks": done.blocks,
+        "blocks": progress.blocks,
         "ending": facts.get("ending"),
         "host": side.campaign.environment.get("host"),
     }
 
 
-def _figure(figure: Figure, between: Between) -> dict[str, Any]:
+def _describe_figure(figure: Figure, between: Between) -> dict[str, Any]:
     m = figure.measure
     return {
         "variant": figure.variant,
@@ -336,13 +340,13 @@ def _figure(figure: Figure, between: Between) -> dict[str, Any]:
         "design": m.design,
         "primary": m.primary,
         "judged": figure.judged,
-        "relative": _contrast(figure.relative),
-        "absolute": _contrast(figure.absolute),
-        "verdict": verdict_words(figure, between) if m.primary else None,
+        "relative": _describe_contrast(figure.relative),
+        "absolute": _describe_contrast(figure.absolute),
+        "verdict": describe_verdict(figure, between) if m.primary else None,
     }
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def _encode_finding(finding: Finding) -> dict[str, Any]:
     figure = finding.figure
     return {
         "variant": figure.variant, "workload": figure.measure.workload, "holds": finding.holds,
@@ -350,7 +354,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _contrast(contrast: Contrast | None) -> dict[str, Any] | None:
+def _describe_contrast(contrast: Contrast | None) -> dict[str, Any] | None:
     if contrast is None:
         return None
     low, high = (contrast.low, contrast.high) if contrast.known else (None, None)

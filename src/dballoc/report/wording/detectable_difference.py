@@ -6,148 +6,153 @@ from typing import Any
 from dballoc.analysis.decisions.aa_check import DIFFERENCES, Resolution, Resolved
 from dballoc.analysis.statistics.detectable_difference import LEVEL, Need
 from dballoc.analysis.tables.baseline_comparison import Comparison
-from dballoc.report.wording.answer import fault_words, ratio_words
-from dballoc.report.wording.ratios_as_text import (
-    NOTHING,
-    count,
-    detectable,
-    duration,
-    listing,
-    percent,
-)
+from dballoc.numbers import NOTHING, count, duration, listing, percent
+from dballoc.report.wording.answer import describe_faults, format_comparison
+from dballoc.report.wording.ratios_as_text import format_detectable
 
 # An interval from half to twice is no resolution.
 _ANYTHING = 1.0
 
 LOOK_AT = (
     "look for other work on the machine (dballoc doctor; Blocks and noise in the report), CPU "
-    "frequencies and temperatures "
-    "that change, other guests of the same host"
+    "frequencies and temperatures that change, other guests of the same host"
 )
 
 
-def headline(found: Resolution) -> str:
-    """``This host resolves ±2.1 % in throughput and ±0.5 % in peak RSS in 6 min``."""
-    known = [m for m in found.metrics if m.scatter]
-    if not known:
+def headline(resolution: Resolution) -> str:
+    """Return ``This host resolves ±2.1 % in throughput and ±0.5 % in peak RSS in 6 min``."""
+    scattered = [m for m in resolution.metrics if m.scatter]
+    if not scattered:
         return "This campaign does not say what this host resolves"
-    told = [
-        f"±{detectable(m.half_width)} in {name(m, found)}"
-        for m in known
+    resolved = [
+        f"±{format_detectable(m.half_width)} in {name_metric(m, resolution)}"
+        for m in scattered
         if m.half_width < _ANYTHING
     ]
-    told += [f"nothing yet in {name(m, found)}" for m in known if m.half_width >= _ANYTHING]
-    return f"This host resolves {listing(told)} in {duration(found.seconds)}"
+    resolved += [
+        f"nothing yet in {name_metric(m, resolution)}"
+        for m in scattered
+        if m.half_width >= _ANYTHING
+    ]
+    return f"This host resolves {listing(resolved)} in {duration(resolution.seconds)}"
 
 
-def reason(found: Resolution) -> str:
-    """What the headline rests on, and whether it can be trusted."""
-    if faults := [fault_words(k_of_n, f" of {who}") for who, k_of_n in found.faulty.items()]:
-        return f"{listing(faults).capitalize()}: what survived says little of this host."
-    if not any(m.scatter for m in found.metrics):
+def reason(resolution: Resolution) -> str:
+    """Return what the headline rests on, and whether it can be trusted."""
+    if faults := [
+        describe_faults(k_of_n, f" of {variant}") for variant, k_of_n in resolution.faulty.items()
+    ]:
         return (
-            f"Scatter takes two blocks, and there {'is' if found.blocks == 1 else 'are'} "
-            f"{found.blocks}; give it more time."
+            f"{listing(faults).capitalize()}: the trials that survived say little about this host."
         )
-    if not found.differing:
-        return f"{found.baseline} and {found.twin} are the same, and are not seen to differ."
-    seen = listing([f"{name(m, found)} {ratio_words(m.twin)}" for m in found.differing])
+    if not any(m.scatter for m in resolution.metrics):
+        return (
+            f"Scatter takes two blocks, and there {'is' if resolution.blocks == 1 else 'are'} "
+            f"{resolution.blocks}; give it more time."
+        )
+    if not resolution.differing:
+        return (
+            f"{resolution.baseline} and {resolution.twin} are the same, and are not seen to differ."
+        )
+    differences = listing(
+        [f"{name_metric(m, resolution)} {format_comparison(m.twin)}" for m in resolution.differing]
+    )
     return (
-        f"WARNING: {found.baseline} and {found.twin} are the same, and yet are seen to differ: "
-        f"{seen}. Verdicts from this host "
-        f"cannot be trusted as it is: {LOOK_AT}. One campaign in twenty shows this by chance at "
-        "most: run it again with "
-        "another --seed."
+        f"WARNING: {resolution.baseline} and {resolution.twin} are the same, and yet are seen to "
+        f"differ: {differences}. Verdicts from this host cannot be trusted as it is: {LOOK_AT}. At "
+        "most one campaign in twenty shows this by chance: run it again with another --seed."
     )
 
 
-def name(resolved: Resolved, found: Resolution) -> str:
-    """``throughput``, with its workload where there are several."""
+def name_metric(resolved: Resolved, resolution: Resolution) -> str:
+    """Return ``throughput``, with its workload where there are several."""
     metric = resolved.metric
-    what = {
+    titles = {
         "tps": "throughput",
         "cpu": "CPU per transaction",
         "rss_peak": "peak RSS",
         "rss_idle": "idle RSS",
     }
-    several = len({m.metric.workload for m in found.metrics if m.metric.workload}) > 1
+    several = len({m.metric.workload for m in resolution.metrics if m.metric.workload}) > 1
     where = f" in {metric.workload}" if metric.workload and several else ""
-    return what.get(metric.key.partition(":")[0], metric.title) + where
+    return titles.get(metric.key.partition(":")[0], metric.title) + where
 
 
 COLUMNS = ("", "A/A ratio", "blocks", "scatter", "interval", "detectable")
 
 
-def rows(found: Resolution) -> list[tuple[str, ...]]:
-    """One a metric, under :data:`COLUMNS`."""
+def rows(resolution: Resolution) -> list[tuple[str, ...]]:
+    """Return one row a metric, under :data:`COLUMNS`."""
     return [
         (
-            name(m, found), ratio_words(m.twin), str(m.blocks),
+            name_metric(m, resolution), format_comparison(m.twin), str(m.blocks),
             percent(math.expm1(m.scatter.sd), 2) if m.scatter else NOTHING,
-            f"±{detectable(m.half_width)}" if m.half_width < _ANYTHING else NOTHING,
-            detectable(m.detectable) if m.detectable < _ANYTHING else NOTHING,
+            f"±{format_detectable(m.half_width)}" if m.half_width < _ANYTHING else NOTHING,
+            format_detectable(m.detectable) if m.detectable < _ANYTHING else NOTHING,
         )
-        for m in found.metrics
+        for m in resolution.metrics
     ]  # fmt: skip
 
 
 NEED_COLUMNS = ("To resolve", *(f"±{percent(difference, 0)}" for difference in DIFFERENCES))
 
 
-def needs(found: Resolution) -> list[tuple[str, ...]]:
-    """One a metric, under :data:`NEED_COLUMNS`: ``41 blocks, 17 min``, and below it ``(25
-    to 90)``.
+def needs(resolution: Resolution) -> list[tuple[str, ...]]:
+    """Return one row a metric, under :data:`NEED_COLUMNS`: ``41 blocks, 17 min``, and below it
+    ``(25 to 90)``.
     """
     return [
-        (name(m, found), *(_need(n, m.block_seconds) for n in m.needs))
-        for m in found.metrics
+        (name_metric(m, resolution), *(_format_need(n, m.block_seconds) for n in m.needs))
+        for m in resolution.metrics
         if m.scatter
     ]
 
 
-def notes(found: Resolution) -> list[str]:
-    """How to read the rest."""
-    said = [
+def notes(resolution: Resolution) -> list[str]:
+    """Return how to read the rest."""
+    sentences = [
         "Scatter: the standard deviation of a variant's ratio from block to block. Interval: how "
-        "far that of one variant "
-        "reaches with as many blocks. Detectable: the difference that 80 % of such campaigns show.",
+        "far that of one variant reaches with as many blocks. Detectable: the difference that 80 % "
+        "of such campaigns show.",
         f"In brackets: where the number of blocks lies with {percent(LEVEL, 0)} probability, as "
-        "scatter is itself known from a "
-        "few blocks only. More variants take more time for each block, and some more blocks.",
+        "the scatter itself is estimated from a few blocks only. More variants take more time for "
+        "each block, and some more blocks.",
     ]
-    if found.disturbed:
-        said.append(
-            f"Disturbed by other work on the machine: {found.disturbed} of "
-            f"{count(found.blocks, 'block')}."
+    if resolution.disturbed:
+        sentences.append(
+            f"Disturbed by other work on the machine: {resolution.disturbed} of "
+            f"{count(resolution.blocks, 'block')}."
         )
-    return said
+    return sentences
 
 
-def as_json(found: Resolution) -> dict[str, Any]:
-    """For machines: shares are relative (0.01 is 1 %), times seconds; null for what is not known or
-    beyond reach.
+def as_json(resolution: Resolution) -> dict[str, Any]:
+    """Return the resolution as plain data: shares are relative (0.01 is 1 %), times in seconds;
+    null for what is not known or beyond reach.
 
     ``same``: whether identical variants are not seen to differ in any metric.
     """
     return {
-        "baseline": found.baseline,
-        "twin": found.twin,
-        "same": _same(found),
-        "seconds": found.seconds,
-        "blocks": found.blocks,
-        "disturbed": found.disturbed,
-        "faults": {who: {"faults": k, "trials": n} for who, (k, n) in found.faulty.items()},
-        "words": f"{headline(found)}. {reason(found)}",
-        "metrics": [_metric_json(m) for m in found.metrics],
+        "baseline": resolution.baseline,
+        "twin": resolution.twin,
+        "same": _shows_no_difference(resolution),
+        "seconds": resolution.seconds,
+        "blocks": resolution.blocks,
+        "disturbed": resolution.disturbed,
+        "faults": {
+            variant: {"faults": k, "trials": n} for variant, (k, n) in resolution.faulty.items()
+        },
+        "words": f"{headline(resolution)}. {reason(resolution)}",
+        "metrics": [_describe_metric(m) for m in resolution.metrics],
     }
 
 
-def _same(found: Resolution) -> bool | None:
-    known = [m.holds for m in found.metrics if m.holds is not None]
-    return all(known) if known else None
+def _shows_no_difference(resolution: Resolution) -> bool | None:
+    judged = [m.holds for m in resolution.metrics if m.holds is not None]
+    return all(judged) if judged else None
 
 
-def _metric_json(m: Resolved) -> dict[str, Any]:
+def _describe_metric(m: Resolved) -> dict[str, Any]:
     low, high = m.scatter.range if m.scatter else (math.nan, math.nan)
     return {
         "key": m.metric.key,
@@ -156,14 +161,14 @@ def _metric_json(m: Resolved) -> dict[str, Any]:
         "workload": m.metric.workload,
         "design": m.metric.design,
         "same": m.holds,
-        "twin": _ratio_json(m.twin),
-        "floor": _ratio_json(m.floor),
+        "twin": _describe_ratio(m.twin),
+        "floor": _describe_ratio(m.floor),
         "scatter": m.scatter.sd if m.scatter else None,
-        "scatter_low": _finite(low),
-        "scatter_high": _finite(high),
-        "half_width": _finite(m.half_width),
-        "detectable": _finite(m.detectable),
-        "block_seconds": _finite(m.block_seconds),
+        "scatter_low": _keep_finite(low),
+        "scatter_high": _keep_finite(high),
+        "half_width": _keep_finite(m.half_width),
+        "detectable": _keep_finite(m.detectable),
+        "block_seconds": _keep_finite(m.block_seconds),
         "resolve": [
             {
                 "difference": n.difference,
@@ -177,21 +182,21 @@ def _metric_json(m: Resolved) -> dict[str, Any]:
     }
 
 
-def _ratio_json(c: Comparison) -> dict[str, Any] | None:
+def _describe_ratio(c: Comparison) -> dict[str, Any] | None:
     r = c.ratio
     if r is None:
         return None
     return {
         "ratio": r.estimate,
         "low": r.low,
-        "high": _finite(r.high),
+        "high": _keep_finite(r.high),
         "blocks": r.blocks,
         "confidence": r.confidence,
-        "scatter": _finite(r.scatter),
+        "scatter": _keep_finite(r.scatter),
     }
 
 
-def _need(need: Need, block_seconds: float) -> str:
+def _format_need(need: Need, block_seconds: float) -> str:
     if need.blocks is None:
         return "out of reach"
     high = f"to {need.high:,}" if need.high else "or many more"
@@ -201,5 +206,5 @@ def _need(need: Need, block_seconds: float) -> str:
     )
 
 
-def _finite(value: float) -> float | None:
+def _keep_finite(value: float) -> float | None:
     return value if math.isfinite(value) else None

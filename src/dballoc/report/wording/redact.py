@@ -18,7 +18,7 @@ from dballoc.experiment.secret_names import HIDDEN, hide_argument, hide_in, is_s
 
 HOST, USER, DOMAIN = "HOST", "USER", "DOMAIN"
 
-# Names that say nothing about anybody, and would tear holes into every other word.
+# Names that identify nobody; replacing them would damage every other text.
 _NOBODY = frozenset(
     {
         "localhost",
@@ -55,7 +55,7 @@ _NOBODY = frozenset(
     }
 )
 
-# Where every distribution keeps the same files.
+# Directories whose files are the same in every distribution.
 _SYSTEM = re.compile(
     r"/(?:usr/(?:bin|sbin|lib|lib32|lib64|libexec|share)|bin|sbin|lib|lib32|lib64|proc|sys|dev)(?:/|$)"
 )
@@ -85,12 +85,12 @@ class Redaction:
         # With no name at all, a pattern that matches nowhere.
         words = "|".join(longest_first) or r"(?!)"
         self._word = re.compile(rf"(?<![A-Za-z0-9])(?:{words})(?![A-Za-z0-9])", re.IGNORECASE)
-        known = {d.rstrip("/") for d in directories if not _SYSTEM.match(d)}
-        self._directories = sorted(filter(None, known), key=len, reverse=True)
+        private = {d.rstrip("/") for d in directories if not _SYSTEM.match(d)}
+        self._directories = sorted(filter(None, private), key=len, reverse=True)
 
-    def text(self, text: str) -> str:
-        """``text`` with names and paths replaced, and values of secrets hidden; of a path the last
-        part stays.
+    def redact_text(self, text: str) -> str:
+        """Return ``text`` with names and paths replaced, and values of secrets hidden; of a path
+        the last part stays.
         """
         text = hide_in(text)
         for directory in self._directories:
@@ -100,29 +100,31 @@ class Redaction:
         text = _PATH.sub(self._shorten, text)
         return self._word.sub(lambda m: self._names[m[0].lower()], text)
 
-    def values(self, value: Any) -> Any:
-        """Every string within JSON, and the value of every key that is a secret's name;
-        keys stay.
+    def redact_values(self, value: Any) -> Any:
+        """Return every string within JSON, and the value of every key that is a secret's name; keys
+        stay.
         """
         match value:
             case str():
-                return self.text(value)
+                return self.redact_text(value)
             case list():
-                return [self.values(hide_argument(v) if isinstance(v, str) else v) for v in value]
+                return [
+                    self.redact_values(hide_argument(v) if isinstance(v, str) else v) for v in value
+                ]
             case dict():
                 return {
-                    k: HIDDEN if v and is_secret(str(k)) else self.values(v)
+                    k: HIDDEN if v and is_secret(str(k)) else self.redact_values(v)
                     for k, v in value.items()
                 }
         return value
 
-    def document(self, text: str) -> str:
-        """A text that may be JSON, which then stays JSON."""
+    def redact_document(self, text: str) -> str:
+        """Return a text redacted; one that is JSON stays JSON."""
         try:
             parsed = json.loads(text) if text[:1] in ("{", "[") else None
         except (ValueError, RecursionError):
             parsed = None
-        return self.text(text) if parsed is None else json.dumps(self.values(parsed))
+        return self.redact_text(text) if parsed is None else json.dumps(self.redact_values(parsed))
 
     def _shorten(self, match: re.Match[str]) -> str:
         path = match[0]
@@ -131,15 +133,15 @@ class Redaction:
         return f"…/{PurePosixPath(path).name}"
 
 
-def redact(campaign: Campaign) -> Campaign:
-    """The campaign as strangers may see it. Numbers, variants and what they are stay."""
-    r = _find(campaign)
-    experiment = _experiment(campaign.experiment, r)
+def redact_campaign(campaign: Campaign) -> Campaign:
+    """Return the campaign as strangers may see it. Numbers, variants and what they are stay."""
+    redaction = _find_private_names(campaign)
+    experiment = _redact_experiment(campaign.experiment, redaction)
     facts = {
-        k: r.document(v) if k not in ("experiment", "environment") else v
+        k: redaction.redact_document(v) if k not in ("experiment", "environment") else v
         for k, v in campaign.facts.items()
     }
-    environment = r.values(campaign.environment) | {"host": HOST}
+    environment = redaction.redact_values(campaign.environment) | {"host": HOST}
     facts |= {
         "experiment": experiment_file.dump(experiment),
         "environment": json.dumps(environment),
@@ -149,29 +151,33 @@ def redact(campaign: Campaign) -> Campaign:
         facts=facts,
         experiment=experiment,
         environment=environment,
-        variant=_frame(campaign.variant, r, ("libraries", "environment", "command")),
-        block=_frame(campaign.block, r),
-        duet_block=_frame(campaign.duet_block, r),
+        variant=_redact_frame(campaign.variant, redaction, ("libraries", "environment", "command")),
+        block=_redact_frame(campaign.block, redaction),
+        duet_block=_redact_frame(campaign.duet_block, redaction),
         **{
-            name: _frame(getattr(campaign, name), r, ("proof",))
+            name: _redact_frame(getattr(campaign, name), redaction, ("proof",))
             for name in ("trial", "duet", "pilot")
         },
     )
 
 
-def _find(campaign: Campaign) -> Redaction:
-    """Whom and what there is to replace: from what dballoc noted, and from every home directory
+def _find_private_names(campaign: Campaign) -> Redaction:
+    """Return the replacements: for names that dballoc noted, and for every home directory
     mentioned.
     """
     environment = campaign.environment
     users = [environment.get("user") or "", campaign.facts.get("server_user") or ""]
-    texts = [*campaign.facts.values(), *_texts(campaign.variant), *_texts(campaign.trials)]
+    texts = [
+        *campaign.facts.values(),
+        *_list_texts(campaign.variant),
+        *_list_texts(campaign.trials),
+    ]
     users += [name for text in texts for name in _HOME.findall(text)]
-    return Redaction([environment.get("host") or ""], users, _directories(campaign))
+    return Redaction([environment.get("host") or ""], users, _list_directories(campaign))
 
 
-def _directories(campaign: Campaign) -> Iterator[str]:
-    """Directories of everything that is a path by its place: they may hold blanks."""
+def _list_directories(campaign: Campaign) -> Iterator[str]:
+    """Yield the directories of everything that is a path by its place: they may hold blanks."""
     e = campaign.experiment
     paths = [
         e.server.basedir,
@@ -186,25 +192,27 @@ def _directories(campaign: Campaign) -> Iterator[str]:
             yield str(PurePosixPath(path).parent)
 
 
-def _experiment(experiment: Experiment, r: Redaction) -> Experiment:
-    """Values that a closed list allows alone are in :data:`_NOBODY`, so that what comes out is an
-    experiment again.
+def _redact_experiment(experiment: Experiment, redaction: Redaction) -> Experiment:
+    """Return the experiment redacted. Values that only a closed list allows are in :data:`_NOBODY`,
+    so that the outcome is a valid experiment again.
     """
-    return Experiment.model_validate(r.values(experiment.model_dump(mode="json")))
+    return Experiment.model_validate(redaction.redact_values(experiment.model_dump(mode="json")))
 
 
-def _texts(frame: pl.DataFrame) -> Iterator[str]:
+def _list_texts(frame: pl.DataFrame) -> Iterator[str]:
     for name, kind in frame.schema.items():
         if kind == pl.String:
             yield from frame[name].drop_nulls()
 
 
-def _frame(frame: pl.DataFrame, r: Redaction, json_columns: tuple[str, ...] = ()) -> pl.DataFrame:
+def _redact_frame(
+    frame: pl.DataFrame, redaction: Redaction, json_columns: tuple[str, ...] = ()
+) -> pl.DataFrame:
     def each(column: str) -> Callable[[str], str]:
         return (
-            (lambda text: json.dumps(r.values(json.loads(text))))
+            (lambda text: json.dumps(redaction.redact_values(json.loads(text))))
             if column in json_columns
-            else r.text
+            else redaction.redact_text
         )
 
     changed = [
