@@ -15,6 +15,6 @@ def of(directory: Path) -> Published:
     if name is None:
         raise UsageError(
             f"{directory}: its experiment does not reproduce a published post (no key "
-            f"published); those that do: {', '.join(known)}"
+            f"published); those that do: {', '.join(posts)}"
         )
     return published_figures.parse(name, *catalogue.look_up(posts, name, "published figures"))
