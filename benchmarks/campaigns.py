@@ -7,7 +7,7 @@ from typing import Any
 
 import tomli_w
 
-from dballoc.analysis.campaign_tables import Campaign, load
+from dballoc.analysis.campaign_tables import Campaign, load_campaign
 
 
 def run(out: Path, table: dict[str, Any], *flags: str) -> Campaign:
@@ -19,4 +19,4 @@ def run(out: Path, table: dict[str, Any], *flags: str) -> Campaign:
     path.write_text(tomli_w.dumps(table))
     command = [sys.executable, "-m", "dballoc", "bench", path, "--out", out, *flags]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    return load(out)
+    return load_campaign(out)

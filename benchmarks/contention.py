@@ -18,8 +18,8 @@ from pathlib import Path
 from campaigns import run
 
 from dballoc.analysis.tables import contention
-from dballoc.profile.contention.dominant_frames import dominant
-from dballoc.profile.contention.wait_split import Cost, split
+from dballoc.profile.contention.dominant_frames import rank_dominant_frames
+from dballoc.profile.contention.waits_below_malloc import WaitCost, split_waits
 from dballoc.profile.symbols import cpp_names
 
 # Where libc has no debug symbols its static functions have no name, and the wait shows as malloc's
@@ -47,7 +47,7 @@ def watch(out: Path, clients: int, seconds: int) -> contention.Contention:
             {"name": "jemalloc", "allocator": "jemalloc"},
         ],
     }
-    found = contention.load(out, run(out, table))
+    found = contention.load_contention(out, run(out, table))
     assert found is not None
     return found
 
@@ -64,8 +64,10 @@ def main() -> int:
     watched = watch(asked.out, asked.clients, asked.seconds).of("oltp_read_only")
     profiles = {name: one.switches for name, one in watched.items() if one.switches}
     for name, profile in profiles.items():
-        said = split(profile)
-        lock, memory = (said.share(said.malloc.get(group, Cost())) for group in ("lock", "memory"))
+        said = split_waits(profile)
+        lock, memory = (
+            said.share(said.malloc.get(group, WaitCost())) for group in ("lock", "memory")
+        )
         print(
             f"{name}: {said.total.waits / profile.seconds:,.0f} waits/s, below malloc "
             f"{said.share(said.below):.1%} (locks "
@@ -73,10 +75,13 @@ def main() -> int:
             "preemptions"
         )
         print("  " + ", ".join(f"{key}: {value}" for key, value in profile.facts.items()))
-    rows = dominant(profiles, "waits")
+    rows = rank_dominant_frames(profiles, "waits")
     for row in rows:
         shares = " ".join(f"{row.shares[name]:8.2%}" for name in profiles)
-        print(f"{shares}  {'malloc' if row.allocator else '':6} {cpp_names.short(row.function)}")
+        print(
+            f"{shares}  {'malloc' if row.allocator else '':6} "
+            f"{cpp_names.shorten_name(row.function)}"
+        )
     first = next((row for row in rows if row.allocator), None)
     gone = first is not None and first.shares["jemalloc"] < first.shares["arena1"] / 10
     met = first is not None and first.function.startswith(LOCK_WAIT) and gone

@@ -27,7 +27,7 @@ from campaigns import run
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.statistics import duet_slices
-from dballoc.analysis.tables.baseline_comparison import Comparison, compare
+from dballoc.analysis.tables.baseline_comparison import Comparison, compare_with_baseline
 
 NATIVE = Path(__file__).parent.parent / "tests" / "native"
 SOLO_SEEDS = 3
@@ -78,13 +78,13 @@ def aa(out: Path, seeds: range, budget: str) -> None:
             seed=seed,
         )
         campaign = run(out / f"aa-{seed}", table)
-        [floor] = compare(campaign).floor
+        [floor] = compare_with_baseline(campaign).floor
         assert floor.ratio
         half = (floor.ratio.high - floor.ratio.low) / 2
         inside = floor.ratio.low <= 1 <= floor.ratio.high
         held, narrow, halves = held + inside, narrow + (half <= 0.01), [*halves, half]
         for estimate, each in scatter.items():
-            each.append(statistics.stdev(duet_slices.blocks(campaign, estimate)["log"]))  # type: ignore[arg-type]
+            each.append(statistics.stdev(duet_slices.compute_block_logs(campaign, estimate)["log"]))  # type: ignore[arg-type]
         note = "" if inside else "  DOES NOT HOLD 1"
         print(
             f"duet A/A, seed {seed:2}: {words(floor)}, {minutes(campaign):.1f} min{note}",
@@ -113,7 +113,9 @@ def solo(out: Path, budget: str) -> None:
             f"solo-{seed}", [{"name": "glibc"}], design="solo", budget=budget, seed=seed
         )
         campaign = run(out / f"solo-{seed}", table)
-        floor = next(c for c in compare(campaign).floor if c.metric.key.startswith("tps:"))
+        floor = next(
+            c for c in compare_with_baseline(campaign).floor if c.metric.key.startswith("tps:")
+        )
         print(
             f"solo A/A, seed {seed:2}: throughput {words(floor)}, {minutes(campaign):.1f} min",
             flush=True,
@@ -182,7 +184,7 @@ def effects(out: Path, budget: str) -> None:
     ]
     table = experiment("effects", chosen, design="duet", duet={"threads": 4}, budget=budget)
     campaign = run(out / "effects", table)
-    found = compare(campaign)
+    found = compare_with_baseline(campaign)
     for comparison in found.family:
         truth = 1 + added(out / "effects", campaign, comparison.variant)
         assert comparison.ratio
@@ -200,7 +202,9 @@ def memory(out: Path) -> None:
         {"name": "glibc"},
         {"name": "padded", "allocator": "glibc", "preload": [build(out, "pad")]},
     ]
-    found = compare(run(out / "memory", experiment("memory", variants, design="solo", blocks=6)))
+    found = compare_with_baseline(
+        run(out / "memory", experiment("memory", variants, design="solo", blocks=6))
+    )
     for comparison in found.family:
         if comparison.metric.key.startswith("rss"):
             print(

@@ -39,7 +39,7 @@ from scipy import stats
 from dballoc.experiment.durations_and_sizes import parse_size
 from dballoc.explain import explanation
 from dballoc.host.resources import pin_threads
-from dballoc.process_memory import address_space, memory_reader, pagemap_scan, smaps
+from dballoc.process_memory import memory_reader, pagemap_or_smaps, pagemap_scan, smaps
 
 MOST_SECONDS, MOST_LOCKED, MOST_LOST = 0.3, 0.02, 0.01
 LOOKS = 7
@@ -172,7 +172,7 @@ def looked_at(pid: int) -> bool:
         what: max(s for s, w in reads if w == what) for what in sorted({w for _, w in reads})
     }
     rss = found.ledger.rss
-    largest = max(m.rss for m in address_space.read(pid))
+    largest = max(m.rss for m in pagemap_or_smaps.read_mappings(pid))
     median = sorted(wall)[LOOKS // 2]
     print(
         f"RSS {rss / 2**30:.2f} GiB, its largest mapping {largest / 2**30:.2f} GiB; from outside, "
@@ -241,7 +241,7 @@ class Side:
     def move(self, cpu: int) -> None:
         """Server and clients."""
         for pid in (self.pid, self.clients.pid):
-            pin_threads.move(pid, {cpu})
+            pin_threads.move_threads(pid, {cpu})
 
     def mean(self, slices: list[tuple[float, float]]) -> float:
         """Transactions a second of the seconds that lie in these slices."""

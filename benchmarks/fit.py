@@ -18,7 +18,7 @@ def main() -> int:
     if len(sys.argv) != 2:
         print(__doc__)
         return 2
-    found = largest_cache.load(Path(sys.argv[1]))
+    found = largest_cache.load_fits(Path(sys.argv[1]))
     plain = math.ceil(math.log2(found.of.steps + 1)) + found.of.repeats - 1
     taken = allowed = 0
     print(

@@ -35,7 +35,7 @@ import pymysql
 from dballoc.campaign.observer import Observer
 from dballoc.campaign.preparation import data_templates, prepare
 from dballoc.campaign.trials.fault import Fault
-from dballoc.campaign.trials.server_in_trial import Context, Life
+from dballoc.campaign.trials.server_in_trial import ServerLife, TrialContext
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment import experiment_file
 from dballoc.explain import explanation
@@ -104,25 +104,25 @@ def experiment(server: str, allocator: str, given: argparse.Namespace, on: bool)
         "data": {"tables": 4, "rows": given.rows},
         "variant": [{"name": "it", "allocator": allocator}],
     }
-    return experiment_file.build(table, "ledger")
+    return experiment_file.build_experiment(table, "ledger")
 
 
 def cells(
     server: str, allocator: str, given: argparse.Namespace, on: bool, custody: Custody
 ) -> Iterator[Cell]:
     """Both looks at one start."""
-    setting = prepare.settle(experiment(server, allocator, given, on))
+    setting = prepare.prepare_campaign(experiment(server, allocator, given, on))
     directory = directories.make_run_directory(custody.scratch)
-    context = Context(setting, custody, Observer(), lambda: False)
+    context = TrialContext(setting, custody, Observer(), lambda: False)
     try:
         template = next(
             iter(
-                data_templates.of_all_variants(
+                data_templates.prepare_data_templates(
                     setting, custody, Observer(), directory / "template.log"
                 ).values()
             )
         )
-        life = Life(context, "it", template, directory)
+        life = ServerLife(context, "it", template, directory)
         try:
             life.start()
             life.wait_until_ready()
@@ -136,7 +136,7 @@ def cells(
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def load(life: Life, given: argparse.Namespace) -> None:
+def load(life: ServerLife, given: argparse.Namespace) -> None:
     """Sysbench against it. Failure in its words."""
     setting, prepared = life.context.setting, life.prepared
     job = client.Job(
@@ -160,7 +160,7 @@ def load(life: Life, given: argparse.Namespace) -> None:
     running.result(ended)
 
 
-def look(life: Life, server: str, allocator: str, on: bool, when: str) -> Cell:
+def look(life: ServerLife, server: str, allocator: str, on: bool, when: str) -> Cell:
     """The ledger of this moment, and what else is said."""
     admin = life.running.admin
     who = Credentials(user=USER, password=life.password)
@@ -192,11 +192,11 @@ def look(life: Life, server: str, allocator: str, on: bool, when: str) -> Cell:
 
 def booked(pid: int, who: Credentials) -> int:
     """What stays unowned where the loadable function is there, for as long as this takes."""
-    loadable_function.install(pid, who)
+    loadable_function.install_function(pid, who)
     try:
         return explanation.explain(pid, who).ledger.unowned
     finally:
-        loadable_function.remove(pid, who)
+        loadable_function.remove_function(pid, who)
 
 
 def total_of_instruments(admin: Any) -> int | None:

@@ -23,7 +23,7 @@ from typing import Any
 from campaigns import run
 
 from dballoc.allocators import find_library
-from dballoc.analysis.tables.baseline_comparison import compare
+from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
 from dballoc.errors import UsageError
 from dballoc.profile.heap import probe_client, probe_launch
 
@@ -36,7 +36,7 @@ def under_probe(name: str, interval: int, sockets: Path) -> dict[str, Any]:
     return {
         "name": name,
         "allocator": "glibc",
-        "preload": [str(probe_launch.library())],
+        "preload": [str(probe_launch.find_probe_library())],
         "env": {probe_client.VARIABLE: f"{interval}:{sockets}"},
     }
 
@@ -53,7 +53,7 @@ def heaptrack() -> list[dict[str, Any]]:
 def profiling_jemalloc() -> bool:
     """Whether the jemalloc that is here has its profiler built in."""
     try:
-        library = find_library.find("jemalloc").libraries[0]
+        library = find_library.find_allocator("jemalloc").libraries[0]
     except UsageError:
         return False
     done = subprocess.run(
@@ -97,7 +97,7 @@ def measure(out: Path, name: str, variants: list[dict[str, Any]], args: argparse
         "budget": f"{round(args.minutes * 60)}s",
         "variant": variants,
     }
-    found = compare(run(out / name, table, "--no-report"))
+    found = compare_with_baseline(run(out / name, table, "--no-report"))
     promised = {**PROMISED, "probe": PROMISED_MYROCKS} if args.engine == "rocksdb" else PROMISED
     for comparison in [*found.floor, *found.family]:
         if comparison.metric.key.startswith("cpu") and comparison.ratio:

@@ -32,7 +32,10 @@ INTERVALS = {"without": None, "idle": 0, "512 KiB": 512 << 10}
 def nanoseconds(program: Path, pairs: int, interval: int | None, sockets: Path) -> float:
     """Of CPU time for a malloc and a free."""
     env = (
-        {"LD_PRELOAD": str(probe_launch.library()), probe_client.VARIABLE: f"{interval}:{sockets}"}
+        {
+            "LD_PRELOAD": str(probe_launch.find_probe_library()),
+            probe_client.VARIABLE: f"{interval}:{sockets}",
+        }
         if interval is not None
         else {}
     )
@@ -96,7 +99,7 @@ def transaction(out: Path) -> tuple[float, float]:
         "variant": [{"name": "glibc"}],
     }
     campaign = run(out, table, "--no-report")
-    found = heap_profiles.load(out, campaign)
+    found = heap_profiles.load_heap_profiles(out, campaign)
     assert found
     [seen] = found.seen
     assert seen.profile, seen.missing

@@ -116,7 +116,7 @@ def here(asked: list[str]) -> list[Allocator]:
     found = []
     for name in asked or allocators():
         try:
-            found.append(find_library.find(name))
+            found.append(find_library.find_allocator(name))
         except UsageError:
             if asked:
                 raise
@@ -202,7 +202,7 @@ def main() -> None:
                     continue
                 with_probe = run(
                     command,
-                    [probe_launch.library(), *libraries],
+                    [probe_launch.find_probe_library(), *libraries],
                     {probe_client.VARIABLE: f"1024:{sockets}"},
                     directory,
                 )

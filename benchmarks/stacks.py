@@ -38,7 +38,7 @@ def measure(out: Path, use: str) -> None:
         "time": {"warmup": "2s", "level": "10s", "idle": "0s"},
         "variant": [{"name": "glibc"}],
     }
-    found = heap_profiles.load(out / use, run(out / use, table, "--no-report"))
+    found = heap_profiles.load_heap_profiles(out / use, run(out / use, table, "--no-report"))
     assert found
     for seen in found.seen:
         assert seen.profile, seen.missing

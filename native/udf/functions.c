@@ -5,13 +5,13 @@
  *
  * Both return JSON: "format", "malloc" (the file), "allocator" (its name; null if it is none that
  * we know), and then what allocator_NAME.c says, or what was called. What malloc says of itself
- * may be some time old (cache.h): "age_ms", and "took_us" to ask it. Each use in a statement has a
- * buffer of its own, so they can be called by many connections at a time; the buffer is mapped, and
- * does not lie in the heap that is being told of.
+ * may be some time old (statistics_cache.h): "age_ms", and "took_us" to ask it. Each use in a
+ * statement has a buffer of its own, so they can be called by many connections at a time; the
+ * buffer is mapped, and does not lie in the heap that is being told of.
  */
 #include "abi.h"
 #include "allocator.h"
-#include "cache.h"
+#include "statistics_cache.h"
 
 #include <inttypes.h>
 #include <stdio.h>

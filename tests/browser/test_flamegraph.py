@@ -63,13 +63,15 @@ def heap(parse: float, tables: float) -> Profile:
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     home = tmp_path_factory.mktemp("flame")
     before, after = heap(50, 30), heap(110, 20)
-    both = flamegraph.fragment([("a", before)], "live", "One") + flamegraph.difference_fragment(
-        before, after, "live", "Two"
-    )
+    both = flamegraph.render_fragment(
+        [("a", before)], "live", "One"
+    ) + flamegraph.render_difference_fragment(before, after, "live", "Two")
     texts = {
-        "page": flamegraph.page([("glibc", before), ("jemalloc", after)], "live", "Live heap"),
-        "difference": flamegraph.difference(before, after, "live", "What grew"),
-        "embedded": f"<!DOCTYPE html><html lang=en><link rel=icon href='data:,'><body>{flamegraph.library()}{both}</body></html>",
+        "page": flamegraph.render_page(
+            [("glibc", before), ("jemalloc", after)], "live", "Live heap"
+        ),
+        "difference": flamegraph.render_difference_page(before, after, "live", "What grew"),
+        "embedded": f"<!DOCTYPE html><html lang=en><link rel=icon href='data:,'><body>{flamegraph.render_library()}{both}</body></html>",
     }
     for name, text in texts.items():
         (home / f"{name}.html").write_text(text, encoding="utf-8")

@@ -44,7 +44,7 @@ def test_a_container_is_explained_from_the_host(run_cli: Cli, container: Inside)
     assert found["executable"] == "/srv/mariadbd"
     assert not Path(found["executable"]).exists(), "the host must not have it"
     assert found["tiers"] == ["outside", "SQL"]
-    assert found["malloc"] == f"glibc malloc {find_library.find('glibc').version}"
+    assert found["malloc"] == f"glibc malloc {find_library.find_allocator('glibc').version}"
     assert sum(line["resident"] for line in found["lines"]) + found["rest"] == found["rss"]
     assert abs(found["rest"]) <= 0.01 * found["rss"]
     assert (
@@ -73,7 +73,7 @@ def test_another_malloc_in_a_chroot(
 ) -> None:
     """The kernel gives a chroot's paths as the host sees them."""
     try:
-        library = find_library.find("jemalloc").libraries[0]
+        library = find_library.find_allocator("jemalloc").libraries[0]
     except UsageError as error:
         pytest.skip(str(error))
     other = Path(
@@ -95,7 +95,7 @@ def test_another_malloc_in_a_chroot(
         done = run_cli("explain", "--pid", str(server.pid), "--json")
         assert done.status == 0, done.stderr
         found = json.loads(done.stdout)
-        assert found["malloc"] == f"jemalloc {find_library.find('jemalloc').version}"
+        assert found["malloc"] == f"jemalloc {find_library.find_allocator('jemalloc').version}"
         assert found["tiers"] == ["outside", "SQL"]
         assert abs(found["rest"]) <= 0.01 * found["rss"]
     shutil.rmtree(other)

@@ -16,7 +16,7 @@ from harness import Cli, Experiment, StartServer, leftovers, wait_until
 
 from dballoc.catalogue import waits
 from dballoc.profile.contention.wait_rules import Rules
-from dballoc.profile.formats.profile_file import load
+from dballoc.profile.formats.profile_file import load_profile
 
 pytestmark = pytest.mark.alone
 
@@ -98,7 +98,7 @@ def test_what_a_servers_threads_wait_for(run_cli: Cli, server: int, out: Path) -
     assert 0 < found["waits"]["waited"] < 1.5 * found["seconds"] * int(facts["threads"])
     names = {Path(file).name for file in found["files"]}
     assert {"contention.html", "contention.profile.json.gz"} <= names
-    kept = load(out / "contention.profile.json.gz")
+    kept = load_profile(out / "contention.profile.json.gz")
     assert any("do_command" in frame.function for sample in kept.samples for frame in sample.stack)
     cut = [
         " < ".join(frame.function for frame in sample.stack)
@@ -109,7 +109,7 @@ def test_what_a_servers_threads_wait_for(run_cli: Cli, server: int, out: Path) -
     assert kept.total("waits") == pytest.approx(found["waits"]["waits"])
     assert "do_command" in (out / "contention.html").read_text()
     if facts.get("wake-ups"):
-        assert load(out / "contention-wakeups.profile.json.gz").samples
+        assert load_profile(out / "contention-wakeups.profile.json.gz").samples
 
 
 def test_without_perf_threads_are_read_from_proc(run_cli: Cli, server: int) -> None:

@@ -12,9 +12,9 @@ import pymysql
 import pytest
 from harness import A_USER, Cli, StartServer
 
-from dballoc.explain.attribution.ledger import Ledger, ledger
+from dballoc.explain.attribution.ledger import Ledger, build_ledger
 from dballoc.explain.sources import server_memory
-from dballoc.process_memory import address_space, innodb_buffer_pool, process_snapshot
+from dballoc.process_memory import innodb_buffer_pool, pagemap_or_smaps, process_snapshot
 from dballoc.process_memory.mapping_kind import Kind
 
 
@@ -199,21 +199,21 @@ def test_a_server_too_large_for_smaps(
         cursor.execute("CREATE TABLE t.a (id INT PRIMARY KEY, c CHAR(200)) ENGINE=InnoDB")
         cursor.execute("INSERT INTO t.a SELECT seq, REPEAT('x', 200) FROM t.seq_1_to_100000")
     with pymysql.connect(unix_socket=str(path)) as connection, connection.cursor() as cursor:
-        said = server_memory.read(cursor)
+        said = server_memory.query_server_memory(cursor)
 
-    def looks() -> tuple[process_snapshot.Outside, process_snapshot.Outside]:
+    def looks() -> tuple[process_snapshot.ProcessSnapshot, process_snapshot.ProcessSnapshot]:
         with monkeypatch.context() as patch:
-            patch.setattr(address_space, "MOST", 4 << 20)
+            patch.setattr(pagemap_or_smaps, "MOST", 4 << 20)
             patch.setattr(innodb_buffer_pool, "_LEAST", 4 << 20)
-            seen = process_snapshot.look(pid)
-        return seen, process_snapshot.look(pid)
+            seen = process_snapshot.take_process_snapshot(pid)
+        return seen, process_snapshot.take_process_snapshot(pid)
 
     if any(m.flags for m in looks()[0].mappings):
         pytest.skip("this kernel has no PAGEMAP_SCAN (Linux 6.7)")
     for _ in range(20):
         # The server goes on in the background, so that the two may see different things of it; not
         # always.
-        found, usual = (lines(ledger(seen, said)) for seen in looks())
+        found, usual = (lines(build_ledger(seen, said)) for seen in looks())
         if found == pytest.approx(usual, abs=256 << 10):
             break
         time.sleep(0.5)

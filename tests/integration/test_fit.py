@@ -21,7 +21,7 @@ MIB = 2**20
 @pytest.fixture(scope="module", autouse=True)
 def _cgroups() -> None:
     try:
-        cgroup.check()
+        cgroup.check_memory_cgroup()
     except UsageError as error:
         pytest.skip(f"needs a memory cgroup of its own: {error}")
     if os.geteuid() != 0:

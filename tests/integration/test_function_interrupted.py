@@ -200,7 +200,7 @@ def test_a_trim_that_takes_longer_than_we_wait_drops_its_function(
 ) -> None:
     at_first = log_of(slow.server)
     with pytest.raises(Failure, match=r"has not finished within \d+ s, and goes on"):
-        loadable_function.trim(slow.server.pid, Credentials(user="root"))
+        loadable_function.trim_malloc(slow.server.pid, Credentials(user="root"))
     assert slow.busy
     assert slow.server.functions == [STATS]
     assert log_of(slow.server) == at_first
@@ -224,7 +224,7 @@ def test_what_cannot_be_dropped_is_said(
 
     monkeypatch.setattr(pymysql, "connect", once)
     with pytest.raises(Failure) as failure:
-        loadable_function.trim(slow.server.pid, Credentials(user="root"))
+        loadable_function.trim_malloc(slow.server.pid, Credentials(user="root"))
     said = str(failure.value)
     monkeypatch.undo()
     assert "Too many connections" in said
@@ -260,7 +260,7 @@ def test_an_interrupted_installation_leaves_nothing(
 ) -> None:
     """Between CREATE FUNCTION and the end, and with the connection lost."""
     who = Credentials(user="root")
-    loadable_function.remove(slow.server.pid, who)
+    loadable_function.remove_function(slow.server.pid, who)
     real = pymysql.cursors.Cursor.execute
 
     def interrupted(self: Any, sql: str, values: Any = None) -> int:
@@ -272,7 +272,7 @@ def test_an_interrupted_installation_leaves_nothing(
 
     monkeypatch.setattr(pymysql.cursors.Cursor, "execute", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        loadable_function.install(slow.server.pid, who)
+        loadable_function.install_function(slow.server.pid, who)
     assert slow.server.functions == []
     assert list(slow.server.plugins.iterdir()) == []
     assert not slow.server.mapped

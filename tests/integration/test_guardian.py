@@ -33,7 +33,7 @@ from dballoc.host.settings.writable_settings import HostSetting
 
 home = Path(sys.argv[1])
 stand_in = machine_lock.Machine(home / "run", {"thp": HostSetting(str(home / "setting"), ("always", "madvise", "never"))})
-hold = machine_lock.hold(stand_in, exclusive=True, what="a test")
+hold = machine_lock.hold(stand_in, exclusive=True, purpose="a test")
 custody = Custody(hold=hold, adopt=True)
 scratch = home / "scratch"
 custody.scratch(scratch)
@@ -160,7 +160,7 @@ def host(tmp_path: Path) -> Iterator[machine_lock.Hold]:
         tmp_path / "run",
         {"thp": HostSetting(str(tmp_path / "enabled"), ("always", "madvise", "never"))},
     )
-    made = machine_lock.hold(stand_in, exclusive=True, what="a test")
+    made = machine_lock.hold(stand_in, exclusive=True, purpose="a test")
     assert made
     yield made
     made.release()
@@ -456,7 +456,7 @@ def test_without_the_lock_to_itself_it_changes_nothing(
     with pytest.raises(Failure, match="cannot set thp to never: the machine's lock is not held"):
         custody.set("thp", "never")
     host.release()
-    shared = machine_lock.hold(host.machine, exclusive=False, what="a test")
+    shared = machine_lock.hold(host.machine, exclusive=False, purpose="a test")
     with (
         Custody(hold=shared) as another,
         pytest.raises(Failure, match="the machine's lock is not held"),

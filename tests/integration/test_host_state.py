@@ -31,7 +31,7 @@ from dballoc.host.settings.writable_settings import HostSetting
 
 home = Path(sys.argv[1])
 stand_in = machine_lock.Machine(home / "run", {"thp": HostSetting(str(home / "enabled"), ("always", "madvise", "never"))})
-hold = machine_lock.hold(stand_in, exclusive=True, what="a test")
+hold = machine_lock.hold(stand_in, exclusive=True, purpose="a test")
 try:
     with Custody(hold=hold, adopt=True) as custody:
         custody.set("thp", "never")
@@ -87,7 +87,7 @@ def test_killed_at_any_moment_the_setting_is_put_back(
             assert read_setting(str(enabled)) == "always", (
                 "the one that was not killed has put it back"
             )
-        held = machine_lock.hold(stand_in, exclusive=chance.random() < 0.5, what="the next")
+        held = machine_lock.hold(stand_in, exclusive=chance.random() < 0.5, purpose="the next")
         assert held
         held.release()
         assert read_setting(str(enabled)) == "always"
@@ -104,7 +104,7 @@ def test_killed_at_any_moment_the_setting_is_put_back(
 @pytest.fixture
 def other_mode() -> str:
     """A mode that the host does not have."""
-    if (mode := thp.mode()) is None:
+    if (mode := thp.read_mode()) is None:
         pytest.skip("this kernel has no THP")
     return "never" if mode != "never" else "madvise"
 
@@ -135,9 +135,9 @@ def test_two_campaigns_at_once_do_not_meet(
     assert done.status == 0, done.text
     # "madvise, switched off by the process", where a server does that.
     modes = {(r["variant"], r["thp"].partition(",")[0]) for r in rows(out, "SELECT * FROM trial")}
-    assert modes == {("glibc", thp.mode()), ("other", other_mode)}
+    assert modes == {("glibc", thp.read_mode()), ("other", other_mode)}
     assert thp_mode() == before
-    assert not list(machine_lock.THIS.directory.glob("holder-*"))
+    assert not list(machine_lock.THIS_MACHINE.directory.glob("holder-*"))
 
 
 @pytest.mark.parametrize("who", ["doctor", "bench"])
@@ -161,13 +161,13 @@ def test_killed_with_its_guardian_the_mode_is_put_back_by_the_next(
     assert thp_mode() == before
     assert done.status == 0, done.text
     assert f"{thp.ENABLED}" in done.stdout
-    assert f"from {other_mode} to {thp.mode()}" in " ".join(done.stdout.split())
+    assert f"from {other_mode} to {thp.read_mode()}" in " ".join(done.stdout.split())
 
 
 def test_a_trial_in_whose_time_somebody_else_has_switched_is_lost(
     run_cli: Cli, tiny_experiment: Experiment, out: Path, home: Path, other_mode: str
 ) -> None:
-    mode = thp.mode()
+    mode = thp.read_mode()
     assert mode
     process = run_cli.start("bench", tiny_experiment(variant=[{"name": "glibc"}]), "--out", out)
     wait_until(lambda: server_pid(home) or process.poll() is not None)

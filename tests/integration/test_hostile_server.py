@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from harness import A_USER, Cli, Experiment, rows
 
-from dballoc.host.unprivileged.ownership import hand_over, remove, take_back, take_files
+from dballoc.host.unprivileged.ownership import hand_over, remove_directory, take_back, take_files
 from dballoc.host.unprivileged.server_user import ServerUser, server_user
 from dballoc.servers import build as find_build
 
@@ -199,7 +199,7 @@ def planted(canary: Canary, home: Path) -> Iterator[Path]:
             os.chown(directory / name, uid, uid, follow_symlinks=False)
         (directory / "program").chmod(0o6777)
     yield place
-    remove(place)
+    remove_directory(place)
 
 
 def test_what_is_taken_back_are_files_and_directories(planted: Path, canary: Canary) -> None:
@@ -241,6 +241,6 @@ def test_a_removal_takes_the_links_alone(planted: Path, canary: Canary) -> None:
     for _ in range(1200):
         deep = deep / "d"
         os.mkdir(deep) if len(str(deep)) < 4000 else None
-    remove(planted)
+    remove_directory(planted)
     assert not planted.exists()
     assert canary.state() == before

@@ -122,7 +122,7 @@ def test_killed_at_random_moments(
 
     done = run_cli(*command, **how)
     assert done.status == 0, done.text
-    model = experiment_file.load(path)
+    model = experiment_file.load_experiment(path)
     planned = planned_trials(model, blocks)
     found = rows(
         out, "SELECT design, block, position, variant, role, outcome, fault_text FROM trial"
@@ -171,12 +171,16 @@ def planned_trials(model: Experiment_, blocks: int) -> dict[Place, str]:
         found |= {
             ("solo", s.block, s.position, s.role): s.variant
             for n in numbers
-            for s in schedule.block(model, n)
+            for s in schedule.order_block(model, n)
         }
     if model.design != "solo":
         # always beside the host's madvise cannot be had at once.
-        playable = {v.name for v in model.variant if thp.together(None, v.thp, thp.mode())}
-        duets = [p for n in numbers for p in schedule.duets(model, n) if p.variant in playable]
+        playable = {
+            v.name for v in model.variant if thp.combine_modes(None, v.thp, thp.read_mode())
+        }
+        duets = [
+            p for n in numbers for p in schedule.order_duets(model, n) if p.variant in playable
+        ]
         found |= {("duet", p.block, p.position, p.role): p.variant for p in duets}
         found |= {("duet", p.block, p.position, "A1"): model.baseline for p in duets}
     return found

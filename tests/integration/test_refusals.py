@@ -465,7 +465,7 @@ def test_a_user_without_root(
 def test_a_user_without_root_may_not_switch_thp(
     run_cli: Cli, tiny_experiment: Experiment, home: Path, as_user: dict[str, Any]
 ) -> None:
-    if (mode := thp.mode()) is None:
+    if (mode := thp.read_mode()) is None:
         pytest.skip("this kernel has no transparent huge pages")
     other = "never" if mode != "never" else "madvise"
     file = tiny_experiment(variant=[{"name": "glibc"}, {"name": "other", "thp": other}])

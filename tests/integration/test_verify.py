@@ -28,7 +28,7 @@ def stock(stock_server: StartServer) -> int:
 
 def library(name: str) -> str:
     try:
-        return str(find_library.find(name).libraries[0])
+        return str(find_library.find_allocator(name).libraries[0])
     except UsageError as error:
         pytest.skip(str(error))
 
@@ -37,7 +37,7 @@ def test_a_stock_server(run_cli: Cli, stock: int) -> None:
     done = run_cli("verify", str(stock))
     assert done.status == 0, done.text
     assert (
-        f"mariadbd (process {stock}) uses glibc malloc {find_library.find('glibc').version}: "
+        f"mariadbd (process {stock}) uses glibc malloc {find_library.find_allocator('glibc').version}: "
         in done.stdout
     )
     assert "because:  nothing else was preloaded\n" in done.stdout
@@ -61,7 +61,7 @@ def test_a_server_under_another_malloc(
     done = run_cli("verify", pid)
     assert done.status == 0, done.text
     assert (
-        f"uses {find_library.find(name).entry['title']} {find_library.find(name).version}: "
+        f"uses {find_library.find_allocator(name).entry['title']} {find_library.find_allocator(name).version}: "
         in done.stdout
     )
     assert "because:  LD_PRELOAD in its environment\n" in done.stdout
@@ -71,7 +71,7 @@ def test_a_server_under_another_malloc(
     assert (found["pid"], found["name"], found["version"]) == (
         int(pid),
         name,
-        find_library.find(name).version,
+        find_library.find_allocator(name).version,
     )
     assert Path(found["library"]).samefile(path)
     assert (found["settings"], found["mixed"], found["idle"]) == ({variable: value}, {}, {})

@@ -182,12 +182,12 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         "server": {"options": {"innodb_buffer_pool_size": "32M", "log_output": "TABLE"}},
         "data": {"tables": TABLES, "rows": ROWS}, "variant": [{"name": "glibc"}],
     }  # fmt: skip
-    experiment = experiment_file.build(table, "test")
+    experiment = experiment_file.build_experiment(table, "test")
     directory = tmp_path_factory.mktemp("served")
     try:
         with Custody() as custody:
-            setting = prepare.settle(experiment)
-            made = data_templates.of_all_variants(
+            setting = prepare.prepare_campaign(experiment)
+            made = data_templates.prepare_data_templates(
                 setting, custody, Observer(), directory / "template.log"
             )
             prepared = setting.variants["glibc"]

@@ -38,7 +38,7 @@ def test_a_wrapper_is_let_through(
 
 
 def test_another_malloc_is_no_wrapper(run_cli: Cli, tiny_experiment: Experiment) -> None:
-    (library,) = find_library.find("jemalloc").libraries
+    (library,) = find_library.find_allocator("jemalloc").libraries
     file = tiny_experiment(
         variant=[{"name": "v", "allocator": "glibc", "preload": [str(library)]}], baseline="v"
     )

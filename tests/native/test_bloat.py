@@ -30,7 +30,7 @@ def bloat(tmp_path: Path) -> Iterator[Run]:
 
 @pytest.mark.parametrize("written", [1, 128, 512])
 def test_what_was_never_written_is_told(bloat: Run, written: int) -> None:
-    found = thp_waste.look(process_snapshot.look(bloat(written)))
+    found = thp_waste.sample_huge_pages(process_snapshot.take_process_snapshot(bloat(written)))
     assert found
     if found.bytes < 90 * MIB:
         pytest.skip("the kernel gave too few huge pages: memory is fragmented")

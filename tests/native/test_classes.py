@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from programs import compiled, starting
 
-from dballoc.explain.attribution.ledger import Ledger, ledger
+from dballoc.explain.attribution.ledger import Ledger, build_ledger
 from dballoc.explain.attribution.ledger_line import LAZY, LIVE, MAPPED, UNNAMED
 from dballoc.process_memory import process_snapshot
 from dballoc.process_memory.mapping_kind import Kind
-from dballoc.process_memory.process_snapshot import Outside
+from dballoc.process_memory.process_snapshot import ProcessSnapshot
 
-Looked = tuple[dict[str, int], Outside, Ledger]
+Looked = tuple[dict[str, int], ProcessSnapshot, Ledger]
 
 
 @pytest.fixture(scope="module")
@@ -21,8 +21,12 @@ def looked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Looked]:
     directory = tmp_path_factory.mktemp("classes")
     with starting() as start:
         running = start(compiled("classes", directory), directory / "file")
-        found = process_snapshot.look(running.pid)
-        yield {name: int(size) for name, size in map(str.split, running.said)}, found, ledger(found)
+        found = process_snapshot.take_process_snapshot(running.pid)
+        yield (
+            {name: int(size) for name, size in map(str.split, running.said)},
+            found,
+            build_ledger(found),
+        )
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ import pytest
 
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.profile.contention import contention
-from dballoc.profile.contention.dominant_frames import dominant
-from dballoc.profile.contention.malloc_paths import into_malloc
-from dballoc.profile.contention.wait_split import split
+from dballoc.profile.contention.dominant_frames import rank_dominant_frames
+from dballoc.profile.contention.malloc_paths import rank_malloc_paths
 from dballoc.profile.contention.waits import WAITED
+from dballoc.profile.contention.waits_below_malloc import split_waits
 
 
 @pytest.fixture(scope="module")
@@ -39,25 +39,25 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 def test_by_stacks(program: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DBALLOC_CACHE", str(tmp_path / "cache"))
     with Custody() as custody:
-        found = contention.look(program, 1.0, custody, stacks=400, title="contended")
+        found = contention.watch_waits(program, 1.0, custody, stacks=400, title="contended")
     if not found.method.startswith("perf: "):
         pytest.skip(f"needs perf and its permission: {found.method}")
-    said = split(found.switches)
+    said = split_waits(found.switches)
     assert said.malloc["lock"].waits > 0.9 * said.below.waits
     assert said.malloc["lock"].waits > said.elsewhere["timer"].waits > 0
     # Six threads that wait for one another nearly all of a second, or more.
     assert said.malloc["lock"].waited > 1
-    rows = dominant({"it": found.switches}, "waits")
+    rows = rank_dominant_frames({"it": found.switches}, "waits")
     assert {"malloc", "cfree", "free"} & {row.function for row in rows if row.allocator}
-    assert into_malloc(found.switches, "waits")[0].wait == "lock"
+    assert rank_malloc_paths(found.switches, "waits")[0].wait == "lock"
     assert not list((tmp_path / "cache" / "scratch").iterdir())
 
 
 def test_by_addresses(program: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DBALLOC_CACHE", str(tmp_path / "cache"))
     with Custody() as custody:
-        found = contention.look(program, 1.0, custody, method="proc")
-    said = split(found.switches)
+        found = contention.watch_waits(program, 1.0, custody, method="proc")
+    said = split_waits(found.switches)
     assert found.switches.values == (WAITED,)
     assert found.switches.facts["arenas"] == "1"
     assert said.share(said.malloc["lock"]) > 0.3

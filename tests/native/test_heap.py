@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from programs import compiled, starting
 
-from dballoc.explain.attribution.ledger import ledger
+from dballoc.explain.attribution.ledger import build_ledger
 from dballoc.fetch import private_store
 from dballoc.process_memory import process_snapshot
-from dballoc.process_memory.process_snapshot import Outside
+from dballoc.process_memory.process_snapshot import ProcessSnapshot
 
-Look = Callable[..., tuple[str, Outside]]
+Look = Callable[..., tuple[str, ProcessSnapshot]]
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +31,9 @@ def look(program: Path) -> Iterator[Look]:
     """
     with starting() as start:
 
-        def looked(executable: Path = program, **variables: str) -> tuple[str, Outside]:
+        def looked(executable: Path = program, **variables: str) -> tuple[str, ProcessSnapshot]:
             running = start(executable, **variables)
-            return "".join(running.said), process_snapshot.look(running.pid)
+            return "".join(running.said), process_snapshot.take_process_snapshot(running.pid)
 
         yield looked
 
@@ -63,7 +63,7 @@ def test_every_glibc_that_can_be_fetched(
         text=True,
         check=False,
     )
-    kept = private_store.find("glibc", version)
+    kept = private_store.find_fetched("glibc", version)
     if kept is None or kept.loader is None:
         pytest.skip(done.stderr)
     program = compiled(
@@ -80,7 +80,7 @@ def test_every_glibc_that_can_be_fetched(
     assert found.heap
     assert found.malloc.version == version
     assert len(_same(said, found)) == 7
-    made = ledger(found)
+    made = build_ledger(found)
     assert abs(made.rest) <= 0.01 * found.rss
     # Seven blocks of each size up to 1,032 bytes, or more since 2.43, of six threads that freed
     # thousands.
@@ -90,7 +90,7 @@ def test_every_glibc_that_can_be_fetched(
     )
 
 
-def _same(said: str, found: Outside) -> list[tuple[int, int, int]]:
+def _same(said: str, found: ProcessSnapshot) -> list[tuple[int, int, int]]:
     """What malloc_info says of each arena: system, fast, free bytes. Fails where the walk says
     anything else.
     """
@@ -121,7 +121,7 @@ def test_blocks_mapped_by_themselves_are_as_malloc_info_says(look: Look) -> None
 
 def test_the_ledger_adds_up(look: Look) -> None:
     _, found = look()
-    books = ledger(found)
+    books = build_ledger(found)
     assert books.rss == sum(line.resident for line in books.lines) + books.rest
     assert abs(books.rest) <= 0.01 * books.rss
     held = next(line for line in books.lines if line.owner == "threads' caches (tcache)")

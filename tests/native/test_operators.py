@@ -75,7 +75,7 @@ def environ(
 
     def made(allocator: str) -> dict[str, str]:
         try:
-            libraries = find_library.find(allocator).libraries
+            libraries = find_library.find_allocator(allocator).libraries
         except UsageError as error:
             pytest.skip(str(error))
         preload = ":".join(map(str, [native_library("probe"), *libraries]))
@@ -145,8 +145,8 @@ def test_a_block_is_counted_once(
         deadline = time.monotonic() + 30
         while not list(tmp_path.glob("*.sock")) and time.monotonic() < deadline:
             time.sleep(0.01)
-        snapshot = probe_client.of_directory(tmp_path).snapshot()
+        snapshot = probe_client.find_probe_in_directory(tmp_path).snapshot()
         assert running.process.poll() is None
-    live = heap_profile.whole([block for block in snapshot.blocks if block.usable >= 1000])
+    live = heap_profile.sum_blocks([block for block in snapshot.blocks if block.usable >= 1000])
     assert abs(live.bytes - 20000 * 1008) < 6 * live.error + 20000 * 16
     assert not snapshot.overwritten

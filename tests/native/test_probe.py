@@ -45,7 +45,7 @@ class Running:
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline and not list(self.directory.glob("*.sock")):
             time.sleep(0.01)
-        return probe_client.of_directory(self.directory)
+        return probe_client.find_probe_in_directory(self.directory)
 
 
 Start = Callable[..., Running]
@@ -57,7 +57,7 @@ def environ(native_library: Callable[[str], Path], tmp_path: Path) -> Callable[.
 
     def made(allocator: str = "glibc", interval: int = 4096) -> dict[str, str]:
         try:
-            libraries = find_library.find(allocator).libraries
+            libraries = find_library.find_allocator(allocator).libraries
         except UsageError as error:
             pytest.skip(str(error))
         preload = ":".join(map(str, [native_library("probe"), *libraries]))
@@ -97,10 +97,13 @@ def errors(running: Running) -> list[float]:
 
 
 def functions(found: Snapshot) -> list[heap_profile.HeapRow]:
-    maps, symbols = heap_profile.mappings(found), Symbols(Path(f"/proc/{found.pid}/root"))
-    stacks = heap_profile.frames(found.stacks, lambda address: symbols.resolve(maps, address))
-    return heap_profile.by_function(
-        found, {number: heap_profile.dominant(stack, []) for number, stack in stacks.items()}
+    maps, symbols = heap_profile.parse_mappings(found), Symbols(Path(f"/proc/{found.pid}/root"))
+    stacks = heap_profile.resolve_stacks(
+        found.stacks, lambda address: symbols.resolve(maps, address)
+    )
+    return heap_profile.rank_functions(
+        found,
+        {number: heap_profile.find_dominant_frame(stack, []) for number, stack in stacks.items()},
     )
 
 
@@ -137,12 +140,14 @@ def test_a_leak_of_one_in_a_hundred_is_first(start: Start) -> None:
     before = asked.snapshot()
     time.sleep(2.5)
     after = asked.snapshot()
-    maps, symbols = heap_profile.mappings(after), Symbols()
-    stacks = heap_profile.frames(after.stacks, lambda address: symbols.resolve(maps, address))
-    grown = heap_profile.growth(
+    maps, symbols = heap_profile.parse_mappings(after), Symbols()
+    stacks = heap_profile.resolve_stacks(
+        after.stacks, lambda address: symbols.resolve(maps, address)
+    )
+    grown = heap_profile.rank_growth(
         before,
         after,
-        {number: heap_profile.dominant(stack, []) for number, stack in stacks.items()},
+        {number: heap_profile.find_dominant_frame(stack, []) for number, stack in stacks.items()},
     )
     assert grown[0].name == "leaking"
     assert grown[0].change.bytes > 5 * grown[0].change.error
@@ -196,7 +201,7 @@ def test_a_detached_child_takes_its_parents_place(start: Start) -> None:
     assert found.pid == int(said.split()[1])
     # What the parent had allocated before is the child's too, and what the child's own child freed
     # is not free.
-    live = heap_profile.whole(found.blocks)
+    live = heap_profile.sum_blocks(found.blocks)
     assert live.bytes == pytest.approx(64 * 50_000 + (1 << 20), rel=0.05)
     assert [path.name for path in running.directory.glob("*.sock")] == [f"{found.pid}.sock"]
 
@@ -205,7 +210,7 @@ def test_idle_until_asked_and_idle_again(start: Start) -> None:
     asked = start("leak", "glibc", 0).probe()
     time.sleep(0.3)
     assert asked.snapshot().blocks == []
-    assert malloc_latency.summary(asked.snapshot()).timed == 0
+    assert malloc_latency.summarize_calls(asked.snapshot()).timed == 0
     asked.set_interval(4096)
     time.sleep(0.5)
     assert len(asked.snapshot().blocks) > 20
@@ -223,22 +228,27 @@ def test_time_in_malloc_is_counted(start: Start) -> None:
     asked = start("leak").probe()
     time.sleep(1)
     found = asked.snapshot()
-    said = malloc_latency.summary(found)
+    said = malloc_latency.summarize_calls(found)
     assert said.timed > 20
     assert said.share
     assert 0.01 < said.share < 1.0
-    assert {row.operation for row in malloc_latency.rows(found)} == {"malloc", "free"}
-    assert all(0 < row.p50 <= row.p99 <= row.longest for row in malloc_latency.rows(found))
+    assert {row.operation for row in malloc_latency.summarize_by_size(found)} == {"malloc", "free"}
+    assert all(
+        0 < row.p50 <= row.p99 <= row.longest for row in malloc_latency.summarize_by_size(found)
+    )
 
 
 def test_time_in_malloc_has_its_callers(start: Start) -> None:
     asked = start("leak").probe()
     time.sleep(3)
     found = asked.snapshot()
-    maps, symbols = heap_profile.mappings(found), Symbols(Path(f"/proc/{found.pid}/root"))
-    stacks = heap_profile.frames(found.stacks, lambda address: symbols.resolve(maps, address))
-    rows = heap_profile.time_by_function(
-        found, {number: heap_profile.dominant(stack, []) for number, stack in stacks.items()}
+    maps, symbols = heap_profile.parse_mappings(found), Symbols(Path(f"/proc/{found.pid}/root"))
+    stacks = heap_profile.resolve_stacks(
+        found.stacks, lambda address: symbols.resolve(maps, address)
+    )
+    rows = heap_profile.rank_functions_by_time(
+        found,
+        {number: heap_profile.find_dominant_frame(stack, []) for number, stack in stacks.items()},
     )
     names = [row.name for row in rows]
     assert {"passing", "leak"} <= set(names)  # the one allocates, the other frees
@@ -246,7 +256,7 @@ def test_time_in_malloc_has_its_callers(start: Start) -> None:
         assert names.index("passing") < names.index("leaking")
     # Two estimates of the same: of all timed calls, and of one in 32 of them.
     assert sum(row.seconds for row in rows) == pytest.approx(
-        malloc_latency.summary(found).seconds, rel=0.7
+        malloc_latency.summarize_calls(found).seconds, rel=0.7
     )
 
 

@@ -51,7 +51,7 @@ def socket_of(directory: Path) -> Probe:
     deadline = time.monotonic() + LONGEST
     while True:
         try:
-            return probe_client.of_directory(directory)
+            return probe_client.find_probe_in_directory(directory)
         except (UsageError, Failure):
             if time.monotonic() > deadline:
                 raise

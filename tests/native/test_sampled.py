@@ -11,9 +11,9 @@ from programs import probed, starting
 from dballoc.allocators import find_library
 from dballoc.errors import UsageError
 from dballoc.explain import explanation
-from dballoc.process_memory.heaps.allocator_account import HELD, LIVE_ALL, LIVE_SMALL
+from dballoc.process_memory.heaps.allocator_statistics import HELD, LIVE_ALL, LIVE_SMALL
 from dballoc.profile.heap import probe_client
-from dballoc.profile.heap.live_heap import Uncounted
+from dballoc.profile.heap.live_heap import ProbedHeapReader
 
 
 @pytest.mark.parametrize("allocator", ["glibc", "jemalloc", "tcmalloc"])
@@ -21,7 +21,7 @@ def test_what_is_alive_and_whose(
     native_library: Callable[[str], Path], tmp_path: Path, allocator: str
 ) -> None:
     try:
-        libraries = find_library.find(allocator).libraries
+        libraries = find_library.find_allocator(allocator).libraries
     except UsageError as error:
         pytest.skip(str(error))
     preload = ":".join(map(str, [native_library("probe"), *libraries]))
@@ -31,7 +31,7 @@ def test_what_is_alive_and_whose(
             program, "known", LD_PRELOAD=preload, **{probe_client.VARIABLE: f"4096:{tmp_path}"}
         )
         truth = {site: int(size) for _, site, size, _ in map(str.split, running.said)}
-        asked = Uncounted(running.pid)
+        asked = ProbedHeapReader(running.pid)
         found = explanation.explain(running.pid, None, sample=lambda _: asked.look()).ledger
     assert found.tiers == ["outside", "probe"]
     assert sum(line.resident for line in found.lines) + found.rest == found.rss

@@ -14,11 +14,11 @@ from programs import compiled, starting
 
 from dballoc.allocators import find_library
 from dballoc.errors import UsageError
-from dballoc.explain.attribution.ledger import ledger
+from dballoc.explain.attribution.ledger import build_ledger
 from dballoc.explain.attribution.ledger_line import UNACCOUNTED
 from dballoc.explain.sources import allocator_statistics
 from dballoc.process_memory import process_snapshot
-from dballoc.process_memory.heaps.allocator_account import CACHES, HELD
+from dballoc.process_memory.heaps.allocator_statistics import CACHES, HELD
 from dballoc.process_memory.mapping_kind import Kind
 
 HERE = Path(__file__).parent
@@ -43,7 +43,7 @@ def run(program: Path, native_library: Callable[[str], Path]) -> Iterator[Callab
 
         def ran(allocator: str, *names: str) -> Ran:
             try:
-                preload = ":".join(map(str, find_library.find(allocator).libraries))
+                preload = ":".join(map(str, find_library.find_allocator(allocator).libraries))
             except UsageError as error:
                 pytest.skip(str(error))
             running = start(program, native_library("udf"), *names, LD_PRELOAD=preload)
@@ -57,7 +57,7 @@ def run(program: Path, native_library: Callable[[str], Path]) -> Iterator[Callab
 )
 def test_what_is_live_is_what_was_asked_for(run: Callable[..., Ran], allocator: str) -> None:
     asked, [text], pid = run(allocator, "malloc_stats")
-    found = allocator_statistics.read(text)
+    found = allocator_statistics.parse_statistics(text)
     assert found.live is not None
     assert asked <= found.live <= asked * ROUNDING
     # Half of what three threads asked for is given back: it is in a cache, or free in pages that
@@ -66,8 +66,8 @@ def test_what_is_live_is_what_was_asked_for(run: Callable[..., Ran], allocator: 
     assert kept >= 3 * 10000 * 1000
     # scudo counts as free what it has made ready, and nobody has had yet.
     assert kept <= 3 * 10000 * 1000 * (1.3 if allocator == "scudo" else 1.1)
-    look = process_snapshot.look(pid)
-    made = ledger(look, None, found)
+    look = process_snapshot.take_process_snapshot(pid)
+    made = build_ledger(look, None, found)
     assert sum(line.resident for line in made.lines) + made.rest == made.rss == look.rss
     if allocator != "glibc":
         left_out = sum(line.resident for line in made.lines if line.owner == UNACCOUNTED)
@@ -81,7 +81,7 @@ def test_what_is_live_is_what_was_asked_for(run: Callable[..., Ran], allocator: 
 @pytest.mark.parametrize("allocator", ["mimalloc", "tbbmalloc"])
 def test_one_that_does_not_count_says_so(run: Callable[..., Ran], allocator: str) -> None:
     _, [text], _ = run(allocator, "malloc_stats")
-    found = allocator_statistics.read(text)
+    found = allocator_statistics.parse_statistics(text)
     assert found.live is None
     assert found.notes
 
@@ -91,7 +91,7 @@ def test_what_it_does_not_count_is_walked_from_outside(
     run: Callable[..., Ran], allocator: str
 ) -> None:
     asked, _, pid = run(allocator)
-    look = process_snapshot.look(pid)
+    look = process_snapshot.take_process_snapshot(pid)
     assert look.books
     account = look.books.account
     assert account.live is not None
@@ -99,7 +99,7 @@ def test_what_it_does_not_count_is_walked_from_outside(
     assert [block.size // 1000000 for block in look.books.blocks if block.size > 1000000] == [3] * 4
     held = sum(h.bytes for h in account.holdings if h.owner == HELD)
     assert held == pytest.approx(3 * 10000 * 1000, rel=0.1)
-    made = ledger(look)
+    made = build_ledger(look)
     assert sum(line.resident for line in made.lines) + made.rest == made.rss == look.rss
     left_out = sum(line.resident for line in made.lines if line.owner == UNACCOUNTED)
     assert left_out < 0.02 * made.rss
@@ -120,8 +120,8 @@ def test_memory_is_given_back_when_asked(
     run: Callable[..., Ran], allocator: str, called: str
 ) -> None:
     _, [before, text, after], _ = run(allocator, "malloc_stats", "malloc_trim", "malloc_stats")
-    assert allocator_statistics.called(text) == called
-    one, other = (allocator_statistics.read(x) for x in (before, after))
+    assert allocator_statistics.parse_trim_answer(text) == called
+    one, other = (allocator_statistics.parse_statistics(x) for x in (before, after))
     if one.live is not None and other.live is not None:
         # Nothing that is in use goes.
         assert other.live == pytest.approx(one.live, rel=0.01)
@@ -131,7 +131,7 @@ def test_every_arena_is_told_and_no_list_of_sizes(run: Callable[..., Ran]) -> No
     _, [text], pid = run("glibc", "malloc_stats")
     said: dict[str, Any] = json.loads(text)
     assert "<size" not in said["malloc_info"]
-    heap = process_snapshot.look(pid).heap
+    heap = process_snapshot.take_process_snapshot(pid).heap
     assert heap
     assert len(re.findall("<heap ", said["malloc_info"])) == len(heap.arenas)
     assert said["mallinfo2"]["hblkhd"] == sum(b.size for row in heap.mapped.values() for b in row)
@@ -223,21 +223,21 @@ def test_malloc_is_asked_for_a_fiftieth_of_the_time(
     assert text["format"] == 1
     assert 0 <= text["age_ms"] <= took
     assert text["took_us"] >= 1000 * slow
-    found = allocator_statistics.read(said[1])
+    found = allocator_statistics.parse_statistics(said[1])
     assert found.allocator == "glibc"
     assert found.age == text["age_ms"] / 1000
 
 
 def test_figures_that_are_old_say_so() -> None:
     text = {"format": 1, "age_ms": 2600, "took_us": 60_000, "allocator": "mimalloc"}
-    fresh = allocator_statistics.read(json.dumps(text | {"age_ms": 0}))
+    fresh = allocator_statistics.parse_statistics(json.dumps(text | {"age_ms": 0}))
     assert (fresh.age, fresh.took) == (0, 0.06)
-    old = allocator_statistics.read(json.dumps(text))
+    old = allocator_statistics.parse_statistics(json.dumps(text))
     assert (old.age, old.took) == (2.6, 0)
     assert len(old.notes) == len(fresh.notes) + 1
     assert "the statistics of mimalloc are 3 s old" in old.notes[-1]
     with pytest.raises(allocator_statistics.Unreadable):
-        allocator_statistics.read(json.dumps(text | {"age_ms": "soon"}))
+        allocator_statistics.parse_statistics(json.dumps(text | {"age_ms": "soon"}))
 
 
 def test_a_buffer_too_small_for_anything_stays_what_it_is(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from dballoc.explain.explanation import Explanation
 from dballoc.explain.sources.server_memory import SCHEMA
 from dballoc.explain.verdicts import verdicts
 from dballoc.explain.verdicts.evidence import Evidence
-from dballoc.explain.verdicts.verdicts import HELD, Verdict
+from dballoc.explain.verdicts.verdict import Verdict
+from dballoc.explain.verdicts.verdicts import HELD
 from dballoc.process_memory.mapping_kind import Kind
 
 MIB = 1 << 20

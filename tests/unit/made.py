@@ -23,13 +23,13 @@ def build(
         directory, facts(chosen, blocks, designs), [variant(v.name) for v in chosen.variant]
     )
     for block in range(1, blocks + 1):
-        for p in schedule.duets(chosen, block) if "duet" in designs else []:
+        for p in schedule.order_duets(chosen, block) if "duet" in designs else []:
             sides = [
                 fault() if n in faulty else duet_record(chosen, p, i)
                 for i, n in enumerate((chosen.baseline, p.variant))
             ]
             results.add_duet(p, chosen.baseline, (sides[0], sides[1]))
-        for slot in schedule.block(chosen, block) if "solo" in designs else []:
+        for slot in schedule.order_block(chosen, block) if "solo" in designs else []:
             results.add_trial(slot, fault() if slot.variant in faulty else record(chosen, slot))
         for design in designs:
             results.add_block({"design": design, **block_row(block), "disturbed": None})

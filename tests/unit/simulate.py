@@ -22,12 +22,12 @@ from dballoc.analysis.decisions.sequential_test import (
     ERROR,
     MARGIN,
     Procedure,
-    declare,
-    family_size,
+    count_comparisons,
+    declare_procedure,
 )
-from dballoc.analysis.decisions.verdict import all_decided
+from dballoc.analysis.decisions.stopping_rule import all_decided
 from dballoc.analysis.statistics.duet_slices import Estimate
-from dballoc.analysis.statistics.ratio_interval import logs_to_baseline, ratio
+from dballoc.analysis.statistics.ratio_interval import compute_logs_to_baseline, compute_ratio
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
 from dballoc.experiment import schedule
 from dballoc.experiment.model import Experiment
@@ -88,7 +88,9 @@ class Host:
 
 def procedure_of(model: Experiment, blocks: int) -> Procedure:
     """What a solo campaign of that many blocks declares."""
-    return declare(blocks, family_size(["solo"], len(model.variant), len(model.workloads)))
+    return declare_procedure(
+        blocks, count_comparisons(["solo"], len(model.variant), len(model.workloads))
+    )
 
 
 # Memory scatters by 0.6–0.9 % and hardly drifts.
@@ -115,7 +117,7 @@ def drawn(model: Experiment, blocks: int) -> list[list[int]]:
     """By block, the moments of A1, A2 and each variant: the project's schedule."""
     found = []
     for number in range(1, blocks + 1):
-        slots = schedule.block(model, number)
+        slots = schedule.order_block(model, number)
         moments = {(s.variant, s.role): (number - 1) * len(slots) + s.position - 1 for s in slots}
         others = [moments[v.name, "V"] for v in model.variant if v.name != model.baseline]
         found.append([moments[model.baseline, "A1"], moments[model.baseline, "A2"], *others])
@@ -283,7 +285,11 @@ def really_judged(values: Floats, effects: Floats, model: Experiment) -> list[Co
                     (b, "V"): math.exp(values[m, 2 + v, b] + effects[v, m]) for b in range(look)
                 }
                 family.append(
-                    Comparison(name, metric, ratio(logs_to_baseline(places), procedure.confidence))
+                    Comparison(
+                        name,
+                        metric,
+                        compute_ratio(compute_logs_to_baseline(places), procedure.confidence),
+                    )
                 )
         said.append(
             Comparisons(
@@ -425,7 +431,7 @@ def played(model: Experiment, campaigns: int, blocks: int, slices: int = 6) -> P
     for seed in range(1, campaigns + 1):
         one = model.model_copy(update={"seed": seed})
         for number in range(1, blocks + 1):
-            for p in schedule.duets(one, number):
+            for p in schedule.order_duets(one, number):
                 at = seed - 1, number - 1, partners.index(p.variant)
                 when[at] = (number - 1) * len(partners) + p.position - 1
                 halves[at] = [p.halves(n) for n in range(slices)]

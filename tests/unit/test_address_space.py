@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.process_memory import address_space, pagemap_scan, smaps
+from dballoc.process_memory import pagemap_or_smaps, pagemap_scan, smaps
 
 MIB = 1 << 20
 
@@ -58,8 +58,8 @@ def reading(program: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], li
     """``reading(n)``: its mappings, where so many bytes in small pages are the most for smaps."""
 
     def read(most: int) -> list[smaps.Mapping]:
-        monkeypatch.setattr(address_space, "MOST", most)
-        return address_space.read(program)
+        monkeypatch.setattr(pagemap_or_smaps, "MOST", most)
+        return pagemap_or_smaps.read_mappings(program)
 
     return read
 

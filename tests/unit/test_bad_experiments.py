@@ -185,7 +185,7 @@ BAD = [
 def test_the_good_file_is_good(tmp_path: Path) -> None:
     path = tmp_path / "good.toml"
     path.write_text(GOOD)
-    assert [v.name for v in experiment_file.load(path).variant] == ["glibc", "jemalloc"]
+    assert [v.name for v in experiment_file.load_experiment(path).variant] == ["glibc", "jemalloc"]
 
 
 @pytest.mark.parametrize(("old", "new", "message"), BAD, ids=[b[2][:50] for b in BAD])
@@ -194,7 +194,7 @@ def test_bad_file(tmp_path: Path, old: str, new: str, message: str) -> None:
     path = tmp_path / "bad.toml"
     path.write_text(GOOD.replace(old, new, 1))
     with pytest.raises(UsageError) as caught:
-        experiment_file.load(path)
+        experiment_file.load_experiment(path)
     assert str(caught.value) == f"{path}: {message}"
 
 
@@ -211,7 +211,7 @@ def test_what_is_no_toml(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "bad.toml"
     path.write_bytes(content)
     with pytest.raises(UsageError) as caught:
-        experiment_file.load(path)
+        experiment_file.load_experiment(path)
     assert re.fullmatch(re.escape(f"{path}: ") + message, str(caught.value))
 
 
@@ -220,5 +220,5 @@ def test_what_is_no_toml(tmp_path: Path, content: bytes, message: str) -> None:
 )
 def test_what_cannot_be_read(tmp_path: Path, name: str, reason: str) -> None:
     with pytest.raises(UsageError) as caught:
-        experiment_file.load(tmp_path / name)
+        experiment_file.load_experiment(tmp_path / name)
     assert str(caught.value) == f"{tmp_path / name}: cannot read the experiment file: {reason}"

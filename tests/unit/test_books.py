@@ -10,29 +10,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.explain.attribution.ledger import ledger
+from dballoc.explain.attribution.ledger import build_ledger
 from dballoc.explain.attribution.ledger_line import UNACCOUNTED
 from dballoc.explain.sources import allocator_statistics
-from dballoc.explain.sources.server_memory import POOL, Label, Labels
+from dballoc.explain.sources.server_memory import POOL, OwnerMemory, ServerMemory
 from dballoc.process_memory import smaps
-from dballoc.process_memory.heaps import allocator_account as accounts
+from dballoc.process_memory.heaps import allocator_statistics as accounts
 from dballoc.process_memory.heaps import mimalloc_heap
-from dballoc.process_memory.heaps.allocator_account import (
+from dballoc.process_memory.heaps.allocator_statistics import (
     CACHES,
     HELD,
     LAZY,
     LIVE_ALL,
     LIVE_LARGE,
     LIVE_SMALL,
-    OWN,
-    Account,
+    METADATA,
+    AllocatorStatistics,
     Holding,
-    account,
+    make_statistics,
 )
-from dballoc.process_memory.heaps.glibc_heap import Block, Books, Heap
-from dballoc.process_memory.identify_malloc import InUse
+from dballoc.process_memory.heaps.glibc_heap import ArenaUsage, Block, GlibcHeap
+from dballoc.process_memory.identify_malloc import MallocInUse
 from dballoc.process_memory.mapping_kind import Kind
-from dballoc.process_memory.process_snapshot import Outside
+from dballoc.process_memory.process_snapshot import ProcessSnapshot
 
 MIB = 1 << 20
 
@@ -120,11 +120,11 @@ GLIBC = {
 }  # fmt: skip
 
 
-def read(said: dict[str, Any], **changes: Any) -> Account:
-    return allocator_statistics.read(json.dumps(said | changes))
+def read(said: dict[str, Any], **changes: Any) -> AllocatorStatistics:
+    return allocator_statistics.parse_statistics(json.dumps(said | changes))
 
 
-def sizes(found: Account) -> dict[str, int]:
+def sizes(found: AllocatorStatistics) -> dict[str, int]:
     return {h.owner: h.bytes for h in found.holdings}
 
 
@@ -137,7 +137,7 @@ def test_jemalloc() -> None:
         CACHES: 2 * MIB,
         HELD: 8 * MIB,
         LAZY: 2 * MIB,
-        OWN: 3 * MIB,
+        METADATA: 3 * MIB,
     }
     assert (found.live, found.returned) == (28 * MIB, 7 * MIB)
     held = next(h for h in found.holdings if h.owner == HELD)
@@ -163,7 +163,7 @@ def test_a_jemalloc_of_before_5_calls_its_largest_blocks_huge() -> None:
 
 
 def test_a_jemalloc_without_statistics_says_so() -> None:
-    found = allocator_statistics.read(
+    found = allocator_statistics.parse_statistics(
         json.dumps({k: v for k, v in JEMALLOC.items() if not k.startswith("stats.")})
     )
     assert (found.holdings, found.live) == ([], None)
@@ -175,13 +175,18 @@ def test_gperftools() -> None:
         LIVE_ALL: 40 * MIB,
         CACHES: 3 * MIB,
         HELD: 7 * MIB,
-        OWN: 2883584,
+        METADATA: 2883584,
     }
     assert read(GPERFTOOLS).returned == 5 * MIB
 
 
 def test_googles_caches_are_of_cpus_and_threads() -> None:
-    assert sizes(read(GOOGLE)) == {LIVE_ALL: 40 * MIB, CACHES: 3 * MIB, HELD: 5 * MIB, OWN: 3 * MIB}
+    assert sizes(read(GOOGLE)) == {
+        LIVE_ALL: 40 * MIB,
+        CACHES: 3 * MIB,
+        HELD: 5 * MIB,
+        METADATA: 3 * MIB,
+    }
 
 
 def test_glibc_without_the_flags_that_it_adds_up() -> None:
@@ -258,7 +263,7 @@ def test_an_answer_that_was_cut_says_so() -> None:
 )
 def test_what_is_not_understood_is_one_line(text: str, says: str) -> None:
     with pytest.raises(allocator_statistics.Unreadable, match=says) as refused:
-        allocator_statistics.read(text)
+        allocator_statistics.parse_statistics(text)
     assert "\n" not in str(refused.value)
 
 
@@ -281,19 +286,21 @@ def test_whatever_a_function_answers_nothing_else_is_raised(value: Any) -> None:
 
 SIZES = st.integers(0, 1 << 40)
 ACCOUNTS = st.builds(
-    lambda parts, returned: account(
+    lambda parts, returned: make_statistics(
         "x", [Holding(owner, size) for owner, size in parts.items()], returned
     ),
     st.dictionaries(
-        st.sampled_from([LIVE_SMALL, LIVE_LARGE, LIVE_ALL, CACHES, HELD, LAZY, OWN]), SIZES
+        st.sampled_from([LIVE_SMALL, LIVE_LARGE, LIVE_ALL, CACHES, HELD, LAZY, METADATA]), SIZES
     ),
     SIZES,
 )
 
 
 @given(ACCOUNTS, SIZES)
-def test_no_more_is_resident_than_the_pages_and_than_was_told(found: Account, pages: int) -> None:
-    there = accounts.resident(found, pages)
+def test_no_more_is_resident_than_the_pages_and_than_was_told(
+    found: AllocatorStatistics, pages: int
+) -> None:
+    there = accounts.apportion_resident(found, pages)
     told = sum(h.bytes for h in found.holdings)
     assert all(0 <= size <= h.bytes for h, size in there)
     total = sum(size for _, size in there)
@@ -303,14 +310,14 @@ def test_no_more_is_resident_than_the_pages_and_than_was_told(found: Account, pa
 
 
 def test_what_was_never_touched_is_live_or_free_and_in_no_cache() -> None:
-    found = account(
+    found = make_statistics(
         "x",
         [Holding(LIVE_SMALL, 10), Holding(LIVE_LARGE, 20), Holding(HELD, 30), Holding(CACHES, 5)],
     )
-    assert [size for _, size in accounts.resident(found, 100)] == [10, 20, 30, 5]
-    assert [size for _, size in accounts.resident(found, 35)] == [5, 10, 15, 5]
-    assert [size for _, size in accounts.resident(found, 5)] == [0, 0, 0, 5]
-    assert [size for _, size in accounts.resident(found, 3)] == [0, 0, 0, 3]
+    assert [size for _, size in accounts.apportion_resident(found, 100)] == [10, 20, 30, 5]
+    assert [size for _, size in accounts.apportion_resident(found, 35)] == [5, 10, 15, 5]
+    assert [size for _, size in accounts.apportion_resident(found, 5)] == [0, 0, 0, 5]
+    assert [size for _, size in accounts.apportion_resident(found, 3)] == [0, 0, 0, 3]
 
 
 SMAPS = """\
@@ -323,8 +330,8 @@ VmFlags: rd wr mr mw me ac
 """
 
 
-def look(rss: int, heap: Heap | None = None, name: str = "jemalloc") -> Outside:
-    in_use = InUse(
+def look(rss: int, heap: GlibcHeap | None = None, name: str = "jemalloc") -> ProcessSnapshot:
+    in_use = MallocInUse(
         pid=1,
         executable="/usr/sbin/mariadbd",
         name=name,
@@ -337,8 +344,8 @@ def look(rss: int, heap: Heap | None = None, name: str = "jemalloc") -> Outside:
         idle={},
         thp="",
     )
-    mappings = smaps.parse(SMAPS.format(rss=rss >> 10))
-    return Outside(
+    mappings = smaps.parse_smaps(SMAPS.format(rss=rss >> 10))
+    return ProcessSnapshot(
         pid=1,
         taken=0.0,
         malloc=in_use,
@@ -353,8 +360,10 @@ def look(rss: int, heap: Heap | None = None, name: str = "jemalloc") -> Outside:
     )
 
 
-def residents(found: Outside, labels: Labels | None, said: Account | None) -> dict[str, int]:
-    books_of = ledger(found, labels, said)
+def residents(
+    found: ProcessSnapshot, labels: ServerMemory | None, said: AllocatorStatistics | None
+) -> dict[str, int]:
+    books_of = build_ledger(found, labels, said)
     assert sum(line.resident for line in books_of.lines) + books_of.rest == books_of.rss
     return {line.owner: line.resident for line in books_of.lines}
 
@@ -365,18 +374,18 @@ def test_a_ledger_has_the_mallocs_own_lines() -> None:
     assert found[HELD] == 8 * MIB
     assert found[UNACCOUNTED] == 50 * MIB - 43 * MIB
     assert Kind.MALLOC not in found
-    whole = ledger(look(50 * MIB), None, read(JEMALLOC))
+    whole = build_ledger(look(50 * MIB), None, read(JEMALLOC))
     assert whole.tiers == ["outside", "function"]
     assert whole.unowned == (16 + 12 + 7) * MIB
     assert "jemalloc keeps 7.0 MiB of address space without memory behind it" in whole.notes
 
 
 def test_what_is_told_and_not_in_memory_is_said() -> None:
-    found = ledger(look(40 * MIB), None, read(JEMALLOC))
+    found = build_ledger(look(40 * MIB), None, read(JEMALLOC))
     lines = {line.owner: line for line in found.lines}
     assert UNACCOUNTED not in lines
     assert (lines[LIVE_LARGE].resident, lines[LIVE_LARGE].size) == (12 * MIB * 35 // 38, 12 * MIB)
-    assert (lines[CACHES].resident, lines[OWN].resident) == (2 * MIB, 3 * MIB)
+    assert (lines[CACHES].resident, lines[METADATA].resident) == (2 * MIB, 3 * MIB)
     assert any(
         note.startswith("3.0 MiB of what jemalloc accounts for are not in memory")
         for note in found.notes
@@ -384,9 +393,9 @@ def test_what_is_told_and_not_in_memory_is_said() -> None:
 
 
 def test_labels_take_from_the_mallocs_live_blocks() -> None:
-    labels = Labels(
+    labels = ServerMemory(
         version="10.11-MariaDB",
-        heap=[Label(owner="sessions", bytes=4 * MIB, source="processlist")],
+        heap=[OwnerMemory(owner="sessions", bytes=4 * MIB, source="processlist")],
         tables=[],
         own={},
         variables={},
@@ -400,7 +409,7 @@ def test_a_cache_among_the_mallocs_pages_is_none_of_its_blocks() -> None:
     """As with MySQL's pool: the kernel has merged its mapping with the malloc's, whose books know
     nothing of it.
     """
-    labels = Labels(
+    labels = ServerMemory(
         version="8.0",
         heap=[],
         tables=[],
@@ -414,7 +423,7 @@ def test_a_cache_among_the_mallocs_pages_is_none_of_its_blocks() -> None:
     assert found == alone | {POOL: 20 * MIB}
 
 
-def walked(blocks: list[Block], small: int = 0) -> Outside:
+def walked(blocks: list[Block], small: int = 0) -> ProcessSnapshot:
     """A look at 60 MiB under mimalloc."""
     holdings = [
         Holding(LIVE_SMALL, small, resident=small),
@@ -422,7 +431,7 @@ def walked(blocks: list[Block], small: int = 0) -> Outside:
     ]
     return replace(
         look(60 * MIB, name="mimalloc"),
-        books=mimalloc_heap.MimallocHeap(account("mimalloc", holdings), blocks),
+        books=mimalloc_heap.MimallocHeap(make_statistics("mimalloc", holdings), blocks),
     )
 
 
@@ -442,9 +451,9 @@ def test_what_malloc_was_asked_for_is_told_by_what_is_touched() -> None:
         MIB,
     ]
     for size, mine in ((26 * MIB // 10, smaller), (3 * MIB, larger), (36 * MIB // 10, untouched)):
-        labels = Labels(
+        labels = ServerMemory(
             version="8.0",
-            heap=[Label(owner="x", bytes=size, source="P_S", whole=True)],
+            heap=[OwnerMemory(owner="x", bytes=size, source="P_S", whole=True)],
             tables=[],
             own={},
             variables={},
@@ -456,9 +465,9 @@ def test_what_malloc_was_asked_for_is_told_by_what_is_touched() -> None:
             found[LIVE_LARGE]
             == sum(b.resident for b in (smaller, larger, untouched)) - mine.resident
         )
-    labels = Labels(
+    labels = ServerMemory(
         version="8.0",
-        heap=[Label(owner="x", bytes=2 * MIB, source="P_S", whole=True)],
+        heap=[OwnerMemory(owner="x", bytes=2 * MIB, source="P_S", whole=True)],
         tables=[],
         own={},
         variables={},
@@ -470,7 +479,7 @@ def test_what_malloc_was_asked_for_is_told_by_what_is_touched() -> None:
 def test_books_from_outside_are_no_functions() -> None:
     seen = walked([], 10 * MIB)
     for said in (None, read({"format": 1, "malloc": "/x/libmimalloc.so", "allocator": "mimalloc"})):
-        found = ledger(seen, None, said)
+        found = build_ledger(seen, None, said)
         assert {line.owner: line.resident for line in found.lines}[LIVE_SMALL] == 10 * MIB
         assert found.tiers == ["outside", *(["function"] if said else [])]
         # What the function says of itself stays true.
@@ -478,15 +487,15 @@ def test_books_from_outside_are_no_functions() -> None:
 
 
 def test_what_is_not_in_memory_is_none_of_what_was_zeroed() -> None:
-    zeroed = Label(
+    zeroed = OwnerMemory(
         owner="performance_schema itself",
         bytes=11 * MIB,
         source="SHOW ENGINE PERFORMANCE_SCHEMA STATUS",
         zeroed=True,
     )
-    labels = Labels(
+    labels = ServerMemory(
         version="10.11-MariaDB",
-        heap=[Label(owner="sessions", bytes=4 * MIB, source="processlist"), zeroed],
+        heap=[OwnerMemory(owner="sessions", bytes=4 * MIB, source="processlist"), zeroed],
         tables=[],
         own={},
         variables={},
@@ -499,15 +508,15 @@ def test_what_is_not_in_memory_is_none_of_what_was_zeroed() -> None:
     assert found["performance_schema itself"] == 11 * MIB
     assert found.get(LIVE_LARGE, 0) == 0
     assert found["sessions"] < 4 * MIB
-    lines = [line.owner for line in ledger(look(30 * MIB), labels, read(JEMALLOC)).lines]
+    lines = [line.owner for line in build_ledger(look(30 * MIB), labels, read(JEMALLOC)).lines]
     assert lines[:2] == ["sessions", "performance_schema itself"]
 
 
 def test_beyond_the_books_a_label_has_all_that_it_asks() -> None:
     """The size of what no book tells is that of the mappings, of which most is reserved."""
-    labels = Labels(
+    labels = ServerMemory(
         version="10.11-MariaDB",
-        heap=[Label(owner="sessions", bytes=33 * MIB, source="processlist")],
+        heap=[OwnerMemory(owner="sessions", bytes=33 * MIB, source="processlist")],
         tables=[],
         own={},
         variables={},
@@ -526,20 +535,20 @@ def test_glibcs_own_word_is_held_against_the_walk() -> None:
     live = read(GLIBC).live
     assert live is not None
     small = live - 12500992
-    agrees = Heap(
-        [Books(address=1, live=small - 1000, live_resident=0, tcache=1000)],
+    agrees = GlibcHeap(
+        [ArenaUsage(address=1, live=small - 1000, live_resident=0, tcache=1000)],
         {1: [Block(1, 12500992, 0)]},
         [],
     )
     assert not [
         n
-        for n in ledger(look(60 * MIB, agrees, "glibc"), None, read(GLIBC)).notes
+        for n in build_ledger(look(60 * MIB, agrees, "glibc"), None, read(GLIBC)).notes
         if "itself says" in n
     ]
-    other = Heap([Books(address=1, live=small // 2)], {1: [Block(1, 12500992, 0)]}, [])
+    other = GlibcHeap([ArenaUsage(address=1, live=small // 2)], {1: [Block(1, 12500992, 0)]}, [])
     [note] = [
         n
-        for n in ledger(look(60 * MIB, other, "glibc"), None, read(GLIBC)).notes
+        for n in build_ledger(look(60 * MIB, other, "glibc"), None, read(GLIBC)).notes
         if "itself says" in n
     ]
     assert "glibc itself says that 21.6 MiB are in use" in note
@@ -556,4 +565,4 @@ def test_a_text_in_place_of_a_number_is_not_repeated() -> None:
         {"stats.active": True},
     ):
         with pytest.raises(allocator_statistics.Unreadable, match="not all are whole numbers"):
-            allocator_statistics.read(json.dumps({**JEMALLOC, **wrong}))
+            allocator_statistics.parse_statistics(json.dumps({**JEMALLOC, **wrong}))

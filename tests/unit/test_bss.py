@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dballoc.process_memory import bss, process_snapshot, smaps
-from dballoc.process_memory.mapping_kind import Kind, classify
+from dballoc.process_memory.mapping_kind import Kind, classify_mappings
 from dballoc.process_memory.memory_reader import PAGE
 
 MAPS = """\
@@ -35,14 +35,14 @@ def elf(*loads: tuple[int, int]) -> bytes:
 
 
 def test_what_lies_behind_is_somebody_elses() -> None:
-    mappings = smaps.parse(MAPS)
+    mappings = smaps.parse_smaps(MAPS)
     found = bss.split_off_bss(
         mappings, lambda path: elf((0, 0xFFF0), (0x10100, 0x3000)), lambda a, b: 12288
     )
     data, rest = found[2:]
     assert (data.end, data.rss) == (0x774C52014000, 12288)
     assert (rest.start, rest.end, rest.rss) == (data.end, mappings[2].end, 4096 * 1024 - 12288)
-    assert classify(found, [], (), own_malloc=True) == [
+    assert classify_mappings(found, [], (), own_malloc=True) == [
         Kind.CODE,
         Kind.DATA,
         Kind.DATA,
@@ -52,18 +52,18 @@ def test_what_lies_behind_is_somebody_elses() -> None:
 
 
 def test_a_library_without_bss_has_nothing_behind_it() -> None:
-    mappings = smaps.parse(MAPS)
+    mappings = smaps.parse_smaps(MAPS)
     found = bss.split_off_bss(mappings, lambda path: elf((0, 0x12000)), lambda a, b: 0)
     assert len(found) == 3
-    assert classify(found, [], (), own_malloc=True)[2] is Kind.MALLOC
-    assert classify(mappings, [], (), own_malloc=True)[2] is Kind.DATA
+    assert classify_mappings(found, [], (), own_malloc=True)[2] is Kind.MALLOC
+    assert classify_mappings(mappings, [], (), own_malloc=True)[2] is Kind.DATA
 
 
 def test_what_cannot_be_read_stays_as_it_is() -> None:
     def gone(path: str) -> bytes:
         raise FileNotFoundError(path)
 
-    mappings = smaps.parse(MAPS)
+    mappings = smaps.parse_smaps(MAPS)
     for read in (gone, lambda path: b"", lambda path: elf()[:80], lambda path: b"#!/bin/sh" * 30):
         assert bss.split_off_bss(mappings, read, lambda a, b: 0) == mappings
     assert bss.split_off_bss(
@@ -78,5 +78,5 @@ def test_our_own_executable_ends_where_its_mappings_say() -> None:
     assert bss.list_load_segments(
         Path(os.path.realpath(sys.executable)).read_bytes()[: bss.HEADER_BYTES]
     )
-    look = process_snapshot.look(os.getpid())
+    look = process_snapshot.take_process_snapshot(os.getpid())
     assert sum(m.rss for m in look.mappings_of(Kind.DATA)) > PAGE

@@ -67,7 +67,7 @@ def test_v2_goes_up_to_the_group_that_hands_memory_down(kernel) -> None:
         "0::/user.slice/session.scope",
     )
     custody = Custody()
-    made = cgroup.create(custody, 400 << 20)
+    made = cgroup.create_memory_cgroup(custody, 400 << 20)
     assert (made.version, made.path.parent) == (2, root / "user.slice")
     assert custody.noted == [made.path]
     read = {f: (made.path / f).read_text() for f in V2_FILES}
@@ -83,7 +83,7 @@ def test_v2_goes_up_to_the_group_that_hands_memory_down(kernel) -> None:
 
 def test_v2_counts_the_kills(kernel) -> None:
     kernel({"cgroup.controllers": "memory", "cgroup.subtree_control": "memory"}, "0::/")
-    made = cgroup.create(Custody(), 2**30)
+    made = cgroup.create_memory_cgroup(Custody(), 2**30)
     (made.path / "memory.events").write_text(
         "low 0\nhigh 0\nmax 812\noom 3\noom_kill 1\noom_group_kill 0\n"
     )
@@ -96,7 +96,7 @@ def test_v2_without_swap_accounting(kernel) -> None:
         "0::/",
         ("cgroup.procs", "memory.max", "memory.events"),
     )
-    made = cgroup.create(Custody(), 2**30)
+    made = cgroup.create_memory_cgroup(Custody(), 2**30)
     assert not (made.path / "memory.swap.max").exists()
     assert (made.path / "memory.max").read_text() == str(2**30)
 
@@ -109,13 +109,13 @@ def test_v2_that_hands_nothing_down_is_one_line(kernel, own: str) -> None:
         UsageError,
         match=r"^limits.memory: no cgroup above this process hands .*systemd-run --scope -p Delegate=yes$",
     ):
-        cgroup.check()
+        cgroup.check_memory_cgroup()
 
 
 def test_v1(kernel) -> None:
     tree = {"memory/a/memory.limit_in_bytes": "9223372036854771712"}
     root = kernel(tree, "4:memory:/a\n3:cpu,cpuacct:/b\n0::/", V1_FILES)
-    made = cgroup.create(Custody(), 300 << 20)
+    made = cgroup.create_memory_cgroup(Custody(), 300 << 20)
     assert (made.version, made.path.parent) == (1, root / "memory/a")
     assert (made.path / "memory.limit_in_bytes").read_text() == str(300 << 20)
     assert (made.path / "memory.memsw.limit_in_bytes").read_text() == str(300 << 20)
@@ -125,10 +125,10 @@ def test_v1(kernel) -> None:
 
 def test_v1_of_another_namespace(kernel) -> None:
     root = kernel({"memory/cgroup.procs": ""}, "4:memory:/docker/0123\n0::/", V1_FILES)
-    assert cgroup.create(Custody(), 2**30).path.parent == root / "memory"
+    assert cgroup.create_memory_cgroup(Custody(), 2**30).path.parent == root / "memory"
 
 
 def test_neither(kernel) -> None:
     kernel({"unified/cgroup.controllers": ""}, "3:cpu:/b\n0::/")
     with pytest.raises(UsageError, match=r"^limits\.memory: no memory cgroup on this host"):
-        cgroup.check()
+        cgroup.check_memory_cgroup()

@@ -9,21 +9,21 @@ from typing import Any
 import pytest
 from made import Make
 
-from dballoc.analysis.campaign_tables import load
-from dballoc.analysis.decisions.fail_condition import parse
-from dballoc.analysis.decisions.regression_gate import judge
+from dballoc.analysis.campaign_tables import load_campaign
+from dballoc.analysis.decisions.fail_condition import parse_condition
+from dballoc.analysis.decisions.regression_gate import judge_condition
 from dballoc.analysis.decisions.verdict import Verdict
-from dballoc.analysis.tables.campaign_diff import Between, Kind, between
+from dballoc.analysis.tables.campaign_diff import CampaignDiff, RatioKind, compare_campaigns
 from dballoc.cli.verbs import compare as verb
 from dballoc.errors import Failure, UsageError
 from dballoc.report.wording import campaign_diff as said
 
 
-def compared(first: Path, second: Path, asked: Kind | None = None) -> Between:
-    return between(load(first), load(second), asked)
+def compared(first: Path, second: Path, asked: RatioKind | None = None) -> CampaignDiff:
+    return compare_campaigns(load_campaign(first), load_campaign(second), asked)
 
 
-def ratio(found: Between, variant: str, measure: str) -> tuple[float | None, float | None]:
+def ratio(found: CampaignDiff, variant: str, measure: str) -> tuple[float | None, float | None]:
     """(relative, absolute)"""
     figure = next(
         f
@@ -136,7 +136,7 @@ def test_another_load_pairs_nothing(make: Make, changes: dict[str, Any], why: st
     found = compared(make("a"), make("b", **changes))
     assert found.pairing.no_speed == [why]
     assert not found.figures
-    outcome = judge(found, parse("rss > 1.05", "x"))
+    outcome = judge_condition(found, parse_condition("rss > 1.05", "x"))
     assert outcome.failed(strict=False)
     assert outcome.problem == why
 
@@ -167,7 +167,7 @@ def test_another_machine_needs_a_common_baseline(make: Make) -> None:
     assert not found.withheld
     found = compared(make("c"), make("d", sql=(bigger, other)))
     assert "cpus: 2 against 64" in found.withheld
-    assert judge(found, parse("rss > 1.05", "x")).failed(strict=False)
+    assert judge_condition(found, parse_condition("rss > 1.05", "x")).failed(strict=False)
 
 
 def test_a_baseline_alone_is_compared_with_itself(make: Make) -> None:
@@ -194,16 +194,20 @@ def test_a_baseline_alone_is_compared_with_itself(make: Make) -> None:
     ],
 )
 def test_the_gate(make: Make, text: str, failed: bool, strictly: bool) -> None:
-    outcome = judge(compared(make("a"), make("b", sql=(SLOWER_HOST, FATTER))), parse(text, "x"))
+    outcome = judge_condition(
+        compared(make("a"), make("b", sql=(SLOWER_HOST, FATTER))), parse_condition(text, "x")
+    )
     assert (outcome.failed(strict=False), outcome.failed(strict=True)) == (failed, strictly)
 
 
 def test_a_gate_that_cannot_judge_is_closed(make: Make) -> None:
     one, several = make("one", blocks=1), make("several")
-    found = judge(compared(one, several), parse("rss > 1.05", "x"))
+    found = judge_condition(compared(one, several), parse_condition("rss > 1.05", "x"))
     assert found.failed(strict=False)
     assert {f.problem for f in found.findings} == {"one block has no interval"}
-    found = judge(compared(several, make("faults", faulty=("tuned",))), parse("rss > 1.05", "x"))
+    found = judge_condition(
+        compared(several, make("faults", faulty=("tuned",))), parse_condition("rss > 1.05", "x")
+    )
     assert [(f.figure.variant, f.problem) for f in found.failures(strict=False)] == [
         ("tuned", "6 of 6 trials ended in a fault in the second")
     ]
@@ -228,7 +232,7 @@ def test_the_verb(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_same_campaign_twice_is_said(make: Make) -> None:
     one = make("a")
-    sides = said.Side(one, load(one)), said.Side(one, load(one))
+    sides = said.Side(one, load_campaign(one)), said.Side(one, load_campaign(one))
     assert ("note", "both are the same campaign: every ratio is 1") in said.describe_pairing(
         compared(one, one), sides
     )
@@ -261,8 +265,8 @@ def test_the_duets_cpu_per_transaction_is_a_primary_figure_and_relative_alone(ma
     assert not found.pairing.no_duet
     assert ratio(found, "jemalloc", "cpu") == (1.05, None)
     assert found.confidence == pytest.approx(1 - 0.05 / (2 * 4))
-    assert judge(found, parse("cpu > 1.02", "x")).failed(strict=False)
-    assert not judge(found, parse("tuned:cpu > 1.02", "x")).failed(strict=True)
+    assert judge_condition(found, parse_condition("cpu > 1.02", "x")).failed(strict=False)
+    assert not judge_condition(found, parse_condition("tuned:cpu > 1.02", "x")).failed(strict=True)
     alone = compared(make("c", design="duet"), make("d", design="duet", sql=(dearer,)))
     assert {f.measure.name for f in alone.figures} == {"cpu"}
     assert alone.pairing.no_speed == ["no solo design in the first and the second"]

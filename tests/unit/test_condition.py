@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.analysis.decisions.fail_condition import MEASURES, check, parse
+from dballoc.analysis.decisions.fail_condition import MEASURES, check_condition, parse_condition
 from dballoc.errors import UsageError
 
 
@@ -30,7 +30,7 @@ from dballoc.errors import UsageError
 def test_parse(
     text: str, measure: str, operator: str, bound: float, within: tuple[str, ...]
 ) -> None:
-    found = parse(text, "--fail-if")
+    found = parse_condition(text, "--fail-if")
     assert (found.measure, found.operator, found.bound, found.within) == (
         measure,
         operator,
@@ -58,7 +58,7 @@ def test_what_is_no_condition_is_one_line(text: str) -> None:
     with pytest.raises(
         UsageError, match=r"^--fail-if: .* is not a condition; write it like"
     ) as caught:
-        parse(text, "--fail-if")
+        parse_condition(text, "--fail-if")
     assert "\n" not in str(caught.value)
 
 
@@ -66,7 +66,7 @@ def test_an_unknown_measure_names_those_that_there_are() -> None:
     with pytest.raises(
         UsageError, match="no measure 'rsx' in 'rsx > 1'; there are rss, rss_idle, tps"
     ):
-        parse("rsx > 1", "--fail-if")
+        parse_condition("rsx > 1", "--fail-if")
 
 
 @pytest.mark.parametrize(
@@ -87,14 +87,14 @@ def test_an_unknown_measure_names_those_that_there_are() -> None:
 def test_an_interval_fulfils_it_wholly_or_not_at_all_or_lies_across(
     text: str, low: float, high: float, holds: bool | None
 ) -> None:
-    assert parse(text, "x").holds(low, high) is holds
+    assert parse_condition(text, "x").holds(low, high) is holds
 
 
 @given(st.sampled_from(["<", "<=", ">", ">="]), *[st.floats(0.1, 10) for _ in range(3)])
 def test_shown_means_true_of_every_value_within(
     operator: str, bound: float, one: float, other: float
 ) -> None:
-    condition = parse(f"rss {operator} {bound:.3f}", "x")
+    condition = parse_condition(f"rss {operator} {bound:.3f}", "x")
     low, high = sorted((one, other))
     middle = (low + high) / 2
     match condition.holds(low, high):
@@ -109,15 +109,17 @@ def test_a_qualification_must_name_something() -> None:
         UsageError,
         match=r"no variant or workload 'hoard' in 'hoard:rss > 1'; there are glibc, jemalloc, oltp",
     ):
-        check(parse("hoard:rss > 1", "x"), ["glibc", "jemalloc"], ["oltp"], "--fail-if")
+        check_condition(
+            parse_condition("hoard:rss > 1", "x"), ["glibc", "jemalloc"], ["oltp"], "--fail-if"
+        )
     with pytest.raises(UsageError, match="rss belongs to all workloads together, not to oltp"):
-        check(parse("oltp:rss > 1", "x"), ["glibc"], ["oltp"], "--fail-if")
-    check(parse("glibc:oltp:tps > 1", "x"), ["glibc"], ["oltp"], "--fail-if")
+        check_condition(parse_condition("oltp:rss > 1", "x"), ["glibc"], ["oltp"], "--fail-if")
+    check_condition(parse_condition("glibc:oltp:tps > 1", "x"), ["glibc"], ["oltp"], "--fail-if")
 
 
 def test_whom_it_concerns() -> None:
-    assert parse("rss > 1", "x").concerns("jemalloc", None)
-    assert parse("jemalloc:tps > 1", "x").concerns("jemalloc", "oltp")
-    assert not parse("jemalloc:tps > 1", "x").concerns("glibc", "oltp")
-    assert not parse("jemalloc:reads:tps > 1", "x").concerns("jemalloc", "oltp")
+    assert parse_condition("rss > 1", "x").concerns("jemalloc", None)
+    assert parse_condition("jemalloc:tps > 1", "x").concerns("jemalloc", "oltp")
+    assert not parse_condition("jemalloc:tps > 1", "x").concerns("glibc", "oltp")
+    assert not parse_condition("jemalloc:reads:tps > 1", "x").concerns("jemalloc", "oltp")
     assert set(MEASURES.values()) == {"higher", "lower"}

@@ -9,15 +9,15 @@ import pytest
 from made import build
 from test_waits import CLIENT, FAULT, LOCK, UNLOCK, profile
 
-from dballoc.analysis.campaign_tables import load as load_campaign
+from dballoc.analysis.campaign_tables import load_campaign as load_campaign
 from dballoc.analysis.tables import contention
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file, schedule
-from dballoc.experiment.trial_steps import cycle
+from dballoc.experiment.trial_steps import plan_steps
 from dballoc.profile.contention.waits import WAKEUPS
-from dballoc.profile.formats.profile_file import save
+from dballoc.profile.formats.profile_file import save_profile
 from dballoc.profile.model import Profile, Sample
-from dballoc.report import write
+from dballoc.report import write_report_outputs
 
 TABLE = {
     "name": "t",
@@ -38,7 +38,11 @@ TABLE = {
 def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two blocks; glibc and jemalloc were watched, tuned was not, and it says why."""
     directory = build(
-        tmp_path_factory.mktemp("contention") / "r", experiment_file.build(TABLE, "t"), 2, (), ()
+        tmp_path_factory.mktemp("contention") / "r",
+        experiment_file.build_experiment(TABLE, "t"),
+        2,
+        (),
+        (),
     )
     trials = load_campaign(directory).trial.filter(pl.col("role") != "A2")
     rows = {
@@ -54,16 +58,16 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("glibc", profile((LOCK, 60), (FAULT, 10), (CLIENT, 30))),
         ("jemalloc", profile((CLIENT, 99), (FAULT, 1))),
     ):
-        save(of, rows[1, name] / "contention-oltp_read_only.profile.json.gz")
-        save(wakeups, rows[1, name] / "contention-oltp_read_only-wakeups.profile.json.gz")
+        save_profile(of, rows[1, name] / "contention-oltp_read_only.profile.json.gz")
+        save_profile(wakeups, rows[1, name] / "contention-oltp_read_only-wakeups.profile.json.gz")
     # None of these is looked at.
-    save(profile((LOCK, 1)), rows[2, "glibc"] / "contention-oltp_read_only.profile.json.gz")
+    save_profile(profile((LOCK, 1)), rows[2, "glibc"] / "contention-oltp_read_only.profile.json.gz")
     (rows[1, "tuned"] / "contention-oltp_read_only.txt").write_text("perf record does not answer\n")
     return directory
 
 
 def test_each_variants_profile_is_found_once(campaign: Path) -> None:
-    found = contention.load(campaign, load_campaign(campaign))
+    found = contention.load_contention(campaign, load_campaign(campaign))
     assert found
     assert [(w.variant, w.missing) for w in found.watched] == [
         ("glibc", ""), ("jemalloc", ""), ("tuned", "perf record does not answer"),
@@ -73,7 +77,7 @@ def test_each_variants_profile_is_found_once(campaign: Path) -> None:
 
 
 def test_the_report_shows_them(campaign: Path, tmp_path: Path) -> None:
-    page = write(campaign, tmp_path / "out").read_text()
+    page = write_report_outputs(campaign, tmp_path / "out").read_text()
     text = (tmp_path / "out" / "report.md").read_text()
     assert "__lll_lock_wait_private" in page
     assert page.count('class="flame-chart"') == 3
@@ -102,19 +106,19 @@ def test_the_report_shows_them(campaign: Path, tmp_path: Path) -> None:
 
 def test_without_the_key_there_is_no_section(tmp_path: Path) -> None:
     plain = {key: value for key, value in TABLE.items() if key != "profile"}
-    directory = build(tmp_path / "r", experiment_file.build(plain, "t"), 1, (), ())
-    assert contention.load(directory, load_campaign(directory)) is None
-    assert "flame" not in write(directory, tmp_path / "out").read_text()
+    directory = build(tmp_path / "r", experiment_file.build_experiment(plain, "t"), 1, (), ())
+    assert contention.load_contention(directory, load_campaign(directory)) is None
+    assert "flame" not in write_report_outputs(directory, tmp_path / "out").read_text()
 
 
 def test_each_variant_is_watched_once_after_everything_else() -> None:
-    experiment = experiment_file.build(
+    experiment = experiment_file.build_experiment(
         TABLE | {"workloads": ["oltp_read_only", "oltp_point_select"]}, "t"
     )
     watched = {}
     for number in (1, 2):
-        for slot in schedule.block(experiment, number):
-            steps = cycle(experiment, slot)
+        for slot in schedule.order_block(experiment, number):
+            steps = plan_steps(experiment, slot)
             kinds = [step.kind for step in steps]
             if "profile" in kinds:
                 assert kinds[-2:] == ["profile", "profile"]
@@ -127,15 +131,15 @@ def test_each_variant_is_watched_once_after_everything_else() -> None:
 
 
 def test_with_a_start_for_each_level_at_the_highest_alone() -> None:
-    experiment = experiment_file.build(TABLE | {"levels": "fresh"}, "t")
+    experiment = experiment_file.build_experiment(TABLE | {"levels": "fresh"}, "t")
     found = [
         (slot.level, slot.role)
-        for slot in schedule.block(experiment, 1)
-        if any(step.kind == "profile" for step in cycle(experiment, slot))
+        for slot in schedule.order_block(experiment, 1)
+        if any(step.kind == "profile" for step in plan_steps(experiment, slot))
     ]
     assert sorted(found) == [(16, "A1"), (16, "V"), (16, "V")]
 
 
 def test_a_duet_alone_cannot_be_watched() -> None:
     with pytest.raises(UsageError, match="profile: variants are profiled in solo trials"):
-        experiment_file.build(TABLE | {"design": "duet"}, "t")
+        experiment_file.build_experiment(TABLE | {"design": "duet"}, "t")

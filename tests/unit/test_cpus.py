@@ -38,19 +38,19 @@ def test_neighbours_are_written_as_one_range(chosen: frozenset[int]) -> None:
 @pytest.fixture
 def two_cores_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
     """CPUs 0-3, where 0 and 2 share a core, and 1 and 3."""
-    monkeypatch.setattr(cpus, "available", lambda: frozenset({0, 1, 2, 3}))
+    monkeypatch.setattr(cpus, "list_available_cpus", lambda: frozenset({0, 1, 2, 3}))
     monkeypatch.setattr(cpus, "list_siblings", lambda cpu: frozenset({cpu % 2, cpu % 2 + 2}))
 
 
 @pytest.mark.usefixtures("two_cores_of_two")
 def test_a_count_takes_whole_cores() -> None:
-    assert cpus.choose(Cpu(count=2)) == (frozenset({0, 2}), frozenset({0, 2}))
+    assert cpus.choose_cpus(Cpu(count=2)) == (frozenset({0, 2}), frozenset({0, 2}))
 
 
 @pytest.mark.usefixtures("two_cores_of_two")
 def test_sides_are_as_asked() -> None:
-    assert cpus.choose(Cpu(server="0-1")) == (frozenset({0, 1}), None)
-    assert cpus.choose(Cpu()) == (None, None)
+    assert cpus.choose_cpus(Cpu(server="0-1")) == (frozenset({0, 1}), None)
+    assert cpus.choose_cpus(Cpu()) == (None, None)
 
 
 @pytest.mark.usefixtures("two_cores_of_two")
@@ -63,5 +63,5 @@ def test_sides_are_as_asked() -> None:
 )
 def test_cpus_that_are_not_here(cpu: Cpu, message: str) -> None:
     with pytest.raises(UsageError) as caught:
-        cpus.choose(cpu)
+        cpus.choose_cpus(cpu)
     assert str(caught.value) == message

@@ -283,7 +283,7 @@ def test_a_database_in_another_mode(whole: Path, run: Run) -> None:
 @given(data=st.data())
 def test_a_mutated_file_is_read_or_refused(tmp_path: Path, make: Make, data: st.DataObject) -> None:
     """Flipped, spliced and cut: whatever opens gives tables, or UsageError or Failure."""
-    from dballoc.analysis.campaign_tables import read
+    from dballoc.analysis.campaign_tables import read_results
     from dballoc.errors import Failure, UsageError
 
     good = tmp_path / "good"
@@ -304,7 +304,7 @@ def test_a_mutated_file_is_read_or_refused(tmp_path: Path, make: Make, data: st.
     (there / FILE).write_bytes(content)
     refusal = ""
     try:
-        assert read(there).experiment.variant
+        assert read_results(there).experiment.variant
     except (UsageError, Failure) as error:
         refusal = str(error)
     assert "\n" not in refusal

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from test_report_write import facts, variant
 
-from dballoc.analysis.campaign_tables import load
+from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.cli.verbs import deploy as verb
 from dballoc.deploy import quoting
-from dballoc.deploy.deployment import Deployment, recipe
+from dballoc.deploy.deployment import Deployment, build_deployment
 from dballoc.deploy.deployment_text import FORMS, render
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment
@@ -73,7 +73,7 @@ def directory(tmp_path: Path, experiment: Callable[..., Experiment]) -> Path:
 
 @pytest.fixture
 def of(directory: Path) -> Callable[[str], Deployment]:
-    return lambda name: recipe(load(directory), name, directory)
+    return lambda name: build_deployment(load_campaign(directory), name, directory)
 
 
 def test_another_c_library_cannot_be_deployed(of: Callable[[str], Deployment]) -> None:
@@ -126,7 +126,7 @@ def test_every_variant_has_a_text_for_every_form(directory: Path, name: str, fam
         db.execute("UPDATE variant SET server = 'MySQL 9.7.4'")
         db.commit()
         db.close()
-    found = recipe(load(directory), name, directory)
+    found = build_deployment(load_campaign(directory), name, directory)
     text = render(found, FORMS, {}, directory)
     for heading in ("== systemd ==", "== mysqld_safe ==", "== container ==", "== verify =="):
         assert heading in text

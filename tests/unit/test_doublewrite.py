@@ -17,15 +17,15 @@ def test_three_pages_for_each_of_a_file(tmp_path: Path) -> None:
     ):
         with (tmp_path / name).open("wb") as file:
             file.truncate(size * MIB)
-    found = doublewrite.label(
+    found = doublewrite.estimate_doublewrite_pages(
         os.getpid(), {"datadir": f"{tmp_path}/", "innodb_doublewrite_dir": ""}
     )
     assert found is not None
     assert found.bytes == 48 * MIB
     elsewhere = {"datadir": "/nowhere/", "innodb_doublewrite_dir": str(tmp_path)}
-    assert doublewrite.label(os.getpid(), elsewhere) == found
+    assert doublewrite.estimate_doublewrite_pages(os.getpid(), elsewhere) == found
     assert (
-        doublewrite.label(
+        doublewrite.estimate_doublewrite_pages(
             os.getpid(), {"datadir": str(tmp_path.parent), "innodb_doublewrite_dir": tmp_path.name}
         )
         == found
@@ -33,7 +33,7 @@ def test_three_pages_for_each_of_a_file(tmp_path: Path) -> None:
 
 
 def test_a_server_without(tmp_path: Path) -> None:
-    assert doublewrite.label(os.getpid(), {"datadir": str(tmp_path)}) is None
-    assert doublewrite.label(os.getpid(), {"datadir": "/nowhere"}) is None
-    assert doublewrite.label(os.getpid(), {}) is None
-    assert doublewrite.label(2**22 - 1, {"datadir": str(tmp_path)}) is None
+    assert doublewrite.estimate_doublewrite_pages(os.getpid(), {"datadir": str(tmp_path)}) is None
+    assert doublewrite.estimate_doublewrite_pages(os.getpid(), {"datadir": "/nowhere"}) is None
+    assert doublewrite.estimate_doublewrite_pages(os.getpid(), {}) is None
+    assert doublewrite.estimate_doublewrite_pages(2**22 - 1, {"datadir": str(tmp_path)}) is None

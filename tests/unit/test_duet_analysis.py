@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.analysis.decisions.sequential_test import declare
-from dballoc.analysis.statistics.duet_slices import Estimate, Piece, block_log
+from dballoc.analysis.decisions.sequential_test import declare_procedure
+from dballoc.analysis.statistics.duet_slices import Estimate, Piece, compute_block_log
 from dballoc.analysis.statistics.variance_components import (
     LENGTHS,
     MOST_PAIRS,
+    BlockCosts,
     Components,
-    Costs,
-    Wishes,
-    components,
-    interquartile_gain,
-    plan,
+    PlanRequest,
+    compute_interquartile_gain,
+    estimate_components,
+    plan_slices,
 )
 from dballoc.campaign.duet_pilot import compute_log_ratios
 from dballoc.campaign.run_blocks import combine_endings, interleave_blocks
@@ -65,7 +65,7 @@ def test_pairs_do_not_see_what_hits_both_nor_what_halves_differ_by(
     own: list[float],
     start: int,
 ) -> None:
-    found = block_log(how, *sides(effect, halves, common, own, start))
+    found = compute_block_log(how, *sides(effect, halves, common, own, start))
     assert found is not None
     assert math.isclose(found, effect, abs_tol=1e-9)
 
@@ -79,7 +79,7 @@ def test_pairs_do_not_see_what_hits_both_nor_what_halves_differ_by(
 def test_undisturbed_does_not_see_what_halves_differ_by(
     effect: float, halves: tuple[float, float], own: list[float], slices: int
 ) -> None:
-    found = block_log("undisturbed", *sides(effect, halves, [0.0] * slices, own))
+    found = compute_block_log("undisturbed", *sides(effect, halves, [0.0] * slices, own))
     assert found is not None
     # With an odd number of slices one side has more pieces on a half than the other.
     assert slices % 2 or math.isclose(found, effect, abs_tol=1e-9)
@@ -94,7 +94,7 @@ def test_undisturbed_does_not_see_bursts_on_most_of_the_time(seed: int) -> None:
             mine = [i for i, p in enumerate(pieces) if p.half == half]
             for i in rng.sample(mine, k=len(mine) * 7 // 10):
                 pieces[i] = pieces[i]._replace(cpu=pieces[i].cpu * rng.uniform(1, 3))
-    found = block_log("undisturbed", baseline, partner)
+    found = compute_block_log("undisturbed", baseline, partner)
     assert found is not None
     assert math.isclose(found, 0.02, abs_tol=1e-9)
 
@@ -105,7 +105,7 @@ def test_middle_does_not_see_where_a_disturbance_begins_and_ends() -> None:
     # servers meet it alike.
     slow = [p._replace(cpu=2 * p.cpu) if p.half == 1 and 5 <= p.slice < 15 else p for p in partner]
     same = [p._replace(cpu=2 * p.cpu) if p.half == 1 and 5 <= p.slice < 15 else p for p in baseline]
-    found = block_log("middle", same, slow)
+    found = compute_block_log("middle", same, slow)
     assert found is not None
     assert math.isclose(found, 0.02, abs_tol=1e-9)
 
@@ -121,13 +121,15 @@ PIECES = st.lists(
 def test_neither_server_is_favoured_and_an_effect_is_found_as_it_is(
     how: Estimate, first: list[Piece], second: list[Piece], effect: float
 ) -> None:
-    found, turned = block_log(how, first, second), block_log(how, second, first)
+    found, turned = compute_block_log(how, first, second), compute_block_log(how, second, first)
     if found is None:
         assert turned is None
         return
     assert turned is not None
     assert math.isclose(found, -turned, abs_tol=1e-9)
-    dearer = block_log(how, first, [p._replace(cpu=p.cpu * math.exp(effect)) for p in second])
+    dearer = compute_block_log(
+        how, first, [p._replace(cpu=p.cpu * math.exp(effect)) for p in second]
+    )
     assert dearer is not None
     assert math.isclose(dearer, found + effect, abs_tol=1e-9)
 
@@ -135,11 +137,11 @@ def test_neither_server_is_favoured_and_an_effect_is_found_as_it_is(
 def test_what_is_not_enough_for_a_value() -> None:
     whole = Piece(0, 0, 1.0, 1.0), Piece(1, 1, 1.0, 1.0)
     for how in get_args(Estimate):
-        assert block_log(how, whole, whole) == 0
-        assert block_log(how, [], []) is None
-        assert block_log(how, whole, whole[:1]) is None
+        assert compute_block_log(how, whole, whole) == 0
+        assert compute_block_log(how, [], []) is None
+        assert compute_block_log(how, whole, whole[:1]) is None
         assert (
-            block_log(how, whole, [whole[0], Piece(1, 1, 1.0, 0.0)]) is None
+            compute_block_log(how, whole, [whole[0], Piece(1, 1, 1.0, 0.0)]) is None
         )  # nothing was done in it
 
 
@@ -164,7 +166,7 @@ def pilot(
 
 
 def test_the_components_are_found() -> None:
-    found = components(
+    found = estimate_components(
         pilot(random.Random(1), 0.02, 0.01, 0.03, starts=400, slices=8, pieces=6), 0.5
     )
     assert math.isclose(found.start, 0.02, rel_tol=0.1)
@@ -177,7 +179,9 @@ def test_the_components_are_found() -> None:
 def test_a_small_pilot_gives_finite_components(
     starts: int, slices: int, pieces: int, seed: int
 ) -> None:
-    found = components(pilot(random.Random(seed), 0.004, 0.01, 0.02, starts, slices, pieces), 0.5)
+    found = estimate_components(
+        pilot(random.Random(seed), 0.004, 0.01, 0.02, starts, slices, pieces), 0.5
+    )
     assert all(0 <= value < 1 for value in (found.start, found.slice, found.piece))
     assert found.start > 0
 
@@ -194,7 +198,7 @@ def test_a_small_pilot_gives_finite_components(
 )
 def test_a_pilot_that_is_not_whole_is_refused(starts: list) -> None:
     with pytest.raises(ValueError, match="a pilot has two starts or more"):
-        components(starts, 0.5)
+        estimate_components(starts, 0.5)
 
 
 def pilot_rows(stalled: set[tuple[int, int, int]]) -> list[dict]:
@@ -227,7 +231,7 @@ def test_a_server_that_stood_still_costs_the_pilot_a_pair_of_slices() -> None:
     assert [len(start) for start in found] == [4, 4]
     assert all(len(parts) == 2 for start in found for parts in start)
     with pytest.raises(ValueError, match="a pilot has"):
-        components(
+        estimate_components(
             compute_log_ratios(pilot_rows({(0, 0, 0), (0, 0, 1), (1, 5, 2), (1, 5, 3)})), 0.5
         )
 
@@ -237,34 +241,34 @@ def test_what_the_interquartile_mean_leaves_of_the_scatter() -> None:
     calm = [[rng.gauss(start, 0.01) for _ in range(2_000)] for start in (0, 0.5)]
     # Of a normal distribution's 0.838 is the efficiency of this mean (Tukey and McLaughlin's
     # table): √(1 ÷ 0.838).
-    assert math.isclose(interquartile_gain(calm), 1.09, rel_tol=0.02)
+    assert math.isclose(compute_interquartile_gain(calm), 1.09, rel_tol=0.02)
     bursts = [
         [value * (20 if i % 10 == 0 else 1) for i, value in enumerate(values)]
         for values in calm[:1]
     ]
-    assert interquartile_gain(bursts) < 0.3
-    assert interquartile_gain([[0.1, 0.1], []]) == 1.0
-    assert interquartile_gain([]) == 1.0
+    assert compute_interquartile_gain(bursts) < 0.3
+    assert compute_interquartile_gain([[0.1, 0.1], []]) == 1.0
+    assert compute_interquartile_gain([]) == 1.0
 
 
-LEVELS = {n: declare(n, 4).confidence for n in range(1, 41)}
+LEVELS = {n: declare_procedure(n, 4).confidence for n in range(1, 41)}
 USUAL = Components(start=0.005, slice=0.02, piece=0.02, halves=0.1, seconds=0.25)
-COSTS = Costs(0.5, 3.0, 5, 1)
+COSTS = BlockCosts(0.5, 3.0, 5, 1)
 
 
-def wishes(**chosen: float | None) -> Wishes:
+def wishes(**chosen: float | None) -> PlanRequest:
     nothing = {"slice": None, "pairs": None, "blocks": None, "time": None, "discard": 0.5}
-    return Wishes(**(nothing | chosen))  # type: ignore[arg-type]
+    return PlanRequest(**(nothing | chosen))  # type: ignore[arg-type]
 
 
 def test_what_is_asked_for_is_done() -> None:
-    found = plan(USUAL, COSTS, wishes(slice=2.5, pairs=7, blocks=9, time=60.0), LEVELS)
+    found = plan_slices(USUAL, COSTS, wishes(slice=2.5, pairs=7, blocks=9, time=60.0), LEVELS)
     assert (found.slice, found.pairs, found.blocks) == (2.5, 7, 9)
 
 
 @given(st.floats(200, 20000))
 def test_the_plan_fits_its_time_if_anything_does(time: float) -> None:
-    found = plan(USUAL, COSTS, wishes(time=time), LEVELS)
+    found = plan_slices(USUAL, COSTS, wishes(time=time), LEVELS)
     assert found.slice in LENGTHS
     assert 1 <= found.pairs <= MOST_PAIRS
     assert 6 <= found.blocks <= 40
@@ -273,18 +277,20 @@ def test_the_plan_fits_its_time_if_anything_does(time: float) -> None:
 
 
 def test_more_time_gives_narrower_intervals() -> None:
-    halves = [plan(USUAL, COSTS, wishes(time=t), LEVELS).half_width for t in (300.0, 900.0, 3600.0)]
+    halves = [
+        plan_slices(USUAL, COSTS, wishes(time=t), LEVELS).half_width for t in (300.0, 900.0, 3600.0)
+    ]
     assert halves == sorted(halves, reverse=True)
 
 
 def test_where_starts_scatter_pairs_are_few_and_where_slices_do_they_are_many() -> None:
-    lucky = plan(
+    lucky = plan_slices(
         Components(start=0.02, slice=0.001, piece=0.002, halves=0.1, seconds=0.5),
         COSTS,
         wishes(),
         LEVELS,
     )
-    shaky = plan(
+    shaky = plan_slices(
         Components(start=0.001, slice=0.03, piece=0.02, halves=0.1, seconds=0.5),
         COSTS,
         wishes(),
@@ -295,13 +301,13 @@ def test_where_starts_scatter_pairs_are_few_and_where_slices_do_they_are_many() 
 
 
 def test_noise_within_slices_makes_them_long_and_noise_between_them_makes_them_short() -> None:
-    long = plan(
+    long = plan_slices(
         Components(start=0.002, slice=0.0, piece=0.05, halves=0, seconds=0.5),
         COSTS,
         wishes(),
         LEVELS,
     )
-    short = plan(
+    short = plan_slices(
         Components(start=0.002, slice=0.05, piece=0.001, halves=0, seconds=0.5),
         COSTS,
         wishes(),
@@ -337,13 +343,20 @@ def test_why_it_ended(endings: dict[str, str], why: str) -> None:
 
 def test_duets_of_a_block(experiment) -> None:
     for number in range(1, 30):
-        found = schedule.duets(experiment(), number)
+        found = schedule.order_duets(experiment(), number)
         assert Counter((p.variant, p.role) for p in found) == Counter(
             [("glibc", "A2"), ("jemalloc", "V"), ("tuned", "V")]
         )
         assert [p.position for p in found] == [1, 2, 3]
     assert (
-        len({p.label for n in (1, 2) for a in (0, 1) for p in schedule.duets(experiment(), n, a)})
+        len(
+            {
+                p.label
+                for n in (1, 2)
+                for a in (0, 1)
+                for p in schedule.order_duets(experiment(), n, a)
+            }
+        )
         == 12
     )
 
@@ -352,12 +365,12 @@ def test_the_order_of_duets_is_the_seeds_forever(experiment) -> None:
     # Written out, as for solo: a release that drew otherwise would resume an older campaign in
     # another order.
     found = [
-        " ".join(f"{p.variant}{p.half}{p.first}" for p in schedule.duets(experiment(), n))
+        " ".join(f"{p.variant}{p.half}{p.first}" for p in schedule.order_duets(experiment(), n))
         for n in (1, 2)
     ]
     assert found == ["glibc10 tuned10 jemalloc00", "glibc10 tuned01 jemalloc11"]
 
 
 def test_each_half_comes_first_about_as_often(experiment) -> None:
-    halves = Counter(p.half for n in range(1, 200) for p in schedule.duets(experiment(), n))
+    halves = Counter(p.half for n in range(1, 200) for p in schedule.order_duets(experiment(), n))
     assert 0.4 < halves[0] / halves.total() < 0.6

@@ -10,10 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.explain.attribution.ledger import ledger
-from dballoc.process_memory import address_space, pagemap_scan, process_snapshot, read_limits, smaps
+from dballoc.explain.attribution.ledger import build_ledger
+from dballoc.process_memory import (
+    pagemap_or_smaps,
+    pagemap_scan,
+    process_snapshot,
+    read_limits,
+    smaps,
+)
 from dballoc.process_memory.heaps import glibc_heap, mimalloc_heap
-from dballoc.process_memory.mapping_kind import Kind, classify
+from dballoc.process_memory.mapping_kind import Kind, classify_mappings
 from dballoc.process_memory.memory_reader import PAGE, Memory, Span
 from dballoc.process_memory.read_limits import MOST, ReadBudget, Work
 
@@ -87,7 +93,7 @@ def test_a_span_of_runs_answers_as_one_of_pages_would(
         size = pages * PAGE
         places = range(-(-START // size) * size, span.end, size)
         assert list(span.multiples(size)) == [at for at in places if told(at, at + PAGE)]
-        assert list(span.multiples(size, whole=True)) == [
+        assert list(span.multiples(size, fully_resident=True)) == [
             at for at in places if told(at, at + size) == size
         ]
 
@@ -146,8 +152,8 @@ def test_a_bound_that_is_reached_is_said_and_the_look_goes_on(
 ) -> None:
     pid = hostile(kind, count)
     fewer(monkeypatch, work, most)
-    look = process_snapshot.look(pid)
-    found = ledger(look)
+    look = process_snapshot.take_process_snapshot(pid)
+    found = build_ledger(look)
     assert [note for note in found.notes if f"it has more than {most:,} {work}" in note]
     assert sum(line.resident for line in found.lines) + found.rest == found.rss == look.rss
     assert found.rss > 0
@@ -161,7 +167,7 @@ def test_a_bound_that_is_reached_is_said_and_the_look_goes_on(
 def test_without_a_bound_in_its_way_nothing_is_said(
     hostile: Callable[[str, int], int], kind: str, count: int
 ) -> None:
-    found = process_snapshot.look(hostile(kind, count))
+    found = process_snapshot.take_process_snapshot(hostile(kind, count))
     assert found.effort.notes == []
     if kind == "chunks" and found.heap:
         # 32 bytes each, of two heaps of 64 MiB but for their heads and tops.
@@ -174,8 +180,8 @@ def test_when_the_time_is_over_the_look_ends_and_adds_up(
 ) -> None:
     pid = hostile("chunks", 4)
     monkeypatch.setattr(read_limits, "SECONDS", 0.05)
-    look = process_snapshot.look(pid)
-    found = ledger(look)
+    look = process_snapshot.take_process_snapshot(pid)
+    found = build_ledger(look)
     assert any("reading was stopped" in note for note in found.notes)
     assert sum(line.resident for line in found.lines) + found.rest == found.rss
 
@@ -216,7 +222,7 @@ def test_a_false_libc_is_not_read_without_end(
 def test_a_files_name_forges_no_mapping(end: str) -> None:
     """The kernel escapes the newline in it, and nothing else that ends a line for Python."""
     forged = f"{end}7f0000000000-7fffffffffff rw-p 00000000 00:00 0 {end}Rss: 99999999 kB{end}VmFlags: dd"
-    [one, two] = smaps.parse(
+    [one, two] = smaps.parse_smaps(
         f"1000-2000 r--p 00000000 00:00 7 /tmp/a{forged}\nRss:                 4 kB\nVmFlags: rd mr\n"
         "3000-4000 rw-p 00000000 00:00 0 \nRss:                 8 kB\n"
     )
@@ -247,13 +253,13 @@ def test_a_process_has_any_name_that_it_likes(running_program: Callable[..., int
         }
         """,
     )
-    assert address_space.read_status_sizes(pid)["VmRSS"] > 9 * 1024
-    assert process_snapshot.look(pid).rss > 9 * 1024
+    assert pagemap_or_smaps.read_status_sizes(pid)["VmRSS"] > 9 * 1024
+    assert process_snapshot.take_process_snapshot(pid).rss > 9 * 1024
 
 
 def test_threads_and_mappings_are_not_multiplied() -> None:
     """32,000 stack pointers in 65,000 mappings: 2,000 million comparisons took minutes."""
-    mappings = smaps.parse(
+    mappings = smaps.parse_smaps(
         "".join(
             f"{START + i * 8192:x}-{START + i * 8192 + 4096:x} rw-p 0 00:00 0\n"
             for i in range(65_000)
@@ -275,6 +281,6 @@ def test_threads_and_mappings_are_not_multiplied() -> None:
 
         __hash__ = int.__hash__
 
-    kinds = classify(mappings, [Counted(p) for p in pointers], (), own_malloc=False)
+    kinds = classify_mappings(mappings, [Counted(p) for p in pointers], (), own_malloc=False)
     assert kinds.count(Kind.STACK) == 32_000
     assert steps < 40 * len(pointers)

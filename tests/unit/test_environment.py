@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dballoc.allocators.find_library import Allocator
-from dballoc.allocators.server_environment import clean, environment
+from dballoc.allocators.server_environment import build_environment, remove_allocator_variables
 
 GLIBC = Allocator(name="glibc", libraries=(), version="2.36")
 JEMALLOC = Allocator(name="jemalloc", libraries=(Path("/l/libjemalloc.so.2"),), version="5.3.0")
@@ -29,21 +29,21 @@ UNKNOWN = Allocator(name="libhoard.so", libraries=(Path("/l/libhoard.so"),), ver
 )  # fmt: skip
 def test_nothing_of_the_shell_steers_a_variant(name: str) -> None:
     base = {name: "x", "PATH": "/bin", "HOME": "/root"}
-    assert clean(base) == {"PATH": "/bin", "HOME": "/root"}
-    assert "x" not in environment(base, GLIBC, {}, {}).values()
+    assert remove_allocator_variables(base) == {"PATH": "/bin", "HOME": "/root"}
+    assert "x" not in build_environment(base, GLIBC, {}, {}).values()
 
 
 def test_plain_glibc_gets_nothing() -> None:
-    assert environment({"PATH": "/bin"}, GLIBC, {}, {}) == {"PATH": "/bin"}
+    assert build_environment({"PATH": "/bin"}, GLIBC, {}, {}) == {"PATH": "/bin"}
 
 
 def test_glibc_tunables_are_joined() -> None:
-    made = environment({}, GLIBC, {"arena_max": "1", "tcache_count": "0"}, {})
+    made = build_environment({}, GLIBC, {"arena_max": "1", "tcache_count": "0"}, {})
     assert made == {"GLIBC_TUNABLES": "glibc.malloc.arena_max=1:glibc.malloc.tcache_count=0"}
 
 
 def test_jemalloc_aborts_on_a_bad_setting() -> None:
-    made = environment({}, JEMALLOC, {"narenas": "2"}, {})
+    made = build_environment({}, JEMALLOC, {"narenas": "2"}, {})
     assert made["LD_PRELOAD"] == "/l/libjemalloc.so.2"
     assert set(made["MALLOC_CONF"].split(",")) == {
         "narenas:2",
@@ -54,13 +54,15 @@ def test_jemalloc_aborts_on_a_bad_setting() -> None:
 
 def test_the_users_own_setting_is_joined_and_comes_last() -> None:
     # Allocators take the last of two.
-    made = environment({}, JEMALLOC, {"narenas": "2"}, {"MALLOC_CONF": "narenas:7", "OTHER": "1"})
+    made = build_environment(
+        {}, JEMALLOC, {"narenas": "2"}, {"MALLOC_CONF": "narenas:7", "OTHER": "1"}
+    )
     assert made["MALLOC_CONF"].endswith(",narenas:7")
     assert made["OTHER"] == "1"
 
 
 def test_an_allocator_with_a_variable_per_setting() -> None:
-    made = environment(
+    made = build_environment(
         {}, TCMALLOC, {"release_rate": "5"}, {"TCMALLOC_RELEASE_RATE": "9", "MALLOCSTATS": "2"}
     )
     assert made == {
@@ -71,12 +73,12 @@ def test_an_allocator_with_a_variable_per_setting() -> None:
 
 
 def test_preloads_keep_their_order() -> None:
-    made = environment({}, TBB, {}, {"LD_PRELOAD": "/mine.so"}, before=(Path("/shim.so"),))
+    made = build_environment({}, TBB, {}, {"LD_PRELOAD": "/mine.so"}, before=(Path("/shim.so"),))
     assert made["LD_PRELOAD"] == "/shim.so:/l/libtbbmalloc_proxy.so.2:/l/libtbbmalloc.so.2:/mine.so"
 
 
 def test_an_allocator_given_by_path() -> None:
-    assert environment({}, UNKNOWN, {}, {"HOARD_X": "1"}) == {
+    assert build_environment({}, UNKNOWN, {}, {"HOARD_X": "1"}) == {
         "LD_PRELOAD": "/l/libhoard.so",
         "HOARD_X": "1",
     }
@@ -84,5 +86,5 @@ def test_an_allocator_given_by_path() -> None:
 
 def test_the_base_is_not_changed() -> None:
     base = {"MALLOC_CONF": "x"}
-    environment(base, JEMALLOC, {}, {})
+    build_environment(base, JEMALLOC, {}, {})
     assert base == {"MALLOC_CONF": "x"}

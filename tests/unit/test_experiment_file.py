@@ -80,24 +80,28 @@ def experiments(draw: st.DrawFn) -> Experiment:
 def test_what_is_written_is_read_back(model: Experiment) -> None:
     import tomllib
 
-    again = experiment_file.build(tomllib.loads(experiment_file.dump(model)), "here")
+    again = experiment_file.build_experiment(
+        tomllib.loads(experiment_file.format_experiment(model)), "here"
+    )
     assert again == model
-    assert experiment_file.identity(again) == experiment_file.identity(model)
+    assert experiment_file.compute_identity(again) == experiment_file.compute_identity(model)
 
 
 def test_every_shipped_experiment_is_valid(tmp_path: Path) -> None:
     for name, text in catalogue.experiments().items():
         path = tmp_path / f"{name}.toml"
         path.write_text(text)
-        assert experiment_file.load(path).name == name
+        assert experiment_file.load_experiment(path).name == name
 
 
 def test_identity_tells_experiments_apart(experiment) -> None:
-    assert experiment_file.identity(experiment()) == experiment_file.identity(experiment())
+    assert experiment_file.compute_identity(experiment()) == experiment_file.compute_identity(
+        experiment()
+    )
     for change in ({"seed": 2}, {"threads": [1]}, {"blocks": 3}, {"variant": [{"name": "glibc"}]}):
-        assert experiment_file.identity(experiment(**change)) != experiment_file.identity(
-            experiment()
-        )
+        assert experiment_file.compute_identity(
+            experiment(**change)
+        ) != experiment_file.compute_identity(experiment())
 
 
 def test_the_order_of_threads_does_not_matter(experiment) -> None:

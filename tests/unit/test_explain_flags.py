@@ -10,7 +10,7 @@ from looks import look
 
 from dballoc.cli.verbs.explain import explain
 from dballoc.errors import UsageError
-from dballoc.explain.output import saved_looks
+from dballoc.explain.output import saved_snapshots
 
 NOWHERE = Path("/nowhere/x")
 
@@ -41,7 +41,7 @@ def test_what_cannot_be_asked_for(flags: dict[str, Any], says: str) -> None:
 def test_a_saved_look_is_printed_as_a_live_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    saved_looks.save(look(), tmp_path / "x.json")
+    saved_snapshots.save_snapshot(look(), tmp_path / "x.json")
     explain(saved=tmp_path / "x.json")
     said = capsys.readouterr().out
     assert "Most of the 987 MiB is buffer pool and log buffers" in " ".join(said.split())

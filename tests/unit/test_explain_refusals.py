@@ -13,7 +13,7 @@ import pytest
 
 from dballoc.errors import Failure
 from dballoc.explain import explanation
-from dballoc.explain.attribution.ledger import ledger
+from dballoc.explain.attribution.ledger import build_ledger
 from dballoc.process_memory import process_snapshot
 from dballoc.process_memory.heaps import glibc_heap
 from dballoc.process_memory.mapping_kind import Kind
@@ -87,9 +87,9 @@ def test_no_server_is_explained_from_outside(program: int) -> None:
 
 
 def test_a_glibc_of_an_unknown_layout(program: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    known = ledger(process_snapshot.look(program))
+    known = build_ledger(process_snapshot.take_process_snapshot(program))
     monkeypatch.setattr(glibc_heap, "LAYOUTS", ())
-    found = ledger(process_snapshot.look(program))
+    found = build_ledger(process_snapshot.take_process_snapshot(program))
     assert found.notes == [
         "glibc's heap was not read (no arena of a known layout): all of it is one line"
     ]
@@ -118,7 +118,7 @@ int main(void) {
 
 
 def test_what_the_program_has_given_back_lazily(running_program: Callable[..., int]) -> None:
-    found = ledger(process_snapshot.look(running_program("lazy", LAZY)))
+    found = build_ledger(process_snapshot.take_process_snapshot(running_program("lazy", LAZY)))
     lines = {line.owner: line.resident for line in found.lines}
     # The kernel may have taken some of it already, and batches what it counts.
     assert 5 << 20 <= lines["lazily freed"] <= 6 << 20
@@ -150,7 +150,7 @@ def test_memory_that_was_read_and_never_written_is_not_resident(
     """The kernel has its one page of zeros there, which it does not count."""
     if os.geteuid() != 0:
         pytest.skip("needs root: only it may see the frames of pages")
-    found = ledger(process_snapshot.look(running_program("read", READ)))
+    found = build_ledger(process_snapshot.take_process_snapshot(running_program("read", READ)))
     [own] = [line for line in found.lines if line.owner == "mapped by the server itself"]
     assert (own.resident, own.size) == (4 << 20, 8 << 20)
     assert abs(found.rest) <= 0.02 * found.rss

@@ -19,9 +19,9 @@ from dballoc.explain import explanation
 from dballoc.explain.attribution.ledger_line import LIVE
 from dballoc.explain.difference import compare_explanations
 from dballoc.explain.explanation import Explanation
-from dballoc.explain.output import openmetrics, page, saved_looks
+from dballoc.explain.output import openmetrics, page, saved_snapshots
 from dballoc.explain.verdicts.thp_waste import HugePageSample
-from dballoc.explain.watch import Pace, pause, thinned, watch
+from dballoc.explain.watch import Pace, compute_pause, thin_series, watch
 
 OWNERS = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=12)
 LOOKS = st.builds(
@@ -68,23 +68,23 @@ def test_what_grew_most_is_in_one_sentence() -> None:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
 @given(found=LOOKS)
 def test_a_saved_look_reads_back(tmp_path: Path, name: str, found: Explanation) -> None:
-    saved_looks.save(found, tmp_path / name)
-    assert saved_looks.load(tmp_path / name) == [found]
+    saved_snapshots.save_snapshot(found, tmp_path / name)
+    assert saved_snapshots.load_series(tmp_path / name) == [found]
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
 def test_a_series_reads_back_without_what_a_kill_cut_off(tmp_path: Path, name: str) -> None:
     looks = [look(taken=1e9 + i) for i in range(3)]
     for i, found in enumerate(looks):
-        saved_looks.append(found, tmp_path / name, first=i == 0)
-    assert saved_looks.load(tmp_path / name) == looks
+        saved_snapshots.append_snapshot(found, tmp_path / name, first=i == 0)
+    assert saved_snapshots.load_series(tmp_path / name) == looks
     if name.endswith("l"):
         whole = (tmp_path / name).read_text()
         (tmp_path / name).write_text(whole[:-100])
-        assert saved_looks.load(tmp_path / name) == looks[:2]
+        assert saved_snapshots.load_series(tmp_path / name) == looks[:2]
 
 
-GOOD = saved_looks.document(look())
+GOOD = saved_snapshots.make_document(look())
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ GOOD = saved_looks.document(look())
 def test_a_bad_file_is_one_line(tmp_path: Path, content: bytes, says: str) -> None:
     (tmp_path / "x").write_bytes(content)
     with pytest.raises(UsageError) as refused:
-        saved_looks.load(tmp_path / "x")
+        saved_snapshots.load_series(tmp_path / "x")
     assert says in str(refused.value)
     assert str(tmp_path / "x") in str(refused.value)
     assert "\n" not in str(refused.value)
@@ -115,12 +115,12 @@ def test_a_bad_file_is_one_line(tmp_path: Path, content: bytes, says: str) -> No
 
 def test_no_file_and_a_broken_gzip_are_one_line_too(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="No such file"):
-        saved_looks.load(tmp_path / "none")
+        saved_snapshots.load_series(tmp_path / "none")
     (tmp_path / "x.gz").write_bytes(gzip.compress(json.dumps(GOOD).encode())[:-20])
     with pytest.raises(UsageError, match=r"x\.gz: "):
-        saved_looks.load(tmp_path / "x.gz")
+        saved_snapshots.load_series(tmp_path / "x.gz")
     with pytest.raises(Failure, match="No such file"):
-        saved_looks.save(look(), tmp_path / "none" / "x")
+        saved_snapshots.save_snapshot(look(), tmp_path / "none" / "x")
 
 
 @given(LOOKS)
@@ -195,14 +195,14 @@ def test_a_plot_has_its_size_and_its_ends(values: list[float], width: int, heigh
 
 
 def test_looks_cost_no_more_than_their_share() -> None:
-    assert pause(5, 0.01, 0.01) == 5
-    assert pause(5, 0.2, 0.01) == pytest.approx(20)
+    assert compute_pause(5, 0.01, 0.01) == 5
+    assert compute_pause(5, 0.2, 0.01) == pytest.approx(20)
 
 
 def test_a_long_watch_keeps_few_looks_and_its_ends() -> None:
     looks = [look(taken=float(i)) for i in range(9)]
-    assert thinned(looks, 9) == looks
-    assert [e.timestamp for e in thinned(looks, 8)] == [0, 2, 4, 6, 8]
+    assert thin_series(looks, 9) == looks
+    assert [e.timestamp for e in thin_series(looks, 8)] == [0, 2, 4, 6, 8]
 
 
 def test_what_the_function_takes_in_the_server_counts_in_the_pace(

@@ -18,7 +18,7 @@ import pytest
 from dballoc.errors import Failure, UsageError
 from dballoc.fetch import fetch_one, private_store
 from dballoc.fetch.clients import archive
-from dballoc.fetch.private_store import Kept
+from dballoc.fetch.private_store import FetchedEntry
 
 SERVER = 'int printf(const char *, ...); int main(void) {{ printf("mysqld  Ver {} for Linux on x86_64 (Ours)\\n"); return 0; }}'
 
@@ -94,8 +94,8 @@ def sha256(content: bytes) -> str:
 
 def fetch(
     at: str | Path, digest: str | None = None, name: str = "jemalloc", version: str = "9.9"
-) -> tuple[Kept, bool]:
-    return fetch_one.fetch(archive.source(name, version, str(at), digest), quiet)
+) -> tuple[FetchedEntry, bool]:
+    return fetch_one.fetch(archive.make_archive_source(name, version, str(at), digest), quiet)
 
 
 def test_a_url_comes_into_the_store_once(store: Path, web: Web) -> None:
@@ -123,7 +123,7 @@ def test_a_download_that_broke_goes_on_where_it_stopped(store: Path, web: Web) -
         match=r"the connection broke after 0\.1 of 0\.2 MB; the next try resumes from there",
     ):
         fetch(web.url, sha256(web.content))
-    assert private_store.kept() == []
+    assert private_store.list_fetched() == []
     kept, _ = fetch(web.url, sha256(web.content))
     assert web.ranges == [None, "bytes=70000-"]
     assert kept.manifest["files"][0]["sha256"] == sha256(web.content)
@@ -135,7 +135,7 @@ def test_a_wrong_hash_leaves_nothing(store: Path, web: Web) -> None:
         match=rf"has the sha256 {sha256(web.content)}, not {'0' * 64}: .*; nothing was kept",
     ):
         fetch(web.url, "0" * 64)
-    assert private_store.kept() == []
+    assert private_store.list_fetched() == []
     assert [p for p in store.rglob("*") if p.is_file() and p.name != ".lock"] == []
 
 
@@ -207,7 +207,7 @@ def test_a_server_that_does_not_run_is_not_kept(
 ) -> None:
     with pytest.raises(Failure, match=r"mysql@8\.4: its server does not run here"):
         fetch(server_zip("no version"), name="mysql", version="8.4")
-    assert not private_store.kept()
+    assert not private_store.list_fetched()
 
 
 @pytest.mark.parametrize(
@@ -243,16 +243,16 @@ def test_no_room(store: Path, tarball: Path, monkeypatch: pytest.MonkeyPatch) ->
         match=r"about 1 MB of disk needed to fetch jemalloc@9\.9, 0 MB free; make room, or set",
     ):
         fetch(tarball)
-    assert private_store.kept() == []
+    assert private_store.list_fetched() == []
 
 
 def test_a_directory_that_was_never_finished_counts_for_nothing(store: Path, tarball: Path) -> None:
     (store / "jemalloc@9.9/lib").mkdir(parents=True)
-    assert private_store.find("jemalloc", None) is None
+    assert private_store.find_fetched("jemalloc", None) is None
     kept, fetched = fetch(tarball)
     assert fetched
     shutil.rmtree(kept.place)
-    assert private_store.kept() == []
+    assert private_store.list_fetched() == []
 
 
 def test_two_at_once_are_one_after_the_other(store: Path, web: Web) -> None:

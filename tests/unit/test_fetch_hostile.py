@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from dballoc.errors import Failure, UsageError
 from dballoc.fetch import fetch_one, private_store
 from dballoc.fetch.clients import archive
-from dballoc.fetch.unpack import archive_members, archive_tree
+from dballoc.fetch.unpack import archive_members, safe_extraction
 
 Make = Callable[[tarfile.TarFile], None]
 LIBRARY = "jemalloc/lib/libjemalloc.so.2"
@@ -101,14 +101,16 @@ def outcome(place: Path, path: Path) -> str:
     outside = everything(place / "outside")
     line = ""
     try:
-        kept, _ = fetch_one.fetch(archive.source("jemalloc", "9.9", str(path), None), quiet)
+        kept, _ = fetch_one.fetch(
+            archive.make_archive_source("jemalloc", "9.9", str(path), None), quiet
+        )
     except (Failure, UsageError) as error:
         line = str(error)
     else:
         assert_harmless(kept.place)
     if line:
         assert line.isprintable(), "one line, with nothing in it that a terminal obeys"
-        assert not private_store.kept()
+        assert not private_store.list_fetched()
         left = [
             p
             for p in (place / "store").rglob("*")
@@ -197,7 +199,7 @@ def test_links_that_stay_inside_are_kept(place: Path, library: Path) -> None:
     assert (place / "t/jemalloc/lib/a").resolve() == place / "t" / LIBRARY
     assert not os.path.lexists(place / "t/out")
     assert not os.path.lexists(place / "t/loop")
-    archive_tree.check_tree(place / "t")
+    safe_extraction.check_tree(place / "t")
 
 
 @pytest.mark.parametrize("mode", [0o4755, 0o2755, 0o1755, 0o7777, 0o0777, 0o0000])
@@ -311,7 +313,7 @@ def used(below: Path) -> int:
 def test_a_bomb_of_a_declared_size_writes_nothing(place: Path, ten_gigabytes: Path) -> None:
     path = place / "bomb.tar.gz"
     path.symlink_to(ten_gigabytes)
-    with pytest.raises(archive_tree.Refused, match=r"it would expand to more than [\d,]+ MB"):
+    with pytest.raises(safe_extraction.Refused, match=r"it would expand to more than [\d,]+ MB"):
         archive_members.unpack_members(path, place / "t")
     assert used(place / "t") < 10**6
 
@@ -343,9 +345,9 @@ def test_a_bomb_that_is_not_declared_stops(place: Path, form: str) -> None:
             raw[at + 42 : at + 46] = bytes(4)
             at = raw.find(b"PK\x01\x02", at + 46)
         path.write_bytes(raw)
-    with pytest.raises(archive_tree.Refused):
+    with pytest.raises(safe_extraction.Refused):
         archive_members.unpack_members(path, place / "t")
-    assert used(place / "t") <= archive_tree.FLOOR + 2**22
+    assert used(place / "t") <= safe_extraction.FLOOR + 2**22
 
 
 def test_a_zip_that_says_less_than_it_has(place: Path) -> None:
@@ -355,21 +357,21 @@ def test_a_zip_that_says_less_than_it_has(place: Path) -> None:
         at = raw.find(signature)
         raw[at + offset : at + offset + 4] = (1000).to_bytes(4, "little")
     path.write_bytes(raw)
-    with pytest.raises(archive_tree.Refused, match="CRC"):
+    with pytest.raises(safe_extraction.Refused, match="CRC"):
         archive_members.unpack_members(path, place / "t")
     assert used(place / "t") < 2**20
 
 
 def test_a_million_members(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer are taken here, so that it does not take a minute."""
-    monkeypatch.setattr(archive_tree, "MEMBERS", 10_000)
+    monkeypatch.setattr(safe_extraction, "MEMBERS", 10_000)
     path = place / "x.tar.gz"
     block = b"".join(entry(f"d/{n}", tarfile.DIRTYPE)[0].tobuf() for n in range(1000))
     with gzip.open(path, "wb", 1) as file:
         for _ in range(1000):
             file.write(block)
     tracemalloc.start()
-    with pytest.raises(archive_tree.Refused, match=r"it has more than 10,000 members"):
+    with pytest.raises(safe_extraction.Refused, match=r"it has more than 10,000 members"):
         archive_members.unpack_members(path, place / "t")
     assert tracemalloc.get_traced_memory()[1] < 10 * 2**20
     assert len(list((place / "t/d").iterdir())) <= 10_000
@@ -386,7 +388,7 @@ def test_a_zip_of_a_million_members(place: Path) -> None:
     raw[end + 12 : end + 16] = len(directory).to_bytes(4, "little")
     path.write_bytes(bytes(raw[:start]) + directory + bytes(raw[end:]))
     tracemalloc.start()
-    with pytest.raises(archive_tree.Refused, match="too many members"):
+    with pytest.raises(safe_extraction.Refused, match="too many members"):
         archive_members.unpack_members(path, place / "t")
     assert tracemalloc.get_traced_memory()[1] < 50 * 2**20
     tracemalloc.stop()
@@ -409,7 +411,7 @@ def test_a_header_that_would_fill_the_memory(place: Path, kind: bytes) -> None:
     with gzip.open(path, "wb", 1) as file:
         file.write(info.tobuf() + bytes(2**26))
     tracemalloc.start()
-    with pytest.raises(archive_tree.Refused):
+    with pytest.raises(safe_extraction.Refused):
         archive_members.unpack_members(path, place / "t")
     assert tracemalloc.get_traced_memory()[1] < 2**20
     tracemalloc.stop()
@@ -430,7 +432,7 @@ def test_an_xz_that_wants_gigabytes_of_memory(place: Path) -> None:
         path.write_bytes(lzma.compress(bytes(2**10), lzma.FORMAT_XZ, filters=filters))
     except MemoryError:
         pytest.skip("no memory here to make one")
-    with pytest.raises(archive_tree.Refused, match=r"[Mm]emory"):
+    with pytest.raises(safe_extraction.Refused, match=r"[Mm]emory"):
         archive_members.unpack_members(path, place / "t")
 
 
@@ -514,7 +516,7 @@ def test_a_package(
     for fill in (first, second):
         archive_members.unpack_members(package(fill), place / "t")
     assert everything(place / "outside") == outside
-    archive_tree.secure_tree(place / "t")
+    safe_extraction.secure_tree(place / "t")
     assert_harmless(place / "t")
     assert (place / "t/absolute").resolve() == place / "t/usr/lib/libjemalloc.so.2"
     assert (place / "t/usr/lib/more").exists(), (
@@ -549,8 +551,8 @@ def test_the_last_look_refuses_what_a_build_may_leave(
         top = place / f"tree{number}"
         top.mkdir()
         fill(top)
-        with pytest.raises(archive_tree.Refused, match=words):
-            archive_tree.secure_tree(top)
+        with pytest.raises(safe_extraction.Refused, match=words):
+            safe_extraction.secure_tree(top)
     assert everything(place / "outside") == outside
 
 
@@ -608,14 +610,14 @@ def test_broken_bytes_are_one_line(
     words = "unpacked"
     try:
         archive_members.unpack_members(path, home / "t")
-        archive_tree.secure_tree(home / "t")
-    except archive_tree.Refused as error:
+        safe_extraction.secure_tree(home / "t")
+    except safe_extraction.Refused as error:
         words = str(error)
     assert words
     assert words.isprintable()
     if (home / "t").exists():
-        archive_tree.remove_links_out(home / "t")
-        archive_tree.secure_tree(home / "t")
+        safe_extraction.remove_links_out(home / "t")
+        safe_extraction.secure_tree(home / "t")
         assert_harmless_with_links(home / "t")
     assert {p.name for p in home.iterdir()} <= {"made.zip", "t", path.name}
     shutil.rmtree(home)

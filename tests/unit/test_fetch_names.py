@@ -16,7 +16,7 @@ from dballoc.fetch import fetch_one, fetch_sources, name_and_version
     ],
 )
 def test_name_and_version(words: str, parts: tuple[str, str | None]) -> None:
-    assert name_and_version.split(words) == parts
+    assert name_and_version.split_reference(words) == parts
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_name_and_version(words: str, parts: tuple[str, str | None]) -> None:
 )
 def test_what_is_no_version(words: str) -> None:
     with pytest.raises(UsageError, match="is not a version; write NAME@VERSION"):
-        name_and_version.split(words)
+        name_and_version.split_reference(words)
 
 
 @pytest.mark.parametrize(
@@ -35,24 +35,24 @@ def test_what_is_no_version(words: str) -> None:
     ],
 )  # fmt: skip
 def test_a_version_stands_for_its_line(asked: str, version: str, fits: bool) -> None:
-    assert name_and_version.fits(asked, version) is fits
+    assert name_and_version.is_version_of(asked, version) is fits
 
 
 def test_versions_are_sorted_as_numbers() -> None:
-    assert name_and_version.newest(["2.9", "2.18.1", "2.10"]) == "2.18.1"
-    assert name_and_version.newest([]) is None
+    assert name_and_version.choose_newest(["2.9", "2.18.1", "2.10"]) == "2.18.1"
+    assert name_and_version.choose_newest([]) is None
 
 
 def test_a_name_alone_is_its_first_source() -> None:
-    assert fetch_sources.find("mariadb").reference == "mariadb@11.8"
+    assert fetch_sources.find_source("mariadb").reference == "mariadb@11.8"
 
 
 def test_a_line_is_its_newest_source() -> None:
-    assert fetch_sources.find("mimalloc@3").version == "3.6.0"
+    assert fetch_sources.find_source("mimalloc@3").version == "3.6.0"
 
 
 def test_a_moving_source_may_be_asked_for_what_it_gives_today() -> None:
-    assert fetch_sources.find("mariadb@11.8.6").version == "11.8"
+    assert fetch_sources.find_source("mariadb@11.8.6").version == "11.8"
 
 
 @pytest.mark.parametrize(
@@ -66,20 +66,20 @@ def test_a_moving_source_may_be_asked_for_what_it_gives_today() -> None:
 )  # fmt: skip
 def test_what_no_source_has(words: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
-        fetch_sources.find(words)
+        fetch_sources.find_source(words)
     assert str(caught.value).startswith(message)
 
 
 def test_every_source_can_be_brought() -> None:
     known = {**catalogue.servers(), **catalogue.allocators()}
-    for each in fetch_sources.every():
+    for each in fetch_sources.list_all_sources():
         assert each.name in known
         assert each.client in fetch_one.CLIENTS
         assert each.download > 0 < each.room
-        name_and_version.split(each.reference)
+        name_and_version.split_reference(each.reference)
 
 
-PINNED = [s for s in fetch_sources.every() if s.client != "debian"]
+PINNED = [s for s in fetch_sources.list_all_sources() if s.client != "debian"]
 
 
 @pytest.mark.parametrize("each", PINNED, ids=[s.reference for s in PINNED])
@@ -89,4 +89,4 @@ def test_what_does_not_move_is_pinned(each: fetch_sources.Source) -> None:
 
 
 def test_a_suite_moves() -> None:
-    assert all(s.row["moves"] for s in fetch_sources.every() if s.client == "debian")
+    assert all(s.row["moves"] for s in fetch_sources.list_all_sources() if s.client == "debian")

@@ -48,27 +48,27 @@ def test_what_cannot_be_preloaded(tmp_path: Path, content: bytes, reason: str) -
 )
 def test_what_is_not_there(tmp_path: Path, name: str, reason: str) -> None:
     with pytest.raises(UsageError) as caught:
-        find_library.by_path((tmp_path / name,))
+        find_library.make_allocator_of_files((tmp_path / name,))
     assert str(caught.value) == f"preload {tmp_path / name}: {reason}"
 
 
 def test_a_library_just_built_is_one(c_library) -> None:
     path = c_library("mine", "int mine(void) { return 1; }")
-    assert find_library.by_path((path,)).providers == (str(path),)
+    assert find_library.make_allocator_of_files((path,)).providers == (str(path),)
 
 
 def test_glibc_is_always_here() -> None:
-    glibc = find_library.find("glibc")
+    glibc = find_library.find_allocator("glibc")
     assert (glibc.libraries, glibc.providers) == ((), ("libc.so.6",))
     assert glibc.version == os.confstr("CS_GNU_LIBC_VERSION").split()[1]
 
 
 def test_one_that_is_not_here_comes_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(find_library, "_find_library", lambda soname: None)
-    find_library.find.cache_clear()
+    find_library.find_allocator.cache_clear()
     with pytest.raises(UsageError) as caught:
-        find_library.find("jemalloc")
-    find_library.find.cache_clear()
+        find_library.find_allocator("jemalloc")
+    find_library.find_allocator.cache_clear()
     assert str(caught.value) == (
         "allocator 'jemalloc' is not on this machine: no libjemalloc.so.2; install it: apt-get install libjemalloc2, or dballoc fetch jemalloc"
     )
@@ -76,4 +76,4 @@ def test_one_that_is_not_here_comes_with_its_package(monkeypatch: pytest.MonkeyP
 
 def test_one_that_nobody_knows() -> None:
     with pytest.raises(UsageError, match=r"no allocator 'jemaloc'; did you mean 'jemalloc'\?"):
-        find_library.find("jemaloc")
+        find_library.find_allocator("jemaloc")

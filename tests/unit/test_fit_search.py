@@ -15,13 +15,13 @@ from dballoc.analysis import campaign_tables as campaigns
 from dballoc.analysis.tables import largest_cache as analysis
 from dballoc.campaign import fit_search as campaign
 from dballoc.campaign.preparation.prepare_variant import PreparedVariant
-from dballoc.cli.shared import experiment_options
+from dballoc.cli.shared import experiment_from_flags
 from dballoc.errors import UsageError
 from dballoc.experiment import cache_size_search
 from dballoc.experiment.model import Experiment, Server
 from dballoc.experiment.schedule import Slot
 from dballoc.report import fit_report as said
-from dballoc.report import write
+from dballoc.report import write_report_outputs
 from dballoc.report.outputs import terminal
 from dballoc.store.results import Results, TrialRecord
 
@@ -32,7 +32,7 @@ BESIDE = {"glibc": 120, "jemalloc": 60}
 
 def model(**changes: Any) -> Experiment:
     given = {"limits.memory": "512M", "fit.tolerance": "16M", **changes}
-    return experiment_options.experiment(None, "fit", given)
+    return experiment_from_flags.experiment(None, "fit", given)
 
 
 def trial(size: int, beside: int, memory: int) -> TrialRecord:
@@ -84,7 +84,7 @@ def fitted(tmp_path: Path):
 
     def make(rounds: int = 99, beside: dict[str, int] = BESIDE, **changes: Any) -> Path:
         chosen = model(**changes)
-        of = cache_size_search.of_experiment(chosen)
+        of = cache_size_search.derive_range(chosen)
         out = tmp_path / "r"
         out.mkdir()
         names = {v.name: "innodb-buffer-pool-size" for v in chosen.variant}
@@ -99,7 +99,7 @@ def fitted(tmp_path: Path):
         seen: dict[str, list[cache_size_search.Trial]] = {name: [] for name in names}
         for number in range(1, rounds + 1):
             for position, name in enumerate(names, 1):
-                if (size := cache_size_search.state(of, seen[name]).next) is None:
+                if (size := cache_size_search.compute_state(of, seen[name]).next) is None:
                     continue
                 record = trial(size, beside[name], of.memory)
                 results.add_trial(
@@ -114,7 +114,7 @@ def fitted(tmp_path: Path):
 
 
 def test_the_answer(fitted) -> None:
-    found = analysis.load(fitted())
+    found = analysis.load_fits(fitted())
     glibc, jemalloc = found.fitted
     assert (glibc.largest, glibc.killed) == (384 * MIB, 400 * MIB)
     assert (jemalloc.largest, jemalloc.killed) == (448 * MIB, 464 * MIB)
@@ -139,7 +139,7 @@ def test_every_kind_of_end(fitted) -> None:
     # Nothing fits beside glibc's 600 MiB; jemalloc's server takes nothing at all, so the cache
     # cannot have been filled.
     out = fitted(beside={"glibc": 600, "jemalloc": 0})
-    glibc, jemalloc = (found := analysis.load(out)).fitted
+    glibc, jemalloc = (found := analysis.load_fits(out)).fitted
     assert glibc.state.why == "none"
     assert said.advise(glibc) == "nothing survives: even 16M was killed, at 511 MiB of RSS"
     assert jemalloc.state.why == "all"
@@ -149,17 +149,17 @@ def test_every_kind_of_end(fitted) -> None:
         said.answer_fit(found).reason
         == "What survived did so in 2 trials without an OOM kill; not every search found an edge."
     )
-    assert said.as_json(found)["variants"][0]["largest"] is None
+    assert said.describe_fits(found)["variants"][0]["largest"] is None
 
 
 def test_a_cache_that_was_not_filled_is_said(fitted) -> None:
-    found = analysis.load(fitted(beside={"glibc": 60, "jemalloc": -200}))
+    found = analysis.load_fits(fitted(beside={"glibc": 60, "jemalloc": -200}))
     assert [f.filled for f in found.fitted] == [True, False]
     assert said.list_notes(found)[0].startswith("The load did not fill the cache under jemalloc: ")
 
 
 def test_a_search_that_is_not_over(fitted) -> None:
-    found = analysis.load(fitted(rounds=1))
+    found = analysis.load_fits(fitted(rounds=1))
     assert not found.over
     assert said.answer_fit(found).reason == "The search is not over; the same command resumes it."
     assert said.tabulate_sizes(found).rows[0][-1] == "not over yet"
@@ -167,7 +167,7 @@ def test_a_search_that_is_not_over(fitted) -> None:
 
 def test_the_report(fitted, capsys: pytest.CaptureFixture) -> None:
     out = fitted()
-    page = write(out)
+    page = write_report_outputs(out)
     text = page.read_text()
     assert "survives up to 448M under jemalloc" in text
     assert "&lt;b&gt;" in text, "a log's end is text"
@@ -178,43 +178,43 @@ def test_the_report(fitted, capsys: pytest.CaptureFixture) -> None:
     assert "| glibc | 384M | 400M | 504.0 | 1.31 | 511.0 | 100 |" in markdown
     terminal.print_fit(Console(width=200), out)
     assert "384M" in capsys.readouterr().out
-    redacted = write(out, out / "redacted", redact=True)
+    redacted = write_report_outputs(out, out / "redacted", redact=True)
     assert "jane" not in redacted.read_text()
 
 
 def test_other_verbs_leave_a_fit_alone(fitted) -> None:
     out = fitted()
     with pytest.raises(UsageError, match="results of dballoc fit; dballoc report shows them"):
-        campaigns.load(out)
+        campaigns.load_campaign(out)
 
 
 def test_a_fit_leaves_other_results_alone(make) -> None:
     with pytest.raises(
         UsageError, match="results of another verb than dballoc fit; choose a new --out"
     ):
-        analysis.load(make("a", blocks=1))
+        analysis.load_fits(make("a", blocks=1))
 
 
 def test_a_directory_without_a_trial(fitted) -> None:
     with pytest.raises(UsageError, match="no trial is finished yet; run dballoc fit first"):
-        analysis.load(fitted(rounds=0))
+        analysis.load_fits(fitted(rounds=0))
 
 
 # -- the experiment ------------------------------------------------------------------------------------------------------
 
 
 def test_the_range_of_an_experiment() -> None:
-    assert cache_size_search.of_experiment(model()) == cache_size_search.Range(
+    assert cache_size_search.derive_range(model()) == cache_size_search.SizeRange(
         512 * MIB, 16 * MIB, 256 * MIB, 2
     )
-    plain = experiment_options.experiment(
+    plain = experiment_from_flags.experiment(
         None, "fit", {"limits.memory": "2G", "fit.start": "1500M", "fit.repeats": 3}
     )
-    assert cache_size_search.of_experiment(plain) == cache_size_search.Range(
+    assert cache_size_search.derive_range(plain) == cache_size_search.SizeRange(
         2048 * MIB, 40 * MIB, 1500 * MIB, 3
     )
-    tiny = experiment_options.experiment(None, "fit", {"limits.memory": "20M"})
-    assert cache_size_search.of_experiment(tiny).tolerance == MIB
+    tiny = experiment_from_flags.experiment(None, "fit", {"limits.memory": "20M"})
+    assert cache_size_search.derive_range(tiny).tolerance == MIB
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_what_cannot_be_searched(changes, line) -> None:
     if changes.get("limits.memory", "") is None:
         chosen = chosen.model_copy(update={"limits": type(chosen.limits)()})
     with pytest.raises(UsageError, match=line):
-        campaign.settle(chosen)
+        campaign.prepare_fit(chosen)
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_what_cannot_be_searched(changes, line) -> None:
 )
 def test_values_that_make_no_sense_are_one_line(key, value) -> None:
     with pytest.raises(UsageError, match=rf"^command line: {key}: "):
-        experiment_options.experiment(None, None, {"limits.memory": "512M", key: value})
+        experiment_from_flags.experiment(None, None, {"limits.memory": "512M", key: value})
 
 
 # -- a trial's server ----------------------------------------------------------------------------------------------------
@@ -252,7 +252,7 @@ def prepared(engine: str, **more: str) -> PreparedVariant:
 
 
 def test_a_size_becomes_the_engines_option() -> None:
-    of = cache_size_search.Range(2048 * MIB, 40 * MIB, 1024 * MIB, 2)
+    of = cache_size_search.SizeRange(2048 * MIB, 40 * MIB, 1024 * MIB, 2)
     found = campaign.set_cache_size(
         prepared("innodb", **{"innodb-buffer-pool-size": "1G"}), of, 640 * MIB
     )
@@ -266,7 +266,7 @@ def test_a_size_becomes_the_engines_option() -> None:
 
 
 def test_the_users_own_chunks_stay() -> None:
-    of = cache_size_search.Range(2048 * MIB, 40 * MIB, 1024 * MIB, 2)
+    of = cache_size_search.SizeRange(2048 * MIB, 40 * MIB, 1024 * MIB, 2)
     found = campaign.set_cache_size(
         prepared("innodb", **{"innodb-buffer-pool-chunk-size": "2M"}), of, 640 * MIB
     )

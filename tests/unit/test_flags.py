@@ -2,7 +2,7 @@
 
 import pytest
 
-from dballoc.cli.shared import experiment_options
+from dballoc.cli.shared import experiment_from_flags
 from dballoc.errors import UsageError
 
 TABLE = {
@@ -16,24 +16,24 @@ TABLE = {
 
 
 def test_no_flag_leaves_the_file_alone() -> None:
-    assert experiment_options.overlay(TABLE, {}) == TABLE
+    assert experiment_from_flags.overlay(TABLE, {}) == TABLE
 
 
 def test_allocators_replace_the_variants() -> None:
-    result = experiment_options.overlay(TABLE, {"allocators": ["jemalloc", "glibc"]})
+    result = experiment_from_flags.overlay(TABLE, {"allocators": ["jemalloc", "glibc"]})
     assert result["variant"] == [{"name": "jemalloc", "allocator": "jemalloc"}, {"name": "glibc"}]
     assert result["baseline"] == "glibc"
 
 
 def test_without_glibc_the_first_is_the_baseline() -> None:
     assert (
-        experiment_options.overlay(TABLE, {"allocators": ["mimalloc", "jemalloc"]})["baseline"]
+        experiment_from_flags.overlay(TABLE, {"allocators": ["mimalloc", "jemalloc"]})["baseline"]
         == "mimalloc"
     )
 
 
 def test_dotted_flags_reach_into_sections_and_merge_tables() -> None:
-    result = experiment_options.overlay(
+    result = experiment_from_flags.overlay(
         TABLE, {"server.use": "mysql", "server.options": {"b": "2"}, "data.rows": 10}
     )
     assert result["server"] == {"use": "mysql", "options": {"a": "1", "b": "2"}}
@@ -42,21 +42,21 @@ def test_dotted_flags_reach_into_sections_and_merge_tables() -> None:
 
 def test_the_table_given_is_not_changed() -> None:
     before = repr(TABLE)
-    experiment_options.overlay(
+    experiment_from_flags.overlay(
         TABLE, {"server.options": {"b": "2"}, "threads": [8], "allocators": ["glibc"]}
     )
     assert repr(TABLE) == before
 
 
 def test_time_asked_for_beats_the_files_blocks_and_the_other_way_round() -> None:
-    assert "blocks" not in experiment_options.overlay(TABLE, {"budget": "1m"})
-    assert "budget" not in experiment_options.overlay(TABLE, {"blocks": 2})
-    both = experiment_options.overlay(TABLE, {"budget": "1m", "blocks": 2})
+    assert "blocks" not in experiment_from_flags.overlay(TABLE, {"budget": "1m"})
+    assert "budget" not in experiment_from_flags.overlay(TABLE, {"blocks": 2})
+    both = experiment_from_flags.overlay(TABLE, {"budget": "1m", "blocks": 2})
     assert (both["budget"], both["blocks"]) == ("1m", 2)
 
 
 def test_with_no_argument_it_is_the_demo() -> None:
-    model = experiment_options.experiment(None, None, {})
+    model = experiment_from_flags.experiment(None, None, {})
     assert (model.name, model.baseline) == ("demo", "glibc")
 
 
@@ -70,23 +70,23 @@ def test_with_no_argument_it_is_the_demo() -> None:
 )  # fmt: skip
 def test_bad_flags_name_the_command_line(flags: dict, message: str) -> None:
     with pytest.raises(UsageError) as caught:
-        experiment_options.experiment(None, None, flags)
+        experiment_from_flags.experiment(None, None, flags)
     assert str(caught.value) == message
 
 
 def test_a_shipped_experiment_that_is_not_there() -> None:
     with pytest.raises(UsageError, match=r"no experiment 'demmo'; did you mean 'demo'\?"):
-        experiment_options.experiment(None, "demmo", {})
+        experiment_from_flags.experiment(None, "demmo", {})
 
 
 def test_lists_and_pairs() -> None:
-    assert experiment_options.words("a, b,,c ") == ["a", "b", "c"]
-    assert experiment_options.numbers("1, 16", "--threads") == [1, 16]
-    assert experiment_options.pairs(["a=1", "b = x=y"], "--option") == {"a": "1", "b": "x=y"}
+    assert experiment_from_flags.words("a, b,,c ") == ["a", "b", "c"]
+    assert experiment_from_flags.numbers("1, 16", "--threads") == [1, 16]
+    assert experiment_from_flags.pairs(["a=1", "b = x=y"], "--option") == {"a": "1", "b": "x=y"}
     assert (
-        experiment_options.words(None)
-        is experiment_options.numbers(None, "--threads")
-        is experiment_options.pairs(None, "--option")
+        experiment_from_flags.words(None)
+        is experiment_from_flags.numbers(None, "--threads")
+        is experiment_from_flags.pairs(None, "--option")
         is None
     )
 
@@ -95,9 +95,9 @@ def test_what_is_no_number_or_pair_is_refused() -> None:
     with pytest.raises(
         UsageError, match="--threads: '1,many' is not a list of numbers; write it like 1,16,64"
     ):
-        experiment_options.numbers("1,many", "--threads")
+        experiment_from_flags.numbers("1,many", "--threads")
     with pytest.raises(
         UsageError,
         match="--option: 'a' has no '='; write it like --option innodb_buffer_pool_size=1G",
     ):
-        experiment_options.pairs(["a"], "--option")
+        experiment_from_flags.pairs(["a"], "--option")

@@ -56,10 +56,10 @@ def test_what_there_is() -> None:
 def test_what_is_going_to_be_done_is_said() -> None:
     assert any(
         "sql_log_bin = 0" in step and "CREATE FUNCTION" in step
-        for step in loadable_function.steps_to_install(standing({}, False))
+        for step in loadable_function.list_install_steps(standing({}, False))
     )
-    assert loadable_function.steps_to_remove(standing({}, True)) == [f"remove /p/{LIBRARY}"]
-    assert len(loadable_function.steps_to_remove(standing({STATS: LIBRARY}, True))) == 2
+    assert loadable_function.list_remove_steps(standing({}, True)) == [f"remove /p/{LIBRARY}"]
+    assert len(loadable_function.list_remove_steps(standing({STATS: LIBRARY}, True))) == 2
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dballoc.process_memory.heaps import glibc_heap
-from dballoc.process_memory.heaps.glibc_heap import HEAP, LAYOUTS, Books, Heap, Layout
+from dballoc.process_memory.heaps.glibc_heap import HEAP, LAYOUTS, ArenaUsage, GlibcHeap, Layout
 from dballoc.process_memory.memory_reader import PAGE, Memory, Span
 from dballoc.process_memory.smaps import Mapping
 
@@ -162,8 +162,8 @@ def _chunks(image: Image, layout: Layout, at: int, caches: bool) -> int:
     return at + 1024
 
 
-def read(image: Image) -> Heap:
-    parts = glibc_heap.split(image, mappings(image))
+def read(image: Image) -> GlibcHeap:
+    parts = glibc_heap.split_off_heaps(image, mappings(image))
     return glibc_heap.walk_heap(image, parts, LIBC, {DATA})
 
 
@@ -186,7 +186,7 @@ def test_a_sound_image_is_read_to_the_byte(layout: Layout) -> None:
     assert (block.address, block.size, block.resident) == (LARGE, 64 * PAGE, 64 * PAGE)
 
 
-def check(found: Heap, image: Image) -> None:
+def check(found: GlibcHeap, image: Image) -> None:
     """Nothing is below 0, nothing is more than there is, and looking has ended."""
     assert image.reads < 200_000
     for books in found.arenas:
@@ -203,7 +203,7 @@ def check(found: Heap, image: Image) -> None:
     )
 
 
-def _residents(books: Books) -> list[int]:
+def _residents(books: ArenaUsage) -> list[int]:
     return [
         books.live_resident,
         books.tcache,
@@ -336,4 +336,7 @@ def test_what_is_made_to_have_no_end(
 def test_a_mapping_of_no_size_is_none() -> None:
     image = sound(LAYOUTS[0])
     empty = [replace(m, end=m.start, rss=0) for m in mappings(image)]
-    assert glibc_heap.walk_heap(image, glibc_heap.split(image, empty), LIBC, {DATA}).arenas == []
+    assert (
+        glibc_heap.walk_heap(image, glibc_heap.split_off_heaps(image, empty), LIBC, {DATA}).arenas
+        == []
+    )

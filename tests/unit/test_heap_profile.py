@@ -11,7 +11,13 @@ from hypothesis import example, given
 
 from dballoc.catalogue import wrappers
 from dballoc.profile.heap import heap_profile, malloc_latency
-from dballoc.profile.heap.probe_snapshot import Block, Damaged, Snapshot, compute_bucket_start, read
+from dballoc.profile.heap.probe_snapshot import (
+    Block,
+    Damaged,
+    Snapshot,
+    compute_bucket_start,
+    parse_snapshot,
+)
 from dballoc.profile.model import Frame
 
 SMALL = Block(address=64, usable=104, requested=100, interval=1024, time=20.0, stack=8, thread=5)
@@ -36,7 +42,7 @@ GOOD = made.snapshot(
 
 
 def test_a_snapshot_is_read_as_it_was_written() -> None:
-    found = read(GOOD)
+    found = parse_snapshot(GOOD)
     assert found.blocks == [SMALL, LARGE]
     assert found.stacks[8].addresses == (0x55D000001010, 0x55D000001020)
     assert (found.stacks[8].bytes, found.stacks[8].samples, found.stacks[10].truncated) == (
@@ -76,7 +82,7 @@ def test_a_snapshot_is_read_as_it_was_written() -> None:
 )
 def test_what_is_no_snapshot_is_said(data: bytes, says: str) -> None:
     with pytest.raises(Damaged, match=says):
-        read(data)
+        parse_snapshot(data)
 
 
 @given(st.data(), st.integers(0, len(GOOD) - 1))
@@ -90,28 +96,36 @@ def test_no_damage_is_worse_than_damaged(data: st.DataObject, at: int) -> None:
     )
     broken[at : at + len(fresh)] = fresh
     try:
-        found = read(bytes(broken))
+        found = parse_snapshot(bytes(broken))
     except Damaged:
         return
     _use(found)
 
 
 def _use(found: Snapshot) -> None:
-    heap_profile.mappings(found)
-    stacks = heap_profile.frames(found.stacks, lambda address: (Frame(f"f{address}"),))
-    heap_profile.profile(found, stacks, "x", {})
-    heap_profile.by_function(
-        found, {number: heap_profile.dominant(stack, ["f*"]) for number, stack in stacks.items()}
+    heap_profile.parse_mappings(found)
+    stacks = heap_profile.resolve_stacks(found.stacks, lambda address: (Frame(f"f{address}"),))
+    heap_profile.make_profile(found, stacks, "x", {})
+    heap_profile.rank_functions(
+        found,
+        {
+            number: heap_profile.find_dominant_frame(stack, ["f*"])
+            for number, stack in stacks.items()
+        },
     )
-    heap_profile.time_by_function(
-        found, {number: heap_profile.dominant(stack, ["f*"]) for number, stack in stacks.items()}
+    heap_profile.rank_functions_by_time(
+        found,
+        {
+            number: heap_profile.find_dominant_frame(stack, ["f*"])
+            for number, stack in stacks.items()
+        },
     )
-    malloc_latency.summary(found)
-    malloc_latency.rows(found)
+    malloc_latency.summarize_calls(found)
+    malloc_latency.summarize_by_size(found)
 
 
 def test_executable_mappings_have_their_build_ids() -> None:
-    maps = heap_profile.mappings(read(GOOD))
+    maps = heap_profile.parse_mappings(parse_snapshot(GOOD))
     assert [(m.start, m.offset, m.path) for m in maps] == [
         (0x55D000001000, 0x1000, "/usr/sbin/server"),
         (0x7F0000010000, 0x2000, "/usr/lib/libc.so.6 (deleted)"),
@@ -122,13 +136,13 @@ def test_executable_mappings_have_their_build_ids() -> None:
 
 def test_a_sample_stands_for_as_many_as_its_chance_says() -> None:
     p = 1 - math.exp(-101 / 1024)
-    total = heap_profile.whole([SMALL])
+    total = heap_profile.sum_blocks([SMALL])
     assert total.bytes == pytest.approx(104 / p)
     assert total.objects == pytest.approx(1 / p)
     assert total.error == pytest.approx(104 * math.sqrt(1 - p) / p)
     # A block far larger than the interval is always sampled, and is itself.
-    assert heap_profile.whole([LARGE]).bytes == pytest.approx(100_000)
-    assert heap_profile.whole([LARGE]).error == pytest.approx(0, abs=1e-9)
+    assert heap_profile.sum_blocks([LARGE]).bytes == pytest.approx(100_000)
+    assert heap_profile.sum_blocks([LARGE]).error == pytest.approx(0, abs=1e-9)
 
 
 FRAMES = {
@@ -149,7 +163,7 @@ def test_return_addresses_are_looked_up_before_the_call_ends() -> None:
         asked.append(address)
         return (Frame(str(address)),)
 
-    stacks = heap_profile.frames(read(GOOD).stacks, resolve)
+    stacks = heap_profile.resolve_stacks(parse_snapshot(GOOD).stacks, resolve)
     assert [f.function for f in stacks[8]] == [
         str(0x55D00000101F),
         str(0x55D00000100F),
@@ -157,10 +171,10 @@ def test_return_addresses_are_looked_up_before_the_call_ends() -> None:
 
 
 def test_the_profile_has_all_that_is_alive_and_all_that_was_allocated() -> None:
-    profile = heap_profile.profile(read(GOOD), FRAMES, "heap", {"with": "facts"})
-    assert profile.total("live") == pytest.approx(heap_profile.whole([SMALL, LARGE]).bytes)
+    profile = heap_profile.make_profile(parse_snapshot(GOOD), FRAMES, "heap", {"with": "facts"})
+    assert profile.total("live") == pytest.approx(heap_profile.sum_blocks([SMALL, LARGE]).bytes)
     assert profile.total("live.variance") == pytest.approx(
-        heap_profile.whole([SMALL, LARGE]).variance
+        heap_profile.sum_blocks([SMALL, LARGE]).variance
     )
     assert profile.total("allocated") == 105_000
     assert len(profile.samples) == 2
@@ -183,15 +197,18 @@ def test_memory_is_the_first_callers_that_does_not_only_hand_it_on(
     stack: list[str], expected: str
 ) -> None:
     frames = [Frame(name, "server", named=not name.startswith("(")) for name in stack]
-    assert heap_profile.dominant(frames, wrappers()).function == expected
+    assert heap_profile.find_dominant_frame(frames, wrappers()).function == expected
 
 
 def owners() -> dict[int, Frame]:
-    return {number: heap_profile.dominant(stack, ["my_malloc"]) for number, stack in FRAMES.items()}
+    return {
+        number: heap_profile.find_dominant_frame(stack, ["my_malloc"])
+        for number, stack in FRAMES.items()
+    }
 
 
 def test_functions_have_what_is_alive_and_what_they_allocated() -> None:
-    rows = heap_profile.by_function(read(GOOD), owners())
+    rows = heap_profile.rank_functions(parse_snapshot(GOOD), owners())
     assert [(row.name, row.allocated) for row in rows] == [("main", 100_000.0), ("grow", 5000.0)]
     assert rows[0].live.samples == 1
 
@@ -200,14 +217,14 @@ def test_growth_is_what_came_less_what_went() -> None:
     stacks = [made.stack(8, [1]), made.stack(9, [2]), made.stack(10, [])]
     old = [LARGE._replace(address=a) for a in range(4096, 4096 * 5, 4096)]
     new = [SMALL._replace(address=a, time=28.0) for a in range(16, 16 * 200, 16)]
-    before = read(made.snapshot(*map(made.live, old), *stacks))
-    after = read(made.snapshot(*map(made.live, [*old[1:], *new]), *stacks))
-    grown, shrunk = heap_profile.growth(before, after, owners())
+    before = parse_snapshot(made.snapshot(*map(made.live, old), *stacks))
+    after = parse_snapshot(made.snapshot(*map(made.live, [*old[1:], *new]), *stacks))
+    grown, shrunk = heap_profile.rank_growth(before, after, owners())
     assert (grown.name, shrunk.name) == ("grow", "main")
-    assert grown.change.bytes == pytest.approx(heap_profile.whole(new).bytes)
+    assert grown.change.bytes == pytest.approx(heap_profile.sum_blocks(new).bytes)
     assert shrunk.change.bytes == pytest.approx(-100_000)
     assert shrunk.after == pytest.approx(300_000)
-    assert heap_profile.growth(before, before, owners()) == []
+    assert heap_profile.rank_growth(before, before, owners()) == []
 
 
 def test_one_lucky_sample_does_not_come_before_a_sure_leak() -> None:
@@ -216,22 +233,22 @@ def test_one_lucky_sample_does_not_come_before_a_sure_leak() -> None:
         LARGE._replace(address=a, usable=1000, requested=1000) for a in range(4096, 4096 * 50, 4096)
     ]
     lucky = SMALL._replace(usable=20_000, requested=10)
-    found = heap_profile.growth(
-        read(made.snapshot(*stacks)),
-        read(made.snapshot(*map(made.live, [*leak, lucky]), *stacks)),
+    found = heap_profile.rank_growth(
+        parse_snapshot(made.snapshot(*stacks)),
+        parse_snapshot(made.snapshot(*map(made.live, [*leak, lucky]), *stacks)),
         owners(),
     )
-    assert heap_profile.whole([lucky]).bytes > heap_profile.whole(leak).bytes
+    assert heap_profile.sum_blocks([lucky]).bytes > heap_profile.sum_blocks(leak).bytes
     assert [row.name for row in found] == ["main", "grow"]
 
 
 def test_time_in_malloc_leaves_out_what_waited() -> None:
-    said = malloc_latency.summary(read(GOOD))
+    said = malloc_latency.summarize_calls(parse_snapshot(GOOD))
     assert said.seconds == pytest.approx(60 * 1024 / 1e9)
     assert said.share == pytest.approx(60 * 1024 / 1e9 / 5)
     assert (said.stalls, said.timed) == (1024, 4)
     assert said.stalled_seconds == pytest.approx(0.1 * 1024)
-    malloc, free = malloc_latency.rows(read(GOOD))
+    malloc, free = malloc_latency.summarize_by_size(parse_snapshot(GOOD))
     assert (malloc.operation, malloc.sizes, malloc.calls, malloc.mean) == (
         "malloc",
         (64, 128),
@@ -244,17 +261,17 @@ def test_time_in_malloc_leaves_out_what_waited() -> None:
 def test_time_is_the_stacks_whose_calls_were_timed() -> None:
     # One call in 1024 is timed; of those that did not stall one in 32 has its stack taken, of the
     # others all.
-    profile = heap_profile.profile(read(GOOD), FRAMES, "heap", {})
+    profile = heap_profile.make_profile(parse_snapshot(GOOD), FRAMES, "heap", {})
     assert profile.total("time") == pytest.approx(60 * 1024 * 32 / 1e9)
     assert profile.total("stalled") == pytest.approx(0.1 * 1024)
-    rows = heap_profile.time_by_function(read(GOOD), owners())
+    rows = heap_profile.rank_functions_by_time(parse_snapshot(GOOD), owners())
     assert [row.name for row in rows] == ["main", "grow"]
     assert (rows[0].stalled, rows[1].seconds) == (
         pytest.approx(0.1 * 1024),
         pytest.approx(60 * 1024 * 32 / 1e9),
     )
-    only_waits = read(made.snapshot(made.stack(9, [2]), made.waited(9, 0, 1, 5, 0, 0)))
-    assert len(heap_profile.profile(only_waits, FRAMES, "heap", {}).samples) == 1
+    only_waits = parse_snapshot(made.snapshot(made.stack(9, [2]), made.waited(9, 0, 1, 5, 0, 0)))
+    assert len(heap_profile.make_profile(only_waits, FRAMES, "heap", {}).samples) == 1
 
 
 def test_time_buckets_follow_each_other() -> None:

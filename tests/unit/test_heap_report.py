@@ -10,14 +10,14 @@ import polars as pl
 import pytest
 from made import build
 
-from dballoc.analysis.campaign_tables import load as load_campaign
+from dballoc.analysis.campaign_tables import load_campaign as load_campaign
 from dballoc.analysis.tables import heap_profiles as heaps
 from dballoc.experiment import experiment_file
-from dballoc.profile.formats.profile_file import save
+from dballoc.profile.formats.profile_file import save_profile
 from dballoc.profile.heap import heap_profile
-from dballoc.profile.heap.probe_snapshot import Block, read
+from dballoc.profile.heap.probe_snapshot import Block, parse_snapshot
 from dballoc.profile.model import Frame
-from dballoc.report import write
+from dballoc.report import write_report_outputs
 
 TABLE = {
     "name": "t",
@@ -54,7 +54,7 @@ SIZES = [
 def keep(raw: Path, blocks: int) -> None:
     """A profile of so many blocks of 1 MiB that fill_cache holds, and what was seen beside it."""
     live = [Block(4096 * i, 2**20, 2**20, 1024, 20.0, 8, 5) for i in range(1, blocks + 1)]
-    snapshot = read(
+    snapshot = parse_snapshot(
         made.snapshot(
             *map(made.live, live),
             made.stack(8, [1], 5e6, 3),
@@ -63,8 +63,8 @@ def keep(raw: Path, blocks: int) -> None:
         )
     )
     raw.mkdir()
-    save(
-        heap_profile.profile(snapshot, STACKS, "heap", {}),
+    save_profile(
+        heap_profile.make_profile(snapshot, STACKS, "heap", {}),
         raw / "heap-oltp_read_only.profile.json.gz",
     )
     figures = {
@@ -90,7 +90,11 @@ def keep(raw: Path, blocks: int) -> None:
 def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two blocks; glibc and jemalloc have a profile, tuned has none, and says why."""
     directory = build(
-        tmp_path_factory.mktemp("heap") / "r", experiment_file.build(TABLE, "t"), 2, (), ()
+        tmp_path_factory.mktemp("heap") / "r",
+        experiment_file.build_experiment(TABLE, "t"),
+        2,
+        (),
+        (),
     )
     trials = load_campaign(directory).trial.filter(
         (pl.col("role") != "A2") & (pl.col("block") == 1)
@@ -108,7 +112,7 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_each_variants_profile_is_found(campaign: Path) -> None:
-    found = heaps.load(campaign, load_campaign(campaign))
+    found = heaps.load_heap_profiles(campaign, load_campaign(campaign))
     assert found
     assert [(s.variant, s.missing) for s in found.seen] == [
         ("glibc", ""), ("jemalloc", ""), ("tuned", "the server does not start"),
@@ -116,7 +120,7 @@ def test_each_variants_profile_is_found(campaign: Path) -> None:
 
 
 def test_the_report_shows_them(campaign: Path, tmp_path: Path) -> None:
-    page = write(campaign, tmp_path / "out").read_text()
+    page = write_report_outputs(campaign, tmp_path / "out").read_text()
     text = (tmp_path / "out" / "report.md").read_text()
     assert 'id="heap"' in page
     assert page.count('class="flame-chart"') == 3
@@ -140,5 +144,5 @@ def test_the_report_shows_them(campaign: Path, tmp_path: Path) -> None:
 
 def test_without_the_key_there_is_no_section(tmp_path: Path) -> None:
     plain = {key: value for key, value in TABLE.items() if key != "profile"}
-    directory = build(tmp_path / "r", experiment_file.build(plain, "t"), 1, (), ())
-    assert heaps.load(directory, load_campaign(directory)) is None
+    directory = build(tmp_path / "r", experiment_file.build_experiment(plain, "t"), 1, (), ())
+    assert heaps.load_heap_profiles(directory, load_campaign(directory)) is None

@@ -19,7 +19,7 @@ from made_profiles import heap
 
 from dballoc.cli import main
 from dballoc.experiment import experiment_file
-from dballoc.explain.output import saved_looks
+from dballoc.explain.output import saved_snapshots
 from dballoc.profile.formats import profile_file
 
 
@@ -33,7 +33,7 @@ class Done(NamedTuple):
 
 Command = Callable[..., Done]
 MIB = 1 << 20
-GOOD = saved_looks.document(look())
+GOOD = saved_snapshots.make_document(look())
 
 
 @pytest.fixture
@@ -241,7 +241,7 @@ def profile_cases() -> list[tuple[str, bytes, str]]:
 def test_a_profile(command: Command, tmp_path: Path, content: bytes, says: str) -> None:
     path, good = tmp_path / "bad.profile.json.gz", tmp_path / "good.profile.json.gz"
     path.write_bytes(content)
-    profile_file.save(heap(), good)
+    profile_file.save_profile(heap(), good)
     refused(command("profile", "diff", good, path), str(path), says, status=(2,))
     refused(command("profile", "export", path, "--format", "collapsed"), str(path), status=(2,))
 
@@ -315,7 +315,7 @@ def test_a_directory_whose_name_is_no_utf_8(
         done = command(*words)
         assert (done.returncode, done.stderr) == (0, ""), words
     look_ = directory / "a.json"
-    saved_looks.save(look(), look_)
+    saved_snapshots.save_snapshot(look(), look_)
     assert command("explain", "--from", look_, "--html", directory / "a.html").returncode == 0
     refused(command("explain", "--from", directory / "none"), "No such file")
 
@@ -374,8 +374,12 @@ def test_an_option_file_that_is_a_fifo_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_the_same_experiment_is_read_back() -> None:
-    experiment = experiment_file.build(experiment_file.parse(EXPERIMENT % "", "x"), "x")
+    experiment = experiment_file.build_experiment(
+        experiment_file.parse_table(EXPERIMENT % "", "x"), "x"
+    )
     assert (
-        experiment_file.build(experiment_file.parse(experiment_file.dump(experiment), "y"), "y")
+        experiment_file.build_experiment(
+            experiment_file.parse_table(experiment_file.format_experiment(experiment), "y"), "y"
+        )
         == experiment
     )

@@ -22,7 +22,7 @@ from dballoc.host.resources import process_limits
 from dballoc.host.settings import thp
 from dballoc.measure import memory_marks
 from dballoc.measure.process_sampler import ProcessSampler
-from dballoc.process_memory import address_space, identify_malloc, smaps
+from dballoc.process_memory import identify_malloc, pagemap_or_smaps, smaps
 from dballoc.profile.heap import probe_client
 from dballoc.servers.running import running_server
 
@@ -71,9 +71,9 @@ def hostile(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[int]:
 
 
 def test_what_is_said_of_it_is_the_kernels_word(hostile: int) -> None:
-    status = address_space.read_status_sizes(hostile)
+    status = pagemap_or_smaps.read_status_sizes(hostile)
     assert 2**20 < status["VmRSS"] < 2**32
-    assert process_root.words(hostile) is None  # in our namespaces, and our user
+    assert process_root.describe_namespaces(hostile) is None  # in our namespaces, and our user
     sampler = ProcessSampler(hostile)
     try:
         assert 2**20 < sampler.sample(every_thread=True).rss < 2**32
@@ -88,15 +88,15 @@ def test_what_is_said_of_it_is_the_kernels_word(hostile: int) -> None:
     assert memory_marks.sum_mappings(
         readers.text_of_process(f"/proc/{hostile}/maps", readers.MAPS)
     )[2] == len(found)
-    assert watch._born(hostile).isdigit()
-    assert process_limits.read(hostile).cpus > 0
-    thp.achieved(hostile)
-    loader.program(hostile)
-    identify_malloc.preloaded(hostile)
+    assert watch._read_start_time(hostile).isdigit()
+    assert process_limits.read_limits(hostile).cpus > 0
+    thp.describe_process_mode(hostile)
+    loader.find_main_program(hostile)
+    identify_malloc.read_ld_preload(hostile)
 
 
 def test_verbs_that_do_not_want_it_say_so_in_one_line(hostile: int) -> None:
-    for ask in (running_server.look, probe_client.of_process):
+    for ask in (running_server.look, probe_client.find_probe_of_process):
         with pytest.raises(UsageError) as refused:
             ask(hostile)
         said = str(refused.value)

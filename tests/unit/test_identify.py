@@ -31,7 +31,7 @@ int main(void) { free(malloc(10)); puts("ready"); fflush(stdout); return getchar
     ],
 )
 def test_catalogue_name(library: str, name: str | None) -> None:
-    assert identify_malloc.catalogue_name(library) == name
+    assert identify_malloc.find_catalogue_name(library) == name
 
 
 def test_settings_are_those_of_this_malloc() -> None:
@@ -90,18 +90,18 @@ def test_settings_of_glibcs_other_parts_are_not_idle() -> None:
 
 
 def test_glibc(running_program: Callable[..., int]) -> None:
-    found = identify_malloc.identify(running_program("plain", USES_MALLOC))
+    found = identify_malloc.identify_malloc_in_use(running_program("plain", USES_MALLOC))
     assert (found.name, found.mixed) == ("glibc", {})
-    assert found.version == find_library.find("glibc").version
+    assert found.version == find_library.find_allocator("glibc").version
     assert found.how == "nothing else was preloaded"
 
 
 def test_a_preloaded_one(running_program: Callable[..., int]) -> None:
     try:
-        allocator = find_library.find("jemalloc")
+        allocator = find_library.find_allocator("jemalloc")
     except UsageError as error:
         pytest.skip(str(error))
-    found = identify_malloc.identify(
+    found = identify_malloc.identify_malloc_in_use(
         running_program("preloaded", USES_MALLOC, preload=str(allocator.libraries[0]))
     )
     assert (found.name, found.version, found.how) == (
@@ -115,7 +115,9 @@ def test_half_a_malloc_is_called_mixed(
     running_program: Callable[..., int], c_library: Callable[[str, str], Path]
 ) -> None:
     half = c_library("half", "#include <stddef.h>\nvoid free(void *p) { (void)p; }\n")
-    found = identify_malloc.identify(running_program("mixed", USES_MALLOC, preload=str(half)))
+    found = identify_malloc.identify_malloc_in_use(
+        running_program("mixed", USES_MALLOC, preload=str(half))
+    )
     assert found.name == "glibc"
     assert found.mixed == {"free": str(half)}
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from dballoc.explain.checklist.checklist import pool_rows
-from dballoc.explain.sources.innodb_status import parse
+from dballoc.explain.checklist.checklist import list_pool_rows
+from dballoc.explain.sources.innodb_status import parse_buffer_pool
 
 # What follows the section in every version.
 AFTER = """--------------
@@ -157,14 +157,14 @@ PAGES = ("pages", "free", "database", "old", "modified")
     ids=["MySQL 5.5", "Percona", "MySQL 8", "MariaDB"],
 )
 def test_every_layout(text: str, pages: tuple[int, ...], figures: dict[str, int]) -> None:
-    found = parse(BEFORE + text + AFTER)
+    found = parse_buffer_pool(BEFORE + text + AFTER)
     assert found
     assert tuple(found.figures[name] for name in PAGES) == pages
     assert {name: found.figures[name] for name in figures} == figures
 
 
 def test_hash_tables_of_percona() -> None:
-    found = parse(BEFORE + PERCONA + AFTER)
+    found = parse_buffer_pool(BEFORE + PERCONA + AFTER)
     assert found
     assert found.tables == {
         "Adaptive hash index": (2266736, 2213368),
@@ -178,16 +178,16 @@ def test_hash_tables_of_percona() -> None:
 
 
 def test_instances_are_apart_from_the_whole() -> None:
-    found = parse(BEFORE + MYSQL_8 + AFTER)
+    found = parse_buffer_pool(BEFORE + MYSQL_8 + AFTER)
     assert found
     assert [pool.figures["database"] for pool in found.instances] == [108645, 108645]
     assert found.figures["database"] == 217290
 
 
 def test_as_a_table() -> None:
-    found = parse(BEFORE + MARIADB + AFTER)
+    found = parse_buffer_pool(BEFORE + MARIADB + AFTER)
     assert found
-    rows = {name: (value, size) for name, value, size in pool_rows(found, 16384)}
+    rows = {name: (value, size) for name, value, size in list_pool_rows(found, 16384)}
     assert rows["memory allocated"] == (None, 167772160)
     assert rows["database pages"] == (278, 278 * 16384)
     assert rows["hit rate"] == (1.0, None)
@@ -195,5 +195,5 @@ def test_as_a_table() -> None:
 
 @pytest.mark.parametrize("text", ["", "ERROR", AFTER, "BUFFER POOL AND MEMORY"])
 def test_without_such_a_section(text: str) -> None:
-    found = parse(text)
+    found = parse_buffer_pool(text)
     assert found is None or found.figures == {}

@@ -5,19 +5,19 @@
 import pytest
 
 from dballoc.explain.sources import innodb_uncounted
-from dballoc.explain.sources.server_memory import POOL_EVENT, Label, Labels
+from dballoc.explain.sources.server_memory import POOL_EVENT, OwnerMemory, ServerMemory
 
 MIB = 1 << 20
 
 
-def said(pool: int, version: str = "8.0.33", events: int = 6628) -> Labels:
+def said(pool: int, version: str = "8.0.33", events: int = 6628) -> ServerMemory:
     variables = {
         "innodb_buffer_pool_size": str(pool),
         "innodb_adaptive_hash_index_parts": "8",
         "innodb_page_size": "16384",
     }
     counted = {POOL_EVENT: (1, pool + 3 * MIB), "memory/innodb/os0event": (events, events * 136)}
-    return Labels(
+    return ServerMemory(
         version=version, heap=[], tables=[], own={}, variables=variables, status={}, counted=counted
     )
 
@@ -27,7 +27,7 @@ def said(pool: int, version: str = "8.0.33", events: int = 6628) -> Labels:
 )
 def test_hash_tables_have_a_size_that_tells_them(pool: int, index: int, locks: int) -> None:
     """glibc's blocks of them, whole pages."""
-    tables, events = innodb_uncounted.labels(said(pool))
+    tables, events = innodb_uncounted.estimate_uncounted_memory(said(pool))
     assert len(tables.sizes) == 11
     for size, block in zip(tables.sizes, [index] * 8 + [locks] * 3, strict=True):
         assert size * (1 - tables.near) <= block <= size * (1 + tables.near) + 4096 + 80
@@ -37,11 +37,13 @@ def test_hash_tables_have_a_size_that_tells_them(pool: int, index: int, locks: i
 def test_what_is_counted_is_not_told_twice() -> None:
     newer = said(128 * MIB, "9.7.4", 3 * 8192)
     newer.counted["memory/innodb/hash0hash"] = (1, 1952)
-    [tables] = innodb_uncounted.labels(newer)
+    [tables] = innodb_uncounted.estimate_uncounted_memory(newer)
     assert tables.owner == innodb_uncounted.TABLES
     found = said(128 * MIB)
     found.counted["memory/innodb/hash0hash"] = (11, 4 * MIB)
-    assert [label.owner for label in innodb_uncounted.labels(found)] == [innodb_uncounted.EVENTS]
+    assert [label.owner for label in innodb_uncounted.estimate_uncounted_memory(found)] == [
+        innodb_uncounted.EVENTS
+    ]
 
 
 @pytest.mark.parametrize(
@@ -51,9 +53,9 @@ def test_mariadbs_tables_have_latches(pages: int, locks: int, own: int | None) -
     """Pools of 1 and 2 GiB."""
     status = {"innodb_buffer_pool_pages_total": str(pages)}
 
-    def of(version: str) -> list[Label]:
-        return innodb_uncounted.labels(
-            Labels(
+    def of(version: str) -> list[OwnerMemory]:
+        return innodb_uncounted.estimate_uncounted_memory(
+            ServerMemory(
                 version=version,
                 heap=[],
                 tables=[],
@@ -74,12 +76,14 @@ def test_mariadbs_tables_have_latches(pages: int, locks: int, own: int | None) -
 
 
 def test_nothing_is_known_of_others() -> None:
-    assert innodb_uncounted.labels(said(128 * MIB, "10.11.19-MariaDB")) == []  # no such status
     assert (
-        innodb_uncounted.labels(
-            Labels(
+        innodb_uncounted.estimate_uncounted_memory(said(128 * MIB, "10.11.19-MariaDB")) == []
+    )  # no such status
+    assert (
+        innodb_uncounted.estimate_uncounted_memory(
+            ServerMemory(
                 version="8.0.33",
-                heap=[Label(owner="x", bytes=1, source="y")],
+                heap=[OwnerMemory(owner="x", bytes=1, source="y")],
                 tables=[],
                 own={},
                 variables={},

@@ -31,9 +31,9 @@ def test_our_own_socket(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as ours:
         path = os.path.relpath(tmp_path / "s")
         ours.bind(path)
-        assert path not in process_root.listening(os.getpid())
+        assert path not in process_root.list_listening_sockets(os.getpid())
         ours.listen()
-        assert path in process_root.listening(os.getpid())
+        assert path in process_root.list_listening_sockets(os.getpid())
 
 
 @pytest.mark.parametrize(
@@ -46,8 +46,8 @@ def test_our_own_socket(tmp_path: Path) -> None:
     ],
 )
 def test_a_user_in_its_namespace(text: str, uid: int, there: int | None) -> None:
-    assert process_root.mapped(text, uid) == there
+    assert process_root.map_uid(text, uid) == there
 
 
 def test_our_own_files_are_where_we_see_them() -> None:
-    assert process_root.own(os.getpid(), "/etc/passwd") == "/etc/passwd"
+    assert process_root.strip_process_root(os.getpid(), "/etc/passwd") == "/etc/passwd"

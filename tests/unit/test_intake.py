@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.analysis.campaign_tables import load, load_own
-from dballoc.analysis.published.machines import split
+from dballoc.analysis.campaign_tables import load_campaign, load_unimported_campaign
+from dballoc.analysis.published.imported_machines import split_by_machine
 from dballoc.analysis.tables import level_curves
-from dballoc.analysis.tables.baseline_comparison import compare
+from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
 from dballoc.errors import UsageError
 from dballoc.intake import csv_figures, sysbench_totals
 from dballoc.intake.assemble_campaign import make_name
-from dballoc.intake.import_results import bring
-from dballoc.report.report_content import gather
+from dballoc.intake.import_results import import_results
+from dballoc.report.report_content import gather_report
 from dballoc.report.sections import imported
 
 GOOD = """workload,threads,variant,tps
@@ -116,9 +116,9 @@ def runs(tmp_path: Path) -> Path:
 
 
 def test_a_table_becomes_a_results_directory(tmp_path: Path) -> None:
-    found = bring([write(tmp_path / "a.csv", GOOD)], tmp_path / "out")
+    found = import_results([write(tmp_path / "a.csv", GOOD)], tmp_path / "out")
     assert (found.figures, found.left) == (4, [])
-    campaign = load(tmp_path / "out")
+    campaign = load_campaign(tmp_path / "out")
     assert campaign.imported
     assert campaign.names == ["nt-heap", "segment-heap-tuned"]
     assert (
@@ -126,7 +126,7 @@ def test_a_table_becomes_a_results_directory(tmp_path: Path) -> None:
         campaign.experiment.threads,
         campaign.experiment.levels,
     ) == (["ro"], [1, 2], "fresh")
-    ratios = level_curves.relative(campaign, "tps")
+    ratios = level_curves.compute_relative_levels(campaign, "tps")
     assert ratios.select("threads", "ratio", "low", "n").rows() == [
         (1, pytest.approx(1.105), None, 1),
         (2, pytest.approx(220 / 180), None, 1),
@@ -141,9 +141,9 @@ def test_repeats_give_intervals_and_a_level_for_each_workload(tmp_path: Path) ->
         for variant, tps, rss in (("a", 100, 50), ("b", 120, 40)):
             lines += [f"ro,{n},{variant},{tps * n + block},{block},{rss},1.5" for n in (1, 8)]
             lines.append(f"rw,1,{variant},{tps + block},{block},,")
-    bring([write(tmp_path / "a.csv", "\n".join(lines))], tmp_path / "out", baseline="b")
-    campaign = split(load(tmp_path / "out"))[0].campaign
-    found = compare(campaign)
+    import_results([write(tmp_path / "a.csv", "\n".join(lines))], tmp_path / "out", baseline="b")
+    campaign = split_by_machine(load_campaign(tmp_path / "out"))[0].campaign
+    found = compare_with_baseline(campaign)
     by = {m.key: found.find("a", m).ratio for m in found.metrics}
     assert set(by) == {"tps:ro", "tps:rw", "rss_peak"}
     assert [m.title for m in found.metrics][:2] == [
@@ -157,14 +157,14 @@ def test_repeats_give_intervals_and_a_level_for_each_workload(tmp_path: Path) ->
     assert by["tps:rw"].estimate == pytest.approx(100 / 120, abs=0.01)
     assert by["rss_peak"] is not None
     assert by["rss_peak"].estimate == pytest.approx(50 / 40)
-    sections = {s.key for s in imported.sections(load(tmp_path / "out"))}
+    sections = {s.key for s in imported.make_imported_sections(load_campaign(tmp_path / "out"))}
     assert "verdicts" in sections
 
 
 def test_machines_stay_apart_and_each_has_a_baseline(tmp_path: Path) -> None:
     text = "machine,workload,threads,variant,tps\nbig,ro,1,a,100\nbig,ro,1,b,300\nbig,ro,64,a,900\nsmall,rw,1,b,50\nsmall,rw,1,c,60\n"
-    bring([write(tmp_path / "a.csv", text)], tmp_path / "out")
-    big, small = split(load(tmp_path / "out"))
+    import_results([write(tmp_path / "a.csv", text)], tmp_path / "out")
+    big, small = split_by_machine(load_campaign(tmp_path / "out"))
     assert (big.name, big.campaign.names, big.campaign.experiment.threads) == (
         "big",
         ["a", "b"],
@@ -175,8 +175,10 @@ def test_machines_stay_apart_and_each_has_a_baseline(tmp_path: Path) -> None:
         ["b", "c"],
         ["rw"],
     )
-    assert level_curves.relative(small.campaign, "tps")["ratio"].to_list() == [pytest.approx(1.2)]
-    content = gather(load(tmp_path / "out"))
+    assert level_curves.compute_relative_levels(small.campaign, "tps")["ratio"].to_list() == [
+        pytest.approx(1.2)
+    ]
+    content = gather_report(load_campaign(tmp_path / "out"))
     titles = [s.title for s in content.sections]
     assert titles == [
         "Throughput: big",
@@ -189,8 +191,8 @@ def test_machines_stay_apart_and_each_has_a_baseline(tmp_path: Path) -> None:
 
 
 def test_without_repeats_nothing_is_said_to_be_shown(tmp_path: Path) -> None:
-    bring([write(tmp_path / "a.csv", GOOD)], tmp_path / "out")
-    content = gather(load(tmp_path / "out"))
+    import_results([write(tmp_path / "a.csv", GOOD)], tmp_path / "out")
+    content = gather_report(load_campaign(tmp_path / "out"))
     said = " ".join([content.answer.headline, content.answer.reason, *content.answer.notes])
     assert "Nothing was measured twice, so there are no intervals and no verdicts" in said
     assert "has not proved which malloc was in use" in said
@@ -211,8 +213,8 @@ def test_a_collapse_is_found_and_its_place_said(tmp_path: Path) -> None:
         for v, curve in (("a", (100, 200, 119)), ("b", (100, 200, 121)))
         for n, tps in zip((8, 16, 32), curve, strict=True)
     )
-    bring([write(tmp_path / "a.csv", text)], tmp_path / "out")
-    answer = imported.answer(load(tmp_path / "out"))
+    import_results([write(tmp_path / "a.csv", text)], tmp_path / "out")
+    answer = imported.compose_imported_answer(load_campaign(tmp_path / "out"))
     assert answer.headline == "a collapses"
     assert [(line.name, line.text) for line in answer.variants] == [
         ("a", "ro between 16 and 32 (60 % of the best before)"),
@@ -221,14 +223,17 @@ def test_a_collapse_is_found_and_its_place_said(tmp_path: Path) -> None:
 
 
 def test_outputs_of_sysbench_become_figures(runs: Path, tmp_path: Path) -> None:
-    found = bring([runs], tmp_path / "out", baseline="gl")
+    found = import_results([runs], tmp_path / "out", baseline="gl")
     assert (found.figures, [p.name for p in found.left]) == (4, ["notes.md"])
-    campaign = load(tmp_path / "out")
+    campaign = load_campaign(tmp_path / "out")
     assert campaign.names == ["gl", "jemalloc"]
     assert campaign.experiment.workloads == ["read-only"]
     rows = campaign.step.sort("tps").select("threads", "tps", "qps", "p95", "seconds").rows()
     assert rows[0] == (4, 402.0, 15990.25, 7.84, 10.0061)
-    assert level_curves.relative(campaign, "tps")["ratio"].to_list() == [pytest.approx(2)] * 2
+    assert (
+        level_curves.compute_relative_levels(campaign, "tps")["ratio"].to_list()
+        == [pytest.approx(2)] * 2
+    )
     names = {f["name"] for f in json.loads(campaign.facts["imported"])["files"]}
     assert names == {
         "runs/import.toml",
@@ -237,7 +242,7 @@ def test_outputs_of_sysbench_become_figures(runs: Path, tmp_path: Path) -> None:
 
 
 def test_an_older_sysbenchs_output_is_read_too() -> None:
-    found = sysbench_totals.parse(OLD, "x")
+    found = sysbench_totals.parse_totals(OLD, "x")
     assert (found.threads, found.tps, found.qps, found.p95) == (
         8,
         999.39,
@@ -248,9 +253,9 @@ def test_an_older_sysbenchs_output_is_read_too() -> None:
 
 def test_tables_and_directories_go_together(runs: Path, tmp_path: Path) -> None:
     more = write(tmp_path / "more.csv", "workload,threads,variant,tps\nread only,4,mimalloc,500\n")
-    found = bring([runs, more], tmp_path / "out", baseline="gl")
+    found = import_results([runs, more], tmp_path / "out", baseline="gl")
     assert found.figures == 5
-    assert load(tmp_path / "out").names == ["gl", "jemalloc", "mimalloc"]
+    assert load_campaign(tmp_path / "out").names == ["gl", "jemalloc", "mimalloc"]
 
 
 BAD = [
@@ -303,7 +308,7 @@ def test_a_bad_table_is_one_line_and_nothing_is_written(
     path = write(tmp_path / "A" / "a.csv", GOOD.replace(was, now, 1))
     message = message.replace("A/a.csv", str(path))
     with pytest.raises(UsageError, match=re.escape(message)) as caught:
-        bring([path], tmp_path / "out")
+        import_results([path], tmp_path / "out")
     assert "\n" not in str(caught.value)
     assert {p.name for p in tmp_path.iterdir()} == {"A"}
 
@@ -379,7 +384,7 @@ def test_bad_outputs_are_one_line_and_nothing_is_written(
     else:
         write(runs / name, text)
     with pytest.raises(UsageError, match=re.escape(message)) as caught:
-        bring([runs], tmp_path / "out")
+        import_results([runs], tmp_path / "out")
     assert "\n" not in str(caught.value)
     assert {p.name for p in tmp_path.iterdir()} == {"runs"}
 
@@ -405,29 +410,29 @@ def test_other_ways_to_go_wrong(runs: Path, tmp_path: Path) -> None:
         ([good, good], {}, "is already in"),
     ):
         with pytest.raises(UsageError, match=re.escape(message)):
-            bring(paths, out, **how)
+            import_results(paths, out, **how)
     (tmp_path / "binary.csv").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageError, match=r"binary\.csv: not UTF-8"):
-        bring([tmp_path / "binary.csv"], out)
+        import_results([tmp_path / "binary.csv"], out)
     assert not out.exists()
-    bring([good], out)
+    import_results([good], out)
     with pytest.raises(
         UsageError, match="out: already exists and is not empty; choose a new --out"
     ):
-        bring([good], out)
+        import_results([good], out)
 
 
 def test_what_only_own_campaigns_can_do_is_refused(tmp_path: Path) -> None:
-    bring([write(tmp_path / "a.csv", GOOD)], tmp_path / "out")
+    import_results([write(tmp_path / "a.csv", GOOD)], tmp_path / "out")
     with pytest.raises(
         UsageError,
         match="out: its results were made elsewhere and imported; dballoc can report them, no more",
     ):
-        load_own(tmp_path / "out")
+        load_unimported_campaign(tmp_path / "out")
 
 
 def test_the_store_is_the_same_one(tmp_path: Path) -> None:
-    bring([write(tmp_path / "a.csv", GOOD)], tmp_path / "out")
+    import_results([write(tmp_path / "a.csv", GOOD)], tmp_path / "out")
     db = sqlite3.connect(tmp_path / "out" / "results.sqlite")
     rows = db.execute(
         "SELECT variant, role, level, step.workload, threads, tps FROM trial JOIN step USING (trial) ORDER BY trial"

@@ -11,7 +11,7 @@ from dballoc.explain.sources.server_memory import (
     POOL,
     POOL_EVENT,
     SESSIONS,
-    Label,
+    OwnerMemory,
     assign_to_owners,
     compute_filled_bytes,
     describe_biggest_sessions,
@@ -107,7 +107,7 @@ def test_headers_that_no_instrument_counts() -> None:
 
 
 def test_a_dictionary_in_heaps_that_have_no_instrument_of_their_own() -> None:
-    said = [Label(owner=DICTIONARY, bytes=5 * MIB, source="status")]
+    said = [OwnerMemory(owner=DICTIONARY, bytes=5 * MIB, source="status")]
     found = {label.owner: label.bytes for label in assign_to_owners(COUNTED, {}, 0, said)}
     assert (found[DICTIONARY], found["memory/innodb"]) == (5 * MIB, 5 * MIB)
 

@@ -12,14 +12,14 @@ from dballoc.explain.attribution.configuration_limits import (
     compute_bounds,
     judge_bounds,
 )
-from dballoc.explain.attribution.ledger import ledger
+from dballoc.explain.attribution.ledger import build_ledger
 from dballoc.explain.attribution.ledger_line import LAZY, LIVE, MAPPED
-from dballoc.explain.sources.server_memory import LOGS, POOL, Label, Labels
+from dballoc.explain.sources.server_memory import LOGS, POOL, OwnerMemory, ServerMemory
 from dballoc.process_memory import smaps
-from dballoc.process_memory.heaps.glibc_heap import Block, Books, Heap
-from dballoc.process_memory.identify_malloc import InUse
-from dballoc.process_memory.mapping_kind import Kind, classify
-from dballoc.process_memory.process_snapshot import Outside, Own
+from dballoc.process_memory.heaps.glibc_heap import ArenaUsage, Block, GlibcHeap
+from dballoc.process_memory.identify_malloc import MallocInUse
+from dballoc.process_memory.mapping_kind import Kind, classify_mappings
+from dballoc.process_memory.process_snapshot import ProcessSnapshot, ServerMapping
 
 MIB = 1 << 20
 
@@ -80,7 +80,7 @@ VmFlags: rd wr mr mw me gd ac
 
 
 def test_smaps() -> None:
-    found = smaps.parse(SMAPS)
+    found = smaps.parse_smaps(SMAPS)
     assert len(found) == 16
     data = found[1]
     assert (data.size, data.rss, data.path) == (0xF0000, 960 * 1024, "/usr/sbin/mariadbd")
@@ -91,9 +91,9 @@ def test_smaps() -> None:
 
 
 def test_every_mapping_has_a_kind() -> None:
-    found = smaps.parse(SMAPS)
+    found = smaps.parse_smaps(SMAPS)
     heaps = {0x55E518C87000, 0x774C20000000, 0x7F4C640C6000}
-    kinds = classify(found, [0x774C33FFF000], heaps, own_malloc=False)
+    kinds = classify_mappings(found, [0x774C33FFF000], heaps, own_malloc=False)
     said = [kind for mapping, kind in zip(found, kinds, strict=True) if mapping.rss]
     assert said == [
         Kind.CODE,
@@ -113,19 +113,25 @@ def test_every_mapping_has_a_kind() -> None:
 
 
 def test_under_another_malloc_what_nobody_else_claims_is_its_own() -> None:
-    found = smaps.parse(SMAPS)
+    found = smaps.parse_smaps(SMAPS)
     kinds = dict(
-        zip((m.start for m in found), classify(found, [], (), own_malloc=True), strict=True)
+        zip(
+            (m.start for m in found), classify_mappings(found, [], (), own_malloc=True), strict=True
+        )
     )
     assert kinds[0x7F4C640C6000] is kinds[0x55E518C87000] is Kind.MALLOC
     assert kinds[0x774C52000000] is Kind.POOL
     kinds = dict(
-        zip((m.start for m in found), classify(found, [], (), own_malloc=False), strict=True)
+        zip(
+            (m.start for m in found),
+            classify_mappings(found, [], (), own_malloc=False),
+            strict=True,
+        )
     )
     assert kinds[0x7F4C640C6000] is Kind.REST
 
 
-IN_USE = InUse(
+IN_USE = MallocInUse(
     pid=1,
     executable="/usr/sbin/mariadbd",
     name="glibc",
@@ -147,12 +153,12 @@ def whole_and_part(draw: st.DrawFn) -> tuple[int, int]:
 
 
 @st.composite
-def looks(draw: st.DrawFn) -> Outside:
+def looks(draw: st.DrawFn) -> ProcessSnapshot:
     arenas = []
     for address in range(draw(st.integers(0, 3))):
         live, free, own = (whole_and_part(draw) for _ in range(3))
         arenas.append(
-            Books(
+            ArenaUsage(
                 address=address,
                 live=live[0],
                 live_resident=live[1],
@@ -163,16 +169,16 @@ def looks(draw: st.DrawFn) -> Outside:
             )
         )
     blocks = [Block(i, *whole_and_part(draw)) for i in range(draw(st.integers(0, 4)))]
-    own_maps = [Own(i, *whole_and_part(draw)) for i in range(draw(st.integers(0, 3)))]
-    mappings = [replace(m, rss=draw(st.integers(0, m.size))) for m in smaps.parse(SMAPS)]
-    kinds = classify(mappings, [], (), own_malloc=False)
-    return Outside(
+    own_maps = [ServerMapping(i, *whole_and_part(draw)) for i in range(draw(st.integers(0, 3)))]
+    mappings = [replace(m, rss=draw(st.integers(0, m.size))) for m in smaps.parse_smaps(SMAPS)]
+    kinds = classify_mappings(mappings, [], (), own_malloc=False)
+    return ProcessSnapshot(
         pid=1,
         taken=0.0,
         malloc=IN_USE,
         mappings=mappings,
         kinds=kinds,
-        heap=Heap(arenas, {1: blocks}, []),
+        heap=GlibcHeap(arenas, {1: blocks}, []),
         own=own_maps,
         threads=1,
         page_tables=0,
@@ -183,7 +189,7 @@ def looks(draw: st.DrawFn) -> Outside:
 
 LABELS = st.lists(
     st.builds(
-        Label,
+        OwnerMemory,
         owner=st.sampled_from(["performance_schema itself", "query cache", "sessions"]),
         bytes=SIZES,
         source=st.just("x"),
@@ -191,7 +197,7 @@ LABELS = st.lists(
     max_size=4,
 )
 SAID = st.builds(
-    Labels,
+    ServerMemory,
     version=st.just("10.11-MariaDB"),
     heap=LABELS,
     tables=st.lists(SIZES, max_size=3),
@@ -202,26 +208,28 @@ SAID = st.builds(
 
 
 @given(looks(), st.none() | SAID)
-def test_a_ledger_adds_up_whatever_the_server_says(look: Outside, labels: Labels | None) -> None:
-    found = ledger(look, labels)
+def test_a_ledger_adds_up_whatever_the_server_says(
+    look: ProcessSnapshot, labels: ServerMemory | None
+) -> None:
+    found = build_ledger(look, labels)
     assert sum(line.resident for line in found.lines) + found.rest == found.rss == look.rss
     assert all(line.resident >= 0 for line in found.lines)
     # Names do not create memory.
-    plain = ledger(look)
+    plain = build_ledger(look)
     assert sum(x.resident for x in found.lines) == sum(x.resident for x in plain.lines)
     assert found.unowned <= plain.unowned
 
 
 def test_a_table_of_performance_schema_is_found_by_its_size() -> None:
     blocks = [Block(1 << 30, 2820 * 1024, 2000 * 1024), Block(2 << 30, 5 * MIB, 5 * MIB)]
-    heap = Heap([Books(address=1, live=MIB, live_resident=MIB)], {1: blocks}, [])
-    mappings = smaps.parse(SMAPS)
-    look = Outside(
+    heap = GlibcHeap([ArenaUsage(address=1, live=MIB, live_resident=MIB)], {1: blocks}, [])
+    mappings = smaps.parse_smaps(SMAPS)
+    look = ProcessSnapshot(
         pid=1,
         taken=0.0,
         malloc=IN_USE,
         mappings=mappings,
-        kinds=classify(mappings, [], (), own_malloc=False),
+        kinds=classify_mappings(mappings, [], (), own_malloc=False),
         heap=heap,
         own=[],
         threads=1,
@@ -229,15 +237,15 @@ def test_a_table_of_performance_schema_is_found_by_its_size() -> None:
         swap=0,
         seconds=0.0,
     )
-    labels = Labels(
+    labels = ServerMemory(
         version="MariaDB",
-        heap=[Label(owner="performance_schema itself", bytes=2887680 + 1000, source="x")],
+        heap=[OwnerMemory(owner="performance_schema itself", bytes=2887680 + 1000, source="x")],
         tables=[2883584],
         own={},
         variables={},
         status={},
     )
-    lines = {line.owner: line for line in ledger(look, labels).lines}
+    lines = {line.owner: line for line in build_ledger(look, labels).lines}
     # Its block, as far as it is resident, and 1,000 bytes of the small blocks.
     assert lines["performance_schema itself"].resident == 2000 * 1024 + 1000
     assert lines[LIVE].resident == MIB - 1000
@@ -249,21 +257,21 @@ def test_a_table_of_performance_schema_is_found_by_its_size() -> None:
     [(105 * MIB, "key cache (MyISAM)"), (60 * MIB, "mapped by the server itself")],
 )
 def test_a_cache_is_known_by_its_size(size: int, owner: str) -> None:
-    mappings = smaps.parse(SMAPS)
-    look = Outside(
+    mappings = smaps.parse_smaps(SMAPS)
+    look = ProcessSnapshot(
         pid=1,
         taken=0.0,
         malloc=IN_USE,
         mappings=mappings,
-        kinds=classify(mappings, [], (), own_malloc=False),
+        kinds=classify_mappings(mappings, [], (), own_malloc=False),
         heap=None,
-        own=[Own(1, size, MIB)],
+        own=[ServerMapping(1, size, MIB)],
         threads=1,
         page_tables=0,
         swap=0,
         seconds=0.0,
     )
-    labels = Labels(
+    labels = ServerMemory(
         version="MariaDB",
         heap=[],
         tables=[],
@@ -271,7 +279,9 @@ def test_a_cache_is_known_by_its_size(size: int, owner: str) -> None:
         variables={},
         status={},
     )
-    assert [line.resident for line in ledger(look, labels).lines if line.owner == owner] == [MIB]
+    assert [line.resident for line in build_ledger(look, labels).lines if line.owner == owner] == [
+        MIB
+    ]
 
 
 def test_a_pool_in_pieces() -> None:
@@ -280,13 +290,13 @@ def test_a_pool_in_pieces() -> None:
     """
     chunk = 128 * MIB
     variables = {"innodb_buffer_pool_chunk_size": str(chunk)}
-    labels = Labels(
+    labels = ServerMemory(
         version="9.7.4", heap=[], tables=[], own={POOL: 16 * chunk}, variables=variables, status={}
     )
-    piece, other = Own(1, chunk + 3 * MIB, 20 * MIB), Own(2, 5 * MIB, 4 * MIB)
+    piece, other = ServerMapping(1, chunk + 3 * MIB, 20 * MIB), ServerMapping(2, 5 * MIB, 4 * MIB)
     # Two of them lie side by side.
     own = [piece] * 14 + [replace(piece, size=2 * piece.size, resident=2 * piece.resident), other]
-    look = Outside(
+    look = ProcessSnapshot(
         pid=1,
         taken=0.0,
         malloc=IN_USE,
@@ -299,18 +309,18 @@ def test_a_pool_in_pieces() -> None:
         swap=0,
         seconds=0.0,
     )
-    found = {line.owner: line.resident for line in ledger(look, labels).lines}
+    found = {line.owner: line.resident for line in build_ledger(look, labels).lines}
     assert found == {POOL: 16 * 20 * MIB, "mapped by the server itself": 4 * MIB}
     # Half of a pool is none.
     few = replace(look, own=[piece] * 8)
-    assert POOL not in {line.owner for line in ledger(few, labels).lines}
+    assert POOL not in {line.owner for line in build_ledger(few, labels).lines}
 
 
 def test_a_pool_that_its_pages_tell_in_part() -> None:
     """MySQL counts descriptors with it, which are no pages."""
-    pool = replace(smaps.parse(SMAPS)[11], flags=None, innodb=True, rss=40 * MIB)
+    pool = replace(smaps.parse_smaps(SMAPS)[11], flags=None, innodb=True, rss=40 * MIB)
     rest = replace(pool, start=1 << 40, end=(1 << 40) + 200 * MIB, rss=30 * MIB, innodb=False)
-    look = Outside(
+    look = ProcessSnapshot(
         pid=1,
         taken=0.0,
         malloc=IN_USE,
@@ -323,7 +333,7 @@ def test_a_pool_that_its_pages_tell_in_part() -> None:
         swap=0,
         seconds=0.0,
     )
-    labels = Labels(
+    labels = ServerMemory(
         version="8.0",
         heap=[],
         tables=[],
@@ -332,20 +342,20 @@ def test_a_pool_that_its_pages_tell_in_part() -> None:
         status={},
         filled={POOL: 45 * MIB},
     )
-    found = {line.owner: line.resident for line in ledger(look, labels).lines}
+    found = {line.owner: line.resident for line in build_ledger(look, labels).lines}
     assert found == {Kind.POOL: 40 * MIB, POOL: 5 * MIB, Kind.MALLOC: 25 * MIB}
     # Some more than there is: it goes on filling.
     more = replace(labels, filled={POOL: 71 * MIB})
-    assert {line.owner: line.resident for line in ledger(look, more).lines} == {
+    assert {line.owner: line.resident for line in build_ledger(look, more).lines} == {
         Kind.POOL: 40 * MIB,
         POOL: 30 * MIB,
     }
 
 
 def test_log_buffers_are_apart_from_the_pool_where_their_size_tells_them() -> None:
-    pool, logs = smaps.parse(SMAPS)[11], smaps.parse(SMAPS)[11]
+    pool, logs = smaps.parse_smaps(SMAPS)[11], smaps.parse_smaps(SMAPS)[11]
     logs = replace(logs, start=1 << 40, end=(1 << 40) + 16 * MIB, rss=5 * MIB)
-    look = Outside(
+    look = ProcessSnapshot(
         pid=1,
         taken=0.0,
         malloc=IN_USE,
@@ -359,13 +369,15 @@ def test_log_buffers_are_apart_from_the_pool_where_their_size_tells_them() -> No
         seconds=0.0,
     )
     variables = {"innodb_log_buffer_size": str(16 * MIB), "innodb_buffer_pool_size": str(128 * MIB)}
-    labels = Labels(version="MariaDB", heap=[], tables=[], own={}, variables=variables, status={})
-    assert {line.owner: line.resident for line in ledger(look, labels).lines} == {
+    labels = ServerMemory(
+        version="MariaDB", heap=[], tables=[], own={}, variables=variables, status={}
+    )
+    assert {line.owner: line.resident for line in build_ledger(look, labels).lines} == {
         POOL: pool.rss,
         LOGS: 5 * MIB,
     }
     # A pool of that size is no log buffer, and without SQL nothing tells them apart.
-    small = Labels(
+    small = ServerMemory(
         version="MariaDB",
         heap=[],
         tables=[],
@@ -374,19 +386,21 @@ def test_log_buffers_are_apart_from_the_pool_where_their_size_tells_them() -> No
         status={},
     )
     for said in (small, None):
-        assert [line.owner for line in ledger(look, said).lines] == [Kind.POOL]
+        assert [line.owner for line in build_ledger(look, said).lines] == [Kind.POOL]
 
 
 def test_log_buffers_that_no_flags_tell() -> None:
     """As with a server that smaps would hold for too long: the pool by its pages, the log buffers
     by their size.
     """
-    pool = replace(smaps.parse(SMAPS)[11], flags=None, innodb=True)
+    pool = replace(smaps.parse_smaps(SMAPS)[11], flags=None, innodb=True)
     logs = replace(pool, start=1 << 40, end=(1 << 40) + 16 * MIB, rss=5 * MIB, innodb=False)
     variables = {"innodb_log_buffer_size": str(16 * MIB), "innodb_buffer_pool_size": str(128 * MIB)}
-    labels = Labels(version="MariaDB", heap=[], tables=[], own={}, variables=variables, status={})
+    labels = ServerMemory(
+        version="MariaDB", heap=[], tables=[], own={}, variables=variables, status={}
+    )
     both = {POOL: pool.rss, LOGS: 5 * MIB}
-    look = Outside(
+    look = ProcessSnapshot(
         pid=1,
         taken=0.0,
         malloc=IN_USE,
@@ -399,13 +413,16 @@ def test_log_buffers_that_no_flags_tell() -> None:
         swap=0,
         seconds=0.0,
     )
-    assert {line.owner: line.resident for line in ledger(look, labels).lines} == both
+    assert {line.owner: line.resident for line in build_ledger(look, labels).lines} == both
     # Beside glibc's books it is the server's own.
-    own = [Own(logs.start, logs.size, logs.rss)]
+    own = [ServerMapping(logs.start, logs.size, logs.rss)]
     walked = replace(
-        look, kinds=[Kind.POOL, Kind.REST], own=own, heap=Heap([Books(address=1, live=1)], {}, [])
+        look,
+        kinds=[Kind.POOL, Kind.REST],
+        own=own,
+        heap=GlibcHeap([ArenaUsage(address=1, live=1)], {}, []),
     )
-    found = ledger(walked, labels)
+    found = build_ledger(walked, labels)
     assert ({line.owner: line.resident for line in found.lines}, found.rest) == (both, 0)
     # Three of that size are not log buffers; nor is one that flags have told.
     three = replace(
@@ -418,12 +435,12 @@ def test_log_buffers_that_no_flags_tell() -> None:
     )
     told = replace(look, mappings=[pool, replace(logs, flags=frozenset({"rd"}))])
     for other in (three, told):
-        assert LOGS not in {line.owner for line in ledger(other, labels).lines}
+        assert LOGS not in {line.owner for line in build_ledger(other, labels).lines}
 
 
 def test_what_is_not_known_without_smaps_is_said() -> None:
-    mapping = replace(smaps.parse(SMAPS)[11], flags=None)
-    look = Outside(
+    mapping = replace(smaps.parse_smaps(SMAPS)[11], flags=None)
+    look = ProcessSnapshot(
         pid=1,
         taken=0.0,
         malloc=IN_USE,
@@ -437,9 +454,9 @@ def test_what_is_not_known_without_smaps_is_said() -> None:
         seconds=0.0,
         given_back=3 * MIB,
     )
-    [note] = ledger(look).notes
+    [note] = build_ledger(look).notes
     assert note.startswith("3.0 MiB were lazily freed")
-    assert ledger(replace(look, given_back=0)).notes == []
+    assert build_ledger(replace(look, given_back=0)).notes == []
 
 
 def test_a_stack_without_a_thread_has_the_size_of_the_others() -> None:
@@ -447,25 +464,28 @@ def test_a_stack_without_a_thread_has_the_size_of_the_others() -> None:
     small = 292 << 10
     mappings = [
         replace(m, flags=None, end=m.start + small if m.size == 8 * MIB else m.end)
-        for m in smaps.parse(SMAPS)
+        for m in smaps.parse_smaps(SMAPS)
     ]
     assert (
-        classify(mappings, [0x774C33800000 + 4096], (), own_malloc=True).count(Kind.OLD_STACK) == 1
+        classify_mappings(mappings, [0x774C33800000 + 4096], (), own_malloc=True).count(
+            Kind.OLD_STACK
+        )
+        == 1
     )
-    assert classify(mappings, [], (), own_malloc=True).count(Kind.OLD_STACK) == 0
+    assert classify_mappings(mappings, [], (), own_malloc=True).count(Kind.OLD_STACK) == 0
 
 
 def test_a_block_known_by_its_size_alone_is_nothing_without_one() -> None:
-    heap = Heap(
-        [Books(address=1, live=MIB, live_resident=MIB)],
+    heap = GlibcHeap(
+        [ArenaUsage(address=1, live=MIB, live_resident=MIB)],
         {1: [Block(1 << 30, 16 * MIB + 4096, 2 * MIB)]},
         [],
     )
-    look = Outside(
+    look = ProcessSnapshot(
         pid=1,
         taken=0.0,
         malloc=IN_USE,
-        mappings=smaps.parse(SMAPS),
+        mappings=smaps.parse_smaps(SMAPS),
         kinds=[Kind.REST] * 16,
         heap=heap,
         own=[],
@@ -475,11 +495,11 @@ def test_a_block_known_by_its_size_alone_is_nothing_without_one() -> None:
         seconds=0.0,
     )
     for size, there in ((16 * MIB, 2 * MIB), (64 * MIB, 0)):
-        found = ledger(
+        found = build_ledger(
             look,
-            Labels(
+            ServerMemory(
                 version="8.0",
-                heap=[Label(owner=LOGS, bytes=size, source="x", whole=True)],
+                heap=[OwnerMemory(owner=LOGS, bytes=size, source="x", whole=True)],
                 tables=[],
                 own={},
                 variables={},
@@ -494,16 +514,16 @@ def test_links_and_hash_of_a_cache() -> None:
     """Of MariaDB 10.11 with 128 MiB each: blocks of 24,485,888 and 6,033,408 bytes, all
     resident.
     """
-    heap = Heap(
-        [Books(address=1, live=MIB, live_resident=MIB)],
+    heap = GlibcHeap(
+        [ArenaUsage(address=1, live=MIB, live_resident=MIB)],
         {1: [Block(1 << 30, s, s) for s in (24485888, 6033408, 4198400)]},
         [],
     )
-    look = Outside(
+    look = ProcessSnapshot(
         pid=1,
         taken=0.0,
         malloc=IN_USE,
-        mappings=smaps.parse(SMAPS),
+        mappings=smaps.parse_smaps(SMAPS),
         kinds=[Kind.REST] * 16,
         heap=heap,
         own=[],
@@ -515,9 +535,11 @@ def test_links_and_hash_of_a_cache() -> None:
     own = {"key cache (MyISAM)": 128 * MIB, "Aria page cache": 128 * MIB}
     lines = {
         line.owner: line.resident
-        for line in ledger(
+        for line in build_ledger(
             look,
-            Labels(version="10.11-MariaDB", heap=[], tables=[], own=own, variables={}, status={}),
+            ServerMemory(
+                version="10.11-MariaDB", heap=[], tables=[], own=own, variables={}, status={}
+            ),
         ).lines
     }
     assert lines["key cache (MyISAM), links and hash"] == 24485888
@@ -529,8 +551,8 @@ def test_a_cache_that_no_size_tells_has_what_it_has_filled() -> None:
     """As with MySQL's pool under another malloc: the kernel has merged its mapping with the
     malloc's.
     """
-    mapping = replace(smaps.parse(SMAPS)[11], rss=90 * MIB)
-    look = Outside(
+    mapping = replace(smaps.parse_smaps(SMAPS)[11], rss=90 * MIB)
+    look = ProcessSnapshot(
         pid=1,
         taken=0.0,
         malloc=IN_USE,
@@ -543,7 +565,7 @@ def test_a_cache_that_no_size_tells_has_what_it_has_filled() -> None:
         swap=0,
         seconds=0.0,
     )
-    labels = Labels(
+    labels = ServerMemory(
         version="8.0",
         heap=[],
         tables=[],
@@ -552,7 +574,7 @@ def test_a_cache_that_no_size_tells_has_what_it_has_filled() -> None:
         status={},
         filled={POOL: 40 * MIB, "Aria page cache": 100 * MIB},
     )
-    found = ledger(look, labels)
+    found = build_ledger(look, labels)
     assert {line.owner: line.resident for line in found.lines} == {
         POOL: 40 * MIB,
         Kind.MALLOC: 50 * MIB,
@@ -564,12 +586,12 @@ def test_a_cache_that_no_size_tells_has_what_it_has_filled() -> None:
         mappings=[mapping, replace(mapping, start=1 << 40, end=1 << 41)],
         kinds=[Kind.MALLOC, Kind.POOL],
     )
-    assert POOL not in {line.owner for line in ledger(marked, labels).lines}
+    assert POOL not in {line.owner for line in build_ledger(marked, labels).lines}
 
 
 def test_lazily_freed_pages_are_a_line_of_their_own() -> None:
-    mapping = replace(smaps.parse(SMAPS)[11], lazy=4 * MIB, rss=20 * MIB)
-    look = Outside(
+    mapping = replace(smaps.parse_smaps(SMAPS)[11], lazy=4 * MIB, rss=20 * MIB)
+    look = ProcessSnapshot(
         pid=1,
         taken=0.0,
         malloc=IN_USE,
@@ -582,7 +604,7 @@ def test_lazily_freed_pages_are_a_line_of_their_own() -> None:
         swap=0,
         seconds=0.0,
     )
-    assert {line.owner: line.resident for line in ledger(look).lines} == {
+    assert {line.owner: line.resident for line in build_ledger(look).lines} == {
         LAZY: 4 * MIB,
         Kind.MALLOC: 16 * MIB,
     }

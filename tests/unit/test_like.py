@@ -6,7 +6,7 @@ from dballoc.allocators import find_library
 from dballoc.campaign.preparation import like_running_server
 from dballoc.campaign.preparation.like_running_server import Likeness
 from dballoc.errors import UsageError
-from dballoc.process_memory.identify_malloc import InUse
+from dballoc.process_memory.identify_malloc import MallocInUse
 
 TABLE = {
     "name": "demo",
@@ -16,8 +16,8 @@ TABLE = {
 }
 
 
-def in_use(name: str | None, library: str, settings: dict[str, str] | None = None) -> InUse:
-    return InUse(
+def in_use(name: str | None, library: str, settings: dict[str, str] | None = None) -> MallocInUse:
+    return MallocInUse(
         pid=1,
         executable="/usr/sbin/mariadbd",
         name=name,
@@ -48,7 +48,7 @@ def test_settings_make_it_current() -> None:
 
 def test_an_allocator_of_the_catalogue() -> None:
     try:
-        library = str(find_library.find("jemalloc").libraries[0])
+        library = str(find_library.find_allocator("jemalloc").libraries[0])
     except UsageError:
         pytest.skip("needs libjemalloc2")
     assert like_running_server.make_variant(in_use("jemalloc", library), [library]) == {

@@ -35,7 +35,7 @@ def hold(stand_in: Machine) -> Iterator[Hold]:
 
 
 def take(of: Machine, exclusive: bool, what: str = "results in /there") -> Hold:
-    held = machine_lock.hold(of, exclusive=exclusive, what=what)
+    held = machine_lock.hold(of, exclusive=exclusive, purpose=what)
     assert held
     return held
 
@@ -57,7 +57,7 @@ def test_runs_that_change_nothing_share_it(stand_in: Machine) -> None:
     with pytest.raises(
         UsageError, match=r"under which others are being measured: .*wait until they end, stop them"
     ):
-        machine_lock.hold(stand_in, exclusive=True, what="mine")
+        machine_lock.hold(stand_in, exclusive=True, purpose="mine")
     for held in holds:
         held.release()
     take(stand_in, exclusive=True).release()
@@ -68,7 +68,7 @@ def test_the_second_is_refused_and_told_who_has_it(
     stand_in: Machine, hold: Hold, exclusive: bool
 ) -> None:
     with pytest.raises(UsageError) as refused:
-        machine_lock.hold(stand_in, exclusive=exclusive, what="mine")
+        machine_lock.hold(stand_in, exclusive=exclusive, purpose="mine")
     assert f"dballoc (process {os.getpid()}, results in /there)" in str(refused.value)
     assert f"kill {os.getpid()}" in str(refused.value)
     assert "\n" not in str(refused.value)
@@ -80,7 +80,7 @@ def test_it_is_free_when_the_last_that_has_it_is_gone(
     """dballoc is killed, and its guardian holds it a while longer: the next waits for that."""
     script = (
         "import os, subprocess, sys\nfrom pathlib import Path\nfrom dballoc.host.settings import machine_lock\n"
-        "held = machine_lock.hold(machine_lock.Machine(Path(sys.argv[1])), exclusive=True, what='x')\n"
+        "held = machine_lock.hold(machine_lock.Machine(Path(sys.argv[1])), exclusive=True, purpose='x')\n"
         "subprocess.Popen(['/bin/sh', '-c', 'read x'], pass_fds=held.descriptors)\n"
         "print('locked', flush=True)\nos.kill(os.getpid(), 9)"
     )
@@ -117,7 +117,7 @@ def test_a_guardian_that_never_ends_is_told_of(
         Exception,
         match=f"still locked by the guardian of dballoc .process {os.getpid()}, .*which has ended",
     ):
-        machine_lock.hold(stand_in, exclusive=False, what="mine")
+        machine_lock.hold(stand_in, exclusive=False, purpose="mine")
 
 
 def test_a_process_with_the_pid_of_a_dead_one_is_another() -> None:
@@ -158,12 +158,12 @@ def test_a_link_or_a_file_in_its_place_is_refused(
     with pytest.raises(
         UsageError, match="is no directory, where dballoc keeps its lock; remove it"
     ):
-        machine_lock.hold(stand_in, exclusive=exclusive, what="mine")
+        machine_lock.hold(stand_in, exclusive=exclusive, purpose="mine")
     assert not list((tmp_path / "elsewhere").iterdir())
     stand_in.directory.unlink()
     stand_in.directory.write_text("")
     with pytest.raises(UsageError, match="is no directory"):
-        machine_lock.hold(stand_in, exclusive=exclusive, what="mine")
+        machine_lock.hold(stand_in, exclusive=exclusive, purpose="mine")
 
 
 def test_one_that_others_may_write_is_refused(stand_in: Machine) -> None:
@@ -173,7 +173,7 @@ def test_one_that_others_may_write_is_refused(stand_in: Machine) -> None:
         UsageError,
         match="may be written by others, so that no lock in there can be trusted; remove it",
     ):
-        machine_lock.hold(stand_in, exclusive=False, what="mine")
+        machine_lock.hold(stand_in, exclusive=False, purpose="mine")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it gives a directory to another user")
@@ -181,7 +181,7 @@ def test_another_users_is_refused(stand_in: Machine) -> None:
     stand_in.directory.mkdir()
     os.chown(stand_in.directory, 61580, 61580)
     with pytest.raises(UsageError, match="belongs to user 61580"):
-        machine_lock.hold(stand_in, exclusive=False, what="mine")
+        machine_lock.hold(stand_in, exclusive=False, purpose="mine")
     with pytest.raises(UsageError, match="belongs to user 61580"):
         machine_lock.put_back_leftovers(stand_in)
 
@@ -190,12 +190,12 @@ def test_without_a_place_for_it_a_run_that_changes_nothing_goes_on(
     stand_in: Machine, tmp_path: Path
 ) -> None:
     nowhere = Machine(tmp_path / "no" / "such" / "run", stand_in.settings)
-    assert machine_lock.hold(nowhere, exclusive=False, what="mine") is None
+    assert machine_lock.hold(nowhere, exclusive=False, purpose="mine") is None
     assert machine_lock.put_back_leftovers(nowhere) == []
     with pytest.raises(
         UsageError, match="without the lock in it dballoc changes no setting of the host"
     ):
-        machine_lock.hold(nowhere, exclusive=True, what="mine")
+        machine_lock.hold(nowhere, exclusive=True, purpose="mine")
 
 
 @pytest.mark.parametrize("name", ["lock", "putting-back", "journal.partial"])
@@ -331,7 +331,7 @@ def assert_refused(of: Machine) -> None:
         with pytest.raises(
             UsageError, match=r"cannot be read: .* restore them, and remove the file"
         ):
-            machine_lock.hold(of, exclusive=exclusive, what="mine")
+            machine_lock.hold(of, exclusive=exclusive, purpose="mine")
     assert host_settings.check_host_settings(of).state == "warn"
     assert value(of) == "never"
 

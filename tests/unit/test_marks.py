@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from dballoc.measure import memory_marks
-from dballoc.measure.process_sampler import Gone, ProcessSampler
+from dballoc.measure.process_sampler import ProcessGone, ProcessSampler
 
 K = 0x1000
 
@@ -62,7 +62,7 @@ def test_reserved_space_of_a_real_process_is_taken_out_of_its_vsz() -> None:
     cheap = memory_marks.compute_reserved_bytes(sample.vsz, sample.accessible, mark)
     assert abs(cheap - mark.reserved) < 64 * mmap.PAGESIZE
     assert 0 < mark.pss <= mark.rss < 1 << 30
-    with pytest.raises(Gone):
+    with pytest.raises(ProcessGone):
         memory_marks.take_mark(child.pid)
 
 

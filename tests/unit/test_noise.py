@@ -3,27 +3,27 @@
 import pytest
 
 from dballoc.experiment.model import Noise
-from dballoc.measure import noise_guard
-from dballoc.measure.noise_guard import BlockNoise, CpuTimes
+from dballoc.measure import disturbed_block
+from dballoc.measure.disturbed_block import BlockNoise, CpuTimes
 
 STAT = "cpu  1000 200 300 4000 50 10 20 70 500 60\ncpu0 1 2 3 4\n"
 
 
 def test_a_reading_of_proc_stat() -> None:
     # user + nice + system + irq + softirq; guest (500, 60) is in user and nice already.
-    assert noise_guard.parse_cpu_times(STAT, 100) == CpuTimes(
+    assert disturbed_block.parse_cpu_times(STAT, 100) == CpuTimes(
         *map(pytest.approx, (56.5, 15.3, 0.7))
     )
 
 
 def test_the_real_proc_stat_moves_forward() -> None:
-    first, second = noise_guard.read(), noise_guard.read()
+    first, second = disturbed_block.read_cpu_times(), disturbed_block.read_cpu_times()
     assert second.total >= first.total > 0
 
 
 def test_what_we_used_ourselves_is_not_others() -> None:
     before, after = CpuTimes(100, 40, 1), CpuTimes(120, 52, 2)
-    found = noise_guard.between(before, after, campaign_cpu=9.0, probes=(0.1, 0.2))
+    found = disturbed_block.compute_block_noise(before, after, campaign_cpu=9.0, probes=(0.1, 0.2))
     assert found == BlockNoise(
         steal=0.05, others=pytest.approx(3 / 20), probe_before=0.1, probe_after=0.2
     )
@@ -31,7 +31,7 @@ def test_what_we_used_ourselves_is_not_others() -> None:
 
 def test_rounding_never_makes_others_negative() -> None:
     assert (
-        noise_guard.between(
+        disturbed_block.compute_block_noise(
             CpuTimes(100, 40, 0), CpuTimes(110, 45, 0), campaign_cpu=5.1, probes=(1, 1)
         ).others
         == 0
@@ -39,7 +39,12 @@ def test_rounding_never_makes_others_negative() -> None:
 
 
 def test_no_time_between_readings_is_no_division_by_zero() -> None:
-    assert noise_guard.between(CpuTimes(100, 40, 0), CpuTimes(100, 40, 0), 0, (1, 1)).steal == 0
+    assert (
+        disturbed_block.compute_block_noise(
+            CpuTimes(100, 40, 0), CpuTimes(100, 40, 0), 0, (1, 1)
+        ).steal
+        == 0
+    )
 
 
 @pytest.mark.parametrize(
@@ -60,8 +65,8 @@ def test_no_time_between_readings_is_no_division_by_zero() -> None:
     ],
 )
 def test_disturbed_or_not(found: BlockNoise, why: str | None) -> None:
-    assert noise_guard.describe_disturbance(found, Noise(), usual_probe=0.1) == why
+    assert disturbed_block.describe_disturbance(found, Noise(), usual_probe=0.1) == why
 
 
 def test_the_probe_takes_some_time() -> None:
-    assert 0.001 < noise_guard.time_fixed_probe() < 10
+    assert 0.001 < disturbed_block.time_fixed_probe() < 10

@@ -2,18 +2,18 @@
 the last RSS seen.
 """
 
-from dballoc.analysis.campaign_tables import load
-from dballoc.analysis.tables.baseline_comparison import compare
+from dballoc.analysis.campaign_tables import load_campaign
+from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
 from dballoc.report.sections import tables
 
 KILLED = "UPDATE trial SET fault = 'oom', exit_status = -9, rss_peak = 400 * 1048576 + block * 1048576 WHERE outcome = 'fault'"
 
 
 def test_a_variant_that_never_survived(make) -> None:
-    campaign = load(make("a", faulty=("tuned",), design="both", sql=(KILLED,)))
-    [row] = tables.faults(campaign, compare(campaign)).rows
+    campaign = load_campaign(make("a", faulty=("tuned",), design="both", sql=(KILLED,)))
+    [row] = tables.tabulate_faults(campaign, compare_with_baseline(campaign)).rows
     assert row == ["tuned", "12 of 12", "oom (12)", "406 MiB"]
-    memory = tables.memory_table(campaign)
+    memory = tables.tabulate_memory(campaign)
     # The baseline has two trials in each of the six blocks.
     assert [(r[0], r[-1]) for r in memory.rows] == [
         ("glibc", "12"),
@@ -22,7 +22,7 @@ def test_a_variant_that_never_survived(make) -> None:
     ]
     assert memory.rows[-1][2] == "killed for memory at 406.0 or more"
     assert {len(r) for r in memory.rows} == {len(memory.columns)}
-    listed = tables.fault_list(campaign).rows
+    listed = tables.tabulate_every_fault(campaign).rows
     assert len(listed) == 12
     assert listed[0][2:4] == ["oom", "SIGKILL"]
     assert listed[0][-1] == "401 MiB"
@@ -33,16 +33,18 @@ def test_a_variant_that_survived_now_and_then(make) -> None:
         "UPDATE trial SET outcome = 'fault', fault = 'oom', exit_status = -9, rss_peak = 268435456 "
         "WHERE variant = 'tuned' AND block = 2 AND design = 'solo'"
     )
-    campaign = load(make("a", design="solo", sql=(once,)))
-    assert tables.faults(campaign, compare(campaign)).rows == [
+    campaign = load_campaign(make("a", design="solo", sql=(once,)))
+    assert tables.tabulate_faults(campaign, compare_with_baseline(campaign)).rows == [
         ["tuned", "1 of 6", "oom (1)", "256 MiB"]
     ]
-    assert tables.memory_table(campaign).rows[-1][-1] == "5 of 6"
+    assert tables.tabulate_memory(campaign).rows[-1][-1] == "5 of 6"
 
 
 def test_fresh_levels(make) -> None:
-    campaign = load(make("a", faulty=("tuned",), design="solo", levels="fresh", sql=(KILLED,)))
-    memory = tables.memory_table(campaign)
+    campaign = load_campaign(
+        make("a", faulty=("tuned",), design="solo", levels="fresh", sql=(KILLED,))
+    )
+    memory = tables.tabulate_memory(campaign)
     assert {len(r) for r in memory.rows} == {len(memory.columns)}
     assert [r[:2] for r in memory.rows if r[-1].startswith("0 of")] == [
         ["1", "tuned"],

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.host import target_files
+from dballoc.host import open_in_process_root
 from dballoc.servers.running import option_files
 from dballoc.servers.running.option_files import Build
 
@@ -21,7 +21,7 @@ MYSQL = Build(mariadb=False, version="8.0", directories=())
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What the process sees as ``/``; whatever its executable, it is MariaDB 10.11."""
-    monkeypatch.setattr(target_files, "root_of", lambda pid: tmp_path / "root")
+    monkeypatch.setattr(open_in_process_root, "root_of", lambda pid: tmp_path / "root")
     monkeypatch.setattr(option_files, "_look_at_build", lambda pid, executable: MARIADB)
     (tmp_path / "root/etc/mysql/conf.d").mkdir(parents=True)
     return tmp_path / "root"

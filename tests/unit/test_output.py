@@ -174,17 +174,17 @@ FORMULAS = [
 
 @pytest.mark.parametrize("text", FORMULAS)
 def test_a_formula_is_text(text: str) -> None:
-    assert csv_cells.plain(text) == f"'{text}"
+    assert csv_cells.escape_formula(text) == f"'{text}"
 
 
 @pytest.mark.parametrize("cell", [-1.5, 3, None, "-1.5", "+3", "-2e-3", "1=1", "glibc", ""])
 def test_numbers_and_words_stay(cell: object) -> None:
-    assert csv_cells.plain(cell) == cell
+    assert csv_cells.escape_formula(cell) == cell
 
 
 def test_a_table_of_formulas(tmp_path: Path) -> None:
     frame = pl.DataFrame({"variant": FORMULAS, "=ratio": [-0.5] * len(FORMULAS)})
-    csv_cells.plain_frame(frame).write_csv(tmp_path / "x.csv")
+    csv_cells.escape_formulas(frame).write_csv(tmp_path / "x.csv")
     with (tmp_path / "x.csv").open(newline="") as f:
         head, *rows = csv.reader(f)
     assert head == ["variant", "'=ratio"]

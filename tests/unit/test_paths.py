@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.cli.shared import experiment_options
+from dballoc.cli.shared import experiment_from_flags
 from dballoc.errors import UsageError
-from dballoc.experiment.experiment_paths import anchor
+from dballoc.experiment.experiment_paths import anchor_paths
 
 BASE = Path("/base")
 
@@ -20,7 +20,7 @@ def test_every_path_is_taken_from_the_base() -> None:
         "workload": {"w": {"script": "w.lua", "prepared": 3}},
         "variant": [{"name": "v", "preload": ["./m.so"], "server": {"basedir": "c"}}],
     }
-    assert anchor(table, BASE) == {
+    assert anchor_paths(table, BASE) == {
         "server": {"basedir": "/base/b", "use": "mysql"},
         "data": {"directory": "/d", "sql": ["/base/x.sql", "/abs.sql"]},
         "workload": {"w": {"script": "/base/w.lua", "prepared": 3}},
@@ -29,19 +29,19 @@ def test_every_path_is_taken_from_the_base() -> None:
 
 
 def test_a_second_time_changes_nothing() -> None:
-    once = anchor({"workloads": ["./a.sql"], "data": {"sql": ["b.sql"]}}, BASE)
-    assert anchor(once, Path("/other")) == once
+    once = anchor_paths({"workloads": ["./a.sql"], "data": {"sql": ["b.sql"]}}, BASE)
+    assert anchor_paths(once, Path("/other")) == once
 
 
 @given(st.dictionaries(st.sampled_from(["server", "data", "workload", "variant", "workloads"]), st.one_of(
     st.none(), st.integers(), st.text(max_size=3), st.lists(st.integers()), st.lists(st.dictionaries(st.just("preload"), st.integers())),
     st.dictionaries(st.sampled_from(["basedir", "sql", "w"]), st.integers()))))  # fmt: skip
 def test_what_is_of_the_wrong_type_is_left_for_the_model(table: dict) -> None:
-    anchor(table, BASE)
+    anchor_paths(table, BASE)
 
 
 def test_workloads_by_path() -> None:
-    table = anchor(
+    table = anchor_paths(
         {"workloads": ["oltp_read_only", "./my.sql", "sub/my.lua", "oltp_read_only.lua"]},
         BASE,
         {"oltp_read_only"},
@@ -57,16 +57,16 @@ def test_a_path_of_another_kind() -> None:
     with pytest.raises(
         UsageError, match=r"workload '\./x\.txt' is neither a \.lua nor a \.sql file"
     ):
-        anchor({"workloads": ["./x.txt"]}, BASE)
+        anchor_paths({"workloads": ["./x.txt"]}, BASE)
 
 
 def test_flags_take_their_own_workloads_without_the_demos_options(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    model = experiment_options.experiment(None, None, {"workloads": ["./my.sql"]})
+    model = experiment_from_flags.experiment(None, None, {"workloads": ["./my.sql"]})
     assert (model.workloads, model.workload["my"].sql) == (["my"], str(tmp_path / "my.sql"))
     assert model.load.options == {}
-    assert experiment_options.experiment(
+    assert experiment_from_flags.experiment(
         None, None, {"workloads": ["oltp_read_only"]}
     ).load.options == {"range_size": "1000"}

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.profile.contention.perf_frames import PerfFrames
-from dballoc.profile.contention.perf_script import Lost, Sampled, Switch, parse, parse_frame
+from dballoc.profile.contention.perf_script import Lost, Sampled, Switch, parse_events, parse_frame
 from dballoc.profile.model import Frame
 
 TEXT = """\
@@ -33,7 +33,7 @@ def name(address: int, file: str) -> Frame:
 
 
 def test_the_lines_of_every_kind() -> None:
-    into, waking, wakeup, switch, out, lost = parse(TEXT.splitlines(keepends=True), name)
+    into, waking, wakeup, switch, out, lost = parse_events(TEXT.splitlines(keepends=True), name)
     assert into == Switch(36498_245564687, 16443, out=False, preempted=False)
     assert isinstance(waking, Sampled)
     assert (waking.event, waking.pid, waking.tid, waking.target) == (
@@ -91,7 +91,7 @@ def test_whatever_files_are_called(places: list[tuple[int, str]], time: int, out
         *(f"\t  {address:x} ({file})\n" for address, file in places),
     ]
     lines += ["\n", f"7/8 {seconds}: PERF_RECORD_SWITCH {'OUT' if out else 'IN'}\n"]
-    sample, switch = parse(lines, name)
+    sample, switch = parse_events(lines, name)
     assert sample == Sampled(
         time, 7, 8, "context-switches", 0, tuple(name(*place) for place in reversed(places))
     )
@@ -100,7 +100,7 @@ def test_whatever_files_are_called(places: list[tuple[int, str]], time: int, out
 
 @given(st.lists(st.text()))
 def test_no_line_is_a_surprise(lines: list[str]) -> None:
-    for event in parse(lines, name):
+    for event in parse_events(lines, name):
         assert isinstance(event, Sampled | Switch | Lost)
 
 
@@ -109,7 +109,7 @@ def test_nor_is_a_line_that_was_broken(data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(TEXT)))
     gone = data.draw(st.integers(0, 40))
     list(
-        parse(
+        parse_events(
             (TEXT[:at] + data.draw(st.text(max_size=5)) + TEXT[at + gone :]).splitlines(
                 keepends=True
             ),

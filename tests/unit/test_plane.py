@@ -8,13 +8,13 @@ from test_report_answer import EQUAL, HIGHER, LOWER, PEAK, TPS, comparisons, rat
 
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
 from dballoc.report.charts.matrix import draw_pair_matrix
-from dballoc.report.charts.plane import (
+from dballoc.report.charts.speed_against_memory import (
     _compute_label_box,
     _compute_overlap,
     draw_speed_against_memory,
     place_labels,
 )
-from dballoc.report.charts.theme import Figure, Variants
+from dballoc.report.charts.variant_marks import Figure, Variants
 
 CPU = Metric(
     key="cpu:oltp",

@@ -20,15 +20,15 @@ from test_report_answer import (
     ratio,
 )
 
-from dballoc.analysis.campaign_tables import load
-from dballoc.analysis.decisions.recommendation import constrained, recommend
-from dballoc.analysis.decisions.recommendation_rule import MEMORY, check, parse
+from dballoc.analysis.campaign_tables import load_campaign
+from dballoc.analysis.decisions.preference import LEAST_MEMORY, check_preference, parse_preference
+from dballoc.analysis.decisions.recommendation import compute_constraint_bounds, recommend
 from dballoc.analysis.tables import speed_metric
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
 from dballoc.cli.verbs import report as verb
 from dballoc.errors import UsageError
-from dballoc.report.report_content import judge
-from dballoc.report.wording.answer import Answer, answer
+from dballoc.report.report_content import judge_campaign
+from dballoc.report.wording.answer import Answer, compose_answer
 
 CPU = Metric(
     key="cpu:oltp",
@@ -42,9 +42,9 @@ MUCH_LOWER, MUCH_HIGHER = (0.90, 0.94), (1.08, 1.12)
 
 
 def say(found: Comparisons, prefer: str) -> Answer:
-    return answer(
+    return compose_answer(
         found,
-        recommend(found, "glibc", parse(prefer)),
+        recommend(found, "glibc", parse_preference(prefer)),
         "glibc",
         Progress(
             blocks=dict.fromkeys(found.procedures, 6),
@@ -84,8 +84,8 @@ def say(found: Comparisons, prefer: str) -> Answer:
     ],
 )
 def test_the_rule_in_words(text: str | None, rule: str) -> None:
-    assert parse(text).rule.startswith(rule)
-    assert parse(parse(text).text) == parse(text)
+    assert parse_preference(text).rule.startswith(rule)
+    assert parse_preference(parse_preference(text).text) == parse_preference(text)
 
 
 @pytest.mark.parametrize(
@@ -102,17 +102,22 @@ def test_the_rule_in_words(text: str | None, rule: str) -> None:
 )
 def test_what_is_no_preference_is_one_line(text: str, message: str) -> None:
     with pytest.raises(UsageError, match=r"^--prefer: ") as caught:
-        parse(text)
+        parse_preference(text)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_a_preference_must_fit_the_campaign() -> None:
-    check(parse("jemalloc:p99<=1.05,oltp:tps>=0.99"), ["glibc", "jemalloc"], ["oltp"], idle=True)
+    check_preference(
+        parse_preference("jemalloc:p99<=1.05,oltp:tps>=0.99"),
+        ["glibc", "jemalloc"],
+        ["oltp"],
+        idle=True,
+    )
     with pytest.raises(UsageError, match="no variant or workload 'hoard'"):
-        check(parse("hoard:p99<=1.05"), ["glibc"], ["oltp"], idle=True)
+        check_preference(parse_preference("hoard:p99<=1.05"), ["glibc"], ["oltp"], idle=True)
     with pytest.raises(UsageError, match="no idle step"):
-        check(parse("rss_idle<=1.05"), ["glibc"], ["oltp"], idle=False)
+        check_preference(parse_preference("rss_idle<=1.05"), ["glibc"], ["oltp"], idle=False)
 
 
 def test_the_speed_of_a_workload_is_its_cpu_where_that_is_a_primary_metric() -> None:
@@ -120,13 +125,13 @@ def test_the_speed_of_a_workload_is_its_cpu_where_that_is_a_primary_metric() -> 
     assert speed_metric.choose_speed_metrics([TPS, CPU, READS, PEAK]) == [CPU, READS]
     assert speed_metric.choose_speed_metrics([CPU, TPS, PEAK]) == [CPU]
     cheaper = Comparison("a", CPU, ratio(MUCH_LOWER))
-    found = speed_metric.speed(cheaper)
+    found = speed_metric.compute_speed(cheaper)
     assert found
     assert (found.low, found.high) == pytest.approx((1 / 0.94, 1 / 0.90))
-    assert speed_metric.shown_faster(cheaper)
-    assert not speed_metric.shown_slower(cheaper)
-    assert speed_metric.shown_slower(Comparison("a", CPU, ratio(MUCH_HIGHER)), 0.01)
-    unknown = speed_metric.speed(Comparison("a", CPU, ratio(EQUAL, blocks=1)))
+    assert speed_metric.is_shown_faster(cheaper)
+    assert not speed_metric.is_shown_slower(cheaper)
+    assert speed_metric.is_shown_slower(Comparison("a", CPU, ratio(MUCH_HIGHER)), 0.01)
+    unknown = speed_metric.compute_speed(Comparison("a", CPU, ratio(EQUAL, blocks=1)))
     assert unknown
     assert (unknown.low, unknown.high) == (0.0, math.inf)
 
@@ -193,8 +198,8 @@ def test_faster_here_and_slower_there_is_not_faster() -> None:
         floor=found.floor,
         faulty={},
     )
-    assert recommend(found, "glibc", parse("speed")).variant == "a"
-    assert recommend(mixed, "glibc", parse("speed")).variant == "glibc"
+    assert recommend(found, "glibc", parse_preference("speed")).variant == "a"
+    assert recommend(mixed, "glibc", parse_preference("speed")).variant == "glibc"
 
 
 def test_what_is_open_of_the_fastest_ones_memory_is_said() -> None:
@@ -212,10 +217,10 @@ WORSE_TAIL = (
 
 
 def test_a_constraint_on_a_descriptive_figure(make: Make) -> None:
-    campaign = load(make("a", sql=WORSE_TAIL))
-    _, found, said = judge(campaign)
+    campaign = load_campaign(make("a", sql=WORSE_TAIL))
+    _, found, said = judge_campaign(campaign)
     assert found.variant == "jemalloc"
-    _, found, said = judge(campaign, parse("p99<=1.05"))
+    _, found, said = judge_campaign(campaign, parse_preference("p99<=1.05"))
     assert found.excluded == {"jemalloc": "shown to break p99<=1.05"}
     assert found.variant == "tuned"
     assert (
@@ -223,16 +228,16 @@ def test_a_constraint_on_a_descriptive_figure(make: Make) -> None:
         in said.reason
     )
     assert "p99<=1.05 in oltp_read_only holds: 1.00" in said.reason
-    _, found, _ = judge(campaign, parse("p99<=1.2"))
+    _, found, _ = judge_campaign(campaign, parse_preference("p99<=1.2"))
     assert found.variant == "jemalloc"
     # A constraint replaces the rule's own.
-    assert judge(campaign, parse("p99<=1.2,tps>=0.99"))[1].variant == "jemalloc"
+    assert judge_campaign(campaign, parse_preference("p99<=1.2,tps>=0.99"))[1].variant == "jemalloc"
 
 
 def test_a_constraint_on_a_primary_figure_has_its_interval(make: Make) -> None:
-    campaign = load(make("a", sql=WORSE_TAIL))
-    comparisons_, _, _ = judge(campaign)
-    bounds = constrained(campaign, comparisons_, parse("rss<=1.05"))
+    campaign = load_campaign(make("a", sql=WORSE_TAIL))
+    comparisons_, _, _ = judge_campaign(campaign)
+    bounds = compute_constraint_bounds(campaign, comparisons_, parse_preference("rss<=1.05"))
     found = comparisons_.find("tuned", next(m for m in comparisons_.metrics if m.key == "rss_peak"))
     assert found.ratio
     assert (bounds["tuned"][0].low, bounds["tuned"][0].high) == (found.ratio.low, found.ratio.high)
@@ -251,7 +256,7 @@ def test_for_programs(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
         "p99<=1.05",
         "glibc",
     )
-    assert found["rule"] == parse("p99<=1.05").rule
+    assert found["rule"] == parse_preference("p99<=1.05").rule
     baseline, jemalloc, tuned = found["candidates"]
     assert (baseline["variant"], baseline["baseline"]) == ("glibc", True)
     assert (jemalloc["variant"], jemalloc["excluded"]) == ("jemalloc", "shown to break p99<=1.05")
@@ -262,16 +267,18 @@ def test_for_programs(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
         figures["rss_peak"]["low"] < figures["rss_peak"]["ratio"] < figures["rss_peak"]["high"] < 1
     )
     assert {f["metric"] for f in found["floor"]} == {"tps", "rss_peak", "rss_idle"}
-    assert parse("p99<=1.05").rule in (directory / "report.html").read_text(
+    assert parse_preference("p99<=1.05").rule in (directory / "report.html").read_text(
         encoding="utf-8"
     ).replace("&lt;", "<").replace("\u00a0", " ")
 
 
 def test_one_block_recommends_nothing(make: Make) -> None:
     from dballoc.report.outputs import recommendation_json
-    from dballoc.report.report_content import gather
+    from dballoc.report.report_content import gather_report
 
-    data = recommendation_json.as_data(gather(load(make("a", blocks=1))))
+    data = recommendation_json.describe_recommendation(
+        gather_report(load_campaign(make("a", blocks=1)))
+    )
     assert (data["recommended"], data["tie"]) == (None, None)
     assert all(f["low"] is None for c in data["candidates"] for f in c["figures"])
-    assert MEMORY.text == data["prefer"] == "memory"
+    assert LEAST_MEMORY.text == data["prefer"] == "memory"

@@ -13,7 +13,9 @@ from dballoc.profile.heap import probe_client, probe_launch
 
 @pytest.fixture(autouse=True)
 def built(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe_launch, "library", lambda: Path("/opt/libdballoc_probe.so"))
+    monkeypatch.setattr(
+        probe_launch, "find_probe_library", lambda: Path("/opt/libdballoc_probe.so")
+    )
 
 
 def test_the_probe_goes_before_what_is_preloaded() -> None:
@@ -98,17 +100,17 @@ def test_a_process_without_a_probe_is_told_how_to_get_one() -> None:
                 UsageError,
                 match=r"\(sleep\) has no heap probe; start the server under one: dballoc exec --probe",
             ):
-                probe_client.of_process(process.pid)
+                probe_client.find_probe_of_process(process.pid)
         finally:
             process.kill()
     with pytest.raises(UsageError, match="process 999999999: No such file"):
-        probe_client.of_process(999999999)
+        probe_client.find_probe_of_process(999999999)
 
 
 def test_nobody_listens(tmp_path: Path) -> None:
     (tmp_path / "12.sock").touch()
     with pytest.raises(UsageError, match="no probe listens there"):
-        probe_client.of_directory(tmp_path)
+        probe_client.find_probe_in_directory(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from dballoc.explain.checklist.server_summary import (
     list_memory_variables,
     summarize_server,
 )
-from dballoc.explain.sources.server_memory import Labels
+from dballoc.explain.sources.server_memory import ServerMemory
 
 MIB = 1 << 20
 VARIABLES = {
@@ -45,7 +45,7 @@ STATUS = {
     "qcache_free_memory": str(MIB // 2),
     "created_tmp_tables": "0",
 }
-LABELS = Labels(
+LABELS = ServerMemory(
     version=VARIABLES["version"], heap=[], tables=[], own={}, variables=VARIABLES, status=STATUS
 )
 
@@ -71,10 +71,10 @@ class Cursor:
 
 
 def asked(cursor: Any, variables: dict[str, str] = VARIABLES) -> dict[str, Section]:
-    said = Labels(
+    said = ServerMemory(
         version=VARIABLES["version"], heap=[], tables=[], own={}, variables=variables, status=STATUS
     )
-    return {part.title: part for part in checklist.asked(cursor, said)}
+    return {part.title: part for part in checklist.query_server_sections(cursor, said)}
 
 
 def test_a_server_that_refuses_everything_says_so_in_every_section() -> None:
@@ -133,7 +133,7 @@ def test_sessions_of_an_older_version() -> None:
 
 def test_a_lost_connection_is_not_a_section() -> None:
     with pytest.raises(pymysql.err.OperationalError):
-        checklist.asked(Cursor({}, lost=True), LABELS)  # type: ignore[arg-type]
+        checklist.query_server_sections(Cursor({}, lost=True), LABELS)  # type: ignore[arg-type]
 
 
 def test_statements_only_read() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from dballoc.measure import process_sampler
-from dballoc.measure.process_sampler import Gone, ProcessSampler, Sample
+from dballoc.measure.process_sampler import ProcessGone, ProcessSampler, Sample
 
 # Does what a line on its standard input says, then answers "done".
 WORKER = """
@@ -179,7 +179,7 @@ def test_a_process_that_has_ended_is_gone() -> None:
         sampler = ProcessSampler(child.pid)
         sampler.sample()
         child.communicate(b"\n", timeout=10)
-    with pytest.raises(Gone):
+    with pytest.raises(ProcessGone):
         sampler.sample()
     assert not sampler.reset_peak()
     sampler.close()
@@ -205,7 +205,7 @@ def test_a_zombie_is_gone_too() -> None:
         ):  # between closing its files and being dead it still is one
             try:
                 sampler.sample()
-            except Gone:
+            except ProcessGone:
                 gone = True
         sampler.close()
     assert gone

@@ -13,7 +13,7 @@ from made_profiles import MIB, heap
 from dballoc.cli.profile_verbs import diff, export
 from dballoc.errors import UsageError
 from dballoc.profile.formats import export as formats
-from dballoc.profile.formats.profile_file import save
+from dballoc.profile.formats.profile_file import save_profile
 from dballoc.profile.model import Frame, Profile, Sample, Value
 
 Make = Callable[..., Path]
@@ -22,8 +22,8 @@ Make = Callable[..., Path]
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[Path, Path]:
     paths = tmp_path / "a.profile.json.gz", tmp_path / "b.profile.json.gz"
-    save(heap(), paths[0])
-    save(heap(leak=3), paths[1])
+    save_profile(heap(), paths[0])
+    save_profile(heap(leak=3), paths[1])
     return paths
 
 
@@ -60,7 +60,7 @@ def test_profiles_of_different_times_say_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, seconds in (("a", 10.0), ("b", 30.0)):
-        save(
+        save_profile(
             Profile(
                 title="waits",
                 values=(Value("waited", "seconds", "waits"),),
@@ -86,7 +86,7 @@ def test_a_format_has_its_file_beside_the_profile(
     export.export([files[0]], name)
     written = Path(capsys.readouterr().out.strip())
     assert written == files[0].with_name("a" + formats.get_suffix(name))
-    assert written.read_bytes() == formats.export(heap(), "live", name)
+    assert written.read_bytes() == formats.export_profiles(heap(), "live", name)
     assert files[0].read_bytes() == before
 
 
@@ -119,10 +119,12 @@ def test_a_refusal_is_one_line(said: str, files: tuple[Path, Path]) -> None:
 
 def test_profiles_of_other_kinds_are_refused(files: tuple[Path, Path], tmp_path: Path) -> None:
     other = tmp_path / "waits"
-    save(Profile(title="waits", values=(Value("waited", "seconds", "waits"),), samples=[]), other)
+    save_profile(
+        Profile(title="waits", values=(Value("waited", "seconds", "waits"),), samples=[]), other
+    )
     with pytest.raises(UsageError, match="give profiles of the same kind"):
         diff.diff(files[0], other)
-    save(
+    save_profile(
         Profile(title="live, in seconds", values=(Value("live", "seconds", "?"),), samples=[]),
         other,
     )
@@ -144,7 +146,10 @@ def test_the_command_itself(files: tuple[Path, Path], package_path: Path, tmp_pa
         )
 
     done = run("export", files[0], "--format", "collapsed", "--output", "-")
-    assert (done.returncode, done.stdout) == (0, formats.export(heap(), "live", "collapsed"))
+    assert (done.returncode, done.stdout) == (
+        0,
+        formats.export_profiles(heap(), "live", "collapsed"),
+    )
     done = run("diff", files[0], "nowhere")
     assert (done.returncode, done.stderr) == (
         2,

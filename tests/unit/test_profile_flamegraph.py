@@ -57,7 +57,7 @@ def test_nothing_of_ours_ends_the_element_that_it_stands_in() -> None:
 
 def test_a_page_holds_every_profile() -> None:
     (found,) = data(
-        flamegraph.page([("glibc", heap()), ("jemalloc", heap(leak=3))], "live", "Heap")
+        flamegraph.render_page([("glibc", heap()), ("jemalloc", heap(leak=3))], "live", "Heap")
     )
     assert [view["name"] for view in found["views"]] == ["glibc", "jemalloc"]
     assert [view["nodes"][0] for view in found["views"]] == [
@@ -74,7 +74,7 @@ def test_a_page_holds_every_profile() -> None:
 
 
 def test_a_difference_has_both_sides_and_their_error() -> None:
-    (found,) = data(flamegraph.difference(heap(), heap(leak=0), "live", "Heap"))
+    (found,) = data(flamegraph.render_difference_page(heap(), heap(leak=0), "live", "Heap"))
     views = {view["name"]: view["nodes"] for view in found["views"]}
     assert list(views) == ["after", "before", "what grew", "what shrank"]
     assert views["after"][0] == near([0, -1, 5.5 * MIB, 7.5 * MIB, 5.5 * MIB, 2 * MIB])
@@ -85,7 +85,7 @@ def test_a_difference_has_both_sides_and_their_error() -> None:
 
 
 def test_a_difference_without_errors_says_none() -> None:
-    (found,) = data(flamegraph.difference(heap(), heap(leak=3), "objects", "Objects"))
+    (found,) = data(flamegraph.render_difference_page(heap(), heap(leak=3), "objects", "Objects"))
     assert found["views"][0]["nodes"][0][5] is None
 
 
@@ -98,8 +98,8 @@ def test_names_cannot_leave_their_place() -> None:
         facts={EVIL: EVIL},
     )
     for text in (
-        flamegraph.page([(EVIL, profile)] * 2, "live", EVIL),
-        flamegraph.difference(profile, profile, "live", EVIL),
+        flamegraph.render_page([(EVIL, profile)] * 2, "live", EVIL),
+        flamegraph.render_difference_page(profile, profile, "live", EVIL),
     ):
         assert "alert(" not in re.sub(r"alert\(&#34;|alert\(\\&#34;|alert\(\\\"", "", text)
         assert text.count("</script>") == 4
@@ -108,11 +108,11 @@ def test_names_cannot_leave_their_place() -> None:
 
 def test_fragments_share_the_library() -> None:
     parts = [
-        flamegraph.fragment([("a", heap())], "live", "A"),
-        flamegraph.difference_fragment(heap(), heap(2), "live", "B"),
+        flamegraph.render_fragment([("a", heap())], "live", "A"),
+        flamegraph.render_difference_fragment(heap(), heap(2), "live", "B"),
     ]
     assert all(len(part) < 10_000 for part in parts)
-    assert len(flamegraph.library()) > 250_000
+    assert len(flamegraph.render_library()) > 250_000
     assert len(data("".join(parts))) == 2
 
 
@@ -123,7 +123,7 @@ def test_a_profile_of_very_many_stacks_makes_no_large_page(monkeypatch: pytest.M
         for i in range(2000)
     ]
     profile = Profile(title="p", values=(Value("live", "bytes", "b"),), samples=samples)
-    (found,) = data(flamegraph.page([("p", profile)], "live", "p"))
+    (found,) = data(flamegraph.render_page([("p", profile)], "live", "p"))
     (view,) = found["views"]
     assert len(view["nodes"]) == 1000
     assert view["leftOut"] + len(view["nodes"]) == 4002
@@ -135,14 +135,14 @@ def test_a_very_deep_stack_is_written() -> None:
         values=(Value("live", "bytes", "b"),),
         samples=[Sample(tuple(Frame(f"f{i}") for i in range(3000)), (1.0,))],
     )
-    (found,) = data(flamegraph.page([("p", profile)], "live", "p"))
+    (found,) = data(flamegraph.render_page([("p", profile)], "live", "p"))
     assert found["views"][0]["nodes"][-1][0] == 3000
 
 
 @settings(max_examples=30)
 @given(before=profiles(), after=profiles())
 def test_any_two_profiles_make_a_page(before: Profile, after: Profile) -> None:
-    (found,) = data(flamegraph.difference(before, after, "v0", "t"))
+    (found,) = data(flamegraph.render_difference_page(before, after, "v0", "t"))
     for view in found["views"]:
         path: list[float] = []
         for level, _, width, *_ in view["nodes"]:
@@ -166,7 +166,9 @@ def cells(text: str) -> dict[str, list[list[str]]]:
 
 
 def test_a_page_has_its_figures_as_tables_too() -> None:
-    tables = cells(flamegraph.page([("glibc", heap()), ("jemalloc", heap(leak=3))], "live", "Heap"))
+    tables = cells(
+        flamegraph.render_page([("glibc", heap()), ("jemalloc", heap(leak=3))], "live", "Heap")
+    )
     assert list(tables) == [
         "glibc: functions",
         "glibc: call stacks",
@@ -184,13 +186,13 @@ def test_a_page_has_its_figures_as_tables_too() -> None:
 
 
 def test_a_leak_is_the_first_line_of_a_difference() -> None:
-    tables = cells(flamegraph.difference(heap(), heap(leak=3), "live", "Heap"))
+    tables = cells(flamegraph.render_difference_page(heap(), heap(leak=3), "live", "Heap"))
     assert tables["What grew, by call stack"] == [
         ["", "difference", "± standard error", "before", "after"],
         ["mariadbd+0x1a2b ← parse_sql ← parse_sql ← main", "+4 MiB", "1.41 MiB", "2 MiB", "6 MiB"],
     ]
     assert not any(name.startswith("What shrank") for name in tables)
-    without = cells(flamegraph.difference(heap(), heap(leak=0), "live", "Heap"))
+    without = cells(flamegraph.render_difference_page(heap(), heap(leak=0), "live", "Heap"))
     assert list(without) == [
         "What shrank, by call stack",
         "What shrank, by function",

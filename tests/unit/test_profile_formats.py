@@ -64,11 +64,11 @@ heap_tree=detailed
 
 
 def test_collapsed_by_the_letter() -> None:
-    assert export.export(heap(), "live", "collapsed").decode() == COLLAPSED
+    assert export.export_profiles(heap(), "live", "collapsed").decode() == COLLAPSED
 
 
 def test_collapsed_has_seconds_as_microseconds_and_leaves_nothings_out() -> None:
-    lines = export.export(heap(), "spent", "collapsed").decode().splitlines()
+    lines = export.export_profiles(heap(), "spent", "collapsed").decode().splitlines()
     assert [line.rpartition(" ")[2] for line in lines] == ["125000", "250000", "500000"]
 
 
@@ -78,7 +78,7 @@ def test_collapsed_is_read_back(profile: Profile) -> None:
     value = profile.values[0]
     scale = 1e6 if value.unit == "seconds" else 1
     total = 0
-    for line in export.export(profile, value.key, "collapsed").decode().splitlines():
+    for line in export.export_profiles(profile, value.key, "collapsed").decode().splitlines():
         stack, number = re.fullmatch(r"(.+) (\d+)", line).groups()  # type: ignore[union-attr]
         assert all(stack.split(";"))
         total += int(number)
@@ -91,7 +91,7 @@ def test_collapsed_is_read_back(profile: Profile) -> None:
 @given(profile=profiles())
 def test_speedscope_keeps_to_its_schema(profile: Profile) -> None:
     value = profile.values[-1].key
-    document = json.loads(export.export(profile, value, "speedscope"))
+    document = json.loads(export.export_profiles(profile, value, "speedscope"))
     jsonschema.validate(document, SCHEMA)
     view = document["profiles"][document["activeProfileIndex"]]
     assert view["name"] == profile.values[-1].title
@@ -107,7 +107,7 @@ def test_speedscope_keeps_to_its_schema(profile: Profile) -> None:
 def test_massif_by_the_letter() -> None:
     first, second = heap(leak=2, taken=100.0), heap(leak=0, taken=101.5)
     # In whatever order they are given.
-    written = export.export([second, first], "live", "massif").decode()
+    written = export.export_profiles([second, first], "live", "massif").decode()
     assert written.startswith(MASSIF)
     assert written[len(MASSIF) :].startswith("n3: 5767168 (heap")
 
@@ -119,7 +119,7 @@ def test_massif_counts_what_is_below_its_threshold() -> None:
         values=(Value("live", "bytes", "b"),),
         samples=[Sample((Frame("large"),), (997.0,)), *stacks],
     )
-    lines = export.export(profile, "live", "massif").decode().splitlines()
+    lines = export.export_profiles(profile, "live", "massif").decode().splitlines()
     assert lines[-3:] == [
         "n2: 1000 (heap allocation functions) malloc/new/new[], --alloc-fns, etc.",
         " n0: 997 0x0: large (in nowhere)",
@@ -129,14 +129,16 @@ def test_massif_counts_what_is_below_its_threshold() -> None:
 
 def test_massif_is_for_bytes() -> None:
     with pytest.raises(ValueError, match="bytes"):
-        export.export(heap(), "objects", "massif")
+        export.export_profiles(heap(), "objects", "massif")
 
 
 @settings(max_examples=40)
 @given(profile=profiles())
 def test_pprof_holds_together(profile: Profile) -> None:
     """Every number of a sample, location and function that is named is there."""
-    fields = decoded(gzip.decompress(export.export(profile, profile.values[0].key, "pprof")))
+    fields = decoded(
+        gzip.decompress(export.export_profiles(profile, profile.values[0].key, "pprof"))
+    )
     strings = [bytes(data).decode() for data in fields[6]]
     assert strings[0] == ""
     locations = {ids(decoded(data)[1])[0]: decoded(data) for data in fields.get(4, [])}
@@ -191,16 +193,16 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
 def test_one_profile_where_the_format_holds_one() -> None:
     for name in export.FORMATS:
         if export.takes_many(name):
-            assert export.export([heap(), heap()], "live", name)
+            assert export.export_profiles([heap(), heap()], "live", name)
         else:
             with pytest.raises(ValueError, match="one profile"):
-                export.export([heap(), heap()], "live", name)
+                export.export_profiles([heap(), heap()], "live", name)
 
 
 def test_no_such_value_in_any_format() -> None:
     for name in export.FORMATS:
         with pytest.raises(KeyError):
-            export.export(heap(), "waited", name)
+            export.export_profiles(heap(), "waited", name)
 
 
 @given(profile=profiles())
@@ -208,7 +210,7 @@ def test_no_such_value_in_any_format() -> None:
 def test_any_profile_goes_into_every_format_that_takes_its_unit(profile: Profile) -> None:
     for name in export.FORMATS:
         if name != "massif" or profile.values[0].unit == "bytes":
-            assert isinstance(export.export(profile, profile.values[0].key, name), bytes)
+            assert isinstance(export.export_profiles(profile, profile.values[0].key, name), bytes)
 
 
 def test_pprof_reads_it(tmp_path: Path) -> None:
@@ -216,7 +218,7 @@ def test_pprof_reads_it(tmp_path: Path) -> None:
     if go is None:
         pytest.skip("PPROF'S OWN READER IS NOT ASKED: no go here; apt-get install golang-go")
     file = tmp_path / "heap.pb.gz"
-    file.write_bytes(export.export(heap(), "live", "pprof"))
+    file.write_bytes(export.export_profiles(heap(), "live", "pprof"))
     done = subprocess.run(
         [go, "tool", "pprof", "-top", "-nodecount=0", "-unit=MB", file],
         # Newer versions of go build the tool when it is asked for first.
@@ -244,7 +246,7 @@ def test_ms_print_reads_it(tmp_path: Path) -> None:
     series[1].samples.append(lambda_)
     for count in (1, 3):
         file = tmp_path / "massif.out"
-        file.write_bytes(export.export(series[:count], "live", "massif"))
+        file.write_bytes(export.export_profiles(series[:count], "live", "massif"))
         done = subprocess.run(
             ["ms_print", file],
             cwd=tmp_path,
@@ -262,10 +264,10 @@ def test_ms_print_reads_it(tmp_path: Path) -> None:
 
 def test_a_variance_is_no_value_of_an_export() -> None:
     assert VALUES[1].key == "live.variance"
-    document = json.loads(export.export(heap(), "live", "speedscope"))
+    document = json.loads(export.export_profiles(heap(), "live", "speedscope"))
     assert [view["name"] for view in document["profiles"]] == [
         "live bytes",
         "live objects",
         "time in malloc",
     ]
-    assert b"live.variance" not in gzip.decompress(export.export(heap(), "live", "pprof"))
+    assert b"live.variance" not in gzip.decompress(export.export_profiles(heap(), "live", "pprof"))

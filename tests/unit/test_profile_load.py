@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from made_profiles import heap, profiles
 
 from dballoc.errors import UsageError
-from dballoc.profile.formats.profile_file import load, save
+from dballoc.profile.formats.profile_file import load_profile, save_profile
 from dballoc.profile.model import Frame, Profile, Sample, Value
 
 shared = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
@@ -21,19 +21,19 @@ shared = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], m
 @given(profile=profiles())
 def test_nothing_is_lost(profile: Profile, tmp_path: Path) -> None:
     path = tmp_path / "p.profile.json.gz"
-    save(profile, path)
-    assert load(path) == profile
+    save_profile(profile, path)
+    assert load_profile(path) == profile
     assert [p.name for p in tmp_path.iterdir()] == [path.name], "nothing is left beside it"
 
 
 def test_the_same_profile_makes_the_same_bytes(tmp_path: Path) -> None:
     for name in "ab":
-        save(heap(), tmp_path / name)
+        save_profile(heap(), tmp_path / name)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
 def test_a_name_that_is_no_unicode_gets_a_question_mark(tmp_path: Path) -> None:
-    save(
+    save_profile(
         Profile(
             title="p",
             values=(Value("n", "count", "n"),),
@@ -41,15 +41,15 @@ def test_a_name_that_is_no_unicode_gets_a_question_mark(tmp_path: Path) -> None:
         ),
         tmp_path / "p",
     )
-    assert load(tmp_path / "p").samples[0].stack[0].function == "caf?"
+    assert load_profile(tmp_path / "p").samples[0].stack[0].function == "caf?"
 
 
 def test_a_number_that_is_none_is_not_written(tmp_path: Path) -> None:
     path = tmp_path / "p"
-    save(heap(), path)
+    save_profile(heap(), path)
     before = path.read_bytes()
     with pytest.raises(ValueError, match="Out of range"):
-        save(
+        save_profile(
             Profile(
                 title="p", values=(Value("n", "count", "n"),), samples=[Sample((), (float("nan"),))]
             ),
@@ -75,7 +75,7 @@ def document(**changes: Any) -> dict[str, Any]:
 def test_the_document_that_the_refusals_change_is_taken(tmp_path: Path) -> None:
     path = tmp_path / "p"
     path.write_bytes(gzip.compress(json.dumps(document()).encode()))
-    assert load(path).total("live") == 1
+    assert load_profile(path).total("live") == 1
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_another_document_is_refused_in_one_line(
     path = tmp_path / "p"
     path.write_bytes(gzip.compress(json.dumps(document(**changes)).encode()))
     with pytest.raises(UsageError) as caught:
-        load(path)
+        load_profile(path)
     assert str(caught.value).startswith(f"{path}: not a profile of dballoc")
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -119,21 +119,21 @@ def test_another_file_is_refused_in_one_line(content: bytes, tmp_path: Path) -> 
     path = tmp_path / "p"
     path.write_bytes(content)
     with pytest.raises(UsageError) as caught:
-        load(path)
+        load_profile(path)
     assert "\n" not in str(caught.value)
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "none", tmp_path):
         with pytest.raises(UsageError, match="cannot be read"):
-            load(path)
+            load_profile(path)
 
 
 def test_a_file_that_swells_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dballoc.profile.formats.profile_file._LIMIT", 2**16)
     (tmp_path / "p").write_bytes(gzip.compress(b" " * 2**17))
     with pytest.raises(UsageError, match="unpacks to more than"):
-        load(tmp_path / "p")
+        load_profile(tmp_path / "p")
 
 
 @shared
@@ -141,7 +141,7 @@ def test_a_file_that_swells_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_damaged_file_is_a_profile_or_refused(data: st.DataObject, tmp_path: Path) -> None:
     """Damaged packed, and damaged inside."""
     path = tmp_path / "p"
-    save(heap(), path)
+    save_profile(heap(), path)
     packed = path.read_bytes()
     inside = data.draw(st.booleans())
     content = bytearray(gzip.decompress(packed) if inside else packed)
@@ -153,7 +153,7 @@ def test_a_damaged_file_is_a_profile_or_refused(data: st.DataObject, tmp_path: P
     path.write_bytes(gzip.compress(content) if inside else bytes(content))
     refusal = ""
     try:
-        load(path)
+        load_profile(path)
     except UsageError as error:
         refusal = str(error)
     assert "\n" not in refusal

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.profile.symbols.cpp_names import demangle, short, unify_alias
+from dballoc.profile.symbols.cpp_names import demangle, shorten_name, unify_alias
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ from dballoc.profile.symbols.cpp_names import demangle, short, unify_alias
 )
 def test_names(mangled: str, whole: str, label: str) -> None:
     assert demangle(mangled) == whole
-    assert short(whole) == label
+    assert shorten_name(whole) == label
 
 
 @pytest.mark.parametrize(
@@ -71,5 +71,5 @@ def test_a_function_of_the_c_library_has_one_name(symbol: str, module: str, said
 
 @given(st.text(max_size=40) | st.text("abc:<>(){}&* ~#[]operator newconst::->,", max_size=60))
 def test_any_text_has_a_label(name: str) -> None:
-    assert short(name) or not name
+    assert shorten_name(name) or not name
     assert demangle(name) == name or name.startswith(("_Z", "__Z"))

@@ -91,7 +91,7 @@ def mapped(path: str, build_id: str = "") -> list[Mapped]:
 
 def described(path: Path) -> elf_notes.Image:
     with path.open("rb") as file:
-        return elf_notes.read(file.fileno())
+        return elf_notes.read_image(file.fileno())
 
 
 def stripped(library: Path, target: Path, *options: str) -> Path:

@@ -39,18 +39,18 @@ def test_stacks_are_merged_and_the_largest_is_first() -> None:
 
 
 def test_a_planted_leak_is_the_first_line() -> None:
-    rows = profile_tables.growth(heap(), heap(leak=3), "live")
+    rows = profile_tables.rank_growth(heap(), heap(leak=3), "live")
     assert (rows[0].grown, rows[0].before, rows[0].after) == (4 * MIB, 2 * MIB, 6 * MIB)
     assert rows[0].frames[-2] == "mariadbd+0x1a2b"
     assert rows[0].error == pytest.approx(2**0.5 * MIB)
     assert all(row.grown == 0 for row in rows[1:])
-    assert profile_tables.growth(heap(leak=3), heap(), "live")[-1].grown == -4 * MIB
+    assert profile_tables.rank_growth(heap(leak=3), heap(), "live")[-1].grown == -4 * MIB
 
 
 def test_what_only_one_profile_has_grew_from_nothing_or_to_nothing() -> None:
     empty = Profile(title="empty", values=heap().values, samples=[])
-    assert {row.before for row in profile_tables.growth(empty, heap(), "live")} == {0.0}
-    assert sum(row.grown for row in profile_tables.growth(heap(), empty, "live")) == -7.5 * MIB
+    assert {row.before for row in profile_tables.rank_growth(empty, heap(), "live")} == {0.0}
+    assert sum(row.grown for row in profile_tables.rank_growth(heap(), empty, "live")) == -7.5 * MIB
 
 
 def test_an_error_is_that_of_both_or_unknown() -> None:
@@ -60,7 +60,7 @@ def test_an_error_is_that_of_both_or_unknown() -> None:
         samples=[Sample(s.stack, s.values[:1]) for s in heap().samples[:2]],
     )
     for pair in ((bare, heap()), (heap(), bare)):
-        assert {row.error for row in profile_tables.growth(*pair, "live")} == {None}
+        assert {row.error for row in profile_tables.rank_growth(*pair, "live")} == {None}
 
 
 def test_variances_are_not_for_people() -> None:
@@ -86,7 +86,7 @@ def test_no_function_has_more_than_the_whole(profile: Profile) -> None:
     )
     with_stack = sum(s.values[0] for s in profile.samples if s.stack)
     assert sum(profile_tables.sum_exclusive(profile, key).values()) == pytest.approx(with_stack)
-    assert sum(row.grown for row in profile_tables.growth(profile, profile, key)) == 0
+    assert sum(row.grown for row in profile_tables.rank_growth(profile, profile, key)) == 0
 
 
 @given(profile=profiles())

@@ -117,7 +117,7 @@ IGNORED = "ERROR: ld.so: object '/x.so' from LD_PRELOAD cannot be preloaded (can
     ],
 )
 def test_complaints(text: str, said: str | None) -> None:
-    assert proof_of_use.complaint(text, ["<jemalloc>: Invalid conf"]) == said
+    assert proof_of_use.find_complaint(text, ["<jemalloc>: Invalid conf"]) == said
 
 
 def test_a_complaint_beats_good_bindings() -> None:

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dballoc.analysis.statistics.ratio_interval import (
-    logs_between_baselines,
-    logs_to_baseline,
-    ratio,
+    compute_logs_between_baselines,
+    compute_logs_to_baseline,
+    compute_ratio,
 )
 
 logs = st.lists(st.floats(-0.5, 0.5), min_size=2, max_size=40)
@@ -19,7 +19,7 @@ logs = st.lists(st.floats(-0.5, 0.5), min_size=2, max_size=40)
 
 @given(logs, st.floats(0.5, 0.999))
 def test_is_students_t_on_the_logarithms(values: list[float], confidence: float) -> None:
-    found = ratio(values, confidence)
+    found = compute_ratio(values, confidence)
     spread = stats.sem(values)
     half = spread * stats.t.ppf((1 + confidence) / 2, len(values) - 1)
     mean = math.fsum(values) / len(values)
@@ -29,26 +29,26 @@ def test_is_students_t_on_the_logarithms(values: list[float], confidence: float)
 
 @given(logs)
 def test_the_other_way_round_is_the_inverse(values: list[float]) -> None:
-    there, back = ratio(values, 0.95), ratio([-v for v in values], 0.95)
+    there, back = compute_ratio(values, 0.95), compute_ratio([-v for v in values], 0.95)
     assert math.isclose(there.estimate, 1 / back.estimate, rel_tol=1e-9)
     assert math.isclose(there.low, 1 / back.high, rel_tol=1e-9)
 
 
 def test_one_block_shows_a_figure_and_no_interval() -> None:
-    found = ratio([math.log(1.1)], 0.95)
+    found = compute_ratio([math.log(1.1)], 0.95)
     assert (round(found.estimate, 9), found.low, found.high) == (1.1, 0.0, math.inf)
     assert found.detectable == math.inf
 
 
 def test_two_wild_blocks_at_the_level_of_a_large_family() -> None:
-    found = ratio([1.0, -1.0], 1 - 0.05 / 200)
+    found = compute_ratio([1.0, -1.0], 1 - 0.05 / 200)
     assert (found.low, found.high) == (0.0, sys.float_info.max)
     assert found.detectable == math.inf
 
 
 def test_no_block_is_an_error() -> None:
     with pytest.raises(ValueError, match="no block"):
-        ratio([], 0.95)
+        compute_ratio([], 0.95)
 
 
 @given(st.floats(0.5, 2), st.floats(0.1, 10), st.floats(0.1, 10))
@@ -61,7 +61,9 @@ def test_what_a_whole_block_shares_cancels(effect: float, drift: float, more: fl
         (2, "A2"): more,
         (2, "V"): more * effect,
     }
-    assert all(math.isclose(math.exp(d), effect, rel_tol=1e-9) for d in logs_to_baseline(values))
+    assert all(
+        math.isclose(math.exp(d), effect, rel_tol=1e-9) for d in compute_logs_to_baseline(values)
+    )
 
 
 def test_a_block_that_lacks_one_is_left_out() -> None:
@@ -74,10 +76,10 @@ def test_a_block_that_lacks_one_is_left_out() -> None:
         (3, "A1"): 2.0,
         (3, "A2"): 4.0,
     }
-    assert logs_to_baseline(values) == [math.log(2)]
-    assert logs_between_baselines(values) == [0.0, math.log(2)]
+    assert compute_logs_to_baseline(values) == [math.log(2)]
+    assert compute_logs_between_baselines(values) == [0.0, math.log(2)]
 
 
 def test_detectable_shrinks_with_blocks() -> None:
-    few, many = ratio([0.01, -0.01] * 3, 0.95), ratio([0.01, -0.01] * 20, 0.95)
+    few, many = compute_ratio([0.01, -0.01] * 3, 0.95), compute_ratio([0.01, -0.01] * 20, 0.95)
     assert 0 < many.detectable < few.detectable

@@ -57,10 +57,10 @@ def test_nothing_to_change_is_the_build_itself(build: Build) -> None:
 
 
 def test_a_copy_without_a_library(build: Build) -> None:
-    soname = next(n for n in elf_exports.needed(build.executable) if "libown" in n)
+    soname = next(n for n in elf_exports.read_needed_libraries(build.executable) if "libown" in n)
     copy = relink.relinked(build, None, [soname])
-    assert soname not in elf_exports.needed(copy.executable)
-    assert soname in elf_exports.needed(build.executable)
+    assert soname not in elf_exports.read_needed_libraries(copy.executable)
+    assert soname in elf_exports.read_needed_libraries(build.executable)
     assert (status(build), status(copy)) == (7, 0)
     assert (copy.executable.name, copy.basedir) == ("mysqld", build.basedir)
 
@@ -71,7 +71,7 @@ def test_a_copy_on_another_loader_finds_the_libraries_where_they_were(build: Bui
     loader = Path(found).resolve()
     copy = relink.relinked(build, loader)
     assert elf_exports.read_interpreter(copy.executable) == str(loader)
-    assert elf_exports.search_path(copy.executable) == [
+    assert elf_exports.read_search_path(copy.executable) == [
         str(loader.parent),
         f"{build.executable.parent}/../lib",
     ]

@@ -5,10 +5,10 @@ import math
 import pytest
 
 from dballoc.analysis.decisions.recommendation import recommend
-from dballoc.analysis.decisions.sequential_test import declare, family_size
+from dballoc.analysis.decisions.sequential_test import count_comparisons, declare_procedure
 from dballoc.analysis.statistics.ratio_interval import Ratio
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
-from dballoc.report.wording.answer import Answer, Progress, answer, describe_verdict
+from dballoc.report.wording.answer import Answer, Progress, compose_answer, describe_verdict
 
 TPS = Metric(
     key="tps:oltp",
@@ -73,7 +73,7 @@ def comparisons(
     ]  # fmt: skip
     floor = [Comparison("glibc", m, ratio(OPEN, blocks)) for m in metrics]
     designs = sorted({m.design for m in metrics}, reverse=True)
-    declared = declare(6, family_size(designs, len(variants) + 1, 1))
+    declared = declare_procedure(6, count_comparisons(designs, len(variants) + 1, 1))
     return Comparisons(
         procedures=dict.fromkeys(designs, declared),
         metrics=list(metrics),
@@ -91,7 +91,7 @@ def solo(blocks: int, planned: int, ending: str | None = None, disturbed: int = 
 
 def say(found: Comparisons, done: Progress | None = None) -> Answer:
     six = dict.fromkeys(found.procedures, 6)
-    return answer(
+    return compose_answer(
         found,
         recommend(found, "glibc"),
         "glibc",

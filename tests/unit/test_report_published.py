@@ -7,15 +7,15 @@ import pytest
 from test_report_write import SIZES
 
 from dballoc import catalogue
-from dballoc.analysis.campaign_tables import load
+from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.analysis.published import published_figures
-from dballoc.analysis.published.published_comparison import beside
+from dballoc.analysis.published.published_comparison import compare_published
 from dballoc.analysis.published.published_figures import Published
 from dballoc.analysis.published.shape_agreement import Shape
 from dballoc.cli.shared import published_posts
 from dballoc.errors import UsageError
-from dballoc.report.report_content import gather
-from dballoc.report.sections import scaled
+from dballoc.report.report_content import gather_report
+from dballoc.report.sections import scaled_down
 from dballoc.report.sections.published import collect_published_tables, make_published_section
 
 Make = Callable[..., Path]
@@ -25,7 +25,7 @@ SCALED = {"factor": 0.01, "rows": 50_000_000, "threads": [256], "level": "20m", 
 
 
 def post(name: str) -> Published:
-    return published_figures.parse(name, *catalogue.published()[name])
+    return published_figures.parse_published(name, *catalogue.published()[name])
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def small(make: Make) -> Path:
 
 
 def test_ours_stand_beside_the_posts_own_figures(small: Path) -> None:
-    qps, memory = beside(load(small), post("smalldatum-2025-myrocks"))
+    qps, memory = compare_published(load_campaign(small), post("smalldatum-2025-myrocks"))
     figure = qps.figures["hot-points_range=100", "jemalloc"]
     assert (figure.cell.value, figure.blocks) == (1.00, 3)
     assert figure.value == pytest.approx(1, abs=0.01)
@@ -72,7 +72,7 @@ def test_ours_stand_beside_the_posts_own_figures(small: Path) -> None:
 
 
 def test_the_shape_is_that_of_the_pairs_of_a_row(small: Path) -> None:
-    qps, memory = beside(load(small), post("smalldatum-2025-myrocks"))
+    qps, memory = compare_published(load_campaign(small), post("smalldatum-2025-myrocks"))
     # 1.00 in the post, 1.00 here; tcmalloc was not run.
     assert qps.shapes["hot-points_range=100"] is Shape.AGREES
     # 1.04 in the post, 1.00 here.
@@ -93,12 +93,12 @@ def test_one_block_decides_nothing(make: Make) -> None:
     path = make(
         "one", blocks=1, workloads=POINTS, threads=[256], published="smalldatum-2025-myrocks"
     )
-    for table in beside(load(path), post("smalldatum-2025-myrocks")):
+    for table in compare_published(load_campaign(path), post("smalldatum-2025-myrocks")):
         assert set(table.shapes.values()) == {Shape.UNDECIDED}
 
 
 def test_the_section_says_where_it_differs_and_why(small: Path) -> None:
-    found = make_published_section(load(small), post("smalldatum-2025-myrocks"))
+    found = make_published_section(load_campaign(small), post("smalldatum-2025-myrocks"))
     text = " ".join(found.text)
     assert (
         "Of 35 rows, 5 were measured here: the shape agrees in 3, differs in 2 and is open in 0."
@@ -119,19 +119,20 @@ def test_the_section_says_where_it_differs_and_why(small: Path) -> None:
 
 
 def test_scale_and_stand_ins_are_said_at_the_top(small: Path) -> None:
-    campaign = load(small)
-    notes = scaled.list_scaling_notes(campaign)
+    campaign = load_campaign(small)
+    notes = scaled_down.list_scaling_notes(campaign)
     assert notes == [
         "Scaled to 0.01 of small: 100,000 rows a table instead of 50,000,000, cache 128M instead of 10G, clients 81 instead of "
         "256 and levels of 3s instead of 20m. Its figures are not those of the full scale.",
         "Stand-ins for what cannot be had: MariaDB 10.11.1 for Facebook's MySQL 8.0.32, glibc 1 for glibc 2.35 and tuned 1 for "
         "something else.",
     ]
-    content = gather(campaign)
+    content = gather_report(campaign)
     assert content.answer.notes[:2] == notes
     assert content.subtitle.startswith("scaled to 0.01 · ")
     assert (
-        gather(campaign, published=post("smalldatum-2025-myrocks")).sections[0].key == "published"
+        gather_report(campaign, published=post("smalldatum-2025-myrocks")).sections[0].key
+        == "published"
     )
 
 
@@ -154,7 +155,9 @@ def test_levels_have_changes_and_collapses(make: Make, monkeypatch: pytest.Monke
             "(SELECT trial FROM trial WHERE variant = 'nt-heap')",
         ),
     )
-    found = {b.table.name: b for b in beside(load(path), post("mdev-38369"))}["oltp_read_only"]
+    found = {b.table.name: b for b in compare_published(load_campaign(path), post("mdev-38369"))}[
+        "oltp_read_only"
+    ]
     falls = {f.column: f for f in found.falls}
     assert (falls["nt-heap"].published, falls["nt-heap"].ours) == ((512, 1024), (512, 1024))
     assert falls["segment-heap"].published is falls["segment-heap"].ours is None
@@ -167,7 +170,7 @@ def test_levels_have_changes_and_collapses(make: Make, monkeypatch: pytest.Monke
 
 
 def test_the_tables_are_there_as_csv(small: Path) -> None:
-    found = collect_published_tables(load(small), post("smalldatum-2025-myrocks"))
+    found = collect_published_tables(load_campaign(small), post("smalldatum-2025-myrocks"))
     assert set(found) == {"published", "published-shape"}
     assert found["published"].height == 32 * 2 + 3 * 3
     assert set(found["published-shape"]["shape"]) == {"agrees", "differs", "undecided"}

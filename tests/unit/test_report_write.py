@@ -14,15 +14,15 @@ import polars as pl
 import pytest
 from rich.console import Console
 
-from dballoc.analysis.campaign_tables import load
+from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.analysis.tables import memory_ledger, sampler_cost
-from dballoc.analysis.tables.all_pairs import pairs
-from dballoc.analysis.tables.time_series import over_time
+from dballoc.analysis.tables.all_pairs import compare_all_pairs
+from dballoc.analysis.tables.time_series import build_time_series
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment import experiment_file, schedule
 from dballoc.experiment.model import Experiment
-from dballoc.experiment.trial_steps import cycle
-from dballoc.report import write
+from dballoc.experiment.trial_steps import plan_steps
+from dballoc.report import write_report_outputs
 from dballoc.report.outputs.terminal import print_answer
 from dballoc.store.results import Results, TrialRecord
 
@@ -75,7 +75,7 @@ def facts(experiment: Experiment, planned: int, designs: list[str]) -> dict[str,
     return {
         "dballoc": "0.1.0",
         "identity": "x",
-        "experiment": experiment_file.dump(experiment),
+        "experiment": experiment_file.format_experiment(experiment),
         "seed": "1",
         "planned_blocks": json.dumps(dict.fromkeys(designs, planned)),
         "started": "1e9",
@@ -124,7 +124,7 @@ def record(experiment: Experiment, slot: schedule.Slot) -> TrialRecord:
         }
     )
     clock = 1.0
-    for step in cycle(experiment, slot):
+    for step in plan_steps(experiment, slot):
         if step.kind == "profile":
             continue  # files alone
         seconds = step.seconds or 0.1
@@ -291,7 +291,7 @@ def campaign(tmp_path: Path, experiment: Callable[..., Experiment]) -> Campaign:
             directory, facts(chosen, blocks, designs), [variant(v.name) for v in chosen.variant]
         )
         duets = (
-            [p for b in range(1, blocks + 1) for p in schedule.duets(chosen, b)]
+            [p for b in range(1, blocks + 1) for p in schedule.order_duets(chosen, b)]
             if "duet" in designs
             else []
         )
@@ -304,7 +304,7 @@ def campaign(tmp_path: Path, experiment: Callable[..., Experiment]) -> Campaign:
         for number in {p.block for p in duets}:
             results.add_block({"design": "duet", **block_row(number)})
         slots = (
-            [s for b in range(1, blocks + 1) for s in schedule.block(chosen, b)]
+            [s for b in range(1, blocks + 1) for s in schedule.order_block(chosen, b)]
             if "solo" in designs
             else []
         )
@@ -343,7 +343,7 @@ def campaign(tmp_path: Path, experiment: Callable[..., Experiment]) -> Campaign:
 def test_every_kind_of_campaign_has_a_report(
     campaign: Campaign, how: dict[str, Any], headline: str
 ) -> None:
-    page = write(campaign(**how))
+    page = write_report_outputs(campaign(**how))
     assert f"<h1>{headline}</h1>" in page.read_text(encoding="utf-8")
     assert f"**{headline}.**" in page.with_suffix(".md").read_text(encoding="utf-8")
     charts = page.parent / "charts"
@@ -395,7 +395,7 @@ def test_many_workloads_stay_readable(campaign: Campaign, sequence: str) -> None
     results = Results.open(directory)
     results.set_fact("workloads", json.dumps(known))
     results.close()
-    page = write(directory)
+    page = write_report_outputs(directory)
     text = page.with_suffix(".md").read_text(encoding="utf-8")
     # A row for each workload, groups in the published order, a column for each variant.
     rows = [
@@ -423,7 +423,7 @@ def test_many_workloads_stay_readable(campaign: Campaign, sequence: str) -> None
 
 def test_the_files_that_others_script_against(campaign: Campaign, tmp_path: Path) -> None:
     directory, out = campaign(), tmp_path / "elsewhere" / "deep"
-    assert write(directory, out) == out / "report.html"
+    assert write_report_outputs(directory, out) == out / "report.html"
     assert {p.name for p in out.iterdir()} == {
         "report.html",
         "report.md",
@@ -447,7 +447,7 @@ def test_the_files_that_others_script_against(campaign: Campaign, tmp_path: Path
 
 
 def test_text_from_results_stays_text(campaign: Campaign) -> None:
-    page = write(campaign(faulty=("tuned",)))
+    page = write_report_outputs(campaign(faulty=("tuned",)))
     text = page.read_text(encoding="utf-8")
     assert "<script>alert(1)" not in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
@@ -461,7 +461,7 @@ def test_text_from_results_stays_text(campaign: Campaign) -> None:
 
 
 def test_redacted_everywhere(campaign: Campaign) -> None:
-    page = write(campaign(faulty=("tuned",)), redact=True)
+    page = write_report_outputs(campaign(faulty=("tuned",)), redact=True)
     for path in page.parent.rglob("*"):
         if path.suffix in (".html", ".md", ".csv", ".svg", ".json"):
             text = path.read_text(encoding="utf-8").lower()
@@ -476,7 +476,7 @@ def test_redacted_everywhere(campaign: Campaign) -> None:
 
 @pytest.mark.parametrize("levels", ["rising", "fresh"])
 def test_over_time_all_trials_share_a_clock(campaign: Campaign, levels: str) -> None:
-    found = over_time(load(campaign(levels=levels)))
+    found = build_time_series(load_campaign(campaign(levels=levels)))
     steps = found.steps.select("begin", "end").rows()
     assert [begin for begin, _ in steps[1:]] == pytest.approx([end for _, end in steps[:-1]])
     assert [t for (t,) in found.steps.filter(kind="level").select("threads").rows()] == [1, 4]
@@ -487,7 +487,7 @@ def test_over_time_all_trials_share_a_clock(campaign: Campaign, levels: str) -> 
 
 
 def test_pairs_are_of_all_with_all(campaign: Campaign) -> None:
-    found = pairs(load(campaign(blocks=3)))
+    found = compare_all_pairs(load_campaign(campaign(blocks=3)))
     assert {(a, b) for a, b in found.select("first", "second").rows()} == {
         ("glibc", "jemalloc"),
         ("glibc", "tuned"),
@@ -500,7 +500,7 @@ def test_pairs_are_of_all_with_all(campaign: Campaign) -> None:
 
 def test_where_the_memory_was(campaign: Campaign) -> None:
     directory = campaign(blocks=3)
-    found = memory_ledger.table(load(directory))
+    found = memory_ledger.build_ledger_table(load_campaign(directory))
     assert found["owner"].unique(maintain_order=True).to_list() == [
         "buffer pool and log buffers",
         "allocator, and unnamed mappings",
@@ -509,14 +509,14 @@ def test_where_the_memory_was(campaign: Campaign) -> None:
     ]
     sums = dict(found.group_by("variant").agg(pl.col("resident").sum()).iter_rows())
     assert sums["jemalloc"] == pytest.approx(150 * MIB, rel=0.01)
-    text = write(directory).with_suffix(".md").read_text(encoding="utf-8")
+    text = write_report_outputs(directory).with_suffix(".md").read_text(encoding="utf-8")
     assert "| sum | 160 | 150 | 170 |" in re.sub(
         r"(\d+)\.\d", r"\1", text.split("**Where the memory was.**")[1]
     )
 
 
 def test_pairs_of_a_duet_meet_through_their_baselines(campaign: Campaign) -> None:
-    found = pairs(load(campaign(blocks=3, design="duet")))
+    found = compare_all_pairs(load_campaign(campaign(blocks=3, design="duet")))
     assert set(found["measure"]) == {"cpu"}
     to_baseline = found.filter(first="glibc", second="jemalloc").row(0, named=True)
     # The partner costs 3 % less.
@@ -527,7 +527,7 @@ def test_pairs_of_a_duet_meet_through_their_baselines(campaign: Campaign) -> Non
 
 
 def test_the_samplers_cost(campaign: Campaign) -> None:
-    row = sampler_cost.cost(load(campaign())).row(0, named=True)
+    row = sampler_cost.compute_sampler_cost(load_campaign(campaign())).row(0, named=True)
     assert (row["variant"], row["trials"], row["samples"]) == ("glibc", 4, 48)
     assert row["each"] == pytest.approx(0.01 / 12 * 1e6)
     assert 0 < row["share"] < 0.01
@@ -536,16 +536,16 @@ def test_the_samplers_cost(campaign: Campaign) -> None:
 def test_nothing_finished_is_one_line(campaign: Campaign) -> None:
     directory = campaign(stop_after=0)
     with pytest.raises(UsageError, match="no trial is finished yet"):
-        write(directory)
+        write_report_outputs(directory)
     assert {p.name for p in directory.iterdir()} == {"results.sqlite"}
 
 
 def test_no_results_directory_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not a results directory"):
-        write(tmp_path)
+        write_report_outputs(tmp_path)
 
 
 def test_a_place_that_cannot_be_written_is_one_line(campaign: Campaign, tmp_path: Path) -> None:
     (tmp_path / "occupied").write_text("")
     with pytest.raises(Failure, match="the report cannot be written"):
-        write(campaign(), tmp_path / "occupied")
+        write_report_outputs(campaign(), tmp_path / "occupied")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dballoc.analysis.decisions.sequential_test import declare
+from dballoc.analysis.decisions.sequential_test import declare_procedure
 from dballoc.analysis.statistics import detectable_difference
 from dballoc.analysis.statistics.detectable_difference import (
     Scatter,
@@ -18,7 +18,7 @@ from dballoc.analysis.statistics.detectable_difference import (
     count_blocks_needed,
     pool_scatter,
 )
-from dballoc.analysis.statistics.ratio_interval import ratio
+from dballoc.analysis.statistics.ratio_interval import compute_ratio
 
 scatters = st.floats(1e-5, 0.3)
 blocks = st.integers(2, 200)
@@ -31,14 +31,14 @@ def at(confidence: float):
 
 def declared(family: int):
     """As a campaign has it: more planned blocks have more looks."""
-    return lambda n: declare(n, family).confidence
+    return lambda n: declare_procedure(n, family).confidence
 
 
 @given(st.lists(st.floats(-0.2, 0.2), min_size=2, max_size=40), levels)
 def test_the_half_width_is_that_of_the_printed_interval(
     logs: list[float], confidence: float
 ) -> None:
-    found = ratio(logs, confidence)
+    found = compute_ratio(logs, confidence)
     assert found.high / found.estimate - 1 == pytest.approx(
         compute_half_width(found.scatter, len(logs), confidence), abs=1e-9, rel=1e-9
     )

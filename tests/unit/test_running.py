@@ -27,7 +27,7 @@ void free(void *p) { (void)p; }
 
 @pytest.mark.parametrize("binding", ["now", "lazy"])
 def test_leads_to_libc(running_program: Callable[..., int], binding: str) -> None:
-    found = malloc_bindings.bindings(running_program("uses", USES_MALLOC, f"-Wl,-z,{binding}"))
+    found = malloc_bindings.read_bindings(running_program("uses", USES_MALLOC, f"-Wl,-z,{binding}"))
     assert {Path(found[name]).name for name in ("malloc", "free")} == {"libc.so.6"}
     assert "calloc" not in found
 
@@ -36,12 +36,14 @@ def test_leads_to_a_preloaded_library(
     running_program: Callable[..., int], c_library: Callable[[str, str], Path]
 ) -> None:
     library = c_library("own", OWN_MALLOC)
-    found = malloc_bindings.bindings(running_program("uses", USES_MALLOC, preload=str(library)))
+    found = malloc_bindings.read_bindings(
+        running_program("uses", USES_MALLOC, preload=str(library))
+    )
     assert Path(found["malloc"]) == library
 
 
 def test_a_program_with_its_own_malloc_says_so(running_program: Callable[..., int]) -> None:
-    found = malloc_bindings.bindings(
+    found = malloc_bindings.read_bindings(
         running_program("owns", USES_MALLOC + OWN_MALLOC, "-rdynamic", "-fPIC")
     )
     # Called directly, or through a slot that leads to itself; never to libc.
@@ -49,20 +51,20 @@ def test_a_program_with_its_own_malloc_says_so(running_program: Callable[..., in
 
 
 def test_a_static_program_is_refused(running_program: Callable[..., int]) -> None:
-    with pytest.raises(malloc_bindings.Unreadable, match="static"):
-        malloc_bindings.bindings(running_program("static", USES_MALLOC, "-static"))
+    with pytest.raises(malloc_bindings.UnreadableProcess, match="static"):
+        malloc_bindings.read_bindings(running_program("static", USES_MALLOC, "-static"))
 
 
 def test_no_such_process() -> None:
-    with pytest.raises(malloc_bindings.Unreadable, match="No such"):
-        malloc_bindings.bindings(2**22 + 1)
+    with pytest.raises(malloc_bindings.UnreadableProcess, match="No such"):
+        malloc_bindings.read_bindings(2**22 + 1)
 
 
 def test_what_the_loader_was_given_is_the_program(running_program: Callable[..., int]) -> None:
     pid = running_program("uses", USES_MALLOC, through_loader=True)
     assert Path(os.readlink(f"/proc/{pid}/exe")).name.startswith("ld-linux")
-    assert Path(malloc_bindings.bindings(pid)["malloc"]).name == "libc.so.6"
-    assert Path(loader.program(pid)).name == "uses"
+    assert Path(malloc_bindings.read_bindings(pid)["malloc"]).name == "libc.so.6"
+    assert Path(loader.find_main_program(pid)).name == "uses"
 
 
 @pytest.mark.parametrize(
@@ -90,7 +92,7 @@ def test_what_the_loader_was_given_is_the_program(running_program: Callable[...,
 def test_the_program_stands_behind_the_loaders_own_options(
     words: list[str], at: int | None
 ) -> None:
-    assert loader.program_at(words) == at
+    assert loader.find_program_index(words) == at
 
 
 @pytest.mark.parametrize(

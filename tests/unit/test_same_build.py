@@ -110,7 +110,7 @@ def test_a_unit_is_known_by_its_cgroup() -> None:
 @pytest.mark.parametrize("name", ["jemalloc", "tcmalloc", "mimalloc", "tbbmalloc"])
 def test_a_version_is_read_from_bytes(name: str) -> None:
     try:
-        here = find_library.find(name)
+        here = find_library.find_allocator(name)
     except UsageError as error:
         pytest.skip(str(error))
     assert here.version[0].isdigit(), here

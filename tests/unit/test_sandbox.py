@@ -94,7 +94,7 @@ def test_perf_reads_a_recording_without_rights(monkeypatch: pytest.MonkeyPatch) 
         (place / "scratch").mkdir()
         file = place / "scratch/switches.data"
         file.write_bytes(b"")
-        with perf_record.script(file) as lines:
+        with perf_record.run_perf_script(file) as lines:
             words, who = (line.split() for line in lines)
     assert int(who[0]) not in (0, os.geteuid())
     fields = words[words.index("--fields") + 1].split(",")

@@ -124,11 +124,14 @@ def test_levels_keep_their_order_and_never_grow(
     experiment: Make, share: float, threads: list[int]
 ) -> None:
     small = scale.scale_experiment(experiment(threads=threads), share, TWO, "x")
-    assert small.threads == sorted({scale.level(n, share) for n in threads})
+    assert small.threads == sorted({scale.scale_level(n, share) for n in threads})
     assert len(small.threads) <= len(threads)
     assert max(small.threads) <= max(threads)
     assert (
-        experiment_file.build(experiment_file.parse(experiment_file.dump(small), "x"), "x") == small
+        experiment_file.build_experiment(
+            experiment_file.parse_table(experiment_file.format_experiment(small), "x"), "x"
+        )
+        == small
     )
 
 
@@ -194,7 +197,9 @@ def test_twice_and_own_data_are_refused(experiment: Make) -> None:
     "name", [n for n, text in catalogue.experiments().items() if "\nsmall = " in text]
 )
 def test_every_shipped_experiment_is_small_enough_for_a_laptop(name: str) -> None:
-    one = experiment_file.build(experiment_file.parse(catalogue.experiments()[name], name), name)
+    one = experiment_file.build_experiment(
+        experiment_file.parse_table(catalogue.experiments()[name], name), name
+    )
     small = scale.scale_experiment(one, one.small or math.nan, TWO, name)
     assert small.data.tables * small.data.rows <= 4_000_000
     caches = [

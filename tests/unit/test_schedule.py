@@ -30,7 +30,7 @@ def members(slots: list[Slot]) -> Counter[str]:
 
 def orders(experiment: Experiment, blocks: int) -> list[str]:
     """The first blocks, in words."""
-    return [words(schedule.block(experiment, n)) for n in range(1, blocks + 1)]
+    return [words(schedule.order_block(experiment, n)) for n in range(1, blocks + 1)]
 
 
 def test_every_variant_once_and_the_baseline_twice(experiment) -> None:
@@ -39,7 +39,7 @@ def test_every_variant_once_and_the_baseline_twice(experiment) -> None:
 
 
 def test_fresh_levels_give_every_cell_a_start(experiment) -> None:
-    slots = schedule.block(experiment(levels="fresh"), 1)
+    slots = schedule.order_block(experiment(levels="fresh"), 1)
     assert members(slots) == Counter(
         "A1@1 A2@1 jemalloc@1 tuned@1 A1@4 A2@4 jemalloc@4 tuned@4".split()
     )
@@ -47,7 +47,7 @@ def test_fresh_levels_give_every_cell_a_start(experiment) -> None:
 
 def test_a_fresh_sequence_gives_every_workload_a_start(experiment) -> None:
     both = experiment(sequence="fresh", levels="fresh", workloads=["load", "oltp_insert"])
-    slots = schedule.block(both, 1)
+    slots = schedule.order_block(both, 1)
     cells = {(s.role, s.variant, s.workload, s.level) for s in slots}
     roles = [("A1", "glibc"), ("A2", "glibc"), ("V", "jemalloc"), ("V", "tuned")]
     # The tables are loaded at the highest level only.
@@ -74,7 +74,7 @@ def test_the_order_is_the_seeds_forever(experiment) -> None:
     attempt=st.integers(min_value=0, max_value=5),
 )
 def test_a_resume_finds_the_same_order(experiment, seed: int, number: int, attempt: int) -> None:
-    assert schedule.block(experiment(seed=seed), number, attempt) == schedule.block(
+    assert schedule.order_block(experiment(seed=seed), number, attempt) == schedule.order_block(
         experiment(seed=seed), number, attempt
     )
 
@@ -97,7 +97,7 @@ def test_any_block_holds_every_cell_once(
         levels="fresh" if fresh else "rising",
         seed=seed,
     )
-    slots = schedule.block(model, 7, 1)
+    slots = schedule.order_block(model, 7, 1)
     levels: list[int | None] = [*threads] if fresh else [None]
     wanted = {(n, "V", level) for n in names[1:] for level in levels}
     wanted |= {(names[0], role, level) for role in ("A1", "A2") for level in levels}
@@ -113,7 +113,7 @@ def test_blocks_repeats_and_seeds_are_drawn_afresh(experiment) -> None:
     model, other = experiment(variant=many), experiment(variant=many, seed=2)
     drawn = [
         *orders(model, 20),
-        *(words(schedule.block(model, n, 1)) for n in range(1, 21)),
+        *(words(schedule.order_block(model, n, 1)) for n in range(1, 21)),
         *orders(other, 20),
     ]
     assert len(set(drawn)) == len(drawn)

@@ -9,17 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.experiment.cache_size_search import MOST_FAULTS, Range, State, Trial, at_most, state
+from dballoc.experiment.cache_size_search import (
+    MOST_FAULTS,
+    SearchState,
+    SizeRange,
+    Trial,
+    compute_state,
+    count_trials_at_most,
+)
 
 MIB = 2**20
 
 
-def play(of: Range, server, most: int = 500) -> tuple[list[Trial], State]:
+def play(of: SizeRange, server, most: int = 500) -> tuple[list[Trial], SearchState]:
     """Try what the search asks for until it is over. ``server(size)`` gives an outcome and
     a peak.
     """
     trials: list[Trial] = []
-    while (now := state(of, trials)).next is not None:
+    while (now := compute_state(of, trials)).next is not None:
         assert len(trials) < most, "it does not end"
         trials.append(Trial(now.next, *server(now.next)))
     return trials, now
@@ -36,7 +43,7 @@ def steady(limit: float, beside: int, slope: float = 1.0):
 
 
 ranges = st.builds(
-    lambda memory, steps, start, repeats: Range(
+    lambda memory, steps, start, repeats: SizeRange(
         memory * MIB, max(1, memory // steps) * MIB, int(start * memory) * MIB, repeats
     ),
     st.integers(64, 1 << 16),
@@ -48,7 +55,7 @@ ranges = st.builds(
 
 @given(ranges, st.integers(0, 1 << 14), st.floats(0.3, 3.0))
 def test_a_server_that_always_does_the_same_is_found_out_exactly(
-    of: Range, beside: int, slope: float
+    of: SizeRange, beside: int, slope: float
 ) -> None:
     server = steady(of.memory, beside * MIB, slope)
     trials, now = play(of, server)
@@ -66,20 +73,22 @@ def test_a_server_that_always_does_the_same_is_found_out_exactly(
 
 
 @given(ranges, st.integers(0, 1 << 14), st.integers(0, 2**32))
-def test_what_is_left_never_takes_longer_than_it_says(of: Range, beside: int, seed: int) -> None:
+def test_what_is_left_never_takes_longer_than_it_says(
+    of: SizeRange, beside: int, seed: int
+) -> None:
     server = steady(of.memory, beside * MIB)
     trials: list[Trial] = []
     promised = math.inf
-    while (now := state(of, trials)).next is not None:
-        assert at_most(of, trials) >= 1
-        promised = min(promised, len(trials) + at_most(of, trials))
+    while (now := compute_state(of, trials)).next is not None:
+        assert count_trials_at_most(of, trials) >= 1
+        promised = min(promised, len(trials) + count_trials_at_most(of, trials))
         trials.append(Trial(now.next, *server(now.next)))
-    assert at_most(of, trials) == 0
+    assert count_trials_at_most(of, trials) == 0
     assert len(trials) <= promised
 
 
 @given(ranges, st.floats(0, 1), st.floats(0, 0.3), st.integers(0, 2**32))
-def test_luck_near_the_edge(of: Range, edge: float, width: float, seed: int) -> None:
+def test_luck_near_the_edge(of: SizeRange, edge: float, width: float, seed: int) -> None:
     """Near the edge a size now survives and now does not: the answer survived every trial that it
     had, and enough of them.
     """
@@ -102,7 +111,7 @@ def test_luck_near_the_edge(of: Range, edge: float, width: float, seed: int) -> 
 
 @given(ranges, st.integers(0, 1 << 14), st.integers(0, MOST_FAULTS), st.integers(0, 2**32))
 def test_faults_of_another_kind_are_tried_again_and_not_for_ever(
-    of: Range, beside: int, faults: int, seed: int
+    of: SizeRange, beside: int, faults: int, seed: int
 ) -> None:
     draw, left = random.Random(seed), [faults]
     server = steady(of.memory, beside * MIB)
@@ -122,16 +131,16 @@ def test_faults_of_another_kind_are_tried_again_and_not_for_ever(
 
 
 @given(ranges, st.integers(0, 1 << 14), st.integers(0, 40))
-def test_a_resume_goes_on_where_it_stopped(of: Range, beside: int, cut: int) -> None:
+def test_a_resume_goes_on_where_it_stopped(of: SizeRange, beside: int, cut: int) -> None:
     trials, _ = play(of, steady(of.memory, beside * MIB))
     for number in range(min(cut, len(trials))):
-        assert state(of, trials[:number]).next == trials[number].size
+        assert compute_state(of, trials[:number]).next == trials[number].size
 
 
 def test_a_guess_from_the_first_peak_saves_trials() -> None:
     # 200 MiB beside the cache in 1 GiB, to 16 MiB: the middle alone would take six sizes and a
     # repeat.
-    of = Range(1024 * MIB, 16 * MIB, 512 * MIB, 2)
+    of = SizeRange(1024 * MIB, 16 * MIB, 512 * MIB, 2)
     trials, now = play(of, steady(of.memory, 200 * MIB))
     assert [t.size // MIB for t in trials] == [512, 816, 832, 816]
     assert (now.low, now.high, now.why) == (816 * MIB, 832 * MIB, "found")
@@ -140,7 +149,7 @@ def test_a_guess_from_the_first_peak_saves_trials() -> None:
 def test_fewer_trials_than_the_middle_alone() -> None:
     draw, taken = random.Random(1), []
     for _ in range(300):
-        of = Range(1024 * MIB, 20 * MIB, 512 * MIB, 2)
+        of = SizeRange(1024 * MIB, 20 * MIB, 512 * MIB, 2)
         server = steady(
             of.memory, int(draw.uniform(20, 400)) * MIB, draw.choice([1, 1.05, 1.3, 1.8])
         )
@@ -152,19 +161,19 @@ def test_fewer_trials_than_the_middle_alone() -> None:
 
 @pytest.mark.parametrize(("start", "first"), [(0, 16), (10**12, 1024), (500, 496)])
 def test_the_start_is_brought_into_the_range(start: int, first: int) -> None:
-    of = Range(1024 * MIB, 16 * MIB, start * MIB, 1)
-    assert state(of, []).next == first * MIB
+    of = SizeRange(1024 * MIB, 16 * MIB, start * MIB, 1)
+    assert compute_state(of, []).next == first * MIB
 
 
 def test_a_size_that_is_killed_in_its_repeat_is_too_large() -> None:
-    of = Range(100, 10, 50, 2)
+    of = SizeRange(100, 10, 50, 2)
     trials = [
         Trial(50, "survived", 60),
         Trial(90, "survived", 100),
         Trial(100, "killed", 100),
         Trial(90, "killed", 100),
     ]
-    now = state(of, trials)
+    now = compute_state(of, trials)
     assert (now.low, now.high) == (50, 90)
     assert now.next is not None
     assert 50 < now.next < 90

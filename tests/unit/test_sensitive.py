@@ -128,7 +128,7 @@ def test_no_value_of_a_secret_is_left_in_a_text(
     if not secret_names.is_secret(name):
         return
     text = before + "\n" + form.format(name, CANARY) + "\n" + after
-    assert CANARY not in secret_names.hide_in(text)
+    assert CANARY not in secret_names.hide_secrets(text)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_no_value_of_a_secret_is_left_in_a_text(
 )  # fmt: skip
 def test_addresses_and_statements(text: str) -> None:
     assert CANARY in text
-    assert CANARY not in secret_names.hide_in(text)
+    assert CANARY not in secret_names.hide_secrets(text)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_addresses_and_statements(text: str) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_secret_stays(text: str) -> None:
-    assert secret_names.hide_in(text) == text
+    assert secret_names.hide_secrets(text) == text
 
 
 def test_json_stays_json() -> None:
@@ -166,7 +166,7 @@ def test_json_stays_json() -> None:
             "n": 1,
         }
     )
-    hidden = secret_names.hide_in(document)
+    hidden = secret_names.hide_secrets(document)
     assert CANARY not in hidden
     assert json.loads(hidden)["n"] == 1
 
@@ -196,5 +196,5 @@ def test_a_word_of_a_command_line_is_hidden_to_its_end() -> None:
 )
 def test_a_hostile_text_takes_no_long_time(text: str) -> None:
     began = time.process_time()
-    secret_names.hide_in(text)
+    secret_names.hide_secrets(text)
     assert time.process_time() - began < 20

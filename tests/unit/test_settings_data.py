@@ -11,7 +11,7 @@ from dballoc import catalogue
 from dballoc.allocators import reported_tunables
 from dballoc.allocators import tunables as tunables_module
 from dballoc.allocators.find_library import Allocator
-from dballoc.allocators.server_environment import environment
+from dballoc.allocators.server_environment import build_environment
 from dballoc.errors import UsageError
 
 GLIBC = Allocator(name="glibc", libraries=(), version="2.36")
@@ -36,9 +36,9 @@ def refused(allocator, tunables, env=None, here=None) -> str | None:
     it.
     """
     try:
-        tunables_module.check(
+        tunables_module.check_settings(
             allocator,
-            tunables_module.given(allocator, tunables, env or {}, "variant 'v'"),
+            tunables_module.list_variant_settings(allocator, tunables, env or {}, "variant 'v'"),
             here,
             "variant 'v'",
         )
@@ -133,8 +133,8 @@ def test_a_malloc_without_settings_is_left_alone(monkeypatch: pytest.MonkeyPatch
     rows = {**catalogue.allocators(), "rpmalloc": {"title": "rpmalloc", "tunables": {}}}
     monkeypatch.setattr("dballoc.allocators.find_library.allocators", lambda: rows)
     assert refused(RPMALLOC, {}, {"TZ": "UTC", "GLIBC_TUNABLES": "glibc.pthread.rseq=0"}) is None
-    assert reported_tunables.names(RPMALLOC, ["/bin/true"], {}) is None
-    assert reported_tunables.read(RPMALLOC, ["/bin/true"], {}) == {}
+    assert reported_tunables.list_reported_names(RPMALLOC, ["/bin/true"], {}) is None
+    assert reported_tunables.read_reported_settings(RPMALLOC, ["/bin/true"], {}) == {}
 
 
 def test_an_old_glibc_without_a_list_takes_other_parts_of_glibc_at_their_word() -> None:
@@ -185,9 +185,11 @@ mimalloc: option 'page_reset': 1
     ],
 )  # fmt: skip
 def test_what_the_allocator_itself_says(allocator, text, tunables, said) -> None:
-    found = tunables_module.given(allocator, tunables, {}, "v")
+    found = tunables_module.list_variant_settings(allocator, tunables, {}, "v")
     assert (
-        tunables_module.not_taken(allocator, found, reported_tunables.in_text(allocator, text))
+        tunables_module.find_setting_not_taken(
+            allocator, found, reported_tunables.parse_reported_settings(allocator, text)
+        )
         == said
     )
 
@@ -196,17 +198,23 @@ def test_the_real_loader_shows_what_it_takes_and_what_it_passes_over() -> None:
     argv = ["/bin/true"]
     if not reported_tunables.find_loader("/bin/true"):
         pytest.skip("no loader of its own, a static system")
-    names = reported_tunables.names(GLIBC, argv, {})
+    names = reported_tunables.list_reported_names(GLIBC, argv, {})
     if not names:
         pytest.skip("this glibc has no --list-tunables")
     assert {"arena_max", "tcache_count"} <= names
-    env = environment({}, GLIBC, {"arena_max": "3", "perturb": "300"}, {})
-    found = tunables_module.given(GLIBC, {"arena_max": "3", "perturb": "300"}, {}, "v")
+    env = build_environment({}, GLIBC, {"arena_max": "3", "perturb": "300"}, {})
+    found = tunables_module.list_variant_settings(
+        GLIBC, {"arena_max": "3", "perturb": "300"}, {}, "v"
+    )
     assert (
-        tunables_module.not_taken(GLIBC, found[:1], reported_tunables.read(GLIBC, argv, env))
+        tunables_module.find_setting_not_taken(
+            GLIBC, found[:1], reported_tunables.read_reported_settings(GLIBC, argv, env)
+        )
         is None
     )
-    said = tunables_module.not_taken(GLIBC, found, reported_tunables.read(GLIBC, argv, env))
+    said = tunables_module.find_setting_not_taken(
+        GLIBC, found, reported_tunables.read_reported_settings(GLIBC, argv, env)
+    )
     assert said == "tunables: perturb = 300 was not taken: glibc itself says 0"
 
 
@@ -234,4 +242,4 @@ def test_the_catalogue_hangs_together() -> None:
 
 
 def test_a_report_does_not_go_over_the_users_own_word() -> None:
-    assert environment({}, MIMALLOC, {"verbose": "2"}, {})["MIMALLOC_VERBOSE"] == "2"
+    assert build_environment({}, MIMALLOC, {"verbose": "2"}, {})["MIMALLOC_VERBOSE"] == "2"

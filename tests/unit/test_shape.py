@@ -61,9 +61,9 @@ def test_a_row_differs_if_any_two_of_its_figures_do(shapes: list[Shape], whole: 
 
 @pytest.mark.parametrize("name", catalogue.published())
 def test_every_published_figure_has_its_place_in_the_shipped_experiment(name: str) -> None:
-    found = published_figures.parse(name, *catalogue.published()[name])
-    experiment = experiment_file.build(
-        experiment_file.parse(catalogue.experiments()[name], name), name
+    found = published_figures.parse_published(name, *catalogue.published()[name])
+    experiment = experiment_file.build_experiment(
+        experiment_file.parse_table(catalogue.experiments()[name], name), name
     )
     assert experiment.published == name
     variants = {v.name for v in experiment.variant}

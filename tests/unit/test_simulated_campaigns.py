@@ -36,11 +36,11 @@ from simulate import (
     violations,
 )
 
-from dballoc.analysis.decisions.sequential_test import declare
+from dballoc.analysis.decisions.sequential_test import declare_procedure
 from dballoc.analysis.statistics.ratio_interval import (
-    logs_between_baselines,
-    logs_to_baseline,
-    ratio,
+    compute_logs_between_baselines,
+    compute_logs_to_baseline,
+    compute_ratio,
 )
 
 NOISY = Host(luck=0.02, trend=0.10, walk=0.005, steps=2)
@@ -152,11 +152,11 @@ def test_as_the_project_takes_ratios(
     }
     arrays = np.log(np.array(values)).T
     for mine, theirs in (
-        (logs(arrays)[0], logs_to_baseline(places)),
-        (logs_of_floor(arrays), logs_between_baselines(places)),
+        (logs(arrays)[0], compute_logs_to_baseline(places)),
+        (logs_of_floor(arrays), compute_logs_between_baselines(places)),
     ):
         assert mine == pytest.approx(theirs, rel=1e-12, abs=1e-12)
-        found = ratio(theirs, confidence)
+        found = compute_ratio(theirs, confidence)
         # Logarithms, of what a double holds with all its digits: the ends of an interval of two
         # blocks may lie anywhere.
         with np.errstate(over="ignore", under="ignore"):
@@ -312,7 +312,7 @@ def test_unadjusted_looks_break_them() -> None:
                 for i in range(CAMPAIGNS // SEEDS)
             ]
         )
-        one, declared = values[:, None], declare(blocks, 1)
+        one, declared = values[:, None], declare_procedure(blocks, 1)
         adjusted = judge_all(one, np.zeros((1, 1)), declared)
         unadjusted = judge_all(one, np.zeros((1, 1)), declared, 0.95)
         assert max(adjusted.false_differences, 1 - adjusted.coverage) <= 0.05

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from dballoc.catalogue import waits as catalogue
 from dballoc.profile.contention import perf_record, thread_states
-from dballoc.profile.contention.jemalloc_mutexes import Mutex, parse
+from dballoc.profile.contention.jemalloc_mutexes import Mutex, parse_mutexes
 from dballoc.profile.contention.thread_states import FAULT, RUNNING, ThreadStates
 from dballoc.profile.contention.wait_rules import Rules
-from dballoc.profile.contention.wait_split import split
+from dballoc.profile.contention.waits_below_malloc import split_waits
 
 NAMES = {number: name for name, number in catalogue()["syscalls"]["x86_64"].items()}
 ARENA = 0x7F0000000030
@@ -61,7 +61,7 @@ def test_shares_of_the_threads_that_wait() -> None:
         0,
         {},
     )
-    said = split(found)
+    said = split_waits(found)
     assert not said.counted
     assert said.total.waited == pytest.approx(10)
     assert said.share(said.malloc["lock"]) == pytest.approx(0.3)
@@ -107,7 +107,7 @@ large 20 2 3 0 4 0 1 1 2000000 1 1 2
 
 
 def test_jemallocs_own_mutexes() -> None:
-    found = parse(STATISTICS.splitlines())
+    found = parse_mutexes(STATISTICS.splitlines())
     assert found == [
         Mutex(name="bins", locked=10, waited=2, spun=4, seconds=0.004),
         Mutex(name="large", locked=20, waited=3, spun=4, seconds=0.002),
@@ -119,4 +119,4 @@ def test_jemallocs_own_mutexes() -> None:
 
 @given(st.lists(st.text() | st.sampled_from(STATISTICS.splitlines())))
 def test_logs_of_any_kind(lines: list[str]) -> None:
-    assert all(mutex.seconds >= 0 for mutex in parse(lines))
+    assert all(mutex.seconds >= 0 for mutex in parse_mutexes(lines))

@@ -1,14 +1,14 @@
 """What happens inside one trial, in order, read as a line of words."""
 
 from dballoc.experiment.schedule import Slot
-from dballoc.experiment.trial_steps import cycle, idle_or_load_seconds, under_probe
+from dballoc.experiment.trial_steps import plan_probe_steps, plan_steps, sum_planned_seconds
 
 ONE_START = Slot(block=1, attempt=0, position=1, variant="glibc", role="A1")
 TIMES = {"warmup": "5s", "level": "10s", "idle": "3s"}
 
 
 def titles(model, slot: Slot = ONE_START) -> list[str]:
-    return [step.title for step in cycle(model, slot)]
+    return [step.title for step in plan_steps(model, slot)]
 
 
 def test_levels_rise_and_idle_comes_last(experiment) -> None:
@@ -54,22 +54,24 @@ def test_what_lasts_no_time_is_left_out(experiment) -> None:
 
 
 def test_steps_are_numbered_from_one(experiment) -> None:
-    steps = cycle(experiment(), ONE_START)
+    steps = plan_steps(experiment(), ONE_START)
     assert [s.number for s in steps] == list(range(1, len(steps) + 1))
 
 
 def test_time_on_purpose_counts_loads_and_idling(experiment) -> None:
     # SQL takes as long as it takes: 5 + 2 * 10 + 3.
-    assert idle_or_load_seconds(cycle(experiment(threads=[1, 2], time=TIMES), ONE_START)) == 28
+    assert sum_planned_seconds(plan_steps(experiment(threads=[1, 2], time=TIMES), ONE_START)) == 28
 
 
 def test_the_warmup_scans_every_table_unless_told_otherwise(experiment) -> None:
-    scans = [s.sql for s in cycle(experiment(data={"tables": 2}), ONE_START) if s.kind == "sql"]
+    scans = [
+        s.sql for s in plan_steps(experiment(data={"tables": 2}), ONE_START) if s.kind == "sql"
+    ]
     assert scans == [
         "SELECT AVG(id) FROM sbtest1 FORCE KEY (PRIMARY)",
         "SELECT AVG(id) FROM sbtest2 FORCE KEY (PRIMARY)",
     ]
-    own = cycle(experiment(warmup_sql=["SELECT 1"]), ONE_START)
+    own = plan_steps(experiment(warmup_sql=["SELECT 1"]), ONE_START)
     assert [s.sql for s in own if s.kind == "sql"] == ["SELECT 1"]
 
 
@@ -85,7 +87,7 @@ def test_the_load_comes_first_and_ends_by_itself(experiment) -> None:
         "level oltp_read_only 8",
         "idle",
     ]
-    assert [s.seconds for s in cycle(model, ONE_START) if s.workload == "load"] == [0]
+    assert [s.seconds for s in plan_steps(model, ONE_START) if s.workload == "load"] == [0]
 
 
 def test_the_experiment_says_what_warms_the_server_up(experiment) -> None:
@@ -122,15 +124,15 @@ def test_under_the_probe_nothing_is_measured(experiment) -> None:
         data={"tables": 1},
         profile="heap",
     )
-    steps = under_probe(model, ONE_START)
+    steps = plan_probe_steps(model, ONE_START)
     assert [s.title for s in steps if s.kind != "sql"] == [
         "level load 8", "warmup oltp_read_only 8", "profile oltp_read_only 8",
     ]  # fmt: skip
     assert [s.number for s in steps] == list(range(1, len(steps) + 1))
-    assert "profile" not in {s.kind for s in cycle(model, ONE_START)}
+    assert "profile" not in {s.kind for s in plan_steps(model, ONE_START)}
 
 
 def test_without_sysbenchs_tables_there_is_nothing_to_scan(experiment) -> None:
     assert [
-        s.kind for s in cycle(experiment(threads=[1], time=TIMES), ONE_START, tables=False)
+        s.kind for s in plan_steps(experiment(threads=[1], time=TIMES), ONE_START, tables=False)
     ] == ["warmup", "level", "idle"]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.cli.shared import experiment_options
+from dballoc.cli.shared import experiment_from_flags
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file, sweep
 
@@ -17,7 +17,9 @@ BASE = {"baseline": "glibc", "workloads": ["oltp_read_only"], "threads": [1]}
 
 
 def build(*variants, cores=12, **more):
-    return experiment_file.build({**BASE, **more, "variant": list(variants)}, "x.toml", cores)
+    return experiment_file.build_experiment(
+        {**BASE, **more, "variant": list(variants)}, "x.toml", cores
+    )
 
 
 def swept(values, name="MALLOC_ARENA_MAX", cores=12, **more):
@@ -103,7 +105,10 @@ def test_the_baseline_stays_beside_its_sweep() -> None:
 def test_a_dumped_experiment_needs_no_cores() -> None:
     model = build({"name": "glibc", "sweep": {"MALLOC_ARENA_MAX": ["cores"]}})
     assert (
-        experiment_file.build(experiment_file.parse(experiment_file.dump(model), "y"), "y") == model
+        experiment_file.build_experiment(
+            experiment_file.parse_table(experiment_file.format_experiment(model), "y"), "y"
+        )
+        == model
     )
 
 
@@ -203,9 +208,9 @@ def test_what_is_no_table_is_left_for_the_model() -> None:
 def test_flags_sweep_the_baseline_or_the_variant_named() -> None:
     given = {
         "allocators": ["glibc", "jemalloc"],
-        "sweep": experiment_options.sweeps(["MALLOC_ARENA_MAX=1,2", "jemalloc:narenas=1,2"]),
+        "sweep": experiment_from_flags.sweeps(["MALLOC_ARENA_MAX=1,2", "jemalloc:narenas=1,2"]),
     }
-    names = [v.name for v in experiment_options.experiment(None, "demo", given).variant]
+    names = [v.name for v in experiment_from_flags.experiment(None, "demo", given).variant]
     assert names == [
         "glibc",
         "glibc-MALLOC_ARENA_MAX=1",
@@ -218,11 +223,11 @@ def test_flags_sweep_the_baseline_or_the_variant_named() -> None:
 @pytest.mark.parametrize("text", ["", "MALLOC_ARENA_MAX", "=1", "A=", "A=,", "a b=1"])
 def test_a_flag_of_another_form(text) -> None:
     with pytest.raises(UsageError, match=r"--sweep: .* is not of the form \[VARIANT:\]NAME=VALUE"):
-        experiment_options.sweeps([text])
+        experiment_from_flags.sweeps([text])
 
 
 def test_a_flag_for_nobody() -> None:
     with pytest.raises(UsageError, match=r"--sweep A: there is no variant 'none'; there are glibc"):
-        experiment_options.experiment(
+        experiment_from_flags.experiment(
             None, "demo", {"allocators": ["glibc"], "sweep": [("none", "A", ["1"])]}
         )

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.host import target_files
+from dballoc.host import open_in_process_root
 
 pytestmark = pytest.mark.unprivileged
 
@@ -38,7 +38,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def read(place: Path, path: str, most: int = 1000) -> str:
-    return target_files.read_file(place / "root", path, most).decode()
+    return open_in_process_root.read_file(place / "root", path, most).decode()
 
 
 @pytest.mark.parametrize(
@@ -60,46 +60,46 @@ def test_what_leads_out_or_nowhere_is_an_error(place: Path, path: str) -> None:
 def test_what_is_no_regular_file_is_refused_at_once(place: Path, name: str) -> None:
     began = time.monotonic()
     for attempt in (
-        lambda: target_files.read_file(place / "root", f"/etc/{name}", 10),
-        lambda: target_files.read_beginning(place / "root", f"/etc/{name}", 10),
-        lambda: target_files.measure_file(place / "root", f"/etc/{name}"),
-        lambda: target_files.open_link(str(place / "root/etc" / name)),
+        lambda: open_in_process_root.read_file(place / "root", f"/etc/{name}", 10),
+        lambda: open_in_process_root.read_beginning(place / "root", f"/etc/{name}", 10),
+        lambda: open_in_process_root.measure_file(place / "root", f"/etc/{name}"),
+        lambda: open_in_process_root.open_link(str(place / "root/etc" / name)),
     ):
         with pytest.raises(OSError, match="not a regular file"):
             attempt()
-    assert time.monotonic() - began < target_files._PATIENCE
+    assert time.monotonic() - began < open_in_process_root._PATIENCE
 
 
 def test_a_device_is_not_even_opened() -> None:
     with pytest.raises(OSError, match="not a regular file"):
-        target_files.open_file(Path("/"), "/dev/zero")
+        open_in_process_root.open_file(Path("/"), "/dev/zero")
 
 
 def test_a_directory_gives_plain_names_alone(place: Path) -> None:
-    with target_files.open_directory(place / "root", "/etc/directory/..") as directory:
-        os.close(target_files.open_name(directory, "my.cnf"))
+    with open_in_process_root.open_directory(place / "root", "/etc/directory/..") as directory:
+        os.close(open_in_process_root.open_name(directory, "my.cnf"))
         for name in ("absolute", "fifo", "../canary", "..", ""):
             with pytest.raises(OSError):  # noqa: PT011
-                target_files.open_name(directory, name)
+                open_in_process_root.open_name(directory, name)
 
 
 def test_sizes_and_numbers_are_bounded(place: Path) -> None:
     assert read(place, "/etc/my.cnf", 9) == "[mysqld]\n"
     with pytest.raises(OSError, match="larger than 8 bytes"):
         read(place, "/etc/my.cnf", 8)
-    assert target_files.read_beginning(place / "root", "/etc/my.cnf", 3) == b"[my"
-    assert target_files.read_beginning(place / "root", "/etc/zero", 3) == b""
-    assert target_files.list_directory(place / "root", "/etc", 3) == sorted(
-        target_files.list_directory(place / "root", "/etc", 3)
+    assert open_in_process_root.read_beginning(place / "root", "/etc/my.cnf", 3) == b"[my"
+    assert open_in_process_root.read_beginning(place / "root", "/etc/zero", 3) == b""
+    assert open_in_process_root.list_directory(place / "root", "/etc", 3) == sorted(
+        open_in_process_root.list_directory(place / "root", "/etc", 3)
     )
-    assert len(target_files.list_directory(place / "root", "/etc", 3)) == 3
+    assert len(open_in_process_root.list_directory(place / "root", "/etc", 3)) == 3
 
 
 def test_a_file_system_that_does_not_answer_is_not_waited_for(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(target_files, "_PATIENCE", 0.05)
-    monkeypatch.setattr(target_files, "_open_path", lambda root, path: time.sleep(5))
+    monkeypatch.setattr(open_in_process_root, "_PATIENCE", 0.05)
+    monkeypatch.setattr(open_in_process_root, "_open_path", lambda root, path: time.sleep(5))
     with pytest.raises(TimeoutError, match="does not answer"):
         read(place, "/etc/my.cnf")
 

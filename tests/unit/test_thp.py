@@ -2,7 +2,7 @@
 
 import pytest
 
-from dballoc.host.settings.thp import together
+from dballoc.host.settings.thp import combine_modes
 
 
 @pytest.mark.parametrize(
@@ -26,4 +26,4 @@ def test_the_widest_is_the_hosts_and_prctl_narrows(
     host: str | None,
     expected: tuple[str | None, bool, bool] | None,
 ) -> None:
-    assert together(first, second, host) == expected
+    assert combine_modes(first, second, host) == expected

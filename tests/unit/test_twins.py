@@ -8,13 +8,18 @@ import pytest
 import simulate
 from simulate import Host, logs, logs_of_floor, times
 
-from dballoc.analysis.decisions.aa_check import _FLOOR_TO_VARIANT, DIFFERENCES, Resolution, Resolved
+from dballoc.analysis.decisions.aa_check import (
+    _FLOOR_TO_VARIANT,
+    DIFFERENCES,
+    MetricResolution,
+    Resolution,
+)
 from dballoc.analysis.statistics.detectable_difference import Need, Scatter
 from dballoc.analysis.statistics.ratio_interval import Ratio
 from dballoc.analysis.tables.baseline_comparison import Comparison, Metric
-from dballoc.cli.shared import experiment_options
+from dballoc.cli.shared import experiment_from_flags
 from dballoc.errors import UsageError
-from dballoc.experiment.identical_variants import twins
+from dballoc.experiment.identical_variants import build_twins
 from dballoc.experiment.model import Experiment
 from dballoc.report.wording import detectable_difference
 
@@ -45,7 +50,9 @@ def test_the_baselines_twin_has_all_that_the_baseline_has(experiment) -> None:
         "tunables": {"narenas": "2"},
         "server": {"options": {"a": "1"}},
     }
-    found = twins(experiment(baseline="tuned", variant=[{"name": "glibc"}, tuned], seed=7), "here")
+    found = build_twins(
+        experiment(baseline="tuned", variant=[{"name": "glibc"}, tuned], seed=7), "here"
+    )
     assert [v.name for v in found.variant] == ["tuned", "tuned-again"]
     assert (
         found.variant[1].model_copy(update={"name": "tuned"})
@@ -58,14 +65,14 @@ def test_the_baselines_twin_has_all_that_the_baseline_has(experiment) -> None:
 
 
 def test_the_shipped_experiment_is_its_own_twins() -> None:
-    model = experiment_options.experiment(None, "aa", {})
-    assert twins(model, "here") == model
+    model = experiment_from_flags.experiment(None, "aa", {})
+    assert build_twins(model, "here") == model
 
 
 def test_a_name_that_leaves_no_room_for_the_twins(experiment) -> None:
     long = "n" * 62
     with pytest.raises(UsageError, match=r"^here: variant .*is not a name"):
-        twins(experiment(baseline=long, variant=[{"name": long}]), "here")
+        build_twins(experiment(baseline=long, variant=[{"name": long}]), "here")
 
 
 # -- the scatter ---------------------------------------------------------------------------------------------------------
@@ -108,10 +115,10 @@ def resolved(
     high: float = 1.02,
     half_width: float = 0.021,
     blocks: int = 6,
-) -> Resolved:
+) -> MetricResolution:
     twin = compared(metric, low, high, blocks)
     if blocks < 2:
-        return Resolved(
+        return MetricResolution(
             twin=twin,
             floor=twin,
             scatter=None,
@@ -121,7 +128,7 @@ def resolved(
             block_seconds=20.0,
         )
     needs = [Need(0.01, 41, 25, 90), Need(0.02, 12, 8, 25), Need(0.05, 1, 1, 5)]
-    return Resolved(
+    return MetricResolution(
         twin=twin,
         floor=twin,
         scatter=Scatter(0.02, 10),
@@ -132,7 +139,7 @@ def resolved(
     )
 
 
-def said(*metrics: Resolved, faulty: dict | None = None, disturbed: int = 0) -> Resolution:
+def said(*metrics: MetricResolution, faulty: dict | None = None, disturbed: int = 0) -> Resolution:
     blocks = max((m.blocks for m in metrics), default=0)
     return Resolution(
         baseline="glibc",
@@ -148,11 +155,11 @@ def said(*metrics: Resolved, faulty: dict | None = None, disturbed: int = 0) -> 
 def test_what_this_host_resolves_in_words() -> None:
     found = said(resolved(TPS), resolved(PEAK, 0.996, 1.004, 0.004))
     assert (
-        detectable_difference.headline(found)
+        detectable_difference.compose_headline(found)
         == "This host resolves ±2.1 % in throughput and ±0.4 % in peak RSS in 6 min"
     )
     assert (
-        detectable_difference.reason(found)
+        detectable_difference.explain_headline(found)
         == "glibc and glibc-again are the same, and are not seen to differ."
     )
 
@@ -161,34 +168,34 @@ def test_workloads_are_named_where_there_are_several() -> None:
     found = said(resolved(TPS), resolved(WRITES))
     assert (
         "in throughput in reads and ±2.1 % in throughput in writes"
-        in detectable_difference.headline(found)
+        in detectable_difference.compose_headline(found)
     )
 
 
 def test_an_interval_that_says_nothing_is_not_printed_as_a_resolution() -> None:
     found = said(resolved(TPS, 0.3, 4.0, 3.0), resolved(PEAK, half_width=0.004))
     assert (
-        detectable_difference.headline(found)
+        detectable_difference.compose_headline(found)
         == "This host resolves ±0.4 % in peak RSS and nothing yet in throughput in 6 min"
     )
-    assert detectable_difference.rows(found)[0][-2:] == ("–", "–")
+    assert detectable_difference.list_metric_rows(found)[0][-2:] == ("–", "–")
 
 
 def test_identical_variants_that_differ_are_a_clear_warning() -> None:
     found = said(resolved(TPS, 1.01, 1.04), resolved(PEAK))
     assert [m.metric for m in found.differing] == [TPS]
-    words = detectable_difference.reason(found)
+    words = detectable_difference.explain_headline(found)
     assert words.startswith(
         "WARNING: glibc and glibc-again are the same, and yet are seen to differ: throughput 1.025 [1.010, 1.040]."
     )
     assert "cannot be trusted" in words
     assert "dballoc doctor" in words
     assert "another --seed" in words
-    assert detectable_difference.as_json(found)["same"] is False
+    assert detectable_difference.describe_resolution(found)["same"] is False
 
 
 def test_what_it_takes() -> None:
-    (row,) = detectable_difference.needs(said(resolved(TPS)))
+    (row,) = detectable_difference.list_block_needs(said(resolved(TPS)))
     assert row == (
         "throughput",
         "41 blocks, 14 min\n(25 to 90)",
@@ -205,9 +212,9 @@ def test_what_is_out_of_reach() -> None:
         Need(0.05, 1500, 900, 4000),
     ]
     twin = compared(TPS, 0.3, 4.0)
-    (row,) = detectable_difference.needs(
+    (row,) = detectable_difference.list_block_needs(
         said(
-            Resolved(
+            MetricResolution(
                 twin=twin,
                 floor=twin,
                 scatter=Scatter(0.8, 4),
@@ -228,27 +235,30 @@ def test_what_is_out_of_reach() -> None:
 def test_one_block_says_nothing() -> None:
     found = said(resolved(TPS, blocks=1))
     assert (
-        detectable_difference.headline(found)
+        detectable_difference.compose_headline(found)
         == "This campaign does not say what this host resolves"
     )
     assert (
-        detectable_difference.reason(found)
+        detectable_difference.explain_headline(found)
         == "Scatter takes two blocks, and there is 1; give it more time."
     )
-    assert detectable_difference.rows(found) == [("throughput", "1.000", "1", "–", "–", "–")]
-    assert detectable_difference.needs(found) == []
+    assert detectable_difference.list_metric_rows(found) == [
+        ("throughput", "1.000", "1", "–", "–", "–")
+    ]
+    assert detectable_difference.list_block_needs(found) == []
 
 
 def test_faults_are_said_before_anything_else() -> None:
     found = said(resolved(TPS), faulty={"glibc-again": (2, 6)})
-    assert detectable_difference.reason(found).startswith(
+    assert detectable_difference.explain_headline(found).startswith(
         "2 of 6 trials of glibc-again ended in a fault: "
     )
 
 
 def test_disturbed_blocks_are_counted() -> None:
-    assert "Disturbed by other work on the machine: 2 of 6 blocks." in detectable_difference.notes(
-        said(resolved(TPS), disturbed=2)
+    assert (
+        "Disturbed by other work on the machine: 2 of 6 blocks."
+        in detectable_difference.list_notes(said(resolved(TPS), disturbed=2))
     )
 
 
@@ -257,7 +267,8 @@ def test_json_is_json(blocks: int) -> None:
     # NaN and Infinity are none.
     found = json.loads(
         json.dumps(
-            detectable_difference.as_json(said(resolved(TPS, blocks=blocks))), allow_nan=False
+            detectable_difference.describe_resolution(said(resolved(TPS, blocks=blocks))),
+            allow_nan=False,
         )
     )
     (metric,) = found["metrics"]

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.analysis.decisions.recommendation import recommend
-from dballoc.analysis.decisions.sequential_test import declare, family_size
+from dballoc.analysis.decisions.sequential_test import count_comparisons, declare_procedure
 from dballoc.analysis.decisions.stopping_rule import all_decided, narrow
-from dballoc.analysis.decisions.throughput_collapse import shape
+from dballoc.analysis.decisions.throughput_collapse import find_peak_and_collapse
 from dballoc.analysis.decisions.verdict import Verdict, is_decided, judge_interval
 from dballoc.analysis.statistics.ratio_interval import Ratio
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
@@ -75,19 +75,19 @@ def test_the_baseline_alone_stops_when_its_interval_is_narrow() -> None:
     ],
 )
 def test_looks_are_those_planned_and_the_end(planned: int, looks: tuple[int, ...]) -> None:
-    assert declare(planned, 3).looks == looks
+    assert declare_procedure(planned, 3).looks == looks
 
 
 def test_the_error_is_shared_by_looks_and_family() -> None:
-    assert family_size(["solo"], variants=5, workloads=2) == 4 * (2 + 2)
-    assert family_size(["duet"], variants=5, workloads=2) == 4 * 2
-    procedure = declare(10, family_size(["solo"], 5, 2))
+    assert count_comparisons(["solo"], variants=5, workloads=2) == 4 * (2 + 2)
+    assert count_comparisons(["duet"], variants=5, workloads=2) == 4 * 2
+    procedure = declare_procedure(10, count_comparisons(["solo"], 5, 2))
     assert math.isclose(procedure.after(6).confidence, 1 - 0.05 * 0.36 / 16)
     assert math.isclose(procedure.confidence, 1 - 0.05 * 0.64 / 16)
 
 
 def test_between_two_looks_the_level_is_that_of_the_next() -> None:
-    procedure = declare(20, 4)
+    procedure = declare_procedure(20, 4)
     assert [procedure.after(n).confidence for n in (0, 3)] == [procedure.after(6).confidence] * 2
     assert procedure.after(7).confidence == procedure.after(10).confidence
     assert procedure.after(19).confidence == procedure.confidence
@@ -100,7 +100,7 @@ def test_no_campaign_ends_at_a_lower_level_than_one_of_a_single_look(
     """What :func:`dballoc.analysis.statistics.detectable_difference.count_blocks_needed` begins its
     search with.
     """
-    assert declare(planned, family).confidence >= declare(2, family).confidence
+    assert declare_procedure(planned, family).confidence >= declare_procedure(2, family).confidence
 
 
 @given(st.integers(1, 60), st.integers(1, 60), st.integers(2, 10), st.integers(1, 40))
@@ -108,11 +108,13 @@ def test_all_errors_together_stay_within_five_per_cent(
     solo: int, duet: int, variants: int, workloads: int
 ) -> None:
     error = 0.0
-    both = family_size(["solo", "duet"], variants, workloads)
+    both = count_comparisons(["solo", "duet"], variants, workloads)
     for design, planned in (("solo", solo), ("duet", duet)):
-        procedure = declare(planned, both)
+        procedure = declare_procedure(planned, both)
         looks = [procedure.after(look).confidence for look in procedure.looks]
-        error += sum(1 - level for level in looks) * family_size([design], variants, workloads)
+        error += sum(1 - level for level in looks) * count_comparisons(
+            [design], variants, workloads
+        )
     assert error == pytest.approx(0.05)
 
 
@@ -126,7 +128,7 @@ def comparisons(
         for c in (Comparison(name, SPEED, speed), Comparison(name, PEAK, peak))
     ]
     return Comparisons(
-        procedures={"solo": declare(6, 3)},
+        procedures={"solo": declare_procedure(6, 3)},
         metrics=[SPEED, PEAK],
         family=family,
         floor=[],
@@ -182,10 +184,10 @@ def test_nothing_is_recommended_against_a_faulty_baseline() -> None:
     ],
 )
 def test_shape(throughput: dict[int, float], peak: int, collapse: int | None) -> None:
-    found = shape(throughput)
+    found = find_peak_and_collapse(throughput)
     assert (found.peak_threads, found.collapse_threads) == (peak, collapse)
 
 
 def test_shape_of_nothing() -> None:
     with pytest.raises(ValueError, match="no level"):
-        shape({})
+        find_peak_and_collapse({})

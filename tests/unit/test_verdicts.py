@@ -14,7 +14,8 @@ from dballoc.explain.explanation import Explanation
 from dballoc.explain.sources.server_memory import SCHEMA
 from dballoc.explain.verdicts.growth import estimate_growth
 from dballoc.explain.verdicts.thp_waste import HugePageSample
-from dballoc.explain.verdicts.verdicts import HELD, Verdict
+from dballoc.explain.verdicts.verdict import Verdict
+from dballoc.explain.verdicts.verdicts import HELD
 from dballoc.process_memory.mapping_kind import Kind
 
 

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from dballoc.catalogue import waits as catalogue
 from dballoc.profile.contention import waits
-from dballoc.profile.contention.dominant_frames import dominant
-from dballoc.profile.contention.malloc_paths import into_malloc
+from dballoc.profile.contention.dominant_frames import rank_dominant_frames
+from dballoc.profile.contention.malloc_paths import rank_malloc_paths
 from dballoc.profile.contention.perf_script import Event, Lost, Sampled, Switch
 from dballoc.profile.contention.wait_rules import Rules
-from dballoc.profile.contention.wait_split import split
 from dballoc.profile.contention.waits import SWITCHES, WAKEUP, WAKING
+from dballoc.profile.contention.waits_below_malloc import split_waits
 from dballoc.profile.model import Frame, Profile, Sample
 
 RULES = Rules(catalogue())
@@ -211,7 +211,7 @@ def test_whatever_was_lost_nothing_is_negative_and_no_wait_is_made_up(events: li
     profile = waits.make_switch_profile(found, RULES, "t", 0, 1, {})
     assert all(value >= 0 for sample in profile.samples for value in sample.values)
     assert profile.total("waits") <= found.waits + 1e-6
-    said = split(profile)
+    said = split_waits(profile)
     assert said.below.waits + said.above.waits == pytest.approx(said.total.waits)
 
 
@@ -231,7 +231,7 @@ def profile(*rows: tuple[tuple[Frame, ...], float]) -> Profile:
 
 
 def test_the_split() -> None:
-    said = split(profile((LOCK, 30), (FAULT, 10), (CLIENT, 60)))
+    said = split_waits(profile((LOCK, 30), (FAULT, 10), (CLIENT, 60)))
     assert said.share(said.malloc["lock"]) == pytest.approx(0.3)
     assert said.share(said.calls["page fault"]) == pytest.approx(0.1)
     assert said.share(said.elsewhere["client"]) == pytest.approx(0.6)
@@ -245,7 +245,7 @@ def test_the_table_of_frames() -> None:
         (CLIENT, 20),
     )
     other = profile((CLIENT, 79), (WORK, 20), (LOCK, 1))
-    rows = dominant({"arena": one, "jemalloc": other}, "waits")
+    rows = rank_dominant_frames({"arena": one, "jemalloc": other}, "waits")
     assert [r.function for r in rows[:2]] == ["__lll_lock_wait_private", "recv"]
     lock = rows[0]
     assert lock.allocator
@@ -259,13 +259,13 @@ def test_the_table_of_frames() -> None:
 
 
 def test_the_table_of_one_profile() -> None:
-    rows = dominant({"share": profile((LOCK, 30), (CLIENT, 70))}, "waits")
+    rows = rank_dominant_frames({"share": profile((LOCK, 30), (CLIENT, 70))}, "waits")
     assert rows[0].function == "recv"
     assert rows[0].difference == pytest.approx(0.7)
 
 
 def test_an_idle_server_waits_for_its_clients() -> None:
-    rows = dominant({"share": profile((LOCK, 2), (CLIENT, 98))}, "waits")
+    rows = rank_dominant_frames({"share": profile((LOCK, 2), (CLIENT, 98))}, "waits")
     assert rows[0].function == "recv"  # vio_read leads to as many, and to no other
     assert "vio_read" not in {r.function for r in rows}
 
@@ -281,7 +281,7 @@ def test_the_ways_into_malloc() -> None:
         "__lll_lock_wait_private@libc.so.6",
         "[do_futex]",
     )
-    first, second = into_malloc(profile((deep, 30), (FAULT, 10), (CLIENT, 60)), "waits")
+    first, second = rank_malloc_paths(profile((deep, 30), (FAULT, 10), (CLIENT, 60)), "waits")
     assert first.functions == ("b", "c", "d", "e", "malloc", "__lll_lock_wait_private")
     assert (first.wait, first.share) == ("lock", pytest.approx(0.3))
     assert second.wait == "page fault"

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from dballoc import catalogue
-from dballoc.cli.shared import experiment_options
+from dballoc.cli.shared import experiment_from_flags
 from dballoc.errors import UsageError
 from dballoc.load import workload
 from dballoc.load.workload_cycles import expand
@@ -66,10 +66,10 @@ def test_a_cycle_stands_for_its_workloads() -> None:
 
 
 def test_a_cycle_on_the_command_line() -> None:
-    model = experiment_options.experiment(None, None, {"workloads": ["microbenchmarks"]})
+    model = experiment_from_flags.experiment(None, None, {"workloads": ["microbenchmarks"]})
     assert (model.workloads, model.warm) == (MICRO["workloads"], MICRO["warm"])
     # Other workloads on the command line have nothing to do with what warms up for the file's.
-    assert experiment_options.experiment(None, None, {"workloads": ["oltp_insert"]}).warm == []
+    assert experiment_from_flags.experiment(None, None, {"workloads": ["oltp_insert"]}).warm == []
 
 
 def test_a_workload_with_other_options(experiment) -> None:

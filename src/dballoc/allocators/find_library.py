@@ -12,7 +12,7 @@ from dballoc.allocators import library_version
 from dballoc.catalogue import allocators, look_up
 from dballoc.errors import UsageError
 from dballoc.fetch import fetch_sources, name_and_version, private_store
-from dballoc.host import target_files
+from dballoc.host import open_in_process_root
 from dballoc.host.package_names import Packages
 
 _MACHINES = {
@@ -61,25 +61,25 @@ class Allocator:
 
 
 @cache
-def find(words: str) -> Allocator:
+def find_allocator(words: str) -> Allocator:
     """Find an allocator. ``NAME``: this machine's, else a fetched one; ``NAME@VERSION``: a fetched
     one, else this machine's if it has that version. UsageError if there is none, with how to
     install it.
     """
-    name, version = name_and_version.split(words)
+    name, version = name_and_version.split_reference(words)
     entry = look_up(allocators(), name, "allocator")
     installed = _find_installed(name, entry)
     if version is None and installed:
         return installed
-    if kept := private_store.find(name, version):
+    if kept := private_store.find_fetched(name, version):
         return Allocator(
             name=name, libraries=kept.libraries, version=kept.version, loader=kept.loader
         )
     if version is not None:
-        if installed and name_and_version.fits(version, installed.version):
+        if installed and name_and_version.is_version_of(version, installed.version):
             return installed
-        raise fetch_sources.NotHere(f"allocator {words!r}", words)
-    fetch = [f"dballoc fetch {name}"] if fetch_sources.of(name) else []
+        raise fetch_sources.NotFetched(f"allocator {words!r}", words)
+    fetch = [f"dballoc fetch {name}"] if fetch_sources.list_sources(name) else []
     install = (
         [f"apt-get install {Packages(entry['packages']).choose(entry['packages'])}"]
         if "packages" in entry
@@ -105,12 +105,12 @@ def _find_installed(name: str, entry: dict[str, Any]) -> Allocator | None:
     return Allocator(name=name, libraries=tuple(libraries), version=read_version(entry, libraries))
 
 
-def own(allocator: Allocator, library: Path, version: str) -> Allocator:
+def use_server_library(allocator: Allocator, library: Path, version: str) -> Allocator:
     """Return the allocator as a server brings it itself: nothing to preload, in that real file."""
     return replace(allocator, libraries=(), server_library=library, version=version)
 
 
-def by_path(libraries: tuple[Path, ...]) -> Allocator:
+def make_allocator_of_files(libraries: tuple[Path, ...]) -> Allocator:
     """Return an allocator that the catalogue does not know, by its files. UsageError unless these
     are shared libraries for this machine.
     """
@@ -172,14 +172,14 @@ def read_version(entry: dict[str, Any], libraries: list[Path]) -> str:
     if not libraries:
         # "glibc 2.36"; confstr(3).
         return (os.confstr("CS_GNU_LIBC_VERSION") or library_version.UNKNOWN).rpartition(" ")[2]
-    if (kept := private_store.owner(libraries[0])) and libraries[0].resolve() in {
+    if (kept := private_store.find_owner(libraries[0])) and libraries[0].resolve() in {
         p.resolve() for p in kept.libraries
     }:
         return kept.version
     soname = entry.get("version", {}).get("library", "")
     library = next((p for p in libraries if p.name.startswith(soname)), libraries[-1]).resolve()
     try:
-        fd = target_files.open_file(Path("/"), os.fspath(library))
+        fd = open_in_process_root.open_file(Path("/"), os.fspath(library))
     except OSError:
         return library_version.UNKNOWN
     try:

@@ -95,7 +95,7 @@ def check_bindings(
     built-in malloc), or to one of ``wrappers`` (resolved paths): libraries preloaded before it that
     pass calls on. NotProved if not.
     """
-    if refusal := complaint(bindings.printed, complaints):
+    if refusal := find_complaint(bindings.printed, complaints):
         raise NotProved(refusal)
     if "malloc" not in bindings.provider:
         raise NotProved(
@@ -117,7 +117,7 @@ def check_bindings(
         raise NotProved(f"{_demangle(symbol)} comes from {provider}")
 
 
-def complaint(text: str, complaints: list[str]) -> str | None:
+def find_complaint(text: str, complaints: list[str]) -> str | None:
     """Return the first line in which the loader or the allocator refuses a preload or a setting;
     None if there is none.
     """
@@ -145,7 +145,9 @@ def check_running(
         raise NotProved(f"the server says version_malloc_library = {word!r}")
 
 
-def summary(bindings: Bindings, running: dict[str, str] | None, word: str | None) -> dict[str, Any]:
+def summarize_proof(
+    bindings: Bindings, running: dict[str, str] | None, word: str | None
+) -> dict[str, Any]:
     """Return what the results directory keeps as the proof. ``running``: the live server's
     bindings, None if they could not be read.
     """

@@ -32,7 +32,9 @@ for name in sys.argv[3:]:
 """
 
 
-def names(allocator: Allocator, argv: Sequence[str], env: Mapping[str, str]) -> set[str] | None:
+def list_reported_names(
+    allocator: Allocator, argv: Sequence[str], env: Mapping[str, str]
+) -> set[str] | None:
     """List the settings that this very library or loader shows, as a variant names them; None where
     it shows none.
 
@@ -54,19 +56,21 @@ def names(allocator: Allocator, argv: Sequence[str], env: Mapping[str, str]) -> 
         return {text.removeprefix(start).lower() for text in texts}
     if "line" not in family.get("dump", {}):
         return None
-    settings = read(allocator, argv, env)
+    settings = read_reported_settings(allocator, argv, env)
     prefix = family["dump"].get("item", "{name}").partition("{")[0]
     return {name.removeprefix(prefix) for name in settings} if settings else None
 
 
-def read(allocator: Allocator, argv: Sequence[str], env: Mapping[str, str]) -> dict[str, str]:
+def read_reported_settings(
+    allocator: Allocator, argv: Sequence[str], env: Mapping[str, str]
+) -> dict[str, str]:
     """Read the allocator's settings, by the dump's names, as a process with that command and
     environment has them; none where it reports nothing.
     """
     family = tunables.find_family(allocator)
     how = family["dump"]["how"] if family and "dump" in family else ""
     if how == "loader":
-        return in_text(
+        return parse_reported_settings(
             allocator,
             _run_command(
                 [find_loader(argv[0]), "--list-tunables"],
@@ -74,13 +78,13 @@ def read(allocator: Allocator, argv: Sequence[str], env: Mapping[str, str]) -> d
             ),
         )
     if how == "prints":
-        return in_text(allocator, _run_command([*argv, "--version"], env))
+        return parse_reported_settings(allocator, _run_command([*argv, "--version"], env))
     if how == "asks" and family:
         return _query_function(allocator, family, env)
     return {}
 
 
-def of_running(allocator: Allocator, pid: int) -> dict[str, str]:
+def read_running_settings(allocator: Allocator, pid: int) -> dict[str, str]:
     """Do what :func:`read` does, with the environment and the loader of a running server; none for
     an allocator that prints its settings, which are in the server's log.
     """
@@ -97,10 +101,12 @@ def of_running(allocator: Allocator, pid: int) -> dict[str, str]:
         for item in raw.split(b"\0")
         if b"=" in item
     )
-    return read(allocator, [executable], {name: value for name, _, value in pairs})
+    return read_reported_settings(
+        allocator, [executable], {name: value for name, _, value in pairs}
+    )
 
 
-def in_text(allocator: Allocator, text: str) -> dict[str, str]:
+def parse_reported_settings(allocator: Allocator, text: str) -> dict[str, str]:
     """Parse the settings in what a process or the loader has printed; of a name that is printed
     twice, the first value.
     """

@@ -26,13 +26,13 @@ _ALLOCATOR_VARIABLES = (
 _SERVICE_VARIABLES = ("NOTIFY_SOCKET", "LISTEN_FDS", "LISTEN_PID")
 
 
-def clean(variables: Mapping[str, str]) -> dict[str, str]:
+def remove_allocator_variables(variables: Mapping[str, str]) -> dict[str, str]:
     """Return the environment without variables that configure a malloc, the loader or a service."""
     removed = (*_ALLOCATOR_VARIABLES, *_SERVICE_VARIABLES)
     return {k: v for k, v in variables.items() if not k.startswith(removed)}
 
 
-def environment(
+def build_environment(
     base: Mapping[str, str],
     allocator: Allocator,
     tunables: Mapping[str, str],
@@ -48,7 +48,7 @@ def environment(
     statistics at exit, and refuses settings that it does not know; for a server in production,
     neither.
     """
-    result = clean(base)
+    result = remove_allocator_variables(base)
     entry = allocator.entry
     style = entry["tunables"]
     written: dict[str, list[str]] = {}

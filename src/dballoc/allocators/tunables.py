@@ -22,7 +22,7 @@ _FACTORS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 
 
 @dataclass(frozen=True)
-class Given:
+class VariantSetting:
     """One setting as a variant has it. ``place``: ``tunables``, or ``env NAME``."""
 
     name: str
@@ -45,9 +45,9 @@ def find_family(allocator: Allocator) -> dict[str, Any] | None:
     return next((f for f in catalogue.tunables().values() if name in f["allocators"]), None)
 
 
-def given(
+def list_variant_settings(
     allocator: Allocator, tunables: Mapping[str, str], env: Mapping[str, str], where: str
-) -> list[Given]:
+) -> list[VariantSetting]:
     """List all settings of a variant, those in ``env`` last. UsageError that begins with ``where``
     for a variable that looks like a setting but is none of this allocator's, or for a setting with
     two different values.
@@ -55,10 +55,10 @@ def given(
     family = find_family(allocator)
     if family is None:
         return []
-    settings = [Given(name, value, "tunables") for name, value in tunables.items()]
+    settings = [VariantSetting(name, value, "tunables") for name, value in tunables.items()]
     for variable, value in env.items():
         settings += _parse_variable(allocator, family, variable, value, where)
-    first_of_name: dict[str, Given] = {}
+    first_of_name: dict[str, VariantSetting] = {}
     for setting in settings:
         first = first_of_name.setdefault(setting.name, setting)
         if first.value != setting.value:
@@ -70,21 +70,21 @@ def given(
 
 def _parse_variable(
     allocator: Allocator, family: dict[str, Any], variable: str, value: str, where: str
-) -> list[Given]:
+) -> list[VariantSetting]:
     """Return the settings in one variable of ``env``; none if it is not about malloc."""
     place = f"env {variable}"
     style = allocator.entry["tunables"]
     pattern = style.get("env", "")
     if variable == pattern:
         return [
-            Given(name, text, f"{place}: {name}")
+            VariantSetting(name, text, f"{place}: {name}")
             for name, text in _unpack(style, value, f"{where}: {place}")
         ]
     if name := _find_setting_of_variable(family, variable):
-        return [Given(name, value, place)]
+        return [VariantSetting(name, value, place)]
     start, _, rest = pattern.partition("{")
     if rest and variable.startswith(start) and variable not in allocator.entry.get("report", {}):
-        return [Given(variable.removeprefix(start).lower(), value, place)]
+        return [VariantSetting(variable.removeprefix(start).lower(), value, place)]
     if variable in allocator.entry.get("report", {}):
         return []
     if variable == "GLIBC_TUNABLES":
@@ -150,9 +150,9 @@ def _unpack(style: Mapping[str, Any], text: str, where: str) -> list[tuple[str, 
     return settings
 
 
-def check(
+def check_settings(
     allocator: Allocator,
-    settings: Collection[Given],
+    settings: Collection[VariantSetting],
     reported_names: Collection[str] | None,
     where: str,
 ) -> None:
@@ -160,8 +160,8 @@ def check(
     UsageError that begins with ``where`` if not.
 
     ``reported_names``: the settings that this very library or loader shows
-    (:func:`dballoc.allocators.reported_tunables.names`); None where it shows none, so that the
-    catalogue alone decides.
+    (:func:`dballoc.allocators.reported_tunables.list_reported_names`); None where it shows none, so
+    that the catalogue alone decides.
     """
     family = find_family(allocator)
     for setting in settings if family else ():
@@ -172,7 +172,7 @@ def check(
 def _check_setting(
     allocator: Allocator,
     family: dict[str, Any],
-    setting: Given,
+    setting: VariantSetting,
     reported_names: Collection[str] | None,
     where: str,
 ) -> None:
@@ -188,7 +188,7 @@ def _check_setting(
         if setting.place.startswith("env ")
         else f"{where}: {setting.place}: {setting.name}"
     )
-    names = {n for n, r in family["settings"].items() if exists(r, allocator.version)} | set(
+    names = {n for n, r in family["settings"].items() if is_in_version(r, allocator.version)} | set(
         reported_names or ()
     )
     if not family["settings"]:
@@ -200,7 +200,7 @@ def _check_setting(
         )
     if not is_reported and (
         (reported_names is not None and _is_listable(family, row))
-        or not exists(row, allocator.version)
+        or not is_in_version(row, allocator.version)
     ):
         versions = f", only versions {_join_versions(row)}" if "versions" in row else ""
         raise UsageError(
@@ -231,7 +231,7 @@ def _suggest_name(name: str, names: Collection[str], allocator: Allocator) -> st
     )
 
 
-def exists(setting: Mapping[str, Any], version: str) -> bool:
+def is_in_version(setting: Mapping[str, Any], version: str) -> bool:
     """Whether that version has the setting; an unknown version is taken to have it."""
     numbers = _numbers(version)
     if "versions" not in setting or not numbers:
@@ -290,7 +290,7 @@ def describe_expected_value(
     return " ".join(filter(None, [noun, span, *([f"or {' or '.join(words)}"] if words else [])]))
 
 
-def values(family: Mapping[str, Any], setting: Mapping[str, Any], version: str) -> str:
+def describe_values(family: Mapping[str, Any], setting: Mapping[str, Any], version: str) -> str:
     """Return in words which values a setting may have; empty for any text."""
     words: list[str] = setting.get("values", [])
     if setting["kind"] == "flag":
@@ -331,8 +331,8 @@ def _parse_integer(text: str) -> int | None:
     return int(text, 16) if re.fullmatch(r"0[xX][\da-fA-F]+", text) else None
 
 
-def not_taken(
-    allocator: Allocator, settings: Collection[Given], dump: Mapping[str, str]
+def find_setting_not_taken(
+    allocator: Allocator, settings: Collection[VariantSetting], dump: Mapping[str, str]
 ) -> str | None:
     """Return in words the first setting that the allocator's own dump shows with another value;
     None if there is none. A setting that the dump does not show counts as taken.

@@ -124,11 +124,11 @@ class Campaign:
         return table.join(places, on="trial", how="inner", maintain_order="left")
 
 
-def load(directory: Path) -> Campaign:
+def load_campaign(directory: Path) -> Campaign:
     """Read the results of a campaign. UsageError if there are none, if they have another format, or
     if another verb made them.
     """
-    campaign = read(directory)
+    campaign = read_results(directory)
     if KIND in campaign.facts:
         raise UsageError(
             f"{directory}: results of dballoc {campaign.facts[KIND]}; dballoc report shows them"
@@ -136,15 +136,15 @@ def load(directory: Path) -> Campaign:
     return campaign
 
 
-def read(directory: Path) -> Campaign:
+def read_results(directory: Path) -> Campaign:
     """Read a results directory, whichever verb made it. UsageError if it is not one or has another
     format.
     """
     results = Results.open(directory, read_only=True)
     try:
         facts = results.checked_facts()
-        experiment = experiment_file.build(
-            experiment_file.parse(facts["experiment"], str(directory)), str(directory)
+        experiment = experiment_file.build_experiment(
+            experiment_file.parse_table(facts["experiment"], str(directory)), str(directory)
         )
         tables = {name: _read_table(results, name) for name in _TABLES}
     finally:
@@ -170,11 +170,11 @@ def read(directory: Path) -> Campaign:
     )
 
 
-def load_own(directory: Path) -> Campaign:
+def load_unimported_campaign(directory: Path) -> Campaign:
     """Read the results of a campaign that dballoc ran. UsageError as for :func:`load`, and for
     imported results.
     """
-    campaign = load(directory)
+    campaign = load_campaign(directory)
     if campaign.imported:
         raise UsageError(
             f"{directory}: its results were made elsewhere and imported; dballoc can report them, "

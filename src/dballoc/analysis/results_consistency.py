@@ -50,7 +50,7 @@ def _check_variants(experiment: Experiment, variants: pl.DataFrame) -> pl.DataFr
     columns = [
         pl.Series(
             column,
-            [forms.form(text, of, f"variant.{column}") for text in variants[column]],
+            [forms.check_json(text, of, f"variant.{column}") for text in variants[column]],
             dtype=pl.String,
         )
         for column, of in _JSON.items()
@@ -69,7 +69,7 @@ def _check_trials(facts: Mapping[str, str], experiment: Experiment, tables: Tabl
         if (
             row["design"] == "solo"
             and (row["role"] in _ROLES) != of_baseline
-            and forms.OF_FIT not in facts
+            and forms.KIND not in facts
         ):
             raise readers.Unfit(f"{place}: {row['variant']} cannot have the role {row['role']}")
         if row["design"] == "solo" and "solo" not in designs:
@@ -79,7 +79,7 @@ def _check_trials(facts: Mapping[str, str], experiment: Experiment, tables: Tabl
                 f"{place}: impossible block {row['block']} or attempt {row['attempt']}"
             )
         if row["proof"] is not None:
-            forms.form(row["proof"], forms.PROOF, f"{place}: proof")
+            forms.check_json(row["proof"], forms.PROOF, f"{place}: proof")
     blocks = tables["block"]
     _check_values(blocks["block"], lambda n: 0 <= n < 10**6, "block.block: impossible number")
 

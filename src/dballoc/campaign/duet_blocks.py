@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from dballoc.analysis.statistics.duet_slices import block_log
+from dballoc.analysis.statistics.duet_slices import compute_block_log
 from dballoc.campaign import duet_pilot
 from dballoc.campaign.duration_estimate import (
     PILOT_STARTS,
@@ -53,7 +53,7 @@ class DuetBlocks:
         """Return the pairings of a block in their order."""
         return [
             pairing
-            for pairing in schedule.duets(self._experiment, number, attempt)
+            for pairing in schedule.order_duets(self._experiment, number, attempt)
             if pairing.variant in self._duet.thp
         ]
 
@@ -95,7 +95,7 @@ class DuetBlocks:
         length, number = choose_pilot_slices(self._setting)
         slices = Slices(length, number // 2, self._experiment.duet.discard)
         finished = self._results.finished("pilot")
-        for pairing in schedule.pilot(self._experiment, PILOT_STARTS):
+        for pairing in schedule.order_pilot(self._experiment, PILOT_STARTS):
             if (pairing.block, pairing.attempt, pairing.position) not in finished:
                 self._run_trial(pairing, slices)
         return self._results.slices("pilot")
@@ -132,7 +132,7 @@ class DuetBlocks:
                 duet_pilot.make_pieces(row for row in record.slices if row["workload"] == last)
                 for record in records
             ]
-            log_ratio = block_log(self._experiment.duet.estimate, sides[0], sides[1])
+            log_ratio = compute_block_log(self._experiment.duet.estimate, sides[0], sides[1])
             faults = [r.trial["fault_text"] for r in records if r.trial["fault_text"]]
             session.observer.duet_finished(
                 pairing, faults, None if log_ratio is None or faults else math.exp(log_ratio)

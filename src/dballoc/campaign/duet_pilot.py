@@ -9,15 +9,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import get_args
 
-from dballoc.analysis.statistics.duet_slices import Estimate, Piece, block_log, neighbours
+from dballoc.analysis.statistics.duet_slices import (
+    Estimate,
+    Piece,
+    average_neighbours,
+    compute_block_log,
+)
 from dballoc.analysis.statistics.variance_components import (
     Components,
-    Plan,
-    components,
-    interquartile_gain,
+    SlicePlan,
+    compute_interquartile_gain,
+    estimate_components,
 )
 from dballoc.campaign.duration_estimate import plan_duet
-from dballoc.campaign.preparation.prepare import Setting
+from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.errors import UsageError
 from dballoc.store.results import Row
 
@@ -64,10 +69,10 @@ class Findings:
 
     scatter: dict[str, float]
     components: dict[str, Components]
-    plan: Plan
+    plan: SlicePlan
 
 
-def evaluate_pilot(setting: Setting, rows: list[Row]) -> Findings:
+def evaluate_pilot(setting: PreparedCampaign, rows: list[Row]) -> Findings:
     """Evaluate the slices of the pilot's trials, ``rows`` with ``position`` and ``role``.
     ValueError if slices are missing.
     """
@@ -76,16 +81,16 @@ def evaluate_pilot(setting: Setting, rows: list[Row]) -> Findings:
     components_by_workload = {}
     for workload in setting.experiment.workloads:
         slices = [r for r in rows if r["workload"] == workload]
-        raw = components(compute_log_ratios(slices), _sum_slice_seconds(slices) / 2)
+        raw = estimate_components(compute_log_ratios(slices), _sum_slice_seconds(slices) / 2)
         # The components are those of single slices, bursts of noise included; ``gain`` is the share
         # of them that the estimate leaves.
         gain = 1.0
         if estimate == "undisturbed" and scatter["paired"]:
             gain = min(1.0, scatter[estimate] / scatter["paired"])
         elif estimate == "middle":
-            gain = interquartile_gain(
+            gain = compute_interquartile_gain(
                 [
-                    neighbours(make_pieces(baseline), make_pieces(partner))
+                    average_neighbours(make_pieces(baseline), make_pieces(partner))
                     for baseline, partner in _pair_starts(slices)
                 ]
             )
@@ -99,7 +104,7 @@ def evaluate_pilot(setting: Setting, rows: list[Row]) -> Findings:
 def _compute_scatter(rows: list[Row], estimate: Estimate) -> float:
     """Return the root mean square of the log ratios of all starts and workloads."""
     values = [
-        block_log(estimate, make_pieces(baseline), make_pieces(partner))
+        compute_block_log(estimate, make_pieces(baseline), make_pieces(partner))
         for baseline, partner in _pair_starts(rows)
     ]
     complete = [v for v in values if v is not None]

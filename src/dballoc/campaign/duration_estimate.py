@@ -4,12 +4,28 @@ on disk.
 
 from dataclasses import dataclass
 
-from dballoc.analysis.decisions.sequential_test import FIRST_LOOK, LAST_LOOK, declare, family_size
-from dballoc.analysis.statistics.variance_components import Components, Costs, Plan, Wishes, plan
-from dballoc.campaign.preparation.prepare import Setting
+from dballoc.analysis.decisions.sequential_test import (
+    FIRST_LOOK,
+    LAST_LOOK,
+    count_comparisons,
+    declare_procedure,
+)
+from dballoc.analysis.statistics.variance_components import (
+    BlockCosts,
+    Components,
+    PlanRequest,
+    SlicePlan,
+    plan_slices,
+)
+from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.experiment import schedule
 from dballoc.experiment.model import LOAD
-from dballoc.experiment.trial_steps import cycle, idle_or_load_seconds, is_profiled, under_probe
+from dballoc.experiment.trial_steps import (
+    is_profiled,
+    plan_probe_steps,
+    plan_steps,
+    sum_planned_seconds,
+)
 
 # Seconds beside those of warm-up, load and idling, as measured on two cores: to copy, start and
 # stop; and for each run of the client.
@@ -60,7 +76,7 @@ class DurationEstimate:
         return self.pilot + sum(self.blocks[d] * self.block_seconds[d] for d in self.blocks)
 
 
-def estimate(setting: Setting) -> DurationEstimate:
+def estimate_duration(setting: PreparedCampaign) -> DurationEstimate:
     """Estimate a campaign. Each design has the experiment's ``blocks``; else as many as fit into
     its share of the budget, up to the last look; else those up to the first look.
     """
@@ -90,7 +106,7 @@ def estimate(setting: Setting) -> DurationEstimate:
     )
 
 
-def solo_seconds(setting: Setting) -> float:
+def estimate_solo_trial_seconds(setting: PreparedCampaign) -> float:
     """Estimate the seconds of one solo trial, with one start for all levels."""
     block = _estimate_solo_block(setting)
     return block.seconds / block.trials
@@ -105,13 +121,13 @@ class _SoloBlock:
     seconds: float
 
 
-def _estimate_solo_block(setting: Setting) -> _SoloBlock:
-    slots = schedule.block(setting.experiment, 1)
+def _estimate_solo_block(setting: PreparedCampaign) -> _SoloBlock:
+    slots = schedule.order_block(setting.experiment, 1)
     copied = setting.largest_copy_bytes / 2**30 * _PER_GIB_COPIED
     on_purpose = seconds = 0.0
     for slot in slots:
-        steps = cycle(setting.experiment, slot, setting.contents.tables)
-        planned = idle_or_load_seconds(steps)
+        steps = plan_steps(setting.experiment, slot, setting.contents.tables)
+        planned = sum_planned_seconds(steps)
         if any(s.workload == LOAD for s in steps):
             seconds += setting.experiment.data.tables * setting.experiment.data.rows / _ROWS_LOADED
         loads = sum(1 for s in steps if s.kind in ("warmup", "level"))
@@ -119,12 +135,12 @@ def _estimate_solo_block(setting: Setting) -> _SoloBlock:
         on_purpose += planned
         seconds += planned + _PER_TRIAL + copied + loads * _PER_LOAD + profiles * _PER_PROFILE
         if setting.experiment.profile == "heap" and is_profiled(setting.experiment, slot):
-            again = under_probe(setting.experiment, slot, setting.contents.tables)
-            seconds += idle_or_load_seconds(again) + _PER_TRIAL + copied + len(again) * _PER_LOAD
+            again = plan_probe_steps(setting.experiment, slot, setting.contents.tables)
+            seconds += sum_planned_seconds(again) + _PER_TRIAL + copied + len(again) * _PER_LOAD
     return _SoloBlock(len(slots), on_purpose, seconds + _PER_BLOCK)
 
 
-def _plan_solo_blocks(setting: Setting, block_seconds: float) -> int:
+def _plan_solo_blocks(setting: PreparedCampaign, block_seconds: float) -> int:
     """Return how many solo blocks are planned."""
     if setting.experiment.blocks is not None:
         return setting.experiment.blocks
@@ -133,7 +149,7 @@ def _plan_solo_blocks(setting: Setting, block_seconds: float) -> int:
     return max(1, min(fitting, LAST_LOOK))
 
 
-def compute_budget_share(setting: Setting) -> float | None:
+def compute_budget_share(setting: PreparedCampaign) -> float | None:
     """Return the seconds that each design has, as the designs share the budget evenly; None without
     a budget.
     """
@@ -141,7 +157,7 @@ def compute_budget_share(setting: Setting) -> float | None:
     return None if budget is None else budget / len(setting.designs)
 
 
-def _compute_duet_time(setting: Setting) -> float | None:
+def _compute_duet_time(setting: PreparedCampaign) -> float | None:
     """Return the seconds that the duet's blocks have: the rest of the duet's share after the pilot;
     where the experiment gives the number of blocks, what the solo blocks and the pilot leave of the
     budget. None without a budget.
@@ -159,7 +175,7 @@ def _compute_duet_time(setting: Setting) -> float | None:
     return max(0.0, share - (estimate_pilot_seconds(setting) if needs_pilot(setting) else 0.0))
 
 
-def estimate_duet_costs(setting: Setting) -> Costs:
+def estimate_duet_costs(setting: PreparedCampaign) -> BlockCosts:
     """Estimate the seconds that a duet block takes beside its slices."""
     assert setting.duet
     experiment = setting.experiment
@@ -168,49 +184,51 @@ def estimate_duet_costs(setting: Setting) -> Costs:
     # The warm-up ends with the clients' first report, a second after their start.
     warm_up = workloads * (max(1.0, experiment.duet_warmup) + 2 * _PER_LOAD)
     others = len(setting.duet.thp) - 1
-    return Costs(_PER_BLOCK, _PER_DUET + copies + warm_up, 1 + others, workloads)
+    return BlockCosts(_PER_BLOCK, _PER_DUET + copies + warm_up, 1 + others, workloads)
 
 
-def plan_duet(setting: Setting, scatter: Components) -> Plan:
+def plan_duet(setting: PreparedCampaign, scatter: Components) -> SlicePlan:
     """Plan the slices, pairs and blocks that suit these variance components, within the duet's
     time; those that the experiment gives stay.
     """
     duet = setting.experiment.duet
-    wishes = Wishes(
+    wishes = PlanRequest(
         slice=duet.slice,
         pairs=duet.pairs,
         blocks=setting.experiment.blocks,
         time=_compute_duet_time(setting),
         discard=duet.discard,
     )
-    return plan(scatter, estimate_duet_costs(setting), wishes, _list_confidence_levels(setting))
+    return plan_slices(
+        scatter, estimate_duet_costs(setting), wishes, _list_confidence_levels(setting)
+    )
 
 
-def needs_pilot(setting: Setting) -> bool:
+def needs_pilot(setting: PreparedCampaign) -> bool:
     """Whether a pilot must find the length or the number of the duet's slices."""
     duet = setting.experiment.duet
     return setting.duet is not None and (duet.slice is None or duet.pairs is None)
 
 
-def choose_pilot_slices(setting: Setting) -> tuple[float, int]:
+def choose_pilot_slices(setting: PreparedCampaign) -> tuple[float, int]:
     """Return the length of the pilot's slices in seconds, and how many there are in a start."""
     share = compute_budget_share(setting)
     number = _SHORT_PILOT_SLICES if share is not None and share < _SHORT else _PILOT_SLICES
     return setting.experiment.duet.discard + _PILOT_COUNTED, number
 
 
-def estimate_pilot_seconds(setting: Setting) -> float:
+def estimate_pilot_seconds(setting: PreparedCampaign) -> float:
     """Estimate the seconds that the pilot takes."""
     costs = estimate_duet_costs(setting)
     length, number = choose_pilot_slices(setting)
     return PILOT_STARTS * (costs.overhead + costs.workloads * number * length)
 
 
-def _list_confidence_levels(setting: Setting) -> dict[int, float]:
+def _list_confidence_levels(setting: PreparedCampaign) -> dict[int, float]:
     """Return the confidence level of a duet's intervals for each number of blocks that may be
     planned.
     """
     experiment = setting.experiment
-    family = family_size(setting.designs, len(experiment.variant), len(experiment.workloads))
+    family = count_comparisons(setting.designs, len(experiment.variant), len(experiment.workloads))
     numbers = {*range(1, LAST_LOOK + 1), experiment.blocks or 1}
-    return {blocks: declare(blocks, family).confidence for blocks in numbers}
+    return {blocks: declare_procedure(blocks, family).confidence for blocks in numbers}

@@ -15,10 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from dballoc.analysis.tables import largest_cache as analysis
-from dballoc.campaign.duration_estimate import solo_seconds
+from dballoc.campaign.duration_estimate import estimate_solo_trial_seconds
 from dballoc.campaign.observer import Observer
 from dballoc.campaign.preparation import data_templates, prepare, rehearsal, user_files
-from dballoc.campaign.preparation.prepare import Setting
+from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.preparation.prepare_variant import PreparedVariant
 from dballoc.campaign.recorded_facts import make_common_facts
 from dballoc.campaign.session import Session, run_in_session
@@ -39,21 +39,21 @@ _CHUNK = "loose-innodb-buffer-pool-chunk-size"
 _INSTANCES = 8
 
 
-def settle(experiment: Experiment) -> Setting:
+def prepare_fit(experiment: Experiment) -> PreparedCampaign:
     """Find and check everything. UsageError for whatever this machine cannot do as asked."""
     if experiment.limits.memory is None:
         raise UsageError(
             "fit: the server's memory limit is missing; give --memory SIZE, or limits.memory in "
             "the file"
         )
-    sizes = cache_size_search.of_experiment(experiment)
+    sizes = cache_size_search.derive_range(experiment)
     if sizes.steps < 2:
         raise UsageError(
             f"fit.tolerance: {format_size(sizes.tolerance)} is more than half of the memory limit, "
             f"{format_size(sizes.memory)}; lower it, or leave it out"
         )
     # Only one server at a time, and one start for all levels.
-    setting = prepare.settle(
+    setting = prepare.prepare_campaign(
         experiment.model_copy(update={"design": "solo", "levels": "rising", "profile": None})
     )
     for name, prepared in setting.variants.items():
@@ -66,7 +66,7 @@ def settle(experiment: Experiment) -> Setting:
 
 
 def set_cache_size(
-    prepared: PreparedVariant, sizes: cache_size_search.Range, size: int
+    prepared: PreparedVariant, sizes: cache_size_search.SizeRange, size: int
 ) -> PreparedVariant:
     """Return the variant with a cache of ``size`` bytes. Pure."""
     option = server_options.CACHES[prepared.server.engine]
@@ -79,7 +79,7 @@ def set_cache_size(
     return replace(prepared, options=prepared.options | options, pool_bytes=size)
 
 
-def run(setting: Setting, out: Path, observer: Observer) -> str:
+def run_fit(setting: PreparedCampaign, out: Path, observer: Observer) -> str:
     """Run or resume the search in ``out``. Returns why it ended: ``planned``, ``budget`` or
     ``interrupted``. UsageError or Failure; what was finished is kept.
     """
@@ -93,7 +93,7 @@ class _Fit:
         self.session = session
         self.setting = session.setting
         self.experiment = session.setting.experiment
-        self.sizes = cache_size_search.of_experiment(self.experiment)
+        self.sizes = cache_size_search.derive_range(self.experiment)
         self.directory = session.directory
         self.observer = session.observer
         self.results = self._open_results()
@@ -114,7 +114,7 @@ class _Fit:
     def _open_results(self) -> Results:
         if (self.directory.path / "results.sqlite").exists():
             results = Results.open(self.directory.path)
-            analysis.check(results, self.directory.path)
+            analysis.check_is_fit(results, self.directory.path)
             directories = results.directories()
             self.observer.notice(f"resuming: {results.trials()} trials are finished already")
             self.directory.remove_unfinished_trials(directories)
@@ -138,7 +138,7 @@ class _Fit:
         )
 
     def _run_rounds(self) -> str:
-        templates = data_templates.of_all_variants(
+        templates = data_templates.prepare_data_templates(
             self.setting, self.session.custody, self.observer, self.directory.path / "template.log"
         )
         user_files.keep_user_files(self.setting, self.directory.path, bool(self.results.trials()))
@@ -154,7 +154,9 @@ class _Fit:
             ]
             if unfinished:
                 most = sum(
-                    cache_size_search.at_most(self.sizes, self._list_earlier_trials(v, number))
+                    cache_size_search.count_trials_at_most(
+                        self.sizes, self._list_earlier_trials(v, number)
+                    )
                     for v in self.setting.variants
                 )
                 most -= len(trials) - len(unfinished)
@@ -182,7 +184,9 @@ class _Fit:
         searches are over.
         """
         sizes = {
-            name: cache_size_search.state(self.sizes, self._list_earlier_trials(name, number)).next
+            name: cache_size_search.compute_state(
+                self.sizes, self._list_earlier_trials(name, number)
+            ).next
             for name in self.setting.variants
         }
         members = [(name, size) for name, size in sizes.items() if size is not None]
@@ -194,14 +198,14 @@ class _Fit:
 
     def _list_earlier_trials(self, variant: str, number: int) -> list[cache_size_search.Trial]:
         """Return the trials of a variant in the rounds before ``number``."""
-        probes = analysis.probes(self.results)
+        probes = analysis.list_probes(self.results)
         return [p.trial for p in probes if p.variant == variant and p.round < number]
 
     def _estimate_trial_seconds(self) -> float:
         return (
             statistics.mean(self.trial_seconds)
             if self.trial_seconds
-            else solo_seconds(self.setting)
+            else estimate_solo_trial_seconds(self.setting)
         )
 
     def _budget_is_used_up(self) -> bool:

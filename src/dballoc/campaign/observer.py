@@ -9,15 +9,15 @@ from dballoc.experiment.trial_steps import Step
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """What is still to run. ``blocks`` and ``trials_per_block`` by design; ``trials`` counts those
-    still to run in the planned blocks, ``done`` those in the database; ``seconds``: about how long
-    they take; ``percentile``: of ticks' latency.
+    still to run in the planned blocks, ``finished_trials`` those in the database; ``seconds``:
+    about how long they take; ``percentile``: of ticks' latency.
     """
 
     name: str
     blocks: dict[str, int]
     trials_per_block: dict[str, int]
     trials: int
-    done: int
+    finished_trials: int
     seconds: float
     percentile: int
 

@@ -6,28 +6,28 @@ from pathlib import Path
 from typing import Any
 
 import dballoc
-from dballoc.campaign.preparation.prepare import Setting
+from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.experiment import experiment_file
 from dballoc.experiment.cpu_list import format_cpus
 from dballoc.host import machine_description
 
 
-def make_common_facts(setting: Setting) -> dict[str, str]:
+def make_common_facts(setting: PreparedCampaign) -> dict[str, str]:
     """Return the facts that every results directory records of its campaign."""
     experiment = setting.experiment
     return {
         "dballoc": dballoc.__version__,
-        "identity": experiment_file.identity(experiment),
-        "experiment": experiment_file.dump(experiment),
+        "identity": experiment_file.compute_identity(experiment),
+        "experiment": experiment_file.format_experiment(experiment),
         "seed": str(experiment.seed),
         "started": str(time.time()),
-        "environment": json.dumps(machine_description.gather()),
+        "environment": json.dumps(machine_description.describe_machine()),
         "sysbench": setting.sysbench.version,
         "server_user": setting.user.name,
     }
 
 
-def make_block_facts(setting: Setting, planned_blocks: dict[str, int]) -> dict[str, str]:
+def make_block_facts(setting: PreparedCampaign, planned_blocks: dict[str, int]) -> dict[str, str]:
     """Return all facts of a campaign of blocks."""
     return make_common_facts(setting) | {
         "planned_blocks": json.dumps(planned_blocks),
@@ -37,7 +37,7 @@ def make_block_facts(setting: Setting, planned_blocks: dict[str, int]) -> dict[s
     }
 
 
-def _make_duet_fact(setting: Setting) -> dict[str, Any]:
+def _make_duet_fact(setting: PreparedCampaign) -> dict[str, Any]:
     """Return how duets are played, for the report; the pilot adds to it."""
     duet = setting.duet
     if duet is None:
@@ -50,7 +50,7 @@ def _make_duet_fact(setting: Setting) -> dict[str, Any]:
     }
 
 
-def _make_workloads_fact(setting: Setting) -> dict[str, Any]:
+def _make_workloads_fact(setting: PreparedCampaign) -> dict[str, Any]:
     """Return what each workload is, for the report, with those of its options that are its own or
     the experiment's.
     """

@@ -81,7 +81,7 @@ def load_experiment(path: Path) -> Experiment:
     """Load the experiment of a results directory. UsageError if it is not one."""
     if not (path / EXPERIMENT).is_file():
         raise UsageError(f"{path}: not a results directory of dballoc: no {EXPERIMENT}")
-    return experiment_file.load(path / EXPERIMENT)
+    return experiment_file.load_experiment(path / EXPERIMENT)
 
 
 def _lock_directory(path: Path) -> int:
@@ -116,21 +116,25 @@ def _record_experiment(path: Path, experiment: Experiment) -> None:
     target = path / EXPERIMENT
     if not target.exists():
         partial = path / (EXPERIMENT + ".partial")
-        partial.write_text(experiment_file.dump(experiment), encoding="utf-8")
+        partial.write_text(experiment_file.format_experiment(experiment), encoding="utf-8")
         partial.rename(target)
-    elif experiment_file.identity(load_experiment(path)) != experiment_file.identity(experiment):
+    elif experiment_file.compute_identity(
+        load_experiment(path)
+    ) != experiment_file.compute_identity(experiment):
         raise UsageError(
             f"{path}: holds another experiment ({EXPERIMENT} there); choose a new --out"
         )
 
 
-def next_directory(parent: Path, experiment: Experiment, verb: str = "") -> Path:
+def choose_results_directory(parent: Path, experiment: Experiment, verb: str = "") -> Path:
     """Return the results directory of an experiment without --out: its unfinished one under
     ``parent``, else a new one.
 
     ``verb``: of a command other than bench, whose results must not be mixed with bench's.
     """
-    base = "-".join(filter(None, [verb, experiment.name, experiment_file.identity(experiment)[:8]]))
+    base = "-".join(
+        filter(None, [verb, experiment.name, experiment_file.compute_identity(experiment)[:8]])
+    )
     for number in range(1, 10_000):
         path = parent / (base if number == 1 else f"{base}-{number}")
         if not _is_finished(path):

@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from dballoc.analysis import campaign_tables
-from dballoc.analysis.decisions import verdict
-from dballoc.analysis.decisions.sequential_test import declare, family_size
+from dballoc.analysis.decisions import stopping_rule
+from dballoc.analysis.decisions.sequential_test import count_comparisons, declare_procedure
 from dballoc.analysis.tables import baseline_comparison
 from dballoc.campaign import duet_pilot
 from dballoc.campaign.block_history import BlockHistory
-from dballoc.campaign.block_noise import BlockNoiseMeter
 from dballoc.campaign.duet_blocks import DuetBlocks
 from dballoc.campaign.duet_pilot import NotCpuBound
-from dballoc.campaign.duration_estimate import DurationEstimate, estimate, needs_pilot
+from dballoc.campaign.duration_estimate import DurationEstimate, estimate_duration, needs_pilot
+from dballoc.campaign.noise_samples import BlockNoiseMeter
 from dballoc.campaign.observer import Observer, Plan
 from dballoc.campaign.preparation import data_templates, rehearsal, user_files
-from dballoc.campaign.preparation.prepare import Setting
+from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.recorded_facts import make_block_facts
 from dballoc.campaign.session import Session, run_in_session
 from dballoc.campaign.solo_blocks import SoloBlocks
@@ -47,7 +47,7 @@ class Ending:
     good_trials: int
 
 
-def run(setting: Setting, out: Path, observer: Observer) -> Ending:
+def run_campaign(setting: PreparedCampaign, out: Path, observer: Observer) -> Ending:
     """Run or resume the campaign in ``out``. UsageError or Failure; what was finished is kept."""
 
     def run_in(session: Session) -> Ending:
@@ -92,7 +92,7 @@ class _Campaign:
         self.setting = session.setting
         self.experiment = session.setting.experiment
         self.observer = session.observer
-        self.estimate: DurationEstimate = estimate(session.setting)
+        self.estimate: DurationEstimate = estimate_duration(session.setting)
         self.results = _open_results(session, self.estimate)
         self.designs = self.results.checked_facts()["designs"].split()
         # As if the campaign had run in one piece until now: the budget is for all of its runs
@@ -128,7 +128,7 @@ class _Campaign:
     def _prepare_blocks(self) -> None:
         """Make the data, rehearse the user's workloads, and choose the duet's slices."""
         session, path = self.session, self.session.directory.path
-        templates = data_templates.of_all_variants(
+        templates = data_templates.prepare_data_templates(
             self.setting, session.custody, self.observer, path / "template.log"
         )
         user_files.keep_user_files(self.setting, path, bool(self.results.trials()))
@@ -188,7 +188,7 @@ class _Campaign:
             blocks=planned,
             trials_per_block=per_block,
             trials=trials,
-            done=self.results.trials(),
+            finished_trials=self.results.trials(),
             seconds=self._estimate_seconds_left(planned),
             percentile=self.experiment.load.percentile,
         )
@@ -255,21 +255,25 @@ class _Campaign:
 
     def _list_looks(self, planned: int) -> tuple[int, ...]:
         """Return after which blocks the verdicts are looked at."""
-        family = family_size(
+        family = count_comparisons(
             self.designs, len(self.experiment.variant), len(self.experiment.workloads)
         )
-        return declare(planned, family).looks
+        return declare_procedure(planned, family).looks
 
     def _is_all_decided(self, design: str) -> bool:
         """Whether more blocks could only repeat the verdicts; of a baseline alone, whether its
         interval is narrow.
         """
-        comparison = baseline_comparison.compare(campaign_tables.load(self.session.directory.path))
+        comparison = baseline_comparison.compare_with_baseline(
+            campaign_tables.load_campaign(self.session.directory.path)
+        )
         if not comparison.family:
             return all(
-                verdict.narrow(c.ratio) for c in comparison.floor if c.metric.design == design
+                stopping_rule.narrow(c.ratio) for c in comparison.floor if c.metric.design == design
             )
-        return verdict.all_decided(c.ratio for c in comparison.family if c.metric.design == design)
+        return stopping_rule.all_decided(
+            c.ratio for c in comparison.family if c.metric.design == design
+        )
 
     # -- the budget -------------------------------------------------------------------------------
 

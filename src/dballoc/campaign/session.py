@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from dballoc.campaign.observer import Observer
-from dballoc.campaign.preparation.prepare import Setting
+from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.results_directory import ROOM, Directory
-from dballoc.campaign.trials.server_in_trial import Context, Interrupted
+from dballoc.campaign.trials.server_in_trial import Interrupted, TrialContext
 from dballoc.errors import Failure, UsageError
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody
@@ -52,16 +52,16 @@ class TrialRun:
 class Session:
     """What a campaign has while its trials run."""
 
-    setting: Setting
+    setting: PreparedCampaign
     directory: Directory
     custody: Custody
     observer: Observer
     stop: Stop
 
     @property
-    def trial_context(self) -> Context:
+    def trial_context(self) -> TrialContext:
         """What its trials share."""
-        return Context(self.setting, self.custody, self.observer, lambda: self.stop.requested)
+        return TrialContext(self.setting, self.custody, self.observer, lambda: self.stop.requested)
 
     @contextlib.contextmanager
     def run_trial(self, label: str) -> Iterator[TrialRun]:
@@ -83,7 +83,7 @@ class Session:
 
 
 def run_in_session(
-    setting: Setting, out: Path, observer: Observer, work: Callable[[Session], T]
+    setting: PreparedCampaign, out: Path, observer: Observer, work: Callable[[Session], T]
 ) -> T:
     """Do ``work`` in the results directory ``out``, while no other run changes the host's settings,
     and return its result. UsageError or Failure; what was finished is kept, and nothing is left
@@ -123,17 +123,18 @@ def run_in_session(
 
 
 @contextlib.contextmanager
-def _hold_host_settings(setting: Setting, out: Path) -> Iterator[machine_lock.Hold | None]:
+def _hold_host_settings(setting: PreparedCampaign, out: Path) -> Iterator[machine_lock.Hold | None]:
     """Hold the machine's lock, exclusively if a variant switches THP. UsageError if another run
     holds it.
     """
     hold = machine_lock.hold(
-        machine_lock.THIS, exclusive=setting.switches_thp, what=f"results in {out}"
+        machine_lock.THIS_MACHINE, exclusive=setting.switches_thp, purpose=f"results in {out}"
     )
     try:
-        if thp.mode() != setting.thp:
+        if thp.read_mode() != setting.thp:
             raise UsageError(
-                f"{thp.ENABLED}: was {setting.thp} a moment ago and is {thp.mode()}; run the same "
+                f"{thp.ENABLED}: was {setting.thp} a moment ago and is {thp.read_mode()}; run the "
+                "same "
                 "command again"
             )
         yield hold

@@ -30,7 +30,7 @@ class SoloBlocks:
 
     def list_trials(self, number: int, attempt: int) -> Sequence[Slot]:
         """Return the trials of a block in their order."""
-        return schedule.block(self._session.setting.experiment, number, attempt)
+        return schedule.order_block(self._session.setting.experiment, number, attempt)
 
     def run_trial(self, slot: Slot) -> float:
         """Run and store one trial, its heap profile included; returns the CPU seconds that its

@@ -89,8 +89,10 @@ def procedure() -> dict[str, Any]:
 
 
 def instruments() -> Entries:
-    """Whose memory the memory instruments count, by owner; see instruments.toml."""
-    return _read("instruments")
+    """Whose memory the memory instruments count, by owner; see
+    performance_schema_instruments.toml.
+    """
+    return _read("performance_schema_instruments")
 
 
 def experiments() -> dict[str, str]:

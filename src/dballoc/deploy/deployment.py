@@ -83,7 +83,7 @@ class Deployment:
         return ".".join(self.server.rpartition(" ")[2].split(".")[:2])
 
 
-def recipe(campaign: Campaign, name: str, directory: Path) -> Deployment:
+def build_deployment(campaign: Campaign, name: str, directory: Path) -> Deployment:
     """Return what the variant ``name`` needs. UsageError if there is no such variant, or if no
     environment can reproduce it.
     """
@@ -97,7 +97,7 @@ def recipe(campaign: Campaign, name: str, directory: Path) -> Deployment:
     entry = allocators().get(row["allocator"])
     libraries = tuple(_resolve_merged_usr(p) for p in json.loads(row["libraries"]))
     allocator = Allocator(name=row["allocator"], libraries=(), version=row["allocator_version"])
-    settings = server_environment.environment(
+    settings = server_environment.build_environment(
         {}, allocator, variant.tunables, variant.env, measuring=False
     )
     settings.pop("LD_PRELOAD", None)
@@ -128,7 +128,7 @@ def recipe(campaign: Campaign, name: str, directory: Path) -> Deployment:
         options={k: v for k, v in server.options.items() if common.options.get(k) != v},
         thp=row["thp"],
         shim=next((p for p in libraries if p.endswith(_SHIM)), None),
-        faults=baseline_comparison.faults(campaign).get(name),
+        faults=baseline_comparison.count_faults(campaign).get(name),
     )
 
 

@@ -23,7 +23,7 @@ _SWAP_SHARE = 0.01
 
 def check_cpus() -> list[Finding]:
     """Check how many CPUs there are, and which governor sets their frequency."""
-    allowed = cpus.available()
+    allowed = cpus.list_available_cpus()
     text = f"{len(allowed)} ({format_cpus(allowed)})"
     if len(allowed) < 2:
         findings = [
@@ -105,7 +105,7 @@ def check_cache() -> list[Finding]:
     by the server's user.
     """
     try:
-        place = directories.cache()
+        place = directories.make_cache()
     except UsageError as error:
         return [finding_from_error("cache", "missing", error)]
     user = server_user()

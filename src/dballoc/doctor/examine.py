@@ -46,8 +46,10 @@ def examine() -> list[Finding]:
 def check_demo() -> Finding:
     """Check all that ``dballoc bench`` would check of the demo before it starts a server."""
     try:
-        prepare.settle(
-            experiment_file.build(tomllib.loads(catalogue.experiments()["demo"]), "experiment demo")
+        prepare.prepare_campaign(
+            experiment_file.build_experiment(
+                tomllib.loads(catalogue.experiments()["demo"]), "experiment demo"
+            )
         )
     except (UsageError, Failure) as error:
         return finding_from_error("the demo", "warn", error)

@@ -12,7 +12,7 @@ from dballoc.host.settings.machine_lock import Machine
 _NAME = "host settings"
 
 
-def check_host_settings(machine: Machine = machine_lock.THIS) -> Finding:
+def check_host_settings(machine: Machine = machine_lock.THIS_MACHINE) -> Finding:
     """Put back the settings of a run that was killed together with its guardian: the only thing
     that the doctor changes.
     """

@@ -14,7 +14,7 @@ from dballoc.experiment import experiment_file
 from dballoc.experiment.model import BUILTIN, Experiment
 from dballoc.fetch import fetch_sources, name_and_version, private_store
 from dballoc.fetch.fetch_sources import Kind, Source
-from dballoc.fetch.private_store import Kept
+from dballoc.fetch.private_store import FetchedEntry
 from dballoc.host.package_names import Packages
 from dballoc.host.resources import cpus
 from dballoc.load import hammerdb_command, sysbench_command
@@ -25,7 +25,7 @@ from dballoc.servers.build import Build
 
 
 @dataclass(frozen=True, kw_only=True)
-class Item:
+class InventoryItem:
     """An allocator or a server family. ``version`` is None if it is not on this machine;
     ``package`` then names the package that has it, if there is one.
     """
@@ -60,7 +60,7 @@ class Workload:
 
 
 @dataclass(frozen=True)
-class Shipped:
+class ShippedExperiment:
     """An experiment that comes with dballoc. ``lacking``: allocators and servers that it needs and
     that are not on this machine.
     """
@@ -73,8 +73,8 @@ class Shipped:
 
 @dataclass(frozen=True, kw_only=True)
 class AllocatorSetting:
-    """One setting of an allocator. ``here``: whether the version on this machine has it; None where
-    there is none.
+    """One setting of an allocator. ``available``: whether the version on this machine has it; None
+    where there is none.
     """
 
     allocator: str
@@ -83,12 +83,12 @@ class AllocatorSetting:
     default: str
     unit: str
     versions: str
-    here: bool | None
+    available: bool | None
     variable: str
     effect: str
 
 
-def allocators() -> list[Item]:
+def list_allocators() -> list[InventoryItem]:
     """List every allocator of the catalogue."""
     return [
         _make_allocator_item(name, row, _list_packages())
@@ -96,24 +96,24 @@ def allocators() -> list[Item]:
     ]
 
 
-def servers() -> list[Item]:
+def list_servers() -> list[InventoryItem]:
     """List every server family of the catalogue."""
     return [
         _make_server_item(name, row, _list_packages()) for name, row in catalogue.servers().items()
     ]
 
 
-def fetched(kind: Kind) -> list[Item]:
+def list_fetchable(kind: Kind) -> list[InventoryItem]:
     """List every version that can be fetched, and those that were, vendors' archives included."""
-    entries = {k.reference: k for k in private_store.kept() if k.manifest["kind"] == kind}
-    sources = {s.reference: s for s in fetch_sources.every() if s.kind == kind}
+    entries = {k.reference: k for k in private_store.list_fetched() if k.manifest["kind"] == kind}
+    sources = {s.reference: s for s in fetch_sources.list_all_sources() if s.kind == kind}
     return [
         _make_fetched_item(word, entries.get(word), sources.get(word))
         for word in dict.fromkeys([*sources, *entries])
     ]
 
 
-def workloads() -> list[Workload]:
+def list_workloads() -> list[Workload]:
     """List every workload of the catalogue."""
     directories = [lua()]
     try:
@@ -150,12 +150,12 @@ def _make_workload(
     )
 
 
-def experiments() -> list[Shipped]:
+def list_experiments() -> list[ShippedExperiment]:
     """List every experiment that comes with dballoc."""
     return [_read_experiment(name, text) for name, text in catalogue.experiments().items()]
 
 
-def settings(name: str | None) -> list[AllocatorSetting]:
+def list_settings(name: str | None) -> list[AllocatorSetting]:
     """List the settings of one allocator (``NAME`` or ``NAME@VERSION``), or of all. UsageError for
     one that the catalogue does not know.
     """
@@ -179,11 +179,11 @@ def _list_settings(
         AllocatorSetting(
             allocator=name,
             name=key,
-            values=tunables.values(family, row, version or ""),
+            values=tunables.describe_values(family, row, version or ""),
             default=row["default"],
             unit=row.get("unit", ""),
             versions=", ".join(row.get("versions", [])),
-            here=None if version is None else tunables.exists(row, version),
+            available=None if version is None else tunables.is_in_version(row, version),
             variable=row.get("variable") or style.format(NAME=key.upper()),
             effect=row["effect"],
         )
@@ -193,7 +193,7 @@ def _list_settings(
 
 def _find_version(name: str) -> str | None:
     try:
-        return find_allocator.find(name).version
+        return find_allocator.find_allocator(name).version
     except UsageError:
         return None
 
@@ -211,22 +211,22 @@ def _list_packages() -> Packages:
     return Packages(package for row in rows for package in row.get("packages", []))
 
 
-def _make_allocator_item(name: str, row: dict[str, Any], packages: Packages) -> Item:
+def _make_allocator_item(name: str, row: dict[str, Any], packages: Packages) -> InventoryItem:
     more = {
         "url": row["url"],
         "settings": row["tunables"].get("env", "none"),
         "otherwise": f"dballoc fetch {name}"
-        if fetch_sources.of(name)
+        if fetch_sources.list_sources(name)
         else "give its file: preload = [PATH] in a variant",
     }
     package = packages.choose(row["packages"]) if "packages" in row else None
     try:
-        library = find_allocator.find(name)
+        library = find_allocator.find_allocator(name)
     except UsageError:
-        return Item(
+        return InventoryItem(
             name=name, title=row["title"], version=None, paths=(), package=package, more=more
         )
-    return Item(
+    return InventoryItem(
         name=name,
         title=row["title"],
         version=library.version,
@@ -236,17 +236,17 @@ def _make_allocator_item(name: str, row: dict[str, Any], packages: Packages) -> 
     )
 
 
-def _make_server_item(name: str, row: dict[str, Any], packages: Packages) -> Item:
+def _make_server_item(name: str, row: dict[str, Any], packages: Packages) -> InventoryItem:
     more = {
         "engines": list(row["engines"]),
         "otherwise": "unpack one and give its directory: server.basedir",
     }
     package = packages.choose(row["packages"])
     if (server := _find_server(name)) is None:
-        return Item(
+        return InventoryItem(
             name=name, title=row["title"], version=None, paths=(), package=package, more=more
         )
-    return Item(
+    return InventoryItem(
         name=name,
         title=row["title"],
         version=server.version,
@@ -256,8 +256,10 @@ def _make_server_item(name: str, row: dict[str, Any], packages: Packages) -> Ite
     )
 
 
-def _make_fetched_item(word: str, entry: Kept | None, source: Source | None) -> Item:
-    name = name_and_version.split(word)[0]
+def _make_fetched_item(
+    word: str, entry: FetchedEntry | None, source: Source | None
+) -> InventoryItem:
+    name = name_and_version.split_reference(word)[0]
     row = {**catalogue.allocators(), **catalogue.servers()}[name]
     size = (
         f" ({source.download / 10**6:,.0f} MB, {source.room / 10**6:,.0f} MB on disk)"
@@ -272,7 +274,7 @@ def _make_fetched_item(word: str, entry: Kept | None, source: Source | None) -> 
     if entry is not None:
         if name in catalogue.servers() and (server := _find_server(word)):
             more["engines"] = server.engines
-        return Item(
+        return InventoryItem(
             name=word,
             title=row["title"],
             version=entry.version,
@@ -284,7 +286,7 @@ def _make_fetched_item(word: str, entry: Kept | None, source: Source | None) -> 
     try:
         if name in catalogue.servers():
             server = find_build.find(word, None)
-            return Item(
+            return InventoryItem(
                 name=word,
                 title=row["title"],
                 version=server.version,
@@ -292,8 +294,8 @@ def _make_fetched_item(word: str, entry: Kept | None, source: Source | None) -> 
                 package=None,
                 more=more | {"engines": server.engines},
             )
-        library = find_allocator.find(word)
-        return Item(
+        library = find_allocator.find_allocator(word)
+        return InventoryItem(
             name=word,
             title=row["title"],
             version=library.version,
@@ -302,23 +304,27 @@ def _make_fetched_item(word: str, entry: Kept | None, source: Source | None) -> 
             more=more,
         )
     except UsageError:
-        return Item(name=word, title=row["title"], version=None, paths=(), package=None, more=more)
+        return InventoryItem(
+            name=word, title=row["title"], version=None, paths=(), package=None, more=more
+        )
 
 
 def _find_script(module: str, directories: list[Path]) -> Path | None:
     return next((d / f"{module}.lua" for d in directories if (d / f"{module}.lua").exists()), None)
 
 
-def _read_experiment(name: str, text: str) -> Shipped:
-    experiment = experiment_file.build(
-        expand(tomllib.loads(text)), f"experiment {name}", len(cpus.available())
+def _read_experiment(name: str, text: str) -> ShippedExperiment:
+    experiment = experiment_file.build_experiment(
+        expand(tomllib.loads(text)), f"experiment {name}", len(cpus.list_available_cpus())
     )
     allocators = [v.allocator for v in experiment.variant if v.allocator not in (None, BUILTIN)]
     builds = [s.use for s in map(experiment.server_of, experiment.variant) if s.basedir is None]
-    lacking = [word for word in allocators if word and not _is_found(find_allocator.find, word)]
+    lacking = [
+        word for word in allocators if word and not _is_found(find_allocator.find_allocator, word)
+    ]
     lacking += [word for word in builds if not _is_found(lambda w: find_build.find(w, None), word)]
     lacking = list(dict.fromkeys(lacking))
-    return Shipped(name, _read_title(text), experiment, tuple(lacking))
+    return ShippedExperiment(name, _read_title(text), experiment, tuple(lacking))
 
 
 def _is_found(find: Callable[[str], object], word: str) -> bool:

@@ -9,7 +9,7 @@ from dballoc.errors import Failure, UsageError
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.resources import cgroup
 from dballoc.host.settings import thp
-from dballoc.measure.process_sampler import Gone, ProcessSampler
+from dballoc.measure.process_sampler import ProcessGone, ProcessSampler
 from dballoc.servers.private.command_line import open_files
 
 # What a large experiment opens: for the warning.
@@ -19,7 +19,7 @@ _CLIENTS, _TABLES = 256, 8
 def check_huge_pages() -> Finding:
     """Check the host's THP mode, and whether variants may have another."""
     name = "transparent huge pages"
-    mode = thp.mode()
+    mode = thp.read_mode()
     if mode is None:
         return Finding(name, "note", "this kernel has none: variants with thp cannot run")
     if not os.access(thp.ENABLED, os.W_OK):
@@ -33,7 +33,7 @@ def check_memory_cgroup() -> Finding:
     name = "memory cgroup"
     try:
         with Custody() as custody:
-            made = cgroup.create(custody, 1 << 30)
+            made = cgroup.create_memory_cgroup(custody, 1 << 30)
             made.remove()
     except UsageError as error:
         text, _, remedy = str(error).removeprefix("limits.memory: ").partition("; ")
@@ -52,7 +52,7 @@ def check_peak_reset() -> Finding:
     try:
         sampler.sample()
         permitted = sampler.reset_peak()
-    except Gone:
+    except ProcessGone:
         return Finding(
             name,
             "missing",

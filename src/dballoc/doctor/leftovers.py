@@ -127,7 +127,7 @@ def _list_candidates() -> list[Path]:
         if _RUN_DIRECTORY.fullmatch(path.name)
     ]
     try:
-        cache = directories.cache()
+        cache = directories.make_cache()
     except UsageError:
         return run
     return [*cache.glob("scratch/*"), *cache.glob("templates/*.partial.*"), *run]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dballoc.doctor import inventory
 from dballoc.doctor.finding import Finding, State, finding_from_error
-from dballoc.doctor.inventory import Item
+from dballoc.doctor.inventory import InventoryItem
 from dballoc.errors import UsageError
 from dballoc.host.unprivileged.server_user import server_user
 from dballoc.load import sysbench_command
@@ -48,12 +48,12 @@ def check_sysbench() -> Finding:
 
 def check_servers() -> list[Finding]:
     """Check every server family of the catalogue; the server user must be able to run one."""
-    items = inventory.servers()
+    items = inventory.list_servers()
     none_at_all = all(item.version is None for item in items)
     return [_check_server(item, none_at_all) for item in items]
 
 
-def _check_server(item: Item, none_at_all: bool) -> Finding:
+def _check_server(item: InventoryItem, none_at_all: bool) -> Finding:
     if item.version is None:
         return Finding(
             item.title, "missing" if none_at_all else "note", "not on this machine", item.remedy
@@ -65,17 +65,17 @@ def _check_server(item: Item, none_at_all: bool) -> Finding:
 
 def check_allocators() -> list[Finding]:
     """Check every allocator of the catalogue. All but glibc's are optional."""
-    return [_check_allocator(item) for item in inventory.allocators()]
+    return [_check_allocator(item) for item in inventory.list_allocators()]
 
 
-def _check_allocator(item: Item) -> Finding:
+def _check_allocator(item: InventoryItem) -> Finding:
     if item.version is None:
         return Finding(item.title, "note", "not on this machine", item.remedy)
     where = f" ({item.paths[0]})" if item.paths else ""
     return _find_unreadable(item, "warn") or Finding(item.title, "ok", item.version + where)
 
 
-def _find_unreadable(item: Item, state: State) -> Finding | None:
+def _find_unreadable(item: InventoryItem, state: State) -> Finding | None:
     """Return a finding if servers, which never run as root, may not read one of its files."""
     user = server_user()
     for path in item.paths:

@@ -31,7 +31,7 @@ _GUESSES = 2
 
 
 @dataclass(frozen=True)
-class Range:
+class SizeRange:
     """The sizes searched, in bytes. ``start``: the first size tried; ``repeats``: trials without a
     kill until a size counts as surviving.
     """
@@ -51,12 +51,12 @@ class Range:
         return min(self.steps, max(1, math.floor(size / self.tolerance)))
 
 
-def of_experiment(experiment: Experiment) -> Range:
+def derive_range(experiment: Experiment) -> SizeRange:
     """Return the range that an experiment with a memory limit searches."""
     memory, fit = experiment.limits.memory, experiment.fit
     assert memory is not None
     tolerance = fit.tolerance or max(_MIB, memory // _FINE // _MIB * _MIB)
-    return Range(memory, tolerance, fit.start or memory // 2, fit.repeats)
+    return SizeRange(memory, tolerance, fit.start or memory // 2, fit.repeats)
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class State:
+class SearchState:
     """Where the search stands. ``low``: the largest size without a kill so far, 0 for none;
     ``high``: the smallest with one, None for none; ``next``: the size to try now, None when the
     search is over. Then ``why``: ``found``; ``none`` survives; ``all`` survive; too many ``faults``
@@ -82,19 +82,19 @@ class State:
     why: Why | None = None
 
 
-def state(sizes: Range, trials: Sequence[Trial]) -> State:
+def compute_state(sizes: SizeRange, trials: Sequence[Trial]) -> SearchState:
     """Return where the search stands after these trials, in their order."""
     low, high = find_bracket(trials)
     if sum(1 for t in trials if t.outcome == "other") >= MOST_FAULTS:
-        return State(low, high, None, "faults")
+        return SearchState(low, high, None, "faults")
     below, above = _convert_to_steps(sizes, low, high)
     if above - below > 1:
-        return State(low, high, _choose_next(sizes, trials, below, above) * sizes.tolerance)
+        return SearchState(low, high, _choose_next(sizes, trials, below, above) * sizes.tolerance)
     if low == 0:
-        return State(low, high, None, "none")
+        return SearchState(low, high, None, "none")
     if sum(1 for t in trials if t.outcome == "survived" and t.size == low) < sizes.repeats:
-        return State(low, high, low)
-    return State(low, high, None, "all" if high is None else "found")
+        return SearchState(low, high, low)
+    return SearchState(low, high, None, "all" if high is None else "found")
 
 
 def find_bracket(trials: Sequence[Trial]) -> tuple[int, int | None]:
@@ -109,11 +109,11 @@ def find_bracket(trials: Sequence[Trial]) -> tuple[int, int | None]:
     return low, high
 
 
-def at_most(sizes: Range, trials: Sequence[Trial]) -> int:
+def count_trials_at_most(sizes: SizeRange, trials: Sequence[Trial]) -> int:
     """Return how many more trials it takes at most, provided that a size has the same outcome every
     time and no other fault occurs.
     """
-    progress = state(sizes, trials)
+    progress = compute_state(sizes, trials)
     if progress.next is None:
         return 0
     below, above = _convert_to_steps(sizes, progress.low, progress.high)
@@ -121,11 +121,11 @@ def at_most(sizes: Range, trials: Sequence[Trial]) -> int:
     return (_GUESSES + 1) * math.ceil(math.log2(above - below)) + sizes.repeats
 
 
-def _convert_to_steps(sizes: Range, low: int, high: int | None) -> tuple[int, int]:
+def _convert_to_steps(sizes: SizeRange, low: int, high: int | None) -> tuple[int, int]:
     return low // sizes.tolerance, sizes.steps + 1 if high is None else high // sizes.tolerance
 
 
-def _choose_next(sizes: Range, trials: Sequence[Trial], below: int, above: int) -> int:
+def _choose_next(sizes: SizeRange, trials: Sequence[Trial], below: int, above: int) -> int:
     """Choose a new size strictly between the two: the one that would just use up the memory if what
     the server needs beside the cache stayed the same; the middle where nothing has survived yet or
     such guesses were no better than the middle.
@@ -143,7 +143,7 @@ def _choose_next(sizes: Range, trials: Sequence[Trial], below: int, above: int) 
     return min(above - 1, max(below + 1, guess))
 
 
-def _is_stalled(sizes: Range, trials: Sequence[Trial]) -> bool:
+def _is_stalled(sizes: SizeRange, trials: Sequence[Trial]) -> bool:
     """Whether each of the last sizes that narrowed the range narrowed it by less than half."""
     widths = [sizes.steps + 1]
     for number in range(1, len(trials) + 1):

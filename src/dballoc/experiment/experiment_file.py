@@ -16,11 +16,11 @@ from dballoc.experiment import sweep
 from dballoc.experiment.model import Experiment, Variant
 
 
-def load(path: Path) -> Experiment:
+def load_experiment(path: Path) -> Experiment:
     """Read the experiment in a file. UsageError if it cannot be read, is not TOML, or is not a
     valid experiment.
     """
-    return build(read_table(path), str(path))
+    return build_experiment(read_table(path), str(path))
 
 
 def read_table(path: Path) -> dict[str, Any]:
@@ -34,10 +34,10 @@ def read_table(path: Path) -> dict[str, Any]:
             f"{path}: cannot read the experiment file: "
             f"{str(error).removeprefix('cannot be read: ')}"
         ) from None
-    return parse(text, str(path))
+    return parse_table(text, str(path))
 
 
-def parse(text: str, origin: str) -> dict[str, Any]:
+def parse_table(text: str, origin: str) -> dict[str, Any]:
     """Parse the text of an experiment into its raw table. UsageError that begins with ``origin`` if
     it is not TOML.
     """
@@ -47,7 +47,7 @@ def parse(text: str, origin: str) -> dict[str, Any]:
         raise UsageError(f"{origin}: {error}") from None
 
 
-def build(table: dict[str, Any], origin: str, cores: int | None = None) -> Experiment:
+def build_experiment(table: dict[str, Any], origin: str, cores: int | None = None) -> Experiment:
     """Build the experiment that a table describes, with its sweeps made into variants. ``cores``:
     see :func:`dballoc.experiment.sweep.expand_sweeps`. UsageError, one line that begins with
     ``origin``, if the table does not describe an experiment.
@@ -63,7 +63,7 @@ def build(table: dict[str, Any], origin: str, cores: int | None = None) -> Exper
         raise UsageError(f"{origin}: {_format_validation_error(error, table)}") from None
 
 
-def dump(experiment: Experiment) -> str:
+def format_experiment(experiment: Experiment) -> str:
     """Return the file's text: what differs from the defaults, and the sections that every reader
     looks for.
     """
@@ -84,7 +84,7 @@ def _format_array_item(name: str, entry: dict[str, Any]) -> str:
     return f"[[{name}]]\n" + re.sub(r"^\[", f"[{name}.", tomli_w.dumps(entry), flags=re.MULTILINE)
 
 
-def identity(experiment: Experiment) -> str:
+def compute_identity(experiment: Experiment) -> str:
     """Return a short hash; two experiments with the same one may share a results directory."""
     text = json.dumps(experiment.model_dump(mode="json"), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

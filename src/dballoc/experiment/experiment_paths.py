@@ -13,7 +13,7 @@ Table = dict[str, Any]
 _KINDS = {".lua": "script", ".sql": "sql"}
 
 
-def anchor(table: Table, base: Path, reserved: Collection[str] = ()) -> Table:
+def anchor_paths(table: Table, base: Path, reserved: Collection[str] = ()) -> Table:
     """Return ``table`` with every relative path resolved against ``base``. Values of other types
     are left for the model to refuse.
 

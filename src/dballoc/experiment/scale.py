@@ -76,7 +76,7 @@ def parse_share(text: str, small: float | None, origin: str) -> float:
     return share
 
 
-def level(threads: int, factor: float) -> int:
+def scale_level(threads: int, factor: float) -> int:
     """Return the level that stands for one of ``threads`` clients."""
     return max(1, round(threads * factor**LEVEL_POWER))
 
@@ -87,15 +87,15 @@ def scale_experiment(
     """Return the experiment at that share, on the CPUs ``cpus``. UsageError that begins with
     ``origin`` where that is not possible.
     """
-    return experiment_file.build(_shrink(experiment, factor, cpus, origin), origin)
+    return experiment_file.build_experiment(_shrink(experiment, factor, cpus, origin), origin)
 
 
-def lay(table: Table, text: str, have: Collection[int], origin: str) -> Table:
+def scale_table(table: Table, text: str, cpus: Collection[int], origin: str) -> Table:
     """Scale a file's table, so that flags can be laid over the result. ``text``: the value of
-    ``--scale``; ``have``: the available CPUs. UsageError as for :func:`scale_experiment`.
+    ``--scale``; ``cpus``: the available CPUs. UsageError as for :func:`scale_experiment`.
     """
-    experiment = experiment_file.build(table, origin)
-    return _shrink(experiment, parse_share(text, experiment.small, origin), have, origin)
+    experiment = experiment_file.build_experiment(table, origin)
+    return _shrink(experiment, parse_share(text, experiment.small, origin), cpus, origin)
 
 
 def _shrink(experiment: Experiment, factor: float, cpus: Collection[int], origin: str) -> Table:
@@ -110,7 +110,7 @@ def _shrink(experiment: Experiment, factor: float, cpus: Collection[int], origin
     table = experiment.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     table.pop(SMALL, None)
     table["scaled"] = _describe_original(experiment, factor, cpus)
-    table["threads"] = sorted({level(n, factor) for n in experiment.threads})
+    table["threads"] = sorted({scale_level(n, factor) for n in experiment.threads})
     table["data"] = table.get("data", {}) | {
         "rows": max(FEWEST_ROWS, round(experiment.data.rows * factor))
     }

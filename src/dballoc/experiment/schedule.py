@@ -67,7 +67,7 @@ class Pairing:
         return first, 1 - first
 
 
-def block(experiment: Experiment, number: int, attempt: int = 0) -> list[Slot]:
+def order_block(experiment: Experiment, number: int, attempt: int = 0) -> list[Slot]:
     """Return all trials of block ``number`` (from 1) in their order: every variant once, the
     baseline twice.
     """
@@ -106,7 +106,7 @@ def _has_start(experiment: Experiment, workload: str | None, level: int | None) 
     return workload != LOAD or level in (None, experiment.threads[-1])
 
 
-def duets(experiment: Experiment, number: int, attempt: int = 0) -> list[Pairing]:
+def order_duets(experiment: Experiment, number: int, attempt: int = 0) -> list[Pairing]:
     """Return all pairings of duet block ``number`` (from 1) in their order: every variant, and the
     baseline again, each against a baseline of its own, so that both servers of a pairing have the
     same age.
@@ -129,7 +129,7 @@ def duets(experiment: Experiment, number: int, attempt: int = 0) -> list[Pairing
     ]
 
 
-def pilot(experiment: Experiment, starts: int) -> list[Pairing]:
+def order_pilot(experiment: Experiment, starts: int) -> list[Pairing]:
     """Return the pilot's pairings: the baseline beside itself, ``starts`` times."""
     return [
         Pairing(

@@ -100,9 +100,9 @@ def is_secret(name: str) -> bool:
     return is_sensitive(name) and not any(fnmatchcase(bare, pattern) for pattern in _HARMLESS)
 
 
-def hide(name: str, value: str) -> str:
+def hide_value(name: str, value: str) -> str:
     """Return a setting's value as it may be shown and stored."""
-    return HIDDEN if value and is_secret(name) else hide_in(value)
+    return HIDDEN if value and is_secret(name) else hide_secrets(value)
 
 
 def hide_argument(word: str) -> str:
@@ -115,7 +115,7 @@ def hide_argument(word: str) -> str:
     )
 
 
-def hide_in(text: str) -> str:
+def hide_secrets(text: str) -> str:
     """Return a text with the values of secret names hidden, and the user's part of addresses."""
     text = _URL.sub(rf"\1{HIDDEN}@", text)
     text = _DSN.sub(f"{HIDDEN}@", text)

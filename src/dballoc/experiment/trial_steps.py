@@ -31,7 +31,7 @@ class Step:
         return " ".join(str(p) for p in (self.kind, self.workload, self.threads) if p is not None)
 
 
-def cycle(experiment: Experiment, slot: Slot, tables: bool = True) -> list[Step]:
+def plan_steps(experiment: Experiment, slot: Slot, tables: bool = True) -> list[Step]:
     """Plan the steps of a trial: the load of the tables where there is one, the warm-up SQL, then
     for each workload a warm-up (or one for all, where the experiment says which) and its rising
     levels, then idle; after all that, unmeasured, the loads once more for a profile. ``tables``:
@@ -54,7 +54,7 @@ def cycle(experiment: Experiment, slot: Slot, tables: bool = True) -> list[Step]
     if LOAD in workloads:
         add_step("level", workload=LOAD, threads=levels[-1])
     if timed := [w for w in workloads if w != LOAD]:
-        for sql in warmup_statements(experiment, tables):
+        for sql in list_warmup_statements(experiment, tables):
             add_step("sql", sql=sql)
         for workload in experiment.warm:
             add_warm_up(workload)
@@ -70,13 +70,15 @@ def cycle(experiment: Experiment, slot: Slot, tables: bool = True) -> list[Step]
     return steps
 
 
-def under_probe(experiment: Experiment, slot: Slot, tables: bool = True) -> list[Step]:
+def plan_probe_steps(experiment: Experiment, slot: Slot, tables: bool = True) -> list[Step]:
     """Plan the steps of a start for the heap profile, which measures nothing: what fills the
     server, then for each workload a warm-up and the load that is profiled, at the highest level.
     """
     once = experiment.model_copy(update={"threads": [experiment.threads[-1]]})
     steps = [
-        s for s in cycle(once, slot, tables) if s.kind in ("sql", "warmup") or s.workload == LOAD
+        s
+        for s in plan_steps(once, slot, tables)
+        if s.kind in ("sql", "warmup") or s.workload == LOAD
     ]
     filling = [replace(step, number=number) for number, step in enumerate(steps, 1)]
     return [*filling, *_plan_profiles(experiment, slot, len(filling))]
@@ -105,7 +107,7 @@ def is_profiled(experiment: Experiment, slot: Slot) -> bool:
     return slot.block == 1 and slot.role != "A2" and slot.level in (None, experiment.threads[-1])
 
 
-def warmup_statements(experiment: Experiment, tables: bool = True) -> list[str]:
+def list_warmup_statements(experiment: Experiment, tables: bool = True) -> list[str]:
     """Return the file's ``warmup_sql``, or a scan of each of sysbench's tables (``tables``: whether
     they are there), as the 2012 comparison had it.
 
@@ -130,6 +132,6 @@ def warmup_statements(experiment: Experiment, tables: bool = True) -> list[str]:
     ]
 
 
-def idle_or_load_seconds(steps: list[Step]) -> float:
+def sum_planned_seconds(steps: list[Step]) -> float:
     """Return the planned seconds: measuring, warming up, idling."""
     return sum(step.seconds for step in steps)

@@ -15,7 +15,7 @@ from dballoc.catalogue import verdicts as limits_of_verdicts
 from dballoc.errors import Failure, UsageError
 from dballoc.explain.attribution import configuration_limits
 from dballoc.explain.attribution.configuration_limits import AvailableMemory, Bounds
-from dballoc.explain.attribution.ledger import Ledger, ledger
+from dballoc.explain.attribution.ledger import Ledger, build_ledger
 from dballoc.explain.checklist import checklist
 from dballoc.explain.checklist.section import Section
 from dballoc.explain.sources import (
@@ -26,16 +26,16 @@ from dballoc.explain.sources import (
     my_once_alloc,
     server_memory,
 )
-from dballoc.explain.sources.server_memory import Labels
+from dballoc.explain.sources.server_memory import ServerMemory
 from dballoc.explain.verdicts import thp_waste, verdicts
 from dballoc.explain.verdicts.evidence import Evidence, gather_evidence
-from dballoc.explain.verdicts.verdicts import Moment, Verdict
+from dballoc.explain.verdicts.verdict import Moment, Verdict
 from dballoc.host import process_root
 from dballoc.host.resources import process_limits
 from dballoc.process_memory import malloc_bindings, process_snapshot
-from dballoc.process_memory.heaps.allocator_account import Account
-from dballoc.process_memory.heaps.heap_probe_estimate import Sample, Sampled, nobody
-from dballoc.process_memory.process_snapshot import Outside
+from dballoc.process_memory.heaps.allocator_statistics import AllocatorStatistics
+from dballoc.process_memory.heaps.heap_probe_estimate import AskProbe, ProbeEstimate, ask_no_probe
+from dballoc.process_memory.process_snapshot import ProcessSnapshot
 from dballoc.servers.running import running_server
 from dballoc.servers.running.credentials import Credentials
 
@@ -98,8 +98,8 @@ class Explanation:
 class _Answers:
     """What the server said over SQL, with notes on what it did not."""
 
-    labels: Labels | None = None
-    statistics: Account | None = None
+    labels: ServerMemory | None = None
+    statistics: AllocatorStatistics | None = None
     sections: list[Section] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -108,7 +108,7 @@ def explain(
     pid: int,
     credentials: Credentials | None,
     with_checklist: bool = False,
-    sample: Sample = nobody,
+    sample: AskProbe = ask_no_probe,
 ) -> Explanation:
     """Take a snapshot of a live server, ask it over SQL if there are ``credentials``, and
     ``sample`` its heap probe if it has one. Failure in one line if its memory cannot be read.
@@ -116,23 +116,23 @@ def explain(
     ``with_checklist``: with what one would look up by hand besides
     (:mod:`dballoc.explain.checklist.checklist`).
     """
-    snapshot = process_snapshot.look(pid)
+    snapshot = process_snapshot.take_process_snapshot(pid)
     huge = _sample_huge_pages(snapshot)
     answers = (
         _ask_server(pid, credentials, with_checklist)
         if credentials
-        else _Answers(sections=checklist.unasked("--no-sql: not asked"))
+        else _Answers(sections=checklist.explain_missing_sections("--no-sql: not asked"))
     )
     labels = _add_uncounted(answers.labels, snapshot) if answers.labels else None
     sampled, sample_notes = _ask_probe(snapshot, sample)
-    attributed = ledger(snapshot, labels, answers.statistics, sampled)
+    attributed = build_ledger(snapshot, labels, answers.statistics, sampled)
     attributed.notes.extend([*answers.notes, *sample_notes, *_list_namespace_notes(pid)])
     room = AvailableMemory(
         os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), _read_memory_limit(pid)
     )
     bounds = configuration_limits.compute_bounds(labels.variables, catalogue()) if labels else None
     sections = [*_read_process_sections(snapshot), *answers.sections] if with_checklist else []
-    return judged(
+    return judge_series(
         [
             Explanation(
                 ledger=attributed,
@@ -144,7 +144,7 @@ def explain(
                     else None
                 ),
                 seconds=snapshot.seconds,
-                timestamp=snapshot.taken,
+                timestamp=snapshot.taken_at,
                 evidence=gather_evidence(snapshot, labels, huge, limits_of_verdicts()),
                 sections=sections,
                 reach=_compute_reach(bounds, attributed, labels) if bounds and labels else None,
@@ -154,7 +154,7 @@ def explain(
     )
 
 
-def judged(series: Sequence[Explanation]) -> Explanation:
+def judge_series(series: Sequence[Explanation]) -> Explanation:
     """Return the last of a series, with its answer and its verdicts in the light of the others."""
     last, limits = series[-1], limits_of_verdicts()
     return replace(
@@ -164,17 +164,17 @@ def judged(series: Sequence[Explanation]) -> Explanation:
     )
 
 
-def _add_uncounted(labels: Labels, snapshot: Outside) -> Labels:
+def _add_uncounted(labels: ServerMemory, snapshot: ProcessSnapshot) -> ServerMemory:
     """Return the labels with those of memory that the server does not count itself."""
     uncounted = (
-        doublewrite.label(snapshot.pid, labels.variables),
-        my_once_alloc.label(snapshot),
-        *innodb_uncounted.labels(labels),
+        doublewrite.estimate_doublewrite_pages(snapshot.pid, labels.variables),
+        my_once_alloc.measure_once_blocks(snapshot),
+        *innodb_uncounted.estimate_uncounted_memory(labels),
     )
     return replace(labels, heap=[*labels.heap, *filter(None, uncounted)])
 
 
-def _compute_reach(bounds: Bounds, attributed: Ledger, labels: Labels) -> int:
+def _compute_reach(bounds: Bounds, attributed: Ledger, labels: ServerMemory) -> int:
     """Return the bytes of RSS that the settings let the server still grow to."""
     owners = catalogue()["owners"]
     filled = sum(line.resident for line in attributed.lines if line.owner in owners)
@@ -184,7 +184,9 @@ def _compute_reach(bounds: Bounds, attributed: Ledger, labels: Labels) -> int:
     )
 
 
-def _ask_probe(snapshot: Outside, sample: Sample) -> tuple[Sampled | None, list[str]]:
+def _ask_probe(
+    snapshot: ProcessSnapshot, sample: AskProbe
+) -> tuple[ProbeEstimate | None, list[str]]:
     """Return the probe's estimate, and a note where it could not be asked."""
     try:
         return sample(snapshot), []
@@ -195,24 +197,24 @@ def _ask_probe(snapshot: Outside, sample: Sample) -> tuple[Sampled | None, list[
 def _list_namespace_notes(pid: int) -> list[str]:
     """Return a note if the process is in namespaces of its own."""
     try:
-        note = process_root.words(pid)
+        note = process_root.describe_namespaces(pid)
     except OSError:
         return []
     return [note] if note else []
 
 
-def _read_process_sections(snapshot: Outside) -> list[Section]:
+def _read_process_sections(snapshot: ProcessSnapshot) -> list[Section]:
     try:
-        return checklist.outside(snapshot)
+        return checklist.describe_host_and_process(snapshot)
     except OSError as error:
-        raise Failure(malloc_bindings.refusal(snapshot.pid, error)) from None
+        raise Failure(malloc_bindings.describe_read_error(snapshot.pid, error)) from None
 
 
-def _sample_huge_pages(snapshot: Outside) -> thp_waste.HugePageSample | None:
+def _sample_huge_pages(snapshot: ProcessSnapshot) -> thp_waste.HugePageSample | None:
     try:
-        return thp_waste.look(snapshot)
+        return thp_waste.sample_huge_pages(snapshot)
     except OSError as error:
-        raise Failure(malloc_bindings.refusal(snapshot.pid, error)) from None
+        raise Failure(malloc_bindings.describe_read_error(snapshot.pid, error)) from None
 
 
 def _ask_server(pid: int, credentials: Credentials, with_checklist: bool) -> _Answers:
@@ -225,21 +227,21 @@ def _ask_server(pid: int, credentials: Credentials, with_checklist: bool) -> _An
         # The socket it listens on is surer than its options are, and needs nothing of it to be run.
         options = [] if running_server.listening(pid) else running_server.given(server)
         with running_server.talking(server, options, credentials) as cursor:
-            labels = server_memory.read(cursor)
-            notes.extend(filter(None, [loadable_function.leftover(cursor)]))
+            labels = server_memory.query_server_memory(cursor)
+            notes.extend(filter(None, [loadable_function.describe_leftover_trim(cursor)]))
             statistics, malloc_notes = _ask_malloc(cursor)
             notes.extend(malloc_notes)
-            sections = checklist.asked(cursor, labels) if with_checklist else []
+            sections = checklist.query_server_sections(cursor, labels) if with_checklist else []
             return _Answers(labels=labels, statistics=statistics, sections=sections, notes=notes)
     except (running_server.NoWord, UsageError) as error:
         notes.append(f"not asked by SQL: {error}")
-        return _Answers(sections=checklist.unasked(notes[-1]), notes=notes)
+        return _Answers(sections=checklist.explain_missing_sections(notes[-1]), notes=notes)
 
 
-def _ask_malloc(cursor: Cursor) -> tuple[Account | None, list[str]]:
+def _ask_malloc(cursor: Cursor) -> tuple[AllocatorStatistics | None, list[str]]:
     """Return its statistics from the loadable function, and a note where that failed."""
     try:
-        return loadable_function.ask(cursor), []
+        return loadable_function.query_malloc_statistics(cursor), []
     except allocator_statistics.Unreadable as error:
         return None, [str(error)]
     except pymysql.Error as error:
@@ -248,6 +250,6 @@ def _ask_malloc(cursor: Cursor) -> tuple[Account | None, list[str]]:
 
 def _read_memory_limit(pid: int) -> int | None:
     try:
-        return process_limits.read(pid).memory
+        return process_limits.read_limits(pid).memory
     except OSError:
         return None

@@ -11,7 +11,7 @@ from dballoc.errors import UsageError
 from dballoc.servers.running.connection import peer
 
 
-def find(pid: int | None, path: str | None, service: str | None) -> int:
+def find_server_pid(pid: int | None, path: str | None, service: str | None) -> int:
     """Return the PID. UsageError in one line if more than one option is given, or no server, or
     more than one, is found.
     """

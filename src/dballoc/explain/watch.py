@@ -9,7 +9,7 @@ from dballoc import readers
 from dballoc.errors import Failure
 from dballoc.explain import explanation
 from dballoc.explain.explanation import Explanation
-from dballoc.process_memory.heaps.heap_probe_estimate import Sample, nobody
+from dballoc.process_memory.heaps.heap_probe_estimate import AskProbe, ask_no_probe
 from dballoc.servers.running.credentials import Credentials
 
 # How many readings are kept: beyond that every second one is dropped, so that a watch of days stays
@@ -28,20 +28,20 @@ class Pace(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Look:
-    """One reading of a server. ``found``: it, with verdicts over the whole series; ``cost``:
+class WatchReading:
+    """One reading of a server. ``explanation``: it, with verdicts over the whole series; ``cost``:
     seconds that it took: CPU of this process, kernel included, and those in which the loadable
     function read the statistics of the server's malloc, whose threads may wait for it; ``pause``:
     seconds until the next reading.
     """
 
-    found: Explanation
+    explanation: Explanation
     series: list[Explanation]
     cost: float
     pause: float
 
 
-def pause(every: float, cost: float, share: float) -> float:
+def compute_pause(every: float, cost: float, share: float) -> float:
     """Return the seconds between readings: ``every``, or more, so that they take no more than
     ``share`` of a CPU.
     """
@@ -53,40 +53,40 @@ def watch(
     credentials: Credentials | None,
     pace: Pace,
     wait: Callable[[float], bool],
-    sample: Sample = nobody,
-) -> Iterator[Look]:
+    sample: AskProbe = ask_no_probe,
+) -> Iterator[WatchReading]:
     """Yield a reading, and another one after each pause. ``wait``: sleeps for so many seconds;
     False if the user ends the watch.
 
     Failure when the process ends, or another one has its PID.
     """
     series: list[Explanation] = []
-    born, began = _born(pid), time.monotonic()
+    born, began = _read_start_time(pid), time.monotonic()
     while True:
         started, cpu = time.monotonic(), time.process_time()
         try:
             reading = explanation.explain(pid, credentials, sample=sample)
         except Failure:
-            _born(pid)  # raises a plainer message if the process has ended
+            _read_start_time(pid)  # raises a plainer message if the process has ended
             raise
-        if _born(pid) != born:
+        if _read_start_time(pid) != born:
             raise Failure(f"process {pid} has ended, and another process has its PID")
         cost = time.process_time() - cpu + reading.within
-        series = thinned([*series, reading])
-        remaining = pause(pace.every, cost, pace.share) - (time.monotonic() - started)
-        yield Look(explanation.judged(series), series, cost, max(0.0, remaining))
+        series = thin_series([*series, reading])
+        remaining = compute_pause(pace.every, cost, pace.share) - (time.monotonic() - started)
+        yield WatchReading(explanation.judge_series(series), series, cost, max(0.0, remaining))
         if pace.span is not None and time.monotonic() + remaining - began > pace.span:
             return
         if not wait(max(0.0, remaining)):
             return
 
 
-def thinned(series: list[Explanation], most: int = _MOST) -> list[Explanation]:
+def thin_series(series: list[Explanation], most: int = _MOST) -> list[Explanation]:
     """Return every second reading, with the first and the last, once there are too many."""
     return series if len(series) <= most else [*series[:-1:2], series[-1]]
 
 
-def _born(pid: int) -> str:
+def _read_start_time(pid: int) -> str:
     """Return field 22 of proc_pid_stat(5), the start in clock ticks: with the PID it identifies a
     process.
     """

@@ -15,8 +15,8 @@ from dballoc.fetch import private_store, verify_version
 from dballoc.fetch.clients import archive, cargo_crate, debian_apt, maven, pypi_wheel
 from dballoc.fetch.fetch_job import FetchedTree, Job, Progress
 from dballoc.fetch.fetch_sources import Source
-from dballoc.fetch.private_store import MANIFEST, Kept
-from dballoc.fetch.unpack import archive_tree
+from dballoc.fetch.private_store import MANIFEST, FetchedEntry
+from dballoc.fetch.unpack import safe_extraction
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.unprivileged.server_user import server_user
@@ -33,7 +33,7 @@ CLIENTS = {
 _SLACK = 1.3
 
 
-def fetch(source: Source, progress: Progress) -> tuple[Kept, bool]:
+def fetch(source: Source, progress: Progress) -> tuple[FetchedEntry, bool]:
     """Return the store's entry, and whether it had to be fetched. UsageError if the fetch cannot
     start, Failure if it fails; then only downloads are left, from which the next try resumes.
     """
@@ -85,8 +85,10 @@ def fetch(source: Source, progress: Progress) -> tuple[Kept, bool]:
     return entry, True
 
 
-def _find_fetched(source: Source) -> Kept | None:
-    return next((k for k in private_store.kept(source.name) if k.asked == source.version), None)
+def _find_fetched(source: Source) -> FetchedEntry | None:
+    return next(
+        (k for k in private_store.list_fetched(source.name) if k.requested == source.version), None
+    )
 
 
 def _secure_tree(job: Job) -> int:
@@ -95,8 +97,8 @@ def _secure_tree(job: Job) -> int:
     """
     (job.place / "client.log").unlink(missing_ok=True)
     try:
-        return archive_tree.secure_tree(job.place)
-    except archive_tree.Refused as error:
+        return safe_extraction.secure_tree(job.place)
+    except safe_extraction.Refused as error:
         raise Failure(f"{job.source.reference}: what was fetched cannot be kept: {error}") from None
 
 

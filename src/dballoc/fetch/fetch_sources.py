@@ -24,7 +24,7 @@ class Source:
     @property
     def reference(self) -> str:
         """``NAME@VERSION``."""
-        return name_and_version.join(self.name, self.version)
+        return name_and_version.join_reference(self.name, self.version)
 
     @property
     def kind(self) -> Kind:
@@ -47,11 +47,11 @@ class Source:
         return int(self.row["megabytes"][1] * 10**6)
 
 
-class NotHere(UsageError):
+class NotFetched(UsageError):
     """Something is not in the store, but can be fetched as ``reference``."""
 
     def __init__(self, wanted: str, words: str) -> None:
-        self.reference = find(words).reference
+        self.reference = find_source(words).reference
         super().__init__(f"{wanted} is not here; fetch it: dballoc fetch {self.reference}")
 
 
@@ -69,47 +69,51 @@ def look_up_kind(name: str) -> Kind:
     )
 
 
-def of(name: str) -> list[Source]:
+def list_sources(name: str) -> list[Source]:
     """List the sources of a catalogue name, the preferred first; none if it cannot be fetched."""
     return [
         Source(name, version, row) for version, row in catalogue.sources().get(name, {}).items()
     ]
 
 
-def every() -> list[Source]:
+def list_all_sources() -> list[Source]:
     """List everything that can be fetched."""
-    return [source for name in catalogue.sources() for source in of(name)]
+    return [source for name in catalogue.sources() for source in list_sources(name)]
 
 
-def find(words: str) -> Source:
+def find_source(words: str) -> Source:
     """Find the source of ``NAME`` (the preferred version) or ``NAME@VERSION``. UsageError that
     lists the versions there are.
     """
-    name, version = name_and_version.split(words)
+    name, version = name_and_version.split_reference(words)
     look_up_kind(name)
-    sources = of(name)
+    sources = list_sources(name)
     if not sources:
         raise UsageError(
-            f"{name!r} cannot be fetched: dballoc knows no source of it; {otherwise(name)}"
+            f"{name!r} cannot be fetched: dballoc knows no source of it; "
+            f"{suggest_alternative(name)}"
         )
     if version is None:
         return sources[0]
     fitting = [s for s in sources if s.version == version] or [
-        s for s in sources if name_and_version.fits(version, s.version)
+        s for s in sources if name_and_version.is_version_of(version, s.version)
     ]
     # A moving source has 11.8.6 today where 11.8 is requested.
     fitting = fitting or [
-        s for s in sources if s.row.get("moves") and name_and_version.fits(s.version, version)
+        s
+        for s in sources
+        if s.row.get("moves") and name_and_version.is_version_of(s.version, version)
     ]
     if not fitting:
         versions = ", ".join(s.version for s in sources)
         raise UsageError(
-            f"{words!r}: no source has that version; there are {versions}; {otherwise(name)}"
+            f"{words!r}: no source has that version; there are {versions}; "
+            f"{suggest_alternative(name)}"
         )
-    return max(fitting, key=lambda s: name_and_version.order(s.version))
+    return max(fitting, key=lambda s: name_and_version.parse_version_numbers(s.version))
 
 
-def otherwise(name: str) -> str:
+def suggest_alternative(name: str) -> str:
     """Say how else to use a server or allocator that no source has."""
     if look_up_kind(name) == "server":
         return (

@@ -18,13 +18,13 @@ FORMAT = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kept:
-    """A server or allocator that was fetched. ``asked``: the version as the catalogue names it;
+class FetchedEntry:
+    """A server or allocator that was fetched. ``requested``: the version as the catalogue names it;
     ``version``: the exact one.
     """
 
     name: str
-    asked: str
+    requested: str
     version: str
     place: Path
     manifest: dict[str, Any]
@@ -32,7 +32,7 @@ class Kept:
     @property
     def reference(self) -> str:
         """``NAME@VERSION``, as an experiment names it."""
-        return name_and_version.join(self.name, self.asked)
+        return name_and_version.join_reference(self.name, self.requested)
 
     @property
     def root(self) -> Path:
@@ -56,50 +56,55 @@ class Kept:
         return int(self.manifest["bytes"])
 
 
-def kept(name: str | None = None) -> list[Kept]:
+def list_fetched(name: str | None = None) -> list[FetchedEntry]:
     """List all that was fetched, or all of one catalogue name; the newest first."""
     entries = [
         k
-        for path in directories.store().glob(f"{name or '*'}@*/{MANIFEST}")
+        for path in directories.locate_store().glob(f"{name or '*'}@*/{MANIFEST}")
         if (k := _read_manifest(path))
     ]
-    return sorted(entries, key=lambda k: (k.name, [-n for n in name_and_version.order(k.version)]))
+    return sorted(
+        entries,
+        key=lambda k: (k.name, [-n for n in name_and_version.parse_version_numbers(k.version)]),
+    )
 
 
-def find(name: str, version: str | None) -> Kept | None:
+def find_fetched(name: str, version: str | None) -> FetchedEntry | None:
     """Find the newest that has this version, or is of that line; None if there is none. ``version``
     None: any.
     """
-    entries = kept(name)
+    entries = list_fetched(name)
     if version is None:
         return next(iter(entries), None)
-    exact = (k for k in entries if version in (k.asked, k.version))
+    exact = (k for k in entries if version in (k.requested, k.version))
     return next(exact, None) or next(
-        (k for k in entries if name_and_version.fits(version, k.version)), None
+        (k for k in entries if name_and_version.is_version_of(version, k.version)), None
     )
 
 
-def owner(path: Path) -> Kept | None:
+def find_owner(path: Path) -> FetchedEntry | None:
     """Find the entry of the store that a file belongs to, if any."""
     try:
-        inside = path.resolve().relative_to(directories.store().resolve())
+        inside = path.resolve().relative_to(directories.locate_store().resolve())
     except ValueError:
         return None
     return (
-        _read_manifest(directories.store() / inside.parts[0] / MANIFEST) if inside.parts else None
+        _read_manifest(directories.locate_store() / inside.parts[0] / MANIFEST)
+        if inside.parts
+        else None
     )
 
 
-def _read_manifest(path: Path) -> Kept | None:
+def _read_manifest(path: Path) -> FetchedEntry | None:
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     if manifest.get("format") != FORMAT:
         return None
-    return Kept(
+    return FetchedEntry(
         name=manifest["name"],
-        asked=manifest["asked"],
+        requested=manifest["asked"],
         version=manifest["version"],
         place=path.parent,
         manifest=manifest,

@@ -48,7 +48,9 @@ def _verify_server(job: Job, fetched: FetchedTree) -> str:
         ).splitlines()[0]
         raise Failure(f"{job.source.reference}: its server does not run here: {why}")
     version = printed[1].rstrip(".")
-    if job.source.client != "archive" and not name_and_version.fits(job.source.version, version):
+    if job.source.client != "archive" and not name_and_version.is_version_of(
+        job.source.version, version
+    ):
         raise Failure(
             f"{job.source.reference}: the source now has {version}, not {job.source.version}"
         )

@@ -15,7 +15,7 @@ from dballoc.errors import UsageError
 SOCKET_PATH_LIMIT = 107
 
 
-def cache() -> Path:
+def make_cache() -> Path:
     """Return the cache, made if it is not there: ``$DBALLOC_CACHE``, else /var/cache/dballoc for
     root, else in the user's own cache. UsageError if it cannot be made, or is another user's.
     """
@@ -26,7 +26,7 @@ def cache() -> Path:
     )
 
 
-def store() -> Path:
+def locate_store() -> Path:
     """Return the private store of ``dballoc fetch``: ``$DBALLOC_STORE``, else /var/lib/dballoc for
     root, else in the user's own data. It may not exist: reading makes nothing.
     """
@@ -37,7 +37,7 @@ def make_store() -> Path:
     """Return the private store, made if it is not there. UsageError if it cannot be made, or is
     another user's.
     """
-    return _make_directory(store(), "store", "DBALLOC_STORE")
+    return _make_directory(locate_store(), "store", "DBALLOC_STORE")
 
 
 def _choose_directory(variable: str, of_root: str, xdg: str, below_home: str) -> Path:
@@ -69,9 +69,9 @@ Register = Callable[[Path], None]
 
 def make_scratch(register: Register) -> Path:
     """Make a directory for one trial's data, on the file system of the templates."""
-    parent = cache() / "scratch"
+    parent = make_cache() / "scratch"
     parent.mkdir(exist_ok=True)
-    return fresh_directory(parent, "t", register)
+    return make_fresh_directory(parent, "t", register)
 
 
 def check_socket_path() -> None:
@@ -89,10 +89,10 @@ def check_socket_path() -> None:
 
 def make_run_directory(register: Register) -> Path:
     """Make a directory with a short path, for a socket."""
-    return fresh_directory(Path(tempfile.gettempdir()), "dballoc-", register)
+    return make_fresh_directory(Path(tempfile.gettempdir()), "dballoc-", register)
 
 
-def fresh_directory(parent: Path, prefix: str, register: Register) -> Path:
+def make_fresh_directory(parent: Path, prefix: str, register: Register) -> Path:
     """Make a new directory with a unique name, accessible to us only."""
     path = parent / (prefix + _make_unique_name())
     register(path)

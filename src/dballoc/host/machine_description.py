@@ -12,7 +12,7 @@ from dballoc.host.resources import cpus
 from dballoc.host.settings import thp
 
 
-def gather() -> dict[str, Any]:
+def describe_machine() -> dict[str, Any]:
     """Return names and sizes that do not change while a campaign runs."""
     uname = os.uname()
     return {
@@ -22,14 +22,14 @@ def gather() -> dict[str, Any]:
         "kernel": uname.release,
         "machine": uname.machine,
         "cpu": _read_cpu_model(),
-        "cpus": len(cpus.available()),
-        "cores": len({min(cpus.list_siblings(c)) for c in cpus.available()}),
+        "cpus": len(cpus.list_available_cpus()),
+        "cores": len({min(cpus.list_siblings(c)) for c in cpus.list_available_cpus()}),
         "numa_nodes": len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or 1,
         "memory": psutil.virtual_memory().total,
         "swap": psutil.swap_memory().total,
         "hypervisor": "hypervisor" in Path("/proc/cpuinfo").read_text(),
         "governor": _read_text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-        "thp": thp.mode(),
+        "thp": thp.read_mode(),
         "thp_defrag": _read_text("/sys/kernel/mm/transparent_hugepage/defrag"),
         "aslr": _read_text("/proc/sys/kernel/randomize_va_space"),
         "overcommit": _read_text("/proc/sys/vm/overcommit_memory"),

@@ -10,7 +10,7 @@ from dballoc import readers
 _FLAGS = re.compile(r"[0-9A-Fa-f]{1,8}")
 
 
-def own(pid: int, its: str) -> str:
+def strip_process_root(pid: int, its: str) -> str:
     """Translate a path that the kernel gives of a process to the one that the process itself uses.
     OSError if the process has ended or is not ours.
 
@@ -20,7 +20,7 @@ def own(pid: int, its: str) -> str:
     return its.removeprefix(root) if root and its.startswith(f"{root}/") else its
 
 
-def words(pid: int) -> str | None:
+def describe_namespaces(pid: int) -> str | None:
     """Describe how the PID and user of a process with namespaces of its own differ inside, in a
     sentence; None if they do not. OSError if it has ended.
     """
@@ -30,7 +30,7 @@ def words(pid: int) -> str | None:
     )
     uid = int(status["Uid"].split()[1])
     inner = status.get("NSpid", str(pid)).split()[-1]
-    inner_uid = mapped(readers.text_of_process(f"/proc/{pid}/uid_map"), uid)
+    inner_uid = map_uid(readers.text_of_process(f"/proc/{pid}/uid_map"), uid)
     differences = []
     if inner != str(pid):
         differences.append(f"it is process {inner} there")
@@ -39,7 +39,7 @@ def words(pid: int) -> str | None:
     return f"it has namespaces of its own: {', '.join(differences)}" if differences else None
 
 
-def mapped(text: str, uid: int) -> int | None:
+def map_uid(text: str, uid: int) -> int | None:
     """Map a user ID of ours to the one in a user namespace, by its uid_map (user_namespaces(7));
     None if it has none there. Pure.
     """
@@ -53,7 +53,7 @@ def mapped(text: str, uid: int) -> int | None:
     return None
 
 
-def listening(pid: int) -> list[str]:
+def list_listening_sockets(pid: int) -> list[str]:
     """List the socket files that a process listens on, by its own paths (proc_net(5)). OSError if
     we may not read its descriptors.
     """

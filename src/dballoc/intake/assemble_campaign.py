@@ -30,7 +30,7 @@ class Assembled:
     machines: list[tuple[str, int]]
 
 
-def assemble(figures: Sequence[Figure], name: str, baseline: str | None) -> Assembled:
+def assemble_campaign(figures: Sequence[Figure], name: str, baseline: str | None) -> Assembled:
     """Make each figure a trial of one level. ``baseline``: the first variant if None. UsageError if
     names of variants or workloads become the same, or if there is no such baseline.
     """
@@ -73,7 +73,7 @@ def assemble(figures: Sequence[Figure], name: str, baseline: str | None) -> Asse
         )
         trials.append((slot, _build_record(f, workloads[f.workload])))
     counts = [(m, sum(1 for f in figures if f.machine == m)) for m in machines]
-    return Assembled(experiment_file.build(table, "the figures"), trials, counts)
+    return Assembled(experiment_file.build_experiment(table, "the figures"), trials, counts)
 
 
 def make_name(text: str) -> str:

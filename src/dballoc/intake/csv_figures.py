@@ -32,10 +32,10 @@ def read_figures(path: Path) -> list[Figure]:
         text = readers.text(path, _LARGEST_FILE)
     except readers.Unfit as error:
         raise UsageError(f"{path}: {error}") from None
-    return parse(text, str(path))
+    return parse_figures(text, str(path))
 
 
-def parse(text: str, origin: str) -> list[Figure]:
+def parse_figures(text: str, origin: str) -> list[Figure]:
     """Return the figures in a file's text; UsageError as for :func:`read_figures`."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:

@@ -13,9 +13,9 @@ from pathlib import Path
 import dballoc
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment import experiment_file
-from dballoc.intake import csv_figures, sysbench_outputs
-from dballoc.intake.assemble_campaign import Assembled, assemble, list_variant_rows
-from dballoc.intake.imported_figure import Figure, check
+from dballoc.intake import csv_figures, output_mapping
+from dballoc.intake.assemble_campaign import Assembled, assemble_campaign, list_variant_rows
+from dballoc.intake.imported_figure import Figure, check_figures
 from dballoc.store.results import Results
 
 # Below the results directory: copies of the files.
@@ -24,16 +24,16 @@ KEPT = "imported"
 
 @dataclass(frozen=True)
 class Imported:
-    """What was imported. ``figures``: how many; ``left``: files in directories that do not fit the
-    pattern.
+    """What was imported. ``figures``: how many; ``unmatched``: files in directories that do not fit
+    the pattern.
     """
 
     assembled: Assembled
     figures: int
-    left: list[Path]
+    unmatched: list[Path]
 
 
-def bring(
+def import_results(
     paths: Sequence[Path],
     out: Path,
     baseline: str | None = None,
@@ -55,9 +55,9 @@ def bring(
     unmatched: list[Path] = []
     for path in paths:
         if path.is_dir():
-            outputs = sysbench_outputs.read_outputs(path, mapping_file)
+            outputs = output_mapping.read_outputs(path, mapping_file)
             figures += outputs.figures
-            mapping = mapping_file or path / sysbench_outputs.FILE
+            mapping = mapping_file or path / output_mapping.FILE
             sources += [
                 (p, os.path.join(path.name, os.path.relpath(p, path))) for p in outputs.files
             ]
@@ -66,9 +66,9 @@ def bring(
         else:
             figures += csv_figures.read_figures(path)
             sources.append((path, path.name))
-    check(figures)
+    check_figures(figures)
     _check_sources(sources)
-    assembled = assemble(figures, out.name, baseline)
+    assembled = assemble_campaign(figures, out.name, baseline)
     _write_directory(out, assembled, sources)
     return Imported(assembled, len(figures), unmatched)
 
@@ -93,7 +93,7 @@ def _write_directory(out: Path, assembled: Assembled, sources: list[tuple[Path, 
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)
         (partial / "experiment.toml").write_text(
-            experiment_file.dump(assembled.experiment), encoding="utf-8"
+            experiment_file.format_experiment(assembled.experiment), encoding="utf-8"
         )
         _write_database(partial, assembled, sources)
         if out.exists():
@@ -117,8 +117,8 @@ def _write_database(directory: Path, assembled: Assembled, sources: list[tuple[P
     }
     facts = {
         "dballoc": dballoc.__version__,
-        "identity": experiment_file.identity(experiment),
-        "experiment": experiment_file.dump(experiment),
+        "identity": experiment_file.compute_identity(experiment),
+        "experiment": experiment_file.format_experiment(experiment),
         "seed": str(experiment.seed),
         "planned_blocks": json.dumps({"solo": experiment.blocks}),
         "started": str(time.time()),

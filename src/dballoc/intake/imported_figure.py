@@ -35,7 +35,7 @@ class Figure:
         return self.machine, self.workload, self.threads, self.variant, self.block
 
 
-def check(figures: Iterable[Figure]) -> None:
+def check_figures(figures: Iterable[Figure]) -> None:
     """Check that figures are unique and above 0. UsageError, ``FILE:LINE: …``, for the first that
     is not.
     """

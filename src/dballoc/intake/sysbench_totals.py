@@ -36,7 +36,7 @@ class Totals:
     p99: float | None
 
 
-def parse(text: str, origin: str) -> Totals:
+def parse_totals(text: str, origin: str) -> Totals:
     """Return the totals. UsageError, ``FILE:LINE: …``, if sysbench failed, if its output is cut
     short, or if this is not one.
     """

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 
 from dballoc import readers
-from dballoc.measure.process_sampler import Gone
+from dballoc.measure.process_sampler import ProcessGone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ def take_mark(pid: int) -> Mark:
         rollup = readers.text_of_process(f"/proc/{pid}/smaps_rollup")
         maps = readers.text_of_process(f"/proc/{pid}/maps", readers.MAPS)
     except OSError:
-        raise Gone from None
+        raise ProcessGone from None
     sizes = {
         line.split(":")[0]: int(line.split()[1]) * 1024
         for line in rollup.splitlines()

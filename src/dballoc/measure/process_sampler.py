@@ -43,7 +43,7 @@ class Sample:
     involuntary: int
 
 
-class Gone(Exception):
+class ProcessGone(Exception):
     """The process has ended."""
 
 
@@ -78,7 +78,7 @@ class ProcessSampler:
         try:
             return time.clock_gettime(self._cpu_clock)
         except OSError:
-            raise Gone from None
+            raise ProcessGone from None
 
     def sample(self, every_thread: bool = False) -> Sample:
         """Take one sample. ``every_thread`` reads all threads' context switches now; without it
@@ -113,7 +113,7 @@ class ProcessSampler:
             )
         except (OSError, IndexError, KeyError, ValueError):
             # KeyError: a process on its way out, or one not yet waited for, has no memory any more.
-            raise Gone from None
+            raise ProcessGone from None
         finally:
             self.cost += time.thread_time() - began
             self.samples += 1

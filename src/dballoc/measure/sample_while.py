@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from dballoc.measure.process_sampler import Gone, ProcessSampler, Sample
+from dballoc.measure.process_sampler import ProcessGone, ProcessSampler, Sample
 
 
 @contextmanager
@@ -22,7 +22,7 @@ def sample_in_background(sampler: ProcessSampler, every: float = 0.2) -> Iterato
         try:
             while not over.wait(every):
                 samples.append(sampler.sample())
-        except Gone:
+        except ProcessGone:
             pass  # whoever waits for the process notices it too
 
     thread = threading.Thread(target=take_samples, name="sampling", daemon=True)

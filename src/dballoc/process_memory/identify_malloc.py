@@ -10,7 +10,7 @@ from dballoc import readers
 from dballoc.allocators import library_version
 from dballoc.catalogue import allocators
 from dballoc.fetch import private_store
-from dballoc.host import process_root, target_files
+from dballoc.host import open_in_process_root, process_root
 from dballoc.host.elf import loader
 from dballoc.host.settings import thp
 from dballoc.process_memory import malloc_bindings
@@ -29,7 +29,7 @@ _GLIBC_VARIABLES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class InUse:
+class MallocInUse:
     """The malloc that a process uses.
 
     ``name``: the catalogue's, None for a library that it does not know; ``how``: why the process
@@ -51,32 +51,35 @@ class InUse:
     thp: str
 
 
-def identify(pid: int) -> InUse:
-    """Identify the malloc of a process. :class:`dballoc.process_memory.malloc_bindings.Unreadable`
-    if the process cannot be read, or calls no malloc of a library.
+def identify_malloc_in_use(pid: int) -> MallocInUse:
+    """Identify the malloc of a process.
+    :class:`dballoc.process_memory.malloc_bindings.UnreadableProcess` if the process cannot be read,
+    or calls no malloc of a library.
     """
-    bindings = malloc_bindings.bindings(pid)
+    bindings = malloc_bindings.read_bindings(pid)
     try:
-        executable = loader.program(pid)
+        executable = loader.find_main_program(pid)
         environ = _parse_environ(readers.of_process(f"/proc/{pid}/environ"))
-        thp_mode, mapped = thp.achieved(pid), malloc_bindings.mapped(pid)
+        thp_mode, mapped = thp.describe_process_mode(pid), malloc_bindings.list_mapped_files(pid)
     except OSError as error:
-        raise malloc_bindings.Unreadable(malloc_bindings.refusal(pid, error)) from None
+        raise malloc_bindings.UnreadableProcess(
+            malloc_bindings.describe_read_error(pid, error)
+        ) from None
     bindings = {symbol: find_malloc_behind_probe(lib, mapped) for symbol, lib in bindings.items()}
     library = bindings.get("malloc") or bindings.get("free")
     if library is None:
-        raise malloc_bindings.Unreadable(
+        raise malloc_bindings.UnreadableProcess(
             f"process {pid}: its executable imports no malloc from a library; it may have one "
             "built in"
         )
-    name = catalogue_name(library)
+    name = find_catalogue_name(library)
     mixed = {
         s: lib
         for s, lib in bindings.items()
         if not _is_same_allocator(lib, library) and not _calls_malloc(s, lib, executable)
     }
     entry = allocators()[name] if name else None
-    return InUse(
+    return MallocInUse(
         pid=pid,
         executable=executable,
         name=name,
@@ -97,20 +100,20 @@ def find_malloc_behind_probe(library: str, mapped: Iterable[str]) -> str:
     """
     if Path(library).name != _PROBE:
         return library
-    names = {path: name for path in mapped if (name := catalogue_name(path))}
+    names = {path: name for path in mapped if (name := find_catalogue_name(path))}
     return next(
         (path for path, name in names.items() if name != "glibc"), next(iter(names), library)
     )
 
 
-def preloaded(pid: int) -> list[str]:
+def read_ld_preload(pid: int) -> list[str]:
     """Return the entries of a process's LD_PRELOAD as they are written there. OSError if it cannot
     be read.
     """
     return _list_preloads(_parse_environ(readers.of_process(f"/proc/{pid}/environ")))
 
 
-def catalogue_name(library: str) -> str | None:
+def find_catalogue_name(library: str) -> str | None:
     """Return the catalogue's name of the allocator that a file belongs to, by its soname; None if
     the catalogue does not know it.
     """
@@ -141,9 +144,9 @@ def list_ineffective_settings(
     """
     stems = {_strip_suffixes(path) for path in mapped}
     reasons = {}
-    used = catalogue_name(library)
+    used = find_catalogue_name(library)
     for path in _list_preloads(environ):
-        other = catalogue_name(path)
+        other = find_catalogue_name(path)
         if _strip_suffixes(path) not in stems:
             reasons[path] = (
                 "LD_PRELOAD names it, and it is not loaded: missing, unreadable, or built for "
@@ -185,7 +188,7 @@ def _explain_use(library: str, executable: str, environ: dict[str, str]) -> str:
         return "it is built into the executable"
     if any(_strip_suffixes(p) == _strip_suffixes(library) for p in _list_preloads(environ)):
         return "LD_PRELOAD in its environment"
-    if catalogue_name(library) == "glibc":
+    if find_catalogue_name(library) == "glibc":
         return (
             "what LD_PRELOAD asks for is not used"
             if _preloads_other_malloc(environ)
@@ -195,7 +198,7 @@ def _explain_use(library: str, executable: str, environ: dict[str, str]) -> str:
 
 
 def _preloads_other_malloc(environ: dict[str, str]) -> bool:
-    return any(catalogue_name(p) not in (None, "glibc") for p in _list_preloads(environ))
+    return any(find_catalogue_name(p) not in (None, "glibc") for p in _list_preloads(environ))
 
 
 def _read_version(pid: int, name: str | None, library: str, mapped: Iterable[str]) -> str:
@@ -210,11 +213,13 @@ def _read_version(pid: int, name: str | None, library: str, mapped: Iterable[str
     if not Path(library).name.startswith(soname):
         path = next((other for other in mapped if Path(other).name.startswith(soname)), library)
     try:
-        fd = target_files.open_file(target_files.root_of(pid), process_root.own(pid, path))
+        fd = open_in_process_root.open_file(
+            open_in_process_root.root_of(pid), process_root.strip_process_root(pid, path)
+        )
     except OSError:
         return library_version.UNKNOWN
     try:
-        if (kept := private_store.owner(Path(path))) and _is_file(fd, path):
+        if (kept := private_store.find_owner(Path(path))) and _is_file(fd, path):
             return kept.version
         return library_version.read_version(entry, fd, path)
     finally:
@@ -230,7 +235,9 @@ def _is_file(fd: int, path: str) -> bool:
 
 
 def _is_same_allocator(library: str, other: str) -> bool:
-    return library == other or catalogue_name(library) == catalogue_name(other) is not None
+    return (
+        library == other or find_catalogue_name(library) == find_catalogue_name(other) is not None
+    )
 
 
 def _calls_malloc(symbol: str, library: str, executable: str) -> bool:

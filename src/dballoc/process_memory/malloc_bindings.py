@@ -13,18 +13,18 @@ from pathlib import Path
 
 from dballoc import readers
 from dballoc.allocators.proof_of_use import SYMBOLS
-from dballoc.host import process_root, target_files
+from dballoc.host import open_in_process_root, process_root
 from dballoc.host.elf import loader
 from dballoc.host.unprivileged.sandbox import ELF_PARSER, SandboxError
 
 
-class Unreadable(Exception):
+class UnreadableProcess(Exception):
     """The process cannot be read: it is gone, is not ours, or is not a 64-bit dynamically linked
     ELF executable.
     """
 
 
-def refusal(pid: int, error: OSError) -> str:
+def describe_read_error(pid: int, error: OSError) -> str:
     """Return why a process could not be read, and what to do, in one line."""
     if isinstance(error, PermissionError):
         return (
@@ -38,7 +38,7 @@ def refusal(pid: int, error: OSError) -> str:
     return f"process {pid}: {error.strerror}"
 
 
-def mapped(pid: int) -> set[str]:
+def list_mapped_files(pid: int) -> set[str]:
     """Return the paths of the files that a process has mapped. OSError if it cannot be read."""
     return {
         path
@@ -47,7 +47,7 @@ def mapped(pid: int) -> set[str]:
     }
 
 
-def bindings(pid: int) -> dict[str, str]:
+def read_bindings(pid: int) -> dict[str, str]:
     """Return, by symbol, the file that provides each of
     :data:`dballoc.allocators.proof_of_use.SYMBOLS` to the executable.
 
@@ -55,7 +55,7 @@ def bindings(pid: int) -> dict[str, str]:
     called yet, is left out. Unreadable if the process cannot be read.
     """
     try:
-        executable = loader.program(pid)
+        executable = loader.find_main_program(pid)
         started = executable == os.readlink(f"/proc/{pid}/exe")
         image = _list_slots(pid, executable, started)
         mappings = _parse_maps(readers.text_of_process(f"/proc/{pid}/maps", readers.MAPS))
@@ -70,13 +70,13 @@ def bindings(pid: int) -> dict[str, str]:
                     providers[symbol] = provider
             return providers
     except OSError as error:
-        raise Unreadable(refusal(pid, error)) from None
+        raise UnreadableProcess(describe_read_error(pid, error)) from None
     except SandboxError as error:
-        raise Unreadable(f"process {pid}: its executable cannot be read: {error}") from None
-    except Unreadable as error:
-        raise Unreadable(f"process {pid}: {error}") from None
+        raise UnreadableProcess(f"process {pid}: its executable cannot be read: {error}") from None
+    except UnreadableProcess as error:
+        raise UnreadableProcess(f"process {pid}: {error}") from None
     except (struct.error, OverflowError):
-        raise Unreadable(f"process {pid}: its executable is damaged") from None
+        raise UnreadableProcess(f"process {pid}: its executable is damaged") from None
 
 
 def _list_slots(pid: int, executable: str, started: bool) -> dict[str, list]:
@@ -84,9 +84,11 @@ def _list_slots(pid: int, executable: str, started: bool) -> dict[str, list]:
     started as this program, and not as the loader with the program as an argument.
     """
     if started:
-        fd = target_files.open_link(f"/proc/{pid}/exe")
+        fd = open_in_process_root.open_link(f"/proc/{pid}/exe")
     else:
-        fd = target_files.open_file(target_files.root_of(pid), process_root.own(pid, executable))
+        fd = open_in_process_root.open_file(
+            open_in_process_root.root_of(pid), process_root.strip_process_root(pid, executable)
+        )
     try:
         slots: dict[str, list] = ELF_PARSER.call("list_slots", [fd], list(SYMBOLS))
         return slots
@@ -116,7 +118,7 @@ def _find_load_bias(
     for start, _, at, path in mappings:
         if path == executable and at == offset - offset % page:
             return start - (address - address % page)
-    raise Unreadable("the executable is not among its own mappings")
+    raise UnreadableProcess("the executable is not among its own mappings")
 
 
 def _read_slot(memory: int, address: int) -> int:

@@ -28,7 +28,7 @@ class Kind(StrEnum):
     REST = "rest"
 
 
-def classify(
+def classify_mappings(
     mappings: Sequence[Mapping], pointers: Sequence[int], heaps: Collection[int], own_malloc: bool
 ) -> list[Kind]:
     """Return the kind of each mapping, in the same order.

@@ -111,11 +111,15 @@ class Span:
             if run_end > start:
                 yield max(run_start, start), min(run_end, end)
 
-    def multiples(self, size: int, whole: bool = False) -> Iterator[int]:
+    def multiples(self, size: int, fully_resident: bool = False) -> Iterator[int]:
         """Yield the addresses that are multiples of ``size`` (bytes, a multiple of a page) and
-        whose page is resident; with ``whole``, only those whose ``size`` bytes are all resident.
+        whose page is resident; with ``fully_resident``, only those whose ``size`` bytes are all
+        resident.
         """
-        first, ends = -(-self._starts // size) * size, self.runs[:, 1] - (size - 1 if whole else 0)
+        first, ends = (
+            -(-self._starts // size) * size,
+            self.runs[:, 1] - (size - 1 if fully_resident else 0),
+        )
         contains_multiple = first < ends
         for at, end in zip(
             first[contains_multiple].tolist(), ends[contains_multiple].tolist(), strict=True

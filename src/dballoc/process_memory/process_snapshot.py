@@ -6,20 +6,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dballoc.errors import Failure
-from dballoc.host import process_root, target_files
+from dballoc.host import open_in_process_root, process_root
 from dballoc.host.resources import process_limits
 from dballoc.process_memory import (
-    address_space,
     bss,
     identify_malloc,
     innodb_buffer_pool,
     malloc_bindings,
     mapping_kind,
+    pagemap_or_smaps,
     thread_stacks,
 )
 from dballoc.process_memory.heaps import glibc_heap, mimalloc_heap
-from dballoc.process_memory.heaps.glibc_heap import Block, Heap
-from dballoc.process_memory.identify_malloc import InUse
+from dballoc.process_memory.heaps.glibc_heap import Block, GlibcHeap
+from dballoc.process_memory.identify_malloc import MallocInUse
 from dballoc.process_memory.mapping_kind import Kind
 from dballoc.process_memory.memory_reader import Memory
 from dballoc.process_memory.read_limits import ReadBudget
@@ -33,7 +33,7 @@ _MARIADB = "mariadbd"
 
 
 @dataclass(frozen=True)
-class Own:
+class ServerMapping:
     """Memory that the server has mapped itself: not a malloc's, no stack, no file. In bytes;
     ``lazy``: the part of ``resident`` that was freed with MADV_FREE and not yet reclaimed.
     """
@@ -45,33 +45,33 @@ class Own:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outside:
+class ProcessSnapshot:
     """A snapshot of a process's memory.
 
-    ``taken``: when, Unix time; ``heap``: glibc's heap, None under another malloc; ``own``: what the
-    server has mapped itself, empty under another malloc, from whose mappings it cannot be told;
-    ``books``: mimalloc's heap, where it can be read from outside; ``page_tables``, ``swap``: bytes;
-    ``threads``: how many; ``seconds``: what taking the snapshot took; ``charged``: bytes that its
-    cgroup is charged with, None if that is not known; ``given_back``: bytes that were lazily freed
-    at some time, where it is not known how many of them are still there; ``effort``: what was read,
-    with notes on what was left out.
+    ``taken_at``: when, Unix time; ``heap``: glibc's heap, None under another malloc;
+    ``server_mappings``: what the server has mapped itself, empty under another malloc, from whose
+    mappings it cannot be told; ``mimalloc``: mimalloc's heap, where it can be read from outside;
+    ``page_tables``, ``swap``: bytes; ``threads``: how many; ``seconds``: what taking the snapshot
+    took; ``charged``: bytes that its cgroup is charged with, None if that is not known;
+    ``given_back``: bytes that were lazily freed at some time, where it is not known how many of
+    them are still there; ``budget``: what was read, with notes on what was left out.
     """
 
     pid: int
-    taken: float
-    malloc: InUse
+    taken_at: float
+    malloc: MallocInUse
     mappings: list[Mapping]
     kinds: list[Kind]
-    heap: Heap | None
-    own: list[Own]
+    heap: GlibcHeap | None
+    server_mappings: list[ServerMapping]
     threads: int
     page_tables: int
     swap: int
     seconds: float
     charged: int | None = None
     given_back: int = 0
-    books: mimalloc_heap.MimallocHeap | None = None
-    effort: ReadBudget = field(default_factory=ReadBudget, compare=False)
+    mimalloc: mimalloc_heap.MimallocHeap | None = None
+    budget: ReadBudget = field(default_factory=ReadBudget, compare=False)
 
     @property
     def rss(self) -> int:
@@ -94,71 +94,71 @@ class _HeapReading:
 
     mappings: list[Mapping]
     kinds: list[Kind]
-    heap: Heap | None
-    server_mappings: list[Own]
+    heap: GlibcHeap | None
+    server_mappings: list[ServerMapping]
     mimalloc: mimalloc_heap.MimallocHeap | None
 
 
-def look(pid: int) -> Outside:
+def take_process_snapshot(pid: int) -> ProcessSnapshot:
     """Take a snapshot of a live process, of as much as one snapshot may read
     (:mod:`dballoc.process_memory.read_limits`). Failure in one line if it is gone or not ours.
     """
     began, budget = time.monotonic(), ReadBudget()
     try:
-        malloc = identify_malloc.identify(pid)
-        mappings = address_space.read(pid, budget)
+        malloc = identify_malloc.identify_malloc_in_use(pid)
+        mappings = pagemap_or_smaps.read_mappings(pid, budget)
         if not mappings:
             raise Failure(f"process {pid}: it ended while its memory was read")
         reading = _read_heap(pid, malloc, mappings, budget)
-        status = address_space.read_status_sizes(pid)
+        status = pagemap_or_smaps.read_status_sizes(pid)
         if "VmRSS" not in status:
             raise Failure(f"process {pid}: it ended while its memory was read")
         has_flags = any(m.flags for m in reading.mappings)
-        return Outside(
+        return ProcessSnapshot(
             pid=pid,
-            taken=time.time(),
+            taken_at=time.time(),
             malloc=malloc,
             mappings=reading.mappings,
             kinds=reading.kinds,
             heap=reading.heap,
-            own=reading.server_mappings,
+            server_mappings=reading.server_mappings,
             threads=thread_stacks.count_threads(pid),
             page_tables=status.get("VmPTE", 0),
             swap=status.get("VmSwap", 0),
             seconds=time.monotonic() - began,
-            charged=process_limits.usage(pid),
-            given_back=0 if has_flags else process_limits.given_back(pid),
-            books=reading.mimalloc,
-            effort=budget,
+            charged=process_limits.read_memory_usage(pid),
+            given_back=0 if has_flags else process_limits.read_lazily_freed_bytes(pid),
+            mimalloc=reading.mimalloc,
+            budget=budget,
         )
-    except malloc_bindings.Unreadable as error:
+    except malloc_bindings.UnreadableProcess as error:
         raise Failure(str(error)) from None
     except OSError as error:
-        raise Failure(malloc_bindings.refusal(pid, error)) from None
+        raise Failure(malloc_bindings.describe_read_error(pid, error)) from None
 
 
 def _read_heap(
-    pid: int, malloc: InUse, mappings: list[Mapping], budget: ReadBudget
+    pid: int, malloc: MallocInUse, mappings: list[Mapping], budget: ReadBudget
 ) -> _HeapReading:
     """Read the heap of a process and what its mappings are for."""
     pointers = thread_stacks.read_stack_pointers(pid, budget)
-    heap: Heap | None = None
-    server_mappings: list[Own] = []
+    heap: GlibcHeap | None = None
+    server_mappings: list[ServerMapping] = []
     own_malloc = malloc.name != "glibc"
     with Memory(pid, budget) as memory:
         mappings = _split_merged_mappings(memory, pid, malloc, mappings)
         if malloc.name == "glibc":
-            mappings = glibc_heap.split(memory, mappings)
+            mappings = glibc_heap.split_off_heaps(memory, mappings)
             heap, server_mappings = _walk_glibc_heap(memory, mappings, malloc.library, pointers)
         if heap and not heap.arenas:
             # As with an unknown malloc: nothing tells its mappings from the server's.
-            heap, server_mappings, own_malloc = Heap([], {}, heap.trouble), [], True
+            heap, server_mappings, own_malloc = GlibcHeap([], {}, heap.trouble), [], True
         heap_starts = (
             {m.start for arena in heap.arenas for m in arena.heaps} | set(heap.mapped)
             if heap
             else set()
         )
-        kinds = mapping_kind.classify(mappings, pointers, heap_starts, own_malloc)
+        kinds = mapping_kind.classify_mappings(mappings, pointers, heap_starts, own_malloc)
         mimalloc = None
         if malloc.name == "mimalloc":
             pairs = mapping_kind.pair_with_kinds(mappings, kinds)
@@ -175,7 +175,7 @@ def _read_heap(
 
 
 def _split_merged_mappings(
-    memory: Memory, pid: int, malloc: InUse, mappings: list[Mapping]
+    memory: Memory, pid: int, malloc: MallocInUse, mappings: list[Mapping]
 ) -> list[Mapping]:
     """Return the mappings, with the buffer pool and .bss apart from what they were merged with."""
     mappings = innodb_buffer_pool.split_off_buffer_pool(
@@ -192,16 +192,18 @@ def _split_merged_mappings(
 
 
 def _read_elf_header(pid: int, path: str) -> bytes:
-    return target_files.read_beginning(
-        target_files.root_of(pid), process_root.own(pid, path), bss.HEADER_BYTES
+    return open_in_process_root.read_beginning(
+        open_in_process_root.root_of(pid),
+        process_root.strip_process_root(pid, path),
+        bss.HEADER_BYTES,
     )
 
 
 def _walk_glibc_heap(
     memory: Memory, mappings: list[Mapping], library: str, pointers: list[int]
-) -> tuple[Heap, list[Own]]:
+) -> tuple[GlibcHeap, list[ServerMapping]]:
     """Walk glibc's heap; and what the server has mapped itself, as far as it is large."""
-    kinds = mapping_kind.classify(mappings, pointers, (), own_malloc=False)
+    kinds = mapping_kind.classify_mappings(mappings, pointers, (), own_malloc=False)
     others = {
         mapping.start
         for mapping, kind in mapping_kind.pair_with_kinds(mappings, kinds)
@@ -221,7 +223,9 @@ def _walk_glibc_heap(
     ]
 
 
-def _find_server_parts(memory: Memory, mapping: Mapping, blocks: list[Block]) -> list[Own]:
+def _find_server_parts(
+    memory: Memory, mapping: Mapping, blocks: list[Block]
+) -> list[ServerMapping]:
     """Return the large parts of a mapping that are not malloc's blocks."""
     edges = [
         mapping.start,
@@ -230,7 +234,9 @@ def _find_server_parts(memory: Memory, mapping: Mapping, blocks: list[Block]) ->
     ]
     gaps = [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if b - a >= _LARGE]
     span = memory.span(mapping.start, mapping.end)
-    parts = [Own(start, end - start, span.count_resident(start, end)) for start, end in gaps]
+    parts = [
+        ServerMapping(start, end - start, span.count_resident(start, end)) for start, end in gaps
+    ]
     if len(parts) != 1:
         return parts
     # smaps has the lazily freed bytes of a whole mapping only.

@@ -102,7 +102,7 @@ def read_mapping_file(path: str, budget: ReadBudget) -> list[Mapping]:
         return _parse_lines(_read_lines(file, budget), budget)
 
 
-def parse(text: str) -> list[Mapping]:
+def parse_smaps(text: str) -> list[Mapping]:
     """Parse the mappings of a smaps text."""
     return _parse_lines(text.encode().split(b"\n"), ReadBudget())
 

@@ -64,7 +64,7 @@ class _Names:
             self.rows.append(
                 [
                     frame.function,
-                    cpp_names.short(frame.function),
+                    cpp_names.shorten_name(frame.function),
                     frame.module,
                     place,
                     frame_kinds.classify_frame(frame),
@@ -73,7 +73,7 @@ class _Names:
         return self.numbers[key]
 
 
-def page(profiles: Sequence[tuple[str, Profile]], value: str, title: str) -> str:
+def render_page(profiles: Sequence[tuple[str, Profile]], value: str, title: str) -> str:
     """Render an HTML page with the flame graph of a value, and buttons for the named profiles.
     KeyError if one of them does not have the value.
     """
@@ -87,18 +87,18 @@ def page(profiles: Sequence[tuple[str, Profile]], value: str, title: str) -> str
             _make_stack_table(of_stacks, p, measure),
         ]
     facts = [(name, [*_list_totals(p, measure), *p.facts.items()]) for name, p in profiles]
-    return _render_page(title, measure, fragment(profiles, value, title), tables, facts)
+    return _render_page(title, measure, render_fragment(profiles, value, title), tables, facts)
 
 
-def difference(before: Profile, after: Profile, value: str, title: str) -> str:
+def render_difference_page(before: Profile, after: Profile, value: str, title: str) -> str:
     """Render an HTML page of what grew and what shrank between two profiles. KeyError as
     :func:`page`.
     """
     measure = _find_value(after, value)
     tables = []
     for unit, growths in (
-        ("call stack", profile_tables.growth(before, after, value)),
-        ("function", profile_tables.growth_by_function(before, after, value)),
+        ("call stack", profile_tables.rank_growth(before, after, value)),
+        ("function", profile_tables.rank_growth_by_function(before, after, value)),
     ):
         grown = [row for row in growths if row.grown > 0][:_MAX_TABLE_ROWS]
         shrunk = [row for row in growths[::-1] if row.grown < 0][:_MAX_TABLE_ROWS]
@@ -112,11 +112,11 @@ def difference(before: Profile, after: Profile, value: str, title: str) -> str:
         for name, p in (("before", before), ("after", after))
     ]
     return _render_page(
-        title, measure, difference_fragment(before, after, value, title), tables, facts
+        title, measure, render_difference_fragment(before, after, value, title), tables, facts
     )
 
 
-def library() -> str:
+def render_library() -> str:
     """Render the style and script elements that a page with fragments needs once, before the first
     of them.
     """
@@ -128,7 +128,7 @@ def library() -> str:
     )
 
 
-def fragment(profiles: Sequence[tuple[str, Profile]], value: str, title: str) -> str:
+def render_fragment(profiles: Sequence[tuple[str, Profile]], value: str, title: str) -> str:
     """Render the flame graph of :func:`page` as an element of another page, which may have several;
     see :func:`library`.
     """
@@ -139,7 +139,7 @@ def fragment(profiles: Sequence[tuple[str, Profile]], value: str, title: str) ->
     )
 
 
-def difference_fragment(before: Profile, after: Profile, value: str, title: str) -> str:
+def render_difference_fragment(before: Profile, after: Profile, value: str, title: str) -> str:
     """Render the flame graph of :func:`difference` as :func:`fragment` does."""
     numbered = _Names()
     return _render_fragment(
@@ -295,7 +295,7 @@ def _make_function_table(name: str, profile: Profile, measure: Value) -> _Table:
     total = profile.total(measure.key)
     rows = [
         (
-            cpp_names.short(f.name),
+            cpp_names.shorten_name(f.name),
             format_amount(f.inclusive, measure.unit),
             _format_share(f.inclusive, total),
             format_amount(f.exclusive, measure.unit),
@@ -357,7 +357,7 @@ def _render_page(
             title=title,
             value=measure,
             graph=Markup(graph),
-            library=Markup(library()),
+            library=Markup(render_library()),
             tables=tables,
             facts=facts,
             style=_read_static_file("page.css"),

@@ -40,6 +40,6 @@ def classify_frame(frame: Frame) -> str:
         return "malloc"
     if not frame.named:
         return "unnamed"
-    if is_malloc(cpp_names.short(frame.function)):
+    if is_malloc(cpp_names.shorten_name(frame.function)):
         return "malloc"
     return "library" if re.match(r"(lib.*|ld-.*|.*\.so(\..*)?)$", frame.module) else "server"

@@ -104,14 +104,14 @@ def rank_stacks(profile: Profile, value: str) -> list[Stack]:
     return sorted(rows, key=lambda row: (-row.value, row.frames))
 
 
-def growth(before: Profile, after: Profile, value: str) -> list[Growth]:
+def rank_growth(before: Profile, after: Profile, value: str) -> list[Growth]:
     """Return every call stack of either profile, the largest growth first and the largest decrease
     last. KeyError if one of them does not have the value.
     """
     return _compare_sums(_sum_by_stack(before, value), _sum_by_stack(after, value))
 
 
-def growth_by_function(before: Profile, after: Profile, value: str) -> list[Growth]:
+def rank_growth_by_function(before: Profile, after: Profile, value: str) -> list[Growth]:
     """Return every function of either profile with its inclusive sums, in the order of
     :func:`growth`: a leak spread over many stacks shows in the function that they share.
     """
@@ -120,7 +120,7 @@ def growth_by_function(before: Profile, after: Profile, value: str) -> list[Grow
 
 def format_innermost(stack: Sequence[str], max_frames: int = 5) -> str:
     """Format a call stack in one line for people: the caller of malloc, its caller, and so on."""
-    short = [cpp_names.short(name) for name in reversed(stack)]
+    short = [cpp_names.shorten_name(name) for name in reversed(stack)]
     while len(short) > 1 and frame_kinds.is_malloc(short[0]):
         short.pop(0)
     return " ← ".join(short[:max_frames]) + (" ← …" if len(short) > max_frames else "")

@@ -2,15 +2,18 @@
 
 from pathlib import Path
 
-from dballoc.analysis.decisions.recommendation_rule import MEMORY, Preference
+from dballoc.analysis.decisions.preference import LEAST_MEMORY, Preference
 from dballoc.analysis.published.published_figures import Published
 from dballoc.analysis.tables.largest_cache import is_fit
 
 
-def write(
-    directory: Path, out: Path | None = None, redact: bool = False, preference: Preference = MEMORY,
+def write_report_outputs(
+    directory: Path,
+    out: Path | None = None,
+    redact: bool = False,
+    preference: Preference = LEAST_MEMORY,
     published: Published | None = None,
-) -> Path:  # fmt: skip
+) -> Path:
     """Write ``report.html``, ``report.md``, ``recommendation.json`` (of a fit ``fit.json``),
     ``csv/`` and ``charts/`` of a results directory into ``out``, or into the directory itself;
     returns the page's path. UsageError if there is nothing to report, or not what ``preference``

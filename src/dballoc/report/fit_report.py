@@ -9,13 +9,13 @@ from typing import Any
 
 import polars as pl
 
-from dballoc.analysis.tables.largest_cache import Fits, Fitted
+from dballoc.analysis.tables.largest_cache import Fits, VariantFit
 from dballoc.experiment import experiment_file
 from dballoc.experiment.durations_and_sizes import format_duration, format_size
 from dballoc.numbers import NOTHING, count, listing, mebibytes, number, with_unit
 from dballoc.report.charts import fit as chart
-from dballoc.report.charts.theme import Variants
-from dballoc.report.outputs.csv_cells import plain
+from dballoc.report.charts.variant_marks import Variants
+from dballoc.report.outputs.csv_cells import escape_formula
 from dballoc.report.outputs.page import Page
 from dballoc.report.sections import tables
 from dballoc.report.sections.section import Listing, Section
@@ -69,7 +69,9 @@ def gather_fit_report(fits: Fits) -> Page:
             key="environment",
             title="Environment",
             tables=[tables.tabulate_environment(campaign), tables.tabulate_variants(campaign)],
-            listings=[Listing("Experiment file", experiment_file.dump(campaign.experiment))],
+            listings=[
+                Listing("Experiment file", experiment_file.format_experiment(campaign.experiment))
+            ],
         ),
         Section(key="method", title="Method", text=describe_method(fits)),
     ]
@@ -119,7 +121,7 @@ def _explain_answer(fits: Fits) -> str:
     )
 
 
-def advise(fitted: Fitted) -> str:
+def advise(fitted: VariantFit) -> str:
     """Return what one variant's figures mean for a server of one's own."""
     killed = f"{_format_cache_size(fitted.killed)} was killed"
     rss_at_kill = f"{_format_rss(fitted.last)} of RSS"
@@ -228,8 +230,8 @@ def tabulate_trials(fits: Fits) -> Table:
         [
             str(p.round),
             p.variant,
-            _format_cache_size(p.asked),
-            "as asked" if p.pool in (None, p.asked) else _format_cache_size(p.pool),
+            _format_cache_size(p.requested),
+            "as asked" if p.pool in (None, p.requested) else _format_cache_size(p.pool),
             p.outcome,
             mebibytes(p.peak),
             number(p.tps),
@@ -256,7 +258,7 @@ def tabulate_trials(fits: Fits) -> Table:
     )
 
 
-def as_json(fits: Fits) -> dict[str, Any]:
+def describe_fits(fits: Fits) -> dict[str, Any]:
     """Return the fit as plain data; sizes in bytes."""
     return {
         "memory": fits.of.memory,
@@ -286,7 +288,7 @@ def as_json(fits: Fits) -> dict[str, Any]:
 def write_fit_csv(fits: Fits, directory: Path) -> None:
     """Write ``fit.csv`` and ``fit_trials.csv``. OSError if that fails."""
     directory.mkdir(parents=True, exist_ok=True)
-    variants = as_json(fits)["variants"]
+    variants = describe_fits(fits)["variants"]
     _write_csv_file(
         directory / "fit.csv", list(variants[0]), [list(row.values()) for row in variants]
     )
@@ -301,15 +303,15 @@ def write_fit_csv(fits: Fits, directory: Path) -> None:
 def _write_csv_file(path: Path, columns: list[str], rows: list[list[Any]]) -> None:
     with path.open("w", encoding="utf-8", newline="") as f:
         writer = csv.writer(f)
-        writer.writerows([[plain(cell) for cell in row] for row in [columns, *rows]])
+        writer.writerows([[escape_formula(cell) for cell in row] for row in [columns, *rows]])
 
 
 def dump_fit(fits: Fits) -> str:
     """Return fit.json's text."""
-    return json.dumps(as_json(fits), indent=1) + "\n"
+    return json.dumps(describe_fits(fits), indent=1) + "\n"
 
 
-def _name_option(fitted: Fitted) -> str:
+def _name_option(fitted: VariantFit) -> str:
     return fitted.option.replace("-", "_")
 
 

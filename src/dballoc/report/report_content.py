@@ -5,20 +5,32 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.decisions.recommendation import Recommendation, constrained, recommend
-from dballoc.analysis.decisions.recommendation_rule import MEMORY, Preference, check
+from dballoc.analysis.decisions.preference import LEAST_MEMORY, Preference, check_preference
+from dballoc.analysis.decisions.recommendation import (
+    Recommendation,
+    compute_constraint_bounds,
+    recommend,
+)
 from dballoc.analysis.published.published_figures import Published
 from dballoc.analysis.tables import level_curves, memory_ledger, speed_metric
-from dballoc.analysis.tables.all_pairs import pairs
-from dballoc.analysis.tables.baseline_comparison import Comparisons, compare
+from dballoc.analysis.tables.all_pairs import compare_all_pairs
+from dballoc.analysis.tables.baseline_comparison import Comparisons, compare_with_baseline
 from dballoc.analysis.tables.contention import Contention
 from dballoc.analysis.tables.heap_profiles import Heaps
-from dballoc.analysis.tables.time_series import over_time
+from dballoc.analysis.tables.time_series import build_time_series
 from dballoc.experiment import experiment_file
 from dballoc.numbers import count
-from dballoc.report.charts import byworkload, levels, matrix, memory, overtime, plane, ratios
+from dballoc.report.charts import (
+    byworkload,
+    levels,
+    matrix,
+    memory,
+    overtime,
+    ratios,
+    speed_against_memory,
+)
 from dballoc.report.charts import ledger as pieces
-from dballoc.report.charts.theme import Variants
+from dballoc.report.charts.variant_marks import Variants
 from dballoc.report.outputs.page import Page
 from dballoc.report.sections import (
     contention,
@@ -26,13 +38,13 @@ from dballoc.report.sections import (
     heap,
     imported,
     method,
-    scaled,
+    scaled_down,
     tables,
     workload_groups,
 )
 from dballoc.report.sections import published as post
 from dballoc.report.sections.section import Listing, Section
-from dballoc.report.wording.answer import Answer, answer, describe_faults, measure_progress
+from dballoc.report.wording.answer import Answer, compose_answer, describe_faults, measure_progress
 
 _SOLO = "Solo design: one server at a time has the whole machine."
 _CPU = ["Of the server alone, not of the client. An operation is a transaction of the workload."]
@@ -48,8 +60,8 @@ class Content(Page):
     recommendation: Recommendation
 
 
-def judge(
-    campaign: Campaign, preference: Preference = MEMORY
+def judge_campaign(
+    campaign: Campaign, preference: Preference = LEAST_MEMORY
 ) -> tuple[Comparisons, Recommendation, Answer]:
     """Return the comparisons, what the rule makes of them, and both in words. UsageError if the
     campaign has not what it asks.
@@ -58,39 +70,48 @@ def judge(
         nothing = Recommendation(
             variant=None, tie=False, excluded={}, faulty=[], preference=preference, bounds={}
         )
-        return imported.compare_first_machine(campaign), nothing, imported.answer(campaign)
-    check(
+        return (
+            imported.compare_first_machine(campaign),
+            nothing,
+            imported.compose_imported_answer(campaign),
+        )
+    check_preference(
         preference,
         campaign.names,
         campaign.experiment.workloads,
         bool(campaign.experiment.time.idle),
     )
-    comparisons = compare(campaign)
+    comparisons = compare_with_baseline(campaign)
     baseline = campaign.experiment.baseline
     recommendation = recommend(
-        comparisons, baseline, preference, constrained(campaign, comparisons, preference)
+        comparisons,
+        baseline,
+        preference,
+        compute_constraint_bounds(campaign, comparisons, preference),
     )
-    verdict_answer = answer(comparisons, recommendation, baseline, measure_progress(campaign))
+    verdict_answer = compose_answer(
+        comparisons, recommendation, baseline, measure_progress(campaign)
+    )
     return (
         comparisons,
         recommendation,
         replace(
-            verdict_answer, notes=[*scaled.list_scaling_notes(campaign), *verdict_answer.notes]
+            verdict_answer, notes=[*scaled_down.list_scaling_notes(campaign), *verdict_answer.notes]
         ),
     )
 
 
-def gather(
-    campaign: Campaign, preference: Preference = MEMORY, published: Published | None = None,
+def gather_report(
+    campaign: Campaign, preference: Preference = LEAST_MEMORY, published: Published | None = None,
     profiles: Contention | Heaps | None = None,
 ) -> Content:  # fmt: skip
     """Return everything that the report says of a campaign, and of the post that it repeats.
     UsageError as for :func:`judge`.
     """
-    comparisons, recommendation, verdict_answer = judge(campaign, preference)
+    comparisons, recommendation, verdict_answer = judge_campaign(campaign, preference)
     if campaign.imported:
         subtitle = f"made elsewhere · {count(campaign.trial.height, 'figure')}"
-        sections = imported.sections(campaign)
+        sections = imported.make_imported_sections(campaign)
     else:
         subtitle = _make_subtitle(campaign)
         sections = [
@@ -193,7 +214,7 @@ def _make_solo_sections(campaign: Campaign, variants: Variants, few: bool) -> li
             key="time",
             title="Over time",
             text=[_SOLO],
-            figures=overtime.draw_time_series(over_time(campaign), variants, each=few),
+            figures=overtime.draw_time_series(build_time_series(campaign), variants, each=few),
         ),
         _make_memory_section(campaign, variants, few),
         *([shape] if few or len(campaign.experiment.threads) > 1 else []),
@@ -209,8 +230,8 @@ def _make_solo_sections(campaign: Campaign, variants: Variants, few: bool) -> li
 def _make_picture_section(comparisons: Comparisons, variants: Variants) -> Section:
     """Return the section to see first: who is fast, and who is small."""
     figures = [
-        plane.draw_speed_against_memory(comparisons, metric, variants)
-        for metric in speed_metric.pictured(comparisons)
+        speed_against_memory.draw_speed_against_memory(comparisons, metric, variants)
+        for metric in speed_metric.list_pictured_metrics(comparisons)
     ]
     return Section(key="picture", title="Speed against memory", text=[], figures=figures)
 
@@ -236,7 +257,7 @@ def _make_glance_section(campaign: Campaign, variants: Variants) -> Section:
 
 
 def _make_pairs_section(campaign: Campaign, few: bool) -> Section:
-    ratios = pairs(campaign)
+    ratios = compare_all_pairs(campaign)
     shown = [
         (m, w)
         for m, w in ratios.select("measure", "workload").unique(maintain_order=True).rows()
@@ -268,7 +289,10 @@ def _make_verdicts_section(comparisons: Comparisons, variants: Variants, few: bo
 
 
 def _make_levels_section(campaign: Campaign, variants: Variants) -> Section:
-    summary, qps = level_curves.summary(campaign), level_curves.relative(campaign, "qps")
+    summary, qps = (
+        level_curves.average_levels(campaign),
+        level_curves.compute_relative_levels(campaign, "qps"),
+    )
     figures, shown = [], []
     for workload in campaign.experiment.workloads:
         speed = [
@@ -307,7 +331,7 @@ def _make_all_levels_section(campaign: Campaign) -> Section:
 
 
 def _make_cpu_section(campaign: Campaign, variants: Variants) -> Section:
-    summary = level_curves.summary(campaign)
+    summary = level_curves.average_levels(campaign)
     figures, shown = [], []
     for workload in campaign.experiment.workloads:
         measures = (levels.CPU_PER_OP, levels.SWITCHES_PER_OP, levels.USER, levels.SYSTEM)
@@ -331,14 +355,14 @@ def _make_all_cpu_section(campaign: Campaign) -> Section:
 
 
 def _make_memory_section(campaign: Campaign, variants: Variants, few: bool) -> Section:
-    e, summary = campaign.experiment, level_curves.summary(campaign)
-    ledger = memory_ledger.table(campaign)
+    e, summary = campaign.experiment, level_curves.average_levels(campaign)
+    ledger = memory_ledger.build_ledger_table(campaign)
     figures = [
         memory.draw_peak_and_idle_rss(campaign, variants),
         *([pieces.draw_memory_ledger(ledger, variants.names)] if ledger.height else []),
     ]
     shown = [
-        tables.memory_table(campaign),
+        tables.tabulate_memory(campaign),
         *([tables.tabulate_ledger(campaign, ledger)] if ledger.height else []),
     ]
     if few:
@@ -390,13 +414,16 @@ def _make_faults_section(campaign: Campaign, comparisons: Comparisons) -> Sectio
         key="faults",
         title="Faults",
         text=lines,
-        tables=[tables.faults(campaign, comparisons), tables.fault_list(campaign)],
+        tables=[
+            tables.tabulate_faults(campaign, comparisons),
+            tables.tabulate_every_fault(campaign),
+        ],
         listings=logs,
     )
 
 
 def _make_environment_section(campaign: Campaign) -> Section:
-    listings = [Listing("Experiment file", experiment_file.dump(campaign.experiment))]
+    listings = [Listing("Experiment file", experiment_file.format_experiment(campaign.experiment))]
     listings += [
         Listing(f"Server command of {name}", text)
         for name, text in tables.format_server_commands(campaign).items()

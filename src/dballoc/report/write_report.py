@@ -4,17 +4,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from dballoc.analysis.campaign_tables import Campaign, load
-from dballoc.analysis.decisions.recommendation_rule import Preference
+from dballoc.analysis.campaign_tables import Campaign, load_campaign
+from dballoc.analysis.decisions.preference import Preference
 from dballoc.analysis.published.published_figures import Published
 from dballoc.analysis.tables import contention, heap_profiles
-from dballoc.analysis.tables.largest_cache import load as load_fit
+from dballoc.analysis.tables.largest_cache import load_fits as load_fit
 from dballoc.errors import Failure, UsageError
 from dballoc.report import fit_report
 from dballoc.report.charts import export
 from dballoc.report.outputs import csv, html, markdown, recommendation_json
 from dballoc.report.outputs.page import Page
-from dballoc.report.report_content import gather
+from dballoc.report.report_content import gather_report
 from dballoc.report.wording.redact import redact_campaign as redacted
 
 PAGE = "report.html"
@@ -38,7 +38,7 @@ def write_fit_report(directory: Path, out: Path, redact: bool) -> Path:
 
 def read_campaign(directory: Path) -> Campaign:
     """Read a campaign that has something to report. UsageError if it has not."""
-    campaign = load(directory)
+    campaign = load_campaign(directory)
     if not campaign.trials.height:
         raise UsageError(f"{directory}: no trial is finished yet; run dballoc bench first")
     return campaign
@@ -51,8 +51,12 @@ def write_campaign_report(
     Failure.
     """
     campaign = read_campaign(directory)
-    profiles = contention.load(directory, campaign) or heap_profiles.load(directory, campaign)
-    content = gather(redacted(campaign) if redact else campaign, preference, published, profiles)
+    profiles = contention.load_contention(directory, campaign) or heap_profiles.load_heap_profiles(
+        directory, campaign
+    )
+    content = gather_report(
+        redacted(campaign) if redact else campaign, preference, published, profiles
+    )
 
     def tables() -> None:
         csv.write_csv(content.campaign, content.comparisons, out / "csv", published, profiles)

@@ -48,10 +48,12 @@ class Build:
         one.
         """
         row = servers()[self.family]
-        for bound in sorted(row.get("before", {}), key=name_and_version.order, reverse=True):
-            if name_and_version.order(self.version.partition("-")[0]) < name_and_version.order(
-                bound
-            ):
+        for bound in sorted(
+            row.get("before", {}), key=name_and_version.parse_version_numbers, reverse=True
+        ):
+            if name_and_version.parse_version_numbers(
+                self.version.partition("-")[0]
+            ) < name_and_version.parse_version_numbers(bound):
                 row = row | row["before"][bound]
         return row
 
@@ -90,7 +92,7 @@ def find(use: str, basedir: str | None) -> Build:
     fetched; by ``NAME@VERSION`` one that was fetched, else this machine's if it is that. UsageError
     if there is none.
     """
-    name, version = name_and_version.split(use)
+    name, version = name_and_version.split_reference(use)
     entry = look_up(servers(), name, "server")
     if basedir is not None:
         if version is not None:
@@ -111,7 +113,7 @@ def find(use: str, basedir: str | None) -> Build:
         return build
     if version is None and (build := _of_machine(name, entry)):
         return build
-    if kept := private_store.find(name, version):
+    if kept := private_store.find_fetched(name, version):
         if (build := _in(kept.root, _any_binary(entry))) is None:
             raise UsageError(
                 f"server {use!r}: what was fetched does not run; remove {kept.place}, and fetch it "
@@ -124,11 +126,11 @@ def find(use: str, basedir: str | None) -> Build:
             f"{entry['packages'][0]}, or "
             f"bring it into a private store: dballoc fetch {name}, or give server.basedir"
         )
-    if (build := _of_machine(name, entry)) and name_and_version.fits(
+    if (build := _of_machine(name, entry)) and name_and_version.is_version_of(
         version, build.version.partition("-")[0]
     ):
         return build
-    raise fetch_sources.NotHere(f"server {use!r}", use)
+    raise fetch_sources.NotFetched(f"server {use!r}", use)
 
 
 def _of_machine(name: str, entry: dict[str, Any]) -> Build | None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from dballoc.errors import UsageError
 from dballoc.host import directories
-from dballoc.host.unprivileged.ownership import remove
+from dballoc.host.unprivileged.ownership import remove_directory
 from dballoc.host.unprivileged.run_unprivileged import Unanswered, run_unprivileged
 from dballoc.host.unprivileged.server_user import server_user
 from dballoc.servers.build import Build
@@ -41,7 +41,7 @@ def of_file(build: Build, path: Path) -> list[str]:
         text = str(error).removeprefix(f"{path.expanduser().absolute()}: ")
         raise UsageError(f"--defaults-file {path}: {text}") from None
     finally:
-        remove(directory)
+        remove_directory(directory)
 
 
 def parse_printed(text: str) -> list[str]:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from dballoc.allocators import proof_of_use
 from dballoc.errors import Failure, UsageError
-from dballoc.host.directories import cache
+from dballoc.host.directories import make_cache
 from dballoc.host.elf import elf_exports
 from dballoc.servers.build import Build
 
@@ -68,7 +68,7 @@ def relinked(build: Build, loader: Path | None = None, without: Sequence[str] = 
     if loader:
         status = loader.stat()
         parts += [status.st_size, status.st_mtime_ns]
-    place = cache() / "relinked" / hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+    place = make_cache() / "relinked" / hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
     place.mkdir(parents=True, exist_ok=True)
     for directory in (place.parent, place):
         directory.chmod(0o755)  # servers run as an unprivileged user
@@ -84,15 +84,17 @@ def _make(build: Build, copy: Path, loader: Path | None, without: Sequence[str])
     partial = copy.with_name("partial")
     try:
         if lacking := [
-            soname for soname in without if soname not in elf_exports.needed(build.executable)
+            soname
+            for soname in without
+            if soname not in elf_exports.read_needed_libraries(build.executable)
         ]:
             raise UsageError(
                 f"{build.executable}: its malloc comes from {lacking[0]} by way of another "
                 "library, which cannot be undone"
             )
         shutil.copy2(build.executable, partial)
-        before = elf_exports.resolved(
-            elf_exports.search_path(build.executable), build.executable.parent
+        before = elf_exports.resolve_search_path(
+            elf_exports.read_search_path(build.executable), build.executable.parent
         )
         elf_exports.relink(
             partial, loader, [*([loader.parent] if loader else []), *before], without

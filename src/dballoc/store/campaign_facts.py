@@ -94,7 +94,7 @@ class _Workload(_Form):
     script: str = ""
     options: dict[str, str] = {}
     prepared_statements: bool = False
-    whole: bool = False
+    reads_whole_tables: bool = Field(default=False, alias="whole")
 
 
 class _File(_Form):
@@ -127,7 +127,7 @@ LIBRARIES, ENVIRONMENT, COMMAND = (
 )
 PROOF = TypeAdapter(Any)
 # The fact that only results of another command than bench have.
-OF_FIT = "kind"
+KIND = "kind"
 
 
 def check_facts(facts: Mapping[str, str]) -> dict[str, str]:
@@ -144,18 +144,16 @@ def check_facts(facts: Mapping[str, str]) -> dict[str, str]:
             f"campaign: designs: {readers.shown(checked['designs'])} is no list of solo and duet"
         )
     planned = json.loads(checked["planned_blocks"])
-    if OF_FIT not in checked and (
-        missing := [design for design in designs if design not in planned]
-    ):
+    if KIND not in checked and (missing := [design for design in designs if design not in planned]):
         raise readers.Unfit(f"campaign: planned_blocks: {missing[0]} is missing")
     if "duet" in designs:
-        form(checked["duet"], TypeAdapter(_PlayedDuet), "campaign: duet")
+        check_json(checked["duet"], TypeAdapter(_PlayedDuet), "campaign: duet")
     return checked
 
 
 def _check_fact(key: str, value: str) -> str:
     if key in _FORMS:
-        return form(value, _FORMS[key], f"campaign: {key}")
+        return check_json(value, _FORMS[key], f"campaign: {key}")
     if key == "started":
         try:
             is_valid = 0 <= float(value) <= LATEST
@@ -166,7 +164,7 @@ def _check_fact(key: str, value: str) -> str:
     return value
 
 
-def form(text: str, adapter: TypeAdapter[Any], place: str) -> str:
+def check_json(text: str, adapter: TypeAdapter[Any], place: str) -> str:
     """Return the JSON ``text``, parsed and dumped again. Unfit, which begins with ``place``, if it
     is not JSON or not of that form.
     """

@@ -13,7 +13,7 @@ from dballoc.store import campaign_facts, column_types, open_database
 from dballoc.store.open_database import FILE, FORMAT
 
 # The fact that only results of another command than bench have.
-KIND = campaign_facts.OF_FIT
+KIND = campaign_facts.KIND
 
 # The most rows of a table: a sample a second of two servers for a month.
 _MOST_ROWS = 5_000_000

@@ -5,10 +5,13 @@ import json
 from test_books import GPERFTOOLS, JEMALLOC
 
 from dballoc.explain.sources import allocator_statistics
-from dballoc.process_memory.heaps import allocator_account
+from dballoc.process_memory.heaps.allocator_statistics import (
+    AllocatorStatistics,
+    apportion_resident,
+)
 
 OF = (
-    "dballoc.process_memory.heaps.allocator_account",
+    "dballoc.process_memory.heaps.allocator_statistics",
     *(
         f"dballoc.explain.sources.allocator_statistics.{name}"
         for name in ("glibc", "gperftools", "jemalloc", "mimalloc", "scudo")
@@ -40,12 +43,12 @@ def seeds() -> list[bytes]:
 
 def fuzz(data: bytes) -> None:
     text = data.decode(errors="replace")
-    for read in (allocator_statistics.read, allocator_statistics.called):
+    for read in (allocator_statistics.parse_statistics, allocator_statistics.parse_trim_answer):
         try:
             found = read(text)
         except allocator_statistics.Unreadable as error:
             assert "\n" not in str(error), error
             continue
-        if isinstance(found, allocator_account.Account):
-            assert all(size >= 0 for _, size in allocator_account.resident(found, 2**30))
+        if isinstance(found, AllocatorStatistics):
+            assert all(size >= 0 for _, size in apportion_resident(found, 2**30))
             repr(found).encode()

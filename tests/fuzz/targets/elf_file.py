@@ -42,6 +42,6 @@ def fuzz(data: bytes) -> None:
         with contextlib.suppress(elf_parser.ParseError):
             assert re.fullmatch("[0-9a-f]*", elf_parser.read_build_id(fd))
         with contextlib.suppress(elf_notes.Unreadable, ELFError):
-            elf_notes.read(fd)
+            elf_notes.read_image(fd)
     finally:
         os.close(fd)

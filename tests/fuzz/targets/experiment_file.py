@@ -24,12 +24,14 @@ def fuzz(data: bytes) -> None:
     except UnicodeDecodeError:
         return
     try:
-        experiment = experiment_file.build(experiment_file.parse(text, "x.toml"), "x.toml", 4)
+        experiment = experiment_file.build_experiment(
+            experiment_file.parse_table(text, "x.toml"), "x.toml", 4
+        )
     except UsageError as error:
         assert "\n" not in str(error), error
         return
-    again = experiment_file.dump(experiment)
+    again = experiment_file.format_experiment(experiment)
     again.encode()
-    assert experiment_file.identity(
-        experiment_file.build(experiment_file.parse(again, "y"), "y")
-    ) == experiment_file.identity(experiment)
+    assert experiment_file.compute_identity(
+        experiment_file.build_experiment(experiment_file.parse_table(again, "y"), "y")
+    ) == experiment_file.compute_identity(experiment)

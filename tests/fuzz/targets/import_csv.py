@@ -3,8 +3,8 @@
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.intake import csv_figures
-from dballoc.intake.assemble_campaign import assemble
-from dballoc.intake.imported_figure import check
+from dballoc.intake.assemble_campaign import assemble_campaign
+from dballoc.intake.imported_figure import check_figures
 
 OF = ("dballoc.intake.csv_figures", "dballoc.intake.assemble_campaign")
 PRIVILEGED = False
@@ -31,8 +31,10 @@ def fuzz(data: bytes) -> None:
     except UnicodeDecodeError:
         return
     try:
-        figures = csv_figures.parse(text, "f.csv")
-        check(figures)
-        experiment_file.dump(assemble(figures, "out", None).experiment).encode()
+        figures = csv_figures.parse_figures(text, "f.csv")
+        check_figures(figures)
+        experiment_file.format_experiment(
+            assemble_campaign(figures, "out", None).experiment
+        ).encode()
     except UsageError as error:
         assert "\n" not in str(error), error

@@ -2,8 +2,8 @@
 
 from test_innodb_status import AFTER, BEFORE, MYSQL_55, PERCONA
 
-from dballoc.explain.checklist.checklist import pool_rows
-from dballoc.explain.sources.innodb_status import parse
+from dballoc.explain.checklist.checklist import list_pool_rows
+from dballoc.explain.sources.innodb_status import parse_buffer_pool
 
 OF = ("dballoc.explain.sources.innodb_status",)
 PRIVILEGED = True
@@ -14,6 +14,6 @@ def seeds() -> list[bytes]:
 
 
 def fuzz(data: bytes) -> None:
-    found = parse(data.decode(errors="replace"))
+    found = parse_buffer_pool(data.decode(errors="replace"))
     if found:
-        repr(pool_rows(found, 16384))
+        repr(list_pool_rows(found, 16384))

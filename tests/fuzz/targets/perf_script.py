@@ -15,5 +15,5 @@ def seeds() -> list[bytes]:
 
 def fuzz(data: bytes) -> None:
     lines = data.decode(errors="replace").splitlines(keepends=True)
-    for event in perf_script.parse(lines, lambda address, file: Frame(f"{address:x}", file)):
+    for event in perf_script.parse_events(lines, lambda address, file: Frame(f"{address:x}", file)):
         repr(event)

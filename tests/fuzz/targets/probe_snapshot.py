@@ -30,11 +30,11 @@ def seeds() -> list[bytes]:
 
 def fuzz(data: bytes) -> None:
     try:
-        found = probe_snapshot.read(data)
+        found = probe_snapshot.parse_snapshot(data)
     except probe_snapshot.Damaged:
         return
-    maps = heap_profile.mappings(found)
+    maps = heap_profile.parse_mappings(found)
     assert all(m.start <= m.end for m in maps)
-    stacks = heap_profile.frames(found.stacks, lambda address: ())
-    made = heap_profile.profile(found, stacks, "heap", {})
+    stacks = heap_profile.resolve_stacks(found.stacks, lambda address: ())
+    made = heap_profile.make_profile(found, stacks, "heap", {})
     made.total(heap_profile.LIVE)

@@ -46,7 +46,7 @@ def fuzz(data: bytes) -> None:
     text = data.decode(errors="replace")
     process_sampler._parse_sizes(data)
     process_sampler._parse_switches(data)
-    process_root.mapped(text, 1000)
+    process_root.map_uid(text, 1000)
     process_root.parse_listening_sockets(text, {"27653"})
     process_limits._parse_groups(text)
     identify_malloc._parse_environ(data)

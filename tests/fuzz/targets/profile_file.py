@@ -20,7 +20,7 @@ PRIVILEGED = False
 def seeds() -> list[bytes]:
     with tempfile.TemporaryDirectory() as home:
         path = Path(home) / "p"
-        profile_file.save(heap(), path)
+        profile_file.save_profile(heap(), path)
         packed = path.read_bytes()
     return [packed, gzip.compress(gzip.decompress(packed)[:-40], mtime=0), packed + packed]
 
@@ -29,17 +29,17 @@ def fuzz(data: bytes) -> None:
     with tempfile.TemporaryDirectory() as home:
         path, good = Path(home) / "p.profile.json.gz", Path(home) / "good"
         path.write_bytes(data)
-        profile_file.save(heap(), good)
+        profile_file.save_profile(heap(), good)
         try:
             profiles, of = profile_files.read_profiles([path, good], None)
         except UsageError as error:
             assert "\n" not in str(error), error
             return
-    profile_tables.growth(*profiles, of.key)
-    profile_tables.growth_by_function(*profiles, of.key)
-    flamegraph.difference(*profiles, of.key, "t").encode("utf-8", "backslashreplace")
+    profile_tables.rank_growth(*profiles, of.key)
+    profile_tables.rank_growth_by_function(*profiles, of.key)
+    flamegraph.render_difference_page(*profiles, of.key, "t").encode("utf-8", "backslashreplace")
     for form in export.FORMATS:
         try:
-            export.export(profiles[0], of.key, form)
+            export.export_profiles(profiles[0], of.key, form)
         except ValueError as error:
             assert "holds" in str(error) or "bytes" in str(error), error

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from made import build
 
-from dballoc.analysis.campaign_tables import read
-from dballoc.analysis.tables.baseline_comparison import compare
+from dballoc.analysis.campaign_tables import read_results
+from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment.model import Experiment
 from dballoc.store.open_database import FILE
@@ -46,9 +46,9 @@ def fuzz(data: bytes) -> None:
     with tempfile.TemporaryDirectory() as home:
         (Path(home) / FILE).write_bytes(data)
         try:
-            campaign = read(Path(home))
+            campaign = read_results(Path(home))
         except (UsageError, Failure) as error:
             assert "\n" not in str(error), error
             return
         if campaign.trials.height:
-            compare(campaign)
+            compare_with_baseline(campaign)

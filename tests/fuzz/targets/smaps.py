@@ -26,7 +26,7 @@ def seeds() -> list[bytes]:
 
 
 def fuzz(data: bytes) -> None:
-    for mapping in smaps.parse(data.decode(errors="replace")):
+    for mapping in smaps.parse_smaps(data.decode(errors="replace")):
         assert mapping.size >= 0
         assert mapping.rss >= 0
         assert {mapping.file, mapping.private, mapping.special, mapping.guard} <= {True, False}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.decisions.sequential_test import Procedure, declare
+from dballoc.analysis.decisions.sequential_test import Procedure, declare_procedure
 from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.statistics.detectable_difference import (
     Need,
@@ -18,7 +18,12 @@ from dballoc.analysis.statistics.detectable_difference import (
     compute_need,
     pool_scatter,
 )
-from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric, compare
+from dballoc.analysis.tables.baseline_comparison import (
+    Comparison,
+    Comparisons,
+    Metric,
+    compare_with_baseline,
+)
 
 DIFFERENCES = (0.01, 0.02, 0.05)
 
@@ -28,7 +33,7 @@ _FLOOR_TO_VARIANT = {"solo": math.sqrt(1.5 / 2), "duet": 1.0}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Resolved:
+class MetricResolution:
     """What was found in one metric. ``twin``: the identical variant against the baseline;
     ``floor``: the baseline's second run against its first. ``scatter``: pooled from both, as the
     standard deviation of a variant's ln ratio from block to block; None below two blocks.
@@ -73,21 +78,21 @@ class Resolution:
 
     baseline: str
     twin: str
-    metrics: list[Resolved]
+    metrics: list[MetricResolution]
     seconds: float
     blocks: int
     disturbed: int
     faulty: dict[str, tuple[int, int]]
 
     @property
-    def differing(self) -> list[Resolved]:
+    def differing(self) -> list[MetricResolution]:
         """The metrics in which the identical variants appear to differ."""
         return [m for m in self.metrics if m.holds is False]
 
 
-def resolve(campaign: Campaign) -> Resolution:
+def compute_resolution(campaign: Campaign) -> Resolution:
     """Compute what a campaign of twins (dballoc.experiment.identical_variants) shows."""
-    comparisons = compare(campaign)
+    comparisons = compare_with_baseline(campaign)
     twin = campaign.names[1]
     seconds = {"solo": _sum_seconds(campaign.block), "duet": _sum_seconds(campaign.duet_block)}
     resolved = []
@@ -114,7 +119,7 @@ def resolve(campaign: Campaign) -> Resolution:
 
 def _resolve_metric(
     comparisons: Comparisons, twin: Comparison, floor: Comparison, block_seconds: float
-) -> Resolved:
+) -> MetricResolution:
     procedure = comparisons.procedures[twin.metric.design]
     parts = [
         (c.ratio.scatter * factor, c.ratio.blocks - 1)
@@ -123,7 +128,7 @@ def _resolve_metric(
     ]
     scatter = pool_scatter(parts)
     if scatter is None or twin.ratio is None:
-        return Resolved(
+        return MetricResolution(
             twin=twin,
             floor=floor,
             scatter=None,
@@ -141,7 +146,7 @@ def _resolve_metric(
         compute_half_width(scatter.sd, n, level),
         compute_detectable(scatter.sd, n, level),
     )
-    return Resolved(
+    return MetricResolution(
         twin=twin,
         floor=floor,
         scatter=scatter,
@@ -156,7 +161,7 @@ def _declare_confidence(procedure: Procedure, blocks: int) -> float:
     """Return the level that a campaign of that many blocks declares for the same comparisons. It
     may have more looks.
     """
-    return declare(blocks, procedure.family).confidence
+    return declare_procedure(blocks, procedure.family).confidence
 
 
 def _select_counted_blocks(campaign: Campaign, design: str) -> pl.DataFrame:

@@ -60,7 +60,7 @@ class Condition:
         return all(word in (variant, workload) for word in self.within)
 
 
-def parse(text: str, where: str) -> Condition:
+def parse_condition(text: str, where: str) -> Condition:
     """Parse ``[VARIANT:][WORKLOAD:]MEASURE OPERATOR NUMBER``. UsageError, beginning with ``where``,
     for anything else.
     """
@@ -85,7 +85,7 @@ def parse(text: str, where: str) -> Condition:
     )
 
 
-def check(
+def check_condition(
     condition: Condition, variants: Collection[str], workloads: Collection[str], where: str
 ) -> None:
     """Raise UsageError if the condition names neither a variant nor a workload, or names a workload

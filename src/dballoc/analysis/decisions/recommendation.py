@@ -1,4 +1,4 @@
-"""Apply the stated rule: see :mod:`dballoc.analysis.decisions.recommendation_rule`. Pure, except
+"""Apply the stated rule: see :mod:`dballoc.analysis.decisions.preference`. Pure, except
 that constraints look up their figures in the campaign.
 """
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions.fail_condition import Condition
-from dballoc.analysis.decisions.recommendation_rule import MEMORY, Preference
+from dballoc.analysis.decisions.preference import LEAST_MEMORY, Preference
 from dballoc.analysis.decisions.sequential_test import MARGIN
 from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.tables import level_curves, speed_metric
@@ -71,7 +71,7 @@ class Recommendation:
 def recommend(
     comparisons: Comparisons,
     baseline: str,
-    preference: Preference = MEMORY,
+    preference: Preference = LEAST_MEMORY,
     bounds: Bounds | None = None,
 ) -> Recommendation:
     """Recommend a variant by the rule. A variant with faults is never recommended."""
@@ -120,7 +120,9 @@ def recommend(
     )
 
 
-def constrained(campaign: Campaign, comparisons: Comparisons, preference: Preference) -> Bounds:
+def compute_constraint_bounds(
+    campaign: Campaign, comparisons: Comparisons, preference: Preference
+) -> Bounds:
     """Return every variant's figures under every constraint: with the interval of the primary
     metric where the constraint is on one, else with a plain 95 % interval at the highest level.
     """
@@ -166,7 +168,7 @@ def _collect_descriptive_bounds(
     campaign: Campaign, constraint: Condition
 ) -> list[tuple[str, Bound]]:
     top = max(campaign.experiment.threads)
-    rows = level_curves.relative(
+    rows = level_curves.compute_relative_levels(
         campaign, _CURVES.get(constraint.measure, constraint.measure)
     ).filter(threads=top)
     return [
@@ -197,7 +199,7 @@ def _find_exclusion(
     of_variant = [c for c in comparisons.family if c.variant == variant]
     if preference.objective == "memory":
         out = any(
-            speed_metric.shown_slower(c, MARGIN)
+            speed_metric.is_shown_slower(c, MARGIN)
             for c in of_variant
             if c.metric.workload is not None
         )
@@ -222,11 +224,11 @@ def _score_speed(comparisons: Comparisons, variant: str) -> float | None:
     """Return the mean ln slow-down (less is faster) of a variant that is shown to be faster in some
     workload and slower in none; None for another.
     """
-    of_variant = speed_metric.of(comparisons, variant)
-    if not any(map(speed_metric.shown_faster, of_variant)) or any(
-        map(speed_metric.shown_slower, of_variant)
+    of_variant = speed_metric.select_speed_comparisons(comparisons, variant)
+    if not any(map(speed_metric.is_shown_faster, of_variant)) or any(
+        map(speed_metric.is_shown_slower, of_variant)
     ):
         return None
     return -math.fsum(
-        math.log(s.estimate) for c in of_variant if (s := speed_metric.speed(c))
+        math.log(s.estimate) for c in of_variant if (s := speed_metric.compute_speed(c))
     ) / len(of_variant)

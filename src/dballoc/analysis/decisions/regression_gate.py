@@ -9,7 +9,7 @@ cannot be judged at all fails either gate: one that measured nothing must not be
 from dataclasses import dataclass
 
 from dballoc.analysis.decisions.fail_condition import OF_TRIAL, Condition
-from dballoc.analysis.tables.campaign_diff import Between, Figure
+from dballoc.analysis.tables.campaign_diff import CampaignDiff, Figure
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Outcome:
         return bool(self.problem or self.failures(strict))
 
 
-def judge(between: Between, condition: Condition) -> Outcome:
+def judge_condition(between: CampaignDiff, condition: Condition) -> Outcome:
     """Judge every figure that the condition concerns. The baseline, whose relative ratio is 1 by
     definition, is judged by its absolute ratio, and only where the condition names it.
     """
@@ -56,14 +56,14 @@ def judge(between: Between, condition: Condition) -> Outcome:
     return Outcome(condition, [_judge_figure(between, condition, f) for f in figures])
 
 
-def _judge_figure(between: Between, condition: Condition, figure: Figure) -> Finding:
+def _judge_figure(between: CampaignDiff, condition: Condition, figure: Figure) -> Finding:
     if problem := between.no_verdict(figure):
         return Finding(figure, None, problem)
     assert figure.contrast
     return Finding(figure, condition.holds(figure.contrast.low, figure.contrast.high))
 
 
-def _explain_no_figures(between: Between, condition: Condition) -> str:
+def _explain_no_figures(between: CampaignDiff, condition: Condition) -> str:
     pairing = between.pairing
     reasons = {"rss": pairing.no_memory, "rss_idle": pairing.no_idle}.get(
         condition.measure, pairing.no_speed

@@ -51,7 +51,7 @@ class Procedure:
         return replace(self, blocks=blocks)
 
 
-def family_size(designs: Collection[str], variants: int, workloads: int) -> int:
+def count_comparisons(designs: Collection[str], variants: int, workloads: int) -> int:
     """Return the number of comparisons of a campaign: every variant but the baseline (``variants``
     counts it) × its primary metrics. These are solo throughput of every workload, peak and idle
     RSS; duet CPU per transaction of every workload.
@@ -60,7 +60,7 @@ def family_size(designs: Collection[str], variants: int, workloads: int) -> int:
     return max(1, variants - 1) * sum(metrics[design] for design in designs)
 
 
-def declare(planned_blocks: int, family: int) -> Procedure:
+def declare_procedure(planned_blocks: int, family: int) -> Procedure:
     """Declare the procedure of a design with that many planned blocks, in a campaign with
     ``family`` comparisons in all; as it is when all blocks are finished.
     """

@@ -1,7 +1,5 @@
 """Judge an interval: the four verdicts. Pure."""
 
-import importlib
-from collections.abc import Callable
 from enum import StrEnum
 from typing import Protocol
 
@@ -46,13 +44,3 @@ def judge_interval(ratio: Interval) -> Verdict:
 def is_decided(ratio: Interval) -> bool:
     """Whether more blocks could only repeat the verdict."""
     return judge_interval(ratio) is not Verdict.UNDECIDED
-
-
-def __getattr__(name: str) -> Callable[..., bool]:
-    """Give what has moved to ``stopping_rule``; a plain import would be a circle."""
-    if name not in ("all_decided", "narrow"):
-        raise AttributeError(name)
-    moved: Callable[..., bool] = getattr(
-        importlib.import_module("dballoc.analysis.decisions.stopping_rule"), name
-    )
-    return moved

@@ -34,7 +34,7 @@ class MeasuredFigures:
     def scale_level(self, published: int) -> int:
         """Return our level that stands for a published one."""
         was = self.experiment.scaled
-        return published if was is None else scale.level(published, was.factor)
+        return published if was is None else scale.scale_level(published, was.factor)
 
     def find_blocks(
         self, variant: str, measure: str, workload: str | None, threads: Level

@@ -10,7 +10,7 @@ from dballoc.analysis.decisions import throughput_collapse
 from dballoc.analysis.published.measured_figures import Blocks, MeasuredFigures, compute_log_ratios
 from dballoc.analysis.published.published_figures import Cell, Published, Table
 from dballoc.analysis.published.shape_agreement import Shape, combine_shapes, judge_shape
-from dballoc.analysis.statistics.ratio_interval import Ratio, ratio
+from dballoc.analysis.statistics.ratio_interval import Ratio, compute_ratio
 from dballoc.analysis.tables.level_curves import CONFIDENCE
 
 
@@ -40,7 +40,7 @@ class Pair:
     first: str
     second: str
     published: float
-    ours: Ratio | None
+    measured_ratio: Ratio | None
     shape: Shape
 
 
@@ -60,7 +60,7 @@ class _Member(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fall:
+class CollapseComparison:
     """Where throughput collapses, published and measured here, as the last level before and the
     first one of the collapse; None: nowhere. ``measured``: whether this was measured here;
     ``shape`` is undecided where it was measured in one block only.
@@ -68,19 +68,19 @@ class Fall:
 
     column: str
     published: tuple[int, int] | None
-    ours: tuple[int, int] | None
+    measured_levels: tuple[int, int] | None
     measured: bool
     shape: Shape
 
 
 @dataclass(frozen=True)
-class Beside:
+class TableComparison:
     """A published table, and what of it was measured here."""
 
     table: Table
     figures: dict[tuple[str, str], Figure]
     pairs: list[Pair]
-    falls: list[Fall]
+    falls: list[CollapseComparison]
 
     @property
     def shapes(self) -> dict[str, Shape]:
@@ -89,18 +89,18 @@ class Beside:
         """
         groups: dict[str, list[Shape]] = {}
         for pair in self.pairs:
-            if pair.ours is not None:
+            if pair.measured_ratio is not None:
                 groups.setdefault(pair.group, []).append(pair.shape)
         return {group: combine_shapes(shapes) for group, shapes in groups.items()}
 
 
-def beside(campaign: Campaign, published: Published) -> list[Beside]:
+def compare_published(campaign: Campaign, published: Published) -> list[TableComparison]:
     """Compare every table of the post with the campaign's own figures."""
     figures = MeasuredFigures(campaign)
     return [_compare_table(figures, table) for table in published.tables]
 
 
-def _compare_table(measured: MeasuredFigures, table: Table) -> Beside:
+def _compare_table(measured: MeasuredFigures, table: Table) -> TableComparison:
     by_cell = {id(cell): _find_blocks(measured, table, cell) for cell in table.cells}
     figures = {(c.row, c.column): _build_figure(table, c, by_cell) for c in table.cells}
     groups: dict[str, list[_Member]] = {}
@@ -113,7 +113,7 @@ def _compare_table(measured: MeasuredFigures, table: Table) -> Beside:
         for earlier, later in combinations(_add_baseline(table, members), 2)
     ]
     falls = _compare_collapses(measured, table) if table.collapse else []
-    return Beside(table, figures, pairs, falls)
+    return TableComparison(table, figures, pairs, falls)
 
 
 def _add_baseline(table: Table, members: list[_Member]) -> list[_Member]:
@@ -202,14 +202,14 @@ def _compare_pair(group: str, earlier: _Member, later: _Member) -> Pair:
         first=later.label,
         second=earlier.label,
         published=published,
-        ours=measured_ratio,
+        measured_ratio=measured_ratio,
         shape=judge_shape(published, *_get_interval(measured_ratio)),
     )
 
 
 def _compute_ratio(first: Blocks, second: Blocks) -> Ratio | None:
     logs = compute_log_ratios(first, second)
-    return ratio(logs, CONFIDENCE) if logs else None
+    return compute_ratio(logs, CONFIDENCE) if logs else None
 
 
 def _get_interval(first_to_second: Ratio | None) -> tuple[float | None, float | None]:
@@ -218,11 +218,11 @@ def _get_interval(first_to_second: Ratio | None) -> tuple[float | None, float | 
     return first_to_second.low, first_to_second.high
 
 
-def _compare_collapses(measured: MeasuredFigures, table: Table) -> list[Fall]:
+def _compare_collapses(measured: MeasuredFigures, table: Table) -> list[CollapseComparison]:
     falls = []
     for column in table.columns:
         cells = [c for c in table.cells if c.column == column]
-        published = throughput_collapse.between(
+        published = throughput_collapse.find_collapse(
             {c.threads: c.value for c in cells if isinstance(c.threads, int)}
         )
         first = cells[0]
@@ -232,14 +232,14 @@ def _compare_collapses(measured: MeasuredFigures, table: Table) -> list[Fall]:
             else {}
         )
         curve = {n: statistics.fmean(v.values()) for n, v in levels.items() if v}
-        collapse = throughput_collapse.between(curve) if curve else None
+        collapse = throughput_collapse.find_collapse(curve) if curve else None
         shape = Shape.AGREES if (collapse is None) == (published is None) else Shape.DIFFERS
         repeated = any(len(v) > 1 for v in levels.values())
         falls.append(
-            Fall(
+            CollapseComparison(
                 column=column,
                 published=published,
-                ours=collapse,
+                measured_levels=collapse,
                 measured=bool(curve),
                 shape=shape if repeated else Shape.UNDECIDED,
             )

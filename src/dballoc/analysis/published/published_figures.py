@@ -85,7 +85,7 @@ class Published:
     tables: tuple[Table, ...]
 
 
-def parse(name: str, text: str, figures: str) -> Published:
+def parse_published(name: str, text: str, figures: str) -> Published:
     """Parse the texts of both files. KeyError and ValueError if they do not match the module."""
     top = tomllib.loads(text)
     cells: dict[str, list[Cell]] = {}

@@ -47,7 +47,7 @@ class Piece(NamedTuple):
     events: float
 
 
-def block_log(
+def compute_block_log(
     estimate: Estimate, baseline: Sequence[Piece], partner: Sequence[Piece]
 ) -> float | None:
     """Return a block's ln ratio; None where there is too little for one: less than a pair of
@@ -64,12 +64,12 @@ def estimate_paired(baseline: Sequence[Piece], partner: Sequence[Piece]) -> floa
 
 def estimate_middle(baseline: Sequence[Piece], partner: Sequence[Piece]) -> float | None:
     """Estimate as the module describes; of three means or fewer, the mean of all."""
-    means = sorted(neighbours(baseline, partner))
+    means = sorted(average_neighbours(baseline, partner))
     end = len(means) // 4
     return statistics.fmean(means[end : len(means) - end]) if means else None
 
 
-def neighbours(baseline: Sequence[Piece], partner: Sequence[Piece]) -> list[float]:
+def average_neighbours(baseline: Sequence[Piece], partner: Sequence[Piece]) -> list[float]:
     """Return the mean ln ratio of every slice and the next; the halves are swapped between them."""
     logs = _compute_slice_logs(baseline, partner)
     return [(logs[n] + logs[n + 1]) / 2 for n in sorted(logs) if n + 1 in logs]
@@ -128,13 +128,13 @@ def _log_costs_by_half(pieces: Sequence[Piece]) -> dict[int, list[float]]:
     return logs
 
 
-def chosen(campaign: Campaign) -> Estimate:
+def read_declared_estimate(campaign: Campaign) -> Estimate:
     """Read which estimate the campaign declared before its first block."""
     estimate: Estimate = json.loads(campaign.facts["duet"])["estimate"]
     return estimate
 
 
-def blocks(
+def compute_block_logs(
     campaign: Campaign,
     estimate: Estimate | None = None,
     measure: str = "cpu",
@@ -145,10 +145,10 @@ def blocks(
     per transaction, or "seconds" per transaction; ``workload``: only this one. Only duets whose two
     servers both ended well count, in the attempt that counts.
     """
-    estimate = estimate or chosen(campaign)
+    estimate = estimate or read_declared_estimate(campaign)
     block_rows = []
     for (block, _, name), duet in _collect_pieces(campaign, measure, workload).items():
-        value = block_log(estimate, duet.baseline, duet.partner)
+        value = compute_block_log(estimate, duet.baseline, duet.partner)
         if value is not None:
             block_rows.append((block, duet.variant, duet.role, name, value))
     schema: dict[str, pl.DataType | type[pl.DataType]] = {
@@ -197,7 +197,7 @@ def _collect_pieces(
     return duets
 
 
-def absolute(campaign: Campaign) -> pl.DataFrame:
+def compute_absolute_figures(campaign: Campaign) -> pl.DataFrame:
     """Return one row a workload and variant: ``cpu`` microseconds per transaction and ``tps``,
     means over all its slices that count; for the baseline over all duets.
     """

@@ -34,7 +34,7 @@ class Ratio:
         return detectable_difference.compute_detectable(self.scatter, self.blocks, self.confidence)
 
 
-def ratio(logs: Sequence[float], confidence: float) -> Ratio:
+def compute_ratio(logs: Sequence[float], confidence: float) -> Ratio:
     """Compute exp(mean) and its t interval from one ln ratio per block. ValueError without any."""
     if not logs:
         raise ValueError("no block to take a ratio from")
@@ -69,7 +69,7 @@ def exp_clamped(log: float) -> float:
     return math.exp(log) if log < _MOST else sys.float_info.max
 
 
-def logs_to_baseline(
+def compute_logs_to_baseline(
     values: Mapping[tuple[int, str], float], roles: tuple[str, str] = ("A1", "A2")
 ) -> list[float]:
     """Return one ln ratio per block: ln(V) − mean ln(A1, A2). ``values`` by (block, role); a block
@@ -84,7 +84,7 @@ def logs_to_baseline(
     ]
 
 
-def logs_between_baselines(values: Mapping[tuple[int, str], float]) -> list[float]:
+def compute_logs_between_baselines(values: Mapping[tuple[int, str], float]) -> list[float]:
     """Return one ln(A2 ÷ A1) per block: the A/A floor."""
     blocks = sorted({block for block, _ in values})
     return [

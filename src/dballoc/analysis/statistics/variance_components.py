@@ -59,7 +59,7 @@ class Components:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class SlicePlan:
     """A planned duet. ``slice``: seconds, of which ``discard`` are left out; ``pairs`` of slices in
     a block; ``blocks`` planned, each of about ``block_seconds``; ``half_width``: of the expected
     interval, relative, at the level ``confidence``.
@@ -74,7 +74,7 @@ class Plan:
     confidence: float
 
 
-def components(starts: Sequence[Sequence[Sequence[float]]], seconds: float) -> Components:
+def estimate_components(starts: Sequence[Sequence[Sequence[float]]], seconds: float) -> Components:
     """Estimate the components from the pilot's ln ratios by start, slice (halves alternate from one
     to the next) and piece of ``seconds``.
 
@@ -128,7 +128,7 @@ def _split_start(slice_means: Sequence[float]) -> _StartParts:
     return _StartParts(mean, half, math.fsum(r * r for r in rest) / (len(slice_means) - 2))
 
 
-def interquartile_gain(starts: Sequence[Sequence[float]]) -> float:
+def compute_interquartile_gain(starts: Sequence[Sequence[float]]) -> float:
     """Return the standard error of the interquartile mean ÷ that of the mean, for values that
     scatter as those of the ``starts`` do about the median of each: 2·s_w ÷ s, with the Winsorized
     standard deviation s_w (Tukey and McLaughlin, *Sankhya* A 25, 1963). Below 1 where few values
@@ -145,7 +145,7 @@ def interquartile_gain(starts: Sequence[Sequence[float]]) -> float:
 
 
 @dataclass(frozen=True)
-class Costs:
+class BlockCosts:
     """What a block of the duet costs apart from its slices, in seconds: ``fixed`` once,
     ``overhead`` for each of its ``pairings`` (starts, warm-ups, stops); ``workloads``: how many run
     in each.
@@ -162,7 +162,7 @@ class Costs:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wishes:
+class PlanRequest:
     """What the experiment asks for; None where it leaves the choice open. ``time``: seconds for all
     blocks.
     """
@@ -174,7 +174,9 @@ class Wishes:
     discard: float
 
 
-def plan(spread: Components, costs: Costs, wishes: Wishes, confidence: Mapping[int, float]) -> Plan:
+def plan_slices(
+    spread: Components, costs: BlockCosts, wishes: PlanRequest, confidence: Mapping[int, float]
+) -> SlicePlan:
     """Choose the slices, pairs and blocks that make the narrowest interval in the time there is.
     The interval meant is the one that nine campaigns in ten do not exceed, not the expected one:
     six blocks tell little about the scatter itself, so this favours more and shorter blocks.
@@ -208,7 +210,7 @@ def plan(spread: Components, costs: Costs, wishes: Wishes, confidence: Mapping[i
                     late,
                     aim,
                     cost,
-                    Plan(
+                    SlicePlan(
                         slice=length,
                         discard=wishes.discard,
                         pairs=pairs,
@@ -222,7 +224,7 @@ def plan(spread: Components, costs: Costs, wishes: Wishes, confidence: Mapping[i
     return min(candidates, key=lambda c: c[:3])[3]
 
 
-def _choose_blocks(wishes: Wishes, cost: float) -> int:
+def _choose_blocks(wishes: PlanRequest, cost: float) -> int:
     if wishes.blocks is not None:
         return wishes.blocks
     if wishes.time is None:

@@ -25,7 +25,7 @@ class Contrast:
     freedom: float
 
     @property
-    def known(self) -> bool:
+    def has_interval(self) -> bool:
         """Whether there is an interval."""
         return min(self.blocks) > 1
 
@@ -34,7 +34,7 @@ class Contrast:
         """The smallest relative difference that as many blocks would show with 80 % power; infinite
         without an interval.
         """
-        if not self.known:
+        if not self.has_interval:
             return math.inf
         return compute_detectable_by_error(self.error, self.freedom, self.confidence)
 

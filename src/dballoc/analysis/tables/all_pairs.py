@@ -8,7 +8,7 @@ import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.statistics import duet_slices
-from dballoc.analysis.statistics.ratio_interval import ratio
+from dballoc.analysis.statistics.ratio_interval import compute_ratio
 from dballoc.analysis.tables.level_curves import CONFIDENCE, compute_levels
 
 _SCHEMA = {
@@ -23,7 +23,7 @@ _SCHEMA = {
 }
 
 
-def pairs(campaign: Campaign) -> pl.DataFrame:
+def compare_all_pairs(campaign: Campaign) -> pl.DataFrame:
     """Return one row a pair of variants and measure: ``first`` ÷ ``second`` as ``ratio`` with
     ``low``, ``high`` (95 %; null below two blocks) and ``n`` blocks. The solo design has
     ``rss_peak`` (workload null) and ``tps`` at the highest level of each ``workload``, with the
@@ -44,7 +44,7 @@ def pairs(campaign: Campaign) -> pl.DataFrame:
                 workload,
             )
     if "duet" in campaign.designs:
-        played = duet_slices.blocks(campaign)
+        played = duet_slices.compute_block_logs(campaign)
         for workload in campaign.experiment.workloads:
             rows += _compare_pairs(
                 campaign,
@@ -62,7 +62,9 @@ def _compare_pairs(
     for first, second in combinations(campaign.names, 2):
         first_logs, second_logs = logs.get(first, {}), logs.get(second, {})
         if both := sorted(first_logs.keys() & second_logs.keys()):
-            first_to_second = ratio([first_logs[b] - second_logs[b] for b in both], CONFIDENCE)
+            first_to_second = compute_ratio(
+                [first_logs[b] - second_logs[b] for b in both], CONFIDENCE
+            )
             low, high = (
                 (first_to_second.low, first_to_second.high)
                 if first_to_second.blocks > 1

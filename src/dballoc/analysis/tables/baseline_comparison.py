@@ -8,14 +8,18 @@ from dataclasses import dataclass
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.decisions.sequential_test import Procedure, declare, family_size
+from dballoc.analysis.decisions.sequential_test import (
+    Procedure,
+    count_comparisons,
+    declare_procedure,
+)
 from dballoc.analysis.decisions.verdict import Verdict, judge_interval
 from dballoc.analysis.statistics import duet_slices
 from dballoc.analysis.statistics.ratio_interval import (
     Ratio,
-    logs_between_baselines,
-    logs_to_baseline,
-    ratio,
+    compute_logs_between_baselines,
+    compute_logs_to_baseline,
+    compute_ratio,
 )
 
 
@@ -125,23 +129,25 @@ def find_top_level(campaign: Campaign, workload: str) -> int:
     return max(levels, default=max(campaign.experiment.threads))
 
 
-def procedures(campaign: Campaign) -> dict[str, Procedure]:
+def declare_procedures(campaign: Campaign) -> dict[str, Procedure]:
     """Return the procedure that was declared for each design at the start, after the blocks
     finished so far.
     """
     planned = json.loads(campaign.facts["planned_blocks"])
-    family = family_size(campaign.designs, len(campaign.names), len(campaign.experiment.workloads))
+    family = count_comparisons(
+        campaign.designs, len(campaign.names), len(campaign.experiment.workloads)
+    )
     if campaign.imported:
         family = max(1, len(campaign.names) - 1) * len(_list_solo_metrics(campaign))
     return {
-        design: declare(planned[design], family).after(campaign.blocks(design))
+        design: declare_procedure(planned[design], family).after(campaign.blocks(design))
         for design in campaign.designs
     }
 
 
-def compare(campaign: Campaign) -> Comparisons:
+def compare_with_baseline(campaign: Campaign) -> Comparisons:
     """Compare the campaign's variants by its declared procedure."""
-    declared = procedures(campaign)
+    declared = declare_procedures(campaign)
     chosen = list_metrics(campaign)
     family: list[Comparison] = []
     floor: list[Comparison] = []
@@ -155,17 +161,21 @@ def compare(campaign: Campaign) -> Comparisons:
         for name in campaign.names:
             block_logs = logs.get(name, [])
             comparison = Comparison(
-                name, metric, ratio(block_logs, confidence) if block_logs else None
+                name, metric, compute_ratio(block_logs, confidence) if block_logs else None
             )
             (floor if name == campaign.experiment.baseline else family).append(comparison)
     return Comparisons(
-        procedures=declared, metrics=chosen, family=family, floor=floor, faulty=faults(campaign)
+        procedures=declared,
+        metrics=chosen,
+        family=family,
+        floor=floor,
+        faulty=count_faults(campaign),
     )
 
 
 def collect_duet_logs(campaign: Campaign, metric: Metric) -> dict[str, list[float]]:
     """Return the blocks' ln ratios by variant; the baseline's are those of the A/A pair."""
-    rows = duet_slices.blocks(campaign, workload=metric.workload)
+    rows = duet_slices.compute_block_logs(campaign, workload=metric.workload)
     return {
         name: rows.filter(pl.col("variant") == name)["log"].to_list() for name in campaign.names
     }
@@ -181,13 +191,13 @@ def _collect_solo_logs(campaign: Campaign, metric: Metric) -> dict[str, list[flo
             for block, role, value in rows.select("block", "role", "value").iter_rows()
         }
         if name == campaign.experiment.baseline:
-            logs[name] = logs_between_baselines(by_place)
+            logs[name] = compute_logs_between_baselines(by_place)
         else:
-            logs[name] = logs_to_baseline(by_place, campaign.baseline_roles)
+            logs[name] = compute_logs_to_baseline(by_place, campaign.baseline_roles)
     return logs
 
 
-def faults(campaign: Campaign) -> dict[str, tuple[int, int]]:
+def count_faults(campaign: Campaign) -> dict[str, tuple[int, int]]:
     """Return, for each variant with faults, (trials with a fault, trials). Repeated blocks are
     included: a crash is not noise.
     """

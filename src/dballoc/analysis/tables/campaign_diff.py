@@ -20,11 +20,11 @@ from dballoc.analysis.decisions.comparability import Pairing, pair_campaigns
 from dballoc.analysis.decisions.fail_condition import MEASURES
 from dballoc.analysis.decisions.sequential_test import ERROR
 from dballoc.analysis.decisions.verdict import Verdict, judge_interval
-from dballoc.analysis.statistics.ratio_interval import logs_to_baseline
+from dballoc.analysis.statistics.ratio_interval import compute_logs_to_baseline
 from dballoc.analysis.statistics.welch import Contrast, compute_contrast
 from dballoc.analysis.tables import baseline_comparison, level_curves
 
-Kind = Literal["relative", "absolute"]
+RatioKind = Literal["relative", "absolute"]
 
 # A campaign's values by variant, and by the trial's block and role.
 _Values = dict[str, dict[tuple[int, str], float]]
@@ -69,7 +69,7 @@ class Figure:
     measure: Measure
     relative: Contrast | None
     absolute: Contrast | None
-    judged: Kind
+    judged: RatioKind
     faults: tuple[tuple[int, int] | None, tuple[int, int] | None] = (None, None)
 
     @property
@@ -84,7 +84,7 @@ class Figure:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Between:
+class CampaignDiff:
     """The differences of two campaigns. ``judged``: which ratio the verdicts are about, and
     ``why``; ``confidence``: the level of the primary measures' intervals; ``moved``: the common
     baseline's own absolute figures, where the relative ones are judged; ``withheld``: why there are
@@ -92,7 +92,7 @@ class Between:
     """
 
     pairing: Pairing
-    judged: Kind
+    judged: RatioKind
     why: str
     confidence: float
     measures: list[Measure]
@@ -109,14 +109,16 @@ class Between:
                 return f"{k_of_n[0]} of {k_of_n[1]} trials ended in a fault in the {which}"
         if figure.contrast is None:
             return "no figures"
-        return "" if figure.contrast.known else "one block has no interval"
+        return "" if figure.contrast.has_interval else "one block has no interval"
 
     def of(self, measure: Measure) -> list[Figure]:
         """Return the figures of all variants in one measure."""
         return [f for f in self.figures if f.measure == measure]
 
 
-def between(first: Campaign, second: Campaign, kind: Kind | None = None) -> Between:
+def compare_campaigns(
+    first: Campaign, second: Campaign, kind: RatioKind | None = None
+) -> CampaignDiff:
     """Compare two campaigns. ``kind``: which ratio to judge; by default the relative one where
     there is a common baseline.
 
@@ -129,7 +131,7 @@ def between(first: Campaign, second: Campaign, kind: Kind | None = None) -> Betw
     measures = _list_measures(first, pairing)
     family = len(names) * sum(m.primary for m in measures)
     primary = 1 - ERROR / max(1, family)
-    faults = baseline_comparison.faults(first), baseline_comparison.faults(second)
+    faults = baseline_comparison.count_faults(first), baseline_comparison.count_faults(second)
 
     figures: list[Figure] = []
     moved: list[Figure] = []
@@ -163,7 +165,7 @@ def between(first: Campaign, second: Campaign, kind: Kind | None = None) -> Betw
         if pairing.machine and not relative
         else ""
     )
-    return Between(
+    return CampaignDiff(
         pairing=pairing,
         judged=judged,
         why=why,
@@ -175,7 +177,7 @@ def between(first: Campaign, second: Campaign, kind: Kind | None = None) -> Betw
     )
 
 
-def _choose_ratio(pairing: Pairing, kind: Kind | None) -> tuple[Kind, str]:
+def _choose_ratio(pairing: Pairing, kind: RatioKind | None) -> tuple[RatioKind, str]:
     if kind == "relative" and pairing.baseline is None:
         raise ValueError(pairing.no_baseline)
     if kind == "absolute":
@@ -273,7 +275,7 @@ def _contrast_relative(
 ) -> Contrast | None:
     if pairing.baseline is None or name == pairing.baseline:
         return None
-    logs = [logs_to_baseline(v.get(pairing.baseline, {}) | v.get(name, {})) for v in values]
+    logs = [compute_logs_to_baseline(v.get(pairing.baseline, {}) | v.get(name, {})) for v in values]
     return _contrast_if_both(logs[0], logs[1], confidence)
 
 

@@ -11,7 +11,7 @@ from dballoc.analysis.tables import profiled_trials
 from dballoc.errors import UsageError
 from dballoc.profile.contention import jemalloc_mutexes
 from dballoc.profile.contention.jemalloc_mutexes import Mutex
-from dballoc.profile.formats.profile_file import load as load_profile
+from dballoc.profile.formats.profile_file import load_profile as load_profile
 from dballoc.profile.model import Profile
 
 # The bytes of a server's log that are read.
@@ -19,7 +19,7 @@ _LOG = 64 * readers.MIB
 
 
 @dataclass(frozen=True, kw_only=True)
-class Watched:
+class ContentionProfiles:
     """The profiles of a variant under a workload. ``switches`` is None where there is no profile;
     ``missing`` says why.
     """
@@ -37,21 +37,21 @@ class Contention:
     statistics of its mutexes at the trial's end.
     """
 
-    watched: list[Watched]
+    watched: list[ContentionProfiles]
     mutexes: dict[str, list[Mutex]]
 
-    def of(self, workload: str) -> dict[str, Watched]:
+    def of(self, workload: str) -> dict[str, ContentionProfiles]:
         """Return the profiles under a workload, by variant."""
         return {w.variant: w for w in self.watched if w.workload == workload and w.switches}
 
 
-def load(directory: Path, campaign: Campaign) -> Contention | None:
+def load_contention(directory: Path, campaign: Campaign) -> Contention | None:
     """Load the profiles from a results directory; None where the experiment asks for no such
     profile.
     """
     if campaign.experiment.profile != "contention":
         return None
-    watched: list[Watched] = []
+    watched: list[ContentionProfiles] = []
     mutexes: dict[str, list[Mutex]] = {}
     for row, workloads in profiled_trials.list_profiled_trials(campaign):
         raw = directory / "trials" / row["directory"]
@@ -61,11 +61,11 @@ def load(directory: Path, campaign: Campaign) -> Contention | None:
     return Contention(watched, mutexes)
 
 
-def _load_profiles(raw: Path, trial: dict[str, object], workload: str) -> Watched:
+def _load_profiles(raw: Path, trial: dict[str, object], workload: str) -> ContentionProfiles:
     variant = str(trial["variant"])
     files = [raw / f"contention-{workload}{part}.profile.json.gz" for part in ("", "-wakeups")]
     if not files[0].exists():
-        return Watched(
+        return ContentionProfiles(
             variant=variant,
             workload=workload,
             switches=None,
@@ -73,14 +73,14 @@ def _load_profiles(raw: Path, trial: dict[str, object], workload: str) -> Watche
             missing=_explain_missing(raw / f"contention-{workload}.txt", trial),
         )
     try:
-        return Watched(
+        return ContentionProfiles(
             variant=variant,
             workload=workload,
             switches=load_profile(files[0]),
             wakeups=load_profile(files[1]) if files[1].exists() else None,
         )
     except UsageError:
-        return Watched(
+        return ContentionProfiles(
             variant=variant,
             workload=workload,
             switches=None,
@@ -102,6 +102,8 @@ def _explain_missing(note: Path, trial: dict[str, object]) -> str:
 def _read_mutexes(log: Path) -> list[Mutex]:
     try:
         lines = readers.text(log, _LOG, errors="replace").splitlines(keepends=True)
-        return [mutex for mutex in jemalloc_mutexes.parse(lines) if mutex.waited or mutex.spun]
+        return [
+            mutex for mutex in jemalloc_mutexes.parse_mutexes(lines) if mutex.waited or mutex.spun
+        ]
     except readers.Unfit:
         return []

@@ -12,7 +12,7 @@ from dballoc import readers
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.tables import profiled_trials
 from dballoc.errors import UsageError
-from dballoc.profile.formats.profile_file import load as load_profile
+from dballoc.profile.formats.profile_file import load_profile as load_profile
 from dballoc.profile.heap.heap_profile import ALLOCATED, LIVE, STALLED, TIME
 from dballoc.profile.model import Profile
 from dballoc.profile.profile_tables import VARIANCE
@@ -63,7 +63,7 @@ class _Figures(BaseModel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class VariantHeap:
     """The heap profile of a variant under a workload. ``profile`` is None where there is none;
     ``missing`` says why. ``figures``: as :mod:`dballoc.campaign.trials.profiling` stores them.
     """
@@ -79,14 +79,14 @@ class Seen:
 class Heaps:
     """The heap profiles by variant and workload."""
 
-    seen: list[Seen]
+    profiles: list[VariantHeap]
 
-    def of(self, workload: str) -> dict[str, Seen]:
+    def of(self, workload: str) -> dict[str, VariantHeap]:
         """Return the profiles under a workload, by variant."""
-        return {s.variant: s for s in self.seen if s.workload == workload and s.profile}
+        return {s.variant: s for s in self.profiles if s.workload == workload and s.profile}
 
 
-def load(directory: Path, campaign: Campaign) -> Heaps | None:
+def load_heap_profiles(directory: Path, campaign: Campaign) -> Heaps | None:
     """Load the profiles from a results directory; None where the experiment asks for no such
     profile.
     """
@@ -114,11 +114,11 @@ def _check_heap_values(profile: Profile) -> Profile:
     return profile
 
 
-def _load_variant(raw: Path, trial: dict[str, Any], workload: str) -> Seen:
+def _load_variant(raw: Path, trial: dict[str, Any], workload: str) -> VariantHeap:
     variant, stem = trial["variant"], raw / f"heap-{workload}"
     for note in (raw / "heap.txt", stem.with_suffix(".txt")):
         if note.exists():
-            return Seen(
+            return VariantHeap(
                 variant=variant,
                 workload=workload,
                 profile=None,
@@ -126,7 +126,7 @@ def _load_variant(raw: Path, trial: dict[str, Any], workload: str) -> Seen:
                 missing=profiled_trials.read_note(note),
             )
     if trial["outcome"] == "fault":
-        return Seen(
+        return VariantHeap(
             variant=variant,
             workload=workload,
             profile=None,
@@ -136,14 +136,14 @@ def _load_variant(raw: Path, trial: dict[str, Any], workload: str) -> Seen:
     try:
         figures = readers.document(readers.content(stem.with_suffix(".json")), finite=False)
         _Figures.model_validate(figures)
-        return Seen(
+        return VariantHeap(
             variant=variant,
             workload=workload,
             profile=_check_heap_values(load_profile(raw / f"{stem.name}.profile.json.gz")),
             figures=figures,
         )
     except (readers.Unfit, ValidationError, UsageError):
-        return Seen(
+        return VariantHeap(
             variant=variant,
             workload=workload,
             profile=None,

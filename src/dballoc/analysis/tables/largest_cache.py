@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment import cache_size_search
-from dballoc.experiment.cache_size_search import Outcome, Range, State
+from dballoc.experiment.cache_size_search import Outcome, SearchState, SizeRange
 from dballoc.store.results import KIND, Results
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Probe:
 
     variant: str
     round: int
-    asked: int
+    requested: int
     pool: int | None
     outcome: Outcome
     fault: str | None
@@ -38,16 +38,16 @@ class Probe:
     @property
     def size(self) -> int:
         """The size that the cache had."""
-        return self.pool or self.asked
+        return self.pool or self.requested
 
     @property
     def trial(self) -> cache_size_search.Trial:
         """The trial as the search takes it."""
-        return cache_size_search.Trial(self.asked, self.outcome, self.peak)
+        return cache_size_search.Trial(self.requested, self.outcome, self.peak)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fitted:
+class VariantFit:
     """A variant's answer. ``largest`` survived, ``killed`` is the smallest size that was killed;
     None: no such size so far. ``peak``: the highest RSS at ``largest``; ``last``: the highest RSS
     seen of the servers that were killed at ``killed``; ``tps``: mean throughput of the last level
@@ -56,7 +56,7 @@ class Fitted:
 
     variant: str
     option: str
-    state: State
+    state: SearchState
     largest: int | None
     killed: int | None
     peak: int | None
@@ -85,9 +85,9 @@ class Fits:
     """
 
     campaign: "Campaign"
-    of: Range
+    of: SizeRange
     probes: list[Probe]
-    fitted: list[Fitted]
+    fitted: list[VariantFit]
     ended: str | None
 
     @property
@@ -96,16 +96,16 @@ class Fits:
         return all(f.state.next is None for f in self.fitted)
 
 
-def load(directory: Path) -> Fits:
+def load_fits(directory: Path) -> Fits:
     """Read results of ``dballoc fit``. UsageError if there are none, or not one trial."""
     # Frames take a while to import, and the search itself needs none.
-    from dballoc.analysis.campaign_tables import read
+    from dballoc.analysis.campaign_tables import read_results
 
     results = Results.open(directory, read_only=True)
     try:
-        check(results, directory)
-        campaign = read(directory)
-        trials, names = probes(results), read_cache_options(results)
+        check_is_fit(results, directory)
+        campaign = read_results(directory)
+        trials, names = list_probes(results), read_cache_options(results)
     finally:
         results.close()
     if not trials:
@@ -114,7 +114,7 @@ def load(directory: Path) -> Fits:
         raise Failure(
             f"{directory}: damaged: options: the variants differ from those of the experiment"
         )
-    sizes = cache_size_search.of_experiment(campaign.experiment)
+    sizes = cache_size_search.derive_range(campaign.experiment)
     return Fits(
         campaign=campaign,
         of=sizes,
@@ -133,14 +133,14 @@ def is_fit(directory: Path) -> bool:
         results.close()
 
 
-def probes(results: Results) -> list[Probe]:
+def list_probes(results: Results) -> list[Probe]:
     """Return all trials, in the order in which they were run."""
     results.table("probe")  # for what it says of damage
     return [
         Probe(
             variant=name,
             round=number,
-            asked=requested,
+            requested=requested,
             pool=pool,
             outcome=_classify_outcome(outcome, fault),
             fault=fault,
@@ -162,7 +162,9 @@ def read_cache_options(results: Results) -> dict[str, str]:
     return option_by_variant
 
 
-def fit_variants(sizes: Range, names: dict[str, str], trials: Sequence[Probe]) -> list[Fitted]:
+def fit_variants(
+    sizes: SizeRange, names: dict[str, str], trials: Sequence[Probe]
+) -> list[VariantFit]:
     """Return each variant's answer so far. ``names``: the variants in their order, with the cache's
     option of each.
     """
@@ -173,13 +175,13 @@ def fit_variants(sizes: Range, names: dict[str, str], trials: Sequence[Probe]) -
 
 
 def _fit_variant(
-    sizes: Range, name: str, option: str, probes_of_variant: Sequence[Probe]
-) -> Fitted:
-    progress = cache_size_search.state(sizes, [p.trial for p in probes_of_variant])
-    low = [p for p in probes_of_variant if p.asked == progress.low and p.outcome == "survived"]
-    high = [p for p in probes_of_variant if p.asked == progress.high and p.outcome == "killed"]
+    sizes: SizeRange, name: str, option: str, probes_of_variant: Sequence[Probe]
+) -> VariantFit:
+    progress = cache_size_search.compute_state(sizes, [p.trial for p in probes_of_variant])
+    low = [p for p in probes_of_variant if p.requested == progress.low and p.outcome == "survived"]
+    high = [p for p in probes_of_variant if p.requested == progress.high and p.outcome == "killed"]
     speeds = [p.tps for p in low if p.tps is not None]
-    return Fitted(
+    return VariantFit(
         variant=name,
         option=option,
         state=progress,
@@ -193,7 +195,7 @@ def _fit_variant(
     )
 
 
-def check(results: Results, directory: Path) -> None:
+def check_is_fit(results: Results, directory: Path) -> None:
     """Raise UsageError unless these are results of ``dballoc fit``."""
     if results.facts().get(KIND) != VERB:
         raise UsageError(

@@ -8,7 +8,7 @@ import polars as pl
 from scipy.special import stdtrit
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.statistics.ratio_interval import logs_to_baseline, ratio
+from dballoc.analysis.statistics.ratio_interval import compute_logs_to_baseline, compute_ratio
 
 # Descriptive intervals, outside the declared family, are plain 95 % ones.
 CONFIDENCE = 0.95
@@ -53,7 +53,7 @@ def compute_levels(campaign: Campaign) -> pl.DataFrame:
     )
 
 
-def summary(campaign: Campaign) -> pl.DataFrame:
+def average_levels(campaign: Campaign) -> pl.DataFrame:
     """Return one row a variant, workload, threads and measure: ``mean`` with a 95 % t interval over
     blocks (``low``, ``high``: null below two blocks), ``n`` blocks. The baseline's two runs of a
     block are averaged first.
@@ -85,7 +85,7 @@ def summary(campaign: Campaign) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def relative(campaign: Campaign, measure: str = "qps") -> pl.DataFrame:
+def compute_relative_levels(campaign: Campaign, measure: str = "qps") -> pl.DataFrame:
     """Return one row a variant (not the baseline), workload and threads: ``ratio`` to the baseline
     with ``low``, ``high`` (95 %; null below two blocks) and ``n`` blocks.
     """
@@ -103,8 +103,8 @@ def relative(campaign: Campaign, measure: str = "qps") -> pl.DataFrame:
                     for block, role, value in runs.select("block", "role", measure).iter_rows()
                     if value is not None
                 }
-                if logs := logs_to_baseline(values, campaign.baseline_roles):
-                    to_baseline = ratio(logs, CONFIDENCE)
+                if logs := compute_logs_to_baseline(values, campaign.baseline_roles):
+                    to_baseline = compute_ratio(logs, CONFIDENCE)
                     low, high = (
                         (to_baseline.low, to_baseline.high)
                         if to_baseline.blocks > 1

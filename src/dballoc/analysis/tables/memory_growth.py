@@ -8,7 +8,7 @@ from dballoc.analysis.campaign_tables import Campaign
 _MEANS = ["start", "peak", "load_mean", "idle", "pss", "anon_huge", "growth", "vsz_growth"]
 
 
-def table(campaign: Campaign) -> pl.DataFrame:
+def build_memory_table(campaign: Campaign) -> pl.DataFrame:
     """Return one row a variant, in bytes, means over its good trials: ``start``, ``peak``,
     ``load_mean``, ``idle``, ``growth`` (the end of the load less the start), ``vsz_growth``
     (without reserved address space), ``peak_to_pool`` (null without a cache), ``pss``,

@@ -9,7 +9,7 @@ _ORDER = {
 }
 
 
-def table(campaign: Campaign) -> pl.DataFrame:
+def build_ledger_table(campaign: Campaign) -> pl.DataFrame:
     """Return one row an owner and variant: ``part``, ``owner``, ``variant``, ``resident`` and
     ``size`` in bytes, means over its good trials (an owner that a trial does not have counts as 0);
     by part, the largest owners first. Empty where no trial has a ledger.

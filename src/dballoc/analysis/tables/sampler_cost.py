@@ -5,7 +5,7 @@ import polars as pl
 from dballoc.analysis.campaign_tables import Campaign
 
 
-def cost(campaign: Campaign) -> pl.DataFrame:
+def compute_sampler_cost(campaign: Campaign) -> pl.DataFrame:
     """Return one row a variant, over all its trials with samples: ``share`` of one core (1 = all of
     it), ``each`` in microseconds of CPU a sample, ``samples`` and ``trials``.
     """

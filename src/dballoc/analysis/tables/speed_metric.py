@@ -32,7 +32,7 @@ def choose_speed_metrics(primary: Sequence[Metric]) -> list[Metric]:
     return list(chosen.values())
 
 
-def of(comparisons: Comparisons, variant: str) -> list[Comparison]:
+def select_speed_comparisons(comparisons: Comparisons, variant: str) -> list[Comparison]:
     """Return a variant's comparisons in speed, one a workload. A variant may have been left out of
     the duet.
     """
@@ -47,7 +47,7 @@ def of(comparisons: Comparisons, variant: str) -> list[Comparison]:
     return list({c.metric.workload: c for c in order}.values())
 
 
-def pictured(comparisons: Comparisons) -> list[Metric]:
+def list_pictured_metrics(comparisons: Comparisons) -> list[Metric]:
     """Return the metrics for a chart of all variants: one a workload, and also throughput where a
     variant has no CPU per transaction.
     """
@@ -55,13 +55,13 @@ def pictured(comparisons: Comparisons) -> list[Metric]:
     used |= dict.fromkeys(
         c.metric
         for v in dict.fromkeys(c.variant for c in comparisons.family)
-        for c in of(comparisons, v)
+        for c in select_speed_comparisons(comparisons, v)
         if c.ratio
     )
     return list(used)
 
 
-def speed(comparison: Comparison) -> Speed | None:
+def compute_speed(comparison: Comparison) -> Speed | None:
     """Return the speed with its interval; None without a ratio. The ends are 0 and infinity where
     there is no interval.
     """
@@ -77,14 +77,14 @@ def speed(comparison: Comparison) -> Speed | None:
     )
 
 
-def shown_faster(comparison: Comparison) -> bool:
+def is_shown_faster(comparison: Comparison) -> bool:
     """Whether the whole interval lies on the faster side of 1."""
     return comparison.verdict is (
         Verdict.HIGHER if comparison.metric.better == "higher" else Verdict.LOWER
     )
 
 
-def shown_slower(comparison: Comparison, margin: float = 0.0) -> bool:
+def is_shown_slower(comparison: Comparison, margin: float = 0.0) -> bool:
     """Whether the whole interval lies more than ``margin`` on the slower side of 1."""
     if comparison.ratio is None:
         return False

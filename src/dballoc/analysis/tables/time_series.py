@@ -18,7 +18,7 @@ _STEP = ["start", "step"]
 
 
 @dataclass(frozen=True)
-class OverTime:
+class TimeSeries:
     """``steps``: one row a step of the nominal trial: start, step, kind, workload, threads,
     ``begin`` and ``end`` in seconds. Each step is as long as its median over all trials; the starts
     of fresh levels follow one another.
@@ -32,7 +32,7 @@ class OverTime:
     series: pl.DataFrame
 
 
-def over_time(campaign: Campaign) -> OverTime:
+def build_time_series(campaign: Campaign) -> TimeSeries:
     """Build the series of all good trials. A bin that fewer than half of a variant's trials reached
     is left out.
     """
@@ -65,7 +65,7 @@ def over_time(campaign: Campaign) -> OverTime:
         .select("variant", "measure", *_STEP, "second", "value")
         .sort("measure", "variant", "second")
     )
-    return OverTime(steps, series)
+    return TimeSeries(steps, series)
 
 
 def _join_trials(campaign: Campaign, table: pl.DataFrame) -> pl.DataFrame:

@@ -11,10 +11,10 @@ import pymysql
 
 from dballoc.campaign.observer import Observer
 from dballoc.campaign.preparation import data_templates, prepare
-from dballoc.campaign.preparation.prepare import Setting
+from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.preparation.variant_malloc import GlibcTooOld
 from dballoc.campaign.trials.fault import Fault
-from dballoc.campaign.trials.server_in_trial import Context, Life
+from dballoc.campaign.trials.server_in_trial import ServerLife, TrialContext
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment, Server
@@ -31,7 +31,7 @@ _OPTIONS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Proof:
+class AllocatorProof:
     """Whether one allocator runs under a server. ``library``: the file that malloc leads to in the
     running server, or None if it does not run and ``refused`` says why. ``glibc``: the C library
     that the server ran on for this allocator, None for its own. ``seconds``: of the server's start.
@@ -57,7 +57,9 @@ class Proof:
         )
 
 
-def prove(server: Server, allocators: list[str], observer: Observer) -> Iterator[Proof]:
+def prove_allocators(
+    server: Server, allocators: list[str], observer: Observer
+) -> Iterator[AllocatorProof]:
     """Prove each allocator under the server, in this order; ``builtin``: the malloc that it was
     built with.
 
@@ -71,11 +73,14 @@ def prove(server: Server, allocators: list[str], observer: Observer) -> Iterator
                     _make_experiment(server, reference), reference, custody, observer
                 )
             except GlibcTooOld as error:
-                newer = name_and_version.newest(k.version for k in private_store.kept("glibc"))
+                newer = name_and_version.choose_newest(
+                    k.version for k in private_store.list_fetched("glibc")
+                )
                 if (
                     newer is None
                     or server.glibc
-                    or name_and_version.order(newer) < name_and_version.order(error.needs)
+                    or name_and_version.parse_version_numbers(newer)
+                    < name_and_version.parse_version_numbers(error.needs)
                 ):
                     yield _make_refusal(server, reference, error)
                     continue
@@ -105,20 +110,20 @@ def _make_experiment(server: Server, reference: str) -> Experiment:
         "data": _DATA,
         "variant": [{"name": "proof", "allocator": reference}],
     }
-    return experiment_file.build(experiment, "proof")
+    return experiment_file.build_experiment(experiment, "proof")
 
 
 def _prove_allocator(
     experiment: Experiment, reference: str, custody: Custody, observer: Observer
-) -> Proof:
-    setting = prepare.settle(experiment)
+) -> AllocatorProof:
+    setting = prepare.prepare_campaign(experiment)
     directory = directories.make_run_directory(custody.scratch)
     try:
-        template = data_templates.of_all_variants(
+        template = data_templates.prepare_data_templates(
             setting, custody, observer, directory / "template.log"
         )
-        life = Life(
-            Context(setting, custody, observer, lambda: False),
+        life = ServerLife(
+            TrialContext(setting, custody, observer, lambda: False),
             "proof",
             next(iter(template.values())),
             directory,
@@ -131,7 +136,7 @@ def _prove_allocator(
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _run_query(setting: Setting, life: Life, reference: str) -> Proof:
+def _run_query(setting: PreparedCampaign, life: ServerLife, reference: str) -> AllocatorProof:
     prepared = life.prepared
     refused, seconds = None, 0.0
     try:
@@ -147,7 +152,7 @@ def _run_query(setting: Setting, life: Life, reference: str) -> Proof:
         refused = str(fault)
     except pymysql.Error as error:
         refused = str(error.args[-1])
-    return Proof(
+    return AllocatorProof(
         server=prepared.server.use,
         version=prepared.build.version,
         engine=prepared.server.engine,
@@ -160,9 +165,9 @@ def _run_query(setting: Setting, life: Life, reference: str) -> Proof:
     )
 
 
-def _make_refusal(server: Server, reference: str, error: Exception) -> Proof:
+def _make_refusal(server: Server, reference: str, error: Exception) -> AllocatorProof:
     why = re.sub(r"^variant 'proof': ", "", str(error))
-    return Proof(
+    return AllocatorProof(
         server=server.use,
         version="",
         engine=server.engine,

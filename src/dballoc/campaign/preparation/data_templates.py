@@ -6,11 +6,11 @@ from pathlib import Path
 
 from dballoc.campaign.observer import Observer
 from dballoc.campaign.preparation import data_contents
-from dballoc.campaign.preparation.prepare import Setting
+from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.preparation.prepare_variant import PreparedVariant
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody
-from dballoc.host.unprivileged.ownership import remove
+from dballoc.host.unprivileged.ownership import remove_directory
 from dballoc.load import client, hammerdb_command, sysbench_command
 from dballoc.load.workload import Workload, of_catalogue
 from dballoc.servers.private import data_template
@@ -21,8 +21,8 @@ from dballoc.servers.private.data_template import Fill, Recipe, Template
 _TABLES = "oltp_read_only"
 
 
-def of_all_variants(
-    setting: Setting, custody: Custody, observer: Observer, log: Path
+def prepare_data_templates(
+    setting: PreparedCampaign, custody: Custody, observer: Observer, log: Path
 ) -> dict[str, Template]:
     """Find the templates of every variant, and make the missing ones; returns them by their
     recipes' keys. Failure if one cannot be made, UsageError if the user's own data are to blame.
@@ -41,7 +41,7 @@ def of_all_variants(
     return templates
 
 
-def _describe_data(setting: Setting, recipe: Recipe) -> str:
+def _describe_data(setting: PreparedCampaign, recipe: Recipe) -> str:
     contents, data = setting.contents, setting.experiment.data
     if contents.directory:
         return f"a copy of {contents.directory}"
@@ -59,7 +59,7 @@ class _Filling:
     directory; they read their configuration in ``private``.
     """
 
-    setting: Setting
+    setting: PreparedCampaign
     prepared: PreparedVariant
     recipe: Recipe
     run: Path
@@ -115,7 +115,11 @@ def _make_script_fill(work: Workload, argv: list[str], env: dict[str, str]) -> F
 
 
 def _make_template(
-    setting: Setting, custody: Custody, prepared: PreparedVariant, recipe: Recipe, log: Path
+    setting: PreparedCampaign,
+    custody: Custody,
+    prepared: PreparedVariant,
+    recipe: Recipe,
+    log: Path,
 ) -> Template:
     run = directories.make_run_directory(custody.scratch)
     private = directories.make_run_directory(custody.scratch)
@@ -129,4 +133,4 @@ def _make_template(
         )
     finally:
         for path in (run, private):
-            remove(path)
+            remove_directory(path)

@@ -11,12 +11,12 @@ from dballoc.allocators import find_library as find_allocator
 from dballoc.errors import UsageError
 from dballoc.experiment import secret_names
 from dballoc.experiment.durations_and_sizes import format_size
-from dballoc.host import process_root, target_files
+from dballoc.host import open_in_process_root, process_root
 from dballoc.host.resources import cgroup, process_limits
 from dballoc.process_memory import identify_malloc
-from dballoc.process_memory.identify_malloc import InUse
-from dballoc.process_memory.malloc_bindings import Unreadable
-from dballoc.process_memory.malloc_bindings import mapped as mapped_files
+from dballoc.process_memory.identify_malloc import MallocInUse
+from dballoc.process_memory.malloc_bindings import UnreadableProcess
+from dballoc.process_memory.malloc_bindings import list_mapped_files as mapped_files
 from dballoc.servers import build as find_build
 from dballoc.servers.build import Build
 from dballoc.servers.running import running_server as running
@@ -64,7 +64,9 @@ class Likeness:
         return result
 
 
-def read(pid: int, credentials: Credentials, other: tuple[str, str | None] | None) -> Likeness:
+def read_running_server(
+    pid: int, credentials: Credentials, other: tuple[str, str | None] | None
+) -> Likeness:
     """Read what an experiment takes over from a running server. ``other``: the build to run in its
     place (``server.use``, ``server.basedir``).
 
@@ -127,7 +129,7 @@ class _Limits:
 
 def _read_limits(pid: int) -> _Limits:
     try:
-        limits = process_limits.read(pid)
+        limits = process_limits.read_limits(pid)
     except OSError as error:
         return _Limits({}, None, [f"CPU and memory limits are unknown: {error.strerror}"])
     notes = []
@@ -139,7 +141,7 @@ def _read_limits(pid: int) -> _Limits:
         return _Limits(cpu, None, notes)
     size = format_size(limits.memory)
     try:
-        cgroup.check()
+        cgroup.check_memory_cgroup()
     except UsageError as error:
         return _Limits(cpu, None, [*notes, f"its memory limit of {size} is not used here: {error}"])
     return _Limits(cpu, size, notes)
@@ -151,10 +153,10 @@ def _machine_memory_bytes() -> int:
 
 def _read_variant(pid: int) -> dict[str, Any]:
     try:
-        malloc = identify_malloc.identify(pid)
+        malloc = identify_malloc.identify_malloc_in_use(pid)
         mapped = sorted(mapped_files(pid))
-        preloaded = identify_malloc.preloaded(pid)
-    except (Unreadable, OSError) as error:
+        preloaded = identify_malloc.read_ld_preload(pid)
+    except (UnreadableProcess, OSError) as error:
         raise UsageError(f"--like {pid}: its malloc cannot be read: {error}; run as root") from None
     if malloc.library == malloc.executable:
         raise UsageError(
@@ -192,7 +194,9 @@ def _check_library(pid: int, library: str) -> None:
 
 def _identify_file(pid: int, library: str) -> tuple[int, int]:
     """Return device and inode of a library as the running server's root has it."""
-    status = target_files.measure_file(target_files.root_of(pid), process_root.own(pid, library))
+    status = open_in_process_root.measure_file(
+        open_in_process_root.root_of(pid), process_root.strip_process_root(pid, library)
+    )
     return status.st_dev, status.st_ino
 
 
@@ -206,7 +210,7 @@ def _find_mapped_file(entry: str, paths: list[str]) -> str:
     )
 
 
-def make_variant(malloc: InUse, preloaded: list[str]) -> dict[str, Any]:
+def make_variant(malloc: MallocInUse, preloaded: list[str]) -> dict[str, Any]:
     """Return the variant that runs as that process does: its allocator, preloaded libraries and
     settings.
 
@@ -231,7 +235,7 @@ def make_variant(malloc: InUse, preloaded: list[str]) -> dict[str, Any]:
             result["allocator"] = "glibc"
     if libraries:
         result["preload"] = libraries
-    if settings := {k: v for k, v in malloc.settings.items() if secret_names.hide(k, v) == v}:
+    if settings := {k: v for k, v in malloc.settings.items() if secret_names.hide_value(k, v) == v}:
         result["env"] = settings
     if set(result) <= {"name", "allocator"} and malloc.name:
         result["name"] = malloc.name
@@ -243,6 +247,6 @@ def _find_catalogue_files(name: str | None) -> set[str]:
     if name is None:
         return set()
     try:
-        return {os.path.realpath(p) for p in find_allocator.find(name).libraries}
+        return {os.path.realpath(p) for p in find_allocator.find_allocator(name).libraries}
     except UsageError:
         return set()

@@ -9,7 +9,7 @@ from dballoc.allocators import find_library as find_allocator
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment
 from dballoc.fetch import name_and_version
-from dballoc.fetch.fetch_sources import NotHere
+from dballoc.fetch.fetch_sources import NotFetched
 from dballoc.servers import build as find_build
 
 
@@ -21,7 +21,7 @@ def check_missing_fetches(experiment: Experiment) -> None:
     for find in _list_lookups(experiment):
         try:
             find()
-        except NotHere as error:
+        except NotFetched as error:
             missing[error.reference] = None
         except UsageError:
             pass
@@ -37,7 +37,7 @@ def _list_lookups(experiment: Experiment) -> Iterator[Callable[[], object]]:
     for variant in experiment.variant:
         server = experiment.server_of(variant)
         yield partial(find_build.find, server.use, server.basedir)
-        glibc = [name_and_version.join("glibc", server.glibc)] if server.glibc else []
+        glibc = [name_and_version.join_reference("glibc", server.glibc)] if server.glibc else []
         for reference in filter(None, [variant.allocator, *glibc]):
             if "@" in reference:
-                yield partial(find_allocator.find, reference)
+                yield partial(find_allocator.find_allocator, reference)

@@ -37,7 +37,7 @@ _CONNECTION_MEMORY = 2 * 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
+class PreparedCampaign:
     """The whole campaign as it will run on this machine. ``no_duet``: why a campaign that might
     have a duet has none; ``thp``: the host's own mode, None where the kernel has no THP;
     ``put_back``: settings that an earlier run had left changed.
@@ -133,7 +133,7 @@ class Setting:
         }
 
 
-def settle(experiment: Experiment) -> Setting:
+def prepare_campaign(experiment: Experiment) -> PreparedCampaign:
     """Find and check everything. UsageError for whatever this machine cannot do as asked."""
     # First of all: everything below takes the present THP mode for the host's own.
     put_back = tuple(machine_lock.put_back_leftovers())
@@ -151,17 +151,17 @@ def settle(experiment: Experiment) -> Setting:
     user.check_alone()
     _check_directories_open(user)
     if experiment.limits.memory is not None:
-        cgroup.check()
+        cgroup.check_memory_cgroup()
     inputs = VariantInputs(experiment, user, sysbench, contents)
     variants = {v.name: prepare_variant(inputs, v) for v in experiment.variant}
     setting = _add_duet(
-        Setting(
+        PreparedCampaign(
             experiment=experiment,
             variants=variants,
             user=user,
             sysbench=sysbench,
             contents=contents,
-            thp=thp.mode(),
+            thp=thp.read_mode(),
             put_back=put_back,
         )
     )
@@ -169,7 +169,7 @@ def settle(experiment: Experiment) -> Setting:
     return setting
 
 
-def _add_duet(setting: Setting) -> Setting:
+def _add_duet(setting: PreparedCampaign) -> PreparedCampaign:
     """Return the setting with its duet, if the experiment wants one. On a machine that cannot play
     one, UsageError if the experiment asks for a duet; else the solo design runs alone, and
     ``no_duet`` says why.
@@ -202,7 +202,7 @@ def _check_directories_open(user: ServerUser) -> None:
     """UsageError if the server user may not pass the cache or the temporary directory."""
     directories.check_socket_path()
     for path, name in (
-        (directories.cache(), "DBALLOC_CACHE"),
+        (directories.make_cache(), "DBALLOC_CACHE"),
         (Path(tempfile.gettempdir()), "TMPDIR"),
     ):
         if blocked := user.may_not_pass(path):
@@ -212,7 +212,7 @@ def _check_directories_open(user: ServerUser) -> None:
             )
 
 
-def _check_memory(setting: Setting) -> None:
+def _check_memory(setting: PreparedCampaign) -> None:
     """UsageError if less memory is available than the servers are expected to take."""
     available = psutil.virtual_memory().available
     limit = setting.experiment.limits.memory
@@ -232,10 +232,10 @@ def _check_memory(setting: Setting) -> None:
         )
 
 
-def _check_memory_and_disk(setting: Setting) -> None:
+def _check_memory_and_disk(setting: PreparedCampaign) -> None:
     """UsageError if memory or disk do not suffice."""
     _check_memory(setting)
-    place = directories.cache()
+    place = directories.make_cache()
     if (need := setting.disk_needed) > (free := directories.free_bytes(place)):
         raise UsageError(
             f"{place}: about {need / 2**30:.1f} GiB of disk needed for data, {free / 2**30:.1f} "

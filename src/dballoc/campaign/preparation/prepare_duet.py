@@ -19,8 +19,8 @@ _CLIENTS_PER_CPU = 4
 class PreparedDuet:
     """The duets of a campaign on this machine. ``thp``: for each partner the host's mode, and
     whether THP is switched off for the baseline and for the partner
-    (:func:`dballoc.host.settings.thp.together`); ``left_out``: variants that cannot be in a duet,
-    and why.
+    (:func:`dballoc.host.settings.thp.combine_modes`); ``left_out``: variants that cannot be in a
+    duet, and why.
     """
 
     halves: cpu_halves.Halves
@@ -42,7 +42,7 @@ def prepare_duet(experiment: Experiment, sysbench: Sysbench) -> PreparedDuet:
             "sequence: a duet plays all workloads in one start; use --design solo for a start of "
             "each"
         )
-    halves = cpu_halves.choose(experiment.cpu)
+    halves = cpu_halves.choose_halves(experiment.cpu)
     threads = experiment.duet.threads or min(MOST_DUET_CLIENTS, _CLIENTS_PER_CPU * len(halves[0]))
     modes, left_out = _choose_thp_modes(experiment)
     if experiment.baseline in left_out:
@@ -61,7 +61,7 @@ def _choose_thp_modes(
     modes: dict[str, tuple[str | None, bool, bool]] = {}
     left_out: dict[str, str] = {}
     for variant in experiment.variant:
-        modes_together = thp.together(baseline.thp, variant.thp, thp.mode())
+        modes_together = thp.combine_modes(baseline.thp, variant.thp, thp.read_mode())
         if modes_together is None:
             left_out[variant.name] = "the host cannot have THP always and madvise at once"
         elif variant.cpu is not None or baseline.cpu is not None:

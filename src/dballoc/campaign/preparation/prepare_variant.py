@@ -12,7 +12,7 @@ from typing import Any
 from dballoc.allocators import find_library as find_allocator
 from dballoc.allocators import proof_of_use, reported_tunables, server_environment, tunables
 from dballoc.allocators.find_library import Allocator
-from dballoc.allocators.tunables import Given
+from dballoc.allocators.tunables import VariantSetting
 from dballoc.campaign.preparation import data_contents, variant_malloc
 from dballoc.campaign.preparation.data_contents import DataContents
 from dballoc.errors import UsageError
@@ -55,13 +55,13 @@ class PreparedVariant:
     bindings: proof_of_use.Bindings
     pool_bytes: int | None
     nofile: int
-    settings: tuple[Given, ...] = ()
+    settings: tuple[VariantSetting, ...] = ()
     programs: dict[str, Path] = field(default_factory=dict)
     wrappers: tuple[str, ...] = ()
 
     def make_row(self) -> dict[str, Any]:
         """Return the variant's row of table ``variant``."""
-        host_environment = server_environment.clean(os.environ)
+        host_environment = server_environment.remove_allocator_variables(os.environ)
         environment = {k: v for k, v in self.env.items() if k not in host_environment}
         address = server_options.Address(
             Path("SOCKET"), 0 if self.server.connect == "tcp" else None
@@ -105,7 +105,7 @@ class _ProvedMalloc:
     allocator: Allocator
     env: dict[str, str]
     bindings: proof_of_use.Bindings
-    settings: tuple[Given, ...]
+    settings: tuple[VariantSetting, ...]
     wrappers: tuple[str, ...]
 
 
@@ -248,7 +248,7 @@ def _prepare_malloc(
     before = (
         (_find_thp_shim(),) if variant.thp in ("always", "madvise") else ()
     ) + malloc.preloaded_before
-    probe = (probe_launch.library(),) if experiment.profile == "heap" else ()
+    probe = (probe_launch.find_probe_library(),) if experiment.profile == "heap" else ()
     for library in (*before, *allocator.libraries, *probe):
         if blocked := inputs.user.blocked_at(library):
             raise UsageError(
@@ -259,14 +259,14 @@ def _prepare_malloc(
         raise UsageError(f"{where}: tunables: {allocator.entry['title']} has no settings")
     command = [os.fspath(malloc.build.executable)]
     settings = _check_settings(where, command, allocator, variant, before)
-    env = server_environment.environment(
+    env = server_environment.build_environment(
         os.environ, allocator, variant.tunables, variant.env, before
     )
     wrappers = variant_malloc.find_wrappers(before)
     bindings = _prove_malloc(where, malloc.build, env, allocator, wrappers)
     if settings:
-        reported = reported_tunables.read(allocator, command, env)
-        if mismatch := tunables.not_taken(allocator, settings, reported):
+        reported = reported_tunables.read_reported_settings(allocator, command, env)
+        if mismatch := tunables.find_setting_not_taken(allocator, settings, reported):
             raise UsageError(f"{where}: {mismatch}")
     return _ProvedMalloc(
         build=malloc.build,
@@ -280,20 +280,22 @@ def _prepare_malloc(
 
 def _check_settings(
     where: str, command: list[str], allocator: Allocator, variant: Variant, before: tuple[Path, ...]
-) -> list[Given]:
+) -> list[VariantSetting]:
     """Return the settings that the variant gives its allocator. UsageError if the allocator does
     not know one of them.
     """
-    settings = tunables.given(allocator, variant.tunables, variant.env, where)
-    env = server_environment.environment(os.environ, allocator, {}, {}, before)
+    settings = tunables.list_variant_settings(allocator, variant.tunables, variant.env, where)
+    env = server_environment.build_environment(os.environ, allocator, {}, {}, before)
     if settings:
-        names = reported_tunables.names(allocator, command, env)
-        tunables.check(allocator, settings, names, where)
-    glibc = find_allocator.find("glibc")
+        names = reported_tunables.list_reported_names(allocator, command, env)
+        tunables.check_settings(allocator, settings, names, where)
+    glibc = find_allocator.find_allocator("glibc")
     if allocator.name != glibc.name and (text := variant.env.get("GLIBC_TUNABLES")):
         # Other parts of glibc read it under any malloc.
-        others = tunables.given(glibc, {}, {"GLIBC_TUNABLES": text}, where)
-        tunables.check(glibc, others, reported_tunables.names(glibc, command, env), where)
+        others = tunables.list_variant_settings(glibc, {}, {"GLIBC_TUNABLES": text}, where)
+        tunables.check_settings(
+            glibc, others, reported_tunables.list_reported_names(glibc, command, env), where
+        )
     return settings
 
 
@@ -324,7 +326,7 @@ def _find_thp_shim() -> Path:
 
 def _check_thp(where: str, variant: Variant) -> None:
     """UsageError if the variant's THP mode cannot be had on this host."""
-    if variant.thp is None or variant.thp == (now := thp.mode()):
+    if variant.thp is None or variant.thp == (now := thp.read_mode()):
         return
     if now is None:
         raise UsageError(f"{where}: thp: this kernel has no transparent huge pages")
@@ -340,7 +342,7 @@ def _choose_cpus(
 ) -> tuple[frozenset[int] | None, frozenset[int] | None]:
     """Return the CPUs of the variant's server and of its clients."""
     try:
-        return cpus.choose(experiment.cpu_of(variant))
+        return cpus.choose_cpus(experiment.cpu_of(variant))
     except UsageError as error:
         raise UsageError(f"{error}{suggest_small_scale(experiment)}") from None
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pymysql
 
-from dballoc.campaign.preparation.prepare import Setting
+from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.preparation.prepare_variant import PreparedVariant
 from dballoc.errors import Failure, UsageError
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody
-from dballoc.host.unprivileged.ownership import remove
+from dballoc.host.unprivileged.ownership import remove_directory
 from dballoc.load import client, sql_workload, sysbench_command
 from dballoc.load.workload import Workload, shown
 from dballoc.servers.private import command_line as server_options
@@ -37,7 +37,7 @@ _AT_LINE = re.compile(r" at line (\d+)\Z")
 
 
 def rehearse(
-    setting: Setting, custody: Custody, templates: dict[str, Template], directory: Path
+    setting: PreparedCampaign, custody: Custody, templates: dict[str, Template], directory: Path
 ) -> None:
     """Try the user's own workloads on every kind of data. UsageError for one that fails, with
     ``FILE:LINE`` where that is known.
@@ -61,7 +61,7 @@ def rehearse(
 
 
 def _rehearse_on_copy(
-    setting: Setting,
+    setting: PreparedCampaign,
     custody: Custody,
     prepared: PreparedVariant,
     template: Template,
@@ -111,7 +111,7 @@ def _rehearse_on_copy(
             running.admin.close()
             running.child.stop(signal.SIGKILL, 0)
         for path in (scratch, run, private):
-            remove(path)
+            remove_directory(path)
 
 
 def _try_statements(admin: Admin, work: Workload) -> None:
@@ -158,7 +158,11 @@ def _list_ignored_errors(work: Workload) -> tuple[int, ...] | str:
 
 
 def _try_events(
-    setting: Setting, custody: Custody, prepared: PreparedVariant, work: Workload, config: Path
+    setting: PreparedCampaign,
+    custody: Custody,
+    prepared: PreparedVariant,
+    work: Workload,
+    config: Path,
 ) -> None:
     """Run two events with sysbench, as in a trial but with one client: the second meets what the
     first left behind.

@@ -5,7 +5,7 @@ own data may change between a campaign's runs.
 import json
 from pathlib import Path
 
-from dballoc.campaign.preparation.prepare import Setting
+from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.errors import UsageError
 from dballoc.load.workload import shown
 
@@ -13,7 +13,7 @@ DIRECTORY = "own"
 _RECORD = "identity.json"
 
 
-def keep_user_files(setting: Setting, results: Path, has_trials: bool) -> None:
+def keep_user_files(setting: PreparedCampaign, results: Path, has_trials: bool) -> None:
     """Copy the user's workloads into a results directory, and record what identifies them and own
     data.
 

@@ -41,9 +41,9 @@ def choose_malloc(build: Build, server: Server, variant: Variant) -> VariantMall
     named: Allocator | None
     before: tuple[Path, ...] = ()
     if variant.allocator is None and preload:
-        named = find_allocator.by_path(preload)
+        named = find_allocator.make_allocator_of_files(preload)
     else:
-        named, before = (find_allocator.find(reference) if reference else None), preload
+        named, before = (find_allocator.find_allocator(reference) if reference else None), preload
         for library in preload:
             find_allocator.check_library(library)
     linked = _find_linked_malloc(build)
@@ -64,7 +64,7 @@ def find_wrappers(before: Iterable[Path]) -> tuple[str, ...]:
     return tuple(
         os.fspath(path.resolve())
         for path in before
-        if identify_malloc.catalogue_name(path.name) is None
+        if identify_malloc.find_catalogue_name(path.name) is None
     )
 
 
@@ -87,7 +87,7 @@ def _find_loader(
         named
         and named.name == "glibc"
         and reference
-        and (version := name_and_version.split(reference)[1])
+        and (version := name_and_version.split_reference(reference)[1])
     ):
         if wanted not in (None, version):
             raise UsageError(
@@ -96,15 +96,17 @@ def _find_loader(
         wanted = version
     if wanted is None:
         return None
-    if kept := private_store.find("glibc", wanted):
+    if kept := private_store.find_fetched("glibc", wanted):
         return kept.loader
     if (
         linked
         and linked.glibc
-        and name_and_version.fits(wanted, relink.glibc_version(linked.library))
+        and name_and_version.is_version_of(wanted, relink.glibc_version(linked.library))
     ):
         return None
-    raise fetch_sources.NotHere(f"glibc {wanted}", name_and_version.join("glibc", wanted))
+    raise fetch_sources.NotFetched(
+        f"glibc {wanted}", name_and_version.join_reference("glibc", wanted)
+    )
 
 
 def _find_builtin(linked: Linked | None, reference: str | None) -> Allocator:
@@ -112,22 +114,24 @@ def _find_builtin(linked: Linked | None, reference: str | None) -> Allocator:
     refused later, by the proof of use.
     """
     if linked is None or linked.glibc:
-        glibc = find_allocator.find("glibc")
+        glibc = find_allocator.find_allocator("glibc")
         return (
-            find_allocator.own(glibc, linked.library, relink.glibc_version(linked.library))
+            find_allocator.use_server_library(
+                glibc, linked.library, relink.glibc_version(linked.library)
+            )
             if linked
             else glibc
         )
     if reference is not None:
         raise UsageError(f"its malloc still comes from {linked.soname}")
-    name = identify_malloc.catalogue_name(linked.soname) or linked.soname
+    name = identify_malloc.find_catalogue_name(linked.soname) or linked.soname
     allocator = Allocator(name=name, libraries=(), version="")
     version = (
         find_allocator.read_version(allocator.entry, [linked.library])
         if "version" in allocator.entry
         else ""
     )
-    return find_allocator.own(allocator, linked.library, version)
+    return find_allocator.use_server_library(allocator, linked.library, version)
 
 
 class GlibcTooOld(UsageError):
@@ -157,8 +161,9 @@ def _explain_old_glibc(error: NotProved, build: Build) -> tuple[str, str] | None
     )
     newer = [
         s.version
-        for s in fetch_sources.of("glibc")
-        if name_and_version.order(s.version) >= name_and_version.order(needs)
+        for s in fetch_sources.list_sources("glibc")
+        if name_and_version.parse_version_numbers(s.version)
+        >= name_and_version.parse_version_numbers(needs)
     ]
     if newer:
         text += (

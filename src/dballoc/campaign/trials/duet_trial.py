@@ -18,15 +18,15 @@ import pymysql
 from dballoc.campaign.observer import Tick
 from dballoc.campaign.preparation.prepare_duet import PreparedDuet
 from dballoc.campaign.trials.fault import Fault
-from dballoc.campaign.trials.server_in_trial import Context, Life, switch_thp
+from dballoc.campaign.trials.server_in_trial import ServerLife, TrialContext, switch_thp
 from dballoc.campaign.trials.solo_trial import explain_client_failure
 from dballoc.experiment.schedule import Pairing
-from dballoc.experiment.trial_steps import Step, warmup_statements
+from dballoc.experiment.trial_steps import Step, list_warmup_statements
 from dballoc.host.resources import pin_threads
 from dballoc.load import client
 from dballoc.load.client_output import Interval, milliseconds
 from dballoc.measure import cpu_idle_time
-from dballoc.measure.process_sampler import Gone, Sample
+from dballoc.measure.process_sampler import ProcessGone, Sample
 from dballoc.measure.sample_while import sample_in_background
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import TrialRecord
@@ -73,7 +73,7 @@ class _Counters:
 
 
 def run_trial(
-    context: Context,
+    context: TrialContext,
     duet: PreparedDuet,
     pairing: Pairing,
     slices: Slices,
@@ -95,7 +95,7 @@ def run_trial(
 class _Side:
     """A server with its client."""
 
-    def __init__(self, life: Life) -> None:
+    def __init__(self, life: ServerLife) -> None:
         self.life = life
         self.client: client.Client | None = None
         self.intervals: list[Interval] = []
@@ -107,7 +107,7 @@ class _Side:
             yield
         except Fault as fault:
             self.life.note_fault(fault)
-        except Gone:
+        except ProcessGone:
             self.life.note_fault(self.life.explain_death(when))
         except pymysql.Error as error:
             self.life.note_fault(self.life.explain_refusal(error, when, "SHOW GLOBAL STATUS"))
@@ -142,9 +142,9 @@ class _Side:
 
     def move_to(self, cpus: frozenset[int]) -> None:
         """Move server and client to these CPUs, thread by thread."""
-        pin_threads.move(self.life.running.pid, cpus)
+        pin_threads.move_threads(self.life.running.pid, cpus)
         if self.client:
-            pin_threads.move(self.client.pid, cpus)
+            pin_threads.move_threads(self.client.pid, cpus)
 
 
 class _Duet:
@@ -152,7 +152,7 @@ class _Duet:
 
     def __init__(
         self,
-        context: Context,
+        context: TrialContext,
         duet: PreparedDuet,
         pairing: Pairing,
         slices: Slices,
@@ -174,7 +174,7 @@ class _Duet:
             raw.mkdir()
             self.sides.append(
                 _Side(
-                    Life(
+                    ServerLife(
                         context,
                         name,
                         template,
@@ -219,7 +219,7 @@ class _Duet:
         return baseline, partner
 
     def _warm_up_by_sql(self) -> None:
-        for sql in warmup_statements(self.experiment, self.context.setting.contents.tables):
+        for sql in list_warmup_statements(self.experiment, self.context.setting.contents.tables):
             for side in self.order:
                 with side.note_faults(sql):
                     samples: list[Sample] = []

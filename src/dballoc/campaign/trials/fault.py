@@ -87,7 +87,7 @@ class FaultExaminer:
 
     def find_complaint(self) -> str | None:
         """Return the log line in which the loader or allocator rejects a library or a setting."""
-        return proof_of_use.complaint(private_server.tail(self.log, 1000), self.complaints)
+        return proof_of_use.find_complaint(private_server.tail(self.log, 1000), self.complaints)
 
     def find_last_log_line(self) -> str:
         """Return the line of the server's log that says most about its end."""

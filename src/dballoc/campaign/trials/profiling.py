@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 
-from dballoc.campaign.trials.server_in_trial import Life
+from dballoc.campaign.trials.server_in_trial import ServerLife
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment.trial_steps import Step
 from dballoc.load.client import Client
@@ -15,7 +15,7 @@ from dballoc.profile.contention import contention as waits
 from dballoc.profile.formats import profile_file
 from dballoc.profile.heap import heap_profile as heaps
 from dballoc.profile.heap import malloc_latency, probe_client
-from dballoc.profile.heap.snapshot_series import Watch
+from dballoc.profile.heap.snapshot_series import ProbedProcess
 
 # Seconds that the load may take until its first report, and between two looks for one.
 _FIRST_REPORT, _POLL = 60.0, 0.05
@@ -25,29 +25,29 @@ _FIRST_REPORT, _POLL = 60.0, 0.05
 EXTRA_SECONDS = 120.0
 
 
-def profile_contention(life: Life, client: Client, step: Step) -> None:
+def profile_contention(life: ServerLife, client: Client, step: Step) -> None:
     """Record what the server's threads wait for under this load, in the trial's directory. Fault if
     the server ends. Any other error is noted in that directory, and the trial stays good.
     """
 
     def record(name: str) -> None:
-        profile = waits.look(
+        profile = waits.watch_waits(
             life.running.pid, step.seconds, life.context.custody, title=life.prepared.variant.name,
             facts={"workload": step.workload or "", "clients": str(step.threads)},
             alive=lambda: life.check_alive(step.title), watched=client.kill,
         )  # fmt: skip
-        waits.keep(profile, life.directory, name, pages=False)
+        waits.save_profiles(profile, life.directory, name, pages=False)
 
     _record_under_load(life, client, step, f"contention-{step.workload}", record)
 
 
-def profile_heap(life: Life, client: Client, step: Step) -> None:
+def profile_heap(life: ServerLife, client: Client, step: Step) -> None:
     """Record what a server under the heap probe allocates, what is alive at the end, and how long
     its mallocs and frees take. Errors as for :func:`profile_contention`.
     """
 
     def record(name: str) -> None:
-        probe = probe_client.of_process(life.running.pid)
+        probe = probe_client.find_probe_of_process(life.running.pid)
         probe.reset()
         end = time.monotonic() + step.seconds
         while (remaining := end - time.monotonic()) > 0:
@@ -55,11 +55,11 @@ def profile_heap(life: Life, client: Client, step: Step) -> None:
             time.sleep(min(remaining, 0.2))
         snapshot = probe.snapshot()
         client.kill()  # resolving function names takes seconds and needs the process, but no load
-        profile_file.save(
-            Watch(probe, life.prepared.variant.name).profile(snapshot),
+        profile_file.save_profile(
+            ProbedProcess(probe, life.prepared.variant.name).profile(snapshot),
             life.directory / f"{name}.profile.json.gz",
         )
-        live = heaps.whole(snapshot.blocks)
+        live = heaps.sum_blocks(snapshot.blocks)
         figures = {
             "seconds": snapshot.now - snapshot.reset,
             "live": live.bytes,
@@ -67,8 +67,8 @@ def profile_heap(life: Life, client: Client, step: Step) -> None:
             "objects": live.objects,
             "allocated": sum(s.bytes for s in snapshot.stacks.values()),
             "allocations": sum(s.objects for s in snapshot.stacks.values()),
-            "malloc": asdict(malloc_latency.summary(snapshot)),
-            "sizes": [asdict(row) for row in malloc_latency.rows(snapshot)],
+            "malloc": asdict(malloc_latency.summarize_calls(snapshot)),
+            "sizes": [asdict(row) for row in malloc_latency.summarize_by_size(snapshot)],
         }
         (life.directory / f"{name}.json").write_text(json.dumps(figures), encoding="utf-8")
 
@@ -76,7 +76,7 @@ def profile_heap(life: Life, client: Client, step: Step) -> None:
 
 
 def _record_under_load(
-    life: Life, client: Client, step: Step, name: str, record: Callable[[str], None]
+    life: ServerLife, client: Client, step: Step, name: str, record: Callable[[str], None]
 ) -> None:
     try:
         try:
@@ -95,7 +95,7 @@ def _record_under_load(
         (life.directory / f"{name}.txt").write_text(f"{error}\n", encoding="utf-8")
 
 
-def _wait_for_load(life: Life, client: Client, step: Step) -> bool:
+def _wait_for_load(life: ServerLife, client: Client, step: Step) -> bool:
     """Wait for the client's first report; whether it came. Fault if the server ends."""
     deadline = time.monotonic() + _FIRST_REPORT
     while not any(True for _ in client.reports()):

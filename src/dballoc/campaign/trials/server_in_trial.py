@@ -16,7 +16,7 @@ import pymysql
 from dballoc import readers
 from dballoc.allocators import proof_of_use, reported_tunables, tunables
 from dballoc.campaign.observer import Observer
-from dballoc.campaign.preparation.prepare import Setting
+from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.preparation.prepare_variant import PreparedVariant
 from dballoc.campaign.trials import trial_rows
 from dballoc.campaign.trials.fault import Fault, FaultExaminer, explain_sigkill
@@ -24,12 +24,12 @@ from dballoc.campaign.trials.with_heap_probe import add_heap_probe
 from dballoc.errors import Failure
 from dballoc.experiment import secret_names
 from dballoc.experiment.cpu_list import format_cpus
-from dballoc.explain.attribution.ledger import ledger
+from dballoc.explain.attribution.ledger import build_ledger
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Child, Custody, Exit
 from dballoc.host.resources import cgroup
 from dballoc.host.settings import thp
-from dballoc.host.unprivileged.ownership import remove
+from dballoc.host.unprivileged.ownership import remove_directory
 from dballoc.load import client
 from dballoc.measure import memory_marks
 from dballoc.measure.memory_marks import Mark
@@ -47,16 +47,16 @@ class Interrupted(Exception):
 
 
 @dataclass(frozen=True)
-class Context:
+class TrialContext:
     """What all trials of a campaign share. ``stopping``: whether the user asked to stop."""
 
-    setting: Setting
+    setting: PreparedCampaign
     custody: Custody
     observer: Observer
     stopping: Callable[[], bool]
 
 
-class Life:
+class ServerLife:
     """One start of one variant: :meth:`start`, :meth:`wait_until_ready`, the load,
     :meth:`shut_down`; :meth:`clean_up` at any point.
 
@@ -66,7 +66,7 @@ class Life:
 
     def __init__(
         self,
-        context: Context,
+        context: TrialContext,
         variant: str,
         template: Template,
         directory: Path,
@@ -130,7 +130,7 @@ class Life:
         except OSError as error:
             raise Fault("disk", f"the data cannot be copied to {data}: {error}") from None
         if self._limit is not None:
-            self._cgroup = cgroup.create(self.context.custody, self._limit)
+            self._cgroup = cgroup.create_memory_cgroup(self.context.custody, self._limit)
             self.examiner = self._make_examiner()
         port = private_server.free_port() if self.prepared.server.connect == "tcp" else None
         self.address = server_options.Address(self.run_directory / "mysqld.sock", port)
@@ -191,14 +191,14 @@ class Life:
         reported = variables.get("version_malloc_library")
         expected = self.prepared.allocator.entry.get("word")
         try:
-            live: dict[str, str] | None = running_process.bindings(running.pid)
-        except running_process.Unreadable:
+            live: dict[str, str] | None = running_process.read_bindings(running.pid)
+        except running_process.UnreadableProcess:
             # The host forbids it (ptrace_scope); the loader's bindings at --version were checked.
             live = None
         self.record.trial["proof"] = json.dumps(
-            proof_of_use.summary(self.prepared.bindings, live, reported)
+            proof_of_use.summarize_proof(self.prepared.bindings, live, reported)
         )
-        self.record.trial["thp"] = thp.achieved(running.pid)
+        self.record.trial["thp"] = thp.describe_process_mode(running.pid)
         self.record.trial["cpus"] = format_cpus(os.sched_getaffinity(running.pid))
         try:
             if live:
@@ -213,15 +213,22 @@ class Life:
         if complaint := self.examiner.find_complaint():
             raise Fault("proof", complaint)
         if self.prepared.settings:
-            self._check_settings(reported_tunables.of_running(self.prepared.allocator, running.pid))
-        if self.prepared.variant.thp in ("always", "madvise") and thp.allowed(running.pid) is False:
+            self._check_settings(
+                reported_tunables.read_running_settings(self.prepared.allocator, running.pid)
+            )
+        if (
+            self.prepared.variant.thp in ("always", "madvise")
+            and thp.is_thp_allowed(running.pid) is False
+        ):
             raise Fault(
                 "proof", "the server switched THP off for itself in spite of dballoc's shim"
             )
 
     def _check_settings(self, reported: dict[str, str]) -> None:
         """Fault if the allocator reports another value of a setting than the variant gives it."""
-        mismatch = tunables.not_taken(self.prepared.allocator, self.prepared.settings, reported)
+        mismatch = tunables.find_setting_not_taken(
+            self.prepared.allocator, self.prepared.settings, reported
+        )
         if mismatch:
             raise Fault("proof", mismatch)
 
@@ -238,7 +245,7 @@ class Life:
         """
         try:
             self.record.ledger += trial_rows.make_ledger_rows(
-                ledger(process_snapshot.look(self.running.pid))
+                build_ledger(process_snapshot.take_process_snapshot(self.running.pid))
             )
         except Failure:
             pass  # the host forbids it (ptrace_scope); the report says that there is no ledger
@@ -261,7 +268,7 @@ class Life:
 
     def check_host_thp(self) -> None:
         """Failure if the host's THP mode was switched meanwhile; only dballoc respects our lock."""
-        if self.host_thp is not None and (now := thp.mode()) != self.host_thp:
+        if self.host_thp is not None and (now := thp.read_mode()) != self.host_thp:
             raise Failure(
                 f"{thp.ENABLED}: somebody else switched it from {self.host_thp} to {now}, so the "
                 "trial under way is lost; once nobody else does, run the same command to resume"
@@ -328,7 +335,7 @@ class Life:
         if self.prepared.settings:
             # Some allocators print their settings only at the end.
             self._check_settings(
-                reported_tunables.in_text(
+                reported_tunables.parse_reported_settings(
                     self.prepared.allocator, self.log.read_text(errors="replace")
                 )
             )
@@ -377,16 +384,16 @@ class Life:
                 except OSError:
                     pass  # the guardian tries again later
             for path in (self.scratch, self.run_directory, self.private_directory):
-                remove(path)
+                remove_directory(path)
 
 
-def switch_thp(context: Context, wanted: str | None) -> str | None:
+def switch_thp(context: TrialContext, wanted: str | None) -> str | None:
     """Switch the host's THP mode for the servers started next, back to its own for None. Returns
     the mode that it is in then.
     """
     if wanted is None:
         context.custody.restore()
-    elif thp.mode() != wanted:
+    elif thp.read_mode() != wanted:
         context.custody.set(thp.SETTING, wanted)
     return wanted or context.setting.thp
 
@@ -396,7 +403,7 @@ def _write_variables(path: Path, pairs: dict[str, Any]) -> None:
     directory may bring settings with it (mysqld-auto.cnf).
     """
     path.write_text(
-        "".join(f"{k}\t{secret_names.hide(k, str(v))}\n" for k, v in pairs.items()),
+        "".join(f"{k}\t{secret_names.hide_value(k, str(v))}\n" for k, v in pairs.items()),
         encoding="utf-8",
     )
 

@@ -9,14 +9,14 @@ import pymysql
 from dballoc.campaign.observer import Tick
 from dballoc.campaign.trials import profiling, trial_rows
 from dballoc.campaign.trials.fault import Fault
-from dballoc.campaign.trials.server_in_trial import Context, Life, switch_thp
+from dballoc.campaign.trials.server_in_trial import ServerLife, TrialContext, switch_thp
 from dballoc.campaign.trials.trial_rows import StepMeasurements
 from dballoc.experiment.schedule import Slot
-from dballoc.experiment.trial_steps import Step, cycle, idle_or_load_seconds, under_probe
+from dballoc.experiment.trial_steps import Step, plan_probe_steps, plan_steps, sum_planned_seconds
 from dballoc.host.guardian.guardian_client import Exit
 from dballoc.load import client
 from dballoc.load.client_output import Interval, milliseconds
-from dballoc.measure.process_sampler import Gone, Sample
+from dballoc.measure.process_sampler import ProcessGone, Sample
 from dballoc.measure.sample_while import sample_in_background
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import TrialRecord
@@ -31,14 +31,18 @@ _WHOLE_LOAD = 24 * 3600.0
 _LONGEST_GAP = 1.25
 
 
-def run_trial(context: Context, slot: Slot, template: Template, directory: Path) -> TrialRecord:
+def run_trial(
+    context: TrialContext, slot: Slot, template: Template, directory: Path
+) -> TrialRecord:
     """Run one trial with its raw files in ``directory``. Interrupted if the user stops dballoc;
     OSError if that disk is full.
     """
     return _run_and_clean_up(_Trial(context, slot, template, directory))
 
 
-def run_heap_profile(context: Context, slot: Slot, template: Template, directory: Path) -> None:
+def run_heap_profile(
+    context: TrialContext, slot: Slot, template: Template, directory: Path
+) -> None:
     """Start the variant once more, under the heap probe and its load, and keep its profiles in the
     trial's directory; a fault there does not count. Interrupted and OSError as for
     :func:`run_trial`.
@@ -71,7 +75,7 @@ class _Trial:
 
     def __init__(
         self,
-        context: Context,
+        context: TrialContext,
         slot: Slot,
         template: Template,
         directory: Path,
@@ -79,7 +83,7 @@ class _Trial:
     ) -> None:
         self.context = context
         self.prepared = context.setting.variants[slot.variant]
-        self.life = Life(
+        self.life = ServerLife(
             context,
             slot.variant,
             template,
@@ -89,7 +93,7 @@ class _Trial:
         )
         self.experiment = context.setting.experiment
         self.profile = profiling.profile_heap if probed else profiling.profile_contention
-        steps = under_probe if probed else cycle
+        steps = plan_probe_steps if probed else plan_steps
         self.steps = steps(self.experiment, slot, context.setting.contents.tables)
         self.last_load = next((s for s in reversed(self.steps) if s.kind == "level"), None)
         self.sampler_cost = 0.0
@@ -107,7 +111,7 @@ class _Trial:
             self.life.shut_down()
         except Fault as fault:
             self.life.note_fault(fault)
-        except Gone:
+        except ProcessGone:
             self.life.note_fault(self.life.explain_death(when))
         row = self.life.finish().trial
         row["sampler_cpu"] = self.sampler_cost
@@ -121,7 +125,7 @@ class _Trial:
             self.profile(
                 self.life, self._start_client(step, step.seconds + profiling.EXTRA_SECONDS), step
             )
-            self.record.trial["seconds_planned"] = idle_or_load_seconds(self.steps[: step.number])
+            self.record.trial["seconds_planned"] = sum_planned_seconds(self.steps[: step.number])
             return
         sampler = self.life.sampler
         reset = sampler.reset_peak()
@@ -139,7 +143,7 @@ class _Trial:
                 case _:
                     result = self._run_load(step, series)
             series.samples.append(sampler.sample(every_thread=True))
-        except (Fault, Gone):
+        except (Fault, ProcessGone):
             # The last samples are what one wants to know of a server that was killed.
             self._keep_series(step, series)
             raise
@@ -159,7 +163,7 @@ class _Trial:
             rss_peak=peak,
         )
         self._keep_step(measurements, series)
-        self.record.trial["seconds_planned"] = idle_or_load_seconds(self.steps[: step.number])
+        self.record.trial["seconds_planned"] = sum_planned_seconds(self.steps[: step.number])
         self.life.take_mark(step.number)
         if step is self.last_load:
             self.life.keep_ledger()
@@ -274,7 +278,7 @@ class _Trial:
         ]
 
 
-def explain_client_failure(life: Life, when: str, error: client.ClientFailed) -> Fault:
+def explain_client_failure(life: ServerLife, when: str, error: client.ClientFailed) -> Fault:
     """Return why a client failed: the server died, which the client may notice first, the disk is
     full, or the client's own message.
     """

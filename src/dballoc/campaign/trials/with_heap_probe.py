@@ -12,9 +12,11 @@ def add_heap_probe(prepared: PreparedVariant, directory: Path) -> PreparedVarian
     """Return the variant with the heap probe preloaded ahead of its malloc, sampling from the
     server's start; the probe's socket will be in ``directory``.
     """
-    env = probe_launch.with_probe(prepared.env, os.fspath(directory), probe_launch.USUAL)
+    env = probe_launch.add_probe_to_environment(
+        prepared.env, os.fspath(directory), probe_launch.DEFAULT_INTERVAL
+    )
     return replace(
         prepared,
         env=env,
-        wrappers=(*prepared.wrappers, os.fspath(probe_launch.library().resolve())),
+        wrappers=(*prepared.wrappers, os.fspath(probe_launch.find_probe_library().resolve())),
     )

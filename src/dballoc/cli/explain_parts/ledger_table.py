@@ -14,7 +14,7 @@ from dballoc.explain.attribution.configuration_limits import Bounds
 from dballoc.explain.attribution.ledger import Ledger
 from dballoc.explain.difference import Difference
 from dballoc.explain.explanation import Explanation
-from dballoc.explain.verdicts.verdicts import Level, Verdict
+from dballoc.explain.verdicts.verdict import Level, Verdict
 from dballoc.numbers import mebibytes, percent, signed_mebibytes, with_unit
 
 _MARKS: dict[Level, tuple[str, str]] = {

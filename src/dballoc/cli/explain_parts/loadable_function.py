@@ -15,23 +15,23 @@ _MIB = 2**20
 
 def install_function(pid: int, credentials: Credentials, yes: bool) -> None:
     """Print the steps, ask unless ``yes``, and install it."""
-    installation = loadable_function.look(pid, credentials)
+    installation = loadable_function.read_installation(pid, credentials)
     if installation.installed:
         print("the loadable function is installed already")
         return
-    _confirm("--install-function", loadable_function.steps_to_install(installation), yes)
-    loadable_function.install(pid, credentials)
+    _confirm("--install-function", loadable_function.list_install_steps(installation), yes)
+    loadable_function.install_function(pid, credentials)
     print("installed: dballoc explain uses it from now on; --remove-function removes it")
 
 
 def remove_function(pid: int, credentials: Credentials, yes: bool) -> None:
     """Print the steps, ask unless ``yes``, and remove it."""
-    installation = loadable_function.look(pid, credentials)
+    installation = loadable_function.read_installation(pid, credentials)
     if installation.absent:
         print("there is nothing to remove")
         return
-    _confirm("--remove-function", loadable_function.steps_to_remove(installation), yes)
-    loadable_function.remove(pid, credentials)
+    _confirm("--remove-function", loadable_function.list_remove_steps(installation), yes)
+    loadable_function.remove_function(pid, credentials)
     print("removed")
 
 
@@ -46,7 +46,7 @@ def trim_heap(pid: int, credentials: Credentials, yes: bool) -> None:
         ],
         yes,
     )
-    trimmed = loadable_function.trim(pid, credentials)
+    trimmed = loadable_function.trim_malloc(pid, credentials)
     gain = (trimmed.before - trimmed.after) / _MIB
     print(
         f"{trimmed.called} took {trimmed.seconds * 1e3:,.0f} ms: RSS {trimmed.before / _MIB:,.1f} "

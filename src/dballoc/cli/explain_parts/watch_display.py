@@ -23,10 +23,10 @@ from dballoc.cli.shared.safe_output import clean, safe
 from dballoc.errors import Failure
 from dballoc.explain.difference import compare_explanations
 from dballoc.explain.explanation import Explanation
-from dballoc.explain.output import saved_looks
-from dballoc.explain.watch import Look, Pace, watch
+from dballoc.explain.output import saved_snapshots
+from dballoc.explain.watch import Pace, WatchReading, watch
 from dballoc.numbers import duration, mebibytes, signed_mebibytes
-from dballoc.process_memory.heaps.heap_probe_estimate import Sample
+from dballoc.process_memory.heaps.heap_probe_estimate import AskProbe
 from dballoc.servers.running.credentials import Credentials
 
 # Lines of the plot, and of the table below it at most: it must fit a terminal of 24 lines with the
@@ -40,12 +40,12 @@ def run_watch(
     pace: Pace,
     series_file: Path | None,
     console: Console,
-    sample: Sample,
+    sample: AskProbe,
 ) -> list[Explanation]:
     """Watch until the time is over, ``q``, Ctrl-C, or the server's end (Failure, after the
     summary), and return the series. ``series_file``: where every snapshot is saved.
     """
-    latest: Look | None = None
+    latest: WatchReading | None = None
     ended: Failure | None = None
     with _open_keyboard() as read_key, _open_display(console) as show:
         try:
@@ -53,7 +53,9 @@ def run_watch(
                 pid, credentials, pace, lambda seconds: _wait(seconds, read_key), sample
             ):
                 if series_file:
-                    saved_looks.append(reading.found, series_file, first=latest is None)
+                    saved_snapshots.append_snapshot(
+                        reading.explanation, series_file, first=latest is None
+                    )
                 latest = reading
                 show(latest)
         except KeyboardInterrupt:
@@ -67,8 +69,8 @@ def run_watch(
     return latest.series if latest else []
 
 
-def _print_summary(console: Console, reading: Look, series_file: Path | None) -> None:
-    first, last = clean(reading.series[0]), clean(reading.found)
+def _print_summary(console: Console, reading: WatchReading, series_file: Path | None) -> None:
+    first, last = clean(reading.series[0]), clean(reading.explanation)
     console.print()
     if len(reading.series) > 1:
         ledger_table.print_difference(console, compare_explanations(first, last))
@@ -116,7 +118,7 @@ def _open_keyboard() -> Iterator[Callable[[float], str]]:
 
 
 @contextmanager
-def _open_display(console: Console) -> Iterator[Callable[[Look], None]]:
+def _open_display(console: Console) -> Iterator[Callable[[WatchReading], None]]:
     if not console.is_terminal:
         yield lambda reading: _print_line(console, reading)
         return
@@ -124,8 +126,8 @@ def _open_display(console: Console) -> Iterator[Callable[[Look], None]]:
         yield lambda reading: live.update(_draw_screen(console, reading), refresh=True)
 
 
-def _print_line(console: Console, reading: Look) -> None:
-    first, last = reading.series[0], reading.found
+def _print_line(console: Console, reading: WatchReading) -> None:
+    first, last = reading.series[0], reading.explanation
     since = last.timestamp - first.timestamp
     moved = (
         sorted(compare_explanations(first, last).changes, key=lambda c: -abs(c.change))[:2]
@@ -143,8 +145,8 @@ def _print_line(console: Console, reading: Look) -> None:
     )
 
 
-def _draw_screen(console: Console, reading: Look) -> RenderableType:
-    first, last = clean(reading.series[0]), clean(reading.found)
+def _draw_screen(console: Console, reading: WatchReading) -> RenderableType:
+    first, last = clean(reading.series[0]), clean(reading.explanation)
     ledger = last.ledger
     since = last.timestamp - first.timestamp
     head = Text(

@@ -16,10 +16,10 @@ from dballoc.errors import Failure
 from dballoc.explain import find_server
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.profile.contention import contention as watch
-from dballoc.profile.contention import malloc_paths, wait_split
+from dballoc.profile.contention import malloc_paths, waits_below_malloc
 from dballoc.profile.contention.contention import MAX_STACKS, Contention
-from dballoc.profile.contention.dominant_frames import Row, dominant
-from dballoc.profile.contention.wait_split import GROUPS, Cost, Split
+from dballoc.profile.contention.dominant_frames import DominantFrame, rank_dominant_frames
+from dballoc.profile.contention.waits_below_malloc import WAIT_GROUPS, WaitCost, WaitSplit
 from dballoc.profile.symbols import cpp_names
 
 
@@ -60,14 +60,14 @@ def contention(
     Without --pid, --socket or --service: the only server that runs here. Nothing is stopped,
     restarted or injected.
     """
-    pid = find_server.find(pid, socket, service)
+    pid = find_server.find_server_pid(pid, socket, service)
     with Custody(adopt=True) as custody:
-        result = watch.look(
+        result = watch.watch_waits(
             pid, seconds, custody, method=method, stacks=stacks, title=watch.name_process(pid)
         )
     measure = watch.choose_value(result.switches)
-    rows = dominant({"share": result.switches}, measure)
-    split = wait_split.split(result.switches)
+    rows = rank_dominant_frames({"share": result.switches}, measure)
+    split = waits_below_malloc.split_waits(result.switches)
     files = _save_profiles(result, out) if out else []
     if as_json:
         print(json.dumps(_make_document(pid, result, split, rows, measure, files), indent=1))
@@ -77,13 +77,18 @@ def contention(
 
 def _save_profiles(result: Contention, out: Path) -> list[Path]:
     try:
-        return watch.keep(result, out)
+        return watch.save_profiles(result, out)
     except OSError as error:
         raise Failure(f"{error.filename or out}: cannot be written: {error.strerror}") from None
 
 
 def _make_document(
-    pid: int, result: Contention, split: Split, rows: list[Row], measure: str, files: list[Path]
+    pid: int,
+    result: Contention,
+    split: WaitSplit,
+    rows: list[DominantFrame],
+    measure: str,
+    files: list[Path],
 ) -> dict[str, Any]:
     def costs(named: Any) -> dict[str, Any]:
         return {name: asdict(cost) | {"share": split.share(cost)} for name, cost in named.items()}
@@ -111,7 +116,9 @@ def _make_document(
             }
             for r in rows
         ],
-        "paths": [asdict(path) for path in malloc_paths.into_malloc(result.switches, measure)],
+        "paths": [
+            asdict(path) for path in malloc_paths.rank_malloc_paths(result.switches, measure)
+        ],
         "files": [str(file) for file in files],
     }
 
@@ -119,8 +126,8 @@ def _make_document(
 def _print_result(
     console: Console,
     result: Contention,
-    split: Split,
-    rows: list[Row],
+    split: WaitSplit,
+    rows: list[DominantFrame],
     measure: str,
     files: list[Path],
 ) -> None:
@@ -145,12 +152,14 @@ def _print_result(
     console.print(_make_split_table(split))
     console.print()
     console.print(Text(_format_verdict(split), style="bold"), soft_wrap=True)
-    malloc_ways = malloc_paths.into_malloc(result.switches, measure)
+    malloc_ways = malloc_paths.rank_malloc_paths(result.switches, measure)
     if malloc_ways:
         console.print()
         console.print(Text("the call paths into malloc that wait most", style="bold"))
         for path in malloc_ways:
-            functions = " → ".join(safe(cpp_names.short(function)) for function in path.functions)
+            functions = " → ".join(
+                safe(cpp_names.shorten_name(function)) for function in path.functions
+            )
             console.print(Text(f"{path.share:6.1%}  {path.wait}: {functions}"), soft_wrap=True)
     if rows:
         console.print()
@@ -164,7 +173,7 @@ def _print_result(
         )
 
 
-def _make_split_table(split: Split) -> Table:
+def _make_split_table(split: WaitSplit) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     unit = "of all waits" if split.counted else "of the time waited"
     for heading in (
@@ -176,9 +185,9 @@ def _make_split_table(split: Split) -> Table:
         "time elsewhere",
     ):
         table.add_column(heading, justify="left" if heading == "waits for" else "right")
-    for group, title in GROUPS.items():
-        below, above = split.malloc.get(group, Cost()), split.elsewhere.get(group, Cost())
-        if below != Cost() or above != Cost():
+    for group, title in WAIT_GROUPS.items():
+        below, above = split.malloc.get(group, WaitCost()), split.elsewhere.get(group, WaitCost())
+        if below != WaitCost() or above != WaitCost():
             table.add_row(title, *_format_cells(split, below, above))
     table.add_row(
         Text(f"all, {unit}", style="bold"), *_format_cells(split, split.below, split.above)
@@ -186,7 +195,7 @@ def _make_split_table(split: Split) -> Table:
     return table
 
 
-def _format_cells(split: Split, below: Cost, above: Cost) -> list[str]:
+def _format_cells(split: WaitSplit, below: WaitCost, above: WaitCost) -> list[str]:
     return [
         f"{split.share(below):.1%}",
         f"{split.share(above):.1%}",
@@ -196,8 +205,8 @@ def _format_cells(split: Split, below: Cost, above: Cost) -> list[str]:
     ]
 
 
-def _format_verdict(split: Split) -> str:
-    lock, memory = (split.malloc.get(group, Cost()) for group in ("lock", "memory"))
+def _format_verdict(split: WaitSplit) -> str:
+    lock, memory = (split.malloc.get(group, WaitCost()) for group in ("lock", "memory"))
     unit = "of all waits" if split.counted else "of the time waited"
     calls = ", ".join(
         f"{name} {split.share(cost):.1%}"
@@ -209,14 +218,14 @@ def _format_verdict(split: Split) -> str:
     )
 
 
-def _make_frame_table(rows: list[Row]) -> Table:
+def _make_frame_table(rows: list[DominantFrame]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for heading in ("function, with what it calls", "of all waits", "", "module"):
         table.add_column(heading, justify="right" if heading == "of all waits" else "left")
     for row in rows:
         mark = "malloc" if row.allocator else ""
         table.add_row(
-            Text(safe(cpp_names.short(row.function))),
+            Text(safe(cpp_names.shorten_name(row.function))),
             f"{row.shares['share']:.1%}",
             mark,
             Text(safe(row.module), style="dim"),

@@ -43,15 +43,15 @@ def diff(
         # It takes a while to import.
         from dballoc.profile import flamegraph
 
-        page = flamegraph.difference(
+        page = flamegraph.render_difference_page(
             before_profile,
             after_profile,
             measure.key,
             f"{measure.title[:1].upper()}{measure.title[1:]}: {before.name} → {after.name}",
         )
         profile_files.write_file(html, page.encode("utf-8", "backslashreplace"))
-    stacks = profile_tables.growth(before_profile, after_profile, measure.key)
-    functions = profile_tables.growth_by_function(before_profile, after_profile, measure.key)
+    stacks = profile_tables.rank_growth(before_profile, after_profile, measure.key)
+    functions = profile_tables.rank_growth_by_function(before_profile, after_profile, measure.key)
     if as_json:
         print(json.dumps(_make_document(profiles, measure, stacks, functions), indent=1))
         return
@@ -59,7 +59,11 @@ def diff(
     _print_totals(console, profiles, measure)
     for heading, growths, format_frames in (
         ("by call stack, innermost first", stacks, profile_tables.format_innermost),
-        ("by function, with what it called", functions, lambda frames: cpp_names.short(frames[0])),
+        (
+            "by function, with what it called",
+            functions,
+            lambda frames: cpp_names.shorten_name(frames[0]),
+        ),
     ):
         grown = [row for row in growths if row.grown > 0][:rows]
         shrunk = [row for row in growths[::-1] if row.grown < 0][:rows]

@@ -46,7 +46,7 @@ def export(
         )
     profiles, measure = profile_files.read_profiles(files, value)
     try:
-        content = formats.export(profiles, measure.key, format_name)
+        content = formats.export_profiles(profiles, measure.key, format_name)
     except ValueError as error:
         raise UsageError(
             f"--format {format_name}: {error}, and {measure.key} is in {measure.unit}; choose "

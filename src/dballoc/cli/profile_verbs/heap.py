@@ -19,7 +19,7 @@ from dballoc.explain import find_server
 from dballoc.profile import flamegraph
 from dballoc.profile.amounts import format_amount, format_signed_amount
 from dballoc.profile.formats import export
-from dballoc.profile.formats.profile_file import save
+from dballoc.profile.formats.profile_file import save_profile
 from dballoc.profile.heap import (
     heap_profile,
     malloc_latency,
@@ -30,7 +30,7 @@ from dballoc.profile.heap import (
 from dballoc.profile.heap.heap_profile import Estimate, FunctionGrowth, HeapRow
 from dballoc.profile.heap.probe_client import Probe
 from dballoc.profile.heap.probe_snapshot import Snapshot
-from dballoc.profile.heap.snapshot_series import SnapshotSeries, Watch
+from dballoc.profile.heap.snapshot_series import ProbedProcess, SnapshotSeries
 from dballoc.servers.running import credentials, running_server
 
 _FUNCTION = "function"
@@ -146,7 +146,7 @@ def heap_(
         probe.set_interval(new_interval)
     if reset:
         probe.reset()
-    process = Watch(probe, _read_process_name(probe.pid))
+    process = ProbedProcess(probe, _read_process_name(probe.pid))
     series = snapshot_series.take_series(
         process, seconds, count, at_peak, _make_progress_printer(as_json, seconds is not None)
     )
@@ -168,10 +168,10 @@ def _find_probe(
     no such probe.
     """
     if out_dir is None:
-        return probe_client.of_process(find_server.find(pid, socket, service))
+        return probe_client.find_probe_of_process(find_server.find_server_pid(pid, socket, service))
     if any(option is not None for option in (pid, socket, service)):
         raise UsageError("give --out-dir, or one of --pid, --socket and --service")
-    return probe_client.of_directory(out_dir)
+    return probe_client.find_probe_in_directory(out_dir)
 
 
 def _make_progress_printer(quiet: bool, many: bool) -> Callable[[Snapshot], None]:
@@ -180,7 +180,7 @@ def _make_progress_printer(quiet: bool, many: bool) -> Callable[[Snapshot], None
 
     def print_live(snapshot: Snapshot) -> None:
         if many and not quiet:
-            live = heap_profile.whole(snapshot.blocks)
+            live = heap_profile.sum_blocks(snapshot.blocks)
             console.print(
                 f"live {format_amount(live.bytes, 'bytes')} ± {format_amount(live.error, 'bytes')}",
                 style="dim",
@@ -190,24 +190,27 @@ def _make_progress_printer(quiet: bool, many: bool) -> Callable[[Snapshot], None
 
 
 def _make_report(
-    process: Watch, series: SnapshotSeries, by: str, login_path: str | None
+    process: ProbedProcess, series: SnapshotSeries, by: str, login_path: str | None
 ) -> _HeapReport:
     last = series.last
     patterns = wrappers()
     dominant_frames = {
-        number: heap_profile.dominant(stack, patterns) for number, stack in series.stacks.items()
+        number: heap_profile.find_dominant_frame(stack, patterns)
+        for number, stack in series.stacks.items()
     }
     notes = [*process.symbols.notes]
     attributed_share = None
     if by == _FUNCTION:
-        rows = heap_profile.by_function(last, dominant_frames)
+        rows = heap_profile.rank_functions(last, dominant_frames)
     else:
         rows, owner_notes = _rank_owners(process.probe.pid, last, by, login_path)
         notes += owner_notes
         bytes_attributed = sum(row.live.bytes for row in rows if row.name != session_owners.UNKNOWN)
         attributed_share = bytes_attributed / (sum(row.live.bytes for row in rows) or 1.0)
     grown = (
-        heap_profile.growth(series.first, last, dominant_frames) if last is not series.first else []
+        heap_profile.rank_growth(series.first, last, dominant_frames)
+        if last is not series.first
+        else []
     )
     if series.ended and series.ended != "interrupted":
         notes.append(f"ended early: {series.ended}")
@@ -221,12 +224,12 @@ def _make_report(
         pid=process.probe.pid,
         name=process.name,
         snapshot=last,
-        live=heap_profile.whole(last.blocks),
+        live=heap_profile.sum_blocks(last.blocks),
         rows=rows,
         growth=grown,
-        spent=malloc_latency.summary(last),
-        times=malloc_latency.rows(last),
-        time_of=heap_profile.time_by_function(last, dominant_frames),
+        spent=malloc_latency.summarize_calls(last),
+        times=malloc_latency.summarize_by_size(last),
+        time_of=heap_profile.rank_functions_by_time(last, dominant_frames),
         named=heap_profile.compute_named_share(last, series.stacks),
         attributed=attributed_share,
         by=by,
@@ -267,19 +270,21 @@ def _save_profiles(series: SnapshotSeries, report: _HeapReport, out: Path) -> li
         out.mkdir(parents=True, exist_ok=True)
         for i, profile in enumerate(series.profiles, 1):
             files.append(out / f"heap-{i}.profile.json.gz")
-            save(profile, files[-1])
+            save_profile(profile, files[-1])
         title = f"live heap of {report.name}"
         views = [(f"snapshot {i}", p) for i, p in enumerate(series.profiles, 1)][-1:]
         if series.peak is not None and len(series.profiles) > 1:
             files.append(out / "peak.profile.json.gz")
-            save(series.peak, files[-1])
+            save_profile(series.peak, files[-1])
             views.insert(0, ("peak", series.peak))
         write(
             "heap.html",
-            flamegraph.page(views, heap_profile.LIVE, title).encode("utf-8", "backslashreplace"),
+            flamegraph.render_page(views, heap_profile.LIVE, title).encode(
+                "utf-8", "backslashreplace"
+            ),
         )
         if len(series.profiles) > 1:
-            page = flamegraph.difference(
+            page = flamegraph.render_difference_page(
                 series.profiles[0],
                 series.profiles[-1],
                 heap_profile.LIVE,
@@ -288,7 +293,8 @@ def _save_profiles(series: SnapshotSeries, report: _HeapReport, out: Path) -> li
             write("growth.html", page.encode("utf-8", "backslashreplace"))
             with_peak = {id(p): p for p in (*series.profiles, series.peak) if p is not None}
             write(
-                "massif.out", export.export(list(with_peak.values()), heap_profile.LIVE, "massif")
+                "massif.out",
+                export.export_profiles(list(with_peak.values()), heap_profile.LIVE, "massif"),
             )
     except OSError as error:
         raise Failure(f"{error.filename or out}: cannot be written: {error.strerror}") from None

@@ -13,7 +13,7 @@ def read_profiles(paths: Sequence[Path], key: str | None) -> tuple[list[Profile]
     """Read profiles, and return them and the value with this key, or, if ``key`` is None, the first
     that all have. UsageError if a file is no profile, lacks the value, or has it in another unit.
     """
-    profiles = [profile_file.load(path) for path in paths]
+    profiles = [profile_file.load_profile(path) for path in paths]
     common = [
         v
         for v in profile_tables.list_shown_values(profiles[0])

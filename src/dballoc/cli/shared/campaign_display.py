@@ -50,8 +50,8 @@ class PlainDisplay(Observer):
 
     def plan(self, plan: Plan) -> None:
         self.total, self.done, self.per_block = (
-            plan.trials + plan.done,
-            plan.done,
+            plan.trials + plan.finished_trials,
+            plan.finished_trials,
             plan.trials_per_block,
         )
         blocks = " and ".join(f"{number} {design} blocks" for design, number in plan.blocks.items())

@@ -6,12 +6,12 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from dballoc.analysis.decisions.recommendation_rule import MEMORY, Preference
+from dballoc.analysis.decisions.preference import LEAST_MEMORY, Preference
 from dballoc.campaign import run_blocks
-from dballoc.campaign.preparation.prepare import Setting
+from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.cli.shared.campaign_display import display
 from dballoc.errors import Failure
-from dballoc.report import write
+from dballoc.report import write_report_outputs
 
 INTERRUPTED = 130
 
@@ -24,11 +24,11 @@ ENDINGS = {
 
 
 def perform(
-    setting: Setting,
+    setting: PreparedCampaign,
     directory: Path,
     show: Callable[[], None],
     console: Console,
-    preference: Preference = MEMORY,
+    preference: Preference = LEAST_MEMORY,
     report: bool = True,
 ) -> None:
     """Run or resume the campaign, write its ``report``, and ``show`` the answer; ``console`` is for
@@ -38,11 +38,11 @@ def perform(
     as the campaign has.
     """
     with display(console) as watcher:
-        ending = run_blocks.run(setting, directory, watcher)
+        ending = run_blocks.run_campaign(setting, directory, watcher)
     blocks_done = ", ".join(f"{number} {design} blocks" for design, number in ending.blocks.items())
     console.print(f"{ENDINGS[ending.why]} ({blocks_done})\n", highlight=False)
     if run_blocks.has_trials(directory):
-        page = write(directory, preference=preference) if report else None
+        page = write_report_outputs(directory, preference=preference) if report else None
         show()
         where = (
             f"Report: {page}"

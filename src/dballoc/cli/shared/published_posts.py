@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from dballoc import catalogue
-from dballoc.analysis.campaign_tables import load
+from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.analysis.published import published_figures
 from dballoc.analysis.published.published_figures import Published
 from dballoc.errors import UsageError
@@ -11,10 +11,12 @@ from dballoc.errors import UsageError
 
 def of(directory: Path) -> Published:
     """Those that its experiment repeats. UsageError if it repeats none."""
-    posts, name = catalogue.published(), load(directory).experiment.published
+    posts, name = catalogue.published(), load_campaign(directory).experiment.published
     if name is None:
         raise UsageError(
             f"{directory}: its experiment does not reproduce a published post (no key "
             f"published); those that do: {', '.join(posts)}"
         )
-    return published_figures.parse(name, *catalogue.look_up(posts, name, "published figures"))
+    return published_figures.parse_published(
+        name, *catalogue.look_up(posts, name, "published figures")
+    )

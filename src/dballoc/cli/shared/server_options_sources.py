@@ -26,7 +26,7 @@ def layers(
     use, basedir = flags["server.use"], flags["server.basedir"]
     build = (use or "mariadb", basedir) if use or basedir else None
     if like is not None:
-        read = likeness.read(like, credentials.find(login_path), build)
+        read = likeness.read_running_server(like, credentials.find(login_path), build)
         say(f"--like {like}", read.notes)
         changes.append(read.lay)
     if defaults_file is not None:

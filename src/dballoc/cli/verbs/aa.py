@@ -11,10 +11,10 @@ from rich.text import Text
 from dballoc.analysis import campaign_tables
 from dballoc.analysis.decisions import aa_check as analysis
 from dballoc.campaign.preparation import prepare
-from dballoc.campaign.results_directory import next_directory
-from dballoc.cli.shared import experiment_options, flags, perform_campaign
+from dballoc.campaign.results_directory import choose_results_directory
+from dballoc.cli.shared import experiment_from_flags, flags, perform_campaign
 from dballoc.cli.shared.safe_output import Console
-from dballoc.experiment.identical_variants import twins
+from dballoc.experiment.identical_variants import build_twins
 from dballoc.report.wording import detectable_difference
 
 BUDGET = "6m"
@@ -66,14 +66,14 @@ def aa(
     resumes it.
     """
     arguments = locals()
-    changes = experiment_options.changes_of(arguments) | {
+    changes = experiment_from_flags.changes_of(arguments) | {
         "allocators": [allocator] if allocator else None,
         "budget": budget or (None if blocks else BUDGET),
     }
-    model = experiment_options.experiment(experiment, None if experiment else "aa", changes)
-    model = twins(model, str(experiment or "command line"))
-    setting = prepare.settle(model)
-    directory = out or next_directory(Path("dballoc-results"), model)
+    model = experiment_from_flags.experiment(experiment, None if experiment else "aa", changes)
+    model = build_twins(model, str(experiment or "command line"))
+    setting = prepare.prepare_campaign(model)
+    directory = out or choose_results_directory(Path("dballoc-results"), model)
     perform_campaign.perform(
         setting,
         directory,
@@ -84,25 +84,27 @@ def aa(
 
 
 def _show(directory: Path, as_json: bool) -> None:
-    resolution = analysis.resolve(campaign_tables.load(directory))
+    resolution = analysis.compute_resolution(campaign_tables.load_campaign(directory))
     if as_json:
-        print(json.dumps(detectable_difference.as_json(resolution), indent=1))
+        print(json.dumps(detectable_difference.describe_resolution(resolution), indent=1))
         return
     console = Console()
-    console.print(Text(detectable_difference.headline(resolution) + ".", style="bold"))
+    console.print(Text(detectable_difference.compose_headline(resolution) + ".", style="bold"))
     console.print(
         Text(
-            detectable_difference.reason(resolution),
+            detectable_difference.explain_headline(resolution),
             style="bold yellow" if resolution.differing else "",
         )
     )
     console.print(
-        "", _table(detectable_difference.COLUMNS, detectable_difference.rows(resolution)), sep="\n"
+        "",
+        _table(detectable_difference.COLUMNS, detectable_difference.list_metric_rows(resolution)),
+        sep="\n",
     )
-    if needs := detectable_difference.needs(resolution):
+    if needs := detectable_difference.list_block_needs(resolution):
         console.print("", _table(detectable_difference.NEED_COLUMNS, needs), sep="\n")
     console.print()
-    for note in detectable_difference.notes(resolution):
+    for note in detectable_difference.list_notes(resolution):
         console.print(Text(f"· {note}", style="dim"))
 
 

@@ -6,11 +6,16 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from dballoc.analysis.decisions import recommendation_rule
+from dballoc.analysis.decisions import preference
 from dballoc.campaign import duration_estimate
 from dballoc.campaign.preparation import prepare
-from dballoc.campaign.results_directory import next_directory
-from dballoc.cli.shared import experiment_options, flags, perform_campaign, server_options_sources
+from dballoc.campaign.results_directory import choose_results_directory
+from dballoc.cli.shared import (
+    experiment_from_flags,
+    flags,
+    perform_campaign,
+    server_options_sources,
+)
 from dballoc.cli.shared.campaign_display import minutes
 from dballoc.cli.shared.safe_output import Console, say
 from dballoc.cli.verbs.report import Prefer
@@ -176,40 +181,44 @@ def bench(
     """
     model = _read_experiment(locals())
     if print_:
-        say(experiment_file.dump(model).removesuffix("\n"))
+        say(experiment_file.format_experiment(model).removesuffix("\n"))
         return
-    preferred = recommendation_rule.parse(prefer)
-    recommendation_rule.check(
+    preferred = preference.parse_preference(prefer)
+    preference.check_preference(
         preferred, [v.name for v in model.variant], model.workloads, bool(model.time.idle)
     )
-    setting = prepare.settle(model)
+    setting = prepare.prepare_campaign(model)
     if dry_run:
         _print_plan(setting)
     else:
-        _run(setting, out or next_directory(Path("dballoc-results"), model), preferred, report)
+        _run(setting, out, preferred, report)
 
 
 def _read_experiment(arguments: dict[str, Any]) -> Experiment:
     """The experiment that the verb's arguments ask for."""
     file, shipped, scale = (arguments[name] for name in ("experiment", "named", "scale"))
-    changes = experiment_options.changes_of(arguments)
+    changes = experiment_from_flags.changes_of(arguments)
     layers = server_options_sources.layers(
         arguments["like"], arguments["login_path"], arguments["defaults_file"], changes
     )
     if scale is not None:
         origin = str(file or f"experiment {shipped or 'demo'}")
         layers.insert(
-            0, partial(scaling.lay, text=scale, have=host_cpus.available(), origin=origin)
+            0,
+            partial(
+                scaling.scale_table, text=scale, cpus=host_cpus.list_available_cpus(), origin=origin
+            ),
         )
-    return experiment_options.experiment(file, shipped, changes, layers)
+    return experiment_from_flags.experiment(file, shipped, changes, layers)
 
 
 def _run(
-    setting: prepare.Setting,
-    directory: Path,
-    preferred: recommendation_rule.Preference,
+    setting: prepare.PreparedCampaign,
+    out: Path | None,
+    preferred: preference.Preference,
     report: bool,
 ) -> None:
+    directory = out or choose_results_directory(Path("dballoc-results"), setting.experiment)
     console = Console()
 
     def show() -> None:
@@ -218,8 +227,8 @@ def _run(
     perform_campaign.perform(setting, directory, show, console, preferred, report)
 
 
-def _print_plan(setting: prepare.Setting) -> None:
-    plan = duration_estimate.estimate(setting)
+def _print_plan(setting: prepare.PreparedCampaign) -> None:
+    plan = duration_estimate.estimate_duration(setting)
     blocks = " and ".join(
         f"{plan.blocks[d]} {d} blocks of {plan.trials_per_block[d]}" for d in plan.blocks
     )

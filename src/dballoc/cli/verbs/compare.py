@@ -50,31 +50,31 @@ def compare(
     and a gate for CI.
     """
     # polars and scipy take a while to import, which no other verb should wait for.
-    from dballoc.analysis.campaign_tables import load_own
+    from dballoc.analysis.campaign_tables import load_unimported_campaign
     from dballoc.analysis.decisions import fail_condition, regression_gate
     from dballoc.analysis.tables import campaign_diff
     from dballoc.report.wording import campaign_diff as said
 
-    conditions = [fail_condition.parse(text, "--fail-if") for text in fail_if or []]
+    conditions = [fail_condition.parse_condition(text, "--fail-if") for text in fail_if or []]
     if strict and not conditions:
         raise UsageError("--strict: there is no --fail-if to be strict about")
-    campaigns = [load_own(directory) for directory in (first, second)]
+    campaigns = [load_unimported_campaign(directory) for directory in (first, second)]
     for directory, campaign in zip((first, second), campaigns, strict=True):
         if not campaign.trials.height:
             raise UsageError(f"{directory}: no trial is finished yet; run dballoc bench first")
     variants = dict.fromkeys(name for c in campaigns for name in c.names)
     workloads = dict.fromkeys(w for c in campaigns for w in c.experiment.workloads)
     for condition in conditions:
-        fail_condition.check(condition, variants, workloads, "--fail-if")
+        fail_condition.check_condition(condition, variants, workloads, "--fail-if")
     try:
-        comparison = campaign_diff.between(campaigns[0], campaigns[1], judged)
+        comparison = campaign_diff.compare_campaigns(campaigns[0], campaigns[1], judged)
     except ValueError as error:
         raise UsageError(f"--ratio relative: there is no common baseline: {error}") from None
-    outcomes = [regression_gate.judge(comparison, condition) for condition in conditions]
+    outcomes = [regression_gate.judge_condition(comparison, condition) for condition in conditions]
     sides = said.Side(first, campaigns[0]), said.Side(second, campaigns[1])
     if as_json:
-        print(json.dumps(said.as_json(comparison, sides, outcomes, strict), indent=1))
+        print(json.dumps(said.describe_comparison(comparison, sides, outcomes, strict), indent=1))
     else:
-        said.print_between(Console(highlight=False), comparison, sides, outcomes, strict)
-    if complaint := said.complaint(outcomes, strict):
+        said.print_comparison(Console(highlight=False), comparison, sides, outcomes, strict)
+    if complaint := said.describe_failed_conditions(outcomes, strict):
         raise Failure(complaint)

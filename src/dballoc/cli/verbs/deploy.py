@@ -23,10 +23,10 @@ def deploy(
 
     Nothing is changed.
     """
-    from dballoc.analysis.campaign_tables import load_own
+    from dballoc.analysis.campaign_tables import load_unimported_campaign
     from dballoc.deploy import deployment, deployment_text
 
-    deployed = deployment.recipe(load_own(directory), variant, directory)
+    deployed = deployment.build_deployment(load_unimported_campaign(directory), variant, directory)
     missing = {path: not Path(path).exists() for path in deployed.libraries}
     say(
         deployment_text.render(

@@ -13,7 +13,7 @@ from dballoc.errors import Failure
 from dballoc.experiment.durations_and_sizes import format_size
 from dballoc.profile.heap import probe_launch
 
-_DEFAULT_INTERVAL = format_size(probe_launch.USUAL)
+_DEFAULT_INTERVAL = format_size(probe_launch.DEFAULT_INTERVAL)
 
 
 class ProbeKind(Enum):

@@ -29,13 +29,13 @@ from dballoc.errors import Failure
 from dballoc.explain import explanation, find_server
 from dballoc.explain.difference import compare_explanations
 from dballoc.explain.explanation import Explanation
-from dballoc.explain.output import openmetrics, saved_looks
-from dballoc.process_memory.heaps.heap_probe_estimate import Sampled, has_probe
-from dballoc.process_memory.process_snapshot import Outside
+from dballoc.explain.output import openmetrics, saved_snapshots
+from dballoc.process_memory.heaps.heap_probe_estimate import ProbeEstimate, has_probe
+from dballoc.process_memory.process_snapshot import ProcessSnapshot
 from dballoc.servers.running import credentials
 
 if TYPE_CHECKING:
-    from dballoc.profile.heap.live_heap import Uncounted
+    from dballoc.profile.heap.live_heap import ProbedHeapReader
 
 
 def explain(
@@ -90,18 +90,20 @@ def explain(
     refuse_conflicts(request)
     if diff:
         _print_difference(diff, as_json)
-    elif series := saved_looks.load(saved) if saved else _read_server(request):
+    elif series := saved_snapshots.load_series(saved) if saved else _read_server(request):
         _output(series, request.outputs, quiet=watch)
 
 
 def _find_pid(target: Target) -> int:
-    return find_server.find(target.pid, target.socket, target.service)
+    return find_server.find_server_pid(target.pid, target.socket, target.service)
 
 
 def _print_difference(paths: tuple[Path, Path], as_json: bool) -> None:
     """Print what grew from the first snapshot of one file to the last of another."""
     before, after = paths
-    difference = compare_explanations(saved_looks.load(before)[0], saved_looks.load(after)[-1])
+    difference = compare_explanations(
+        saved_snapshots.load_series(before)[0], saved_snapshots.load_series(after)[-1]
+    )
     if as_json:
         print(json.dumps(difference.as_json(), indent=1))
     else:
@@ -122,31 +124,31 @@ def _read_server(request: Request) -> Sequence[Explanation]:
     )
 
 
-def _sample_heap(snapshot: Outside) -> Sampled | None:
+def _sample_heap(snapshot: ProcessSnapshot) -> ProbeEstimate | None:
     """Ask the heap probe of a process that has one."""
     return _open_probe(snapshot.pid).look() if has_probe(snapshot) else None
 
 
 @cache
-def _open_probe(pid: int) -> "Uncounted":
+def _open_probe(pid: int) -> "ProbedHeapReader":
     from dballoc.profile.heap.live_heap import (
-        Uncounted,
-    )  # here: what finds the names of functions takes a while to load
+        ProbedHeapReader,  # here: what finds the names of functions takes a while to load
+    )
 
-    return Uncounted(pid)
+    return ProbedHeapReader(pid)
 
 
 def _output(series: Sequence[Explanation], outputs: Outputs, quiet: bool) -> None:
     """Print and write every form that is wanted; the table unless another form goes to standard
     output, or ``quiet``.
     """
-    last = explanation.judged(series) if len(series) > 1 else series[-1]
+    last = explanation.judge_series(series) if len(series) > 1 else series[-1]
     if outputs.save:
-        saved_looks.save(last, outputs.save)
+        saved_snapshots.save_snapshot(last, outputs.save)
     if outputs.html:
         _write_page(series, outputs.html)
     if outputs.as_json:
-        print(json.dumps(saved_looks.document(last), indent=1))
+        print(json.dumps(saved_snapshots.make_document(last), indent=1))
     elif outputs.as_metrics:
         say(openmetrics.render_openmetrics(last).removesuffix("\n"))
     elif not quiet:

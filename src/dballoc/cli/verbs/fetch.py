@@ -12,7 +12,7 @@ from dballoc.fetch import fetch_sources as sources
 from dballoc.fetch.clients import archive
 from dballoc.fetch.fetch_job import Progress as Watch
 from dballoc.fetch.fetch_sources import Source
-from dballoc.fetch.private_store import Kept
+from dballoc.fetch.private_store import FetchedEntry
 
 
 def fetch(
@@ -69,16 +69,16 @@ def _wanted(names: list[str], archive_at: str | None, sha256: str | None) -> lis
             raise UsageError(
                 "--sha256 is for --from; the hashes of what dballoc knows are in its catalogue"
             )
-        return [sources.find(name) for name in dict.fromkeys(names)]
+        return [sources.find_source(name) for name in dict.fromkeys(names)]
     if len(names) > 1:
         raise UsageError(f"--from is one archive, of one NAME@VERSION; not of {', '.join(names)}")
-    name, version = name_and_version.split(names[0])
+    name, version = name_and_version.split_reference(names[0])
     if version is None:
         raise UsageError(f"--from: say which version it is: {name}@VERSION")
-    return [archive.source(name, version, archive_at, sha256)]
+    return [archive.make_archive_source(name, version, archive_at, sha256)]
 
 
-def _one(source: Source, console: Console) -> tuple[Kept, bool]:
+def _one(source: Source, console: Console) -> tuple[FetchedEntry, bool]:
     """With a bar on a terminal, with a line for each thing begun elsewhere."""
     if console.is_terminal:
         columns = (
@@ -115,8 +115,8 @@ def _lines(source: Source, console: Console) -> Watch:
     return say
 
 
-def _outcome(kept: Kept, fetched: bool) -> str:
-    exact = "" if kept.version == kept.asked else f" ({kept.version})"
+def _outcome(kept: FetchedEntry, fetched: bool) -> str:
+    exact = "" if kept.version == kept.requested else f" ({kept.version})"
     return (
         f"{kept.reference}{exact} {'is in' if fetched else 'was here already:'} {kept.place}, "
         f"{kept.size / 10**6:,.1f} MB"

@@ -8,18 +8,18 @@ import typer
 
 from dballoc.analysis.tables import largest_cache as analysis
 from dballoc.campaign import fit_search as campaign
-from dballoc.campaign.duration_estimate import solo_seconds
-from dballoc.campaign.preparation.prepare import Setting
-from dballoc.campaign.results_directory import next_directory
+from dballoc.campaign.duration_estimate import estimate_solo_trial_seconds
+from dballoc.campaign.preparation.prepare import PreparedCampaign
+from dballoc.campaign.results_directory import choose_results_directory
 from dballoc.campaign.run_blocks import has_trials
-from dballoc.cli.shared import experiment_options, flags
+from dballoc.cli.shared import experiment_from_flags, flags
 from dballoc.cli.shared.campaign_display import display, minutes
 from dballoc.cli.shared.perform_campaign import ENDINGS, INTERRUPTED
 from dballoc.cli.shared.safe_output import Console, say
 from dballoc.errors import Failure
 from dballoc.experiment import cache_size_search, experiment_file
 from dballoc.experiment.durations_and_sizes import format_size
-from dballoc.report import write
+from dballoc.report import write_report_outputs
 from dballoc.report.outputs import terminal
 
 Memory = Annotated[
@@ -90,20 +90,22 @@ def fit(
     resumes it.
     """
     arguments = locals()
-    changes = experiment_options.changes_of(arguments)
-    model = experiment_options.experiment(experiment, None if experiment else "fit", changes)
+    changes = experiment_from_flags.changes_of(arguments)
+    model = experiment_from_flags.experiment(experiment, None if experiment else "fit", changes)
     if print_:
-        say(experiment_file.dump(model).removesuffix("\n"))
+        say(experiment_file.format_experiment(model).removesuffix("\n"))
         return
-    setting = campaign.settle(model)
+    setting = campaign.prepare_fit(model)
     if dry_run:
         _print_plan(setting)
         return
-    directory = out or next_directory(Path("dballoc-results"), setting.experiment, analysis.VERB)
+    directory = out or choose_results_directory(
+        Path("dballoc-results"), setting.experiment, analysis.VERB
+    )
     console = Console(stderr=as_json)
     with display(console) as watcher:
-        ending = campaign.run(setting, directory, watcher)
-    fits = analysis.load(directory) if has_trials(directory) else None
+        ending = campaign.run_fit(setting, directory, watcher)
+    fits = analysis.load_fits(directory) if has_trials(directory) else None
     words = "every search is over" if ending == "planned" else ENDINGS[ending]
     console.print(f"{words}\n", highlight=False)
     if fits:
@@ -119,11 +121,11 @@ def fit(
 def _show(
     fits: analysis.Fits, directory: Path, console: Console, *, report: bool, as_json: bool
 ) -> None:
-    page = write(directory) if report else None
+    page = write_report_outputs(directory) if report else None
     if as_json:
         from dballoc.report import fit_report
 
-        print(json.dumps(fit_report.as_json(fits), indent=1))
+        print(json.dumps(fit_report.describe_fits(fits), indent=1))
     else:
         terminal.print_fit(console, directory)
     where = (
@@ -132,16 +134,16 @@ def _show(
     console.print(f"\n{where}", soft_wrap=True, highlight=False, markup=False)
 
 
-def _print_plan(setting: Setting) -> None:
-    of = cache_size_search.of_experiment(setting.experiment)
-    trials = len(setting.variants) * cache_size_search.at_most(of, [])
+def _print_plan(setting: PreparedCampaign) -> None:
+    of = cache_size_search.derive_range(setting.experiment)
+    trials = len(setting.variants) * cache_size_search.count_trials_at_most(of, [])
     say(f"memory:  {format_size(of.memory)} for the server")
     say(
         f"sizes:   multiples of {format_size(of.tolerance)} up to it, "
         f"{format_size(of.nearest(of.start) * of.tolerance)} first"
     )
     say(f"trials:  {trials} at most")
-    say(f"time:    {minutes(trials * solo_seconds(setting))} at most")
+    say(f"time:    {minutes(trials * estimate_solo_trial_seconds(setting))} at most")
     say(f"disk:    about {setting.disk_needed / 2**20:,.0f} MiB in the cache")
     for name, prepared in setting.variants.items():
         title = " ".join(filter(None, [prepared.allocator.name, prepared.allocator.version]))

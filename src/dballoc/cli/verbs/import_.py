@@ -35,7 +35,7 @@ def import_(
     """Bring results made elsewhere into a results directory, for the same report; docs/import.md
     has the formats.
     """
-    imported = intake.bring(paths, out, baseline, mapping)
+    imported = intake.import_results(paths, out, baseline, mapping)
     e = imported.assembled.experiment
     sizes = [
         count(imported.figures, "figure"),
@@ -45,10 +45,10 @@ def import_(
     sizes += [count(len(imported.assembled.machines), "machine"), count(e.blocks or 1, "block")]
     console = Console(soft_wrap=True, highlight=False)
     console.print(f"Imported into {out}: {', '.join(sizes)}; baseline {e.baseline}", markup=False)
-    if imported.left:
+    if imported.unmatched:
         console.print(
-            f"Left out, as they fit no pattern: {count(len(imported.left), 'file')}, "
-            f"{imported.left[0]} first",
+            f"Left out, as they fit no pattern: {count(len(imported.unmatched), 'file')}, "
+            f"{imported.unmatched[0]} first",
             markup=False,
         )
     console.print(f"Report: dballoc report {out}", markup=False)

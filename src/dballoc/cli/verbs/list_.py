@@ -15,7 +15,7 @@ from dballoc.cli.shared import flags
 from dballoc.cli.shared.campaign_display import PlainDisplay
 from dballoc.cli.shared.safe_output import Console, say
 from dballoc.doctor import inventory
-from dballoc.doctor.inventory import Item, Shipped, Workload
+from dballoc.doctor.inventory import InventoryItem, ShippedExperiment, Workload
 from dballoc.errors import UsageError
 from dballoc.experiment.model import BUILTIN, Server
 
@@ -63,21 +63,19 @@ def list_(
         raise UsageError(f"--prove is for allocators and servers, not for {part}")
     match part:
         case "allocators":
-            items = [*inventory.allocators(), *inventory.fetched("allocator")]
+            items = [*inventory.list_allocators(), *inventory.list_fetchable("allocator")]
             rows = [_BUILTIN, *(_item(item, {"settings": "settings"}) for item in items)]
         case "servers":
-            items = [*inventory.servers(), *inventory.fetched("server")]
+            items = [*inventory.list_servers(), *inventory.list_fetchable("server")]
             rows = [_item(item, {"engines": "engines"}) for item in items]
         case "workloads":
-            rows = [_workload(workload) for workload in inventory.workloads()]
+            rows = [_workload(workload) for workload in inventory.list_workloads()]
         case "experiments":
-            rows = [_experiment(shipped) for shipped in inventory.experiments()]
+            rows = [_experiment(shipped) for shipped in inventory.list_experiments()]
         case "settings":
             every: list[str | None] = [*names] if names else [None]
             rows = [
-                dataclasses.asdict(setting)
-                for name in every
-                for setting in inventory.settings(name)
+                _setting(setting) for name in every for setting in inventory.list_settings(name)
             ]
             if not rows:
                 raise UsageError(f"{', '.join(names or [])}: no settings")
@@ -120,12 +118,16 @@ def _proved(part: str, rows: Sequence[Row], server: Server) -> Sequence[Row]:
         raise UsageError(f"--prove: none of these {part} is here; {rows[0]['remedy']}")
     display = PlainDisplay(Console(stderr=True))
     if part == "allocators":
-        proofs = list(proving.prove(server, [row["name"] for row in installed], display))
+        proofs = list(proving.prove_allocators(server, [row["name"] for row in installed], display))
     else:
         servers = [
             server.model_copy(update={"use": row["name"], "basedir": None}) for row in installed
         ]
-        proofs = [proof for each in servers for proof in proving.prove(each, [BUILTIN], display)]
+        proofs = [
+            proof
+            for each in servers
+            for proof in proving.prove_allocators(each, [BUILTIN], display)
+        ]
     for row, proof in zip(installed, proofs, strict=True):
         row |= (
             {"version": proof.allocator_version or row["version"]} if part == "allocators" else {}
@@ -138,7 +140,7 @@ def _proved(part: str, rows: Sequence[Row], server: Server) -> Sequence[Row]:
     return installed
 
 
-def _item(item: Item, more: dict[str, str]) -> Row:
+def _item(item: InventoryItem, more: dict[str, str]) -> Row:
     return {
         "name": item.name,
         "what": item.title,
@@ -147,6 +149,12 @@ def _item(item: Item, more: dict[str, str]) -> Row:
         "remedy": None if item.version else item.remedy,
         **{heading: item.more[key] for heading, key in more.items()},
     }
+
+
+def _setting(setting: inventory.AllocatorSetting) -> Row:
+    """A row by the fields' names, but for the key that scripts know as ``here``."""
+    fields = dataclasses.asdict(setting)
+    return {"here" if key == "available" else key: value for key, value in fields.items()}
 
 
 def _workload(workload: Workload) -> Row:
@@ -159,7 +167,7 @@ def _workload(workload: Workload) -> Row:
     }
 
 
-def _experiment(shipped: Shipped) -> Row:
+def _experiment(shipped: ShippedExperiment) -> Row:
     experiment = shipped.experiment
     return {
         "name": shipped.name,

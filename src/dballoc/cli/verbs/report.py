@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from dballoc import report as room
-from dballoc.analysis.decisions.recommendation_rule import parse
+from dballoc.analysis.decisions.preference import parse_preference
 from dballoc.analysis.tables.largest_cache import is_fit
 from dballoc.cli.shared import published_posts
 from dballoc.cli.shared.safe_output import Console
@@ -56,7 +56,7 @@ def report(
     """Write report.html, report.md, recommendation.json, csv/, charts/ from a results directory
     alone; print the answer.
     """
-    preference = parse(prefer)
+    preference = parse_preference(prefer)
     of_fit = is_fit(directory)
     for value, flag, why in (
         (prefer, "--prefer", "recommends nothing"),
@@ -64,7 +64,7 @@ def report(
     ):
         if of_fit and value:
             raise UsageError(f"{flag}: {directory} holds results of dballoc fit, which {why}")
-    page = room.write(
+    page = room.write_report_outputs(
         directory, out, redact, preference, published_posts.of(directory) if published else None
     )
     if as_json:

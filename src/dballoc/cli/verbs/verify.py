@@ -9,7 +9,7 @@ import typer
 from dballoc.cli.shared.safe_output import clean, say
 from dballoc.errors import Failure
 from dballoc.process_memory import identify_malloc
-from dballoc.process_memory.malloc_bindings import Unreadable
+from dballoc.process_memory.malloc_bindings import UnreadableProcess
 
 
 def verify(
@@ -20,8 +20,8 @@ def verify(
     read from outside.
     """
     try:
-        malloc = identify_malloc.identify(pid)
-    except Unreadable as error:
+        malloc = identify_malloc.identify_malloc_in_use(pid)
+    except UnreadableProcess as error:
         raise Failure(str(error)) from None
     if as_json:
         print(json.dumps(dataclasses.asdict(malloc), indent=1))

@@ -14,11 +14,11 @@ from dballoc.explain.attribution.ledger_line import (
     subtract,
 )
 from dballoc.explain.attribution.malloc_lines import list_mapped_blocks
-from dballoc.explain.sources.server_memory import SCHEMA, Label
-from dballoc.process_memory.heaps.allocator_account import LIVE_ALL
+from dballoc.explain.sources.server_memory import SCHEMA, OwnerMemory
+from dballoc.process_memory.heaps.allocator_statistics import LIVE_ALL
 from dballoc.process_memory.heaps.glibc_heap import Block
 from dballoc.process_memory.mapping_kind import Kind
-from dballoc.process_memory.process_snapshot import Outside
+from dballoc.process_memory.process_snapshot import ProcessSnapshot
 
 # Lines that a label's memory is taken from, in this order.
 _DONORS = (LIVE, LIVE_ALL, MAPPED, Kind.MALLOC, UNACCOUNTED)
@@ -37,7 +37,7 @@ _MOST_SIZES = 1 << 12
 class _BlocksOfLabel:
     """A label with the blocks that have its sizes, each with the bytes that were asked for."""
 
-    label: Label
+    label: OwnerMemory
     blocks: list[tuple[Block, int]]
 
     @property
@@ -51,7 +51,7 @@ class _BlocksOfLabel:
     @property
     def plausible(self) -> bool:
         """A label that is known by its size alone is dropped where no block has that size."""
-        return bool(self.blocks) or not self.label.whole
+        return bool(self.blocks) or not self.label.single_block
 
     @property
     def remainder(self) -> int:
@@ -59,15 +59,15 @@ class _BlocksOfLabel:
         return 0 if self.blocks and self.label.near else self.label.bytes - self.requested
 
 
-def list_large_blocks(snapshot: Outside) -> list[Block]:
+def list_large_blocks(snapshot: ProcessSnapshot) -> list[Block]:
     """Return the blocks with pages of their own, as far as malloc's heap could be walked."""
-    if snapshot.books:
-        return snapshot.books.blocks
+    if snapshot.mimalloc:
+        return snapshot.mimalloc.blocks
     return list_mapped_blocks(snapshot.heap) if snapshot.heap else []
 
 
 def split_live_heap(
-    lines: list[Line], labels: list[Label], tables: Sequence[int], blocks: list[Block]
+    lines: list[Line], labels: list[OwnerMemory], tables: Sequence[int], blocks: list[Block]
 ) -> list[Line]:
     """Return the lines with one for each label, taken from live heap; the rest of it stays where it
     is. ``tables``: bytes of performance_schema's tables; ``blocks``: those with pages of their own.
@@ -138,7 +138,7 @@ def _make_label_line(match: _BlocksOfLabel, resident: int) -> Line:
 
 
 def _match_blocks(
-    labels: Sequence[Label], tables: Sequence[int], blocks: Sequence[Block]
+    labels: Sequence[OwnerMemory], tables: Sequence[int], blocks: Sequence[Block]
 ) -> list[_BlocksOfLabel]:
     """Return every label with the blocks of its sizes. A block is one label's only, and the first
     label that fits has it.

@@ -21,11 +21,11 @@ from dballoc.explain.attribution.server_caches import (
     claim_filled_caches,
     make_server_area_lines,
 )
-from dballoc.explain.sources.server_memory import Labels
-from dballoc.process_memory.heaps.allocator_account import Account
-from dballoc.process_memory.heaps.heap_probe_estimate import Sampled
+from dballoc.explain.sources.server_memory import ServerMemory
+from dballoc.process_memory.heaps.allocator_statistics import AllocatorStatistics
+from dballoc.process_memory.heaps.heap_probe_estimate import ProbeEstimate
 from dballoc.process_memory.mapping_kind import Kind
-from dballoc.process_memory.process_snapshot import Outside
+from dballoc.process_memory.process_snapshot import ProcessSnapshot
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,11 +48,11 @@ class Ledger:
     within: dict[str, int] = field(default_factory=dict)
 
 
-def ledger(
-    snapshot: Outside,
-    labels: Labels | None = None,
-    function_statistics: Account | None = None,
-    sampled: Sampled | None = None,
+def build_ledger(
+    snapshot: ProcessSnapshot,
+    labels: ServerMemory | None = None,
+    function_statistics: AllocatorStatistics | None = None,
+    sampled: ProbeEstimate | None = None,
 ) -> Ledger:
     """Build the ledger from a snapshot from outside, the server's own labels, its malloc's
     statistics by the loadable function, and what a heap probe in it knows.
@@ -67,7 +67,7 @@ def ledger(
         *_make_other_lines(snapshot),
     ]
     if labels:
-        blocks_known = snapshot.books is not None or bool(snapshot.heap and snapshot.heap.arenas)
+        blocks_known = snapshot.mimalloc is not None or bool(snapshot.heap and snapshot.heap.arenas)
         lines = split_live_heap(
             lines, add_cache_links(labels, blocks_known), labels.tables, list_large_blocks(snapshot)
         )
@@ -96,7 +96,7 @@ def ledger(
             *(["probe"] if sampled else []),
         ],
         notes=[
-            *snapshot.effort.notes,
+            *snapshot.budget.notes,
             *(snapshot.heap.trouble if snapshot.heap else []),
             *_list_lazy_notes(snapshot),
             *(labels.notes if labels else []),
@@ -106,18 +106,23 @@ def ledger(
     )
 
 
-def _choose_statistics(snapshot: Outside, function_statistics: Account | None) -> Account | None:
+def _choose_statistics(
+    snapshot: ProcessSnapshot, function_statistics: AllocatorStatistics | None
+) -> AllocatorStatistics | None:
     """Return the malloc's statistics as the loadable function gave them; where it gave none, those
     that were read from outside, with its notes.
     """
-    if snapshot.books and not (function_statistics and function_statistics.holdings):
+    if snapshot.mimalloc and not (function_statistics and function_statistics.holdings):
         return replace(
-            snapshot.books.account, notes=function_statistics.notes if function_statistics else []
+            snapshot.mimalloc.statistics,
+            notes=function_statistics.notes if function_statistics else [],
         )
     return function_statistics
 
 
-def _claim_server_memory(snapshot: Outside, labels: Labels | None) -> tuple[Line, list[Line]]:
+def _claim_server_memory(
+    snapshot: ProcessSnapshot, labels: ServerMemory | None
+) -> tuple[Line, list[Line]]:
     """Return malloc's line, and the lines of what the server maps itself. Caches that are known by
     what they have filled are off malloc's line, before its own statistics divide it: they are none
     of its blocks.
@@ -134,7 +139,7 @@ def _claim_server_memory(snapshot: Outside, labels: Labels | None) -> tuple[Line
     return lines[-1], lines[:-1]
 
 
-def _make_other_lines(snapshot: Outside) -> list[Line]:
+def _make_other_lines(snapshot: ProcessSnapshot) -> list[Line]:
     """Return the lines of stacks, files and lazily freed pages."""
     stacks = f"stack pointers of {snapshot.threads} threads"
     lazy = sum_lazy(snapshot)
@@ -159,7 +164,7 @@ def _make_other_lines(snapshot: Outside) -> list[Line]:
     ]
 
 
-def _list_lazy_notes(snapshot: Outside) -> list[str]:
+def _list_lazy_notes(snapshot: ProcessSnapshot) -> list[str]:
     """Return what a snapshot without smaps leaves open."""
     if not snapshot.given_back:
         return []

@@ -4,18 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from dballoc.explain.sources.server_memory import Labels, number
-from dballoc.process_memory.heaps import allocator_account
-from dballoc.process_memory.heaps.allocator_account import LIVE_ALL
+from dballoc.explain.sources.server_memory import ServerMemory, parse_number
+from dballoc.process_memory.heaps import allocator_statistics
+from dballoc.process_memory.heaps.allocator_statistics import LIVE_ALL
 from dballoc.process_memory.heaps.glibc_heap import Block
 from dballoc.process_memory.mapping_kind import Kind
-from dballoc.process_memory.process_snapshot import Own
+from dballoc.process_memory.process_snapshot import ServerMapping
 
 # exact: counted page by page; likely: pages counted, and their owner known by their size; labelled:
 # the owner's own figure; sampled: an estimate.
 Confidence = Literal["exact", "likely", "labelled", "sampled"]
 
-LIVE, MAPPED = allocator_account.LIVE_SMALL, allocator_account.LIVE_LARGE
+LIVE, MAPPED = allocator_statistics.LIVE_SMALL, allocator_statistics.LIVE_LARGE
 UNNAMED = "mapped by the server itself"
 UNACCOUNTED = "what the allocator does not account for"
 HEADERS, LAZY = "malloc's headers of live blocks", "lazily freed"
@@ -45,13 +45,13 @@ def subtract(line: Line, resident: int, size: int) -> Line:
     return replace(line, resident=line.resident - resident, size=line.size - size)
 
 
-def sum_sizes(pieces: Sequence[Block | Own]) -> tuple[int, int]:
+def sum_sizes(pieces: Sequence[Block | ServerMapping]) -> tuple[int, int]:
     """Return the resident bytes and the size of all of them."""
     return sum(p.resident for p in pieces), sum(p.size for p in pieces)
 
 
-def read_variable(labels: Labels | None, name: str) -> int:
+def read_variable(labels: ServerMemory | None, name: str) -> int:
     """Return a numeric variable of the server; 0 where it is unknown or the server was not
     asked.
     """
-    return number(labels.variables, name) if labels else 0
+    return parse_number(labels.variables, name) if labels else 0

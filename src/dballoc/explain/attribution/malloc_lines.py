@@ -14,11 +14,11 @@ from dballoc.explain.attribution.ledger_line import (
     subtract,
     sum_sizes,
 )
-from dballoc.process_memory.heaps import allocator_account
-from dballoc.process_memory.heaps.allocator_account import LIVE_ALL, Account
-from dballoc.process_memory.heaps.glibc_heap import Block, Books, Heap
-from dballoc.process_memory.heaps.heap_probe_estimate import Sampled
-from dballoc.process_memory.process_snapshot import Outside
+from dballoc.process_memory.heaps import allocator_statistics
+from dballoc.process_memory.heaps.allocator_statistics import LIVE_ALL, AllocatorStatistics
+from dballoc.process_memory.heaps.glibc_heap import ArenaUsage, Block, GlibcHeap
+from dballoc.process_memory.heaps.heap_probe_estimate import ProbeEstimate
+from dballoc.process_memory.process_snapshot import ProcessSnapshot
 
 _GLIBC = "glibc's books"
 # By which share an allocator may contradict the walk of its heap before a note says so.
@@ -29,7 +29,7 @@ _TOLERANCE = 0.01
 _HEADER = 8
 
 
-def make_glibc_lines(heap: Heap) -> list[Line]:
+def make_glibc_lines(heap: GlibcHeap) -> list[Line]:
     """Return the lines of glibc's arenas and of the blocks that it has mapped by themselves."""
     blocks = list_mapped_blocks(heap)
     mapped_resident, mapped_size = sum_sizes(blocks)
@@ -66,7 +66,7 @@ def make_glibc_lines(heap: Heap) -> list[Line]:
     ]
 
 
-def _sum_arenas(heap: Heap, owner: str, resident: str, size: str, note: str = "") -> Line:
+def _sum_arenas(heap: GlibcHeap, owner: str, resident: str, size: str, note: str = "") -> Line:
     """``resident`` and ``size``: names of the fields of :class:`Books` to sum over all arenas."""
     return Line(
         group="heap",
@@ -79,18 +79,21 @@ def _sum_arenas(heap: Heap, owner: str, resident: str, size: str, note: str = ""
     )
 
 
-def _describe_worst(arenas: Sequence[Books]) -> str:
+def _describe_worst(arenas: Sequence[ArenaUsage]) -> str:
     worst = max((arena.free_resident for arena in arenas), default=0)
     return f"most of one arena: {worst / 2**20:.1f} MiB"
 
 
-def list_mapped_blocks(heap: Heap) -> list[Block]:
+def list_mapped_blocks(heap: GlibcHeap) -> list[Block]:
     """Return the blocks that glibc has mapped by themselves."""
     return [block for blocks in heap.mapped.values() for block in blocks]
 
 
 def split_malloc_line(
-    malloc_line: Line, snapshot: Outside, statistics: Account | None, sampled: Sampled | None
+    malloc_line: Line,
+    snapshot: ProcessSnapshot,
+    statistics: AllocatorStatistics | None,
+    sampled: ProbeEstimate | None,
 ) -> list[Line]:
     """Return the lines of another malloc than glibc's: by its own statistics, where they are known,
     and what these leave out; else what is live in it as a probe has sampled it, and what is not.
@@ -109,14 +112,16 @@ def split_malloc_line(
             confidence="labelled",
             note=holding.note,
         )
-        for holding, resident in allocator_account.resident(statistics, malloc_line.resident)
+        for holding, resident in allocator_statistics.apportion_resident(
+            statistics, malloc_line.resident
+        )
     ]
     rest = malloc_line.resident - sum(line.resident for line in lines)
     size = malloc_line.size - sum(line.size for line in lines) - statistics.returned
     return [*lines, replace(malloc_line, owner=UNACCOUNTED, resident=rest, size=max(rest, size))]
 
 
-def _split_by_sample(malloc_line: Line, sampled: Sampled) -> list[Line]:
+def _split_by_sample(malloc_line: Line, sampled: ProbeEstimate) -> list[Line]:
     """Return what is live of a malloc's memory, and the rest."""
     live = min(sampled.live, malloc_line.resident)
     return [
@@ -130,14 +135,14 @@ def _split_by_sample(malloc_line: Line, sampled: Sampled) -> list[Line]:
         ),
         replace(
             subtract(malloc_line, live, min(live, malloc_line.size)),
-            owner=allocator_account.HELD,
+            owner=allocator_statistics.HELD,
             confidence="sampled",
             note="what malloc has beyond what is alive: caches, fragments, free pages",
         ),
     ]
 
 
-def add_functions(lines: list[Line], sampled: Sampled) -> list[Line]:
+def add_functions(lines: list[Line], sampled: ProbeEstimate) -> list[Line]:
     """Return the lines; the largest one of live heap without an owner has as its parts the
     functions whose allocations no instrument counts.
     """
@@ -153,7 +158,7 @@ def add_functions(lines: list[Line], sampled: Sampled) -> list[Line]:
 
 
 def list_statistics_notes(
-    malloc_resident: int, snapshot: Outside, statistics: Account | None
+    malloc_resident: int, snapshot: ProcessSnapshot, statistics: AllocatorStatistics | None
 ) -> list[str]:
     """Return the notes on a malloc's own statistics: its own, and where they contradict the pages
     or the walk of its heap. ``malloc_resident``: resident bytes that are malloc's.
@@ -183,7 +188,7 @@ def list_statistics_notes(
     return notes
 
 
-def _sum_live(heap: Heap) -> int:
+def _sum_live(heap: GlibcHeap) -> int:
     """Return the bytes in use by the walk, threads' caches included."""
     in_arenas = sum(arena.live + arena.tcache for arena in heap.arenas)
     return in_arenas + sum_sizes(list_mapped_blocks(heap))[1]

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dballoc.explain.attribution.ledger_line import Line, read_variable
-from dballoc.explain.sources.server_memory import LOGS, POOL, Labels
+from dballoc.explain.sources.server_memory import LOGS, POOL, ServerMemory
 from dballoc.process_memory.mapping_kind import Kind
-from dballoc.process_memory.process_snapshot import Outside
+from dballoc.process_memory.process_snapshot import ProcessSnapshot
 from dballoc.process_memory.smaps import Mapping
 
 # Kinds whose lazily freed pages are taken off their line; in a heap that was walked, nothing tells
@@ -20,21 +20,21 @@ _MOST_LOGS = 2
 _ROUNDED = 64 << 10
 
 
-def sum_lazy(snapshot: Outside) -> int:
+def sum_lazy(snapshot: ProcessSnapshot) -> int:
     """Return the bytes that were freed with MADV_FREE and that the kernel has not taken yet."""
     return sum(
         _count_lazy(mapping)
         for mapping, kind in zip(snapshot.mappings, snapshot.kinds, strict=True)
         if kind in _WITHOUT_LAZY
-    ) + sum(area.lazy for area in snapshot.own)
+    ) + sum(area.lazy for area in snapshot.server_mappings)
 
 
-def make_kind_line(snapshot: Outside, kind: Kind, group: str, source: str) -> Line:
+def make_kind_line(snapshot: ProcessSnapshot, kind: Kind, group: str, source: str) -> Line:
     """Return the one line of all mappings of a kind."""
     return _make_line(_select_mappings(snapshot, kind), kind, group, source)
 
 
-def make_pool_lines(snapshot: Outside, labels: Labels | None) -> list[Line]:
+def make_pool_lines(snapshot: ProcessSnapshot, labels: ServerMemory | None) -> list[Line]:
     """Return the lines of what the server leaves out of core dumps: one, or the buffer pool and its
     log buffers where these have the size of innodb_log_buffer_size.
     """
@@ -62,15 +62,15 @@ def make_pool_lines(snapshot: Outside, labels: Labels | None) -> list[Line]:
     ]
 
 
-def classify_log_buffers(snapshot: Outside, labels: Labels | None) -> Outside:
+def classify_log_buffers(snapshot: ProcessSnapshot, labels: ServerMemory | None) -> ProcessSnapshot:
     """Return the snapshot with MariaDB's log buffers classed with the pool, known by their size:
     without VmFlags nothing else distinguishes them from other mappings. Only where the pool was
     found by the pages in it.
     """
     # Under mimalloc its segments are as large as log buffers.
-    if not labels or not labels.mariadb or snapshot.books:
+    if not labels or not labels.mariadb or snapshot.mimalloc:
         return snapshot
-    server_areas = {(area.start, area.size) for area in snapshot.own}
+    server_areas = {(area.start, area.size) for area in snapshot.server_mappings}
     starts = {
         m.start
         for m, kind in zip(snapshot.mappings, snapshot.kinds, strict=True)
@@ -83,11 +83,11 @@ def classify_log_buffers(snapshot: Outside, labels: Labels | None) -> Outside:
         Kind.POOL if m.start in starts else kind
         for m, kind in zip(snapshot.mappings, snapshot.kinds, strict=True)
     ]
-    areas = [area for area in snapshot.own if area.start not in starts]
-    return replace(snapshot, kinds=kinds, own=areas)
+    areas = [area for area in snapshot.server_mappings if area.start not in starts]
+    return replace(snapshot, kinds=kinds, server_mappings=areas)
 
 
-def _is_log_buffer(mapping: Mapping, labels: Labels | None) -> bool:
+def _is_log_buffer(mapping: Mapping, labels: ServerMemory | None) -> bool:
     """Whether the mapping has the size of one log buffer, or of two: MariaDB has two up to 10.7,
     which may lie side by side.
     """
@@ -95,7 +95,7 @@ def _is_log_buffer(mapping: Mapping, labels: Labels | None) -> bool:
     return bool(size) and any(0 <= mapping.size - n * size <= _ROUNDED for n in (1, 2))
 
 
-def _select_mappings(snapshot: Outside, kind: Kind) -> list[Mapping]:
+def _select_mappings(snapshot: ProcessSnapshot, kind: Kind) -> list[Mapping]:
     return [m for m, k in zip(snapshot.mappings, snapshot.kinds, strict=True) if k is kind]
 
 

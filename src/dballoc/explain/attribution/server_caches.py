@@ -11,9 +11,9 @@ from dballoc.explain.attribution.ledger_line import (
     subtract,
     sum_sizes,
 )
-from dballoc.explain.sources.server_memory import ARIA, KEYS, POOL, Label, Labels
+from dballoc.explain.sources.server_memory import ARIA, KEYS, POOL, OwnerMemory, ServerMemory
 from dballoc.process_memory.mapping_kind import Kind
-from dballoc.process_memory.process_snapshot import Outside, Own
+from dballoc.process_memory.process_snapshot import ProcessSnapshot, ServerMapping
 
 _CHUNK = "innodb_buffer_pool_chunk_size"
 
@@ -24,24 +24,26 @@ _SHARES = {POOL: 1.0, KEYS: 0.82, ARIA: 0.955}
 _TOLERANCE = 0.1
 
 
-def make_server_area_lines(snapshot: Outside, labels: Labels | None) -> list[Line]:
+def make_server_area_lines(snapshot: ProcessSnapshot, labels: ServerMemory | None) -> list[Line]:
     """Return the lines of what the server has mapped itself: each cache that is known by its size,
     and all others as one.
     """
     caches = _list_caches_to_match(snapshot, labels)
-    return _match_caches(snapshot.own, caches, read_variable(labels, _CHUNK))
+    return _match_caches(snapshot.server_mappings, caches, read_variable(labels, _CHUNK))
 
 
-def _list_caches_to_match(snapshot: Outside, labels: Labels | None) -> dict[str, int]:
+def _list_caches_to_match(snapshot: ProcessSnapshot, labels: ServerMemory | None) -> dict[str, int]:
     """Return the size in bytes of each cache that the server says it has mapped itself, without the
     pool where its flags or pages have identified it already.
     """
-    sizes = labels.own if labels else {}
+    sizes = labels.mapped_caches if labels else {}
     has_pool = any(kind is Kind.POOL for kind in snapshot.kinds)
     return {owner: size for owner, size in sizes.items() if not (has_pool and owner == POOL)}
 
 
-def _match_caches(areas: Sequence[Own], caches: Mapping[str, int], chunk: int) -> list[Line]:
+def _match_caches(
+    areas: Sequence[ServerMapping], caches: Mapping[str, int], chunk: int
+) -> list[Line]:
     """Return a line for each cache with the area of its size, and one for the rest. ``chunk``:
     bytes of one chunk of the buffer pool, 0 if unknown.
     """
@@ -79,8 +81,8 @@ def _match_caches(areas: Sequence[Own], caches: Mapping[str, int], chunk: int) -
 
 
 def _find_areas_of_cache(
-    areas: Sequence[Own], owner: str, configured: int, chunk: int
-) -> list[Own]:
+    areas: Sequence[ServerMapping], owner: str, configured: int, chunk: int
+) -> list[ServerMapping]:
     """Return the area whose size is nearest to what the cache maps; a pool may lie in pieces of one
     or more chunks. Empty if no size fits.
     """
@@ -96,7 +98,7 @@ def _find_areas_of_cache(
     return pieces
 
 
-def claim_filled_caches(lines: list[Line], labels: Labels, pool_pages: int) -> list[Line]:
+def claim_filled_caches(lines: list[Line], labels: ServerMemory, pool_pages: int) -> list[Line]:
     """Return the lines with one more for each cache that no size has identified: the bytes that the
     server says it has filled, taken from memory without an owner.
 
@@ -121,7 +123,7 @@ def claim_filled_caches(lines: list[Line], labels: Labels, pool_pages: int) -> l
                         group="server",
                         owner=owner,
                         resident=missing,
-                        size=missing if counted else labels.own.get(owner, filled),
+                        size=missing if counted else labels.mapped_caches.get(owner, filled),
                         source="status: what it has filled",
                         confidence="labelled",
                     )
@@ -130,21 +132,21 @@ def claim_filled_caches(lines: list[Line], labels: Labels, pool_pages: int) -> l
     return [*claimed, *(donors.get(line.owner, line) for line in lines)]
 
 
-def add_cache_links(labels: Labels, blocks_known: bool) -> list[Label]:
+def add_cache_links(labels: ServerMemory, blocks_known: bool) -> list[OwnerMemory]:
     """Return the labels of the heap, with what MariaDB's caches have beside the pages that they
     map: links and hash, which are all resident from the start, whatever the cache holds.
     ``blocks_known``: malloc's blocks are known, so that there must be one of that size.
     """
     links = [
-        Label(
+        OwnerMemory(
             owner=f"{owner}, links and hash",
             bytes=int(configured * (1 - _SHARES[owner])),
             source="by its size",
-            whole=blocks_known,
+            single_block=blocks_known,
             near=_TOLERANCE,
             zeroed=True,
         )
-        for owner, configured in labels.own.items()
+        for owner, configured in labels.mapped_caches.items()
         if owner in (KEYS, ARIA) and labels.mariadb
     ]
     return [*labels.heap, *links]

@@ -13,8 +13,8 @@ from dballoc.explain.checklist import host_summary, server_summary
 from dballoc.explain.checklist.section import Bytes, Cell, Section
 from dballoc.explain.sources import innodb_status
 from dballoc.explain.sources.innodb_status import BufferPool
-from dballoc.explain.sources.server_memory import AT_NEXT_START, Labels, number
-from dballoc.process_memory.process_snapshot import Outside
+from dballoc.explain.sources.server_memory import AT_NEXT_START, ServerMemory, parse_number
+from dballoc.process_memory.process_snapshot import ProcessSnapshot
 
 # How many rows of a long table are shown.
 _TOP = 15
@@ -74,12 +74,12 @@ _PLUGINS = (
 _STATUS = "SHOW ENGINE INNODB STATUS"
 
 
-def outside(look: Outside) -> list[Section]:
+def describe_host_and_process(look: ProcessSnapshot) -> list[Section]:
     """Return the sections of the host and the process. OSError if the process has ended."""
     return [host_summary.describe_host(), host_summary.describe_process(look.pid, look.mappings)]
 
 
-def asked(cursor: Cursor, server: Labels) -> list[Section]:
+def query_server_sections(cursor: Cursor, server: ServerMemory) -> list[Section]:
     """Query the server and return its sections. pymysql.Error only if the connection is lost; a
     statement that the server refuses is told in its section.
     """
@@ -92,7 +92,7 @@ def asked(cursor: Cursor, server: Labels) -> list[Section]:
         _build_or_explain(
             "InnoDB: BUFFER POOL AND MEMORY",
             _STATUS,
-            lambda: _query_buffer_pool(cursor, number(server.variables, "innodb_page_size")),
+            lambda: _query_buffer_pool(cursor, parse_number(server.variables, "innodb_page_size")),
         ),
         *(_query_summary(cursor, schema_off, *summary) for summary in _SUMMARIES),
         _query_sessions(cursor, schema_off),
@@ -100,7 +100,7 @@ def asked(cursor: Cursor, server: Labels) -> list[Section]:
     ]
 
 
-def unasked(why: str) -> list[Section]:
+def explain_missing_sections(why: str) -> list[Section]:
     """Return one section, which explains why the server was not queried."""
     return [Section(title="server", source="SQL", missing=why)]
 
@@ -134,7 +134,9 @@ def _query(cursor: Cursor, sql: str) -> list[tuple]:
 
 def _query_buffer_pool(cursor: Cursor, page: int) -> Section:
     title = "InnoDB: BUFFER POOL AND MEMORY"
-    pool = innodb_status.parse("\n".join(str(row[-1]) for row in _query(cursor, _STATUS)))
+    pool = innodb_status.parse_buffer_pool(
+        "\n".join(str(row[-1]) for row in _query(cursor, _STATUS))
+    )
     if pool is None:
         return Section(
             title=title, source=_STATUS, missing="InnoDB is off, or prints no such section"
@@ -143,11 +145,11 @@ def _query_buffer_pool(cursor: Cursor, page: int) -> Section:
         title=title,
         source=_STATUS,
         columns=("figure", "value", "in bytes"),
-        rows=pool_rows(pool, page or 16_384),
+        rows=list_pool_rows(pool, page or 16_384),
     )
 
 
-def pool_rows(pool: BufferPool, page: int) -> list[tuple[Cell, ...]]:
+def list_pool_rows(pool: BufferPool, page: int) -> list[tuple[Cell, ...]]:
     """Return the rows of a pool's numbers; those in pages also in bytes, of ``page`` bytes a page.
     Pure.
     """

@@ -83,7 +83,7 @@ _STATUS = (
 
 def describe_host() -> Section:
     """Return the section of this machine."""
-    machine = machine_description.gather()
+    machine = machine_description.describe_machine()
     rows: list[tuple[str, Cell]] = [
         ("host", machine["host"]),
         ("date", time.strftime("%Y-%m-%d %H:%M:%S %Z")),
@@ -123,8 +123,8 @@ def describe_process(pid: int, mappings: list[Mapping]) -> Section:
     rows += [
         (name, _read_setting(str(directory / name))) for name in ("oom_score", "oom_score_adj")
     ]
-    limits = process_limits.read(pid)
-    cgroup_memory = process_limits.usage(pid)
+    limits = process_limits.read_limits(pid)
+    cgroup_memory = process_limits.read_memory_usage(pid)
     rows += [
         ("CPUs of its affinity", limits.cpus),
         ("CPUs of its cgroup", limits.quota if limits.quota is not None else "no limit"),

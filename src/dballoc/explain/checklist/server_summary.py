@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-from dballoc.experiment.secret_names import hide
+from dballoc.experiment.secret_names import hide_value
 from dballoc.explain.checklist import section
 from dballoc.explain.checklist.section import Bytes, Cell, Section
-from dballoc.explain.sources.server_memory import number
+from dballoc.explain.sources.server_memory import parse_number
 
 _DAY = 86_400
 # Variables of these names and sizes are bytes.
@@ -41,12 +41,16 @@ def summarize_server(
     """Return the section of version, uptime and cache use. ``variables`` and ``status``: by name in
     lower case.
     """
-    up = number(status, "uptime")
+    up = parse_number(status, "uptime")
     cells: list[tuple[str, Cell]] = [
-        (name, hide(name, variables.get(name, "")) or None) for name in catalogue["server"]["names"]
+        (name, hide_value(name, variables.get(name, "")) or None)
+        for name in catalogue["server"]["names"]
     ]
     cells.append(("up for", f"{up // _DAY} d {up % _DAY // 3600} h {up % 3600 // 60} min"))
-    connections, most = number(status, "threads_connected"), number(variables, "max_connections")
+    connections, most = (
+        parse_number(status, "threads_connected"),
+        parse_number(variables, "max_connections"),
+    )
     cells += [
         (
             "connections",
@@ -54,13 +58,15 @@ def summarize_server(
         ),
         (
             "table cache in use",
-            _format_share(number(status, "open_tables"), number(variables, "table_open_cache")),
+            _format_share(
+                parse_number(status, "open_tables"), parse_number(variables, "table_open_cache")
+            ),
         ),
         (
             "definition cache in use",
             _format_share(
-                number(status, "open_table_definitions"),
-                number(variables, "table_definition_cache"),
+                parse_number(status, "open_table_definitions"),
+                parse_number(variables, "table_definition_cache"),
             ),
         ),
         (
@@ -75,7 +81,8 @@ def summarize_server(
         (
             "temporary tables on disk",
             _format_share(
-                number(status, "created_tmp_disk_tables"), number(status, "created_tmp_tables")
+                parse_number(status, "created_tmp_disk_tables"),
+                parse_number(status, "created_tmp_tables"),
             ),
         ),
     ]
@@ -95,7 +102,7 @@ def list_memory_variables(variables: Mapping[str, str], catalogue: Mapping[str, 
 
 def list_counters(status: Mapping[str, str], catalogue: Mapping[str, Any]) -> Section:
     """Return the section of the main counters, in total and per second since the start."""
-    up = max(1, number(status, "uptime"))
+    up = max(1, parse_number(status, "uptime"))
     rows: list[tuple[Cell, ...]] = []
     for name in catalogue["counters"]["names"]:
         value = status.get(name.lower(), "")
@@ -122,7 +129,7 @@ def _matches(name: str, patterns: list[str] | tuple[str, ...]) -> bool:
 
 
 def _parse_value(name: str, value: str) -> Cell:
-    if (shown := hide(name, value)) != value or not value.isdigit():
+    if (shown := hide_value(name, value)) != value or not value.isdigit():
         return shown
     return (
         Bytes(value)
@@ -136,15 +143,18 @@ def _format_share(part: int, total: int) -> str | None:
 
 
 def _count_pages(status: Mapping[str, str], kind: str) -> int:
-    return number(status, f"innodb_buffer_pool_pages_{kind}")
+    return parse_number(status, f"innodb_buffer_pool_pages_{kind}")
 
 
 def _format_key_cache(variables: Mapping[str, str], status: Mapping[str, str]) -> str | None:
     """Return how much of MyISAM's configured key cache is in use now."""
-    size, block = number(variables, "key_buffer_size"), number(variables, "key_cache_block_size")
-    return _format_share(number(status, "key_blocks_used") * block, size) if block else None
+    size, block = (
+        parse_number(variables, "key_buffer_size"),
+        parse_number(variables, "key_cache_block_size"),
+    )
+    return _format_share(parse_number(status, "key_blocks_used") * block, size) if block else None
 
 
 def _format_query_cache(variables: Mapping[str, str], status: Mapping[str, str]) -> str | None:
-    size = number(variables, "query_cache_size")
-    return _format_share(max(0, size - number(status, "qcache_free_memory")), size)
+    size = parse_number(variables, "query_cache_size")
+    return _format_share(max(0, size - parse_number(status, "qcache_free_memory")), size)

@@ -11,10 +11,10 @@ from markupsafe import Markup
 
 import dballoc
 from dballoc.explain.difference import compare_explanations
-from dballoc.explain.explanation import Explanation, judged
+from dballoc.explain.explanation import Explanation, judge_series
 from dballoc.explain.output import charts
 from dballoc.numbers import count, duration, mebibytes, percent, signed_mebibytes
-from dballoc.webpage import script, style
+from dballoc.webpage import chart_script, style
 
 # A number and its per cent sign stay on one line.
 _PERCENT = re.compile(r"(?<=\d) %")
@@ -48,7 +48,7 @@ _BOUNDS = _Figure(
 
 def render_page(series: Sequence[Explanation]) -> str:
     """Return the page of the last snapshot, with the change since the first one."""
-    latest = judged(series)
+    latest = judge_series(series)
     drawn: dict[str, Any] = {
         "series": charts.draw_series(series),
         "waterfall": charts.draw_waterfall(latest.ledger),
@@ -79,11 +79,14 @@ def render_page(series: Sequence[Explanation]) -> str:
         beside=_BOUNDS if "bounds" in specifications else None,
         version=dballoc.__version__,
         style=Markup(
-            style.base() + (package / "static" / "explain.css").read_text(encoding="utf-8")
+            style.read_base_style()
+            + (package / "static" / "explain.css").read_text(encoding="utf-8")
         ),
-        script=Markup(script.drawing()),
-        library=Markup(script.library()),
-        data=Markup(script.data(specifications, charts.list_legend(latest.ledger))),
+        script=Markup(chart_script.read_drawing_code()),
+        library=Markup(chart_script.bundle_vega()),
+        data=Markup(
+            chart_script.encode_chart_data(specifications, charts.list_legend(latest.ledger))
+        ),
     )
 
 

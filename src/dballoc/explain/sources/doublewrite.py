@@ -9,8 +9,8 @@ import fnmatch
 import os
 from collections.abc import Mapping
 
-from dballoc.explain.sources.server_memory import Label
-from dballoc.host import process_root, target_files
+from dballoc.explain.sources.server_memory import OwnerMemory
+from dballoc.host import open_in_process_root, process_root
 
 OWNER = "InnoDB doublewrite pages, read at its start"
 _FILES = "#ib_*_*.dblwr"
@@ -22,25 +22,27 @@ _PAGES = 3
 _MOST_NAMES, _MOST_FILES = 100_000, 256
 
 
-def label(pid: int, variables: Mapping[str, str]) -> Label | None:
+def estimate_doublewrite_pages(pid: int, variables: Mapping[str, str]) -> OwnerMemory | None:
     """Return the estimate for a server with these ``variables``; None where there are no such
     files, or they cannot be read.
     """
     directory = os.path.join(
         variables.get("datadir", ""), variables.get("innodb_doublewrite_dir", "")
     )
-    root = target_files.root_of(pid)
+    root = open_in_process_root.root_of(pid)
     try:
-        inside = process_root.own(pid, directory)
-        names = fnmatch.filter(target_files.list_directory(root, inside, _MOST_NAMES), _FILES)
+        inside = process_root.strip_process_root(pid, directory)
+        names = fnmatch.filter(
+            open_in_process_root.list_directory(root, inside, _MOST_NAMES), _FILES
+        )
         size = sum(
-            target_files.measure_file(root, f"{inside}/{name}").st_size
+            open_in_process_root.measure_file(root, f"{inside}/{name}").st_size
             for name in names[:_MOST_FILES]
         )
     except OSError:
         return None
     return (
-        Label(
+        OwnerMemory(
             owner=OWNER, bytes=_PAGES * size, source="three times the size of its doublewrite files"
         )
         if size

@@ -54,7 +54,7 @@ class BufferPool:
     instances: list["BufferPool"] = field(default_factory=list)
 
 
-def parse(status: str) -> BufferPool | None:
+def parse_buffer_pool(status: str) -> BufferPool | None:
     """Return the pool in the text of SHOW ENGINE INNODB STATUS; None if it has no such section, as
     when InnoDB is off.
     """

@@ -11,7 +11,12 @@ share 64 bytes with a latch, and the pool's own table has 2 cells for each page.
 
 import re
 
-from dballoc.explain.sources.server_memory import POOL_EVENT, Label, Labels, number
+from dballoc.explain.sources.server_memory import (
+    POOL_EVENT,
+    OwnerMemory,
+    ServerMemory,
+    parse_number,
+)
 
 TABLES, EVENTS = "InnoDB hash tables", "InnoDB events of the buffer pool's pages"
 _EVENT, _TABLE = "memory/innodb/os0event", "memory/innodb/hash0hash"
@@ -22,7 +27,7 @@ _LATCHES = (10, 6)
 _NEAR, _NEAR_POWER = 0.002, 1.05
 
 
-def labels(server: Labels) -> list[Label]:
+def estimate_uncounted_memory(server: ServerMemory) -> list[OwnerMemory]:
     """Return the hash tables and the events; nothing where the instruments do not count, as then
     nothing is known of what they leave out. Pure.
     """
@@ -34,7 +39,7 @@ def labels(server: Labels) -> list[Label]:
     # dictionary.
     if sizes and (server.mariadb or server.counted.get(_TABLE, (0, 0))[1] < sum(sizes) // 2):
         uncounted.append(
-            Label(
+            OwnerMemory(
                 owner=TABLES,
                 bytes=sum(sizes),
                 source="by the size of the pool",
@@ -47,18 +52,20 @@ def labels(server: Labels) -> list[Label]:
     events = _EVENTS_OF_PAGE * _count_pages(server)
     if 0 < blocks < events and not server.mariadb:
         uncounted.append(
-            Label(owner=EVENTS, bytes=events * size // blocks, source="by the size of the pool")
+            OwnerMemory(
+                owner=EVENTS, bytes=events * size // blocks, source="by the size of the pool"
+            )
         )
     return uncounted
 
 
-def _list_mysql_tables(server: Labels) -> tuple[int, ...]:
+def _list_mysql_tables(server: ServerMemory) -> tuple[int, ...]:
     """List the bytes of each of MySQL's hash tables."""
     if POOL_EVENT not in server.counted:
         return ()
     pool, parts = (
-        number(server.variables, "innodb_buffer_pool_size"),
-        number(server.variables, "innodb_adaptive_hash_index_parts"),
+        parse_number(server.variables, "innodb_buffer_pool_size"),
+        parse_number(server.variables, "innodb_adaptive_hash_index_parts"),
     )
     index_table = int(_CELL * count_cells(pool // _POOL_OF_CELL // parts)) if parts else 0
     return (
@@ -67,10 +74,10 @@ def _list_mysql_tables(server: Labels) -> tuple[int, ...]:
     )
 
 
-def _list_mariadb_tables(server: Labels) -> tuple[int, ...]:
+def _list_mariadb_tables(server: ServerMemory) -> tuple[int, ...]:
     """List the bytes of each of MariaDB's hash tables; none before 10.6."""
     version = re.match(r"(?:5\.5\.5-)?(\d+)\.(\d+)", server.version)
-    pages = number(server.status, "innodb_buffer_pool_pages_total")
+    pages = parse_number(server.status, "innodb_buffer_pool_pages_total")
     if not version or (int(version[1]), int(version[2])) < _LATCHES or not pages:
         return ()
     return tuple(
@@ -79,9 +86,9 @@ def _list_mariadb_tables(server: Labels) -> tuple[int, ...]:
     )
 
 
-def _count_pages(server: Labels) -> int:
-    return number(server.variables, "innodb_buffer_pool_size") // (
-        number(server.variables, "innodb_page_size") or 16384
+def _count_pages(server: ServerMemory) -> int:
+    return parse_number(server.variables, "innodb_buffer_pool_size") // (
+        parse_number(server.variables, "innodb_page_size") or 16384
     )
 
 

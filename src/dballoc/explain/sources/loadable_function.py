@@ -18,8 +18,8 @@ from pymysql.cursors import Cursor
 
 from dballoc.errors import Failure, UsageError
 from dballoc.explain.sources import allocator_statistics, interrupts, plugin_directory
-from dballoc.process_memory import address_space
-from dballoc.process_memory.heaps.allocator_account import Account
+from dballoc.process_memory import pagemap_or_smaps
+from dballoc.process_memory.heaps.allocator_statistics import AllocatorStatistics
 from dballoc.servers.running import running_server
 from dballoc.servers.running.credentials import Credentials
 
@@ -90,7 +90,7 @@ class TrimResult:
     seconds: float
 
 
-def ask(cursor: Cursor) -> Account | None:
+def query_malloc_statistics(cursor: Cursor) -> AllocatorStatistics | None:
     """Return the statistics of the server's malloc; None if the function is not installed.
     ``allocator_statistics.Unreadable`` if its answer cannot be parsed, pymysql.Error if it cannot
     be called.
@@ -101,7 +101,7 @@ def ask(cursor: Cursor) -> Account | None:
         if error.args[0] in _ABSENT:
             return None
         raise
-    return allocator_statistics.read(_fetch_text(cursor))
+    return allocator_statistics.parse_statistics(_fetch_text(cursor))
 
 
 def _fetch_text(cursor: Cursor) -> str:
@@ -132,7 +132,7 @@ def find_refusal(variables: Mapping[str, str], members: int) -> str | None:
     return None
 
 
-def steps_to_install(installation: Installation) -> list[str]:
+def list_install_steps(installation: Installation) -> list[str]:
     """List in words what :func:`install` is going to do."""
     return [
         f"copy {LIBRARY} into {installation.directory}, as the server sees it",
@@ -142,7 +142,7 @@ def steps_to_install(installation: Installation) -> list[str]:
     ]
 
 
-def steps_to_remove(installation: Installation) -> list[str]:
+def list_remove_steps(installation: Installation) -> list[str]:
     """List in words what :func:`remove` is going to do."""
     drop = (
         f"SET sql_log_bin = 0, and DROP FUNCTION {', '.join(sorted(installation.rows))}"
@@ -153,7 +153,7 @@ def steps_to_remove(installation: Installation) -> list[str]:
     return [step for step in (drop, remove_file) if step]
 
 
-def look(pid: int, credentials: Credentials) -> Installation:
+def read_installation(pid: int, credentials: Credentials) -> Installation:
     """Return what is installed now. UsageError if functions must not be created on this server;
     Failure if it cannot be connected to.
     """
@@ -161,7 +161,7 @@ def look(pid: int, credentials: Credentials) -> Installation:
         return _query_installation(pid, cursor)
 
 
-def install(pid: int, credentials: Credentials) -> None:
+def install_function(pid: int, credentials: Credentials) -> None:
     """Copy the library and create the function. Failure in one line, with everything undone, if it
     does not work.
     """
@@ -187,10 +187,10 @@ def install(pid: int, credentials: Credentials) -> None:
                 plugin_directory.write_file(directory, LIBRARY, library.read_bytes())
                 cursor.execute(f"CREATE FUNCTION {STATS} RETURNS STRING SONAME '{LIBRARY}'")
                 cursor.execute(f"SELECT {STATS}()")
-                allocator_statistics.read(_fetch_text(cursor))
+                allocator_statistics.parse_statistics(_fetch_text(cursor))
 
 
-def remove(pid: int, credentials: Credentials) -> None:
+def remove_function(pid: int, credentials: Credentials) -> None:
     """Drop the functions and remove the library. Failure in one line if that does not work; it can
     be repeated.
     """
@@ -202,7 +202,7 @@ def remove(pid: int, credentials: Credentials) -> None:
             plugin_directory.remove_file(directory, LIBRARY)
 
 
-def trim(pid: int, credentials: Credentials) -> TrimResult:
+def trim_malloc(pid: int, credentials: Credentials) -> TrimResult:
     """Make the server's malloc return its free memory to the kernel. The function for it is dropped
     at once: every account could call it, and threads that allocate may wait while it runs.
     """
@@ -229,7 +229,7 @@ def trim(pid: int, credentials: Credentials) -> TrimResult:
         return TrimResult(called, before, _measure_rss(pid), seconds)
 
 
-def leftover(cursor: Cursor) -> str | None:
+def describe_leftover_trim(cursor: Cursor) -> str | None:
     """Return a note if the function for --trim is still there; None where it is not, or this
     account may not see it.
     """
@@ -249,7 +249,7 @@ def _call_trim(cursor: Cursor, began: float) -> str | None:
     """
     try:
         cursor.execute(f"SELECT {TRIM}()")
-        return allocator_statistics.called(_fetch_text(cursor))
+        return allocator_statistics.parse_trim_answer(_fetch_text(cursor))
     except pymysql.OperationalError as error:
         if error.args[0] not in _LOST:
             raise
@@ -392,6 +392,6 @@ def _drop_functions(cursor: Cursor, installation: Installation) -> None:
 
 def _measure_rss(pid: int) -> int:
     try:
-        return sum(mapping.rss for mapping in address_space.read(pid))
+        return sum(mapping.rss for mapping in pagemap_or_smaps.read_mappings(pid))
     except OSError as error:
         raise Failure(f"process {pid}: {error.strerror}") from None

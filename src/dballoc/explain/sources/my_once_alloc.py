@@ -10,11 +10,11 @@ MySQL (my_sys.h, my_alloc.h: ``USED_MEM``).
 import os
 from collections.abc import Callable, Iterator, Sequence
 
-from dballoc.explain.sources.server_memory import LARGE, Label
-from dballoc.host import process_root, target_files
+from dballoc.explain.sources.server_memory import LARGE, OwnerMemory
+from dballoc.host import open_in_process_root, process_root
 from dballoc.host.unprivileged.sandbox import ELF_PARSER, SandboxError
 from dballoc.process_memory.memory_reader import Memory
-from dballoc.process_memory.process_snapshot import Outside
+from dballoc.process_memory.process_snapshot import ProcessSnapshot
 
 OWNER = "character sets and what else is kept for good"
 _ROOT, _SOURCE = "my_once_root_block", "the chain of my_once_alloc's blocks"
@@ -26,14 +26,15 @@ _roots: dict[tuple[int, int, int], int | None] = {}
 Words = Callable[[int, int], Sequence[int]]
 
 
-def label(look: Outside) -> Label | None:
+def measure_once_blocks(look: ProcessSnapshot) -> OwnerMemory | None:
     """Return the total of a live server's blocks; None where there is no such chain, or it cannot
     be followed.
     """
     executable = look.malloc.executable
     try:
-        fd = target_files.open_file(
-            target_files.root_of(look.pid), process_root.own(look.pid, executable)
+        fd = open_in_process_root.open_file(
+            open_in_process_root.root_of(look.pid),
+            process_root.strip_process_root(look.pid, executable),
         )
         try:
             root = _find_root(fd)
@@ -50,7 +51,9 @@ def label(look: Outside) -> Label | None:
         return None
     large = sorted((size for size in sizes if size >= LARGE), reverse=True)
     return (
-        Label(owner=OWNER, bytes=sum(sizes), source=_SOURCE, sizes=tuple(large)) if sizes else None
+        OwnerMemory(owner=OWNER, bytes=sum(sizes), source=_SOURCE, sizes=tuple(large))
+        if sizes
+        else None
     )
 
 

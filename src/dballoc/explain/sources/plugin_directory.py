@@ -7,7 +7,7 @@ import errno
 import os
 from collections.abc import Iterator
 
-from dballoc.host import target_files
+from dballoc.host import open_in_process_root
 
 # Our library has some 40 KB.
 LARGEST = 16 << 20
@@ -23,7 +23,7 @@ def open_directory(pid: int, path: str) -> Iterator["Directory"]:
     opened, or for an OSError of what is done in it.
     """
     try:
-        with target_files.open_directory(target_files.root_of(pid), path) as opened:
+        with open_in_process_root.open_directory(open_in_process_root.root_of(pid), path) as opened:
             yield Directory(opened, path)
     except OSError as error:
         raise InaccessibleDirectory(_describe_error(path, error)) from None
@@ -40,7 +40,7 @@ class Directory:
 def read_file(directory: Directory, name: str) -> bytes | None:
     """Return the first :data:`LARGEST` bytes of a file; None if there is none of that name."""
     try:
-        fd = target_files.open_name(directory.fd, name)
+        fd = open_in_process_root.open_name(directory.fd, name)
     except FileNotFoundError:
         return None
     with open(fd, "rb") as file:

@@ -84,19 +84,19 @@ _NAMED = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Label:
+class OwnerMemory:
     """Bytes that the server reports for one owner in malloc's memory.
 
-    ``source``: the statement or variable that reports them; ``whole``: one block that is recognised
-    by its size alone; ``parts``: the largest shares of it; ``sizes``: of the large blocks in it;
-    ``near``: relative error of those sizes; ``zeroed``: the server writes to all of it when it
-    allocates it, so that all of it is resident.
+    ``source``: the statement or variable that reports them; ``single_block``: one block that is
+    recognised by its size alone; ``parts``: the largest shares of it; ``sizes``: of the large
+    blocks in it; ``near``: relative error of those sizes; ``zeroed``: the server writes to all of
+    it when it allocates it, so that all of it is resident.
     """
 
     owner: str
     bytes: int
     source: str
-    whole: bool = False
+    single_block: bool = False
     parts: tuple[tuple[str, int], ...] = ()
     sizes: tuple[int, ...] = ()
     near: float = 0.0
@@ -104,20 +104,20 @@ class Label:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Labels:
+class ServerMemory:
     """The server's own statistics of its memory.
 
     ``heap``: what lies in malloc's memory; ``tables``: sizes of performance_schema's own tables;
-    ``own``: bytes of the caches that the server maps itself, by owner; ``variables`` and
+    ``mapped_caches``: bytes of the caches that the server maps itself, by owner; ``variables`` and
     ``status``: by name in lower case; ``sessions``: (user, connections, bytes); ``filled``: bytes
-    of ``own`` that are in use; ``counted``: (blocks, bytes) of each memory instrument, empty unless
-    enough of them are on.
+    of ``mapped_caches`` that are in use; ``counted``: (blocks, bytes) of each memory instrument,
+    empty unless enough of them are on.
     """
 
     version: str
-    heap: list[Label]
+    heap: list[OwnerMemory]
     tables: list[int]
-    own: dict[str, int]
+    mapped_caches: dict[str, int]
     variables: dict[str, str]
     status: dict[str, str]
     sessions: list[tuple[str, int, int]] = field(default_factory=list)
@@ -131,7 +131,7 @@ class Labels:
         return _is_mariadb(self.version)
 
 
-def read(cursor: Cursor) -> Labels:
+def query_server_memory(cursor: Cursor) -> ServerMemory:
     """Query variables, status, sessions and memory instruments.
 
     pymysql.Error if the server does not answer; what this account may not see is in ``notes``.
@@ -155,10 +155,15 @@ def read(cursor: Cursor) -> Labels:
             else from_status
         ),
         *_query_rocksdb(cursor),
-        Label(owner=_TRANSACTIONS, bytes=_POOL_OF_TRANSACTIONS, source="by its size", whole=True),
+        OwnerMemory(
+            owner=_TRANSACTIONS,
+            bytes=_POOL_OF_TRANSACTIONS,
+            source="by its size",
+            single_block=True,
+        ),
     ]
     parts = describe_biggest_sessions(sessions)
-    return Labels(
+    return ServerMemory(
         version=version,
         heap=[
             replace(label, parts=parts) if label.owner == SESSIONS else label
@@ -166,7 +171,7 @@ def read(cursor: Cursor) -> Labels:
             if label.bytes > 0
         ],
         tables=tables,
-        own=_list_cache_sizes(variables),
+        mapped_caches=_list_cache_sizes(variables),
         variables=variables,
         status=status,
         sessions=total_by_user(sessions),
@@ -185,36 +190,36 @@ def _list_status_labels(
     variables: dict[str, str],
     status: dict[str, str],
     sessions: Sequence[tuple[str, str, int]],
-) -> list[Label]:
+) -> list[OwnerMemory]:
     """List what status counters, variables and the process list tell, without the memory
     instruments. Pure.
     """
     return [
-        Label(
+        OwnerMemory(
             owner=DICTIONARY,
-            bytes=number(status, "innodb_mem_dictionary"),
+            bytes=parse_number(status, "innodb_mem_dictionary"),
             source="status innodb_mem_dictionary",
         ),
-        Label(
+        OwnerMemory(
             owner="adaptive hash index",
-            bytes=number(status, "innodb_mem_adaptive_hash"),
+            bytes=parse_number(status, "innodb_mem_adaptive_hash"),
             source="status innodb_mem_adaptive_hash",
         ),
-        Label(
+        OwnerMemory(
             owner="query cache",
-            bytes=number(variables, "query_cache_size"),
+            bytes=parse_number(variables, "query_cache_size"),
             source="query_cache_size",
         ),
-        Label(
+        OwnerMemory(
             owner=SESSIONS,
             bytes=sum(size for *_, size in sessions),
             source="processlist" if _is_mariadb(version) else "P_S",
         ),
-        Label(
+        OwnerMemory(
             owner=LOGS,
-            bytes=number(variables, "innodb_log_buffer_size"),
+            bytes=parse_number(variables, "innodb_log_buffer_size"),
             source="innodb_log_buffer_size",
-            whole=True,
+            single_block=True,
         ),
     ]
 
@@ -222,9 +227,9 @@ def _list_status_labels(
 def _list_cache_sizes(variables: dict[str, str]) -> dict[str, int]:
     """List the configured bytes of the caches that the server maps itself, by owner. Pure."""
     sizes = {
-        POOL: number(variables, "innodb_buffer_pool_size"),
-        KEYS: number(variables, "key_buffer_size"),
-        ARIA: number(variables, "aria_pagecache_buffer_size"),
+        POOL: parse_number(variables, "innodb_buffer_pool_size"),
+        KEYS: parse_number(variables, "key_buffer_size"),
+        ARIA: parse_number(variables, "aria_pagecache_buffer_size"),
     }
     return {owner: size for owner, size in sizes.items() if size}
 
@@ -235,15 +240,19 @@ def compute_filled_bytes(
     """Return the bytes of the caches that the server maps itself and has used since it started, by
     owner. Pure.
     """
-    pages = number(status, "innodb_buffer_pool_pages_total") - number(
+    pages = parse_number(status, "innodb_buffer_pool_pages_total") - parse_number(
         status, "innodb_buffer_pool_pages_free"
     )
     # MySQL's instrument of the pool includes the descriptors of all pages, written at the start.
-    descriptors = counted.get(POOL_EVENT, (0, 0))[1] - number(variables, "innodb_buffer_pool_size")
+    descriptors = counted.get(POOL_EVENT, (0, 0))[1] - parse_number(
+        variables, "innodb_buffer_pool_size"
+    )
     return {
-        POOL: max(0, pages) * number(variables, "innodb_page_size") + max(0, descriptors),
-        KEYS: number(status, "key_blocks_used") * number(variables, "key_cache_block_size"),
-        ARIA: number(status, "aria_pagecache_blocks_used") * number(variables, "aria_block_size"),
+        POOL: max(0, pages) * parse_number(variables, "innodb_page_size") + max(0, descriptors),
+        KEYS: parse_number(status, "key_blocks_used")
+        * parse_number(variables, "key_cache_block_size"),
+        ARIA: parse_number(status, "aria_pagecache_blocks_used")
+        * parse_number(variables, "aria_block_size"),
     }
 
 
@@ -265,7 +274,7 @@ def _query_number(cursor: Cursor, sql: str) -> int:
         return 0
 
 
-def _query_rocksdb(cursor: Cursor) -> Iterator[Label]:
+def _query_rocksdb(cursor: Cursor) -> Iterator[OwnerMemory]:
     """Yield RocksDB's caches and memtables; of 0 bytes where there is no RocksDB."""
     for owner, table, stat_type in _ROCKSDB:
         size = _query_number(
@@ -273,11 +282,11 @@ def _query_rocksdb(cursor: Cursor) -> Iterator[Label]:
             f"SELECT SUM(VALUE) FROM information_schema.{table} WHERE STAT_TYPE = '{stat_type}'",
         )
         if owner == MEMTABLES and size and (total := _query_memtables(cursor)) > size:
-            yield Label(
+            yield OwnerMemory(
                 owner=owner, bytes=total, source="SHOW ENGINE ROCKSDB STATUS: MemTable Total"
             )
         else:
-            yield Label(owner=owner, bytes=size, source=f"{table}.{stat_type}")
+            yield OwnerMemory(owner=owner, bytes=size, source=f"{table}.{stat_type}")
 
 
 def _query_memtables(cursor: Cursor) -> int:
@@ -296,7 +305,7 @@ def _query_memtables(cursor: Cursor) -> int:
     return next((int(match[1]) for match in matches if match), 0)
 
 
-def _query_schema_memory(cursor: Cursor) -> tuple[list[int], Label | None, list[str]]:
+def _query_schema_memory(cursor: Cursor) -> tuple[list[int], OwnerMemory | None, list[str]]:
     """Return (the sizes of performance_schema's tables, largest first; their sum; notes)."""
     try:
         rows = _query(cursor, _SCHEMA_STATUS)
@@ -304,7 +313,7 @@ def _query_schema_memory(cursor: Cursor) -> tuple[list[int], Label | None, list[
         return [], None, [f"the memory of performance_schema is not known: {error.args[-1]}"]
     sizes = {str(name): int(value) for _, name, value in rows if str(name).endswith(".memory")}
     total = sizes.pop("performance_schema.memory", 0)
-    label = Label(owner=SCHEMA, bytes=total, source=_SCHEMA_STATUS, zeroed=True)
+    label = OwnerMemory(owner=SCHEMA, bytes=total, source=_SCHEMA_STATUS, zeroed=True)
     return sorted(sizes.values(), reverse=True), label, []
 
 
@@ -372,8 +381,8 @@ def assign_to_owners(
     counted: Counted,
     session_bytes: dict[str, int],
     header: int,
-    from_status: Sequence[Label] = (),
-) -> list[Label]:
+    from_status: Sequence[OwnerMemory] = (),
+) -> list[OwnerMemory]:
     """Assign each byte that the instruments have counted to one owner. Pure.
 
     ``counted``: (blocks, bytes) of each event; ``session_bytes``: those of them that connections
@@ -401,7 +410,7 @@ def assign_to_owners(
     if headers:
         owners[_HEADERS] = headers
     return [
-        Label(
+        OwnerMemory(
             owner=owner,
             bytes=size,
             source="performance_schema",
@@ -430,7 +439,7 @@ def _find_owner(event: str) -> str:
     return "/".join(event.split("/")[:2])
 
 
-def number(values: Mapping[str, str], name: str) -> int:
+def parse_number(values: Mapping[str, str], name: str) -> int:
     """Return a variable or a status counter as a number; 0 if it is missing or not a number."""
     value = values.get(name, "")
     return int(value) if value.isdigit() else 0

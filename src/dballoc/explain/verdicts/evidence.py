@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dballoc.explain.sources.server_memory import Labels
+from dballoc.explain.sources.server_memory import ServerMemory
 from dballoc.explain.verdicts.thp_waste import HugePageSample
-from dballoc.process_memory.process_snapshot import Outside
+from dballoc.process_memory.process_snapshot import ProcessSnapshot
 
 # The variables and status of the server that verdicts need, beside the caches' (verdicts.toml).
 _VARIABLES = (
@@ -55,7 +55,10 @@ class Evidence:
 
 
 def gather_evidence(
-    snapshot: Outside, labels: Labels | None, huge: HugePageSample | None, limits: Mapping[str, Any]
+    snapshot: ProcessSnapshot,
+    labels: ServerMemory | None,
+    huge: HugePageSample | None,
+    limits: Mapping[str, Any],
 ) -> Evidence:
     """Gather it from a snapshot, the server's own labels and a sample of its huge pages.
     ``limits``: :func:`dballoc.catalogue.verdicts`.
@@ -73,7 +76,7 @@ def gather_evidence(
     )
 
 
-def _select_figures(labels: Labels, limits: Mapping[str, Any]) -> dict[str, int]:
+def _select_figures(labels: ServerMemory, limits: Mapping[str, Any]) -> dict[str, int]:
     """Return the numeric ones of the variables and status that verdicts need."""
     values = labels.status | labels.variables
     names = [

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from dballoc.process_memory.mapping_kind import Kind
 from dballoc.process_memory.memory_reader import PAGE, Memory
-from dballoc.process_memory.process_snapshot import Outside
+from dballoc.process_memory.process_snapshot import ProcessSnapshot
 from dballoc.process_memory.smaps import Mapping
 
 SIZE = 2 << 20
@@ -38,7 +38,7 @@ class HugePageSample:
         return self.empty / self.read if self.read else 0.0
 
 
-def look(snapshot: Outside) -> HugePageSample | None:
+def sample_huge_pages(snapshot: ProcessSnapshot) -> HugePageSample | None:
     """Sample the huge pages of a process; None if it has none outside the buffer pool. OSError if
     the process is gone.
     """
@@ -49,7 +49,7 @@ def look(snapshot: Outside) -> HugePageSample | None:
     ]
     if not mappings:
         return None
-    with Memory(snapshot.pid, snapshot.effort) as memory:
+    with Memory(snapshot.pid, snapshot.budget) as memory:
         candidates = [address for m in mappings for address in _find_huge_pages(memory, m)]
         draw = random.Random(0)
         addresses = [
@@ -67,4 +67,4 @@ def _find_huge_pages(memory: Memory, mapping: Mapping) -> list[int]:
     first, end = -(-mapping.start // SIZE) * SIZE, mapping.end // SIZE * SIZE
     if end <= first:
         return []
-    return list(memory.span(first, end).multiples(SIZE, whole=True))
+    return list(memory.span(first, end).multiples(SIZE, fully_resident=True))

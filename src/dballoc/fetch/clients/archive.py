@@ -15,7 +15,7 @@ from dballoc.fetch.clients.http_download import download
 from dballoc.fetch.fetch_job import FetchedTree, Job, check_hash, describe_file
 from dballoc.fetch.fetch_sources import Source, look_up_kind
 from dballoc.fetch.unpack import archive_members, installed_layout
-from dballoc.fetch.unpack.archive_tree import Refused
+from dballoc.fetch.unpack.safe_extraction import Refused
 
 _KINDS = (*archive_members.TAR, ".zip", ".jar", archive_members.DEB)
 
@@ -37,7 +37,7 @@ class ArchivePlace:
         return Path(unquote(urlsplit(self.words).path)).name if self.url else Path(self.words).name
 
 
-def source(name: str, version: str, words: str, sha256: str | None) -> Source:
+def make_archive_source(name: str, version: str, words: str, sha256: str | None) -> Source:
     """Make a source of a user's archive. UsageError if dballoc cannot unpack or verify it."""
     look_up_kind(name)
     place = ArchivePlace(words)
@@ -74,7 +74,7 @@ def fetch_archive(job: Job) -> FetchedTree:
         path = job.downloads / place.name
         download(row["at"], path, job.progress)
     # A URL may have a password in it, and everybody can read manifests.
-    file = describe_file(path, secret_names.hide_in(row["at"]))
+    file = describe_file(path, secret_names.hide_secrets(row["at"]))
     if row["sha256"] is not None:
         try:
             check_hash(file, row["sha256"], job.source.reference)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from dballoc.errors import Failure, UsageError
 from dballoc.fetch.fetch_job import Job
-from dballoc.fetch.unpack import archive_tree as unpacked
-from dballoc.host.unprivileged.ownership import hand_over, remove, take_files
+from dballoc.fetch.unpack import safe_extraction as unpacked
+from dballoc.host.unprivileged.ownership import hand_over, remove_directory, take_files
 from dballoc.host.unprivileged.server_user import server_user
 
 
@@ -48,7 +48,7 @@ def build_libraries(job: Job, sources: Path) -> list[str]:
     target.mkdir()
     libraries = [f"lib/{name}" for name in take_files(out, target, "*.so*")]
     for directory in (tree, out):
-        remove(directory)
+        remove_directory(directory)
     if not libraries:
         raise Failure(f"{job.source.reference}: its build made no library")
     return libraries

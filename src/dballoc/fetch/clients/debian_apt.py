@@ -85,7 +85,7 @@ def _build_source_package(job: Job) -> FetchedTree:
 
 def _check_version(job: Job, version: str) -> str:
     """Return the version that the suite has today. Failure if it is not the requested one."""
-    if not name_and_version.fits(job.source.version, version):
+    if not name_and_version.is_version_of(job.source.version, version):
         raise Failure(
             f"{job.source.reference}: Debian {job.source.row['suite']} now has version {version}; "
             f"dballoc list {job.source.kind}s shows what can be fetched"

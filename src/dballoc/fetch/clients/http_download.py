@@ -6,7 +6,7 @@ from http.client import HTTPException
 from pathlib import Path
 
 from dballoc.errors import Failure
-from dballoc.experiment.secret_names import hide_in
+from dballoc.experiment.secret_names import hide_secrets
 from dballoc.fetch.fetch_job import Progress
 
 _CHUNK = 2**18
@@ -18,7 +18,7 @@ def download(url: str, target: Path, progress: Progress) -> None:
     """Download ``url`` to ``target``; after a break, what has come stays beside it for the next
     try. Failure in one line.
     """
-    shown = hide_in(url)
+    shown = hide_secrets(url)
     part = target.with_name(target.name + ".part")
     received = part.stat().st_size if part.exists() else 0
     if not url.lower().startswith(("https://", "http://")):

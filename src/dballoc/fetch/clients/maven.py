@@ -102,6 +102,9 @@ def _add_libraries(job: Job) -> list[DownloadedFile]:
     elf_exports.relink(
         program,
         None,
-        [*elf_exports.search_path(program), f"$ORIGIN/{os.path.relpath(target, program.parent)}"],
+        [
+            *elf_exports.read_search_path(program),
+            f"$ORIGIN/{os.path.relpath(target, program.parent)}",
+        ],
     )
     return [describe_file(path, origin) for path, origin in archives.items()]

@@ -1,5 +1,5 @@
 """Write the members of a tarball, a zip or a package as a tree
-(:mod:`dballoc.fetch.unpack.archive_tree`). An archive is not trusted: bytes are counted as they
+(:mod:`dballoc.fetch.unpack.safe_extraction`). An archive is not trusted: bytes are counted as they
 come, headers are short, and no program but a decompressor reads it.
 """
 
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, NoReturn
 
 from dballoc.errors import UsageError
-from dballoc.fetch.unpack.archive_tree import Refused, Tree, most_bytes, split_member_path
+from dballoc.fetch.unpack.safe_extraction import Refused, Tree, most_bytes, split_member_path
 from dballoc.host.unprivileged import sandbox
 
 TAR = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar.zst")

@@ -21,7 +21,7 @@ def is_elf(path: Path) -> bool:
         return f.read(4) == b"\x7fELF"
 
 
-def exported(elf: Any, name: str) -> int | None:
+def find_exported_address(elf: Any, name: str) -> int | None:
     """Find the virtual address of a symbol that a file exports, by its hash table of exported
     symbols; None if it has none. ``elf``: pyelftools' ELFFile.
     """
@@ -39,12 +39,12 @@ def read_interpreter(path: Path) -> str | None:
     return process.stdout.strip() if process.returncode == 0 else None
 
 
-def search_path(path: Path) -> list[str]:
+def read_search_path(path: Path) -> list[str]:
     """Read the directories where a file's libraries are looked for first; ``$ORIGIN``: its own."""
     return [word for word in _run_patchelf("--print-rpath", path).stdout.strip().split(":") if word]
 
 
-def resolved(words: Sequence[str], home: Path) -> list[str]:
+def resolve_search_path(words: Sequence[str], home: Path) -> list[str]:
     """Resolve ``$ORIGIN`` in a search path, for a file in ``home``. Pure."""
     return [
         word.replace("${ORIGIN}", os.fspath(home)).replace("$ORIGIN", os.fspath(home))
@@ -52,7 +52,7 @@ def resolved(words: Sequence[str], home: Path) -> list[str]:
     ]
 
 
-def needed(path: Path) -> list[str]:
+def read_needed_libraries(path: Path) -> list[str]:
     """Read the sonames of the libraries that a file is linked against."""
     return _run_patchelf("--print-needed", path).stdout.split()
 

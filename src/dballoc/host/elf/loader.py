@@ -27,7 +27,7 @@ def is_loader(path: str) -> bool:
     return _LOADER.fullmatch(Path(path).name) is not None
 
 
-def program_at(words: Sequence[str]) -> int | None:
+def find_program_index(words: Sequence[str]) -> int | None:
     """Return the index of the program in the command line of a loader; None if it names none."""
     at = 1
     while at < len(words) and words[at].startswith("--"):
@@ -35,7 +35,7 @@ def program_at(words: Sequence[str]) -> int | None:
     return at if at < len(words) else None
 
 
-def program(pid: int) -> str:
+def find_main_program(pid: int) -> str:
     """Return the path of a process's main program, in its own mount namespace: its executable, or
     the program that its loader was given, if that is mapped. OSError if the process cannot be read.
     """
@@ -43,7 +43,7 @@ def program(pid: int) -> str:
     if not is_loader(executable):
         return executable
     words = [os.fsdecode(w) for w in readers.of_process(f"/proc/{pid}/cmdline").split(b"\0")[:-1]]
-    at = program_at(words)
+    at = find_program_index(words)
     if at is None:
         return executable
     named = (

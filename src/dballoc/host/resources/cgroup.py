@@ -38,7 +38,7 @@ class MemoryCgroup:
         self.path.rmdir()
 
 
-def create(custody: Custody, limit: int) -> MemoryCgroup:
+def create_memory_cgroup(custody: Custody, limit: int) -> MemoryCgroup:
     """Make a cgroup beside our own with ``limit`` bytes of memory and no swap. UsageError if this
     user may not.
     """
@@ -61,7 +61,7 @@ def create(custody: Custody, limit: int) -> MemoryCgroup:
     return MemoryCgroup(path, version)
 
 
-def check() -> None:
+def check_memory_cgroup() -> None:
     """UsageError if this user may not make a memory cgroup, or there is none."""
     _, parent = _find_parent()
     if not os.access(parent, os.W_OK):

@@ -24,13 +24,13 @@ class Core:
     kind: int
 
 
-def choose(cpu: Cpu) -> Halves:
+def choose_halves(cpu: Cpu) -> Halves:
     """Choose two halves of the CPUs that the experiment's [cpu] allows. UsageError if there are no
     two like halves.
     """
-    server, client = cpus.choose(cpu)
+    server, client = cpus.choose_cpus(cpu)
     allowed = (
-        cpus.available()
+        cpus.list_available_cpus()
         if server is None and client is None
         else (server or frozenset()) | (client or frozenset())
     )

@@ -10,7 +10,7 @@ from dballoc.experiment.model import Cpu
 SYSTEM = Path("/sys/devices/system/cpu")
 
 
-def available() -> frozenset[int]:
+def list_available_cpus() -> frozenset[int]:
     """List the CPUs that this process may use."""
     return frozenset(os.sched_getaffinity(0))
 
@@ -23,7 +23,7 @@ def list_siblings(cpu: int) -> frozenset[int]:
         return frozenset({cpu})
 
 
-def choose(cpu: Cpu) -> tuple[frozenset[int] | None, frozenset[int] | None]:
+def choose_cpus(cpu: Cpu) -> tuple[frozenset[int] | None, frozenset[int] | None]:
     """Choose the CPUs of server and client; None means all. UsageError if a CPU of the experiment
     is not available.
     """
@@ -34,7 +34,7 @@ def choose(cpu: Cpu) -> tuple[frozenset[int] | None, frozenset[int] | None]:
 
 
 def _choose_first(count: int) -> frozenset[int]:
-    allowed = available()
+    allowed = list_available_cpus()
     if count > len(allowed):
         raise UsageError(
             f"cpu.count: {count} CPUs requested, {len(allowed)} available ({format_cpus(allowed)})"
@@ -49,9 +49,9 @@ def _parse_available(side: str, text: str | None) -> frozenset[int] | None:
     if text is None:
         return None
     wanted = parse_cpus(text)
-    if missing := wanted - available():
+    if missing := wanted - list_available_cpus():
         raise UsageError(
             f"cpu.{side}: CPU {format_cpus(missing)} is not here; there are "
-            f"{format_cpus(available())}"
+            f"{format_cpus(list_available_cpus())}"
         )
     return wanted

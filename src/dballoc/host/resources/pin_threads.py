@@ -7,7 +7,7 @@ from pathlib import Path
 _ROUNDS = 20
 
 
-def move(pid: int, cpus: Collection[int]) -> None:
+def move_threads(pid: int, cpus: Collection[int]) -> None:
     """Move every thread of a process and of its descendants to these CPUs, in rounds until one
     finds no new thread: a thread inherits the CPUs of the one that made it, which may not have been
     moved yet. A process that has ended is left alone.

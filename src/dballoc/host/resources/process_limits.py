@@ -30,7 +30,7 @@ class Limits:
         return self.cpus if self.quota is None else max(1, min(self.cpus, math.ceil(self.quota)))
 
 
-def read(pid: int, proc: Path = PROC, root: Path = ROOT) -> Limits:
+def read_limits(pid: int, proc: Path = PROC, root: Path = ROOT) -> Limits:
     """Read the limits of a process, the lowest of its cgroup and those above. OSError if it cannot
     be read.
     """
@@ -50,7 +50,7 @@ def read(pid: int, proc: Path = PROC, root: Path = ROOT) -> Limits:
     return Limits(len(affinity), min(quotas, default=None), min(sizes, default=None))
 
 
-def usage(pid: int, proc: Path = PROC, root: Path = ROOT) -> int | None:
+def read_memory_usage(pid: int, proc: Path = PROC, root: Path = ROOT) -> int | None:
     """Read the bytes charged to the process's own memory cgroup, page cache included; None if that
     cgroup is not visible.
     """
@@ -66,7 +66,7 @@ def usage(pid: int, proc: Path = PROC, root: Path = ROOT) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-def given_back(pid: int, proc: Path = PROC, root: Path = ROOT) -> int:
+def read_lazily_freed_bytes(pid: int, proc: Path = PROC, root: Path = ROOT) -> int:
     """Read the bytes that the process's cgroup has lazily freed (MADV_FREE) since it was made; 0
     where it does not count them (v1).
     """

@@ -42,7 +42,7 @@ class Machine:
     settings: Mapping[str, HostSetting] = field(default_factory=lambda: HOST_SETTINGS)
 
 
-THIS = Machine()
+THIS_MACHINE = Machine()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,9 +135,9 @@ class Hold:
         self._note = _NOTE + name
 
 
-def hold(machine: Machine, *, exclusive: bool, what: str) -> Hold | None:
-    """Take the machine's lock, and restore what an earlier run has left changed. ``what``: what we
-    do, for the error of those who want the lock meanwhile.
+def hold(machine: Machine, *, exclusive: bool, purpose: str) -> Hold | None:
+    """Take the machine's lock, and restore what an earlier run has left changed. ``purpose``: what
+    we do, for the error of those who want the lock meanwhile.
 
     None where this user cannot have a lock and would only share it. UsageError that names the
     holder if another run has it, or if the directory cannot be trusted.
@@ -154,7 +154,7 @@ def hold(machine: Machine, *, exclusive: bool, what: str) -> Hold | None:
         return None
     held = Hold(machine, exclusive, directory)
     try:
-        held.take(what)
+        held.take(purpose)
     except OSError as error:
         held.release()
         raise UsageError(f"{machine.directory}: cannot take the machine's lock: {error}") from None
@@ -164,7 +164,7 @@ def hold(machine: Machine, *, exclusive: bool, what: str) -> Hold | None:
     return held
 
 
-def put_back_leftovers(machine: Machine = THIS) -> list[PutBack]:
+def put_back_leftovers(machine: Machine = THIS_MACHINE) -> list[PutBack]:
     """Restore what a run that was killed together with its guardian has left changed. Nothing
     happens while a run has the exclusive lock, or if this user cannot read the journal. UsageError
     if the journal is damaged or a setting cannot be restored.
@@ -186,7 +186,7 @@ def put_back_leftovers(machine: Machine = THIS) -> list[PutBack]:
         looking.release()
 
 
-def changed_by_others(machine: Machine = THIS) -> list[tuple[Holder, str]]:
+def changed_by_others(machine: Machine = THIS_MACHINE) -> list[tuple[Holder, str]]:
     """List the runs with an exclusive lock, each with a text of what it has changed."""
     try:
         directory = open_directory(machine.directory, make=False)

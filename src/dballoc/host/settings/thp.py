@@ -7,7 +7,7 @@ SETTING = "thp"
 ENABLED = HOST_SETTINGS[SETTING].path
 
 
-def mode() -> str | None:
+def read_mode() -> str | None:
     """Read the host's mode (``always``, ``madvise``, ``never``); None if the kernel has no THP."""
     try:
         return read_setting(ENABLED)
@@ -18,7 +18,7 @@ def mode() -> str | None:
 _WIDTH = {"never": 0, "madvise": 1, "always": 2}
 
 
-def together(
+def combine_modes(
     first: str | None, second: str | None, host: str | None
 ) -> tuple[str | None, bool, bool] | None:
     """Combine the modes of two processes that run at once (None: the host's mode): the host's mode
@@ -34,7 +34,7 @@ def together(
     return widest, *(mode == "never" and widest != "never" for mode in wanted)  # type: ignore[return-value]
 
 
-def allowed(pid: int) -> bool | None:
+def is_thp_allowed(pid: int) -> bool | None:
     """Whether THP is not switched off for a process (``PR_SET_THP_DISABLE``); None if the kernel
     does not tell.
     """
@@ -44,12 +44,12 @@ def allowed(pid: int) -> bool | None:
     return None
 
 
-def achieved(pid: int) -> str:
+def describe_process_mode(pid: int) -> str:
     """Describe the mode of a process: the host's, unless THP is switched off for the process."""
-    if (host := mode()) is None:
+    if (host := read_mode()) is None:
         return "absent"
     return (
         f"{host}, switched off by the process"
-        if allowed(pid) is False and host != "never"
+        if is_thp_allowed(pid) is False and host != "never"
         else host
     )

@@ -73,7 +73,7 @@ def _copy(original: BinaryIO, name: str, directory: int) -> None:
         shutil.copyfileobj(original, copy)
 
 
-def remove(path: Path) -> None:
+def remove_directory(path: Path) -> None:
     """Remove a directory with all that is in it, as far as possible; a link to one is removed, not
     followed.
     """

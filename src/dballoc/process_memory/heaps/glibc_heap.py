@@ -90,13 +90,13 @@ class _LimitReached(Exception):
 
 
 @dataclass(kw_only=True)
-class Books:
+class ArenaUsage:
     """The bytes of one arena, ``…_resident`` those of them that are in memory.
 
     ``live``: chunks in use, with their headers, without those that the caches hold; ``tcache`` and
     ``fast``: freed, kept for the next malloc of the size; ``free``: in bins, and at the top;
-    ``own``: heap and arena headers, fence posts; ``unread``: resident bytes that could not be read
-    as chunks; ``live_chunks``: how many chunks ``live`` is.
+    ``metadata``: heap and arena headers, fence posts; ``unread``: resident bytes that could not be
+    read as chunks; ``live_chunks``: how many chunks ``live`` is.
     """
 
     address: int
@@ -108,8 +108,8 @@ class Books:
     fast: int = 0
     free: int = 0
     free_resident: int = 0
-    own: int = 0
-    own_resident: int = 0
+    metadata: int = 0
+    metadata_resident: int = 0
     heaps: list[Mapping] = field(default_factory=list)
     unread: int = 0
     live_chunks: int = 0
@@ -195,7 +195,7 @@ def find_main_arena(
     return None
 
 
-def split(memory: Memory, mappings: Sequence[Mapping]) -> list[Mapping]:
+def split_off_heaps(memory: Memory, mappings: Sequence[Mapping]) -> list[Mapping]:
     """Return the mappings, with each heap as a mapping of its own: the kernel merges a heap with
     what else was mapped next to it.
     """
@@ -288,7 +288,7 @@ def _follow_arena_ring(
 
 def _read_arena(
     memory: Memory, layout: Layout, address: int, heaps: Sequence[Mapping], main: bool
-) -> Books:
+) -> ArenaUsage:
     """Read one arena, again where it changed meanwhile. InconsistentRead, or OSError, if it changed
     every time.
     """
@@ -303,10 +303,10 @@ def _read_arena(
 
 def _try_read_arena(
     memory: Memory, layout: Layout, address: int, heaps: Sequence[Mapping], main: bool
-) -> Books:
+) -> ArenaUsage:
     state = memory.words(address, layout.size // 8)
     top = state[layout.top // 8]
-    arena = Books(address=address, system=state[layout.system // 8], heaps=list(heaps))
+    arena = ArenaUsage(address=address, system=state[layout.system // 8], heaps=list(heaps))
     for mapping in heaps:
         span = memory.span(mapping.start, mapping.end)
         header = 0 if main else _measure_heap_header(layout, mapping, address)
@@ -326,14 +326,14 @@ def _try_read_arena(
         if reading.incomplete:
             arena.unread += span.count_resident(end, stop)
             end = stop
-        arena.own += header
-        arena.own_resident += span.count_resident(mapping.start, first)
+        arena.metadata += header
+        arena.metadata_resident += span.count_resident(mapping.start, first)
         if stop == top:
             arena.free += mapping.end - top
             arena.free_resident += span.count_resident(top, mapping.end)
         else:
-            arena.own += mapping.end - end
-            arena.own_resident += span.count_resident(end, mapping.end)
+            arena.metadata += mapping.end - end
+            arena.metadata_resident += span.count_resident(end, mapping.end)
     if layout.fast is not None:
         _move_fast_bins(arena, memory, state[layout.fast // 8 :])
     return arena
@@ -481,7 +481,7 @@ def _find_cache_candidates(
     return sorted(candidates)
 
 
-def _add_heap(arena: Books, memory: Memory, reading: _HeapReading) -> None:
+def _add_heap(arena: ArenaUsage, memory: Memory, reading: _HeapReading) -> None:
     """Add what was read of a heap to its arena, with the blocks in threads' caches not as live."""
     arena.chunks += reading.chunks
     arena.live_chunks += reading.live_chunks
@@ -566,7 +566,7 @@ def _measure_tcache(memory: Memory, chunk: int) -> tuple[int, int]:
     return sum(counts), sum(count * (32 + 16 * i) for i, count in enumerate(counts))
 
 
-def _move_fast_bins(arena: Books, memory: Memory, fast: Sequence[int]) -> None:
+def _move_fast_bins(arena: ArenaUsage, memory: Memory, fast: Sequence[int]) -> None:
     """Count what the fast bins hold not as live. Their links are mangled since 2.32 (safe-linking):
     address >> 12 ^ link.
     """
@@ -661,20 +661,20 @@ def _iterate_runs(span: Span) -> Iterator[tuple[int, int]]:
 
 
 @dataclass(frozen=True)
-class Heap:
+class GlibcHeap:
     """All of a process's heap: ``arenas``, the main one first if it was found; ``mapped``: blocks
     with a mapping of their own, by the mapping's start; ``trouble``: what could not be read, in
     words.
     """
 
-    arenas: list[Books]
+    arenas: list[ArenaUsage]
     mapped: dict[int, list[Block]]
     trouble: list[str]
 
 
 def walk_heap(
     memory: Memory, mappings: Sequence[Mapping], libc: str, others: Collection[int]
-) -> Heap:
+) -> GlibcHeap:
     """Walk the heap of a process. ``libc``: the file whose malloc it is; ``others``: starts of
     mappings that are known not to be malloc's.
     """
@@ -706,7 +706,7 @@ def walk_heap(
         and m.rss
         and (blocks := _find_mapped_blocks(memory, m))
     }
-    return Heap(readings, mapped, trouble)
+    return GlibcHeap(readings, mapped, trouble)
 
 
 @dataclass(frozen=True)
@@ -742,7 +742,7 @@ def _find_arena_ring(
     return None, trouble
 
 
-def arenas(memory: Memory, mappings: Sequence[Mapping], libc: str) -> set[int]:
+def find_arenas(memory: Memory, mappings: Sequence[Mapping], libc: str) -> set[int]:
     """Return the addresses of all arenas, each of which begins with its mutex; none if they are not
     found. ``mappings``: as :func:`split` returns them. No chunk is read.
     """

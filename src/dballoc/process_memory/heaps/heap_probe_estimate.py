@@ -5,13 +5,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dballoc.process_memory.process_snapshot import Outside
+from dballoc.process_memory.process_snapshot import ProcessSnapshot
 
 _LIBRARY = "libdballoc_probe.so"
 
 
 @dataclass(frozen=True)
-class Sampled:
+class ProbeEstimate:
     """The probe's estimate. ``live``: bytes of all live blocks, with its standard ``error`` in
     bytes, from that many ``samples``; ``parts``: functions, and the bytes that they hold in small
     blocks which no instrument counts, the largest first.
@@ -30,14 +30,14 @@ class Sampled:
 
 # Asks the probe of the process of a snapshot; None if it has none, or the probe has no estimate.
 # Failure, UsageError.
-Sample = Callable[[Outside], Sampled | None]
+AskProbe = Callable[[ProcessSnapshot], ProbeEstimate | None]
 
 
-def nobody(snapshot: Outside) -> None:
+def ask_no_probe(snapshot: ProcessSnapshot) -> None:
     """Return None: a :data:`Sample` for a process whose probe is not to be asked."""
     del snapshot
 
 
-def has_probe(snapshot: Outside) -> bool:
+def has_probe(snapshot: ProcessSnapshot) -> bool:
     """Whether the probe is loaded in the process."""
     return any(_LIBRARY in mapping.path for mapping in snapshot.mappings)

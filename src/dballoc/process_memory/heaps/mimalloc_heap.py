@@ -26,14 +26,14 @@ from itertools import islice
 
 import numpy as np
 
-from dballoc.process_memory.heaps.allocator_account import (
+from dballoc.process_memory.heaps.allocator_statistics import (
     HELD,
     LIVE_LARGE,
     LIVE_SMALL,
-    OWN,
-    Account,
+    METADATA,
+    AllocatorStatistics,
     Holding,
-    account,
+    make_statistics,
 )
 from dballoc.process_memory.heaps.glibc_heap import Block
 from dballoc.process_memory.memory_reader import PAGE as OF_KERNEL
@@ -107,7 +107,7 @@ class Segment:
 class MimallocHeap:
     """mimalloc's heap. ``blocks``: those with a page of their own."""
 
-    account: Account
+    statistics: AllocatorStatistics
     blocks: list[Block]
 
 
@@ -141,7 +141,7 @@ def walk_heap(memory: Memory, mappings: Sequence[Mapping]) -> MimallocHeap | Non
     if not count:
         return None
     note = "free blocks of pages in use, and free spans"
-    statistics = account(
+    statistics = make_statistics(
         "mimalloc",
         [
             Holding(LIVE_SMALL, small, resident=small_resident),
@@ -152,7 +152,7 @@ def walk_heap(memory: Memory, mappings: Sequence[Mapping]) -> MimallocHeap | Non
                 sum(b.resident for b in blocks),
             ),
             Holding(HELD, held, note, held),
-            Holding(OWN, metadata, f"headers of {count} segments", metadata),
+            Holding(METADATA, metadata, f"headers of {count} segments", metadata),
         ],
     )
     return MimallocHeap(statistics, blocks)

@@ -12,14 +12,14 @@ from typing import Literal
 
 from dballoc.catalogue import waits as catalogue
 from dballoc.errors import Failure, UsageError
-from dballoc.host import directories, target_files
+from dballoc.host import directories, open_in_process_root
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.profile import flamegraph
 from dballoc.profile.contention import perf_record, perf_script, thread_states, waits
 from dballoc.profile.contention.perf_frames import PerfFrames
 from dballoc.profile.contention.thread_priority import READING, RECORDING, raise_priority
 from dballoc.profile.contention.wait_rules import Rules
-from dballoc.profile.contention.wait_split import own_waits
+from dballoc.profile.contention.waits_below_malloc import drop_client_waits
 from dballoc.profile.formats import profile_file
 from dballoc.profile.model import Profile
 
@@ -61,7 +61,7 @@ def _do_nothing() -> None:
     pass
 
 
-def look(
+def watch_waits(
     pid: int,
     seconds: float,
     custody: Custody,
@@ -150,11 +150,11 @@ def _watch_by_perf(request: _WatchRequest, custody: Custody) -> Contention:
 
 def _read_waits(recording: perf_record.Recording, pid: int) -> waits.Waits:
     """Read all files of a recording. Failure if perf cannot."""
-    recorded, frames = waits.Waits(), PerfFrames(target_files.root_of(pid))
+    recorded, frames = waits.Waits(), PerfFrames(open_in_process_root.root_of(pid))
     for file in recording.files:
-        with perf_record.script(file) as lines:
+        with perf_record.run_perf_script(file) as lines:
             waits.gather_waits(
-                perf_script.parse(lines, frames.resolve), pid, recorded, recording.since
+                perf_script.parse_events(lines, frames.resolve), pid, recorded, recording.since
             )
     return recorded
 
@@ -216,7 +216,7 @@ def choose_value(profile: Profile) -> str:
     return waits.WAITS.key if waits.WAITS in profile.values else waits.WAITED.key
 
 
-def keep(
+def save_profiles(
     result: Contention, directory: Path, stem: str = "contention", pages: bool = True
 ) -> list[Path]:
     """Write the profiles, and with ``pages`` a flame graph of each. Return the files' paths.
@@ -228,17 +228,17 @@ def keep(
         if profile is None or not profile.samples:
             continue
         path = directory / f"{stem}{suffix}.profile.json.gz"
-        profile_file.save(profile, path)
+        profile_file.save_profile(profile, path)
         files.append(path)
         if not pages:
             continue
         page = directory / f"{stem}{suffix}.html"
         value = profile.values[0].key
         views = [(profile.title, profile)]
-        without_client = own_waits(profile)
+        without_client = drop_client_waits(profile)
         if 0 < len(without_client.samples) < len(profile.samples):
             views = [("without those for the client", without_client), ("all", profile)]
-        page.write_text(flamegraph.page(views, value, profile.title), encoding="utf-8")
+        page.write_text(flamegraph.render_page(views, value, profile.title), encoding="utf-8")
         files.append(page)
     return files
 

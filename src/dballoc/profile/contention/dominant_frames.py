@@ -19,7 +19,7 @@ UBIQUITOUS_SHARE, LEAST_SHARE, LEAST_ALLOCATOR_SHARE, MAX_ALLOCATOR_ROWS = 0.95,
 
 
 @dataclass(frozen=True)
-class Row:
+class DominantFrame:
     """A function. ``shares``: by variant, of the variant's total; ``allocator``: most of it lies
     below malloc, or is malloc itself.
     """
@@ -36,7 +36,9 @@ class Row:
         return max(shares) - (min(shares) if len(shares) > 1 else 0.0)
 
 
-def dominant(profiles: Mapping[str, Profile], value: str, max_rows: int = 25) -> list[Row]:
+def rank_dominant_frames(
+    profiles: Mapping[str, Profile], value: str, max_rows: int = 25
+) -> list[DominantFrame]:
     """Return the rows, the largest difference first. KeyError if a profile has no such value."""
     shares = {}
     kernel_callers: set[str] = set()
@@ -51,7 +53,7 @@ def dominant(profiles: Mapping[str, Profile], value: str, max_rows: int = 25) ->
             malloc_sides[function] += side
         kernel_callers |= _find_kernel_callers(profile, value, total)
     rows = [
-        Row(
+        DominantFrame(
             function,
             module,
             {name: variant_shares.get(function, 0.0) for name, variant_shares in shares.items()},

@@ -26,7 +26,7 @@ class Mutex:
     seconds: float
 
 
-def parse(lines: Iterable[str]) -> list[Mutex]:
+def parse_mutexes(lines: Iterable[str]) -> list[Mutex]:
     """Parse the mutexes in a server's log, the longest waited for first; those of all bins are
     summed up as one. Empty if there is no such table.
     """

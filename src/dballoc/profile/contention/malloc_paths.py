@@ -20,7 +20,7 @@ class MallocPath:
     share: float
 
 
-def into_malloc(profile: Profile, value: str, max_paths: int = 5) -> list[MallocPath]:
+def rank_malloc_paths(profile: Profile, value: str, max_paths: int = 5) -> list[MallocPath]:
     """Return the paths with the largest shares, the largest first; none if no stack lies below
     malloc. KeyError if the profile has no such value.
     """

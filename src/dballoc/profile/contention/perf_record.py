@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import BinaryIO, Self
 
 from dballoc.errors import Failure
-from dballoc.host import process_root, target_files
+from dballoc.host import open_in_process_root, process_root
 from dballoc.host.guardian.guardian_client import Child, Custody
 from dballoc.host.unprivileged import sandbox
 from dballoc.profile.contention.thread_priority import RECORDING, make_nice_prefix
@@ -362,7 +362,7 @@ def copy_mapped_files(pid: int, scratch: Path) -> None:
     """
     tree = scratch / _COPIES_DIRECTORY
     tree.mkdir(mode=0o755)
-    root, bytes_left = target_files.root_of(pid), _MAX_COPIES_BYTES
+    root, bytes_left = open_in_process_root.root_of(pid), _MAX_COPIES_BYTES
     with open(f"/proc/{pid}/maps", errors="surrogateescape") as maps:
         lines = maps.read(_MAX_MAPS_BYTES).splitlines()
     parts = (line.split(maxsplit=5) for line in lines)
@@ -370,7 +370,7 @@ def copy_mapped_files(pid: int, scratch: Path) -> None:
         part[5] for part in parts if len(part) == 6 and "x" in part[1] and part[5].startswith("/")
     ):
         try:
-            fd = target_files.open_file(root, process_root.own(pid, path))
+            fd = open_in_process_root.open_file(root, process_root.strip_process_root(pid, path))
         except OSError:
             continue
         with open(fd, "rb") as file:
@@ -409,7 +409,7 @@ def _start_reader(words: list[str], file: Path, errors: BinaryIO) -> "subprocess
 
 
 @contextmanager
-def script(file: Path) -> Iterator[Iterator[str]]:
+def run_perf_script(file: Path) -> Iterator[Iterator[str]]:
     """Run perf script on a recording, for its lines with unwound stacks. Failure if it fails."""
     log = file.with_suffix(".script.log")
     words = [

@@ -68,7 +68,7 @@ Resolve = Callable[[int, str], Frame]
 _MOST_FRAMES = 1024
 
 
-def parse(lines: Iterable[str], resolve: Resolve) -> Iterator[Event]:
+def parse_events(lines: Iterable[str], resolve: Resolve) -> Iterator[Event]:
     """Parse events, in the order of the lines. Lines in no known form are skipped."""
     frames = _FrameCache(resolve)
     pending: Sampled | None = None

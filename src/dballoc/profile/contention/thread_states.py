@@ -17,7 +17,7 @@ from pathlib import Path
 from dballoc import readers
 from dballoc.catalogue import waits as catalogue
 from dballoc.errors import Failure
-from dballoc.process_memory import address_space, identify_malloc, malloc_bindings
+from dballoc.process_memory import identify_malloc, malloc_bindings, pagemap_or_smaps
 from dballoc.process_memory.heaps import glibc_heap
 from dballoc.process_memory.memory_reader import Memory
 from dballoc.profile.contention.wait_rules import Rules
@@ -67,7 +67,7 @@ def sample_states(
         try:
             tasks = os.listdir(f"/proc/{pid}/task")
         except OSError as error:
-            raise Failure(malloc_bindings.refusal(pid, error)) from None
+            raise Failure(malloc_bindings.describe_read_error(pid, error)) from None
         for task in tasks:
             try:
                 text = readers.text_of_process(f"/proc/{pid}/task/{task}/{source}")
@@ -107,7 +107,7 @@ def _choose_source(pid: int, named: bool) -> str:
     except OSError as error:
         refused = error
     raise Failure(
-        malloc_bindings.refusal(pid, refused)
+        malloc_bindings.describe_read_error(pid, refused)
         if refused
         else f"process {pid}: the kernel does not show what its threads wait for"
     )
@@ -129,17 +129,19 @@ def find_arena_mutexes(pid: int) -> tuple[set[int], str]:
     malloc's name. Failure if we may not read the process.
     """
     try:
-        malloc = identify_malloc.identify(pid)
+        malloc = identify_malloc.identify_malloc_in_use(pid)
         if malloc.name != "glibc":
             return set(), malloc.name or "unknown"
         with Memory(pid) as memory:
-            return glibc_heap.arenas(
-                memory, glibc_heap.split(memory, address_space.read(pid)), malloc.library
+            return glibc_heap.find_arenas(
+                memory,
+                glibc_heap.split_off_heaps(memory, pagemap_or_smaps.read_mappings(pid)),
+                malloc.library,
             ), "glibc"
-    except malloc_bindings.Unreadable as error:
+    except malloc_bindings.UnreadableProcess as error:
         raise Failure(str(error)) from None
     except OSError as error:
-        raise Failure(malloc_bindings.refusal(pid, error)) from None
+        raise Failure(malloc_bindings.describe_read_error(pid, error)) from None
 
 
 def make_profile(

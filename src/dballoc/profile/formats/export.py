@@ -30,7 +30,7 @@ def takes_many(format_name: str) -> bool:
     return format_name in _SEVERAL_PROFILES_WRITERS
 
 
-def export(profile: Profile | Sequence[Profile], value: str, format_name: str) -> bytes:
+def export_profiles(profile: Profile | Sequence[Profile], value: str, format_name: str) -> bytes:
     """Encode profiles as a file of ``collapsed``, ``pprof``, ``speedscope``, ``massif`` or
     ``html``. KeyError if a profile has no such value, or there is no such format; ValueError if the
     format cannot hold these profiles.
@@ -49,4 +49,4 @@ def _encode_html(profiles: Sequence[Profile], value: str) -> bytes:
         (title if titles.count(title) == 1 else f"{i}: {title}", p)
         for i, (title, p) in enumerate(zip(titles, profiles, strict=True), 1)
     ]
-    return flamegraph.page(named, value, titles[-1]).encode("utf-8", "backslashreplace")
+    return flamegraph.render_page(named, value, titles[-1]).encode("utf-8", "backslashreplace")

@@ -58,7 +58,9 @@ def _strip_malloc_frames(profile: Profile) -> Profile:
     samples = []
     for sample in profile.samples:
         end = len(sample.stack)
-        while end > 1 and frame_kinds.is_malloc(cpp_names.short(sample.stack[end - 1].function)):
+        while end > 1 and frame_kinds.is_malloc(
+            cpp_names.shorten_name(sample.stack[end - 1].function)
+        ):
             end -= 1
         samples.append(replace(sample, stack=sample.stack[:end]))
     return replace(profile, samples=samples)

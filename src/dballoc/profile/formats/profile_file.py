@@ -44,7 +44,7 @@ class _File(BaseModel):
     samples: Annotated[list[tuple[_Stack, list[_Number], bool, dict[str, str]]], _Samples]
 
 
-def save(profile: Profile, path: Path) -> None:
+def save_profile(profile: Profile, path: Path) -> None:
     """Write a profile; an existing file is replaced completely or not at all. OSError if it cannot
     be written.
     """
@@ -77,7 +77,7 @@ def save(profile: Profile, path: Path) -> None:
     partial_path.replace(path)
 
 
-def load(path: Path) -> Profile:
+def load_profile(path: Path) -> Profile:
     """Read a profile that :func:`save` wrote. UsageError, in one line, if the file is missing or
     something else.
     """

@@ -118,7 +118,7 @@ class FunctionGrowth:
         return self.change.bytes - 2 * self.change.error
 
 
-def mappings(snapshot: Snapshot) -> list[Mapped]:
+def parse_mappings(snapshot: Snapshot) -> list[Mapped]:
     """Parse the process's executable mappings, with the build-ids in its memory."""
     mapped = []
     executable = ""
@@ -139,7 +139,7 @@ def mappings(snapshot: Snapshot) -> list[Mapped]:
     return mapped
 
 
-def frames(
+def resolve_stacks(
     stacks: Mapping[int, Stack], resolve: Callable[[int], tuple[Frame, ...]]
 ) -> dict[int, tuple[Frame, ...]]:
     """Return each stack's functions, the thread's start first. ``resolve`` returns those at an
@@ -154,7 +154,7 @@ def frames(
     return resolved
 
 
-def whole(blocks: Iterable[Block]) -> Estimate:
+def sum_blocks(blocks: Iterable[Block]) -> Estimate:
     """Return the estimate of all blocks together."""
     total = Estimate()
     for block in blocks:
@@ -162,7 +162,9 @@ def whole(blocks: Iterable[Block]) -> Estimate:
     return total
 
 
-def profile(snapshot: Snapshot, stacks: Stacks, title: str, facts: Mapping[str, str]) -> Profile:
+def make_profile(
+    snapshot: Snapshot, stacks: Stacks, title: str, facts: Mapping[str, str]
+) -> Profile:
     """Make a profile with one sample for each call stack."""
     live: dict[int, Estimate] = defaultdict(Estimate)
     for block in snapshot.blocks:
@@ -223,7 +225,9 @@ def estimate_times(snapshot: Snapshot) -> dict[int, tuple[float, float]]:
     return times
 
 
-def time_by_function(snapshot: Snapshot, dominant_frames: Mapping[int, Frame]) -> list[TimeSpent]:
+def rank_functions_by_time(
+    snapshot: Snapshot, dominant_frames: Mapping[int, Frame]
+) -> list[TimeSpent]:
     """The dominant functions by their time in malloc and free, stalls included, the most first.
     ``dominant_frames``: of each stack, by
     :func:`dominant`.
@@ -236,19 +240,19 @@ def time_by_function(snapshot: Snapshot, dominant_frames: Mapping[int, Frame]) -
     return sorted(rows, key=lambda row: (-row.seconds - row.stalled, row.name))
 
 
-def dominant(stack: Sequence[Frame], wrappers: Sequence[str]) -> Frame:
+def find_dominant_frame(stack: Sequence[Frame], wrappers: Sequence[str]) -> Frame:
     """Return the function that a stack's memory is attributed to: the innermost with a name that is
     no wrapper, which only hands memory on.
     """
     for frame in reversed(stack):
         if frame.named and frame_kinds.classify_frame(frame) != "malloc":
-            label = cpp_names.short(frame.function)
+            label = cpp_names.shorten_name(frame.function)
             if not any(fnmatchcase(label, pattern) for pattern in wrappers):
                 return frame
     return stack[-1] if stack else Frame("[no stack]", named=False)
 
 
-def by_function(snapshot: Snapshot, dominant_frames: Mapping[int, Frame]) -> list[HeapRow]:
+def rank_functions(snapshot: Snapshot, dominant_frames: Mapping[int, Frame]) -> list[HeapRow]:
     """The dominant functions, the most alive first. ``dominant_frames``: of each stack, by
     :func:`dominant`.
     """
@@ -277,7 +281,7 @@ def rank_owners(blocks: Iterable[Block], name_owner: Callable[[Block], str]) -> 
     )
 
 
-def growth(
+def rank_growth(
     before: Snapshot, after: Snapshot, dominant_frames: Mapping[int, Frame]
 ) -> list[FunctionGrowth]:
     """Return how each dominant function's memory changed between two snapshots of a process, what
@@ -316,7 +320,7 @@ def compute_named_share(snapshot: Snapshot, stacks: Stacks) -> float:
 
 def format_function(frame: Frame) -> str:
     """Return a function's name for tables."""
-    return cpp_names.short(frame.function) if frame.named else frame.function
+    return cpp_names.shorten_name(frame.function) if frame.named else frame.function
 
 
 def _make_function_key(frame: Frame) -> tuple[str, str]:

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
 from dballoc.catalogue import counted, wrappers
-from dballoc.process_memory.heaps.heap_probe_estimate import Sampled
+from dballoc.process_memory.heaps.heap_probe_estimate import ProbeEstimate
 from dballoc.profile.heap import heap_profile, probe_client
-from dballoc.profile.heap.snapshot_series import Watch
+from dballoc.profile.heap.snapshot_series import ProbedProcess
 from dballoc.profile.model import Frame
 from dballoc.profile.symbols import cpp_names
 
@@ -19,14 +19,14 @@ _MAX_FUNCTIONS, _STANDARD_ERRORS = 8, 2
 _LARGE_BLOCK = 128 << 10
 
 
-class Uncounted:
+class ProbedHeapReader:
     """Reads the probe of one process repeatedly; each call stack is resolved once."""
 
     def __init__(self, pid: int) -> None:
         """Connect to the probe. UsageError if the process has none, or we may not ask it."""
-        self._watch = Watch(probe_client.of_process(pid), "server")
+        self._watch = ProbedProcess(probe_client.find_probe_of_process(pid), "server")
 
-    def look(self) -> Sampled | None:
+    def look(self) -> ProbeEstimate | None:
         """Return the estimate of the live heap; None if the probe did not sample from the process's
         start, or has stopped sampling. (That it was stopped in between cannot be seen.) Failure if
         it does not answer.
@@ -41,7 +41,7 @@ class Uncounted:
             b.stack: self._watch.stacks[b.stack] for b in snapshot.blocks if b.usable < _LARGE_BLOCK
         }
         dominant_frames = {
-            n: heap_profile.dominant(stack, wrappers())
+            n: heap_profile.find_dominant_frame(stack, wrappers())
             for n, stack in stacks.items()
             if not is_counted(stack)
         }
@@ -55,11 +55,11 @@ class Uncounted:
         significant_rows = [
             row for row in rows if row.live.bytes > _STANDARD_ERRORS * row.live.error
         ]
-        live = heap_profile.whole(snapshot.blocks)
+        live = heap_profile.sum_blocks(snapshot.blocks)
         parts = tuple(
             (row.name, round(row.live.bytes)) for row in significant_rows[:_MAX_FUNCTIONS]
         )
-        return Sampled(round(live.bytes), live.error, live.samples, parts)
+        return ProbeEstimate(round(live.bytes), live.error, live.samples, parts)
 
 
 def _name_holder(frame: Frame) -> str:
@@ -71,6 +71,6 @@ def is_counted(stack: Iterable[Frame]) -> bool:
     patterns = counted()
     return any(
         fnmatchcase(label, p)
-        for label in {cpp_names.short(frame.function) for frame in stack}
+        for label in {cpp_names.shorten_name(frame.function) for frame in stack}
         for p in patterns
     )

@@ -51,7 +51,7 @@ class LatencySummary:
     timed: int
 
 
-def summary(snapshot: Snapshot) -> LatencySummary:
+def summarize_calls(snapshot: Snapshot) -> LatencySummary:
     """Sum up all calls since the probe's sums were reset."""
     period = snapshot.period
     short = [t for t in snapshot.times if compute_bucket_start(t.bucket) < STALL_NANOSECONDS]
@@ -66,7 +66,7 @@ def summary(snapshot: Snapshot) -> LatencySummary:
     )
 
 
-def rows(snapshot: Snapshot) -> list[SizeLatency]:
+def summarize_by_size(snapshot: Snapshot) -> list[SizeLatency]:
     """Return the calls by operation and size class, malloc first, small sizes first."""
     groups: dict[tuple[int, int], list[TimedCalls]] = defaultdict(list)
     for times in snapshot.times:

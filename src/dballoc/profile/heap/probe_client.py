@@ -9,8 +9,8 @@ from pathlib import Path
 
 from dballoc import readers
 from dballoc.errors import Failure, UsageError
-from dballoc.host import target_files
-from dballoc.profile.heap.probe_snapshot import Damaged, Snapshot, read
+from dballoc.host import open_in_process_root
+from dballoc.profile.heap.probe_snapshot import Damaged, Snapshot, parse_snapshot
 
 VARIABLE = "DBALLOC_PROBE"
 _NUMBER = re.compile(r"[0-9]{1,20}")
@@ -61,7 +61,7 @@ class Probe:
     def snapshot(self) -> Snapshot:
         """Return a snapshot of its tables. Failure if it does not answer."""
         try:
-            return read(self._request("snapshot"))
+            return parse_snapshot(self._request("snapshot"))
         except Damaged as error:
             raise Failure(f"the probe in process {self.pid}: {error}") from None
 
@@ -80,7 +80,7 @@ class Probe:
         return answer
 
 
-def of_process(pid: int) -> Probe:
+def find_probe_of_process(pid: int) -> Probe:
     """Find the probe in a process. UsageError, with how to get one, if there is none or we may not
     ask it.
     """
@@ -104,7 +104,7 @@ def of_process(pid: int) -> Probe:
             f"process {pid} ({name}) has no heap probe; start the server under one: "
             "dballoc exec --probe heap --out DIR -- COMMAND"
         )
-    root, path = target_files.root_of(pid), f"{request[2]}/{inside}.sock"
+    root, path = open_in_process_root.root_of(pid), f"{request[2]}/{inside}.sock"
     try:
         listener = _find_peer(root, path)
     except OSError:
@@ -120,7 +120,7 @@ def of_process(pid: int) -> Probe:
     return Probe(pid, root, path, int(request[1]))
 
 
-def of_directory(directory: Path) -> Probe:
+def find_probe_in_directory(directory: Path) -> Probe:
     """Find the one probe that listens in a directory. UsageError if there is none, or more than
     one.
     """
@@ -179,7 +179,7 @@ def _connect(root: Path, path: str) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX)
     try:
         connection.settimeout(_PATIENCE)
-        with target_files.open_socket(root, path) as address:
+        with open_in_process_root.open_socket(root, path) as address:
             connection.connect(address)
     except OSError:
         connection.close()

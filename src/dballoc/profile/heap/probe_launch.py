@@ -17,12 +17,12 @@ from elftools.elf.elffile import ELFFile
 from dballoc.errors import UsageError
 from dballoc.experiment.durations_and_sizes import format_size
 from dballoc.host.directories import SOCKET_PATH_LIMIT
-from dballoc.host.elf.elf_exports import exported
+from dballoc.host.elf.elf_exports import find_exported_address
 from dballoc.profile.heap.probe_client import VARIABLE
 
 LEAST_INTERVAL, LARGEST_INTERVAL = 2**10, 2**40
 # The default sampling interval: one sample in so many bytes.
-USUAL = 512 << 10
+DEFAULT_INTERVAL = 512 << 10
 # The longest name of a socket in the directory: Linux's largest PID.
 _LONGEST_SOCKET_NAME = "/4194304.sock"
 
@@ -35,7 +35,7 @@ class Launch:
     environ: dict[str, str]
 
 
-def library() -> Path:
+def find_probe_library() -> Path:
     """Return the probe's library. UsageError if the native parts are not built."""
     path = Path(str(files("dballoc") / "_native" / "libdballoc_probe.so"))
     if not path.exists():
@@ -70,14 +70,18 @@ def prepare_launch(
             f"--out {directory}: its path is too long for a socket in it; choose one of "
             f"{SOCKET_PATH_LIMIT - 13} bytes or less"
         )
-    return Launch(executable, with_probe(environ, directory, interval))
+    return Launch(executable, add_probe_to_environment(environ, directory, interval))
 
 
-def with_probe(environ: Mapping[str, str], directory: str, interval: int) -> dict[str, str]:
+def add_probe_to_environment(
+    environ: Mapping[str, str], directory: str, interval: int
+) -> dict[str, str]:
     """Return the environment with the probe before all other preloads, and its socket in
     ``directory``. UsageError as :func:`library`.
     """
-    preload = ":".join(filter(None, [os.fspath(library()), environ.get("LD_PRELOAD", "")]))
+    preload = ":".join(
+        filter(None, [os.fspath(find_probe_library()), environ.get("LD_PRELOAD", "")])
+    )
     return {**environ, "LD_PRELOAD": preload, VARIABLE: f"{interval}:{directory}"}
 
 
@@ -94,7 +98,7 @@ def check_executable(path: Path) -> None:
             has_interpreter = any(
                 segment["p_type"] == "PT_INTERP" for segment in elf.iter_segments()
             )
-            exports_malloc = exported(elf, "malloc") is not None
+            exports_malloc = find_exported_address(elf, "malloc") is not None
     except PermissionError:
         return  # it may be executable all the same; the running process is checked again
     except OSError as error:

@@ -180,7 +180,7 @@ class _Records:
         return self.head
 
 
-def read(data: bytes) -> Snapshot:
+def parse_snapshot(data: bytes) -> Snapshot:
     """Parse a snapshot. Damaged if these bytes are none."""
     records = _read_records(data)
     head = records.check()

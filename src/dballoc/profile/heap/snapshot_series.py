@@ -33,7 +33,7 @@ class SnapshotSeries:
     ended: str = ""
 
 
-class Watch:
+class ProbedProcess:
     """A process under a probe, for any number of snapshots; each call stack is resolved once."""
 
     def __init__(self, probe: Probe, name: str) -> None:
@@ -53,17 +53,17 @@ class Watch:
         title = " ".join(
             filter(None, ["heap of", self.name, f"(process {self.probe.pid})", occasion])
         )
-        return heap_profile.profile(snapshot, self._functions, title, {})
+        return heap_profile.make_profile(snapshot, self._functions, title, {})
 
     def resolve(self, snapshot: Snapshot) -> None:
         """Look up the functions of stacks that no earlier snapshot had."""
-        maps = heap_profile.mappings(snapshot)
+        maps = heap_profile.parse_mappings(snapshot)
         new_stacks = {
             number: stack
             for number, stack in snapshot.stacks.items()
             if number not in self._functions
         }
-        self._functions |= heap_profile.frames(
+        self._functions |= heap_profile.resolve_stacks(
             new_stacks, lambda address: self.symbols.resolve(maps, address)
         )
 
@@ -74,7 +74,7 @@ class Watch:
 
 
 def take_series(
-    process: Watch,
+    process: ProbedProcess,
     period: float | None,
     count: int | None,
     at_peak: bool,

@@ -76,7 +76,7 @@ def _load_library() -> Any:
 
 
 @cache
-def short(name: str) -> str:
+def shorten_name(name: str) -> str:
     """Return a label for a function: no return type, no parameters, template arguments as ``<…>``.
     Overloads and instances of a template have the same label, so it is for display alone.
     """

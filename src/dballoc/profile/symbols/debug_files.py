@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
-from dballoc.host import target_files
+from dballoc.host import open_in_process_root
 from dballoc.host.unprivileged.sandbox import Sandbox, SandboxError
 from dballoc.profile.symbols.elf_notes import Image
 
@@ -77,7 +77,7 @@ def _list_places(image: Image, path: str) -> list[str]:
 def _open_matching_file(parser: Sandbox, root: Path, place: str, image: Image) -> OpenFile | None:
     """Open a debug file, if it belongs to this very build; the names of another would be wrong."""
     try:
-        fd = target_files.open_file(root, place)
+        fd = open_in_process_root.open_file(root, place)
     except OSError:
         return None
     try:

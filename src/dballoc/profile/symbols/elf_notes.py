@@ -43,7 +43,7 @@ class Image:
         return offset - start + address
 
 
-def read(fd: int) -> Image:
+def read_image(fd: int) -> Image:
     """Read an open ELF file. Unreadable if it is none, or a broken one."""
     try:
         with open(os.dup(fd), "rb") as f:

@@ -42,7 +42,7 @@ def describe(fd: int) -> dict[str, Any]:
     """Return a file's description of itself: the fields of
     :class:`dballoc.profile.symbols.elf_notes.Image`.
     """
-    return asdict(elf_notes.read(fd))
+    return asdict(elf_notes.read_image(fd))
 
 
 def compute_checksum(fd: int) -> int:

@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from dballoc.errors import UsageError
-from dballoc.host import directories, target_files
+from dballoc.host import directories, open_in_process_root
 from dballoc.host.unprivileged.sandbox import Sandbox, SandboxError
 from dballoc.profile.model import Frame
 from dballoc.profile.symbols import debug_files
@@ -174,7 +174,7 @@ class Symbols:
         deleted = path != mapped.path
         build_id_now = ""
         try:
-            file = _describe_file(parser, target_files.open_file(self.root, path))
+            file = _describe_file(parser, open_in_process_root.open_file(self.root, path))
             if file.image.build_id == mapped.build_id or not (mapped.build_id or deleted):
                 return file
             build_id_now = file.image.build_id
@@ -187,7 +187,7 @@ class Symbols:
         # (CAP_CHECKPOINT_RESTORE, proc(5)).
         try:
             link = self.root.parent / "map_files" / f"{mapped.start:x}-{mapped.end:x}"
-            file = _describe_file(parser, target_files.open_link(os.fspath(link)))
+            file = _describe_file(parser, open_in_process_root.open_link(os.fspath(link)))
             if file.image.build_id == mapped.build_id or not mapped.build_id:
                 return file
             os.close(file.fd)
@@ -270,7 +270,7 @@ def _choose_cache_path(source: OpenFile, lines: bool) -> Path | None:
     if not source.image.build_id:
         return None
     try:
-        home = directories.cache() / "symbols"
+        home = directories.make_cache() / "symbols"
         home.mkdir(exist_ok=True)
     except (UsageError, OSError):
         return None

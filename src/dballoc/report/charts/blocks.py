@@ -7,9 +7,9 @@ import altair as alt
 import polars as pl
 
 from dballoc.analysis.decisions.sequential_test import MARGIN
-from dballoc.analysis.statistics.ratio_interval import ratio
+from dballoc.analysis.statistics.ratio_interval import compute_ratio
 from dballoc.numbers import percent
-from dballoc.report.charts.theme import Figure, Variants, make_chart_data
+from dballoc.report.charts.variant_marks import Figure, Variants, make_chart_data
 from dballoc.report.wording.ratios_as_text import format_ratio
 
 _ROW = 44
@@ -19,7 +19,7 @@ def draw_duet_blocks(
     block_logs: pl.DataFrame, workload: str, names: list[str], variants: Variants, confidence: float
 ) -> Figure:
     """Draw CPU per transaction, variant ÷ baseline, block by block, from
-    :func:`dballoc.analysis.statistics.duet_slices.blocks`.
+    :func:`dballoc.analysis.statistics.duet_slices.compute_block_logs`.
     """
     rows = _make_rows(block_logs.filter(pl.col("workload") == workload), names, confidence)
     order = list(dict.fromkeys(row["row"] for row in rows))
@@ -83,7 +83,7 @@ def _make_rows(
             continue
         label = f"{name}, A2 ÷ A1" if name == names[0] else name
         logs = variant_blocks["log"].to_list()
-        r = ratio(logs, confidence)
+        r = compute_ratio(logs, confidence)
         interval = {
             "variant": name,
             "row": label,

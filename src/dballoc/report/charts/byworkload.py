@@ -9,7 +9,7 @@ from dballoc.report.charts.axes import (
     draw_reference_line,
     make_ratio_axis,
 )
-from dballoc.report.charts.theme import POINTS, Figure, Variants, make_chart_data
+from dballoc.report.charts.variant_marks import POINTS, Figure, Variants, make_chart_data
 from dballoc.report.sections.workload_groups import Cell
 from dballoc.report.wording.ratios_as_text import format_ratio
 

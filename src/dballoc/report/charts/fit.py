@@ -6,7 +6,7 @@ import altair as alt
 
 from dballoc.analysis.tables.largest_cache import Fits
 from dballoc.numbers import mebibytes
-from dballoc.report.charts.theme import POINTS, Figure, Variants, make_chart_data
+from dballoc.report.charts.variant_marks import POINTS, Figure, Variants, make_chart_data
 
 _HEIGHT = 320
 _WORDS = {"survived": "survived", "killed": "killed", "other": "another fault"}

@@ -4,8 +4,8 @@ from typing import Any
 
 import altair as alt
 
-from dballoc.analysis.tables.heap_profiles import Seen
-from dballoc.report.charts.theme import POINTS, Figure, Variants, make_chart_data
+from dballoc.analysis.tables.heap_profiles import VariantHeap
+from dballoc.report.charts.variant_marks import POINTS, Figure, Variants, make_chart_data
 
 # A mean of fewer timed calls says little.
 _LEAST = 10
@@ -13,7 +13,7 @@ _HEIGHT = 240
 
 
 def draw_call_times(
-    watched: dict[str, Seen], workload: str, variants: Variants, after: str
+    watched: dict[str, VariantHeap], workload: str, variants: Variants, after: str
 ) -> list[Figure]:
     """Draw one chart for malloc and one for free: the mean of the calls that were timed, by size
     class.
@@ -25,7 +25,7 @@ def draw_call_times(
 
 
 def _draw_times_of_operation(
-    watched: dict[str, Seen], operation: str, workload: str, variants: Variants, after: str
+    watched: dict[str, VariantHeap], operation: str, workload: str, variants: Variants, after: str
 ) -> Figure:
     rows: list[dict[str, Any]] = [
         {

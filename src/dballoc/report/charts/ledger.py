@@ -4,7 +4,7 @@ import altair as alt
 import polars as pl
 
 from dballoc.numbers import mebibytes
-from dballoc.report.charts.theme import Figure, make_chart_data
+from dballoc.report.charts.variant_marks import Figure, make_chart_data
 
 # An owner below this share of the largest RSS gets no colour of its own; _MOST owners get one.
 _SMALL = 0.01
@@ -14,7 +14,8 @@ _OTHER = "other"
 
 def draw_memory_ledger(ledger: pl.DataFrame, names: list[str]) -> Figure:
     """Draw each variant's RSS in pieces. ``ledger``:
-    :func:`dballoc.analysis.tables.memory_ledger.table`; ``names``: the variants in their order.
+    :func:`dballoc.analysis.tables.memory_ledger.build_ledger_table`; ``names``: the variants in
+      their order.
     """
     largest = ledger.group_by("variant").agg(pl.col("resident").sum())["resident"].max()
     by_owner = ledger.group_by("owner", maintain_order=True).agg(pl.col("resident").max())

@@ -9,7 +9,7 @@ import altair as alt
 import polars as pl
 
 from dballoc.analysis.decisions.sequential_test import MARGIN
-from dballoc.report.charts.theme import POINTS, Figure, Variants, make_chart_data
+from dballoc.report.charts.variant_marks import POINTS, Figure, Variants, make_chart_data
 from dballoc.report.wording.ratios_as_text import format_mean
 
 # A latency that grows by more than this over the levels is drawn on a logarithmic axis.
@@ -73,7 +73,9 @@ def has_measure(summary: pl.DataFrame, workload: str, measure: Measure) -> bool:
 def draw_curve(
     summary: pl.DataFrame, workload: str, measure: Measure, variants: Variants
 ) -> Figure:
-    """Draw a measure against threads, from :func:`dballoc.analysis.tables.level_curves.summary`."""
+    """Draw a measure against threads, from
+    :func:`dballoc.analysis.tables.level_curves.average_levels`.
+    """
     measure_rows = summary.filter(
         (pl.col("measure") == measure.key) & (pl.col("workload") == workload)
     )
@@ -110,7 +112,8 @@ def draw_relative_curve(
     ratios: pl.DataFrame, workload: str, variants: Variants, measure_name: str = "QPS"
 ) -> Figure:
     """Draw QPS of every variant ÷ QPS of the baseline against threads, from
-    :func:`dballoc.analysis.tables.level_curves.relative`; or TPS, where ``measure_name`` says so.
+    :func:`dballoc.analysis.tables.level_curves.compute_relative_levels`; or TPS, where
+      ``measure_name`` says so.
     """
     rows = [
         {**{k: r[k] for k in ("variant", "threads", "n", "low", "high")}, "mean": r["ratio"]}

@@ -3,7 +3,7 @@
 import altair as alt
 import polars as pl
 
-from dballoc.report.charts.theme import Figure, make_chart_data
+from dballoc.report.charts.variant_marks import Figure, make_chart_data
 from dballoc.report.wording.ratios_as_text import format_ratio
 
 _ROW = 34
@@ -24,7 +24,8 @@ def draw_pair_matrix(
     pairs: pl.DataFrame, measure: str, workload: str | None, names: list[str]
 ) -> Figure:
     """Draw the row's figure ÷ the column's. ``pairs``:
-    :func:`dballoc.analysis.tables.all_pairs.pairs`; ``names``: the variants in their order.
+    :func:`dballoc.analysis.tables.all_pairs.compare_all_pairs`; ``names``: the variants in their
+      order.
     """
     title, more_is_better = _TITLES[measure]
     ratios = pairs.filter((pl.col("measure") == measure) & pl.col("workload").eq_missing(workload))

@@ -7,7 +7,7 @@ import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.numbers import mebibytes
-from dballoc.report.charts.theme import Figure, Variants, make_chart_data
+from dballoc.report.charts.variant_marks import Figure, Variants, make_chart_data
 
 # The store's column: its name, and how opaque its bar is.
 _KINDS = {"rss_peak": ("peak", 0.55), "rss_idle": ("idle", 0.25)}

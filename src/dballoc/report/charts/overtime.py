@@ -5,8 +5,8 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from dballoc.analysis.tables.time_series import OverTime
-from dballoc.report.charts.theme import Figure, Variants, make_chart_data
+from dballoc.analysis.tables.time_series import TimeSeries
+from dballoc.report.charts.variant_marks import Figure, Variants, make_chart_data
 
 _HEIGHT = 240
 
@@ -31,7 +31,7 @@ _MEASURES = {
 }
 
 
-def draw_time_series(over_time: OverTime, variants: Variants, each: bool = True) -> list[Figure]:
+def draw_time_series(over_time: TimeSeries, variants: Variants, each: bool = True) -> list[Figure]:
     """Draw a chart for each measure; of throughput one for each workload if ``each``, as their
     transactions differ in size.
     """
@@ -47,13 +47,13 @@ def draw_time_series(over_time: OverTime, variants: Variants, each: bool = True)
     return [*speed, *(_draw_measure(over_time, key, variants) for key in ("user", "rss", "usable"))]
 
 
-def _select_workload(over_time: OverTime, workload: str) -> OverTime:
+def _select_workload(over_time: TimeSeries, workload: str) -> TimeSeries:
     steps = over_time.steps.filter(pl.col("workload") == workload)
-    return OverTime(steps, over_time.series.join(steps, on=["start", "step"], how="semi"))
+    return TimeSeries(steps, over_time.series.join(steps, on=["start", "step"], how="semi"))
 
 
 def _draw_measure(
-    over_time: OverTime, key: str, variants: Variants, suffix: str = "", of: str = ""
+    over_time: TimeSeries, key: str, variants: Variants, suffix: str = "", of: str = ""
 ) -> Figure:
     name, title, scale, remark = _MEASURES[key]
     # Throughput and CPU begin anew with each step; memory goes on, as long as the server does.

@@ -13,7 +13,7 @@ from dballoc.report.charts.axes import (
     draw_reference_line,
     make_ratio_axis,
 )
-from dballoc.report.charts.theme import Figure, Variants, make_chart_data
+from dballoc.report.charts.variant_marks import Figure, Variants, make_chart_data
 from dballoc.report.wording.answer import describe_verdict, format_comparison
 
 _ROW = 34

@@ -8,12 +8,12 @@ from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.published.published_figures import Published
 from dballoc.analysis.statistics import duet_slices
 from dballoc.analysis.tables import level_curves, memory_growth, memory_ledger
-from dballoc.analysis.tables.all_pairs import pairs
+from dballoc.analysis.tables.all_pairs import compare_all_pairs
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 from dballoc.analysis.tables.contention import Contention
 from dballoc.analysis.tables.heap_profiles import Heaps
-from dballoc.analysis.tables.time_series import over_time
-from dballoc.report.outputs.csv_cells import plain_frame
+from dballoc.analysis.tables.time_series import build_time_series
+from dballoc.report.outputs.csv_cells import escape_formulas
 from dballoc.report.sections import contention, heap, imported
 from dballoc.report.sections import published as post
 from dballoc.report.sections.tables import CHANGES
@@ -57,7 +57,7 @@ def write_csv(
     for name, frame in (collect_tables(campaign, comparisons) | beside | profiled).items():
         # Opened here, as polars takes no path that is not UTF-8.
         with (directory / f"{name}.csv").open("wb") as file:
-            plain_frame(frame).write_csv(file)
+            escape_formulas(frame).write_csv(file)
 
 
 def collect_tables(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl.DataFrame]:
@@ -66,21 +66,26 @@ def collect_tables(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl
     """
     if campaign.imported:
         return imported.collect_imported_tables(campaign)
-    changed = [level_curves.relative(campaign, m).with_columns(measure=pl.lit(m)) for m in CHANGES]
-    time = over_time(campaign)
+    changed = [
+        level_curves.compute_relative_levels(campaign, m).with_columns(measure=pl.lit(m))
+        for m in CHANGES
+    ]
+    time = build_time_series(campaign)
     return {
         "trials": campaign.trials.drop("log_tail", "proof"),
-        **({"duet": duet_slices.blocks(campaign)} if "duet" in campaign.designs else {}),
+        **(
+            {"duet": duet_slices.compute_block_logs(campaign)} if "duet" in campaign.designs else {}
+        ),
         "slices": campaign.slice,
-        "levels": level_curves.summary(campaign),
+        "levels": level_curves.average_levels(campaign),
         "relative": pl.concat(changed).select("measure", pl.exclude("measure")),
-        "memory": memory_growth.table(campaign),
-        "ledger": memory_ledger.table(campaign),
+        "memory": memory_growth.build_memory_table(campaign),
+        "ledger": memory_ledger.build_ledger_table(campaign),
         "timeline": time.series,
         "steps": time.steps,
         "comparisons": _tabulate_comparisons(comparisons.family, comparisons),
         "floor": _tabulate_comparisons(comparisons.floor, comparisons),
-        "pairs": pairs(campaign),
+        "pairs": compare_all_pairs(campaign),
         "faults": campaign.trials.filter(pl.col("outcome") == "fault").select(_FAULT),
         "blocks": pl.concat([campaign.block, campaign.duet_block]),
         "variants": campaign.variant,

@@ -11,7 +11,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 
 
-def plain(cell: Any) -> Any:
+def escape_formula(cell: Any) -> Any:
     """Return a cell as it is; a text that is no number and begins as a formula gets an apostrophe
     before it.
     """
@@ -20,10 +20,13 @@ def plain(cell: Any) -> Any:
     return cell
 
 
-def plain_frame(frame: pl.DataFrame) -> pl.DataFrame:
+def escape_formulas(frame: pl.DataFrame) -> pl.DataFrame:
     """Return a table with :func:`plain` cells and headings."""
     texts = [name for name, kind in frame.schema.items() if kind == pl.String]
     changed = [
-        pl.Series(name, [plain(cell) for cell in frame[name]], dtype=pl.String) for name in texts
+        pl.Series(name, [escape_formula(cell) for cell in frame[name]], dtype=pl.String)
+        for name in texts
     ]
-    return frame.with_columns(changed).rename({name: plain(name) for name in frame.columns})
+    return frame.with_columns(changed).rename(
+        {name: escape_formula(name) for name in frame.columns}
+    )

@@ -11,7 +11,7 @@ import dballoc
 from dballoc.profile import flamegraph
 from dballoc.report.charts import export
 from dballoc.report.outputs.page import Page
-from dballoc.webpage import script, style
+from dballoc.webpage import chart_script, style
 
 # A number and its per cent sign stay on one line.
 _PERCENT = re.compile(r"(?<=\d) %")
@@ -30,7 +30,7 @@ def render_html(content: Page, redacted: bool) -> str:
     template = environment.from_string(
         (package / "templates" / "report.html.j2").read_text(encoding="utf-8")
     )
-    data = script.data(
+    data = chart_script.encode_chart_data(
         {figure.key: export.make_specification(figure) for figure in content.figures}, content.names
     )
     return template.render(
@@ -38,12 +38,13 @@ def render_html(content: Page, redacted: bool) -> str:
         redacted=redacted,
         version=dballoc.__version__,
         style=Markup(
-            style.base() + (package / "static" / "report.css").read_text(encoding="utf-8")
+            style.read_base_style()
+            + (package / "static" / "report.css").read_text(encoding="utf-8")
         ),
-        script=Markup(script.drawing()),
-        library=Markup(script.library()),
+        script=Markup(chart_script.read_drawing_code()),
+        library=Markup(chart_script.bundle_vega()),
         data=Markup(data),
-        flames=Markup(flamegraph.library() if content.embeds else ""),
+        flames=Markup(flamegraph.render_library() if content.embeds else ""),
     )
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from dballoc.report.charts.theme import Figure
+from dballoc.report.charts.variant_marks import Figure
 from dballoc.report.sections.section import Embed, Section
 from dballoc.report.wording.answer import Answer
 

@@ -17,10 +17,13 @@ FORMAT = 1
 
 def dump_recommendation(content: Content) -> str:
     """Return :func:`as_data` as JSON text, with a line's end."""
-    return json.dumps(as_data(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return (
+        json.dumps(describe_recommendation(content), indent=1, ensure_ascii=False, allow_nan=False)
+        + "\n"
+    )
 
 
-def as_data(content: Content) -> dict[str, Any]:
+def describe_recommendation(content: Content) -> dict[str, Any]:
     """Return the recommendation as plain data. Ratios are to the baseline; an interval's ends are
     null where there is none. ``recommended`` is null when the rule cannot choose: the baseline had
     faults, or fewer than two blocks have what it takes.

@@ -6,20 +6,20 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dballoc.analysis.decisions.recommendation_rule import MEMORY, Preference
+from dballoc.analysis.decisions.preference import LEAST_MEMORY, Preference
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
 from dballoc.report.wording.answer import MANY, describe_verdict, format_comparison
 
 
-def print_answer(console: Console, directory: Path, preference: Preference = MEMORY) -> None:
+def print_answer(console: Console, directory: Path, preference: Preference = LEAST_MEMORY) -> None:
     """Print the answer of a results directory. UsageError if there is nothing to report."""
     from dballoc.report import (
         report_content,
         write_report,
-    )  # imports Altair: see dballoc.report.write
+    )  # imports Altair: see dballoc.report.write_report_outputs
 
     campaign = write_report.read_campaign(directory)
-    comparisons, _, answer = report_content.judge(campaign, preference)
+    comparisons, _, answer = report_content.judge_campaign(campaign, preference)
     console.print(Text(answer.headline, style="bold"))
     console.print(Text(answer.reason))
     if campaign.imported:
@@ -55,10 +55,10 @@ def print_answer(console: Console, directory: Path, preference: Preference = MEM
 
 def print_fit(console: Console, directory: Path) -> None:
     """Print what ``dballoc fit`` has found. UsageError if there is nothing to report."""
-    from dballoc.analysis.tables.largest_cache import load
-    from dballoc.report import fit_report  # imports Altair: see dballoc.report.write
+    from dballoc.analysis.tables.largest_cache import load_fits
+    from dballoc.report import fit_report  # imports Altair: see dballoc.report.write_report_outputs
 
-    fits = load(directory)
+    fits = load_fits(directory)
     answer, sizes = fit_report.answer_fit(fits), fit_report.tabulate_sizes(fits)
     console.print(Text(answer.headline, style="bold"))
     console.print(Text(answer.reason))

@@ -5,10 +5,16 @@ each.
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.tables.contention import Contention, Watched
+from dballoc.analysis.tables.contention import Contention, ContentionProfiles
 from dballoc.numbers import NOTHING, number, percent
-from dballoc.profile.contention.dominant_frames import Row, dominant
-from dballoc.profile.contention.wait_split import GROUPS, Cost, Split, own_waits, split
+from dballoc.profile.contention.dominant_frames import DominantFrame, rank_dominant_frames
+from dballoc.profile.contention.waits_below_malloc import (
+    WAIT_GROUPS,
+    WaitCost,
+    WaitSplit,
+    drop_client_waits,
+    split_waits,
+)
 from dballoc.profile.model import Profile
 from dballoc.profile.symbols import cpp_names
 from dballoc.report.sections import profiles
@@ -85,7 +91,7 @@ def collect_contention_tables(profiled: Contention) -> dict[str, pl.DataFrame]:
         watched = profiled.of(workload)
         for name, watch in watched.items():
             assert watch.switches
-            wait_split = split(watch.switches)
+            wait_split = split_waits(watch.switches)
             costs += [
                 (
                     workload,
@@ -120,7 +126,7 @@ def choose_wait_value(profile: Profile) -> str:
     return profile.values[0].key
 
 
-def _describe_method(watched: Watched) -> str:
+def _describe_method(watched: ContentionProfiles) -> str:
     assert watched.switches
     facts = watched.switches.facts
     losses = ""
@@ -133,21 +139,21 @@ def _describe_method(watched: Watched) -> str:
     return f"{watched.variant}, {watched.workload}: {facts.get('method', '')}{losses}{early}."
 
 
-def _tabulate_split(watched: dict[str, Watched], after: str) -> Table:
+def _tabulate_split(watched: dict[str, ContentionProfiles], after: str) -> Table:
     columns = [
         "variant",
         "waits/s",
         "below malloc",
-        *(f"{GROUPS[g]} below malloc" for g in ("lock", "memory")),
+        *(f"{WAIT_GROUPS[g]} below malloc" for g in ("lock", "memory")),
         "kernel calls",
-        *(GROUPS[g] for g in ("lock", "memory", "condition", "disk", "client")),
+        *(WAIT_GROUPS[g] for g in ("lock", "memory", "condition", "disk", "client")),
         "preempted",
         "mean wait below malloc, µs",
     ]
     rows = []
     for name, watch in watched.items():
         assert watch.switches
-        wait_split, seconds = split(watch.switches), watch.switches.seconds or 1.0
+        wait_split, seconds = split_waits(watch.switches), watch.switches.seconds or 1.0
         below = wait_split.below
         mean = number(below.waited / below.waits * 1e6) if below.waits else NOTHING
         rows.append(
@@ -156,12 +162,12 @@ def _tabulate_split(watched: dict[str, Watched], after: str) -> Table:
                 number(wait_split.total.waits / seconds) if wait_split.counted else NOTHING,
                 percent(wait_split.share(below)),
                 *(
-                    percent(wait_split.share(wait_split.malloc.get(g, Cost())))
+                    percent(wait_split.share(wait_split.malloc.get(g, WaitCost())))
                     for g in ("lock", "memory")
                 ),
                 _format_calls(wait_split),
                 *(
-                    percent(wait_split.share(wait_split.elsewhere.get(g, Cost())))
+                    percent(wait_split.share(wait_split.elsewhere.get(g, WaitCost())))
                     for g in ("lock", "memory", "condition", "disk", "client")
                 ),
                 percent(wait_split.preemption) if wait_split.counted else NOTHING,
@@ -181,14 +187,14 @@ def _tabulate_split(watched: dict[str, Watched], after: str) -> Table:
     )
 
 
-def _format_calls(wait_split: Split) -> str:
+def _format_calls(wait_split: WaitSplit) -> str:
     ordered = sorted(wait_split.calls.items(), key=lambda call: -wait_split.share(call[1]))
     return (
         "\n".join(f"{name} {percent(wait_split.share(cost))}" for name, cost in ordered) or NOTHING
     )
 
 
-def _tabulate_frames(watched: dict[str, Watched], after: str) -> Table:
+def _tabulate_frames(watched: dict[str, ContentionProfiles], after: str) -> Table:
     dominant_frames = _find_dominant_frames(watched)
     variants = list(dominant_frames[0].shares) if dominant_frames else []
     rows = [_make_frame_row(row, variants) for row in dominant_frames]
@@ -206,13 +212,13 @@ def _tabulate_frames(watched: dict[str, Watched], after: str) -> Table:
     )
 
 
-def _find_dominant_frames(watched: dict[str, Watched]) -> list[Row]:
+def _find_dominant_frames(watched: dict[str, ContentionProfiles]) -> list[DominantFrame]:
     switches = {name: watch.switches for name, watch in watched.items() if watch.switches}
     if not switches:
         return []  # no profile of any variant can be read
     # One by /proc has times alone; shares of times and of counts are not compared.
     value = choose_wait_value(next(iter(switches.values())))
-    return dominant(
+    return rank_dominant_frames(
         {
             name: profile
             for name, profile in switches.items()
@@ -222,24 +228,26 @@ def _find_dominant_frames(watched: dict[str, Watched]) -> list[Row]:
     )
 
 
-def _make_frame_row(row: Row, variants: list[str]) -> list[str]:
+def _make_frame_row(row: DominantFrame, variants: list[str]) -> list[str]:
     shares = [percent(row.shares[v], 2) if row.shares[v] else NOTHING for v in variants]
     return [
-        profiles.shorten_function_name(cpp_names.short(row.function)),
+        profiles.shorten_function_name(cpp_names.shorten_name(row.function)),
         "malloc" if row.allocator else "",
         row.module,
         *shares,
     ]
 
 
-def _make_flame_graphs(watched: dict[str, Watched], workload: str, after: str) -> list[Embed]:
+def _make_flame_graphs(
+    watched: dict[str, ContentionProfiles], workload: str, after: str
+) -> list[Embed]:
     embeds = []
     switches = {name: w.switches for name, w in watched.items() if w.switches}
     for key, title, shown in (
         (
             "own-waits",
             "Waits, without those for the client",
-            {name: own_waits(of) for name, of in switches.items()},
+            {name: drop_client_waits(of) for name, of in switches.items()},
         ),
         ("waits", "All waits", switches),
         ("wakeups", "Who woke others", {name: w.wakeups for name, w in watched.items()}),

@@ -8,12 +8,12 @@ import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.statistics import duet_slices
-from dballoc.analysis.statistics.ratio_interval import ratio
+from dballoc.analysis.statistics.ratio_interval import compute_ratio
 from dballoc.analysis.tables.baseline_comparison import Comparisons
 from dballoc.analysis.tables.level_curves import CONFIDENCE
 from dballoc.numbers import NOTHING, count, number, percent
 from dballoc.report.charts import blocks
-from dballoc.report.charts.theme import Variants
+from dballoc.report.charts.variant_marks import Variants
 from dballoc.report.sections.section import Section
 from dballoc.report.sections.tables import Table
 from dballoc.report.wording.ratios_as_text import format_ratio
@@ -24,7 +24,7 @@ def make_duet_section(
 ) -> Section:
     """Return the section on the duet; ``each``: with a chart of each workload's blocks."""
     facts: dict[str, Any] = json.loads(campaign.facts["duet"])
-    block_logs = duet_slices.blocks(campaign)
+    block_logs = duet_slices.compute_block_logs(campaign)
     confidence = comparisons.procedures["duet"].confidence
     pictured = campaign.experiment.workloads if each else []
     figures = [
@@ -80,9 +80,9 @@ def _describe_duet(facts: dict[str, Any]) -> list[str]:
 def _tabulate_costs(campaign: Campaign, cpu: pl.DataFrame) -> Table:
     """Return CPU per transaction and transactions per second, each side's own, and their ratios."""
     plain, time, each = (
-        duet_slices.blocks(campaign, "paired"),
-        duet_slices.blocks(campaign, "paired", "seconds"),
-        duet_slices.absolute(campaign),
+        duet_slices.compute_block_logs(campaign, "paired"),
+        duet_slices.compute_block_logs(campaign, "paired", "seconds"),
+        duet_slices.compute_absolute_figures(campaign),
     )
     rows = []
     for workload in campaign.experiment.workloads:
@@ -108,7 +108,7 @@ def _tabulate_costs(campaign: Campaign, cpu: pl.DataFrame) -> Table:
         "variant",
         "CPU per transaction, µs",
         "transactions/s",
-        f"CPU ratio ({duet_slices.chosen(campaign)})",
+        f"CPU ratio ({duet_slices.read_declared_estimate(campaign)})",
         "CPU ratio (plain mean)",
         "throughput ratio (plain mean)",
         "blocks",
@@ -126,7 +126,7 @@ def _format_ratio(rows: pl.DataFrame, sign: int = 1) -> str:
     logs = [sign * log for log in rows["log"]]
     if not logs:
         return NOTHING
-    r = ratio(logs, CONFIDENCE)
+    r = compute_ratio(logs, CONFIDENCE)
     return format_ratio(r.estimate, r.low, r.high)
 
 

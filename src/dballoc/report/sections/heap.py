@@ -8,13 +8,13 @@ from typing import Any
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.tables.heap_profiles import Heaps, Seen
+from dballoc.analysis.tables.heap_profiles import Heaps, VariantHeap
 from dballoc.numbers import NOTHING, mebibytes, number, percent
 from dballoc.profile.heap import heap_profile
-from dballoc.profile.heap.heap_holders import holders
+from dballoc.profile.heap.heap_holders import sum_by_holder
 from dballoc.profile.profile_tables import VARIANCE
 from dballoc.report.charts import latency
-from dballoc.report.charts.theme import Variants
+from dballoc.report.charts.variant_marks import Variants
 from dballoc.report.sections import profiles
 from dballoc.report.sections.section import Embed, Section
 from dballoc.report.sections.tables import Table
@@ -42,7 +42,7 @@ def make_heap_section(campaign: Campaign, heaps: Heaps, variants: Variants) -> S
     tables: list[Table] = []
     figures, embeds = [], []
     for workload, watched, after in profiles.list_profiled_workloads(
-        campaign, (s.workload for s in heaps.seen), heaps.of
+        campaign, (s.workload for s in heaps.profiles), heaps.of
     ):
         tables += [_tabulate_turnover(watched, after), _tabulate_holders(watched, after)]
         figures += latency.draw_call_times(watched, workload, variants, after)
@@ -51,7 +51,7 @@ def make_heap_section(campaign: Campaign, heaps: Heaps, variants: Variants) -> S
         _TEXT,
         *(
             f"No heap profile of {s.variant} under {s.workload}: {s.missing}."
-            for s in heaps.seen
+            for s in heaps.profiles
             if not s.profile
         ),
     ]
@@ -95,7 +95,7 @@ def collect_heap_tables(heaps: Heaps) -> dict[str, pl.DataFrame]:
     """Return the tables for csv/ by file name. Bytes, seconds; times of a call in nanoseconds."""
     calls: list[tuple[object, ...]] = []
     functions: list[tuple[object, ...]] = []
-    for s in heaps.seen:
+    for s in heaps.profiles:
         if s.profile is None:
             continue
         calls += [
@@ -117,7 +117,7 @@ def collect_heap_tables(heaps: Heaps) -> dict[str, pl.DataFrame]:
     }
 
 
-def _tabulate_turnover(watched: dict[str, Seen], after: str) -> Table:
+def _tabulate_turnover(watched: dict[str, VariantHeap], after: str) -> Table:
     columns = [
         "variant",
         "alive, MiB",
@@ -164,7 +164,7 @@ def _compute_mean_time(sizes: list[dict[str, Any]], operation: str) -> float | N
     return math.fsum(s["mean"] * s["timed"] for s in operation_sizes) / timed if timed else None
 
 
-def _tabulate_holders(watched: dict[str, Seen], after: str) -> Table:
+def _tabulate_holders(watched: dict[str, VariantHeap], after: str) -> Table:
     sums = {name: _sum_by_function(heap) for name, heap in watched.items()}
     largest: dict[str, float] = {}
     for by_function in sums.values():
@@ -189,7 +189,7 @@ def _tabulate_holders(watched: dict[str, Seen], after: str) -> Table:
     )
 
 
-def _sum_by_function(watched: Seen) -> dict[str, tuple[float, float, float, float, float]]:
+def _sum_by_function(watched: VariantHeap) -> dict[str, tuple[float, float, float, float, float]]:
     """Return by function live bytes and their standard error, allocated bytes, seconds in malloc
     and free, and seconds stalled there.
     """
@@ -201,11 +201,11 @@ def _sum_by_function(watched: Seen) -> dict[str, tuple[float, float, float, floa
         heap_profile.TIME,
         heap_profile.STALLED,
     )
-    sums = holders(watched.profile, values)
+    sums = sum_by_holder(watched.profile, values)
     return {f: (live, math.sqrt(variance), *rest) for f, (live, variance, *rest) in sums.items()}  # type: ignore[misc]
 
 
-def _make_flame_graphs(watched: dict[str, Seen], workload: str, after: str) -> list[Embed]:
+def _make_flame_graphs(watched: dict[str, VariantHeap], workload: str, after: str) -> list[Embed]:
     embeds = []
     for value, title in _GRAPHS:
         with_samples = [

@@ -9,12 +9,12 @@ import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions import throughput_collapse
-from dballoc.analysis.published.machines import Machine, repeated, split
+from dballoc.analysis.published.imported_machines import Machine, is_repeated, split_by_machine
 from dballoc.analysis.tables import level_curves
-from dballoc.analysis.tables.baseline_comparison import Comparisons, compare
+from dballoc.analysis.tables.baseline_comparison import Comparisons, compare_with_baseline
 from dballoc.numbers import NOTHING, count, listing, mebibytes, number, percent
 from dballoc.report.charts import levels
-from dballoc.report.charts.theme import Figure, Variants
+from dballoc.report.charts.variant_marks import Figure, Variants
 from dballoc.report.sections import tables
 from dballoc.report.sections.section import Section
 from dballoc.report.sections.tables import Table
@@ -66,7 +66,7 @@ class Collapse:
 
 def find_collapses(campaign: Campaign) -> list[Collapse]:
     """Return every collapse, in the experiment's order."""
-    throughput = level_curves.summary(campaign).filter(pl.col("measure") == "tps")
+    throughput = level_curves.average_levels(campaign).filter(pl.col("measure") == "tps")
     fallen = []
     for name in campaign.names:
         for workload in campaign.experiment.workloads:
@@ -74,7 +74,7 @@ def find_collapses(campaign: Campaign) -> list[Collapse]:
                 (pl.col("workload") == workload) & (pl.col("variant") == name)
             )
             curve = dict(points.select("threads", "mean").iter_rows())
-            place = throughput_collapse.between(curve) if curve else None
+            place = throughput_collapse.find_collapse(curve) if curve else None
             if place:
                 best = max(tps for n, tps in curve.items() if n < place[1])
                 fallen.append(
@@ -89,11 +89,11 @@ def find_collapses(campaign: Campaign) -> list[Collapse]:
     return fallen
 
 
-def answer(campaign: Campaign) -> Answer:
+def compose_imported_answer(campaign: Campaign) -> Answer:
     """Return which variants collapse where; the first machine's come first, the others' lines name
     their machine.
     """
-    machines = split(campaign)
+    machines = split_by_machine(campaign)
     first = find_collapses(machines[0].campaign)
     fallen = [n for n in machines[0].campaign.names if any(f.variant == n for f in first)]
     where = f" on {machines[0].name}" if len(machines) > 1 else ""
@@ -106,10 +106,13 @@ def answer(campaign: Campaign) -> Answer:
         count(len(e.variant), "variant"),
     ]
     sizes.append(count(len(machines), "machine"))
-    reason = f"Made elsewhere: {listing(sizes)}. {_REPEATS if repeated(campaign) else _NO_REPEATS}"
+    reason = (
+        f"Made elsewhere: {listing(sizes)}. {_REPEATS if is_repeated(campaign) else _NO_REPEATS}"
+    )
     lines = [line for m in machines for line in _list_collapses(m, apart=m is not machines[0])]
     notes = [
-        f"A collapse: throughput at a level below {percent(throughput_collapse.SHARE, 0)} of the "
+        "A collapse: throughput at a level below "
+        f"{percent(throughput_collapse.COLLAPSE_SHARE, 0)} of the "
         "best at a lower level.",
         _ELSEWHERE,
         *(
@@ -140,9 +143,9 @@ def _list_collapses(machine: Machine, apart: bool) -> list[Line]:
     return lines
 
 
-def sections(campaign: Campaign) -> list[Section]:
+def make_imported_sections(campaign: Campaign) -> list[Section]:
     """Return every machine's sections, then where the figures are from."""
-    machines = split(campaign)
+    machines = split_by_machine(campaign)
     return [
         s
         for number, m in enumerate(machines, 1)
@@ -152,12 +155,12 @@ def sections(campaign: Campaign) -> list[Section]:
 
 def compare_first_machine(campaign: Campaign) -> Comparisons:
     """Return the comparisons of the first machine."""
-    return compare(split(campaign)[0].campaign)
+    return compare_with_baseline(split_by_machine(campaign)[0].campaign)
 
 
 def collect_imported_tables(campaign: Campaign) -> dict[str, pl.DataFrame]:
     """Return the tables for csv/, with each machine's rows under its name."""
-    machines = split(campaign)
+    machines = split_by_machine(campaign)
 
     def each(frame: pl.DataFrame, machine: Machine) -> pl.DataFrame:
         return frame.with_columns(machine=pl.lit(machine.name)).select(
@@ -174,9 +177,9 @@ def collect_imported_tables(campaign: Campaign) -> dict[str, pl.DataFrame]:
     fallen = [
         pl.DataFrame([vars(f) for f in find_collapses(m.campaign)], schema=schema) for m in machines
     ]
-    measured = [level_curves.summary(m.campaign) for m in machines]
+    measured = [level_curves.average_levels(m.campaign) for m in machines]
     changed = [
-        level_curves.relative(m.campaign, "tps").with_columns(measure=pl.lit("tps"))
+        level_curves.compute_relative_levels(m.campaign, "tps").with_columns(measure=pl.lit("tps"))
         for m in machines
     ]
     return {
@@ -192,10 +195,10 @@ def _make_machine_sections(machine: Machine, number: int, several: bool) -> list
     campaign, e = machine.campaign, machine.campaign.experiment
     key = f"-{number}" if number > 1 else ""
     whose = f": {machine.name or 'a machine without a name'}" if several else ""
-    summary, variants = level_curves.summary(campaign), Variants(campaign.names)
-    ratios = level_curves.relative(campaign, "tps")
+    summary, variants = level_curves.average_levels(campaign), Variants(campaign.names)
+    ratios = level_curves.compute_relative_levels(campaign, "tps")
     figures = [
-        _rename_figure(f, key, whose, repeated(campaign))
+        _rename_figure(f, key, whose, is_repeated(campaign))
         for w in e.workloads
         for f in _draw_charts(summary, ratios, w, variants)
     ]
@@ -213,8 +216,8 @@ def _make_machine_sections(machine: Machine, number: int, several: bool) -> list
             tables=[tables.tabulate_shapes(campaign)],
         )
     )
-    if repeated(campaign):
-        judged = tables.tabulate_verdicts(compare(campaign))
+    if is_repeated(campaign):
+        judged = tables.tabulate_verdicts(compare_with_baseline(campaign))
         judged = replace(judged, rows=judged.rows[:-1])  # there is no A/A pair
         parts.append(Section(key=f"verdicts{key}", title=f"Verdicts{whose}", tables=[judged]))
     return parts
@@ -255,7 +258,9 @@ def _tabulate_throughput(campaign: Campaign, summary: pl.DataFrame, workload: st
     posts have it.
     """
     cells = _collect_cells(summary, workload, "tps")
-    ratios = level_curves.relative(campaign, "tps").filter(pl.col("workload") == workload)
+    ratios = level_curves.compute_relative_levels(campaign, "tps").filter(
+        pl.col("workload") == workload
+    )
     changed = {
         (n, v): (r, low, high)
         for v, n, r, low, high in ratios.select(

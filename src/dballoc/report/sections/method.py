@@ -1,9 +1,9 @@
 """The method in a few sentences, with the numbers of the campaign at hand."""
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.decisions.recommendation_rule import Preference
+from dballoc.analysis.decisions.preference import Preference
 from dballoc.analysis.decisions.sequential_test import ERROR, MARGIN, SPENDING, Procedure
-from dballoc.analysis.decisions.throughput_collapse import SHARE
+from dballoc.analysis.decisions.throughput_collapse import COLLAPSE_SHARE
 from dballoc.analysis.statistics.detectable_difference import POWER
 from dballoc.analysis.tables.level_curves import CONFIDENCE
 from dballoc.experiment.durations_and_sizes import format_duration
@@ -43,7 +43,8 @@ def describe_method(
         "is a valid ending.",
         f"Recommendation: {preference.rule}. A variant with faults is never recommended and gets "
         "no verdict.",
-        f"A collapse is a level whose throughput is below {percent(SHARE, 0)} of the best at a "
+        f"A collapse is a level whose throughput is below {percent(COLLAPSE_SHARE, 0)} of the "
+        "best at a "
         "lower level.",
         "CPU, context switches and memory are the server's own. Context switches are voluntary and "
         "involuntary ones of all its threads. Peak RSS is the kernel's high-water mark, reset "

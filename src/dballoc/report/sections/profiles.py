@@ -38,6 +38,6 @@ def make_flame_graph(
     return Embed(
         key,
         title,
-        flamegraph.fragment(profiles, value, title),
-        flamegraph.page(profiles, value, title),
+        flamegraph.render_fragment(profiles, value, title),
+        flamegraph.render_page(profiles, value, title),
     )

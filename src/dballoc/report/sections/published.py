@@ -7,12 +7,17 @@ from collections import Counter
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.published.published_comparison import Beside, Fall, Figure, beside
+from dballoc.analysis.published.published_comparison import (
+    CollapseComparison,
+    Figure,
+    TableComparison,
+    compare_published,
+)
 from dballoc.analysis.published.published_figures import Published
 from dballoc.analysis.published.shape_agreement import BAND, Shape
 from dballoc.experiment import scale
 from dballoc.numbers import NOTHING, count, listing, number, percent
-from dballoc.report.sections.scaled import list_stand_ins
+from dballoc.report.sections.scaled_down import list_stand_ins
 from dballoc.report.sections.section import Section
 from dballoc.report.sections.tables import Table
 from dballoc.report.wording.ratios_as_text import format_change, format_ratio
@@ -27,7 +32,7 @@ _RULE = (
 
 def make_published_section(campaign: Campaign, published: Published) -> Section:
     """Return the section that sets the post's figures beside ours."""
-    compared_tables = beside(campaign, published)
+    compared_tables = compare_published(campaign, published)
     tables = []
     for compared in compared_tables:
         tables.append(
@@ -50,7 +55,7 @@ def make_published_section(campaign: Campaign, published: Published) -> Section:
 def collect_published_tables(campaign: Campaign, published: Published) -> dict[str, pl.DataFrame]:
     """Return the tables for csv/: the figures, and every pair of them that was compared."""
     figures, pairs = [], []
-    for compared in beside(campaign, published):
+    for compared in compare_published(campaign, published):
         figures += [
             (
                 compared.table.name,
@@ -67,7 +72,7 @@ def collect_published_tables(campaign: Campaign, published: Published) -> dict[s
             for f in compared.figures.values()
         ]
         for p in compared.pairs:
-            has_interval = p.ours is not None and p.ours.blocks > 1
+            has_interval = p.measured_ratio is not None and p.measured_ratio.blocks > 1
             pairs.append(
                 (
                     compared.table.name,
@@ -75,9 +80,9 @@ def collect_published_tables(campaign: Campaign, published: Published) -> dict[s
                     p.first,
                     p.second,
                     p.published,
-                    p.ours.estimate if p.ours else None,
-                    p.ours.low if p.ours and has_interval else None,
-                    p.ours.high if p.ours and has_interval else None,
+                    p.measured_ratio.estimate if p.measured_ratio else None,
+                    p.measured_ratio.low if p.measured_ratio and has_interval else None,
+                    p.measured_ratio.high if p.measured_ratio and has_interval else None,
                     p.shape.value,
                 )
             )
@@ -112,7 +117,7 @@ _PAIRS = {
 }
 
 
-def _describe_agreement(compared_tables: list[Beside]) -> str:
+def _describe_agreement(compared_tables: list[TableComparison]) -> str:
     rows = sum(
         len(compared.table.rows if compared.table.across == "columns" else compared.table.columns)
         for compared in compared_tables
@@ -134,7 +139,7 @@ def _describe_agreement(compared_tables: list[Beside]) -> str:
     return f"{sentence} It differs in {listing(differing)}." if differing else sentence
 
 
-def _tabulate_by_columns(compared: Beside, campaign: Campaign) -> Table:
+def _tabulate_by_columns(compared: TableComparison, campaign: Campaign) -> Table:
     """Return the table with a row as the post has it: the shape, and for each column the published
     figure and ours.
     """
@@ -162,7 +167,7 @@ def _tabulate_by_columns(compared: Beside, campaign: Campaign) -> Table:
     )
 
 
-def _label_row(compared: Beside, row: str, campaign: Campaign) -> str:
+def _label_row(compared: TableComparison, row: str, campaign: Campaign) -> str:
     """Return the row's name, with the level of ours where that is another."""
     was = campaign.experiment.scaled
     published = next(
@@ -171,10 +176,10 @@ def _label_row(compared: Beside, row: str, campaign: Campaign) -> str:
     )
     if was is None or published is None:
         return row
-    return f"{row} (ours: {scale.level(published, was.factor)})"
+    return f"{row} (ours: {scale.scale_level(published, was.factor)})"
 
 
-def _tabulate_by_rows(compared: Beside) -> Table:
+def _tabulate_by_rows(compared: TableComparison) -> Table:
     """Return the table with a row a variant; the shape of each column below it."""
     table = compared.table
     columns = ["variant"]
@@ -197,7 +202,7 @@ def _tabulate_by_rows(compared: Beside) -> Table:
     return Table(title=table.title, columns=columns, rows=rows, caption=_make_caption(compared))
 
 
-def _make_caption(compared: Beside) -> str:
+def _make_caption(compared: TableComparison) -> str:
     values = (
         "ratios to the baseline with 95 % intervals"
         if compared.table.ratios
@@ -227,23 +232,25 @@ def _format_change(figure: Figure | None) -> list[str]:
     return [format_change(figure.published_change), measured_change]
 
 
-def _format_shape(compared: Beside, group: str) -> str:
+def _format_shape(compared: TableComparison, group: str) -> str:
     if group not in compared.shapes:
         return NOTHING
-    shapes = Counter(p.shape for p in compared.pairs if p.group == group and p.ours is not None)
+    shapes = Counter(
+        p.shape for p in compared.pairs if p.group == group and p.measured_ratio is not None
+    )
     words = {Shape.AGREES: "agree", Shape.DIFFERS: "differ", Shape.UNDECIDED: "open"}
     counts = ", ".join(f"{shapes[shape]} {word}" for shape, word in words.items() if shapes[shape])
     verdict = "open" if compared.shapes[group] is Shape.UNDECIDED else compared.shapes[group].value
     return f"{verdict}\n{counts}" if len(shapes) > 1 else verdict
 
 
-def _tabulate_collapses(compared: Beside) -> Table:
+def _tabulate_collapses(compared: TableComparison) -> Table:
     rows = [
         [
             f.column,
             _format_levels(f.published),
             *(
-                [_format_levels(f.ours), _format_collapse_shape(f)]
+                [_format_levels(f.measured_levels), _format_collapse_shape(f)]
                 if f.measured
                 else [NOTHING, NOTHING]
             ),
@@ -266,7 +273,7 @@ def _format_levels(levels: tuple[int, int] | None) -> str:
     return f"{levels[0]} and {levels[1]}"
 
 
-def _format_collapse_shape(fall: Fall) -> str:
+def _format_collapse_shape(fall: CollapseComparison) -> str:
     return "open" if fall.shape is Shape.UNDECIDED else fall.shape.value
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from dballoc.report.charts.theme import Figure
+from dballoc.report.charts.variant_marks import Figure
 from dballoc.report.sections.tables import Table
 
 

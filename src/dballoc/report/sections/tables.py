@@ -112,9 +112,9 @@ def tabulate_levels(
     """Return levels × variants, means with their 95 % intervals over blocks. ``summary``: of the
     campaign, where it is at hand.
     """
-    rows_of_workload = (level_curves.summary(campaign) if summary is None else summary).filter(
-        pl.col("workload") == workload
-    )
+    rows_of_workload = (
+        level_curves.average_levels(campaign) if summary is None else summary
+    ).filter(pl.col("workload") == workload)
     cells = {
         (threads, variant, measure): (mean, low, high)
         for variant, threads, measure, mean, low, high in rows_of_workload.select(
@@ -143,7 +143,7 @@ def tabulate_all_levels(
     campaign: Campaign, measures: dict[str, tuple[str, float]], title: str
 ) -> Table:
     """Return the tables of :func:`tabulate_levels` of all workloads as one."""
-    summary = level_curves.summary(campaign)
+    summary = level_curves.average_levels(campaign)
     by_workload = [
         (w, tabulate_levels(campaign, w, measures, title, summary))
         for w in campaign.experiment.workloads
@@ -161,7 +161,7 @@ def tabulate_all_levels(
 def tabulate_relative_qps(campaign: Campaign, workload: str) -> Table:
     """Return relative QPS: levels × variants."""
     ratios = _index_by_cell(
-        level_curves.relative(campaign, "qps").filter(pl.col("workload") == workload)
+        level_curves.compute_relative_levels(campaign, "qps").filter(pl.col("workload") == workload)
     )
     others = campaign.names[1:]
     rows = [
@@ -182,7 +182,9 @@ def tabulate_changes(campaign: Campaign, workload: str) -> Table:
     """Return Δ % of every measure: levels × variants."""
     ratios = {
         measure: _index_by_cell(
-            level_curves.relative(campaign, measure).filter(pl.col("workload") == workload)
+            level_curves.compute_relative_levels(campaign, measure).filter(
+                pl.col("workload") == workload
+            )
         )
         for measure in CHANGES
     }
@@ -202,7 +204,7 @@ def tabulate_changes(campaign: Campaign, workload: str) -> Table:
     )  # fmt: skip
 
 
-def memory_table(campaign: Campaign) -> Table:
+def tabulate_memory(campaign: Campaign) -> Table:
     """Return start, peak, mean under load, idle, growth, peak ÷ buffer pool. With fresh starts, a
     row a start and variant.
     """
@@ -215,7 +217,7 @@ def memory_table(campaign: Campaign) -> Table:
     for level, workload in campaign.starts:
         part = campaign.part((level, workload))
         place_cells = [str(place) for place in (workload, level) if place is not None]
-        for row in memory_growth.table(part).iter_rows(named=True):
+        for row in memory_growth.build_memory_table(part).iter_rows(named=True):
             sizes = (
                 "start",
                 "peak",
@@ -254,7 +256,7 @@ def memory_table(campaign: Campaign) -> Table:
 
 def tabulate_ledger(campaign: Campaign, ledger_rows: pl.DataFrame) -> Table:
     """Return resident memory by owner. ``ledger_rows``:
-    :func:`dballoc.analysis.tables.memory_ledger.table`.
+    :func:`dballoc.analysis.tables.memory_ledger.build_ledger_table`.
     """
     cells = {
         (owner, variant): resident
@@ -301,7 +303,7 @@ def _list_variants_without_survivor(campaign: Campaign) -> list[tuple[str, str]]
 
 def tabulate_shapes(campaign: Campaign) -> Table:
     """Return where throughput peaks and where it collapses."""
-    throughput = level_curves.summary(campaign).filter(pl.col("measure") == "tps")
+    throughput = level_curves.average_levels(campaign).filter(pl.col("measure") == "tps")
     rows = []
     top = max(campaign.experiment.threads)
     for workload in campaign.experiment.workloads:
@@ -311,7 +313,7 @@ def tabulate_shapes(campaign: Campaign) -> Table:
             )
             curve = dict(points.select("threads", "mean").iter_rows())
             if curve:
-                s = throughput_collapse.shape(curve)
+                s = throughput_collapse.find_peak_and_collapse(curve)
                 fell = "none"
                 if s.collapse_threads is not None and s.collapse_share is not None:
                     fell = (
@@ -331,7 +333,8 @@ def tabulate_shapes(campaign: Campaign) -> Table:
             "collapse",
         ],
         rows=rows,
-        caption=f"A collapse: throughput below {percent(throughput_collapse.SHARE, 0)} of the best "
+        caption=f"A collapse: throughput below {percent(throughput_collapse.COLLAPSE_SHARE, 0)} "
+        "of the best "
         "at a lower level.",
         heads=2,
     )
@@ -375,7 +378,7 @@ def tabulate_pairs(campaign: Campaign, ratios: pl.DataFrame) -> Table:
     )
 
 
-def faults(campaign: Campaign, comparisons: Comparisons) -> Table:
+def tabulate_faults(campaign: Campaign, comparisons: Comparisons) -> Table:
     """Return faulty trials of all trials, for each variant that has any."""
     rows = []
     bad = campaign.trials.filter(pl.col("outcome") == "fault")
@@ -393,7 +396,7 @@ def faults(campaign: Campaign, comparisons: Comparisons) -> Table:
     return Table(title="Faults by variant", columns=columns, rows=rows, words=columns)
 
 
-def fault_list(campaign: Campaign) -> Table:
+def tabulate_every_fault(campaign: Campaign) -> Table:
     """Return every trial that ended in a fault, those of repeated blocks included."""
     rows = [
         [
@@ -470,7 +473,7 @@ def tabulate_sampler_cost(campaign: Campaign) -> Table:
             f"{r['samples']:,}",
             str(r["trials"]),
         ]
-        for r in sampler_cost.cost(campaign).iter_rows(named=True)
+        for r in sampler_cost.compute_sampler_cost(campaign).iter_rows(named=True)
     ]
     return Table(
         title="Cost of the sampler",

@@ -65,7 +65,7 @@ def collect_cells(campaign: Campaign) -> list[Cell]:
     """
     ratios: dict[tuple[str, int, str], dict[str, Any]] = {}
     for measure in ("tps", "qps"):
-        for row in level_curves.relative(campaign, measure).iter_rows(named=True):
+        for row in level_curves.compute_relative_levels(campaign, measure).iter_rows(named=True):
             ratios[row["workload"], row["threads"], row["variant"]] = {
                 key: row[key] for key in ("ratio", "low", "high")
             }
@@ -126,7 +126,11 @@ def _collect_baseline_tps(campaign: Campaign) -> dict[tuple[str, int], float]:
     baseline_tps = (pl.col("measure") == "tps") & (
         pl.col("variant") == campaign.experiment.baseline
     )
-    rows = level_curves.summary(campaign).filter(baseline_tps).select("workload", "threads", "mean")
+    rows = (
+        level_curves.average_levels(campaign)
+        .filter(baseline_tps)
+        .select("workload", "threads", "mean")
+    )
     return {(workload, threads): mean for workload, threads, mean in rows.iter_rows()}
 
 
@@ -137,7 +141,7 @@ def tabulate_scan_rates(campaign: Campaign) -> Table | None:
         for name in campaign.experiment.workloads
         if read_workload_facts(campaign).get(name, {}).get("whole")
     ]
-    scan_rates = level_curves.summary(campaign).filter(
+    scan_rates = level_curves.average_levels(campaign).filter(
         (pl.col("measure") == "tps") & pl.col("workload").is_in(table_scans)
     )
     if not scan_rates.height:

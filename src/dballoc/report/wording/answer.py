@@ -9,7 +9,7 @@ from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions.recommendation import Recommendation
 from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.tables import speed_metric
-from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, procedures
+from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, declare_procedures
 from dballoc.numbers import count, listing, percent
 from dballoc.report.wording.ratios_as_text import format_change, format_detectable, format_ratio
 
@@ -106,7 +106,7 @@ def measure_progress(campaign: Campaign) -> Progress:
             for row in rows.sort("block", "attempt").iter_rows(named=True)
         }
         disturbed += sum(1 for reason in last.values() if reason is not None)
-    planned = {design: p.looks[-1] for design, p in procedures(campaign).items()}
+    planned = {design: p.looks[-1] for design, p in declare_procedures(campaign).items()}
     no_duet = json.loads(campaign.facts["duet"]).get("none")
     return Progress(
         blocks={d: campaign.blocks(d) for d in planned},
@@ -117,7 +117,7 @@ def measure_progress(campaign: Campaign) -> Progress:
     )
 
 
-def answer(
+def compose_answer(
     comparisons: Comparisons,
     recommendation: Recommendation,
     baseline: str,
@@ -284,12 +284,12 @@ def _select_aimed_at(
             for c in comparisons.family
             if c.variant == name and c.metric.key == "rss_peak" and c.ratio
         ]
-    return [c for c in speed_metric.of(comparisons, name) if c.ratio]
+    return [c for c in speed_metric.select_speed_comparisons(comparisons, name) if c.ratio]
 
 
 def _is_better(comparison: Comparison) -> bool:
     return (
-        speed_metric.shown_faster(comparison)
+        speed_metric.is_shown_faster(comparison)
         if comparison.metric.workload
         else comparison.verdict is Verdict.LOWER
     )
@@ -388,8 +388,8 @@ def _count_speeds(speeds: list[Comparison]) -> str:
     """Return the speed in many workloads: how often it is shown to be higher or lower, and the
     range of its ratios.
     """
-    faster = [c for c in speeds if speed_metric.shown_faster(c)]
-    slower = [c for c in speeds if speed_metric.shown_slower(c)]
+    faster = [c for c in speeds if speed_metric.is_shown_faster(c)]
+    slower = [c for c in speeds if speed_metric.is_shown_slower(c)]
     named = [
         f"{direction} in {len(shown_speeds)}"
         + (
@@ -405,7 +405,7 @@ def _count_speeds(speeds: list[Comparison]) -> str:
 
 
 def _describe_range(speeds: list[Comparison]) -> str:
-    ratios = [speed.estimate for c in speeds if (speed := speed_metric.speed(c))]
+    ratios = [speed.estimate for c in speeds if (speed := speed_metric.compute_speed(c))]
     return (
         f"{len(speeds)} speeds between {format_ratio(min(ratios))} and {format_ratio(max(ratios))}"
     )

@@ -18,7 +18,7 @@ from dballoc.analysis.decisions.regression_gate import Finding, Outcome
 from dballoc.analysis.decisions.sequential_test import ERROR
 from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.statistics.welch import Contrast
-from dballoc.analysis.tables.campaign_diff import Between, Figure, Measure
+from dballoc.analysis.tables.campaign_diff import CampaignDiff, Figure, Measure
 from dballoc.analysis.tables.level_curves import CONFIDENCE
 from dballoc.numbers import NOTHING, count, listing, percent
 from dballoc.report.wording.answer import measure_progress
@@ -52,7 +52,7 @@ class Side:
         )
 
 
-def describe_pairing(between: Between, sides: tuple[Side, Side]) -> list[tuple[str, str]]:
+def describe_pairing(between: CampaignDiff, sides: tuple[Side, Side]) -> list[tuple[str, str]]:
     """Return what is paired, what is not, and what else to know, as (heading, sentence)."""
     p = between.pairing
     statements = [("first", sides[0].words), ("second", sides[1].words)]
@@ -126,7 +126,7 @@ def _describe_machines(pairing: Pairing) -> list[tuple[str, str]]:
     ]
 
 
-def describe_verdict(figure: Figure, between: Between) -> str:
+def describe_verdict(figure: Figure, between: CampaignDiff) -> str:
     """Return one of the four verdicts, or why there is none."""
     if why := between.no_verdict(figure):
         return f"no verdict: {why}"
@@ -157,7 +157,7 @@ def describe_finding(outcome: Outcome, finding: Finding) -> str:
     return f"{figure.variant}{where} {_format_contrast(figure.contrast)}: {judgement}"
 
 
-def complaint(outcomes: Sequence[Outcome], strict: bool) -> str:
+def describe_failed_conditions(outcomes: Sequence[Outcome], strict: bool) -> str:
     """Return one line that says which conditions failed, and on what; empty if none did."""
     parts = []
     for outcome in outcomes:
@@ -168,9 +168,9 @@ def complaint(outcomes: Sequence[Outcome], strict: bool) -> str:
     return "; ".join(parts)
 
 
-def print_between(
+def print_comparison(
     console: Console,
-    between: Between,
+    between: CampaignDiff,
     sides: tuple[Side, Side],
     outcomes: Sequence[Outcome],
     strict: bool,
@@ -217,8 +217,8 @@ def print_between(
             console.print(Text(f"  cannot be judged: {outcome.problem}"))
 
 
-def as_json(
-    between: Between, sides: tuple[Side, Side], outcomes: Sequence[Outcome], strict: bool
+def describe_comparison(
+    between: CampaignDiff, sides: tuple[Side, Side], outcomes: Sequence[Outcome], strict: bool
 ) -> dict[str, Any]:
     """Return the comparison as plain data. Ends of an interval are null where there is none."""
     p = between.pairing
@@ -262,7 +262,7 @@ def _title_measure(measure: Measure) -> str:
     return f"{where}, second ÷ first (better: {measure.better})"
 
 
-def _tabulate_primary(between: Between, measure: Measure) -> Table:
+def _tabulate_primary(between: CampaignDiff, measure: Measure) -> Table:
     table = Table.grid(padding=(0, 2))
     relative = between.judged == "relative"
     columns = (
@@ -295,7 +295,7 @@ def _tabulate_primary(between: Between, measure: Measure) -> Table:
     return table
 
 
-def _tabulate_descriptive(between: Between, measures: list[Measure]) -> Table:
+def _tabulate_descriptive(between: CampaignDiff, measures: list[Measure]) -> Table:
     names = list(dict.fromkeys(f.variant for f in between.figures))
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
@@ -329,7 +329,7 @@ def _describe_side(side: Side) -> dict[str, Any]:
     }
 
 
-def _describe_figure(figure: Figure, between: Between) -> dict[str, Any]:
+def _describe_figure(figure: Figure, between: CampaignDiff) -> dict[str, Any]:
     m = figure.measure
     return {
         "variant": figure.variant,
@@ -357,7 +357,7 @@ def _encode_finding(finding: Finding) -> dict[str, Any]:
 def _describe_contrast(contrast: Contrast | None) -> dict[str, Any] | None:
     if contrast is None:
         return None
-    low, high = (contrast.low, contrast.high) if contrast.known else (None, None)
+    low, high = (contrast.low, contrast.high) if contrast.has_interval else (None, None)
     return {
         "ratio": contrast.estimate, "low": low, "high": high, "confidence": contrast.confidence,
         "blocks": list(contrast.blocks),

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from dballoc.analysis.decisions.aa_check import DIFFERENCES, Resolution, Resolved
+from dballoc.analysis.decisions.aa_check import DIFFERENCES, MetricResolution, Resolution
 from dballoc.analysis.statistics.detectable_difference import LEVEL, Need
 from dballoc.analysis.tables.baseline_comparison import Comparison
 from dballoc.numbers import NOTHING, count, duration, listing, percent
@@ -19,7 +19,7 @@ LOOK_AT = (
 )
 
 
-def headline(resolution: Resolution) -> str:
+def compose_headline(resolution: Resolution) -> str:
     """Return ``This host resolves ±2.1 % in throughput and ±0.5 % in peak RSS in 6 min``."""
     scattered = [m for m in resolution.metrics if m.scatter]
     if not scattered:
@@ -37,7 +37,7 @@ def headline(resolution: Resolution) -> str:
     return f"This host resolves {listing(resolved)} in {duration(resolution.seconds)}"
 
 
-def reason(resolution: Resolution) -> str:
+def explain_headline(resolution: Resolution) -> str:
     """Return what the headline rests on, and whether it can be trusted."""
     if faults := [
         describe_faults(k_of_n, f" of {variant}") for variant, k_of_n in resolution.faulty.items()
@@ -64,7 +64,7 @@ def reason(resolution: Resolution) -> str:
     )
 
 
-def name_metric(resolved: Resolved, resolution: Resolution) -> str:
+def name_metric(resolved: MetricResolution, resolution: Resolution) -> str:
     """Return ``throughput``, with its workload where there are several."""
     metric = resolved.metric
     titles = {
@@ -81,7 +81,7 @@ def name_metric(resolved: Resolved, resolution: Resolution) -> str:
 COLUMNS = ("", "A/A ratio", "blocks", "scatter", "interval", "detectable")
 
 
-def rows(resolution: Resolution) -> list[tuple[str, ...]]:
+def list_metric_rows(resolution: Resolution) -> list[tuple[str, ...]]:
     """Return one row a metric, under :data:`COLUMNS`."""
     return [
         (
@@ -97,7 +97,7 @@ def rows(resolution: Resolution) -> list[tuple[str, ...]]:
 NEED_COLUMNS = ("To resolve", *(f"±{percent(difference, 0)}" for difference in DIFFERENCES))
 
 
-def needs(resolution: Resolution) -> list[tuple[str, ...]]:
+def list_block_needs(resolution: Resolution) -> list[tuple[str, ...]]:
     """Return one row a metric, under :data:`NEED_COLUMNS`: ``41 blocks, 17 min``, and below it
     ``(25 to 90)``.
     """
@@ -108,7 +108,7 @@ def needs(resolution: Resolution) -> list[tuple[str, ...]]:
     ]
 
 
-def notes(resolution: Resolution) -> list[str]:
+def list_notes(resolution: Resolution) -> list[str]:
     """Return how to read the rest."""
     sentences = [
         "Scatter: the standard deviation of a variant's ratio from block to block. Interval: how "
@@ -126,7 +126,7 @@ def notes(resolution: Resolution) -> list[str]:
     return sentences
 
 
-def as_json(resolution: Resolution) -> dict[str, Any]:
+def describe_resolution(resolution: Resolution) -> dict[str, Any]:
     """Return the resolution as plain data: shares are relative (0.01 is 1 %), times in seconds;
     null for what is not known or beyond reach.
 
@@ -142,7 +142,7 @@ def as_json(resolution: Resolution) -> dict[str, Any]:
         "faults": {
             variant: {"faults": k, "trials": n} for variant, (k, n) in resolution.faulty.items()
         },
-        "words": f"{headline(resolution)}. {reason(resolution)}",
+        "words": f"{compose_headline(resolution)}. {explain_headline(resolution)}",
         "metrics": [_describe_metric(m) for m in resolution.metrics],
     }
 
@@ -152,7 +152,7 @@ def _shows_no_difference(resolution: Resolution) -> bool | None:
     return all(judged) if judged else None
 
 
-def _describe_metric(m: Resolved) -> dict[str, Any]:
+def _describe_metric(m: MetricResolution) -> dict[str, Any]:
     low, high = m.scatter.range if m.scatter else (math.nan, math.nan)
     return {
         "key": m.metric.key,

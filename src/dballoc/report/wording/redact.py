@@ -14,7 +14,7 @@ import polars as pl
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
-from dballoc.experiment.secret_names import HIDDEN, hide_argument, hide_in, is_secret
+from dballoc.experiment.secret_names import HIDDEN, hide_argument, hide_secrets, is_secret
 
 HOST, USER, DOMAIN = "HOST", "USER", "DOMAIN"
 
@@ -92,7 +92,7 @@ class Redaction:
         """Return ``text`` with names and paths replaced, and values of secrets hidden; of a path
         the last part stays.
         """
-        text = hide_in(text)
+        text = hide_secrets(text)
         for directory in self._directories:
             text = text.replace(directory + "/", "…/")
         text = _BUILDER.sub(rf"\1({USER}@{HOST})", text)
@@ -143,7 +143,7 @@ def redact_campaign(campaign: Campaign) -> Campaign:
     }
     environment = redaction.redact_values(campaign.environment) | {"host": HOST}
     facts |= {
-        "experiment": experiment_file.dump(experiment),
+        "experiment": experiment_file.format_experiment(experiment),
         "environment": json.dumps(environment),
     }
     return replace(

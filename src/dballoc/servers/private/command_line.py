@@ -103,7 +103,7 @@ def check_secrets(options: dict[str, str], where: str) -> None:
         why = None
         if secret_names.is_secret(option):
             why = "is one for secrets or for other hosts"
-        elif secret_names.hide_in(value) != value:
+        elif secret_names.hide_secrets(value) != value:
             why = "has a password in its value"
         if why:
             raise UsageError(

@@ -14,9 +14,14 @@ from pathlib import Path
 
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment.model import Data
-from dballoc.host.directories import cache, fresh_directory
+from dballoc.host.directories import make_cache, make_fresh_directory
 from dballoc.host.guardian.guardian_client import Custody
-from dballoc.host.unprivileged.ownership import hand_over, make_writable, remove, take_back
+from dballoc.host.unprivileged.ownership import (
+    hand_over,
+    make_writable,
+    remove_directory,
+    take_back,
+)
 from dballoc.host.unprivileged.private_file import write_private
 from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.servers import user_datadir
@@ -124,7 +129,7 @@ class Template:
 
 def find(recipe: Recipe) -> Template | None:
     """The finished template, if it was made before."""
-    return _read(cache() / "templates" / recipe.key)
+    return _read(make_cache() / "templates" / recipe.key)
 
 
 def estimate_bytes(recipe: Recipe) -> int:
@@ -157,12 +162,12 @@ def make(
     the server or the client fails.
     """
     run, private = directories
-    place = cache() / "templates" / recipe.key
+    place = make_cache() / "templates" / recipe.key
     place.parent.mkdir(exist_ok=True)
     with _locked(place.with_suffix(".lock")):
         if ready := _read(place):
             return ready
-        partial = fresh_directory(place.parent, f"{recipe.key}.partial.", custody.scratch)
+        partial = make_fresh_directory(place.parent, f"{recipe.key}.partial.", custody.scratch)
         partial.chmod(0o711)
         password = f"Aa1-{secrets.token_hex(16)}"  # a data directory may bring rules for passwords
         if recipe.directory is not None:
@@ -196,7 +201,7 @@ def make(
                 indent=1,
             )
         )
-        remove(place)
+        remove_directory(place)
         partial.rename(place)
         os.sync()
     return Template(place / "data", size, password)

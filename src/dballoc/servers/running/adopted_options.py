@@ -11,7 +11,7 @@ from typing import get_args
 
 from dballoc.catalogue import foreign_options
 from dballoc.experiment.model import Engine
-from dballoc.experiment.secret_names import hide_in, is_sensitive
+from dballoc.experiment.secret_names import hide_secrets, is_sensitive
 from dballoc.servers.private.command_line import EMPTY, bare, is_name, is_reserved, normal
 
 _ENGINE = ("default-storage-engine", "storage-engine")
@@ -72,7 +72,7 @@ def take(foreign: Iterable[tuple[str, str]], plugins: Path | None) -> Taken:
         name, inner = normal(raw), bare(raw)
         if not is_name(raw):
             omitted.setdefault(_NO_NAME, []).append(_shown(name))
-        elif is_sensitive(name) or hide_in(value) != value:
+        elif is_sensitive(name) or hide_secrets(value) != value:
             omitted.setdefault(_SECRET, []).append(_shown(name))
         elif inner in _ENGINE:
             engine = value.lower() if value.lower() in get_args(Engine) else engine

@@ -1,8 +1,8 @@
 """What a running server's option files say, read as that server reads them, without running it.
 
 Its executable and the files are another's, so they are opened inside its root
-(:mod:`dballoc.host.target_files`), and the executable is searched for its version in a sandbox.
-Which files and groups, in which order: MySQL's manual, "Using Option Files"; MariaDB's,
+(:mod:`dballoc.host.open_in_process_root`), and the executable is searched for its version in a
+sandbox. Which files and groups, in which order: MySQL's manual, "Using Option Files"; MariaDB's,
 "Configuring MariaDB with Option Files".
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from dballoc.host import process_root, target_files
+from dballoc.host import open_in_process_root, process_root
 from dballoc.host.elf import loader
 from dballoc.host.unprivileged.sandbox import ELF_PARSER, SandboxError
 from dballoc.servers.private.command_line import EMPTY
@@ -70,7 +70,7 @@ def read_option_files(
     """
     if "--no-defaults" in switches:
         return OptionFiles()
-    return _Reader(target_files.root_of(pid)).read(
+    return _Reader(open_in_process_root.root_of(pid)).read(
         _look_at_build(pid, executable), switches, environ
     )
 
@@ -150,10 +150,12 @@ class _Reader:
             self._leave_out(path, f"more than {_MOST_DEPTH} files within each other")
             return
         try:
-            if target_files.measure_file(self.root, path).st_mode & stat.S_IWOTH:
+            if open_in_process_root.measure_file(self.root, path).st_mode & stat.S_IWOTH:
                 self._leave_out(path, "everybody may write it, so servers ignore it")
                 return
-            text = target_files.read_file(self.root, path, _LARGEST).decode("utf-8", "replace")
+            text = open_in_process_root.read_file(self.root, path, _LARGEST).decode(
+                "utf-8", "replace"
+            )
         except FileNotFoundError as error:
             if required:
                 self._leave_out(path, error.strerror)
@@ -182,7 +184,7 @@ class _Reader:
     def _list_included(self, directory: str) -> Iterator[str]:
         self._count()
         try:
-            names = target_files.list_directory(self.root, directory, _MOST_NAMES)
+            names = open_in_process_root.list_directory(self.root, directory, _MOST_NAMES)
         except OSError as error:
             self._leave_out(directory, error.strerror)
             return
@@ -223,5 +225,7 @@ def _look_at_build(pid: int, executable: str) -> Build:
 def _open_executable(pid: int, executable: str) -> int:
     """The server's own file, also where the loader is what the process executes."""
     if loader.is_loader(os.readlink(f"/proc/{pid}/exe")):
-        return target_files.open_file(target_files.root_of(pid), process_root.own(pid, executable))
-    return target_files.open_link(f"/proc/{pid}/exe")
+        return open_in_process_root.open_file(
+            open_in_process_root.root_of(pid), process_root.strip_process_root(pid, executable)
+        )
+    return open_in_process_root.open_link(f"/proc/{pid}/exe")

@@ -17,7 +17,7 @@ from pymysql.cursors import Cursor
 from dballoc import readers
 from dballoc.catalogue import servers
 from dballoc.errors import UsageError
-from dballoc.host import process_root, target_files
+from dballoc.host import open_in_process_root, process_root
 from dballoc.host.elf import loader
 from dballoc.servers.running import connection, option_files
 from dballoc.servers.running.adopted_options import parse
@@ -90,8 +90,8 @@ def look(pid: int, flag: str = "--like") -> Process:
     except OSError as error:
         raise UsageError(f"{flag} {pid}: {name}: {error.strerror}") from None
     executable, before = link.removesuffix(_REPLACED), 0
-    if loader.is_loader(executable) and (before := loader.program_at(arguments) or 0):
-        executable = loader.program(pid)
+    if loader.is_loader(executable) and (before := loader.find_program_index(arguments) or 0):
+        executable = loader.find_main_program(pid)
     if not any(
         Path(executable).name.startswith(binary)
         for entry in servers().values()
@@ -182,11 +182,13 @@ def _connected(
     reason = ""
     # The socket of MySQL's X protocol does not speak to us.
     for place in sorted(places, key=lambda place: "mysqlx" in place):
-        its = process_root.own(
+        its = process_root.strip_process_root(
             process.pid, os.path.join(os.readlink(f"/proc/{process.pid}/cwd"), place)
         )
         try:
-            with target_files.open_socket(target_files.root_of(process.pid), its) as path:
+            with open_in_process_root.open_socket(
+                open_in_process_root.root_of(process.pid), its
+            ) as path:
                 return connection.connect(process.pid, path, credentials, trusted)
         except FileNotFoundError:
             continue
@@ -200,7 +202,7 @@ def _connected(
 def listening(pid: int) -> list[str]:
     """The sockets that it listens on, as it calls them; none if that cannot be seen."""
     try:
-        return process_root.listening(pid)
+        return process_root.list_listening_sockets(pid)
     except OSError:
         return []
 

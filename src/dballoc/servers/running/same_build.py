@@ -13,7 +13,7 @@ from pathlib import Path
 from dballoc.catalogue import servers
 from dballoc.errors import UsageError
 from dballoc.fetch import private_store
-from dballoc.host import target_files
+from dballoc.host import open_in_process_root
 from dballoc.host.unprivileged.sandbox import ELF_PARSER, SandboxError
 from dballoc.servers import build as find_build
 from dballoc.servers.build import Build
@@ -57,7 +57,7 @@ def find_same_build(process: Process) -> tuple[str, str | None, Build]:
             f"{where}: {path} is another build than the one that runs: it was replaced since; "
             f"{_REMEDY}"
         )
-    if kept := private_store.owner(path):
+    if kept := private_store.find_owner(path):
         return kept.reference, None, find_build.find(kept.reference, None)
     for family in servers():
         try:
@@ -97,7 +97,7 @@ def find_unsafe_part(path: Path) -> Path | None:
 def _read_build_id(link: str) -> str:
     """The build-id of a file that is there; empty if it has none or cannot be read."""
     try:
-        fd = target_files.open_link(link)
+        fd = open_in_process_root.open_link(link)
     except OSError:
         return ""
     try:

@@ -15,10 +15,10 @@ from dballoc.explain.sources.allocator_statistics import (
     scudo,
     tbbmalloc,
 )
-from dballoc.process_memory.heaps.allocator_account import Account
+from dballoc.process_memory.heaps.allocator_statistics import AllocatorStatistics
 
 # The names are native/udf's.
-_PARSERS: dict[str, Callable[[Mapping[str, Any]], Account]] = {
+_PARSERS: dict[str, Callable[[Mapping[str, Any]], AllocatorStatistics]] = {
     "glibc": glibc.parse_statistics,
     "google-tcmalloc": gperftools.parse_google_statistics,
     "gperftools": gperftools.parse_statistics,
@@ -39,7 +39,7 @@ class Unreadable(Exception):
     """The loadable function's answer cannot be parsed; the reason in a few words."""
 
 
-def read(text: str) -> Account:
+def parse_statistics(text: str) -> AllocatorStatistics:
     """Return the statistics in an answer of the loadable function. Unreadable if it cannot be
     parsed or holds sizes that cannot be.
     """
@@ -90,7 +90,7 @@ def _list_numbers(answer: Mapping[str, Any]) -> Iterator[Any]:
                 yield from item.values() if isinstance(item, dict) else [item]
 
 
-def called(text: str) -> str | None:
+def parse_trim_answer(text: str) -> str | None:
     """Return the name of what the function for --trim called to give memory back; None if this
     malloc has nothing to call.
     """

@@ -6,13 +6,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from dballoc.process_memory.heaps.allocator_account import (
+from dballoc.process_memory.heaps.allocator_statistics import (
     HELD,
     LIVE_LARGE,
     LIVE_SMALL,
-    Account,
+    AllocatorStatistics,
     Holding,
-    account,
+    make_statistics,
 )
 
 _LAST_HEAP = "</heap>"
@@ -20,7 +20,7 @@ _TOTAL = re.compile(r'<total type="(fast|rest|mmap)" count="(\d{1,20})" size="(\
 _SYSTEM = re.compile(r'<system type="current" size="(\d{1,20})"')
 
 
-def parse_statistics(answer: Mapping[str, Any]) -> Account:
+def parse_statistics(answer: Mapping[str, Any]) -> AllocatorStatistics:
     """Return the sum of all arenas. What threads' caches hold counts as live in it."""
     text = answer["malloc_info"]
     summary = text[text.rindex(_LAST_HEAP) :]
@@ -34,7 +34,7 @@ def parse_statistics(answer: Mapping[str, Any]) -> Account:
     if system is None:
         raise ValueError("no system size")
     free = totals["rest"] - flags + totals.get("fast", 0)
-    return account(
+    return make_statistics(
         "glibc",
         [
             Holding(LIVE_SMALL, int(system[1]) - free),

@@ -4,14 +4,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from dballoc.process_memory.heaps.allocator_account import (
+from dballoc.process_memory.heaps.allocator_statistics import (
     CACHES,
     HELD,
     LIVE_ALL,
-    OWN,
-    Account,
+    METADATA,
+    AllocatorStatistics,
     Holding,
-    account,
+    make_statistics,
 )
 
 _MIB = 2**20
@@ -23,7 +23,7 @@ _LIVE, _PAGES, _UNMAPPED = (
 )
 
 
-def parse_statistics(answer: Mapping[str, Any]) -> Account:
+def parse_statistics(answer: Mapping[str, Any]) -> AllocatorStatistics:
     """Return the statistics of gperftools' tcmalloc. Live blocks have their size class's size."""
     metadata = _METADATA.search(answer.get("report", ""))
     return _build_account(
@@ -36,7 +36,7 @@ def parse_statistics(answer: Mapping[str, Any]) -> Account:
     )
 
 
-def parse_google_statistics(answer: Mapping[str, Any]) -> Account:
+def parse_google_statistics(answer: Mapping[str, Any]) -> AllocatorStatistics:
     """Return the statistics of Google's tcmalloc, whose caches belong to CPUs or to threads."""
     lists = sum(
         answer.get(f"tcmalloc.{name}_cache_free", 0)
@@ -53,16 +53,16 @@ def parse_google_statistics(answer: Mapping[str, Any]) -> Account:
 
 def _build_account(
     name: str, answer: Mapping[str, Any], *, caches: int, lists: int, metadata: int
-) -> Account:
+) -> AllocatorStatistics:
     pages = answer[_PAGES]
     held = f"{lists / _MIB:.1f} MiB in central lists, {pages / _MIB:.1f} MiB in whole pages"
-    return account(
+    return make_statistics(
         name,
         [
             Holding(LIVE_ALL, answer[_LIVE]),
             Holding(CACHES, caches),
             Holding(HELD, lists + pages, held),
-            Holding(OWN, metadata),
+            Holding(METADATA, metadata),
         ],
         answer[_UNMAPPED],
     )

@@ -3,28 +3,28 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dballoc.process_memory.heaps.allocator_account import (
+from dballoc.process_memory.heaps.allocator_statistics import (
     CACHES,
     HELD,
     LAZY,
     LIVE_LARGE,
     LIVE_SMALL,
-    OWN,
-    Account,
+    METADATA,
+    AllocatorStatistics,
     Holding,
-    account,
+    make_statistics,
 )
 
 _MIB = 2**20
 
 
-def parse_statistics(answer: Mapping[str, Any]) -> Account:
+def parse_statistics(answer: Mapping[str, Any]) -> AllocatorStatistics:
     """Return the sum of all arenas. Live blocks have their size class's size; jemalloc counts what
     threads cache as allocated, so it is subtracted here.
     """
     arenas: Sequence[Mapping[str, int]] = answer["arenas"]
     if "stats.allocated" not in answer:
-        return account("jemalloc", [], notes=["this jemalloc was built without statistics"])
+        return make_statistics("jemalloc", [], notes=["this jemalloc was built without statistics"])
 
     def total(name: str) -> int:
         return sum(arena.get(name, 0) for arena in arenas)
@@ -43,7 +43,7 @@ def parse_statistics(answer: Mapping[str, Any]) -> Account:
         f"{slack / _MIB:.1f} MiB of pages in use, {dirty / _MIB:.1f} MiB "
         f"dirty{_describe_worst_bin(answer['bins'])}"
     )
-    return account(
+    return make_statistics(
         "jemalloc",
         [
             Holding(LIVE_SMALL, small, f"{len(arenas)} arenas"),
@@ -51,7 +51,7 @@ def parse_statistics(answer: Mapping[str, Any]) -> Account:
             Holding(CACHES, cached),
             Holding(HELD, slack + dirty, held),
             Holding(LAZY, muzzy, "muzzy pages"),
-            Holding(OWN, answer["stats.metadata"]),
+            Holding(METADATA, answer["stats.metadata"]),
         ],
         answer.get("stats.retained", 0),
     )

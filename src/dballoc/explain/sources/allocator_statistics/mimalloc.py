@@ -6,10 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from dballoc import readers
-from dballoc.process_memory.heaps.allocator_account import LIVE_ALL, Account, Holding, account
+from dballoc.process_memory.heaps.allocator_statistics import (
+    LIVE_ALL,
+    AllocatorStatistics,
+    Holding,
+    make_statistics,
+)
 
 
-def parse_statistics(answer: Mapping[str, Any]) -> Account:
+def parse_statistics(answer: Mapping[str, Any]) -> AllocatorStatistics:
     """Return live blocks, if the build counts them."""
     notes = (
         [f"mimalloc has committed {answer['current_commit'] / 2**20:,.1f} MiB"]
@@ -18,8 +23,8 @@ def parse_statistics(answer: Mapping[str, Any]) -> Account:
     )
     live = _parse_live_bytes(answer.get("stats", ""))
     if live:
-        return account("mimalloc", [Holding(LIVE_ALL, live)], notes=notes)
-    return account(
+        return make_statistics("mimalloc", [Holding(LIVE_ALL, live)], notes=notes)
+    return make_statistics(
         "mimalloc", [], notes=[*notes, "this build of mimalloc does not count what is live"]
     )
 

@@ -5,10 +5,16 @@ counts together.
 from collections.abc import Mapping
 from typing import Any
 
-from dballoc.process_memory.heaps.allocator_account import HELD, LIVE_ALL, Account, Holding, account
+from dballoc.process_memory.heaps.allocator_statistics import (
+    HELD,
+    LIVE_ALL,
+    AllocatorStatistics,
+    Holding,
+    make_statistics,
+)
 
 
-def parse_statistics(answer: Mapping[str, Any]) -> Account:
+def parse_statistics(answer: Mapping[str, Any]) -> AllocatorStatistics:
     """Return its counts. Live blocks have their size class's size."""
     notes = []
     if "modulo" in answer:
@@ -20,4 +26,4 @@ def parse_statistics(answer: Mapping[str, Any]) -> Account:
         Holding(LIVE_ALL, answer["allocated"]),
         Holding(HELD, answer["free"], "threads' caches included"),
     ]
-    return account("scudo", holdings, notes=notes)
+    return make_statistics("scudo", holdings, notes=notes)

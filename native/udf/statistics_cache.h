@@ -5,8 +5,8 @@
  * malloc is asked by one thread at a time, ten times a second at most, and for a fiftieth of the
  * time at most; all others have the last text, with its age.
  */
-#ifndef DBALLOC_UDF_CACHE_H
-#define DBALLOC_UDF_CACHE_H
+#ifndef DBALLOC_UDF_STATISTICS_CACHE_H
+#define DBALLOC_UDF_STATISTICS_CACHE_H
 
 #include <stdbool.h>
 #include <stddef.h>

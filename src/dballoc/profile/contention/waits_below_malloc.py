@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from dballoc.profile.model import Profile, Sample
 
-GROUPS = {
+WAIT_GROUPS = {
     "lock": "locks",
     "memory": "kernel memory calls",
     "condition": "conditions",
@@ -19,7 +19,7 @@ GROUPS = {
 
 
 @dataclass(frozen=True)
-class Cost:
+class WaitCost:
     """Some waits. ``waits``: how many, 0 if they were not counted; ``waited``: seconds; ``queued``:
     of these in the queue for a CPU.
     """
@@ -30,32 +30,32 @@ class Cost:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Split:
+class WaitSplit:
     """A profile's waits. ``malloc`` and ``elsewhere``: by group, those whose stack is below malloc,
     and all others; ``calls``: the kernel's memory calls below malloc, by call; ``preempted``: how
     often threads were, ``preempted_in_malloc``: of these below malloc; ``counted``: whether waits
     were counted, and not only timed.
     """
 
-    total: Cost
-    malloc: Mapping[str, Cost]
-    elsewhere: Mapping[str, Cost]
-    calls: Mapping[str, Cost]
+    total: WaitCost
+    malloc: Mapping[str, WaitCost]
+    elsewhere: Mapping[str, WaitCost]
+    calls: Mapping[str, WaitCost]
     preempted: float
     preempted_in_malloc: float
     counted: bool
 
     @property
-    def below(self) -> Cost:
+    def below(self) -> WaitCost:
         """All waits below malloc."""
         return _sum_costs(self.malloc.values())
 
     @property
-    def above(self) -> Cost:
+    def above(self) -> WaitCost:
         """All others."""
         return _sum_costs(self.elsewhere.values())
 
-    def share(self, cost: Cost) -> float:
+    def share(self, cost: WaitCost) -> float:
         """Return its share of all waits, by number, or by time if they were not counted; 0 if there
         are none.
         """
@@ -69,14 +69,14 @@ class Split:
         return self.preempted / switches if switches else 0.0
 
 
-def split(profile: Profile) -> Split:
+def split_waits(profile: Profile) -> WaitSplit:
     """Split the waits of a profile of switches, or of /proc's thread states (which has times
     alone).
     """
     columns = {value.key: i for i, value in enumerate(profile.values)}
-    malloc: dict[str, Cost] = {}
-    elsewhere: dict[str, Cost] = {}
-    calls: dict[str, Cost] = {}
+    malloc: dict[str, WaitCost] = {}
+    elsewhere: dict[str, WaitCost] = {}
+    calls: dict[str, WaitCost] = {}
     preempted = preempted_in_malloc = 0.0
     for sample in profile.samples:
         below = "malloc" in sample.labels
@@ -86,12 +86,14 @@ def split(profile: Profile) -> Split:
             preempted += count
             preempted_in_malloc += count if below else 0.0
             continue
-        cost = Cost(*(_get_value(sample, columns, key) for key in ("waits", "waited", "queued")))
+        cost = WaitCost(
+            *(_get_value(sample, columns, key) for key in ("waits", "waited", "queued"))
+        )
         _add_cost(malloc if below else elsewhere, group, cost)
         if below and group == "memory":
             _add_cost(calls, sample.labels.get("call", "other"), cost)
     total = _sum_costs([*malloc.values(), *elsewhere.values()])
-    return Split(
+    return WaitSplit(
         total=total,
         malloc=malloc,
         elsewhere=elsewhere,
@@ -102,7 +104,7 @@ def split(profile: Profile) -> Split:
     )
 
 
-def own_waits(profile: Profile) -> Profile:
+def drop_client_waits(profile: Profile) -> Profile:
     """Return the profile without the waits for the client. Below full load these are most of all
     waits, and the server is not their cause.
     """
@@ -115,12 +117,12 @@ def _get_value(sample: Sample, columns: Mapping[str, int], key: str) -> float:
     return sample.values[columns[key]] if key in columns else 0.0
 
 
-def _add_cost(costs: dict[str, Cost], name: str, cost: Cost) -> None:
-    costs[name] = _sum_costs([costs.get(name, Cost()), cost])
+def _add_cost(costs: dict[str, WaitCost], name: str, cost: WaitCost) -> None:
+    costs[name] = _sum_costs([costs.get(name, WaitCost()), cost])
 
 
-def _sum_costs(costs: Iterable[Cost]) -> Cost:
+def _sum_costs(costs: Iterable[WaitCost]) -> WaitCost:
     rows = list(costs)
-    return Cost(
+    return WaitCost(
         sum(c.waits for c in rows), sum(c.waited for c in rows), sum(c.queued for c in rows)
     )

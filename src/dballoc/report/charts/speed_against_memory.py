@@ -18,7 +18,7 @@ from dballoc.report.charts.axes import (
     draw_reference_line,
     make_ratio_axis,
 )
-from dballoc.report.charts.theme import POINTS, WIDTH, Figure, Variants, make_chart_data
+from dballoc.report.charts.variant_marks import POINTS, WIDTH, Figure, Variants, make_chart_data
 from dballoc.report.wording.answer import describe_verdict
 from dballoc.report.wording.ratios_as_text import format_ratio
 
@@ -86,7 +86,7 @@ def _make_rows(
     ]
     for name in names[1:]:
         fast, small = comparisons.find(name, metric), comparisons.find(name, peak)
-        ratio, speed = small.ratio, speed_metric.speed(fast)
+        ratio, speed = small.ratio, speed_metric.compute_speed(fast)
         if ratio and speed and fast.ratio:
             ends = {"xlow": speed.low, "xhigh": speed.high} if fast.ratio.blocks > 1 else {}
             ends |= {"ylow": ratio.low, "yhigh": ratio.high} if ratio.blocks > 1 else {}

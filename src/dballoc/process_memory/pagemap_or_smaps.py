@@ -26,7 +26,7 @@ _BEYOND = "[vsyscall]"
 _SIZE = re.compile(r"\s*[0-9]{1,15} kB")
 
 
-def read(pid: int, budget: ReadBudget | None = None) -> list[Mapping]:
+def read_mappings(pid: int, budget: ReadBudget | None = None) -> list[Mapping]:
     """Return the mappings of a process by address, as many as one snapshot may read.
 
     They come from smaps, unless a mapping has more than :data:`MOST` bytes in small pages and the

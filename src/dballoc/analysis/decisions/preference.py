@@ -57,10 +57,10 @@ class Preference:
         return _REASON[self.objective]
 
 
-MEMORY = Preference()
+LEAST_MEMORY = Preference()
 
 
-def parse(text: str | None) -> Preference:
+def parse_preference(text: str | None) -> Preference:
     """Parse ``memory``, ``speed``, conditions such as ``p99 <= 1.05``, or one of the two words and
     conditions, separated by commas.
 
@@ -68,7 +68,7 @@ def parse(text: str | None) -> Preference:
     baseline itself, whose ratios are 1, does not fulfil.
     """
     if text is None:
-        return MEMORY
+        return LEAST_MEMORY
     words = [w.strip() for w in text.split(",") if w.strip()]
     aims: list[Objective] = [aim for w in words for aim in _AIMS if w == aim]
     if len(aims) > 1 or not words:
@@ -82,7 +82,7 @@ def parse(text: str | None) -> Preference:
             raise UsageError(
                 f"--prefer: {word!r} is not memory, speed, or a condition such as 'p99<=1.05'"
             )
-        constraint = fail_condition.parse(word, "--prefer")
+        constraint = fail_condition.parse_condition(word, "--prefer")
         if not constraint.holds_of(1.0):
             raise UsageError(
                 f"--prefer: {constraint.text!r} excludes the baseline, whose ratio to itself is 1; "
@@ -92,14 +92,14 @@ def parse(text: str | None) -> Preference:
     return Preference(aims[0] if aims else "memory", tuple(constraints))
 
 
-def check(
+def check_preference(
     preference: Preference, variants: Collection[str], workloads: Collection[str], idle: bool
 ) -> None:
     """Raise UsageError if a constraint names something that the campaign does not have. ``idle``:
     whether idle RSS is measured.
     """
     for constraint in preference.constraints:
-        fail_condition.check(constraint, variants, workloads, "--prefer")
+        fail_condition.check_condition(constraint, variants, workloads, "--prefer")
         if constraint.measure == "rss_idle" and not idle:
             raise UsageError(
                 f"--prefer: {constraint.text!r}: the experiment has no idle step (time.idle) to "

@@ -19,8 +19,8 @@ from dballoc.explain.attribution.configuration_limits import AvailableMemory, Bo
 from dballoc.explain.attribution.ledger import Ledger
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.verdicts.evidence import Evidence
-from dballoc.explain.verdicts.verdicts import Verdict
-from dballoc.explain.watch import thinned
+from dballoc.explain.verdicts.verdict import Verdict
+from dballoc.explain.watch import thin_series
 
 # Raised when a reader of the older form would read the newer one wrongly; keys that are added do
 # not count.
@@ -37,26 +37,26 @@ _LATEST = 253_402_300_799
 _EVIDENCE, _VERDICTS = TypeAdapter(Evidence), TypeAdapter(list[Verdict])
 
 
-def document(explanation: Explanation) -> dict[str, Any]:
+def make_document(explanation: Explanation) -> dict[str, Any]:
     """Return what ``--json`` prints and ``--save`` writes."""
     origin = {"format": FORMAT, "version": VERSION, "dballoc": dballoc.__version__}
     return origin | explanation.as_json()
 
 
-def save(explanation: Explanation, path: Path) -> None:
+def save_snapshot(explanation: Explanation, path: Path) -> None:
     """Write one snapshot. Failure in one line if it cannot be written."""
-    _write_text(path, json.dumps(document(explanation), indent=1) + "\n", "w")
+    _write_text(path, json.dumps(make_document(explanation), indent=1) + "\n", "w")
 
 
-def append(explanation: Explanation, path: Path, first: bool) -> None:
+def append_snapshot(explanation: Explanation, path: Path, first: bool) -> None:
     """Write one more snapshot of a series, a line of its own; the ``first`` one begins the file.
     Failure in one line if it cannot be written.
     """
-    text = json.dumps(document(explanation), separators=(",", ":")) + "\n"
+    text = json.dumps(make_document(explanation), separators=(",", ":")) + "\n"
     _write_text(path, text, "w" if first else "a")
 
 
-def load(path: Path) -> list[Explanation]:
+def load_series(path: Path) -> list[Explanation]:
     """Read the snapshots of a file, one or a series; of a very long one every second, fourth, …
     with the last, as --watch keeps them.
 
@@ -66,7 +66,7 @@ def load(path: Path) -> list[Explanation]:
     try:
         for number, (value, last) in enumerate(_read_documents(path), 1):
             where = str(path) if number == 1 and last else f"{path}, line {number}"
-            series = thinned([*series, _parse_explanation(value, where)])
+            series = thin_series([*series, _parse_explanation(value, where)])
     except readers.Unfit as error:
         raise UsageError(f"{path}: {str(error).removeprefix('cannot be read: ')}") from None
     return series

@@ -134,7 +134,7 @@ def _read_figure(
         text = readers.text(path, 16 * readers.MIB, errors="replace")
     except readers.Unfit as error:
         raise UsageError(f"{path}: {error}") from None
-    totals = sysbench_totals.parse(text, str(path))
+    totals = sysbench_totals.parse_totals(text, str(path))
     mapped_threads = fields.get("threads") or mapping.threads
     if mapped_threads and totals.threads and int(mapped_threads) != totals.threads:
         raise UsageError(

@@ -10,7 +10,7 @@ from typing import Any
 import altair as alt
 import vl_convert
 
-from dballoc.webpage import theme
+from dballoc.webpage import chart_theme
 
 VEGA_LITE = ".".join(alt.SCHEMA_VERSION.lstrip("v").split(".")[:2])
 
@@ -20,7 +20,7 @@ _ESCAPES = str.maketrans({c: f"\\u{ord(c):04x}" for c in "&<>\u2028\u2029"})
 _LEGEND_ENTRY, _LETTER = 44, 7
 
 
-def library() -> str:
+def bundle_vega() -> str:
     """Return Vega, Vega-Lite and vega-embed, in a function of their own: their short names, ``d3``
     among them, would hide those of the flame graphs' library. Only in their strings could there be
     an end of the element.
@@ -38,20 +38,20 @@ def encode_json_for_script(value: Any) -> str:
     return text.translate(_ESCAPES)
 
 
-def drawing() -> str:
+def read_drawing_code() -> str:
     """Return the code that draws the charts: each element of class ``chart`` has the figure of its
     ``data-key``.
     """
     return (files(__package__) / "static" / "charts.js").read_text(encoding="utf-8")
 
 
-def data(figures: Mapping[str, dict[str, Any]], legend: Sequence[str]) -> str:
+def encode_chart_data(figures: Mapping[str, dict[str, Any]], legend: Sequence[str]) -> str:
     """Return the text of the element ``data``: specifications in Vega-Lite or Vega by key, and both
     themes. ``legend``: the names in it; the longest one says how many of them go into a line.
     """
     themes = {
-        "light": theme.make_vega_config(dark=False),
-        "dark": theme.make_vega_config(dark=True),
+        "light": chart_theme.make_vega_config(dark=False),
+        "dark": chart_theme.make_vega_config(dark=True),
     }
     longest = max(map(len, legend), default=0)
     return encode_json_for_script(

@@ -5,7 +5,7 @@ import statistics
 import time
 
 from dballoc.experiment.model import Noise
-from dballoc.measure import noise_guard
+from dballoc.measure import disturbed_block
 from dballoc.store.results import Row
 
 
@@ -17,17 +17,19 @@ class BlockNoiseMeter:
     def __init__(self) -> None:
         self.cpu_seconds = 0.0
         self._started = time.time()
-        self._cpu_times = noise_guard.read()
+        self._cpu_times = disturbed_block.read_cpu_times()
         self._own_cpu = _read_own_cpu_seconds()
-        self._probe_before = noise_guard.time_fixed_probe()
+        self._probe_before = disturbed_block.time_fixed_probe()
 
     def make_row(self, limits: Noise, earlier_probes: list[float]) -> Row:
         """Return the block's columns of table ``block``. ``earlier_probes``: seconds of the
         campaign's earlier probes.
         """
-        probes = self._probe_before, noise_guard.time_fixed_probe()
+        probes = self._probe_before, disturbed_block.time_fixed_probe()
         campaign_cpu = self.cpu_seconds + _read_own_cpu_seconds() - self._own_cpu
-        noise = noise_guard.between(self._cpu_times, noise_guard.read(), campaign_cpu, probes)
+        noise = disturbed_block.compute_block_noise(
+            self._cpu_times, disturbed_block.read_cpu_times(), campaign_cpu, probes
+        )
         usual_probe = statistics.median([*earlier_probes, *probes])
         return {
             "started": self._started,
@@ -36,7 +38,7 @@ class BlockNoiseMeter:
             "others": noise.others,
             "probe_before": noise.probe_before,
             "probe_after": noise.probe_after,
-            "disturbed": noise_guard.describe_disturbance(noise, limits, usual_probe),
+            "disturbed": disturbed_block.describe_disturbance(noise, limits, usual_probe),
         }
 
 

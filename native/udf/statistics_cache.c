@@ -1,4 +1,4 @@
-#include "cache.h"
+#include "statistics_cache.h"
 
 #include <pthread.h>
 #include <string.h>

@@ -11,7 +11,7 @@ from typing import Any
 from dballoc.catalogue import cycles, experiments, look_up, workloads
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
-from dballoc.experiment.experiment_paths import anchor
+from dballoc.experiment.experiment_paths import anchor_paths
 from dballoc.experiment.model import Experiment
 from dballoc.host.resources import cpus
 from dballoc.load.workload_cycles import expand
@@ -53,19 +53,21 @@ def experiment(
     else:
         name = named or "demo"
         where = f"experiment {name}"
-        table = experiment_file.parse(look_up(experiments(), name, "experiment"), where)
+        table = experiment_file.parse_table(look_up(experiments(), name, "experiment"), where)
     changes = {k: v for k, v in flags.items() if v is not None}
     if changes and origin is None and named is None:
         where = "command line"
     below = {k: changes.pop(k) for k in ("allocators",) if k in changes}
     workload_names = {**workloads(), **cycles()}
-    table = overlay(anchor(table, origin.parent if origin else Path.cwd(), workload_names), below)
+    table = overlay(
+        anchor_paths(table, origin.parent if origin else Path.cwd(), workload_names), below
+    )
     for layer in layers:
         table = layer(table)
-    model = experiment_file.build(
-        expand(anchor(overlay(table, changes), Path.cwd(), workload_names)),
+    model = experiment_file.build_experiment(
+        expand(anchor_paths(overlay(table, changes), Path.cwd(), workload_names)),
         where,
-        len(cpus.available()),
+        len(cpus.list_available_cpus()),
     )
     for server in (model.server, *(model.server_of(variant) for variant in model.variant)):
         check_secrets({**server.options, **server.init_options}, where)

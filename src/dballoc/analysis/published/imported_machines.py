@@ -17,7 +17,7 @@ class Machine:
     campaign: Campaign
 
 
-def split(campaign: Campaign) -> list[Machine]:
+def split_by_machine(campaign: Campaign) -> list[Machine]:
     """Return the machines in the order of the files, each with an experiment of what ran on it
     alone. Where the baseline did not run, the machine's first variant takes its place.
     """
@@ -43,7 +43,7 @@ def split(campaign: Campaign) -> list[Machine]:
     return machines
 
 
-def repeated(campaign: Campaign) -> bool:
+def is_repeated(campaign: Campaign) -> bool:
     """Whether anything was measured more than once."""
     return int(campaign.trial["block"].n_unique()) > 1
 

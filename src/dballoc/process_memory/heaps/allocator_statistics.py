@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 LIVE_SMALL, LIVE_LARGE, LIVE_ALL = "live heap, small blocks", "live heap, large blocks", "live heap"
-CACHES, HELD, LAZY, OWN = "threads' caches", "free but held", "lazily freed", "malloc's own"
+CACHES, HELD, LAZY, METADATA = "threads' caches", "free but held", "lazily freed", "malloc's own"
 LIVE = (LIVE_LARGE, LIVE_ALL, LIVE_SMALL)
 # A part of these may never have been touched.
 _UNCERTAIN = (*LIVE, HELD, LAZY)
@@ -22,7 +22,7 @@ class Holding:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Account:
+class AllocatorStatistics:
     """An allocator's statistics, in bytes.
 
     ``holdings``: empty if it has no statistics; ``returned``: address space without memory behind
@@ -44,15 +44,15 @@ class Account:
         return f"{self.allocator}'s books"
 
 
-def account(
+def make_statistics(
     allocator: str, holdings: list[Holding], returned: int = 0, notes: list[str] | None = None
-) -> Account:
+) -> AllocatorStatistics:
     """Make an allocator's statistics of its holdings. Negative figures become 0: figures that were
     read one after the other may contradict each other.
     """
     valid = [replace(h, bytes=max(0, h.bytes)) for h in holdings]
     live = [h.bytes for h in valid if h.owner in LIVE]
-    return Account(
+    return AllocatorStatistics(
         allocator=allocator,
         holdings=valid,
         live=sum(live) if live else None,
@@ -61,7 +61,7 @@ def account(
     )
 
 
-def resident(statistics: Account, pages: int) -> list[tuple[Holding, int]]:
+def apportion_resident(statistics: AllocatorStatistics, pages: int) -> list[tuple[Holding, int]]:
     """Return how many bytes of each holding are in memory, at most ``pages`` bytes of all.
 
     If the holdings are more than ``pages``, the difference was never touched: the ends of live

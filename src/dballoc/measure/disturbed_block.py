@@ -37,7 +37,7 @@ class BlockNoise:
     probe_after: float
 
 
-def read() -> CpuTimes:
+def read_cpu_times() -> CpuTimes:
     """Read the host's CPU times now (proc_stat(5))."""
     return parse_cpu_times(Path("/proc/stat").read_text(), os.sysconf("SC_CLK_TCK"))
 
@@ -64,7 +64,7 @@ def time_fixed_probe() -> float:
     return best
 
 
-def between(
+def compute_block_noise(
     before: CpuTimes, after: CpuTimes, campaign_cpu: float, probes: tuple[float, float]
 ) -> BlockNoise:
     """Return the noise between two readings. ``campaign_cpu``: CPU seconds that our servers,

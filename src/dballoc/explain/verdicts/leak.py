@@ -1,0 +1,198 @@
+"""Whether a server's memory grows, whether that is a leak, and whether it is its sessions'. Pure;
+thresholds: verdicts.toml.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dballoc.experiment.durations_and_sizes import parse_size
+from dballoc.explain.verdicts.evidence import Evidence
+from dballoc.explain.verdicts.growth import Growth
+from dballoc.explain.verdicts.verdict import Case, Moment, Verdict, sum_unlabelled
+from dballoc.numbers import count, duration, listing, percent, with_unit
+
+_MINUTE, _HOUR = 60.0, 3600.0
+
+
+def judge_growth(case: Case) -> Verdict:
+    """Judge whether RSS grows, shrinks or is steady."""
+    growth = case.estimate_growth(lambda m: m.ledger.rss)
+    if growth is None:
+        snapshots = count(len(case.series), "snapshot")
+        return Verdict(
+            key="growth",
+            level="open",
+            headline=f"Growing or steady, leak or not: {snapshots} cannot tell",
+            evidence=[],
+            remedies=["dballoc explain --watch --for 10m"],
+        )
+    evidence = [f"RSS {_format_rate(growth)}"]
+    if growth.change > 0 and (largest := _describe_largest_rise(case.series)):
+        evidence.append(f"most of it: {largest}")
+    limits = case.limits["growth"]
+    bound = limits["steady"] * case.rss / _HOUR
+    if -bound <= growth.low and growth.high <= bound:
+        return Verdict(
+            key="growth",
+            level="fine",
+            headline=f"Steady: RSS changes by less than {percent(limits['steady'], 0)} an hour",
+            evidence=evidence,
+        )
+    if abs(growth.change) < parse_size(limits["least"]) or not (growth.grows or growth.shrinks):
+        most = with_unit(max(abs(growth.low), abs(growth.high)) * _MINUTE)
+        return Verdict(
+            key="growth",
+            level="fine",
+            headline=f"No growth shown: at most {most} a minute",
+            evidence=evidence,
+            remedies=["watch for longer to narrow it down"],
+        )
+    verb = "Growing" if growth.grows else "Shrinking"
+    return Verdict(
+        key="growth",
+        level="notice",
+        headline=f"{verb}: RSS by {with_unit(abs(growth.rate) * _MINUTE)} a minute",
+        evidence=evidence,
+    )
+
+
+def _describe_largest_rise(series: Sequence[Moment]) -> str:
+    """Return the owner that rose most from the first snapshot to the last, with its rise."""
+    before, after = (
+        {(x.group, x.owner): x.resident for x in m.ledger.lines} for m in (series[0], series[-1])
+    )
+    rises = {owner: size - before.get((group, owner), 0) for (group, owner), size in after.items()}
+    best = max(rises, key=lambda owner: rises[owner], default="")
+    return f"{best} (+{with_unit(rises[best])})" if best and rises[best] > 0 else ""
+
+
+def judge_leak(case: Case) -> Verdict | None:
+    """Judge whether live heap that nobody claims grows and goes on growing."""
+    limits = case.limits["leak"]
+    growth = case.estimate_growth(lambda m: sum_unlabelled(m.ledger))
+    if growth is None or not growth.grows or not case.exceeds(growth.change, "leak", "share"):
+        return None
+    connections = case.estimate_growth(lambda m: m.evidence.connections)
+    evidence = [f"live heap that no owner claims {_format_rate(growth)}"]
+    if growth.late < limits["lasting"] * growth.early:
+        evidence.append(
+            f"but slower lately: {with_unit(max(0.0, growth.late) * _MINUTE)} a minute in the "
+            "second half"
+        )
+        return Verdict(
+            key="leak",
+            level="open",
+            headline="Unlabelled heap grows, but ever slower: something fills, or the server warms "
+            "up",
+            evidence=evidence,
+            remedies=["watch for longer"],
+        )
+    if connections and connections.grows:
+        evidence.append(
+            f"connections: {case.series[0].evidence.connections} at first, "
+            f"{case.evidence.connections} now"
+        )
+        return Verdict(
+            key="leak",
+            level="open",
+            headline="Unlabelled heap grows with the number of connections",
+            evidence=evidence,
+            remedies=["watch at a steady number of connections; a pool of connections bounds it"],
+        )
+    evidence.append("it does not slow down, and the number of connections does not rise")
+    if case.evidence.sessions and case.evidence.connections == 0:
+        evidence.append("the server does not tell how much memory each session has")
+    return Verdict(
+        key="leak",
+        level="problem",
+        headline=f"Leak, by all signs: {with_unit(growth.rate * _MINUTE)} a minute of live heap "
+        "that no owner claims",
+        evidence=evidence,
+        remedies=[
+            "find the code: start the server under dballoc exec --probe heap, then dballoc profile "
+            "heap",
+            "name more of it: performance_schema=ON, performance_schema_instrument='memory/%=ON' "
+            "at start",
+        ],
+    )
+
+
+def judge_sessions(case: Case) -> Verdict | None:
+    """Judge whether connections have much memory, or more and more of it."""
+    now, limits = case.evidence, case.limits["sessions"]
+    size, connected = now.sessions_bytes, now.connections
+    if not connected:
+        return None
+    growth = case.estimate_growth(lambda m: m.evidence.sessions_bytes)
+    connections = case.estimate_growth(lambda m: m.evidence.connections)
+    leaks = (
+        growth is not None
+        and growth.grows
+        and growth.change >= parse_size(case.limits["leak"]["least"])
+        and not (connections and connections.grows)
+    )
+    bloated = size >= parse_size(limits["least"]) and (
+        size >= limits["rss"] * case.rss or size / connected >= parse_size(limits["each"])
+    )
+    if not (leaks or bloated):
+        return None
+    evidence = [
+        f"{with_unit(size)} in {count(connected, 'connection')}, "
+        f"{with_unit(size / connected)} each on average"
+    ]
+    if case.bounds:
+        each = case.bounds.connection + case.bounds.statement
+        evidence.append(
+            f"one may have {with_unit(case.bounds.connection)} of buffers by its configuration, "
+            f"{with_unit(each)} at work"
+        )
+    most = sorted(now.sessions, key=lambda s: -s[2])[:3]
+    evidence.append(
+        "by user: " + listing([f"{user} {with_unit(b)} in {k}" for user, k, b in most if b])
+    )
+    if leaks and growth:
+        evidence.insert(0, f"sessions' memory {_format_rate(growth)}")
+    headline = (
+        f"Session leak: sessions pile up {with_unit(growth.rate * _MINUTE)} a minute with no more "
+        "connections"
+        if leaks and growth
+        else f"Per-connection bloat: {count(connected, 'connection has', 'connections have')} "
+        f"{with_unit(size)}, "
+        f"{percent(size / case.rss, 0)} of RSS"
+    )
+    return Verdict(
+        key="sessions",
+        level="problem",
+        headline=headline,
+        evidence=evidence,
+        remedies=_list_session_remedies(now, limits),
+    )
+
+
+def _list_session_remedies(now: Evidence, limits: Mapping[str, Any]) -> list[str]:
+    remedies = []
+    statements = now.figures.get("prepared_stmt_count", 0)
+    if statements >= limits["statements"] * now.connections:
+        most = now.figures.get("max_prepared_stmt_count", 0)
+        remedies.append(
+            f"close prepared statements: {statements:,} are open; max_prepared_stmt_count (now "
+            f"{most:,}) limits them"
+        )
+    cap = "max_session_mem_used=256M" if now.mariadb else "connection_memory_limit=268435456"
+    return [
+        *remedies,
+        "find what the biggest keep (user variables, prepared statements, temporary tables); "
+        f"{cap} limits each",
+        "have the pooler reset or renew its connections (COM_RESET_CONNECTION); wait_timeout=600 "
+        "ends idle ones",
+    ]
+
+
+def _format_rate(growth: Growth) -> str:
+    """``+1.2 [+0.9, +1.5] MiB a minute, over 10 min and 120 snapshots``."""
+    rate, low, high = (
+        f"{size * _MINUTE / 2**20:+,.2f}".replace("-", "−")
+        for size in (growth.rate, growth.low, growth.high)
+    )
+    span = f"over {duration(growth.seconds)} and {growth.snapshots} snapshots"
+    return f"{rate} [{low}, {high}] MiB a minute, {span}"
