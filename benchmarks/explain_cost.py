@@ -122,7 +122,7 @@ def fill(socket: str, pool: int) -> None:
 def timed_reads() -> Iterator[list[tuple[float, str]]]:
     """Every read of the server's /proc files, with its seconds, as long as this lasts."""
     found: list[tuple[float, str]] = []
-    read, pread, ioctl = smaps.read, os.pread, fcntl.ioctl
+    read, pread, ioctl = smaps.read_smaps, os.pread, fcntl.ioctl
 
     def timed(what: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def wrapped(*arguments: Any) -> Any:
@@ -134,13 +134,13 @@ def timed_reads() -> Iterator[list[tuple[float, str]]]:
 
         return wrapped
 
-    smaps.read = timed("smaps", read)
+    smaps.read_smaps = timed("smaps", read)
     memory_reader.os.pread = timed("pagemap or mem", pread)  # type: ignore[attr-defined]
     pagemap_scan.fcntl.ioctl = timed("PAGEMAP_SCAN", ioctl)  # type: ignore[attr-defined]
     try:
         yield found
     finally:
-        smaps.read, memory_reader.os.pread, pagemap_scan.fcntl.ioctl = read, pread, ioctl  # type: ignore[attr-defined]
+        smaps.read_smaps, memory_reader.os.pread, pagemap_scan.fcntl.ioctl = read, pread, ioctl  # type: ignore[attr-defined]
 
 
 def read_by_smaps(pid: int) -> float:

@@ -27,7 +27,7 @@ def main() -> int:
     )
     for one in found.fitted:
         sizes = [
-            f"{p.asked >> 20}{'' if p.outcome == 'survived' else '!'}"
+            f"{p.requested >> 20}{'' if p.outcome == 'survived' else '!'}"
             for p in found.probes
             if p.variant == one.variant
         ]

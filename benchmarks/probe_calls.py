@@ -101,7 +101,7 @@ def transaction(out: Path) -> tuple[float, float]:
     campaign = run(out, table, "--no-report")
     found = heap_profiles.load_heap_profiles(out, campaign)
     assert found
-    [seen] = found.seen
+    [seen] = found.profiles
     assert seen.profile, seen.missing
     levels = campaign.step.filter(campaign.step["kind"] == "level").to_dicts()
     mallocs = (

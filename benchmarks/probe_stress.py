@@ -121,7 +121,7 @@ def here(asked: list[str]) -> list[Allocator]:
             if asked:
                 raise
             print(f"not here: {name}", file=sys.stderr)
-    return [a for a in found if a.loader is None and a.own is None]
+    return [a for a in found if a.loader is None and a.server_library is None]
 
 
 def run(command: list[str], preload: list[Path], variables: dict[str, str], cwd: Path) -> Outcome:

@@ -40,7 +40,7 @@ def measure(out: Path, use: str) -> None:
     }
     found = heap_profiles.load_heap_profiles(out / use, run(out / use, table, "--no-report"))
     assert found
-    for seen in found.seen:
+    for seen in found.profiles:
         assert seen.profile, seen.missing
         frames = [frame for sample in seen.profile.samples for frame in sample.stack]
         nameless = Counter(frame.module for frame in frames if not frame.named)

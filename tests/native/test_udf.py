@@ -92,11 +92,13 @@ def test_what_it_does_not_count_is_walked_from_outside(
 ) -> None:
     asked, _, pid = run(allocator)
     look = process_snapshot.take_process_snapshot(pid)
-    assert look.books
-    account = look.books.account
+    assert look.mimalloc
+    account = look.mimalloc.statistics
     assert account.live is not None
     assert asked <= account.live <= asked * ROUNDING
-    assert [block.size // 1000000 for block in look.books.blocks if block.size > 1000000] == [3] * 4
+    assert [block.size // 1000000 for block in look.mimalloc.blocks if block.size > 1000000] == [
+        3
+    ] * 4
     held = sum(h.bytes for h in account.holdings if h.owner == HELD)
     assert held == pytest.approx(3 * 10000 * 1000, rel=0.1)
     made = build_ledger(look)

@@ -347,12 +347,12 @@ def look(rss: int, heap: GlibcHeap | None = None, name: str = "jemalloc") -> Pro
     mappings = smaps.parse_smaps(SMAPS.format(rss=rss >> 10))
     return ProcessSnapshot(
         pid=1,
-        taken=0.0,
+        taken_at=0.0,
         malloc=in_use,
         mappings=mappings,
         kinds=[Kind.CODE, Kind.MALLOC if heap is None else Kind.HEAP],
         heap=heap,
-        own=[],
+        server_mappings=[],
         threads=1,
         page_tables=0,
         swap=0,
@@ -397,7 +397,7 @@ def test_labels_take_from_the_mallocs_live_blocks() -> None:
         version="10.11-MariaDB",
         heap=[OwnerMemory(owner="sessions", bytes=4 * MIB, source="processlist")],
         tables=[],
-        own={},
+        mapped_caches={},
         variables={},
         status={},
     )
@@ -413,7 +413,7 @@ def test_a_cache_among_the_mallocs_pages_is_none_of_its_blocks() -> None:
         version="8.0",
         heap=[],
         tables=[],
-        own={POOL: 128 * MIB},
+        mapped_caches={POOL: 128 * MIB},
         variables={},
         status={},
         filled={POOL: 20 * MIB},
@@ -431,7 +431,7 @@ def walked(blocks: list[Block], small: int = 0) -> ProcessSnapshot:
     ]
     return replace(
         look(60 * MIB, name="mimalloc"),
-        books=mimalloc_heap.MimallocHeap(make_statistics("mimalloc", holdings), blocks),
+        mimalloc=mimalloc_heap.MimallocHeap(make_statistics("mimalloc", holdings), blocks),
     )
 
 
@@ -453,9 +453,9 @@ def test_what_malloc_was_asked_for_is_told_by_what_is_touched() -> None:
     for size, mine in ((26 * MIB // 10, smaller), (3 * MIB, larger), (36 * MIB // 10, untouched)):
         labels = ServerMemory(
             version="8.0",
-            heap=[OwnerMemory(owner="x", bytes=size, source="P_S", whole=True)],
+            heap=[OwnerMemory(owner="x", bytes=size, source="P_S", single_block=True)],
             tables=[],
-            own={},
+            mapped_caches={},
             variables={},
             status={},
         )
@@ -467,9 +467,9 @@ def test_what_malloc_was_asked_for_is_told_by_what_is_touched() -> None:
         )
     labels = ServerMemory(
         version="8.0",
-        heap=[OwnerMemory(owner="x", bytes=2 * MIB, source="P_S", whole=True)],
+        heap=[OwnerMemory(owner="x", bytes=2 * MIB, source="P_S", single_block=True)],
         tables=[],
-        own={},
+        mapped_caches={},
         variables={},
         status={},
     )
@@ -497,7 +497,7 @@ def test_what_is_not_in_memory_is_none_of_what_was_zeroed() -> None:
         version="10.11-MariaDB",
         heap=[OwnerMemory(owner="sessions", bytes=4 * MIB, source="processlist"), zeroed],
         tables=[],
-        own={},
+        mapped_caches={},
         variables={},
         status={},
     )
@@ -518,7 +518,7 @@ def test_beyond_the_books_a_label_has_all_that_it_asks() -> None:
         version="10.11-MariaDB",
         heap=[OwnerMemory(owner="sessions", bytes=33 * MIB, source="processlist")],
         tables=[],
-        own={},
+        mapped_caches={},
         variables={},
         status={},
     )

@@ -35,7 +35,7 @@ def test_it_covers_the_truth_as_often_as_it_says() -> None:
 
 def test_one_block_has_no_interval() -> None:
     found = compute_contrast([0.0], [0.1, 0.2], 0.95)
-    assert not found.known
+    assert not found.has_interval
     assert (found.low, found.high, found.detectable) == (0.0, math.inf, math.inf)
     assert found.estimate == pytest.approx(math.exp(0.15))
 

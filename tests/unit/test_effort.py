@@ -168,7 +168,7 @@ def test_without_a_bound_in_its_way_nothing_is_said(
     hostile: Callable[[str, int], int], kind: str, count: int
 ) -> None:
     found = process_snapshot.take_process_snapshot(hostile(kind, count))
-    assert found.effort.notes == []
+    assert found.budget.notes == []
     if kind == "chunks" and found.heap:
         # 32 bytes each, of two heaps of 64 MiB but for their heads and tops.
         assert sum(b.live_chunks for b in found.heap.arenas) > 2 * 2_000_000
@@ -196,12 +196,12 @@ def test_mimallocs_segments_end_too(
     with Memory(pid) as memory:
         whole = mimalloc_heap.walk_heap(memory, mappings)
     assert whole
-    assert whole.account.holdings[0].bytes == 40 * 511 * 512 * 64
+    assert whole.statistics.holdings[0].bytes == 40 * 511 * 512 * 64
     fewer(monkeypatch, Work.SLICES, 5000)
     with Memory(pid) as memory:
         part = mimalloc_heap.walk_heap(memory, mappings)
         assert part
-        assert 0 < part.account.holdings[0].bytes < whole.account.holdings[0].bytes
+        assert 0 < part.statistics.holdings[0].bytes < whole.statistics.holdings[0].bytes
         assert any("slices of mimalloc's segments" in note for note in memory.budget.notes)
 
 

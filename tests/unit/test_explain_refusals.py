@@ -50,8 +50,8 @@ def killed_before(pid: int, function: Callable[..., Any]) -> Callable[..., Any]:
 @pytest.mark.parametrize(
     ("module", "name"),
     [
-        ("identify_malloc", "identify"),
-        ("address_space", "read"),
+        ("identify_malloc", "identify_malloc_in_use"),
+        ("pagemap_or_smaps", "read_mappings"),
         ("thread_stacks", "read_stack_pointers"),
         ("glibc_heap", "walk_heap"),
     ],

@@ -181,7 +181,7 @@ def test_a_sound_image_is_read_to_the_byte(layout: Layout) -> None:
         assert books.system == pages * PAGE
         assert books.tcache == 2 * 64
         assert books.live == ALL - FREE + own - 2 * 64
-        assert books.live + books.tcache + books.fast + books.free + books.own == pages * PAGE
+        assert books.live + books.tcache + books.fast + books.free + books.metadata == pages * PAGE
     [[block]] = found.mapped.values()
     assert (block.address, block.size, block.resident) == (LARGE, 64 * PAGE, 64 * PAGE)
 
@@ -193,7 +193,7 @@ def check(found: GlibcHeap, image: Image) -> None:
         parts = _residents(books)
         assert min(parts) >= 0, books
         assert sum(parts) <= sum(image.span(m.start, m.end).resident for m in books.heaps)
-        assert min(books.live, books.free, books.own) >= 0, books
+        assert min(books.live, books.free, books.metadata) >= 0, books
     blocks = [block for row in found.mapped.values() for block in row]
     assert all(0 <= b.resident <= b.size for b in blocks)
     edges = [edge for b in blocks for edge in (b.address, b.address + b.size)]
@@ -209,7 +209,7 @@ def _residents(books: ArenaUsage) -> list[int]:
         books.tcache,
         books.fast,
         books.free_resident,
-        books.own_resident,
+        books.metadata_resident,
         books.unread,
     ]
 

@@ -114,7 +114,7 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_each_variants_profile_is_found(campaign: Path) -> None:
     found = heaps.load_heap_profiles(campaign, load_campaign(campaign))
     assert found
-    assert [(s.variant, s.missing) for s in found.seen] == [
+    assert [(s.variant, s.missing) for s in found.profiles] == [
         ("glibc", ""), ("jemalloc", ""), ("tuned", "the server does not start"),
     ]  # fmt: skip
 

@@ -18,7 +18,13 @@ def said(pool: int, version: str = "8.0.33", events: int = 6628) -> ServerMemory
     }
     counted = {POOL_EVENT: (1, pool + 3 * MIB), "memory/innodb/os0event": (events, events * 136)}
     return ServerMemory(
-        version=version, heap=[], tables=[], own={}, variables=variables, status={}, counted=counted
+        version=version,
+        heap=[],
+        tables=[],
+        mapped_caches={},
+        variables=variables,
+        status={},
+        counted=counted,
     )
 
 
@@ -59,7 +65,7 @@ def test_mariadbs_tables_have_latches(pages: int, locks: int, own: int | None) -
                 version=version,
                 heap=[],
                 tables=[],
-                own={},
+                mapped_caches={},
                 variables={},
                 status=status,
                 counted={"memory/innodb/hash0hash": (6, 50 * MIB)},
@@ -85,7 +91,7 @@ def test_nothing_is_known_of_others() -> None:
                 version="8.0.33",
                 heap=[OwnerMemory(owner="x", bytes=1, source="y")],
                 tables=[],
-                own={},
+                mapped_caches={},
                 variables={},
                 status={},
             )

@@ -117,7 +117,7 @@ def runs(tmp_path: Path) -> Path:
 
 def test_a_table_becomes_a_results_directory(tmp_path: Path) -> None:
     found = import_results([write(tmp_path / "a.csv", GOOD)], tmp_path / "out")
-    assert (found.figures, found.left) == (4, [])
+    assert (found.figures, found.unmatched) == (4, [])
     campaign = load_campaign(tmp_path / "out")
     assert campaign.imported
     assert campaign.names == ["nt-heap", "segment-heap-tuned"]
@@ -224,7 +224,7 @@ def test_a_collapse_is_found_and_its_place_said(tmp_path: Path) -> None:
 
 def test_outputs_of_sysbench_become_figures(runs: Path, tmp_path: Path) -> None:
     found = import_results([runs], tmp_path / "out", baseline="gl")
-    assert (found.figures, [p.name for p in found.left]) == (4, ["notes.md"])
+    assert (found.figures, [p.name for p in found.unmatched]) == (4, ["notes.md"])
     campaign = load_campaign(tmp_path / "out")
     assert campaign.names == ["gl", "jemalloc"]
     assert campaign.experiment.workloads == ["read-only"]

@@ -164,8 +164,8 @@ def looks(draw: st.DrawFn) -> ProcessSnapshot:
                 live_resident=live[1],
                 free=free[0],
                 free_resident=free[1],
-                own=own[0],
-                own_resident=own[1],
+                metadata=own[0],
+                metadata_resident=own[1],
             )
         )
     blocks = [Block(i, *whole_and_part(draw)) for i in range(draw(st.integers(0, 4)))]
@@ -174,12 +174,12 @@ def looks(draw: st.DrawFn) -> ProcessSnapshot:
     kinds = classify_mappings(mappings, [], (), own_malloc=False)
     return ProcessSnapshot(
         pid=1,
-        taken=0.0,
+        taken_at=0.0,
         malloc=IN_USE,
         mappings=mappings,
         kinds=kinds,
         heap=GlibcHeap(arenas, {1: blocks}, []),
-        own=own_maps,
+        server_mappings=own_maps,
         threads=1,
         page_tables=0,
         swap=0,
@@ -201,7 +201,9 @@ SAID = st.builds(
     version=st.just("10.11-MariaDB"),
     heap=LABELS,
     tables=st.lists(SIZES, max_size=3),
-    own=st.dictionaries(st.sampled_from([POOL, "key cache (MyISAM)", "Aria page cache"]), SIZES),
+    mapped_caches=st.dictionaries(
+        st.sampled_from([POOL, "key cache (MyISAM)", "Aria page cache"]), SIZES
+    ),
     variables=st.just({}),
     status=st.just({}),
 )
@@ -226,12 +228,12 @@ def test_a_table_of_performance_schema_is_found_by_its_size() -> None:
     mappings = smaps.parse_smaps(SMAPS)
     look = ProcessSnapshot(
         pid=1,
-        taken=0.0,
+        taken_at=0.0,
         malloc=IN_USE,
         mappings=mappings,
         kinds=classify_mappings(mappings, [], (), own_malloc=False),
         heap=heap,
-        own=[],
+        server_mappings=[],
         threads=1,
         page_tables=0,
         swap=0,
@@ -241,7 +243,7 @@ def test_a_table_of_performance_schema_is_found_by_its_size() -> None:
         version="MariaDB",
         heap=[OwnerMemory(owner="performance_schema itself", bytes=2887680 + 1000, source="x")],
         tables=[2883584],
-        own={},
+        mapped_caches={},
         variables={},
         status={},
     )
@@ -260,12 +262,12 @@ def test_a_cache_is_known_by_its_size(size: int, owner: str) -> None:
     mappings = smaps.parse_smaps(SMAPS)
     look = ProcessSnapshot(
         pid=1,
-        taken=0.0,
+        taken_at=0.0,
         malloc=IN_USE,
         mappings=mappings,
         kinds=classify_mappings(mappings, [], (), own_malloc=False),
         heap=None,
-        own=[ServerMapping(1, size, MIB)],
+        server_mappings=[ServerMapping(1, size, MIB)],
         threads=1,
         page_tables=0,
         swap=0,
@@ -275,7 +277,7 @@ def test_a_cache_is_known_by_its_size(size: int, owner: str) -> None:
         version="MariaDB",
         heap=[],
         tables=[],
-        own={"key cache (MyISAM)": 128 * MIB, POOL: 105 * MIB},
+        mapped_caches={"key cache (MyISAM)": 128 * MIB, POOL: 105 * MIB},
         variables={},
         status={},
     )
@@ -291,19 +293,24 @@ def test_a_pool_in_pieces() -> None:
     chunk = 128 * MIB
     variables = {"innodb_buffer_pool_chunk_size": str(chunk)}
     labels = ServerMemory(
-        version="9.7.4", heap=[], tables=[], own={POOL: 16 * chunk}, variables=variables, status={}
+        version="9.7.4",
+        heap=[],
+        tables=[],
+        mapped_caches={POOL: 16 * chunk},
+        variables=variables,
+        status={},
     )
     piece, other = ServerMapping(1, chunk + 3 * MIB, 20 * MIB), ServerMapping(2, 5 * MIB, 4 * MIB)
     # Two of them lie side by side.
     own = [piece] * 14 + [replace(piece, size=2 * piece.size, resident=2 * piece.resident), other]
     look = ProcessSnapshot(
         pid=1,
-        taken=0.0,
+        taken_at=0.0,
         malloc=IN_USE,
         mappings=[],
         kinds=[],
         heap=None,
-        own=own,
+        server_mappings=own,
         threads=1,
         page_tables=0,
         swap=0,
@@ -312,7 +319,7 @@ def test_a_pool_in_pieces() -> None:
     found = {line.owner: line.resident for line in build_ledger(look, labels).lines}
     assert found == {POOL: 16 * 20 * MIB, "mapped by the server itself": 4 * MIB}
     # Half of a pool is none.
-    few = replace(look, own=[piece] * 8)
+    few = replace(look, server_mappings=[piece] * 8)
     assert POOL not in {line.owner for line in build_ledger(few, labels).lines}
 
 
@@ -322,12 +329,12 @@ def test_a_pool_that_its_pages_tell_in_part() -> None:
     rest = replace(pool, start=1 << 40, end=(1 << 40) + 200 * MIB, rss=30 * MIB, innodb=False)
     look = ProcessSnapshot(
         pid=1,
-        taken=0.0,
+        taken_at=0.0,
         malloc=IN_USE,
         mappings=[pool, rest],
         kinds=[Kind.POOL, Kind.MALLOC],
         heap=None,
-        own=[],
+        server_mappings=[],
         threads=1,
         page_tables=0,
         swap=0,
@@ -337,7 +344,7 @@ def test_a_pool_that_its_pages_tell_in_part() -> None:
         version="8.0",
         heap=[],
         tables=[],
-        own={POOL: 128 * MIB},
+        mapped_caches={POOL: 128 * MIB},
         variables={},
         status={},
         filled={POOL: 45 * MIB},
@@ -357,12 +364,12 @@ def test_log_buffers_are_apart_from_the_pool_where_their_size_tells_them() -> No
     logs = replace(logs, start=1 << 40, end=(1 << 40) + 16 * MIB, rss=5 * MIB)
     look = ProcessSnapshot(
         pid=1,
-        taken=0.0,
+        taken_at=0.0,
         malloc=IN_USE,
         mappings=[pool, logs],
         kinds=[Kind.POOL, Kind.POOL],
         heap=None,
-        own=[],
+        server_mappings=[],
         threads=1,
         page_tables=0,
         swap=0,
@@ -370,7 +377,7 @@ def test_log_buffers_are_apart_from_the_pool_where_their_size_tells_them() -> No
     )
     variables = {"innodb_log_buffer_size": str(16 * MIB), "innodb_buffer_pool_size": str(128 * MIB)}
     labels = ServerMemory(
-        version="MariaDB", heap=[], tables=[], own={}, variables=variables, status={}
+        version="MariaDB", heap=[], tables=[], mapped_caches={}, variables=variables, status={}
     )
     assert {line.owner: line.resident for line in build_ledger(look, labels).lines} == {
         POOL: pool.rss,
@@ -381,7 +388,7 @@ def test_log_buffers_are_apart_from_the_pool_where_their_size_tells_them() -> No
         version="MariaDB",
         heap=[],
         tables=[],
-        own={},
+        mapped_caches={},
         variables=variables | {"innodb_log_buffer_size": str(pool.size)},
         status={},
     )
@@ -397,17 +404,17 @@ def test_log_buffers_that_no_flags_tell() -> None:
     logs = replace(pool, start=1 << 40, end=(1 << 40) + 16 * MIB, rss=5 * MIB, innodb=False)
     variables = {"innodb_log_buffer_size": str(16 * MIB), "innodb_buffer_pool_size": str(128 * MIB)}
     labels = ServerMemory(
-        version="MariaDB", heap=[], tables=[], own={}, variables=variables, status={}
+        version="MariaDB", heap=[], tables=[], mapped_caches={}, variables=variables, status={}
     )
     both = {POOL: pool.rss, LOGS: 5 * MIB}
     look = ProcessSnapshot(
         pid=1,
-        taken=0.0,
+        taken_at=0.0,
         malloc=IN_USE,
         mappings=[pool, logs],
         kinds=[Kind.POOL, Kind.MALLOC],
         heap=None,
-        own=[],
+        server_mappings=[],
         threads=1,
         page_tables=0,
         swap=0,
@@ -419,7 +426,7 @@ def test_log_buffers_that_no_flags_tell() -> None:
     walked = replace(
         look,
         kinds=[Kind.POOL, Kind.REST],
-        own=own,
+        server_mappings=own,
         heap=GlibcHeap([ArenaUsage(address=1, live=1)], {}, []),
     )
     found = build_ledger(walked, labels)
@@ -442,12 +449,12 @@ def test_what_is_not_known_without_smaps_is_said() -> None:
     mapping = replace(smaps.parse_smaps(SMAPS)[11], flags=None)
     look = ProcessSnapshot(
         pid=1,
-        taken=0.0,
+        taken_at=0.0,
         malloc=IN_USE,
         mappings=[mapping],
         kinds=[Kind.MALLOC],
         heap=None,
-        own=[],
+        server_mappings=[],
         threads=1,
         page_tables=0,
         swap=0,
@@ -483,12 +490,12 @@ def test_a_block_known_by_its_size_alone_is_nothing_without_one() -> None:
     )
     look = ProcessSnapshot(
         pid=1,
-        taken=0.0,
+        taken_at=0.0,
         malloc=IN_USE,
         mappings=smaps.parse_smaps(SMAPS),
         kinds=[Kind.REST] * 16,
         heap=heap,
-        own=[],
+        server_mappings=[],
         threads=1,
         page_tables=0,
         swap=0,
@@ -499,9 +506,9 @@ def test_a_block_known_by_its_size_alone_is_nothing_without_one() -> None:
             look,
             ServerMemory(
                 version="8.0",
-                heap=[OwnerMemory(owner=LOGS, bytes=size, source="x", whole=True)],
+                heap=[OwnerMemory(owner=LOGS, bytes=size, source="x", single_block=True)],
                 tables=[],
-                own={},
+                mapped_caches={},
                 variables={},
                 status={},
             ),
@@ -521,12 +528,12 @@ def test_links_and_hash_of_a_cache() -> None:
     )
     look = ProcessSnapshot(
         pid=1,
-        taken=0.0,
+        taken_at=0.0,
         malloc=IN_USE,
         mappings=smaps.parse_smaps(SMAPS),
         kinds=[Kind.REST] * 16,
         heap=heap,
-        own=[],
+        server_mappings=[],
         threads=1,
         page_tables=0,
         swap=0,
@@ -538,7 +545,12 @@ def test_links_and_hash_of_a_cache() -> None:
         for line in build_ledger(
             look,
             ServerMemory(
-                version="10.11-MariaDB", heap=[], tables=[], own=own, variables={}, status={}
+                version="10.11-MariaDB",
+                heap=[],
+                tables=[],
+                mapped_caches=own,
+                variables={},
+                status={},
             ),
         ).lines
     }
@@ -554,12 +566,12 @@ def test_a_cache_that_no_size_tells_has_what_it_has_filled() -> None:
     mapping = replace(smaps.parse_smaps(SMAPS)[11], rss=90 * MIB)
     look = ProcessSnapshot(
         pid=1,
-        taken=0.0,
+        taken_at=0.0,
         malloc=IN_USE,
         mappings=[mapping],
         kinds=[Kind.MALLOC],
         heap=None,
-        own=[],
+        server_mappings=[],
         threads=1,
         page_tables=0,
         swap=0,
@@ -569,7 +581,7 @@ def test_a_cache_that_no_size_tells_has_what_it_has_filled() -> None:
         version="8.0",
         heap=[],
         tables=[],
-        own={POOL: 128 * MIB},
+        mapped_caches={POOL: 128 * MIB},
         variables={},
         status={},
         filled={POOL: 40 * MIB, "Aria page cache": 100 * MIB},
@@ -593,12 +605,12 @@ def test_lazily_freed_pages_are_a_line_of_their_own() -> None:
     mapping = replace(smaps.parse_smaps(SMAPS)[11], lazy=4 * MIB, rss=20 * MIB)
     look = ProcessSnapshot(
         pid=1,
-        taken=0.0,
+        taken_at=0.0,
         malloc=IN_USE,
         mappings=[mapping],
         kinds=[Kind.MALLOC],
         heap=None,
-        own=[],
+        server_mappings=[],
         threads=1,
         page_tables=0,
         swap=0,

@@ -46,7 +46,12 @@ STATUS = {
     "created_tmp_tables": "0",
 }
 LABELS = ServerMemory(
-    version=VARIABLES["version"], heap=[], tables=[], own={}, variables=VARIABLES, status=STATUS
+    version=VARIABLES["version"],
+    heap=[],
+    tables=[],
+    mapped_caches={},
+    variables=VARIABLES,
+    status=STATUS,
 )
 
 
@@ -72,7 +77,12 @@ class Cursor:
 
 def asked(cursor: Any, variables: dict[str, str] = VARIABLES) -> dict[str, Section]:
     said = ServerMemory(
-        version=VARIABLES["version"], heap=[], tables=[], own={}, variables=variables, status=STATUS
+        version=VARIABLES["version"],
+        heap=[],
+        tables=[],
+        mapped_caches={},
+        variables=variables,
+        status=STATUS,
     )
     return {part.title: part for part in checklist.query_server_sections(cursor, said)}
 

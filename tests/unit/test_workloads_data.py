@@ -105,9 +105,9 @@ def test_what_an_own_workload_cannot_be(experiment, own, message) -> None:
     ("changes", "message"),
     [
         ({"workloads": ["oltp_insert", "load"]}, "load comes first"),
-        ({"workloads": ["load"], "data": {"sql": ["/x.sql"]}}, "not for data of your own"),
-        ({"workloads": ["oltp_insert"], "warm": ["load"]}, "load is no warm-up"),
-        ({"workload": {"x": {"use": "tpcc", "sql": "/x.sql"}}}, "one of them only"),
+        ({"workloads": ["load"], "data": {"sql": ["/x.sql"]}}, "it cannot fill data of your own"),
+        ({"workloads": ["oltp_insert"], "warm": ["load"]}, "load is not a warm-up"),
+        ({"workload": {"x": {"use": "tpcc", "sql": "/x.sql"}}}, "give exactly one of script"),
     ],
 )
 def test_what_an_experiment_cannot_be(experiment, changes, message) -> None:

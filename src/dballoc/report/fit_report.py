@@ -296,7 +296,10 @@ def write_fit_csv(fits: Fits, directory: Path) -> None:
     _write_csv_file(
         directory / "fit_trials.csv",
         columns,
-        [[getattr(p, c) for c in columns] for p in fits.probes],
+        [
+            [getattr(p, "requested" if column == "asked" else column) for column in columns]
+            for p in fits.probes
+        ],
     )
 
 

@@ -61,7 +61,7 @@ def make_glibc_lines(heap: GlibcHeap) -> list[Line]:
         _sum_arenas(heap, "threads' caches (tcache)", "tcache", "tcache"),
         _sum_arenas(heap, "fast bins", "fast", "fast"),
         _sum_arenas(heap, "free but held", "free_resident", "free", _describe_worst(heap.arenas)),
-        _sum_arenas(heap, "malloc's own", "own_resident", "own"),
+        _sum_arenas(heap, "malloc's own", "metadata_resident", "metadata"),
         _sum_arenas(heap, "in the heap, and not malloc's", "unread", "unread"),
     ]
 
