@@ -7,9 +7,12 @@ interrupted and resumed counts its pause as wall time. The exit status is 1 if t
 missed.
 """
 
+import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 
+from dballoc.store.open_database import FILE
 from dballoc.store.results import Results
 
 TARGET = 0.60
@@ -21,15 +24,13 @@ def main() -> int:
         print(__doc__)
         return 2
     results = Results.open(Path(sys.argv[1]), read_only=True)
-    trials, planned, in_trials, last = (
-        results.connection()
-        .execute(
-            "SELECT count(*), sum(seconds_planned), sum(ended - started), max(ended) FROM trial"
-        )
-        .fetchone()
-    )
     began = float(results.facts()["started"])
     results.close()
+    database = (Path(sys.argv[1]) / FILE).resolve().as_uri()
+    with closing(sqlite3.connect(f"{database}?mode=ro", uri=True)) as connection:
+        trials, planned, in_trials, last = connection.execute(
+            "SELECT count(*), sum(seconds_planned), sum(ended - started), max(ended) FROM trial"
+        ).fetchone()
     if not trials:
         print("no trial yet")
         return 2

@@ -151,7 +151,7 @@ def ask(sockets: Path, stop: threading.Event, answers: Counter[str]) -> None:
     while not stop.is_set():
         for path in list(sockets.glob("*.sock")):
             turn += 1
-            there = probe_client.Probe(int(path.stem), path)
+            there = probe_client.Probe(int(path.stem), Path("/"), str(path))
             try:
                 if turn % 3:
                     there.status()
