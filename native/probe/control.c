@@ -234,9 +234,10 @@ void control_consider(const struct thread *mine)
         }
         (void)pthread_attr_destroy(&attributes);
     }
-    if (error != 0)
+    if (error != 0) {
         message_write("the system gives it no thread to answer with",
                 "it cannot be asked; raise the limit of tasks");
+    }
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 

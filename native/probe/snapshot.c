@@ -154,9 +154,10 @@ static void time_block(uint32_t operation, uint32_t size_class, uint32_t bucket)
 
 static void time_blocks(void)
 {
-    for (uint32_t i = 0; i < OPERATIONS * LATENCY_SIZES * LATENCY_TIMES; i++)
+    for (uint32_t i = 0; i < OPERATIONS * LATENCY_SIZES * LATENCY_TIMES; i++) {
         time_block(i / (LATENCY_SIZES * LATENCY_TIMES), i / LATENCY_TIMES % LATENCY_SIZES,
                 i % LATENCY_TIMES);
+    }
 }
 
 /* What the loader tells of, collected under its lock: nothing is sent before that is free again,
@@ -177,9 +178,10 @@ static size_t build_id(const struct dl_phdr_info *object, const ElfW(Phdr) * not
         if (part->p_type == PT_LOAD && (part->p_flags & PF_R) != 0 &&
                 notes->p_vaddr >= part->p_vaddr &&
                 notes->p_vaddr - part->p_vaddr <= part->p_filesz &&
-                notes->p_filesz <= part->p_filesz - (notes->p_vaddr - part->p_vaddr))
+                notes->p_filesz <= part->p_filesz - (notes->p_vaddr - part->p_vaddr)) {
             return notes_build_id((const unsigned char *)(object->dlpi_addr + notes->p_vaddr),
                     notes->p_filesz, digits);
+        }
     }
     return 0;
 }
