@@ -44,8 +44,7 @@ _PER_DUET = 1.6
 USUAL = Components(start=0.005, slice=0.02, piece=0.02, halves=0.1, seconds=0.25)
 
 # The pilot: its starts, the slices in each, and the seconds that count of a slice; fewer slices
-# where
-# the duet has less than so many seconds.
+# where the duet has less than so many seconds.
 PILOT_STARTS = 3
 _PILOT_SLICES, _SHORT_PILOT_SLICES = 24, 12
 _PILOT_COUNTED = 0.5

@@ -31,8 +31,7 @@ from dballoc.experiment.schedule import Pairing, Slot
 from dballoc.store.results import KIND, Results, Row
 
 # A repeat is begun only if the budget has room for this many times the planned blocks' time: it
-# must
-# not cost one of them, should the machine become slower.
+# must not cost one of them, should the machine become slower.
 _MARGIN = 1.1
 
 
