@@ -39,7 +39,7 @@ def make(tmp_path: Path, experiment: MakeExperiment) -> Callable[..., Path]:
     """``make("a", blocks=6, sql=("UPDATE …",), faulty=("tuned",), threads=[1])``: a results
     directory that no server made.
     """
-    from made import build
+    from example_results import build
 
     def in_place(
         name: str,

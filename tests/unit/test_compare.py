@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made import Make
+from example_results import Make
 
 from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.analysis.decisions.fail_condition import parse_condition

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from made import build
+from example_results import build
 from test_waits import CLIENT, FAULT, LOCK, UNLOCK, profile
 
-from dballoc.analysis.campaign_tables import load_campaign as load_campaign
+from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.analysis.tables import contention
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file, schedule

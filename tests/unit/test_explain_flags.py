@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from looks import look
+from example_explanations import look
 
 from dballoc.cli.verbs.explain import explain
 from dballoc.errors import UsageError

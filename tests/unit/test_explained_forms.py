@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from example_explanations import KEYS, MIB, look
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from looks import KEYS, MIB, look
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from dballoc.cli.explain_parts.text_plot import draw_plot

@@ -4,8 +4,8 @@ import itertools
 import math
 import struct
 
+import example_probe_snapshots as made
 import hypothesis.strategies as st
-import made_snapshots as made
 import pytest
 from hypothesis import example, given
 

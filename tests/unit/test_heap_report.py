@@ -5,12 +5,12 @@ none.
 import json
 from pathlib import Path
 
-import made_snapshots as made
+import example_probe_snapshots as made
 import polars as pl
 import pytest
-from made import build
+from example_results import build
 
-from dballoc.analysis.campaign_tables import load_campaign as load_campaign
+from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.analysis.tables import heap_profiles as heaps
 from dballoc.experiment import experiment_file
 from dballoc.profile.formats.profile_file import save_profile

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from looks import look
-from made_profiles import heap
+from example_explanations import look
+from example_profiles import heap
 
 from dballoc.cli import main
 from dballoc.experiment import experiment_file

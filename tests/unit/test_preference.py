@@ -6,7 +6,7 @@ import json
 import math
 
 import pytest
-from made import Make
+from example_results import Make
 from test_report_answer import (
     EQUAL,
     HIGHER,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from made_profiles import MIB, heap
+from example_profiles import MIB, heap
 
 from dballoc.cli.profile_verbs import diff, export
 from dballoc.errors import UsageError

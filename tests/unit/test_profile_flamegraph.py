@@ -8,8 +8,8 @@ from importlib.resources import files
 from typing import Any
 
 import pytest
+from example_profiles import MIB, heap, profiles
 from hypothesis import given, settings
-from made_profiles import MIB, heap, profiles
 
 from dballoc.profile import flamegraph
 from dballoc.profile.model import Frame, Profile, Sample, Value

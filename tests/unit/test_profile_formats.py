@@ -10,8 +10,8 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from example_profiles import MIB, VALUES, heap, profiles
 from hypothesis import given, settings
-from made_profiles import MIB, VALUES, heap, profiles
 
 from dballoc.profile import call_tree
 from dballoc.profile.formats import export

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from example_profiles import heap, profiles
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from made_profiles import heap, profiles
 
 from dballoc.errors import UsageError
 from dballoc.profile.formats.profile_file import load_profile, save_profile

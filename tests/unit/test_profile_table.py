@@ -1,8 +1,8 @@
 """Functions, stacks and growth of profiles."""
 
 import pytest
+from example_profiles import MIB, heap, profiles
 from hypothesis import given
-from made_profiles import MIB, heap, profiles
 
 from dballoc.profile import call_tree, profile_tables
 from dballoc.profile.amounts import format_amount, format_signed_amount

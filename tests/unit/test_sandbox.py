@@ -17,12 +17,12 @@ pytestmark = pytest.mark.unprivileged
 
 @pytest.fixture
 def child(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
-    """A sandbox that runs tests/unit/sandboxed.py."""
+    """A sandbox that runs tests/unit/hostile_sandbox_parser.py."""
     here = os.fspath(Path(__file__).parent)
     monkeypatch.setattr(
         sandbox, "_START", f"import sys; sys.path.insert(0, {here!r})\n{sandbox._START}"
     )
-    made = Sandbox("sandboxed")
+    made = Sandbox("hostile_sandbox_parser")
     yield made
     made.close()
 

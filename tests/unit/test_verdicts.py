@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from looks import KEYS, MIB, judged, look
+from example_explanations import KEYS, MIB, judged, look
 
 from dballoc.catalogue import verdicts as limits
 from dballoc.explain.attribution.ledger_line import LIVE

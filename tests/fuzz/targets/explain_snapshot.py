@@ -8,7 +8,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from looks import look
+from example_explanations import look
 from rich.console import Console
 
 from dballoc.cli.explain_parts import ledger_table

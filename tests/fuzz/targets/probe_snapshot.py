@@ -1,6 +1,6 @@
 """What the socket of a heap probe answers: a process that is taken over may answer anything."""
 
-from made_snapshots import MAPS, block, head, live, stack, timed, waited
+from example_probe_snapshots import MAPS, block, head, live, stack, timed, waited
 
 from dballoc.profile.heap import heap_profile, probe_snapshot
 from dballoc.profile.heap.probe_snapshot import Block

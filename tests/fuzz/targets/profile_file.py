@@ -6,7 +6,7 @@ import gzip
 import tempfile
 from pathlib import Path
 
-from made_profiles import heap
+from example_profiles import heap
 
 from dballoc.cli.profile_verbs import profile_files
 from dballoc.errors import UsageError

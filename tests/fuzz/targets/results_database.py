@@ -4,7 +4,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from made import build
+from example_results import build
 
 from dballoc.analysis.campaign_tables import read_results
 from dballoc.analysis.tables.baseline_comparison import compare_with_baseline

@@ -11,7 +11,7 @@ from dballoc.analysis.tables import profiled_trials
 from dballoc.errors import UsageError
 from dballoc.profile.contention import jemalloc_mutexes
 from dballoc.profile.contention.jemalloc_mutexes import Mutex
-from dballoc.profile.formats.profile_file import load_profile as load_profile
+from dballoc.profile.formats.profile_file import load_profile
 from dballoc.profile.model import Profile
 
 # The bytes of a server's log that are read.

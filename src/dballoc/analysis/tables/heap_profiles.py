@@ -12,7 +12,7 @@ from dballoc import readers
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.tables import profiled_trials
 from dballoc.errors import UsageError
-from dballoc.profile.formats.profile_file import load_profile as load_profile
+from dballoc.profile.formats.profile_file import load_profile
 from dballoc.profile.heap.heap_profile import ALLOCATED, LIVE, STALLED, TIME
 from dballoc.profile.model import Profile
 from dballoc.profile.profile_tables import VARIANCE

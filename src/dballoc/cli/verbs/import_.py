@@ -7,7 +7,7 @@ import typer
 
 from dballoc.cli.shared.safe_output import Console
 from dballoc.intake import import_results as intake
-from dballoc.report.wording.ratios_as_text import count
+from dballoc.numbers import count
 
 
 def import_(

@@ -4,7 +4,6 @@ import math
 import signal
 
 from dballoc.numbers import NOTHING, number, percent
-from dballoc.numbers import count as count  # for dballoc.cli.verbs.import_
 
 # A smallest detectable difference above this means no more than "almost anything".
 _HUGE = 10.0

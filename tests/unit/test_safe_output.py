@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import polars as pl
 import pytest
+from example_explanations import look
 from hypothesis import given
 from hypothesis import strategies as st
-from looks import look
 from rich.table import Table
 from rich.text import Text
 
