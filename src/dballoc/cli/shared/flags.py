@@ -72,3 +72,7 @@ Out = Annotated[
     typer.Option(metavar="DIR", help="Results directory; default: under dballoc-results/."),
 ]
 Report = Annotated[bool, typer.Option("--report/--no-report", help="Write the report at the end.")]
+PrintFile = Annotated[
+    bool, typer.Option("--print", help="Print the experiment file that this is, and stop.")
+]
+AnswerAsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]

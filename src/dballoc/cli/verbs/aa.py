@@ -34,7 +34,6 @@ AaBudget = Annotated[
         help=f"Time for the whole campaign; default: {BUDGET}, or as --blocks take.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
 
 
 def aa(
@@ -57,7 +56,7 @@ def aa(
     seed: flags.Seed = None,
     out: flags.Out = None,
     report: flags.Report = True,
-    as_json: AsJson = False,
+    as_json: flags.AnswerAsJson = False,
 ) -> None:
     """Compare a malloc with itself: what differs is noise. Says what this host can resolve, in what
     time.

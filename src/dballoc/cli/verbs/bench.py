@@ -127,9 +127,6 @@ DryRun = Annotated[
         "--dry-run", help="Check everything, print trials, minutes, memory and disk, and stop."
     ),
 ]
-PrintFile = Annotated[
-    bool, typer.Option("--print", help="Print the experiment file that this is, and stop.")
-]
 
 
 def bench(
@@ -173,7 +170,7 @@ def bench(
     prefer: Prefer = None,
     report: flags.Report = True,
     dry_run: DryRun = False,
-    print_: PrintFile = False,
+    print_: flags.PrintFile = False,
 ) -> None:
     """Compare allocators under a real server. With no argument: the demo, ten minutes on two cores.
 

@@ -48,12 +48,8 @@ Repeats = Annotated[
         help="Trials without an OOM kill until a size counts as surviving; default: 2.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Check everything, print sizes and minutes, and stop.")
-]
-PrintFile = Annotated[
-    bool, typer.Option("--print", help="Print the experiment file that this is, and stop.")
 ]
 
 
@@ -79,9 +75,9 @@ def fit(
     seed: flags.Seed = None,
     out: flags.Out = None,
     report: flags.Report = True,
-    as_json: AsJson = False,
+    as_json: flags.AnswerAsJson = False,
     dry_run: DryRun = False,
-    print_: PrintFile = False,
+    print_: flags.PrintFile = False,
 ) -> None:
     """Find the largest buffer pool (InnoDB) or block cache (RocksDB) that survives a load in so
     much memory, under each malloc.

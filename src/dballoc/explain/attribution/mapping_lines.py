@@ -22,23 +22,21 @@ _ROUNDED = 64 << 10
 
 def sum_lazy(snapshot: ProcessSnapshot) -> int:
     """Return the bytes that were freed with MADV_FREE and that the kernel has not taken yet."""
-    return sum(
-        _count_lazy(mapping)
-        for mapping, kind in zip(snapshot.mappings, snapshot.kinds, strict=True)
-        if kind in _WITHOUT_LAZY
-    ) + sum(area.lazy for area in snapshot.server_mappings)
+    return sum(map(_count_lazy, snapshot.mappings_of(*_WITHOUT_LAZY))) + sum(
+        area.lazy for area in snapshot.server_mappings
+    )
 
 
 def make_kind_line(snapshot: ProcessSnapshot, kind: Kind, group: str, source: str) -> Line:
     """Return the one line of all mappings of a kind."""
-    return _make_line(_select_mappings(snapshot, kind), kind, group, source)
+    return _make_line(snapshot.mappings_of(kind), kind, group, source)
 
 
 def make_pool_lines(snapshot: ProcessSnapshot, labels: ServerMemory | None) -> list[Line]:
     """Return the lines of what the server leaves out of core dumps: one, or the buffer pool and its
     log buffers where these have the size of innodb_log_buffer_size.
     """
-    mappings = _select_mappings(snapshot, Kind.POOL)
+    mappings = snapshot.mappings_of(Kind.POOL)
     source = (
         "InnoDB's pages lie in it"
         if any(m.innodb for m in mappings)
@@ -73,16 +71,13 @@ def classify_log_buffers(snapshot: ProcessSnapshot, labels: ServerMemory | None)
     server_areas = {(area.start, area.size) for area in snapshot.server_mappings}
     starts = {
         m.start
-        for m, kind in zip(snapshot.mappings, snapshot.kinds, strict=True)
+        for m, kind in snapshot.mappings_with_kinds
         if m.flags is None and not m.innodb and m.private and _is_log_buffer(m, labels)
         and (kind is Kind.MALLOC or (m.start, m.size) in server_areas)
     }  # fmt: skip
     if not 0 < len(starts) <= _MOST_LOGS or Kind.POOL not in snapshot.kinds:
         return snapshot
-    kinds = [
-        Kind.POOL if m.start in starts else kind
-        for m, kind in zip(snapshot.mappings, snapshot.kinds, strict=True)
-    ]
+    kinds = [Kind.POOL if m.start in starts else kind for m, kind in snapshot.mappings_with_kinds]
     areas = [area for area in snapshot.server_mappings if area.start not in starts]
     return replace(snapshot, kinds=kinds, server_mappings=areas)
 
@@ -93,10 +88,6 @@ def _is_log_buffer(mapping: Mapping, labels: ServerMemory | None) -> bool:
     """
     size = read_variable(labels, "innodb_log_buffer_size")
     return bool(size) and any(0 <= mapping.size - n * size <= _ROUNDED for n in (1, 2))
-
-
-def _select_mappings(snapshot: ProcessSnapshot, kind: Kind) -> list[Mapping]:
-    return [m for m, k in zip(snapshot.mappings, snapshot.kinds, strict=True) if k is kind]
 
 
 def _make_line(mappings: Sequence[Mapping], kind: Kind, group: str, source: str) -> Line:

@@ -42,11 +42,7 @@ def sample_huge_pages(snapshot: ProcessSnapshot) -> HugePageSample | None:
     """Sample the huge pages of a process; None if it has none outside the buffer pool. OSError if
     the process is gone.
     """
-    mappings = [
-        mapping
-        for mapping, kind in zip(snapshot.mappings, snapshot.kinds, strict=True)
-        if kind in _KINDS and mapping.huge
-    ]
+    mappings = [mapping for mapping in snapshot.mappings_of(*_KINDS) if mapping.huge]
     if not mappings:
         return None
     with Memory(snapshot.pid, snapshot.budget) as memory:
