@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 import dballoc
+from dballoc.host.guardian import reaping
+from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.unprivileged.run_unprivileged import Unanswered, run_unprivileged
 from dballoc.host.unprivileged.server_user import read_owner_and_parent, server_user
 
@@ -62,6 +64,17 @@ def test_a_child_that_leaves_its_session_is_ended_too() -> None:
     assert time.monotonic() - began < 300
     if os.geteuid() == 0:
         assert read_owner_and_parent(int(answer.stdout)) is None
+
+
+def test_who_adopts_orphans_is_left_as_it_was() -> None:
+    assert not reaping.is_subreaper(), "an earlier test has left this process the adopter of orphans"
+    with Custody(adopt=True):
+        assert reaping.is_subreaper()
+        assert run_unprivileged(["/bin/true"]).status == 0
+        assert reaping.is_subreaper(), "a campaign whose guardian is killed would lose its orphans"
+    assert not reaping.is_subreaper()
+    run_unprivileged(["/bin/true"])
+    assert not reaping.is_subreaper()
 
 
 def test_what_prints_without_end_is_ended() -> None:

@@ -86,6 +86,7 @@ class Custody:
         self._scratch: list[str] = []
         self._cgroups: list[str] = []
         self._ended = False
+        self._was_subreaper = reaping.is_subreaper()
         if adopt:
             reaping.become_subreaper()
         held = hold.descriptors if hold else []
@@ -129,6 +130,8 @@ class Custody:
             ended_well = False
         if not ended_well:
             self._clean_up_ourselves(0)
+        if self._adopts:
+            reaping.set_subreaper(self._was_subreaper)
         self._sock.close()
         _GUARDIANS.discard(self._process.pid)
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
+PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER = 36, 37  # <linux/prctl.h>
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -21,7 +21,20 @@ def become_subreaper() -> None:
     """Make orphans among our descendants children of this process. Not inherited by a fork, kept by
     an exec.
     """
-    if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+    set_subreaper(True)
+
+
+def is_subreaper() -> bool:
+    """Whether orphans among our descendants become children of this process."""
+    flag = ctypes.c_int()
+    if libc.prctl(PR_GET_CHILD_SUBREAPER, ctypes.byref(flag), 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl(PR_GET_CHILD_SUBREAPER)")
+    return bool(flag.value)
+
+
+def set_subreaper(on: bool) -> None:
+    """Let orphans among our descendants become children of this process, or of an ancestor's."""
+    if libc.prctl(PR_SET_CHILD_SUBREAPER, int(on), 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 

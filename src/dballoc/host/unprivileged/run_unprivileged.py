@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dballoc.host.guardian import reaping
 from dballoc.host.unprivileged.server_user import ServerUser, read_owner_and_parent, server_user
 
 PATIENCE = 60.0
@@ -24,7 +25,7 @@ PATIENCE = 60.0
 _MOST = 64 << 20
 _PIECE = 1 << 16
 _POLL = 0.02
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38  # <linux/prctl.h>
+_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38  # <linux/prctl.h>
 # Rounds of the search for processes that have left its session: each may find children of those
 # that the one before ended.
 _ROUNDS = 1000
@@ -140,12 +141,13 @@ def _adopting_orphans(uid: int | None) -> Iterator[None]:
     """Make processes that leave its session children of this process when their parents end, and
     end them with the rest.
     """
-    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    was_subreaper = reaping.is_subreaper()
+    reaping.become_subreaper()
     try:
         yield
     finally:
         _end_adopted(uid)
-        _libc.prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+        reaping.set_subreaper(was_subreaper)
 
 
 def _end_adopted(uid: int | None) -> None:
