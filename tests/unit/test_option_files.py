@@ -93,6 +93,22 @@ def test_files_that_multiply_end(root: Path) -> None:
     assert "more than 200 files and directories" in files.notes[-1]
 
 
+def test_one_that_is_read_again_and_again_counts_each_time(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by the fuzzer: 200 times 260 KB took root seconds."""
+    parsed: list[int] = []
+    parse = option_files.parse
+    monkeypatch.setattr(
+        option_files, "parse", lambda text: parsed.append(len(text)) or parse(text)
+    )
+    padding = f"# {'x' * 1000}\n" * 500
+    (root / "etc/my.cnf").write_text("[mysqld]\na=1\n!include /etc/my.cnf\n" * 2 + padding)
+    files = read()
+    assert 1 << 20 < sum(parsed) <= option_files._MOST_BYTES
+    assert "4 MiB" in files.notes[-1]
+
+
 def test_a_version_that_is_not_known_is_said(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         option_files,

@@ -35,7 +35,8 @@ _SUFFIXES = ("MARIADB_GROUP_SUFFIX", "MYSQL_GROUP_SUFFIX")
 _VERSION_GROUP = r"\x00(mysqld-[0-9]{1,2}\.[0-9]{1,2})(?=\x00)"
 _BUILT_FOR = r"\x00(/[A-Za-z0-9_./+-]{0,60}/etc)/?(?=\x00)"
 
-_LARGEST = 1 << 20
+# Bytes: of one file, and of all together, a file that is included again counted again.
+_LARGEST, _MOST_BYTES = 1 << 20, 4 << 20
 _MOST_FILES, _MOST_DEPTH, _MOST_OPTIONS = 200, 10, 10_000
 _MOST_NAMES = 10_000
 
@@ -116,6 +117,7 @@ class _Reader:
         self.options: list[tuple[str, str]] = []
         self.notes: list[str] = []
         self.files = 0
+        self.bytes = 0
 
     def read(
         self, build: Build, switches: Sequence[str], environ: Mapping[str, str]
@@ -135,8 +137,8 @@ class _Reader:
             except _TooMuch:
                 self._leave_out(
                     path,
-                    f"more than {_MOST_FILES} files and directories, or {_MOST_OPTIONS} options; "
-                    "not all of it",
+                    f"more than {_MOST_FILES} files and directories, {_MOST_BYTES >> 20} MiB, or "
+                    f"{_MOST_OPTIONS} options; not all of it",
                 )
                 break
         return OptionFiles(self.options, self.notes)
@@ -163,6 +165,9 @@ class _Reader:
         except OSError as error:
             self._leave_out(path, error.strerror)
             return
+        self.bytes += len(text)
+        if self.bytes > _MOST_BYTES:
+            raise _TooMuch
         for group, name, value in parse(text):
             if name == "!include":
                 self._read_file(_beside(path, value or ""), True, groups, depth + 1)
@@ -176,7 +181,7 @@ class _Reader:
                 self.options.append((name, EMPTY[0] if value == "" else value or ""))
 
     def _count(self) -> None:
-        """One more file or directory that is looked for, whether it is there or not."""
+        """Count one more file or directory that is looked for, whether it is there or not."""
         self.files += 1
         if self.files > _MOST_FILES:
             raise _TooMuch
