@@ -281,6 +281,8 @@ def test_a_workload_that_waits_for_something_else_than_the_cpus(
         warmup_sql=[],
     )
     done = run_cli("bench", file, "--out", out, env=env)
+    if others := re.search(r"other processes used [\d.]+% of the CPUs", done.stdout):
+        pytest.skip(f"the CPUs were not idle: {others[0]}")
     assert done.status == 2, done.text
     assert re.fullmatch(
         r"dballoc: oltp_point_select: a duet needs busy CPUs, and these were idle \d+% of the time: disk, fsync or locks are "

@@ -39,7 +39,11 @@ def fetch(run_cli: Cli, store: dict[str, str], name: str) -> str | None:
 
 @pytest.mark.parametrize(
     ("server", "engine"),
-    [("mariadb", "innodb"), ("mysql@9.7", "innodb"), ("mariadb@11.8", "rocksdb")],
+    [
+        ("mariadb", "innodb"),
+        ("mysql@9.7", "innodb"),
+        pytest.param("mariadb@11.8", "rocksdb", marks=pytest.mark.slow),
+    ],
     ids=lambda v: v,
 )
 def test_six_allocators_under_a_server(

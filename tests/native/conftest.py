@@ -12,15 +12,6 @@ from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parent
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What these tests count and time is all of a process."""
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker("alone")
-
 
 @pytest.fixture(scope="session")
 def native_library() -> Callable[[str], Path]:
@@ -62,7 +53,9 @@ def preload(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
                 "-fPIC",
                 "-shared",
             ]
-            subprocess.run([compiler, *flags, "-o", library, HERE / f"{name}.c"], check=True)
+            subprocess.run(
+                [compiler, *flags, "-o", library, Path(__file__).with_name(f"{name}.c")], check=True
+            )
         return library
 
     return build

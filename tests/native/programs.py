@@ -4,12 +4,19 @@ their input.
 
 import os
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from dballoc.errors import Failure, UsageError
+from dballoc.profile.heap import probe_client
+from dballoc.profile.heap.probe_client import Probe
+
 HERE = Path(__file__).parent
+# Seconds. Generous: what is waited for comes at once on a machine that has time.
+LONGEST = 60
 
 
 @dataclass(frozen=True)
@@ -45,6 +52,18 @@ def probed(directory: Path) -> Path:
         "-fno-builtin-malloc",
         "-l:libstdc++.so.6",
     )
+
+
+def wait_for_probe(directory: Path) -> Probe:
+    """The one probe that listens there, once it does: its socket has a name before it listens."""
+    deadline = time.monotonic() + LONGEST
+    while True:
+        try:
+            return probe_client.find_probe_in_directory(directory)
+        except (UsageError, Failure):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
 
 
 @contextmanager

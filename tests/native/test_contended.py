@@ -17,6 +17,8 @@ from dballoc.profile.contention.malloc_paths import rank_malloc_paths
 from dballoc.profile.contention.waits import WAITED
 from dballoc.profile.contention.waits_below_malloc import split_waits
 
+pytestmark = pytest.mark.alone  # what it counts and times wants the CPUs
+
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:

@@ -4,12 +4,11 @@ began, and counts once.
 
 import os
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from programs import starting
+from programs import starting, wait_for_probe
 
 from dballoc.allocators import find_library
 from dballoc.errors import UsageError
@@ -142,10 +141,7 @@ def test_a_block_is_counted_once(
     """new[] that ends in the program's new, and that in malloc, is one allocation."""
     with starting() as start:
         running = start(programs(letters, how, "BY_MALLOC"), "live", **environ("glibc"))
-        deadline = time.monotonic() + 30
-        while not list(tmp_path.glob("*.sock")) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        snapshot = probe_client.find_probe_in_directory(tmp_path).snapshot()
+        snapshot = wait_for_probe(tmp_path).snapshot()
         assert running.process.poll() is None
     live = heap_profile.sum_blocks([block for block in snapshot.blocks if block.usable >= 1000])
     assert abs(live.bytes - 20000 * 1008) < 6 * live.error + 20000 * 16

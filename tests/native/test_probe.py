@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from programs import probed, starting
+from programs import probed, starting, wait_for_probe
 
 from dballoc.allocators import find_library
 from dballoc.errors import UsageError
@@ -21,6 +21,8 @@ from dballoc.profile.heap import heap_profile, malloc_latency, probe_client
 from dballoc.profile.heap.probe_client import Probe
 from dballoc.profile.heap.probe_snapshot import Snapshot
 from dballoc.profile.symbols.symbols import Symbols
+
+pytestmark = pytest.mark.alone  # what it counts and times wants the CPUs
 
 HERE = Path(__file__).parent
 SOURCES = HERE.parent.parent / "native" / "probe"
@@ -41,11 +43,8 @@ class Running:
     directory: Path
 
     def probe(self) -> Probe:
-        """The socket is there a moment after the first thread has begun."""
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline and not list(self.directory.glob("*.sock")):
-            time.sleep(0.01)
-        return probe_client.find_probe_in_directory(self.directory)
+        """Its probe, once it listens: a moment after the first thread has begun."""
+        return wait_for_probe(self.directory)
 
 
 Start = Callable[..., Running]
@@ -294,9 +293,7 @@ def test_nobody_else_is_answered(
         assert process.stdout
         process.stdout.readline()
         path = tmp_path / f"{process.pid}.sock"
-        deadline = time.monotonic() + 5
-        while not path.exists() and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_for_probe(tmp_path)
         assert path.stat().st_mode & 0o777 == 0o600
         assert "ok" in as_user(12345).stdout
         assert "PermissionError" in as_user(12346).stderr

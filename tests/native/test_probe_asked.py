@@ -16,15 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from programs import Start, compiled, probed, starting
+from programs import LONGEST, Start, compiled, probed, starting, wait_for_probe
 
-from dballoc.errors import Failure, UsageError
+from dballoc.errors import Failure
 from dballoc.profile.heap import probe_client
 from dballoc.profile.heap.probe_client import Probe
 
+pytestmark = pytest.mark.alone  # what it counts and times wants the CPUs
+
 HERE = Path(__file__).parent
-# Generous: what is waited for comes at once on a machine that has time.
-LONGEST = 60.0
 # Libraries that asked.c loads.
 LOADED = 128
 
@@ -44,18 +44,6 @@ def environ(native_library: Callable[[str], Path], tmp_path: Path) -> dict[str, 
 def start() -> Iterator[Start]:
     with starting() as begin:
         yield begin
-
-
-def socket_of(directory: Path) -> Probe:
-    """The one probe that listens there, once it does."""
-    deadline = time.monotonic() + LONGEST
-    while True:
-        try:
-            return probe_client.find_probe_in_directory(directory)
-        except (UsageError, Failure):
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
 
 
 def connected(path: Path) -> socket.socket:
@@ -133,7 +121,7 @@ def test_a_program_that_closes_what_it_inherited_keeps_its_clients(
     # With a table of its own none can be; else there is a moment between the look at a descriptor
     # and its use.
     assert lost <= (mode == "filtered")
-    assert socket_of(tmp_path).status()["pid"] == running.pid
+    assert wait_for_probe(tmp_path).status()["pid"] == running.pid
 
 
 def test_its_files_are_not_the_programs(
@@ -176,7 +164,7 @@ def test_a_client_that_does_not_read_holds_no_dlopen(
     stdin, stdout = running.process.stdin, running.process.stdout
     assert stdin
     assert stdout
-    with connected(path_of(socket_of(tmp_path))) as talk:
+    with connected(path_of(wait_for_probe(tmp_path))) as talk:
         talk.sendall(b"snapshot\n")
         assert talk.recv(8) == b"DBALLOCP"  # it is under way
         stdin.write("x")
@@ -195,7 +183,7 @@ def test_silent_clients_hold_nobody_for_long(
     tmp_path: Path, start: Start, environ: dict[str, str]
 ) -> None:
     start(probed(tmp_path), "leak", **environ)
-    there = socket_of(tmp_path)
+    there = wait_for_probe(tmp_path)
     silent = [connected(path_of(there)) for _ in range(3)]
     slow, _, idle = silent
     for _ in range(200):
@@ -216,7 +204,7 @@ def test_a_client_that_does_not_read_is_left_alone(
     tmp_path: Path, start: Start, environ: dict[str, str]
 ) -> None:
     start(probed(tmp_path), "known", **environ)
-    there = socket_of(tmp_path)
+    there = wait_for_probe(tmp_path)
     with connected(path_of(there)) as talk:
         talk.sendall(b"snapshot\n")
         assert talk.recv(8) == b"DBALLOCP"

@@ -15,6 +15,8 @@ from dballoc.process_memory.heaps.allocator_statistics import HELD, LIVE_ALL, LI
 from dballoc.profile.heap import probe_client
 from dballoc.profile.heap.live_heap import ProbedHeapReader
 
+pytestmark = pytest.mark.alone  # what it counts and times wants the CPUs
+
 
 @pytest.mark.parametrize("allocator", ["glibc", "jemalloc", "tcmalloc"])
 def test_what_is_alive_and_whose(

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.alone  # what it counts and times wants the CPUs
+
 # Blocks too large for Python's own allocator, each freed at once: what is timed is the calls, not
 # the kernel's pages.
 WORK = 'import time; one = b"x"\nfor i in range(300_000): one * 1000\nprint(time.process_time())'

@@ -99,9 +99,7 @@ def test_one_that_is_read_again_and_again_counts_each_time(
     """Found by the fuzzer: 200 times 260 KB took root seconds."""
     parsed: list[int] = []
     parse = option_files.parse
-    monkeypatch.setattr(
-        option_files, "parse", lambda text: parsed.append(len(text)) or parse(text)
-    )
+    monkeypatch.setattr(option_files, "parse", lambda text: parsed.append(len(text)) or parse(text))
     padding = f"# {'x' * 1000}\n" * 500
     (root / "etc/my.cnf").write_text("[mysqld]\na=1\n!include /etc/my.cnf\n" * 2 + padding)
     files = read()

@@ -213,6 +213,7 @@ def test_any_profile_goes_into_every_format_that_takes_its_unit(profile: Profile
             assert isinstance(export.export_profiles(profile, profile.values[0].key, name), bytes)
 
 
+@pytest.mark.slow  # go builds pprof where it has not yet
 def test_pprof_reads_it(tmp_path: Path) -> None:
     go = shutil.which("go", path=f"{os.environ['PATH']}:/usr/local/go/bin")
     if go is None:
