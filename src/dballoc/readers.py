@@ -23,9 +23,6 @@ from pydantic import ValidationError
 MIB = 2**20
 # What people write by hand, and what is in a results directory beside the database.
 SMALL = 4 * MIB
-# /proc/PID/maps: the kernel allows 65,530 mappings by default, and a process chooses the names of
-# the files in them.
-MAPS = 64 * MIB
 # Brackets within brackets; what dballoc writes has fewer than ten.
 _DEEPEST = 64
 # A server's counters have 64 bits without a sign.

@@ -8,21 +8,33 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tomli_w
-from harness import Cli, Experiment, StartServer, leftovers, thp_mode, wait_until
+from harness import (
+    A_USER,
+    BIN,
+    Cli,
+    Experiment,
+    Launch,
+    Server,
+    StartServer,
+    give,
+    leftovers,
+    run_as,
+    thp_mode,
+    wait_until,
+)
+
+from dballoc.explain.sources.loadable_function import LIBRARY
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Where the real parts are missing, say so and skip; `make test` installs them."""
-    missing = [
-        p
-        for p in ("mariadbd", "sysbench")
-        if not shutil.which(p, path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
-    ]
+    missing = [p for p in ("mariadbd", "sysbench") if not shutil.which(p, path=BIN)]
     if missing:
         mark = pytest.mark.skip(reason=f"needs {' and '.join(missing)}: run make setup")
         for item in items:
@@ -157,49 +169,138 @@ def nothing_is_left(home: Path, run_cli: Cli, thp_at_first: str) -> Iterator[Non
 
 
 @pytest.fixture(scope="module")
-def stock_server(home: Path) -> Iterator[StartServer]:
-    """``stock_server("--key=value", LD_PRELOAD="…")``: a stock MariaDB on a data directory of its
-    own; its PID and socket.
+def launch() -> Iterator[Launch]:
+    """``launch(command, place, env, user=…)``: a server that logs to ``place / "log"``; it listens
+    on ``place / "s"``, or is ``ready()``.
 
-    It outlives tests until the module's end: such a module has a ``nothing_is_left`` of its own,
-    which looks for nothing.
+    It outlives tests until the module's end: a module whose servers lie below the session's home
+    has a ``nothing_is_left`` of its own, which looks for nothing.
     """
-    executable = shutil.which("mariadbd", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(*options: str, **variables: str) -> tuple[int, Path]:
-        place = Path(tempfile.mkdtemp(prefix="stock-", dir=home))
-        (place / "data").mkdir()
+    def start(
+        command: list[str | Path],
+        place: Path,
+        env: dict[str, str],
+        ready: Callable[[], bool] | None = None,
+        **user: Any,
+    ) -> "subprocess.Popen[bytes]":
         with (place / "log").open("wb") as log:
             process = subprocess.Popen(
-                [
-                    str(executable),
-                    "--no-defaults",
-                    *(["--user=root"] if os.geteuid() == 0 else []),
-                    f"--datadir={place / 'data'}",
-                    f"--socket={place / 's'}",
-                    f"--pid-file={place / 'p'}",
-                    "--skip-networking",
-                    "--skip-log-bin",
-                    "--innodb-buffer-pool-size=16M",
-                    "--innodb-log-file-size=4M",
-                    "--skip-grant-tables",
-                    *options,
-                ],
+                command,
                 # It must not look like one of dballoc's own to the other tests' check for
                 # leftovers.
-                env={"PATH": os.environ["PATH"], **variables},
+                env={"PATH": os.environ["PATH"], **env},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                cwd="/",
+                **user,
             )
         started.append(process)
-        wait_until(lambda: (place / "s").exists() or process.poll() is not None)
+        wait_until(lambda: process.poll() is not None or (ready or (place / "s").exists)())
         assert process.poll() is None, (place / "log").read_text()
-        return process.pid, place / "s"
+        return process
 
     yield start
     for process in started:
         process.kill()
-        process.wait()
+        process.wait(30)
+
+
+def _list_stock_options(place: Path) -> list[str | Path]:
+    """The command of a stock MariaDB on ``place / "data"``."""
+    return [
+        shutil.which("mariadbd", path=BIN) or "mariadbd",
+        "--no-defaults",
+        f"--datadir={place / 'data'}",
+        f"--socket={place / 's'}",
+        f"--pid-file={place / 'p'}",
+        "--skip-networking",
+        "--innodb-buffer-pool-size=16M",
+        "--innodb-log-file-size=4M",
+    ]
+
+
+@pytest.fixture(scope="module")
+def stock_server(home: Path, launch: Launch) -> StartServer:
+    """``stock_server("--key=value", LD_PRELOAD="…")``: a stock MariaDB on a data directory of its
+    own; its PID and socket.
+    """
+
+    def start(*options: str, **variables: str) -> tuple[int, Path]:
+        place = Path(tempfile.mkdtemp(prefix="stock-", dir=home))
+        (place / "data").mkdir()
+        user = ["--user=root"] if os.geteuid() == 0 else []
+        command = [*_list_stock_options(place), *user, "--skip-log-bin", "--skip-grant-tables"]
+        return launch([*command, *options], place, variables).pid, place / "s"
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def data_with_accounts(home: Path) -> Path:
+    """A data directory with accounts: root without password, and one that may do nothing."""
+    place = home / "data-with-accounts"
+    place.mkdir()
+    give(A_USER, place)
+    subprocess.run(
+        [
+            "mariadb-install-db",
+            "--no-defaults",
+            f"--datadir={place}",
+            "--skip-test-db",
+            "--skip-name-resolve",
+            "--auth-root-authentication-method=normal",
+            "--innodb-log-file-size=4M",
+            "--innodb-buffer-pool-size=8M",
+        ],
+        check=True,
+        capture_output=True,
+        cwd="/",
+        **run_as(A_USER),
+    )
+    return place
+
+
+@pytest.fixture(scope="module")
+def server_with_accounts(
+    home: Path, data_with_accounts: Path, launch: Launch
+) -> Callable[..., Server]:
+    """``server_with_accounts("--key=value", LD_PRELOAD="…")``: a stock MariaDB without privileges,
+    with accounts and a plugin directory of its own.
+    """
+    path = Path(str(files("dballoc") / "_native" / f"lib{LIBRARY}"))
+    assert path.exists(), (
+        f"{path} is not there: the tests run on the installed package (make setup)"
+    )
+
+    def start(*options: str, before: tuple[str, ...] = (), **variables: str) -> Server:
+        place = Path(tempfile.mkdtemp(prefix="udf-", dir=home))
+        place.chmod(0o755)
+        (place / "plugins").mkdir()
+        subprocess.run(["cp", "-a", data_with_accounts, place / "data"], check=True)
+        give(A_USER, place)
+        command = [
+            *before,
+            *_list_stock_options(place),
+            f"--plugin-dir={place / 'plugins'}",
+            *options,
+        ]
+        process = launch(command, place, variables, **run_as(A_USER))
+        return Server(process.pid, place / "s", place / "plugins")
+
+    return start
+
+
+@pytest.fixture(scope="module")
+def server_home() -> Iterator[Path]:
+    """Where a user's own server lives: not below the session's home, as it is none of dballoc's
+    leftovers.
+    """
+    path = Path(tempfile.mkdtemp(prefix="dbo-", dir="/tmp"))
+    path.chmod(0o755)
+    (path / "data").mkdir()
+    yield path
+    shutil.rmtree(path)

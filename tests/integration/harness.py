@@ -10,17 +10,77 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pymysql
+
+from dballoc.explain.sources.loadable_function import LIBRARY
+
 THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 # Of the tests' own servers, and of commands without rights: no account, and not the user that
 # dballoc's own servers run as.
 A_USER = 12345
+BIN = f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin"
 
 # A tiny trial takes about three seconds; anything near this hangs.
 PATIENCE = 180.0
 
 Experiment = Callable[..., Path]
+Launch = Callable[..., "subprocess.Popen[bytes]"]
 StartServer = Callable[..., tuple[int, Path]]
+
+
+def run_as(uid: int) -> dict[str, Any]:
+    """What has root's subprocess run as this user; nothing where the tests are not root's."""
+    return {"user": uid, "group": uid, "extra_groups": []} if os.geteuid() == 0 else {}
+
+
+def give(uid: int, *paths: Path) -> None:
+    """Make files this user's, if the tests are root's."""
+    for path in paths if os.geteuid() == 0 else ():
+        os.chown(path, uid, uid)
+
+
+def ask(socket: Path, *statements: str, **account: str) -> list[tuple[Any, ...]]:
+    """The rows of the last one."""
+    with (
+        pymysql.connect(unix_socket=str(socket), **account) as connection,
+        connection.cursor() as cursor,
+    ):
+        for statement in statements:
+            cursor.execute(statement)
+        return list(cursor.fetchall())
+
+
+def answers(socket: Path, statement: str, **account: str) -> bool:
+    """Whether a server listens there, and does this."""
+    try:
+        ask(socket, statement, **account)
+    except pymysql.Error:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server with accounts and a plugin directory of its own."""
+
+    pid: int
+    socket: Path
+    plugins: Path
+
+    def ask(self, *statements: str) -> list[tuple[Any, ...]]:
+        """The rows of the last one, as root of the server."""
+        return ask(self.socket, *statements, user="root")
+
+    @property
+    def functions(self) -> list[str]:
+        """The loadable functions that it has."""
+        return sorted(str(name) for (name,) in self.ask("SELECT name FROM mysql.func"))
+
+    @property
+    def mapped(self) -> bool:
+        """Whether it has loaded ours."""
+        return LIBRARY in Path(f"/proc/{self.pid}/maps").read_text()
 
 
 @dataclass(frozen=True)

@@ -4,32 +4,34 @@ killed: nothing that is not said.
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pymysql
 import pytest
-from harness import Cli, Done, wait_until
-from test_loadable_function import BIN, Server, account, data, nothing_is_left  # noqa: F401
+from harness import A_USER, Cli, Done, Server, give, wait_until
 
 from dballoc.errors import Failure
 from dballoc.explain.sources import loadable_function
-from dballoc.explain.sources.loadable_function import LIBRARY, STATS, TRIM
+from dballoc.explain.sources.loadable_function import STATS, TRIM
 from dballoc.servers.running.credentials import Credentials
 
 SLOW_STATISTICS = Path(__file__).parents[1] / "native" / "slow_statistics.c"
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> None:
+    """The server ends with this module."""
+
+
 class Slow:
     """A MariaDB whose malloc_trim ends when it is let."""
 
-    def __init__(self, server: Server, process: "subprocess.Popen[bytes]", file: Path) -> None:
-        self.server, self.process, self._file = server, process, file
+    def __init__(self, server: Server, file: Path) -> None:
+        self.server, self._file = server, file
 
     @property
     def begun(self) -> bool:
@@ -74,49 +76,14 @@ def preload(home: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def running(home: Path, data: Path, preload: Path) -> Iterator[Slow]:  # noqa: F811
-    assert Path(str(files("dballoc") / "_native" / f"lib{LIBRARY}")).exists(), (
-        "the tests run on the installed package"
-    )
+def running(home: Path, server_with_accounts: Callable[..., Server], preload: Path) -> Slow:
     place = home / "slow"
-    (place / "plugins").mkdir(parents=True)
-    subprocess.run(["cp", "-a", data, place / "data"], check=True)
-    if os.geteuid() == 0:
-        os.chown(place, 65534, 65534)
-    with (place / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [
-                str(shutil.which("mariadbd", path=BIN)),
-                "--no-defaults",
-                f"--datadir={place / 'data'}",
-                f"--socket={place / 's'}",
-                f"--pid-file={place / 'p'}",
-                f"--plugin-dir={place / 'plugins'}",
-                "--skip-networking",
-                "--innodb-buffer-pool-size=16M",
-                "--innodb-log-file-size=4M",
-                "--log-bin",
-                "--server-id=1",
-            ],
-            env={
-                "PATH": os.environ["PATH"],
-                "LD_PRELOAD": str(preload),
-                "SLOW_TRIM": str(place / "go"),
-            },
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-            cwd="/",
-            **account(),
-        )
-    try:
-        wait_until(lambda: (place / "s").exists() or process.poll() is not None)
-        assert process.poll() is None, (place / "log").read_text()
-        yield Slow(Server(process.pid, place / "s", place / "plugins"), process, place / "go")
-    finally:
-        process.kill()
-        process.wait()
+    place.mkdir()
+    give(A_USER, place)
+    server = server_with_accounts(
+        "--log-bin", "--server-id=1", LD_PRELOAD=str(preload), SLOW_TRIM=str(place / "go")
+    )
+    return Slow(server, place / "go")
 
 
 @pytest.fixture

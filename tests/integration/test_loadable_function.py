@@ -5,18 +5,15 @@ trace.
 import json
 import os
 import re
-import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from importlib.resources import files
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pymysql
 import pytest
-from harness import Cli, Done, wait_until
+from harness import A_USER, Cli, Done, Launch, Server, give, run_as
 from typer.testing import CliRunner
 
 from dballoc.cli import verb_list
@@ -25,34 +22,6 @@ from dballoc.explain.attribution.ledger_line import UNACCOUNTED
 from dballoc.explain.sources.loadable_function import LIBRARY, STATS, TRIM
 
 MIB = 1 << 20
-BIN = f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin"
-NOBODY = 65534
-
-
-@dataclass(frozen=True)
-class Server:
-    pid: int
-    socket: Path
-    plugins: Path
-
-    def ask(self, *statements: str, user: str = "root") -> list[tuple[Any, ...]]:
-        """The last one's rows."""
-        with (
-            pymysql.connect(unix_socket=str(self.socket), user=user) as connection,
-            connection.cursor() as cursor,
-        ):
-            for statement in statements:
-                cursor.execute(statement)
-            return list(cursor.fetchall())
-
-    @property
-    def functions(self) -> list[str]:
-        return sorted(str(name) for (name,) in self.ask("SELECT name FROM mysql.func"))
-
-    @property
-    def mapped(self) -> bool:
-        return LIBRARY in Path(f"/proc/{self.pid}/maps").read_text()
-
 
 Start = Callable[..., Server]
 
@@ -62,95 +31,10 @@ def nothing_is_left() -> None:
     """Here servers outlive a test on purpose; the module's own fixture ends them."""
 
 
-@pytest.fixture(autouse=True, scope="module")
-def native_parts() -> None:
-    path = Path(str(files("dballoc") / "_native" / f"lib{LIBRARY}"))
-    assert path.exists(), (
-        f"{path} is not there: the tests run on the installed package (make setup)"
-    )
-
-
-def account() -> dict[str, int]:
-    """Servers run without privileges, also when the tests have them."""
-    return {"user": NOBODY, "group": NOBODY} if os.geteuid() == 0 else {}
-
-
 @pytest.fixture(scope="module")
-def data(home: Path) -> Path:
-    """A data directory with accounts: root without password, and one that may do nothing."""
-    # Another module of the same worker takes this fixture too: a fixed name would collide.
-    place = Path(tempfile.mkdtemp(prefix="udf-data-", dir=home))
-    if os.geteuid() == 0:
-        os.chown(place, NOBODY, NOBODY)
-    subprocess.run(
-        [
-            "mariadb-install-db",
-            "--no-defaults",
-            f"--datadir={place}",
-            "--skip-test-db",
-            "--skip-name-resolve",
-            "--auth-root-authentication-method=normal",
-            "--innodb-log-file-size=4M",
-            "--innodb-buffer-pool-size=8M",
-        ],
-        check=True,
-        capture_output=True,
-        cwd="/",
-        **account(),
-    )
-    return place
-
-
-@pytest.fixture(scope="module")
-def server(home: Path, data: Path) -> Iterator[Start]:
-    """``server("--key=value", LD_PRELOAD="…")``: a MariaDB with a plugin directory of its own."""
-    executable = shutil.which("mariadbd", path=BIN)
-    started: list[subprocess.Popen[bytes]] = []
-
-    def start(*options: str, before: tuple[str, ...] = (), **variables: str) -> Server:
-        place = home / f"udf-{len(started)}"
-        (place / "plugins").mkdir(parents=True)
-        subprocess.run(["cp", "-a", data, place / "data"], check=True)
-        if os.geteuid() == 0:
-            os.chown(place, NOBODY, NOBODY)
-        with (place / "log").open("wb") as log:
-            process = subprocess.Popen(
-                [
-                    *before,
-                    str(executable),
-                    "--no-defaults",
-                    f"--datadir={place / 'data'}",
-                    f"--socket={place / 's'}",
-                    f"--pid-file={place / 'p'}",
-                    f"--plugin-dir={place / 'plugins'}",
-                    "--skip-networking",
-                    "--innodb-buffer-pool-size=16M",
-                    "--innodb-log-file-size=4M",
-                    *options,
-                ],
-                env={"PATH": os.environ["PATH"], **variables},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                cwd="/",
-                **account(),
-            )
-        started.append(process)
-        wait_until(lambda: (place / "s").exists() or process.poll() is not None)
-        assert process.poll() is None, (place / "log").read_text()
-        return Server(process.pid, place / "s", place / "plugins")
-
-    yield start
-    for process in started:
-        process.kill()
-        process.wait()
-
-
-@pytest.fixture(scope="module")
-def logging(server: Start) -> Server:
+def logging(server_with_accounts: Start) -> Server:
     """On glibc, with a binary log."""
-    return server("--log-bin", "--server-id=1")
+    return server_with_accounts("--log-bin", "--server-id=1")
 
 
 @pytest.fixture
@@ -251,9 +135,9 @@ def test_trim_takes_the_function(changed: Callable[..., Done], logging: Server) 
     ],
 )
 def test_another_mallocs_books_are_lines(
-    changed: Callable[..., Done], server: Start, library: str, name: str
+    changed: Callable[..., Done], server_with_accounts: Start, library: str, name: str
 ) -> None:
-    one = server("--max-allowed-packet=256M", LD_PRELOAD=library)
+    one = server_with_accounts("--max-allowed-packet=256M", LD_PRELOAD=library)
     assert changed(one, "--install-function").status == 0
 
     def live(found: dict[str, Any]) -> int:
@@ -294,16 +178,20 @@ def test_another_mallocs_books_are_lines(
 
 
 @pytest.mark.slow
-def test_a_malloc_that_does_not_count_says_so(changed: Callable[..., Done], server: Start) -> None:
-    one = server(LD_PRELOAD="libmimalloc.so.2")
+def test_a_malloc_that_does_not_count_says_so(
+    changed: Callable[..., Done], server_with_accounts: Start
+) -> None:
+    one = server_with_accounts(LD_PRELOAD="libmimalloc.so.2")
     assert changed(one, "--install-function").status == 0
     found = explained(changed, one)
     assert found["tiers"][-1] == "function"
     assert any("does not count what is live" in note for note in found["notes"])
 
 
-def test_a_server_that_loads_no_functions(changed: Callable[..., Done], server: Start) -> None:
-    one = server("--skip-grant-tables")
+def test_a_server_that_loads_no_functions(
+    changed: Callable[..., Done], server_with_accounts: Start
+) -> None:
+    one = server_with_accounts("--skip-grant-tables")
     done = changed(one, "--install-function")
     assert done.status == 1
     assert len(done.stderr.splitlines()) == 1
@@ -312,10 +200,10 @@ def test_a_server_that_loads_no_functions(changed: Callable[..., Done], server: 
 
 
 def test_a_server_that_was_started_through_the_loader(
-    changed: Callable[..., Done], server: Start
+    changed: Callable[..., Done], server_with_accounts: Start
 ) -> None:
     [loader] = sorted(map(str, Path("/").glob("lib*/ld-linux-*.so.*")))[:1]
-    one = server(before=(loader, "--inhibit-cache"))
+    one = server_with_accounts(before=(loader, "--inhibit-cache"))
     found = explained(changed, one)
     assert found["executable"].endswith("/mariadbd")
     assert found["tiers"] == ["outside", "SQL"]
@@ -334,7 +222,7 @@ def test_words_that_do_not_go_together() -> None:
 
 
 @pytest.mark.slow
-def test_mysql_too(run_cli: Cli, changed: Callable[..., Done], home: Path) -> None:
+def test_mysql_too(run_cli: Cli, changed: Callable[..., Done], home: Path, launch: Launch) -> None:
     """Debian's MySQL 9.7, which is linked against gperftools, with its binary log."""
     store = Path(tempfile.gettempdir()) / f"dballoc-test-store-{os.getuid()}"
     store.mkdir(mode=0o755, exist_ok=True)
@@ -345,8 +233,7 @@ def test_mysql_too(run_cli: Cli, changed: Callable[..., Done], home: Path) -> No
     executable = next(path for path in root.rglob("mysqld") if path.is_file())
     place = home / "udf-mysql"
     (place / "plugins").mkdir(parents=True)
-    if os.geteuid() == 0:
-        os.chown(place, NOBODY, NOBODY)
+    give(A_USER, place)
     common = [
         executable,
         "--no-defaults",
@@ -358,40 +245,30 @@ def test_mysql_too(run_cli: Cli, changed: Callable[..., Done], home: Path) -> No
         f"--plugin-dir={place / 'plugins'}",
     ]
     subprocess.run(
-        [*common, "--initialize-insecure"], check=True, capture_output=True, cwd="/", **account()
+        [*common, "--initialize-insecure"],
+        check=True,
+        capture_output=True,
+        cwd="/",
+        **run_as(A_USER),
     )
-    with (place / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [
-                *common,
-                f"--socket={place / 's'}",
-                f"--pid-file={place / 'p'}",
-                "--skip-networking",
-                "--performance-schema=OFF",
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-            cwd="/",
-            **account(),
-        )
-    try:
-        wait_until(lambda: (place / "s").exists() or process.poll() is not None)
-        assert process.poll() is None, (place / "log").read_text()
-        one = Server(process.pid, place / "s", place / "plugins")
-        at_first = one.ask("SHOW BINARY LOG STATUS")
-        done = changed(one, "--install-function")
-        assert done.status == 0, done.stderr
-        found = explained(changed, one)
-        assert found["tiers"] == ["outside", "SQL", "function"]
-        assert any(line["source"] == "gperftools's books" for line in found["lines"])
-        done = changed(one, "--trim")
-        assert done.status == 0, done.stderr
-        assert "MallocExtension_ReleaseFreeMemory() took" in done.stdout
-        assert changed(one, "--remove-function").status == 0
-        assert (one.functions, list(one.plugins.iterdir()), one.mapped) == ([], [], False)
-        assert one.ask("SHOW BINARY LOG STATUS") == at_first
-    finally:
-        process.kill()
-        process.wait()
+    command = [
+        *common,
+        f"--socket={place / 's'}",
+        f"--pid-file={place / 'p'}",
+        "--skip-networking",
+        "--performance-schema=OFF",
+    ]
+    process = launch(command, place, {}, **run_as(A_USER))
+    one = Server(process.pid, place / "s", place / "plugins")
+    at_first = one.ask("SHOW BINARY LOG STATUS")
+    done = changed(one, "--install-function")
+    assert done.status == 0, done.stderr
+    found = explained(changed, one)
+    assert found["tiers"] == ["outside", "SQL", "function"]
+    assert any(line["source"] == "gperftools's books" for line in found["lines"])
+    done = changed(one, "--trim")
+    assert done.status == 0, done.stderr
+    assert "MallocExtension_ReleaseFreeMemory() took" in done.stdout
+    assert changed(one, "--remove-function").status == 0
+    assert (one.functions, list(one.plugins.iterdir()), one.mapped) == ([], [], False)
+    assert one.ask("SHOW BINARY LOG STATUS") == at_first

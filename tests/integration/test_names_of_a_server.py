@@ -11,6 +11,7 @@ import pymysql
 import pytest
 from harness import StartServer
 
+from dballoc.host import process_maps
 from dballoc.profile.symbols import cpp_names
 from dballoc.profile.symbols.symbols import Mapped, Symbols
 
@@ -47,12 +48,7 @@ def busy_server(stock_server: StartServer) -> Iterator[int]:
 
 
 def maps_of(pid: int) -> list[Mapped]:
-    found = []
-    for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
-        span, _, offset, _, _, *path = line.split(maxsplit=5)
-        start, end = span.split("-")
-        found.append(Mapped(int(start, 16), int(end, 16), int(offset, 16), path[0] if path else ""))
-    return found
+    return [Mapped(m.start, m.end, m.offset, m.path) for m in process_maps.read_maps(pid)]
 
 
 def test_names_are_those_that_perf_finds(busy_server: int, tmp_path: Path) -> None:

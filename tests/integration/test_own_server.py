@@ -6,22 +6,16 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 import tomllib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import pymysql
 import pytest
-from harness import A_USER, Cli, Experiment, rows, wait_until
+from harness import A_USER, Cli, Experiment, Launch, answers, give, rows, run_as, wait_until
 
 from dballoc.allocators import find_library as find_allocator
 from dballoc.errors import UsageError
 from dballoc.servers import build as find_build
-
-# The tests' servers run as this user when root runs the tests.
-USER = A_USER
 
 
 @dataclass(frozen=True)
@@ -40,16 +34,11 @@ class Running:
 
 
 @pytest.fixture(scope="module")
-def theirs() -> Iterator[Running]:
+def theirs(server_home: Path, launch: Launch) -> Running:
     """A server with an option file, arguments, a password, settings changed since, and jemalloc if
     there is one.
     """
-    home = Path(
-        tempfile.mkdtemp(prefix="dbo-", dir="/tmp")
-    )  # not below the session's: it is none of dballoc's leftovers
-    home.chmod(0o755)
-    build = find_build.find("mariadb", None)
-    (home / "data").mkdir()
+    home, build = server_home, find_build.find("mariadb", None)
     (home / "more.cnf").write_text("[mysqld]\nsort_buffer_size=1M\nsql_mode=\n")
     (home / "my.cnf").write_text(
         f"[mysqld]\n!include {home}/more.cnf\n[mysqld]\ndatadir={home}/data\nsocket={home}/s.sock\npid-file={home}/s.pid\n"
@@ -62,10 +51,7 @@ def theirs() -> Iterator[Running]:
         "CREATE USER dballoc@localhost IDENTIFIED BY 'theirs';\n"
         "CREATE EVENT shop.e ON SCHEDULE EVERY 1 SECOND DO DELETE FROM shop.item;\n"
     )
-    user = {"user": USER, "group": USER, "extra_groups": []} if os.geteuid() == 0 else {}
-    for path in (home, *home.iterdir()):
-        if user:
-            os.chown(path, USER, USER)
+    give(A_USER, home, *home.iterdir())
     scripts = [find_build.script(build, s).read_text() for s in build.entry["scripts"]]
     subprocess.run(
         [
@@ -79,49 +65,30 @@ def theirs() -> Iterator[Running]:
         text=True,
         check=True,
         capture_output=True,
-        **user,
+        **run_as(A_USER),
     )
-    env = {"PATH": os.environ["PATH"]}
     try:
-        env |= {
+        env = {
             "LD_PRELOAD": str(find_allocator.find_allocator("jemalloc").libraries[0]),
             "MALLOC_CONF": "narenas:2",
         }
     except UsageError:
-        env |= {"MALLOC_ARENA_MAX": "2"}
-    with (home / "log").open("w") as log:
-        process = subprocess.Popen(
-            [
-                build.executable,
-                f"--defaults-file={home}/my.cnf",
-                "--key-buffer-size=16M",
-                f"--init-file={home}/init.sql",
-            ],
-            env=env,
-            stdout=log,
-            stderr=log,
-            **user,
-        )
-    running = Running(process.pid, home)
-
-    def ready() -> bool:
-        try:
-            with (
-                pymysql.connect(unix_socket=str(home / "s.sock"), user="app", password="pass") as c,
-                c.cursor() as cursor,
-            ):
-                cursor.execute("SET GLOBAL max_heap_table_size = 1048576")
-                return True
-        except pymysql.Error:
-            return False
-
-    try:
-        wait_until(ready)
-        yield running
-    finally:
-        process.kill()
-        process.wait(30)
-        shutil.rmtree(home)
+        env = {"MALLOC_ARENA_MAX": "2"}
+    command = [
+        build.executable,
+        f"--defaults-file={home}/my.cnf",
+        "--key-buffer-size=16M",
+        f"--init-file={home}/init.sql",
+    ]
+    change = "SET GLOBAL max_heap_table_size = 1048576"
+    process = launch(
+        command,
+        home,
+        env,
+        ready=lambda: answers(home / "s.sock", change, user="app", password="pass"),
+        **run_as(A_USER),
+    )
+    return Running(process.pid, home)
 
 
 def printed(run_cli: Cli, *args: str | Path, **how: object) -> tuple[dict, str]:

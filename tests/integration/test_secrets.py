@@ -3,26 +3,18 @@ looks at the server for.
 """
 
 import gzip
-import os
 import re
-import shutil
-import subprocess
-import tempfile
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import pymysql
 import pytest
-from harness import Cli, processes_of, rows, wait_until
+from harness import A_USER, Cli, Launch, answers, ask, give, processes_of, rows, run_as
 
 from dballoc.servers import build as find_build
 
 pytestmark = pytest.mark.unprivileged
 
-# The tests' servers run as this user when root runs the tests.
-USER = 61580
 CANARY = "CaNaRy7f3e91"
 
 NAMES = (
@@ -74,66 +66,40 @@ class Target:
 
 
 @pytest.fixture(scope="module")
-def target() -> Iterator[Target]:
+def target(server_home: Path, launch: Launch) -> Target:
     """A server with secrets in its option file, its arguments and its environment; anybody may
     connect.
     """
-    home = Path(
-        tempfile.mkdtemp(prefix="dbo-", dir="/tmp")
-    )  # not below the session's: it is none of dballoc's leftovers
-    home.chmod(0o755)
-    (home / "data").mkdir()
+    home = server_home
     secrets = "".join(f"{name}={CANARY}\n" for name in NAMES)
     (home / "my.cnf").write_text(
         f"[mysqld]\ndatadir={home}/data\nsocket={home}/s.sock\npid-file={home}/s.pid\nskip-networking\nskip-grant-tables\n"
         f"sort_buffer_size=1M\nplugin_maturity=unknown\n{secrets}"
         f"init-connect=SET @x = '{CANARY}'\nloose-fetcher=http://jane:{CANARY}@db7:3128/\nloose-source=host=db7;password={CANARY}\n"
     )
-    user = {"user": USER, "group": USER, "extra_groups": []} if os.geteuid() == 0 else {}
-    for path in (home, *home.iterdir()):
-        if user:
-            os.chown(path, USER, USER)
-    with (home / "log").open("w") as log:
-        process = subprocess.Popen(
-            [
-                find_build.find("mariadb", None).executable,
-                f"--defaults-file={home}/my.cnf",
-                "--innodb-buffer-pool-size=16M",
-                f"--loose-s3-session-token={CANARY}",
-                f"--report-password={CANARY}",
-            ],
-            env={
-                "PATH": os.environ["PATH"],
-                "MALLOC_ARENA_MAX": "2",
-                "X_API_TOKEN": CANARY,
-                "http_proxy": f"http://u:{CANARY}@h/",
-                "MALLOC_SECRET_": CANARY,
-            },
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            **user,
-        )
-
-    def has_the_secret() -> bool:
-        try:
-            with (
-                pymysql.connect(unix_socket=str(home / "s.sock"), user="root") as c,
-                c.cursor() as cursor,
-            ):
-                cursor.execute("SELECT @@report_password")
-                return cursor.fetchall() == ((CANARY,),)
-        except pymysql.Error:
-            assert process.poll() is None, (home / "log").read_text()
-            return False
-
-    try:
-        wait_until(has_the_secret)
-        yield Target(process.pid, home)
-    finally:
-        process.kill()
-        process.wait(30)
-        shutil.rmtree(home)
+    give(A_USER, home, *home.iterdir())
+    command = [
+        find_build.find("mariadb", None).executable,
+        f"--defaults-file={home}/my.cnf",
+        "--innodb-buffer-pool-size=16M",
+        f"--loose-s3-session-token={CANARY}",
+        f"--report-password={CANARY}",
+    ]
+    env = {
+        "MALLOC_ARENA_MAX": "2",
+        "X_API_TOKEN": CANARY,
+        "http_proxy": f"http://u:{CANARY}@h/",
+        "MALLOC_SECRET_": CANARY,
+    }
+    process = launch(
+        command,
+        home,
+        env,
+        ready=lambda: answers(home / "s.sock", "SELECT 1", user="root"),
+        **run_as(A_USER),
+    )
+    assert ask(home / "s.sock", "SELECT @@report_password", user="root") == [(CANARY,)]
+    return Target(process.pid, home)
 
 
 class Watch:

@@ -12,6 +12,8 @@ import pytest
 from harness import Cli, Experiment, rows
 from test_faults import MISBEHAVE
 
+from dballoc.host import process_maps
+
 HEAP = 64 << 20
 
 
@@ -81,14 +83,12 @@ def heaps(maps: Path) -> int:
     """Heaps of arenas beside the first: 64 MiB at a multiple of it, of which the rest may not be
     touched yet.
     """
-    lines = [line.split() for line in maps.read_text().splitlines()]
-    spans = [(*(int(x, 16) for x in p[0].split("-")), p[1]) for p in lines if len(p) == 5]
+    anonymous = [m for m in process_maps.parse_maps(maps.read_text()) if not m.path]
     return sum(
-        1
-        for (start, end, mine), (after, stop, its) in pairwise(spans)
-        if start % HEAP == 0
-        and (mine, its) == ("rw-p", "---p")
-        and (after, stop) == (end, start + HEAP)
+        m.start % HEAP == 0
+        and (m.permissions, rest.permissions) == ("rw-p", "---p")
+        and (rest.start, rest.end) == (m.end, m.start + HEAP)
+        for m, rest in pairwise(anonymous)
     )
 
 

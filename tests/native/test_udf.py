@@ -19,6 +19,7 @@ from dballoc.explain.attribution.ledger_line import UNACCOUNTED
 from dballoc.explain.sources import allocator_statistics
 from dballoc.process_memory import process_snapshot
 from dballoc.process_memory.heaps.allocator_statistics import CACHES, HELD
+from dballoc.process_memory.heaps.glibc_arenas import GlibcHeap
 from dballoc.process_memory.mapping_kind import Kind
 
 HERE = Path(__file__).parent
@@ -92,13 +93,11 @@ def test_what_it_does_not_count_is_walked_from_outside(
 ) -> None:
     asked, _, pid = run(allocator)
     look = process_snapshot.take_process_snapshot(pid)
-    assert look.mimalloc
-    account = look.mimalloc.statistics
+    assert look.heap
+    account = look.heap.statistics
     assert account.live is not None
     assert asked <= account.live <= asked * ROUNDING
-    assert [block.size // 1000000 for block in look.mimalloc.blocks if block.size > 1000000] == [
-        3
-    ] * 4
+    assert [b.size // 1000000 for b in look.heap.blocks if b.size > 1000000] == [3] * 4
     held = sum(h.bytes for h in account.holdings if h.owner == HELD)
     assert held == pytest.approx(3 * 10000 * 1000, rel=0.1)
     made = build_ledger(look)
@@ -134,9 +133,9 @@ def test_every_arena_is_told_and_no_list_of_sizes(run: Callable[..., Ran]) -> No
     said: dict[str, Any] = json.loads(text)
     assert "<size" not in said["malloc_info"]
     heap = process_snapshot.take_process_snapshot(pid).heap
-    assert heap
+    assert isinstance(heap, GlibcHeap)
     assert len(re.findall("<heap ", said["malloc_info"])) == len(heap.arenas)
-    assert said["mallinfo2"]["hblkhd"] == sum(b.size for row in heap.mapped.values() for b in row)
+    assert said["mallinfo2"]["hblkhd"] == sum(b.size for b in heap.blocks)
 
 
 def test_it_runs_on_every_glibc(native_library: Callable[[str], Path]) -> None:

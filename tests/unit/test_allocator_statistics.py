@@ -29,7 +29,8 @@ from dballoc.process_memory.heaps.allocator_statistics import (
     Holding,
     make_statistics,
 )
-from dballoc.process_memory.heaps.glibc_heap import ArenaUsage, Block, GlibcHeap
+from dballoc.process_memory.heaps.glibc_arenas import ArenaUsage, GlibcHeap
+from dballoc.process_memory.heaps.heap_walk import Block
 from dballoc.process_memory.identify_malloc import MallocInUse
 from dballoc.process_memory.mapping_kind import Kind
 from dballoc.process_memory.process_snapshot import ProcessSnapshot
@@ -431,7 +432,7 @@ def walked(blocks: list[Block], small: int = 0) -> ProcessSnapshot:
     ]
     return replace(
         look(60 * MIB, name="mimalloc"),
-        mimalloc=mimalloc_heap.MimallocHeap(make_statistics("mimalloc", holdings), blocks),
+        heap=mimalloc_heap.MimallocHeap(make_statistics("mimalloc", holdings), blocks),
     )
 
 

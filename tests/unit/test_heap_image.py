@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dballoc.process_memory.heaps import glibc_heap
-from dballoc.process_memory.heaps.glibc_heap import HEAP, LAYOUTS, ArenaUsage, GlibcHeap, Layout
+from dballoc.process_memory.heaps.glibc_arenas import ArenaUsage, GlibcHeap
+from dballoc.process_memory.heaps.glibc_heap import HEAP, LAYOUTS, Layout
 from dballoc.process_memory.memory_reader import PAGE, Memory, Span
 from dballoc.process_memory.smaps import Mapping
 

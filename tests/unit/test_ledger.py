@@ -16,7 +16,8 @@ from dballoc.explain.attribution.ledger import build_ledger
 from dballoc.explain.attribution.ledger_line import LAZY, LIVE, MAPPED
 from dballoc.explain.sources.server_memory import LOGS, POOL, OwnerMemory, ServerMemory
 from dballoc.process_memory import smaps
-from dballoc.process_memory.heaps.glibc_heap import ArenaUsage, Block, GlibcHeap
+from dballoc.process_memory.heaps.glibc_arenas import ArenaUsage, GlibcHeap
+from dballoc.process_memory.heaps.heap_walk import Block
 from dballoc.process_memory.identify_malloc import MallocInUse
 from dballoc.process_memory.mapping_kind import Kind, classify_mappings
 from dballoc.process_memory.process_snapshot import ProcessSnapshot, ServerMapping

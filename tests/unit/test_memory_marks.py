@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from dballoc.host.process_maps import parse_maps
 from dballoc.measure import memory_marks
 from dballoc.measure.process_sampler import ProcessGone, ProcessSampler
 
@@ -23,15 +24,15 @@ K = 0x1000
 )  # fmt: skip
 def test_kinds_of_mappings(permissions: str, kind: str | None) -> None:
     found = memory_marks.sum_mappings(
-        f"10000-12000 {permissions} 00000000 00:00 0 [name with spaces]\n"
+        parse_maps(f"10000-12000 {permissions} 00000000 00:00 0 [name with spaces]\n")
     )
-    assert found == (2 * K if kind == "reserved" else 0, 2 * K if kind == "read_only" else 0, 1)
+    assert found == (2 * K if kind == "reserved" else 0, 2 * K if kind == "read_only" else 0)
 
 
 def test_mappings_add_up() -> None:
     maps = "1000-2000 ---p 0 0:0 0\n2000-4000 ---p 0 0:0 0\n4000-8000 r--p 0 0:0 0 /lib/x.so\n9000-a000 rw-p 0 0:0 0 [heap]\n"
-    assert memory_marks.sum_mappings(maps) == (3 * K, 4 * K, 4)
-    assert memory_marks.sum_mappings("") == (0, 0, 0)
+    assert memory_marks.sum_mappings(parse_maps(maps)) == (3 * K, 4 * K)
+    assert memory_marks.sum_mappings([]) == (0, 0)
 
 
 # A process that reserves much and touches little, as MariaDB does since 10.11.12.

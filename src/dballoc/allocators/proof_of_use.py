@@ -2,12 +2,11 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dballoc import readers
 from dballoc.host.unprivileged.run_unprivileged import Unanswered, run_unprivileged
 
 # The functions that one library must provide together: otherwise one frees what another allocated.
@@ -128,15 +127,15 @@ def find_complaint(text: str, complaints: list[str]) -> str | None:
 
 
 def check_running(
-    maps: str, word: str | None, allocator_word: str | None, providers: tuple[str, ...]
+    mapped: Collection[str],
+    word: str | None,
+    allocator_word: str | None,
+    providers: tuple[str, ...],
 ) -> None:
-    """Check that the allocator is in a running server's maps, and in what the server itself reports
-    (``word``, the value of ``@@version_malloc_library``; None where it has no such variable).
-    NotProved if not.
+    """Check that the allocator is among the files that a running server has ``mapped``, and in what
+    the server itself reports (``word``, the value of ``@@version_malloc_library``; None where it
+    has no such variable). NotProved if not.
     """
-    mapped = {
-        line.split(maxsplit=5)[5] for line in readers.rows(maps) if len(line.split(maxsplit=5)) == 6
-    }
     names = {Path(m).name for m in mapped}
     for provider in providers:
         if provider not in mapped and provider not in names:

@@ -3,9 +3,12 @@ load.
 """
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dballoc import readers
+from dballoc.host import process_maps
+from dballoc.host.process_maps import MapsLine
 from dballoc.measure.process_sampler import ProcessGone
 
 
@@ -29,7 +32,7 @@ def take_mark(pid: int) -> Mark:
     """Take a mark of a running process. Gone if it has ended."""
     try:
         rollup = readers.text_of_process(f"/proc/{pid}/smaps_rollup")
-        maps = readers.text_of_process(f"/proc/{pid}/maps", readers.MAPS)
+        maps = process_maps.read_maps(pid)
     except OSError:
         raise ProcessGone from None
     sizes = {
@@ -37,7 +40,7 @@ def take_mark(pid: int) -> Mark:
         for line in rollup.splitlines()
         if line.endswith(" kB")
     }
-    reserved, read_only, count = sum_mappings(maps)
+    reserved, read_only = sum_mappings(maps)
     return Mark(
         clock=time.monotonic(),
         rss=sizes.get("Rss", 0),
@@ -45,22 +48,19 @@ def take_mark(pid: int) -> Mark:
         anon_huge=sizes.get("AnonHugePages", 0),
         reserved=reserved,
         read_only=read_only,
-        mappings=count,
+        mappings=len(maps),
     )
 
 
-def sum_mappings(maps: str) -> tuple[int, int, int]:
-    """Return (reserved bytes, read-only bytes, number of mappings) of a /proc/PID/maps text."""
-    reserved = read_only = count = 0
-    for line in readers.rows(maps):
-        span, permissions = line.split(maxsplit=2)[:2]
-        start, end = (int(x, 16) for x in span.split("-"))
-        count += 1
-        if permissions.startswith("---"):
-            reserved += end - start
-        elif permissions[2] != "x" and permissions[1:4:2] != "wp":
-            read_only += end - start
-    return reserved, read_only, count
+def sum_mappings(maps: Sequence[MapsLine]) -> tuple[int, int]:
+    """Return the reserved bytes and the read-only bytes."""
+    reserved = read_only = 0
+    for line in maps:
+        if line.permissions.startswith("---"):
+            reserved += line.size
+        elif line.permissions[2] != "x" and line.permissions[1:4:2] != "wp":
+            read_only += line.size
+    return reserved, read_only
 
 
 def compute_reserved_bytes(vsz: int, accessible: int, mark: Mark) -> int:

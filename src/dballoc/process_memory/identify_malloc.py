@@ -10,7 +10,7 @@ from dballoc import readers
 from dballoc.allocators import library_version
 from dballoc.catalogue import allocators
 from dballoc.fetch import private_store
-from dballoc.host import open_in_process_root, process_root
+from dballoc.host import open_in_process_root, process_maps, process_root
 from dballoc.host.elf import loader
 from dballoc.host.settings import thp
 from dballoc.process_memory import malloc_bindings
@@ -60,7 +60,7 @@ def identify_malloc_in_use(pid: int) -> MallocInUse:
     try:
         executable = loader.find_main_program(pid)
         environ = _parse_environ(readers.of_process(f"/proc/{pid}/environ"))
-        thp_mode, mapped = thp.describe_process_mode(pid), malloc_bindings.list_mapped_files(pid)
+        thp_mode, mapped = thp.describe_process_mode(pid), process_maps.list_mapped_files(pid)
     except OSError as error:
         raise malloc_bindings.UnreadableProcess(
             malloc_bindings.describe_read_error(pid, error)

@@ -11,10 +11,10 @@ import os
 import struct
 from pathlib import Path
 
-from dballoc import readers
 from dballoc.allocators.proof_of_use import SYMBOLS
-from dballoc.host import open_in_process_root, process_root
+from dballoc.host import open_in_process_root, process_maps, process_root
 from dballoc.host.elf import loader
+from dballoc.host.process_maps import MapsLine
 from dballoc.host.unprivileged.sandbox import ELF_PARSER, SandboxError
 
 
@@ -38,15 +38,6 @@ def describe_read_error(pid: int, error: OSError) -> str:
     return f"process {pid}: {error.strerror}"
 
 
-def list_mapped_files(pid: int) -> set[str]:
-    """Return the paths of the files that a process has mapped. OSError if it cannot be read."""
-    return {
-        path
-        for *_, path in _parse_maps(readers.text_of_process(f"/proc/{pid}/maps", readers.MAPS))
-        if path.startswith("/")
-    }
-
-
 def read_bindings(pid: int) -> dict[str, str]:
     """Return, by symbol, the file that provides each of
     :data:`dballoc.allocators.proof_of_use.SYMBOLS` to the executable.
@@ -58,7 +49,7 @@ def read_bindings(pid: int) -> dict[str, str]:
         executable = loader.find_main_program(pid)
         started = executable == os.readlink(f"/proc/{pid}/exe")
         image = _list_slots(pid, executable, started)
-        mappings = _parse_maps(readers.text_of_process(f"/proc/{pid}/maps", readers.MAPS))
+        mappings = process_maps.read_maps(pid)
         bias = _find_load_bias(image["loads"], mappings, executable)
         with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
             providers = {}
@@ -96,28 +87,15 @@ def _list_slots(pid: int, executable: str, started: bool) -> dict[str, list]:
         os.close(fd)
 
 
-def _parse_maps(maps: str) -> list[tuple[int, int, int, str]]:
-    """Return (start, end, file offset, path) of every line of /proc/PID/maps; the path is empty for
-    anonymous memory.
-    """
-    lines = (line.split(maxsplit=5) for line in readers.rows(maps))
-    spans = (([int(x, 16) for x in parts[0].split("-")], parts) for parts in lines)
-    return [
-        (a, b, int(parts[2], 16), parts[5] if len(parts) > 5 else "") for (a, b), parts in spans
-    ]
-
-
-def _find_load_bias(
-    loads: list[list[int]], mappings: list[tuple[int, int, int, str]], executable: str
-) -> int:
+def _find_load_bias(loads: list[list[int]], mappings: list[MapsLine], executable: str) -> int:
     """Return what the loader added to the executable's virtual addresses. Unreadable if the
     executable is not among its mappings.
     """
     page = os.sysconf("SC_PAGE_SIZE")
     address, offset = min(loads, default=[0, 0])
-    for start, _, at, path in mappings:
-        if path == executable and at == offset - offset % page:
-            return start - (address - address % page)
+    for mapping in mappings:
+        if mapping.path == executable and mapping.offset == offset - offset % page:
+            return mapping.start - (address - address % page)
     raise UnreadableProcess("the executable is not among its own mappings")
 
 
@@ -126,5 +104,5 @@ def _read_slot(memory: int, address: int) -> int:
     return value
 
 
-def _find_file(mappings: list[tuple[int, int, int, str]], address: int) -> str:
-    return next((path or "?" for start, end, _, path in mappings if start <= address < end), "?")
+def _find_file(mappings: list[MapsLine], address: int) -> str:
+    return next((m.path or "?" for m in mappings if m.start <= address < m.end), "?")

@@ -18,7 +18,8 @@ from dballoc.process_memory import (
     thread_stacks,
 )
 from dballoc.process_memory.heaps import glibc_heap, mimalloc_heap
-from dballoc.process_memory.heaps.glibc_heap import Block, GlibcHeap
+from dballoc.process_memory.heaps.glibc_arenas import GlibcHeap
+from dballoc.process_memory.heaps.heap_walk import Block, HeapWalk
 from dballoc.process_memory.identify_malloc import MallocInUse
 from dballoc.process_memory.mapping_kind import Kind
 from dballoc.process_memory.memory_reader import Memory
@@ -48,13 +49,13 @@ class ServerMapping:
 class ProcessSnapshot:
     """A snapshot of a process's memory.
 
-    ``taken_at``: when, Unix time; ``heap``: glibc's heap, None under another malloc;
-    ``server_mappings``: what the server has mapped itself, empty under another malloc, from whose
-    mappings it cannot be told; ``mimalloc``: mimalloc's heap, where it can be read from outside;
-    ``page_tables``, ``swap``: bytes; ``threads``: how many; ``seconds``: what taking the snapshot
-    took; ``charged``: bytes that its cgroup is charged with, None if that is not known;
-    ``given_back``: bytes that were lazily freed at some time, where it is not known how many of
-    them are still there; ``budget``: what was read, with notes on what was left out.
+    ``taken_at``: when, Unix time; ``heap``: malloc's heap, None under a malloc whose heap is
+    not walked; ``server_mappings``: what the server has mapped itself, empty under another malloc
+    than glibc's, from whose mappings it cannot be told; ``page_tables``, ``swap``: bytes;
+    ``threads``: how many; ``seconds``: what taking the snapshot took; ``charged``: bytes that its
+    cgroup is charged with, None if that is not known; ``given_back``: bytes that were lazily freed
+    at some time, where it is not known how many of them are still there; ``budget``: what was read,
+    with notes on what was left out.
     """
 
     pid: int
@@ -62,7 +63,7 @@ class ProcessSnapshot:
     malloc: MallocInUse
     mappings: list[Mapping]
     kinds: list[Kind]
-    heap: GlibcHeap | None
+    heap: HeapWalk | None
     server_mappings: list[ServerMapping]
     threads: int
     page_tables: int
@@ -70,7 +71,6 @@ class ProcessSnapshot:
     seconds: float
     charged: int | None = None
     given_back: int = 0
-    mimalloc: mimalloc_heap.MimallocHeap | None = None
     budget: ReadBudget = field(default_factory=ReadBudget, compare=False)
 
     @property
@@ -90,13 +90,12 @@ class ProcessSnapshot:
 
 @dataclass(frozen=True, kw_only=True)
 class _HeapReading:
-    """What was read of a process's heap; the fields are those of :class:`Outside`."""
+    """What was read of a process's heap; the fields are those of :class:`ProcessSnapshot`."""
 
     mappings: list[Mapping]
     kinds: list[Kind]
-    heap: GlibcHeap | None
+    heap: HeapWalk | None
     server_mappings: list[ServerMapping]
-    mimalloc: mimalloc_heap.MimallocHeap | None
 
 
 def take_process_snapshot(pid: int) -> ProcessSnapshot:
@@ -128,7 +127,6 @@ def take_process_snapshot(pid: int) -> ProcessSnapshot:
             seconds=time.monotonic() - began,
             charged=process_limits.read_memory_usage(pid),
             given_back=0 if has_flags else process_limits.read_lazily_freed_bytes(pid),
-            mimalloc=reading.mimalloc,
             budget=budget,
         )
     except malloc_bindings.UnreadableProcess as error:
@@ -142,36 +140,27 @@ def _read_heap(
 ) -> _HeapReading:
     """Read the heap of a process and what its mappings are for."""
     pointers = thread_stacks.read_stack_pointers(pid, budget)
-    heap: GlibcHeap | None = None
+    heap: HeapWalk | None = None
+    heap_starts: set[int] = set()
     server_mappings: list[ServerMapping] = []
     own_malloc = malloc.name != "glibc"
     with Memory(pid, budget) as memory:
         mappings = _split_merged_mappings(memory, pid, malloc, mappings)
         if malloc.name == "glibc":
             mappings = glibc_heap.split_off_heaps(memory, mappings)
-            heap, server_mappings = _walk_glibc_heap(memory, mappings, malloc.library, pointers)
-        if heap and not heap.arenas:
-            # As with an unknown malloc: nothing tells its mappings from the server's.
-            heap, server_mappings, own_malloc = GlibcHeap([], {}, heap.trouble), [], True
-        heap_starts = (
-            {m.start for arena in heap.arenas for m in arena.heaps} | set(heap.mapped)
-            if heap
-            else set()
-        )
+            glibc, server_mappings = _walk_glibc_heap(memory, mappings, malloc.library, pointers)
+            if not glibc.arenas:
+                # As with an unknown malloc: nothing tells its mappings from the server's.
+                glibc, server_mappings, own_malloc = GlibcHeap([], {}, glibc.trouble), [], True
+            heap_starts = {m.start for a in glibc.arenas for m in a.heaps} | set(glibc.mapped)
+            heap = glibc
         kinds = mapping_kind.classify_mappings(mappings, pointers, heap_starts, own_malloc)
-        mimalloc = None
         if malloc.name == "mimalloc":
             pairs = mapping_kind.pair_with_kinds(mappings, kinds)
-            mimalloc = mimalloc_heap.walk_heap(
+            heap = mimalloc_heap.walk_heap(
                 memory, [mapping for mapping, kind in pairs if kind is Kind.MALLOC]
             )
-    return _HeapReading(
-        mappings=mappings,
-        kinds=kinds,
-        heap=heap,
-        server_mappings=server_mappings,
-        mimalloc=mimalloc,
-    )
+    return _HeapReading(mappings=mappings, kinds=kinds, heap=heap, server_mappings=server_mappings)
 
 
 def _split_merged_mappings(

@@ -1,19 +1,13 @@
-"""A process's mappings, as /proc/PID/smaps shows them (proc_pid_smaps(5)).
-
-The kernel escapes the newline in a file's name and nothing else: other characters that end a line
-for Python may be in it.
-"""
+"""A process's mappings, as /proc/PID/smaps shows them (proc_pid_smaps(5))."""
 
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from dballoc.host.process_maps import MapsLine, parse_line
 from dballoc.process_memory.read_limits import MOST, ReadBudget, Work
 
-_HEAD = re.compile(
-    rb"([0-9a-f]{1,16})-([0-9a-f]{1,16}) (\S{4}) ([0-9a-f]{1,16}) \S+ ([0-9]{1,20}) *([^\n]*)"
-)
 _DIGITS = frozenset(bytes([digit]) for digit in b"0123456789abcdef")
 _SIZES = (
     b"Rss:",
@@ -32,19 +26,13 @@ _TOGETHER = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mapping:
+class Mapping(MapsLine):
     """One mapping. Sizes in bytes; ``lazy``: lazily freed (MADV_FREE); ``huge``: in transparent
     huge pages; ``flags``: two letters each, as in VmFlags, None where they are not known;
     ``behind``: known to be no part of the file that is mapped before it; ``innodb``: it holds
     InnoDB's pages.
     """
 
-    start: int
-    end: int
-    permissions: str
-    offset: int
-    inode: int
-    path: str
     rss: int
     lazy: int
     swap: int
@@ -53,11 +41,6 @@ class Mapping:
     flags: frozenset[str] | None
     behind: bool = False
     innodb: bool = False
-
-    @property
-    def size(self) -> int:
-        """Bytes of address space."""
-        return self.end - self.start
 
     @property
     def file(self) -> bool:
@@ -117,18 +100,15 @@ def _read_lines(file: BinaryIO, budget: ReadBudget) -> Iterator[bytes]:
 
 def _parse_lines(lines: Iterable[bytes], budget: ReadBudget) -> list[Mapping]:
     mappings: list[Mapping] = []
-    head: re.Match[bytes] | None = None
+    head: MapsLine | None = None
     sizes: dict[bytes, int] = {}
     flags: frozenset[str] = frozenset()
     # The same few flags and paths come again and again: each is made once.
     flags_by_text: dict[bytes, frozenset[str]] = {}
-    paths: dict[bytes, str] = {}
+    paths: dict[str, str] = {}
     for line in lines:
-        beginning = line[:4]
-        if beginning not in _BEGINNINGS and line[:1] not in _DIGITS:
-            continue  # most lines: fields that nobody needs
-        if match := _HEAD.match(line):
-            if head and int(head[1], 16) <= int(head[2], 16):
+        if line[:1] in _DIGITS:
+            if head:
                 mappings.append(_make_mapping(head, sizes, flags, paths))
             head, sizes, flags = None, {}, frozenset()
             if budget.out_of_time:
@@ -136,8 +116,9 @@ def _parse_lines(lines: Iterable[bytes], budget: ReadBudget) -> list[Mapping]:
             if len(mappings) == MOST[Work.MAPPINGS]:
                 budget.note_limit(Work.MAPPINGS)
                 break
-            head = match
-        elif line.startswith(_FIELDS):
+            head = parse_line(line.decode(errors="replace"))
+        # Most lines are fields that nobody needs.
+        elif line[:4] in _BEGINNINGS and line.startswith(_FIELDS):
             name, _, rest = line.partition(b":")
             if line.startswith(_FLAGS):
                 flags = flags_by_text.get(rest) or flags_by_text.setdefault(
@@ -145,22 +126,21 @@ def _parse_lines(lines: Iterable[bytes], budget: ReadBudget) -> list[Mapping]:
                 )
             elif (size := _KILOBYTES.match(rest)) and size[1] != b"0":
                 sizes[name] = int(size[1]) * 1024
-    if head and int(head[1], 16) <= int(head[2], 16):
+    if head:
         mappings.append(_make_mapping(head, sizes, flags, paths))
     return mappings
 
 
 def _make_mapping(
-    head: re.Match[bytes], sizes: dict[bytes, int], flags: frozenset[str], paths: dict[bytes, str]
+    head: MapsLine, sizes: dict[bytes, int], flags: frozenset[str], paths: dict[str, str]
 ) -> Mapping:
-    path = paths.get(head[6]) or paths.setdefault(head[6], head[6].decode(errors="replace"))
     return Mapping(
-        start=int(head[1], 16),
-        end=int(head[2], 16),
-        permissions=head[3].decode(errors="replace"),
-        offset=int(head[4], 16),
-        inode=int(head[5]),
-        path=path,
+        start=head.start,
+        end=head.end,
+        permissions=head.permissions,
+        offset=head.offset,
+        inode=head.inode,
+        path=paths.setdefault(head.path, head.path),
         rss=sizes.get(b"Rss", 0),
         lazy=sizes.get(b"LazyFree", 0),
         swap=sizes.get(b"Swap", 0),

@@ -309,43 +309,43 @@ def _make_function_table(name: str, profile: Profile, measure: Value) -> _Table:
 def _make_stack_table(name: str, profile: Profile, measure: Value) -> _Table:
     total = profile.total(measure.key)
     call_stacks = profile_tables.rank_stacks(profile, measure.key)[:_MAX_TABLE_ROWS]
-    errors = _format_errors([row.error for row in call_stacks], measure)
     rows = [
         (
             profile_tables.format_innermost(row.frames),
             format_amount(row.value, measure.unit),
-            *error,
+            *_format_error(row.error, measure),
             _format_share(row.value, total),
         )
-        for row, error in zip(call_stacks, errors, strict=True)
+        for row in call_stacks
     ]
-    return name, ("innermost first", measure.title, *_make_error_heading(errors), "share"), rows
+    heading = _make_error_heading([row.error for row in call_stacks])
+    return name, ("innermost first", measure.title, *heading, "share"), rows
 
 
 def _make_growth_table(
     name: str, growths: Sequence[profile_tables.Growth], measure: Value
 ) -> _Table:
-    errors = _format_errors([row.error for row in growths], measure)
     rows = [
         (
             profile_tables.format_innermost(row.frames),
             format_signed_amount(row.grown, measure.unit),
-            *error,
+            *_format_error(row.error, measure),
             format_amount(row.before, measure.unit),
             format_amount(row.after, measure.unit),
         )
-        for row, error in zip(growths, errors, strict=True)
+        for row in growths
     ]
-    return name, ("", "difference", *_make_error_heading(errors), "before", "after"), rows
+    heading = _make_error_heading([row.error for row in growths])
+    return name, ("", "difference", *heading, "before", "after"), rows
 
 
-def _format_errors(errors: Sequence[float | None], measure: Value) -> list[tuple[str, ...]]:
-    """Return a table cell for each error, or no cells if errors are not known."""
-    return [() if error is None else (format_amount(error, measure.unit),) for error in errors]
+def _format_error(error: float | None, measure: Value) -> tuple[str, ...]:
+    """Return a table's cell, or none if the error is not known."""
+    return () if error is None else (format_amount(error, measure.unit),)
 
 
-def _make_error_heading(errors: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    return ("± standard error",) if any(errors) else ()
+def _make_error_heading(errors: Sequence[float | None]) -> tuple[str, ...]:
+    return () if all(error is None for error in errors) else ("± standard error",)
 
 
 def _render_page(

@@ -2,7 +2,7 @@
 
 from dballoc.process_memory import smaps
 
-OF = ("dballoc.process_memory.smaps",)
+OF = ("dballoc.process_memory.smaps", "dballoc.host.process_maps")
 PRIVILEGED = True
 
 _GOOD = b"""55d000000000-55d000001000 r--p 00000000 08:01 1 /usr/sbin/mariadbd

@@ -11,12 +11,11 @@ from dballoc.allocators import find_library as find_allocator
 from dballoc.errors import UsageError
 from dballoc.experiment import secret_names
 from dballoc.experiment.durations_and_sizes import format_size
-from dballoc.host import open_in_process_root, process_root
+from dballoc.host import open_in_process_root, process_maps, process_root
 from dballoc.host.resources import cgroup, process_limits
 from dballoc.process_memory import identify_malloc
 from dballoc.process_memory.identify_malloc import MallocInUse
 from dballoc.process_memory.malloc_bindings import UnreadableProcess
-from dballoc.process_memory.malloc_bindings import list_mapped_files as mapped_files
 from dballoc.servers import build as find_build
 from dballoc.servers.build import Build
 from dballoc.servers.running import running_server as running
@@ -154,7 +153,7 @@ def _machine_memory_bytes() -> int:
 def _read_variant(pid: int) -> dict[str, Any]:
     try:
         malloc = identify_malloc.identify_malloc_in_use(pid)
-        mapped = sorted(mapped_files(pid))
+        mapped = sorted(process_maps.list_mapped_files(pid))
         preloaded = identify_malloc.read_ld_preload(pid)
     except (UnreadableProcess, OSError) as error:
         raise UsageError(f"--like {pid}: its malloc cannot be read: {error}; run as root") from None

@@ -13,7 +13,6 @@ from typing import Any
 
 import pymysql
 
-from dballoc import readers
 from dballoc.allocators import proof_of_use, reported_tunables, tunables
 from dballoc.campaign.observer import Observer
 from dballoc.campaign.preparation.prepare import PreparedCampaign
@@ -25,7 +24,7 @@ from dballoc.errors import Failure
 from dballoc.experiment import secret_names
 from dballoc.experiment.cpu_list import format_cpus
 from dballoc.explain.attribution.ledger import build_ledger
-from dballoc.host import directories
+from dballoc.host import directories, process_maps
 from dballoc.host.guardian.guardian_client import Child, Custody, Exit
 from dballoc.host.resources import cgroup
 from dballoc.host.settings import thp
@@ -184,7 +183,7 @@ class ServerLife:
 
     def _prove_malloc(self) -> None:
         running = self.running
-        maps = readers.text_of_process(f"/proc/{running.pid}/maps", readers.MAPS)
+        maps = process_maps.read_maps_text(running.pid)
         (self.directory / "maps.txt").write_text(maps)
         variables = running.admin.variables()
         _write_variables(self.directory / "variables.tsv", variables)
@@ -207,7 +206,10 @@ class ServerLife:
                 proof_of_use.check_bindings(
                     bindings, self.prepared.allocator.providers, [], self.prepared.wrappers
                 )
-            proof_of_use.check_running(maps, reported, expected, self.prepared.allocator.providers)
+            mapped = {line.path for line in process_maps.parse_maps(maps)}
+            proof_of_use.check_running(
+                mapped, reported, expected, self.prepared.allocator.providers
+            )
         except proof_of_use.NotProved as error:
             raise Fault("proof", str(error)) from None
         if complaint := self.examiner.find_complaint():

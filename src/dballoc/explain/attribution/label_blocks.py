@@ -13,12 +13,10 @@ from dballoc.explain.attribution.ledger_line import (
     Line,
     subtract,
 )
-from dballoc.explain.attribution.malloc_lines import list_mapped_blocks
 from dballoc.explain.sources.server_memory import SCHEMA, OwnerMemory
 from dballoc.process_memory.heaps.allocator_statistics import LIVE_ALL
-from dballoc.process_memory.heaps.glibc_heap import Block
+from dballoc.process_memory.heaps.heap_walk import Block
 from dballoc.process_memory.mapping_kind import Kind
-from dballoc.process_memory.process_snapshot import ProcessSnapshot
 
 # Lines that a label's memory is taken from, in this order.
 _DONORS = (LIVE, LIVE_ALL, MAPPED, Kind.MALLOC, UNACCOUNTED)
@@ -57,13 +55,6 @@ class _BlocksOfLabel:
     def remainder(self) -> int:
         """Bytes of the label that are in none of these blocks."""
         return 0 if self.blocks and self.label.near else self.label.bytes - self.requested
-
-
-def list_large_blocks(snapshot: ProcessSnapshot) -> list[Block]:
-    """Return the blocks with pages of their own, as far as malloc's heap could be walked."""
-    if snapshot.mimalloc:
-        return snapshot.mimalloc.blocks
-    return list_mapped_blocks(snapshot.heap) if snapshot.heap else []
 
 
 def split_live_heap(

@@ -1,14 +1,14 @@
 """The ledger: every resident byte on one line, and what no line claims. Pure."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from dballoc.explain.attribution.label_blocks import list_large_blocks, split_live_heap
+from dballoc.explain.attribution.label_blocks import split_live_heap
 from dballoc.explain.attribution.ledger_line import LAZY, UNOWNED, Line
 from dballoc.explain.attribution.malloc_lines import (
     add_functions,
+    choose_statistics,
     list_statistics_notes,
-    make_glibc_lines,
-    split_malloc_line,
+    make_malloc_lines,
 )
 from dballoc.explain.attribution.mapping_lines import (
     classify_log_buffers,
@@ -51,25 +51,28 @@ class Ledger:
 def build_ledger(
     snapshot: ProcessSnapshot,
     labels: ServerMemory | None = None,
-    function_statistics: AllocatorStatistics | None = None,
+    reported: AllocatorStatistics | None = None,
     sampled: ProbeEstimate | None = None,
 ) -> Ledger:
-    """Build the ledger from a snapshot from outside, the server's own labels, its malloc's
-    statistics by the loadable function, and what a heap probe in it knows.
+    """Build the ledger from a snapshot from outside, the server's own labels, the statistics that
+    its malloc ``reported`` by the loadable function, and what a heap probe in it knows.
     """
     snapshot = classify_log_buffers(snapshot, labels)
-    statistics = _choose_statistics(snapshot, function_statistics)
+    heap = snapshot.heap
+    account = choose_statistics(heap, reported)
     malloc_line, server_lines = _claim_server_memory(snapshot, labels)
     lines = [
         *server_lines,
-        *(make_glibc_lines(snapshot.heap) if snapshot.heap else []),
-        *split_malloc_line(malloc_line, snapshot, statistics, sampled),
+        *make_malloc_lines(malloc_line, account, sampled),
         *_make_other_lines(snapshot),
     ]
     if labels:
-        blocks_known = snapshot.mimalloc is not None or bool(snapshot.heap and snapshot.heap.arenas)
+        blocks_known = bool(heap and heap.statistics.live)
         lines = split_live_heap(
-            lines, add_cache_links(labels, blocks_known), labels.tables, list_large_blocks(snapshot)
+            lines,
+            add_cache_links(labels, blocks_known),
+            labels.tables,
+            heap.blocks if heap else [],
         )
     if sampled:
         lines = add_functions(lines, sampled)
@@ -92,32 +95,18 @@ def build_ledger(
         tiers=[
             "outside",
             *(["SQL"] if labels else []),
-            *(["function"] if function_statistics else []),
+            *(["function"] if reported else []),
             *(["probe"] if sampled else []),
         ],
         notes=[
             *snapshot.budget.notes,
-            *(snapshot.heap.trouble if snapshot.heap else []),
+            *(heap.statistics.notes if heap else []),
             *_list_lazy_notes(snapshot),
             *(labels.notes if labels else []),
-            *list_statistics_notes(malloc_line.resident, snapshot, statistics),
+            *list_statistics_notes(malloc_line.resident, account, reported),
         ],
         within={"huge pages (THP)": sum(m.huge for m in snapshot.mappings)},
     )
-
-
-def _choose_statistics(
-    snapshot: ProcessSnapshot, function_statistics: AllocatorStatistics | None
-) -> AllocatorStatistics | None:
-    """Return the malloc's statistics as the loadable function gave them; where it gave none, those
-    that were read from outside, with its notes.
-    """
-    if snapshot.mimalloc and not (function_statistics and function_statistics.holdings):
-        return replace(
-            snapshot.mimalloc.statistics,
-            notes=function_statistics.notes if function_statistics else [],
-        )
-    return function_statistics
 
 
 def _claim_server_memory(

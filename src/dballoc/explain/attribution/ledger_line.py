@@ -7,7 +7,7 @@ from typing import Literal
 from dballoc.explain.sources.server_memory import ServerMemory, parse_number
 from dballoc.process_memory.heaps import allocator_statistics
 from dballoc.process_memory.heaps.allocator_statistics import LIVE_ALL
-from dballoc.process_memory.heaps.glibc_heap import Block
+from dballoc.process_memory.heaps.heap_walk import Block
 from dballoc.process_memory.mapping_kind import Kind
 from dballoc.process_memory.process_snapshot import ServerMapping
 
@@ -18,7 +18,7 @@ Confidence = Literal["exact", "likely", "labelled", "sampled"]
 LIVE, MAPPED = allocator_statistics.LIVE_SMALL, allocator_statistics.LIVE_LARGE
 UNNAMED = "mapped by the server itself"
 UNACCOUNTED = "what the allocator does not account for"
-HEADERS, LAZY = "malloc's headers of live blocks", "lazily freed"
+LAZY = allocator_statistics.LAZY
 # Lines whose memory counts as unowned.
 UNOWNED = (LIVE, MAPPED, LIVE_ALL, UNNAMED, Kind.MALLOC, UNACCOUNTED)
 

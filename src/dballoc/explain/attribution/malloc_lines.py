@@ -1,124 +1,59 @@
-"""Lines of the ledger for malloc's memory: glibc's heap as it was walked, another malloc by its own
-statistics or by a heap probe. Pure.
+"""Lines of the ledger for malloc's memory: its heap as it was walked, its own statistics, or a heap
+probe's estimate. Pure.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from dballoc.explain.attribution.ledger_line import (
-    HEADERS,
     LIVE,
-    MAPPED,
     UNACCOUNTED,
     Line,
     subtract,
-    sum_sizes,
 )
 from dballoc.process_memory.heaps import allocator_statistics
-from dballoc.process_memory.heaps.allocator_statistics import LIVE_ALL, AllocatorStatistics
-from dballoc.process_memory.heaps.glibc_heap import ArenaUsage, Block, GlibcHeap
+from dballoc.process_memory.heaps.allocator_statistics import LIVE_ALL, AllocatorStatistics, Holding
 from dballoc.process_memory.heaps.heap_probe_estimate import ProbeEstimate
-from dballoc.process_memory.process_snapshot import ProcessSnapshot
+from dballoc.process_memory.heaps.heap_walk import HeapWalk
 
-_GLIBC = "glibc's books"
 # By which share an allocator may contradict the walk of its heap before a note says so.
 _TOLERANCE = 0.01
 
-# glibc's header of a small block that malloc has given out: the word with its size (malloc.c,
-# "chunk").
-_HEADER = 8
 
-
-def make_glibc_lines(heap: GlibcHeap) -> list[Line]:
-    """Return the lines of glibc's arenas and of the blocks that it has mapped by themselves."""
-    blocks = list_mapped_blocks(heap)
-    mapped_resident, mapped_size = sum_sizes(blocks)
-    chunks = sum(arena.live_chunks for arena in heap.arenas)
-    headers = min(_HEADER * chunks, sum(arena.live_resident for arena in heap.arenas))
-    live = _sum_arenas(
-        heap, LIVE, "live_resident", "live", f"{len(heap.arenas)} arenas, {chunks} chunks"
-    )
-    return [
-        subtract(live, headers, headers),
-        Line(
-            group="heap",
-            owner=HEADERS,
-            resident=headers,
-            size=headers,
-            source=_GLIBC,
-            confidence="exact",
-            note=f"{_HEADER} bytes of each chunk",
-        ),
-        Line(
-            group="heap",
-            owner=MAPPED,
-            resident=mapped_resident,
-            size=mapped_size,
-            source=_GLIBC,
-            confidence="exact",
-            note=f"{len(blocks)} blocks",
-        ),
-        _sum_arenas(heap, "threads' caches (tcache)", "tcache", "tcache"),
-        _sum_arenas(heap, "fast bins", "fast", "fast"),
-        _sum_arenas(heap, "free but held", "free_resident", "free", _describe_worst(heap.arenas)),
-        _sum_arenas(heap, "malloc's own", "metadata_resident", "metadata"),
-        _sum_arenas(heap, "in the heap, and not malloc's", "unread", "unread"),
-    ]
-
-
-def _sum_arenas(heap: GlibcHeap, owner: str, resident: str, size: str, note: str = "") -> Line:
-    """``resident`` and ``size``: names of the fields of :class:`Books` to sum over all arenas."""
-    return Line(
-        group="heap",
-        owner=owner,
-        resident=sum(getattr(arena, resident) for arena in heap.arenas),
-        size=sum(getattr(arena, size) for arena in heap.arenas),
-        source=_GLIBC,
-        confidence="exact",
-        note=note,
-    )
-
-
-def _describe_worst(arenas: Sequence[ArenaUsage]) -> str:
-    worst = max((arena.free_resident for arena in arenas), default=0)
-    return f"most of one arena: {worst / 2**20:.1f} MiB"
-
-
-def list_mapped_blocks(heap: GlibcHeap) -> list[Block]:
-    """Return the blocks that glibc has mapped by themselves."""
-    return [block for blocks in heap.mapped.values() for block in blocks]
-
-
-def split_malloc_line(
-    malloc_line: Line,
-    snapshot: ProcessSnapshot,
-    statistics: AllocatorStatistics | None,
-    sampled: ProbeEstimate | None,
+def make_malloc_lines(
+    malloc_line: Line, account: AllocatorStatistics | None, sampled: ProbeEstimate | None
 ) -> list[Line]:
-    """Return the lines of another malloc than glibc's: by its own statistics, where they are known,
-    and what these leave out; else what is live in it as a probe has sampled it, and what is not.
+    """Return the lines of malloc's memory. Where its heap has mappings of its own they are beside
+    ``malloc_line``; else that line is divided, by the malloc's statistics, or into what is live in
+    it as a probe has sampled it, and what is not.
     """
-    if snapshot.heap:
-        return [malloc_line]
-    if statistics is None or not statistics.holdings:
+    if account and account.exact:
+        counted = [(holding, holding.resident or 0) for holding in account.holdings]
+        return [*_make_holding_lines(account, counted), malloc_line]
+    if account is None or not account.holdings:
         return _split_by_sample(malloc_line, sampled) if sampled else [malloc_line]
-    lines = [
+    apportioned = allocator_statistics.apportion_resident(account, malloc_line.resident)
+    lines = _make_holding_lines(account, apportioned)
+    rest = malloc_line.resident - sum(line.resident for line in lines)
+    size = malloc_line.size - sum(line.size for line in lines) - account.returned
+    return [*lines, replace(malloc_line, owner=UNACCOUNTED, resident=rest, size=max(rest, size))]
+
+
+def _make_holding_lines(
+    account: AllocatorStatistics, holdings: Sequence[tuple[Holding, int]]
+) -> list[Line]:
+    return [
         Line(
             group="heap",
             owner=holding.owner,
             resident=resident,
             size=holding.bytes,
-            source=statistics.source,
-            confidence="labelled",
+            source=account.source,
+            confidence="exact" if account.exact else "labelled",
             note=holding.note,
         )
-        for holding, resident in allocator_statistics.apportion_resident(
-            statistics, malloc_line.resident
-        )
+        for holding, resident in holdings
     ]
-    rest = malloc_line.resident - sum(line.resident for line in lines)
-    size = malloc_line.size - sum(line.size for line in lines) - statistics.returned
-    return [*lines, replace(malloc_line, owner=UNACCOUNTED, resident=rest, size=max(rest, size))]
 
 
 def _split_by_sample(malloc_line: Line, sampled: ProbeEstimate) -> list[Line]:
@@ -157,38 +92,51 @@ def add_functions(lines: list[Line], sampled: ProbeEstimate) -> list[Line]:
     return [with_parts if line is largest else line for line in lines]
 
 
-def list_statistics_notes(
-    malloc_resident: int, snapshot: ProcessSnapshot, statistics: AllocatorStatistics | None
-) -> list[str]:
-    """Return the notes on a malloc's own statistics: its own, and where they contradict the pages
-    or the walk of its heap. ``malloc_resident``: resident bytes that are malloc's.
+def choose_statistics(
+    heap: HeapWalk | None, reported: AllocatorStatistics | None
+) -> AllocatorStatistics | None:
+    """Return the statistics that malloc's lines are made of: those of the walk of its heap where it
+    counted pages, else those that malloc ``reported`` by the loadable function, else the walk's.
     """
-    if statistics is None:
-        return []
-    notes = list(statistics.notes)
-    if statistics.returned:
+    if heap and (heap.statistics.exact or not (reported and reported.holdings)):
+        return heap.statistics
+    return reported
+
+
+def list_statistics_notes(
+    malloc_resident: int,
+    account: AllocatorStatistics | None,
+    reported: AllocatorStatistics | None,
+) -> list[str]:
+    """Return what malloc ``reported`` beside its figures, and where its statistics contradict the
+    walk of its heap or the pages. ``malloc_resident``: resident bytes that are malloc's.
+    """
+    notes = list(reported.notes) if reported else []
+    if account is None:
+        return notes
+    if account.returned:
         notes.append(
-            f"{statistics.allocator} keeps {statistics.returned / 2**20:,.1f} MiB of address space "
+            f"{account.allocator} keeps {account.returned / 2**20:,.1f} MiB of address space "
             "without memory behind it"
         )
-    accounted = sum(holding.bytes for holding in statistics.holdings)
-    if snapshot.heap and statistics.live is not None:
-        walked = _sum_live(snapshot.heap)
-        if abs(statistics.live - walked) > _TOLERANCE * walked:
-            notes.append(
-                f"{statistics.allocator} itself says that {statistics.live / 2**20:,.1f} MiB are "
-                "in use, threads' caches included;"
-                f" the walk of its heap found {walked / 2**20:,.1f} MiB"
-            )
+    accounted = sum(holding.bytes for holding in account.holdings)
+    if account.exact:
+        notes.extend(_list_contradictions(account, reported))
     elif accounted > malloc_resident:
         notes.append(
-            f"{(accounted - malloc_resident) / 2**20:,.1f} MiB of what {statistics.allocator} "
+            f"{(accounted - malloc_resident) / 2**20:,.1f} MiB of what {account.allocator} "
             "accounts for are not in memory: never touched"
         )
     return notes
 
 
-def _sum_live(heap: GlibcHeap) -> int:
-    """Return the bytes in use by the walk, threads' caches included."""
-    in_arenas = sum(arena.live + arena.tcache for arena in heap.arenas)
-    return in_arenas + sum_sizes(list_mapped_blocks(heap))[1]
+def _list_contradictions(
+    walked: AllocatorStatistics, reported: AllocatorStatistics | None
+) -> list[str]:
+    live = walked.live or 0
+    if not reported or reported.live is None or abs(reported.live - live) <= _TOLERANCE * live:
+        return []
+    return [
+        f"{reported.allocator} itself says that {reported.live / 2**20:,.1f} MiB are in use, "
+        f"threads' caches included; the walk of its heap found {live / 2**20:,.1f} MiB"
+    ]

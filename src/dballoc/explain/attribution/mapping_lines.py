@@ -65,8 +65,10 @@ def classify_log_buffers(snapshot: ProcessSnapshot, labels: ServerMemory | None)
     without VmFlags nothing else distinguishes them from other mappings. Only where the pool was
     found by the pages in it.
     """
-    # Under mimalloc its segments are as large as log buffers.
-    if not labels or not labels.mariadb or snapshot.mimalloc:
+    # A heap among the server's mappings may have some as large as log buffers, as mimalloc's
+    # segments are.
+    mixed = snapshot.heap and not snapshot.heap.statistics.exact
+    if not labels or not labels.mariadb or mixed:
         return snapshot
     server_areas = {(area.start, area.size) for area in snapshot.server_mappings}
     starts = {

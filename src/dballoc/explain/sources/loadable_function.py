@@ -18,6 +18,7 @@ from pymysql.cursors import Cursor
 
 from dballoc.errors import Failure, UsageError
 from dballoc.explain.sources import allocator_statistics, interrupts, plugin_directory
+from dballoc.explain.sources.server_memory import query_values
 from dballoc.process_memory import pagemap_or_smaps
 from dballoc.process_memory.heaps.allocator_statistics import AllocatorStatistics
 from dballoc.servers.running import running_server
@@ -339,8 +340,7 @@ def _describe_error(error: pymysql.Error) -> str:
 
 
 def _query_installation(pid: int, cursor: Cursor) -> Installation:
-    cursor.execute("SHOW GLOBAL VARIABLES")
-    variables = {str(name).lower(): str(value) for name, value in cursor.fetchall()}
+    variables = query_values(cursor, "SHOW GLOBAL VARIABLES")
     try:
         cursor.execute(_MEMBERS)
         members = int(cursor.fetchall()[0][0])

@@ -137,8 +137,8 @@ def query_server_memory(cursor: Cursor) -> ServerMemory:
     pymysql.Error if the server does not answer; what this account may not see is in ``notes``.
     """
     version = str(_query(cursor, "SELECT VERSION()")[0][0])
-    variables = _query_values(cursor, "SHOW GLOBAL VARIABLES")
-    status = _query_values(cursor, "SHOW GLOBAL STATUS")
+    variables = query_values(cursor, "SHOW GLOBAL VARIABLES")
+    status = query_values(cursor, "SHOW GLOBAL STATUS")
     has_schema = variables.get("performance_schema") == "ON"
     tables, schema, schema_notes = _query_schema_memory(cursor) if has_schema else ([], None, [])
     sessions, session_notes = _query_sessions(cursor)
@@ -261,7 +261,7 @@ def _query(cursor: Cursor, sql: str) -> list[tuple]:
     return list(cursor.fetchall())
 
 
-def _query_values(cursor: Cursor, sql: str) -> dict[str, str]:
+def query_values(cursor: Cursor, sql: str) -> dict[str, str]:
     """Return the values of a SHOW statement by name in lower case."""
     return {str(name).lower(): str(value) for name, value in _query(cursor, sql)}
 

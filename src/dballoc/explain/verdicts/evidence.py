@@ -63,11 +63,11 @@ def gather_evidence(
     """Gather it from a snapshot, the server's own labels and a sample of its huge pages.
     ``limits``: :func:`dballoc.catalogue.verdicts`.
     """
-    arenas = snapshot.heap.arenas if snapshot.heap else []
+    free_by_arena = snapshot.heap.free_by_arena if snapshot.heap else []
     return Evidence(
         malloc=snapshot.malloc.name,
-        arenas=len(arenas),
-        worst=max((arena.free_resident for arena in arenas), default=0),
+        arenas=len(free_by_arena),
+        worst=max(free_by_arena, default=0),
         huge=huge,
         thp=snapshot.malloc.thp,
         mariadb=labels.mariadb if labels else False,

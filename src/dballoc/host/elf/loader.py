@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dballoc import readers
+from dballoc.host import process_maps
 
 _LOADER = re.compile(r"ld-linux[\w-]*\.so\.\d+|ld-[\d.]+\.so|ld64\.so\.\d+|ld\.so(\.\d+)?")
 # Options whose value is the next word.
@@ -51,12 +52,6 @@ def find_main_program(pid: int) -> str:
         if words[at].startswith("/")
         else os.path.join(os.readlink(f"/proc/{pid}/cwd"), words[at])
     )
-    for line in readers.rows(readers.text_of_process(f"/proc/{pid}/maps", readers.MAPS)):
-        parts = line.split(maxsplit=5)
-        if (
-            len(parts) == 6
-            and parts[5] != executable
-            and Path(parts[5]).name == Path(os.path.realpath(named)).name
-        ):
-            return parts[5]
-    return executable
+    name = Path(os.path.realpath(named)).name
+    paths = (line.path for line in process_maps.read_maps(pid))
+    return next((p for p in paths if p != executable and Path(p).name == name), executable)

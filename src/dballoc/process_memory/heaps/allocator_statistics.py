@@ -1,9 +1,11 @@
-"""An allocator's statistics of itself."""
+"""What an allocator has its memory for: as it says itself, or as its heap was walked."""
 
 from dataclasses import dataclass, field, replace
 
 LIVE_SMALL, LIVE_LARGE, LIVE_ALL = "live heap, small blocks", "live heap, large blocks", "live heap"
 CACHES, HELD, LAZY, METADATA = "threads' caches", "free but held", "lazily freed", "malloc's own"
+TCACHE, FAST_BINS = "threads' caches (tcache)", "fast bins"
+HEADERS, FOREIGN = "malloc's headers of live blocks", "in the heap, and not malloc's"
 LIVE = (LIVE_LARGE, LIVE_ALL, LIVE_SMALL)
 # A part of these may never have been touched.
 _UNCERTAIN = (*LIVE, HELD, LAZY)
@@ -27,7 +29,8 @@ class AllocatorStatistics:
 
     ``holdings``: empty if it has no statistics; ``returned``: address space without memory behind
     it; ``live``: bytes in use, None where it does not count them; ``age``: how many seconds ago the
-    statistics were read; ``took``: how many seconds the server took to read them.
+    statistics were read; ``took``: how many seconds the server took to read them; ``exact``: its
+    heap has mappings of its own, and what is resident of each holding was counted.
     """
 
     allocator: str
@@ -37,6 +40,7 @@ class AllocatorStatistics:
     notes: list[str] = field(default_factory=list)
     age: float = 0.0
     took: float = 0.0
+    exact: bool = False
 
     @property
     def source(self) -> str:

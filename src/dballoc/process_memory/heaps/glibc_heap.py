@@ -28,6 +28,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from dballoc.process_memory.heaps.glibc_arenas import ArenaUsage, GlibcHeap
+from dballoc.process_memory.heaps.heap_walk import Block
 from dballoc.process_memory.memory_reader import PAGE, Memory, Span
 from dballoc.process_memory.read_limits import Work
 from dballoc.process_memory.smaps import Mapping
@@ -89,32 +91,6 @@ class _LimitReached(Exception):
     """There are more chunks than one snapshot reads; what was read is good."""
 
 
-@dataclass(kw_only=True)
-class ArenaUsage:
-    """The bytes of one arena, ``…_resident`` those of them that are in memory.
-
-    ``live``: chunks in use, with their headers, without those that the caches hold; ``tcache`` and
-    ``fast``: freed, kept for the next malloc of the size; ``free``: in bins, and at the top;
-    ``metadata``: heap and arena headers, fence posts; ``unread``: resident bytes that could not be
-    read as chunks; ``live_chunks``: how many chunks ``live`` is.
-    """
-
-    address: int
-    system: int = 0
-    chunks: int = 0
-    live: int = 0
-    live_resident: int = 0
-    tcache: int = 0
-    fast: int = 0
-    free: int = 0
-    free_resident: int = 0
-    metadata: int = 0
-    metadata_resident: int = 0
-    heaps: list[Mapping] = field(default_factory=list)
-    unread: int = 0
-    live_chunks: int = 0
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Chunks:
     """Consecutive chunks: their addresses and sizes; ``used``: whether each is in use; ``words``:
@@ -131,27 +107,6 @@ class _Chunks:
     def end(self) -> int:
         """The address behind the last one."""
         return int(self.starts[-1] + self.sizes[-1])
-
-
-@dataclass(frozen=True)
-class Block:
-    """A block with pages of its own: their address and bytes, and how many of those are in memory.
-
-    ``rounded``: malloc has rounded up the requested size by less than this; 0 for glibc, which
-    rounds up to pages only.
-    """
-
-    address: int
-    size: int
-    resident: int
-    rounded: int = 0
-
-    @property
-    def asked(self) -> int:
-        """The bytes that were requested, as far as they can be known: those that were touched, but
-        no fewer than the rounding allows.
-        """
-        return max(self.resident, self.size - self.rounded) if self.rounded else self.size
 
 
 def find_main_arena(
@@ -349,8 +304,8 @@ def _measure_heap_header(layout: Layout, mapping: Mapping, address: int) -> int:
 
 @dataclass(kw_only=True)
 class _HeapReading:
-    """What was read of one heap: bytes as in :class:`Books`; ``caches``: addresses of chunks that
-    may be a thread's cache, for each form; ``incomplete``: there are more chunks.
+    """What was read of one heap: bytes as in :class:`ArenaUsage`; ``caches``: addresses of chunks
+    that may be a thread's cache, for each form; ``incomplete``: there are more chunks.
     """
 
     chunks: int = 0
@@ -658,18 +613,6 @@ def _iterate_runs(span: Span) -> Iterator[tuple[int, int]]:
     """Yield (start, end) of each run of a span; only some are Python objects at a time."""
     for i in range(0, len(span.runs), _BATCH):
         yield from span.runs[i : i + _BATCH].tolist()
-
-
-@dataclass(frozen=True)
-class GlibcHeap:
-    """All of a process's heap: ``arenas``, the main one first if it was found; ``mapped``: blocks
-    with a mapping of their own, by the mapping's start; ``trouble``: what could not be read, in
-    words.
-    """
-
-    arenas: list[ArenaUsage]
-    mapped: dict[int, list[Block]]
-    trouble: list[str]
 
 
 def walk_heap(

@@ -35,7 +35,7 @@ from dballoc.process_memory.heaps.allocator_statistics import (
     Holding,
     make_statistics,
 )
-from dballoc.process_memory.heaps.glibc_heap import Block
+from dballoc.process_memory.heaps.heap_walk import Block
 from dballoc.process_memory.memory_reader import PAGE as OF_KERNEL
 from dballoc.process_memory.memory_reader import Memory
 from dballoc.process_memory.read_limits import Work
@@ -105,10 +105,17 @@ class Segment:
 
 @dataclass(frozen=True)
 class MimallocHeap:
-    """mimalloc's heap. ``blocks``: those with a page of their own."""
+    """mimalloc's heap, a :class:`dballoc.process_memory.heaps.heap_walk.HeapWalk`. ``blocks``:
+    those with a page of their own.
+    """
 
     statistics: AllocatorStatistics
     blocks: list[Block]
+
+    @property
+    def free_by_arena(self) -> list[int]:
+        """Empty: it has none."""
+        return []
 
 
 def walk_heap(memory: Memory, mappings: Sequence[Mapping]) -> MimallocHeap | None:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import BinaryIO, Self
 
 from dballoc.errors import Failure
-from dballoc.host import open_in_process_root, process_root
+from dballoc.host import open_in_process_root, process_maps, process_root
 from dballoc.host.guardian.guardian_client import Child, Custody
 from dballoc.host.unprivileged import sandbox
 from dballoc.profile.contention.thread_priority import RECORDING, make_nice_prefix
@@ -53,7 +53,6 @@ _FIELDS = "pid,tid,time,event,ip,dso,trace"
 # Bytes of the copies of a target's mapped files, which perf needs to unwind: one, and all.
 _MAX_COPY_BYTES, _MAX_COPIES_BYTES = 1 << 30, 1 << 30
 _COPIES_DIRECTORY = "files"
-_MAX_MAPS_BYTES = 64 << 20
 
 
 class Unavailable(Exception):
@@ -363,11 +362,9 @@ def copy_mapped_files(pid: int, scratch: Path) -> None:
     tree = scratch / _COPIES_DIRECTORY
     tree.mkdir(mode=0o755)
     root, bytes_left = open_in_process_root.root_of(pid), _MAX_COPIES_BYTES
-    with open(f"/proc/{pid}/maps", errors="surrogateescape") as maps:
-        lines = maps.read(_MAX_MAPS_BYTES).splitlines()
-    parts = (line.split(maxsplit=5) for line in lines)
+    maps = process_maps.parse_maps(process_maps.read_maps_text(pid, errors="surrogateescape"))
     for path in dict.fromkeys(
-        part[5] for part in parts if len(part) == 6 and "x" in part[1] and part[5].startswith("/")
+        line.path for line in maps if "x" in line.permissions and line.path.startswith("/")
     ):
         try:
             fd = open_in_process_root.open_file(root, process_root.strip_process_root(pid, path))

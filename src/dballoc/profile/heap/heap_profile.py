@@ -7,13 +7,12 @@ variances add up, for blocks are sampled independently.
 """
 
 import math
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from dballoc import readers
+from dballoc.host import process_maps
 from dballoc.profile import frame_kinds
 from dballoc.profile.amounts import format_amount
 from dballoc.profile.heap.probe_snapshot import Block, Snapshot, Stack
@@ -34,11 +33,6 @@ _VALUES = (
     Value("allocations", "objects", "blocks allocated"),
     Value(TIME, "seconds", "time in malloc and free"),
     Value(STALLED, "seconds", "stalled in malloc and free"),
-)
-
-# A line of /proc/PID/maps (proc_pid_maps(5)).
-_MAPS_LINE = re.compile(
-    r"([0-9a-f]{1,16})-([0-9a-f]{1,16}) ([-rwxsp]{4}) ([0-9a-f]{1,16}) \S+ \d+ *(.*)"
 )
 
 Stacks = Mapping[int, tuple[Frame, ...]]
@@ -122,20 +116,15 @@ def parse_mappings(snapshot: Snapshot) -> list[Mapped]:
     """Parse the process's executable mappings, with the build-ids in its memory."""
     mapped = []
     executable = ""
-    for line in readers.rows(snapshot.maps):
-        fields = _MAPS_LINE.fullmatch(line)
-        if fields is None or int(fields[1], 16) >= int(fields[2], 16):
-            continue
-        path = fields[5]
+    for line in process_maps.parse_maps(snapshot.maps):
+        path = line.path
         executable = executable or path  # mapped first; the loader has it under an empty name
-        if "x" in fields[3]:
+        if "x" in line.permissions:
             path_build_id = snapshot.build_ids.get(path.removesuffix(" (deleted)"))
             build_id = path_build_id or (
                 snapshot.build_ids.get("", "") if path == executable else ""
             )
-            mapped.append(
-                Mapped(int(fields[1], 16), int(fields[2], 16), int(fields[4], 16), path, build_id)
-            )
+            mapped.append(Mapped(line.start, line.end, line.offset, path, build_id))
     return mapped
 
 

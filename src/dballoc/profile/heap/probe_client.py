@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dballoc import readers
 from dballoc.errors import Failure, UsageError
-from dballoc.host import open_in_process_root
+from dballoc.host import open_in_process_root, process_maps
 from dballoc.profile.heap.probe_snapshot import Damaged, Snapshot, parse_snapshot
 
 VARIABLE = "DBALLOC_PROBE"
@@ -97,9 +97,7 @@ def find_probe_of_process(pid: int) -> Probe:
         raise UsageError(f"process {pid}: {error.strerror or error}") from None
     requests = [v for v in (os.fsdecode(e).partition(f"{VARIABLE}=")[2] for e in environ) if v]
     request = _REQUEST.fullmatch(requests[0]) if requests else None
-    if request is None or "libdballoc_probe.so" not in readers.text_of_process(
-        home / "maps", readers.MAPS
-    ):
+    if request is None or "libdballoc_probe.so" not in process_maps.read_maps_text(pid):
         raise UsageError(
             f"process {pid} ({name}) has no heap probe; start the server under one: "
             "dballoc exec --probe heap --out DIR -- COMMAND"

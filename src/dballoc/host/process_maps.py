@@ -1,0 +1,73 @@
+"""A process's mappings, as /proc/PID/maps lists them (proc_pid_maps(5)).
+
+The kernel escapes the newline in a file's name and nothing else: other characters that end a line
+for Python may be in it.
+"""
+
+import re
+from dataclasses import dataclass
+
+from dballoc import readers
+
+_LINE = re.compile(
+    r"([0-9a-f]{1,16})-([0-9a-f]{1,16}) (\S{4}) ([0-9a-f]{1,16}) \S+ ([0-9]{1,20}) *([^\n]*)"
+)
+# The kernel allows 65,530 mappings by default, and a process chooses the names of the files in
+# them.
+_MOST_BYTES = 64 * readers.MIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapsLine:
+    """A mapping's addresses, ``permissions``, and what backs it: ``offset`` in bytes, 0 and an
+    empty ``path`` for anonymous memory.
+    """
+
+    start: int
+    end: int
+    permissions: str
+    offset: int
+    inode: int
+    path: str
+
+    @property
+    def size(self) -> int:
+        """Bytes of address space."""
+        return self.end - self.start
+
+
+def read_maps(pid: int) -> list[MapsLine]:
+    """Read a process's mappings by address. OSError if it is gone or not ours."""
+    return parse_maps(read_maps_text(pid))
+
+
+def read_maps_text(pid: int, errors: str = "replace") -> str:
+    """Read the text of /proc/PID/maps. ``errors``: what becomes of names that are not UTF-8, as
+    bytes.decode has it. OSError if the process is gone or not ours.
+    """
+    return readers.of_process(f"/proc/{pid}/maps", _MOST_BYTES).decode(errors=errors)
+
+
+def list_mapped_files(pid: int) -> set[str]:
+    """Return the paths of the files that a process has mapped. OSError if it cannot be read."""
+    return {line.path for line in read_maps(pid) if line.path.startswith("/")}
+
+
+def parse_maps(text: str) -> list[MapsLine]:
+    """Parse the text of /proc/PID/maps; what is no line of it is left out."""
+    return [line for line in map(parse_line, text.split("\n")) if line]
+
+
+def parse_line(text: str) -> MapsLine | None:
+    """Parse one line; None if it is none of /proc/PID/maps, or ends before it begins."""
+    fields = _LINE.match(text)
+    if fields is None or int(fields[1], 16) >= int(fields[2], 16):
+        return None
+    return MapsLine(
+        start=int(fields[1], 16),
+        end=int(fields[2], 16),
+        permissions=fields[3],
+        offset=int(fields[4], 16),
+        inode=int(fields[5]),
+        path=fields[6],
+    )

@@ -1,0 +1,117 @@
+"""What the walk of glibc's heap finds: arenas, and blocks with a mapping of their own."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from dballoc.process_memory.heaps.allocator_statistics import (
+    FAST_BINS,
+    FOREIGN,
+    HEADERS,
+    HELD,
+    LIVE_LARGE,
+    LIVE_SMALL,
+    METADATA,
+    TCACHE,
+    AllocatorStatistics,
+    Holding,
+    make_statistics,
+)
+from dballoc.process_memory.heaps.heap_walk import Block
+from dballoc.process_memory.smaps import Mapping
+
+# glibc's header of a small block that malloc has given out: the word with its size (malloc.c,
+# "chunk").
+_HEADER = 8
+
+
+@dataclass(kw_only=True)
+class ArenaUsage:
+    """The bytes of one arena, ``…_resident`` those of them that are in memory.
+
+    ``live``: chunks in use, with their headers, without those that the caches hold; ``tcache`` and
+    ``fast``: freed, kept for the next malloc of the size; ``free``: in bins, and at the top;
+    ``metadata``: heap and arena headers, fence posts; ``unread``: resident bytes that could not be
+    read as chunks; ``live_chunks``: how many chunks ``live`` is.
+    """
+
+    address: int
+    system: int = 0
+    chunks: int = 0
+    live: int = 0
+    live_resident: int = 0
+    tcache: int = 0
+    fast: int = 0
+    free: int = 0
+    free_resident: int = 0
+    metadata: int = 0
+    metadata_resident: int = 0
+    heaps: list[Mapping] = field(default_factory=list)
+    unread: int = 0
+    live_chunks: int = 0
+
+
+@dataclass(frozen=True)
+class GlibcHeap:
+    """All of a process's heap, a :class:`dballoc.process_memory.heaps.heap_walk.HeapWalk`:
+    ``arenas``, the main one first if it was found; ``mapped``: blocks with a mapping of their own,
+    by the mapping's start; ``trouble``: what could not be read, in words.
+    """
+
+    arenas: list[ArenaUsage]
+    mapped: dict[int, list[Block]]
+    trouble: list[str]
+
+    @cached_property
+    def blocks(self) -> list[Block]:
+        """The blocks with a mapping of their own."""
+        return [block for blocks in self.mapped.values() for block in blocks]
+
+    @property
+    def free_by_arena(self) -> list[int]:
+        """The resident bytes that each arena holds free."""
+        return [arena.free_resident for arena in self.arenas]
+
+    @cached_property
+    def statistics(self) -> AllocatorStatistics:
+        """What all arenas hold together, and the mapped blocks. As malloc itself counts, what is in
+        threads' caches is live.
+        """
+        return replace(
+            make_statistics("glibc", self._list_holdings()),
+            live=self._sum(lambda arena: arena.live + arena.tcache)
+            + sum(block.size for block in self.blocks),
+            notes=self.trouble,
+            exact=True,
+        )
+
+    def _list_holdings(self) -> list[Holding]:
+        live, resident = self._sum(lambda a: a.live), self._sum(lambda a: a.live_resident)
+        chunks = self._sum(lambda a: a.live_chunks)
+        headers = min(_HEADER * chunks, resident)
+        in_arenas = f"{len(self.arenas)} arenas, {chunks} chunks"
+        tcache, fast = self._sum(lambda a: a.tcache), self._sum(lambda a: a.fast)
+        most_free = f"most of one arena: {max(self.free_by_arena, default=0) / 2**20:.1f} MiB"
+        unread = self._sum(lambda a: a.unread)
+        return [
+            Holding(LIVE_SMALL, live - headers, in_arenas, resident - headers),
+            Holding(HEADERS, headers, f"{_HEADER} bytes of each chunk", headers),
+            Holding(
+                LIVE_LARGE,
+                sum(block.size for block in self.blocks),
+                f"{len(self.blocks)} blocks",
+                sum(block.resident for block in self.blocks),
+            ),
+            Holding(TCACHE, tcache, resident=tcache),
+            Holding(FAST_BINS, fast, resident=fast),
+            Holding(HELD, self._sum(lambda a: a.free), most_free, sum(self.free_by_arena)),
+            Holding(
+                METADATA,
+                self._sum(lambda a: a.metadata),
+                resident=self._sum(lambda a: a.metadata_resident),
+            ),
+            Holding(FOREIGN, unread, resident=unread),
+        ]
+
+    def _sum(self, count: Callable[[ArenaUsage], int]) -> int:
+        return sum(map(count, self.arenas))
