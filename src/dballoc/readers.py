@@ -147,7 +147,7 @@ def sensible(value: Any) -> None:
             case int() if not -(2**63) <= current < 2**63:
                 raise Unfit(f"{place}: a number that is too large")
             case float() if not math.isfinite(current):
-                raise Unfit(f"{place}: {current} is no number to reckon with")
+                raise Unfit(f"{place}: {current} is not a finite number")
             case list():
                 waiting += [(f"{place}[{i}]", item, depth + 1) for i, item in enumerate(current)]
             case dict():
@@ -191,7 +191,7 @@ def of_process(path: str | Path, most: int = 8 * MIB) -> bytes:
             if size > most:
                 raise OSError(
                     errno.EFBIG,
-                    f"it has more than {_size(most)} there, which is not read",
+                    f"it is larger than {_size(most)}, so it is not read",
                     os.fspath(path),
                 )
     return b"".join(parts)
@@ -244,7 +244,7 @@ def regular(path: Path) -> bool:
     except (OSError, ValueError) as error:
         raise Unfit(f"cannot be read: {reason(error)}") from None
     if not stat.S_ISREG(mode):
-        raise Unfit("is no plain file")
+        raise Unfit("is not a plain file")
     return True
 
 
@@ -312,7 +312,7 @@ def _real(digits: str) -> float:
 
 
 def _no_number(digits: str) -> float:
-    raise ValueError(f"{digits[:24]} is no number to reckon with")
+    raise ValueError(f"{digits[:24]} is not a finite number")
 
 
 def _checked(value: Any, depth: int = 0) -> Any:

@@ -258,7 +258,7 @@ def test_a_my_cnf_that_is_bad(run_cli: Cli, out: Path) -> None:
     done = run_cli("bench", "--defaults-file", bad, "--dry-run")
     assert (done.status, done.stdout) == (2, "")
     assert re.search(
-        r"MariaDB [\d.]+ does not take its options: unknown variable 'sort-bufer-size=1M'",
+        r"MariaDB [\d.]+ refuses its options: unknown variable 'sort-bufer-size=1M'",
         done.stderr,
     ), done.stderr
 

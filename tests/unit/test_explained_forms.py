@@ -90,11 +90,11 @@ GOOD = saved_snapshots.make_document(look())
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"", "is no snapshot"),
-        (b"{}", "is no snapshot"),
-        (b"[1, 2]", "is no snapshot"),
+        (b"", "is not a snapshot"),
+        (b"{}", "is not a snapshot"),
+        (b"[1, 2]", "is not a snapshot"),
         (b"\xff\xfe", "not UTF-8"),
-        (b'{"format": "dball', "is no snapshot"),
+        (b'{"format": "dball', "is not a snapshot"),
         (
             json.dumps(GOOD | {"version": 99}).encode(),
             "version 99 of the format; this dballoc reads 1",

@@ -190,7 +190,7 @@ def test_other_verbs_leave_a_fit_alone(fitted) -> None:
 
 def test_a_fit_leaves_other_results_alone(make) -> None:
     with pytest.raises(
-        UsageError, match="results of another verb than dballoc fit; choose a new --out"
+        UsageError, match="these are not results of dballoc fit; choose a new --out"
     ):
         analysis.load_fits(make("a", blocks=1))
 

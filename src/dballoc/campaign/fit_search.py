@@ -59,8 +59,8 @@ def prepare_fit(experiment: Experiment) -> PreparedCampaign:
     for name, prepared in setting.variants.items():
         if prepared.server.engine not in server_options.CACHES:
             raise UsageError(
-                f"variant {name!r}: fit knows no cache of engine {prepared.server.engine!r}; it is "
-                f"for {' and '.join(server_options.CACHES)}"
+                f"variant {name!r}: fit does not know the cache of engine "
+                f"{prepared.server.engine!r}; it supports {' and '.join(server_options.CACHES)}"
             )
     return setting
 

@@ -67,8 +67,8 @@ def _iterate_rows(reader: Any, columns: int, origin: str) -> Iterator[tuple[int,
         if any(cell.strip() for cell in cells):
             if len(cells) != columns:
                 raise UsageError(
-                    f"{origin}:{reader.line_num}: {len(cells)} columns, and {columns} in the "
-                    "heading"
+                    f"{origin}:{reader.line_num}: {len(cells)} columns, but the heading has "
+                    f"{columns}"
                 )
             yield reader.line_num, cells
 

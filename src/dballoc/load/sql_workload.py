@@ -163,7 +163,7 @@ class _Reader:
             if re.match(r"delimiter\s", self.text[self.at : self.at + 10], re.IGNORECASE):
                 raise SqlError(
                     self.line,
-                    "DELIMITER is the client's, not the server's; make procedures in data.sql",
+                    "DELIMITER is a command of the client; create procedures in data.sql",
                 )
         self.plain.append(piece)
         self.line += piece.count("\n")
@@ -257,7 +257,7 @@ class _Reader:
                 if not re.fullmatch(r"\d{1,5}", arguments) or not 1 <= int(arguments) <= _LONGEST:
                     raise SqlError(
                         self.line,
-                        f"{{{inside}}}: string has a length from 1 to {_LONGEST}, like "
+                        f"{{{inside}}}: string needs a length from 1 to {_LONGEST}, like "
                         f"{{string:20}}",
                     )
                 return String(int(arguments))

@@ -178,7 +178,7 @@ def makes_data(sysbench: Sysbench, work: Workload) -> bool:
         raise UsageError(
             f"workload {work.name!r}: {shown(work.file)}: sysbench runs as {server_user().name}, "
             f"which may not read {blocked}; "
-            "open it, or move the script"
+            "make it readable, or move the script"
         )
     try:
         answer = run_unprivileged(

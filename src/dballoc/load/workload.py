@@ -114,7 +114,10 @@ def own(name: str, table: model.Workload) -> Workload:
     if table.use is not None:
         base = of_catalogue(table.use)
         if base.ends:
-            raise UsageError(f"workload {name!r}: {table.use} is used by its own name alone")
+            raise UsageError(
+                f"workload {name!r}: {table.use} cannot have another name or options of its own; "
+                "list it in workloads"
+            )
         options = {**_bare(base.options), **_bare(table.options)}
         return replace(base, name=name, options=options, prepared=table.prepared or base.prepared)
     path = Path(table.script or table.sql or "").absolute()

@@ -116,8 +116,8 @@ def find(use: str, basedir: str | None) -> Build:
     if kept := private_store.find_fetched(name, version):
         if (build := _in(kept.root, _any_binary(entry))) is None:
             raise UsageError(
-                f"server {use!r}: what was fetched does not run; remove {kept.place}, and fetch it "
-                "again"
+                f"server {use!r}: the fetched server does not run; remove {kept.place}, and fetch "
+                "it again"
             )
         return build
     if version is None:

@@ -22,4 +22,4 @@ def find(build: Build, names: Sequence[str], purpose: str) -> Path:
     for name in ordered:
         if path := shutil.which(name):
             return Path(path)
-    raise UsageError(f"{purpose}, and neither is here; apt-get install mariadb-client")
+    raise UsageError(f"{purpose}, but neither is on this machine; apt-get install mariadb-client")

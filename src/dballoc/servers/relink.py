@@ -89,8 +89,8 @@ def _make(build: Build, copy: Path, loader: Path | None, without: Sequence[str])
             if soname not in elf_exports.read_needed_libraries(build.executable)
         ]:
             raise UsageError(
-                f"{build.executable}: its malloc comes from {lacking[0]} by way of another "
-                "library, which cannot be undone"
+                f"{build.executable}: another library that it needs loads {lacking[0]}, so its "
+                "malloc cannot be replaced"
             )
         shutil.copy2(build.executable, partial)
         before = elf_exports.resolve_search_path(

@@ -63,7 +63,7 @@ def check(path: Path, where: str) -> None:
             )
         if not os.access(entry.path, os.R_OK):
             raise UsageError(
-                f"{where} {path}: {os.path.relpath(entry.path, path)} is not ours to read; run as "
+                f"{where} {path}: you may not read {os.path.relpath(entry.path, path)}; run as "
                 "root or as its owner"
             )
 
@@ -106,8 +106,8 @@ def files(path: Path, depth: int = 1) -> Iterator[os.DirEntry[str]]:
     """
     if depth > _DEEPEST:
         raise UsageError(
-            f"{path}: more than {_DEEPEST} directories deep, or a link that leads in a circle; no "
-            "data directory"
+            f"{path}: not a data directory: it is more than {_DEEPEST} directories deep, or a link "
+            "in it leads in a circle"
         )
     for entry in sorted(os.scandir(path), key=lambda e: e.name):
         if _LEFT.fullmatch(entry.name):

@@ -87,7 +87,7 @@ class Results:
         for key, value in values.items():
             if not isinstance(key, str) or not isinstance(value, str):
                 raise Failure(
-                    f"{self._path}: damaged: campaign: {readers.shown(str(key))} is no text"
+                    f"{self._path}: damaged: campaign: {readers.shown(str(key))} is not text"
                 )
         return values
 
@@ -266,7 +266,7 @@ class Results:
             self._db.execute("COMMIT")
         except sqlite3.OperationalError as error:
             raise Failure(
-                f"cannot write the results: {error}; make room, then the same command resumes"
+                f"cannot write the results: {error}; make room, then run the same command to resume"
             ) from None
         except sqlite3.IntegrityError:
             raise  # a bug in dballoc: it stored a trial twice

@@ -198,6 +198,4 @@ def _fit_variant(
 def check_is_fit(results: Results, directory: Path) -> None:
     """Raise UsageError unless these are results of ``dballoc fit``."""
     if results.facts().get(KIND) != VERB:
-        raise UsageError(
-            f"{directory}: results of another verb than dballoc fit; choose a new --out"
-        )
+        raise UsageError(f"{directory}: these are not results of dballoc fit; choose a new --out")

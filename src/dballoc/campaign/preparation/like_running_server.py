@@ -179,7 +179,7 @@ def _check_library(pid: int, library: str) -> None:
         unsafe = find_unsafe_part(Path(library))
     except OSError as error:
         raise UsageError(
-            f"--like {pid}: its {library} is not used: {error.strerror}; {remedy}"
+            f"--like {pid}: its {library} cannot be used: {error.strerror}; {remedy}"
         ) from None
     if not same:
         raise UsageError(
@@ -187,7 +187,7 @@ def _check_library(pid: int, library: str) -> None:
         )
     if unsafe:
         raise UsageError(
-            f"--like {pid}: {unsafe} may be changed by others than root, so {library} is not "
+            f"--like {pid}: users other than root can change {unsafe}, so {library} is not "
             f"loaded; {remedy}"
         )
 

@@ -39,8 +39,8 @@ def prepare_duet(experiment: Experiment, sysbench: Sysbench) -> PreparedDuet:
             )
     if experiment.sequence == "fresh":
         raise UsageError(
-            "sequence: a duet plays all workloads in one start; use --design solo for a start of "
-            "each"
+            "sequence: a duet runs all workloads in one server start; use --design solo for a "
+            "start of each"
         )
     halves = cpu_halves.choose_halves(experiment.cpu)
     threads = experiment.duet.threads or min(MOST_DUET_CLIENTS, _CLIENTS_PER_CPU * len(halves[0]))

@@ -64,6 +64,7 @@ def _confirm(option: str, steps: list[str], yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise UsageError(
-            f"{option} asks before it changes the server, and this is no terminal: give --yes"
+            f"{option} asks before it changes the server, but standard input is not a terminal; "
+            "give --yes"
         )
     typer.confirm("Go on?", abort=True)

@@ -251,7 +251,7 @@ def _rank_owners(
             sessions, session_notes = session_owners.read_sessions(cursor, pid)
     except running_server.NoWord as error:
         raise Failure(
-            f"--by {by}: the server cannot be asked whose threads they are: {error}"
+            f"--by {by}: cannot ask the server which sessions its threads belong to: {error}"
         ) from None
     rows = heap_profile.rank_owners(
         last.blocks, lambda block: session_owners.FIND_OWNER[by](sessions, block)

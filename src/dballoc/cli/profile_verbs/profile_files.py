@@ -21,7 +21,7 @@ def read_profiles(paths: Sequence[Path], key: str | None) -> tuple[list[Profile]
     ]
     if key is None and not common:
         raise UsageError(
-            f"{paths[0]}: has no value that {paths[-1]} has too; give profiles of the same kind"
+            f"{paths[0]}: shares no value with {paths[-1]}; give profiles of the same kind"
         )
     key = key or common[0].key
     for path, profile in zip(paths, profiles, strict=True):

@@ -61,5 +61,5 @@ def perform(
         raise typer.Exit(INTERRUPTED)
     if ending.good_trials == 0:
         raise Failure(
-            "every trial ended in a fault; the report has what each server and client said"
+            "every trial ended in a fault; the report has each server's and client's message"
         )

@@ -57,7 +57,7 @@ def compare(
 
     conditions = [fail_condition.parse_condition(text, "--fail-if") for text in fail_if or []]
     if strict and not conditions:
-        raise UsageError("--strict: there is no --fail-if to be strict about")
+        raise UsageError("--strict only goes with --fail-if")
     campaigns = [load_unimported_campaign(directory) for directory in (first, second)]
     for directory, campaign in zip((first, second), campaigns, strict=True):
         if not campaign.trials.height:

@@ -60,21 +60,21 @@ def fetch(
             continue
         console.print(_outcome(kept, fetched), soft_wrap=True, highlight=False, markup=False)
     if failed:
-        raise Failure(f"{failed} of {len(wanted)} could not be fetched; the rest is here")
+        raise Failure(f"{failed} of {len(wanted)} could not be fetched; the rest is in the store")
 
 
 def _wanted(names: list[str], archive_at: str | None, sha256: str | None) -> list[Source]:
     if archive_at is None:
         if sha256 is not None:
             raise UsageError(
-                "--sha256 is for --from; the hashes of what dballoc knows are in its catalogue"
+                "--sha256 only goes with --from; dballoc's catalogue has the hashes of the rest"
             )
         return [sources.find_source(name) for name in dict.fromkeys(names)]
     if len(names) > 1:
-        raise UsageError(f"--from is one archive, of one NAME@VERSION; not of {', '.join(names)}")
+        raise UsageError(f"--from is the archive of one NAME@VERSION, not of {', '.join(names)}")
     name, version = name_and_version.split_reference(names[0])
     if version is None:
-        raise UsageError(f"--from: say which version it is: {name}@VERSION")
+        raise UsageError(f"--from: give the archive's version: {name}@VERSION")
     return [archive.make_archive_source(name, version, archive_at, sha256)]
 
 

@@ -110,7 +110,7 @@ def fit(
         raise typer.Exit(INTERRUPTED)
     if fits and all(f.state.why == "faults" for f in fits.fitted):
         raise Failure(
-            "every search was given up for faults; the report has what each server and client said"
+            "every search ended in faults; the report has each server's and client's message"
         )
 
 

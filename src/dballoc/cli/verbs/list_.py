@@ -78,7 +78,7 @@ def list_(
                 _setting(setting) for name in every for setting in inventory.list_settings(name)
             ]
             if not rows:
-                raise UsageError(f"{', '.join(names or [])}: no settings")
+                raise UsageError(f"{', '.join(names or [])}: it has no settings")
     if names and part != "settings":
         rows = _chosen(part, rows, names)
     if prove:
@@ -115,7 +115,7 @@ def _proved(part: str, rows: Sequence[Row], server: Server) -> Sequence[Row]:
     """
     installed = [row for row in rows if row["here"] is not None]
     if not installed:
-        raise UsageError(f"--prove: none of these {part} is here; {rows[0]['remedy']}")
+        raise UsageError(f"--prove: none of these {part} is on this machine; {rows[0]['remedy']}")
     display = PlainDisplay(Console(stderr=True))
     if part == "allocators":
         proofs = list(proving.prove_allocators(server, [row["name"] for row in installed], display))

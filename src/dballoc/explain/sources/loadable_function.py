@@ -254,8 +254,8 @@ def _call_trim(cursor: Cursor, began: float) -> str | None:
         if error.args[0] not in _LOST:
             raise
         raise Failure(
-            f"the server's malloc has not finished within {time.monotonic() - began:.0f} s, and "
-            "goes on returning memory; the function that called it is dropped"
+            f"the server's malloc did not finish within {time.monotonic() - began:.0f} s and goes "
+            "on returning memory; the function that called it has been dropped"
         ) from None
 
 

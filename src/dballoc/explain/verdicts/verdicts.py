@@ -62,7 +62,7 @@ def _judge_pool(case: Case) -> Verdict | None:
         )
     headline = f"Cache filling: the buffer pool is {percent(used / size, 0)} full"
     more = (
-        f"RSS can rise by {with_unit(size - used)} more, and that is no leak; "
+        f"RSS can rise by {with_unit(size - used)} more, and that is not a leak; "
         "innodb_buffer_pool_size bounds it"
     )
     return Verdict(

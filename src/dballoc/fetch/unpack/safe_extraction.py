@@ -151,7 +151,7 @@ class Tree:
             except FileExistsError:
                 if not path.is_dir() or path.is_symlink():
                     raise Refused(
-                        f"{'/'.join(parts)} lies below something that is no directory"
+                        f"{'/'.join(parts)} lies below something that is not a directory"
                     ) from None
         return path
 

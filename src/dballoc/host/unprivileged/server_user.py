@@ -149,9 +149,10 @@ def _choose_users() -> tuple[int | None, int | None]:
     uids = choose_unused(free, handed_out, 2)
     if len(uids) < 2:
         raise UsageError(
-            f"no two users for servers and parsers to run as: each user ID from {UNUSED[0]} to "
-            f"{UNUSED[-1]} has an account, is handed out by /etc/login.defs, /etc/subuid or "
-            "/etc/subgid, or does not exist in this user namespace (/proc/self/uid_map)"
+            "servers and parsers need two free user IDs to run as, and there are not two: each ID "
+            f"from {UNUSED[0]} to {UNUSED[-1]} has an account, is in a range of /etc/login.defs, "
+            "/etc/subuid or /etc/subgid, or does not exist in this user namespace "
+            "(/proc/self/uid_map)"
         )
     return uids[0], uids[1]
 

@@ -156,9 +156,9 @@ def _exchange(root: Path, path: str, line: bytes) -> bytes:
             parts.append(part)
             size += len(part)
             if size > _MOST:
-                raise OSError("it says more than a probe would")
+                raise OSError("its answer is longer than any probe's")
             if time.monotonic() > end:
-                raise OSError("it goes on for longer than a probe would")
+                raise OSError("its answer takes longer than any probe's")
     return b"".join(parts)
 
 

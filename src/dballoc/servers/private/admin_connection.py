@@ -107,6 +107,6 @@ def _connected(path: Path, listener: int | None) -> sockets.socket:
     if listener not in (None, uid):
         talk.close()
         raise pymysql.err.OperationalError(
-            CR.CR_UNKNOWN_ERROR, f"its socket leads to a service of user {uid}"
+            CR.CR_UNKNOWN_ERROR, f"a process of user {uid} listens on its socket"
         )
     return talk

@@ -107,9 +107,8 @@ def check_secrets(options: dict[str, str], where: str) -> None:
             why = "has a password in its value"
         if why:
             raise UsageError(
-                f"{where}: option {option!r} {why}; it would stand in the server's command line "
-                "and in the results, and a "
-                "private server has no use for it: remove it"
+                f"{where}: option {option!r} {why}; it would appear in the server's command line "
+                "and in the results, and a private server does not need it: remove it"
             )
 
 

@@ -265,7 +265,7 @@ def _initialize(
     exit = spawn(custody, launch, script_file).wait(600)
     if exit is None or exit.status != 0:
         raise Failure(
-            f"the server cannot make its system tables ({exit.words if exit else 'it hangs'}): "
+            f"the server cannot create its system tables ({exit.words if exit else 'it hangs'}): "
             f"{last_word(log)}"
         )
     if script_file:
@@ -331,15 +331,14 @@ def _fill(
             raise UsageError(
                 f"data.directory {recipe.directory}: {recipe.build.title} does not start on a copy "
                 "of it: "
-                f"{first_error(log)}; options that its data need go into server.init_options"
+                f"{first_error(log)}; put options that the data need into server.init_options"
             ) from None
         raise Failure(f"while the data template is made, {error}: {last_word(log)}") from None
     init.unlink()
     if recipe.directory is not None and user_datadir.recovered(tail(log, 10_000, 2**20)):
         raise UsageError(
             f"data.directory {recipe.directory}: was not shut down cleanly, and its copy had to be "
-            "recovered; start a server "
-            "on it, shut that down in order, and copy again"
+            "recovered; start a server on it, shut that server down cleanly, and copy again"
         )
     if recipe.directory is None:
         for fill in prepare(launch.address, password):
@@ -355,7 +354,7 @@ def _fill(
     ended = stop(running, 600)
     if ended.status != 0:
         raise Failure(
-            f"the server does not stop cleanly after the data was loaded ({ended.words}): "
+            f"the server did not stop cleanly after the data was loaded ({ended.words}): "
             f"{last_word(log)}"
         )
 

@@ -46,4 +46,4 @@ def check(build: Build, options: dict[str, str], user: ServerUser, where: str) -
         if _REFUSAL.search(line) and "validate-config" not in line
     )
     if answer.status != 0 and refusals:
-        raise UsageError(f"{where}: {build.title} does not take its options: {complaint(refusals)}")
+        raise UsageError(f"{where}: {build.title} refuses its options: {complaint(refusals)}")

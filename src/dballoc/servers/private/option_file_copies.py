@@ -42,8 +42,8 @@ class Copies:
     def _add(self, path: Path, includer: int | None, depth: int) -> Path:
         if depth > _DEEPEST or len(self.originals) >= _MOST_FILES:
             raise UsageError(
-                f"{path}: more than {_DEEPEST} option files within each other, or {_MOST_FILES} in "
-                "all"
+                f"{path}: option files include each other more than {_DEEPEST} deep, or are more "
+                f"than {_MOST_FILES} in all"
             )
         text, owner = _read(path, includer)
         copy = self.directory / f"{len(self.originals)}.cnf"
@@ -76,16 +76,14 @@ def _read(path: Path, includer: int | None) -> tuple[str, int]:
         status = os.fstat(number)
         if not stat.S_ISREG(status.st_mode) or status.st_size > _LONGEST:
             raise UsageError(
-                f"{path}: not an option file: no regular file of {_LONGEST >> 20} MiB at most"
+                f"{path}: not an option file: it must be a regular file of at most "
+                f"{_LONGEST >> 20} MiB"
             )
         if includer not in (None, os.geteuid(), 0, status.st_uid):
             raise UsageError(
-                f"{path}: an option file of user {includer} includes it, and it is user "
-                f"{status.st_uid}'s; "
-                "include files of the same owner, or take the line out"
+                f"{path}: belongs to user {status.st_uid}, but the option file that includes it "
+                f"belongs to user {includer}; include files of the same owner, or remove the line"
             )
         if status.st_mode & stat.S_IWOTH:
-            raise UsageError(
-                f"{path}: everybody may write it, so that servers pass over it; chmod o-w {path}"
-            )
+            raise UsageError(f"{path}: world-writable, so servers ignore it; chmod o-w {path}")
         return file.read(_LONGEST).decode(errors="surrogateescape"), status.st_uid

@@ -111,7 +111,9 @@ def answering(child: Child, launch: Launch, patience: float, database: str | Non
                 ) from None
         if time.monotonic() - began > patience:
             child.stop(signal.SIGKILL, 0)
-            raise StartFailed(f"the server does not answer {patience:.0f} s after its start", None)
+            raise StartFailed(
+                f"the server did not answer within {patience:.0f} s of its start", None
+            )
         child.wait(0.01)
 
 

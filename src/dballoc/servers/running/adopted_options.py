@@ -18,7 +18,7 @@ _ENGINE = ("default-storage-engine", "storage-engine")
 _PLUGINS = ("plugin-load", "plugin-load-add", "early-plugin-load")
 _A_PATH = re.compile(r"(/|~/|\.\.?/).*", re.DOTALL)
 _PATHS, _PRIVATE, _PLUGIN = "paths", "network and identity", "plugins"
-_SECRET, _NO_NAME = "secrets", "names that are no option's"
+_SECRET, _NO_NAME = "secrets", "names that no option has"
 # A name as it is shown: another's text, which may be anything.
 _SHOWN = re.compile(r"[\w.=+-]{1,80}", re.ASCII)
 

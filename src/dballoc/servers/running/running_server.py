@@ -86,7 +86,7 @@ def look(pid: int, flag: str = "--like") -> Process:
             if owner.st_uid == os.geteuid()
             else f"as user {owner.st_uid}, whom it belongs to, or as root"
         )
-        raise UsageError(f"{flag} {pid}: {name} is not ours to read; run {permitted}") from None
+        raise UsageError(f"{flag} {pid}: you may not read {name}; run {permitted}") from None
     except OSError as error:
         raise UsageError(f"{flag} {pid}: {name}: {error.strerror}") from None
     executable, before = link.removesuffix(_REPLACED), 0

@@ -31,8 +31,8 @@ def find_same_build(process: Process) -> tuple[str, str | None, Build]:
     where = f"--like {process.pid}"
     if process.loader:
         raise UsageError(
-            f"{where}: it runs through the loader {process.loader[0]}; only a server started by "
-            "itself can be repeated"
+            f"{where}: it was started through the loader {process.loader[0]}; only a server that "
+            "was started directly can be repeated"
         )
     if process.elsewhere:
         raise UsageError(
@@ -41,20 +41,20 @@ def find_same_build(process: Process) -> tuple[str, str | None, Build]:
         )
     path = Path(process.executable)
     if not path.exists():
-        raise UsageError(f"{where}: its {path} is not there any more; {_REMEDY}")
+        raise UsageError(f"{where}: its {path} no longer exists; {_REMEDY}")
     if unsafe := find_unsafe_part(path):
         raise UsageError(
-            f"{where}: {unsafe} may be changed by others than root, so {path} is not run; if you "
+            f"{where}: users other than root can change {unsafe}, so {path} is not run; if you "
             f"trust it, {_REMEDY}"
         )
     if not (identity := _read_build_id(f"/proc/{process.pid}/exe")):
         raise UsageError(
-            f"{where}: its executable has no build-id, by which a build is known to be the same; "
-            f"{_REMEDY}"
+            f"{where}: its executable has no build-id, so dballoc cannot tell whether a build is "
+            f"the same; {_REMEDY}"
         )
     if _read_build_id(os.fspath(path)) != identity:
         raise UsageError(
-            f"{where}: {path} is another build than the one that runs: it was replaced since; "
+            f"{where}: {path} is not the build that runs: the file was replaced after the start; "
             f"{_REMEDY}"
         )
     if kept := private_store.find_owner(path):
@@ -74,7 +74,7 @@ def find_same_build(process: Process) -> tuple[str, str | None, Build]:
             continue
         if is_same_file(build.executable, path):
             return build.family, basedir, find_build.find(build.family, basedir)
-    raise UsageError(f"{where}: {path} is no server that dballoc can start; {_REMEDY}")
+    raise UsageError(f"{where}: {path} is not a server that dballoc can start; {_REMEDY}")
 
 
 def find_unsafe_part(path: Path) -> Path | None:
