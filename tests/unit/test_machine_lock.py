@@ -244,7 +244,7 @@ def test_the_doctor_puts_back_what_a_dead_one_left(stand_in: Machine, hold: Hold
     finding = host_settings.check_host_settings(stand_in)
     assert (finding.state, value(stand_in)) == ("note", "always")
     assert finding.text == (
-        f"{stand_in.settings['thp'].path} put back from never to always: a run that was killed had left it changed"
+        f"{stand_in.settings['thp'].path} put back from never to always: a killed run had left it changed"
     )
     assert host_settings.check_host_settings(stand_in).state == "ok"
 

@@ -38,8 +38,8 @@ Scale = Annotated[
     str | None,
     typer.Option(
         metavar="small|SHARE",
-        help="Make it smaller: this share of rows and memory, shorter times, fewer clients, "
-        "the CPUs that are here.",
+        help="Make the experiment smaller: this share of rows and memory, shorter times, fewer "
+        "clients, and this machine's CPUs.",
     ),
 ]
 Like = Annotated[
@@ -47,7 +47,7 @@ Like = Annotated[
     typer.Option(
         metavar="PID",
         min=1,
-        help="A running server to take build, options, limits and the baseline's malloc from.",
+        help="Take build, options, limits and the baseline's malloc from this running server.",
     ),
 ]
 DefaultsFile = Annotated[
@@ -56,9 +56,7 @@ DefaultsFile = Annotated[
 ]
 LoginPath = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAME", help="Login path that --like asks the server with, beside ~/.my.cnf."
-    ),
+    typer.Option(metavar="NAME", help="Login path with which --like connects, besides ~/.my.cnf."),
 ]
 Connect = Annotated[
     Literal["socket", "tcp"] | None, typer.Option(help="How the load reaches the server.")
@@ -116,7 +114,7 @@ Memory = Annotated[
 Profiled = Annotated[
     Literal["contention", "heap"] | None,
     typer.Option(
-        help="Profile each variant once, beside what is measured. contention: what its threads "
+        help="Also profile each variant once, outside what is measured. contention: what its threads "
         "wait for. heap: which code "
         "holds its memory, and how long its mallocs take."
     ),

@@ -20,7 +20,7 @@ def fetch(
         list[str],
         typer.Argument(
             metavar="NAME[@VERSION]…",
-            help="Servers and allocators; dballoc list says which there are.",
+            help="Servers and allocators, as dballoc list shows them.",
         ),
     ],
     archive_at: Annotated[
@@ -33,16 +33,16 @@ def fetch(
     ] = None,
     sha256: Annotated[
         str | None,
-        typer.Option(metavar="HASH", help="The archive's SHA-256; of a URL it must be given."),
+        typer.Option(metavar="HASH", help="The archive's SHA-256; required for a URL."),
     ] = None,
 ) -> None:
     """Bring servers and allocators into a private store, without root and without touching the
     system.
 
     The store is $DBALLOC_STORE, else /var/lib/dballoc for root, else ~/.local/share/dballoc. What
-    is there already is left as it is. What comes is verified, and is there whole or not at all; a
-    download that broke goes on at the next try. Several names: one that fails does not keep the
-    others from coming, and the exit status is 1.
+    it already has is left alone. A download is verified, and is stored whole or not at all; the
+    next try resumes one that broke off. If one of several names fails, the others are still
+    fetched, and the exit status is 1.
     """
     console = Console()
     wanted = _wanted(names, archive_at, sha256)

@@ -22,7 +22,8 @@ def import_(
     baseline: Annotated[
         str | None,
         typer.Option(
-            metavar="VARIANT", help="What the others are relative to; default: the first variant."
+            metavar="VARIANT",
+            help="The variant that the others are relative to; default: the first.",
         ),
     ] = None,
     mapping: Annotated[

@@ -39,13 +39,15 @@ def list_(
     part: Annotated[Part, typer.Argument(metavar="WHAT", help="Which part of the catalogue.")],
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]…", help="Only these of it; settings: of these allocators."),
+        typer.Argument(
+            metavar="[NAME]…", help="List only these; settings: those of these allocators."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
     prove: Annotated[
         bool,
         typer.Option(
-            "--prove", help="Start what is here, prove each malloc in use, and say how that went."
+            "--prove", help="Start each one that is here, and prove which malloc it uses."
         ),
     ] = False,
     server: flags.Server = None,
@@ -54,9 +56,9 @@ def list_(
 ) -> None:
     """List what an experiment can name, what of it is on this machine, and what can be fetched.
 
-    --prove of allocators starts --server (this machine's MariaDB) under each that is here; of
-      servers each that is here, as it was built. A start that is refused is in the list, with the
-      reason.
+    --prove, with allocators, starts --server (default: this machine's MariaDB) under each one that
+    is here; with servers, it starts each one that is here, as it was built. A start that fails is
+    in the list with its reason.
     """
     rows: Sequence[Row]
     if prove and part not in ("allocators", "servers"):
