@@ -672,6 +672,6 @@ def test_host_state_is_restored_before_anyone_is_waited_for(
     process.wait()
     assert set(at_the_wait) == {"always"}
     assert said == [
-        f"process {process.pid} does not die, SIGKILL included; it is stuck in the kernel"
+        f"process {process.pid} does not die even of SIGKILL; it is stuck in the kernel"
     ]
     assert not (tmp_path / "scratch").exists()

@@ -177,7 +177,7 @@ def test_explain_with_a_wrong_password(run_cli: Cli, theirs: Running) -> None:
     )
     done = run_cli("explain", "--pid", str(theirs.pid), env={"HOME": str(client)})
     assert done.status == 0, done.text
-    [line] = [line for line in done.stdout.splitlines() if "not asked by SQL" in line]
+    [line] = [line for line in done.stdout.splitlines() if "not queried by SQL" in line]
     assert "Access denied for user 'app'" in line
     assert "notthisone" not in done.text + (theirs.home / "log").read_text()
     (client / ".my.cnf").write_text(

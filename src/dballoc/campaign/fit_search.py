@@ -174,9 +174,9 @@ class _Fit:
         smallest = min(template.size for template in templates.values())
         if smallest < self.sizes.memory:
             self.observer.notice(
-                f"the data take {smallest / _MIB:,.0f} MiB, the memory limit is "
-                f"{self.sizes.memory / _MIB:,.0f} MiB: a cache "
-                "that is larger than the data is never filled; raise --rows to find its limit"
+                f"the data take {smallest / _MIB:,.0f} MiB, but the memory limit is "
+                f"{self.sizes.memory / _MIB:,.0f} MiB: the load cannot fill a cache larger than "
+                "the data; raise --rows to find the limit"
             )
 
     def _list_trials(self, number: int) -> list[tuple[Slot, int]]:

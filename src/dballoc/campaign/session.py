@@ -91,8 +91,8 @@ def run_in_session(
     """
     for change in setting.put_back:
         observer.notice(
-            f"{change.path}: put back from {change.after} to {change.before}; a run that was "
-            "killed left it so"
+            f"{change.path}: put back from {change.after} to {change.before}; a killed run had "
+            "left it changed"
         )
     out = out.absolute()  # servers and clients run in directories of their own
     if directories.free_bytes(out) < ROOM:

@@ -27,14 +27,14 @@ def words(error: BaseException) -> str:
     match error:
         case MemoryError():
             return (
-                "out of memory: there is less free than this takes; free some, or give it less to "
-                "read"
+                "out of memory: this needs more than is free; free some memory, or give it less "
+                "to read"
             )
         case OSError(errno=errno.ENOSPC | errno.EDQUOT):
             where = f"{_text(error.filename)}: " if error.filename else ""
             return f"{where}no space is left there; make room, then run the same command again"
         case RecursionError():
-            reason = "something that was read nests more deeply than can be followed"
+            reason = "the input nests too deeply"
         case _:
             reason = f"{type(error).__name__}: {_text(error)}".removesuffix(": ")
     kept = _keep(error)

@@ -149,7 +149,7 @@ def _first(candidates: Iterable[Path], root: Path | None, family: str | None) ->
             if blocked := user.blocked_at(candidate):
                 closed = closed or (
                     f"{candidate}: the server runs as {user.name}, which may not read {blocked}; "
-                    "open it, or move the server"
+                    "make it readable, or move the server"
                 )
                 continue
             build = _identify(candidate.resolve(), root)

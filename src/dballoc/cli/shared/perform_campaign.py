@@ -19,7 +19,7 @@ ENDINGS = {
     "planned": "all planned blocks are done",
     "decided": "every comparison is decided",
     "budget": "the budget is used up",
-    "interrupted": "interrupted; the same command resumes",
+    "interrupted": "interrupted; run the same command to resume",
 }
 
 

@@ -114,9 +114,8 @@ Memory = Annotated[
 Profiled = Annotated[
     Literal["contention", "heap"] | None,
     typer.Option(
-        help="Also profile each variant once, outside what is measured. contention: what its threads "
-        "wait for. heap: which code "
-        "holds its memory, and how long its mallocs take."
+        help="Also profile each variant once, outside what is measured. contention: what its "
+        "threads wait for. heap: which code holds its memory, and how long its mallocs take."
     ),
 ]
 DryRun = Annotated[
@@ -237,7 +236,7 @@ def _print_plan(setting: prepare.PreparedCampaign) -> None:
     if setting.duet:
         halves = " and ".join(format_cpus(half) for half in setting.duet.halves)
         pilot = (
-            f"; a pilot of about {plan.pilot:.0f} s settles slices and blocks" if plan.pilot else ""
+            f"; a pilot of about {plan.pilot:.0f} s sets slices and blocks" if plan.pilot else ""
         )
         say(f"duet:    CPUs {halves}, {setting.duet.threads} clients a side{pilot}")
     if setting.no_duet:

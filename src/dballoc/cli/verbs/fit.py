@@ -38,8 +38,8 @@ Tolerance = Annotated[
     str | None,
     typer.Option(
         metavar="SIZE",
-        help="Search until the answer is this close to a size that gets killed; default: a fiftieth of "
-        "the memory.",
+        help="Search until the answer is this close to a size that gets killed; default: a "
+        "fiftieth of the memory.",
     ),
 ]
 Repeats = Annotated[

@@ -48,7 +48,7 @@ def import_(
     console.print(f"Imported into {out}: {', '.join(sizes)}; baseline {e.baseline}", markup=False)
     if imported.unmatched:
         console.print(
-            f"Left out, as they fit no pattern: {count(len(imported.unmatched), 'file')}, "
+            f"Left out, because they match no pattern: {count(len(imported.unmatched), 'file')}, "
             f"{imported.unmatched[0]} first",
             markup=False,
         )

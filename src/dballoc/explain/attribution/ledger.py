@@ -159,7 +159,7 @@ def _make_other_lines(snapshot: ProcessSnapshot) -> list[Line]:
             size=lazy,
             source="smaps: LazyFree",
             confidence="exact",
-            note="given back with MADV_FREE, and the kernel's to take",
+            note="given back with MADV_FREE; the kernel may take it",
         ),
     ]
 
@@ -170,6 +170,6 @@ def _list_lazy_notes(snapshot: ProcessSnapshot) -> list[str]:
         return []
     return [
         f"{snapshot.given_back / 2**20:,.1f} MiB were lazily freed (MADV_FREE) in its cgroup so "
-        "far; how much of that is still in memory, on its owners' lines, only smaps tells, and "
-        "reading smaps would hold up a server of this size for too long"
+        "far; part of that may still be in memory and counted on its owners' lines: only smaps "
+        "shows how much, and reading smaps would stall a server of this size for too long"
     ]

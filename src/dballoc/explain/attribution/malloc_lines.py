@@ -67,7 +67,7 @@ def make_glibc_lines(heap: GlibcHeap) -> list[Line]:
 
 
 def _sum_arenas(heap: GlibcHeap, owner: str, resident: str, size: str, note: str = "") -> Line:
-    """``resident`` and ``size``: names of the fields of :class:`Books` to sum over all arenas."""
+    """Sum a kind of memory over all arenas; ``resident`` and ``size`` are fields of ArenaUsage."""
     return Line(
         group="heap",
         owner=owner,
@@ -137,7 +137,7 @@ def _split_by_sample(malloc_line: Line, sampled: ProbeEstimate) -> list[Line]:
             subtract(malloc_line, live, min(live, malloc_line.size)),
             owner=allocator_statistics.HELD,
             confidence="sampled",
-            note="what malloc has beyond what is alive: caches, fragments, free pages",
+            note="what malloc holds beyond live blocks: caches, fragments, free pages",
         ),
     ]
 

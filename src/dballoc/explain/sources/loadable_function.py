@@ -124,8 +124,8 @@ def find_refusal(variables: Mapping[str, str], members: int) -> str | None:
         )
     if members:
         return (
-            f"this server is one of {members} members of a replication group, which must not "
-            "differ: no function is installed on one of them alone"
+            f"this server is one of {members} members of a replication group; members must not "
+            "differ, so no function is installed on one of them alone"
         )
     if not variables.get("plugin_dir", "").startswith("/"):
         return "this server has no plugin directory (@@plugin_dir), so it loads no functions"

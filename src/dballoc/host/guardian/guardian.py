@@ -367,7 +367,7 @@ def complain(text: str) -> None:
 def report_unkillable(pids) -> None:
     """Complain of processes that SIGKILL did not end in time."""
     complain(
-        f"process {' '.join(map(str, pids))} does not die, SIGKILL included; it is stuck in the "
+        f"process {' '.join(map(str, pids))} does not die even of SIGKILL; it is stuck in the "
         "kernel"
     )
 

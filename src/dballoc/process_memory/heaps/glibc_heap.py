@@ -349,8 +349,8 @@ def _measure_heap_header(layout: Layout, mapping: Mapping, address: int) -> int:
 
 @dataclass(kw_only=True)
 class _HeapReading:
-    """What was read of one heap: bytes as in :class:`Books`; ``caches``: addresses of chunks that
-    may be a thread's cache, for each form; ``incomplete``: there are more chunks.
+    """What was read of one heap, in bytes as in :class:`ArenaUsage`. ``caches``: addresses of
+    chunks that may be a thread's cache, for each form; ``incomplete``: there are more chunks.
     """
 
     chunks: int = 0

@@ -126,8 +126,7 @@ class _Reader:
         groups = set(list_groups(build, suffix))
         if not build.version:
             self.notes.append(
-                "its version is not to be seen in its executable: groups like [mysqld-8.0] are "
-                "left out"
+                "its executable does not show its version, so groups like [mysqld-8.0] are left out"
             )
         for path, required in list_files(build, switches, environ):
             try:
@@ -143,7 +142,7 @@ class _Reader:
 
     def _read_file(self, path: str, required: bool, groups: set[str], depth: int) -> None:
         if not path.startswith("/"):
-            self._leave_out(path, "a relative path, and where the server was started is not known")
+            self._leave_out(path, "a relative path, but the server's start directory is unknown")
             return
         self._count()
         if depth > _MOST_DEPTH:
@@ -151,7 +150,7 @@ class _Reader:
             return
         try:
             if open_in_process_root.measure_file(self.root, path).st_mode & stat.S_IWOTH:
-                self._leave_out(path, "everybody may write it, so servers ignore it")
+                self._leave_out(path, "world-writable, so servers ignore it")
                 return
             text = open_in_process_root.read_file(self.root, path, _LARGEST).decode(
                 "utf-8", "replace"

@@ -84,7 +84,7 @@ def look(pid: int, flag: str = "--like") -> Process:
         permitted = (
             "as root"
             if owner.st_uid == os.geteuid()
-            else f"as user {owner.st_uid}, whom it belongs to, or as root"
+            else f"as its owner, user {owner.st_uid}, or as root"
         )
         raise UsageError(f"{flag} {pid}: you may not read {name}; run {permitted}") from None
     except OSError as error:
