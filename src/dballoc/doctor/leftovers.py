@@ -1,6 +1,6 @@
-"""Look for runs under way, and for what an earlier run has left. Reported, never touched.
+"""Look for runs under way, and for what an earlier run left. They are reported, never touched.
 
-The guardian cleans up even after ``kill -9`` of dballoc, so that leftovers come from a power
+The guardian cleans up even after ``kill -9`` of dballoc, so leftovers come only from a power
 failure or from a guardian that was killed as well.
 """
 

@@ -1,4 +1,4 @@
-"""What every verb does that runs a campaign: show it, write its report, say how it ended."""
+"""Run a campaign for a verb: show it, write its report, say how it ended."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -31,11 +31,9 @@ def perform(
     preference: Preference = LEAST_MEMORY,
     report: bool = True,
 ) -> None:
-    """Run or resume the campaign, write its ``report``, and ``show`` the answer; ``console`` is for
-    all the rest.
-
-    Failure when not one trial ended well; typer.Exit after an interruption. UsageError and Failure
-    as the campaign has.
+    """Run or resume the campaign, write its ``report``, and ``show`` the answer. ``console`` is for
+    everything else. Failure if no trial ended well; typer.Exit after an interruption; UsageError
+    and Failure as the campaign raises them.
     """
     with display(console) as watcher:
         ending = run_blocks.run_campaign(setting, directory, watcher)

@@ -189,7 +189,7 @@ def bench(
 
 
 def _read_experiment(arguments: dict[str, Any]) -> Experiment:
-    """The experiment that the verb's arguments ask for."""
+    """Return the experiment that the verb's arguments describe."""
     file, shipped, scale = (arguments[name] for name in ("experiment", "named", "scale"))
     changes = experiment_from_flags.changes_of(arguments)
     layers = server_options_sources.layers(

@@ -79,7 +79,7 @@ def _wanted(names: list[str], archive_at: str | None, sha256: str | None) -> lis
 
 
 def _one(source: Source, console: Console) -> tuple[FetchedEntry, bool]:
-    """With a bar on a terminal, with a line for each thing begun elsewhere."""
+    """Fetch one, with a progress bar on a terminal, else with a line for each step."""
     if console.is_terminal:
         columns = (
             TextColumn("{task.description}"),

@@ -112,8 +112,8 @@ def _given(use: str | None, basedir: Path | None, engine: str | None) -> Row:
 
 
 def _proved(part: str, rows: Sequence[Row], server: Server) -> Sequence[Row]:
-    """The rows of what is here, each with its proof; they take a second or two each, so notices
-    tell where we are.
+    """Return the rows of what is on this machine, each with its proof. Each start takes a second or
+    two, so notices show the progress.
     """
     installed = [row for row in rows if row["here"] is not None]
     if not installed:
@@ -154,7 +154,7 @@ def _item(item: InventoryItem, more: dict[str, str]) -> Row:
 
 
 def _setting(setting: inventory.AllocatorSetting) -> Row:
-    """A row by the fields' names, but for the key that scripts know as ``here``."""
+    """Return a row by its fields' names, except for the key that scripts know as ``here``."""
     fields = dataclasses.asdict(setting)
     return {"here" if key == "available" else key: value for key, value in fields.items()}
 
@@ -182,8 +182,8 @@ def _experiment(shipped: ShippedExperiment) -> Row:
 
 
 def _print(rows: Sequence[Row]) -> None:
-    """A table on a terminal; in a pipe one line a row, its cells parted by tabs, under a line of
-    headings.
+    """Print a table on a terminal; in a pipe, a line of headings and one line for each row, with
+    tabs between the cells.
     """
     console = Console()
     if not console.is_terminal:
@@ -191,7 +191,7 @@ def _print(rows: Sequence[Row]) -> None:
         for row in rows:
             say("\t".join(_cell(value, ", ") for value in row.values()))
         return
-    # What is here has a path, and what isn't a remedy: one column holds either.
+    # An installed item has a path, any other a remedy: one column holds either.
     headings = [key for key in rows[0] if key != "remedy"]
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in headings:

@@ -1,8 +1,8 @@
-"""A copy of an option file, with what it includes, for a server that may not read the files
-themselves.
+"""Copy an option file, with the files that it includes, for a server that may not read the
+originals.
 
-We read them as whoever calls us; the server, which alone knows how to read what is in them, runs
-without rights.
+The files are read with the rights of whoever runs dballoc; the server, which alone knows how to
+parse them, runs without rights.
 """
 
 import os
@@ -14,27 +14,29 @@ from dballoc.errors import UsageError
 from dballoc.host.unprivileged.private_file import write_private
 from dballoc.host.unprivileged.server_user import ServerUser
 
-# The servers' own limit of files within files, and more than anybody has of the rest.
+# The servers' own limit of nested files; the other limits are more than anybody uses.
 _DEEPEST, _MOST_FILES, _LONGEST = 10, 200, 1 << 20
 _INCLUDE, _INCLUDE_DIRECTORY = "!include", "!includedir"
 
 
 @dataclass(frozen=True)
 class Copies:
-    """``directory``: of ours, shown to the server user; ``originals``: by the path of the copy."""
+    """``directory``: our directory, which the server user may read; ``originals``: by the path of
+    the copy.
+    """
 
     directory: Path
     user: ServerUser
     originals: dict[Path, Path] = field(default_factory=dict)
 
     def add(self, path: Path) -> Path:
-        """Copy an option file; returns the copy's path. UsageError in one line for what cannot be
-        read, and for one that includes files which its own owner does not have.
+        """Copy an option file, and return the copy's path. UsageError in one line for a file that
+        cannot be read, and for one that includes a file of another owner.
         """
         return self._add(path, None, 0)
 
     def as_written(self, text: str) -> str:
-        """A message of the server's with the names that its user knows."""
+        """Return a message of the server's with the original file names."""
         for copy, original in self.originals.items():
             text = text.replace(os.fspath(copy), os.fspath(original))
         return text
@@ -65,8 +67,8 @@ class Copies:
 
 
 def _read(path: Path, includer: int | None) -> tuple[str, int]:
-    """A file's text and its owner. ``includer``: the owner of the file that names it, who must be
-    us or have it.
+    """Read a file's text and its owner. ``includer``: the owner of the file that includes it, who
+    must be us or own this file too.
     """
     try:
         number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -1,9 +1,9 @@
-"""The host's own build that a running server was started from: found, and told to be the very same,
+"""Find the host's build that a running server was started from, and check that it is the same
 before it is run.
 
-A running server may be a stranger's: what it executes is never run because it executes it. A build
-is taken only if it lies in this host's own mounts, belongs to root (or to us) down from the first
-directory, and has the build-id of the file that the process executes.
+The running server may be a stranger's, so dballoc does not run a file just because that server
+executes it. It uses a build only if it is in this host's own mounts, belongs to root (or to us)
+from the first directory down, and has the build-id of the file that the process executes.
 """
 
 import os
@@ -24,9 +24,7 @@ _REMEDY = "give the build to run with --basedir"
 
 def find_same_build(process: Process) -> tuple[str, str | None, Build]:
     """Find ``server.use``, ``server.basedir`` (None for the machine's own) and the build of a
-    running server.
-
-    UsageError if it is not here, or cannot be shown to be the same.
+    running server. UsageError if it is not on this machine, or cannot be shown to be the same.
     """
     where = f"--like {process.pid}"
     if process.loader:
@@ -78,13 +76,13 @@ def find_same_build(process: Process) -> tuple[str, str | None, Build]:
 
 
 def find_unsafe_part(path: Path) -> Path | None:
-    """Find the first part of a file's path that others than root, and we, could change; None if
-    there is none. OSError as usual.
+    """Return the first part of a file's path that users other than root and us could change; None
+    if there is none. OSError as usual.
     """
     path = path.resolve(strict=True)
     for part in [*reversed(path.parents), path]:
         status = part.lstat()
-        # In a sticky directory nobody replaces what is another's, and what lies in it is checked
+        # In a sticky directory nobody replaces another user's file, and the file itself is checked
         # next.
         writable = (
             status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not status.st_mode & stat.S_ISVTX
@@ -95,7 +93,7 @@ def find_unsafe_part(path: Path) -> Path | None:
 
 
 def _read_build_id(link: str) -> str:
-    """The build-id of a file that is there; empty if it has none or cannot be read."""
+    """Return the build-id of a file; empty if it has none or cannot be read."""
     try:
         fd = open_in_process_root.open_link(link)
     except OSError:
