@@ -56,7 +56,7 @@ def check_leftovers() -> list[Finding]:
 
 
 def sort_processes(processes: Iterable[Process]) -> DballocProcesses:
-    """Pick the processes of dballoc. A server whose parent is no guardian is an orphan."""
+    """Pick the processes of dballoc. A server whose parent is not a guardian is an orphan."""
     processes = list(processes)
     guardians = tuple(
         p for p in processes if any(a.endswith(_guardian_name()) for a in p.command[:5])

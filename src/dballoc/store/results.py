@@ -168,10 +168,9 @@ class Results:
         return {row["name"]: row["type"] for row in self._query(f"PRAGMA table_info({name})")}
 
     def table(self, name: str, most: int = _MOST_ROWS) -> list[tuple]:
-        """Return all rows of a table of schema.sql. Failure if a value is not of its column's type,
-        or if there are too many rows.
-
-        An INTEGER may have a fraction: SQLite stores what it is given.
+        """Return all rows of a table of schema.sql. Failure if a value does not have its column's
+        type, or if there are too many rows. An INTEGER may have a fraction, because SQLite stores
+        any value.
         """
         columns = self.columns(name)
         rows = [tuple(row) for row in self._query(f"SELECT * FROM {name} LIMIT {most + 1}")]

@@ -125,7 +125,7 @@ def load_fits(directory: Path) -> Fits:
 
 
 def is_fit(directory: Path) -> bool:
-    """Whether these are results of ``dballoc fit``. UsageError if they are no results."""
+    """Whether these are results of ``dballoc fit``. UsageError if they are not results at all."""
     results = Results.open(directory, read_only=True)
     try:
         return results.facts().get(KIND) == VERB

@@ -68,9 +68,8 @@ def read_running_server(
     pid: int, credentials: Credentials, other: tuple[str, str | None] | None
 ) -> Likeness:
     """Read what an experiment takes over from a running server. ``other``: the build to run in its
-    place (``server.use``, ``server.basedir``).
-
-    UsageError if it is no server, is not running, may not be read, or cannot be run here.
+    place (``server.use``, ``server.basedir``). UsageError if the process is not a server, is not
+    running, may not be read, or cannot be run here.
     """
     process = running.look(pid)
     if other is None:

@@ -30,7 +30,7 @@ from dballoc.host.unprivileged.server_user import ServerUser, server_user
 from dballoc.load import hammerdb_command, sysbench_command, workload
 from dballoc.servers.private import data_template
 
-# Bytes of a server's memory beside its cache, for the estimate alone: fixed, and for each
+# Bytes of a server's memory beside its cache, only for the estimate: fixed, and for each
 # connection.
 _BASE_MEMORY = 200 * 2**20
 _CONNECTION_MEMORY = 2 * 2**20

@@ -52,7 +52,7 @@ class Watching:
     save_series: Path | None
 
     def parse_pace(self) -> Pace:
-        """Return the pace of the snapshots. UsageError if a time is no duration."""
+        """Return the pace of the snapshots. UsageError if a time is not a duration."""
         span = _parse_time(self.span, "--for") if self.span else None
         return Pace(_parse_time(self.every, "--every"), span, self.cpu / 100)
 

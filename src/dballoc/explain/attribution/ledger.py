@@ -123,9 +123,9 @@ def _choose_statistics(
 def _claim_server_memory(
     snapshot: ProcessSnapshot, labels: ServerMemory | None
 ) -> tuple[Line, list[Line]]:
-    """Return malloc's line, and the lines of what the server maps itself. Caches that are known by
-    what they have filled are off malloc's line, before its own statistics divide it: they are none
-    of its blocks.
+    """Return malloc's line, and the lines of memory that the server maps itself. Caches that are
+    known by how far they are filled are not malloc's blocks, so they are taken off malloc's line
+    before its own statistics divide it.
     """
     source = f"what no other class claims; malloc is {snapshot.malloc.title}"
     lines = [

@@ -95,8 +95,9 @@ def split_malloc_line(
     statistics: AllocatorStatistics | None,
     sampled: ProbeEstimate | None,
 ) -> list[Line]:
-    """Return the lines of another malloc than glibc's: by its own statistics, where they are known,
-    and what these leave out; else what is live in it as a probe has sampled it, and what is not.
+    """Return the lines of another malloc than glibc's: by its own statistics where they are known,
+    with a line for what they leave out; else by what a probe sampled as live, with a line for the
+    rest.
     """
     if snapshot.heap:
         return [malloc_line]

@@ -1,5 +1,5 @@
-"""Make the files of a server's prefix or of an allocator, as they come out of packages, work where
-they lie.
+"""Make the files of a server's prefix or of an allocator, as they come out of packages, work in
+their new place.
 """
 
 import shutil

@@ -235,7 +235,9 @@ def open_directory(path: Path, *, make: bool) -> int:
 
 
 def list_holders(directory: int) -> list[Holder]:
-    """List who has the lock, or whose guardian still cleans up. Notes of others are removed."""
+    """List the runs that have the lock, or whose guardian is still cleaning up. Notes of other runs
+    are removed.
+    """
     current = []
     for name in sorted(os.listdir(directory)):
         if name.startswith(_NOTE) and (holder := _read_holder(directory, name)):

@@ -92,8 +92,8 @@ class ServerUser:
         )
 
     def check_alone(self) -> None:
-        """UsageError if a process that is none of dballoc's runs as this user: it could change our
-        servers.
+        """Check that no process but dballoc's runs as this user, because it could change our
+        servers. UsageError.
         """
         if self.uid is None:
             return
