@@ -11,7 +11,7 @@
 /* The least and the largest sampling interval that may be requested, bytes. */
 static const uint64_t LEAST_INTERVAL = 1U << 10, MOST_INTERVAL = (uint64_t)1 << 40;
 
-/* Called now and then: starts the thread that answers requests, once, when the program is running. */
+/* Called now and then: starts the thread that answers requests, once the program is running. */
 void control_consider(const struct thread *mine);
 
 /* Answers the client behind a socket, which stays open. */

@@ -63,7 +63,7 @@ bool descriptor_take(struct descriptor *descriptor, int number)
     if (number < 0)
         return false;
     int kept = number;
-    /* In a table of its own, any number will do but the standard ones, to which others may write. */
+    /* In a table of its own any number will do but the standard ones: others may write to those. */
     const int higher =
             thread.apart
                     ? (number > STDERR_FILENO ? -1

@@ -15,7 +15,7 @@ void *memory_map(size_t size)
     if (memory == MAP_FAILED)
         return NULL;
     /* Both are optional, and an older kernel may refuse them. No huge pages: one would turn a few
-     * touched bytes into 2 MiB. The name shows in /proc/PID/maps that this memory is the probe's. */
+     * touched bytes into 2 MiB. The name in /proc/PID/maps shows that this memory is the probe's. */
     (void)madvise(memory, size, MADV_NOHUGEPAGE);
     (void)prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, memory, size, "dballoc probe");
     return memory;
