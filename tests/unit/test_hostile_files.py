@@ -118,9 +118,9 @@ LOOKS: list[tuple[str, bytes, str]] = [
     (
         "float overflow",
         json.dumps(GOOD).encode().replace(b'"seconds": ', b'"seconds": 1e999, "s": '),
-        "is no number",
+        "is not a finite number",
     ),
-    ("infinity", json.dumps(changed("taken", to=float("inf"))).encode(), "is no number"),
+    ("infinity", json.dumps(changed("taken", to=float("inf"))).encode(), "is not a finite number"),
     ("a date beyond all", json.dumps(changed("taken", to=1e300)).encode(), "is not a time"),
     ("deep", b"[" * 100_000, "nests too deeply"),
     (
