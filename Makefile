@@ -39,19 +39,19 @@ SECONDS ?=
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
-demo: setup ## Compare the system's allocators under a private MariaDB, in ten minutes; goes on where it was stopped
+demo: setup ## Compare the system's allocators under a private MariaDB, in ten minutes; resumes where it was stopped
 	@$(bin)/dballoc bench
 
 setup: packages $(stamps)/package ## Install what running needs: system packages, .venv, dballoc in it
 
-test: packages-test setup $(stamps)/requirements-dev ## Run the tests, but for the slow ones; as root some also as an ordinary user
+test: packages-test setup $(stamps)/requirements-dev ## Run all but the slow tests; as root, some also as an ordinary user
 	$(call run-tests,not slow)
 	$(if $(filter 0,$(shell id -u)),tools/run-unprivileged $(python) -m pytest -p no:cacheprovider -m 'unprivileged and not slow' $(ARGS) || [ $$? = 5 ])
 
 test-all: packages-test packages-fetch setup $(stamps)/requirements-dev ## Run all tests, the slow ones included
 	$(call run-tests,(slow or not slow))
 
-fuzz: setup $(stamps)/requirements-dev $(stamps)/fuzz ## Fuzz every reader for its time, on from where it stopped; FUZZ=name SECONDS=60 for one
+fuzz: setup $(stamps)/requirements-dev $(stamps)/fuzz ## Fuzz every reader, resuming where it stopped; FUZZ=name SECONDS=60 for one
 	@nice $(python) tools/fuzz $(if $(FUZZ),--target $(FUZZ)) $(if $(SECONDS),--seconds $(SECONDS))
 
 lint: packages-lint setup $(stamps)/requirements-dev build/lint/compile_commands.json ## Check style, types, native code, docs/cli.md
@@ -65,7 +65,7 @@ lint: packages-lint setup $(stamps)/requirements-dev build/lint/compile_commands
 	@$(cli_reference) build/cli.md >/dev/null
 	@diff -u docs/cli.md build/cli.md || { echo "docs/cli.md is not what the commands say; run: make docs" >&2; exit 1; }
 
-fuzz-native: packages-fuzz $(stamps)/requirements-run ## Feed the native parts' readers what a fuzzer thinks of, SECONDS=120 each
+fuzz-native: packages-fuzz $(stamps)/requirements-run ## Fuzz the native parts' readers, SECONDS=120 each
 	$(python) tools/fuzz-native --seconds $(or $(SECONDS),120) $(ARGS)
 
 format: packages-lint setup $(stamps)/requirements-dev ## Rewrite the sources in the project's style
@@ -77,11 +77,11 @@ docs: setup ## Write the command reference, docs/cli.md, from the commands' own 
 	mkdir -p docs
 	$(cli_reference) docs/cli.md
 
-lock: setup $(stamps)/requirements-dev ## Take the newest of every dependency, and pin it for everybody
+lock: setup $(stamps)/requirements-dev ## Update every dependency to its newest version, and pin it
 	$(pip) install --upgrade $(foreach group,run dev,--requirement $(stamps)/requirements-$(group).txt)
 	$(python) -m pip freeze --exclude dballoc > tools/constraints.txt
 
-clean: ## Remove what was built and installed here; results stay
+clean: ## Remove everything built and installed here; results stay
 	rm -rf .venv $(stamps) build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests -name __pycache__ -prune -exec rm -rf {} +
 

@@ -1,5 +1,5 @@
-/* Nothing here waits without an end: a client that says nothing, a byte now and then, or does not
- * read, is left alone. */
+/* Every wait here has an end: a client that sends nothing, or a byte now and then, or does not
+ * read, is dropped. */
 #include "client.h"
 
 #include <errno.h>
@@ -11,11 +11,11 @@
 #include "probe.h"
 
 static const uint64_t MILLISECOND = 1000000;
-/* For the line, from those who are answered and from others; for a part of the answer, and for all
- * of it. */
+/* Time limits: for the line, from clients that may ask and from others; for a part of the answer,
+ * and for all of it. */
 static const uint64_t LINE = 2000 * MILLISECOND, LINE_OF_OTHERS = 100 * MILLISECOND,
                       PART = 10000 * MILLISECOND, ANSWER = 60000 * MILLISECOND;
-/* How often it is looked whether the program has closed our descriptor meanwhile. */
+/* How often to check whether the program has closed our descriptor. */
 static const uint64_t LOOK = 200 * MILLISECOND;
 
 static bool is_welcome(int number)
@@ -46,7 +46,7 @@ static bool wait_for(const struct client *client, short events, uint64_t deadlin
         if (!descriptor_is_ours(&client->descriptor))
             return false; /* the program has closed it */
         if (ready > 0)
-            return true; /* an error, too, is told by the next call */
+            return true; /* the next call reports an error, too */
         if (ready < 0 && errno != EINTR)
             return false;
     }

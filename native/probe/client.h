@@ -1,4 +1,5 @@
-/* Talking to one client in bounded time: a line, and an answer that it may read or not. */
+/* Serves one client in bounded time: reads a line, and writes an answer, whether it reads it or
+ * not. */
 #ifndef DBALLOC_PROBE_CLIENT_H
 #define DBALLOC_PROBE_CLIENT_H
 
@@ -20,10 +21,10 @@ struct client {
 /* `descriptor`: a socket that does not block. */
 void client_begin(struct client *client, struct descriptor descriptor);
 
-/* One line without its end; false if it is too long, or does not come in time. */
+/* Reads one line without its end; false if it is too long, or does not come in time. */
 bool client_read_line(struct client *client, char line[LONGEST_LINE]);
 
-/* False if it has gone, or does not read. */
+/* False if the client has gone, or does not read. */
 bool client_send(struct client *client, const void *bytes, size_t length);
 
 #endif

@@ -10,9 +10,9 @@
  * client.c). Answers other than snapshots begin with "ok" or "error"; an error is one line. The
  * socket is the process's user's own (0600), and only that user and root are answered.
  *
- * The thread is not started by the constructor: a server that detaches forks first, and a thread
- * does not follow. It is started by the first allocation of a second thread, or of the first one
- * after a moment.
+ * The constructor does not start the thread, because a server that detaches forks first, and a
+ * thread does not survive a fork. The first allocation of a second thread starts it, or one of the
+ * first thread after a moment.
  */
 #include "control.h"
 
@@ -67,7 +67,7 @@ static int bound_socket(void)
     return listener;
 }
 
-/* False, having said why. */
+/* False after a message that says why. */
 static bool listen_there(struct descriptor *listener)
 {
     char why[256];
@@ -180,7 +180,7 @@ static void *run(void *nothing)
 {
     struct descriptor listener;
     (void)nothing;
-    thread.busy = true; /* for good: what it does is not the program's */
+    thread.busy = true; /* for good: its allocations are not the program's */
     (void)prctl(PR_SET_NAME, "dballoc-probe");
     descriptors_begin();
     if (!listen_there(&listener))

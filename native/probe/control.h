@@ -1,4 +1,4 @@
-/* The socket by which the probe is asked: DIRECTORY/PID.sock. */
+/* The socket that takes requests to the probe: DIRECTORY/PID.sock. */
 #ifndef DBALLOC_PROBE_CONTROL_H
 #define DBALLOC_PROBE_CONTROL_H
 
@@ -8,10 +8,10 @@
 #include "descriptors.h"
 #include "thread.h"
 
-/* The least and the most that may be asked for, bytes. */
+/* The least and the largest sampling interval that may be requested, bytes. */
 static const uint64_t LEAST_INTERVAL = 1U << 10, MOST_INTERVAL = (uint64_t)1 << 40;
 
-/* Called now and then: starts the thread that answers, once, when the program is under way. */
+/* Called now and then: starts the thread that answers requests, once the program is running. */
 void control_consider(const struct thread *mine);
 
 /* Answers the client behind a socket, which stays open. */

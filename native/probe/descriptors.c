@@ -24,8 +24,8 @@
 #define CLOSE_RANGE_UNSHARE (1U << 1)
 #endif
 
-/* Where the probe's descriptors lie in a table that is the program's too: beyond what loops of 3 to
- * 1023 close, and not so high that the kernel's table grows by much. */
+/* Where the probe's descriptors are in a table that is also the program's: above those that a loop
+ * from 3 to 1023 closes, and low enough that the kernel's table grows only a little. */
 enum { HIGHEST = 4096, ROOM = 64 };
 
 static bool close_from(unsigned first, unsigned flags)
@@ -33,8 +33,8 @@ static bool close_from(unsigned first, unsigned flags)
     return syscall(SYS_close_range, first, UINT_MAX, flags) == 0;
 }
 
-/* unshare(2) alone is not used: the copies of all of the program's files would have to be closed
- * one by one, and until then what the program closes would stay open. */
+/* unshare(2) alone is not enough: the copies of all the program's files would have to be closed one
+ * by one, and until then a file that the program closes would stay open. */
 void descriptors_begin(void)
 {
     thread.apart = close_from(STDERR_FILENO + 1, CLOSE_RANGE_UNSHARE);
@@ -42,7 +42,7 @@ void descriptors_begin(void)
 
 void descriptors_settle(void)
 {
-    /* A pipe that the program has closed must end for whoever reads it. */
+    /* The reader of a pipe must see its end when the program closes it. */
     for (int number = STDIN_FILENO; thread.apart && number <= STDERR_FILENO; number++)
         (void)close(number);
 }
@@ -63,7 +63,7 @@ bool descriptor_take(struct descriptor *descriptor, int number)
     if (number < 0)
         return false;
     int kept = number;
-    /* Apart, its number only has to be none of the standard ones, to which others may write. */
+    /* In a table of its own any number will do but the standard ones: others may write to those. */
     const int higher =
             thread.apart
                     ? (number > STDERR_FILENO ? -1

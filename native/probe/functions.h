@@ -1,4 +1,4 @@
-/* The one list of what is interposed. Each line: the C name, what it returns, its parameters, its
+/* The one list of interposed functions. Each line: the C name, the return type, the parameters, the
  * arguments.
  *
  * NEXT_FUNCTIONS: the family of malloc, forwarded to the next library that has it.
@@ -23,8 +23,8 @@
     X(free_aligned_sized, (void *block, size_t alignment, size_t size), (block, alignment, size))
 
 /* C++'s operators. tag: std::nothrow_t by reference; alignment: std::align_val_t. The last columns
- * say what the operator is where nobody has replaced it, by the standard ([new.delete]): a call of
- * that other function with these arguments. An operator stands below the one that it calls. */
+ * say what the operator does by the standard ([new.delete]) if it is not replaced: it calls that
+ * other function with these arguments. An operator is listed below the one that it calls. */
 #define NEW_FUNCTIONS(X)                                                                           \
     X(_Znwm, (size_t size), (size), malloc, (size))                                                \
     X(_Znam, (size_t size), (size), _Znwm, (size))                                                 \

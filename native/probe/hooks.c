@@ -1,9 +1,9 @@
-/* What the program calls instead of the next allocator's functions.
+/* The functions that the program calls instead of the next allocator's.
  *
- * The short way is a subtraction or a load, and a jump to the next function. The long way, slow_…,
- * is reached by a jump too (a tail call: built with optimisation), so that its frame lies beside
- * the caller's: its saved frame pointer is the caller's own. Built with -fexceptions: operator new
- * throws through it.
+ * The fast path is a subtraction or a load, and a jump to the next function. The slow path, slow_…,
+ * is reached by a jump too (a tail call, with optimisation), so its frame is right next to the
+ * caller's, and its saved frame pointer is the caller's own. Built with -fexceptions, because
+ * operator new throws through it.
  */
 #include <errno.h>
 #include <stdint.h>
@@ -52,8 +52,8 @@ ALLOCATING_FUNCTIONS(FAMILY)
     ALLOCATION(name, parameters, arguments, size, next.passes.name)
 NEW_FUNCTIONS(OPERATOR_NEW)
 
-/* A sampled block leaves the table before it is freed: as soon as it is, another thread may get the
- * same address. */
+/* A sampled block is removed from the table before it is freed: once it is free, another thread may
+ * get the same address. */
 #define RELEASE(name, parameters, arguments, passes)                                               \
     SLOW void slow_##name parameters                                                               \
     {                                                                                              \

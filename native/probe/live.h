@@ -1,5 +1,5 @@
-/* The table of sampled blocks that are alive. Lock-free; a block's own thread alone inserts it or
- * takes it out. */
+/* The table of sampled blocks that are alive. Lock-free; only the thread that allocates a block
+ * inserts it, and only the thread that frees it removes it. */
 #ifndef DBALLOC_PROBE_LIVE_H
 #define DBALLOC_PROBE_LIVE_H
 
@@ -7,23 +7,23 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Also what a snapshot has, as it is. */
+/* A snapshot holds this struct unchanged. */
 struct live_block {
     uint64_t address;
     uint64_t usable;   /* malloc_usable_size */
-    uint64_t bytes;    /* as asked for: what its probability goes by */
-    uint64_t interval; /* of the sampling, then */
+    uint64_t bytes;    /* as requested; determines its probability */
+    uint64_t interval; /* of the sampling at that time */
     uint64_t time;     /* ns, CLOCK_MONOTONIC */
-    double share;      /* what it adds to the estimate of live bytes */
+    double share;      /* its part of the estimate of live bytes */
     uint32_t stack;
     uint32_t thread;
 };
 
 struct live_totals {
     _Atomic double bytes, peak; /* estimates */
-    _Atomic uint64_t lost;      /* no room for them */
+    _Atomic uint64_t lost;      /* blocks without room */
     _Atomic uint64_t
-            overwritten; /* the same address twice: freed by a way that the probe does not see */
+            overwritten; /* the same address twice: freed in a way that the probe does not see */
 };
 
 extern struct live_totals live_totals;
@@ -33,7 +33,7 @@ bool live_begin(void);
 
 void live_insert(const struct live_block *block);
 
-/* Takes a block out, if it is there, and says what it was. */
+/* Removes a block if it is in the table, and returns it. */
 bool live_remove(uintptr_t address, struct live_block *block);
 
 /* Blocks one after the other, from *cursor = 0 on, while others come and go; false at the end. */

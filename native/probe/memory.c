@@ -14,8 +14,8 @@ void *memory_map(size_t size)
             NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
         return NULL;
-    /* Both are kindnesses that an older kernel may refuse: a huge page would make a few touched
-     * bytes 2 MiB; the name shows in /proc/PID/maps whose memory this is. */
+    /* Both are optional, and an older kernel may refuse them. No huge pages: one would turn a few
+     * touched bytes into 2 MiB. The name in /proc/PID/maps shows that this memory is the probe's. */
     (void)madvise(memory, size, MADV_NOHUGEPAGE);
     (void)prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, memory, size, "dballoc probe");
     return memory;

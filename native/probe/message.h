@@ -1,12 +1,12 @@
-/* What the probe has to say, on the program's standard error: one line, "dballoc probe: WHY; WHAT
- * TO DO". */
+/* The probe's messages on the program's standard error: one line, "dballoc probe: WHY; WHAT TO
+ * DO". */
 #ifndef DBALLOC_PROBE_MESSAGE_H
 #define DBALLOC_PROBE_MESSAGE_H
 
-/* Neither allocates nor keeps what is handed in; errno stays. */
+/* Neither allocates nor keeps its arguments; errno stays. */
 void message_write(const char *why, const char *what_to_do);
 
-/* Says it, and ends the program: for what leaves no way on. */
+/* Prints it, and ends the program: for errors after which it cannot go on. */
 __attribute__((noreturn)) void message_abort(const char *why, const char *what_to_do);
 
 #endif

@@ -5,8 +5,8 @@
  * happens while the loader starts the program, in its one thread.
  *
  * The operators of C++'s own library call malloc. Where nobody has replaced them they are left out:
- * malloc is called here, so that an allocation is counted once, with its own caller; the library's
- * operator is asked only where malloc fails, for it knows about new_handler and bad_alloc.
+ * malloc is called here, so an allocation is counted once, with its own caller; the library's
+ * operator is called only if malloc fails, because it handles new_handler and bad_alloc.
  *
  * A program may replace some operators, in the executable (then ours of that name is never called)
  * or in a library. The other forms end in those by the standard: new[] calls new, and delete with a
@@ -32,7 +32,7 @@ static _Alignas(4096) unsigned char early[EARLY_SIZE];
 static size_t early_used;
 static bool looking;
 
-/* The operators of C++'s own library, where they are not used but for a failing malloc. */
+/* The operators of C++'s own library, where they are used only if malloc fails. */
 static struct next fallback;
 
 bool next_is_early(const void *block)
@@ -208,7 +208,7 @@ static bool is_elsewhere(
     return owner == NULL || owner == runtime ? what_it_calls : owner != home;
 }
 
-/* Who is behind each operator; `home` is the next malloc's library. */
+/* Finds which function is behind each operator; `home` is the next malloc's library. */
 static void look_at_operators(struct next *found, const void *home)
 {
     void *handler = NULL;
@@ -281,7 +281,7 @@ static size_t product(size_t count, size_t size)
     return __builtin_mul_overflow(count, size, &bytes) ? SIZE_MAX : bytes;
 }
 
-/* What stands in `next` before the first call of anything. */
+/* The contents of `next` before the first call of any function. */
 #define FIRST(name, parameters, arguments, bytes)                                                  \
     static void *first_##name parameters                                                           \
     {                                                                                              \

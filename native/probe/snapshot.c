@@ -1,5 +1,5 @@
-/* A snapshot goes through the socket: the probe writes no file, so that nothing of the server's
- * user's is left anywhere, and no path has to be agreed on. Its reader is
+/* A snapshot goes through the socket. The probe writes no file, so it leaves nothing behind that
+ * belongs to the server's user, and no path has to be agreed on. Its reader is
  * src/dballoc/profile/heap/probe_snapshot.py.
  *
  *   "DBALLOCP"   8 bytes
@@ -160,9 +160,9 @@ static void time_blocks(void)
     }
 }
 
-/* What the loader tells of, collected under its lock: nothing is sent before that is free again,
- * for a client that does not read would hold the program's dlopen. Lines for some thousands of
- * objects; those of more are left out. */
+/* The loaded objects, collected under the loader's lock. Nothing is sent before the lock is free
+ * again, because a client that does not read would block the program's dlopen. There is room for
+ * some thousands of objects; further ones are left out. */
 struct lines {
     size_t length;
     char bytes[1 << 19];
@@ -263,7 +263,7 @@ void snapshot_send(struct client *client)
     time_blocks();
     send_build_ids();
     maps();
-    if (!out.failed) /* else its end is missing, which says so */
+    if (!out.failed) /* else its end is missing, which shows the failure */
         block("END.", 0);
     flush();
 }

@@ -35,7 +35,7 @@ extern _Atomic uint64_t stacks_lost;
 /* False with errno if there is no memory for it. */
 bool stacks_begin(void);
 
-/* The entry of that stack. Where the table is full: one for all that has no room, without frames.
+/* The entry of that stack. If the table is full: one entry for all other stacks, without frames.
  */
 struct stack *stacks_of(const uintptr_t *pcs, uint32_t depth, bool truncated);
 

@@ -1,4 +1,4 @@
-/* Loading, and what becomes of a forked child.
+/* Loading, and forked children.
  *
  * DBALLOC_PROBE=INTERVAL:DIRECTORY in the environment switches the probe on: a sample every
  * INTERVAL bytes (0: idle, until asked over the socket), and the socket in DIRECTORY. Without it
@@ -22,9 +22,9 @@ struct probe probe;
 
 static const uint64_t USUAL_INTERVAL = 512U << 10;
 
-/* A child of a process that answers already is nothing to us, and has no thread that could. One
- * that was forked before, as a server does that detaches, has all of its parent's heap and tables,
- * and takes its place. */
+/* A child of a process that already answers requests is of no interest, and has no thread that
+ * could answer. A child that was forked earlier, as by a server that detaches, has its parent's
+ * heap and tables, and takes its place. */
 static void in_child(void)
 {
     if (control_started()) {
@@ -34,7 +34,7 @@ static void in_child(void)
     probe.owner = getpid();
 }
 
-/* False if it is not as it should be. */
+/* False if it is malformed. */
 static bool read_request(const char *text)
 {
     char *end = NULL;

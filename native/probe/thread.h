@@ -1,5 +1,5 @@
-/* What each thread has of the probe: plain data in static TLS, so that a thread's end needs
- * nothing. */
+/* The probe's data of each thread: plain data in static TLS, so nothing has to be done when a
+ * thread ends. */
 #ifndef DBALLOC_PROBE_THREAD_H
 #define DBALLOC_PROBE_THREAD_H
 
@@ -10,10 +10,10 @@
 struct thread {
     size_t left;       /* bytes to go before one is sampled */
     uint32_t ticks;    /* calls to go before one is timed */
-    bool busy;         /* in the probe already: a signal's handler allocates */
+    bool busy;         /* already in the probe: a signal handler allocates */
     bool begun;        /* the rest is set */
     bool apart;        /* has a table of open files of its own, see descriptors.h */
-    int id;            /* as the kernel has it */
+    int id;            /* the kernel's thread ID */
     uint64_t interval; /* mean of the distribution that `left` was drawn from; 0: nothing is sampled
                         */
     uint64_t random;   /* state of the generator */

@@ -1,12 +1,12 @@
 /* Keeps transparent huge pages for a server that would switch them off for itself.
  *
- * MariaDB >= 10.11.12 (and 11.4.5, 11.8) calls prctl(PR_SET_THP_DISABLE, 1) at start, so that the
- * host's THP mode says nothing about it: an experiment that varies THP would compare "never" with
- * "never". Preloaded, this library swallows that one call and hands every other prctl to the kernel
- * unchanged. It is preloaded only where a variant asks for THP.
+ * MariaDB >= 10.11.12 (and 11.4.5, 11.8) calls prctl(PR_SET_THP_DISABLE, 1) at start, so the host's
+ * THP mode does not apply to it: an experiment that varies THP would compare "never" with "never".
+ * Preloaded, this library swallows that one call and passes every other prctl to the kernel
+ * unchanged. It is preloaded only if a variant asks for THP.
  *
- * It allocates nothing and calls no libc function but syscall(2)'s wrapper, so that it can stand
- * before any malloc.
+ * It allocates nothing and calls no libc function but syscall(2)'s wrapper, so it can be loaded in
+ * front of any malloc.
  */
 #include <stdarg.h>
 #include <sys/prctl.h>

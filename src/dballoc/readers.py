@@ -1,9 +1,9 @@
-"""Bounded reading of what others wrote: files, JSON, TOML, and what /proc says of a process that
-nobody trusts.
+"""Read untrusted data within bounds: files, JSON, TOML, and /proc entries of a process that nobody
+trusts.
 
-Each reads so many bytes and no more, and takes only numbers that a server, a database and a data
-frame can hold. There is one error, :class:`Unfit`: a reason without the file's name, which the
-caller knows. For /proc it is OSError, as for any trouble there.
+Each function reads a limited number of bytes, and accepts only numbers that a server, a database
+and a data frame can hold. There is one error, :class:`Unfit`: a reason without the file's name,
+which the caller knows. For /proc it is OSError, as for any other failure there.
 """
 
 import errno
@@ -21,7 +21,7 @@ from typing import Any
 from pydantic import ValidationError
 
 MIB = 2**20
-# What people write by hand, and what is in a results directory beside the database.
+# Bytes of files that people write by hand, and of those in a results directory beside the database.
 SMALL = 4 * MIB
 # Brackets within brackets; what dballoc writes has fewer than ten.
 _DEEPEST = 64
@@ -34,11 +34,11 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Unfit(Exception):
-    """It cannot be read, or is not what it should be; the reason in a few words."""
+    """The file cannot be read, or does not hold what it should; the text is a short reason."""
 
 
 def content(path: Path, most: int = SMALL) -> bytes:
-    """The bytes of a file that somebody named. Unfit if it cannot be read, or has more than
+    """Return the bytes of a file that the user named. Unfit if it cannot be read, or has more than
     ``most``.
     """
     try:
@@ -49,14 +49,14 @@ def content(path: Path, most: int = SMALL) -> bytes:
 
 
 def text(path: Path, most: int = SMALL, *, errors: str = "strict") -> str:
-    """The same as text. Unfit also if it is not UTF-8, unless ``errors`` (as bytes.decode has it)
-    makes good for that.
+    """Return the file's text. Unfit also if it is not UTF-8, unless ``errors`` (as for
+    bytes.decode) handles that.
     """
     return decoded(content(path, most), errors)
 
 
 def decoded(data: bytes | bytearray, errors: str = "strict") -> str:
-    """UTF-8, with or without the mark at its start. Unfit if it is not."""
+    """Decode UTF-8, with or without a byte-order mark. Unfit if it is not UTF-8."""
     try:
         return data.decode("utf-8-sig", errors)
     except UnicodeDecodeError as error:
@@ -64,17 +64,15 @@ def decoded(data: bytes | bytearray, errors: str = "strict") -> str:
 
 
 def unpacked(path: Path, most: int) -> bytes:
-    """What a gzip file holds. Unfit if it is none, is damaged or cut short, or unpacks to more than
-    ``most``.
+    """Return the content of a gzip file. Unfit if it is not one, is damaged or cut short, or
+    unpacks to more than ``most``.
     """
     return _whole(_inflated(path), most, "unpacks to more than")
 
 
 def lines(path: Path, longest: int, most: int) -> Iterator[bytes]:
-    """The lines of a file, unpacked if its name ends in ``.gz``; the last one without an end if the
-    file has none there.
-
-    Unfit as for :func:`unpacked`, and if a line is longer than ``longest``.
+    """Yield the lines of a file, unpacked if its name ends in ``.gz``; the last line may lack its
+    end. Unfit as for :func:`unpacked`, and if a line is longer than ``longest``.
     """
     begun = bytearray()
     for piece in _limited(
@@ -94,11 +92,9 @@ def lines(path: Path, longest: int, most: int) -> Iterator[bytes]:
 
 
 def document(written: str | bytes, finite: bool = True) -> Any:
-    """The value that a JSON text is. Unfit if it is none, nests too deeply, or has a number that
-    nothing here can hold; ``finite``: infinity and what is no number too.
-
-    What is no character (half of a surrogate pair) comes back as U+FFFD: it could be neither
-    printed nor stored.
+    """Parse JSON. Unfit if it is not JSON, nests too deeply, or has a number that is out of range,
+    or with ``finite`` an infinite one or NaN. Half of a surrogate pair becomes U+FFFD, because it
+    could be neither printed nor stored.
     """
     plain = decoded(written) if isinstance(written, bytes) else written
     try:
@@ -112,9 +108,7 @@ def document(written: str | bytes, finite: bool = True) -> Any:
 
 
 def table(written: str) -> dict[str, Any]:
-    """The table that a TOML text is. Unfit as for :func:`document`, and for what :func:`sensible`
-    refuses.
-    """
+    """Parse TOML. Unfit as for :func:`document`, and for all that :func:`sensible` refuses."""
     if _LONG_KEY.search(written):
         raise Unfit("not TOML that can be read: a key of more than 50 parts")
     try:
@@ -128,8 +122,8 @@ def table(written: str) -> dict[str, Any]:
 
 
 def sensible(value: Any) -> None:
-    """Unfit, with the key, for what no program, server or database takes: NUL and halves of
-    characters in texts, numbers beyond 64 bits, tables within tables without end.
+    """Raise Unfit, with the key, for values that no program, server or database accepts: NUL and
+    halves of characters in texts, numbers beyond 64 bits, endlessly nested tables.
     """
     waiting: list[tuple[str, Any, int]] = [("", value, 0)]
     while waiting:
@@ -144,7 +138,7 @@ def sensible(value: Any) -> None:
             case int() if not -(2**63) <= current < 2**63:
                 raise Unfit(f"{place}: a number that is too large")
             case float() if not math.isfinite(current):
-                raise Unfit(f"{place}: {current} is no number to reckon with")
+                raise Unfit(f"{place}: {current} is not a finite number")
             case list():
                 waiting += [(f"{place}[{i}]", item, depth + 1) for i, item in enumerate(current)]
             case dict():
@@ -167,18 +161,19 @@ def _sensible_text(written: str, before: str) -> None:
 
 
 def shown(written: str, most: int = 60) -> str:
-    """A text as a message may have it: quoted, one line, not long."""
+    """Return a text as it may stand in a message: quoted, one line, not long."""
     return ascii(written) if len(written) <= most else f"{written[:most]!a}…"
 
 
 def printable(written: str) -> str:
-    """The text without halves of characters, which nothing can print or store."""
+    """Return the text without halves of characters, which can be neither printed nor stored."""
     return _SURROGATE.sub("\ufffd", written)
 
 
 def of_process(path: str | Path, most: int = 8 * MIB) -> bytes:
-    """A file below /proc. OSError as open has it, and EFBIG if there is more: a process decides how
-    long its environment, its arguments and its list of mappings are.
+    """Return the content of a file below /proc. OSError as open raises it, and EFBIG if it has more
+    than ``most`` bytes: a process decides how long its environment, its arguments and its list of
+    mappings are.
     """
     with open(path, "rb", buffering=0) as file:
         parts, size = [], 0
@@ -188,27 +183,28 @@ def of_process(path: str | Path, most: int = 8 * MIB) -> bytes:
             if size > most:
                 raise OSError(
                     errno.EFBIG,
-                    f"it has more than {_size(most)} there, which is not read",
+                    f"it is larger than {_size(most)}, so it is not read",
                     os.fspath(path),
                 )
     return b"".join(parts)
 
 
 def text_of_process(path: str | Path, most: int = 8 * MIB) -> str:
-    """The same as text; what is not UTF-8 comes back as U+FFFD."""
+    """Return the content as text; bytes that are not UTF-8 become U+FFFD."""
     return of_process(path, most).decode(errors="replace")
 
 
 def rows(written: str) -> list[str]:
-    """The lines of a text of the kernel's, by newlines alone: in a name that a process chose those
-    are escaped, and all else that str.splitlines takes for the end of a line is not.
+    """Split a text of the kernel's into lines, at newlines only. The kernel escapes newlines in
+    names that a process chose, but not the other characters that str.splitlines takes for line
+    ends.
     """
     rows = written.split("\n")
     return rows if rows[-1] else rows[:-1]
 
 
 def reason(error: Exception) -> str:
-    """One line of what an error says."""
+    """Return one line of an error's message."""
     reason = (
         (error.strerror if isinstance(error, OSError) else None)
         or str(error)
@@ -218,8 +214,8 @@ def reason(error: Exception) -> str:
 
 
 def first_complaint(error: ValidationError) -> str:
-    """Where and what, of the first thing that a model does not take; without the value, which may
-    be long.
+    """Return the place and reason of the first value that a model refuses; without the value, which
+    may be long.
     """
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     place = ".".join(str(part)[:40] for part in first["loc"])
@@ -231,8 +227,8 @@ def first_complaint(error: ValidationError) -> str:
 
 
 def regular(path: Path) -> bool:
-    """Whether it is there; Unfit if it is anything but a plain file, which to open may block for
-    good.
+    """Whether a file exists; Unfit if it is anything but a plain file, because opening that may
+    block for ever.
     """
     try:
         mode = path.stat().st_mode
@@ -241,7 +237,7 @@ def regular(path: Path) -> bool:
     except (OSError, ValueError) as error:
         raise Unfit(f"cannot be read: {reason(error)}") from None
     if not stat.S_ISREG(mode):
-        raise Unfit("is no plain file")
+        raise Unfit("is not a plain file")
     return True
 
 
@@ -255,8 +251,8 @@ def _pieces(path: Path) -> Iterator[bytes]:
 
 
 def _inflated(path: Path) -> Iterator[bytes]:
-    """In pieces, each of which is small however much the file swells: one member after the other
-    (RFC 1952).
+    """Yield the content in small pieces, however much the file expands; gzip members follow one
+    another (RFC 1952).
     """
     member, empty = _member(), True
     for piece in _pieces(path):
@@ -309,11 +305,11 @@ def _real(digits: str) -> float:
 
 
 def _no_number(digits: str) -> float:
-    raise ValueError(f"{digits[:24]} is no number to reckon with")
+    raise ValueError(f"{digits[:24]} is not a finite number")
 
 
 def _checked(value: Any, depth: int = 0) -> Any:
-    """The value with its texts made printable."""
+    """Return the value with its texts made printable."""
     if depth > _DEEPEST:
         raise RecursionError
     match value:

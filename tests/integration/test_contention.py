@@ -140,7 +140,7 @@ def test_perf_that_is_not_there_is_said(run_cli: Cli, server: int, tmp_path: Pat
     assert (done.status, done.stdout) == (1, "")
     assert (
         done.stderr
-        == "dballoc: perf is not installed (Debian: linux-perf); --method proc does without perf\n"
+        == "dballoc: perf is not installed (Debian: linux-perf); --method proc works without perf\n"
     )
 
 

@@ -58,7 +58,7 @@ SERVER_FAULTS: dict[str, tuple[dict[str, Any], str, str, int | None]] = {
     "killed": (
         {"env": {"DBT_FAULT": "kill"}},
         "died",
-        r"the server got a SIGKILL that dballoc did not send; perhaps the OOM killer's: see dmesg",
+        r"the server got a SIGKILL that dballoc did not send, perhaps from the OOM killer; see dmesg",
         -9,
     ),
     "bad-end": (
@@ -298,7 +298,8 @@ def test_no_room_for_the_results(run_cli: Cli, tiny_experiment: Experiment, smal
     done = run_cli.end(process)
     assert done.status == 1, done.text
     assert re.search(
-        r"(No space left on device|database or disk is full).*the same command resumes", done.stderr
+        r"(No space left on device|database or disk is full).*run the same command to resume",
+        done.stderr,
     ), done.text
     assert "Traceback" not in done.text
     # What was finished is whole; with room again the same command does the rest.

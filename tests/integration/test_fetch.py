@@ -79,12 +79,15 @@ def digest(path: Path) -> str:
         (("jemalloc@1.2.3",), "'jemalloc@1.2.3': no source has that version; there are 5.3.0,"),
         (("jemaloc",), "no server or allocator 'jemaloc'; did you mean 'jemalloc'?"),
         (("jemalloc@../x",), "'../x' is not a version; write NAME@VERSION"),
-        (("mysql", "--from", "/nowhere.tar.gz"), "--from: say which version it is: mysql@VERSION"),
+        (
+            ("mysql", "--from", "/nowhere.tar.gz"),
+            "--from: give the archive's version: mysql@VERSION",
+        ),
         (
             ("mysql@8.4", "mysql@8.0", "--from", "/nowhere.tar.gz"),
-            "--from is one archive, of one NAME@VERSION",
+            "--from is the archive of one NAME@VERSION",
         ),
-        (("mysql@8.4", "--sha256", "0" * 64), "--sha256 is for --from"),
+        (("mysql@8.4", "--sha256", "0" * 64), "--sha256 only goes with --from"),
     ],
 )
 def test_what_cannot_be_asked(run_cli: Cli, words: tuple[str, ...], message: str) -> None:

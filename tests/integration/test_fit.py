@@ -105,7 +105,7 @@ def test_what_it_refuses(run_cli: Cli, tiny_experiment: Experiment, out: Path) -
     for flags, line in (
         (
             ("--engine", "aria", "--memory", "300M"),
-            "variant 'glibc': fit knows no cache of engine 'aria'; it is for innodb and rocksdb",
+            "variant 'glibc': fit does not know the cache of engine 'aria'; it supports innodb and rocksdb",
         ),
         (
             (),

@@ -166,7 +166,7 @@ def test_a_trim_that_takes_longer_than_we_wait_drops_its_function(
     slow: Slow, impatient: None
 ) -> None:
     at_first = log_of(slow.server)
-    with pytest.raises(Failure, match=r"has not finished within \d+ s, and goes on"):
+    with pytest.raises(Failure, match=r"did not finish within \d+ s and goes on"):
         loadable_function.trim_malloc(slow.server.pid, Credentials(user="root"))
     assert slow.busy
     assert slow.server.functions == [STATS]

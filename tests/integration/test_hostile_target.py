@@ -179,7 +179,7 @@ def test_what_it_answers_is_bounded(run_cli: Cli, listen: Callable[[str], int], 
     done = run_cli("explain", "--pid", str(pid))
     assert done.status == 0, done.text
     assert "Traceback" not in done.stderr
-    assert "not asked by SQL" in done.stdout
+    assert "not queried by SQL" in done.stdout
     assert time.monotonic() - began < 150
     # KiB, of the largest child so far: 16 MiB of rows take some hundred MiB as Python's.
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 3 << 20

@@ -99,7 +99,7 @@ def test_nothing_is_done_unasked(changed: Callable[..., Done], logging: Server) 
     done = changed(logging, "--install-function", yes=False)
     assert done.status == 2
     assert done.stderr.splitlines() == [
-        "dballoc: --install-function asks before it changes the server, and this is no terminal: give --yes"
+        "dballoc: --install-function asks before it changes the server, but standard input is not a terminal; give --yes"
     ]
     assert (logging.functions, list(logging.plugins.iterdir())) == ([], [])
 
@@ -218,7 +218,7 @@ def test_words_that_do_not_go_together() -> None:
     ):
         done = CliRunner().invoke(verb_list.application(), ["explain", "--pid", "1", *words])
         assert isinstance(done.exception, UsageError)
-        assert "one at a time" in str(done.exception)
+        assert "give only one of" in str(done.exception)
 
 
 @pytest.mark.slow

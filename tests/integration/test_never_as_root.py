@@ -240,4 +240,4 @@ def test_a_script_that_the_client_may_not_read(
     done = run_cli("bench", file_, "--out", out)
     assert (done.status, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 1
-    assert f"which may not read {place}; open it, or move the script" in done.stderr
+    assert f"which may not read {place}; make it readable, or move the script" in done.stderr

@@ -144,7 +144,7 @@ def test_explain_with_a_wrong_password(run_cli: Cli, theirs: Running) -> None:
     )
     done = run_cli("explain", "--pid", str(theirs.pid), env={"HOME": str(client)})
     assert done.status == 0, done.text
-    [line] = [line for line in done.stdout.splitlines() if "not asked by SQL" in line]
+    [line] = [line for line in done.stdout.splitlines() if "not queried by SQL" in line]
     assert "Access denied for user 'app'" in line
     assert "notthisone" not in done.text + (theirs.home / "log").read_text()
     (client / ".my.cnf").write_text(
@@ -225,7 +225,7 @@ def test_a_my_cnf_that_is_bad(run_cli: Cli, out: Path) -> None:
     done = run_cli("bench", "--defaults-file", bad, "--dry-run")
     assert (done.status, done.stdout) == (2, "")
     assert re.search(
-        r"MariaDB [\d.]+ does not take its options: unknown variable 'sort-bufer-size=1M'",
+        r"MariaDB [\d.]+ refuses its options: unknown variable 'sort-bufer-size=1M'",
         done.stderr,
     ), done.stderr
 

@@ -63,7 +63,7 @@ REFUSED = [
     (("--scale", "huge"), "--scale: 'huge' is neither small nor a number above 0 and up to 1"),
     (
         ("--experiment", "demo", "--scale", "small"),
-        "experiment demo: it has no key small, which --scale small would take",
+        "experiment demo: --scale small needs the key small, which is missing",
     ),
     (
         ("--experiment", "mdev-38369", "--server-cpus", "900"),
@@ -96,7 +96,7 @@ def test_a_build_that_is_in_no_registry_is_refused_with_its_recipe(run_cli: Cli,
     )
     assert (done.status, done.stderr.count("\n")) == (2, 1)
     assert (
-        "variant 'jemalloc-build': no registry has its build: build MariaDB or MySQL with MyRocks from source"
+        "variant 'jemalloc-build': its server cannot be fetched: build MariaDB or MySQL with MyRocks from source"
         in done.stderr
     )
-    assert "then name it by the variant's server.basedir" in done.stderr
+    assert "then set the variant's server.basedir" in done.stderr

@@ -275,10 +275,10 @@ def test_a_socket_path_that_is_too_long(
     assert done.status == 2, done.text
     length = len(str(long / "dballoc-0123456789ab" / "mysqld.sock"))
     assert (
-        f"{long}: a server's socket in there would have a path of {length} bytes, the kernel takes 107; "
+        f"{long}: the path of a server's socket in it would have {length} bytes, but the kernel's limit is 107; "
         in done.stderr
     )
-    assert done.stderr.endswith("set TMPDIR to a shorter one\n")
+    assert done.stderr.endswith("set TMPDIR to a shorter path\n")
     assert list(long.iterdir()) == []
     # The directory is none the worse for it.
     assert not (out / "results.sqlite").exists() or rows(out, "SELECT * FROM trial") == []
@@ -336,7 +336,7 @@ def test_results_of_another_experiment(run_cli: Cli, results: tuple[Path, Path])
     before = rows(out, "SELECT * FROM trial")
     refused(
         run_cli("bench", file, "--threads", "3", "--out", out),
-        rf"{re.escape(str(out))}: holds another experiment \(experiment\.toml there\); choose a new --out",
+        rf"{re.escape(str(out))}: holds results of another experiment \(experiment\.toml there\); choose a new --out",
     )
     assert rows(out, "SELECT * FROM trial") == before
 

@@ -50,7 +50,7 @@ def test_ctrl_c_ends_cleanly_and_the_same_command_resumes(
     os.killpg(process.pid, signal.SIGINT)
     done = run_cli.end(process)
     assert done.status == 130, done.text
-    assert "interrupted; the same command resumes" in done.text
+    assert "interrupted; run the same command to resume" in done.text
     assert "Traceback" not in done.text
     assert finished(out)[: len(before)] == before
     assert not processes_of(home)

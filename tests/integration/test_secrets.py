@@ -221,8 +221,8 @@ def test_ones_own_word_is_refused_before_anything_starts(
         done = run_cli("bench", "--option", f"{name}={CANARY}", how, "--out", out)
         assert (done.status, done.stdout) == (2, "")
         assert re.fullmatch(
-            rf"dballoc: command line: option '{name}' is one for secrets or for other hosts; it would stand in the server's "
-            r"command line and in the results, and a private server has no use for it: remove it\n",
+            rf"dballoc: command line: option '{name}' is one for secrets or for other hosts; it would appear in the server's "
+            r"command line and in the results, and a private server does not need it: remove it\n",
             done.stderr,
         ), done.stderr
     assert not out.exists()

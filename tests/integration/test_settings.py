@@ -103,7 +103,7 @@ def heaps(maps: Path) -> int:
          r"env GLIBC_TUNABLES: glibc\.pthread\.rsq: glibc [\d.]+ has no such setting; did you mean 'glibc\.pthread\.rseq'\?"),
         # jemalloc clips it; the catalogue does not know it, the library does.
         ({"allocator": "jemalloc", "tunables": {"hpa_slab_max_alloc": "999999999"}},
-         r"tunables: hpa_slab_max_alloc = 999999999 was not taken: jemalloc itself says \d+"),
+         r"tunables: hpa_slab_max_alloc = 999999999 was not accepted: jemalloc reports \d+"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_one_line_before_the_start(
@@ -153,7 +153,7 @@ def test_a_setting_that_the_running_server_has_otherwise_is_a_fault(
     [row] = rows(out, "SELECT * FROM trial WHERE variant = 'lies'")
     assert (row["fault"], row["fault_text"]) == (
         "proof",
-        "tunables: narenas = 2 was not taken: jemalloc itself says 9",
+        "tunables: narenas = 2 was not accepted: jemalloc reports 9",
     )
 
 

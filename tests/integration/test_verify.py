@@ -83,7 +83,7 @@ def test_a_preload_that_silently_failed(run_cli: Cli, stock_server: StartServer)
     done = run_cli("verify", str(stock_server(LD_PRELOAD=missing, MALLOC_CONF="narenas:2")[0]))
     assert "uses glibc malloc" in done.stdout
     assert "because:  what LD_PRELOAD asks for is not used\n" in done.stdout
-    assert f"warning:  {missing}: LD_PRELOAD names it, and it is not loaded" in done.stdout
+    assert f"warning:  {missing}: LD_PRELOAD names it, but it is not loaded" in done.stdout
     assert "warning:  MALLOC_CONF: a setting of jemalloc, which is not in use\n" in done.stdout
 
 

@@ -240,7 +240,7 @@ def test_one_block_says_nothing() -> None:
     )
     assert (
         detectable_difference.explain_headline(found)
-        == "Scatter takes two blocks, and there is 1; give it more time."
+        == "Scatter needs two blocks, but there is 1; give it more time."
     )
     assert detectable_difference.list_metric_rows(found) == [
         ("throughput", "1.000", "1", "–", "–", "–")

@@ -107,7 +107,7 @@ def test_v2_that_hands_nothing_down_is_one_line(kernel, own: str) -> None:
     kernel({"cgroup.controllers": "cpu memory", "cgroup.subtree_control": "cpu"}, own)
     with pytest.raises(
         UsageError,
-        match=r"^limits.memory: no cgroup above this process hands .*systemd-run --scope -p Delegate=yes$",
+        match=r"^limits.memory: no cgroup above this process delegates .*systemd-run --scope -p Delegate=yes$",
     ):
         cgroup.check_memory_cgroup()
 

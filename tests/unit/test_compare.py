@@ -243,7 +243,7 @@ def test_the_same_campaign_twice_is_said(make: Make) -> None:
     [
         ({"fail_if": ["rss"]}, "is not a condition"),
         ({"fail_if": ["hoard:rss > 1"]}, "no variant or workload 'hoard'"),
-        ({"strict": True}, "--strict: there is no --fail-if"),
+        ({"strict": True}, "--strict only goes with --fail-if"),
     ],
 )
 def test_a_bad_question_is_one_line(make: Make, how: dict[str, Any], message: str) -> None:

@@ -126,7 +126,10 @@ CELLS = [
         "UPDATE campaign SET value = '{}' WHERE key = 'planned_blocks'",
         "planned_blocks: solo is missing",
     ),
-    ("UPDATE campaign SET value = 'quartet' WHERE key = 'designs'", "is no list of solo and duet"),
+    (
+        "UPDATE campaign SET value = 'quartet' WHERE key = 'designs'",
+        "is not a list of solo and duet",
+    ),
     ("UPDATE campaign SET value = 'soon' WHERE key = 'started'", "is not a Unix time"),
     ("UPDATE campaign SET value = '1e300' WHERE key = 'started'", "is not a Unix time"),
     ("DELETE FROM campaign WHERE key = 'experiment'", "experiment is missing"),
@@ -135,7 +138,7 @@ CELLS = [
         f"UPDATE campaign SET value = 'a = {'[' * 50_000}' WHERE key = 'experiment'",
         "nests too deeply",
     ),
-    ("UPDATE campaign SET value = x'ff00' WHERE key = 'experiment'", "is no text"),
+    ("UPDATE campaign SET value = x'ff00' WHERE key = 'experiment'", "is not text"),
     ("UPDATE campaign SET value = 7.5 WHERE key = 'dballoc'", None),
     ("UPDATE variant SET libraries = '[' WHERE name = 'glibc'", "variant.libraries: not JSON"),
     ("UPDATE variant SET libraries = '{}' WHERE name = 'glibc'", "variant.libraries: "),
@@ -267,7 +270,7 @@ def test_a_fifo_does_not_block(whole: Path, run: Run, name: str) -> None:
     os.mkfifo(whole / name)
     status, said = run("report", whole)
     assert status == 2
-    assert "is no plain file" in said
+    assert "is not a plain file" in said
 
 
 def test_a_database_in_another_mode(whole: Path, run: Run) -> None:

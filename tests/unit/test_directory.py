@@ -47,7 +47,8 @@ def test_another_experiment_is_refused_and_lets_go(tmp_path: Path, experiment) -
     Directory.acquire(tmp_path, experiment()).release()
     said = refused(tmp_path, experiment(seed=2))
     assert (
-        said == f"{tmp_path}: holds another experiment (experiment.toml there); choose a new --out"
+        said
+        == f"{tmp_path}: holds results of another experiment (experiment.toml there); choose a new --out"
     )
     Directory.acquire(tmp_path, experiment()).release()
 

@@ -18,7 +18,7 @@ NOWHERE = Path("/nowhere/x")
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        ({"watch": True, "as_json": True}, "--watch prints no --json or --openmetrics"),
+        ({"watch": True, "as_json": True}, "--watch does not go with --json or --openmetrics"),
         ({"span": "5s"}, "--for goes with --watch"),
         ({"save_series": Path("x")}, "--save-series goes with --watch"),
         ({"watch": True, "every": "5", "pid": 1}, "--every: '5' is not a duration"),
@@ -28,7 +28,7 @@ NOWHERE = Path("/nowhere/x")
         ({"saved": NOWHERE, "socket": "/s"}, "--from reads saved snapshots"),
         ({"diff": (NOWHERE, NOWHERE), "watch": True}, "--diff and --watch exclude each other"),
         ({"as_json": True, "as_metrics": True}, "give one of --json and --openmetrics"),
-        ({"diff": (NOWHERE, NOWHERE), "html": NOWHERE}, "--diff writes no page"),
+        ({"diff": (NOWHERE, NOWHERE), "html": NOWHERE}, "--diff does not go with --html"),
     ],
 )
 def test_what_cannot_be_asked_for(flags: dict[str, Any], says: str) -> None:

@@ -73,7 +73,7 @@ def test_one_that_ends_before_it_is_asked(program: int, monkeypatch: pytest.Monk
     )
     found = explanation.explain(program, Credentials(user="root"))
     assert found.ledger.rss > 0
-    [note] = [note for note in found.ledger.notes if "not asked by SQL" in note]
+    [note] = [note for note in found.ledger.notes if "not queried by SQL" in note]
     assert "\n" not in note
 
 

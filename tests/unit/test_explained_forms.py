@@ -64,6 +64,26 @@ def test_what_grew_most_is_in_one_sentence() -> None:
     )
 
 
+def test_a_line_that_changed_by_more_than_rss_is_named_with_what_hid_it() -> None:
+    before, after = look({LIVE: 400}), look({LIVE: 140, KEYS: 250})
+    sentence = compare_explanations(before, after).sentence
+    [shrank] = re.findall(r"live heap, small blocks shrank by (\d+) MiB", sentence)
+    [grew] = re.findall(r"key cache.* grew by (\d+) MiB", sentence)
+    assert sentence.startswith("RSS shrank by 10.0 MiB: ")
+    assert (int(shrank), int(grew)) == (260, 250)
+    assert compare_explanations(after, before).sentence.startswith(
+        "RSS grew by 10.0 MiB: live heap"
+    )
+
+
+@given(LOOKS, LOOKS)
+def test_no_share_in_the_sentence_is_more_than_all(before: Explanation, after: Explanation) -> None:
+    sentence = compare_explanations(before, after).sentence
+    shares = [int(share) for share in re.findall(r"\((\d+) %\)", sentence)]
+    assert all(share <= 100 for share in shares)
+    assert ("most of it" in sentence) == any(share > 50 for share in shares) or shares == [50]
+
+
 @pytest.mark.parametrize("name", ["a.json", "a.json.gz"])
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
 @given(found=LOOKS)
@@ -90,11 +110,11 @@ GOOD = saved_snapshots.make_document(look())
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"", "is no snapshot"),
-        (b"{}", "is no snapshot"),
-        (b"[1, 2]", "is no snapshot"),
+        (b"", "is not a snapshot"),
+        (b"{}", "is not a snapshot"),
+        (b"[1, 2]", "is not a snapshot"),
         (b"\xff\xfe", "not UTF-8"),
-        (b'{"format": "dball', "is no snapshot"),
+        (b'{"format": "dball', "is not a snapshot"),
         (
             json.dumps(GOOD | {"version": 99}).encode(),
             "version 99 of the format; this dballoc reads 1",

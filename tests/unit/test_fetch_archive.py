@@ -169,7 +169,7 @@ def test_an_archive_that_is_broken(store: Path, tarball: Path) -> None:
 def test_an_archive_without_the_library(store: Path, tarball: Path) -> None:
     with pytest.raises(
         Failure,
-        match=r"mimalloc@9\.9: no libmimalloc\.so\.3 or libmimalloc\.so\.2 in what was fetched",
+        match=r"mimalloc@9\.9: no libmimalloc\.so\.3 or libmimalloc\.so\.2 in the download",
     ):
         fetch(tarball, name="mimalloc")
 
@@ -218,7 +218,7 @@ def test_a_server_that_does_not_run_is_not_kept(
             None,
             "a download needs the hash that its publisher states: --sha256 HASH",
         ),
-        ("http://h.example/a.rpm", "0" * 64, "not an archive that dballoc can unpack"),
+        ("http://h.example/a.rpm", "0" * 64, "dballoc cannot unpack this"),
         (
             "http://h.example/a.tar.gz",
             "abc",

@@ -62,7 +62,7 @@ def test_no_mirror_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(debian_apt, "parse_mirrors", lambda text: [])
     with pytest.raises(
         UsageError,
-        match="no mirror of Debian in apt's sources; name one: DBALLOC_DEBIAN_MIRROR=URL",
+        match="apt's sources name no mirror of Debian; set DBALLOC_DEBIAN_MIRROR=URL",
     ):
         debian_apt.choose_mirror()
 

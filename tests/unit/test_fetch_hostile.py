@@ -182,7 +182,7 @@ def test_a_library_that_is_a_link_to_elsewhere_is_none(place: Path) -> None:
         ("../../../../outside/file", "../" * 20 + str(place).lstrip("/") + "/outside/file")
     ):
         path = tar(place / f"x{number}.tar.gz", entry(LIBRARY, tarfile.SYMTYPE, link=aim))
-        assert "no libjemalloc.so.2 in what was fetched" in outcome(place, path)
+        assert "no libjemalloc.so.2 in the download" in outcome(place, path)
         path.unlink()
 
 
@@ -247,7 +247,7 @@ def test_no_bits_of_a_mode_are_kept(place: Path, library: Path, mode: int) -> No
         ),
         (
             entry(f"{LIBRARY}/x", content=b"x"),
-            f"{LIBRARY}/x lies below something that is no directory",
+            f"{LIBRARY}/x lies below something that is not a directory",
         ),
         (entry("x/\x1b[31mred", content=b"x"), r"it has a member called 'x/\x1b[31mred'"),
         (entry("x/\u202ecod", content=b"x"), r"it has a member called 'x/\u202ecod'"),
@@ -272,7 +272,7 @@ def test_what_no_archive_needs_is_refused(
         ("/x/abs", 0o644, "/x/abs is an absolute path"),
         ("../up", 0o644, "../up leads out of the archive"),
         ("a\x1b[1m", 0o644, r"it has a member called 'a\x1b[1m'"),
-        (f"{LIBRARY}/x", 0o644, f"{LIBRARY}/x lies below something that is no directory"),
+        (f"{LIBRARY}/x", 0o644, f"{LIBRARY}/x lies below something that is not a directory"),
     ],
 )
 def test_what_no_zip_needs_is_refused(

@@ -147,7 +147,7 @@ def test_every_kind_of_end(fitted) -> None:
     assert said.answer_fit(found).headline.endswith("survives up to 512M under jemalloc")
     assert (
         said.answer_fit(found).reason
-        == "What survived did so in 2 trials without an OOM kill; not every search found an edge."
+        == "Every size that survived did so in 2 trials without an OOM kill; not every search found the limit."
     )
     assert said.describe_fits(found)["variants"][0]["largest"] is None
 
@@ -161,7 +161,10 @@ def test_a_cache_that_was_not_filled_is_said(fitted) -> None:
 def test_a_search_that_is_not_over(fitted) -> None:
     found = analysis.load_fits(fitted(rounds=1))
     assert not found.over
-    assert said.answer_fit(found).reason == "The search is not over; the same command resumes it."
+    assert (
+        said.answer_fit(found).reason
+        == "The search is not over; run the same command to resume it."
+    )
     assert said.tabulate_sizes(found).rows[0][-1] == "not over yet"
 
 
@@ -190,7 +193,7 @@ def test_other_verbs_leave_a_fit_alone(fitted) -> None:
 
 def test_a_fit_leaves_other_results_alone(make) -> None:
     with pytest.raises(
-        UsageError, match="results of another verb than dballoc fit; choose a new --out"
+        UsageError, match="these are not results of dballoc fit; choose a new --out"
     ):
         analysis.load_fits(make("a", blocks=1))
 

@@ -118,10 +118,10 @@ LOOKS: list[tuple[str, bytes, str]] = [
     (
         "float overflow",
         json.dumps(GOOD).encode().replace(b'"seconds": ', b'"seconds": 1e999, "s": '),
-        "is no number",
+        "is not a finite number",
     ),
-    ("infinity", json.dumps(changed("taken", to=float("inf"))).encode(), "is no number"),
-    ("a date beyond all", json.dumps(changed("taken", to=1e300)).encode(), "is no time"),
+    ("infinity", json.dumps(changed("taken", to=float("inf"))).encode(), "is not a finite number"),
+    ("a date beyond all", json.dumps(changed("taken", to=1e300)).encode(), "is not a time"),
     ("deep", b"[" * 100_000, "nests too deeply"),
     (
         "deep within",
@@ -350,7 +350,7 @@ def test_outputs_to_import(command: Command, tmp_path: Path) -> None:
     refused(command("import", there, "--out", tmp_path / "out"), "nests too deeply", status=(2,))
     (there / "import.toml").write_text("files = '{variant}-{threads}.txt'\nworkload = 'x'\n")
     (there / f"a-{'9' * 200}.txt").write_text("sysbench")
-    refused(command("import", there, "--out", tmp_path / "out"), "no file fits", status=(2,))
+    refused(command("import", there, "--out", tmp_path / "out"), "no file matches", status=(2,))
 
 
 @pytest.mark.parametrize(

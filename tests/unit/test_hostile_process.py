@@ -104,11 +104,11 @@ def test_verbs_that_do_not_want_it_say_so_in_one_line(hostile: int) -> None:
 def test_no_more_is_read_than_a_process_has_by_right(tmp_path: Path) -> None:
     (tmp_path / "environ").write_bytes(b"x" * 100)
     assert readers.of_process(tmp_path / "environ", 100) == b"x" * 100
-    with pytest.raises(OSError, match="which is not read") as refused:
+    with pytest.raises(OSError, match="so it is not read") as refused:
         readers.of_process(tmp_path / "environ", 99)
     assert refused.value.errno == errno.EFBIG
     # The largest file of all: no end, and no size.
-    with pytest.raises(OSError, match="which is not read"):
+    with pytest.raises(OSError, match="so it is not read"):
         readers.of_process("/dev/zero")
 
 
@@ -154,13 +154,13 @@ def endless(piece: bytes) -> Callable[[socket.socket], None]:
 
 def test_a_probe_that_does_not_stop(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe_client, "_MOST", 1 << 20)
-    with pytest.raises(Failure, match="says more than a probe would"):
+    with pytest.raises(Failure, match="is longer than any probe's"):
         serve(endless(b"x" * 65536)).snapshot()
 
 
 def test_a_probe_that_goes_on_and_on(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe_client, "_LONGEST", -1.0)
-    with pytest.raises(Failure, match="goes on for longer"):
+    with pytest.raises(Failure, match="takes longer than any probe's"):
         serve(lambda talk: talk.sendall(b"x")).snapshot()
 
 

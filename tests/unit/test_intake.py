@@ -337,7 +337,7 @@ BAD_RUNS = [
     (
         "import.toml",
         'files = "{variant}.out"\nworkload = "x"',
-        "import.toml: files: no file fits '{variant}.out'; the first of 5 is gl/ro-4.txt",
+        "import.toml: files: no file matches '{variant}.out'; the first of 5 is gl/ro-4.txt",
     ),
     (
         "import.toml",
@@ -426,7 +426,7 @@ def test_what_only_own_campaigns_can_do_is_refused(tmp_path: Path) -> None:
     import_results([write(tmp_path / "a.csv", GOOD)], tmp_path / "out")
     with pytest.raises(
         UsageError,
-        match="out: its results were made elsewhere and imported; dballoc can report them, no more",
+        match="out: its results were measured elsewhere and imported; dballoc can only report them",
     ):
         load_unimported_campaign(tmp_path / "out")
 

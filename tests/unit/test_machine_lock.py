@@ -156,13 +156,13 @@ def test_a_link_or_a_file_in_its_place_is_refused(
     (tmp_path / "elsewhere").mkdir()
     stand_in.directory.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(
-        UsageError, match="is no directory, where dballoc keeps its lock; remove it"
+        UsageError, match="not a directory, but dballoc keeps its lock there; remove it"
     ):
         machine_lock.hold(stand_in, exclusive=exclusive, purpose="mine")
     assert not list((tmp_path / "elsewhere").iterdir())
     stand_in.directory.unlink()
     stand_in.directory.write_text("")
-    with pytest.raises(UsageError, match="is no directory"):
+    with pytest.raises(UsageError, match="not a directory"):
         machine_lock.hold(stand_in, exclusive=exclusive, purpose="mine")
 
 
@@ -171,7 +171,7 @@ def test_one_that_others_may_write_is_refused(stand_in: Machine) -> None:
     stand_in.directory.chmod(0o777)
     with pytest.raises(
         UsageError,
-        match="may be written by others, so that no lock in there can be trusted; remove it",
+        match="may be written by others, so a lock in it cannot be trusted; remove it",
     ):
         machine_lock.hold(stand_in, exclusive=False, purpose="mine")
 
@@ -192,9 +192,7 @@ def test_without_a_place_for_it_a_run_that_changes_nothing_goes_on(
     nowhere = Machine(tmp_path / "no" / "such" / "run", stand_in.settings)
     assert machine_lock.hold(nowhere, exclusive=False, purpose="mine") is None
     assert machine_lock.put_back_leftovers(nowhere) == []
-    with pytest.raises(
-        UsageError, match="without the lock in it dballoc changes no setting of the host"
-    ):
+    with pytest.raises(UsageError, match="dballoc changes host settings only under the lock in it"):
         machine_lock.hold(nowhere, exclusive=True, purpose="mine")
 
 
@@ -246,7 +244,7 @@ def test_the_doctor_puts_back_what_a_dead_one_left(stand_in: Machine, hold: Hold
     finding = host_settings.check_host_settings(stand_in)
     assert (finding.state, value(stand_in)) == ("note", "always")
     assert finding.text == (
-        f"{stand_in.settings['thp'].path} put back from never to always: a run that was killed had left it changed"
+        f"{stand_in.settings['thp'].path} put back from never to always: a killed run had left it changed"
     )
     assert host_settings.check_host_settings(stand_in).state == "ok"
 

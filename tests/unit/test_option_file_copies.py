@@ -67,10 +67,10 @@ def test_what_is_included_comes_along_in_its_place(copies: Copies, tmp_path: Pat
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("!include {0}/my.cnf\n", "more than 10 option files within each other"),
+        ("!include {0}/my.cnf\n", "option files include each other more than 10 deep"),
         ("!include {0}/pipe\n", "pipe: not an option file"),
         ("!include {0}/long\n", "long: not an option file"),
-        ("!include {0}/open\n", "everybody may write it, so that servers pass over it; chmod o-w"),
+        ("!include {0}/open\n", "world-writable, so servers ignore it; chmod o-w"),
         ("!include /dev/zero\n", "/dev/zero: not an option file"),
     ],
 )
@@ -99,6 +99,7 @@ def test_a_file_of_others_is_not_taken_in_by_a_file_of_theirs(
     assert flat(copies.add(main)) == "[mysqld]\nfine=1"
     main.write_text(f"!include {secret}\n")
     with pytest.raises(
-        UsageError, match=f"secret: an option file of user {OTHER} includes it, and it is user 0's"
+        UsageError,
+        match=f"secret: belongs to user 0, but the option file that includes it belongs to user {OTHER}",
     ):
         copies.add(main)

@@ -72,7 +72,7 @@ def test_what_cannot_be_read_is_said(root: Path) -> None:
     assert "/pipe was not read: not a regular file" in files.notes
     assert "/nowhere was not read: No such file or directory" in files.notes
     assert "/etc/no.d was not read: No such file or directory" in files.notes
-    assert "/everybodys was not read: everybody may write it, so servers ignore it" in files.notes
+    assert "/everybodys was not read: world-writable, so servers ignore it" in files.notes
     assert any("files within each other" in note for note in files.notes), (
         "a file that includes itself ends"
     )

@@ -43,7 +43,7 @@ def test_the_probe_goes_before_what_is_preloaded() -> None:
     ("command", "out", "interval", "says"),
     [
         ("/nowhere/mariadbd", "/tmp/p", 1024, "/nowhere/mariadbd: there is no such program"),
-        ("true", "/tmp/p", 512, "--interval 0.5K: the probe takes 1K to 1T"),
+        ("true", "/tmp/p", 512, "--interval 0.5K: must be from 1K to 1T"),
         ("true", "/tmp/" + "p" * 100, 1024, "too long for a socket in it"),
     ],
 )

@@ -34,7 +34,8 @@ def program(path: Path) -> Path:
 def test_the_builds_own_is_taken_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
     with pytest.raises(
-        UsageError, match=r"dump-churn runs .*, and neither is here; apt-get install mariadb-client"
+        UsageError,
+        match=r"dump-churn runs .*, but neither is on this machine; apt-get install mariadb-client",
     ):
         client_programs.find(
             build(tmp_path / "opt", "mysql"), NAMES, "dump-churn runs mariadb-dump or mysqldump"

@@ -41,14 +41,14 @@ def test_a_build_of_somebody_elses_is_not_run(
     server = running()
     tmp_path.chmod(0o777)
     with pytest.raises(
-        UsageError, match=rf"{tmp_path} may be changed by others than root, so .* is not run"
+        UsageError, match=rf"users other than root can change {tmp_path}, so .* is not run"
     ):
         same_build.find_same_build(server)
     tmp_path.chmod(0o755)
     if os.geteuid() == 0:
         os.chown(tmp_path / "mariadbd", STRANGER, STRANGER)
         with pytest.raises(
-            UsageError, match=r"mariadbd may be changed by others than root, so .* is not run"
+            UsageError, match=r"users other than root can change .*mariadbd, so .* is not run"
         ):
             same_build.find_same_build(server)
 
@@ -63,12 +63,12 @@ def test_another_build_at_that_place_is_not_run(
     ):
         same_build.find_same_build(server)
     shutil.copy("/bin/cat", tmp_path / "mariadbd")
-    with pytest.raises(UsageError, match="is another build than the one that runs"):
+    with pytest.raises(UsageError, match="is not the build that runs"):
         same_build.find_same_build(server)
 
 
 def test_the_same_build_that_is_no_server_is_not_run(running: Callable[[], Process]) -> None:
-    with pytest.raises(UsageError, match="is no server that dballoc can start"):
+    with pytest.raises(UsageError, match="is not a server that dballoc can start"):
         same_build.find_same_build(running())
 
 
@@ -86,7 +86,7 @@ def test_a_library_of_somebody_elses_is_not_preloaded(
     like_running_server._check_library(pid, str(library))
     library.chmod(0o666)
     with pytest.raises(
-        UsageError, match=r"libmine\.so may be changed by others than root, so .* is not loaded"
+        UsageError, match=r"users other than root can change .*libmine\.so, so .* is not loaded"
     ):
         like_running_server._check_library(pid, str(library))
     with pytest.raises(UsageError, match="No such file"):

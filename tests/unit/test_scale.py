@@ -182,12 +182,12 @@ def test_other_words_are_one_line(text: str) -> None:
 
 def test_small_is_what_the_experiment_says(experiment: Make) -> None:
     assert scale.parse_share("small", 0.25, "x") == 0.25
-    with pytest.raises(UsageError, match=r"^my\.toml: it has no key small"):
+    with pytest.raises(UsageError, match=r"^my\.toml: --scale small needs the key small"):
         scale.parse_share("small", None, "my.toml")
 
 
 def test_twice_and_own_data_are_refused(experiment: Make) -> None:
-    with pytest.raises(UsageError, match=r"^x: --scale: it is scaled already, to 0\.5"):
+    with pytest.raises(UsageError, match=r"^x: --scale: the experiment is already scaled to 0\.5"):
         scale.scale_experiment(scale.scale_experiment(experiment(), 0.5, TWO, "x"), 0.5, TWO, "x")
     with pytest.raises(UsageError, match=r"^x: --scale: the data are your own"):
         scale.scale_experiment(experiment(data={"directory": "/backup"}), 0.5, TWO, "x")

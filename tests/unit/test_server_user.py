@@ -56,7 +56,7 @@ def test_one_with_an_account_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> 
         assert server_user().uid == 60708
         taken |= set(UNUSED)
         server_user_module._choose_users.cache_clear()
-        with pytest.raises(UsageError, match="no two users for servers and parsers to run as"):
+        with pytest.raises(UsageError, match="servers and parsers need two free user IDs"):
             server_user()
     finally:
         server_user_module._choose_users.cache_clear()

@@ -167,19 +167,19 @@ mimalloc: option 'page_reset': 1
     ("allocator", "text", "tunables", "said"),
     [
         (GLIBC, LOADER, {"arena_max": "3"}, None),
-        (GLIBC, LOADER, {"arena_max": "3", "perturb": "300"}, "tunables: perturb = 300 was not taken: glibc itself says 0"),
-        (GLIBC, LOADER, {"glibc.pthread.rseq": "0"}, "tunables: glibc.pthread.rseq = 0 was not taken: glibc itself says 1"),
+        (GLIBC, LOADER, {"arena_max": "3", "perturb": "300"}, "tunables: perturb = 300 was not accepted: glibc reports 0"),
+        (GLIBC, LOADER, {"glibc.pthread.rseq": "0"}, "tunables: glibc.pthread.rseq = 0 was not accepted: glibc reports 1"),
         (JEMALLOC, JEMALLOC_STATS, {"narenas": "2", "thp": "always", "background_thread": "true"}, None),
         (JEMALLOC, JEMALLOC_STATS, {"narenas": "default", "lg_tcache_max": "16"}, None),
-        (JEMALLOC, JEMALLOC_STATS, {"thp": "never"}, "tunables: thp = never was not taken: jemalloc itself says always"),
-        (JEMALLOC, JEMALLOC_STATS, {"dirty_decay_ms": "0"}, "tunables: dirty_decay_ms = 0 was not taken: jemalloc itself says 10000"),
+        (JEMALLOC, JEMALLOC_STATS, {"thp": "never"}, "tunables: thp = never was not accepted: jemalloc reports always"),
+        (JEMALLOC, JEMALLOC_STATS, {"dirty_decay_ms": "0"}, "tunables: dirty_decay_ms = 0 was not accepted: jemalloc reports 10000"),
         # Of two processes' words the first counts, and sizes are in KiB.
         (MIMALLOC, MIMALLOC_SAYS, {"page_reset": "off", "reserve_os_memory": "1M"}, None),
         (MIMALLOC, MIMALLOC_SAYS, {"reserve_os_memory": "1048577"},
-         "tunables: reserve_os_memory = 1048577 was not taken: mimalloc itself says 1024"),
+         "tunables: reserve_os_memory = 1048577 was not accepted: mimalloc reports 1024"),
         (TBB, "TBBmalloc: huge pages\trequested\n", {"use_huge_pages": "1"}, None),
         (TBB, "TBBmalloc: huge pages\tnot requested\n", {"use_huge_pages": "1"},
-         "tunables: use_huge_pages = 1 was not taken: tbbmalloc itself says not requested"),
+         "tunables: use_huge_pages = 1 was not accepted: tbbmalloc reports not requested"),
         (SCUDO, "nothing", {"zero_contents": "true"}, None),
         (UNKNOWN, LOADER, {}, None),
     ],
@@ -215,7 +215,7 @@ def test_the_real_loader_shows_what_it_takes_and_what_it_passes_over() -> None:
     said = tunables_module.find_setting_not_taken(
         GLIBC, found, reported_tunables.read_reported_settings(GLIBC, argv, env)
     )
-    assert said == "tunables: perturb = 300 was not taken: glibc itself says 0"
+    assert said == "tunables: perturb = 300 was not accepted: glibc reports 0"
 
 
 def test_the_catalogue_hangs_together() -> None:

@@ -72,7 +72,7 @@ def test_braces_that_are_none_of_ours() -> None:
         ("{int:9:1}", 1, "{int:9:1}: 9 is more than 1"),
         ("{int:0:4294967296}", 1, "{int:0:4294967296}: at most 4294967294 numbers, none beyond 9007199254740992"),
         ("\n{int}", 2, "{int}: int needs its bounds; a parameter is"),
-        ("{string:0}", 1, "{string:0}: string has a length from 1 to 65535"),
+        ("{string:0}", 1, "{string:0}: string needs a length from 1 to 65535"),
         ("{choice:a}", 1, "{choice:a}: choice has texts to choose from"),
         ("{number:1}", 1, "{number:1}: no parameter 'number'; a parameter is"),
         ("{id}; {id=int:1:2}", 1, "{id}: nothing is called 'id' so far"),
@@ -81,7 +81,7 @@ def test_braces_that_are_none_of_ours() -> None:
         ("SELECT {int:1\n:2}", 1, "'{int:1': no } in this line"),
         ("SELECT 1;\nSELECT 'a\nb;\n", 2, "a text begins here with ' and does not end"),
         ("\n/* a\nb", 2, "a comment begins here and does not end"),
-        ("SELECT 1;\nDELIMITER //", 2, "DELIMITER is the client's"),
+        ("SELECT 1;\nDELIMITER //", 2, "DELIMITER is a command of the client"),
         (" ; -- nothing\n;", 1, "there is no statement in it"),
     ],
 )  # fmt: skip

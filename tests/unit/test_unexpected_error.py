@@ -106,7 +106,7 @@ def test_nowhere_to_write_the_details(monkeypatch: pytest.MonkeyPatch) -> None:
             "raise OSError(28, 'No space left on device', '/a/b')",
             "/a/b: no space is left there; make room",
         ),
-        ("verb()", "nests more deeply than can be followed"),
+        ("verb()", "the input nests too deeply"),
         (
             "raise ExceptionGroup('two', [ValueError(1), KeyError(2)])",
             "internal error: ExceptionGroup: two",

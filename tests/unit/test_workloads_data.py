@@ -88,7 +88,10 @@ def test_a_workload_with_other_options(experiment) -> None:
     ("own", "message"),
     [
         ({"x": {"use": "tpc-c"}}, "no workload 'tpc-c'; did you mean 'tpcc'"),
-        ({"x": {"use": "load"}}, "workload 'x': load is used by its own name alone"),
+        (
+            {"x": {"use": "load"}},
+            "workload 'x': load cannot have another name or options of its own",
+        ),
         ({"tpcc": {"use": "tpcc"}}, "workload.tpcc: dballoc has a workload of that name"),
         (
             {"microbenchmarks": {"use": "tpcc"}},

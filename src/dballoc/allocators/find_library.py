@@ -136,7 +136,7 @@ def check_library(path: Path) -> None:
             " (32 bit)" if head[4] == 1 else ""
         )
         raise UsageError(
-            f"preload {path}: built for {target}, this machine is {_MACHINES[host_machine]}"
+            f"preload {path}: built for {target}, but this machine is {_MACHINES[host_machine]}"
         )
     if kind != 3:
         raise UsageError(f"preload {path}: not a shared library")

@@ -346,7 +346,7 @@ def find_setting_not_taken(
         if shown is not None and not _is_same_value(
             family, row, setting.value, row.get("shows", {}).get(shown, shown)
         ):
-            return f"{setting.words} was not taken: {allocator.name} itself says {shown}"
+            return f"{setting.words} was not accepted: {allocator.name} reports {shown}"
     return None
 
 

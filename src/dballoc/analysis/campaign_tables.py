@@ -177,8 +177,8 @@ def load_unimported_campaign(directory: Path) -> Campaign:
     campaign = load_campaign(directory)
     if campaign.imported:
         raise UsageError(
-            f"{directory}: its results were made elsewhere and imported; dballoc can report them, "
-            "no more"
+            f"{directory}: its results were measured elsewhere and imported; dballoc can only "
+            "report them"
         )
     return campaign
 

@@ -59,8 +59,8 @@ def prepare_fit(experiment: Experiment) -> PreparedCampaign:
     for name, prepared in setting.variants.items():
         if prepared.server.engine not in server_options.CACHES:
             raise UsageError(
-                f"variant {name!r}: fit knows no cache of engine {prepared.server.engine!r}; it is "
-                f"for {' and '.join(server_options.CACHES)}"
+                f"variant {name!r}: fit does not know the cache of engine "
+                f"{prepared.server.engine!r}; it supports {' and '.join(server_options.CACHES)}"
             )
     return setting
 
@@ -174,9 +174,9 @@ class _Fit:
         smallest = min(template.size for template in templates.values())
         if smallest < self.sizes.memory:
             self.observer.notice(
-                f"the data take {smallest / _MIB:,.0f} MiB, the memory limit is "
-                f"{self.sizes.memory / _MIB:,.0f} MiB: a cache "
-                "that is larger than the data is never filled; raise --rows to find its limit"
+                f"the data take {smallest / _MIB:,.0f} MiB, but the memory limit is "
+                f"{self.sizes.memory / _MIB:,.0f} MiB: the load cannot fill a cache larger than "
+                "the data; raise --rows to find the limit"
             )
 
     def _list_trials(self, number: int) -> list[tuple[Slot, int]]:

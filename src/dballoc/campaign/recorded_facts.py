@@ -38,7 +38,7 @@ def make_block_facts(setting: PreparedCampaign, planned_blocks: dict[str, int]) 
 
 
 def _make_duet_fact(setting: PreparedCampaign) -> dict[str, Any]:
-    """Return how duets are played, for the report; the pilot adds to it."""
+    """Return how duets are run, for the report; the pilot adds to it."""
     duet = setting.duet
     if duet is None:
         return {"none": setting.no_duet} if setting.no_duet else {}

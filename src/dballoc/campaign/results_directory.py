@@ -122,7 +122,7 @@ def _record_experiment(path: Path, experiment: Experiment) -> None:
         load_experiment(path)
     ) != experiment_file.compute_identity(experiment):
         raise UsageError(
-            f"{path}: holds another experiment ({EXPERIMENT} there); choose a new --out"
+            f"{path}: holds results of another experiment ({EXPERIMENT} there); choose a new --out"
         )
 
 
@@ -139,7 +139,7 @@ def choose_results_directory(parent: Path, experiment: Experiment, verb: str = "
         path = parent / (base if number == 1 else f"{base}-{number}")
         if not _is_finished(path):
             return path
-    raise UsageError(f"{parent}: ten thousand results of this experiment; give --out")
+    raise UsageError(f"{parent}: holds ten thousand results of this experiment; give --out")
 
 
 def _is_finished(path: Path) -> bool:

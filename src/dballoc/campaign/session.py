@@ -91,8 +91,8 @@ def run_in_session(
     """
     for change in setting.put_back:
         observer.notice(
-            f"{change.path}: put back from {change.after} to {change.before}; a run that was "
-            "killed left it so"
+            f"{change.path}: put back from {change.after} to {change.before}; a killed run had "
+            "left it changed"
         )
     out = out.absolute()  # servers and clients run in directories of their own
     if directories.free_bytes(out) < ROOM:
@@ -115,8 +115,8 @@ def run_in_session(
             )
     except OSError as error:
         raise Failure(
-            f"{error.filename or out}: {error.strerror}; what was finished is kept, the same "
-            "command resumes"
+            f"{error.filename or out}: {error.strerror}; finished trials are kept; run the same "
+            "command to resume"
         ) from None
     finally:
         directory.release()
@@ -133,9 +133,8 @@ def _hold_host_settings(setting: PreparedCampaign, out: Path) -> Iterator[machin
     try:
         if thp.read_mode() != setting.thp:
             raise UsageError(
-                f"{thp.ENABLED}: was {setting.thp} a moment ago and is {thp.read_mode()}; run the "
-                "same "
-                "command again"
+                f"{thp.ENABLED}: somebody switched it from {setting.thp} to {thp.read_mode()} just "
+                "now; run the same command again"
             )
         yield hold
     finally:

@@ -16,8 +16,8 @@ _WordError: type[Exception] = typer.BadParameter.__mro__[2]
 
 
 def main() -> None:
-    """Run a verb. One line on stderr and exit status 2 (usage) or 1 (failure, or a fault of ours);
-    130 after Ctrl-C.
+    """Run a verb. Every error is one line on stderr, with exit status 2 for a mistake in usage, 1
+    for a failure or an error of dballoc's own, 130 after Ctrl-C.
     """
     _print_anything()
     try:
@@ -48,8 +48,8 @@ def main() -> None:
 
 
 def _print_anything() -> None:
-    """A name that is no UTF-8 (of a file, of an argument) is printed with escapes, instead of
-    ending what prints it.
+    """Print names that are not UTF-8 (of files, of arguments) with escapes; otherwise printing one
+    would end the verb.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -57,7 +57,7 @@ def _print_anything() -> None:
 
 
 def _give_up_printing() -> None:
-    """What is left unprinted goes nowhere: Python would try again at its end, and complain in lines
+    """Discard output that could not be printed: Python would try again at its end, and print errors
     of its own.
     """
     try:

@@ -1,4 +1,4 @@
-"""All verbs as one application, for what writes their reference (``make docs``)."""
+"""All verbs as one application, for the tool that writes their reference (``make docs``)."""
 
 from dballoc.cli.verb_list import application
 

@@ -1,5 +1,5 @@
-"""The last resort: an exception that nobody expected becomes one line, and its traceback a file
-that only we can read.
+"""Turn an exception that nobody expected into one line, and its traceback into a file that only the
+user can read.
 """
 
 import errno
@@ -12,29 +12,29 @@ from pathlib import Path
 
 import dballoc
 
-# Set, to anything: let the traceback through, for tests and for whoever develops dballoc.
+# If this is set, to anything, the traceback is not caught: for tests and for developers of dballoc.
 VARIABLE = "DBALLOC_TRACEBACK"
-# Of a message, in the one line.
+# The most characters of a message in the one line.
 _LONGEST = 300
-# Of a traceback that runs in circles.
+# The most frames of a traceback, which a recursion makes endless.
 _FRAMES = 60
 
 
 def words(error: BaseException) -> str:
-    """What to say of it, in one line; where it is not plain what to do, the details are put into a
-    file, and the line has its place.
+    """Describe the exception in one line. If the remedy is not obvious, put the details into a file
+    and name it in the line.
     """
     match error:
         case MemoryError():
             return (
-                "out of memory: there is less free than this takes; free some, or give it less to "
-                "read"
+                "out of memory: this needs more than is free; free some memory, or give it less "
+                "to read"
             )
         case OSError(errno=errno.ENOSPC | errno.EDQUOT):
             where = f"{_text(error.filename)}: " if error.filename else ""
             return f"{where}no space is left there; make room, then run the same command again"
         case RecursionError():
-            reason = "something that was read nests more deeply than can be followed"
+            reason = "the input nests too deeply"
         case _:
             reason = f"{type(error).__name__}: {_text(error)}".removesuffix(": ")
     kept = _keep(error)
@@ -43,12 +43,12 @@ def words(error: BaseException) -> str:
 
 
 def _keep(error: BaseException) -> Path | None:
-    """Write the traceback, without the values of variables, where no one else can have put
-    anything. None if that fails.
+    """Write the traceback, without the values of variables, where no other user can have put a
+    file. None if that fails.
     """
     try:
-        # Mode 0700, of a name that was not there (mkdtemp(3)): what another user has laid into /tmp
-        # is not followed.
+        # A new directory of mode 0700 (mkdtemp(3)): nothing that another user has put into /tmp is
+        # followed.
         path = Path(tempfile.mkdtemp(prefix="dballoc-error-")) / "details.txt"
         fd = os.open(
             path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
@@ -61,20 +61,20 @@ def _keep(error: BaseException) -> Path | None:
 
 
 def _details(error: BaseException) -> str:
-    """Versions, the verb and its flags without what they were given, and the traceback."""
+    """Return versions, the verb, its flags without their values, and the traceback."""
     flags = [word.partition("=")[0] if word.startswith("-") else "…" for word in sys.argv[2:]]
     command = " ".join(["dballoc", *sys.argv[1:2], *flags])
     about = (
         f"dballoc {dballoc.__version__}, Python {platform.python_version()}, {platform.platform()}"
     )
-    # Only places and source lines: messages of exceptions may quote what was read. The last one's
-    # is in the line printed.
+    # Only places and source lines, because messages of exceptions may quote what was read. The last
+    # message is in the printed line.
     frames = "".join(_frames(link) for link in _chain(error))
     return f"{about}\n{command}\n\n{frames}"
 
 
 def _chain(error: BaseException) -> list[BaseException]:
-    """The exception and those that it came from, the first cause first."""
+    """Return the exception and its causes, the first cause first."""
     chain: list[BaseException] = []
     link: BaseException | None = error
     while link is not None and link not in chain and len(chain) < 10:
@@ -94,7 +94,7 @@ def _frames(error: BaseException) -> str:
 
 
 def _text(value: object) -> str:
-    """In one line, and not too long."""
+    """Return a text in one line of limited length."""
     try:
         text = " ".join(str(os.fsdecode(value) if isinstance(value, bytes) else value).split())
     except Exception:

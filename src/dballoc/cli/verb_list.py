@@ -1,7 +1,6 @@
-"""The verbs of ``dballoc``, and an application of those that are asked for.
-
-Importing all of them takes seconds, of which polars, scipy and numpy are most, and a verb like
-``verify`` needs none of these.
+"""List the verbs of ``dballoc``, and make an application of those that are called. Importing all of
+them takes seconds, most of it for polars, scipy and numpy, which a verb like ``verify`` does not
+need.
 """
 
 from collections.abc import Iterable
@@ -12,7 +11,7 @@ import typer
 
 import dballoc
 
-# By name: the module in ``verbs/``, and what the verb is in it.
+# For each verb: its module in ``verbs/``, and the name of its function or application there.
 VERBS = {
     "aa": ("aa", "aa"),
     "bench": ("bench", "bench"),
@@ -35,7 +34,7 @@ _SETTINGS: dict[str, dict[str, Any]] = {
 
 
 def application(verbs: Iterable[str] = VERBS) -> typer.Typer:
-    """A command line of these verbs."""
+    """Make a command line of these verbs."""
     app = typer.Typer(
         name="dballoc", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
         help="Which malloc should my MySQL-family server run on, and where does its memory go?",

@@ -109,7 +109,7 @@ def build_deployment(campaign: Campaign, name: str, directory: Path) -> Deployme
     if glibc := server.glibc or (version if allocator_name == "glibc" else ""):
         raise UsageError(
             f"{directory}: variant {name!r} runs its server on glibc {glibc}, which environment "
-            "variables cannot do; use a system or an image with that C library"
+            "variables cannot select; use a system or an image with that C library"
         )
     return Deployment(
         variant=name,

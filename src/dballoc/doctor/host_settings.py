@@ -13,14 +13,14 @@ _NAME = "host settings"
 
 
 def check_host_settings(machine: Machine = machine_lock.THIS_MACHINE) -> Finding:
-    """Put back the settings of a run that was killed together with its guardian: the only thing
-    that the doctor changes.
+    """Restore the settings that a run left changed because it was killed together with its
+    guardian. The doctor changes nothing else.
     """
     try:
         os.close(machine_lock.open_directory(machine.directory, make=False))
         restored = machine_lock.put_back_leftovers(machine)
     except FileNotFoundError:
-        return Finding(_NAME, "ok", "none is left changed by a run")
+        return Finding(_NAME, "ok", "no run has left one changed")
     except OSError:
         text = "only root can see whether a killed run has left settings changed"
         return Finding(_NAME, "note", text, "run doctor as root")
@@ -30,7 +30,7 @@ def check_host_settings(machine: Machine = machine_lock.THIS_MACHINE) -> Finding
         text = ", ".join(
             f"{was.path} put back from {was.after} to {was.before}" for was in restored
         )
-        return Finding(_NAME, "note", f"{text}: a run that was killed had left it changed")
+        return Finding(_NAME, "note", f"{text}: a killed run had left it changed")
     if changing := machine_lock.changed_by_others(machine):
         text = " and ".join(
             f"{holder.words} has changed {changed}" for holder, changed in changing if changed
@@ -40,4 +40,4 @@ def check_host_settings(machine: Machine = machine_lock.THIS_MACHINE) -> Finding
             "ok",
             f"{text or 'a running campaign may change them'}; it restores them at its end",
         )
-    return Finding(_NAME, "ok", "none is left changed by a run")
+    return Finding(_NAME, "ok", "no run has left one changed")

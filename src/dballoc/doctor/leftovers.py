@@ -1,6 +1,6 @@
-"""Look for runs under way, and for what an earlier run has left. Reported, never touched.
+"""Look for runs under way, and for what an earlier run left. They are reported, never touched.
 
-The guardian cleans up even after ``kill -9`` of dballoc, so that leftovers come from a power
+The guardian cleans up even after ``kill -9`` of dballoc, so leftovers come only from a power
 failure or from a guardian that was killed as well.
 """
 
@@ -56,7 +56,7 @@ def check_leftovers() -> list[Finding]:
 
 
 def sort_processes(processes: Iterable[Process]) -> DballocProcesses:
-    """Pick the processes of dballoc. A server whose parent is no guardian is an orphan."""
+    """Pick the processes of dballoc. A server whose parent is not a guardian is an orphan."""
     processes = list(processes)
     guardians = tuple(
         p for p in processes if any(a.endswith(_guardian_name()) for a in p.command[:5])

@@ -13,7 +13,7 @@ _SECONDS = 1.0
 
 def check_noise() -> list[Finding]:
     """Compare steal, and the CPU use of other processes, with the limits of a block."""
-    # psutil reports the use since its last call, so that the first call starts the second.
+    # psutil reports the use since its last call, so this first call starts the second.
     processes = list(psutil.process_iter(["pid", "name"]))
     for process in processes:
         _measure_cpu(process)

@@ -85,5 +85,6 @@ def _name_workload(word: str, path: str, workloads: Table, reserved: Collection[
             workloads[name] = entry
             return name
     raise UsageError(
-        f"workload {word!r}: there is another called {file.name!r}; give it a table [workload.NAME]"
+        f"workload {word!r}: another file is called {file.name!r} too; name one of them in a "
+        "table [workload.NAME]"
     )

@@ -63,8 +63,8 @@ def parse_share(text: str, small: float | None, origin: str) -> float:
     if text == SMALL:
         if small is None:
             raise UsageError(
-                f"{origin}: it has no key small, which --scale small would take; give a number, "
-                "like --scale 0.01"
+                f"{origin}: --scale small needs the key small, which is missing; give a number "
+                "instead, like --scale 0.01"
             )
         return small
     try:
@@ -101,7 +101,7 @@ def scale_table(table: Table, text: str, cpus: Collection[int], origin: str) -> 
 def _shrink(experiment: Experiment, factor: float, cpus: Collection[int], origin: str) -> Table:
     if experiment.scaled is not None:
         raise UsageError(
-            f"{origin}: --scale: it is scaled already, to {experiment.scaled.factor:g}"
+            f"{origin}: --scale: the experiment is already scaled to {experiment.scaled.factor:g}"
         )
     if experiment.data.own:
         raise UsageError(

@@ -51,19 +51,26 @@ class Difference:
 
     @property
     def sentence(self) -> str:
-        """What RSS did, and which line most of it is."""
+        """What RSS did, and which lines did it. A line that changed by more than RSS is named with
+        the largest change the other way, which hid part of it.
+        """
         change = self.rss
         over = f" in {duration(self.seconds)}" if self.seconds > 0 else ""
         if not change:
             return f"RSS is the same{over}: {with_unit(self.after.ledger.rss)}."
-        largest = self.changes[0] if change > 0 else self.changes[-1]
-        verb = "grew" if change > 0 else "shrank"
-        sentence = f"RSS {verb} by {with_unit(abs(change))}{over}"
-        if largest.change * change <= 0:
-            return f"{sentence}."
+        rise, fall = self.changes[0], self.changes[-1]
+        largest, opposite = (rise, fall) if change > 0 else (fall, rise)
+        sentence = f"RSS {_describe_change(change)}{over}"
+        share = largest.change / change
+        if share > 1:
+            return (
+                f"{sentence}: {largest.owner} {_describe_change(largest.change)}, "
+                f"{opposite.owner} {_describe_change(opposite.change)}."
+            )
+        part = "most of it is" if share > 0.5 else "the largest part of it is"
         return (
-            f"{sentence}; most of it is {largest.owner}, {with_unit(abs(largest.change))} "
-            f"({percent(largest.change / change, 0)})."
+            f"{sentence}; {part} {largest.owner}, {with_unit(abs(largest.change))} "
+            f"({percent(share, 0)})."
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -86,6 +93,10 @@ class Difference:
             },
             "notes": self.notes,
         }
+
+
+def _describe_change(change: int) -> str:
+    return f"{'grew' if change > 0 else 'shrank'} by {with_unit(abs(change))}"
 
 
 def compare_explanations(before: Explanation, after: Explanation) -> Difference:

@@ -234,7 +234,7 @@ def _ask_server(pid: int, credentials: Credentials, with_checklist: bool) -> _An
             sections = checklist.query_server_sections(cursor, labels) if with_checklist else []
             return _Answers(labels=labels, statistics=statistics, sections=sections, notes=notes)
     except (running_server.NoWord, UsageError) as error:
-        notes.append(f"not asked by SQL: {error}")
+        notes.append(f"not queried by SQL: {error}")
         return _Answers(sections=checklist.explain_missing_sections(notes[-1]), notes=notes)
 
 

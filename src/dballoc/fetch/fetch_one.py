@@ -99,7 +99,7 @@ def _secure_tree(job: Job) -> int:
     try:
         return safe_extraction.secure_tree(job.place)
     except safe_extraction.Refused as error:
-        raise Failure(f"{job.source.reference}: what was fetched cannot be kept: {error}") from None
+        raise Failure(f"{job.source.reference}: the download cannot be kept: {error}") from None
 
 
 def _move_to_store(job: Job, fetched: FetchedTree, version: str, size: int) -> None:

@@ -25,13 +25,13 @@ def verify_version(job: Job, fetched: FetchedTree) -> str:
         if not elf_exports.is_elf(job.place / path):
             raise Failure(f"{job.source.reference}: {path} is not a shared library")
     if not fetched.libraries and fetched.loader is None:
-        raise Failure(f"{job.source.reference}: no library to preload in what was fetched")
+        raise Failure(f"{job.source.reference}: no library to preload in the download")
     return fetched.version
 
 
 def _verify_server(job: Job, fetched: FetchedTree) -> str:
     if (program := installed_layout.find_server_program(job.root)) is None:
-        raise Failure(f"{job.source.reference}: no server in what was fetched")
+        raise Failure(f"{job.source.reference}: no server in the download")
     argv = [os.fspath(program), "--no-defaults", "--version"]
     if fetched.loader:
         # Its interpreter is named by its final place, where it is not yet.

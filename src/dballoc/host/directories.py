@@ -82,8 +82,8 @@ def check_socket_path() -> None:
     length = len(os.fsencode(parent / f"dballoc-{_make_unique_name()}" / "mysqld.sock"))
     if length > SOCKET_PATH_LIMIT:
         raise UsageError(
-            f"{parent}: a server's socket in there would have a path of {length} bytes, the kernel "
-            f"takes {SOCKET_PATH_LIMIT}; set TMPDIR to a shorter one"
+            f"{parent}: the path of a server's socket in it would have {length} bytes, but the "
+            f"kernel's limit is {SOCKET_PATH_LIMIT}; set TMPDIR to a shorter path"
         )
 
 

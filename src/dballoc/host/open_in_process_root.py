@@ -108,8 +108,7 @@ def measure_file(root: Path, path: str) -> os.stat_result:
 @contextlib.contextmanager
 def open_socket(root: Path, path: str) -> Iterator[str]:
     """Yield a path by which a socket file can be connected to, even if its name changes meanwhile.
-
-    OSError if it is not there, or is no socket.
+    OSError if it does not exist, or is not a socket.
     """
     with _open_path(root, path) as fd:
         if not stat.S_ISSOCK(os.fstat(fd).st_mode):

@@ -25,8 +25,8 @@ COLUMNS = ("machine", *REQUIRED, "block", "qps", "p95_ms", "p99_ms", *_SIZES, "s
 
 
 def read_figures(path: Path) -> list[Figure]:
-    """Return the figure of each line. UsageError, ``FILE:LINE: …``, for what is not as
-    docs/import.md says.
+    """Return the figure of each line. UsageError, ``FILE:LINE: …``, for anything that
+    docs/import.md does not allow.
     """
     try:
         text = readers.text(path, _LARGEST_FILE)
@@ -67,8 +67,8 @@ def _iterate_rows(reader: Any, columns: int, origin: str) -> Iterator[tuple[int,
         if any(cell.strip() for cell in cells):
             if len(cells) != columns:
                 raise UsageError(
-                    f"{origin}:{reader.line_num}: {len(cells)} columns, and {columns} in the "
-                    "heading"
+                    f"{origin}:{reader.line_num}: {len(cells)} columns, but the heading has "
+                    f"{columns}"
                 )
             yield reader.line_num, cells
 

@@ -80,7 +80,8 @@ def read_outputs(directory: Path, mapping_file: Path | None = None) -> Outputs:
     if not matches:
         example = paths[0].relative_to(directory)
         raise UsageError(
-            f"{path}: files: no file fits {mapping.files!r}; the first of {len(paths)} is {example}"
+            f"{path}: files: no file matches {mapping.files!r}; the first of {len(paths)} is "
+            f"{example}"
         )
     return Outputs(
         figures=[_read_figure(mapping, p, match.groupdict(), path) for p, match in matches.items()],

@@ -1,4 +1,4 @@
-"""A running client, sysbench or HammerDB: its reports as they come, its end."""
+"""Run a client, sysbench or HammerDB, and read its reports as they come."""
 
 import shlex
 import signal
@@ -17,14 +17,14 @@ from dballoc.servers.private.admin_connection import USER
 from dballoc.servers.private.command_line import Address
 
 _OPTION_FILE = "client.cnf"
-# The variable by which a client is told where its reports go.
+# The environment variable that tells a client where its reports go.
 INTERVALS = "DBALLOC_INTERVALS"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What one client is to do. ``seconds`` 0: until its workload ends by itself; ``program``: what
-    its workload runs.
+    """One client's job. ``seconds`` 0: until its workload ends by itself; ``program``: the program
+    that its workload runs.
     """
 
     workload: str
@@ -38,8 +38,8 @@ class Job:
 
 @dataclass(frozen=True)
 class Places:
-    """``connection``: see :func:`connection_file`; ``work``: where a client may make files of its
-    own.
+    """``connection``: see :func:`connection_file`; ``work``: a directory in which the client may
+    make files.
     """
 
     connection: Path
@@ -48,18 +48,18 @@ class Places:
 
 @dataclass(frozen=True)
 class Result:
-    """A run that ended well. ``histogram``: (milliseconds, count) per bucket."""
+    """The totals of a run that ended well. ``histogram``: (milliseconds, count) per bucket."""
 
     total: client_output.Total
     histogram: list[tuple[float, int]]
 
 
 class ClientFailed(Exception):
-    """The client failed, or said nothing of its run."""
+    """The client failed, or wrote no totals."""
 
 
 class Client:
-    """One run of ``program``. ``printed`` and the intervals' file are the raw files that stay."""
+    """One run of ``program``. ``printed`` and the intervals' file are raw files that are kept."""
 
     def __init__(self, program: str, child: Child, printed: Path, follower: Follower) -> None:
         self.program = program
@@ -68,25 +68,25 @@ class Client:
         self._follower = follower
 
     def reports(self) -> Iterator[Interval]:
-        """What came since the last call."""
+        """Return the reports since the last call."""
         return self._follower.new()
 
     @property
     def pid(self) -> int:
-        """Of its process; HammerDB's own is a child of it."""
+        """The PID of the client; hammerdbcli is a child of it."""
         return self._child.pid
 
     def wait(self, timeout: float) -> Exit | None:
-        """How it ended, or None if it has not within ``timeout`` seconds."""
+        """Return how it ended, or None if it has not within ``timeout`` seconds."""
         return self._child.wait(timeout)
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill it at once."""
         self._child.stop(signal.SIGKILL, 0)
 
     def result(self, ended: Exit) -> Result:
-        """Of a run that has ended and whose reports were read. ClientFailed, in its own words, if
-        there is none.
+        """Return the totals of a run that has ended and whose reports were read. ClientFailed, with
+        the client's message, if there are none.
         """
         text = self._printed.read_text(errors="replace")
         if ended.status != 0:
@@ -108,8 +108,8 @@ def start(
     name: str,
     cpus: frozenset[int] | None,
 ) -> Client:
-    """Start a run as the server user. Raw files go to ``raw`` as ``*-name.*``: they stay ours, it
-    may only add to them.
+    """Start a run as the server user. Raw files go to ``raw`` as ``*-name.*``: they belong to us,
+    and the client may only append to them.
     """
     connection = places.connection
     work = bench.workload(job.workload)
@@ -144,7 +144,7 @@ def start(
 
 
 def program_file(directory: Path, work: Workload, user: ServerUser) -> Path | None:
-    """The compiled file of a SQL workload, for the client to read; None for a script."""
+    """Return the compiled file of a SQL workload, which the client may read; None for a script."""
     if not work.statements:
         return None
     return write_private(
@@ -153,11 +153,13 @@ def program_file(directory: Path, work: Workload, user: ServerUser) -> Path | No
 
 
 def dump_command(job: Job, connection: Path) -> str | None:
-    """The dump of the load's database, as words of a shell; None for a job without a program."""
+    """Return the command that dumps the load's database, as words of a shell; None for a job
+    without a program.
+    """
     if job.program is None:
         return None
-    # MySQL's asks for statistics that no other server has; MariaDB's does not know that it could be
-    # told not to.
+    # MySQL's mysqldump asks for statistics that no other server has; MariaDB's does not know the
+    # option that turns that off.
     options = ["--single-transaction", "--quick", "--loose-column-statistics=0", job.data.database]
     return shlex.join(
         [str(job.program), f"--defaults-file={connection.parent / _OPTION_FILE}", *options]
@@ -165,7 +167,7 @@ def dump_command(job: Job, connection: Path) -> str | None:
 
 
 def option_file(directory: Path, address: Address, password: str, user: ServerUser) -> Path:
-    """An option file that leads the server's own client programs to it."""
+    """Return an option file with which the server's own client programs connect to it."""
     where = (
         {"socket": str(address.socket)}
         if address.port is None
@@ -180,8 +182,8 @@ def option_file(directory: Path, address: Address, password: str, user: ServerUs
 
 
 def connection_file(directory: Path, address: Address, password: str, user: ServerUser) -> Path:
-    """The configuration file that leads sysbench to a server; an option file for what it runs
-    itself lies beside it.
+    """Return the configuration file with which sysbench connects to a server. An option file for
+    the programs that sysbench runs is beside it.
     """
     option_file(directory, address, password, user)
     return sysbench_command.write_config(

@@ -1,4 +1,4 @@
-"""Read what the client wrote: sysbench with our hook, or HammerDB's driver. Pure but for opening
+"""Read a client's output: sysbench's with our hook, or HammerDB's driver's. Pure but for opening
 the file.
 """
 
@@ -11,14 +11,14 @@ from pathlib import Path
 from dballoc import readers
 
 _BUCKET = re.compile(r"^\s*(\d{1,12}\.\d{1,12}) \|\**\s+(\d{1,15})\s*$", re.MULTILINE | re.ASCII)
-# Of one look at a growing file: what a load of months would write.
+# The most bytes that one read of a growing file takes: more than a load of months would write.
 _MOST = 256 * readers.MIB
 
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
-    """One report of the hook. ``clock``: CLOCK_MONOTONIC at its end; latency in seconds, None where
-    the client tells none; counts within it.
+    """A report of the hook. ``clock``: CLOCK_MONOTONIC at its end; latency in seconds, None where
+    the client reports none; counts are those within the interval.
     """
 
     clock: float
@@ -33,18 +33,18 @@ class Interval:
 
     @property
     def tps(self) -> float:
-        """Events per second."""
+        """Return the events per second."""
         return self.events / self.seconds
 
     @property
     def qps(self) -> float:
-        """Statements per second."""
+        """Return the statements per second."""
         return self.queries / self.seconds
 
 
 @dataclass(frozen=True, kw_only=True)
 class Total:
-    """The whole run. Latencies in seconds, None where the client tells none."""
+    """Totals of the whole run. Latencies in seconds, None where the client reports none."""
 
     clock: float
     seconds: float
@@ -58,16 +58,16 @@ class Total:
 
 
 def milliseconds(seconds: float | None) -> float | None:
-    """A latency in the store's unit."""
+    """Convert a latency to the store's unit."""
     return None if seconds is None else seconds * 1e3
 
 
 class Follower:
     """Reads a growing file of JSON lines, complete lines only.
 
-    sysbench calls its report hooks from two threads, and when a run ends as a report is due, from
-    both at once. Seen once in some thousand runs: two lines of one clock. What cannot be read, or
-    is no later than the one before, is left out.
+    sysbench calls its report hooks from two threads, and from both at once when a run ends just as
+    a report is due; about one run in some thousand has two lines with the same clock. A line that
+    cannot be parsed, or is no later than the one before, is left out.
     """
 
     def __init__(self, path: Path) -> None:
@@ -77,7 +77,7 @@ class Follower:
         self._last = -math.inf
 
     def new(self) -> Iterator[Interval]:
-        """The intervals written since the last call."""
+        """Return the intervals written since the last call."""
         try:
             with self.path.open("rb") as f:
                 f.seek(self._offset)
@@ -134,14 +134,14 @@ def _read(line: bytes) -> Interval | Total | None:
 
 
 def _seconds(value: float) -> float:
-    """A time that a clock can show. ValueError, TypeError."""
+    """Parse a time that a clock can show. ValueError, TypeError."""
     if isinstance(value, bool) or not 0 <= value < 1e12:
         raise ValueError(value)
     return value
 
 
 def _above(seconds: float) -> float:
-    """One that something can be divided by."""
+    """Parse a number of seconds that can be a divisor. ValueError."""
     if seconds < 1e-9:
         raise ValueError(seconds)
     return seconds
@@ -156,11 +156,9 @@ def _latency(value: float | None) -> float | None:
 
 
 def parse_histogram(output: str) -> list[tuple[float, int]]:
-    """(milliseconds, count) per bucket of sysbench's ``--histogram``; a bucket's value is its upper
-    bound.
-
-    Three decimals are printed, so the narrow buckets below 0.05 ms come out alike; those are added
-    up.
+    """Parse sysbench's ``--histogram`` into (milliseconds, count) per bucket; a bucket's value is
+    its upper bound. sysbench prints three decimals, so narrow buckets below 0.05 ms have equal
+    values; these are added up.
     """
     _, _, rest = output.partition("Latency histogram")
     buckets: dict[float, int] = {}
@@ -170,9 +168,8 @@ def parse_histogram(output: str) -> list[tuple[float, int]]:
 
 
 def percentile(histogram: list[tuple[float, int]], share: float) -> float | None:
-    """Milliseconds below which ``share`` (0..1) of the events lie; None without events.
-
-    A bucket is 2.5 % wide, so that is the error's bound.
+    """Return the milliseconds below which ``share`` (0..1) of the events lie; None without events.
+    A bucket is 2.5 % wide, which bounds the error.
     """
     total = sum(count for _, count in histogram)
     cumulated = 0
@@ -184,7 +181,7 @@ def percentile(histogram: list[tuple[float, int]], share: float) -> float | None
 
 
 def reason(output: str) -> str:
-    """The line in which sysbench says why it ended: its last FATAL, else its last line."""
+    """Return the line that says why sysbench ended: its last FATAL, else its last line."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     fatal = [line for line in lines if line.startswith(("FATAL", "ALERT", "PANIC"))]
     return (fatal or lines or ["it printed nothing"])[-1]

@@ -1,7 +1,7 @@
-"""HammerDB's TPROC-C: where it is installed, its scripts, the command that drives it. The driving
-is :mod:`.hammerdb_run`'s.
+"""Find HammerDB, and write the commands and scripts for its TPROC-C. :mod:`.hammerdb_driver` runs
+them.
 
-Commands, settings and words are those of HammerDB 4 and 5 (its documentation, chapters 8 and 9, and
+Commands, settings and terms are those of HammerDB 4 and 5 (its documentation, chapters 8 and 9, and
 ``config/*.xml``).
 """
 
@@ -21,14 +21,14 @@ from dballoc.load.workload import Workload
 
 # The schema's database; HammerDB makes it itself, beside the experiment's own.
 DATABASE = "tpcc"
-# The workload's option that says who drives it, and what it may say; the first is the default.
+# The workload's option that chooses the driver, and its values; the first is the default.
 OPTION = "driver"
 DRIVERS = ("installed", "hammerdb", "sysbench")
-# Options that HammerDB can be told too. It knows no others of our Lua's.
+# The options of our Lua script that HammerDB supports too.
 _OPTIONS = ("warehouses",)
 _PLACES = ("/opt", "/usr/local")
-# Minutes that its timed driver would go on by itself: it counts in minutes, and we end it by the
-# second.
+# Minutes for which its timed driver would run by itself: it counts in minutes, and dballoc ends it
+# to the second.
 _FOREVER = 100_000
 
 
@@ -42,7 +42,7 @@ class HammerDB:
 
     @property
     def does(self) -> str:
-        """What a workload is that it drives. A version may not be known."""
+        """Describe a workload that HammerDB drives. Its version may be unknown."""
         name = f"HammerDB {self.version}".strip()
         return (
             f"{name}'s TPROC-C, with its schema and procedures; transactions are commits and "
@@ -51,8 +51,8 @@ class HammerDB:
 
 
 def find() -> HammerDB | None:
-    """The machine's: on the PATH, else the highest version below /opt or /usr/local; None without
-    one.
+    """Find the machine's HammerDB: on the PATH, else the highest version below /opt or /usr/local;
+    None if there is none.
     """
     named = shutil.which("hammerdbcli")
     below = [
@@ -83,8 +83,8 @@ def _numbers(name: str) -> list[int]:
 
 
 def settle(work: Workload) -> Workload:
-    """Who drives a workload that HammerDB could drive: HammerDB where it is installed and knows all
-    the options, else our Lua. UsageError for one that is asked for and cannot.
+    """Choose the driver of a workload that HammerDB could drive: HammerDB if it is installed and
+    supports all the options, else our Lua script. UsageError if the requested one cannot.
     """
     if not work.hammerdb:
         return work
@@ -131,8 +131,9 @@ def settle(work: Workload) -> Workload:
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What :mod:`.hammerdb_run` is told. ``account``: an option file with the server's address and
-    our account; ``seconds`` and ``prepared`` for a run; ``work``: where HammerDB may make files.
+    """The task of :mod:`.hammerdb_driver`. ``account``: an option file with the server's address
+    and our account; ``seconds`` and ``prepared`` are for a run; ``work``: where HammerDB may make
+    files.
     """
 
     verb: str
@@ -147,7 +148,7 @@ class Task:
 
 
 def prepare(work: Workload, threads: int, engine: str, account: Path, place: Path) -> Task:
-    """The making of its data."""
+    """Return the task that makes its data."""
     warehouses = int(work.options["warehouses"])
     return Task(
         verb="prepare",
@@ -170,19 +171,21 @@ def run(
     account: Path,
     place: Path,
 ) -> Task:
-    """A run. ``prepared``: whether it calls its procedures as prepared statements."""
+    """Return the task of a run. ``prepared``: whether it calls its procedures as prepared
+    statements.
+    """
     task = prepare(work, threads, engine, account, place)
     return replace(task, verb="run", seconds=max(1, seconds), prepared=prepared)
 
 
 def command(task: Task) -> list[str]:
-    """The program that drives HammerDB. It has no password in it."""
+    """Return the command that drives HammerDB. It contains no password."""
     return [sys.executable, "-m", "dballoc.load.hammerdb_driver", json.dumps(asdict(task))]
 
 
 def environment(place: Path) -> dict[str, str]:
-    """Its environment: nothing of the server's variant. HammerDB finds the server's client library
-    by LD_LIBRARY_PATH.
+    """Return its environment, without anything of the server's variant. HammerDB finds the server's
+    client library by LD_LIBRARY_PATH.
     """
     return {
         **{
@@ -198,7 +201,7 @@ def environment(place: Path) -> dict[str, str]:
 
 
 def needed_files(work: Workload) -> list[Path]:
-    """What whoever runs HammerDB must be able to read."""
+    """Return the files that the user who runs HammerDB must be able to read."""
     return (
         [Path(work.script), Path(sys.executable), Path(__file__)]
         if work.driver == "hammerdb"
@@ -207,8 +210,8 @@ def needed_files(work: Workload) -> list[Path]:
 
 
 def script(task: Task, mariadb: bool, account: Mapping[str, str]) -> str:
-    """The Tcl that hammerdbcli reads. ``account``: of the option file. It has the password in it:
-    keep it to ourselves.
+    """Return the Tcl script for hammerdbcli. ``account``: from the option file. The script contains
+    the password, so only we may read it.
     """
     name = "maria" if mariadb else "mysql"
     socket = account.get("socket")
@@ -228,8 +231,8 @@ def script(task: Task, mariadb: bool, account: Mapping[str, str]) -> str:
     }
     if task.verb == "run":
         # The timed driver is the one that does not print every transaction. By default a client
-        # draws a home warehouse and keeps it, so that starts differ by which clients meet; with all
-        # warehouses they are dealt out evenly.
+        # draws a home warehouse and keeps it, so starts would differ by which clients meet; with
+        # all warehouses the clients are distributed evenly.
         tpcc |= {
             "driver": "timed",
             "rampup": 0,
@@ -246,7 +249,7 @@ def script(task: Task, mariadb: bool, account: Mapping[str, str]) -> str:
     )
 
 
-# Up to 4.2 neither command waits for its virtual users, and what ends the script ends them.
+# Up to 4.2 neither command waits for its virtual users, and the end of the script ends them.
 _BUILD = ("buildschema", "if {[llength [info commands waittocomplete]]} { waittocomplete }", "exit")
 _RUN = (
     "loadscript",
@@ -259,12 +262,12 @@ _RUN = (
 
 
 def _word(value: object) -> str:
-    """A word of Tcl that stands for itself."""
+    """Quote a word for Tcl, so that it stands for itself."""
     return re.sub(r"([^\w./-])", r"\\\1", str(value))
 
 
 def failure(printed: str) -> str | None:
-    """What one of its virtual users failed of, in HammerDB's words; None if none has."""
+    """Return the error of one of its virtual users, in HammerDB's words; None if none failed."""
     if "FINISHED FAILED" not in printed:
         return None
     lines = [line.strip() for line in printed.splitlines()]
@@ -273,6 +276,6 @@ def failure(printed: str) -> str | None:
 
 
 def last_word(printed: str) -> str:
-    """Its last line, or that there is none."""
+    """Return its last line, or say that there is none."""
     lines: Sequence[str] = [line.strip() for line in printed.splitlines() if line.strip()]
     return lines[-1] if lines else "it printed nothing"

@@ -1,10 +1,11 @@
-"""Drive HammerDB, as a process of its own: run hammerdbcli, count each second what the server says
-it did, end it in time.
+"""Drive HammerDB, as a process of its own: run hammerdbcli, read every second how much the server
+has done, end it in time.
 
-HammerDB counts its transactions as is done here, from the server's Com_commit and Com_rollback, but
-by the minute and into files of its own. Reports and totals go to the file that sysbench's would go
-to (:mod:`.output`), without latencies: it has none by the second. What it prints stays on our
-standard output, with its NOPM: new orders per minute.
+HammerDB counts its transactions from the server's Com_commit and Com_rollback, and so does this
+module; but HammerDB does it by the minute and into files of its own. Reports and totals go to the
+file that sysbench's would go to (:mod:`.client_output`), without latencies, because HammerDB has
+none by the second. HammerDB's output stays on our standard output, with its NOPM: new orders per
+minute.
 """
 
 import configparser
@@ -48,11 +49,11 @@ _ORDERS = f"SELECT SUM(d_next_o_id) AS n FROM {DATABASE}.district"
 
 
 class _Failed(Exception):
-    """Why there is no result, in one line."""
+    """There is no result; the text says why, in one line."""
 
 
 class _Server:
-    """Our own look at the server: a connection without a database, so that it is not taken for a
+    """Our own connection to the server, without a database, so that it is not taken for a
     client.
     """
 
@@ -70,7 +71,7 @@ class _Server:
         )
 
     def close(self) -> None:
-        """Quietly; the server may be gone."""
+        """Close the connection without an error, because the server may be gone."""
         try:
             self._connection.close()
         except pymysql.Error:
@@ -81,26 +82,26 @@ class _Server:
         return "MariaDB" in self.rows("SELECT VERSION() AS v")[0]["v"]
 
     def rows(self, sql: str) -> list[dict[str, Any]]:
-        """All rows of a query, by column."""
+        """Return all rows of a query, by column."""
         with self._connection.cursor(DictCursor) as cursor:
             cursor.execute(sql)
             return list(cursor.fetchall())
 
     def number(self, sql: str) -> int:
-        """The number of a query that has one, called n."""
+        """Return the number that a query selects as n."""
         return int(self.rows(sql)[0]["n"])
 
     def counters(self) -> dict[str, int]:
-        """What the server has done since its start."""
+        """Return the server's counters since its start."""
         return {row["Variable_name"]: int(row["Value"]) for row in self.rows(_STATUS)}
 
     def clients(self) -> int:
-        """How many are connected to HammerDB's database."""
+        """Return how many sessions are connected to HammerDB's database."""
         return sum(row["db"] == DATABASE for row in self.rows("SHOW PROCESSLIST"))
 
 
 class _HammerDB:
-    """hammerdbcli with its script, in its own directory, with all its files in ``work``."""
+    """hammerdbcli running a script, in its own directory, with all its files in ``work``."""
 
     def __init__(self, task: Task, text: str, work: Path) -> None:
         path = work / "dballoc.tcl"
@@ -109,8 +110,8 @@ class _HammerDB:
         self._printed = work / "printed.txt"
         executable = Path(task.executable)
         with self._printed.open("wb") as out:
-            # In our process group, so that whoever ends us ends it too; and the kernel does if we
-            # are killed alone.
+            # In our process group, so that whoever ends us ends it too; the kernel does so if only
+            # we are killed.
             env = {**os.environ, "TMP": str(work), "TMPDIR": str(work)}
             self._process = subprocess.Popen(
                 [str(executable), "auto", str(path)],
@@ -124,23 +125,23 @@ class _HammerDB:
 
     @property
     def text(self) -> str:
-        """All it has printed."""
+        """Everything that it has printed."""
         return self._printed.read_text(errors="replace")
 
     def ended(self) -> bool:
-        """Whether it has. _Failed if one of its clients has failed."""
+        """Whether it has ended. _Failed if one of its clients has failed."""
         if message := hammerdb_command.failure(self.text):
             raise _Failed(message)
         return self._process.poll() is not None
 
     def wait(self) -> int:
-        """Until it has ended; its status. _Failed as :meth:`ended`."""
+        """Wait until it has ended, and return its status. _Failed as :meth:`ended`."""
         while not self.ended():
             time.sleep(_POLL)
         return self._process.returncode
 
     def stop(self) -> None:
-        """End it: it has no end of its own."""
+        """End it, because it does not end by itself."""
         self._process.terminate()
         try:
             self._process.wait(_TO_END)
@@ -167,7 +168,7 @@ def _prepare(task: Task, server: _Server, program: _HammerDB) -> None:
 
 
 def _begin(task: Task, server: _Server, program: _HammerDB) -> None:
-    """Wait until all clients are there and something is done."""
+    """Wait until all clients are connected and the first work is done."""
     deadline = time.monotonic() + _TO_BEGIN
     before = _transactions(server.counters())
     while (connected := server.clients()) < task.threads or _transactions(
@@ -248,8 +249,8 @@ def _write(
     after: Mapping[str, int],
     **more: float | None,
 ) -> None:
-    """One line as sysbench's hook writes it (load/lua/dballoc.lua). Our own questions are not the
-    load's.
+    """Write one line as sysbench's hook does (load/lua/dballoc.lua). Our own queries are not
+    counted as load.
     """
     changes = {name: after[name] - before[name] for name in _COUNTERS}
     writes = changes["Com_insert"] + changes["Com_update"] + changes["Com_delete"]
@@ -271,7 +272,7 @@ def _write(
 
 
 def main(task: Task) -> int:
-    """Do what one is told. 0, or 1 with a line ``FATAL: …``."""
+    """Run the task. Return 0, or 1 after a line ``FATAL: …``."""
     option_file = configparser.ConfigParser(interpolation=None)
     option_file.read(task.account, encoding="utf-8")
     account = dict(option_file["client"])

@@ -51,7 +51,7 @@ _READS = (
 
 
 class SqlError(Exception):
-    """What is wrong with a file, and in which line."""
+    """A mistake in a file; the text says what, ``line`` where."""
 
     def __init__(self, line: int, text: str) -> None:
         super().__init__(text)
@@ -68,21 +68,23 @@ class Int:
 
 @dataclass(frozen=True)
 class String:
-    """So many letters."""
+    """A number of random letters."""
 
     length: int
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One of some texts."""
+    """One of several texts."""
 
     texts: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """``name`` remembers what is drawn; without a ``kind`` it is drawn already."""
+    """A parameter. ``name`` remembers the value that is drawn; without a ``kind`` it was drawn
+    before.
+    """
 
     name: str | None
     kind: Int | String | Choice | None
@@ -90,8 +92,8 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Statement:
-    """``line``: where it begins in its file. Its pieces keep the line breaks, so that the server's
-    lines can be counted.
+    """A statement. ``line``: where it begins in its file. Its pieces keep the line breaks, so that
+    the server's line numbers are right.
     """
 
     line: int
@@ -99,12 +101,12 @@ class Statement:
 
     @property
     def reads(self) -> bool:
-        """Whether it begins like one that changes no data."""
+        """Whether it begins like a statement that changes no data."""
         return self._begins(_READS)
 
     @property
     def calls(self) -> bool:
-        """Whether it calls a procedure."""
+        """Whether it calls a stored procedure."""
         return self._begins(("call",))
 
     def _begins(self, words: tuple[str, ...]) -> bool:
@@ -113,7 +115,7 @@ class Statement:
 
 
 def parse(text: str) -> tuple[Statement, ...]:
-    """The statements of a file. SqlError for the first thing that is wrong."""
+    """Parse the statements of a file. SqlError for the first mistake."""
     statements = _Reader(text.removeprefix("\ufeff").replace("\r\n", "\n")).statements()
     if not statements:
         raise SqlError(1, "there is no statement in it")
@@ -155,7 +157,7 @@ class _Reader:
         return statements
 
     def take(self, count: int) -> None:
-        """The next characters are the statement's own."""
+        """Take the next characters as part of the statement."""
         piece = self.text[self.at : self.at + count]
         if self.first is None and not piece.isspace():
             self.first = self.line
@@ -163,7 +165,7 @@ class _Reader:
             if re.match(r"delimiter\s", self.text[self.at : self.at + 10], re.IGNORECASE):
                 raise SqlError(
                     self.line,
-                    "DELIMITER is the client's, not the server's; make procedures in data.sql",
+                    "DELIMITER is a command of the client; create procedures in data.sql",
                 )
         self.plain.append(piece)
         self.line += piece.count("\n")
@@ -257,7 +259,7 @@ class _Reader:
                 if not re.fullmatch(r"\d{1,5}", arguments) or not 1 <= int(arguments) <= _LONGEST:
                     raise SqlError(
                         self.line,
-                        f"{{{inside}}}: string has a length from 1 to {_LONGEST}, like "
+                        f"{{{inside}}}: string needs a length from 1 to {_LONGEST}, like "
                         f"{{string:20}}",
                     )
                 return String(int(arguments))
@@ -286,8 +288,8 @@ class _Reader:
 
 
 def rounds(statements: tuple[Statement, ...]) -> int:
-    """How often to fill the parameters in by :func:`example` until every choice's text was there:
-    twice at least.
+    """Return how often :func:`example` must fill the parameters in until every choice's text was
+    used: twice at least.
     """
     choices = [
         p.kind
@@ -299,8 +301,8 @@ def rounds(statements: tuple[Statement, ...]) -> int:
 
 
 def example(statements: tuple[Statement, ...], round_: int) -> list[str]:
-    """The statements of one event with parameters filled in, not at random: both ends of numbers,
-    each text in its turn.
+    """Return the statements of one event with parameters filled in, not at random: both ends of
+    ranges, each text in its turn.
     """
     named: dict[str, str] = {}
     return [
@@ -325,7 +327,7 @@ def _fill(parameter: Parameter, round_: int, named: dict[str, str]) -> str:
 
 
 def compile_lua(statements: tuple[Statement, ...]) -> str:
-    """The statements as a Lua table, for load/lua/dballoc_sql.lua."""
+    """Return the statements as a Lua table, for load/lua/dballoc_sql.lua."""
     lines = [f"  {{{', '.join(_lua(p) for p in s.pieces)}}}," for s in statements]
     return "return {\n" + "\n".join(lines) + "\n}\n"
 

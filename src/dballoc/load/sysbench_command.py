@@ -22,7 +22,9 @@ _SHARE = ("/usr/share/sysbench", "/usr/local/share/sysbench")
 
 @dataclass(frozen=True)
 class Sysbench:
-    """The executable, its version, where its scripts lie, and the workloads of the experiment."""
+    """sysbench: its executable, its version, the directory of its scripts, and the experiment's
+    workloads.
+    """
 
     executable: Path
     version: str
@@ -30,15 +32,15 @@ class Sysbench:
     workloads: Mapping[str, Workload] = field(default_factory=dict, hash=False)
 
     def workload(self, name: str) -> Workload:
-        """The experiment's workload of that name, else the catalogue's. UsageError if there is
-        none.
+        """Return the experiment's workload of that name, else the catalogue's. UsageError if there
+        is none.
         """
         return self.workloads.get(name) or of_catalogue(name)
 
 
 @cache
 def find() -> Sysbench:
-    """The machine's sysbench, 1.0 or later. UsageError if there is none."""
+    """Find the machine's sysbench, 1.0 or later. UsageError if there is none."""
     executable = shutil.which("sysbench")
     if executable is None:
         raise UsageError("sysbench is not on this machine; install it: apt-get install sysbench")
@@ -68,14 +70,14 @@ def find() -> Sysbench:
 
 
 def statements(work: Workload, threads: int, tables: int, load: Load) -> int:
-    """Prepared statements that ``threads`` clients hold at once: those of each table, and BEGIN and
-    COMMIT.
+    """Return how many prepared statements ``threads`` clients hold at once: those of each table,
+    and BEGIN and COMMIT.
     """
     return threads * (tables * work.prepared + 2) if work.prepares(load) else 0
 
 
 def tables_options(data: Data, engine: str) -> dict[str, str]:
-    """Options that prepare and run must agree on."""
+    """Return the options on which prepare and run must agree."""
     tables = {
         "tables": str(data.tables),
         "table-size": str(data.rows),
@@ -85,14 +87,14 @@ def tables_options(data: Data, engine: str) -> dict[str, str]:
 
 
 def prepare_options(work: Workload, threads: int, data: Data, engine: str) -> dict[str, str]:
-    """The options with which a script makes its data."""
+    """Return the options with which a script makes its data."""
     return {**tables_options(data, engine), "threads": str(threads), **_dashed(work.options)}
 
 
 def run_options(
     work: Workload, threads: int, seconds: float, data: Data, engine: str, load: Load
 ) -> dict[str, str]:
-    """The options of a run. What sysbench leaves to a default of its version is said outright.
+    """Return the options of a run. Defaults that depend on sysbench's version are set explicitly.
     ``seconds`` 0: no end.
     """
     options = {
@@ -115,22 +117,24 @@ def _dashed(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def connection_options(address: Address, password: str) -> dict[str, str]:
-    """How sysbench reaches the server: the socket, or TCP where the experiment says so."""
+    """Return how sysbench reaches the server: by the socket, or by TCP if the experiment
+    says so.
+    """
     where = {"mysql-socket": str(address.socket)} if address.port is None else {
         "mysql-host": "127.0.0.1", "mysql-port": str(address.port)}  # fmt: skip
     return {**where, "mysql-user": USER, "mysql-password": password, "db-driver": "mysql"}
 
 
 def write_config(path: Path, options: dict[str, str], user: ServerUser) -> Path:
-    """A configuration file that only we and the client can read: a password is never an
+    """Write a configuration file that only we and the client can read: a password is never an
     argument.
     """
     return write_private(path, "".join(f"{k}={v}\n" for k, v in options.items()), user)
 
 
 def command(sysbench: Sysbench, config: Path, verb: str, options: dict[str, str]) -> list[str]:
-    """``verb`` is run or prepare. A script's own options work on the command line only, not in the
-    file.
+    """Return sysbench's command line; ``verb`` is run or prepare. A script's own options only work
+    on the command line, not in the file.
     """
     options_given = [f"--{k}={v}" for k, v in options.items()]
     return [
@@ -149,8 +153,8 @@ def environment(
     program: Path | None = None,
     dump: str | None = None,
 ) -> dict[str, str]:
-    """The client's environment: nothing of the server's variant. ``program``: a SQL file, compiled;
-    ``dump``: the command line of a workload that dumps.
+    """Return the client's environment, without anything of the server's variant. ``program``: a
+    compiled SQL file; ``dump``: the command line of a workload that dumps.
     """
     directories = [lua(), *([work.file.parent] if work.file else []), sysbench.share]
     return {
@@ -164,11 +168,9 @@ def environment(
 
 
 def makes_data(sysbench: Sysbench, work: Workload) -> bool:
-    """Whether a script has a ``prepare`` of its own. UsageError, ``FILE:LINE: …``, if one of the
-    user's cannot be loaded.
-
-    It is loaded for that, as the server user and without a server: what stands outside its
-    functions runs.
+    """Whether a script has a ``prepare`` of its own. To find out, the script is loaded as the
+    server user and without a server, which runs the code outside its functions. UsageError,
+    ``FILE:LINE: …``, if one of the user's cannot be loaded.
     """
     if work.file is None:
         return work.brings
@@ -178,7 +180,7 @@ def makes_data(sysbench: Sysbench, work: Workload) -> bool:
         raise UsageError(
             f"workload {work.name!r}: {shown(work.file)}: sysbench runs as {server_user().name}, "
             f"which may not read {blocked}; "
-            "open it, or move the script"
+            "make it readable, or move the script"
         )
     try:
         answer = run_unprivileged(
@@ -193,13 +195,13 @@ def makes_data(sysbench: Sysbench, work: Workload) -> bool:
 
 
 def refusal(work: Workload) -> Callable[[Path], UsageError]:
-    """From the log of a script of the user's that failed to the error that says why."""
+    """Return a function that turns the log of a failed script of the user's into the error."""
     return lambda log: UsageError(script_error(work, log.read_text(errors="replace")))
 
 
 def script_error(work: Workload, output: str) -> str:
-    """What sysbench said of a failed script, as ``FILE:LINE: …`` where it names a line; of a
-    workload without a file as ``workload NAME: …``.
+    """Return sysbench's message about a failed script, as ``FILE:LINE: …`` where it names a line;
+    for a workload without a file as ``workload NAME: …``.
     """
     lines = [
         line for line in output.splitlines() if line.startswith("FATAL")

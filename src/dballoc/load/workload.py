@@ -1,4 +1,4 @@
-"""What a client can be told to do: a workload of the catalogue, or one of the experiment's own."""
+"""Look up workloads: the catalogue's, and the experiment's own."""
 
 import hashlib
 import os
@@ -16,7 +16,7 @@ from dballoc.load.sql_workload import SqlError, Statement
 
 
 def lua() -> Path:
-    """The directory of our own scripts."""
+    """Return the directory of our own scripts."""
     return Path(str(files("dballoc.load") / "lua"))
 
 
@@ -47,12 +47,12 @@ class Workload:
     driver: str = "sysbench"
 
     def prepares(self, load: model.Load) -> bool:
-        """Whether its statements are prepared in the server, not sent as text."""
+        """Whether its statements are prepared in the server, instead of sent as text."""
         return not self.text if load.prepared_statements is None else load.prepared_statements
 
 
 def of_catalogue(name: str) -> Workload:
-    """The catalogue's workload. UsageError if there is none of that name."""
+    """Return the catalogue's workload. UsageError if there is none of that name."""
     row: dict[str, Any] = look_up(workloads(), name, "workload")
     content = _scripts() if row.get("brings") else ""
     more = {
@@ -74,15 +74,17 @@ def of_catalogue(name: str) -> Workload:
 
 
 def _scripts() -> str:
-    """A hash of our own scripts: data that they make are made anew when they change."""
+    """Return a hash of our own scripts: the data that they make are made again when the scripts
+    change.
+    """
     return hashlib.sha256(
         b"".join(path.read_bytes() for path in sorted(lua().glob("*.lua")))
     ).hexdigest()
 
 
 def settle(experiment: model.Experiment) -> dict[str, Workload]:
-    """Every workload that an experiment runs, its files read and checked. UsageError, ``FILE:LINE:
-    …`` where it has one.
+    """Load every workload that an experiment runs; its files are read and checked. UsageError,
+    ``FILE:LINE: …`` where there is a line.
     """
     for name in experiment.workload:
         if name in workloads() or name in cycles():
@@ -99,7 +101,7 @@ def _settle(name: str, experiment: model.Experiment) -> Workload:
     )
     if not entry.brings:
         return entry
-    # These size its data, so what a run is told its prepare must be told too.
+    # These options determine the size of its data, so prepare must get the same as a run.
     return replace(entry, options={**_bare(entry.options), **_bare(experiment.load.options)})
 
 
@@ -108,13 +110,16 @@ def _bare(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def own(name: str, table: model.Workload) -> Workload:
-    """A workload of the user's. UsageError for a file that cannot be read, what is wrong in it, and
-    an unknown ``use``.
+    """Load a workload of the user's. UsageError for a file that cannot be read or has a mistake,
+    and for an unknown ``use``.
     """
     if table.use is not None:
         base = of_catalogue(table.use)
         if base.ends:
-            raise UsageError(f"workload {name!r}: {table.use} is used by its own name alone")
+            raise UsageError(
+                f"workload {name!r}: {table.use} cannot have another name or options of its own; "
+                "list it in workloads"
+            )
         options = {**_bare(base.options), **_bare(table.options)}
         return replace(base, name=name, options=options, prepared=table.prepared or base.prepared)
     path = Path(table.script or table.sql or "").absolute()
@@ -154,6 +159,6 @@ def own(name: str, table: model.Workload) -> Workload:
 
 
 def shown(path: Path) -> str:
-    """A path as its user would write it: relative if it lies below here."""
+    """Return a path as its user would write it: relative if it is below the current directory."""
     directory = Path.cwd()
     return os.fspath(path.relative_to(directory) if path.is_relative_to(directory) else path)

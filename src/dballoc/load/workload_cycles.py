@@ -1,5 +1,5 @@
-"""Cycles of the catalogue among an experiment's workloads: one name for a whole published sequence.
-Pure.
+"""Expand the catalogue's cycles among an experiment's workloads: one name stands for a whole
+published sequence. Pure.
 """
 
 from typing import Any
@@ -10,8 +10,8 @@ Table = dict[str, Any]
 
 
 def expand(table: Table) -> Table:
-    """An experiment's table with every cycle replaced by its workloads, and its warm-ups unless the
-    table has its own.
+    """Return an experiment's table with every cycle replaced by its workloads, and by its warm-ups
+    unless the table has its own.
     """
     names = table.get("workloads")
     if not isinstance(names, list) or not any(isinstance(n, str) and n in cycles() for n in names):

@@ -149,7 +149,7 @@ def list_ineffective_settings(
         other = find_catalogue_name(path)
         if _strip_suffixes(path) not in stems:
             reasons[path] = (
-                "LD_PRELOAD names it, and it is not loaded: missing, unreadable, or built for "
+                "LD_PRELOAD names it, but it is not loaded: missing, unreadable, or built for "
                 "another system"
             )
         elif other and other != used:

@@ -44,7 +44,7 @@ class Sample:
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """A profile. ``title``: what it is of; ``facts``: period, losses, sampling interval, … for the
+    """A profile. ``title``: its subject; ``facts``: period, losses, sampling interval, … for the
     reader; ``taken_at``: Unix time; ``seconds`` that it covers, 0 for a moment.
     """
 

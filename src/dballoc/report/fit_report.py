@@ -109,11 +109,11 @@ def answer_fit(fits: Fits) -> Answer:
 def _explain_answer(fits: Fits) -> str:
     repeats = count(fits.of.repeats, "trial")
     if not fits.over:
-        return "The search is not over; the same command resumes it."
+        return "The search is not over; run the same command to resume it."
     if any(f.state.why != "found" for f in fits.fitted):
         return (
-            f"What survived did so in {repeats} without an OOM kill; not every search found an "
-            "edge."
+            f"Every size that survived did so in {repeats} without an OOM kill; not every search "
+            "found the limit."
         )
     return (
         f"Each survived {repeats} without an OOM kill, and the next size, "
@@ -170,15 +170,16 @@ def describe_method(fits: Fits) -> list[str]:
         f"after {count(of.repeats, 'trial')} without that. Sizes are multiples of "
         f"{with_unit(of.tolerance)}; the first is "
         f"{with_unit(of.nearest(of.start) * of.tolerance)}.",
-        "The next size is where the memory would just be used up if what the server takes beside "
-        "the cache stayed as it was in the largest size that survived, or the middle of the range "
-        "that is left, where two such guesses did not halve it. A round runs one trial of every "
+        "The next size is a guess: the size that just uses up the memory, if the server needs as "
+        "much beside the cache as it did at the largest size that survived. Where two such guesses "
+        "did not halve the range that is left, it is the middle of that range. A round runs one "
+        "trial of every "
         f"variant whose search goes on, in an order drawn from seed {e.seed}, so that drift hits "
         "all alike.",
         "RSS at the edge may lie a little under or over the limit: a cgroup counts the kernel's "
         "own memory for the server too, and leaves out file pages that another process had read "
         "before, like those of the server's own executable. RSS at a kill is the highest that was "
-        "seen, about a second before it at most.",
+        "seen, at most about a second before it.",
     ]
 
 

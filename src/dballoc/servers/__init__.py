@@ -1,1 +1,1 @@
-"""Life of one private server: its build, its data template, start, ready, stop."""
+"""Servers: builds, private servers that dballoc starts, and running servers that it reads."""

@@ -1,4 +1,4 @@
-"""Find a server's build, and say what it is."""
+"""Find a server's build, and read its version."""
 
 import os
 import re
@@ -33,7 +33,9 @@ _SHARE_DIRECTORIES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Build:
-    """An executable server: family (a catalogue name), version, and where its parts lie."""
+    """A server that can be executed: its family (a catalogue name), its version, and where its
+    parts are.
+    """
 
     family: str
     version: str
@@ -44,8 +46,8 @@ class Build:
 
     @property
     def entry(self) -> dict[str, Any]:
-        """Its family's row of the catalogue, with what is different for releases as old as this
-        one.
+        """The catalogue's row of its family, with the differences of releases as old as
+        this one.
         """
         row = servers()[self.family]
         for bound in sorted(
@@ -64,7 +66,7 @@ class Build:
 
     @property
     def engines(self) -> list[str]:
-        """The storage engines that it has: built in, or as a plugin that is there."""
+        """The storage engines that it has, built in or as a plugin that is installed."""
         return [
             name
             for name, options in self.entry["engines"].items()
@@ -81,16 +83,16 @@ class Build:
 
     @property
     def key(self) -> str:
-        """Changes when the executable does."""
+        """A key that changes when the executable changes."""
         status = self.executable.stat()
         return f"{self.executable}:{self.version}:{status.st_size}:{status.st_mtime_ns}"
 
 
 @cache
 def find(use: str, basedir: str | None) -> Build:
-    """The build to run: of a basedir, or by its family's name: this machine's, else one that was
-    fetched; by ``NAME@VERSION`` one that was fetched, else this machine's if it is that. UsageError
-    if there is none.
+    """Find the build to run: in a basedir, or by its family's name (this machine's, else a fetched
+    one), or by ``NAME@VERSION`` (a fetched one, else this machine's if it has that version).
+    UsageError if there is none.
     """
     name, version = name_and_version.split_reference(use)
     entry = look_up(servers(), name, "server")
@@ -116,8 +118,8 @@ def find(use: str, basedir: str | None) -> Build:
     if kept := private_store.find_fetched(name, version):
         if (build := _in(kept.root, _any_binary(entry))) is None:
             raise UsageError(
-                f"server {use!r}: what was fetched does not run; remove {kept.place}, and fetch it "
-                "again"
+                f"server {use!r}: the fetched server does not run; remove {kept.place}, and fetch "
+                "it again"
             )
         return build
     if version is None:
@@ -149,7 +151,7 @@ def _first(candidates: Iterable[Path], root: Path | None, family: str | None) ->
             if blocked := user.blocked_at(candidate):
                 closed = closed or (
                     f"{candidate}: the server runs as {user.name}, which may not read {blocked}; "
-                    "open it, or move the server"
+                    "make it readable, or move the server"
                 )
                 continue
             build = _identify(candidate.resolve(), root)
@@ -161,14 +163,14 @@ def _first(candidates: Iterable[Path], root: Path | None, family: str | None) ->
 
 
 def _any_binary(entry: dict[str, Any]) -> list[str]:
-    """In a basedir the family need not be told."""
+    """In a basedir the family need not be given."""
     return list(
         dict.fromkeys([*entry["binaries"], *(b for e in servers().values() for b in e["binaries"])])
     )
 
 
 def _identify(executable: Path, basedir: Path | None) -> Build | None:
-    """What an executable says of itself, which it is asked as the server user."""
+    """Return what an executable prints as its version; it is run as the server user."""
     try:
         answer = run_unprivileged([executable, "--version"])
     except Unanswered:
@@ -204,7 +206,9 @@ def _identify(executable: Path, basedir: Path | None) -> Build | None:
 
 
 def script(build: Build, names: str) -> Path:
-    """A bootstrap script by its names (``old|new``). UsageError if the build lacks it."""
+    """Return a bootstrap script, given its names (``old|new``). UsageError if the build
+    lacks it.
+    """
     for name in names.split("|"):
         for directory in (build.share, *(build.basedir / d for d in _SHARE_DIRECTORIES)):
             if (directory / name).exists():

@@ -1,4 +1,4 @@
-"""A server's client programs: the build's own, else the machine's."""
+"""Find a server's client programs: the build's own, else the machine's."""
 
 import os
 import shutil
@@ -10,8 +10,8 @@ from dballoc.servers.build import Build
 
 
 def find(build: Build, names: Sequence[str], purpose: str) -> Path:
-    """The first of ``names`` that is there, those of the build's family first. UsageError,
-    ``purpose`` in front, if none is.
+    """Return the first of ``names`` that exists, those of the build's family first. UsageError that
+    begins with ``purpose`` if none does.
     """
     places = [build.executable.parent, build.basedir / "bin", build.basedir / "usr/bin"]
     ordered = sorted(names, key=lambda n: not n.startswith(build.family))
@@ -22,4 +22,4 @@ def find(build: Build, names: Sequence[str], purpose: str) -> Path:
     for name in ordered:
         if path := shutil.which(name):
             return Path(path)
-    raise UsageError(f"{purpose}, and neither is here; apt-get install mariadb-client")
+    raise UsageError(f"{purpose}, but neither is on this machine; apt-get install mariadb-client")

@@ -1,4 +1,4 @@
-"""What a server reads from its option files, asked of the server itself: ``--print-defaults``."""
+"""Ask a server itself what it reads from its option files: ``--print-defaults``."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from dballoc.host.unprivileged.server_user import server_user
 from dballoc.servers.build import Build
 from dballoc.servers.private.option_file_copies import Copies
 
-# Values may hold anything; only an option begins with two dashes after a space.
+# Values may hold anything; only an option begins with a space and two dashes.
 _NEXT = re.compile(r" (?=--[A-Za-z])")
 
 _ERROR = re.compile(r".*\[error\]|error|could not|unknown")
@@ -21,10 +21,9 @@ _STAMP = re.compile(
 
 
 def of_file(build: Build, path: Path) -> list[str]:
-    """The server's arguments from an option file, what it includes too. UsageError in one line for
-    a bad one.
-
-    The server reads a copy, as the server user: root's may have files that nobody else can read.
+    """Return the arguments that a server reads from an option file and the files that it includes.
+    UsageError in one line for a bad file. The server, running as the server user, reads a copy,
+    because root may name files that nobody else can read.
     """
     user = server_user()
     directory = directories.make_run_directory(lambda _: None)
@@ -45,7 +44,7 @@ def of_file(build: Build, path: Path) -> list[str]:
 
 
 def parse_printed(text: str) -> list[str]:
-    """The arguments in what a server prints of its option files. Pure."""
+    """Parse the arguments that a server prints of its option files. Pure."""
     head, _, rest = text.partition("following arguments:\n")
     return (
         [word.rstrip() for word in _NEXT.split(" " + rest.strip("\n")) if word.strip()]
@@ -55,7 +54,7 @@ def parse_printed(text: str) -> list[str]:
 
 
 def complaint(text: str) -> str:
-    """The line that says most: the first with an error in it, without its time stamp."""
+    """Return the most telling line: the first with an error in it, without its time stamp."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if _ERROR.match(line.lower())]
     return _STAMP.sub("", (errors or lines or ["it says nothing"])[0]).rstrip(".")

@@ -1,9 +1,9 @@
-"""A copy of a server's executable that the loader runs on another C library, or without a malloc
-that it is linked against.
+"""Copy a server's executable so that it runs on another C library, or without a malloc that it is
+linked against.
 
-A copy, and not the loader's own command line (``ld.so --library-path … mysqld``): /proc/PID/exe,
-maps, symbols and the place of the heap are then those of any server, and what looks at a process
-from outside needs to know nothing of it.
+The alternative is the loader's own command line (``ld.so --library-path … mysqld``). With a copy,
+/proc/PID/exe, maps, symbols and the place of the heap are those of any server, so code that reads a
+process from outside need not handle a special case.
 """
 
 import fcntl
@@ -23,28 +23,26 @@ from dballoc.host.elf import elf_exports
 from dballoc.servers.build import Build
 
 _GLIBC = re.compile(rb"GNU C Library .*? version ([\d.]+)")
-# Raise it when copies are made in another way.
+# Increase it when copies are made in another way.
 _FORMAT = 1
 
 
 @dataclass(frozen=True)
 class Linked:
-    """The library that an executable gets its malloc from when nobody asks for another; the real
-    file.
-    """
+    """The library from which an executable gets its malloc without any preload; the real file."""
 
     library: Path
     soname: str
 
     @property
     def glibc(self) -> bool:
-        """Whether that is the C library."""
+        """Whether that library is the C library."""
         return self.soname.startswith("libc.so.")
 
 
 def linked(build: Build) -> Linked | None:
-    """Where the build's malloc comes from; None if the executable carries its own. NotProved if it
-    does not run.
+    """Find where the build's malloc comes from; None if it is built into the executable. NotProved
+    if the executable does not run.
     """
     bindings = proof_of_use.read_bindings(
         [os.fspath(build.executable)], {"PATH": os.environ.get("PATH", "/usr/bin:/bin")}
@@ -57,10 +55,9 @@ def linked(build: Build) -> Linked | None:
 
 
 def relinked(build: Build, loader: Path | None = None, without: Sequence[str] = ()) -> Build:
-    """The build with such a copy as its executable. It is made once, in the cache.
-
-    ``loader``: of the C library to run on; ``without``: sonames of libraries that it shall no
-    longer need. UsageError if the executable cannot be changed so.
+    """Return the build with such a copy as its executable. The copy is made once, in the cache.
+    ``loader``: of the C library to run on; ``without``: sonames of libraries that the copy must no
+    longer need. UsageError if the executable cannot be changed in this way.
     """
     if loader is None and not without:
         return build
@@ -89,8 +86,8 @@ def _make(build: Build, copy: Path, loader: Path | None, without: Sequence[str])
             if soname not in elf_exports.read_needed_libraries(build.executable)
         ]:
             raise UsageError(
-                f"{build.executable}: its malloc comes from {lacking[0]} by way of another "
-                "library, which cannot be undone"
+                f"{build.executable}: another library that it needs loads {lacking[0]}, so its "
+                "malloc cannot be replaced"
             )
         shutil.copy2(build.executable, partial)
         before = elf_exports.resolve_search_path(
@@ -107,6 +104,6 @@ def _make(build: Build, copy: Path, loader: Path | None, without: Sequence[str])
 
 
 def glibc_version(libc: Path) -> str:
-    """What a C library says of itself; ``unknown`` if nothing."""
+    """Return the version that a C library reports; ``unknown`` if none."""
     match = _GLIBC.search(libc.read_bytes())
     return match[1].decode().rstrip(".") if match else "unknown"

@@ -1,5 +1,5 @@
-"""A data directory of the user's: is it one, is it at rest, what identifies it. It is only ever
-read.
+"""Check a data directory of the user's: that it is one, that no server runs on it, and what
+identifies it. It is only read.
 """
 
 import errno
@@ -16,17 +16,16 @@ from typing import BinaryIO
 from dballoc import readers
 from dballoc.errors import UsageError
 
-# What servers lock for as long as they run.
+# The files that servers lock as long as they run.
 _LOCKED = ("ibdata1", "aria_log_control", "mysql.ibd", "undo_001", "ib_logfile0")
-# Servers nest their data a few levels; xtrabackup's word is a line.
+# Servers nest their data a few levels deep; xtrabackup's checkpoint file has short lines.
 _DEEPEST, _LONGEST = 16, 1 << 16
-# What a copy has no use for: binary and relay logs, sockets, what was written for one start or one
-# host.
+# Files that a copy does not need: binary and relay logs, sockets, files of a single start or host.
 _LEFT = re.compile(
     r"(.*-bin|binlog|.*relay-bin.*)\.(\d{6,}|index|state)|.*\.(pid|sock|lock|err)|ibtmp\d+|#innodb_temp|auto\.cnf|mysqld-auto\.cnf"
 )
 _BACKUPS = ("xtrabackup_checkpoints", "mariadb_backup_checkpoints")
-# In a log: the server had to repair what another left behind.
+# Log lines that show that the server had to recover the data.
 _RECOVERY = re.compile(
     r"(starting|performing) (a )?(crash|XA crash) recovery|was not shutdown normally|Aria engine: "
     r"starting recovery",
@@ -35,8 +34,8 @@ _RECOVERY = re.compile(
 
 
 def check(path: Path, where: str) -> None:
-    """UsageError in one line unless it is a readable data directory that no server uses and that is
-    complete in itself.
+    """Check that this is a complete and readable data directory that no server uses. UsageError in
+    one line if not.
     """
     try:
         names = {entry.name for entry in os.scandir(path)}
@@ -63,16 +62,14 @@ def check(path: Path, where: str) -> None:
             )
         if not os.access(entry.path, os.R_OK):
             raise UsageError(
-                f"{where} {path}: {os.path.relpath(entry.path, path)} is not ours to read; run as "
+                f"{where} {path}: you may not read {os.path.relpath(entry.path, path)}; run as "
                 "root or as its owner"
             )
 
 
 def in_use(path: Path) -> int | None:
-    """The PID of a process that holds a lock of a server's in there (0 or less: in another PID
-    namespace), or None.
-
-    Asks the kernel who would be in the way of a lock; takes none.
+    """Return the PID of a process that holds a server's lock in the directory (0 or less: in
+    another PID namespace), or None. It asks the kernel who would block a lock, and takes none.
     """
     for name in _LOCKED:
         try:
@@ -86,8 +83,8 @@ def in_use(path: Path) -> int | None:
         if kind != fcntl.F_UNLCK and pid != os.getpid():
             return int(pid)
     for home in Path("/proc").iterdir():
-        # Servers make their data directory the current one; without locks (external storage) that
-        # is what tells.
+        # A server's current directory is its data directory; without locks (external storage) that
+        # shows the server.
         try:
             if (
                 home.name.isdigit()
@@ -101,13 +98,13 @@ def in_use(path: Path) -> int | None:
 
 
 def files(path: Path, depth: int = 1) -> Iterator[os.DirEntry[str]]:
-    """All files of it that a copy needs, in a fixed order; links are followed. UsageError for links
-    that lead in a circle.
+    """Yield all files that a copy needs, in a fixed order; links are followed. UsageError for links
+    that form a loop.
     """
     if depth > _DEEPEST:
         raise UsageError(
-            f"{path}: more than {_DEEPEST} directories deep, or a link that leads in a circle; no "
-            "data directory"
+            f"{path}: not a data directory: it is more than {_DEEPEST} directories deep, or a link "
+            "in it leads in a circle"
         )
     for entry in sorted(os.scandir(path), key=lambda e: e.name):
         if _LEFT.fullmatch(entry.name):
@@ -119,8 +116,8 @@ def files(path: Path, depth: int = 1) -> Iterator[os.DirEntry[str]]:
 
 
 def _opened(path: Path) -> BinaryIO:
-    """A regular file to read. OSError for anything else: a pipe that its owner put there would not
-    let us go.
+    """Open a regular file for reading. OSError for anything else: opening a pipe that the owner put
+    there would block.
     """
     number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(number).st_mode):
@@ -138,7 +135,7 @@ def _text(path: Path) -> str:
 
 
 def parts(path: Path) -> list[Path]:
-    """What of its first level a copy takes."""
+    """Return the entries of the top directory that a copy includes."""
     return [
         p
         for p in sorted(path.iterdir())
@@ -147,7 +144,7 @@ def parts(path: Path) -> list[Path]:
 
 
 def identity(path: Path) -> tuple[str, int]:
-    """A hash over every file's name, size and time, and the bytes of all."""
+    """Return a hash over every file's name, size and time, and the total bytes."""
     digest, size = hashlib.sha256(), 0
     for entry in files(path):
         status = entry.stat()
@@ -158,5 +155,5 @@ def identity(path: Path) -> tuple[str, int]:
 
 
 def recovered(log: str) -> bool:
-    """Whether a server's log says that the directory had not been shut down cleanly."""
+    """Whether a server's log says that the directory was not shut down cleanly."""
     return _RECOVERY.search(log) is not None

@@ -141,7 +141,7 @@ def check_facts(facts: Mapping[str, str]) -> dict[str, str]:
     designs = checked["designs"].split()
     if not designs or len(set(designs)) != len(designs) or not set(designs) <= set(_DESIGNS):
         raise readers.Unfit(
-            f"campaign: designs: {readers.shown(checked['designs'])} is no list of solo and duet"
+            f"campaign: designs: {readers.shown(checked['designs'])} is not a list of solo and duet"
         )
     planned = json.loads(checked["planned_blocks"])
     if KIND not in checked and (missing := [design for design in designs if design not in planned]):

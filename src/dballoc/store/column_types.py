@@ -21,8 +21,8 @@ _HALVES = (0, 1)
 
 
 def check_values(values: Iterable[Any], kind: str, column: str) -> None:
-    """Check the values of a column. Unfit, which begins with its name, for the first that is not of
-    its ``kind`` (INTEGER, REAL, TEXT).
+    """Check that the values of a column are of its ``kind`` (INTEGER, REAL, TEXT). Unfit, in a text
+    that begins with the column's name, for the first that is not.
     """
     for value in values:
         if value is None:

@@ -41,7 +41,7 @@ _LIMITS = {
 # The end of a journal that names another file (pager.c, readSuperJournal).
 _JOURNAL = bytes.fromhex("d9d505f920a163d7")
 _FACTS = ("table", "campaign")
-# SQLite errors of opening a file, which are none of its contents.
+# SQLite errors of opening a file, which are not about its contents.
 _UNREADABLE = ("unable to open", "locked", "readonly", "disk I/O")
 _COMMENT = re.compile(r"--[^\n]*")
 

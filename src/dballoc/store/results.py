@@ -87,7 +87,7 @@ class Results:
         for key, value in values.items():
             if not isinstance(key, str) or not isinstance(value, str):
                 raise Failure(
-                    f"{self._path}: damaged: campaign: {readers.shown(str(key))} is no text"
+                    f"{self._path}: damaged: campaign: {readers.shown(str(key))} is not text"
                 )
         return values
 
@@ -168,10 +168,9 @@ class Results:
         return {row["name"]: row["type"] for row in self._query(f"PRAGMA table_info({name})")}
 
     def table(self, name: str, most: int = _MOST_ROWS) -> list[tuple]:
-        """Return all rows of a table of schema.sql. Failure if a value is not of its column's type,
-        or if there are too many rows.
-
-        An INTEGER may have a fraction: SQLite stores what it is given.
+        """Return all rows of a table of schema.sql. Failure if a value does not have its column's
+        type, or if there are too many rows. An INTEGER may have a fraction, because SQLite stores
+        any value.
         """
         columns = self.columns(name)
         rows = [tuple(row) for row in self._query(f"SELECT * FROM {name} LIMIT {most + 1}")]
@@ -266,7 +265,7 @@ class Results:
             self._db.execute("COMMIT")
         except sqlite3.OperationalError as error:
             raise Failure(
-                f"cannot write the results: {error}; make room, then the same command resumes"
+                f"cannot write the results: {error}; make room, then run the same command to resume"
             ) from None
         except sqlite3.IntegrityError:
             raise  # a bug in dballoc: it stored a trial twice

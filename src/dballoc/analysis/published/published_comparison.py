@@ -45,7 +45,9 @@ class Pair:
 
 
 class _Measured(NamedTuple):
-    """A figure's values here: the variant's, and those of what it is relative to, by block."""
+    """The values of a figure in our results, by block: the variant's, and those of the variant that
+    it is relative to.
+    """
 
     variant: Blocks
     base: Blocks

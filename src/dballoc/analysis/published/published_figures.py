@@ -72,7 +72,7 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """The figures of one post, and what they are of."""
+    """The figures of one post, and their description."""
 
     name: str
     source: str

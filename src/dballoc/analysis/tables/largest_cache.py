@@ -125,7 +125,7 @@ def load_fits(directory: Path) -> Fits:
 
 
 def is_fit(directory: Path) -> bool:
-    """Whether these are results of ``dballoc fit``. UsageError if they are no results."""
+    """Whether these are results of ``dballoc fit``. UsageError if they are not results at all."""
     results = Results.open(directory, read_only=True)
     try:
         return results.facts().get(KIND) == VERB
@@ -198,6 +198,4 @@ def _fit_variant(
 def check_is_fit(results: Results, directory: Path) -> None:
     """Raise UsageError unless these are results of ``dballoc fit``."""
     if results.facts().get(KIND) != VERB:
-        raise UsageError(
-            f"{directory}: results of another verb than dballoc fit; choose a new --out"
-        )
+        raise UsageError(f"{directory}: these are not results of dballoc fit; choose a new --out")

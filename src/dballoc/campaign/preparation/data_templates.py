@@ -55,7 +55,7 @@ def _describe_data(setting: PreparedCampaign, recipe: Recipe) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class _Filling:
-    """A server without data, and what it is to be filled with. ``run`` is the clients' working
+    """A server without data, and the data to fill it with. ``run`` is the clients' working
     directory; they read their configuration in ``private``.
     """
 

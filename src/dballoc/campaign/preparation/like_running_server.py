@@ -67,9 +67,8 @@ def read_running_server(
     pid: int, credentials: Credentials, other: tuple[str, str | None] | None
 ) -> Likeness:
     """Read what an experiment takes over from a running server. ``other``: the build to run in its
-    place (``server.use``, ``server.basedir``).
-
-    UsageError if it is no server, is not running, may not be read, or cannot be run here.
+    place (``server.use``, ``server.basedir``). UsageError if the process is not a server, is not
+    running, may not be read, or cannot be run here.
     """
     process = running.look(pid)
     if other is None:
@@ -178,7 +177,7 @@ def _check_library(pid: int, library: str) -> None:
         unsafe = find_unsafe_part(Path(library))
     except OSError as error:
         raise UsageError(
-            f"--like {pid}: its {library} is not used: {error.strerror}; {remedy}"
+            f"--like {pid}: its {library} cannot be used: {error.strerror}; {remedy}"
         ) from None
     if not same:
         raise UsageError(
@@ -186,7 +185,7 @@ def _check_library(pid: int, library: str) -> None:
         )
     if unsafe:
         raise UsageError(
-            f"--like {pid}: {unsafe} may be changed by others than root, so {library} is not "
+            f"--like {pid}: users other than root can change {unsafe}, so {library} is not "
             f"loaded; {remedy}"
         )
 

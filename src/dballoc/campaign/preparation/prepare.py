@@ -30,7 +30,7 @@ from dballoc.host.unprivileged.server_user import ServerUser, server_user
 from dballoc.load import hammerdb_command, sysbench_command, workload
 from dballoc.servers.private import data_template
 
-# Bytes of a server's memory beside its cache, for the estimate alone: fixed, and for each
+# Bytes of a server's memory beside its cache, only for the estimate: fixed, and for each
 # connection.
 _BASE_MEMORY = 200 * 2**20
 _CONNECTION_MEMORY = 2 * 2**20
@@ -193,8 +193,9 @@ def _refuse_builds_from_source(experiment: Experiment) -> None:
     for variant in experiment.variant:
         if variant.server.recipe and experiment.server_of(variant).basedir is None:
             raise UsageError(
-                f"variant {variant.name!r}: no registry has its build: {variant.server.recipe}; "
-                "then name it by the variant's server.basedir in the file that --print writes"
+                f"variant {variant.name!r}: its server cannot be fetched: "
+                f"{variant.server.recipe}; then set the variant's server.basedir in the file that "
+                "--print writes"
             )
 
 
@@ -207,8 +208,8 @@ def _check_directories_open(user: ServerUser) -> None:
     ):
         if blocked := user.may_not_pass(path):
             raise UsageError(
-                f"{path}: the server runs as {user.name}, which may not pass {blocked}; set {name} "
-                "to an open directory"
+                f"{path}: the server runs as {user.name}, which may not enter {blocked}; set "
+                f"{name} to a directory that every user may enter"
             )
 
 

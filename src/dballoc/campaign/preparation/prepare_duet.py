@@ -1,5 +1,5 @@
-"""How this machine plays an experiment's duets: which halves of the CPUs, how many clients, which
-variants.
+"""Decide how this machine runs an experiment's duets: which halves of the CPUs, how many clients,
+which variants.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class PreparedDuet:
 
 
 def prepare_duet(experiment: Experiment, sysbench: Sysbench) -> PreparedDuet:
-    """Decide how this machine plays the experiment's duets. UsageError if it cannot."""
+    """Decide how this machine runs the experiment's duets. UsageError if it cannot."""
     for name in experiment.workloads:
         if sysbench.workload(name).ends:
             raise UsageError(
@@ -39,8 +39,8 @@ def prepare_duet(experiment: Experiment, sysbench: Sysbench) -> PreparedDuet:
             )
     if experiment.sequence == "fresh":
         raise UsageError(
-            "sequence: a duet plays all workloads in one start; use --design solo for a start of "
-            "each"
+            "sequence: a duet runs all workloads in one server start; use --design solo for a "
+            "start of each"
         )
     halves = cpu_halves.choose_halves(experiment.cpu)
     threads = experiment.duet.threads or min(MOST_DUET_CLIENTS, _CLIENTS_PER_CPU * len(halves[0]))

@@ -186,8 +186,8 @@ def _find_build(where: str, server: Server, user: ServerUser) -> Build:
     build = find_build.find(server.use, server.basedir)
     if blocked := user.blocked_at(build.executable):
         raise UsageError(
-            f"{where}: the server runs as {user.name}, which may not read {blocked}; open it, or "
-            "move the server"
+            f"{where}: the server runs as {user.name}, which may not read {blocked}; make it "
+            "readable, or move the server"
         )
     # A build of the user's may have an engine built in that others have as a plugin.
     engines = list(build.entry["engines"]) if server.basedir else build.engines

@@ -102,7 +102,7 @@ def explain_sigkill(ended: Exit | None) -> Fault | None:
     if ended and ended.status == -signal.SIGKILL:
         return Fault(
             "died",
-            "the server got a SIGKILL that dballoc did not send; perhaps the OOM killer's: see "
+            "the server got a SIGKILL that dballoc did not send, perhaps from the OOM killer; see "
             "dmesg",
         )
     return None

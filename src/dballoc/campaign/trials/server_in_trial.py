@@ -273,7 +273,8 @@ class ServerLife:
         if self.host_thp is not None and (now := thp.read_mode()) != self.host_thp:
             raise Failure(
                 f"{thp.ENABLED}: somebody else switched it from {self.host_thp} to {now}, so the "
-                "trial under way is lost; once nobody else does, run the same command to resume"
+                "trial under way is lost; stop whoever switches it, then run the same command to "
+                "resume"
             )
 
     def check_alive(self, when: str) -> None:

@@ -12,9 +12,9 @@ Service = Annotated[
 ]
 LoginPath = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="Login path to connect with, beside ~/.my.cnf."),
+    typer.Option(metavar="NAME", help="Login path to connect with, besides ~/.my.cnf."),
 ]
-NoSql = Annotated[bool, typer.Option("--no-sql", help="Do not ask the server itself.")]
+NoSql = Annotated[bool, typer.Option("--no-sql", help="Do not connect to the server.")]
 Procedure = Annotated[
     bool,
     typer.Option(
@@ -46,8 +46,8 @@ Diff = Annotated[
     tuple[Path, Path] | None,
     typer.Option(
         metavar="A B",
-        help="Print what grew from one saved snapshot to another; of a series, A is its first and "
-        "B its last one.",
+        help="Print what grew between two saved snapshots; of a series, A is its first snapshot "
+        "and B its last.",
     ),
 ]
 Watch = Annotated[
@@ -64,7 +64,7 @@ Cpu = Annotated[
     float,
     typer.Option(
         metavar="PERCENT",
-        help="With --watch: how much of one CPU snapshots may cost at most.",
+        help="With --watch: the most of one CPU that snapshots may use.",
         min=0.01,
         max=100,
     ),
@@ -84,6 +84,6 @@ RemoveFunction = Annotated[
     bool, typer.Option("--remove-function", help="Remove that function from the server.")
 ]
 Trim = Annotated[
-    bool, typer.Option("--trim", help="Have the server's malloc give back what it holds free.")
+    bool, typer.Option("--trim", help="Make the server's malloc return free memory to the kernel.")
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask before one of these three.")]

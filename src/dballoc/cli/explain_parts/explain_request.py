@@ -52,7 +52,7 @@ class Watching:
     save_series: Path | None
 
     def parse_pace(self) -> Pace:
-        """Return the pace of the snapshots. UsageError if a time is no duration."""
+        """Return the pace of the snapshots. UsageError if a time is not a duration."""
         span = _parse_time(self.span, "--for") if self.span else None
         return Pace(_parse_time(self.every, "--every"), span, self.cpu / 100)
 
@@ -84,8 +84,8 @@ def choose_change(request: Request, changes: dict[Change, bool]) -> Change | Non
     )
     if len(wanted) > 1 or (wanted and any(other_flags)):
         raise UsageError(
-            "give --install-function, --remove-function and --trim one at a time, with no other "
-            "flags than those of the server and --yes"
+            "give only one of --install-function, --remove-function and --trim; it goes with "
+            "--yes and with the flags that name the server, and with no others"
         )
     return wanted[0] if wanted else None
 
@@ -104,17 +104,17 @@ def refuse_conflicts(request: Request) -> None:
     if outputs.as_json and outputs.as_metrics:
         raise UsageError("give one of --json and --openmetrics")
     if outputs.as_metrics and request.diff:
-        raise UsageError("--openmetrics has no form for --diff; --json has one")
+        raise UsageError("--diff cannot be printed as OpenMetrics; use --json")
     if watching.watch and (outputs.as_json or outputs.as_metrics):
         raise UsageError(
-            "--watch prints no --json or --openmetrics; --save-series FILE saves every snapshot "
-            "as JSON"
+            "--watch does not go with --json or --openmetrics; --save-series FILE saves every "
+            "snapshot as JSON"
         )
     for flag, value in (("--for", watching.span), ("--save-series", watching.save_series)):
         if value and not watching.watch:
-            raise UsageError(f"{flag} goes with --watch")
+            raise UsageError(f"{flag} only goes with --watch")
     if request.diff and (outputs.html or outputs.save):
-        raise UsageError("--diff writes no page and no snapshot; --json has it for machines")
+        raise UsageError("--diff does not go with --html or --save; use --json")
 
 
 def _parse_time(text: str, flag: str) -> float:

@@ -49,7 +49,7 @@ def contention(
     stacks: Annotated[
         int,
         typer.Option(
-            metavar="N", help="How many call stacks to record, about; 32 KiB each.", min=100
+            metavar="N", help="About how many call stacks to record; 32 KiB each.", min=100
         ),
     ] = MAX_STACKS,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,

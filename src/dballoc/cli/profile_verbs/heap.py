@@ -1,4 +1,4 @@
-"""``dballoc profile heap``: which code's memory is alive, which grows, whose it is."""
+"""``dballoc profile heap``: which code holds live memory, what grows, and who owns it."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -77,7 +77,7 @@ _Count = Annotated[
     typer.Option(metavar="N", help="How many snapshots; default: until Ctrl-C.", min=2),
 ]
 _AtPeak = Annotated[
-    bool, typer.Option("--at-peak", help="Also take one whenever more is alive than before.")
+    bool, typer.Option("--at-peak", help="Also take one at every new peak of live memory.")
 ]
 _By = Annotated[
     str, typer.Option(metavar="WHAT", help="function, user, connection or digest (statement).")
@@ -99,9 +99,7 @@ _Times = Annotated[
 ]
 _LoginPath = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAME", help="Login path that the server is asked with, beside ~/.my.cnf."
-    ),
+    typer.Option(metavar="NAME", help="Login path to connect with, besides ~/.my.cnf."),
 ]
 _Out = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Keep profiles and flame graphs there.")
@@ -127,8 +125,8 @@ def heap_(
     out: _Out = None,
     as_json: _AsJson = False,
 ) -> None:
-    """Show which code's memory is alive in a process under the heap probe, which grows, and whose
-    it is.
+    """Show which code holds live memory in a process under the heap probe, what grows, and which
+    sessions own it.
 
     Start the process with dballoc exec --probe heap --out DIR -- COMMAND. All numbers are estimates
     from samples, with one standard error.
@@ -251,7 +249,7 @@ def _rank_owners(
             sessions, session_notes = session_owners.read_sessions(cursor, pid)
     except running_server.NoWord as error:
         raise Failure(
-            f"--by {by}: the server cannot be asked whose threads they are: {error}"
+            f"--by {by}: cannot ask the server which sessions its threads belong to: {error}"
         ) from None
     rows = heap_profile.rank_owners(
         last.blocks, lambda block: session_owners.FIND_OWNER[by](sessions, block)

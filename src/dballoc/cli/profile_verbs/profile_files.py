@@ -11,7 +11,8 @@ from dballoc.profile.model import Profile, Value
 
 def read_profiles(paths: Sequence[Path], key: str | None) -> tuple[list[Profile], Value]:
     """Read profiles, and return them and the value with this key, or, if ``key`` is None, the first
-    that all have. UsageError if a file is no profile, lacks the value, or has it in another unit.
+    that all have. UsageError if a file is not a profile, lacks the value, or has it in another
+    unit.
     """
     profiles = [profile_file.load_profile(path) for path in paths]
     common = [
@@ -21,7 +22,7 @@ def read_profiles(paths: Sequence[Path], key: str | None) -> tuple[list[Profile]
     ]
     if key is None and not common:
         raise UsageError(
-            f"{paths[0]}: has no value that {paths[-1]} has too; give profiles of the same kind"
+            f"{paths[0]}: shares no value with {paths[-1]}; give profiles of the same kind"
         )
     key = key or common[0].key
     for path, profile in zip(paths, profiles, strict=True):

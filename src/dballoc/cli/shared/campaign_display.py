@@ -1,4 +1,4 @@
-"""What a running campaign looks like: a live display on a terminal, plain lines in a pipe."""
+"""Show a running campaign: a live display on a terminal, plain lines in a pipe."""
 
 import time
 from typing import Self
@@ -18,18 +18,18 @@ from dballoc.experiment.trial_steps import Step
 
 
 def minutes(seconds: float) -> str:
-    """``6 min 05 s``."""
+    """Format seconds as ``6 min 05 s``."""
     rounded = round(seconds)
     return f"{rounded // 60} min {rounded % 60:02} s" if rounded >= 60 else f"{rounded} s"
 
 
 def mebibytes(size: int | None) -> str:
-    """``181 MiB``; a dash for nothing."""
+    """Format bytes as ``181 MiB``; a dash for None."""
     return "–" if size is None else f"{size / 2**20:,.0f} MiB"
 
 
 class PlainDisplay(Observer):
-    """One line for each thing that ends; for pipes and logs."""
+    """Print one line whenever something ends; for pipes and logs."""
 
     def __init__(self, console: RichConsole) -> None:
         self.console = console
@@ -107,7 +107,7 @@ class PlainDisplay(Observer):
 
 
 class LiveDisplay(PlainDisplay):
-    """Plain lines that scroll, and under them a panel with what is happening now."""
+    """Print the plain lines, and show below them a panel with what is happening now."""
 
     def __init__(self, console: RichConsole) -> None:
         super().__init__(console)
@@ -120,7 +120,7 @@ class LiveDisplay(PlainDisplay):
         self._now: dict[str, str] = {}
         self._ends = time.monotonic()
         self._latency = "latency"
-        # Last: it draws at once.
+        # Started last, because it draws at once.
         self._live = Live(
             get_renderable=self._render, console=console, refresh_per_second=4, transient=True
         )
@@ -206,6 +206,6 @@ class LiveDisplay(PlainDisplay):
 
 
 def display(console: RichConsole | None = None) -> LiveDisplay | PlainDisplay:
-    """The one that fits the console; without one, standard output."""
+    """Return the display that suits the console; without one, that of standard output."""
     console = console or Console()
     return LiveDisplay(console) if console.is_terminal else PlainDisplay(console)

@@ -1,6 +1,4 @@
-"""From ``bench``'s file and flags to the one experiment model. Pure but for the number of this
-machine's CPUs.
-"""
+"""Make the experiment from a verb's file and flags. Pure, except for this machine's CPU count."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +24,9 @@ _SWEEP = re.compile(r"(?:(?P<variant>[^:]+):)?(?P<name>[A-Za-z_][\w.-]*)=(?P<val
 
 
 def changes_of(arguments: Mapping[str, Any]) -> Table:
-    """The experiment's keys that a verb's ``arguments`` change; None where a flag was not given."""
+    """Return the experiment's keys that a verb's ``arguments`` change; None where a flag was not
+    given.
+    """
     return {
         key: convert(arguments[name]) for name, (key, convert) in _KEYS.items() if name in arguments
     }
@@ -38,13 +38,10 @@ def experiment(
     flags: dict[str, Any],
     layers: Sequence[Callable[[Table], Table]] = (),
 ) -> Experiment:
-    """The file (or the shipped experiment, or the demo) with ``flags`` laid over it; a None flag
-    was not given.
-
-    ``layers`` come between the two, but for the variants that a flag asks for, which are below
-    them.
-
-    UsageError in one line, with the file's name or "command line" in front.
+    """Return the experiment of the file (or the shipped one, or the demo) with ``flags`` overriding
+    it; a flag that is None was not given. ``layers`` override the file and are overridden by the
+    flags, except that variants which a flag asks for are added before the layers. UsageError in one
+    line that begins with the file's name or "command line".
     """
     if origin is not None and named is not None:
         raise UsageError("give an experiment file or --experiment NAME, not both")
@@ -75,8 +72,8 @@ def experiment(
 
 
 def overlay(table: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
-    """``table`` with the flags in it. Dotted names reach into sections; ``allocators`` replaces the
-    variants.
+    """Return ``table`` with the flags in it. Dotted names are keys of sections; ``allocators``
+    replaces the variants.
     """
     result = {k: dict(v) if isinstance(v, dict) else v for k, v in table.items()}
     flags = dict(flags)
@@ -94,13 +91,13 @@ def overlay(table: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
     if "workloads" in flags:
         result.pop("warm", None)  # the file's warm-ups are for its workloads
     if any(map(_another_script, flags.get("workloads", []))):
-        # Options of the file's scripts are not those of other ones.
+        # Options for the file's scripts do not apply to other scripts.
         result.get("load", {}).pop("options", None)
     if "data" in result:
         for flag, replaced in (("data.directory", "sql"), ("data.sql", "directory")):
             if flag in flags:
                 result["data"].pop(replaced, None)
-    # CPUs are given one way or the other; the flag's way replaces the file's.
+    # CPUs are given as sets or as a number; the flag's form replaces the file's.
     if "cpu" in result and not {"cpu.server", "cpu.client"}.isdisjoint(flags):
         result["cpu"].pop("count", None)
     if "cpu" in result and "cpu.count" in flags:
@@ -129,7 +126,7 @@ def _with_sweep(table: Table, target: Any, name: str, values: list[str]) -> list
 
 
 def sweeps(texts: list[str] | None) -> list[Sweep] | None:
-    """``["jemalloc:narenas=1,cores"]`` taken apart. UsageError for one that is not of that form."""
+    """Parse ``["jemalloc:narenas=1,cores"]``. UsageError for another form."""
     sweeps: list[Sweep] = []
     for text in texts or []:
         match = _SWEEP.fullmatch(text)
@@ -143,7 +140,9 @@ def sweeps(texts: list[str] | None) -> list[Sweep] | None:
 
 
 def _another_script(workload: str) -> bool:
-    """Whether its script is none of sysbench's own, whose options shipped experiments give."""
+    """Whether a workload's script is not one of sysbench's own, for which shipped experiments give
+    options.
+    """
     script = workloads().get(workload, {"script": "oltp_"})["script"]
     return (
         "/" in workload
@@ -154,12 +153,12 @@ def _another_script(workload: str) -> bool:
 
 
 def words(text: str | None) -> list[str] | None:
-    """``a,b`` as a list; None as it is."""
+    """Split ``a,b`` into a list; None stays None."""
     return None if text is None else [w.strip() for w in text.split(",") if w.strip()]
 
 
 def numbers(text: str | None, flag: str) -> list[int] | None:
-    """``1,16,64`` as numbers. UsageError with the flag's name for anything else."""
+    """Parse ``1,16,64`` into numbers. UsageError with the flag's name for anything else."""
     if text is None:
         return None
     try:
@@ -171,7 +170,7 @@ def numbers(text: str | None, flag: str) -> list[int] | None:
 
 
 def pairs(texts: list[str] | None, flag: str) -> dict[str, str] | None:
-    """``["a=1"]`` as a mapping. UsageError for one without ``=``."""
+    """Parse ``["a=1"]`` into a mapping. UsageError for an item without ``=``."""
     if not texts:
         return None
     for text in texts:
@@ -194,7 +193,8 @@ def _paths(values: Sequence[Path] | None) -> list[str] | None:
     return [str(path) for path in values] if values else None
 
 
-# By a flag's name in the verbs: the experiment's key, and how the flag's value becomes the key's.
+# For each flag, by its name in the verbs: the experiment's key, and the function that converts its
+# value.
 _KEYS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "allocators": ("allocators", words),
     "sweep": ("sweep", sweeps),

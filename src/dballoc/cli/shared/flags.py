@@ -23,7 +23,7 @@ Allocators = Annotated[
     str | None,
     typer.Option(
         metavar="A,B,…",
-        help="Allocators to compare; the first is the baseline, or glibc if it is one.",
+        help="Allocators to compare; the baseline is glibc if it is one of them, else the first.",
     ),
 ]
 Sweeps = Annotated[
@@ -39,7 +39,7 @@ Sweeps = Annotated[
 Workloads = Annotated[
     str | None,
     typer.Option(
-        metavar="W,W,…", help="Workloads of dballoc list workloads, or .lua and .sql files."
+        metavar="W,W,…", help="Names from dballoc list workloads, or .lua and .sql files."
     ),
 ]
 Threads = Annotated[
@@ -50,7 +50,7 @@ Design = Annotated[
     typer.Option(
         help="solo: one server at a time, for levels and memory. duet: two at once, swapped, for "
         "the cost of a "
-        "transaction. Default: both, or solo alone on a machine that can play no duet."
+        "transaction. Default: both, or only solo on a machine that cannot run a duet."
     ),
 ]
 Tables = Annotated[int | None, typer.Option(metavar="N", help="sysbench tables.")]
@@ -73,6 +73,6 @@ Out = Annotated[
 ]
 Report = Annotated[bool, typer.Option("--report/--no-report", help="Write the report at the end.")]
 PrintFile = Annotated[
-    bool, typer.Option("--print", help="Print the experiment file that this is, and stop.")
+    bool, typer.Option("--print", help="Print the equivalent experiment file, and stop.")
 ]
 AnswerAsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]

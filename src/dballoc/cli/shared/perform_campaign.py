@@ -1,4 +1,4 @@
-"""What every verb does that runs a campaign: show it, write its report, say how it ended."""
+"""Run a campaign for a verb: show it, write its report, say how it ended."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +19,7 @@ ENDINGS = {
     "planned": "all planned blocks are done",
     "decided": "every comparison is decided",
     "budget": "the budget is used up",
-    "interrupted": "interrupted; the same command resumes",
+    "interrupted": "interrupted; run the same command to resume",
 }
 
 
@@ -31,11 +31,9 @@ def perform(
     preference: Preference = LEAST_MEMORY,
     report: bool = True,
 ) -> None:
-    """Run or resume the campaign, write its ``report``, and ``show`` the answer; ``console`` is for
-    all the rest.
-
-    Failure when not one trial ended well; typer.Exit after an interruption. UsageError and Failure
-    as the campaign has.
+    """Run or resume the campaign, write its ``report``, and ``show`` the answer. ``console`` is for
+    everything else. Failure if no trial ended well; typer.Exit after an interruption; UsageError
+    and Failure as the campaign raises them.
     """
     with display(console) as watcher:
         ending = run_blocks.run_campaign(setting, directory, watcher)
@@ -61,5 +59,5 @@ def perform(
         raise typer.Exit(INTERRUPTED)
     if ending.good_trials == 0:
         raise Failure(
-            "every trial ended in a fault; the report has what each server and client said"
+            "every trial ended in a fault; the report has each server's and client's message"
         )

@@ -1,4 +1,4 @@
-"""The published figures that a results directory is set beside."""
+"""Load the published figures with which a results directory is compared."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from dballoc.errors import UsageError
 
 
 def of(directory: Path) -> Published:
-    """Those that its experiment repeats. UsageError if it repeats none."""
+    """Return the figures that its experiment repeats. UsageError if it repeats none."""
     posts, name = catalogue.published(), load_campaign(directory).experiment.published
     if name is None:
         raise UsageError(

@@ -1,9 +1,7 @@
-"""Text of others on a terminal: names of processes, users and files, statements, a server's
-messages, tails of logs.
-
-Whatever they hold, a terminal obeys nothing of it: control characters, bidi overrides and the like
-come out as Python would write them in a string, and Rich's markup stays text. All that a verb
-prints goes through :class:`Console` or :func:`say`.
+"""Print text of unknown origin on a terminal: names of processes, users and files, statements, a
+server's messages, tails of logs. The terminal obeys nothing in it: control characters, bidi
+overrides and the like are escaped as in a Python string, and Rich's markup stays text. Everything
+that a verb prints goes through :class:`Console` or :func:`say`.
 """
 
 import dataclasses
@@ -19,19 +17,19 @@ from rich.segment import Segment
 
 T = TypeVar("T")
 
-# Other (controls, format characters such as bidi overrides, surrogates, private use) and separators
-# of lines and paragraphs.
+# Unicode's category Other (controls, format characters such as bidi overrides, surrogates, private
+# use), and separators of lines and paragraphs.
 _OBEYED = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 _PLAIN = re.compile(r"[ -~]*+")
 
 
 def safe(text: str) -> str:
-    """One line that a terminal shows and does not obey; line ends and tabs are escaped too."""
+    """Return one line that a terminal shows but does not obey; line ends and tabs are escaped."""
     return text if _PLAIN.fullmatch(text) else "".join(map(_escaped, text))
 
 
 def safe_lines(text: str) -> str:
-    """Text whose line ends and tabs are our own; the rest as :func:`safe`."""
+    """Return text in which line ends and tabs are our own and stay; the rest as :func:`safe`."""
     return "".join(part if part in "\n\t" else safe(part) for part in re.split(r"([\n\t])", text))
 
 
@@ -45,8 +43,8 @@ def _escaped(character: str) -> str:
 
 
 def clean(value: T) -> T:
-    """The same with every string in it, of dataclasses, mappings and sequences, as :func:`safe` has
-    it.
+    """Return a value with every string in it (of dataclasses, mappings and sequences) as
+    :func:`safe` makes it.
     """
     return _clean(value)
 
@@ -74,8 +72,8 @@ def say(text: str, error: bool = False) -> None:
 
 
 class Console(rich.console.Console):
-    """Rich's, that takes no text for markup or emoji codes, and lets no character through that a
-    terminal would obey.
+    """Rich's console, but text is never markup or an emoji code, and no character reaches the
+    terminal that it would obey.
     """
 
     def __init__(self, **how: Any) -> None:
@@ -84,6 +82,6 @@ class Console(rich.console.Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """As Rich does, but for text that it did not make itself."""
+        """Print as Rich does, except for text that Rich did not make itself."""
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else safe_lines(text), style, control)

@@ -1,6 +1,4 @@
-"""What ``bench`` takes from elsewhere than file and flags: a running server, a my.cnf. What is left
-out is said on stderr.
-"""
+"""Take server options from a running server or a my.cnf. Stderr lists what is left out."""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,8 +17,8 @@ Table = dict[str, Any]
 def layers(
     like: int | None, login_path: str | None, defaults_file: Path | None, flags: Table
 ) -> list[Callable[[Table], Table]]:
-    """What lies between an experiment's file and the flags. UsageError in one line for what cannot
-    be read.
+    """Return the layers between an experiment's file and the flags. UsageError in one line for a
+    source that cannot be read.
     """
     changes: list[Callable[[Table], Table]] = []
     use, basedir = flags["server.use"], flags["server.basedir"]
@@ -37,8 +35,8 @@ def layers(
 def _lay_defaults(
     path: Path, build: tuple[str, str | None] | None, merge: bool, table: Table
 ) -> Table:
-    """A my.cnf says what the server's options are: it replaces the experiment's, and goes over a
-    running server's.
+    """Return the layer of a my.cnf: its options replace the experiment's, and override a running
+    server's.
     """
     server = table.get("server", {})
     use, basedir = build or (server.get("use", "mariadb"), server.get("basedir"))
@@ -62,7 +60,7 @@ def _lay_defaults(
 
 
 def say(where: str, notes: list[str]) -> None:
-    """A line on stderr for each note; standard output may be an experiment file."""
+    """Print each note on stderr; standard output may be an experiment file."""
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     for note in notes:
         console.print(safe(f"{where}: {note}"), style="dim")

@@ -1,11 +1,11 @@
-"""Sizes and durations as flags of their own."""
+"""Parse sizes and durations that are flags."""
 
 from dballoc.errors import UsageError
 from dballoc.experiment.durations_and_sizes import parse_duration, parse_size
 
 
 def size(text: str, flag: str) -> int:
-    """Bytes of ``512K``. UsageError that names the flag."""
+    """Return the bytes of ``512K``. UsageError that names the flag."""
     try:
         return parse_size(text)
     except ValueError as error:
@@ -13,7 +13,7 @@ def size(text: str, flag: str) -> int:
 
 
 def duration(text: str, flag: str) -> float:
-    """Seconds of ``10s``. UsageError that names the flag."""
+    """Return the seconds of ``10s``. UsageError that names the flag."""
     try:
         return parse_duration(text)
     except ValueError as error:

@@ -31,7 +31,7 @@ AaBudget = Annotated[
     str | None,
     typer.Option(
         metavar="TIME",
-        help=f"Time for the whole campaign; default: {BUDGET}, or as --blocks take.",
+        help=f"Time for the whole campaign; default: {BUDGET}, or what --blocks need.",
     ),
 ]
 
@@ -58,8 +58,8 @@ def aa(
     report: flags.Report = True,
     as_json: flags.AnswerAsJson = False,
 ) -> None:
-    """Compare a malloc with itself: what differs is noise. Says what this host can resolve, in what
-    time.
+    """Compare a malloc with itself: every difference is noise. Says how small a difference this
+    host can resolve, and in what time.
 
     An ordinary campaign with two identical variants, and an ordinary report. The same command
     resumes it.

@@ -38,8 +38,8 @@ Scale = Annotated[
     str | None,
     typer.Option(
         metavar="small|SHARE",
-        help="Make it smaller: this share of rows and memory, shorter times, fewer clients, "
-        "the CPUs that are here.",
+        help="Make the experiment smaller: this share of rows and memory, shorter times, fewer "
+        "clients, and this machine's CPUs.",
     ),
 ]
 Like = Annotated[
@@ -47,7 +47,7 @@ Like = Annotated[
     typer.Option(
         metavar="PID",
         min=1,
-        help="A running server to take build, options, limits and the baseline's malloc from.",
+        help="Take build, options, limits and the baseline's malloc from this running server.",
     ),
 ]
 DefaultsFile = Annotated[
@@ -56,9 +56,7 @@ DefaultsFile = Annotated[
 ]
 LoginPath = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAME", help="Login path that --like asks the server with, beside ~/.my.cnf."
-    ),
+    typer.Option(metavar="NAME", help="Login path with which --like connects, besides ~/.my.cnf."),
 ]
 Connect = Annotated[
     Literal["socket", "tcp"] | None, typer.Option(help="How the load reaches the server.")
@@ -116,9 +114,8 @@ Memory = Annotated[
 Profiled = Annotated[
     Literal["contention", "heap"] | None,
     typer.Option(
-        help="Profile each variant once, beside what is measured. contention: what its threads "
-        "wait for. heap: which code "
-        "holds its memory, and how long its mallocs take."
+        help="Also profile each variant once, outside what is measured. contention: what its "
+        "threads wait for. heap: which code holds its memory, and how long its mallocs take."
     ),
 ]
 DryRun = Annotated[
@@ -192,7 +189,7 @@ def bench(
 
 
 def _read_experiment(arguments: dict[str, Any]) -> Experiment:
-    """The experiment that the verb's arguments ask for."""
+    """Return the experiment that the verb's arguments describe."""
     file, shipped, scale = (arguments[name] for name in ("experiment", "named", "scale"))
     changes = experiment_from_flags.changes_of(arguments)
     layers = server_options_sources.layers(
@@ -239,7 +236,7 @@ def _print_plan(setting: prepare.PreparedCampaign) -> None:
     if setting.duet:
         halves = " and ".join(format_cpus(half) for half in setting.duet.halves)
         pilot = (
-            f"; a pilot of about {plan.pilot:.0f} s settles slices and blocks" if plan.pilot else ""
+            f"; a pilot of about {plan.pilot:.0f} s sets slices and blocks" if plan.pilot else ""
         )
         say(f"duet:    CPUs {halves}, {setting.duet.threads} clients a side{pilot}")
     if setting.no_duet:

@@ -9,13 +9,13 @@ import typer
 from dballoc.cli.shared.safe_output import Console
 from dballoc.errors import Failure, UsageError
 
-First = Annotated[Path, typer.Argument(metavar="DIR1", help="A results directory: what was.")]
-Second = Annotated[Path, typer.Argument(metavar="DIR2", help="Another one: what is.")]
+First = Annotated[Path, typer.Argument(metavar="DIR1", help="The results directory before.")]
+Second = Annotated[Path, typer.Argument(metavar="DIR2", help="The results directory after.")]
 FailIf = Annotated[
     list[str] | None,
     typer.Option(
         metavar="CONDITION",
-        help="Exit status 1 if this is shown of any variant, like 'rss > 1.05' or "
+        help="Exit with status 1 if this is shown for any variant, like 'rss > 1.05' or "
         "'jemalloc:p99 >= 1.1': DIR2 ÷ DIR1 of "
         "rss, rss_idle, tps, qps, p50, p95, p99, p999 or cpu (per transaction); VARIANT: and "
         "WORKLOAD: may stand before "
@@ -24,7 +24,7 @@ FailIf = Annotated[
 ]
 Strict = Annotated[
     bool,
-    typer.Option("--strict", help="Also fail where a condition is not shown to be untrue."),
+    typer.Option("--strict", help="Also fail where a condition is not shown to be false."),
 ]
 Judged = Annotated[
     Literal["relative", "absolute"] | None,
@@ -35,7 +35,7 @@ Judged = Annotated[
         "default: relative where both have the same baseline.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="For machines.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 def compare(
@@ -57,7 +57,7 @@ def compare(
 
     conditions = [fail_condition.parse_condition(text, "--fail-if") for text in fail_if or []]
     if strict and not conditions:
-        raise UsageError("--strict: there is no --fail-if to be strict about")
+        raise UsageError("--strict only goes with --fail-if")
     campaigns = [load_unimported_campaign(directory) for directory in (first, second)]
     for directory, campaign in zip((first, second), campaigns, strict=True):
         if not campaign.trials.height:

@@ -15,7 +15,7 @@ def deploy(
     ],
     variant: Annotated[str, typer.Argument(metavar="VARIANT", help="One of its variants.")],
     form: Annotated[
-        Form | None, typer.Option(help="Print this one alone; default: all three.")
+        Form | None, typer.Option(help="Print only this form; default: all three.")
     ] = None,
 ) -> None:
     """Print how to run your own server with a variant: for systemd, mysqld_safe and containers,

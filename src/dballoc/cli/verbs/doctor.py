@@ -21,8 +21,8 @@ def doctor(
     """Say what is missing or wrong on this host for a comparison, and what to do about it.
 
     ok: fine. note: optional, and not here. warn: bench runs, but something fails later or results
-    suffer. missing: bench cannot run. The exit status is 1 if something is missing, else 0. Nothing
-    is changed, except that a setting of the host which a killed run left switched is put back.
+    suffer. missing: bench cannot run. The exit status is 1 if something is missing, else 0. It
+    changes nothing but one thing: it restores a host setting that a killed run left switched.
     """
     findings = clean(examine())
     console = Console()

@@ -10,6 +10,11 @@ from typing import TYPE_CHECKING
 
 from dballoc.cli.explain_parts import explain_flags as flags
 from dballoc.cli.explain_parts import ledger_table, watch_display
+from dballoc.cli.explain_parts.confirmed_server_changes import (
+    install_function,
+    remove_function,
+    trim_heap,
+)
 from dballoc.cli.explain_parts.explain_request import (
     Change,
     Outputs,
@@ -18,11 +23,6 @@ from dballoc.cli.explain_parts.explain_request import (
     Watching,
     choose_change,
     refuse_conflicts,
-)
-from dballoc.cli.explain_parts.loadable_function import (
-    install_function,
-    remove_function,
-    trim_heap,
 )
 from dballoc.cli.shared.safe_output import Console, clean, say
 from dballoc.errors import Failure

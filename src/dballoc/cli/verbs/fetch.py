@@ -20,7 +20,7 @@ def fetch(
         list[str],
         typer.Argument(
             metavar="NAME[@VERSION]…",
-            help="Servers and allocators; dballoc list says which there are.",
+            help="Servers and allocators, as dballoc list shows them.",
         ),
     ],
     archive_at: Annotated[
@@ -33,16 +33,16 @@ def fetch(
     ] = None,
     sha256: Annotated[
         str | None,
-        typer.Option(metavar="HASH", help="The archive's SHA-256; of a URL it must be given."),
+        typer.Option(metavar="HASH", help="The archive's SHA-256; required for a URL."),
     ] = None,
 ) -> None:
     """Bring servers and allocators into a private store, without root and without touching the
     system.
 
     The store is $DBALLOC_STORE, else /var/lib/dballoc for root, else ~/.local/share/dballoc. What
-    is there already is left as it is. What comes is verified, and is there whole or not at all; a
-    download that broke goes on at the next try. Several names: one that fails does not keep the
-    others from coming, and the exit status is 1.
+    it already has is left alone. A download is verified, and is stored whole or not at all; the
+    next try resumes one that broke off. If one of several names fails, the others are still
+    fetched, and the exit status is 1.
     """
     console = Console()
     wanted = _wanted(names, archive_at, sha256)
@@ -60,26 +60,26 @@ def fetch(
             continue
         console.print(_outcome(kept, fetched), soft_wrap=True, highlight=False, markup=False)
     if failed:
-        raise Failure(f"{failed} of {len(wanted)} could not be fetched; the rest is here")
+        raise Failure(f"{failed} of {len(wanted)} could not be fetched; the rest is in the store")
 
 
 def _wanted(names: list[str], archive_at: str | None, sha256: str | None) -> list[Source]:
     if archive_at is None:
         if sha256 is not None:
             raise UsageError(
-                "--sha256 is for --from; the hashes of what dballoc knows are in its catalogue"
+                "--sha256 only goes with --from; dballoc's catalogue has the hashes of the rest"
             )
         return [sources.find_source(name) for name in dict.fromkeys(names)]
     if len(names) > 1:
-        raise UsageError(f"--from is one archive, of one NAME@VERSION; not of {', '.join(names)}")
+        raise UsageError(f"--from is the archive of one NAME@VERSION, not of {', '.join(names)}")
     name, version = name_and_version.split_reference(names[0])
     if version is None:
-        raise UsageError(f"--from: say which version it is: {name}@VERSION")
+        raise UsageError(f"--from: give the archive's version: {name}@VERSION")
     return [archive.make_archive_source(name, version, archive_at, sha256)]
 
 
 def _one(source: Source, console: Console) -> tuple[FetchedEntry, bool]:
-    """With a bar on a terminal, with a line for each thing begun elsewhere."""
+    """Fetch one, with a progress bar on a terminal, else with a line for each step."""
     if console.is_terminal:
         columns = (
             TextColumn("{task.description}"),

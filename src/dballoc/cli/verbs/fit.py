@@ -1,4 +1,4 @@
-"""``dballoc fit``: the largest cache that survives a load in so much memory, under each malloc."""
+"""``dballoc fit``: the largest cache with which a server survives a load under a memory limit."""
 
 import json
 from pathlib import Path
@@ -24,11 +24,11 @@ from dballoc.report.outputs import terminal
 
 Memory = Annotated[
     str | None,
-    typer.Option(metavar="SIZE", help="Memory that the server has (a cgroup), like 2G."),
+    typer.Option(metavar="SIZE", help="Memory limit of the server (a cgroup), like 2G."),
 ]
 LevelTime = Annotated[
     str | None,
-    typer.Option(metavar="TIME", help="How long a size is under load, at each level."),
+    typer.Option(metavar="TIME", help="How long each size is under load at each level."),
 ]
 Start = Annotated[
     str | None,
@@ -38,14 +38,15 @@ Tolerance = Annotated[
     str | None,
     typer.Option(
         metavar="SIZE",
-        help="How near to a size that is killed the answer is; default: a fiftieth of the memory.",
+        help="Search until the answer is this close to a size that gets killed; default: a "
+        "fiftieth of the memory.",
     ),
 ]
 Repeats = Annotated[
     int | None,
     typer.Option(
         metavar="N",
-        help="Trials without an OOM kill until a size counts as surviving; default: 2.",
+        help="How many trials a size must survive without an OOM kill; default: 2.",
     ),
 ]
 DryRun = Annotated[
@@ -79,11 +80,11 @@ def fit(
     dry_run: DryRun = False,
     print_: flags.PrintFile = False,
 ) -> None:
-    """Find the largest buffer pool (InnoDB) or block cache (RocksDB) that survives a load in so
-    much memory, under each malloc.
+    """Find the largest buffer pool (InnoDB) or block cache (RocksDB) with which the server survives
+    a load under a memory limit, for each malloc.
 
-    Every trial is a server in a memory cgroup; the search takes as few as it can. The same command
-    resumes it.
+    Every trial runs a server in a memory cgroup; the search needs as few trials as possible. The
+    same command resumes it.
     """
     arguments = locals()
     changes = experiment_from_flags.changes_of(arguments)
@@ -110,7 +111,7 @@ def fit(
         raise typer.Exit(INTERRUPTED)
     if fits and all(f.state.why == "faults" for f in fits.fitted):
         raise Failure(
-            "every search was given up for faults; the report has what each server and client said"
+            "every search ended in faults; the report has each server's and client's message"
         )
 
 

@@ -22,7 +22,8 @@ def import_(
     baseline: Annotated[
         str | None,
         typer.Option(
-            metavar="VARIANT", help="What the others are relative to; default: the first variant."
+            metavar="VARIANT",
+            help="The variant that the others are relative to; default: the first.",
         ),
     ] = None,
     mapping: Annotated[
@@ -47,7 +48,7 @@ def import_(
     console.print(f"Imported into {out}: {', '.join(sizes)}; baseline {e.baseline}", markup=False)
     if imported.unmatched:
         console.print(
-            f"Left out, as they fit no pattern: {count(len(imported.unmatched), 'file')}, "
+            f"Left out, because they match no pattern: {count(len(imported.unmatched), 'file')}, "
             f"{imported.unmatched[0]} first",
             markup=False,
         )

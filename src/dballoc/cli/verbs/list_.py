@@ -39,13 +39,15 @@ def list_(
     part: Annotated[Part, typer.Argument(metavar="WHAT", help="Which part of the catalogue.")],
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]…", help="Only these of it; settings: of these allocators."),
+        typer.Argument(
+            metavar="[NAME]…", help="List only these; settings: those of these allocators."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
     prove: Annotated[
         bool,
         typer.Option(
-            "--prove", help="Start what is here, prove each malloc in use, and say how that went."
+            "--prove", help="Start each one that is here, and prove which malloc it uses."
         ),
     ] = False,
     server: flags.Server = None,
@@ -54,9 +56,9 @@ def list_(
 ) -> None:
     """List what an experiment can name, what of it is on this machine, and what can be fetched.
 
-    --prove of allocators starts --server (this machine's MariaDB) under each that is here; of
-      servers each that is here, as it was built. A start that is refused is in the list, with the
-      reason.
+    --prove, with allocators, starts --server (default: this machine's MariaDB) under each one that
+    is here; with servers, it starts each one that is here, as it was built. A start that fails is
+    in the list with its reason.
     """
     rows: Sequence[Row]
     if prove and part not in ("allocators", "servers"):
@@ -78,7 +80,7 @@ def list_(
                 _setting(setting) for name in every for setting in inventory.list_settings(name)
             ]
             if not rows:
-                raise UsageError(f"{', '.join(names or [])}: no settings")
+                raise UsageError(f"{', '.join(names or [])}: it has no settings")
     if names and part != "settings":
         rows = _chosen(part, rows, names)
     if prove:
@@ -110,12 +112,12 @@ def _given(use: str | None, basedir: Path | None, engine: str | None) -> Row:
 
 
 def _proved(part: str, rows: Sequence[Row], server: Server) -> Sequence[Row]:
-    """The rows of what is here, each with its proof; they take a second or two each, so notices
-    tell where we are.
+    """Return the rows of what is on this machine, each with its proof. Each start takes a second or
+    two, so notices show the progress.
     """
     installed = [row for row in rows if row["here"] is not None]
     if not installed:
-        raise UsageError(f"--prove: none of these {part} is here; {rows[0]['remedy']}")
+        raise UsageError(f"--prove: none of these {part} is on this machine; {rows[0]['remedy']}")
     display = PlainDisplay(Console(stderr=True))
     if part == "allocators":
         proofs = list(proving.prove_allocators(server, [row["name"] for row in installed], display))
@@ -152,7 +154,7 @@ def _item(item: InventoryItem, more: dict[str, str]) -> Row:
 
 
 def _setting(setting: inventory.AllocatorSetting) -> Row:
-    """A row by the fields' names, but for the key that scripts know as ``here``."""
+    """Return a row by its fields' names, except for the key that scripts know as ``here``."""
     fields = dataclasses.asdict(setting)
     return {"here" if key == "available" else key: value for key, value in fields.items()}
 
@@ -180,8 +182,8 @@ def _experiment(shipped: ShippedExperiment) -> Row:
 
 
 def _print(rows: Sequence[Row]) -> None:
-    """A table on a terminal; in a pipe one line a row, its cells parted by tabs, under a line of
-    headings.
+    """Print a table on a terminal; in a pipe, a line of headings and one line for each row, with
+    tabs between the cells.
     """
     console = Console()
     if not console.is_terminal:
@@ -189,7 +191,7 @@ def _print(rows: Sequence[Row]) -> None:
         for row in rows:
             say("\t".join(_cell(value, ", ") for value in row.values()))
         return
-    # What is here has a path, and what isn't a remedy: one column holds either.
+    # An installed item has a path, any other a remedy: one column holds either.
     headings = [key for key in rows[0] if key != "remedy"]
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in headings:

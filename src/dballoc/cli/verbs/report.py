@@ -17,7 +17,7 @@ Prefer = Annotated[
     str | None,
     typer.Option(
         metavar="memory|speed|CONDITION,…",
-        help="What the recommendation is after: memory (the default: of those not shown slower by "
+        help="What the recommendation aims for: memory (the default: of those not shown slower by "
         "more than 1 %, the one with "
         "the least peak RSS), speed (of those not shown to need more than 1 % more, the fastest), "
         "or conditions that must not "
@@ -41,15 +41,15 @@ def report(
         bool,
         typer.Option(
             "--published",
-            help="Set the figures of the post that the experiment repeats beside ours.",
+            help="Show the figures of the post that the experiment repeats beside ours.",
         ),
     ] = False,
     as_json: Annotated[
         bool,
         typer.Option(
             "--json",
-            help="Print the recommendation, or what fit has found, for machines; "
-            "recommendation.json or fit.json is the same.",
+            help="Print the recommendation, or fit's answer, as JSON; the same as "
+            "recommendation.json or fit.json.",
         ),
     ] = False,
 ) -> None:

@@ -14,7 +14,7 @@ from dballoc.process_memory.malloc_bindings import UnreadableProcess
 
 def verify(
     pid: Annotated[int, typer.Argument(metavar="PID", help="A running process.", min=1)],
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Say which malloc a running server really uses, with which settings: from its own bindings,
     read from outside.

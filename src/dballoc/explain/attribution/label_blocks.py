@@ -1,5 +1,5 @@
-"""Live heap by owner: the blocks of malloc's that have a label's sizes, and what it has beyond
-these. Pure.
+"""Divide live heap by owner: find malloc's blocks that have a label's sizes, and estimate the rest.
+Pure.
 """
 
 from bisect import bisect_left, bisect_right
@@ -71,8 +71,8 @@ def split_live_heap(
             donors[MAPPED] = subtract(donors[MAPPED], match.resident, block_bytes)
     undivided = dict(donors)
     labelled: dict[int, Line] = {}
-    # Nobody knows whose the untouched pages are, only that zeroed memory has none: it comes first
-    # and takes resident bytes; all others have resident bytes in proportion.
+    # The owners of untouched pages are unknown, but zeroed memory has none: it comes first and
+    # takes resident bytes; all other labels get resident bytes in proportion.
     for match in sorted(matches, key=lambda m: not m.label.zeroed):
         order = _LARGE_FIRST if match.label.zeroed and not blocks else _DONORS
         resident, donors = _take_remainder(match, donors, undivided, order)
@@ -103,8 +103,8 @@ def _take_remainder(
         if remainder <= 0 or donor is None or not donor.size:
             continue
         part = min(remainder, donor.resident if zeroed else donor.size)
-        # Of a malloc without statistics only the mappings are known, which are larger than what it
-        # has given out of them: no proportion can be had from their size.
+        # Of a malloc without statistics only the mappings are known. They are larger than the
+        # memory that it has handed out, so no proportion can be derived from their size.
         in_proportion = not zeroed and owner not in (Kind.MALLOC, UNACCOUNTED)
         before = undivided[owner]
         share = part * before.resident // before.size if in_proportion else part
@@ -159,11 +159,11 @@ def _take_blocks(
                 rest, high + rounded, key=_get_block_size
             )
         ]
-        # What is touched has been asked for.
+        # Touched bytes have been requested.
         fitting = [block for block in candidates if block.asked <= high]
         if fitting:
-            # Of several that may have been rounded up to the same size, the one of which most is
-            # touched.
+            # Of several blocks that may have been rounded up to the same size, take the one that
+            # was touched most.
             best = max(fitting, key=lambda b: b.resident) if fitting[0].rounded else fitting[0]
             rest.remove(best)
             matching.append((best, size if best.rounded else best.size))

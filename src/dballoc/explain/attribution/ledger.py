@@ -112,9 +112,9 @@ def build_ledger(
 def _claim_server_memory(
     snapshot: ProcessSnapshot, labels: ServerMemory | None
 ) -> tuple[Line, list[Line]]:
-    """Return malloc's line, and the lines of what the server maps itself. Caches that are known by
-    what they have filled are off malloc's line, before its own statistics divide it: they are none
-    of its blocks.
+    """Return malloc's line, and the lines of memory that the server maps itself. Caches that are
+    known by how far they are filled are not malloc's blocks, so they are taken off malloc's line
+    before its own statistics divide it.
     """
     source = f"what no other class claims; malloc is {snapshot.malloc.title}"
     lines = [
@@ -148,7 +148,7 @@ def _make_other_lines(snapshot: ProcessSnapshot) -> list[Line]:
             size=lazy,
             source="smaps: LazyFree",
             confidence="exact",
-            note="given back with MADV_FREE, and the kernel's to take",
+            note="given back with MADV_FREE; the kernel may take it",
         ),
     ]
 
@@ -159,6 +159,6 @@ def _list_lazy_notes(snapshot: ProcessSnapshot) -> list[str]:
         return []
     return [
         f"{snapshot.given_back / 2**20:,.1f} MiB were lazily freed (MADV_FREE) in its cgroup so "
-        "far; how much of that is still in memory, on its owners' lines, only smaps tells, and "
-        "reading smaps would hold up a server of this size for too long"
+        "far; part of that may still be in memory and counted on its owners' lines: only smaps "
+        "shows how much, and reading smaps would stall a server of this size for too long"
     ]

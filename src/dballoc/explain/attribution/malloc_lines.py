@@ -72,7 +72,7 @@ def _split_by_sample(malloc_line: Line, sampled: ProbeEstimate) -> list[Line]:
             subtract(malloc_line, live, min(live, malloc_line.size)),
             owner=allocator_statistics.HELD,
             confidence="sampled",
-            note="what malloc has beyond what is alive: caches, fragments, free pages",
+            note="what malloc holds beyond live blocks: caches, fragments, free pages",
         ),
     ]
 

@@ -133,7 +133,7 @@ def describe_process(pid: int, mappings: list[Mapping]) -> Section:
             Bytes(limits.memory) if limits.memory is not None else "no limit",
         ),
         (
-            "memory that its cgroup has, page cache included",
+            "memory charged to its cgroup, page cache included",
             Bytes(cgroup_memory) if cgroup_memory is not None else None,
         ),
         (

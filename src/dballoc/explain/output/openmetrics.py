@@ -71,7 +71,7 @@ def _format_room(room: AvailableMemory) -> str:
         samples.append(({"of": "cgroup"}, room.limit))
     return _format_bytes(
         "dballoc_room",
-        "What there is: the machine's memory, the narrowest cgroup's limit.",
+        "Available memory: the machine's, and the narrowest cgroup's limit.",
         samples,
     )
 

@@ -42,7 +42,7 @@ _FIGURES = (
 _BOUNDS = _Figure(
     "bounds",
     "What the configuration allows",
-    "Beside what is used, not part of it: what settings allow to be asked for.",
+    "Not what is used, but the most that the settings allow.",
 )
 
 

@@ -28,7 +28,7 @@ FORMAT, VERSION = "dballoc explain", 1
 
 _LEDGER, _ROOM, _BOUNDS = TypeAdapter(Ledger), TypeAdapter(AvailableMemory), TypeAdapter(Bounds)
 _REACH: TypeAdapter[int | None] = TypeAdapter(int | None)
-_NO_SNAPSHOT = "it is no snapshot of dballoc explain --save or --save-series"
+_NO_SNAPSHOT = "it is not a snapshot of dballoc explain --save or --save-series"
 # Bytes of one snapshot, which has some 10 KB, and of a series, which may go on for weeks.
 _MOST_OF_SNAPSHOT, _MOST_OF_SERIES = 16 * readers.MIB, 1024 * readers.MIB
 _HUGE = 2**60
@@ -160,7 +160,7 @@ def _find_impossible(explanation: Explanation) -> str:
     if ledger.rss <= 0:
         return f"rss: {ledger.rss}: a process without memory cannot be explained"
     if not 0 <= explanation.timestamp <= _LATEST:
-        return f"taken: {explanation.timestamp} is no time"
+        return f"taken: {explanation.timestamp} is not a time"
     sizes = [
         ledger.rss,
         ledger.rest,

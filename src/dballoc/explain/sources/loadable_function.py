@@ -125,8 +125,8 @@ def find_refusal(variables: Mapping[str, str], members: int) -> str | None:
         )
     if members:
         return (
-            f"this server is one of {members} members of a replication group, which must not "
-            "differ: no function is installed on one of them alone"
+            f"this server is one of {members} members of a replication group; members must not "
+            "differ, so no function is installed on one of them alone"
         )
     if not variables.get("plugin_dir", "").startswith("/"):
         return "this server has no plugin directory (@@plugin_dir), so it loads no functions"
@@ -255,8 +255,8 @@ def _call_trim(cursor: Cursor, began: float) -> str | None:
         if error.args[0] not in _LOST:
             raise
         raise Failure(
-            f"the server's malloc has not finished within {time.monotonic() - began:.0f} s, and "
-            "goes on returning memory; the function that called it is dropped"
+            f"the server's malloc did not finish within {time.monotonic() - began:.0f} s and goes "
+            "on returning memory; the function that called it has been dropped"
         ) from None
 
 

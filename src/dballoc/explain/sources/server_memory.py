@@ -30,7 +30,7 @@ AT_NEXT_START = (
     "for the next start: performance_schema = ON, performance_schema_instrument = 'memory/%=ON'"
 )
 _SCHEMA_OFF = (
-    "performance_schema is off: the heap's owners are known by status and variables "
+    "performance_schema is off: the heap's owners are known from status and variables "
     f"alone; {AT_NEXT_START}"
 )
 _SCHEMA_STATUS = "SHOW ENGINE PERFORMANCE_SCHEMA STATUS"

@@ -22,13 +22,13 @@ def judge_growth(case: Case) -> Verdict:
         return Verdict(
             key="growth",
             level="open",
-            headline=f"Growing or steady, leak or not: {snapshots} cannot tell",
+            headline=f"{snapshots} cannot tell whether memory grows or leaks",
             evidence=[],
             remedies=["dballoc explain --watch --for 10m"],
         )
     evidence = [f"RSS {_format_rate(growth)}"]
     if growth.change > 0 and (largest := _describe_largest_rise(case.series)):
-        evidence.append(f"most of it: {largest}")
+        evidence.append(f"grew most: {largest}")
     limits = case.limits["growth"]
     bound = limits["steady"] * case.rss / _HOUR
     if -bound <= growth.low and growth.high <= bound:

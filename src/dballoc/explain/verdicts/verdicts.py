@@ -62,7 +62,7 @@ def _judge_pool(case: Case) -> Verdict | None:
         )
     headline = f"Cache filling: the buffer pool is {percent(used / size, 0)} full"
     more = (
-        f"RSS can rise by {with_unit(size - used)} more, and that is no leak; "
+        f"RSS can rise by {with_unit(size - used)} more, and that is not a leak; "
         "innodb_buffer_pool_size bounds it"
     )
     return Verdict(
@@ -114,8 +114,8 @@ def _judge_unknown_malloc(case: Case) -> Verdict | None:
         "they cannot be told apart",
         evidence=[f"{percent(size / case.rss, 0)} of RSS"],
         remedies=[
-            "its own statistics tell: load the function, see --install-function in "
-            "dballoc explain --help"
+            "its own statistics tell them apart: load the function with dballoc explain "
+            "--install-function"
         ],
     )
 
@@ -207,7 +207,9 @@ def _judge_unowned(case: Case) -> Verdict | None:
     if not case.exceeds(size, "unowned"):
         return None
     remedies = (
-        [] if "SQL" in case.ledger.tiers else ["let it ask the server: ~/.my.cnf or --login-path"]
+        []
+        if "SQL" in case.ledger.tiers
+        else ["let dballoc log in to the server: ~/.my.cnf or --login-path"]
     )
     return Verdict(
         key="unowned",

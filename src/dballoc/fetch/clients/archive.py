@@ -43,7 +43,7 @@ def make_archive_source(name: str, version: str, words: str, sha256: str | None)
     place = ArchivePlace(words)
     if not place.name.endswith(_KINDS):
         raise UsageError(
-            f"--from {words}: not an archive that dballoc can unpack, which are {', '.join(_KINDS)}"
+            f"--from {words}: dballoc cannot unpack this; it unpacks {', '.join(_KINDS)}"
         )
     if place.url and sha256 is None:
         raise UsageError(
@@ -96,7 +96,7 @@ def fetch_archive(job: Job) -> FetchedTree:
 def raise_server_top(job: Job) -> None:
     """Make the server's top directory the root of the tree. Failure if no server was unpacked."""
     if (program := installed_layout.find_server_program(job.root)) is None:
-        raise Failure(f"{job.source.reference}: no mysqld or mariadbd in what was unpacked")
+        raise Failure(f"{job.source.reference}: no mysqld or mariadbd in the archive")
     installed_layout.raise_top_directory(job.root, program)
 
 

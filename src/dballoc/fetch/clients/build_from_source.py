@@ -31,7 +31,7 @@ def build_libraries(job: Job, sources: Path) -> list[str]:
     try:
         unpacked.check_tree(sources)
     except unpacked.Refused as error:
-        raise Failure(f"{job.source.reference}: its sources are refused: {error}") from None
+        raise Failure(f"{job.source.reference}: its sources cannot be unpacked: {error}") from None
     shutil.copytree(sources, tree, symlinks=True)
     out.mkdir()
     for directory in (tree, out):
@@ -50,7 +50,7 @@ def build_libraries(job: Job, sources: Path) -> list[str]:
     for directory in (tree, out):
         remove_directory(directory)
     if not libraries:
-        raise Failure(f"{job.source.reference}: its build made no library")
+        raise Failure(f"{job.source.reference}: its build produced no library")
     return libraries
 
 

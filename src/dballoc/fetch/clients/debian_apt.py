@@ -180,7 +180,7 @@ class Apt:
 
         self._apt("-o", "APT::Status-Fd=1", *words, *packages, watch=watch)
         if missing := [path.name for path in origins if not path.exists()]:
-            raise Failure(f"{self.job.source.reference}: apt-get did not bring {missing[0]}")
+            raise Failure(f"{self.job.source.reference}: apt-get did not download {missing[0]}")
         return origins
 
     def _apt(
@@ -249,7 +249,7 @@ def choose_mirror() -> str:
     ]
     uri = next((uri for text in texts for uri in parse_mirrors(text)), None)
     if uri is None:
-        raise UsageError(f"no mirror of Debian in apt's sources; name one: {MIRROR}=URL")
+        raise UsageError(f"apt's sources name no mirror of Debian; set {MIRROR}=URL")
     return uri
 
 

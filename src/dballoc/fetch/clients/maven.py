@@ -68,7 +68,7 @@ def _download_artifact(job: Job, artifact: str) -> Path:
     words = [f"-Dartifact={artifact}", "-Dtransitive=false", f"-Dmaven.repo.local={repository}"]
     job.run([mvn, "--batch-mode", f"{_PLUGIN}:get", *words], "mvn dependency:get", on_line=watch)
     if not path.exists():
-        raise Failure(f"{job.source.reference}: mvn did not bring {artifact}")
+        raise Failure(f"{job.source.reference}: mvn did not download {artifact}")
     return path
 
 

@@ -38,7 +38,7 @@ def fetch_wheel(job: Job) -> FetchedTree:
     )
     wheel = next(job.downloads.glob("*.whl"), None)
     if wheel is None:
-        raise Failure(f"{job.source.reference}: pip did not bring {requirement}")
+        raise Failure(f"{job.source.reference}: pip did not download {requirement}")
     tree = job.place / "unpacked"
     archive.unpack_archive(job, wheel, tree)
     libraries = installed_layout.copy_libraries(job, tree, beside=False)

@@ -1,5 +1,5 @@
-"""Make the files of a server's prefix or of an allocator, as they come out of packages, work where
-they lie.
+"""Make the files of a server's prefix or of an allocator, as they come out of packages, work in
+their new place.
 """
 
 import shutil
@@ -68,7 +68,7 @@ def find_loader(root: Path) -> Path:
         for pattern in _LOADERS:
             if loaders := sorted(libc.parent.glob(pattern)):
                 return loaders[0]
-    raise Failure(f"{root}: there is no C library in it")
+    raise Failure(f"{root}: no C library in it")
 
 
 def find_library_directories(root: Path) -> list[Path]:
@@ -121,7 +121,7 @@ def copy_libraries(job: Job, tree: Path, beside: bool) -> list[str]:
         )
         if path is None:
             raise Failure(
-                f"{job.source.reference}: no {sonames.replace('|', ' or ')} in what was fetched"
+                f"{job.source.reference}: no {sonames.replace('|', ' or ')} in the download"
             )
         shutil.copy2(path.resolve(), target / path.name)
         libraries.append(f"lib/{path.name}")

@@ -151,14 +151,14 @@ class Tree:
             except FileExistsError:
                 if not path.is_dir() or path.is_symlink():
                     raise Refused(
-                        f"{'/'.join(parts)} lies below something that is no directory"
+                        f"{'/'.join(parts)} lies below something that is not a directory"
                     ) from None
         return path
 
 
 def split_member_path(name: str, strip: int = 0) -> tuple[str, ...]:
     """Split a member's path into its parts without the first ``strip``; none for the top itself.
-    Refused if it leads out of the archive, or is no usual file name.
+    Refused if it leads out of the archive, or is not a usual file name.
     """
     if not name.isprintable():
         raise Refused(f"it has a member called {name[:80]!a}")

@@ -67,7 +67,7 @@ class _File:
         for start, size, offset in self.loads:
             if start <= address < start + size:
                 return offset + address - start
-        raise ParseError("its dynamic section leads outside of it")
+        raise ParseError("its dynamic section points outside the file")
 
 
 @_raise_parse_errors

@@ -334,7 +334,7 @@ def check_open_files(nofile) -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if nofile and nofile > hard and hard != resource.RLIM_INFINITY and os.geteuid() != 0:
         raise OSError(
-            f"it needs {nofile} open files, the hard limit is {hard}; raise it (ulimit -Hn, "
+            f"it needs {nofile} open files, but the hard limit is {hard}; raise it (ulimit -Hn, "
             "limits.conf)"
         )
 
@@ -367,7 +367,7 @@ def complain(text: str) -> None:
 def report_unkillable(pids) -> None:
     """Complain of processes that SIGKILL did not end in time."""
     complain(
-        f"process {' '.join(map(str, pids))} does not die, SIGKILL included; it is stuck in the "
+        f"process {' '.join(map(str, pids))} does not die even of SIGKILL; it is stuck in the "
         "kernel"
     )
 

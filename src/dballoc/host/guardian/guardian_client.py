@@ -317,6 +317,6 @@ class Child:
             exit_ = self.wait(60)
         if exit_ is None:
             raise Failure(
-                f"process {self.pid} does not die, SIGKILL included; it is stuck in the kernel"
+                f"process {self.pid} does not die even of SIGKILL; it is stuck in the kernel"
             )
         return exit_

@@ -94,7 +94,7 @@ def _find_parent() -> tuple[int, Path]:
         while "memory" not in _read_words(below / "cgroup.subtree_control"):
             if below == ROOT:
                 raise UsageError(
-                    "limits.memory: no cgroup above this process hands its memory controller down "
+                    "limits.memory: no cgroup above this process delegates the memory controller "
                     f"({ROOT}/cgroup.subtree_control); run dballoc under: systemd-run --scope -p "
                     "Delegate=yes"
                 )

@@ -147,8 +147,8 @@ def hold(machine: Machine, *, exclusive: bool, purpose: str) -> Hold | None:
     except OSError as error:
         if exclusive:
             raise UsageError(
-                f"{machine.directory}: cannot be made or opened: {error.strerror}; without the "
-                "lock in it dballoc changes no setting of the host: leave thp out, run as root, or "
+                f"{machine.directory}: cannot be made or opened: {error.strerror}; dballoc "
+                "changes host settings only under the lock in it: leave thp out, run as root, or "
                 "make it a directory of root's with mode 0700"
             ) from None
         return None
@@ -180,7 +180,7 @@ def put_back_leftovers(machine: Machine = THIS_MACHINE) -> list[PutBack]:
         return _put_back_alone(looking) if _try_lock(lock, exclusive=False) else []
     except OSError as error:
         raise UsageError(
-            f"{machine.directory}: cannot restore what an earlier run has changed: {error}"
+            f"{machine.directory}: cannot restore what an earlier run changed: {error}"
         ) from None
     finally:
         looking.release()
@@ -218,7 +218,7 @@ def open_directory(path: Path, *, make: bool) -> int:
         directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except NotADirectoryError:  # with O_DIRECTORY, also for a link (open(2))
         raise UsageError(
-            f"{path}: is no directory, where dballoc keeps its lock; remove it"
+            f"{path}: not a directory, but dballoc keeps its lock there; remove it"
         ) from None
     status = os.fstat(directory)
     us = os.geteuid()
@@ -231,11 +231,13 @@ def open_directory(path: Path, *, make: bool) -> int:
     whose = (
         f"belongs to user {status.st_uid}" if status.st_uid != us else "may be written by others"
     )
-    raise UsageError(f"{path}: {whose}, so that no lock in there can be trusted; remove it")
+    raise UsageError(f"{path}: {whose}, so a lock in it cannot be trusted; remove it")
 
 
 def list_holders(directory: int) -> list[Holder]:
-    """List who has the lock, or whose guardian still cleans up. Notes of others are removed."""
+    """List the runs that have the lock, or whose guardian is still cleaning up. Notes of other runs
+    are removed.
+    """
     current = []
     for name in sorted(os.listdir(directory)):
         if name.startswith(_NOTE) and (holder := _read_holder(directory, name)):

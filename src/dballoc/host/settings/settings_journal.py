@@ -112,7 +112,7 @@ def change_setting(
     """Write a setting, once the journal has its old value. OSError or BadJournal."""
     setting = settings.get(name)
     if setting is None or value not in setting.values:
-        raise OSError(f"{name} = {value} is nothing that dballoc sets")
+        raise OSError(f"dballoc never sets {name} to {value}")
     entries = read_journal(directory, settings)
     entry = entries.get(name) or Entry(read_setting(setting.path), ())
     write_journal(

@@ -92,8 +92,8 @@ class ServerUser:
         )
 
     def check_alone(self) -> None:
-        """UsageError if a process that is none of dballoc's runs as this user: it could change our
-        servers.
+        """Check that no process but dballoc's runs as this user, because it could change our
+        servers. UsageError.
         """
         if self.uid is None:
             return
@@ -149,9 +149,10 @@ def _choose_users() -> tuple[int | None, int | None]:
     uids = choose_unused(free, handed_out, 2)
     if len(uids) < 2:
         raise UsageError(
-            f"no two users for servers and parsers to run as: each user ID from {UNUSED[0]} to "
-            f"{UNUSED[-1]} has an account, is handed out by /etc/login.defs, /etc/subuid or "
-            "/etc/subgid, or does not exist in this user namespace (/proc/self/uid_map)"
+            "servers and parsers need two free user IDs to run as, and there are not two: each ID "
+            f"from {UNUSED[0]} to {UNUSED[-1]} has an account, is in a range of /etc/login.defs, "
+            "/etc/subuid or /etc/subgid, or does not exist in this user namespace "
+            "(/proc/self/uid_map)"
         )
     return uids[0], uids[1]
 

@@ -87,7 +87,8 @@ def apportion_resident(statistics: AllocatorStatistics, pages: int) -> list[tupl
                 for owner, size in resident_bytes.items()
             }
     if statistics.holdings:
-        # The few bytes lost by rounding down go to the largest: they are no line of their own.
+        # The few bytes lost by rounding down go to the largest holding, because they are not worth
+        # a line.
         largest = max(reported, key=lambda owner: reported[owner])
         lost = max(0, min(sum(reported.values()), pages) - sum(resident_bytes.values()))
         resident_bytes[largest] += min(lost, reported[largest] - resident_bytes[largest])

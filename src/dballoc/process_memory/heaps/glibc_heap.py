@@ -233,7 +233,7 @@ def _follow_arena_ring(
     reached: set[int] = set()
     while at not in reached and len(reached) < _MOST_ARENAS:
         if at not in candidates:
-            raise InconsistentRead(f"the ring of arenas leads to {at:#x}, which is no arena")
+            raise InconsistentRead(f"the ring of arenas leads to {at:#x}, which is not an arena")
         reached.add(at)
         (at,) = memory.words(at + layout.next)
     if at != start:
@@ -544,7 +544,7 @@ def _follow_fast_bin(memory: Memory, first: int, most: int) -> Iterator[int]:
         if not memory.budget.spend(Work.LINKS):
             return
         if at % 16:
-            raise InconsistentRead("a fast bin leads to an address that is no chunk's")
+            raise InconsistentRead("a fast bin leads to an address that is not a chunk")
         yield at
         (link,) = memory.words(at + 16)
         plain = link ^ (at + 16 >> 12)

@@ -97,7 +97,7 @@ def watch_waits(
         return _watch_by_perf(request, custody)
     except perf_record.Unavailable as error:
         if method == "perf":
-            raise Failure(f"{error}; --method proc does without perf") from None
+            raise Failure(f"{error}; --method proc works without perf") from None
         return _watch_by_proc(request, reason=str(error))
 
 

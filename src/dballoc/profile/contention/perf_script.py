@@ -129,7 +129,7 @@ class _FrameCache:
 
 
 def parse_frame(line: str) -> tuple[int, str] | None:
-    """Parse a line of a call stack into address and file; None if it is no frame."""
+    """Parse a line of a call stack into address and file; None if it is not a frame."""
     match = _FRAME.fullmatch(line.rstrip("\n"))
     if not match or int(match[1], 16) == _NO_ADDRESS:
         return None

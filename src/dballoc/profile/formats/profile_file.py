@@ -69,8 +69,8 @@ def save_profile(profile: Profile, path: Path) -> None:
         "samples": samples,
     }
     text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    # A file system may have names that are no Unicode; they get question marks, as no JSON reader
-    # would accept them.
+    # A file system may have names that are not Unicode; they get question marks, because no JSON
+    # reader would accept them.
     packed = gzip.compress(text.encode("utf-8", "replace"), compresslevel=6, mtime=0)
     partial_path = path.with_name(f".{path.name}.partial")
     partial_path.write_bytes(packed)

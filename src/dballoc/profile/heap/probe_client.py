@@ -18,8 +18,8 @@ _REQUEST = re.compile(r"(\d+):(/.*)")
 # Seconds to wait for a part of an answer. The probe serves one client at a time, and gives up on a
 # slow one after ten seconds.
 _PATIENCE = 30.0
-# The largest answer, bytes, and the longest, seconds. A snapshot of a full table is 20 MiB; what
-# answers more, or for longer than a slow probe takes, is no probe.
+# The largest answer, in bytes, and the longest, in seconds. A snapshot of a full table is 20 MiB;
+# an answer beyond that, or one slower than any probe's, is not a probe's.
 _MOST = 128 << 20
 _LONGEST = 120.0
 
@@ -146,7 +146,9 @@ def find_probe_in_directory(directory: Path) -> Probe:
 
 
 def _exchange(root: Path, path: str, line: bytes) -> bytes:
-    """Send a line and return the whole answer. OSError if that fails, or it is no probe's."""
+    """Send a line and return the whole answer. OSError if that fails, or if it is not a probe's
+    answer.
+    """
     with _connect(root, path) as connection:
         connection.sendall(line)
         parts, size, end = [], 0, time.monotonic() + _LONGEST
@@ -154,9 +156,9 @@ def _exchange(root: Path, path: str, line: bytes) -> bytes:
             parts.append(part)
             size += len(part)
             if size > _MOST:
-                raise OSError("it says more than a probe would")
+                raise OSError("its answer is longer than any probe's")
             if time.monotonic() > end:
-                raise OSError("it goes on for longer than a probe would")
+                raise OSError("its answer takes longer than any probe's")
     return b"".join(parts)
 
 

@@ -39,7 +39,7 @@ def find_probe_library() -> Path:
     """Return the probe's library. UsageError if the native parts are not built."""
     path = Path(str(files("dballoc") / "_native" / "libdballoc_probe.so"))
     if not path.exists():
-        raise UsageError("the heap probe is not built; make setup builds it")
+        raise UsageError("the heap probe is not built; run make setup")
     if re.search(r"[: ]", os.fspath(path)):
         raise UsageError(
             f"{path}: LD_PRELOAD takes no path with a colon or a space; install dballoc elsewhere"
@@ -57,7 +57,7 @@ def prepare_launch(
     """
     if interval != 0 and not LEAST_INTERVAL <= interval <= LARGEST_INTERVAL:
         raise UsageError(
-            f"--interval {format_size(interval)}: the probe takes {format_size(LEAST_INTERVAL)} to "
+            f"--interval {format_size(interval)}: must be from {format_size(LEAST_INTERVAL)} to "
             f"{format_size(LARGEST_INTERVAL)}"
         )
     executable = shutil.which(command[0], path=environ.get("PATH", os.defpath))

@@ -173,8 +173,8 @@ def _read_statements(cursor: Cursor) -> tuple[dict[int, list[Statement]], list[s
 
 
 def remove_literals(sql: str) -> str:
-    """Return a statement without its literals, as digests are, for servers that make none: what
-    users wrote between quotes is theirs. Pure.
+    """Return a statement without its literals, like a digest, for servers that make no digests:
+    quoted text may be private. Pure.
     """
     return " ".join(_LITERAL.sub(lambda m: m["name"] or "?", sql).split())
 

@@ -159,7 +159,7 @@ def _is_word_character(name: str, i: int) -> bool:
 
 
 def _strip_return_type(name: str) -> str:
-    # The demangler's own prefixes are no return types, and an operator's name may contain spaces.
+    # The demangler's own prefixes are not return types, and an operator's name may contain spaces.
     for phrase in (
         "vtable for",
         "typeinfo for",

@@ -12,8 +12,8 @@ _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 
 
 def escape_formula(cell: Any) -> Any:
-    """Return a cell as it is; a text that is no number and begins as a formula gets an apostrophe
-    before it.
+    """Return a cell unchanged, except that a text that is not a number and begins like a formula
+    gets an apostrophe before it.
     """
     if isinstance(cell, str) and cell.startswith(_FORMULA) and not _NUMBER.fullmatch(cell):
         return f"'{cell}"

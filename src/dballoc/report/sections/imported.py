@@ -1,6 +1,4 @@
-"""The report of results made elsewhere: what they show, machine by machine, and no more than they
-can.
-"""
+"""Report results made elsewhere: what they show, machine by machine, and no more than they can."""
 
 import json
 from dataclasses import dataclass, replace

@@ -272,7 +272,7 @@ def tabulate_ledger(campaign: Campaign, ledger_rows: pl.DataFrame) -> Table:
         "Resident MiB at the end of the load, means over trials, read from outside as dballoc "
         "explain does. glibc's heap is walked, so live memory is told apart from memory that glibc "
         "only holds. Another malloc's memory is one line, together with what the server maps "
-        "itself and does not mark: less glibc's live heap, that line is what the malloc adds."
+        "itself and does not mark: subtract glibc's live heap from it to see what the malloc adds."
     )
     return Table(
         title="Where the memory was", columns=["owner", *names], rows=rows, caption=caption

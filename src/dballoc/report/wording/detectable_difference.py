@@ -47,7 +47,7 @@ def explain_headline(resolution: Resolution) -> str:
         )
     if not any(m.scatter for m in resolution.metrics):
         return (
-            f"Scatter takes two blocks, and there {'is' if resolution.blocks == 1 else 'are'} "
+            f"Scatter needs two blocks, but there {'is' if resolution.blocks == 1 else 'are'} "
             f"{resolution.blocks}; give it more time."
         )
     if not resolution.differing:

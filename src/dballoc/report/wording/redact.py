@@ -134,7 +134,9 @@ class Redaction:
 
 
 def redact_campaign(campaign: Campaign) -> Campaign:
-    """Return the campaign as strangers may see it. Numbers, variants and what they are stay."""
+    """Return the campaign without names of host, users and paths. Numbers, and the variants' names
+    and settings, stay.
+    """
     redaction = _find_private_names(campaign)
     experiment = _redact_experiment(campaign.experiment, redaction)
     facts = {

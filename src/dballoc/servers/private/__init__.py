@@ -1,1 +1,1 @@
-"""A server of our own: its command line, data, start and stop."""
+"""A server that dballoc starts: its command line, data, start and stop."""

@@ -1,4 +1,4 @@
-"""Our own connection to a private server."""
+"""Connect to a private server with dballoc's own account."""
 
 import os
 import socket as sockets
@@ -14,16 +14,15 @@ DATABASE = "sbtest"
 
 
 _TO_CONNECT = 10.0
-# Seconds that a server may take for what costs it nothing, and for a scan of all its data.
+# Seconds that a server may take for a cheap statement, and for a scan of all its data.
 _PROMPTLY = 60.0
 _WHOLE_SCAN = 24 * 3600.0
 
 
 class Admin:
-    """One connection over the socket, for readiness, warm-up SQL, status and shutdown.
-
-    A server that accepts and then hangs must not hang us: every answer has its time, then
-    OperationalError 2013.
+    """A connection over the socket, for readiness, warm-up SQL, status and shutdown. A server that
+    accepts and then hangs must not make dballoc hang: every answer has a time limit, after which
+    OperationalError 2013 is raised.
     """
 
     def __init__(
@@ -34,9 +33,9 @@ class Admin:
         patience: float = _PROMPTLY,
         listener: int | None = None,
     ) -> None:
-        """``listener``: the user that must listen on that socket. The server may put a link in its
-        place, and another service would be sent our name. pymysql.err.OperationalError if it cannot
-        be reached, or is another's.
+        """``listener``: the user that must listen on the socket. The server may put a link in its
+        place, and our account's name would then go to another service. pymysql.err.OperationalError
+        if the socket cannot be reached, or belongs to another user.
         """
         self._connection = pymysql.connect(
             unix_socket=str(socket),
@@ -58,31 +57,31 @@ class Admin:
         self._connection._read_timeout = seconds  # type: ignore[attr-defined]
 
     def scan(self, sql: str) -> None:
-        """Run a query that may take hours, for its effect. pymysql.Error as it comes."""
+        """Run a query that may take hours, and discard its result. pymysql.Error as it comes."""
         self._allow(_WHOLE_SCAN)
         self.rows(sql)
         self._allow(_PROMPTLY)
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
-        """All rows of a query. pymysql.Error as it comes."""
+        """Return all rows of a query. pymysql.Error as it comes."""
         with self._connection.cursor() as cursor:
             cursor.execute(sql)
             return list(cursor.fetchall())
 
     def status(self) -> dict[str, str]:
-        """SHOW GLOBAL STATUS."""
+        """Return SHOW GLOBAL STATUS by name."""
         return {str(name): str(value) for name, value in self.rows("SHOW GLOBAL STATUS")}
 
     def questions(self) -> int:
-        """How many statements of clients, ours included, the server has had."""
+        """Return how many statements the server has had from clients, dballoc's own included."""
         return int(self.rows("SHOW GLOBAL STATUS LIKE 'Questions'")[0][1])
 
     def variables(self) -> dict[str, str]:
-        """SHOW GLOBAL VARIABLES."""
+        """Return SHOW GLOBAL VARIABLES by name."""
         return {str(name): str(value) for name, value in self.rows("SHOW GLOBAL VARIABLES")}
 
     def close(self) -> None:
-        """Quietly; the server may be gone."""
+        """Close the connection without an error, because the server may be gone."""
         try:
             self._connection.close()
         except pymysql.Error:
@@ -107,6 +106,6 @@ def _connected(path: Path, listener: int | None) -> sockets.socket:
     if listener not in (None, uid):
         talk.close()
         raise pymysql.err.OperationalError(
-            CR.CR_UNKNOWN_ERROR, f"its socket leads to a service of user {uid}"
+            CR.CR_UNKNOWN_ERROR, f"a process of user {uid} listens on its socket"
         )
     return talk

@@ -1,4 +1,4 @@
-"""The command line of a private server. Pure."""
+"""Build the command line of a private server. Pure."""
 
 import re
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from dballoc.errors import UsageError
 from dballoc.experiment import secret_names
 from dballoc.servers.build import Build
 
-# What keeps a private server private; a user's option must not undo it.
+# The options that keep a private server private; a user's option must not undo them.
 RESERVED = (
     "datadir",
     "socket",
@@ -51,14 +51,14 @@ RESERVED = (
     "replica-load-tmpdir",
 )
 
-# How an option file writes a value of nothing (sql_mode = ''); without a value an option is a
-# switch.
+# How an option file writes an empty value (sql_mode = ''); an option without a value is a switch.
 EMPTY = ("''", '""')
 
-# The option with the size of an engine's cache.
+# By engine: the option with the size of its cache.
 CACHES = {"innodb": "innodb-buffer-pool-size", "rocksdb": "rocksdb-block-cache-size"}
 
-# Servers take an option under any of these, and under any beginning that is no other option's.
+# Servers accept an option with any of these prefixes, and under any abbreviation that fits no other
+# option.
 _PREFIXES = ("loose-", "skip-", "disable-", "enable-", "maximum-")
 _OPTIONS_OF_THEIR_OWN = ("innodb", "innodb-doublewrite", "lc-messages")
 _NAME = re.compile(r"[a-z][a-z0-9.:-]*")
@@ -66,20 +66,20 @@ _NAME = re.compile(r"[a-z][a-z0-9.:-]*")
 
 @dataclass(frozen=True)
 class Address:
-    """Where a private server listens: a socket always, a TCP port if asked."""
+    """Where a private server listens: always a socket, and a TCP port if one is requested."""
 
     socket: Path
     port: int | None = None
 
 
 def normal(option: str) -> str:
-    """Options may be written with ``_`` or ``-``."""
+    """Return the option's name with ``-``, whether it was written with ``_`` or ``-``."""
     return option.strip().lstrip("-").replace("_", "-").lower()
 
 
 def check(options: dict[str, str], where: str) -> None:
-    """UsageError for an option that dballoc sets itself, however it is spelled, for what is no
-    option's name, and for one with a secret.
+    """Refuse an option that dballoc sets itself, however it is spelled, an impossible option name,
+    and an option with a secret. UsageError.
     """
     for option in options:
         if not is_name(option):
@@ -94,10 +94,8 @@ def check(options: dict[str, str], where: str) -> None:
 
 
 def check_secrets(options: dict[str, str], where: str) -> None:
-    """UsageError for an option with a secret: everybody on the host may read a server's command
-    line, and results are kept.
-
-    The value is never said.
+    """Refuse an option with a secret, because everybody on the host may read a server's command
+    line, and results are kept. UsageError, without the value.
     """
     for option, value in options.items():
         why = None
@@ -107,19 +105,18 @@ def check_secrets(options: dict[str, str], where: str) -> None:
             why = "has a password in its value"
         if why:
             raise UsageError(
-                f"{where}: option {option!r} {why}; it would stand in the server's command line "
-                "and in the results, and a "
-                "private server has no use for it: remove it"
+                f"{where}: option {option!r} {why}; it would appear in the server's command line "
+                "and in the results, and a private server does not need it: remove it"
             )
 
 
 def is_name(option: str) -> bool:
-    """Whether it can be an option's name."""
+    """Whether a text can be an option's name."""
     return _NAME.fullmatch(normal(option)) is not None
 
 
 def is_reserved(option: str) -> bool:
-    """Whether dballoc sets it itself."""
+    """Whether dballoc sets this option itself."""
     name = bare(option)
     return name not in _OPTIONS_OF_THEIR_OWN and any(
         reserved.startswith(name) for reserved in RESERVED
@@ -127,7 +124,7 @@ def is_reserved(option: str) -> bool:
 
 
 def bare(option: str) -> str:
-    """The option's name without what may stand before it (``loose-``, ``skip-``, …)."""
+    """Return the option's name without prefixes (``loose-``, ``skip-``, …)."""
     name = normal(option)
     while prefix := next((p for p in _PREFIXES if name.startswith(p)), None):
         name = name.removeprefix(prefix)
@@ -135,7 +132,7 @@ def bare(option: str) -> str:
 
 
 def command(build: Build, data: Path, address: Address, options: dict[str, str]) -> list[str]:
-    """The full argv. ``options`` wins over the catalogue's."""
+    """Return the full argv. ``options`` override the catalogue's."""
     fixed = {
         "basedir": build.basedir,
         "datadir": data,
@@ -157,8 +154,8 @@ def command(build: Build, data: Path, address: Address, options: dict[str, str])
 
 
 def arguments(options: dict[str, str]) -> list[str]:
-    """As words of a command line: no value makes a switch, an empty text (``''``) an empty
-    value.
+    """Return options as words of a command line. An option without a value is a switch; an empty
+    text (``''``) is an empty value.
     """
     return [
         f"--{k}" if v == "" else f"--{k}=" if v in EMPTY else f"--{k}={v}"
@@ -167,8 +164,8 @@ def arguments(options: dict[str, str]) -> list[str]:
 
 
 def capacity(clients: int, statements: int, tables: int) -> dict[str, str]:
-    """Limits wide enough for ``clients`` connections that hold ``statements`` prepared statements
-    in all.
+    """Return limits that suffice for ``clients`` connections with ``statements`` prepared
+    statements in all.
     """
     return {
         "max-connections": str(max(151, clients + 20)),
@@ -179,8 +176,8 @@ def capacity(clients: int, statements: int, tables: int) -> dict[str, str]:
 
 
 def check_capacity(options: dict[str, str], clients: int, statements: int, where: str) -> None:
-    """UsageError if the user's own limits are too narrow for the load: it would fail in the
-    middle.
+    """Refuse limits of the user's that are too small for the load, which would fail in the middle.
+    UsageError.
     """
     for name, needed, limit in (
         ("max-connections", clients + 2, f"{clients} clients and dballoc itself"),
@@ -193,5 +190,5 @@ def check_capacity(options: dict[str, str], clients: int, statements: int, where
 
 
 def open_files(clients: int, tables: int) -> int:
-    """Descriptors that such a server wants: connections, tables, and its own."""
+    """Return how many file descriptors such a server needs: for connections, tables, and itself."""
     return max(4_096, clients + 20 + 2 * tables * (clients + 20) + 500)

@@ -1,5 +1,5 @@
-"""Data templates: a data directory made once per server build, engine, data and init options, then
-copied.
+"""Make data templates: a data directory is made once for each server build, engine, data and init
+options, then copied.
 """
 
 import contextlib
@@ -39,14 +39,14 @@ from dballoc.servers.private.private_server import (
     tail,
 )
 
-# Raise it when the way in which templates are made changes.
+# Increase it when templates are made in another way.
 FORMAT = 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fill:
-    """One client that fills a template. ``refused`` makes the user's error of its log, if its
-    failure is one.
+    """A client that fills a template. ``refused`` turns its log into the user's error, if its
+    failure is the user's mistake.
     """
 
     argv: list[str]
@@ -56,21 +56,21 @@ class Fill:
     refused: Callable[[Path], UsageError | None] = lambda log: None
 
 
-# From a server's address and our password in it to the clients that fill it, in their order.
+# Returns the clients that fill a server, in their order, given its address with our password.
 Prepare = Callable[[Address, str], list[Fill]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """What decides a template's content. ``tables``: with sysbench's tables, where its data have
-    them; else without.
+    """Everything that determines a template's content. ``tables``: with sysbench's tables, if its
+    data include them.
     """
 
     build: Build
     engine: str
     data: Data
     init_options: dict[str, str]
-    # What else decides: the identity of the user's own files.
+    # The identity of the user's own files, which also determines the content.
     content: str = ""
     size: int | None = None
     directory: Path | None = None
@@ -78,7 +78,7 @@ class Recipe:
 
     @property
     def key(self) -> str:
-        """The template's directory name."""
+        """The name of the template's directory."""
         tables = {"tables": self.data.tables, "rows": self.data.rows}
         parts: list[object] = [
             FORMAT,
@@ -96,7 +96,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Template:
-    """A finished one: its data directory, its size in bytes, the password of our own
+    """A finished template: its data directory, its size in bytes, and the password of dballoc's
     account in it.
     """
 
@@ -105,10 +105,9 @@ class Template:
     password: str
 
     def copy(self, custody: Custody, target: Path, log: Path, user: ServerUser) -> None:
-        """Copy it to ``target``, for the server user, and write it to disk, so that nothing of it
-        is left to write later.
-
-        By the guardian's children: a copy that outlived us would fill what the guardian removes.
+        """Copy the template to ``target``, for the server user, and sync it to disk, so that none
+        of it is left to be written later. The guardian's children copy, because a copy that
+        outlived dballoc would fill a directory that the guardian removes.
         """
         for argv in (
             ["cp", "-a", "--reflink=auto", os.fspath(self.data), os.fspath(target)],
@@ -128,12 +127,12 @@ class Template:
 
 
 def find(recipe: Recipe) -> Template | None:
-    """The finished template, if it was made before."""
+    """Return the finished template, None if it has not been made."""
     return _read(make_cache() / "templates" / recipe.key)
 
 
 def estimate_bytes(recipe: Recipe) -> int:
-    """About what a template takes on disk before it is made: sysbench's rows with their index, and
+    """Estimate a template's size on disk before it is made: sysbench's rows with their index, and
     an empty server.
     """
     if recipe.size is not None:
@@ -142,7 +141,7 @@ def estimate_bytes(recipe: Recipe) -> int:
 
 
 def tables_bytes(data: Data) -> int:
-    """About what sysbench's rows with their index take."""
+    """Estimate the bytes of sysbench's rows with their index."""
     return data.tables * data.rows * 260
 
 
@@ -154,12 +153,10 @@ def make(
     directories: tuple[Path, Path],
     log: Path,
 ) -> Template:
-    """Make a template, or return the one that another dballoc made meanwhile. It is ours when it is
-    done.
-
-    ``prepare`` gives the client's command and environment that fill ``sbtest``; ``directories``:
-    for the server's socket, and for what it is shown. Failure, with the last word of ``log``, if
-    the server or the client fails.
+    """Make a template, or return the one that another dballoc has just made. A finished template
+    belongs to us. ``prepare`` returns the client's command and environment that fill ``sbtest``;
+    ``directories``: for the server's socket, and for the files that it may read. Failure, with the
+    last message in ``log``, if the server or the client fails.
     """
     run, private = directories
     place = make_cache() / "templates" / recipe.key
@@ -249,7 +246,7 @@ def _initialize(
     if recipe.build.entry["bootstrap"] == "sql":
         launch = _launch(recipe, user, home, run, log, {"bootstrap": "", "skip-grant-tables": ""})
         script_file = home / "bootstrap.sql"
-        # `use` must stand on a line of its own: --bootstrap reads a statement a line.
+        # `use` must be on a line of its own: --bootstrap reads a statement a line.
         texts = [
             script(recipe.build, s).read_text(encoding="utf-8")
             for s in recipe.build.entry["scripts"]
@@ -265,7 +262,7 @@ def _initialize(
     exit = spawn(custody, launch, script_file).wait(600)
     if exit is None or exit.status != 0:
         raise Failure(
-            f"the server cannot make its system tables ({exit.words if exit else 'it hangs'}): "
+            f"the server cannot create its system tables ({exit.words if exit else 'it hangs'}): "
             f"{last_word(log)}"
         )
     if script_file:
@@ -273,8 +270,8 @@ def _initialize(
 
 
 def _copy(custody: Custody, source: Path, user: ServerUser, home: Path, log: Path) -> None:
-    """The user's data directory: links followed, so that nothing of the copy leads back to it. It
-    is read as its owner, whose links could lead to files that only root may read.
+    """Copy the user's data directory. Links are followed, so that nothing in the copy points back
+    to it. It is read as its owner, whose links could point to files that only root may read.
     """
     data = home / "data"
     data.mkdir(mode=0o750)
@@ -327,19 +324,18 @@ def _fill(
         running = start(custody, launch, 300, None)
     except StartFailed as error:
         if recipe.directory is not None:
-            # The first error is the cause; what follows are its consequences.
+            # The first error is the cause; the others follow from it.
             raise UsageError(
                 f"data.directory {recipe.directory}: {recipe.build.title} does not start on a copy "
                 "of it: "
-                f"{first_error(log)}; options that its data need go into server.init_options"
+                f"{first_error(log)}; put options that the data need into server.init_options"
             ) from None
         raise Failure(f"while the data template is made, {error}: {last_word(log)}") from None
     init.unlink()
     if recipe.directory is not None and user_datadir.recovered(tail(log, 10_000, 2**20)):
         raise UsageError(
             f"data.directory {recipe.directory}: was not shut down cleanly, and its copy had to be "
-            "recovered; start a server "
-            "on it, shut that down in order, and copy again"
+            "recovered; start a server on it, shut that server down cleanly, and copy again"
         )
     if recipe.directory is None:
         for fill in prepare(launch.address, password):
@@ -355,14 +351,14 @@ def _fill(
     ended = stop(running, 600)
     if ended.status != 0:
         raise Failure(
-            f"the server does not stop cleanly after the data was loaded ({ended.words}): "
+            f"the server did not stop cleanly after the data was loaded ({ended.words}): "
             f"{last_word(log)}"
         )
 
 
 def _accounts(recipe: Recipe, password: str) -> str:
-    """SQL for our own account and the load's database. A data directory of the user's may have
-    both.
+    """Return the SQL that makes dballoc's account and the load's database; a data directory of the
+    user's may have both already.
     """
     accounts = [f"'{USER}'@'localhost'", f"'{USER}'@'127.0.0.1'"]
     first = "" if recipe.directory else f"CREATE DATABASE `{recipe.data.database}`;\n"
@@ -377,7 +373,7 @@ _SYSTEM = ("mysql", "information_schema", "performance_schema", "sys")
 
 
 def _check_database(admin: Admin, recipe: Recipe) -> None:
-    """UsageError unless the load's database is there and has tables."""
+    """Check that the load's database exists and has tables. UsageError if not."""
     rows = admin.rows(
         "SELECT table_schema, count(*) FROM information_schema.tables GROUP BY 1 ORDER BY 2 DESC"
     )

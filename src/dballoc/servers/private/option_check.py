@@ -1,5 +1,5 @@
-"""Options that a server does not know, or cannot read: told by the server itself, before anything
-is started.
+"""Ask the server itself, before anything is started, whether it knows its options and can read
+them.
 """
 
 import re
@@ -11,8 +11,8 @@ from dballoc.servers.build import Build
 from dballoc.servers.print_defaults import complaint
 from dballoc.servers.private.command_line import arguments
 
-# MySQL before 8.0.16 does not know --validate-config. Other things can go wrong under --help that
-# do not at a real start (a data directory that is not there).
+# MySQL before 8.0.16 has no --validate-config. Under --help other things can fail that do not at a
+# real start (a missing data directory).
 _REFUSAL = re.compile(
     r"unknown (variable|option|suffix)|ambiguous option|(while setting|wrong|invalid) value"
     r"|requires an argument|doesn't take an argument",
@@ -21,8 +21,10 @@ _REFUSAL = re.compile(
 
 
 def check(build: Build, options: dict[str, str], user: ServerUser, where: str) -> None:
-    """UsageError, in the server's words, if it does not take these options. It takes it 50 ms."""
-    # Plugins bring options of their own, and messages come from where they are.
+    """Check that the server accepts these options, which takes it about 50 ms. UsageError with the
+    server's message if not.
+    """
+    # Plugins have options of their own, and the server reads its messages from its share directory.
     places = [
         f"--lc-messages-dir={build.share}",
         *([f"--plugin-dir={build.plugins}"] if build.plugins else []),
@@ -46,4 +48,4 @@ def check(build: Build, options: dict[str, str], user: ServerUser, where: str) -
         if _REFUSAL.search(line) and "validate-config" not in line
     )
     if answer.status != 0 and refusals:
-        raise UsageError(f"{where}: {build.title} does not take its options: {complaint(refusals)}")
+        raise UsageError(f"{where}: {build.title} refuses its options: {complaint(refusals)}")

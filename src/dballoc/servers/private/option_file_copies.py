@@ -1,8 +1,8 @@
-"""A copy of an option file, with what it includes, for a server that may not read the files
-themselves.
+"""Copy an option file, with the files that it includes, for a server that may not read the
+originals.
 
-We read them as whoever calls us; the server, which alone knows how to read what is in them, runs
-without rights.
+The files are read with the rights of whoever runs dballoc; the server, which alone knows how to
+parse them, runs without rights.
 """
 
 import os
@@ -14,27 +14,29 @@ from dballoc.errors import UsageError
 from dballoc.host.unprivileged.private_file import write_private
 from dballoc.host.unprivileged.server_user import ServerUser
 
-# The servers' own limit of files within files, and more than anybody has of the rest.
+# The servers' own limit of nested files; the other limits are more than anybody uses.
 _DEEPEST, _MOST_FILES, _LONGEST = 10, 200, 1 << 20
 _INCLUDE, _INCLUDE_DIRECTORY = "!include", "!includedir"
 
 
 @dataclass(frozen=True)
 class Copies:
-    """``directory``: of ours, shown to the server user; ``originals``: by the path of the copy."""
+    """``directory``: our directory, which the server user may read; ``originals``: by the path of
+    the copy.
+    """
 
     directory: Path
     user: ServerUser
     originals: dict[Path, Path] = field(default_factory=dict)
 
     def add(self, path: Path) -> Path:
-        """Copy an option file; returns the copy's path. UsageError in one line for what cannot be
-        read, and for one that includes files which its own owner does not have.
+        """Copy an option file, and return the copy's path. UsageError in one line for a file that
+        cannot be read, and for one that includes a file of another owner.
         """
         return self._add(path, None, 0)
 
     def as_written(self, text: str) -> str:
-        """A message of the server's with the names that its user knows."""
+        """Return a message of the server's with the original file names."""
         for copy, original in self.originals.items():
             text = text.replace(os.fspath(copy), os.fspath(original))
         return text
@@ -42,8 +44,8 @@ class Copies:
     def _add(self, path: Path, includer: int | None, depth: int) -> Path:
         if depth > _DEEPEST or len(self.originals) >= _MOST_FILES:
             raise UsageError(
-                f"{path}: more than {_DEEPEST} option files within each other, or {_MOST_FILES} in "
-                "all"
+                f"{path}: option files include each other more than {_DEEPEST} deep, or are more "
+                f"than {_MOST_FILES} in all"
             )
         text, owner = _read(path, includer)
         copy = self.directory / f"{len(self.originals)}.cnf"
@@ -65,8 +67,8 @@ class Copies:
 
 
 def _read(path: Path, includer: int | None) -> tuple[str, int]:
-    """A file's text and its owner. ``includer``: the owner of the file that names it, who must be
-    us or have it.
+    """Read a file's text and its owner. ``includer``: the owner of the file that includes it, who
+    must be us or own this file too.
     """
     try:
         number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -76,16 +78,14 @@ def _read(path: Path, includer: int | None) -> tuple[str, int]:
         status = os.fstat(number)
         if not stat.S_ISREG(status.st_mode) or status.st_size > _LONGEST:
             raise UsageError(
-                f"{path}: not an option file: no regular file of {_LONGEST >> 20} MiB at most"
+                f"{path}: not an option file: it must be a regular file of at most "
+                f"{_LONGEST >> 20} MiB"
             )
         if includer not in (None, os.geteuid(), 0, status.st_uid):
             raise UsageError(
-                f"{path}: an option file of user {includer} includes it, and it is user "
-                f"{status.st_uid}'s; "
-                "include files of the same owner, or take the line out"
+                f"{path}: belongs to user {status.st_uid}, but the option file that includes it "
+                f"belongs to user {includer}; include files of the same owner, or remove the line"
             )
         if status.st_mode & stat.S_IWOTH:
-            raise UsageError(
-                f"{path}: everybody may write it, so that servers pass over it; chmod o-w {path}"
-            )
+            raise UsageError(f"{path}: world-writable, so servers ignore it; chmod o-w {path}")
         return file.read(_LONGEST).decode(errors="surrogateescape"), status.st_uid

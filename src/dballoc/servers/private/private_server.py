@@ -15,12 +15,12 @@ from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.servers.private.admin_connection import Admin
 from dballoc.servers.private.command_line import Address
 
-# A user's own server must not be the one that the kernel kills when ours eats too much.
+# The kernel must not kill the user's own server when ours needs too much memory.
 OOM_SCORE = 800
 
 
 class StartFailed(Exception):
-    """The server did not come to answer. ``exit`` is None when it hung."""
+    """The server did not start to answer. ``exit`` is None if it hung."""
 
     def __init__(self, reason: str, exit_: Exit | None) -> None:
         super().__init__(reason)
@@ -29,7 +29,7 @@ class StartFailed(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """All that a start needs."""
+    """Everything that a start needs."""
 
     argv: list[str]
     env: dict[str, str]
@@ -45,7 +45,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Running:
-    """A server that answers."""
+    """A private server that answers SQL."""
 
     child: Child
     admin: Admin
@@ -53,12 +53,12 @@ class Running:
 
     @property
     def pid(self) -> int:
-        """Of the server process."""
+        """The PID of the server process."""
         return self.child.pid
 
 
 def free_port() -> int:
-    """A TCP port of the loopback that nobody listens on."""
+    """Find a free TCP port on the loopback interface."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port: int = s.getsockname()[1]
@@ -66,7 +66,7 @@ def free_port() -> int:
 
 
 def spawn(custody: Custody, launch: Launch, stdin: Path | None = None) -> Child:
-    """Start the process, no more."""
+    """Start the process, without waiting for it to answer."""
     return custody.spawn(
         launch.argv,
         launch.env,
@@ -102,7 +102,7 @@ def answering(child: Child, launch: Launch, patience: float, database: str | Non
             )
             return Running(child, admin, time.monotonic() - began)
         except pymysql.err.OperationalError as error:
-            # 2003: not there yet. 2013 and reset: it is on its way up or down. Anything else is its
+            # 2003: not there yet. 2013 and reset: it is starting or ending. Any other error is its
             # answer.
             if error.args[0] not in (2002, 2003, 2006, 2013, 1040, 1053):
                 child.stop(signal.SIGKILL, 0)
@@ -111,33 +111,35 @@ def answering(child: Child, launch: Launch, patience: float, database: str | Non
                 ) from None
         if time.monotonic() - began > patience:
             child.stop(signal.SIGKILL, 0)
-            raise StartFailed(f"the server does not answer {patience:.0f} s after its start", None)
+            raise StartFailed(
+                f"the server did not answer within {patience:.0f} s of its start", None
+            )
         child.wait(0.01)
 
 
 def stop(running: Running, patience: float) -> Exit:
-    """An orderly shutdown, by force after ``patience`` seconds."""
+    """Shut the server down cleanly, and kill it after ``patience`` seconds."""
     running.admin.close()
     return running.child.stop(signal.SIGTERM, patience)
 
 
-# What a server's own handler writes first when it crashes; pages of backtrace and advice follow.
+# The first line of a server's crash handler; pages of backtrace and advice follow.
 _CRASH = "got signal"
-# What jemalloc prints of itself when the server ends, however it does: thousands of lines, with
-# settings named like errors.
+# jemalloc's statistics at the server's end: thousands of lines, some with settings that are named
+# like errors.
 _STATISTICS = "___ Begin jemalloc statistics ___"
 _ERROR = re.compile(r"\berror\b|\berrcode\b|fatal", re.IGNORECASE)
 
 
 def ending(log: Path) -> str:
-    """What is worth keeping of a dead server's log: from its crash on, else its last lines."""
+    """Return the useful part of a dead server's log: from its crash on, else its last lines."""
     message = _said(log)
     crash = next((i for i, line in enumerate(message) if _CRASH in line), None)
     return "\n".join(message[-20:] if crash is None else message[max(0, crash - 5) : crash + 75])
 
 
 def tail(log: Path, lines: int = 20, limit: int = 16_384) -> str:
-    """The end of a log; an empty text if there is none."""
+    """Return the end of a log; an empty text if there is none."""
     try:
         with log.open("rb") as f:
             f.seek(max(0, os.fstat(f.fileno()).st_size - limit))
@@ -148,14 +150,16 @@ def tail(log: Path, lines: int = 20, limit: int = 16_384) -> str:
 
 
 def first_error(log: Path) -> str:
-    """The first error of a log, without its time stamp; else what :func:`last_word` says."""
+    """Return the first error of a log, without its time stamp; else what :func:`last_word`
+    returns.
+    """
     lines = (line for line in tail(log, 10_000, 2**20).splitlines() if "[ERROR]" in line)
     first = next(lines, None)
     return last_word(log) if first is None else first.partition("[ERROR]")[2].strip().rstrip(".")
 
 
 def last_word(log: Path) -> str:
-    """The line of a log that says most: the last error, else the last line."""
+    """Return the most telling line of a log: the last error, else the last line."""
     lines = [line.strip() for line in _said(log) if line.strip()]
     if crash := next((line for line in lines if _CRASH in line), None):
         return crash

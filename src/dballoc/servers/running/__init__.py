@@ -1,1 +1,1 @@
-"""A running server of somebody else's: read from outside, and asked carefully."""
+"""A running server that dballoc did not start: read from outside, and queried with care."""

@@ -1,5 +1,5 @@
-"""Another server's options: which of them a private server takes over. Pure but for a look at which
-plugins are there.
+"""Choose which of another server's options a private server takes over. Pure, except that it checks
+which plugins are installed.
 """
 
 import re
@@ -18,15 +18,15 @@ _ENGINE = ("default-storage-engine", "storage-engine")
 _PLUGINS = ("plugin-load", "plugin-load-add", "early-plugin-load")
 _A_PATH = re.compile(r"(/|~/|\.\.?/).*", re.DOTALL)
 _PATHS, _PRIVATE, _PLUGIN = "paths", "network and identity", "plugins"
-_SECRET, _NO_NAME = "secrets", "names that are no option's"
-# A name as it is shown: another's text, which may be anything.
+_SECRET, _NO_NAME = "secrets", "names that no option has"
+# Only names of this form are shown: another's text may be anything.
 _SHOWN = re.compile(r"[\w.=+-]{1,80}", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Taken:
-    """What goes into ``[server]``, and by group the names of what was left out; never a value of
-    it.
+    """The options for ``[server]``, and by group the names of those that were left out, never their
+    values.
     """
 
     options: dict[str, str]
@@ -35,7 +35,7 @@ class Taken:
     left_out: dict[str, list[str]]
 
     def notes(self) -> list[str]:
-        """A line for each group that was left out."""
+        """Return a line for each group that was left out."""
         return [
             f"left out ({group}): {', '.join(dict.fromkeys(names))}"
             for group, names in self.left_out.items()
@@ -43,8 +43,8 @@ class Taken:
 
 
 def parse(arguments: Iterable[str]) -> list[tuple[str, str]]:
-    """(name, value) of each ``--name=value``; a switch's value is empty, an empty value is ``''``
-    as in a my.cnf.
+    """Parse ``--name=value`` words into (name, value). A switch has an empty value, an empty value
+    is ``''`` as in a my.cnf.
     """
     options: list[tuple[str, str]] = []
     for argument in arguments:
@@ -117,7 +117,7 @@ def _matches(name: str, patterns: list[str]) -> bool:
 
 
 def _wanted_plugin(entry: str, plugins: Path | None, leave: list[str]) -> bool:
-    """``name=file`` or ``file``, with or without ``.so``."""
+    """Parse ``name=file`` or ``file``, with or without ``.so``."""
     file = entry.rpartition("=")[2].removesuffix(".so")
     if (
         _matches(entry.lower(), leave)
@@ -130,9 +130,8 @@ def _wanted_plugin(entry: str, plugins: Path | None, leave: list[str]) -> bool:
 
 
 def with_own_word(options: list[tuple[str, str]], word: dict[str, str]) -> list[tuple[str, str]]:
-    """What a server was started with, corrected by what it says of itself.
-
-    A value stays as it was written while it means the same.
+    """Return the options that a server was started with, corrected by its own variables. A value
+    stays as it was written if it means the same.
     """
     written: dict[str, str] = {}
     for raw, value in options:
@@ -149,7 +148,7 @@ def _means(written: str, value: str) -> bool:
 
 
 def _plain(value: str) -> str:
-    """One spelling for switches, sizes and nothing."""
+    """Return one spelling for switches, sizes and empty values."""
     text = value.strip("'\"").lower()
     if value == "" or text in ("on", "true", "yes"):
         return "1"

@@ -1,9 +1,9 @@
-"""A connection to a running server that may be hostile: to that very process, bounded, without a
-password it should not get.
+"""Connect to a running server that may be hostile: to exactly that process, with bounds, and
+without a password that it should not get.
 
-Whoever calls a program ``mysqld`` can listen on a socket and ask for the password of whoever
-connects. Ours goes to a process only if it is the one that our own client settings mean, a unit of
-the host's own, or ours anyway (:func:`may_have_password`).
+Anybody who calls a program ``mysqld`` can listen on a socket and ask clients for their passwords.
+Ours goes to a process only if our own client settings mean that process, if it is a unit of the
+host's own, or if it runs as us (:func:`may_have_password`).
 """
 
 import errno
@@ -20,26 +20,25 @@ from pymysql.cursors import Cursor
 from dballoc.catalogue import servers
 from dballoc.servers.running.credentials import Credentials
 
-# Where clients look that are told nothing. /tmp/mysql.sock is none of them here: anybody can make
-# that.
+# Where clients look by default. /tmp/mysql.sock is not listed, because anybody can make it.
 USUAL_SOCKETS = (
     "/run/mysqld/mysqld.sock",
     "/var/run/mysqld/mysqld.sock",
     "/var/lib/mysql/mysql.sock",
 )
 
-# All that a server may send, and all the time that it may take, for one connection.
+# The most bytes that a server may send, and the most time that it may take, for one connection.
 _MOST_BYTES = 16 << 20
 _SECONDS = 120.0
 _CONNECT_SECONDS = 10.0
 _READ_SECONDS = 30
 
 _ACCESS_DENIED = (1045, 1698)
-# Of a process that systemd started: /system.slice/NAME.service, maybe with a group of the service's
-# own below.
+# The cgroup of a process that systemd started: /system.slice/NAME.service, maybe with a group of
+# the service's own below it.
 _UNIT = re.compile(r"/system\.slice/(?:system-[\w\\.-]+\.slice/)?([\w\\.@-]+)\.service(?:/|$)")
 
-# What a wrong answer makes of the client library.
+# What the client library raises for a wrong answer.
 BROKEN = (
     struct.error,
     LookupError,
@@ -53,17 +52,17 @@ BROKEN = (
 
 
 class NoConnection(Exception):
-    """The server cannot be asked; the reason in a few words."""
+    """The server cannot be queried; the text is a short reason."""
 
 
 class BoundedSocket(socket.socket):
-    """A socket of which only so much is read, for only so long. OSError beyond."""
+    """A socket with a limit on bytes and time. OSError beyond either."""
 
     most_bytes = _MOST_BYTES
     deadline = float("inf")
 
     def recv_into(self, *arguments: object, **named: object) -> int:
-        """As socket's; this is what a file of a socket reads by."""
+        """Receive as a socket does; a file made of the socket reads through this."""
         remaining = self.deadline - time.monotonic()
         if remaining <= 0:
             raise TimeoutError(errno.ETIMEDOUT, "it takes too long to answer")
@@ -79,9 +78,8 @@ class BoundedSocket(socket.socket):
 def connect(
     pid: int, path: str, credentials: Credentials, trusted: bool
 ) -> "pymysql.Connection[Cursor]":
-    """Connect to the process behind a socket. NoConnection unless it is ``pid``.
-
-    ``trusted``: it may have our password; else it is asked without one.
+    """Connect to the process behind a socket. NoConnection unless it is ``pid``. ``trusted``: it
+    may get our password; otherwise dballoc connects without one.
     """
     talk = BoundedSocket(socket.AF_UNIX)
     try:
@@ -121,7 +119,7 @@ def connect(
 
 
 def peer(talk: socket.socket) -> int:
-    """Tell the process that listens on the other side of a connected socket (unix(7),
+    """Return the process that listens at the other end of a connected socket (unix(7),
     SO_PEERCRED).
     """
     pid: int = struct.unpack("iII", talk.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
@@ -129,12 +127,10 @@ def peer(talk: socket.socket) -> int:
 
 
 def may_have_password(pid: int, uid: int, elsewhere: bool, credentials: Credentials) -> bool:
-    """Tell whether our password may go to a process: it could read it anyway, it is a unit of the
-    host's that is called as servers are, or it listens where our client settings, or clients
-    without any, go.
-
-    ``uid``: whose it is; ``elsewhere``: it sees other files than we do, so that it reads none of
-    ours.
+    """Whether our password may go to a process: it could read it anyway, or it is a unit of the
+    host's that is named as servers are, or it listens where our client settings (or clients without
+    settings) connect. ``uid``: its user; ``elsewhere``: it sees other files than we do, so it
+    cannot read ours.
     """
     if uid == os.geteuid() and not elsewhere:
         return True
@@ -166,7 +162,7 @@ def _read_cgroups(pid: int) -> str:
 
 
 def _listener(path: str) -> int:
-    """The process that listens on a socket of ours; 0 if none does."""
+    """Return the process that listens on a socket of ours; 0 if none does."""
     with socket.socket(socket.AF_UNIX) as talk:
         talk.settimeout(_CONNECT_SECONDS)
         try:

@@ -1,7 +1,5 @@
-"""Who we are to a running server: option files, login paths and the environment, as MySQL's own
-clients read them.
-
-Nothing of it is ever an argument of a process, or written anywhere.
+"""Read our credentials for a running server, as MySQL's own clients do: from option files, login
+paths and the environment. They are never an argument of a process, and never written anywhere.
 """
 
 import getpass
@@ -18,7 +16,7 @@ import myloginpath
 from dballoc import readers
 from dballoc.errors import UsageError
 
-# The groups that the clients of both families read; of what is said twice, the last counts.
+# The groups that clients of both families read; if a key is given twice, the last one counts.
 GROUPS = ("client", "client-server", "client-mariadb", "mysql", "mariadb-client")
 _ESCAPES = {"b": "\b", "t": "\t", "n": "\n", "r": "\r", "s": " ", "\\": "\\", '"': '"', "'": "'"}
 _ENVIRONMENT = {
@@ -27,13 +25,14 @@ _ENVIRONMENT = {
     "MYSQL_TCP_PORT": "port",
     "MYSQL_UNIX_PORT": "socket",
 }
-# Of option files: how deep they include each other, how many there are in all, and bytes of each.
+# Limits of option files: how deep they include each other, how many there are in all, and bytes of
+# each.
 _DEPTH, _FILES, _MOST = 10, 200, readers.MIB
 
 
 @dataclass(frozen=True, kw_only=True)
 class Credentials:
-    """What is known; None for what isn't."""
+    """Our credentials, as far as they are known; None for the unknown ones."""
 
     user: str
     password: str | None = field(default=None, repr=False)
@@ -45,9 +44,9 @@ class Credentials:
 def find(
     login_path: str | None = None, environ: Mapping[str, str] = os.environ, home: Path | None = None
 ) -> Credentials:
-    """Environment, then ``~/.my.cnf``, then the login path file, each over the one before.
-
-    UsageError if ``login_path`` is named and not there, or if a file has an impossible port.
+    """Read the environment, then ``~/.my.cnf``, then the login path file, each overriding the one
+    before. UsageError if ``login_path`` is given and does not exist, or if a file has an impossible
+    port.
     """
     values: dict[str, str] = {}
     for variable, key in _ENVIRONMENT.items():
@@ -88,18 +87,16 @@ def _our_name() -> str:
 
 
 def read_option_file(path: Path, depth: int = 0, budget: list[int] | None = None) -> dict[str, str]:
-    """What the clients' groups of an option file say; nothing if it is not there, or if everybody
-    may write it.
-
-    !include and !includedir are followed.
+    """Read the clients' groups of an option file; nothing if it does not exist, or is
+    world-writable. !include and !includedir are followed.
     """
     budget = budget if budget is not None else [_FILES]
     budget[0] -= 1  # files that include each other twice are read 2^10 times within _DEPTH
     try:
         if depth > _DEPTH or budget[0] < 0 or path.stat().st_mode & stat.S_IWOTH:
             return {}
-        # What is no plain file (a FIFO would block) or too large is passed over, as what is not
-        # there.
+        # A file that is not a plain one (a FIFO would block), or is too large, is skipped like one
+        # that does not exist.
         text = readers.text(path, _MOST, errors="replace") if readers.regular(path) else ""
     except (OSError, ValueError, readers.Unfit):
         return {}
@@ -123,8 +120,8 @@ def _files(directory: Path) -> list[Path]:
 
 
 def parse(text: str) -> Iterator[tuple[str, str, str | None]]:
-    """(group, name, value) of each line of an option file; directives come as a name that begins
-    with ``!``, a name without ``=`` has no value.
+    """Parse an option file into (group, name, value) of each line. A directive has a name that
+    begins with ``!``; a name without ``=`` has no value.
     """
     group = ""
     for raw in text.splitlines():
@@ -146,7 +143,7 @@ def _unquote(value: str) -> str:
         end = re.match(r"(['\"])((?:\\.|(?!\1).)*)\1", value)
         value = end[2] if end else value
     else:
-        # A comment may end the line; a # within a word is none.
+        # A comment may end the line; a # within a word does not begin one.
         value = re.split(r"(?:^|\s)#", value, maxsplit=1)[0].rstrip()
     return re.sub(r"\\(.)", lambda m: _ESCAPES.get(m[1], m[0]), value)
 

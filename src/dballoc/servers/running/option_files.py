@@ -1,9 +1,9 @@
-"""What a running server's option files say, read as that server reads them, without running it.
+"""Read a running server's option files as that server reads them, without running it.
 
-Its executable and the files are another's, so they are opened inside its root
+The executable and the files are another's, so they are opened inside its root
 (:mod:`dballoc.host.open_in_process_root`), and the executable is searched for its version in a
-sandbox. Which files and groups, in which order: MySQL's manual, "Using Option Files"; MariaDB's,
-"Configuring MariaDB with Option Files".
+sandbox. Which files and groups are read, and in which order: MySQL's manual, "Using Option Files";
+MariaDB's, "Configuring MariaDB with Option Files".
 """
 
 import os
@@ -18,7 +18,7 @@ from dballoc.host.unprivileged.sandbox import ELF_PARSER, SandboxError
 from dballoc.servers.private.command_line import EMPTY
 from dballoc.servers.running.credentials import parse
 
-# They decide which option files a server reads; they stand before all other arguments.
+# These arguments decide which option files a server reads; they come before all others.
 SWITCHES = (
     "--defaults-file=",
     "--defaults-extra-file=",
@@ -31,7 +31,8 @@ _FILE = "my.cnf"
 _GLOBAL = ("/etc", "/etc/mysql")
 _HOMES = ("MARIADB_HOME", "MYSQL_HOME")
 _SUFFIXES = ("MARIADB_GROUP_SUFFIX", "MYSQL_GROUP_SUFFIX")
-# Both stand in the executable: the group of its own version, and where it was built to look.
+# The executable has both: the group of its own version, and the directories where it was built to
+# look.
 _VERSION_GROUP = r"\x00(mysqld-[0-9]{1,2}\.[0-9]{1,2})(?=\x00)"
 _BUILT_FOR = r"\x00(/[A-Za-z0-9_./+-]{0,60}/etc)/?(?=\x00)"
 
@@ -53,8 +54,8 @@ class OptionFiles:
 
 @dataclass(frozen=True, kw_only=True)
 class Build:
-    """What an executable tells of how it reads option files. ``version``: like ``10.11``, empty if
-    unknown.
+    """What an executable shows about how it reads option files. ``version``: like ``10.11``, empty
+    if unknown.
     """
 
     mariadb: bool
@@ -65,9 +66,8 @@ class Build:
 def read_option_files(
     pid: int, executable: str, switches: Sequence[str], environ: Mapping[str, str]
 ) -> OptionFiles:
-    """Read the option files of the server that process ``pid`` is.
-
-    ``switches``: those of its arguments that stand first and say which files; ``environ``: its own.
+    """Read the option files of the server with process ID ``pid``. ``switches``: those of its first
+    arguments that name the files; ``environ``: its environment.
     """
     if "--no-defaults" in switches:
         return OptionFiles()
@@ -77,8 +77,8 @@ def read_option_files(
 
 
 def list_groups(build: Build, suffix: str) -> list[str]:
-    """List the groups that a server reads, in any order: a later line counts, whatever its group.
-    Pure.
+    """List the groups that a server reads, in any order: of two lines the later one counts,
+    whatever their groups. Pure.
     """
     groups = ["mysqld", "server", *([f"mysqld-{build.version}"] if build.version else [])]
     if build.mariadb:
@@ -90,9 +90,7 @@ def list_groups(build: Build, suffix: str) -> list[str]:
 def list_files(
     build: Build, switches: Sequence[str], environ: Mapping[str, str]
 ) -> list[tuple[str, bool]]:
-    """List the files that a server reads, in its order, each with whether it must be there.
-    Pure.
-    """
+    """List the files that a server reads, in its order, each with whether it must exist. Pure."""
     if named := _value_of(switches, "--defaults-file="):
         return [(named, True)]
     directories = list(dict.fromkeys([*_GLOBAL, *build.directories]))
@@ -110,7 +108,7 @@ class _TooMuch(Exception):
 
 
 class _Reader:
-    """One reading: the bounds are on all files together."""
+    """One reading of all files, with common limits."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -128,8 +126,7 @@ class _Reader:
         groups = set(list_groups(build, suffix))
         if not build.version:
             self.notes.append(
-                "its version is not to be seen in its executable: groups like [mysqld-8.0] are "
-                "left out"
+                "its executable does not show its version, so groups like [mysqld-8.0] are left out"
             )
         for path, required in list_files(build, switches, environ):
             try:
@@ -145,7 +142,7 @@ class _Reader:
 
     def _read_file(self, path: str, required: bool, groups: set[str], depth: int) -> None:
         if not path.startswith("/"):
-            self._leave_out(path, "a relative path, and where the server was started is not known")
+            self._leave_out(path, "a relative path, but the server's start directory is unknown")
             return
         self._count()
         if depth > _MOST_DEPTH:
@@ -153,7 +150,7 @@ class _Reader:
             return
         try:
             if open_in_process_root.measure_file(self.root, path).st_mode & stat.S_IWOTH:
-                self._leave_out(path, "everybody may write it, so servers ignore it")
+                self._leave_out(path, "world-writable, so servers ignore it")
                 return
             text = open_in_process_root.read_file(self.root, path, _LARGEST).decode(
                 "utf-8", "replace"
@@ -228,7 +225,7 @@ def _look_at_build(pid: int, executable: str) -> Build:
 
 
 def _open_executable(pid: int, executable: str) -> int:
-    """The server's own file, also where the loader is what the process executes."""
+    """Return the server's own file, even if the process executes the loader."""
     if loader.is_loader(os.readlink(f"/proc/{pid}/exe")):
         return open_in_process_root.open_file(
             open_in_process_root.root_of(pid), process_root.strip_process_root(pid, executable)

@@ -1,7 +1,8 @@
-"""A running server, read from outside: its executable, its arguments, what its option files gave,
-its own word.
+"""Read a running server from outside: its executable, its arguments, what its option files gave,
+its own variables.
 
-Only reads: /proc, its option files, and SELECTs over its socket. Nothing of it is run.
+It only reads /proc and option files, and runs SELECTs over the socket. Nothing of the server is
+executed.
 """
 
 import contextlib
@@ -34,13 +35,14 @@ _MYSQL = """SELECT VARIABLE_NAME, v.VARIABLE_VALUE FROM performance_schema.varia
 
 
 class NoWord(Exception):
-    """The server cannot be asked; the reason in a few words."""
+    """The server cannot be queried; the text is a short reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Process:
-    """A running server. ``executable`` as its own mount namespace has it; ``elsewhere``: that one
-    is not ours; ``loader``: the words before it, of a server that was started through the loader.
+    """A running server. ``executable``: its path in the server's own mount namespace;
+    ``elsewhere``: that namespace is not ours; ``loader``: the words before the program, if it was
+    started through the loader.
     """
 
     pid: int
@@ -54,13 +56,13 @@ class Process:
 
     @property
     def words(self) -> str:
-        """For messages."""
+        """A name for messages."""
         return f"process {self.pid} ({self.executable})"
 
 
 def look(pid: int, flag: str = "--like") -> Process:
-    """The server of that PID, which was ``flag`` for so. UsageError if there is none, it is no
-    server, or not ours to read.
+    """Find the server with that PID, which the flag ``flag`` gave. UsageError if there is no such
+    process, it is not a server, or we may not read it.
     """
     home = Path(f"/proc/{pid}")
     try:
@@ -84,9 +86,9 @@ def look(pid: int, flag: str = "--like") -> Process:
         permitted = (
             "as root"
             if owner.st_uid == os.geteuid()
-            else f"as user {owner.st_uid}, whom it belongs to, or as root"
+            else f"as its owner, user {owner.st_uid}, or as root"
         )
-        raise UsageError(f"{flag} {pid}: {name} is not ours to read; run {permitted}") from None
+        raise UsageError(f"{flag} {pid}: you may not read {name}; run {permitted}") from None
     except OSError as error:
         raise UsageError(f"{flag} {pid}: {name}: {error.strerror}") from None
     executable, before = link.removesuffix(_REPLACED), 0
@@ -111,15 +113,15 @@ def look(pid: int, flag: str = "--like") -> Process:
 
 
 def given(process: Process) -> list[tuple[str, str]]:
-    """Every option that it was started with, as far as that can be read: its option files', then
-    its arguments'.
+    """Every option that it was started with, as far as that can be read: from option files, then
+    from its arguments.
     """
     return read_options(process).options
 
 
 def read_options(process: Process) -> OptionFiles:
-    """Read the options that it was started with, its option files' before its arguments'; what
-    could not be read is in the notes. Nothing of it is run.
+    """Read the options that it was started with, from option files, then from its arguments; the
+    notes list what could not be read. Nothing of it is executed.
     """
     switches = list(
         takewhile(lambda argument: argument.startswith(option_files.SWITCHES), process.arguments)
@@ -131,15 +133,15 @@ def read_options(process: Process) -> OptionFiles:
 
 
 def arguments(process: Process) -> list[tuple[str, str]]:
-    """The options of its command line alone."""
+    """Return the options of its command line only."""
     return parse(a for a in process.arguments if not a.startswith(option_files.SWITCHES))
 
 
 def own_word(
     process: Process, options: list[tuple[str, str]], credentials: Credentials
 ) -> dict[str, str]:
-    """The variables that somebody has set, by the running server's own word. NoWord if it does not
-    talk to us.
+    """Return the variables that somebody has set, as the running server reports them. NoWord if it
+    cannot be queried.
     """
     with talking(process, options, credentials) as cursor:
         cursor.execute("SELECT VERSION()")
@@ -152,10 +154,8 @@ def own_word(
 def talking(
     process: Process, options: list[tuple[str, str]], credentials: Credentials
 ) -> Iterator[Cursor]:
-    """A connection to this very process, over the socket that its options name or one of the usual
-    places.
-
-    NoWord if there is none, also for what goes wrong while it is used.
+    """Connect to exactly this process, over the socket that its options name or one of the usual
+    ones. NoWord if there is none, and for errors while the connection is used.
     """
     try:
         with _connected(process, options, credentials) as connected, connected.cursor() as cursor:
@@ -174,13 +174,13 @@ def _connected(
     process: Process, options: list[tuple[str, str]], credentials: Credentials
 ) -> "pymysql.Connection[Cursor]":
     named = [v for k, v in options if k.replace("_", "-") == "socket" and v]
-    # Who answers there is asked of the kernel; no password goes there for its name.
+    # The kernel tells who answers there; a password is not sent because of the socket's name.
     places = listening(process.pid) or named[-1:] or [*connection.USUAL_SOCKETS, "/tmp/mysql.sock"]  # noqa: S108
     trusted = not credentials.password or connection.may_have_password(
         process.pid, process.uid, process.elsewhere, credentials
     )
     reason = ""
-    # The socket of MySQL's X protocol does not speak to us.
+    # The socket of MySQL's X protocol does not speak our protocol.
     for place in sorted(places, key=lambda place: "mysqlx" in place):
         its = process_root.strip_process_root(
             process.pid, os.path.join(os.readlink(f"/proc/{process.pid}/cwd"), place)
@@ -200,7 +200,7 @@ def _connected(
 
 
 def listening(pid: int) -> list[str]:
-    """The sockets that it listens on, as it calls them; none if that cannot be seen."""
+    """Return the sockets that it listens on, by its own paths; none if they cannot be read."""
     try:
         return process_root.list_listening_sockets(pid)
     except OSError:
@@ -208,7 +208,7 @@ def listening(pid: int) -> list[str]:
 
 
 def _other_root(pid: int) -> bool:
-    """Whether it sees other files than we do."""
+    """Whether the server sees other files than we do."""
     home = Path(f"/proc/{pid}")
     return not is_same_file(home / "root", Path("/")) or (
         os.readlink(home / "ns/mnt") != os.readlink("/proc/self/ns/mnt")
@@ -217,7 +217,7 @@ def _other_root(pid: int) -> bool:
 
 
 def is_same_file(first: Path, other: Path) -> bool:
-    """Whether two paths lead to one file; not if either leads nowhere."""
+    """Whether two paths lead to one file; False if either leads nowhere."""
     try:
         return first.samefile(other)
     except OSError:

@@ -1,9 +1,9 @@
-"""The host's own build that a running server was started from: found, and told to be the very same,
+"""Find the host's build that a running server was started from, and check that it is the same
 before it is run.
 
-A running server may be a stranger's: what it executes is never run because it executes it. A build
-is taken only if it lies in this host's own mounts, belongs to root (or to us) down from the first
-directory, and has the build-id of the file that the process executes.
+The running server may be a stranger's, so dballoc does not run a file just because that server
+executes it. It uses a build only if it is in this host's own mounts, belongs to root (or to us)
+from the first directory down, and has the build-id of the file that the process executes.
 """
 
 import os
@@ -24,15 +24,13 @@ _REMEDY = "give the build to run with --basedir"
 
 def find_same_build(process: Process) -> tuple[str, str | None, Build]:
     """Find ``server.use``, ``server.basedir`` (None for the machine's own) and the build of a
-    running server.
-
-    UsageError if it is not here, or cannot be shown to be the same.
+    running server. UsageError if it is not on this machine, or cannot be shown to be the same.
     """
     where = f"--like {process.pid}"
     if process.loader:
         raise UsageError(
-            f"{where}: it runs through the loader {process.loader[0]}; only a server started by "
-            "itself can be repeated"
+            f"{where}: it was started through the loader {process.loader[0]}; only a server that "
+            "was started directly can be repeated"
         )
     if process.elsewhere:
         raise UsageError(
@@ -41,20 +39,20 @@ def find_same_build(process: Process) -> tuple[str, str | None, Build]:
         )
     path = Path(process.executable)
     if not path.exists():
-        raise UsageError(f"{where}: its {path} is not there any more; {_REMEDY}")
+        raise UsageError(f"{where}: its {path} no longer exists; {_REMEDY}")
     if unsafe := find_unsafe_part(path):
         raise UsageError(
-            f"{where}: {unsafe} may be changed by others than root, so {path} is not run; if you "
+            f"{where}: users other than root can change {unsafe}, so {path} is not run; if you "
             f"trust it, {_REMEDY}"
         )
     if not (identity := _read_build_id(f"/proc/{process.pid}/exe")):
         raise UsageError(
-            f"{where}: its executable has no build-id, by which a build is known to be the same; "
-            f"{_REMEDY}"
+            f"{where}: its executable has no build-id, so dballoc cannot tell whether a build is "
+            f"the same; {_REMEDY}"
         )
     if _read_build_id(os.fspath(path)) != identity:
         raise UsageError(
-            f"{where}: {path} is another build than the one that runs: it was replaced since; "
+            f"{where}: {path} is not the build that runs: the file was replaced after the start; "
             f"{_REMEDY}"
         )
     if kept := private_store.find_owner(path):
@@ -74,17 +72,17 @@ def find_same_build(process: Process) -> tuple[str, str | None, Build]:
             continue
         if is_same_file(build.executable, path):
             return build.family, basedir, find_build.find(build.family, basedir)
-    raise UsageError(f"{where}: {path} is no server that dballoc can start; {_REMEDY}")
+    raise UsageError(f"{where}: {path} is not a server that dballoc can start; {_REMEDY}")
 
 
 def find_unsafe_part(path: Path) -> Path | None:
-    """Find the first part of a file's path that others than root, and we, could change; None if
-    there is none. OSError as usual.
+    """Return the first part of a file's path that users other than root and us could change; None
+    if there is none. OSError as usual.
     """
     path = path.resolve(strict=True)
     for part in [*reversed(path.parents), path]:
         status = part.lstat()
-        # In a sticky directory nobody replaces what is another's, and what lies in it is checked
+        # In a sticky directory nobody replaces another user's file, and the file itself is checked
         # next.
         writable = (
             status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not status.st_mode & stat.S_ISVTX
@@ -95,7 +93,7 @@ def find_unsafe_part(path: Path) -> Path | None:
 
 
 def _read_build_id(link: str) -> str:
-    """The build-id of a file that is there; empty if it has none or cannot be read."""
+    """Return the build-id of a file; empty if it has none or cannot be read."""
     try:
         fd = open_in_process_root.open_link(link)
     except OSError:

@@ -1,5 +1,5 @@
-"""``dballoc explain --install-function``, ``--remove-function``, ``--trim``: what changes the
-server, after asking.
+"""Change the server after asking: ``dballoc explain --install-function``, ``--remove-function`` and
+``--trim``.
 """
 
 import sys
@@ -17,7 +17,7 @@ def install_function(pid: int, credentials: Credentials, yes: bool) -> None:
     """Print the steps, ask unless ``yes``, and install it."""
     installation = loadable_function.read_installation(pid, credentials)
     if installation.installed:
-        print("the loadable function is installed already")
+        print("the loadable function is already installed")
         return
     _confirm("--install-function", loadable_function.list_install_steps(installation), yes)
     loadable_function.install_function(pid, credentials)
@@ -41,7 +41,7 @@ def trim_heap(pid: int, credentials: Credentials, yes: bool) -> None:
         "--trim",
         [
             f"SET sql_log_bin = 0, CREATE FUNCTION {loadable_function.TRIM}, call it, and drop it",
-            "the server's malloc gives back what it holds free; threads that allocate may wait "
+            "the server's malloc returns free memory to the kernel; threads that allocate may wait "
             "meanwhile",
         ],
         yes,
@@ -64,6 +64,7 @@ def _confirm(option: str, steps: list[str], yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise UsageError(
-            f"{option} asks before it changes the server, and this is no terminal: give --yes"
+            f"{option} asks before it changes the server, but standard input is not a terminal; "
+            "give --yes"
         )
     typer.confirm("Go on?", abort=True)
