@@ -1,6 +1,5 @@
 """Counts for each transaction: from the store's rows to the table, the report and CSV."""
 
-import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,16 +10,19 @@ import pytest
 from example_results import build
 
 from dballoc.analysis.campaign_tables import load_campaign
+from dballoc.analysis.decisions.preference import LEAST_MEMORY
+from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
 from dballoc.analysis.tables.counters import build_counter_table, measure_refused_share
 from dballoc.errors import Failure
 from dballoc.experiment.model import Experiment
-from dballoc.report import write_report_outputs
+from dballoc.report.outputs.csv import collect_tables
 from dballoc.report.sections.counters import describe_counters, make_counter_sections
+from dballoc.report.sections.method import describe_method
 
 WORKLOAD = "oltp_read_only"
 # What each role costs in the duet; in solo, what each variant does. The first block of solo is 2 %
 # dearer for all.
-OF_SLICES = """INSERT INTO slice_counter SELECT trial, workload, slice, piece, '{event}',
+OF_SLICES = """INSERT INTO slice_counter SELECT trial, slice.workload, slice, piece, '{event}',
   CAST(1000000 * {each} * events * (CASE WHEN role = 'A1' THEN 1.0 WHEN role = 'A2' THEN 1.001
   WHEN variant = 'jemalloc' THEN 0.95 ELSE 1.2 END) AS INTEGER), 1.0
   FROM slice JOIN trial USING (trial)"""
@@ -30,7 +32,9 @@ OF_STEPS = """INSERT INTO step_counter SELECT trial, step, '{event}',
   FROM step JOIN trial USING (trial) WHERE kind = 'level'"""
 EVENTS = {"instructions:u": 3, "instructions:k": 1, "cycles:u": 4, "cycles:k": 4}
 COUNTED = tuple(
-    sql.format(event=event, each=each) for sql in (OF_SLICES, OF_STEPS) for event, each in EVENTS.items()
+    sql.format(event=event, each=each)
+    for sql in (OF_SLICES, OF_STEPS)
+    for event, each in EVENTS.items()
 )
 FACT = "INSERT INTO campaign VALUES ('counters', '{}')"
 Make = Callable[..., Path]
@@ -102,9 +106,9 @@ def test_without_counts_there_is_no_section_and_no_file(make: Make) -> None:
         "Instructions and cycles were not counted. This CPU, or the hypervisor above it, offers no "
         "such counters; use another."
     )
-    write_report_outputs(campaign, directory)
-    assert not (directory / "csv" / "counters.csv").exists()
-    assert text in (directory / "report.md").read_text(encoding="utf-8")
+    comparisons = compare_with_baseline(campaign)
+    assert "counters" not in collect_tables(campaign, comparisons)
+    assert text in describe_method(campaign, comparisons.procedures, LEAST_MEMORY)
 
 
 def test_results_of_a_dballoc_that_did_not_count_say_nothing_of_it(make: Make) -> None:
@@ -120,15 +124,15 @@ def test_counters_that_were_switched_off(make: Make) -> None:
 def test_the_report_and_csv(make: Make) -> None:
     directory = make((*COUNTED, FACT.format(json.dumps({"events": list(EVENTS), "refusal": ""}))))
     campaign = load_campaign(directory)
-    write_report_outputs(campaign, directory)
-    text = (directory / "report.md").read_text(encoding="utf-8")
-    assert "Instructions, cycles and other counts" in text
-    assert "instructions per cycle" in text
-    assert "perf_event_open(2)" in text
-    with (directory / "csv" / "counters.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert {row["design"] for row in rows} == {"duet", "solo"}
+    rows = collect_tables(campaign, compare_with_baseline(campaign))["counters"]
+    assert set(rows["design"]) == {"duet", "solo"}
+    [text] = describe_counters(campaign)
+    assert "in all threads of the server: instructions:u, instructions:k, cycles:u and" in text
     [section] = make_counter_sections(campaign)
+    assert [table.title for table in section.tables] == [
+        "Counts for each transaction, duet",
+        "Counts for each transaction, solo",
+    ]
     [row] = [r for r in section.tables[0].rows if r[1] == "jemalloc"]
     cells = dict(zip(section.tables[0].columns, row, strict=True))
     assert cells["instructions per cycle"] == "0.500"
@@ -138,8 +142,8 @@ def test_the_report_and_csv(make: Make) -> None:
 @pytest.mark.parametrize(
     "damage",
     [
-        "UPDATE step_counter SET event = '<script>'",
-        "UPDATE slice_counter SET event = '<script>'",
+        "UPDATE step_counter SET event = '<script>' WHERE event = 'cycles:u'",
+        "UPDATE slice_counter SET event = '<script>' WHERE event = 'cycles:u'",
         "UPDATE slice_counter SET workload = 'another'",
         "UPDATE step_counter SET running = 1e300",
         "UPDATE step_counter SET count = 9e18",
