@@ -4,10 +4,10 @@
     python benchmarks/counters.py --events instructions,cycles     where the host counts them
 
 A reading is charged with all CPU time of this process, the kernel's on its behalf included; what
-it interrupts on other CPUs is not in it. A context switch is the target's own CPU time for passing a
-byte between two of its threads, counted and not, in turns; the difference is what counting adds. A
-virtual machine pays more for hardware events than a machine of its own: its kernel leaves to the
-hypervisor for each counter that it sets.
+it interrupts on other CPUs is not in it. A context switch is the target's own CPU time for passing
+a byte between two of its threads, counted and not, in turns; the difference is what counting adds.
+A virtual machine may pay more for hardware events: its kernel leaves to the hypervisor for each
+counter that it sets.
 """
 
 import argparse

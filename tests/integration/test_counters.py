@@ -2,12 +2,16 @@
 are as many rows of the same form.
 """
 
+import json
 import os
 from pathlib import Path
 
+import polars as pl
 import pytest
 from harness import Cli, Experiment, rows
 
+from dballoc.analysis.campaign_tables import load_campaign
+from dballoc.analysis.tables.counters import build_counter_table
 from dballoc.measure.server_counters import find_countable
 
 EVENTS = ["task-clock", "page-faults", "context-switches"]
@@ -29,7 +33,7 @@ def test_both_designs_count_the_server(
         time={"idle": "0s"},
         variant=[{"name": "glibc"}],
     )
-    done = run_cli("bench", file, "--out", out, "--report")
+    done = run_cli("bench", file, "--out", out)
     assert done.status == 0, done.text
     # The kernel's own clock of all threads is the process's CPU time, which is read by other means.
     for row in rows(
@@ -50,8 +54,9 @@ def test_both_designs_count_the_server(
         assert row["counted"] == pytest.approx(row["cpu"], rel=0.1)
     pieces = rows(out, "SELECT count(*) AS n FROM slice")[0]["n"]
     assert rows(out, "SELECT count(*) AS n FROM slice_counter")[0]["n"] == len(EVENTS) * pieces
-    report = (out / "report.md").read_text(encoding="utf-8")
-    assert "Counts for each transaction, duet" in report
-    assert "Counts for each transaction, solo" in report
-    assert "in all threads of the server: task-clock, page-faults and context-switches." in report
-    assert (out / "csv" / "counters.csv").exists()
+    facts = {row["key"]: row["value"] for row in rows(out, "SELECT * FROM campaign")}
+    assert json.loads(facts["counters"]) == {"events": EVENTS, "refusal": ""}
+    table = build_counter_table(load_campaign(out))
+    clocks = table.filter(pl.col("event") == "task-clock").sort("design")
+    assert clocks["design"].to_list() == ["duet", "solo"]
+    assert all(0.1 < ratio < 10 for ratio in clocks["ratio"])

@@ -2,14 +2,19 @@
 die, and a process that is gone.
 """
 
+import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dballoc.campaign.trials.trial_rows import StepMeasurements, make_step_counter_rows
+from dballoc.experiment.trial_steps import Step
+from dballoc.load.client_output import Interval
 from dballoc.measure import perf_events, server_counters
 from dballoc.measure.perf_events import CannotCount, GroupReading
 from dballoc.measure.process_sampler import ProcessGone
@@ -21,6 +26,7 @@ from dballoc.measure.server_counters import (
     add_groups,
     find_countable,
     interpolate_reading,
+    make_room_for_descriptors,
     scale_counts,
 )
 
@@ -82,6 +88,53 @@ def test_between_readings_counts_are_on_a_line(clock: float) -> None:
     within = min(max(clock, 0.0), 10.0)
     assert between.counts[0] == pytest.approx(10 * within)
     assert between.enabled == pytest.approx(within)
+
+
+def test_a_step_is_counted_over_its_window() -> None:
+    step = Step(number=3, kind="level", seconds=4.0, workload="oltp_read_only", threads=2)
+    reports = [
+        Interval(
+            clock=clock, elapsed=clock - 10, seconds=1.0, threads=2, events=100, queries=1600,
+            latency=0.003, errors=0, reconnects=0,
+        )
+        for clock in (11.0, 12.0, 13.0)
+    ]  # fmt: skip
+    # A thousand a second; readings come a little after the reports.
+    readings = [
+        reading(clock, 1000 * clock, 5.0, enabled=clock, running=clock)
+        for clock in (10.0, 11.05, 12.02, 13.04)
+    ]
+    measurements = StepMeasurements(
+        step=step, started=10.0, ended=14.0, samples=[], intervals=reports, total=None,
+        histogram=[], rss_peak=0, readings=readings,
+    )  # fmt: skip
+    counted, still = make_step_counter_rows(measurements, ["cycles:u", "page-faults"])
+    assert counted == {"step": 3, "event": "cycles:u", "count": 2000, "running": 1.0}
+    assert (still["event"], still["count"]) == ("page-faults", 0)
+    assert make_step_counter_rows(replace(measurements, readings=[]), []) == []
+    assert make_step_counter_rows(replace(measurements, intervals=[]), ["cycles:u"]) == []
+
+
+@pytest.mark.parametrize(
+    ("limits", "raises"), [((1024, 4096), True), ((1024, -1), True), ((-1, -1), False)]
+)
+def test_room_for_descriptors(
+    monkeypatch: pytest.MonkeyPatch, limits: tuple[int, int], raises: bool
+) -> None:
+    raised: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limits)
+    monkeypatch.setattr(resource, "setrlimit", lambda _, pair: raised.append(pair))
+    make_room_for_descriptors(10)
+    assert raised == []
+    make_room_for_descriptors(1600)
+    assert [soft >= 1600 for soft, _ in raised] == ([True] if raises else [])
+    assert all(hard == limits[1] for _, hard in raised)
+
+
+def test_no_room_for_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 1024))
+    with pytest.raises(CannotCount, match="the hard limit is 1,024; raise it: ulimit -Hn"):
+        make_room_for_descriptors(2000)
 
 
 # -- real processes --------------------------------------------------------------------------------

@@ -175,6 +175,8 @@ def _open_groups(threads: Iterable[int], events: Sequence[Event]) -> list[list[i
             except OSError as error:
                 if error.errno == errno.ESRCH:
                     continue
+                if error.errno == errno.EACCES:  # this user may count in processes of its own
+                    raise CannotCount("this user may not trace the server; run as root") from None
                 raise CannotCount(
                     perf_events.explain_error(error, perf_events.read_paranoid_level())
                 ) from None
